@@ -27,7 +27,7 @@ type endedChange struct {
 }
 
 // begin records that a change begins. The change must call end once, with its records if it
-// is durable. announce gets each record. It must not block, nor begin a change.
+// is durable. announce gets each record. It must not block or begin a change.
 func (o *changeOrder) begin() (end func(records []domain.AuditRecord, announce func(domain.AuditRecord))) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -70,8 +70,8 @@ type Inference struct {
 	// upgrade. It needs keys "everywhere" or "off". Default: pass
 	OtherRoutes string `json:"other_routes,omitempty"`
 
-	// The handling of a request that names only a prompt, by the field prompt or prompt_id,
-	// with an id that no preset has. "refuse" answers it with 404. "pass" hands it to the
+	// The handling of a request that names a prompt alone, by the field prompt or prompt_id,
+	// if no preset has that id. "refuse" answers it with 404. "pass" hands it to the
 	// gateway. Default: refuse
 	UnknownPrompts string `json:"unknown_prompts,omitempty"`
 

@@ -52,11 +52,12 @@ func (a api) query(pairs ...string) url.Values {
 
 // presetPath returns the path of a preset, or of something below it.
 func presetPath(slug string, below ...string) string {
-	path := "/presets/" + client.Escape(slug)
+	var path strings.Builder
+	path.WriteString("/presets/" + client.Escape(slug))
 	for _, segment := range below {
-		path += "/" + client.Escape(segment)
+		path.WriteString("/" + client.Escape(segment))
 	}
-	return path
+	return path.String()
 }
 
 func (a api) get(ctx context.Context, path string, query url.Values) (*client.Answer, error) {
@@ -164,8 +165,8 @@ func (a api) summaries(ctx context.Context, slug string) (iter.Seq2[json.RawMess
 	return a.Elements(ctx, presetPath(slug, "versions"), a.query("fields", "summary")), nil
 }
 
-// numberOf returns the number of the version that ref names: a number, or a label of p that
-// is no split.
+// numberOf returns the number of the version that ref names. ref is a number, or a label of p
+// that is no split.
 func (p preset) numberOf(ref string) (int, error) {
 	if n, err := numberIn(ref); n > 0 || err != nil {
 		return n, err

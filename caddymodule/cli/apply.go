@@ -39,7 +39,7 @@ exit status is 1.
 
 It may be interrupted and run again: nothing is done twice. New versions get --message, or
 else the Git revision of the folder.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: p.explained(func(cmd *cobra.Command, args []string) error {
 			if err := plan.CheckMessage(message); err != nil {
 				return err
 			}
@@ -47,7 +47,7 @@ else the Git revision of the folder.`,
 			defer stop()
 			found, err := p.make(ctx, cmd, args)
 			if err != nil {
-				return p.safe(err)
+				return err
 			}
 			if !p.asJSON {
 				if err := writePlan(cmd.OutOrStdout(), found); err != nil {
@@ -96,7 +96,7 @@ else the Git revision of the folder.`,
 				return errors.New("stopped before all was applied; run it again")
 			}
 			return nil
-		},
+		}),
 	}
 	p.flags(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "Apply without a question")

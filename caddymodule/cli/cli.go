@@ -59,3 +59,8 @@ func isTerminal(stream any) bool {
 func hasColor(w any) bool {
 	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
+
+// The colours of text, as escape sequences. plain ends them.
+const (
+	red, green, yellow, cyan, bold, plain = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m", "\x1b[1m", "\x1b[m"
+)

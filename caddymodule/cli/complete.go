@@ -94,8 +94,8 @@ var versionNumbers source = func(ctx context.Context, a api, args []string, _ st
 	return numbers, nil
 }
 
-// names returns the slugs of a page. Shells expand their candidates, so a slug with other
-// characters than check allows is left out: the server may be hostile.
+// names returns the slugs of a page that check allows. Shells expand their candidates, and the
+// server may be hostile.
 func (a api) names(ctx context.Context, path string, query url.Values, check func(string) error) ([]string, error) {
 	query.Set("limit", strconv.Itoa(maxCandidates))
 	answer, err := a.get(ctx, path, query)

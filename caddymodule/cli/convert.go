@@ -49,11 +49,11 @@ credential. The exit status is 1 if a prompt or a version is not written.`,
 			}
 			o.Stdin = cmd.InOrStdin()
 			set, report, err := convert.Convert(cmd.Context(), source, input, o)
-			if err != nil {
-				return err
+			if err == nil {
+				err = convert.Write(dir, set, report)
 			}
-			if err := convert.Write(dir, set, report); err != nil {
-				return err
+			if err != nil {
+				return safe(err) // it may name what a server or a folder has
 			}
 			if err := printReport(cmd.OutOrStdout(), report, asJSON); err != nil {
 				return err

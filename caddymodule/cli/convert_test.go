@@ -52,7 +52,7 @@ func convertCommands(t *testing.T, page string) (commands [][2]string) {
 }
 
 // TestMigrationPages runs the commands of docs/migrate that convert, on samples. A live
-// account is a server that has the routes of a sample. What is written can be read.
+// account is a server that has the routes of a sample. The written files can be read.
 func TestMigrationPages(t *testing.T) {
 	samples, err := filepath.Abs(filepath.Join("testdata", "convert"))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
-// cutAt lets the server answer request n, counted from 1, and then cuts the connection
-// instead of passing the answer on. It returns the count of requests.
+// cutAt lets the server answer request n, counted from 1. It then cuts the connection instead
+// of passing the answer on. It returns the count of requests.
 func (s *server) cutAt(n int64) (requests *atomic.Int64) {
 	requests = new(atomic.Int64)
 	s.before(func(w http.ResponseWriter, r *http.Request) bool {

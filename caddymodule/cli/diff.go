@@ -71,11 +71,6 @@ diff, the settings and the messages as a JSON Patch.`,
 	return diff
 }
 
-// Colours of lines, as escape sequences.
-const (
-	red, green, cyan, plain = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[m"
-)
-
 // text returns d for a terminal.
 func (d difference) text(colored bool) string {
 	if len(d.Config)+len(d.Template) == 0 && d.SystemPrompt == nil {

@@ -22,7 +22,7 @@ Files that mean the same already stay as they are. In others only what differs c
 and comments stay. Files of presets that the server does not have stay, too.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeFolder,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: t.explained(func(cmd *cobra.Command, args []string) error {
 			c, err := t.client(cmd)
 			if err != nil {
 				return err
@@ -33,7 +33,7 @@ and comments stay. Files of presets that the server does not have stay, too.`,
 			set, err := plan.Dump(ctx, c, t.workspace, shown.show)
 			shown.end()
 			if err != nil {
-				return t.safe(err)
+				return err
 			}
 			folder := folderIn(args)
 			written, err := files.Write(folder, set)
@@ -54,11 +54,8 @@ and comments stay. Files of presets that the server does not have stay, too.`,
 				presets += len(w.Presets)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "presets: %d, files that changed in %s: %d\n", presets, escape(folder), len(written))
-			if err != nil {
-				return t.safe(err)
-			}
-			return nil
-		},
+			return err
+		}),
 	}
 	t.flags(cmd)
 	cmd.Flags().StringVar(&t.workspace, "workspace", "", "The slug or id of the only workspace to dump; default: all that the key sees")

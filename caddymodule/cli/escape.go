@@ -11,7 +11,7 @@ import (
 )
 
 // escape returns text for one line of a terminal. A server, a file or a model may be
-// hostile: control characters could move the cursor, and marks of the writing direction
+// hostile. Control characters could move the cursor, and marks of the writing direction
 // could show another text. Escapes have Go's form, such as \x1b and \u202e. Bytes that are
 // not UTF-8 are escaped, too.
 func escape(text string) string { return escapeBut(text, "") }
@@ -79,9 +79,9 @@ func escapeJSON(text []byte) []byte {
 }
 
 // isUnsafe reports whether a terminal may do something else with r than show it. These are
-// all control characters, line and paragraph separators, and the format characters but those
-// that some scripts and emoji need. Some of the latter change the direction of the text,
-// others are invisible.
+// all control characters, line and paragraph separators, and most format characters. Some of
+// the latter change the direction of the text, others are invisible. Some scripts and emoji
+// need the others.
 func isUnsafe(r rune) bool {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	switch {

@@ -41,8 +41,8 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// FuzzEscape checks that nothing unsafe is left, that safe text stays as it is, and that JSON
-// stays the same JSON.
+// FuzzEscape checks that nothing unsafe is left. Safe text stays as it is, and JSON stays the
+// same JSON.
 func FuzzEscape(f *testing.F) {
 	for _, seed := range []string{"", "mail", "\x1b[2J", "\u202e", "a\xffb", "\U000e0041", "{\"a\":\"\u0085\"}"} {
 		f.Add(seed)

@@ -11,18 +11,28 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// explained returns an action whose errors tell what to do about them, in one line that is
-// safe on a terminal. They never have a key.
+// explained returns an action whose errors tell what to do about them. Their text is safe on a
+// terminal, and never has a key.
 func (t *target) explained(action func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := action(cmd, args); err != nil {
-			return escapedError{explain(err, t.place())}
+			return safe(explain(err, t.place()))
 		}
 		return nil
 	}
+}
+
+// safe returns an error whose text is safe on a terminal. The mistakes of files keep their
+// lines.
+func safe(err error) error {
+	if mistakes, ok := errors.AsType[files.Errors](err); ok {
+		return errors.New(escapeText(mistakes.Error()))
+	}
+	return escapedError{err}
 }
 
 // escapedError is an error whose text may have parts of an answer.

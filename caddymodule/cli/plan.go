@@ -90,13 +90,13 @@ prints what apply would create, change, restore and archive. It changes nothing.
 
 The exit status is 0 if there is nothing to do, 2 if there are changes, and 1 after an
 error. Mistakes in files are found without a server.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: p.explained(func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
 			found, err := p.make(ctx, cmd, args)
 			mistakes, isMistake := errors.AsType[files.Errors](err)
 			if err != nil && (!isMistake || !p.asJSON && !markdown) {
-				return p.safe(err)
+				return err
 			}
 			w := cmd.OutOrStdout()
 			switch {
@@ -122,7 +122,7 @@ error. Mistakes in files are found without a server.`,
 				return exitWith(cmd, statusChanges)
 			}
 			return nil
-		},
+		}),
 	}
 	p.flags(cmd)
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "Print Markdown, for a comment on a pull request")
@@ -136,15 +136,6 @@ func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
-}
-
-// safe returns an error with its meaning, and with a text that is safe on a terminal. The
-// mistakes of files keep their lines.
-func (t *target) safe(err error) error {
-	if mistakes, ok := errors.AsType[files.Errors](err); ok {
-		return errors.New(escapeText(mistakes.Error()))
-	}
-	return escapedError{explain(err, t.place())}
 }
 
 // mistakes are a plan of files that have mistakes.

@@ -16,7 +16,7 @@ import (
 const maxValue = 400
 
 // detail is a line about a change. Its mark is +, - or ! for something that is added, removed
-// or replaced, @ for a place in a prompt, = for a line of a prompt that stays, and else a space.
+// or replaced. In a prompt it is @ for a place and = for a line that stays. Else it is a space.
 type detail struct {
 	mark byte
 	text string
@@ -142,27 +142,23 @@ func (d detail) String() string {
 	}
 }
 
-// colors are the ANSI escapes of the marks.
-var colors = map[byte]string{'+': "\x1b[32m", '-': "\x1b[31m", '!': "\x1b[33m", '@': "\x1b[36m"}
+// colors are those of the marks.
+var colors = map[byte]string{'+': green, '-': red, '!': yellow, '@': cyan}
 
 // writePlan prints a plan for people.
 func writePlan(w io.Writer, p *plan.Plan) error {
 	out := bufio.NewWriter(w)
-	paint := func(_ byte, text string) string { return text }
-	bold := func(text string) string { return text }
-	if hasColor(w) {
-		paint = func(mark byte, text string) string {
-			if color := colors[mark]; color != "" {
-				return color + text + "\x1b[0m"
-			}
+	colored := hasColor(w)
+	paint := func(color, text string) string {
+		if !colored || color == "" {
 			return text
 		}
-		bold = func(text string) string { return "\x1b[1m" + text + "\x1b[0m" }
+		return color + text + plain
 	}
 	section := func(title string, lines []detail) {
-		fmt.Fprintln(out, bold(title))
+		fmt.Fprintln(out, paint(bold, title))
 		for _, line := range lines {
-			fmt.Fprintln(out, "  "+paint(line.mark, line.String()))
+			fmt.Fprintln(out, "  "+paint(colors[line.mark], line.String()))
 		}
 		fmt.Fprintln(out)
 	}
@@ -173,7 +169,7 @@ func writePlan(w io.Writer, p *plan.Plan) error {
 		section(fmt.Sprintf("%s %s/%s", c.Action, escape(c.Workspace), escape(c.Slug)), details(c))
 	}
 	for _, a := range p.Adopt {
-		fmt.Fprintf(out, "%s\n", bold(fmt.Sprintf("adopt %s/%s", escape(a.Workspace), escape(a.Slug))))
+		fmt.Fprintf(out, "%s\n", paint(bold, fmt.Sprintf("adopt %s/%s", escape(a.Workspace), escape(a.Slug))))
 	}
 	if len(p.Adopt) > 0 {
 		fmt.Fprintf(out, "  equal to their files, and nobody's: %s gets them\n\n", escape(p.Owner()))

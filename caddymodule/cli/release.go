@@ -20,7 +20,7 @@ Takes a preset from its owner, so that everybody may change it again. Remove its
 the next apply would take it back.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: t.completeArgs(slugs),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: t.explained(func(cmd *cobra.Command, args []string) error {
 			a, err := t.api(cmd)
 			if err != nil {
 				return err
@@ -28,14 +28,14 @@ the next apply would take it back.`,
 			ctx := cmd.Context()
 			p, answer, err := a.preset(ctx, args[0])
 			if err != nil {
-				return t.safe(err)
+				return err
 			}
 			said := "had no owner"
 			if p.ManagedBy != nil {
 				said = "was released by " + *p.ManagedBy
 				r := client.Request{Method: http.MethodPatch, Path: presetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}}}
 				if answer, err = a.change(ctx, r, map[string]any{"managed_by": nil}, answer.Tag()); err != nil {
-					return t.safe(err)
+					return err
 				}
 			}
 			if t.asJSON {
@@ -43,7 +43,7 @@ the next apply would take it back.`,
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "Preset %s %s.\n", escape(p.Slug), escape(said))
 			return nil
-		},
+		}),
 	}
 	t.flags(cmd)
 	t.workspaceFlag(cmd)

@@ -121,18 +121,15 @@ func (t *trial) run(cmd *cobra.Command, slug string) error {
 	return printDryRun(cmd.OutOrStdout(), answer.Data)
 }
 
-// readVersion reads the version that is tried. Of a split it reads the first: the server
-// chooses one, and all of them take the same request but for their variables.
+// readVersion reads the version that is tried. It reads the first one of a split, of which the
+// server chooses one. All of them take the same request but for their variables.
 func (t *trial) readVersion(ctx context.Context, a api, slug string) (version, error) {
 	p, _, err := a.preset(ctx, slug)
 	if err != nil || t.version == "" {
 		return p.Designated, err
 	}
-	number, err := numberIn(t.version)
-	if err != nil {
-		return version{}, err
-	}
-	if to, isLabel := p.Labels[t.version]; isLabel && len(to.Split) > 0 {
+	var number int
+	if to := p.Labels[t.version]; len(to.Split) > 0 {
 		number = to.Split[0].Version
 	} else if number, err = p.numberOf(t.version); err != nil {
 		return version{}, err

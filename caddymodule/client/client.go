@@ -19,8 +19,8 @@ import (
 
 // Client sends requests to one server with one key. It is safe for concurrent use.
 type Client struct {
-	// Origin is the scheme, host and port of the server, and the base path if that is not
-	// /v1, such as https://gateway.example.com or https://gateway.example.com/api/v1.
+	// Origin is the scheme, host and port of the server, such as https://gateway.example.com.
+	// A base path other than /v1 belongs to it: https://gateway.example.com/api/v1.
 	Origin string
 	// Key is the secret of the key.
 	Key string
@@ -91,7 +91,7 @@ const (
 // Do sends a request, and returns a success. Anything else is an *Error, or the error of
 // the connection.
 //
-// A request is repeated after a lost connection, a 408, a 429, a 500, a 502, a 503 or a 504.
+// A request is repeated after a lost connection, and after 408, 429, 500, 502, 503 and 504.
 // A change is repeated only if it has an Idempotency-Key: it is made once all the same.
 func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 	if _, err := c.target(r); err != nil {
@@ -125,8 +125,8 @@ func (c *Client) wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// once sends a request once. pause is how long to wait before it is sent again: negative if
-// that cannot help, and 0 if the server does not tell.
+// once sends a request once. pause is how long to wait before it is sent again. It is negative
+// if that cannot help, and 0 if the server does not tell.
 func (c *Client) once(ctx context.Context, r Request) (_ *Answer, pause time.Duration, err error) {
 	limited, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()

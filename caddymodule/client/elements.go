@@ -19,7 +19,7 @@ const pageSize = 100
 // page by page. It holds one page, and a hash of each element's id. An error ends it.
 //
 // Other clients may change the list meanwhile. An element that is there all the time comes
-// once: Elements leaves out those that it sees again, goes back if some are removed, and
+// once. Elements leaves out those that it sees again, and goes back if some are removed. It
 // ends with another look at the front of the list, where changed presets move to.
 func (c *Client) Elements(ctx context.Context, path string, query url.Values) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
@@ -45,13 +45,13 @@ func (c *Client) Elements(ctx context.Context, path string, query url.Values) it
 				return
 			}
 		}
-		for front := 0; offset > pageSize; front += pageSize {
+		for front := 0; offset > pageSize && front < w.total; front += pageSize {
 			page, _, err := w.read(ctx, front)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if isNew, goOn := w.pass(page, yield); !isNew || !goOn {
+			if isNew, goOn := w.pass(page, yield); !goOn || !isNew && w.count >= w.total {
 				return
 			}
 		}
@@ -64,6 +64,7 @@ type walk struct {
 	path   string
 	query  url.Values
 	total  int // of the last page
+	count  int // of the elements that were yielded
 	seen   map[uint64]struct{}
 	seed   maphash.Seed
 }
@@ -97,6 +98,7 @@ func (w *walk) pass(page []json.RawMessage, yield func(json.RawMessage, error) b
 			w.seen[hash] = struct{}{}
 		}
 		isNew = true
+		w.count++
 		if !yield(element, nil) {
 			return isNew, false
 		}

@@ -61,6 +61,12 @@ func TestElements(t *testing.T) {
 			}
 			return append([]int{last}, ids[:len(ids)-1]...)
 		}, 0},
+		{"an element moves to the front, and then others before it", 1000, func(requests int, ids []int) []int {
+			if requests != 4 {
+				return ids
+			}
+			return slices.Concat(ids[:150], ids[999:], ids[150:999])
+		}, 0},
 		{"new elements in front", 1000, func(requests int, ids []int) []int { return append([]int{10_000 + requests}, ids...) }, 0},
 		{"the first are removed", 1000, func(requests int, ids []int) []int {
 			if requests > 1 && requests < 20 {

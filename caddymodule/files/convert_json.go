@@ -51,7 +51,7 @@ func (d *document) entries(n *yaml.Node, path []string) []entry {
 		if !ok {
 			continue
 		}
-		known := false
+		var known bool
 		if len(all) < 16 {
 			known = slices.ContainsFunc(all, func(e entry) bool { return e.name == name })
 		} else {

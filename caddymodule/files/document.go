@@ -54,7 +54,7 @@ func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
 	unread := d.broken
 	add := func(at, message string) {
 		names := segments(at)
-		place := append(path[:len(path):len(path)], names...)
+		place := append(slices.Clip(path), names...)
 		if !isBroken(unread, pointer(place)) {
 			d.mistake(locate(n, names), place, message)
 		}
@@ -80,8 +80,8 @@ func isBroken(broken []string, at string) bool {
 	})
 }
 
-// locate returns the value that names and indexes lead to from n, or the last one on the
-// way to it.
+// locate returns the value to which names and indexes lead from n. If there is none, it
+// returns the last one on the way.
 func locate(n *yaml.Node, names []string) *yaml.Node {
 	for _, name := range names {
 		next := child(follow(n), name)
@@ -176,7 +176,7 @@ func withoutFinalBreak(text []byte) []byte {
 // toJSON returns the JSON of n. It is not ok if there is none. Values with mistakes, which
 // are added, have other values there. The JSON is valid until the next call.
 func (d *document) toJSON(n *yaml.Node, path []string, files bool) (json []byte, ok bool) {
-	c := converter{document: d, json: d.buffer[:0], path: path[:len(path):len(path)], files: files}
+	c := converter{document: d, json: d.buffer[:0], path: slices.Clip(path), files: files}
 	c.value(n)
 	d.buffer = c.json
 	d.expanded += len(c.json)

@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"cmp"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -21,15 +22,7 @@ func rendered(header string, root *yaml.Node) []byte {
 }
 
 func hasAlias(n *yaml.Node) bool {
-	if n.Kind == yaml.AliasNode {
-		return true
-	}
-	for _, part := range n.Content {
-		if hasAlias(part) {
-			return true
-		}
-	}
-	return false
+	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, hasAlias)
 }
 
 // expand returns a copy of n with the values of aliases in their place. Comments stay.

@@ -1,5 +1,5 @@
-// Package files reads and writes presets as files: a folder for each workspace, and in it
-// a YAML file for each preset.
+// Package files reads and writes presets as files. Each workspace has a folder, and each
+// preset a YAML file in it.
 //
 //	presets/
 //	  <workspace>/

@@ -57,10 +57,9 @@ func TestMistakes(t *testing.T) {
 		put(t, filepath.Join(dir, "default", "case.yaml"), []byte(text))
 		count++
 		got := ""
-		switch set, err := files.Read(dir); {
-		case err == nil:
+		if set, err := files.Read(dir); err == nil {
 			t.Errorf("%s: is no mistake: %s", name, show(set))
-		default:
+		} else {
 			if _, ok := errors.AsType[files.Errors](err); !ok {
 				t.Errorf("%s: got %v, want Errors", name, err)
 			}

@@ -194,7 +194,7 @@ func (d *document) request(dialect domain.Dialect, n *yaml.Node, path []string, 
 		if !rules.Names(m.Name) {
 			message = "is unknown, so a preset does not keep it: leave it out"
 		}
-		d.mistake(keyOf(follow(n), m.Name), append(path[:len(path):len(path)], m.Name), message)
+		d.mistake(keyOf(follow(n), m.Name), append(slices.Clip(path), m.Name), message)
 	}
 	if len(d.broken) > before {
 		return v

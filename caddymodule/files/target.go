@@ -307,8 +307,8 @@ func splitMessages(list *yaml.Node) (lead, tail []*yaml.Node) {
 	return list.Content, nil
 }
 
-// promptLeaf returns the string that is the whole system prompt of a request, nil if there
-// is none, or if it has several parts.
+// promptLeaf returns the string that is the whole system prompt of a request. It is nil if
+// there is no prompt, or one of several parts.
 func promptLeaf(dialect domain.Dialect, request *yaml.Node) (leaf *yaml.Node) {
 	var all []*yaml.Node
 	if dialect == domain.Chat {

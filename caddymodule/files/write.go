@@ -29,7 +29,7 @@ const (
 // Otherwise only what differs is changed: comments, order and the other values stay. A
 // file, a workspace or a preset that set does not have stays, too. So do earlier versions,
 // if the preset in set has none. A prompt with a line break or more than 100 characters
-// goes to the file <slug>.md, unless the preset's file has another place for it.
+// goes to the file <slug>.md. One that has another place already stays there.
 //
 // Each file is replaced atomically, and never through a link out of the folder. A failure
 // does not keep the other files from being written. The error is then Errors, such as for

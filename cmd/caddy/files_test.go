@@ -74,7 +74,7 @@ func TestExitStatus(t *testing.T) {
 		{"chat: {model: m}\n", []string{"apply", dir}, 0, ""},
 		{"chat: {model: 1}\n", []string{"plan", dir}, 1, "Error: default/mail.yaml:1:15: /chat/model: "},
 		{"chat: {model: m}\n", []string{"plan", dir, "--unknown"}, 1, "Error: unknown flag: --unknown\n"},
-		{"chat: {model: m}\n", []string{"plan", dir, "--server", "http://127.0.0.1:1"}, 1, "Error: http://127.0.0.1:1 cannot be reached"},
+		{"chat: {model: m}\n", []string{"plan", dir, "--server", "gateway.example.com"}, 1, "Error: the server must be an origin"},
 		{"chat: {model: m2}\n", []string{"plan", dir, "--markdown"}, 2, ""},
 	} {
 		if err := os.WriteFile(file, []byte(step.file), 0o600); err != nil {
@@ -86,7 +86,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// TestManyFiles bounds the time and the memory of a plan of 5,000 files.
+// TestManyFiles bounds the time and the memory of a plan of 5,000 files. The first tier has 100.
 func TestManyFiles(t *testing.T) {
 	const secret = "management-secret-of-the-tests"
 	p := startWithKey(t, secret)
@@ -94,7 +94,7 @@ func TestManyFiles(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "default"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	presets := 5000 / storagetest.Sample(10)
+	presets := 5000 / storagetest.Sample(50)
 	write := func(prompt string) {
 		for n := range presets {
 			name := filepath.Join(dir, "default", fmt.Sprintf("preset-%04d", n))

@@ -11,5 +11,5 @@ func maxMemory(state *os.ProcessState) int64 {
 	if !ok {
 		return 0
 	}
-	return int64(usage.Maxrss) << 10
+	return int64(usage.Maxrss) << 10 //nolint:unconvert // it has 32 bits on some systems
 }

@@ -54,8 +54,8 @@ var settingFields = map[string]dialects{
 // sent, since they are no fields of a request.
 var presetOnly = map[string]bool{"cache_enabled": true, "cache_ttl_seconds": true}
 
-// IsKept reports whether a preset keeps a member of a dialect's requests: a setting, or the
-// field that Capture takes the system prompt from.
+// IsKept reports whether a preset keeps a member of a dialect's requests. These are settings,
+// and the field that has the system prompt.
 func IsKept(dialect domain.Dialect, member string) bool {
 	return settingFields[member]&setOf(dialect) != 0 || member == promptField[dialect]
 }

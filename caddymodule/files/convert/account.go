@@ -171,10 +171,10 @@ func (a *account) once(ctx context.Context, path string) ([]byte, error) {
 	return text, nil
 }
 
-// pages reads a list page by page, until it has as many items as the answer's total tells,
-// or until a page is empty, or two pages have nothing new: some servers count from 0, and
-// some from 1. each gets the items of the member list, and returns whether it saw one for
-// the first time.
+// pages reads a list page by page, until it has as many items as the answer's total tells.
+// It also ends at an empty page, and after two pages without anything new. Some servers
+// count from 0, and some from 1. each gets the items of the member list, and returns whether
+// it saw one for the first time.
 func (a *account) pages(ctx context.Context, path, list string, query func(page int) url.Values, total func(node) node, each func(node) (isNew bool)) error {
 	seen, idle := 0, 0
 	for page := range maxPages {

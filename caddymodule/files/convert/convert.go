@@ -1,5 +1,5 @@
-// Package convert reads the prompts of other systems, and returns them as presets in files:
-// a files.Set, and a Report of everything that has no counterpart.
+// Package convert reads the prompts of other systems, and returns them as presets in files.
+// It makes a files.Set, and a Report of everything that has no counterpart.
 //
 // Each system is a Source with a file of its own. It reads an input into prompts with
 // versions, whose texts still have the source's template language. template.go writes

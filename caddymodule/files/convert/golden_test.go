@@ -16,7 +16,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestGolden converts samples of every source. The golden folders have the files and the
-// report. What is written is read back, and is the same.
+// report. The written files are read back, and have the same presets.
 func TestGolden(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -43,10 +43,10 @@ func (c *conversion) documents(extensions ...string) ([]document, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder, names := c.input, []string(nil)
+	var names []string
 	switch {
 	case info.Mode().IsRegular():
-		folder, names = filepath.Dir(c.input), []string{filepath.Base(c.input)}
+		names = []string{c.input}
 	case info.IsDir():
 		if names, err = namesIn(c.input, extensions); err != nil {
 			return nil, err
@@ -66,14 +66,12 @@ func (c *conversion) documents(extensions ...string) ([]document, error) {
 	}
 	open := os.Open
 	if info.IsDir() {
-		root, err := os.OpenRoot(folder)
+		root, err := os.OpenRoot(c.input)
 		if err != nil {
 			return nil, err
 		}
 		defer root.Close()
 		open = root.Open
-	} else {
-		names[0] = c.input
 	}
 	documents := make([]document, 0, len(names))
 	for _, name := range names {

@@ -14,9 +14,9 @@ const (
 	maxPuttingIn = 1000
 )
 
-// mustache is the syntax of Mustache as far as a template can express it: {{name}},
-// {{{name}}} and {{&name}}, all without escaping, comments, and partials. Line breaks
-// around comments and partials stay.
+// mustache is the syntax of Mustache as far as a template can express it. It has {{name}},
+// {{{name}}} and {{&name}}, all without escaping. It also has comments and partials, and
+// line breaks around them stay.
 type mustache struct {
 	// partials are the texts of partials by their names.
 	partials map[string]string

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// readOpenAI reads what OpenAI shows of its prompts: Responses, which echo their prompt;
-// request bodies, as the dashboard's code panel has them; and exports that were made by hand.
+// readOpenAI reads what OpenAI shows of its prompts. Responses echo their prompt. The
+// dashboard's code panel has request bodies. Exports are made by hand.
 func readOpenAI(c *conversion) ([]*prompt, error) {
 	if c.isLive() {
 		return nil, errors.New("OpenAI has no API that reads prompts: give a file with a Response or with a request's body")

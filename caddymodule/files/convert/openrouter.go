@@ -54,8 +54,8 @@ func readOpenRouter(c *conversion) ([]*prompt, error) {
 	return found.all, nil
 }
 
-// openRouterMembers are the members of a preset and of a version that are read, or that are
-// of the account alone: ids, authors and times.
+// openRouterMembers are the members of a preset and of a version that are read. It also has
+// those of the account alone: ids, authors and times.
 var openRouterMembers = map[string]bool{
 	"id": true, "name": true, "slug": true, "description": true, "status": true, "status_updated_at": true, "creator_user_id": true,
 	"workspace_id": true, "designated_version_id": true, "designated_version": true, "created_at": true, "updated_at": true,

@@ -20,8 +20,8 @@ const (
 	noSlug = "prompt"
 )
 
-// slugOf returns the slug of a name: a valid one stays. Otherwise a hyphen stands for each
-// run of other characters, and the slug begins and ends with a letter or digit.
+// slugOf returns the slug of a name. A valid one stays. Otherwise a hyphen stands for each
+// run of other characters. The slug then begins and ends with a letter or digit.
 func slugOf(name string) string {
 	if domain.CheckPresetSlug(name) == nil {
 		return name

@@ -133,7 +133,7 @@ var textual = map[string]bool{"text": true, "input_text": true, "output_text": t
 // otherVariable matches a variable or another tag in JSON.
 var otherVariable = regexp.MustCompile(`\{\{\s*[#^/>&]?\s*[A-Za-z_][\w.-]*\s*\}\}`)
 
-// eachText calls change for every text of a message that may have variables, and returns the
+// eachText calls change for every text of a message that may have variables. It returns the
 // message with the texts that change returns.
 func eachText(m node, change func(at node, text string) string) node {
 	content := m.get("content")

@@ -15,8 +15,8 @@ import (
 // Write writes the presets of a conversion into the folder dir, which it makes if it is
 // missing. It changes no file that exists: an error names those, and nothing is written.
 //
-// A preset that cannot be a file, such as one with the form of a secret, becomes an entry
-// of report, and is no longer among its Written. The others are written.
+// A preset may not fit into a file, such as one with the form of a secret. It becomes an
+// entry of report, and is no longer among its Written. The others are written.
 func Write(dir string, set *files.Set, report *Report) error {
 	if err := refuseExisting(dir, set); err != nil {
 		return err

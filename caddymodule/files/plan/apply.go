@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -26,7 +27,8 @@ type ApplyOptions struct {
 type Result struct {
 	// Done is how many presets and workspaces are now as the files say.
 	Done int
-	// Failed are those that are not. Requests before the failing one may have been made.
+	// Failed are those that are not, sorted by workspace and slug. Requests before the failing
+	// one may have been made.
 	Failed []Failure
 }
 
@@ -79,6 +81,7 @@ func (p *Plan) Apply(ctx context.Context, o ApplyOptions) (Result, error) {
 		apply(adoption.change)
 	}
 	_ = group.Wait() // no function fails
+	slices.SortStableFunc(a.result.Failed, func(a, b Failure) int { return compareProblems(a.Problem, b.Problem) })
 	return a.result, ctx.Err()
 }
 
@@ -110,10 +113,7 @@ func (a *applier) finish(workspace, slug string, err error) {
 		a.result.Done++
 		return
 	}
-	failure := Failure{Problem: Problem{workspace, slug, err.Error()}, Err: err}
-	if errors.Is(err, errTaken) {
-		failure.Conflict = true
-	}
+	failure := Failure{Problem: Problem{workspace, slug, err.Error()}, Conflict: errors.Is(err, errTaken), Err: err}
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		switch refused.Status {
 		case http.StatusPreconditionFailed:

@@ -32,8 +32,8 @@ type Change struct {
 	Prompt *string `json:"prompt"`
 	// Template turns the template into that of the file, null where there is none.
 	Template []domain.PatchOperation `json:"template"`
-	// Designate is the newest version if that is equal to the file and is designated
-	// instead of making another version, else 0.
+	// Designate is the newest version if that is equal to the file, else 0. It is designated
+	// instead of making another version.
 	Designate int `json:"designate"`
 	// Earlier is how many versions are made before the one of the file.
 	Earlier int           `json:"earlier"`
@@ -242,8 +242,8 @@ func (r *reader) nextVersion(ctx context.Context, c *Change, current preset) (in
 	return newest.Number + 1, nil
 }
 
-// madeOfSeries returns how many of the file's earlier versions a preset has if it has
-// exactly the first of them, as after a run that was cut off, and else 0.
+// madeOfSeries returns how many of the file's earlier versions a preset has. It is 0 unless
+// the preset has exactly the first of them, as after a run that was cut off.
 func (r *reader) madeOfSeries(ctx context.Context, file *files.Preset, workspaceID string, current preset) (int, error) {
 	series := file.Earlier
 	if len(series) == 0 || current.Designated.Number != 1 {

@@ -86,7 +86,8 @@ func (s *server) prepare(old, owner string) {
 func TestCutOff(t *testing.T) {
 	s := start(t)
 	folder := s.dir
-	for _, mode := range []struct {
+	step := storagetest.Sample(13)
+	for i, mode := range []struct {
 		name        string
 		once, after bool
 	}{
@@ -97,7 +98,8 @@ func TestCutOff(t *testing.T) {
 	} {
 		t.Run(mode.name, func(t *testing.T) {
 			s.T = t
-			for at, done := 1, false; !done; at += storagetest.Sample(5) {
+			// The modes of the first tier begin at different requests.
+			for at, done := 1+3*i%step, false; !done; at += step {
 				old, fresh := fmt.Sprintf("old-%d", at), fmt.Sprintf("new-%d", at)
 				owner := "owner-" + old
 				s.prepare(old, owner)

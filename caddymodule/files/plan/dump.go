@@ -23,8 +23,8 @@ var newDefaults = map[string]string{
 	"is_observability_broadcast_enabled": "false", "is_observability_io_logging_enabled": "false", "disabled_server_tools": "null",
 }
 
-// Dump reads a server: the workspaces that the key sees, or the one of an id or slug, and
-// their presets without archived ones. A plan of the Set is empty. progress is told how many
+// Dump reads the workspaces that the key sees, or the one of an id or slug. It reads their
+// presets without archived ones. A plan of the Set is empty. progress is told how many
 // of all presets of a workspace were read, nil for nobody.
 func Dump(ctx context.Context, c *client.Client, only string, progress func(done, all int)) (*files.Set, error) {
 	r := &reader{client: c}

@@ -1,8 +1,8 @@
 // Package plan compares presets as files with a server: New says what differs, and Apply
 // brings the server to what the files say. Dump is the way back.
 //
-// A preset that was applied belongs to an owner. Everything that Apply sends is on behalf of
-// that owner, and holds only if nobody else has changed the object since New.
+// A preset that was applied belongs to an owner. Apply sends all requests on behalf of that
+// owner. They hold only if nobody else has changed the object since New.
 package plan
 
 import (
@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -100,6 +101,10 @@ func compareChanges(a, b *Change) int {
 	return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Slug, b.Slug))
 }
 
+func compareProblems(a, b Problem) int {
+	return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Slug, b.Slug))
+}
+
 // concurrency is how many requests read from a server at a time.
 const concurrency = 16
 
@@ -145,9 +150,7 @@ func New(ctx context.Context, c *client.Client, set *files.Set, o Options) (*Pla
 	slices.SortFunc(p.Adopt, func(a, b Adoption) int { return compareChanges(a.change, b.change) })
 	slices.SortFunc(p.Workspaces, func(a, b *Workspace) int { return cmp.Compare(a.Slug, b.Slug) })
 	for _, list := range [][]Problem{p.Notes, p.Errors} {
-		slices.SortFunc(list, func(a, b Problem) int {
-			return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Slug, b.Slug))
-		})
+		slices.SortFunc(list, compareProblems)
 	}
 	return p, nil
 }
@@ -156,14 +159,14 @@ func New(ctx context.Context, c *client.Client, set *files.Set, o Options) (*Pla
 func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Preset, progress func(done, all int)) error {
 	results := make([]comparison, len(presets))
 	count := counter{tell: progress, all: len(presets)}
-	group, ctx := errgroup.WithContext(ctx)
+	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrency)
 	for i, file := range presets {
-		if ctx.Err() != nil {
+		if groupCtx.Err() != nil {
 			break
 		}
 		group.Go(func() (err error) {
-			results[i], err = r.comparePreset(ctx, file)
+			results[i], err = r.comparePreset(groupCtx, file)
 			if err != nil {
 				return fmt.Errorf("preset %s in workspace %s: %w", file.Slug, file.Workspace, err)
 			}
@@ -171,7 +174,7 @@ func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Prese
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
+	if err := cmp.Or(group.Wait(), ctx.Err()); err != nil { // ctx may end without a request
 		return err
 	}
 	for i, result := range results {
@@ -207,7 +210,7 @@ func (p *Plan) prune(ctx context.Context, r *reader, presets []*files.Preset) er
 			}
 			current, err := r.preset(ctx, w.ID, entry.Slug)
 			switch {
-			case client.IsStatus(err, 404): // somebody archived it
+			case client.IsStatus(err, http.StatusNotFound): // somebody archived it
 			case err != nil:
 				return fmt.Errorf("preset %s in workspace %s: %w", entry.Slug, w.Slug, err)
 			case current.ManagedBy == nil || *current.ManagedBy != r.owner:

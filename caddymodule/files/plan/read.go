@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -20,8 +19,8 @@ import (
 const (
 	// requestTimeout bounds a request with its repetitions.
 	requestTimeout = 2 * time.Minute
-	// maxWalks bounds how often a list is read that changes meanwhile.
-	maxWalks = 10
+	// maxReads bounds how often the newest version is read that changes meanwhile.
+	maxReads = 10
 	// recentChanges is how many changes of a preset are looked at for its drift.
 	recentChanges = "20"
 )
@@ -103,45 +102,24 @@ func presetPath(slug, below string) string { return "/presets/" + client.Escape(
 // in returns the query that selects a workspace.
 func in(workspaceID string) url.Values { return url.Values{"workspace_id": {workspaceID}} }
 
-// walk reads all pages of a list. key names an object. Others may write meanwhile: an object
-// may then be on two pages, or on none. So the list is read until as many objects are seen as
-// it has, and its length stays the same.
-func walk[T any](ctx context.Context, r *reader, path string, query url.Values, key func(T) string) ([]T, error) {
-	const size = 100
-	for range maxWalks {
-		var all []T
-		seen := make(map[string]bool)
-		total, changed := -1, false
-		for offset := 0; offset == 0 || offset < total; offset += size {
-			q := url.Values{"offset": {strconv.Itoa(offset)}, "limit": {strconv.Itoa(size)}}
-			maps.Copy(q, query)
-			var page []T
-			answer, err := r.get(ctx, path, q, &page)
-			if err != nil {
-				return nil, err
-			}
-			changed = changed || total >= 0 && answer.Total != total
-			total = answer.Total
-			for _, object := range page {
-				if name := key(object); !seen[name] {
-					seen[name] = true
-					all = append(all, object)
-				}
-			}
-			if len(page) == 0 {
-				break
-			}
+// collect reads all elements of a list.
+func collect[T any](ctx context.Context, r *reader, path string, query url.Values) (all []T, err error) {
+	for element, err := range r.client.Elements(ctx, path, query) {
+		if err != nil {
+			return nil, err
 		}
-		if !changed && len(all) == total {
-			return all, nil
+		var one T
+		if err := json.Unmarshal(element, &one); err != nil {
+			return nil, fmt.Errorf("the answer to GET %s has an unknown form: %w", path, err)
 		}
+		all = append(all, one)
 	}
-	return nil, errors.New("the list changes while it is read: try again when fewer changes are made")
+	return all, nil
 }
 
 // readWorkspaces reads the workspaces that the key sees.
 func (r *reader) readWorkspaces(ctx context.Context) error {
-	all, err := walk(ctx, r, "/workspaces", nil, func(w workspace) string { return w.ID })
+	all, err := collect[workspace](ctx, r, "/workspaces", nil)
 	if err != nil {
 		return fmt.Errorf("listing the workspaces: %w", err)
 	}
@@ -158,7 +136,7 @@ func (r *reader) list(ctx context.Context, workspaceID string, status domain.Pre
 	if status != "" {
 		query.Set("status", string(status))
 	}
-	return walk(ctx, r, "/presets", query, func(p listed) string { return p.Slug })
+	return collect[listed](ctx, r, "/presets", query)
 }
 
 // preset reads a preset with its designated version. An archived one is a 404.
@@ -213,7 +191,7 @@ func (r *reader) versions(ctx context.Context, workspaceID, slug string, offset,
 // newest returns the version of the highest number, which requests may not get yet.
 func (r *reader) newest(ctx context.Context, workspaceID string, p preset) (version, error) {
 	_, total, err := r.versions(ctx, workspaceID, p.Slug, 0, 1, true)
-	for range maxWalks {
+	for range maxReads {
 		if err != nil {
 			return version{}, err
 		}

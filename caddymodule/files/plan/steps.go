@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -48,9 +49,7 @@ func (s *sequence) send(ctx context.Context, r client.Request, only condition) (
 	}
 	if s.slug != "" {
 		query := in(s.workspaceID)
-		for name, values := range r.Query {
-			query[name] = values
-		}
+		maps.Copy(query, r.Query)
 		r.Query = query
 	}
 	r.Header = http.Header{
@@ -63,8 +62,8 @@ func (s *sequence) send(ctx context.Context, r client.Request, only condition) (
 	return s.plan.client.Do(ctx, r)
 }
 
-// key returns the Idempotency-Key of a request. A run that is repeated sends the same keys,
-// as long as the object is still in the planned state for it.
+// key returns the Idempotency-Key of a request. A repeated run sends the same keys, as
+// long as the object is still in its planned state.
 func (s *sequence) key(r client.Request, only condition) string {
 	digest := sha256.New()
 	for _, part := range []string{s.plan.owner, s.workspaceID, s.slug, s.planned, only.name, only.value, r.Method, r.Path, r.Query.Encode(), string(r.Body)} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
@@ -64,9 +65,7 @@ func newWorkspace(slug string, members map[string]json.RawMessage) (*Workspace, 
 		return nil, err
 	}
 	body := map[string]json.RawMessage{"name": quoted}
-	for name, value := range members {
-		body[name] = value
-	}
+	maps.Copy(body, members)
 	if w.Settings, err = patchOfValues(struct{}{}, body); err != nil {
 		return nil, err
 	}
