@@ -128,8 +128,8 @@ func walk[T any](ctx context.Context, r *reader, path string, query url.Values, 
 					all = append(all, object)
 				}
 			}
-			if len(page) == 0 {
-				break
+			if len(page) < min(size, total-offset) {
+				break // it cannot become complete, and a server may lie about its length
 			}
 		}
 		if !changed && len(all) == total {
