@@ -12,8 +12,12 @@ import (
 	"strconv"
 )
 
-// pageSize is how many elements a page has, at most.
-const pageSize = 100
+const (
+	// pageSize is how many elements a page has, at most.
+	pageSize = 100
+	// maxBack bounds how often a walk goes back because elements were removed.
+	maxBack = 1000
+)
 
 // Elements yields the elements of a list, such as /presets, in the server's order. It reads
 // page by page. It holds one page, and a hash of each element's id. An error ends it.
@@ -28,7 +32,7 @@ func (c *Client) Elements(ctx context.Context, path string, query url.Values) it
 			w.query = make(url.Values)
 		}
 		w.query.Set("limit", strconv.Itoa(pageSize))
-		offset := 0
+		offset, back := 0, 0
 		for isEnd := false; !isEnd; {
 			page, removed, err := w.read(ctx, offset)
 			switch {
@@ -36,6 +40,10 @@ func (c *Client) Elements(ctx context.Context, path string, query url.Values) it
 				yield(nil, err)
 				return
 			case removed > 0 && offset > 0:
+				if back++; back > maxBack {
+					yield(nil, fmt.Errorf("the list of GET %s changes while it is read: try again when fewer changes are made", path))
+					return
+				}
 				offset -= min(removed, offset)
 				continue
 			}
@@ -76,7 +84,8 @@ func (w *walk) read(ctx context.Context, offset int) (page []json.RawMessage, re
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := json.Unmarshal(answer.Data, &page); err != nil {
+	// A page and its count are of one moment. A server that lies would be read for ever.
+	if err := json.Unmarshal(answer.Data, &page); err != nil || len(page) != min(pageSize, max(0, answer.Total-offset)) {
 		return nil, 0, fmt.Errorf("the answer to GET %s is no page", w.path)
 	}
 	removed, w.total = w.total-answer.Total, answer.Total
