@@ -178,7 +178,7 @@ func looksLikeStore(folder string) bool {
 func (w *wreck) interpret(keepKeys bool) *records.Salvaged {
 	in := records.Wreck{
 		Records: make(map[string]records.Find, len(w.newest)), KeepKeys: keepKeys, Now: time.Unix(int64(w.now), 0),
-		Incomplete: w.hasGaps || w.noted == 0 || w.commit() < w.noted,
+		Incomplete: w.lost > 1 || w.noted == 0 || w.commit() < w.noted,
 	}
 	for text, f := range w.newest {
 		if !f.isRemoval {
