@@ -39,7 +39,10 @@ func TestCleanupFreesResolvedPresets(t *testing.T) {
 		t.Fatal(err)
 	}
 	use := &live.Use{Store: store, Service: service}
-	h := &Handler{Inference: &Inference{resolver: inference.NewResolver(store, inference.Config{})}, live: live.Add(t.Name(), use), use: use}
+	h := &Handler{
+		Inference: &Inference{resolver: inference.NewResolver(store, inference.Config{})},
+		live:      live.Add(t.Name(), use), use: use, shared: newShared().(*shared),
+	}
 	ask := func() (views int) {
 		before := store.views
 		got, err := h.Inference.resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Chat, Body: []byte(`{"model":"@preset/p"}`)})

@@ -305,8 +305,17 @@ func TestServedFromMemory(t *testing.T) {
 	ask("damaged", revoked.Secret, 401)
 	s.Admin("GET", "/presets/health", "").Want(t, 200, `"available":true`, `"damaged":true`)
 
-	// A reload keeps what is in memory.
-	if err := s.Load(site(s) + "\n"); err != nil {
+	// A reload keeps what is in memory, also after one that was rejected, and beside another
+	// site.
+	taken := "http://:" + portOf(s.Upstream.Listener.Addr().String()) + " {\nbind 127.0.0.1\nrespond ok\n}"
+	if err := s.Load(site(s) + taken); err == nil {
+		t.Fatal("the configuration is accepted, although its port is in use")
+	}
+	if err := s.Load(site(s) + s.SiteAt(caddytest.Address(t), fmt.Sprintf("presets {\nstorage badger %s {\nscrub_interval 1s\n}\n%s\n}", s.Folder, block))); err != nil {
+		t.Fatal(err)
+	}
+	ask("damaged", kept.Secret, 202)
+	if err := s.Load(site(s)); err != nil {
 		t.Fatal(err)
 	}
 	ask("known", kept.Secret, 202)
