@@ -63,6 +63,10 @@ func TestSalvageRevokedKey(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					// The whole audit records behind the lost one are text.
+					if _, err := os.Stat(filepath.Join(to, unchainedName)); (err == nil) != (key == nil) {
+						t.Errorf("the audit records of a store that is encrypted: %t, are in a file: %t", key != nil, err == nil)
+					}
 					got := salvagedKey(t, to, k.ID)
 					if got.Live(time.Now()) != keep {
 						t.Errorf("keepKeys %t: the key that was revoked is live: %t; places %+v, lost %+v", keep, !keep, report.Damaged, report.Lost)
