@@ -60,10 +60,10 @@ func (h *Handler) goLive(e engine.Engine) {
 	h.finder = keyFinder{h.keys, []*live.Store{h.live}}
 }
 
-// inheritMemory takes over what the other handlers have in memory if the store is damaged:
+// inheritMemory takes over the presets that other handlers have in memory if the store is damaged:
 // it may be the only place that has it. They belong to the configuration before and to other
-// sites. The stamps of the store tell whether it is current, so a key that was revoked stays
-// so.
+// sites. The stamps of the store tell whether it is current. Keys are read again: one whose
+// record is damaged cannot be revoked, and ends so.
 func (h *Handler) inheritMemory() {
 	if h.Inference == nil {
 		return
@@ -77,7 +77,6 @@ func (h *Handler) inheritMemory() {
 	}
 	for _, other := range others {
 		h.Inference.resolver.Inherit(other.Inference.resolver)
-		h.service.InheritKeys(other.service)
 	}
 }
 
