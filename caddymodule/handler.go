@@ -310,7 +310,7 @@ func (h *Handler) Cleanup() error {
 	}
 	if h.Inference != nil {
 		h.Inference.resolver.Close() // late requests may keep the handler in memory for long
-		h.shared.newest.CompareAndSwap(h, nil)
+		h.endMemory()
 		if h.Inference.Usage != nil {
 			h.shared.usage.end(h.Inference.Usage.recording)
 		}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -24,7 +23,9 @@ type shared struct {
 	webhooks webhooks
 	usage    usageRecorder
 	bundles  bundles
-	newest   atomic.Pointer[Handler] // with an inference block
+
+	mu        sync.Mutex
+	inferring []*Handler // those with an inference block, until Cleanup
 }
 
 func newShared() any {
@@ -59,18 +60,31 @@ func (h *Handler) goLive(e engine.Engine) {
 	h.finder = keyFinder{h.keys, []*live.Store{h.live}}
 }
 
-// inheritMemory takes over what an earlier handler has in memory if the store is damaged: it
-// may be the only place that has it. The stamps of the store tell whether it is current, so
-// a key that was revoked stays so.
+// inheritMemory takes over the presets that other handlers have in memory if the store is damaged:
+// it may be the only place that has it. They belong to the configuration before and to other
+// sites. The stamps of the store tell whether it is current. Keys are read again: one whose
+// record is damaged cannot be revoked, and ends so.
 func (h *Handler) inheritMemory() {
 	if h.Inference == nil {
 		return
 	}
-	before := h.shared.newest.Swap(h)
-	if before != nil && h.damage != nil && h.damage.Damaged() {
-		h.Inference.resolver.Inherit(before.Inference.resolver)
-		h.service.InheritKeys(before.service)
+	h.shared.mu.Lock()
+	others := slices.Clone(h.shared.inferring)
+	h.shared.inferring = append(h.shared.inferring, h)
+	h.shared.mu.Unlock()
+	if h.damage == nil || !h.damage.Damaged() {
+		return
 	}
+	for _, other := range others {
+		h.Inference.resolver.Inherit(other.Inference.resolver)
+	}
+}
+
+// endMemory ends inheritMemory: nobody inherits from h any more.
+func (h *Handler) endMemory() {
+	h.shared.mu.Lock()
+	defer h.shared.mu.Unlock()
+	h.shared.inferring = slices.DeleteFunc(h.shared.inferring, func(other *Handler) bool { return other == h })
 }
 
 // adviseFirstKey logs how to make the first key if the configuration and the store have

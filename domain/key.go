@@ -289,9 +289,6 @@ func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 	return who, nil
 }
 
-// InheritKeys caches the issued keys that other caches, too. Both have the same store.
-func (s *Service) InheritKeys(other *Service) { s.keys.CopyFrom(other.keys) }
-
 // keyOf returns the issued key whose secret has a hash, from the cache if that is
 // current. It returns ErrNotFound if there is none.
 func (s *Service) keyOf(ctx context.Context, hash KeyHash) (Key, error) {

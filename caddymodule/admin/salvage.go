@@ -35,11 +35,13 @@ recent one.
 A preset keeps its whole versions, with their numbers. If its designated version is lost,
 the newest whole one is designated. Labels of lost versions are removed. The audit trail
 is copied up to the first record that is lost. One more record says that. Whole records
-behind the gap are in the file SALVAGED-AUDIT.jsonl of the new folder.
+behind the gap are in the file SALVAGED-AUDIT.jsonl of the new folder, unless the store is
+encrypted. Only the damaged folder has them then.
 
-If whole files or the last commits are lost, the revocation of a key may be among them. So
-all issued keys are revoked then. --keep-keys keeps them. Compare them with your own notes
-in that case.
+If whole files, the last commits or a part that may have held a whole change are lost, the
+revocation of a key may be among them. So all issued keys are revoked then. --keep-keys
+keeps them. Compare them with your own notes in that case. An archived preset may be
+active again: compare the presets, too.
 
 An encrypted folder needs the file of its key; - is standard input. The new store is
 encrypted with the same key. The command needs memory for all that is stored.

@@ -248,7 +248,8 @@ func TestServedFromMemory(t *testing.T) {
 	s.Manage("POST", "/v1/presets/unknown/chat/completions", `{"model":"`+needle+`","messages":[]}`).Want(t, 200)
 	s.Manage("POST", "/v1/presets/damaged/chat/completions", `{"model":"`+needle+`","messages":[]}`).Want(t, 200)
 	kept, revoked := s.Issue(`{"kind":"inference"}`), s.Issue(`{"kind":"inference"}`)
-	s.Stop() // writes the log to a table
+	stuck := s.Issue(`{"kind":"inference","name":"` + needle + `"}`) // its record is damaged, too
+	s.Stop()                                                         // writes the log to a table
 	if err := s.Load(site(s)); err != nil {
 		t.Fatal(err)
 	}
@@ -259,6 +260,7 @@ func TestServedFromMemory(t *testing.T) {
 	for _, preset := range []string{"known", "damaged"} {
 		ask(preset, kept.Secret, 202)
 		ask(preset, revoked.Secret, 202)
+		ask(preset, stuck.Secret, 202)
 	}
 	const served = "caddy_presets_served_from_memory_total"
 	if got := s.Metric(served); got != "0" {
@@ -304,14 +306,26 @@ func TestServedFromMemory(t *testing.T) {
 	s.Admin("DELETE", "/presets/keys/"+revoked.ID, "").Want(t, 200)
 	ask("damaged", revoked.Secret, 401)
 	s.Admin("GET", "/presets/health", "").Want(t, 200, `"available":true`, `"damaged":true`)
+	s.Admin("DELETE", "/presets/keys/"+stuck.ID, "").Want(t, 500)
+	ask("known", stuck.Secret, 202)
 
-	// A reload keeps what is in memory.
-	if err := s.Load(site(s) + "\n"); err != nil {
+	// A reload keeps what is in memory, also after one that was rejected, and beside another
+	// site.
+	taken := "http://:" + portOf(s.Upstream.Listener.Addr().String()) + " {\nbind 127.0.0.1\nrespond ok\n}"
+	if err := s.Load(site(s) + taken); err == nil {
+		t.Fatal("the configuration is accepted, although its port is in use")
+	}
+	if err := s.Load(site(s) + s.SiteAt(caddytest.Address(t), fmt.Sprintf("presets {\nstorage badger %s {\nscrub_interval 1s\n}\n%s\n}", s.Folder, block))); err != nil {
+		t.Fatal(err)
+	}
+	ask("damaged", kept.Secret, 202)
+	if err := s.Load(site(s)); err != nil {
 		t.Fatal(err)
 	}
 	ask("known", kept.Secret, 202)
 	ask("damaged", kept.Secret, 202)
 	ask("damaged", revoked.Secret, 401)
+	ask("known", stuck.Secret, 500) // a reload ends a key that cannot be revoked
 	if n := strings.Count(s.Logs(), "stored data were found damaged"); n != 1 {
 		t.Errorf("the log tells of it %d times", n)
 	}

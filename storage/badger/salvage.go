@@ -21,8 +21,8 @@ import (
 // ErrNothing is in the chain of Salvage's error if nothing in the folder can be read.
 var ErrNothing = errors.New("nothing can be read")
 
-// unchainedName is a file of a salvaged store, with the whole audit records that follow a
-// lost one. The store does not read it.
+// unchainedName is a file of a salvaged store that is not encrypted, with the whole audit
+// records that follow a lost one. The store does not read it.
 const unchainedName = "SALVAGED-AUDIT.jsonl"
 
 // Salvage copies what is whole of the damaged store in from into a new store, in a folder
@@ -178,7 +178,7 @@ func looksLikeStore(folder string) bool {
 func (w *wreck) interpret(keepKeys bool) *records.Salvaged {
 	in := records.Wreck{
 		Records: make(map[string]records.Find, len(w.newest)), KeepKeys: keepKeys, Now: time.Unix(int64(w.now), 0),
-		Incomplete: w.hasGaps || w.noted == 0 || w.commit() < w.noted,
+		Incomplete: w.lost > 1 || w.noted == 0 || w.commit() < w.noted,
 	}
 	for text, f := range w.newest {
 		if !f.isRemoval {
@@ -215,8 +215,10 @@ func buildSalvaged(ctx context.Context, to string, o Options, s *records.Salvage
 	if err := errors.Join(err, store.Close()); err != nil {
 		return err
 	}
-	if err := writeUnchained(made, s.Unchained); err != nil {
-		return err
+	if len(o.EncryptionKey) == 0 { // all files of an encrypted store are encrypted
+		if err := writeUnchained(made, s.Unchained); err != nil {
+			return err
+		}
 	}
 	if err := os.Rename(made, to); err != nil {
 		return err

@@ -34,12 +34,13 @@ type wreckLog struct {
 
 // read reads all entries that can be read. tail are those of a last commit without its end.
 // After that the rest of the log may be damaged: the caller knows whether there should be
-// more.
-func (l *wreckLog) read() (tail []found, rest int) {
+// more. lost is the number of gaps. One that is larger than an entry may have held a whole
+// change, and counts twice.
+func (l *wreckLog) read() (tail []found, rest, lost int) {
 	used := len(bytes.TrimRight(l.data, "\x00"))
 	end := min(len(l.data), used+crc32.Size)
 	if end <= logHeader {
-		return nil, 0
+		return nil, 0, 0
 	}
 	l.iv = l.data[8:logHeader]
 	if binary.BigEndian.Uint64(l.data) == 0 {
@@ -67,7 +68,13 @@ func (l *wreckLog) read() (tail []found, rest int) {
 			continue
 		}
 		if gap >= 0 {
-			l.bad(gap, at-gap, "an entry of the log is damaged")
+			if l.declaredLength(gap) == at-gap {
+				l.bad(gap, at-gap, "an entry of the log is damaged")
+				lost++
+			} else {
+				l.bad(gap, at-gap, "entries of the log are damaged: whole changes may be lost")
+				lost += 2
+			}
 			gap = -1
 		}
 		at += length
@@ -87,7 +94,25 @@ func (l *wreckLog) read() (tail []found, rest int) {
 	if gap >= 0 && gap < used {
 		rest = used - gap
 	}
-	return commit, rest
+	return commit, rest, lost
+}
+
+// declaredLength returns the length that an entry has by its header, or 0.
+func (l *wreckLog) declaredLength(at int) int {
+	length, body := 2, 0
+	for i := range 3 { // of the key, of the value, the expiry
+		if length > len(l.data)-at {
+			return 0
+		}
+		n, size := binary.Uvarint(l.data[at+length:])
+		if size <= 0 || i < 2 && n > valueThreshold {
+			return 0
+		}
+		if length += size; i < 2 {
+			body += int(n)
+		}
+	}
+	return length + body + crc32.Size
 }
 
 // entryAt returns the entry at a place, its bits and its length, which is 0 if none is there.

@@ -31,11 +31,11 @@ type wreck struct {
 	key    cipher.Block // nil for a store that is not encrypted
 	now    uint64       // Unix seconds
 
-	newest  map[string]found      // whole records and removals, by their keys
-	broken  map[string]brokenCopy // records that are not whole
-	places  []storage.Place
-	hasGaps bool   // more than one block of a file is lost, or a whole file
-	noted   uint64 // the number of the last commit that was acknowledged, 0 for unknown
+	newest map[string]found      // whole records and removals, by their keys
+	broken map[string]brokenCopy // records that are not whole
+	places []storage.Place
+	lost   int    // parts that are lost; one that may have held a whole change counts twice
+	noted  uint64 // the number of the last commit that was acknowledged, 0 for unknown
 }
 
 // brokenCopy is a copy of a record whose checksum is wrong. Its key may be wrong, too.
@@ -75,7 +75,7 @@ func (w *wreck) read() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		w.bad(name, 0, 0, "the table is missing")
-		w.hasGaps = true
+		w.lost += 2
 	}
 	type rest struct {
 		file   string
@@ -91,7 +91,8 @@ func (w *wreck) read() error {
 				return err
 			}
 			l := wreckLog{data: data, key: w.key, take: func(f found) { w.take(name, f, true) }, bad: func(offset, length int, what string) { w.bad(name, offset, length, what) }}
-			tail, length := l.read()
+			tail, length, lost := l.read()
+			w.lost += lost
 			rests = append(rests, rest{name, length, len(bytes.TrimRight(data, "\x00")), tail})
 		}
 	}
@@ -102,15 +103,19 @@ func (w *wreck) read() error {
 			}
 		}
 	}
-	// A crash leaves a commit without its end, or a torn one. It was not acknowledged.
-	if w.noted == 0 || w.commit() < w.noted {
-		for _, r := range rests {
+	// A crash leaves a commit without its end, or a torn one, at the end of the last log. It
+	// was not acknowledged.
+	isShort := w.noted == 0 || w.commit() < w.noted
+	for i, r := range rests {
+		isLast := !slices.ContainsFunc(rests[i+1:], func(later rest) bool { return later.size > logHeader })
+		if isShort {
 			for _, f := range r.tail {
 				w.take(r.file, f, true)
 			}
-			if r.length > 0 {
-				w.bad(r.file, r.size-r.length, r.length, "the end of the log is damaged")
-			}
+		}
+		if r.length > 0 && (isShort || !isLast) {
+			w.lost += 2
+			w.bad(r.file, r.size-r.length, r.length, "the end of the log is damaged")
 		}
 	}
 	return nil
@@ -188,7 +193,7 @@ func (w *wreck) readTable(name string) error {
 	if err != nil {
 		return err
 	}
-	w.hasGaps = w.tableOf(name, data, func(f found, isWhole bool) { w.take(name, f, isWhole) }).read() > 1 || w.hasGaps
+	w.lost += w.tableOf(name, data, func(f found, isWhole bool) { w.take(name, f, isWhole) }).read()
 	return nil
 }
 

@@ -46,12 +46,20 @@ type wreckTable struct {
 	bad func(offset, length int, what string)
 }
 
-// read reads all blocks that can be read, and returns the number of those that cannot.
+// read reads all blocks that can be read, and returns the number of those that cannot. One
+// that may have held all of a change of an issued key counts twice.
 func (t *wreckTable) read() (lost int) {
 	index, begin, err := t.index()
 	if err == nil {
-		for _, b := range index {
-			if !t.readBlock(int(b.offset), int(b.length)) {
+		for i, b := range index {
+			var next records.Key
+			if i+1 < len(index) {
+				next = index[i+1].first
+			}
+			switch missing := t.readBlock(int(b.offset), int(b.length)); {
+			case missing > 1 && mayHoldKey(b.first, next):
+				lost += 2
+			case missing > 0:
 				lost++
 			}
 		}
@@ -61,7 +69,16 @@ func (t *wreckTable) read() (lost int) {
 	return t.search()
 }
 
-type blockPlace struct{ offset, length uint32 }
+type blockPlace struct {
+	offset, length uint32
+	first          records.Key // in it
+}
+
+// mayHoldKey reports whether a block may hold an issued key and its hash. A change of a key
+// writes both. next is the first key of the next block, nil for none.
+func mayHoldKey(first, next records.Key) bool {
+	return !first.Valid() || first.Kind() <= records.KindKeyHash && (!next.Valid() || next.Kind() >= records.KindKey)
+}
 
 var errIndex = errors.New("it is damaged or cut off")
 
@@ -104,7 +121,11 @@ func (t *wreckTable) parseIndex(raw []byte) (blocks []blockPlace, err error) {
 			if !all.Offsets(&b, i) {
 				return errIndex
 			}
-			blocks = append(blocks, blockPlace{b.Offset(), b.Len()})
+			first := b.KeyBytes()
+			if len(first) <= 8 {
+				return errIndex
+			}
+			blocks = append(blocks, blockPlace{b.Offset(), b.Len(), y.ParseKey(first)})
 		}
 		return nil
 	})
@@ -130,11 +151,15 @@ func (t *wreckTable) decrypt(data []byte) []byte {
 	return plain
 }
 
-// readBlock reads the block at a place, and reports whether it is whole.
-func (t *wreckTable) readBlock(offset, length int) bool {
+// allMissing is more records than a block has.
+const allMissing = maxBlock
+
+// readBlock reads the block at a place. It returns how many of its records are missing, which
+// is at least 1 for a block that is not whole.
+func (t *wreckTable) readBlock(offset, length int) (missing int) {
 	if offset > len(t.data) || length > len(t.data)-offset {
 		t.bad(offset, length, "a block is cut off")
-		return false
+		return allMissing
 	}
 	block := t.data[offset : offset+length]
 	if t.key != nil {
@@ -145,18 +170,38 @@ func (t *wreckTable) readBlock(offset, length int) bool {
 	if !isWhole {
 		t.bad(offset, length, "a block is damaged: its whole records were copied")
 	}
-	if ok {
-		entries.each(func(f found) { t.take(f, isWhole) })
+	if !ok {
+		return allMissing
 	}
-	return isWhole
+	missing = len(entries.offsets)
+	entries.each(func(f found) {
+		t.take(f, isWhole)
+		if isWhole || !f.isRemoval && isSealed(f) {
+			missing--
+		}
+	})
+	if isWhole {
+		return 0
+	}
+	return max(missing, 1)
 }
 
-// search finds blocks without the index. It returns the number of gaps between them.
-func (t *wreckTable) search() (gaps int) {
+// isSealed reports whether the record of an entry is whole.
+func isSealed(f found) bool {
+	if !f.key.Valid() {
+		return false
+	}
+	_, err := records.Unseal(f.key, f.record)
+	return err == nil
+}
+
+// search finds blocks without the index. It counts what is missing as read does. A gap may
+// have held anything, and so may what is cut off with the index.
+func (t *wreckTable) search() (lost int) {
 	at, gap := 0, -1
 	flush := func(end int) {
 		if gap >= 0 {
-			gaps++
+			lost += 2
 			t.bad(gap, end-gap, "no block is found here")
 			gap = -1
 		}
@@ -177,11 +222,14 @@ func (t *wreckTable) search() (gaps int) {
 		}
 		at = next
 	}
-	if gap >= 0 && t.isIndex(gap) {
+	switch {
+	case gap < 0: // nothing is left of the index
+		lost += 2
+	case t.isIndex(gap):
 		gap = -1 // the rest is the index, which was reported
 	}
 	flush(len(t.data))
-	return gaps
+	return lost
 }
 
 // isIndex reports whether an index begins at a place, although its checksum may be wrong.

@@ -347,7 +347,8 @@ func TestSalvageWhole(t *testing.T) {
 	}
 }
 
-// TestSalvageDamaged flips bits of each file of a store, cuts it short and removes it.
+// TestSalvageDamaged flips bits of each file of a store, clears parts of it, cuts it short
+// and removes it.
 func TestSalvageDamaged(t *testing.T) {
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		t.Run(name, func(t *testing.T) {
@@ -406,6 +407,10 @@ func inflictOne(t *testing.T, trial *wreckTrial, state, folder, file string, i i
 	case i%3 == 1:
 		at, how = rand.IntN(used), "cut short"
 		err = os.Truncate(path, int64(at))
+	case i%3 == 2:
+		at, how = rand.IntN(used), "cleared"
+		clear(content[at:min(at+1+rand.IntN(4<<10), used)])
+		err = os.WriteFile(path, content, 0o600)
 	default:
 		at, how = rand.IntN(used), "flipped"
 		content[at] ^= 1 << rand.IntN(8)

@@ -27,7 +27,8 @@ type Find struct {
 // older copy may be there instead of one that is lost.
 type Wreck struct {
 	Records map[string]Find // by their keys
-	// Incomplete says that whole files or commits are missing, or may be.
+	// Incomplete says that a change may be missing without a trace: a whole file, a whole
+	// commit, or a part of a file that may have held all records of a change of a key.
 	Incomplete bool
 	// KeepKeys copies live keys even if their revocation may be lost.
 	KeepKeys bool

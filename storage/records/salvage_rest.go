@@ -30,10 +30,9 @@ func (s *salvager) readKeys() {
 			s.lose(storage.Loss{Kind: "key", ID: issued.ID, What: "its newest state is lost: it was not copied"})
 			continue
 		}
-		for _, a := range s.later(issued.ID, version) {
-			if a.Operation == "key.revoke" {
-				at := a.Time
-				issued.RevokedAt = &at
+		for _, a := range s.byID[issued.ID] { // whenever: a revoked key stays revoked
+			if a.Operation == "key.revoke" && issued.RevokedAt == nil {
+				issued.RevokedAt = new(a.Time)
 			}
 		}
 		mayBeRevoked := s.Incomplete || !s.trailWhole && (!found || hashed != version)

@@ -1,0 +1,156 @@
+package badger
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+)
+
+// TestSalvageRevokedKey loses all records of a revocation, and nothing else: in a part of a
+// log, or in the one block of a table. An earlier record of the key is whole. The key must not
+// come to life, unless the operator wants that.
+func TestSalvageRevokedKey(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, folder string, revoke func(*Store)) (damaged string){
+		"log": func(t *testing.T, folder string, revoke func(*Store)) string {
+			s := openAgain(t, folder)
+			change(t, s)
+			log, before := usedLog(t, folder)
+			revoke(s)
+			_, after := usedLog(t, folder)
+			change(t, s)
+			damaged := killedCopy(t, folder)
+			zero(t, filepath.Join(damaged, log), before, after)
+			return damaged
+		},
+		"table": func(t *testing.T, folder string, revoke func(*Store)) string {
+			revoke(openAgain(t, folder))
+			killed := killedCopy(t, folder)
+			s := openAgain(t, killed) // makes a table of the log
+			change(t, s)
+			damaged := killedCopy(t, killed)
+			zero(t, newestOf(t, damaged, "*.sst"), 0, 200)
+			return damaged
+		},
+	} {
+		for kind, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				withKey(t, key)
+				folder := t.TempDir()
+				s, err := Open(folder, testOptions)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f := storagetest.Fill(t, s)
+				f.Some()
+				k, _, err := f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
+				f.Must(k, err)
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				damaged := lose(t, folder, func(s *Store) {
+					f := storagetest.Fill(t, s)
+					f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
+				})
+				for _, keep := range []bool{false, true} {
+					to := filepath.Join(t.TempDir(), "new")
+					report, err := Salvage(t.Context(), damaged, to, testOptions, keep)
+					if err != nil {
+						t.Fatal(err)
+					}
+					// The whole audit records behind the lost one are text.
+					if _, err := os.Stat(filepath.Join(to, unchainedName)); (err == nil) != (key == nil) {
+						t.Errorf("the audit records of a store that is encrypted: %t, are in a file: %t", key != nil, err == nil)
+					}
+					got := salvagedKey(t, to, k.ID)
+					if got.Live(time.Now()) != keep {
+						t.Errorf("keepKeys %t: the key that was revoked is live: %t; places %+v, lost %+v", keep, !keep, report.Damaged, report.Lost)
+					}
+				}
+			})
+		}
+	}
+}
+
+// change makes a change that concerns no key.
+func change(t *testing.T, s *Store) {
+	t.Helper()
+	f := storagetest.Fill(t, s)
+	f.Version("default", "after", `{"model":"m"}`)
+}
+
+// openAgain opens a store until the end of the test.
+func openAgain(t *testing.T, folder string) *Store {
+	t.Helper()
+	s, err := Open(folder, testOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// killedCopy copies the folder of an open store, as a kill leaves it.
+func killedCopy(t *testing.T, folder string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "killed")
+	copyFolder(t, folder, to)
+	return to
+}
+
+// newestOf returns the file with the highest number.
+func newestOf(t *testing.T, folder, pattern string) string {
+	t.Helper()
+	names, _ := filepath.Glob(filepath.Join(folder, pattern))
+	if len(names) == 0 {
+		t.Fatalf("no file %s in %s", pattern, folder)
+	}
+	return slices.Max(names)
+}
+
+// usedLog returns the log that has entries, and its used length.
+func usedLog(t *testing.T, folder string) (name string, used int) {
+	t.Helper()
+	names, _ := filepath.Glob(filepath.Join(folder, "*.mem"))
+	for _, file := range names {
+		if n := len(bytes.TrimRight(readFile(t, file), "\x00")); n > logHeader && n > used {
+			name, used = filepath.Base(file), n
+		}
+	}
+	if name == "" {
+		t.Fatalf("none of the logs %v has entries", names)
+	}
+	return name, used
+}
+
+// zero overwrites a part of a file with zeros, as a disk does that lost a page.
+func zero(t *testing.T, name string, from, to int) {
+	t.Helper()
+	content := readFile(t, name)
+	clear(content[from:to])
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// salvagedKey returns a key of a store.
+func salvagedKey(t *testing.T, folder, id string) (k domain.Key) {
+	t.Helper()
+	s, err := Open(folder, testOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.View(t.Context(), func(r domain.Reader) (err error) {
+		k, err = r.Key(id)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
