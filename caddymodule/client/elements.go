@@ -12,8 +12,12 @@ import (
 	"strconv"
 )
 
-// pageSize is how many elements a page has, at most.
-const pageSize = 100
+const (
+	// pageSize is how many elements a page has, at most.
+	pageSize = 100
+	// maxShort bounds the pages with fewer elements than they should have.
+	maxShort = 10
+)
 
 // Elements yields the elements of a list, such as /presets, in the server's order. It reads
 // page by page. It holds one page, and a hash of each element's id. An error ends it.
@@ -28,7 +32,7 @@ func (c *Client) Elements(ctx context.Context, path string, query url.Values) it
 			w.query = make(url.Values)
 		}
 		w.query.Set("limit", strconv.Itoa(pageSize))
-		offset := 0
+		offset, short := 0, 0
 		for isEnd := false; !isEnd; {
 			page, removed, err := w.read(ctx, offset)
 			switch {
@@ -38,6 +42,13 @@ func (c *Client) Elements(ctx context.Context, path string, query url.Values) it
 			case removed > 0 && offset > 0:
 				offset -= min(removed, offset)
 				continue
+			}
+			if len(page) < min(pageSize, w.total-offset) {
+				short++
+			}
+			if short > maxShort { // a server may lie about the length of a list
+				yield(nil, fmt.Errorf("the pages of GET %s have fewer elements than total_count says: the list changes while it is read, or the server is wrong", path))
+				return
 			}
 			offset += len(page)
 			isEnd = len(page) == 0 || offset >= w.total
