@@ -145,7 +145,7 @@ func (b *bundle) run() {
 	for {
 		result, err := b.apply()
 		switch {
-		case b.ctx.Err() != nil:
+		case b.ctx.Err() != nil, errors.Is(err, errReplaced):
 			return
 		case err == nil:
 			b.logger.Info("bundle applied", zap.String("folder", b.dir), zap.Int("changed", result))
@@ -198,6 +198,9 @@ func (b *bundle) isActive() bool {
 // errBundleConflict is the outcome if others changed presets after they were planned.
 var errBundleConflict = errors.New("others change its presets at the same time")
 
+// errReplaced is the outcome if another configuration has become the active one.
+var errReplaced = errors.New("another configuration is active")
+
 // isPassing reports whether a bundle may be applied later.
 func isPassing(err error) bool {
 	if errors.Is(err, errBundleConflict) {
@@ -214,8 +217,8 @@ func (b *bundle) apply() (changed int, err error) {
 		return 0, err
 	}
 	defer b.turn.Release(1)
-	if !b.isActive() { // a reload was faster
-		return 0, b.ctx.Err()
+	if !b.isActive() { // a reload was faster, and has not stopped this configuration yet
+		return 0, errReplaced
 	}
 	p, err := plan.New(b.ctx, b.client, b.set, plan.Options{Owner: bundleOwner, Prune: true})
 	if err != nil {

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,20 +14,7 @@ import (
 // bundleIn writes files into a folder and returns the directive with it.
 func bundleIn(t *testing.T, dir string, texts map[string]string) string {
 	t.Helper()
-	for name, text := range texts {
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		err := os.MkdirAll(filepath.Dir(file), 0o700)
-		switch {
-		case err != nil:
-		case text == "":
-			err = os.Remove(file)
-		default:
-			err = os.WriteFile(file, []byte(text), 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	caddytest.WriteFiles(t, dir, texts)
 	return standard + "\nbundle " + filepath.ToSlash(dir)
 }
 

@@ -76,7 +76,7 @@ func TestPipelines(t *testing.T) {
 			}
 			// gh needs GitHub. This one keeps the comment.
 			const gh = "#!/bin/sh\n[ \"$1 $2 $3 $4\" = 'pr comment 7 --body-file' ] && cp \"$5\" comment.md\n"
-			if err := os.WriteFile(filepath.Join(bin, "gh"), []byte(gh), 0o700); err != nil { //nolint:gosec // it must be executable
+			if err := os.WriteFile(filepath.Join(bin, "gh"), []byte(gh), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			env := append(r.env, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "PRESETS_KEY="+managementKey, "PRESETS_SERVER="+r.site, "NUMBER=7")

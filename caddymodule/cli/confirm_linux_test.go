@@ -4,13 +4,15 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
 // TestConfirm answers the question of apply on a terminal.
 func TestConfirm(t *testing.T) {
 	s := start(t, nil)
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"default/p.yaml": "chat: {model: m}\n"})
+	caddytest.WriteFiles(t, dir, map[string]string{"default/p.yaml": "chat: {model: m}\n"})
 	for _, tc := range []struct {
 		typed   string
 		applied bool

@@ -14,25 +14,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
-// writeFiles writes files below a folder, by their names. An empty text removes one.
-func writeFiles(t *testing.T, dir string, texts map[string]string) {
-	t.Helper()
-	for name, text := range texts {
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		err := os.MkdirAll(filepath.Dir(file), 0o700)
-		switch {
-		case err != nil:
-		case text == "":
-			err = os.Remove(file)
-		default:
-			err = os.WriteFile(file, []byte(text), 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // wantChanges runs a command that ends with the status of changes, silently.
 func wantChanges(t *testing.T, args ...string) (out string) {
 	t.Helper()
@@ -57,21 +38,21 @@ func TestFilesSession(t *testing.T) {
 func (s *server) sessionOfFiles(t *testing.T) string {
 	s.Manage("POST", "/v1/presets/found/chat/completions", `{"model":"acme/small"}`).Want(t, 200)
 	s.Manage("POST", "/v1/presets/foreign/chat/completions", `{"model":"acme/small"}`, "X-Preset-Owner: others").Want(t, 200)
-	writeFiles(t, "presets", map[string]string{
+	caddytest.WriteFiles(t, "presets", map[string]string{
 		"default/mail.yaml": "description: Used by the newsletter\nlabels: {staging: latest}\npolicy: {lock: [model]}\nresponses:\n  model: openai/gpt-5-mini\n  temperature: 0.70\n  instructions: !file mail.md\n",
 		"default/mail.md":   "Write emails.\n\n- Be brief.\n", "default/found.yaml": "chat: {model: acme/small}\n",
 		"team/chat.yaml": "earlier:\n  - chat: {model: m1}\nchat: {model: m2}\n", "team/.workspace.yaml": "default_text_model: m\n",
 	})
 	text := s.session(words("plan"), words("apply"), words("apply --yes --message first"), words("plan"))
 	s.Manage("POST", "/v1/presets/mail/responses", `{"model":"openai/gpt-5-mini","instructions":"Write letters."}`, "X-Preset-Override: files").Want(t, 200)
-	writeFiles(t, "presets", map[string]string{
+	caddytest.WriteFiles(t, "presets", map[string]string{
 		"default/mail.yaml": "labels: {prod: {split: [{version: 1, weight: 90}, {version: latest, weight: 10}]}}\nresponses:\n  model: openai/gpt-5\n  instructions: !file mail.md\n",
 		"default/mail.md":   "Write emails.\n\n- Be kind.\n", "team/chat.yaml": "", "team/.workspace.yaml": "default_text_model: m2\n",
 	})
 	text += s.session(words("plan --prune"), words("apply --yes --prune"))
-	writeFiles(t, "presets", map[string]string{"team/chat.yaml": "chat: {model: m3}\n", "default/foreign.yaml": "chat: {}\n"})
+	caddytest.WriteFiles(t, "presets", map[string]string{"team/chat.yaml": "chat: {model: m3}\n", "default/foreign.yaml": "chat: {}\n"})
 	text += s.session(words("plan"), words("apply --yes"), words("release foreign"), words("release foreign --owner others"), words("plan"), words("apply --yes"))
-	writeFiles(t, "presets", map[string]string{"default/mail.yaml": "responses: {modell: x}\ntemplate: maybe\n", "default/x.yaml": "nothing: 1\n"})
+	caddytest.WriteFiles(t, "presets", map[string]string{"default/mail.yaml": "responses: {modell: x}\ntemplate: maybe\n", "default/x.yaml": "nothing: 1\n"})
 	text += s.session(words("plan"), words("apply --yes"))
 	text += s.session(words("dump other"), words("dump other"), words("dump other --workspace team --json"))
 	return text
@@ -80,7 +61,7 @@ func (s *server) sessionOfFiles(t *testing.T) string {
 func TestPlanJSON(t *testing.T) {
 	start(t, nil)
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"default/mail.yaml": "labels: {l: latest}\nchat: {model: m, temperature: 0.70}\n"})
+	caddytest.WriteFiles(t, dir, map[string]string{"default/mail.yaml": "labels: {l: latest}\nchat: {model: m, temperature: 0.70}\n"})
 	const want = `{"changes":[{"workspace":"default","slug":"mail","action":"create","drift":false,"preset":[],"dialect":null,` +
 		`"settings":[{"op":"add","path":"/model","value":"m"},{"op":"add","path":"/temperature","value":0.70}],"prompt":null,"template":[],` +
 		`"designate":0,"earlier":0,"labels":[{"label":"l","from":null,"to":{"version":"latest"}}],"policy":[]}],` +
@@ -98,7 +79,7 @@ func TestPlanJSON(t *testing.T) {
 	if got, want := mustRun(t, "apply", dir, "--json"), `{"plan":`+empty+`,"done":0,"failed":[]}`; got != want+"\n" {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	writeFiles(t, dir, map[string]string{"default/mail.yaml": "chat: {model: 1}\n"})
+	caddytest.WriteFiles(t, dir, map[string]string{"default/mail.yaml": "chat: {model: 1}\n"})
 	t.Setenv("PRESETS_KEY", "") // mistakes are found without a server
 	out, _, err := run("plan", dir, "--json")
 	if err == nil || err.Error() != "mistakes in the files: 1" {
@@ -122,9 +103,9 @@ func TestPlanJSON(t *testing.T) {
 func TestApplyConflict(t *testing.T) {
 	s := start(t, nil)
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"default/p.yaml": "chat: {model: m}\n", "default/q.yaml": "chat: {model: m}\n"})
+	caddytest.WriteFiles(t, dir, map[string]string{"default/p.yaml": "chat: {model: m}\n", "default/q.yaml": "chat: {model: m}\n"})
 	mustRun(t, "apply", dir, "--yes")
-	writeFiles(t, dir, map[string]string{"default/p.yaml": "chat: {model: mine}\n", "default/q.yaml": "chat: {model: mine}\n"})
+	caddytest.WriteFiles(t, dir, map[string]string{"default/p.yaml": "chat: {model: mine}\n", "default/q.yaml": "chat: {model: mine}\n"})
 	changed := false
 	s.before(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == "POST" && !changed && strings.Contains(r.URL.Path, "/presets/p/") {
@@ -151,7 +132,7 @@ func TestMarkdown(t *testing.T) {
 	dir := t.TempDir()
 	prompt := "fine\n```\n# Out\n<script>alert(1)</script>\n````` @everyone\n\u202eevil\x07\n~~~\n- item\n"
 	s.Manage("POST", "/v1/presets/hostile/chat/completions", `{"model":"old"}`).Want(t, 200)
-	writeFiles(t, dir, map[string]string{"default/hostile.yaml": "name: 'a `b` ``` c'\nchat: {model: '```\n# Out', messages: [{role: system, content: !file hostile.md}]}\n", "default/hostile.md": strings.ReplaceAll(prompt, "\x07", "")})
+	caddytest.WriteFiles(t, dir, map[string]string{"default/hostile.yaml": "name: 'a `b` ``` c'\nchat: {model: '```\n# Out', messages: [{role: system, content: !file hostile.md}]}\n", "default/hostile.md": strings.ReplaceAll(prompt, "\x07", "")})
 	out := wantChanges(t, "plan", dir, "--markdown")
 	inside, fence := false, ""
 	for line := range strings.Lines(out) {
@@ -174,12 +155,12 @@ func TestMarkdown(t *testing.T) {
 		texts[fmt.Sprintf("default/p%02d.yaml", n)] = fmt.Sprintf("chat: {model: m, messages: [{role: system, content: !file p%02d.md}]}\n", n)
 		texts[fmt.Sprintf("default/p%02d.md", n)] = strings.Repeat("Zeile für Zeile\n", 400)
 	}
-	writeFiles(t, dir, texts)
+	caddytest.WriteFiles(t, dir, texts)
 	out = wantChanges(t, "plan", dir, "--markdown")
 	if len(out) > 65_536 || len(out) < 60_000 || !strings.HasSuffix(out, "The rest is cut. `caddy presets plan` prints all of it.\n") || strings.Count(out, "```")%2 != 0 {
 		t.Errorf("got %d bytes that end with %q", len(out), out[max(0, len(out)-200):])
 	}
-	writeFiles(t, dir, map[string]string{"default/hostile.yaml": "\"`x`\": 1\n"})
+	caddytest.WriteFiles(t, dir, map[string]string{"default/hostile.yaml": "\"`x`\": 1\n"})
 	out, _, err := run("plan", dir, "--markdown")
 	if err == nil || !strings.HasPrefix(out, "### Presets: mistakes in the files: ") || !strings.Contains(out, "default/hostile.yaml:1:1") {
 		t.Errorf("got %q, %v", out, err)
@@ -235,7 +216,7 @@ func TestHostilePlan(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(answer)
 		return true
 	})
-	writeFiles(t, dir, map[string]string{"default/mail.yaml": "chat: {model: m}\n", "default/foreign.yaml": "chat: {}\n"})
+	caddytest.WriteFiles(t, dir, map[string]string{"default/mail.yaml": "chat: {model: m}\n", "default/foreign.yaml": "chat: {}\n"})
 	for _, args := range [][]string{{"plan", dir, "--prune"}, {"plan", dir, "--markdown", "--prune"}, {"apply", dir, "--yes"}} {
 		out, errOut, err := run(args...)
 		all := out + errOut + fmt.Sprint(err)
@@ -283,7 +264,7 @@ func TestRevision(t *testing.T) {
 	}
 	s := start(t, nil)
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"presets/default/p.yaml": "chat: {model: m}\n"})
+	caddytest.WriteFiles(t, dir, map[string]string{"presets/default/p.yaml": "chat: {model: m}\n"})
 	git := func(args ...string) string {
 		t.Helper()
 		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=n", "-c", "user.email=n@example.com"}, args...)...)
@@ -301,14 +282,14 @@ func TestRevision(t *testing.T) {
 	t.Setenv("GIT_DIR", "/nonexistent") // as in a hook of another repository
 	mustRun(t, "apply", filepath.Join(dir, "presets"), "--yes")
 	s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"message":"`+commit+`"`)
-	writeFiles(t, dir, map[string]string{"presets/default/p.yaml": "chat: {model: m2}\n"})
+	caddytest.WriteFiles(t, dir, map[string]string{"presets/default/p.yaml": "chat: {model: m2}\n"})
 	mustRun(t, "apply", filepath.Join(dir, "presets"), "--yes")
 	s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"message":"`+commit+`-dirty"`)
 	outside := t.TempDir()
-	writeFiles(t, outside, map[string]string{"default/p.yaml": "chat: {model: m3}\n"})
+	caddytest.WriteFiles(t, outside, map[string]string{"default/p.yaml": "chat: {model: m3}\n"})
 	mustRun(t, "apply", outside, "--yes")
 	s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"message":null`)
-	writeFiles(t, outside, map[string]string{"default/p.yaml": "chat: {model: m4}\n"})
+	caddytest.WriteFiles(t, outside, map[string]string{"default/p.yaml": "chat: {model: m4}\n"})
 	mustRun(t, "apply", outside, "--yes", "--message", "by hand")
 	s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"message":"by hand"`)
 	wantError(t, "message: must", "apply", outside, "--yes", "--message", "a\nb")
@@ -318,7 +299,7 @@ func TestRevision(t *testing.T) {
 func TestWrongFiles(t *testing.T) {
 	s := start(t, nil)
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"default/p.yaml": "chat: {model: m}\n"})
+	caddytest.WriteFiles(t, dir, map[string]string{"default/p.yaml": "chat: {model: m}\n"})
 	missing := filepath.Join(dir, "missing")
 	wantError(t, "no such file", "plan", missing)
 	wantError(t, "owner: must be", "plan", dir, "--owner", "No!")

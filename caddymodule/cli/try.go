@@ -56,7 +56,7 @@ The command takes an inference key, and works in the workspace of this key.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := t.run(cmd, args[0]); err != nil {
-				return escapedError{explain(err, place{server: t.server, key: cmp.Or(t.keyFile, inferenceKeyVariable)})}
+				return safe(explain(err, place{server: t.server, key: cmp.Or(t.keyFile, inferenceKeyVariable)}))
 			}
 			return nil
 		},

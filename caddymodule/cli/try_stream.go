@@ -24,11 +24,14 @@ import (
 const (
 	// maxEvent bounds a line of a stream. The last event of responses repeats the answer.
 	maxEvent = 16 << 20
-	// maxWhole bounds an answer that is no stream.
+	// maxWhole bounds an answer that is no stream, and the text of a stream as JSON.
 	maxWhole = 16 << 20
 	// maxShownError bounds an error of the gateway that has no known form.
 	maxShownError = 1 << 10
 )
+
+// errTooLong is the error of an answer with more text than maxWhole.
+var errTooLong = fmt.Errorf("the answer has more than %d bytes", maxWhole)
 
 // errCut is the error of a stream that ends before the event that ends an answer.
 var errCut = errors.New("the answer ended before it was complete")
@@ -152,7 +155,7 @@ type output struct {
 	isComplete bool
 	endsLine   bool
 	tools      []string
-	err        error // of w
+	err        error // of w, or errTooLong
 }
 
 func (o *output) add(text string) {
@@ -163,6 +166,10 @@ func (o *output) add(text string) {
 		o.first = time.Now()
 	}
 	if o.keep {
+		if o.text.Len()+len(text) > maxWhole {
+			o.err = errTooLong
+			return
+		}
 		o.text.WriteString(text)
 		return
 	}
@@ -208,8 +215,8 @@ type streamEvent struct {
 	} `json:"response"`
 }
 
-// event prints the text of an event. An event that says that the answer failed is an error.
-// Unknown events have no text.
+// event prints the text of an event. An event that says that the answer failed is an error,
+// and so is text that cannot be printed. Unknown events have no text.
 func (o *output) event(data []byte) error {
 	if string(data) == "[DONE]" {
 		o.isComplete = true
@@ -247,7 +254,7 @@ func (o *output) event(data []byte) error {
 		}
 		o.isComplete = o.isComplete || choice.FinishReason != nil
 	}
-	return nil
+	return o.err
 }
 
 func (o *output) addTool(name string) {
@@ -265,7 +272,7 @@ func (o *output) whole(body io.Reader) error {
 	case err != nil:
 		return err
 	case len(text) > maxWhole:
-		return fmt.Errorf("the answer has more than %d bytes", maxWhole)
+		return errTooLong
 	}
 	type block struct {
 		Text string `json:"text"`

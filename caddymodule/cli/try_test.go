@@ -205,6 +205,24 @@ func TestTryWhole(t *testing.T) {
 	}
 }
 
+// TestTryEndsStreams ends answers whose text cannot be kept or printed.
+func TestTryEndsStreams(t *testing.T) {
+	event := `data: {"choices":[{"delta":{"content":"` + strings.Repeat("x", 1<<20) + `"}}]}` + "\n\n"
+	g := &gateway{status: 200, contentType: "text/event-stream", body: strings.Repeat(event, 17) + "data: [DONE]\n\n"}
+	s := start(t, g.ServeHTTP)
+	s.presets()
+	wantError(t, "the answer has more than 16777216 bytes", "try", "c", "--send", "--json")
+	g.body = event + "data: [DONE]\n\n"
+	err := runTo(closed{}, io.Discard, strings.NewReader(""), "presets", "try", "c", "--send")
+	if err == nil || !strings.Contains(err.Error(), io.ErrClosedPipe.Error()) {
+		t.Errorf("got %v, want the error of the output", err)
+	}
+}
+
+type closed struct{}
+
+func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
 // TestTryInput checks where the input comes from, and which version is tried.
 func TestTryInput(t *testing.T) {
 	s := start(t, nil)

@@ -85,8 +85,11 @@ func (w *walk) read(ctx context.Context, offset int) (page []json.RawMessage, re
 		return nil, 0, err
 	}
 	// A page and its count are of one moment. A server that lies would be read for ever.
-	if err := json.Unmarshal(answer.Data, &page); err != nil || len(page) != min(pageSize, max(0, answer.Total-offset)) {
+	if err := json.Unmarshal(answer.Data, &page); err != nil {
 		return nil, 0, fmt.Errorf("the answer to GET %s is no page", w.path)
+	}
+	if len(page) != min(pageSize, max(0, answer.Total-offset)) {
+		return nil, 0, fmt.Errorf("the answer to GET %s has more or fewer elements than total_count tells", w.path)
 	}
 	removed, w.total = w.total-answer.Total, answer.Total
 	return page, removed, nil

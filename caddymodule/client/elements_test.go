@@ -151,3 +151,26 @@ func TestTagBehindProxy(t *testing.T) {
 		t.Errorf("got %+v, %v, want a strong tag", answer, err)
 	}
 }
+// TestElementsOfLyingServer reads a list whose server says that it has more elements than its
+// pages have.
+func TestElementsOfLyingServer(t *testing.T) {
+	count := 0
+	c := client.Client{Origin: "http://server", Key: "k", Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		if count++; count > 1000 {
+			t.Fatal("the list is read for ever")
+		}
+		body := fmt.Sprintf(`{"data":[{"id":"%d"}],"total_count":1000000000}`, count)
+		return &http.Response{StatusCode: 200, Status: "200 OK", Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{}}, nil
+	})}
+	var last error
+	for _, err := range c.Elements(t.Context(), "/presets", nil) {
+		last = err
+	}
+	if last == nil || !strings.Contains(last.Error(), "fewer elements than total_count tells") {
+		t.Errorf("got %v, want an error", last)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -28,7 +28,7 @@ func TestNewVersion(t *testing.T) {
 	}
 }
 
-// tree returns the files of a folder.
+// tree returns the files of a folder, by their names with slashes.
 func tree(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -38,7 +38,7 @@ func tree(t testing.TB, dir string) map[string]string {
 		}
 		text, err := os.ReadFile(path)
 		name, _ := filepath.Rel(dir, path)
-		all[name] = string(text)
+		all[filepath.ToSlash(name)] = string(text)
 		return err
 	})
 	if err != nil {

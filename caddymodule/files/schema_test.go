@@ -306,7 +306,7 @@ func TestSchemaAgrees(t *testing.T) {
 	for seed := range uint64(40) {
 		dir := t.TempDir()
 		write(t, dir, setOf(newGenerator(seed).preset(t, "p")))
-		check(t, tree(t, dir)[filepath.Join("default", "p.yaml")], true)
+		check(t, tree(t, dir)["default/p.yaml"], true)
 	}
 	for _, bad := range []string{
 		"{}", "a: 1\nresponses: {}", "responses: {}\nchat: {}", "responses: {temperature: hot}", "responses: {stream: true}", "responses: {foo: 1}",

@@ -162,10 +162,10 @@ func TestWriteKeeps(t *testing.T) {
 				}
 			}
 			got := tree(t, dir)
-			if text := got[filepath.Join("default", "p.yaml")]; text != want {
+			if text := got["default/p.yaml"]; text != want {
 				t.Errorf("got\n%s\nwant\n%s", text, want)
 			}
-			if text := got[filepath.Join("default", "p.md")]; text != wantPrompt {
+			if text := got["default/p.md"]; text != wantPrompt {
 				t.Errorf("got prompt %q, want %q", text, wantPrompt)
 			}
 			if changed := want != test.before; changed != slices.Contains(written, "default/p.yaml") {

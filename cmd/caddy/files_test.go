@@ -74,7 +74,7 @@ func TestExitStatus(t *testing.T) {
 		{"chat: {model: m}\n", []string{"apply", dir}, 0, ""},
 		{"chat: {model: 1}\n", []string{"plan", dir}, 1, "Error: default/mail.yaml:1:15: /chat/model: "},
 		{"chat: {model: m}\n", []string{"plan", dir, "--unknown"}, 1, "Error: unknown flag: --unknown\n"},
-		{"chat: {model: m}\n", []string{"plan", dir, "--server", "gateway.example.com"}, 1, "Error: the server must be an origin"},
+		{"chat: {model: m}\n", []string{"plan", dir, "--server", "gateway.example.com"}, 1, "Error: listing the workspaces: the server must be an origin"},
 		{"chat: {model: m2}\n", []string{"plan", dir, "--markdown"}, 2, ""},
 	} {
 		if err := os.WriteFile(file, []byte(step.file), 0o600); err != nil {

@@ -54,9 +54,6 @@ type Entry struct {
 	Message string `json:"message"`
 }
 
-// Complete reports whether all prompts and versions of the input are written.
-func (r *Report) Complete() bool { return r.Count(NotWritten) == 0 }
-
 // Count returns the number of entries of a kind.
 func (r *Report) Count(kind Kind) (count int) {
 	for _, e := range r.Entries {

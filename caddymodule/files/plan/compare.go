@@ -79,9 +79,6 @@ func newChange(workspace, slug string, action Action) *Change {
 	}
 }
 
-// MakesVersion reports whether the change stores a version.
-func (c *Change) MakesVersion() bool { return c.version != nil }
-
 // isEmpty reports whether nothing differs.
 func (c *Change) isEmpty() bool {
 	return c.version == nil && c.Designate == 0 && c.patch == nil && len(c.Labels) == 0

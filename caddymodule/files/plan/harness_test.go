@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -49,21 +47,7 @@ func (s *server) client(through http.RoundTripper) *client.Client {
 // write writes files below the folder, by their names. An empty text removes one.
 func (s *server) write(texts map[string]string) {
 	s.T.Helper()
-	for name, text := range texts {
-		file := filepath.Join(s.dir, filepath.FromSlash(name))
-		if text == "" {
-			if err := os.Remove(file); err != nil {
-				s.T.Fatal(err)
-			}
-			continue
-		}
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			s.T.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			s.T.Fatal(err)
-		}
-	}
+	caddytest.WriteFiles(s.T, s.dir, texts)
 }
 
 // read reads the folder.

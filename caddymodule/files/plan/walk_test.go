@@ -60,7 +60,7 @@ func TestLyingServer(t *testing.T) {
 		body := fmt.Sprintf(`{"data":[{"id":"%d","slug":"w%d"}],"total_count":1000000000}`, requests, requests)
 		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 	}))
-	if _, err := plan.Dump(t.Context(), c, "", nil); err == nil || !strings.Contains(err.Error(), "is no page") {
+	if _, err := plan.Dump(t.Context(), c, "", nil); err == nil || !strings.Contains(err.Error(), "fewer elements than total_count tells") {
 		t.Errorf("got %v, want an error", err)
 	}
 }
