@@ -138,3 +138,32 @@ func TestNoServer(t *testing.T) {
 	answer = `{"data":{}}`
 	wantError(t, "is no page", "list")
 }
+
+// TestRepeatedKey checks that an error of a server that repeats the key does not show it.
+func TestRepeatedKey(t *testing.T) {
+	s := start(t, nil)
+	status := http.StatusUnauthorized
+	s.before(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet && status == http.StatusBadGateway { // try reads the preset first
+			_, _ = io.WriteString(w, `{"data":{"slug":"summary","designated_version":{"version":1,"dialect":"chat","config":{}}}}`)
+			return true
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, `{"error":{"message":"Incorrect API key provided: `+r.Header.Get("Authorization")+`"}}`)
+		return true
+	})
+	dir := t.TempDir()
+	check := func(args ...string) {
+		t.Helper()
+		out, errOut, err := run(args...)
+		if err == nil || !strings.Contains(err.Error(), "Incorrect API key provided: Bearer …") || strings.Contains(out+errOut+err.Error(), "secret-of-the-tests") {
+			t.Errorf("%v: got %q, %q, %v", args, out, errOut, err)
+		}
+	}
+	caddytest.WriteFiles(t, dir, map[string]string{"default/mail.yaml": "chat: {}\n"})
+	check("plan", dir)
+	check("dump", dir)
+	check("show", "summary")
+	status = http.StatusBadGateway
+	check("try", "summary", "--send", "--input", "x")
+}

@@ -167,6 +167,22 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
+// TestDiffInPrompt checks that lines of a prompt are no head of the diff.
+func TestDiffInPrompt(t *testing.T) {
+	s := start(t, nil)
+	s.Manage("POST", "/v1/presets/mail/responses", `{"model":"m","instructions":"a\n-- old"}`).Want(t, 200)
+	dir := t.TempDir()
+	caddytest.WriteFiles(t, dir, map[string]string{"default/mail.yaml": "responses: {model: m, instructions: \"a\\n++ new\"}\n"})
+	for _, args := range [][]string{{"plan", dir}, {"plan", dir, "--markdown"}} {
+		out := wantChanges(t, args...)
+		for _, want := range []string{"- -- old\n", "+ ++ new\n", "--- mail@1\n", "+++ default/mail.yaml\n"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%v: got\n%s\nwant %q", args, out, want)
+			}
+		}
+	}
+}
+
 // TestHostilePlan prints nothing of a hostile server that a terminal acts on.
 func TestHostilePlan(t *testing.T) {
 	s := start(t, nil)

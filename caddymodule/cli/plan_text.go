@@ -116,8 +116,9 @@ func diffLines(diff string) []detail {
 	for line := range strings.Lines(diff) {
 		line = strings.TrimSuffix(line, "\n")
 		mark := byte('=')
+		isHead := len(all) < 2 // a prompt may have such lines, too
 		switch {
-		case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "), strings.HasPrefix(line, "@@"), strings.HasPrefix(line, `\`):
+		case isHead, strings.HasPrefix(line, "@@"), strings.HasPrefix(line, `\`):
 			all = append(all, detail{'@', escapeText(line)})
 			continue
 		case strings.HasPrefix(line, "+"), strings.HasPrefix(line, "-"):

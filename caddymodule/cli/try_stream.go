@@ -45,7 +45,7 @@ func (t *trial) stream(cmd *cobra.Command, a api, dialect domain.Dialect, r clie
 	}
 	defer response.Body.Close()
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return gatewayError(response)
+		return a.gatewayError(response)
 	}
 	out := output{w: cmd.OutOrStdout(), keep: t.asJSON, tools: []string{}}
 	usage := answer.New(dialect, response.Header.Get("Content-Type"), "")
@@ -337,7 +337,7 @@ func readEvents(body io.Reader, do func(data []byte) error) error {
 
 // gatewayError returns the error of an answer that is no success. It may be the server's or
 // the gateway's.
-func gatewayError(response *http.Response) error {
+func (a api) gatewayError(response *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	if err != nil && len(text) == 0 {
 		return fmt.Errorf("the answer is %s, and reading it failed: %w", response.Status, err)
@@ -352,6 +352,7 @@ func gatewayError(response *http.Response) error {
 	if message == "" {
 		message = strings.ToValidUTF8(strings.TrimSpace(string(text[:min(len(text), maxShownError)])), "")
 	}
+	message = a.WithoutKey(message)
 	if message == "" || response.Header.Get("X-Preset") != "" { // the request went to the gateway
 		return errors.New(strings.TrimSuffix("the gateway answered "+response.Status+": "+message, ": "))
 	}

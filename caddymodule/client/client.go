@@ -145,7 +145,7 @@ func (c *Client) once(ctx context.Context, r Request) (_ *Answer, pause time.Dur
 	case len(body) > maxAnswer:
 		return nil, -1, fmt.Errorf("the answer to %s %s has more than %d bytes", r.Method, r.Path, maxAnswer)
 	case response.StatusCode < 200 || response.StatusCode > 299:
-		return nil, pauseAfter(response), refusal(response, body)
+		return nil, pauseAfter(response), c.refusal(response, body)
 	}
 	var envelope struct {
 		Data  json.RawMessage `json:"data"`
@@ -174,7 +174,7 @@ func pauseAfter(response *http.Response) time.Duration {
 }
 
 // refusal returns the error of an answer that is no success.
-func refusal(response *http.Response, body []byte) error {
+func (c *Client) refusal(response *http.Response, body []byte) error {
 	refused := &Error{Status: response.StatusCode, RequestID: response.Header.Get("X-Request-Id")}
 	var envelope struct {
 		Error struct {
@@ -186,7 +186,17 @@ func refusal(response *http.Response, body []byte) error {
 	} else {
 		refused.Message = "the server answered " + response.Status
 	}
+	refused.Message, refused.RequestID = c.WithoutKey(refused.Message), c.WithoutKey(refused.RequestID)
 	return refused
+}
+
+// WithoutKey returns text of a server with an ellipsis in the place of the key. Some servers
+// repeat it in an error.
+func (c *Client) WithoutKey(text string) string {
+	if c.Key == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, c.Key, "…")
 }
 
 // Send sends a request once, and returns its answer of any status. The caller closes the
@@ -204,6 +214,8 @@ func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 		request.Header[http.CanonicalHeaderKey(name)] = values
 	}
 	request.Header.Set("Authorization", "Bearer "+c.Key)
+	// A proxy that compresses an answer makes its entity tag weak, and If-Match takes none.
+	request.Header.Set("Accept-Encoding", "identity")
 	if r.Body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

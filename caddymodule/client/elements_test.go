@@ -1,10 +1,12 @@
 package client_test
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,3 +153,25 @@ func TestElementsOfLyingServer(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestTagBehindProxy reads an entity tag through a proxy that compresses as nginx does.
+func TestTagBehindProxy(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tag, body := `"0123"`, io.Writer(w)
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			tag = "W/" + tag
+			w.Header().Set("Content-Encoding", "gzip")
+			compressed := gzip.NewWriter(w)
+			defer compressed.Close()
+			body = compressed
+		}
+		w.Header().Set("ETag", tag)
+		_, _ = io.WriteString(body, `{"data":{}}`)
+	}))
+	defer proxy.Close()
+	c := client.Client{Origin: proxy.URL}
+	answer, err := c.Do(t.Context(), client.Request{Method: http.MethodGet, Path: "/presets/mail"})
+	if err != nil || answer.Tag() != `"0123"` {
+		t.Errorf("got %+v, %v, want a strong tag", answer, err)
+	}
+}

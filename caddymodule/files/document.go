@@ -37,13 +37,14 @@ type document struct {
 // mistake adds a mistake at a value or at a name.
 func (d *document) mistake(n *yaml.Node, path []string, message string) {
 	d.failed = true
-	e := &Error{File: d.file, Path: pointer(path), Message: message}
+	at := pointer(path)
+	e := &Error{File: d.file, Path: withoutSecrets(at), Message: message}
 	if n != nil {
 		e.Line, e.Column = n.Line, n.Column
 	}
 	d.mistakes.add(e)
 	if len(d.broken) < 10*MaxErrors {
-		d.broken = append(d.broken, e.Path)
+		d.broken = append(d.broken, at)
 	}
 }
 

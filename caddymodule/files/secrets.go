@@ -2,7 +2,10 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"regexp"
+	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -52,6 +55,24 @@ func secretsIn(text []byte) (found []secret) {
 		}
 	}
 	return found
+}
+
+// withoutSecrets returns text with an ellipsis in the place of each secret.
+func withoutSecrets(text string) string {
+	found := secretsIn([]byte(text))
+	if len(found) == 0 {
+		return text
+	}
+	slices.SortFunc(found, func(a, b secret) int { return cmp.Compare(a.start, b.start) })
+	var out strings.Builder
+	at := 0
+	for _, s := range found {
+		if s.start >= at {
+			out.WriteString(text[at:s.start] + "…")
+		}
+		at = max(at, s.end)
+	}
+	return out.String() + text[at:]
 }
 
 const secretMessage = "has the form of a secret, which does not belong into files: "

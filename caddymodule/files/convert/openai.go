@@ -114,13 +114,17 @@ func (v *version) readSettings(config node) {
 	}
 }
 
-// ofOneCall are the members of a Response or a body that belong to one call, and not to its
-// prompt.
-var ofOneCall = map[string]bool{
+// ofAnswer are the members of a Response or a body that are no settings.
+var ofAnswer = map[string]bool{
 	"id": true, "object": true, "created_at": true, "completed_at": true, "status": true, "error": true, "incomplete_details": true,
-	"output": true, "output_text": true, "usage": true, "billing": true, "background": true, "store": true, "stream": true,
-	"stream_options": true, "previous_response_id": true, "conversation": true, "prompt_cache_key": true, "prompt_cache_retention": true,
-	"safety_identifier": true, "user": true, "metadata": true, "prompt": true, "instructions": true, "input": true,
+	"output": true, "output_text": true, "usage": true, "billing": true, "prompt": true, "instructions": true, "input": true,
+}
+
+// ofOneCall are the settings of one call, which do not belong to its prompt, with the values
+// that say nothing.
+var ofOneCall = map[string][]string{
+	"background": {"false"}, "store": {"true"}, "stream": {"false"}, "stream_options": nil, "previous_response_id": nil,
+	"conversation": nil, "prompt_cache_key": nil, "prompt_cache_retention": nil, "safety_identifier": nil, "user": nil, "metadata": {"{}"},
 }
 
 // openAIDefaults are the values that the API has without a setting. Models refuse some of
@@ -177,9 +181,14 @@ func (v *version) readInstructions(instructions node) {
 func (v *version) readCallSettings(root node) {
 	var defaults []string
 	for name, value := range root.members() {
+		silent, isCall := ofOneCall[name]
 		switch {
-		case ofOneCall[name] || !value.exists():
-		case isDefault(name, value):
+		case ofAnswer[name] || !value.exists():
+		case isCall:
+			if !isOneOf(value, silent) {
+				v.leave(value, "has no counterpart: it belongs to one call")
+			}
+		case isOneOf(value, openAIDefaults[name]):
 			defaults = append(defaults, name)
 		default:
 			v.set(name, value)
@@ -190,9 +199,9 @@ func (v *version) readCallSettings(root node) {
 	}
 }
 
-func isDefault(name string, value node) bool {
+func isOneOf(value node, texts []string) bool {
 	compact := value.value.Clone()
-	return compact.Compact() == nil && slices.Contains(openAIDefaults[name], string(compact))
+	return compact.Compact() == nil && slices.Contains(texts, string(compact))
 }
 
 // reportSubstituted reports variables that the text does not have. The source then shows the

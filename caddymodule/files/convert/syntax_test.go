@@ -319,3 +319,27 @@ func TestRendering(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenAISettingsOfOneCall reports what a body has for one call, but for the API's defaults.
+func TestOpenAISettingsOfOneCall(t *testing.T) {
+	body := `{"model":"m","input":"Hello.","store":false,"background":true,"user":"u","metadata":{"a":"b"},"stream":false,"prompt_cache_key":null}`
+	for text, want := range map[string]string{
+		body: "/background /metadata /store /user",
+		`{"model":"m","input":"Hello.","store":true,"background":false,"metadata":{ },"stream":false}`: "",
+	} {
+		_, report, err := Convert(t.Context(), OpenAI, "-", Options{Stdin: strings.NewReader(text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, e := range report.Entries {
+			if e.Kind == LeftOut {
+				left = append(left, e.Path)
+			}
+		}
+		slices.Sort(left)
+		if got := strings.Join(left, " "); got != want {
+			t.Errorf("%s: the report has %q, want %q", text, got, want)
+		}
+	}
+}

@@ -50,9 +50,10 @@ var errHasErrors = errors.New("the plan has errors, so nothing is applied")
 
 // Apply makes the changes of the plan, each only if the object is still as it was planned.
 // Several presets are changed at a time, and the requests about one are in order. After a
-// failure of one the others go on. If ctx ends, Apply stops between two requests, and returns
-// its error. Applying again what a new plan says then completes the work: nothing is done
-// twice.
+// failure of one the others go on. Presets are archived last, and only if nothing failed: the
+// preset that takes the place of one must be there first. If ctx ends, Apply stops between two
+// requests, and returns its error. Applying again what a new plan says then completes the work:
+// nothing is done twice.
 //
 // A plan is applied once. One with Errors is not applied.
 func (p *Plan) Apply(ctx context.Context, o ApplyOptions) (Result, error) {
@@ -74,16 +75,33 @@ func (p *Plan) Apply(ctx context.Context, o ApplyOptions) (Result, error) {
 			return nil
 		})
 	}
+	var archived []*Change
 	for _, c := range p.Changes {
+		if c.Action == Archive {
+			archived = append(archived, c)
+			continue
+		}
 		apply(c)
 	}
 	for _, adoption := range p.Adopt {
 		apply(adoption.change)
 	}
 	_ = group.Wait() // no function fails
+	isComplete := len(a.result.Failed) == 0
+	for _, c := range archived {
+		if isComplete {
+			apply(c)
+		} else {
+			a.finish(c.Workspace, c.Slug, errHeld)
+		}
+	}
+	_ = group.Wait()
 	slices.SortStableFunc(a.result.Failed, func(a, b Failure) int { return compareProblems(a.Problem, b.Problem) })
 	return a.result, ctx.Err()
 }
+
+// errHeld is the outcome for a preset that is not archived, since something failed before.
+var errHeld = errors.New("is not archived, since not all of the other changes were made")
 
 // applier applies a plan.
 type applier struct {

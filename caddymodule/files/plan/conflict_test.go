@@ -174,6 +174,32 @@ func TestPrune(t *testing.T) {
 }
 
 // TestTwoOwners applies two folders to one server. Each leaves the other's presets alone.
+// TestPruneHeld checks that the old presets stay if those in their place cannot be made.
+func TestPruneHeld(t *testing.T) {
+	s := start(t)
+	const mail = "responses: {model: m}\n"
+	s.write(map[string]string{"default/mail.yaml": mail, "default/note.yaml": mail})
+	s.apply(plan.Options{})
+	s.write(map[string]string{"default/mail.yaml": "", "default/note.yaml": "", "prod/mail.yaml": mail, "prod/note.yaml": mail})
+	p := s.plan(plan.Options{Prune: true})
+	if got, want := actions(p), "create prod, archive default/mail, archive default/note, create prod/mail, create prod/note"; got != want {
+		t.Fatalf("plan: %s, want %s", got, want)
+	}
+	s.Manage("POST", "/v1/workspaces", `{"name": "Another", "slug": "prod"}`) // so that prod cannot be created
+	result, err := p.Apply(t.Context(), plan.ApplyOptions{})
+	if err != nil || result.Done != 0 || len(result.Failed) != 5 {
+		t.Fatalf("apply: %v, done: %d, failed: %+v", err, result.Done, result.Failed)
+	}
+	for _, slug := range []string{"mail", "note"} {
+		if r := s.Manage("GET", "/v1/presets/"+slug, ""); r.Status != 200 {
+			t.Errorf("GET %s: %d %s, want a preset that is not archived", slug, r.Status, r.Body)
+		}
+	}
+	if s.apply(plan.Options{Prune: true}); s.Manage("GET", "/v1/presets/mail", "").Status != 404 {
+		t.Error("the old preset is not archived after the new one was made")
+	}
+}
+
 func TestTwoOwners(t *testing.T) {
 	s := start(t)
 	mine, theirs := s.dir, t.TempDir()
