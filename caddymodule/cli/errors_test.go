@@ -160,7 +160,7 @@ func TestRepeatedKey(t *testing.T) {
 			t.Errorf("%v: got %q, %q, %v", args, out, errOut, err)
 		}
 	}
-	writeFiles(t, dir, map[string]string{"default/mail.yaml": "chat: {}\n"})
+	caddytest.WriteFiles(t, dir, map[string]string{"default/mail.yaml": "chat: {}\n"})
 	check("plan", dir)
 	check("dump", dir)
 	check("show", "summary")

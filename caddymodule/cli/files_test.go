@@ -172,7 +172,7 @@ func TestDiffInPrompt(t *testing.T) {
 	s := start(t, nil)
 	s.Manage("POST", "/v1/presets/mail/responses", `{"model":"m","instructions":"a\n-- old"}`).Want(t, 200)
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"default/mail.yaml": "responses: {model: m, instructions: \"a\\n++ new\"}\n"})
+	caddytest.WriteFiles(t, dir, map[string]string{"default/mail.yaml": "responses: {model: m, instructions: \"a\\n++ new\"}\n"})
 	for _, args := range [][]string{{"plan", dir}, {"plan", dir, "--markdown"}} {
 		out := wantChanges(t, args...)
 		for _, want := range []string{"- -- old\n", "+ ++ new\n", "--- mail@1\n", "+++ default/mail.yaml\n"} {
