@@ -151,6 +151,7 @@ func TestTagBehindProxy(t *testing.T) {
 		t.Errorf("got %+v, %v, want a strong tag", answer, err)
 	}
 }
+
 // TestElementsOfLyingServer reads a list whose server says that it has more elements than its
 // pages have.
 func TestElementsOfLyingServer(t *testing.T) {
