@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -67,7 +68,7 @@ else the Git revision of the folder.`,
 				}
 				return nil
 			case !yes:
-				if err := confirm(cmd); err != nil {
+				if err := confirm(ctx, cmd); err != nil {
 					return err
 				}
 			}
@@ -104,19 +105,30 @@ else the Git revision of the folder.`,
 	return cmd
 }
 
-// confirm asks on the terminal whether to go on.
-func confirm(cmd *cobra.Command) error {
+// confirm asks on the terminal whether to go on, until ctx ends.
+func confirm(ctx context.Context, cmd *cobra.Command) error {
 	if !isTerminal(cmd.InOrStdin()) {
 		return errors.New("nothing was applied: there is no terminal to ask on; say --yes")
 	}
 	fmt.Fprint(cmd.ErrOrStderr(), "Apply these changes? [y/N] ")
-	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
+	var answer string
+	answered := make(chan error, 1)
+	go func() { // nothing ends a read from a terminal
+		var err error
+		answer, err = bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+		answered <- err
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(cmd.ErrOrStderr())
+	case err := <-answered:
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		switch strings.ToLower(strings.TrimSpace(answer)) {
+		case "y", "yes":
+			return nil
+		}
 	}
 	return errors.New("nothing was applied")
 }

@@ -224,7 +224,11 @@ func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 		transport = http.DefaultTransport
 	}
 	// A redirect is no success: it would carry the key to another server.
-	return transport.RoundTrip(request)
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return nil, fmt.Errorf("sending a request to %s://%s: %w", request.URL.Scheme, request.URL.Host, err)
+	}
+	return response, nil
 }
 
 // target returns the URL of a request.
