@@ -175,7 +175,7 @@ func TestImage(t *testing.T) {
 	}
 	// The kernel lets the user pass the folders of the test.
 	for folder := filepath.Dir(c.data); strings.HasPrefix(folder, os.TempDir()+"/"); folder = filepath.Dir(folder) {
-		if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // the folder of this test
+		if err := os.Chmod(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

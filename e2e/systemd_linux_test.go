@@ -83,7 +83,7 @@ func TestSystemdUserAndFolders(t *testing.T) {
 	}
 	home := t.TempDir()
 	for _, folder := range []string{"etc/sysusers.d", "etc/tmpfiles.d", "var/backups"} {
-		if err := os.MkdirAll(filepath.Join(home, folder), 0o755); err != nil { //nolint:gosec // as on a machine
+		if err := os.MkdirAll(filepath.Join(home, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -238,9 +238,9 @@ func TestVerifyBackupEnds(t *testing.T) {
 		}
 	}
 	absent := filepath.Join(t.TempDir(), "absent")
-	_, _, _, err := VerifyBackup(t.Context(), bytes.NewReader(backup), 1, BackupVerification{Folder: absent, memory: 1})
-	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("without the folder: got error %v", err)
+	_, _, report, err := VerifyBackup(t.Context(), bytes.NewReader(backup), 1, BackupVerification{Folder: absent, memory: 1})
+	if !errors.Is(err, os.ErrNotExist) || report.Records != 0 {
+		t.Errorf("without the folder: got %+v, %v", report, err)
 	}
 }
 

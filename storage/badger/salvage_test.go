@@ -399,8 +399,8 @@ func inflictOne(t *testing.T, trial *wreckTrial, state, folder, file string, i i
 	path := filepath.Join(damaged, file)
 	content := readFile(t, path)
 	used := len(bytes.TrimRight(content, "\x00"))
-	how, err := "removed", error(nil)
-	at := 0
+	var err error
+	how, at := "removed", 0
 	switch {
 	case i == 0 || used == 0:
 		err = os.Remove(path)
