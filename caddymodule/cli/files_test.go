@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
@@ -106,10 +107,9 @@ func TestApplyConflict(t *testing.T) {
 	caddytest.WriteFiles(t, dir, map[string]string{"default/p.yaml": "chat: {model: m}\n", "default/q.yaml": "chat: {model: m}\n"})
 	mustRun(t, "apply", dir, "--yes")
 	caddytest.WriteFiles(t, dir, map[string]string{"default/p.yaml": "chat: {model: mine}\n", "default/q.yaml": "chat: {model: mine}\n"})
-	changed := false
+	var changed atomic.Bool // apply changes several presets at a time
 	s.before(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.Method == "POST" && !changed && strings.Contains(r.URL.Path, "/presets/p/") {
-			changed = true
+		if r.Method == "POST" && strings.Contains(r.URL.Path, "/presets/p/") && changed.CompareAndSwap(false, true) {
 			s.Manage("POST", "/v1/presets/p/chat/completions", `{"model":"theirs"}`, "X-Preset-Override: files").Want(t, 200)
 		}
 		return false
