@@ -444,19 +444,7 @@ func golden(t *testing.T, name string, answers ...response) {
 	text = tags.ReplaceAllStringFunc(text, numbered("tag"))
 	text = times.ReplaceAllString(text, "<time>")
 	file := filepath.Join("..", "testdata", "golden", name+".txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text != string(want) {
-		t.Errorf("%s:\ngot  %s\nwant %s", file, text, want)
-	}
+	caddytest.Golden(t, file, text, *update)
 }
 
 // finalAnswer reads answers until one is final.

@@ -25,3 +25,21 @@ func WriteFiles(t *testing.T, dir string, texts map[string]string) {
 		}
 	}
 }
+
+// Golden compares text with a golden file, or writes the file if it is to be updated.
+func Golden(t *testing.T, file, text string, update bool) {
+	t.Helper()
+	if update {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text != string(want) {
+		t.Errorf("%s:\ngot  %s\nwant %s", file, text, want)
+	}
+}
