@@ -104,16 +104,20 @@ type Options struct {
 // Open opens the store in folder. It creates a missing folder with mode 0700.
 //
 // The error is ErrMisused if the folder is not a store or was written by a newer version. It
-// is so, too, if the folder needs another key or none. If another process uses the folder, it
-// is both ErrMisused and ErrInUse. It is ErrDamaged if the store is damaged or has lost its
-// last commits. It is ErrDiskFull if the disk is nearly full. None of these changes the
-// folder. Any other error comes from the system, and a later Open may succeed.
+// is so, too, if the folder needs another key or none, and on a 32-bit platform. If another
+// process uses the folder, it is both ErrMisused and ErrInUse. It is ErrDamaged if the store
+// is damaged or has lost its last commits. It is ErrDiskFull if the disk is nearly full. None
+// of these changes the folder. Any other error comes from the system, and a later Open may
+// succeed.
 func Open(folder string, o Options) (*Store, error) {
 	return openFolder(folder, o, freeSpace)
 }
 
 // OpenInMemory opens an empty store in memory. Its content is gone after Close.
 func OpenInMemory() (*Store, error) {
+	if err := checkPlatform(); err != nil {
+		return nil, err
+	}
 	db, err := badgerdb.OpenManaged(settings("", Options{}).WithInMemory(true))
 	if err != nil {
 		return nil, err

@@ -61,6 +61,9 @@ func settings(folder string, o Options) badgerdb.Options {
 }
 
 func openFolder(folder string, o Options, free func(folder string) (uint64, error)) (s *Store, err error) {
+	if err := checkPlatform(); err != nil {
+		return nil, err
+	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}

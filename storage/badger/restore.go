@@ -33,6 +33,9 @@ type BackupFile struct {
 // error the folder is as it was. An error about the backup has ErrNotRestorable in its
 // chain. If the process ends meanwhile, Open refuses the folder.
 func Restore(ctx context.Context, folder string, o Options, backupKey []byte, backup BackupFile) (BackupInfo, BackupEnd, error) {
+	if err := checkPlatform(); err != nil {
+		return BackupInfo{}, BackupEnd{}, err
+	}
 	r := restore{ctx: ctx, o: o, backupKey: backupKey, free: freeSpace}
 	err := r.writeStore(folder, backup)
 	return r.info, r.end, err

@@ -36,6 +36,9 @@ const unchainedName = "SALVAGED-AUDIT.jsonl"
 // process uses it. It is ErrNothing if there is no whole record, for example because the
 // KEYREGISTRY of an encrypted store is lost.
 func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (report storage.Salvage, err error) {
+	if err := checkPlatform(); err != nil {
+		return report, err
+	}
 	if from, err = filepath.Abs(from); err != nil {
 		return report, err
 	}

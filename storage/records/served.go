@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/google/uuid"
@@ -34,7 +35,7 @@ func decodeServed(b []byte) (domain.Served, error) {
 	for rest := b; len(rest) > 0; {
 		step, size := binary.Uvarint(rest)
 		hour, more := binary.Uvarint(rest[max(size, 0):])
-		if size <= 0 || more <= 0 || step == 0 || step > 1<<31 || hour > 1<<40 || n > 1<<31 {
+		if size <= 0 || more <= 0 || step == 0 || step > uint64(math.MaxInt32-n) || hour > 1<<40 {
 			return nil, errServed
 		}
 		n += int(step)

@@ -1,0 +1,52 @@
+package badger
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// .ci/run long runs this test as a 32-bit program, too.
+func TestPlatform(t *testing.T) {
+	small := strconv.IntSize < 64
+	for name, open := range map[string]func(folder string) error{
+		"open": func(folder string) error {
+			s, err := Open(folder, Options{})
+			if err == nil {
+				err = s.Close()
+			}
+			return err
+		},
+		"in memory": func(string) error {
+			s, err := OpenInMemory()
+			if err == nil {
+				err = s.Close()
+			}
+			return err
+		},
+		"restore": func(folder string) error {
+			_, _, err := Restore(t.Context(), folder, Options{}, nil, BackupFile{Content: strings.NewReader("")})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "store")
+			err := open(folder)
+			if refused := err != nil && strings.Contains(err.Error(), "64-bit platform"); refused != small {
+				t.Fatalf("got %v, want the platform refused: %t", err, small)
+			}
+			if !small {
+				return
+			}
+			if !errors.Is(err, ErrMisused) {
+				t.Errorf("got %v, want ErrMisused", err)
+			}
+			if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("got %v, want no folder", err)
+			}
+		})
+	}
+}
