@@ -79,7 +79,7 @@ func reserve(name string, create bool) error {
 	if err != nil {
 		return err
 	}
-	err = fallocate(file, unix.FALLOC_FL_KEEP_SIZE, logSize)
+	err = fallocate(file, unix.FALLOC_FL_KEEP_SIZE, reservedLog)
 	if errors.Is(err, errors.ErrUnsupported) {
 		err = nil
 	}

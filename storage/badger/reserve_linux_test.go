@@ -38,8 +38,8 @@ func TestReserve(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := info.Sys().(*syscall.Stat_t).Blocks * 512; got < logSize || info.Size() != int64((1-i)*logSize) {
-			t.Errorf("%s: %d of %d bytes are reserved, want all of %d", name, got, info.Size(), logSize)
+		if got := info.Sys().(*syscall.Stat_t).Blocks * 512; got < reservedLog || info.Size() != int64((1-i)*2*memTableSize) {
+			t.Errorf("%s has %d bytes, and %d are reserved, want %d", name, info.Size(), got, reservedLog)
 		}
 	}
 	// Badger begins the next one and keeps its space.
@@ -55,8 +55,8 @@ func TestReserve(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info.Size() > 0 {
-			if got := info.Sys().(*syscall.Stat_t).Blocks * 512; got < logSize {
-				t.Errorf("%s: %d bytes are reserved once it is in use, want %d", names[1], got, logSize)
+			if got := info.Sys().(*syscall.Stat_t).Blocks * 512; got < reservedLog {
+				t.Errorf("%s: %d bytes are reserved once it is in use, want %d", names[1], got, reservedLog)
 			}
 			break
 		}
@@ -66,6 +66,17 @@ func TestReserve(t *testing.T) {
 	}
 	if names, err := filepath.Glob(filepath.Join(folder, "*.mem")); err != nil || len(names) > 0 {
 		t.Errorf("closed: got logs %v, %v, want none", names, err)
+	}
+}
+
+// Badger begins a log before it writes a transaction to a log as long as a memtable. So the
+// largest transaction must fit behind that length. Each of its entries has a header of up to
+// 22 bytes and a checksum of 4.
+func TestReservedLogHoldsTheLargestTransaction(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	largest := s.db.MaxBatchSize() + 26*s.db.MaxBatchCount()
+	if end := int64(1 << 10); memTableSize+largest+end > reservedLog {
+		t.Errorf("%d bytes are reserved, want at least %d", reservedLog, memTableSize+largest+end)
 	}
 }
 

@@ -23,8 +23,11 @@ const (
 	// finds no space.
 	minFree = 2 * flushSpace // twice, because other processes write too
 
-	// logSize is how large Badger makes a write-ahead log.
-	logSize = 2 * memTableSize
+	// reservedLog is how much of a write-ahead log is reserved. Badger makes the file twice
+	// as long as a memtable. It begins the next log once this one has the length of a
+	// memtable, and then writes at most one more transaction. A transaction has at most 15 %
+	// of a memtable, and 26 bytes for each of its entries.
+	reservedLog = memTableSize + memTableSize/4
 
 	ballastName = "BALLAST"
 	// ballastSize is the size of the ballast, a file that reserves space. It is freed when
