@@ -96,6 +96,7 @@ func TestVerify(t *testing.T) {
 // TestCheckOfEachKind removes, replaces and damages a record of each kind in turn. A check
 // finds all of that, and nothing without it.
 func TestCheckOfEachKind(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	furnish(t, folder)
 	s := mustOpen(t, folder)
@@ -226,6 +227,7 @@ func TestCheckOfEachKind(t *testing.T) {
 // TestVerifyPruned distinguishes removed versions from missing ones. It finds versions that
 // should have been removed.
 func TestVerifyPruned(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	furnish(t, folder)
 	s := mustOpen(t, folder)

@@ -30,8 +30,10 @@ const crashKey = "BADGER_TEST_CRASH_KEY"
 
 var testKey = []byte("0123456789abcdefghijklmnopqrstuv")
 
-// withKey opens stores with a key until the test ends.
+// withKey opens stores with a key until the test ends. It panics in a parallel test, which
+// would change the options of others.
 func withKey(t *testing.T, key []byte) {
+	t.Setenv(crashKey, string(key))
 	before := testOptions
 	testOptions.EncryptionKey = key
 	t.Cleanup(func() { testOptions = before })

@@ -105,6 +105,7 @@ func tamper(t *testing.T, folder string, fn func(txn *badgerdb.Txn) error) {
 }
 
 func TestDamage(t *testing.T) {
+	t.Parallel()
 	reads := func(w domain.Workspace, p domain.Preset, k domain.Key) map[string]func(domain.Reader) error {
 		return map[string]func(domain.Reader) error{
 			"workspace":         func(r domain.Reader) error { _, err := r.Workspace(w.ID); return err },
@@ -464,6 +465,7 @@ func patch(t *testing.T, name string, at int64, with []byte) {
 // TestEmptyLogs has empty logs. A kill leaves them when Badger has just created them, or is
 // about to remove them.
 func TestEmptyLogs(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	w, p, _ := seed(t, folder)
 	for range 2 {
@@ -498,6 +500,7 @@ func TestEmptyLogs(t *testing.T) {
 // TestDamagedTable flips a byte on the disk. Under an open store the record's checksum has
 // to find it. The test also flips one before the store is opened.
 func TestDamagedTable(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	_, p, _ := seed(t, folder)
 	s := mustOpen(t, folder)
@@ -523,6 +526,7 @@ func TestDamagedTable(t *testing.T) {
 // TestDamagedLog copies a running store, as a crash would leave it, and flips
 // a byte in its write-ahead log. Badger opens that, without what follows.
 func TestDamagedLog(t *testing.T) {
+	t.Parallel()
 	folder, crashed := t.TempDir(), t.TempDir()
 	s := mustOpen(t, folder)
 	for i := range 10 {
@@ -569,6 +573,7 @@ func TestDamagedLog(t *testing.T) {
 
 // TestSequence damages the sequence file. Only a missing file counts as none.
 func TestSequence(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	seed(t, folder)
 	name := filepath.Join(folder, sequenceName)
@@ -936,7 +941,7 @@ func TestCrash(t *testing.T) {
 	cycles := 6 / storagetest.Sample(2)
 	for cycle := range cycles {
 		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), crashFolder+"="+folder, crashKey+"="+string(testOptions.EncryptionKey))
+		child.Env = append(os.Environ(), crashFolder+"="+folder) // withKey sets crashKey
 		child.Stderr = os.Stderr
 		out, err := child.StdoutPipe()
 		if err != nil {
