@@ -15,7 +15,7 @@ const bifrostModule = "bifrost"
 func (b *bench) prepareBifrost() (gatewayCase, error) {
 	binary, err := b.build(bifrostModule, ".", "bifrost")
 	if err != nil {
-		return gatewayCase{}, fmt.Errorf("%wgo -C bench/bifrost mod download", err)
+		return gatewayCase{}, fmt.Errorf("%w\nInstall it with: go -C bench/bifrost mod download", err)
 	}
 	version, err := exec.CommandContext(b.ctx, "go", "-C", bifrostModule, "list", "-m", "github.com/maximhq/bifrost/core").Output()
 	if err != nil {

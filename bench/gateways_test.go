@@ -195,6 +195,20 @@ func TestPortkeyRequest(t *testing.T) {
 	}
 }
 
+// TestSkippedGateway looks for Portkey's gateway where there is no Node.js.
+func TestSkippedGateway(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	b := &bench{ctx: t.Context()}
+	_, err := b.preparePortkey()
+	if err == nil || !strings.Contains(err.Error(), "apt-get install") {
+		t.Fatalf("got %v, want the command that installs it", err)
+	}
+	b.skip(portkeyGateway, err)
+	if got := strings.Join(b.peerVersions, ", "); !strings.Contains(got, "without "+portkeyGateway) {
+		t.Errorf("the versions are %q", got)
+	}
+}
+
 // TestSetHeader checks that a part of the request can still differ.
 func TestSetHeader(t *testing.T) {
 	r := newRequest("", "POST", "/"+variable, "key", `{"a":1}`, 200, writeClientSlug)

@@ -20,7 +20,7 @@ var portkeyPackage = filepath.Join("node_modules", "@portkey-ai", "gateway")
 func (b *bench) preparePortkey() (gatewayCase, error) {
 	node, err := exec.LookPath("node")
 	if err != nil {
-		return gatewayCase{}, errors.New("there is no node: apt-get install nodejs npm")
+		return gatewayCase{}, errors.New("there is no node. Install it with: apt-get install nodejs npm")
 	}
 	if err := b.installPortkey(); err != nil {
 		return gatewayCase{}, err
@@ -53,10 +53,9 @@ func (b *bench) installPortkey() error {
 	if _, err := os.Stat(filepath.Join(portkeyFolder, portkeyPackage, "build")); err == nil {
 		return nil
 	}
-	const how = "npm install --prefix e2e/portkey --ignore-scripts --no-package-lock"
 	out, err := b.command("npm", "install", "--prefix", portkeyFolder, "--ignore-scripts", "--no-package-lock", "--no-audit", "--no-fund").CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s: %w\n%s", how, err, out)
+		return fmt.Errorf("npm: %w\n%s\nInstall it with: npm install --prefix e2e/portkey --ignore-scripts --no-package-lock", err, out)
 	}
 	return nil
 }
