@@ -26,6 +26,7 @@ type bench struct {
 	// presets and stock are binaries, upstream is the address of the gateway.
 	presets, stock, upstream string
 	etcd                     string        // the server's version, after its build
+	peerVersions             []string      // of the group gateways
 	servers                  []*server     // all started servers
 	serial                   atomic.Uint64 // makes unique slugs
 	result                   result.Run
@@ -122,6 +123,7 @@ func (b *bench) describe() error {
 			b.result.Versions = append(b.result.Versions, strings.TrimSpace(string(out)))
 		}
 	}
+	b.result.Versions = append(b.result.Versions, b.peerVersions...)
 	return nil
 }
 
@@ -229,7 +231,7 @@ func (b *bench) settle() {
 // get no requests use almost none.
 func (b *bench) cpuTime() (sum time.Duration) {
 	for _, s := range b.servers {
-		if s.log != "" {
+		if s.log != "" && !s.hasEnded() {
 			sum += s.cpuTime()
 		}
 	}

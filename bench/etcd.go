@@ -182,7 +182,7 @@ func (c *cluster) fill(b *bench, size int) (store, error) {
 	if err != nil {
 		return store{}, err
 	}
-	filled, err := fillStore(b.ctx, db, size, size)
+	filled, err := fillStore(b.ctx, db, size, size, storedCapture())
 	filled.cluster = c
 	return filled, errors.Join(err, db.Close())
 }

@@ -25,9 +25,10 @@ const (
 	waiting     = "waiting"
 	connections = "connections"
 	usageGroup  = "usage"
+	gateways    = "gateways"
 )
 
-var groupNames = []string{reads, gateway, writes, peer, etcdEngine, growth, waiting, connections, usageGroup}
+var groupNames = []string{reads, gateway, writes, peer, etcdEngine, growth, waiting, connections, usageGroup, gateways}
 
 // The measured work.
 const (
@@ -79,6 +80,8 @@ func (b *bench) measureGroup(group string, ours *ours, stock *stock) error {
 		return b.measureWaiting(ours, stock)
 	case usageGroup:
 		return b.measureUsage()
+	case gateways:
+		return b.measureGateways(stock)
 	default:
 		return b.measureConnections(ours, stock)
 	}

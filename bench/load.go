@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,6 +127,14 @@ func newRequest(address, method, path, key, body string, status int, fill func(p
 	}
 }
 
+// setHeader adds a header. No header of that name may be there.
+func (r *request) setHeader(name, value string) {
+	begin := bytes.Index(r.text, []byte("\r\n"))
+	line := "\r\n" + name + ": " + value
+	r.text = slices.Concat(r.text[:begin], []byte(line), r.text[begin:])
+	r.slot = bytes.Index(r.text, []byte(variable))
+}
+
 // ask sends the request once, as client 0 does. It returns the answer, or an error for an
 // unexpected status.
 func (r *request) ask() (http.Header, []byte, error) {
@@ -179,8 +188,9 @@ type connection struct {
 func (c *connection) close() { _ = c.conn.Close() }
 
 var (
-	headEnd       = []byte("\r\n\r\n")
-	contentLength = []byte("\r\nContent-Length: ")
+	headEnd = []byte("\r\n\r\n")
+	// contentLengths are the names that Go and Node.js write.
+	contentLengths = [][]byte{[]byte("\r\nContent-Length: "), []byte("\r\ncontent-length: ")}
 )
 
 func (c *connection) once() error {
@@ -219,8 +229,11 @@ func (c *connection) once() error {
 func parseHead(head []byte) (status, size int) {
 	const version = "HTTP/1.1 "
 	size = -1
-	if _, value, found := bytes.Cut(head, contentLength); found {
-		size = leadingNumber(value)
+	for _, name := range contentLengths {
+		if _, value, found := bytes.Cut(head, name); found {
+			size = leadingNumber(value)
+			break
+		}
 	}
 	return leadingNumber(head[min(len(version), len(head)):]), size
 }

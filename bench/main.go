@@ -1,6 +1,6 @@
-// Command bench compares caddy-presets with stock Caddy, raw Badger, raw etcd and
-// PocketBase. All of them share the processors of this machine with the load generator.
-// So only ratios of one run can be compared with those of other machines.
+// Command bench compares caddy-presets with stock Caddy, raw Badger, raw etcd, PocketBase
+// and other gateways. All of them share the processors of this machine with the load
+// generator. So only ratios of one run can be compared with those of other machines.
 //
 //	go -C bench run . [flags]
 //
@@ -45,9 +45,10 @@ type options struct {
 	// sweepRounds is the number of rounds for sweep.
 	sweepRounds int
 	// only are the groups to measure.
-	only       []string
-	pocketBase bool
-	out        string
+	only         []string
+	pocketBase   bool
+	skipGateways bool
+	out          string
 }
 
 func main() {
@@ -94,6 +95,7 @@ func parse(args []string) (options, error) {
 	clients := flags.Int("connections", 64, "number of concurrent clients")
 	maxPresets := flags.Int("max-presets", 1_000_000, "the largest number of stored presets, for growth")
 	skip := flags.Bool("skip-pocketbase", false, "do not download and measure PocketBase")
+	skipGateways := flags.Bool("skip-gateways", false, "do not download and measure Portkey's gateway and Bifrost's core")
 	quick := flags.Bool("quick", false, "a short run of two minutes, whose figures are not meaningful")
 	out := flags.String("out", "results.json", "the file for the results")
 	if err := flags.Parse(args); err != nil {
@@ -102,7 +104,7 @@ func parse(args []string) (options, error) {
 	o := options{
 		rounds: *rounds, lasting: time.Duration(*seconds * float64(time.Second)), clients: *clients,
 		usedDays: usedDays, stored: 100_000, sweep: []int{1, 2, 4, 8, 16, 32, 64, 128, 256}, sweepRounds: min(*rounds, 3),
-		pocketBase: !*skip, out: *out,
+		pocketBase: !*skip, skipGateways: *skipGateways, out: *out,
 	}
 	if *quick {
 		o.rounds, o.lasting, o.stored = 2, 250*time.Millisecond, 5_000

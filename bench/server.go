@@ -96,6 +96,16 @@ func (s *server) wait() {
 	close(s.ended)
 }
 
+// hasEnded reports whether the process has ended. Another one may have its id then.
+func (s *server) hasEnded() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // failed returns an error with the end of the server's output.
 func (s *server) failed(err error) error {
 	said, _ := os.ReadFile(s.log)

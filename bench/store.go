@@ -43,25 +43,33 @@ const fillers = 256
 // fill stores workspaces and presets in a new folder, without HTTP. slugOf gives their
 // slugs.
 func fill(ctx context.Context, folder string, workspaces, presets int) (store, error) {
+	return fillWith(ctx, folder, workspaces, presets, storedCapture())
+}
+
+func fillWith(ctx context.Context, folder string, workspaces, presets int, capture domain.Capture) (store, error) {
 	db, err := badger.Open(folder, badger.Options{})
 	if err != nil {
 		return store{}, err
 	}
-	filled, err := fillStore(ctx, db, workspaces, presets)
+	filled, err := fillStore(ctx, db, workspaces, presets, capture)
 	filled.folder = folder
 	return filled, errors.Join(err, db.Close())
 }
 
-// fillStore fills an open store like fill.
-func fillStore(ctx context.Context, db domain.Store, workspaces, presets int) (store, error) {
+// storedCapture returns the content of the presets of fill.
+func storedCapture() domain.Capture {
+	return domain.Capture{
+		Dialect: domain.Responses, SystemPrompt: &prompt,
+		Config: []byte(`{"model":"` + model + `",` + settings + `}`),
+	}
+}
+
+// fillStore fills an open store like fill. All presets have the same content.
+func fillStore(ctx context.Context, db domain.Store, workspaces, presets int, capture domain.Capture) (store, error) {
 	service := domain.NewService(db)
 	by := domain.By(domain.Principal{KeyID: "bench", UserID: "bench", Kind: domain.ManagementKey})
 	filled := store{workspaces: make([]string, workspaces), presets: presets}
 	description, defaultModel := workspaceDescription, model
-	capture := domain.Capture{
-		Dialect: domain.Responses, SystemPrompt: &prompt,
-		Config: []byte(`{"model":"` + model + `",` + settings + `}`),
-	}
 	err := errors.Join(
 		service.EnsureDefaultWorkspace(ctx),
 		forEach(workspaces, func(i int) error {

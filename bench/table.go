@@ -133,6 +133,7 @@ func (b *bench) judge() {
 	b.judgeEtcd(row, rateRatio)
 	b.judgeGrowth(row)
 	b.judgeUsage(j)
+	b.judgeGateways(j)
 }
 
 // flat is the share of its throughput that a list must keep at large offsets.

@@ -14,6 +14,9 @@ import (
 // same bytes, so that it costs as little as possible.
 const upstreamEnv = "PRESETS_BENCH_UPSTREAM"
 
+// maxRequest is the size of the largest request that the upstream reads.
+const maxRequest = 128 << 10
+
 const upstreamAnswer = `{"id":"x","object":"response","output":[]}`
 
 // echo in a request asks the upstream to answer with the request's body.
@@ -31,10 +34,16 @@ func serveUpstream() error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		_ = listener.Close()
 	}()
+	answerClients(listener)
+	return nil
+}
+
+// answerClients answers all clients until the listener is closed.
+func answerClients(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
-			return nil // the listener was closed
+			return
 		}
 		go func() {
 			defer conn.Close()
@@ -73,8 +82,8 @@ func (b *bench) startUpstream() error {
 // answerAll answers requests that come one after another and announce the length
 // of their bodies. It hangs up on others.
 func answerAll(conn net.Conn) error {
-	usual, withUsage := jsonAnswer([]byte(upstreamAnswer)), jsonAnswer([]byte(usageAnswer))
-	buffer := make([]byte, 64<<10)
+	usual, withUsage, chat := jsonAnswer([]byte(upstreamAnswer)), jsonAnswer([]byte(usageAnswer)), jsonAnswer([]byte(chatAnswer))
+	buffer := make([]byte, maxRequest)
 	for {
 		read, head, size := 0, -1, 0
 		for head < 0 || read < head+size {
@@ -104,10 +113,23 @@ func answerAll(conn net.Conn) error {
 		case bytes.Contains(buffer[:head], []byte(answerUsage)):
 			answer = withUsage
 		case bytes.Contains(buffer[:head], []byte(answerEvents)):
-			if err := answerInEvents(conn); err != nil {
+			if err := answerInEvents(conn, usageEvents()); err != nil {
 				return err
 			}
 			continue
+		case bytes.Contains(buffer[:head], []byte(keepNextChat)):
+			keeper.next.Store(true)
+		case bytes.Contains(buffer[:head], []byte(keptChat)):
+			answer = jsonAnswer(keeper.take())
+		case bytes.Contains(buffer[:head], []byte(chatPath)):
+			keeper.keep(buffer[head:read])
+			if asksForEvents(buffer[head:read]) {
+				if err := answerInEvents(conn, chatEvents()); err != nil {
+					return err
+				}
+				continue
+			}
+			answer = chat
 		}
 		if _, err := conn.Write(answer); err != nil {
 			return err

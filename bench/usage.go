@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"log"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -107,70 +105,6 @@ func (o *ours) inferPath(answer string, size int) *request {
 	return r
 }
 
-// streamConnection reads answers of events, which are chunked.
-type streamConnection struct {
-	*connection
-	begun, first time.Time // of the last answer: the request and the first event
-}
-
-func (r *request) connectStream(client int) (session, error) {
-	s, err := r.connect(client)
-	if err != nil {
-		return nil, err
-	}
-	return &streamConnection{connection: s.(*connection)}, nil
-}
-
-var lastChunk = []byte("\r\n0\r\n\r\n")
-
-func (c *streamConnection) once() error {
-	c.fill(c.text[c.slot:][:len(variable)], c.client)
-	c.begun, c.first = time.Now(), time.Time{}
-	if _, err := c.conn.Write(c.text); err != nil {
-		return err
-	}
-	seen := 0 // bytes in the buffer: the head, and then the end of what was read
-	for {
-		n, err := c.conn.Read(c.buffer[seen:])
-		if err != nil {
-			return fmt.Errorf("reading a stream: %w", err)
-		}
-		seen += n
-		if c.first.IsZero() && bytes.Contains(c.buffer[:seen], []byte("data: ")) {
-			if c.first = time.Now(); !bytes.HasPrefix(c.buffer, []byte("HTTP/1.1 200 ")) {
-				return fmt.Errorf("got:\n%.1000s", c.buffer[:seen])
-			}
-		}
-		if bytes.HasSuffix(c.buffer[:seen], lastChunk) {
-			return nil
-		}
-		if !c.first.IsZero() {
-			seen = copy(c.buffer, c.buffer[max(0, seen-len(lastChunk)):seen])
-		}
-	}
-}
-
-// timeFirstEvents returns the median time to the first event of n streams, one after another.
-func timeFirstEvents(r *request, n int) (time.Duration, error) {
-	s, err := r.connectStream(0)
-	if err != nil {
-		return 0, err
-	}
-	defer s.close()
-	c := s.(*streamConnection)
-	if err := c.conn.SetDeadline(time.Now().Add(time.Duration(n)*time.Second + grace)); err != nil {
-		return 0, err
-	}
-	var took histogram
-	for range max(n, 1) {
-		if err := c.once(); err != nil {
-			return 0, err
-		}
-		took.record(c.first.Sub(c.begun))
-	}
-	return took.quantile(0.5), nil
-}
-
 // These in a request ask the upstream for other answers.
 const (
 	answerUsage  = "bench-usage"
@@ -183,21 +117,10 @@ var usageAnswer = `{"id":"resp_1","object":"response","status":"completed","mode
 
 const usageMember = `"usage":{"input_tokens":421,"input_tokens_details":{"cached_tokens":128},"output_tokens":200,"output_tokens_details":{"reasoning_tokens":64},"total_tokens":621}`
 
-// answerInEvents answers with 200 events, and writes each apart.
-func answerInEvents(conn net.Conn) error {
-	if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"); err != nil {
-		return err
+// usageEvents returns the events of an answer with usage.
+var usageEvents = sync.OnceValue(func() (events [][]byte) {
+	for i := range streamEvents - 1 {
+		events = append(events, chunk(fmt.Sprintf("event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":%d,\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":\" word\",\"logprobs\":[]}\n\n", i)))
 	}
-	const events = 200
-	for i := range events {
-		event := fmt.Appendf(nil, "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":%d,\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":\" word\",\"logprobs\":[]}\n\n", i)
-		if i == events-1 {
-			event = fmt.Appendf(nil, "event: response.completed\ndata: {\"type\":\"response.completed\",\"sequence_number\":%d,\"response\":%s}\n\n", i, usageAnswer)
-		}
-		if _, err := fmt.Fprintf(conn, "%x\r\n%s\r\n", len(event), event); err != nil {
-			return err
-		}
-	}
-	_, err := io.WriteString(conn, "0\r\n\r\n")
-	return err
-}
+	return append(events, chunk(fmt.Sprintf("event: response.completed\ndata: {\"type\":\"response.completed\",\"sequence_number\":%d,\"response\":%s}\n\n", streamEvents-1, usageAnswer)))
+})
