@@ -215,7 +215,7 @@ func TestComposeFiles(t *testing.T) {
 		return options.LoadProject(context.Background())
 	}
 	for file, services := range map[string]int{"ops/docker/compose.yaml": 1, "docs/cluster/compose.yaml": 7} {
-		project, err := load(file, "PRESETS_UPSTREAM=gateway:8000", "PRESETS_HEALTH_KEY=health-key-of-the-tests")
+		project, err := load(file, "PRESETS_UPSTREAM=gateway:8000")
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue

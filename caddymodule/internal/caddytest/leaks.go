@@ -50,7 +50,7 @@ func eachObject(value any, do func(settings)) {
 // stores presets in the folder that storeFolder returns.
 func LeaksNoKey(t *testing.T, caddyfiles map[string]string, storeFolder func(*testing.T) string) {
 	for name, value := range map[string]string{
-		"PRESETS_UPSTREAM": "127.0.0.1:1", "PRESETS_ETCD": "http://127.0.0.1:1", "PRESETS_HEALTH_KEY": "health-secret-of-the-tests",
+		"PRESETS_UPSTREAM": "127.0.0.1:1", "PRESETS_ETCD": "http://127.0.0.1:1",
 		"PRESETS_WEBHOOK_SECRET": "webhook-secret-of-the-tests",
 	} {
 		t.Setenv(name, value)
