@@ -23,16 +23,20 @@ const productionPage = "docs/production.md"
 // commands do: TestSystemdServer runs the unit's own command, and TestSystemdUnits checks the
 // units by "systemd-analyze verify".
 const systemctl = `#!/bin/sh
-[ "$2" = caddy-presets ] || exit 1
-case "$1" in
-stop | restart) caddy stop >/dev/null 2>&1 ;;
+case "$*" in
+'start caddy-presets') exec caddy start --config "$CONFIG" >>"$LOG" 2>&1 ;;
+'stop caddy-presets') exec caddy stop >/dev/null 2>&1 ;;
+'restart caddy-presets')
+	caddy stop >/dev/null 2>&1
+	exec caddy start --config "$CONFIG" >>"$LOG" 2>&1
+	;;
 esac
-case "$1" in
-start | restart) exec caddy start --config "$CONFIG" >>"$LOG" 2>&1 ;;
-esac
+echo "systemctl $*: not known here"
+exit 1
 `
 
-// runuser runs a command as the user of the test. The server's user does not exist here.
+// runuser runs a command as the user of the test. The server's user does not exist here:
+// TestSystemdUserAndFolders makes it below another root.
 const runuser = `#!/bin/sh
 [ "$1 $2 $3" = '-u caddy-presets --' ] && shift 3 && exec "$@"
 `
