@@ -157,6 +157,9 @@ func TestSystemdServer(t *testing.T) {
 	if want := filepath.Join(home, "state", "presets") + ": available\n"; !strings.HasSuffix(out, want) {
 		t.Errorf("the health is %q, want %q", out, want)
 	}
+	if status, answer := (&server{site: "http://" + site}).send(t, "GET", "/healthz", "", ""); status != 200 || answer != "ok" {
+		t.Errorf("/healthz: got %d %s", status, answer)
+	}
 	backups := filepath.Join(home, "backups")
 	if err := os.Mkdir(backups, 0o700); err != nil {
 		t.Fatal(err)

@@ -111,8 +111,8 @@ func runRotation(cmd *cobra.Command, target *client, folder string, keep int, ke
 func (t *client) backupTo(ctx context.Context, messages, to io.Writer) error {
 	var info badger.BackupInfo
 	var end badger.BackupEnd
-	p, err := t.fetch(ctx, messages, Path+"backup", func(r io.Reader) (err error) {
-		info, end, err = badger.CheckBackup(io.TeeReader(r, to))
+	p, err := t.fetch(ctx, messages, Path+"backup", func(p *progress) (err error) {
+		info, end, err = badger.CheckBackup(io.TeeReader(p, to), p.estimate)
 		return err
 	})
 	switch {

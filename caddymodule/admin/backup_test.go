@@ -290,7 +290,7 @@ func TestSlowBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, body, _ := bytes.Cut(append(first, rest...), []byte("\r\n\r\n"))
-	_, end, err := badger.CheckBackup(bytes.NewReader(body))
+	_, end, err := badger.CheckBackup(bytes.NewReader(body), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

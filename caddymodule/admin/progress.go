@@ -85,26 +85,44 @@ func (m *meter) elapsed() time.Duration {
 type progress struct {
 	*meter
 	from  io.Reader
-	total int64 // 0 if it is not known
 	bytes atomic.Int64
+	// rest is shown behind the bytes. Only the goroutine that reads may use it.
+	rest string
+	// records is about how many records will be read, 0 if that is not known.
+	records int
 }
 
+// newProgress returns the progress of a reader of total bytes, 0 if that is not known.
 func newProgress(to io.Writer, from io.Reader, total int64) *progress {
-	return &progress{meter: newMeter(to), from: from, total: total}
+	p := &progress{meter: newMeter(to), from: from}
+	if total > 0 {
+		p.rest = " of " + humanize.IBytes(uint64(total))
+	}
+	return p
 }
 
 func (p *progress) Read(b []byte) (int, error) {
 	n, err := p.from.Read(b)
 	p.bytes.Add(int64(n))
-	p.show(func() string {
-		line := humanize.IBytes(uint64(p.read()))
-		if p.total > 0 {
-			line += " of " + humanize.IBytes(uint64(p.total))
-		}
-		return line
-	})
+	p.show(func() string { return humanize.IBytes(uint64(p.read())) + p.rest })
 	return n, err
 }
 
 // read returns how many bytes were read.
 func (p *progress) read() int64 { return p.bytes.Load() }
+
+// estimate shows how many bytes the reader has in all, if a part of something was read that
+// is that long in all. The bytes of each part are taken to be as many.
+func (p *progress) estimate(part, all int64) {
+	if part > 0 && all >= part {
+		p.rest = " of about " + humanize.IBytes(uint64(float64(p.read())*float64(all)/float64(part)))
+	}
+}
+
+// count shows how many records were read, of about how many.
+func (p *progress) count(records int) {
+	p.rest = fmt.Sprintf(", %d records", records)
+	if p.records > 0 {
+		p.rest = fmt.Sprintf(", %d of about %d records", records, max(records, p.records))
+	}
+}

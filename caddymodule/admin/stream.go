@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -119,7 +120,7 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // fetch sends a request and calls check with the answer. It ends with ctx, and shows
 // progress on a terminal.
-func (t *client) fetch(ctx context.Context, messages io.Writer, path string, check func(io.Reader) error) (*progress, error) {
+func (t *client) fetch(ctx context.Context, messages io.Writer, path string, check func(*progress) error) (*progress, error) {
 	response, err := t.sendUntil(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return nil, err
@@ -127,6 +128,7 @@ func (t *client) fetch(ctx context.Context, messages io.Writer, path string, che
 	defer response.Body.Close()
 	defer context.AfterFunc(ctx, func() { response.Body.Close() })()
 	p := newProgress(messages, response.Body, 0)
+	p.records, _ = strconv.Atoi(response.Header.Get(recordsHeader))
 	err = check(p)
 	p.done()
 	if ctx.Err() != nil {

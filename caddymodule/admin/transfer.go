@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,11 +22,20 @@ import (
 // LinesType is the media type of an export.
 const LinesType = "application/jsonl"
 
+// recordsHeader of the answer to an export is about how many records follow, without kept
+// answers.
+const recordsHeader = "X-Presets-Records"
+
 // exportStore answers with an export.
 func exportStore(r request) error {
+	about, err := transfer.Objects(r.Context(), r.Store)
+	if err != nil {
+		return transferError(err)
+	}
+	r.w.Header().Set(recordsHeader, strconv.Itoa(about))
 	to := r.download(LinesType)
 	defer to.close()
-	_, err := transfer.Export(to.ctx, r.Store, to)
+	_, err = transfer.Export(to.ctx, r.Store, to)
 	return transferError(to.abort("an export", err))
 }
 
@@ -82,8 +92,8 @@ Until then its name is <file>.partial.`,
 // exportTo copies an export from the server, checks it and describes it in messages.
 func (t *client) exportTo(ctx context.Context, messages, to io.Writer) error {
 	var summary transfer.Summary
-	p, err := t.fetch(ctx, messages, Path+"export", func(r io.Reader) (err error) {
-		summary, err = transfer.Check(ctx, io.TeeReader(r, to))
+	p, err := t.fetch(ctx, messages, Path+"export", func(p *progress) (err error) {
+		summary, err = transfer.Follow(ctx, io.TeeReader(p, to), p.count)
 		return err
 	})
 	switch {

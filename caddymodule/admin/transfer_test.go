@@ -123,6 +123,10 @@ func TestTransferThroughPipes(t *testing.T) {
 	if err != nil || !strings.HasPrefix(note, "Exported 1 workspaces, 300 presets") {
 		t.Fatalf("got %q, %v", note, err)
 	}
+	// The first line and the last are not counted.
+	if got, want := s.Admin("GET", "/presets/export", "").Header.Get("X-Presets-Records"), fmt.Sprint(strings.Count(out, "\n")-2); got != want {
+		t.Errorf("got X-Presets-Records %s, want %s", got, want)
+	}
 	s.useNewStore()
 	if note, err := s.runImport(strings.NewReader(out), "-"); err != nil || !strings.HasPrefix(note, "Imported") {
 		t.Fatalf("got %q, %v", note, err)

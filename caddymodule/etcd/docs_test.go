@@ -175,7 +175,6 @@ func TestDocumentedUnits(t *testing.T) {
 	_, port, _ := net.SplitHostPort(s.sites[0])
 	t.Setenv("PRESETS_ETCD", "https://"+strings.Join(clients, " https://"))
 	t.Setenv("PRESETS_UPSTREAM", s.upstream.Listener.Addr().String())
-	t.Setenv("PRESETS_HEALTH_KEY", inferenceSecret)
 	text := strings.NewReplacer("/etc/caddy/etcd", filepath.ToSlash(folder), "\tmetrics\n", "\tmetrics\n\tadmin "+s.admin+"\n\tpersist_config off\n",
 		"http://:8080 {", "http://:"+port+" {\n\tbind 127.0.0.1").Replace(document(t, "cluster/Caddyfile"))
 	load := func(text string) error {
@@ -189,8 +188,8 @@ func TestDocumentedUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.want(200, 0, "", "GET", "/alive", "")
-	s.want(200, 0, inferenceSecret, "GET", "/v1/presets?limit=1", "")
-	key := s.newKey()
+	s.want(200, 0, "", "GET", "/healthz", "")
+	key, inference := s.newKey("management"), s.newKey("inference")
 	for n := range 2 {
 		model := fmt.Sprintf("acme/m%d", n)
 		if n > 0 { // one member is away
@@ -207,7 +206,7 @@ func TestDocumentedUnits(t *testing.T) {
 				t.Fatalf("got %d %s", status, answer)
 			}
 		}
-		if got := s.want(202, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`); !strings.Contains(got, model) {
+		if got := s.want(202, 0, inference, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`); !strings.Contains(got, model) {
 			t.Errorf("got %s, want %s in it", got, model)
 		}
 	}
@@ -245,7 +244,7 @@ func TestDocumentedUnits(t *testing.T) {
 	if err := load(strings.ReplaceAll(text, "/presets.", "/stranger.")); err != nil {
 		t.Fatal(err)
 	}
-	s.want(503, 0, inferenceSecret, "GET", "/v1/presets?limit=1", "")
+	s.want(503, 0, "", "GET", "/healthz", "")
 }
 
 func unique(texts []string) map[string]bool {
@@ -256,10 +255,10 @@ func unique(texts []string) map[string]bool {
 	return all
 }
 
-// newKey issues a management key.
-func (s *server) newKey() string {
+// newKey issues a key.
+func (s *server) newKey(kind string) string {
 	s.t.Helper()
-	response, err := http.Post("http://"+s.admin+"/presets/keys", "application/json", strings.NewReader(`{"kind":"management"}`))
+	response, err := http.Post("http://"+s.admin+"/presets/keys", "application/json", strings.NewReader(`{"kind":"`+kind+`"}`))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -268,7 +267,7 @@ func (s *server) newKey() string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	key := regexp.MustCompile(`caddypresets_mgmt_[0-9A-Za-z]+`).FindString(string(answer))
+	key := regexp.MustCompile(`caddypresets_(mgmt|inf)_[0-9A-Za-z]+`).FindString(string(answer))
 	if key == "" {
 		s.t.Fatalf("no key was issued: %s", answer)
 	}

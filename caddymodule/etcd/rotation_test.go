@@ -57,7 +57,7 @@ func TestPasswordRotation(t *testing.T) {
 			t.Errorf("%s: the admin endpoint answers %d %s", when, response.StatusCode, answer)
 		}
 	}
-	key := s.newKey()
+	key := s.newKey("management")
 	listKeys("at first")
 	s.want(200, 0, key, "GET", "/v1/presets", "")
 
@@ -70,7 +70,7 @@ func TestPasswordRotation(t *testing.T) {
 	}
 	s.want(200, 0, key, "GET", "/v1/presets", "")
 	listKeys("with the new password")
-	s.want(200, 0, s.newKey(), "GET", "/v1/presets", "")
+	s.want(200, 0, s.newKey("management"), "GET", "/v1/presets", "")
 
 	t.Setenv("PRESETS_TEST_PASSWORD", "wrong")
 	if err := s.load(storage + "\nmanagement_key {env.PRESETS_TEST_NOT_SET}"); err == nil {

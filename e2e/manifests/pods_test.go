@@ -166,6 +166,34 @@ func TestObjectsFitTogether(t *testing.T) {
 	}
 }
 
+// TestProbes checks that a pod is ready while its store can be read, and that it is restarted
+// only if its process does not answer. The pod's Caddyfile serves both paths.
+func TestProbes(t *testing.T) {
+	for _, name := range []string{"badger.yaml", "etcd.yaml"} {
+		objects := manifest(t, name)
+		caddyfile := ""
+		for _, o := range objects {
+			if m, ok := o.Object.(*corev1.ConfigMap); ok {
+				caddyfile = m.Data["Caddyfile"]
+			}
+		}
+		container := templates(objects)["presets"].Spec.Containers[0]
+		for probe, want := range map[string]struct {
+			*corev1.Probe
+			port, served string
+		}{
+			"readiness": {container.ReadinessProbe, "http", "health %s\n"},
+			"liveness":  {container.LivenessProbe, "metrics", "respond %s 200\n"},
+			"startup":   {container.StartupProbe, "metrics", "respond %s 200\n"},
+		} {
+			get := want.HTTPGet
+			if get == nil || get.Port.String() != want.port || !strings.Contains(caddyfile, fmt.Sprintf(want.served, get.Path)) {
+				t.Errorf("%s: the %s probe asks %+v, which the Caddyfile does not serve on port %s:\n%s", name, probe, get, want.port, caddyfile)
+			}
+		}
+	}
+}
+
 // ports returns the names of a pod's ports.
 func ports(pod corev1.PodTemplateSpec) (names []string) {
 	for _, container := range pod.Spec.Containers {
@@ -187,7 +215,7 @@ func TestComposeFiles(t *testing.T) {
 		return options.LoadProject(context.Background())
 	}
 	for file, services := range map[string]int{"ops/docker/compose.yaml": 1, "docs/cluster/compose.yaml": 7} {
-		project, err := load(file, "PRESETS_UPSTREAM=gateway:8000", "PRESETS_HEALTH_KEY=health-key-of-the-tests")
+		project, err := load(file, "PRESETS_UPSTREAM=gateway:8000")
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue

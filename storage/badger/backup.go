@@ -48,6 +48,9 @@ func (s *Store) backup(ctx context.Context, w io.Writer) (info BackupInfo, end B
 		if info.Commit, err = r.LastCommit(); err != nil {
 			return err
 		}
+		if info.Size, err = backupSize(txn, ended); err != nil {
+			return err
+		}
 		key := s.db.Opts().EncryptionKey
 		if len(key) > 0 {
 			if err := info.newSalt(key); err != nil {
@@ -75,27 +78,42 @@ func (s *Store) backup(ctx context.Context, w io.Writer) (info BackupInfo, end B
 	return info, end, err
 }
 
+// backupSize returns the Size of a backup of what txn shows. It reads the keys alone, and ends
+// with the error of ended.
+func backupSize(txn *badgerdb.Txn, ended func() error) (size int64, err error) {
+	err = eachItem(txn, func(item *badgerdb.Item) error {
+		size += backupEntrySize(len(item.Key()), item.ExpiresAt(), int(item.ValueSize()))
+		return ended()
+	})
+	return size, err
+}
+
 // eachRecord calls fn with each record that txn shows, in the order of their keys. It
 // checks each record first.
 func eachRecord(txn *badgerdb.Txn, fn func(item *badgerdb.Item, record []byte) error) error {
+	return eachItem(txn, func(item *badgerdb.Item) error {
+		return item.Value(func(record []byte) error {
+			if _, err := records.Unseal(item.Key(), record); err != nil {
+				return err
+			}
+			return fn(item, record)
+		})
+	})
+}
+
+// eachItem calls fn with each item that txn shows, in the order of their keys.
+func eachItem(txn *badgerdb.Txn, fn func(item *badgerdb.Item) error) error {
 	var at records.Kind
 	err := guarded(func() error {
 		it := txn.NewIterator(badgerdb.IteratorOptions{})
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
-			item := it.Item()
-			k := records.Key(item.Key())
+			k := records.Key(it.Item().Key())
 			if !k.Valid() {
 				return fmt.Errorf("%w: a record has an unknown key", ErrDamaged)
 			}
 			at = k.Kind()
-			err := item.Value(func(record []byte) error {
-				if _, err := records.Unseal(k, record); err != nil {
-					return err
-				}
-				return fn(item, record)
-			})
-			if err != nil {
+			if err := fn(it.Item()); err != nil {
 				return err
 			}
 		}

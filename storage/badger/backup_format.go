@@ -79,6 +79,9 @@ type BackupInfo struct {
 	// Commit is the number of the last commit in the backup.
 	Commit    uint64    `json:"commit"`
 	CreatedAt time.Time `json:"created_at"`
+	// Size is the length of all chunks before their compression, in bytes. Answers that
+	// expire while the backup is made are not in it.
+	Size int64 `json:"size"`
 	// Salt and KeyCheck are set in an encrypted backup. The salt is 32 random bytes
 	// and makes the backup's key unique. KeyCheck tells whether a key is the right one.
 	Salt     []byte `json:"salt,omitempty"`

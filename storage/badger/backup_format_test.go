@@ -38,7 +38,7 @@ func TestDamagedBackup(t *testing.T) {
 					t.Errorf("%s: got error %v, want ErrNotRestorable", what, err)
 				}
 				if key == nil {
-					if _, _, err := CheckBackup(bytes.NewReader(content)); !errors.Is(err, ErrNotRestorable) {
+					if _, _, err := CheckBackup(bytes.NewReader(content), nil); !errors.Is(err, ErrNotRestorable) {
 						t.Errorf("%s: checked: got error %v, want ErrNotRestorable", what, err)
 					}
 				}
@@ -63,7 +63,7 @@ func TestDamagedBackup(t *testing.T) {
 				cut := full[:n]
 				refused(fmt.Sprintf("%d of %d bytes", n, len(full)), cut, restoring)
 				if key != nil { // the part of these that a check without the key finds
-					if _, _, err := CheckBackup(bytes.NewReader(cut)); !errors.Is(err, ErrNotRestorable) {
+					if _, _, err := CheckBackup(bytes.NewReader(cut), nil); !errors.Is(err, ErrNotRestorable) {
 						t.Errorf("%d of %d bytes: checked: got error %v, want ErrNotRestorable", n, len(full), err)
 					}
 				}
@@ -188,7 +188,7 @@ func FuzzBackup(f *testing.F) {
 		if err != nil && !errors.Is(err, ErrNotRestorable) {
 			t.Errorf("got error %v, want ErrNotRestorable", err)
 		}
-		if _, _, checked := CheckBackup(bytes.NewReader(content)); checked != nil && err == nil {
+		if _, _, checked := CheckBackup(bytes.NewReader(content), nil); checked != nil && err == nil {
 			t.Errorf("it can be restored, but checking it says %v", checked)
 		}
 	})

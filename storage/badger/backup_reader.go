@@ -79,7 +79,15 @@ func parseEnd(text []byte) (e BackupEnd, err error) {
 // short or has something behind its end. It also finds changes and damage, unless the
 // backup is encrypted: only Restore finds those. An error about the backup has
 // ErrNotRestorable in its chain.
-func CheckBackup(r io.Reader) (info BackupInfo, end BackupEnd, err error) {
+//
+// It calls progress, unless that is nil, after each chunk: with the bytes so far and the
+// BackupInfo.Size, both before compression. Of an encrypted backup only the number of chunks
+// is known. Their bytes are then a little too few, because most chunks are longer than
+// chunkSize.
+func CheckBackup(r io.Reader, progress func(done, size int64)) (info BackupInfo, end BackupEnd, err error) {
+	if progress == nil {
+		progress = func(done, size int64) {}
+	}
 	from := bufio.NewReaderSize(r, 64<<10)
 	info, lines, err := readInfo(from)
 	if err != nil {
@@ -90,12 +98,18 @@ func CheckBackup(r io.Reader) (info BackupInfo, end BackupEnd, err error) {
 		if err != nil {
 			return info, end, err
 		}
+		var done int64
 		for b.next() {
+			done += backupEntrySize(len(b.key), b.expires, len(b.record))
+			if len(b.rest) == 0 {
+				progress(done, info.Size)
+			}
 		}
 		return info, b.end, b.err
 	}
 	f := &frames{from: from, overhead: info.overhead()}
-	for {
+	for done := int64(0); ; done += chunkSize {
+		progress(min(done, info.Size), info.Size)
 		_, text, err := f.next()
 		if err != nil {
 			return info, end, err

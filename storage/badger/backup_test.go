@@ -32,12 +32,16 @@ func backUp(t *testing.T, s *Store) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checked, readEnd, err := CheckBackup(bytes.NewReader(b.Bytes()))
+	var read, size int64
+	checked, readEnd, err := CheckBackup(bytes.NewReader(b.Bytes()), func(done, all int64) { read, size = done, all })
 	if err != nil || readEnd != end {
 		t.Fatalf("got end %+v and error %v, want %+v", readEnd, err, end)
 	}
 	if !reflect.DeepEqual(checked, info) {
 		t.Fatalf("got %+v, want %+v", checked, info)
+	}
+	if size != info.Size || info.Encrypted() && (read > size || read < size-size/4-chunkSize) || !info.Encrypted() && read != size {
+		t.Errorf("the progress ends with %d of %d bytes, want all %d", read, size, info.Size)
 	}
 	return b.Bytes()
 }

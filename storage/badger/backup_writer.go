@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/bits"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -40,6 +41,14 @@ func newBackupWriter(to io.Writer, info BackupInfo, key []byte) (*backupWriter, 
 	_, err = to.Write(lines)
 	return w, err
 }
+
+// backupEntrySize is the length of an entry, before compression.
+func backupEntrySize(key int, expires uint64, record int) int64 {
+	return int64(varintSize(uint64(key)) + key + varintSize(expires) + varintSize(uint64(record)) + record)
+}
+
+// varintSize is the length of an unsigned varint: 7 bits take a byte.
+func varintSize(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
 
 // record adds a record.
 func (w *backupWriter) record(k records.Key, expires uint64, record []byte) error {

@@ -103,7 +103,30 @@ type Summary struct {
 
 // Check reads and checks a file to its end, as Import does, and imports nothing.
 func Check(ctx context.Context, r io.Reader) (Summary, error) {
-	return check(ctx, r, func(line) error { return nil })
+	return Follow(ctx, r, func(int) {})
+}
+
+// Follow is Check, and calls progress with the number of objects after each of them. Kept
+// answers are not counted.
+func Follow(ctx context.Context, r io.Reader, progress func(objects int)) (Summary, error) {
+	objects := 0
+	return check(ctx, r, func(l line) error {
+		if l.Export == nil && l.Answer == nil && l.End == nil {
+			objects++
+			progress(objects)
+		}
+		return nil
+	})
+}
+
+// Objects returns about how many objects an export of a store has. It does not count kept
+// answers, because they expire. What a deleted workspace left is counted.
+func Objects(ctx context.Context, store domain.Store) (n int, err error) {
+	err = store.View(ctx, func(r domain.Reader) error {
+		n, err = r.Objects()
+		return err
+	})
+	return n, err
 }
 
 // Verify is Check, and also finds what an import finds only while it stores the lines: two

@@ -47,9 +47,18 @@ func exported(t testing.TB, s domain.Store) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checked, err := Check(t.Context(), bytes.NewReader(b.Bytes()))
+	followed := 0
+	checked, err := Follow(t.Context(), bytes.NewReader(b.Bytes()), func(objects int) { followed = objects })
 	if err != nil {
 		t.Fatal(err)
+	}
+	about, err := Objects(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What a deleted workspace left is removed a little later.
+	if want := summary.Total() - summary.Answers; followed != want || about < want || about > want+10 {
+		t.Errorf("got %d objects of about %d, want %d", followed, about, want)
 	}
 	if checked != summary {
 		t.Errorf("got %+v of a file of which Export said %+v", checked, summary)

@@ -135,6 +135,16 @@ func (s *snapshot) Iterate(prefix records.Key) records.Iterator {
 	return &iterator{snapshot: s, prefix: string(prefix)}
 }
 
+// Count implements records.Counter.
+func (s *snapshot) Count(prefix records.Key) (int, error) {
+	end := clientv3.GetPrefixRangeEnd(s.store.prefix + string(prefix))
+	response, err := s.scan(string(prefix), clientv3.WithRange(end), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, err
+	}
+	return int(response.Count), nil
+}
+
 // An iterator's first page has firstPage records. Each later one has twice as many, up to
 // maxPage.
 const (

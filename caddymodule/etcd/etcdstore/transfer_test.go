@@ -41,6 +41,14 @@ func exported(t *testing.T, s domain.Store) (content, inside []byte, digest stri
 	if err != nil {
 		t.Fatal(err)
 	}
+	about, err := transfer.Objects(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What a deleted workspace left is removed a little later.
+	if want := summary.Total() - summary.Answers; about < want || about > want+10 {
+		t.Errorf("got about %d objects, want %d", about, want)
+	}
 	all := bytes.SplitAfter(b.Bytes(), []byte("\n"))
 	return b.Bytes(), bytes.Join(all[1:len(all)-2], nil), summary.Digest
 }

@@ -50,7 +50,7 @@ func eachObject(value any, do func(settings)) {
 // stores presets in the folder that storeFolder returns.
 func LeaksNoKey(t *testing.T, caddyfiles map[string]string, storeFolder func(*testing.T) string) {
 	for name, value := range map[string]string{
-		"PRESETS_UPSTREAM": "127.0.0.1:1", "PRESETS_ETCD": "http://127.0.0.1:1", "PRESETS_HEALTH_KEY": "health-secret-of-the-tests",
+		"PRESETS_UPSTREAM": "127.0.0.1:1", "PRESETS_ETCD": "http://127.0.0.1:1",
 		"PRESETS_WEBHOOK_SECRET": "webhook-secret-of-the-tests",
 	} {
 		t.Setenv(name, value)
@@ -121,6 +121,7 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 	}
 	config["logging"] = settings{"logs": logs}
 	var sockets []string
+	names := make(map[string]string) // of sites that have one, by socket
 	presets := false
 	apps, _ := config["apps"].(settings)
 	httpApp, _ := apps["http"].(settings)
@@ -130,7 +131,11 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 	}
 	for name, server := range servers {
 		server, ours, proxies := server.(settings), false, false
+		socket := filepath.Join(folder, name)
 		eachObject(server, func(o settings) {
+			if hosts, ok := o["host"].([]any); ok {
+				names[socket] = hosts[0].(string)
+			}
 			switch o["handler"] {
 			case "presets":
 				ours, presets = true, true
@@ -154,7 +159,6 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 				}
 			}
 		})
-		socket := filepath.Join(folder, name)
 		server["listen"], server["protocols"], server["automatic_https"] = []any{"unix/" + socket}, []any{"h1", "h2c"}, settings{"disable": true}
 		if access && server["logs"] == nil {
 			server["logs"] = settings{}
@@ -200,6 +204,7 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 						if err != nil {
 							t.Fatal(err)
 						}
+						request.Host = names[socket] // empty: that of the URL
 						request.Header.Set("Authorization", "Bearer "+caller)
 						if place.Trailer {
 							request.Trailer = http.Header{place.Name: {place.Value}}
