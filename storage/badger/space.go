@@ -12,6 +12,8 @@ import (
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 )
 
 const (
@@ -70,9 +72,10 @@ type guard struct {
 	needed          atomic.Uint64          // what Badger may need
 	ballastDebt     atomic.Uint64          // space that writes leave free until there is a ballast
 	lastWrite       atomic.Int64           // Unix nanoseconds
+	written         chan struct{}          // holds a token after a write
 	heldCompactions atomic.Int32           // compactions that hold holds
 	closing         atomic.Bool            // the store is being closed
-	step            atomic.Pointer[func()] // called before each step of a Reclaim, nil without one
+	step            atomic.Pointer[func()] // of the Flatten that runs, nil without one
 	noBallast       bool                   // the file system cannot have one
 
 	opened os.FileInfo // the folder, nil until it was opened
@@ -98,7 +101,7 @@ const (
 
 // newGuard returns a guard of a folder.
 func newGuard(folder string, free func(folder string) (uint64, error), logger *zap.Logger) *guard {
-	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime}
+	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime, written: make(chan struct{}, 1)}
 	g.needed.Store(minFree)
 	if info, err := os.Stat(g.ballast()); err == nil && info.Size() < ballastSize {
 		g.ballastDebt.Store(ballastSize) // it was given up, or never finished
@@ -137,6 +140,7 @@ func (g *guard) checkWritesAllowed() error {
 	g.logChange(free, err)
 	if err == nil {
 		g.lastWrite.Store(time.Now().UnixNano())
+		groupcommit.Signal(g.written)
 	}
 	return err
 }
