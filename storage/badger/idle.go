@@ -3,23 +3,27 @@ package badger
 import "time"
 
 // idleDelay is the time without a write after which Badger's compactors are stopped.
-const idleDelay = 10 * time.Second
+const idleDelay = busyFor
 
 // stopIdleCompactors stops Badger's compactors while nothing is written and nothing is to be
 // compacted, until the store is closed. Each compactor wakes up 20 times a second to look for work.
 // Two of them took 6 ms of processor time a second.
 func (s *Store) stopIdleCompactors(delay time.Duration) {
-	for {
+	for wait := delay; ; {
 		select {
 		case <-s.closing.Done():
 			return
-		case <-time.After(delay):
+		case <-time.After(wait):
 		}
 		select {
-		case <-s.guard.written:
+		case <-s.guard.written: // a write from now on ends the pause
 		default:
-			s.pauseCompactors()
 		}
+		if wait = delay - s.guard.sinceWrite(); wait > 0 {
+			continue
+		}
+		s.pauseCompactors()
+		wait = delay
 	}
 }
 

@@ -42,11 +42,13 @@ const (
 	// closed sooner needs none.
 	ballastDelay = 2 * time.Second
 
-	// The guard measures the free space every busyInterval after a write. Once busyFor has
-	// passed without a write, it measures every idleInterval.
-	busyFor      = 10 * time.Second
-	busyInterval = 5 * time.Millisecond
-	idleInterval = 250 * time.Millisecond
+	// The guard measures the free space every busyInterval after a write, and computes the
+	// needed space every neededInterval. Once busyFor has passed without a write, it does both
+	// every idleInterval.
+	busyFor        = 10 * time.Second
+	busyInterval   = 5 * time.Millisecond
+	neededInterval = 250 * time.Millisecond
+	idleInterval   = 500 * time.Millisecond
 )
 
 // spaceOf returns the space that a database may need in the background. It writes its
@@ -145,6 +147,11 @@ func (g *guard) checkWritesAllowed() error {
 	return err
 }
 
+// sinceWrite returns the time since the last write that was allowed.
+func (g *guard) sinceWrite() time.Duration {
+	return time.Since(time.Unix(0, g.lastWrite.Load()))
+}
+
 // checkWritable returns the free space, and the reason while writes are refused.
 func (g *guard) checkWritable() (free uint64, err error) {
 	if err := g.checkSameFolder(); err != nil {
@@ -225,10 +232,10 @@ func (g *guard) watch(db *badgerdb.DB) {
 		opened, computed := time.Now(), time.Time{}
 		for {
 			now, interval := time.Now(), busyInterval
-			if now.UnixNano()-g.lastWrite.Load() > int64(busyFor) {
+			if g.sinceWrite() > busyFor {
 				interval = idleInterval
 			}
-			if now.Sub(computed) >= idleInterval && !g.closing.Load() {
+			if now.Sub(computed) >= neededInterval && !g.closing.Load() {
 				computed = now
 				g.needed.Store(max(spaceOf(db), minFree))
 				g.refresh(now.Sub(opened) >= ballastDelay)
