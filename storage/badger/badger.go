@@ -102,7 +102,14 @@ type Options struct {
 	// for a store that is not encrypted. Each Open of a folder needs the same key. The
 	// store keeps the slice, so the caller must not change it.
 	EncryptionKey []byte
+	// CacheSize bounds what a store that is encrypted keeps decrypted in memory, in bytes. Zero
+	// stands for DefaultCacheSize. SetCacheSize changes it. A store that is not encrypted needs
+	// no cache, because it reads from memory maps.
+	CacheSize int64
 }
+
+// DefaultCacheSize is the default of Options.CacheSize, in bytes.
+const DefaultCacheSize = 24 << 20
 
 // Open opens the store in folder. It creates a missing folder with mode 0700.
 //

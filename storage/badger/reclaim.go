@@ -41,7 +41,7 @@ const (
 	// paddingSize is the size of a record that fills the memtable, and paddingCount
 	// how many of them are one transaction.
 	paddingSize  = 128 << 10
-	paddingCount = 16
+	paddingCount = 8
 )
 
 // removals counts the bytes that were removed since the last Reclaim.

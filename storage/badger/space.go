@@ -19,7 +19,7 @@ import (
 const (
 	// flushSpace is the space that Badger needs to write its memory to tables. There is one
 	// table for each full memtable, and one for the memtable in use.
-	flushSpace = 3 * memTableSize
+	flushSpace = (numMemtables + 1) * memTableSize
 	// minFree is the space that a write, and opening a store, needs at least. Badger
 	// writes through memory maps, and the system kills a process whose write to a map
 	// finds no space.
