@@ -41,6 +41,9 @@ func settings(folder string, o Options) badgerdb.Options {
 		WithNumLevelZeroTables(20).
 		WithNumLevelZeroTablesStall(40).
 		WithBaseLevelSize(128 << 20).
+		// A compaction writes a dozen tables at a time, each with a buffer of twice its
+		// size. Half of Badger's default halves them.
+		WithBaseTableSize(1 << 20).
 		// Uncompressed blocks are read from the memory map. A cache would only hold
 		// copies. An encrypted store has a cache.
 		WithBlockCacheSize(0).
