@@ -137,8 +137,7 @@ func (o *ours) pages(list string, first, n int) *request {
 
 const (
 	pageSize = 50
-	// manyPages exceeds the 16 MiB of pages that a server caches. One page has 20 to 30
-	// KB.
+	// manyPages exceeds the 48 MiB that a server caches. One page has 20 to 30 KB.
 	manyPages = 5000
 )
 

@@ -38,7 +38,7 @@ func BenchmarkInference(b *testing.B) {
 	b.Cleanup(func() { _ = store.Close() })
 	h := newBareHandler(b, store)
 	h.Inference = new(Inference)
-	if err := h.Inference.provision(store); err != nil {
+	if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
 		b.Fatal(err)
 	}
 	const preset = `{"model":"openai/gpt-5","temperature":0.7,"top_p":0.9,"reasoning":{"effort":"high"},"text":{"verbosity":"low"},
@@ -105,7 +105,7 @@ func BenchmarkUsage(b *testing.B) {
 		if h.Inference = (&Inference{Usage: measured}); measured != nil {
 			h.shared.usage.handles.Store(usage.NewHandles(domain.FeedbackSecret{}))
 		}
-		if err := h.Inference.provision(store); err != nil {
+		if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
 			b.Fatal(err)
 		}
 		who := domain.Principal{KeyID: "k", UserID: "u", Kind: domain.ManagementKey}

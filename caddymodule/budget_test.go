@@ -99,7 +99,7 @@ func loads(tb testing.TB) []load {
 	tb.Cleanup(func() { _ = store.Close() })
 	plain, inferring := newMeasuredHandler(tb, store), newMeasuredHandler(tb, store)
 	inferring.Inference = &Inference{Keys: keysRequired} // so that other routes pass
-	if err := inferring.Inference.provision(store); err != nil {
+	if err := inferring.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
 		tb.Fatal(err)
 	}
 

@@ -35,6 +35,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		management_key      <secret> [<user_id>]
 //		inference_key       <secret> [<user_id> [<workspace slug>]]
 //		max_body_size       <size>
+//		memory              <size>
 //		preset_creators     management|any
 //		keep_versions       <count>
 //		auth_failure_limit  <count> [<duration>]|off
@@ -44,7 +45,6 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			list_models     on|off
 //			max_body_size   <size>
 //			max_memory      <size>
-//			cache_size      <size>
 //			other_routes    pass|refuse
 //			unknown_prompts refuse|pass
 //			usage {
@@ -93,6 +93,8 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (er
 		return err
 	case "max_body_size":
 		return unmarshalSize(d, name, &h.MaxBodySize)
+	case "memory":
+		return unmarshalSize(d, name, &h.Memory)
 	case "preset_creators":
 		h.PresetCreators, err = directive.OnlyWord(d, name, presetCreators...)
 		return err
@@ -168,8 +170,6 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 		return unmarshalSize(d, place, &i.MaxBodySize)
 	case "max_memory":
 		return unmarshalSize(d, place, &i.MaxMemory)
-	case "cache_size":
-		return unmarshalSize(d, place, &i.CacheSize)
 	case "other_routes":
 		i.OtherRoutes, err = directive.OnlyWord(d, place, otherRoutes...)
 	case "unknown_prompts":

@@ -72,6 +72,11 @@ type Handler struct {
 	// since a captured request may carry images.
 	MaxBodySize int64 `json:"max_body_size,omitempty"`
 
+	// How much memory the caches of this handler may take, in bytes. They hold keys, answers
+	// and resolved presets. An encrypted Badger store takes half as much besides, for what it
+	// has decrypted. Default: 50331648 (48 MiB), but at most a quarter of Go's memory limit
+	Memory int64 `json:"memory,omitempty"`
+
 	// The keys that may create presets and their versions: "management" for
 	// management keys alone, "any" for inference keys too. Default: management
 	PresetCreators string `json:"preset_creators,omitempty"`
@@ -206,6 +211,9 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 	if h.MaxBodySize = cmp.Or(h.MaxBodySize, defaultMaxBodySize); h.MaxBodySize < 0 {
 		return fmt.Errorf("max_body_size: must be positive, got %d", h.MaxBodySize)
 	}
+	if h.Memory, err = memoryFor(h.Memory); err != nil {
+		return fmt.Errorf("memory: %w", err)
+	}
 	if h.KeepVersions < 0 {
 		return fmt.Errorf("keep_versions: must be positive, or 0 for all, got %d", h.KeepVersions)
 	}
@@ -243,7 +251,7 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	if err := checkEngineOf(h.StorageRaw); err != nil {
 		return err
 	}
-	guest, err := ctx.LoadModule(h, "StorageRaw")
+	guest, err := engine.WithMemory(ctx, h.Memory).LoadModule(h, "StorageRaw")
 	if err != nil {
 		return fmt.Errorf("loading the storage engine: %w", err)
 	}
@@ -252,7 +260,9 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 		return fmt.Errorf("module %T is not a storage engine", guest)
 	}
 	store := h.metrics.measure(e.Store())
+	memory := domain.NewMemory(h.Memory)
 	h.service = domain.NewService(store)
+	h.service.UseMemory(memory)
 	h.service.KeepVersions = h.KeepVersions
 	h.damage, _ = e.Store().(engine.DamageReporter)
 	ensured := h.service.EnsureDefaultWorkspace(ctx)
@@ -263,11 +273,11 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 		h.logger.Warn("an import into the store is not finished, so a part of its data is missing: begin it again with the same file, or give it up with import --abandon", zap.String("store", e.Name()))
 	}
 	if h.Inference != nil {
-		if err := h.Inference.provision(store); err != nil {
+		if err := h.Inference.provision(store, memory); err != nil {
 			return fmt.Errorf("inference: %w", err)
 		}
 	}
-	h.goLive(e)
+	h.goLive(e, memory)
 	if ensured != nil {
 		go h.ensureLater(ctx) // requests that need no store are served meanwhile
 		return nil

@@ -57,12 +57,8 @@ type Inference struct {
 	// of all handlers in the process count. A body counts, packed and unpacked, until
 	// the gateway has read it. A request beyond the limit is refused with 503 at once.
 	// The least is twice max_body_size and 2 MiB. Default: 134217728 (128 MiB), or four
-	// times max_body_size if that is more
+	// times max_body_size if that is more; but at most half of Go's memory limit
 	MaxMemory int64 `json:"max_memory,omitempty"`
-
-	// How much memory the cache of this handler's resolved presets may take, in bytes.
-	// Default: 67108864 (64 MiB)
-	CacheSize int64 `json:"cache_size,omitempty"`
 
 	// Whether requests to routes on which no preset is resolved pass, although the
 	// caller's workspace has disabled server tools. "pass" hands them to the gateway.
@@ -106,8 +102,8 @@ var fieldName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 // neverDropped are the fields without which a request asks for nothing.
 var neverDropped = []string{"model", "messages", "input", "instructions", "system"}
 
-// provision sets defaults and prepares to resolve from store.
-func (i *Inference) provision(store domain.Store) error {
+// provision sets defaults and prepares to resolve from store. It caches in memory.
+func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	i.Keys = cmp.Or(i.Keys, keysEverywhere)
 	if err := directive.CheckWord(i.Keys, inferenceKeys...); err != nil {
 		return fmt.Errorf("keys: %w", err)
@@ -125,9 +121,8 @@ func (i *Inference) provision(store domain.Store) error {
 		}
 	}
 	i.MaxBodySize = cmp.Or(i.MaxBodySize, defaultInferenceBodySize)
-	i.CacheSize = cmp.Or(i.CacheSize, inference.DefaultCacheSize)
-	if i.MaxBodySize < 0 || i.CacheSize < 0 {
-		return fmt.Errorf("max_body_size and cache_size must be positive, got %d and %d", i.MaxBodySize, i.CacheSize)
+	if i.MaxBodySize < 0 {
+		return fmt.Errorf("max_body_size: must be positive, got %d", i.MaxBodySize)
 	}
 	if err := i.provisionMemory(); err != nil {
 		return err
@@ -138,7 +133,7 @@ func (i *Inference) provision(store domain.Store) error {
 		}
 	}
 	i.resolver = inference.NewResolver(store, inference.Config{
-		CacheSize: i.CacheSize, DropFields: i.DropFields, PassUnknownPrompts: i.UnknownPrompts == promptsPass,
+		Memory: memory, DropFields: i.DropFields, PassUnknownPrompts: i.UnknownPrompts == promptsPass,
 		TellModel: i.Usage != nil, AddStreamUsage: i.Usage.addsStreamUsage(),
 	})
 	return nil

@@ -25,10 +25,11 @@ const (
 // provisionMemory sets and checks max_memory. It must hold the largest body in two forms
 // at once: packed and unpacked, or sent and merged.
 func (i *Inference) provisionMemory() error {
+	least := 2*i.MaxBodySize + mergeRoom
 	if i.MaxMemory == 0 {
-		i.MaxMemory = max(defaultMaxMemory, defaultMaxBodies*i.MaxBodySize)
+		i.MaxMemory = max(least, min(max(defaultMaxMemory, defaultMaxBodies*i.MaxBodySize), goMemoryLimit()/2))
 	}
-	if least := 2*i.MaxBodySize + mergeRoom; i.MaxMemory < least {
+	if i.MaxMemory < least {
 		return fmt.Errorf("max_memory: must be at least %d (%s), to hold one request of max_body_size (%d) in two forms at once, got %d",
 			least, humanize.IBytes(uint64(least)), i.MaxBodySize, i.MaxMemory)
 	}

@@ -619,7 +619,7 @@ func TestPackedFormIsDropped(t *testing.T) {
 	t.Cleanup(func() { _ = store.Close() })
 	h := newBareHandler(t, store)
 	h.Inference = &Inference{Keys: keysOff}
-	if err := h.Inference.provision(store); err != nil {
+	if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
 		t.Fatal(err)
 	}
 	prompt := "Be brief."

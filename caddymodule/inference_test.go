@@ -1005,7 +1005,7 @@ func TestAChangeShowsAtOnce(t *testing.T) {
 // TestResolvingUnderLoad writes and resolves presets concurrently. No request gets an older
 // state than it may, or another preset.
 func TestResolvingUnderLoad(t *testing.T) {
-	s := start(t, inferring("cache_size 20KB"))
+	s := start(t, inferring()+"\nmemory 20KB")
 	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {})
 	var wg sync.WaitGroup
 	for client := range 8 {
@@ -1157,8 +1157,7 @@ func TestInferenceJSON(t *testing.T) {
 	for inference, problem := range map[string]string{
 		`{"keys":"nonsense"}`:                         `inference: keys: must be everywhere, required, optional or off, got "nonsense"`,
 		`{"keys":"Required"}`:                         "inference: keys: must be",
-		`{"max_body_size":-1}`:                        "inference: max_body_size and cache_size must be positive",
-		`{"cache_size":-1}`:                           "inference: max_body_size and cache_size must be positive",
+		`{"max_body_size":-1}`:                        "inference: max_body_size: must be positive",
 		`{"drop_fields":["provider","model"]}`:        "inference: drop_fields: model cannot be dropped",
 		`{"drop_fields":["messages"]}`:                "messages cannot be dropped",
 		`{"usage":{"stream_usage":"on"}}`:             "inference: usage: stream_usage: must be off or add",
@@ -1185,7 +1184,7 @@ func TestInferenceJSON(t *testing.T) {
 	s.manage("GET", "/v1/workspaces/default", "").want(t, 200) // all of them were rejected
 	s.preset("writer", writer)
 
-	if err := load(`{"drop_fields":["max_output_tokens","include"],"keys":"optional","max_body_size":1000,"cache_size":1,"list_models":true}`); err != nil {
+	if err := load(`{"drop_fields":["max_output_tokens","include"],"keys":"optional","max_body_size":1000,"list_models":true}`); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

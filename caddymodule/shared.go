@@ -34,8 +34,9 @@ func newShared() any {
 
 // goLive registers the handler as a user of its store, until Cleanup. From then on changes
 // are announced.
-func (h *Handler) goLive(e engine.Engine) {
+func (h *Handler) goLive(e engine.Engine, memory *domain.Memory) {
 	operators := domain.NewService(e.Store())
+	operators.UseMemory(memory)
 	operators.Changing = h.changing
 	h.use = &live.Use{
 		Store: e.Store(), Service: operators,

@@ -8,12 +8,8 @@ import (
 )
 
 const (
-	// maxCachedKeys bounds the keys that a Service caches.
-	maxCachedKeys = 4096
+	// cachedKeyCost is the memory of a key besides its scope.
 	cachedKeyCost = 512
-	// maxCachedObjects and maxCachedPages bound cached answers, in bytes.
-	maxCachedObjects = 32 << 20
-	maxCachedPages   = 16 << 20
 	// cachedAnswerCost is the memory of an answer besides its JSON and its question.
 	cachedAnswerCost = 384
 )

@@ -50,14 +50,21 @@ func NewService(store Store) *Service { return NewServiceWith(store, time.Now, n
 // NewServiceWith is NewService with another clock and another source of ids,
 // for answers that must be the same each time.
 func NewServiceWith(store Store, now func() time.Time, newID func() string) *Service {
-	return &Service{
+	s := &Service{
 		store: store, now: now, newID: newID,
-		keys:    cache.New[KeyHash, Stamp, Key](maxCachedKeys * cachedKeyCost),
-		objects: cache.New[question, Stamp, Found](maxCachedObjects),
-		pages:   cache.New[question, Stamp, Listed](maxCachedPages),
-		scans:   make(chan struct{}, maxScans), scanTime: maxScan, sorted: maxSorted,
+		scans: make(chan struct{}, maxScans), scanTime: maxScan, sorted: maxSorted,
 		reports: make(chan struct{}, maxReports), reportTime: maxReport,
 	}
+	s.UseMemory(NewMemory(DefaultMemory))
+	return s
+}
+
+// UseMemory makes the Service cache in a Memory that it shares with others. It is called before
+// the Service is used.
+func (s *Service) UseMemory(m *Memory) {
+	s.keys = cache.New[KeyHash, Stamp, Key](m)
+	s.objects = cache.New[question, Stamp, Found](m)
+	s.pages = cache.New[question, Stamp, Listed](m)
 }
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -219,7 +219,7 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	inference("drop_fields", []string{"a field"}, "must be names of letters")
 	inference("drop_fields", []string{"messages"}, "cannot be dropped")
 	inference("max_body_size", -1, "must be positive")
-	inference("cache_size", -1, "must be positive")
+	set("memory", -1, "must be between 1 and")
 	inference("list_models", "on", "cannot unmarshal string")
 
 	storage := func(name, because string, value object) {
@@ -267,8 +267,8 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 		}).newStore = newStore
 	}
 	second("a second handler of the same store", "must be positive", "", func(_, copied object) { copied["max_body_size"] = -1 })
-	second("a second handler of a store of its own", "must be positive", filepath.Join(s.home, "second"), func(_, copied object) {
-		copied["inference"] = object{"cache_size": -1}
+	second("a second handler of a store of its own", "must be between 1 and", filepath.Join(s.home, "second"), func(_, copied object) {
+		copied["memory"] = -1
 	})
 	second("a new store and a port that is taken", "address already in use", filepath.Join(s.home, "third"), func(config, _ object) {
 		servers(config)["second"].(object)["listen"] = []string{taken.Addr().String()}

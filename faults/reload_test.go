@@ -85,7 +85,7 @@ func TestReload(t *testing.T) {
 
 // reloadConfig returns a presets block that differs for each n.
 func reloadConfig(n int) string {
-	return fmt.Sprintf("max_body_size %dMiB\ninference {\ncache_size %dMiB\n}", 4+n, 32+n)
+	return fmt.Sprintf("max_body_size %dMiB\nmemory %dMiB\ninference", 4+n, 32+n)
 }
 
 // newGateway starts a gateway that answers with the length of the request's body. It

@@ -102,7 +102,7 @@ func TestSoak(t *testing.T) {
 // soakConfig returns a presets block that differs for each n. A reload begins with an empty
 // cache. A cache of this size is full again in a moment, also on a busy machine.
 func soakConfig(n int) string {
-	return fmt.Sprintf("keep_versions 50\nmax_body_size %dMiB\ninference {\ncache_size 1MiB\n}", 4+n)
+	return fmt.Sprintf("keep_versions 50\nmax_body_size %dMiB\nmemory 1MiB\ninference", 4+n)
 }
 
 // slope returns the heap's relative growth from one sample to the next. It is the median of

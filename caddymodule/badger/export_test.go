@@ -54,3 +54,9 @@ func BeginOpening() (end func()) {
 
 // Metrics are the metrics of all folders.
 var Metrics = storeMetrics{}
+
+// CacheSize returns what the only folder is told to cache if it is encrypted, in bytes.
+func CacheSize() int64 {
+	f, _, _ := theOnly()
+	return f.cacheSize()
+}

@@ -52,7 +52,7 @@ func (*folder) IsFatal(err error) bool { return errors.Is(err, badgerstore.ErrMi
 // open opens the store, and creates it if retries say that it may be new.
 func (f *folder) open(ctx context.Context) (*badgerstore.Store, error) {
 	store, err := badgerstore.Open(f.name, badgerstore.Options{
-		Logger: logof.New(f.logger), EncryptionKey: f.key, Existing: !f.retries.mayBeNew,
+		Logger: logof.New(f.logger), EncryptionKey: f.key, CacheSize: f.cacheSize(), Existing: !f.retries.mayBeNew,
 		Probe: func(folder string, o badgerstore.Options) error { return f.probe(ctx, folder, o) },
 	})
 	f.checks, f.isDamaged = newCheckState(time.Now()), false
@@ -155,6 +155,7 @@ func contents(folder string) string {
 // files that a check reads are not freed.
 func (f *folder) Maintain(ctx context.Context, store *badgerstore.Store) {
 	now := f.now()
+	store.SetCacheSize(f.cacheSize())
 	found := store.Damaged() && !f.isDamaged
 	if found {
 		f.isDamaged = true
@@ -221,6 +222,13 @@ func (f *folder) logger() *zap.Logger {
 		return s.logger
 	}
 	return zap.NewNop()
+}
+
+func (f *folder) cacheSize() int64 {
+	if s := f.newest(); s != nil {
+		return s.cache
+	}
+	return 0
 }
 
 func (f *folder) scrubInterval() time.Duration {

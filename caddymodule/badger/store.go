@@ -38,6 +38,7 @@ type settings struct {
 	folder string
 	key    []byte        // nil without encryption
 	scrub  time.Duration // the interval between checks, not positive for none
+	cache  int64         // the memory for decrypted data, in bytes
 	logger *zap.Logger
 }
 

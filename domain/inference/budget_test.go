@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
@@ -22,7 +23,7 @@ func TestBudgets(t *testing.T) {
 	r.putTemplate(t, "t", responses, `{"model":"m","instructions":"In {{a}}, for {{b}}.","input":"Where is {{c}}? Tell {{a}}."}`)
 	r.ruled(t, "ruled", version{responses, benchConfig[responses], "Answer briefly."},
 		`{"lock":["provider","reasoning.effort"],"bounds":{"temperature":{"max":1},"max_tokens":{"max":4096}},"models":["openai/*"],"drop":["logit_bias"]}`)
-	resolver := inference.NewResolver(r.fixture, inference.Config{CacheSize: 1 << 20})
+	resolver := inference.NewResolver(r.fixture, inference.Config{Memory: domain.NewMemory(1 << 20)})
 	resolve := func(head string) func() error {
 		body := benchBody(2<<10, head, "a word or two")
 		return func() error {

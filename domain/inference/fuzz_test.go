@@ -666,7 +666,7 @@ func FuzzResolve(f *testing.F) {
 			if r, _, err = openResolving(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			resolver = inference.NewResolver(r.fixture, inference.Config{CacheSize: 1 << 20})
+			resolver = inference.NewResolver(r.fixture, inference.Config{Memory: domain.NewMemory(1 << 20)})
 			who = r.team(t, "team", "dm", "latency")
 			r.change(t, r.put(t, who.WorkspaceID, "p", version{from, `{}`, ""}), func(p *domain.Preset) {
 				p.Labels = map[string]domain.Target{

@@ -50,7 +50,7 @@ func testMerge(t *testing.T, cases []merging) {
 			if tc.config == "" {
 				tc.config = `{"model":"m"}`
 			}
-			resolver := r.resolver(t, inference.Config{CacheSize: 1 << 20, DropFields: tc.dropFields})
+			resolver := r.resolver(t, inference.Config{Memory: domain.NewMemory(1 << 20), DropFields: tc.dropFields})
 			who := r.team(t, fmt.Sprint("team", i), tc.textModel, tc.providerSort)
 			r.put(t, who.WorkspaceID, "p", version{tc.from, tc.config, tc.prompt})
 			got, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: tc.to, Body: []byte(tc.body)})

@@ -389,7 +389,7 @@ func FuzzPolicy(f *testing.F) {
 			if r, _, err = openResolving(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			resolver = inference.NewResolver(r.fixture, inference.Config{CacheSize: 1 << 20})
+			resolver = inference.NewResolver(r.fixture, inference.Config{Memory: domain.NewMemory(1 << 20)})
 			who = r.team(t, "team", "dm", "latency")
 		}
 		executions++

@@ -16,14 +16,11 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// DefaultCacheSize is the default of Config.CacheSize, in bytes.
-const DefaultCacheSize = 64 << 20
-
 // Config configures a Resolver.
 type Config struct {
-	// CacheSize bounds the memory for cached presets and workspaces, in bytes. Zero
-	// stands for DefaultCacheSize.
-	CacheSize int64
+	// Memory bounds the cached presets and workspaces. Others may share it. Nil stands for one
+	// of domain.DefaultMemory.
+	Memory *domain.Memory
 	// DropFields are top-level fields that the gateway does not know. A Resolver drops
 	// them from requests that name a preset.
 	DropFields []string
@@ -55,8 +52,8 @@ type Resolver struct {
 
 // NewResolver returns a Resolver over store.
 func NewResolver(store domain.Store, config Config) *Resolver {
-	size := cmp.Or(config.CacheSize, DefaultCacheSize)
-	r := &Resolver{store: store, unknown: make(map[string]bool), passPrompts: config.PassUnknownPrompts, tellModel: config.TellModel, streamUsage: config.AddStreamUsage, cache: cache.New[cacheKey, domain.Stamp, cached](int(size))}
+	memory := cmp.Or(config.Memory, domain.NewMemory(domain.DefaultMemory))
+	r := &Resolver{store: store, unknown: make(map[string]bool), passPrompts: config.PassUnknownPrompts, tellModel: config.TellModel, streamUsage: config.AddStreamUsage, cache: cache.New[cacheKey, domain.Stamp, cached](memory)}
 	for _, field := range config.DropFields {
 		r.unknown[field] = true
 	}

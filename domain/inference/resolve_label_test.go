@@ -104,7 +104,7 @@ func TestWhatIsKeptDoesNotDecide(t *testing.T) {
 	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"one"}`})
 	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"two","service_tier":"` + strings.Repeat("x", 200000) + `"}`})
 	r.label(t, "p", "split", domain.Target{Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}})
-	resolver := r.resolver(t, inference.Config{CacheSize: 100000})
+	resolver := r.resolver(t, inference.Config{Memory: domain.NewMemory(100000)})
 	r.warm(t, resolver, domain.Principal{}, `{"preset":"p@1"}`)
 	const n = 600
 	second := 0

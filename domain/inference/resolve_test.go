@@ -723,7 +723,7 @@ func TestAfterCloseTheStoreAnswers(t *testing.T) {
 
 func TestNoRequestGetsAnOldVersion(t *testing.T) {
 	r := newResolving(t)
-	resolver := inference.NewResolver(r.store, inference.Config{CacheSize: 1 << 20})
+	resolver := inference.NewResolver(r.store, inference.Config{Memory: domain.NewMemory(1 << 20)})
 	const slugs, writers, versions, readers = 3, 3, 150, 4
 	var acknowledged [slugs]atomic.Int64 // the newest version that was
 	write := func(i int) {
@@ -837,8 +837,8 @@ func TestMemoryIsBounded(t *testing.T) {
 					}
 				}
 			}
-			config := inference.Config{CacheSize: cacheSize, DropFields: []string{"plugins"}}
-			resolve(r.resolver(t, inference.Config{CacheSize: 1, DropFields: config.DropFields})) // the store's own memory
+			config := inference.Config{Memory: domain.NewMemory(cacheSize), DropFields: []string{"plugins"}}
+			resolve(r.resolver(t, inference.Config{Memory: domain.NewMemory(1), DropFields: config.DropFields})) // the store's own memory
 			before := heap()
 			resolver := r.resolver(t, config)
 			resolve(resolver)
@@ -885,8 +885,8 @@ func TestWorkspacesInMemoryAreBounded(t *testing.T) {
 			}
 		}
 	}
-	config := inference.Config{CacheSize: 1 << 20}
-	resolve(r.resolver(t, inference.Config{CacheSize: 1}))
+	config := inference.Config{Memory: domain.NewMemory(1 << 20)}
+	resolve(r.resolver(t, inference.Config{Memory: domain.NewMemory(1)}))
 	before := heap()
 	resolver := r.resolver(t, config)
 	resolve(resolver)
@@ -900,7 +900,7 @@ func TestEveryCacheSizeWorks(t *testing.T) {
 	r := newResolving(t)
 	r.storeEmail(t)
 	for _, size := range []int64{0, 1, 1 << 10, 1 << 20} {
-		resolver := r.resolver(t, inference.Config{CacheSize: size})
+		resolver := r.resolver(t, inference.Config{Memory: domain.NewMemory(size)})
 		for range 3 {
 			got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"email"}`)})
 			wantBody(t, got, err, `{"model":"three","temperature":1}`)

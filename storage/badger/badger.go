@@ -78,7 +78,10 @@ type Store struct {
 
 	closing context.Context // ends when Close is called
 	stop    context.CancelFunc
-	purged  chan struct{} // closed when the purger has ended
+	purged  chan struct{}  // closed when the purger has ended
+	idling  sync.WaitGroup // stopIdleCompactors
+
+	flattening sync.Mutex // held while Badger's Flatten runs
 
 	damage  atomic.Int64 // see Status
 	checked atomic.Int64 // Unix nanoseconds, 0 for never
@@ -99,7 +102,14 @@ type Options struct {
 	// for a store that is not encrypted. Each Open of a folder needs the same key. The
 	// store keeps the slice, so the caller must not change it.
 	EncryptionKey []byte
+	// CacheSize bounds what a store that is encrypted keeps decrypted in memory, in bytes. Zero
+	// stands for DefaultCacheSize. SetCacheSize changes it. A store that is not encrypted needs
+	// no cache, because it reads from memory maps.
+	CacheSize int64
 }
+
+// DefaultCacheSize is the default of Options.CacheSize, in bytes.
+const DefaultCacheSize = 24 << 20
 
 // Open opens the store in folder. It creates a missing folder with mode 0700.
 //
@@ -140,6 +150,9 @@ func newStore(db *badgerdb.DB, c *committer, g *guard) *Store {
 			Logger: c.logger,
 		}.Run(s.closing)
 	}()
+	if g != nil {
+		s.idling.Go(func() { s.stopIdleCompactors(idleDelay) })
+	}
 	return s
 }
 
@@ -224,6 +237,7 @@ func (s *Store) closeOnce() error {
 		s.committer.groups.Wait()
 		s.readers.Wait()
 		<-s.purged
+		s.idling.Wait()
 		done <- errors.Join(s.closeBadger(), s.committer.sequenceFile.close())
 	}()
 	timer := time.NewTimer(s.limit)

@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,8 +20,11 @@ const (
 	// KeySize is the length of an encryption key, in bytes: the key of AES-256.
 	KeySize = 32
 
-	// blockCacheSize is the size of an encrypted store's cache of decrypted blocks.
-	blockCacheSize = 32 << 20
+	// indexShare is the part of the cache that holds indexes of tables. The rest holds blocks.
+	indexShare = 4
+
+	// minCacheSize is the least size of the cache, in bytes.
+	minCacheSize = 1 << 20
 
 	// dataKeyLife is the time until Badger makes another data key. Badger stores its data
 	// keys encrypted with the store's key. A table that is not in the MANIFEST does not say
@@ -34,11 +38,29 @@ const (
 )
 
 // encrypted returns the settings of an encrypted store.
-func encrypted(s badgerdb.Options, key []byte) badgerdb.Options {
+func encrypted(s badgerdb.Options, o Options) badgerdb.Options {
+	blocks, indexes := cacheSizes(o.CacheSize)
 	return s.
-		WithEncryptionKey(key).
+		WithEncryptionKey(o.EncryptionKey).
 		WithEncryptionKeyRotationDuration(dataKeyLife).
-		WithBlockCacheSize(blockCacheSize)
+		WithBlockCacheSize(blocks).
+		WithIndexCacheSize(indexes)
+}
+
+// cacheSizes returns the sizes of Badger's two caches, for Options.CacheSize.
+func cacheSizes(size int64) (blocks, indexes int64) {
+	size = max(cmp.Or(size, DefaultCacheSize), minCacheSize)
+	return size - size/indexShare, size / indexShare
+}
+
+// SetCacheSize changes Options.CacheSize while the store is open.
+func (s *Store) SetCacheSize(size int64) {
+	if len(s.db.Opts().EncryptionKey) == 0 {
+		return
+	}
+	blocks, indexes := cacheSizes(size)
+	_, _ = s.db.CacheMaxCost(badgerdb.BlockCache, blocks) // fails for other caches only
+	_, _ = s.db.CacheMaxCost(badgerdb.IndexCache, indexes)
 }
 
 // checkKey fails if key is not the key of the store in folder, whose marker is m. A store

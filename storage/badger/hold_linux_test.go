@@ -27,9 +27,9 @@ func compacting(t *testing.T, folder string, hold func()) (n int, db *badgerdb.D
 		t.Fatal(err)
 	}
 	value := []byte(strings.Repeat("x", 32<<10))
-	for n = 0; n < 2500; n += 50 { // five tables
+	for n = 0; n < 1250; n += 25 { // five tables
 		err := db.Update(func(txn *badgerdb.Txn) error {
-			for i := range 50 {
+			for i := range 25 {
 				if err := txn.Set(fmt.Appendf(nil, "key-%08d", n+i), value); err != nil {
 					return err
 				}

@@ -16,11 +16,13 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// memTableSize is the size of a memtable. A transaction may have 15 % of it, which holds
-// several of the largest records. With half the size there were more tables to compact.
-// Writes of 2 KB then took more than twice as long at the 99th percentile. An idle store
-// does not touch most of it.
-const memTableSize = 16 << 20
+// memTableSize is the size of a memtable. A transaction may have 15 % of it, which holds the
+// largest change. Up to numMemtables are flushed while one more is written to. Go's garbage
+// collector lets as much again pile up.
+const (
+	memTableSize = 8 << 20
+	numMemtables = 3
+)
 
 // valueThreshold is the length from which Badger puts a value into its value log. Badger
 // does not report a failed flush of that log, so no record is that long.
@@ -32,19 +34,21 @@ func settings(folder string, o Options) badgerdb.Options {
 		WithDetectConflicts(false). // the committer is the only writer
 		WithNumVersionsToKeep(1).
 		WithMemTableSize(memTableSize).
-		WithNumMemtables(2).
+		WithNumMemtables(numMemtables).
 		WithNumCompactors(2).
-		// A compaction of level 0 rewrites the level below. Twice Badger's default
-		// number of tables in level 0, and ten times its base level, write a quarter
-		// less.
-		WithNumLevelZeroTables(10).
-		WithNumLevelZeroTablesStall(20).
+		// A compaction of level 0 rewrites the level below. Twice the bytes of Badger's
+		// default in level 0, and ten times its base level, write a quarter less.
+		WithNumLevelZeroTables(20).
+		WithNumLevelZeroTablesStall(40).
 		WithBaseLevelSize(128 << 20).
+		// A compaction writes a dozen tables at a time, each with a buffer of twice its
+		// size. Half of Badger's default halves them.
+		WithBaseTableSize(1 << 20).
 		// Uncompressed blocks are read from the memory map. A cache would only hold
 		// copies. An encrypted store has a cache.
 		WithBlockCacheSize(0).
 		WithBlockSize(16 << 10).
-		WithIndexCacheSize(8 << 20). // used by encrypted stores only
+		WithIndexCacheSize(0). // indexes are read from the memory map, too
 		WithValueThreshold(valueThreshold).
 		WithValueLogFileSize(16 << 20). // nothing is ever in it
 		WithMetricsEnabled(false).
@@ -55,7 +59,7 @@ func settings(folder string, o Options) badgerdb.Options {
 		WithCompression(options.None).
 		WithLogger(nil)
 	if len(o.EncryptionKey) > 0 {
-		s = encrypted(s, o.EncryptionKey)
+		s = encrypted(s, o)
 	}
 	return s
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
@@ -40,7 +41,7 @@ const (
 	// paddingSize is the size of a record that fills the memtable, and paddingCount
 	// how many of them are one transaction.
 	paddingSize  = 128 << 10
-	paddingCount = 16
+	paddingCount = 8
 )
 
 // removals counts the bytes that were removed since the last Reclaim.
@@ -217,32 +218,39 @@ func (s *Store) inTables(version uint64) bool {
 }
 
 // flatten calls Badger's Flatten, rests between its compactions and ends it early with
-// ctx or the store. Flatten logs between its compactions, on the caller's goroutine, so
-// the logger can rest there, or panic to end it. Flatten starts Badger's ordinary
-// compactions again however it returns.
+// ctx or the store.
 func (s *Store) flatten(ctx context.Context) error {
+	groupcommit.Signal(s.guard.written) // ends pauseCompactors
+	s.flattening.Lock()
+	defer s.flattening.Unlock()
 	stepped := time.Now()
-	step := func() {
+	err := s.runFlatten(func() {
 		select {
 		case <-ctx.Done():
 			panic(flattenEnded{})
 		case <-time.After(reclaimPause * time.Since(stepped)):
 		}
 		stepped = time.Now()
-	}
-	s.guard.step.Store(&step)
-	defer s.guard.step.Store(nil)
-	err := guarded(func() error { return s.db.Flatten(1) })
+	})
 	if p, ok := errors.AsType[*panicError](err); ok && p.value == any(flattenEnded{}) {
 		return ctx.Err()
 	}
 	return err
 }
 
+// runFlatten calls Badger's Flatten, which stops Badger's ordinary compactions. It starts them
+// again however it returns. Flatten logs between its steps, on the caller's goroutine. The logger
+// calls step there, which may wait, or panic to end Flatten. The caller holds s.flattening.
+func (s *Store) runFlatten(step func()) error {
+	s.guard.step.Store(&step)
+	defer s.guard.step.Store(nil)
+	return guarded(func() error { return s.db.Flatten(1) })
+}
+
 // flattenEnded is the panic of a step that ends Flatten.
 type flattenEnded struct{}
 
-// paceFlatten rests, or panics to end Flatten, if Reclaim's Flatten is on the stack.
+// paceFlatten calls the step of a running Flatten, if that is on the stack.
 func (g *guard) paceFlatten() {
 	if step := g.step.Load(); step != nil && inFlatten() {
 		(*step)()

@@ -12,12 +12,14 @@ import (
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 )
 
 const (
 	// flushSpace is the space that Badger needs to write its memory to tables. There is one
 	// table for each full memtable, and one for the memtable in use.
-	flushSpace = 3 * memTableSize
+	flushSpace = (numMemtables + 1) * memTableSize
 	// minFree is the space that a write, and opening a store, needs at least. Badger
 	// writes through memory maps, and the system kills a process whose write to a map
 	// finds no space.
@@ -43,11 +45,13 @@ const (
 	// closed sooner needs none.
 	ballastDelay = 2 * time.Second
 
-	// The guard measures the free space every busyInterval after a write. Once busyFor has
-	// passed without a write, it measures every idleInterval.
-	busyFor      = 10 * time.Second
-	busyInterval = 5 * time.Millisecond
-	idleInterval = 250 * time.Millisecond
+	// The guard measures the free space every busyInterval after a write, and computes the
+	// needed space every neededInterval. Once busyFor has passed without a write, it does both
+	// every idleInterval.
+	busyFor        = 10 * time.Second
+	busyInterval   = 5 * time.Millisecond
+	neededInterval = 250 * time.Millisecond
+	idleInterval   = 500 * time.Millisecond
 )
 
 // spaceOf returns the space that a database may need in the background. It writes its
@@ -73,9 +77,10 @@ type guard struct {
 	needed          atomic.Uint64          // what Badger may need
 	ballastDebt     atomic.Uint64          // space that writes leave free until there is a ballast
 	lastWrite       atomic.Int64           // Unix nanoseconds
+	written         chan struct{}          // holds a token after a write
 	heldCompactions atomic.Int32           // compactions that hold holds
 	closing         atomic.Bool            // the store is being closed
-	step            atomic.Pointer[func()] // called before each step of a Reclaim, nil without one
+	step            atomic.Pointer[func()] // of the Flatten that runs, nil without one
 	noBallast       bool                   // the file system cannot have one
 
 	opened os.FileInfo // the folder, nil until it was opened
@@ -101,7 +106,7 @@ const (
 
 // newGuard returns a guard of a folder.
 func newGuard(folder string, free func(folder string) (uint64, error), logger *zap.Logger) *guard {
-	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime}
+	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime, written: make(chan struct{}, 1)}
 	g.needed.Store(minFree)
 	if info, err := os.Stat(g.ballast()); err == nil && info.Size() < ballastSize {
 		g.ballastDebt.Store(ballastSize) // it was given up, or never finished
@@ -140,8 +145,14 @@ func (g *guard) checkWritesAllowed() error {
 	g.logChange(free, err)
 	if err == nil {
 		g.lastWrite.Store(time.Now().UnixNano())
+		groupcommit.Signal(g.written)
 	}
 	return err
+}
+
+// sinceWrite returns the time since the last write that was allowed.
+func (g *guard) sinceWrite() time.Duration {
+	return time.Since(time.Unix(0, g.lastWrite.Load()))
 }
 
 // checkWritable returns the free space, and the reason while writes are refused.
@@ -224,10 +235,10 @@ func (g *guard) watch(db *badgerdb.DB) {
 		opened, computed := time.Now(), time.Time{}
 		for {
 			now, interval := time.Now(), busyInterval
-			if now.UnixNano()-g.lastWrite.Load() > int64(busyFor) {
+			if g.sinceWrite() > busyFor {
 				interval = idleInterval
 			}
-			if now.Sub(computed) >= idleInterval && !g.closing.Load() {
+			if now.Sub(computed) >= neededInterval && !g.closing.Load() {
 				computed = now
 				g.needed.Store(max(spaceOf(db), minFree))
 				g.refresh(now.Sub(opened) >= ballastDelay)

@@ -9,15 +9,16 @@ import (
 // Cache keeps each value with the stamp of its object. A value is valid while the stamp
 // stays the same. A value without a stamp, which is zero, is not kept.
 //
-// A Cache has a limit for the cost of all values. It evicts by the second-chance (clock)
-// algorithm, so values that were used recently stay. It is safe for concurrent use. It has
-// no goroutine, so it needs no Close to be freed.
+// A Cache keeps within its Budget. It evicts by the second-chance (clock) algorithm, so values
+// that were used recently stay. It is safe for concurrent use. It has no goroutine, so it needs
+// no Close to be freed.
 type Cache[K, S comparable, V any] struct {
-	limit int
+	budget *Budget
 
-	mu   sync.RWMutex
-	kept map[K]*entry[S, V]
-	cost int
+	mu     sync.RWMutex
+	kept   map[K]*entry[S, V] // nil once it is closed
+	cost   int
+	spared *entry[S, V] // stays while room is made for it
 }
 
 type entry[S comparable, V any] struct {
@@ -27,16 +28,19 @@ type entry[S comparable, V any] struct {
 	used  atomic.Bool // since room was last made
 }
 
-// New returns a Cache of values that cost at most limit, in bytes.
-func New[K, S comparable, V any](limit int) *Cache[K, S, V] {
-	return &Cache[K, S, V]{limit: limit, kept: make(map[K]*entry[S, V])}
+// New returns a Cache that shares a Budget with others.
+func New[K, S comparable, V any](budget *Budget) *Cache[K, S, V] {
+	c := &Cache[K, S, V]{budget: budget, kept: make(map[K]*entry[S, V])}
+	budget.join(c)
+	return c
 }
 
 // Close frees all values. Later values are not kept.
 func (c *Cache[K, S, V]) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.kept, c.cost, c.limit = nil, 0, -1
+	c.add(-c.cost)
+	c.kept = nil
 }
 
 // CopyFrom keeps the values of another cache, too, with their stamps. The other one stays as
@@ -78,34 +82,70 @@ func (c *Cache[K, S, V]) Get(key K, stamp S) (value V, ok bool) {
 // the limit is not kept. A value with the same stamp stays, because Change may have
 // changed it.
 func (c *Cache[K, S, V]) Put(key K, stamp S, value V, cost int) {
+	e := &entry[S, V]{value: value, stamp: stamp, cost: cost}
+	if !c.put(key, e) || c.budget.excess() <= 0 {
+		return
+	}
+	c.budget.mu.Lock()
+	defer c.budget.mu.Unlock()
+	c.spare(e)
+	c.budget.makeRoom()
+	c.spare(nil)
+}
+
+// put adds a value, and returns false if it is not kept.
+func (c *Cache[K, S, V]) put(key K, e *entry[S, V]) bool {
 	var none S
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.kept[key]
-	if stamp == none || c.limit < 0 || cost > c.limit/4 || before != nil && before.stamp == stamp {
-		return
+	if e.stamp == none || c.kept == nil || e.cost > c.budget.limit/4 || before != nil && before.stamp == e.stamp {
+		return false
 	}
 	if before != nil {
-		c.cost -= before.cost
+		c.add(-before.cost)
 	}
-	c.kept[key] = &entry[S, V]{value: value, stamp: stamp, cost: cost}
-	c.cost += cost
-	for c.cost > c.limit {
-		c.evict(key)
-	}
+	c.kept[key] = e
+	c.add(e.cost)
+	return true
 }
 
-// evict removes values that were not used since the last call, until the others fit. The
-// order is that of Go's maps, which is random. The value of spared stays.
-func (c *Cache[K, S, V]) evict(spared K) {
+// add changes the cost of the values. The caller holds c.mu.
+func (c *Cache[K, S, V]) add(cost int) {
+	c.cost += cost
+	c.budget.cost.Add(int64(cost))
+}
+
+// spare makes e stay while room is made for it.
+func (c *Cache[K, S, V]) spare(e *entry[S, V]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spared = e
+}
+
+func (c *Cache[K, S, V]) evictable() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.spared != nil {
+		return c.cost - c.spared.cost
+	}
+	return c.cost
+}
+
+// evict removes values that were not used since the last call. The order is that of Go's maps,
+// which is random.
+func (c *Cache[K, S, V]) evict(excess int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	end := c.cost - excess
 	for key, e := range c.kept {
 		switch {
-		case c.cost <= c.limit:
+		case c.cost <= end:
 			return
-		case key == spared || e.used.Swap(false):
+		case e == c.spared || e.used.Swap(false):
 		default:
 			delete(c.kept, key)
-			c.cost -= e.cost
+			c.add(-e.cost)
 		}
 	}
 }

@@ -3,12 +3,13 @@ package cache
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 )
 
 // The values cost at most the limit, and each value is the last one put.
 func TestCache(t *testing.T) {
-	c := New[int, uint64, string](1600)
+	c := New[int, uint64, string](NewBudget(1600))
 	cost := func() (sum int) {
 		for _, e := range c.kept {
 			sum += e.cost
@@ -23,8 +24,8 @@ func TestCache(t *testing.T) {
 		} else if _, ok := c.Get(key, stamp+1); ok {
 			t.Fatalf("%d: got %s under another stamp", i, got)
 		}
-		if c.cost != cost() || c.cost > c.limit {
-			t.Fatalf("%d: the cost is %d, and is thought to be %d of %d", i, cost(), c.cost, c.limit)
+		if c.cost != cost() || c.cost > c.budget.limit {
+			t.Fatalf("%d: the cost is %d, and is thought to be %d of %d", i, cost(), c.cost, c.budget.limit)
 		}
 	}
 	if len(c.kept) < 10 {
@@ -37,7 +38,7 @@ func TestCache(t *testing.T) {
 }
 
 func TestChange(t *testing.T) {
-	c := New[int, uint64, []int](1 << 10)
+	c := New[int, uint64, []int](NewBudget(1 << 10))
 	add := func(n int) func(*[]int) bool {
 		return func(v *[]int) bool {
 			*v = append(slices.Clip(*v), n)
@@ -63,7 +64,7 @@ func TestChange(t *testing.T) {
 
 // Values that are asked for stay while others come and go.
 func TestSecondChance(t *testing.T) {
-	c := New[int, uint64, int](100)
+	c := New[int, uint64, int](NewBudget(100))
 	for i := range 10 {
 		c.Put(i, 1, i, 1)
 	}
@@ -78,7 +79,7 @@ func TestSecondChance(t *testing.T) {
 }
 
 func TestCopyFrom(t *testing.T) {
-	from, to := New[int, uint64, int](100), New[int, uint64, int](50)
+	from, to := New[int, uint64, int](NewBudget(100)), New[int, uint64, int](NewBudget(50))
 	for i := range 80 {
 		from.Put(i, 1, i, 1)
 	}
@@ -92,4 +93,58 @@ func TestCopyFrom(t *testing.T) {
 	}
 	from.Close()
 	to.CopyFrom(from)
+}
+
+// Caches of one Budget take from each other. The one that has most gives.
+func TestBudget(t *testing.T) {
+	budget := NewBudget(1000)
+	large, small := New[int, uint64, int](budget), New[int, uint64, string](budget)
+	for i := range 150 {
+		large.Put(i, 1, i, 10)
+	}
+	if large.cost != 1000 {
+		t.Errorf("one cache has %d of 1000 alone", large.cost)
+	}
+	for i := range 30 {
+		small.Put(i, 1, "", 10)
+	}
+	if small.cost != 300 || large.cost != 700 {
+		t.Errorf("got costs of %d and %d, want 300 and 700", small.cost, large.cost)
+	}
+	for i := range 150 {
+		small.Put(i, 2, "", 10)
+	}
+	if small.cost < 490 || large.cost < 490 || budget.cost.Load() != 1000 {
+		t.Errorf("got costs of %d and %d of %d, want a half each", small.cost, large.cost, budget.cost.Load())
+	}
+	large.Close()
+	large.Put(1, 1, 1, 10)
+	if budget.cost.Load() != int64(small.cost) {
+		t.Errorf("%d are in use after Close, want %d", budget.cost.Load(), small.cost)
+	}
+}
+
+// Concurrent callers keep the limit.
+func TestBudgetConcurrently(t *testing.T) {
+	budget := NewBudget(1000)
+	var all sync.WaitGroup
+	for range 4 {
+		c := New[int, uint64, int](budget)
+		for g := range 4 {
+			all.Go(func() {
+				for i := range 2000 {
+					c.Put(i%100*(g+1), uint64(1+i/100), i, 1+i%250)
+					c.Get(i%100, uint64(1+i/100))
+				}
+			})
+		}
+	}
+	all.Wait()
+	sum := 0
+	for _, m := range budget.caches {
+		sum += m.evictable()
+	}
+	if sum > 1000 || int64(sum) != budget.cost.Load() {
+		t.Errorf("%d are in use, and are thought to be %d", sum, budget.cost.Load())
+	}
 }

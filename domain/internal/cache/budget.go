@@ -1,0 +1,53 @@
+package cache
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Budget is a limit for the cost of the values of all its caches, in bytes. Each cache takes what
+// the others leave. Room is made in the cache that has most. It is safe for concurrent use.
+type Budget struct {
+	limit int
+	cost  atomic.Int64
+
+	mu     sync.Mutex // held while room is made, and before a cache's own
+	caches []member
+}
+
+// member is a Cache of any type.
+type member interface {
+	// evictable returns the cost of the values that evict may remove.
+	evictable() int
+	// evict removes values until they cost less by excess, or it has seen all values.
+	evict(excess int)
+}
+
+// NewBudget returns a Budget of a limit, in bytes.
+func NewBudget(limit int) *Budget { return &Budget{limit: limit} }
+
+func (b *Budget) join(m member) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.caches = append(b.caches, m)
+}
+
+// excess returns by how much the values cost too much.
+func (b *Budget) excess() int { return int(b.cost.Load()) - b.limit }
+
+// makeRoom evicts values until they keep the limit. The caller holds b.mu.
+func (b *Budget) makeRoom() {
+	for excess := b.excess(); excess > 0; excess = b.excess() {
+		var largest member
+		most := 0
+		for _, m := range b.caches {
+			if size := m.evictable(); size > most {
+				largest, most = m, size
+			}
+		}
+		if largest == nil {
+			return // what is left was put meanwhile
+		}
+		largest.evict(excess)
+	}
+}
