@@ -102,9 +102,6 @@ type parsedRequest struct {
 // read a body that has neither a preset nor a prompt nor a session, as most.
 func readRequest(body []byte) *parsedRequest {
 	q := &parsedRequest{prompt: &noPrompt}
-	if !mayNamePreset(body) && !mayNameSession(body) {
-		return q
-	}
 	seen := make(map[string]bool)
 	q.fields = make([]rawjson.Member, 0, usualFields)
 	for field, err := range rawjson.Object(body) {
