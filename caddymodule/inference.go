@@ -161,8 +161,9 @@ type inferenceCall struct {
 	path        string      // normalized, below the base path; or nothing
 	route       *inferenceRoute
 	dryRun      bool
-	held        *heldBody // call.body only tells that it was read
-	named       struct {  // the applied preset, empty without one
+	held        *heldBody // is own, or nil. call.body only tells that it was read
+	own         heldBody
+	named       struct { // the applied preset, empty without one
 		workspace, id, preset, label string
 		version                      int
 	}
@@ -276,7 +277,8 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 
 // holdBody prepares to read a body. The caller calls held.end.
 func (c *inferenceCall) holdBody() {
-	c.held = &heldBody{reservation: reservation{limit: c.h.Inference.MaxMemory}}
+	c.held = &c.own
+	c.held.limit = c.h.Inference.MaxMemory
 }
 
 // prepare rewrites the request for the gateway, or answers it. It reports whether it
@@ -332,31 +334,26 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		return none, err
 	}
 	c.setSession(resolution.SessionID)
+	c.asked = resolution.Model
 	if resolution.Preset == "" {
 		if body.unpacked {
 			body.sub(int64(cap(text)))
 		}
-		if c.h.Inference.Usage != nil {
-			c.asked = inference.ModelOf(text)
+		resolution.Body[0] = body.sent
+	} else {
+		c.showResolution(resolution)
+		if resolution.StreamUsageAdded {
+			c.hideStreamUsage()
 		}
-		resolution.Body = body.sent
-		body.replay(resolution.Body, c.r.Body)
-		c.r.Body = body
-		return resolution, nil
-	}
-	body.sub(int64(cap(text))) // the merged body is left
-	c.showResolution(resolution)
-	if c.asked = resolution.Model; resolution.StreamUsageAdded {
-		c.hideStreamUsage()
-	}
-	if body.unpacked {
-		c.r.Header.Del("Content-Encoding")
+		if body.unpacked {
+			c.r.Header.Del("Content-Encoding")
+		}
+		c.r.ContentLength = int64(resolution.Body.Len())
+		c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked
+		c.r.Header.Set("Content-Length", strconv.FormatInt(c.r.ContentLength, 10))
 	}
 	body.replay(resolution.Body, c.r.Body)
 	c.r.Body = body
-	c.r.ContentLength = int64(len(resolution.Body))
-	c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked
-	c.r.Header.Set("Content-Length", strconv.Itoa(len(resolution.Body)))
 	return resolution, nil
 }
 

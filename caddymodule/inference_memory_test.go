@@ -20,6 +20,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
@@ -524,7 +525,7 @@ func TestHeldBody(t *testing.T) {
 		if err := b.add(int64(len(text))); err != nil {
 			t.Fatal(err)
 		}
-		b.replay([]byte(text), closer(func() error { closed++; return nil }))
+		b.replay(inference.Body{[]byte(text)}, closer(func() error { closed++; return nil }))
 		return b
 	}
 	// read reads n bytes at most.
@@ -549,7 +550,7 @@ func TestHeldBody(t *testing.T) {
 		b := newBody("hello")
 		_, _ = read(b, 2)
 		end(b)
-		if got, err := read(b, 3); got != "" || !errors.Is(err, http.ErrBodyReadAfterClose) || held() != 0 || b.text != nil {
+		if got, err := read(b, 3); got != "" || !errors.Is(err, http.ErrBodyReadAfterClose) || held() != 0 || b.rest != nil {
 			t.Errorf("%s: got %q, %v and %d bytes held", name, got, err, held())
 		}
 	}

@@ -182,7 +182,7 @@ func TestDisabledToolsOfPresetsByOtherNames(t *testing.T) {
 			r.disable(t, who.WorkspaceID, search)
 			got, err := resolver.Resolve(t.Context(), who, sent)
 			wantDisabled(t, err, search, tc.place)
-			if got.Preset != "" || string(got.Body) != tc.body {
+			if got.Preset != "" || got.Body.String() != tc.body {
 				t.Errorf("got preset %q and %s, want none and what was sent", got.Preset, got.Body)
 			}
 		})

@@ -11,6 +11,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/internal/cache"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
@@ -91,8 +93,8 @@ type Request struct {
 	// the system prompt. Nil stands for all fields of the dialect. Other fields are not
 	// added, and not in Resolution.Dropped.
 	Takes []string
-	// Memory grants the memory of the merged body. Resolve returns its error. Nil sets
-	// no limit.
+	// Memory grants the memory of the merged body. Resolve returns its error, and releases
+	// what pieces of Body save. Nil sets no limit.
 	Memory Memory
 }
 
@@ -100,12 +102,14 @@ type Request struct {
 type Memory interface {
 	// Reserve grants size bytes, or returns why it does not.
 	Reserve(size int) error
+	// Release gives back size bytes of those granted.
+	Release(size int)
 }
 
 // Resolution is the result of resolving an inference request.
 type Resolution struct {
 	// Body goes upstream. It is the request's own body where that names no preset.
-	Body []byte
+	Body Body
 	// Preset is the slug of the applied preset. It is empty where the request names
 	// none, and so are PresetID, Version, Label, WorkspaceID and Dropped.
 	Preset      string
@@ -116,7 +120,7 @@ type Resolution struct {
 	Label string
 	// Model is the model that Body asks for, if Config.TellModel is set. Without a model it
 	// is the first of the list of models. It is empty if there is none, or if it is longer
-	// than maxModelName. Without a preset it is empty, too: see ModelOf.
+	// than maxModelName.
 	Model string
 	// StreamUsageAdded tells that Body asks for usage at the end of the stream, and the
 	// client's request did not.
@@ -148,7 +152,7 @@ type Field struct {
 func (r Resolution) Fields() ([]Field, error) {
 	var fields []Field
 	if r.Preset == "" {
-		for field, err := range rawjson.Object(r.Body) {
+		for field, err := range rawjson.Object(r.Body.Bytes()) {
 			switch {
 			case err != nil:
 				return nil, nil
@@ -202,11 +206,16 @@ func usableSession(id string) string {
 // may not name is Forbidden. Models of the preset and the workspace are not limited.
 //
 // A request that uses a disabled server tool is Forbidden, with or without a preset. Where
-// tools are disabled, an opaque request is Invalid. Only the Resolution refers to the body
+// tools are disabled, an opaque request is Invalid. Only Resolution.Body refers to the body
 // afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
-	request := readRequest(sent.Body)
-	out := Resolution{Body: sent.Body, SessionID: usableSession(request.sessionID)}
+	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, memory: sent.Memory, streamUsage: r.streamUsage}
+	request := &m.request
+	request.read(sent.Body)
+	out := Resolution{Body: Body{sent.Body}, SessionID: usableSession(request.sessionID)}
+	if r.tellModel {
+		out.Model = modelOf(func(name string) jsontext.Value { return rawjson.Find(request.fields, name) })
+	}
 	if err := checkScope(who, request, sent); err != nil {
 		return out, err
 	}
@@ -238,23 +247,19 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	case cmp.Or(err, prompt.err) != nil:
 		return out, cmp.Or(err, prompt.err)
 	}
-	m := &merger{
-		dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown,
-		request: request, settings: use.settings, workspace: workspace, policy: use.policy, memory: sent.Memory,
-		streamUsage: r.streamUsage,
-	}
+	m.settings, m.workspace, m.policy = use.settings, workspace, use.policy
 	if err := m.merge(); err != nil {
 		return out, err
 	}
-	if err := m.reserve(assembledSize(m.parts)); err != nil {
+	merged, err := m.compose()
+	if err != nil {
 		return out, err
 	}
-	merged := assemble(m.parts)
 	if err := workspace.checkTools(merged, sent); err != nil {
 		return out, err
 	}
 	if r.tellModel {
-		out.Model = m.modelUpstream()
+		out.Model = modelOf(m.value)
 	}
 	for i := range m.parts { // their values refer to the request's body
 		m.parts[i] = part{Member: rawjson.Member{Name: m.parts[i].Name}, from: m.parts[i].from}

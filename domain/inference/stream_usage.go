@@ -3,6 +3,8 @@ package inference
 import (
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
@@ -55,31 +57,14 @@ func IsStreamUsage(data []byte) bool {
 	return noChoices && hasUsage
 }
 
-// maxModelName bounds the models that ModelOf and Resolution.Model tell, in bytes.
+// maxModelName bounds the models that Resolution.Model tells, in bytes.
 const maxModelName = 256
 
-// maxModelSearch is how far ModelOf looks for a model, in bytes.
-const maxModelSearch = 16 << 10
-
-// ModelOf returns the model that a request names, or "". It looks at the beginning of long
-// requests only, and leaves out names that are longer than maxModelName.
-func ModelOf(body []byte) string {
-	for field, err := range rawjson.Object(body[:min(len(body), maxModelSearch)]) {
-		if err != nil {
-			break
-		}
-		if field.Name == "model" {
-			return modelName(field.Value)
-		}
-	}
-	return ""
-}
-
-// modelUpstream returns Resolution.Model.
-func (m *merger) modelUpstream() string {
-	model := m.value("model")
+// modelOf returns the Resolution.Model of a request with fields.
+func modelOf(field func(name string) jsontext.Value) string {
+	model := field("model")
 	if model == nil || isEmptyText(model) {
-		model = firstModel(m.value("models"))
+		model = firstModel(field("models"))
 	}
 	return modelName(model)
 }

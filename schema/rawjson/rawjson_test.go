@@ -117,7 +117,7 @@ func checkScan(t *testing.T, text []byte) {
 	if gotErr != wantErr || !slices.EqualFunc(got, want, same) {
 		t.Fatalf("%q: got %+v, %q\nwant %+v, %q", text, got, gotErr, want, wantErr)
 	}
-	for i := range text {
+	for i := range min(len(text), 256) {
 		if end := scanValue(text, i); end != noEnd && !json.Valid(text[i:end]) {
 			t.Fatalf("%q is no JSON, and was accepted", text[i:end])
 		}
