@@ -14,11 +14,11 @@ type buffer struct {
 }
 
 // smallestBuffer is in bytes.
-const smallestBuffer = 2 << 10
+const smallestBuffer = 512
 
 // bufferPools are for buffers of smallestBuffer, of twice that, and so on up to 1 MiB. Each
 // has some room more, to see the end of a body.
-var bufferPools [10]sync.Pool
+var bufferPools [12]sync.Pool
 
 // bufferSize returns the size of the buffer for size bytes.
 func bufferSize(size int64) int64 {

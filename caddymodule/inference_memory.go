@@ -147,7 +147,7 @@ func (m *reservation) readAll(r io.Reader, announced int64) ([]byte, error) {
 	body, err := m.grow(nil, min(max(announced, 0), firstRead)+bytes.MinRead)
 	for err == nil {
 		if len(body) == cap(body) {
-			size := 2 * int64(cap(body))
+			size := 2*int64(cap(body)) - bytes.MinRead // the next bufferSize
 			if int64(cap(body)) < expected {
 				size = min(size, expected)
 			}

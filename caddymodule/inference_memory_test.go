@@ -444,7 +444,7 @@ func TestReadAll(t *testing.T) {
 				if m.held.Load() != int64(cap(got)) || held() != int64(cap(got)) {
 					t.Errorf("%s, %d bytes, %d announced: %d and %d bytes are reserved for %d", name, size, announced, m.held.Load(), held(), cap(got))
 				}
-				if most := max(2*size, announced) + 2*bytes.MinRead; cap(got) > most {
+				if most := 2*max(size, announced) + 2*bytes.MinRead; cap(got) > most {
 					t.Errorf("%s, %d bytes, %d announced: %d bytes are taken", name, size, announced, cap(got))
 				}
 				m.release()

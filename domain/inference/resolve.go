@@ -239,7 +239,10 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err != nil {
 		return out, err
 	}
-	id := newStickyID(cmp.Or(out.SessionID, usableSession(sent.SessionID)), who.KeyID)
+	var id stickyID
+	if request.ref.pin != "" { // it may be a label that has a split
+		id = newStickyID(cmp.Or(out.SessionID, usableSession(sent.SessionID)), who.KeyID)
+	}
 	use, err := r.version(ctx, who, workspace.id, request.ref, id, sent.Dialect)
 	switch {
 	case passUnknown && errors.Is(err, errNoPreset):

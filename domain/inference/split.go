@@ -13,10 +13,10 @@ import (
 // Ids of different kinds are never equal.
 type stickyID struct {
 	kind byte
-	id   string // empty for one that is new each time
+	id   string
 }
 
-// newStickyID returns the id of a session, else of a key, else a new one each time it is used.
+// newStickyID returns the id of a session, else of a key, else a new one.
 func newStickyID(session, keyID string) stickyID {
 	switch {
 	case session != "":
@@ -24,7 +24,7 @@ func newStickyID(session, keyID string) stickyID {
 	case keyID != "":
 		return stickyID{'k', keyID}
 	default:
-		return stickyID{kind: 'r'}
+		return stickyID{'r', rand.Text()}
 	}
 }
 
@@ -37,9 +37,6 @@ func newStickyID(session, keyID string) stickyID {
 func pickVersion(t domain.Target, presetID, label string, id stickyID) int {
 	if t.Split == nil {
 		return t.Version
-	}
-	if id.id == "" {
-		id.id = rand.Text()
 	}
 	common := sha256.Sum256([]byte(presetID + "\x00" + label + "\x00" + string(id.kind) + id.id))
 	best, chosen := math.Inf(1), 0
