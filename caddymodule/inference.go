@@ -171,6 +171,7 @@ type inferenceCall struct {
 	streamUsage bool            // the chunk with the usage of the stream is not for the client
 	session     string          // empty without one
 	requested   usage.RequestID // in the handle of the request, zero without one
+	values      [2]string       // the memory of headers that nearly all requests have
 }
 
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.
@@ -350,7 +351,8 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		}
 		c.r.ContentLength = int64(resolution.Body.Len())
 		c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked
-		c.r.Header.Set("Content-Length", strconv.FormatInt(c.r.ContentLength, 10))
+		c.values[1] = strconv.FormatInt(c.r.ContentLength, 10)
+		c.r.Header["Content-Length"] = c.values[1:]
 	}
 	body.replay(resolution.Body, c.r.Body)
 	c.r.Body = body
@@ -380,7 +382,8 @@ func (c *inferenceCall) showResolution(resolution inference.Resolution) {
 	c.setPlaceholder(versionPlaceholder, named[len(resolution.Preset)+1:])
 	c.setPlaceholder(workspacePlaceholder, resolution.WorkspaceID)
 	header := c.w.Header()
-	header.Set("X-Preset", named)
+	c.values[0] = named
+	header["X-Preset"] = c.values[:1:1]
 	if len(resolution.Dropped) > 0 {
 		header.Set("X-Preset-Dropped", headerList(resolution.Dropped))
 	}

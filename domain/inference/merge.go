@@ -63,7 +63,7 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 		s.template, lost = newTemplate(v, dialect)
 		s.dropped = append(s.dropped, lost...)
 	case v.SystemPrompt != nil:
-		s.prompt = newSystemPrompt(*v.SystemPrompt)
+		s.prompt = newSystemPrompt(*v.SystemPrompt, dialect)
 	}
 	return s, nil
 }

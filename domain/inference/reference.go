@@ -149,6 +149,9 @@ func (q *parsedRequest) setError(err error) {
 	}
 }
 
+// value returns a field of the request, or nil. null counts as none.
+func (q *parsedRequest) value(name string) jsontext.Value { return rawjson.Find(q.fields, name) }
+
 // readField reads a field that may name a preset or a session.
 func (q *parsedRequest) readField(field rawjson.Member) {
 	switch field.Name {

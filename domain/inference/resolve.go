@@ -11,8 +11,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/internal/cache"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
@@ -108,7 +106,8 @@ type Memory interface {
 
 // Resolution is the result of resolving an inference request.
 type Resolution struct {
-	// Body goes upstream. It is the request's own body where that names no preset.
+	// Body goes upstream. It is the request's own body where that names no preset, and nil
+	// after an error.
 	Body Body
 	// Preset is the slug of the applied preset. It is empty where the request names
 	// none, and so are PresetID, Version, Label, WorkspaceID and Dropped.
@@ -212,16 +211,22 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, memory: sent.Memory, streamUsage: r.streamUsage}
 	request := &m.request
 	request.read(sent.Body)
-	out := Resolution{Body: Body{sent.Body}, SessionID: usableSession(request.sessionID)}
-	if r.tellModel {
-		out.Model = modelOf(func(name string) jsontext.Value { return rawjson.Find(request.fields, name) })
+	out := Resolution{SessionID: usableSession(request.sessionID)}
+	pass := func() (Resolution, error) {
+		if err := r.checkUnresolved(ctx, who, sent); err != nil {
+			return out, err
+		}
+		if out.Body = (Body{sent.Body}); r.tellModel {
+			out.Model = modelOf(request.value)
+		}
+		return out, nil
 	}
 	if err := checkScope(who, request, sent); err != nil {
 		return out, err
 	}
 	switch {
 	case !request.found:
-		return out, r.checkUnresolved(ctx, who, sent)
+		return pass()
 	case request.err != nil:
 		return out, request.err
 	case !isShortSession(sent.SessionID):
@@ -231,7 +236,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	passUnknown := r.passPrompts && prompt.only && !who.PresetRequired()
 	switch mistake := cmp.Or(prompt.errID, prompt.err); {
 	case prompt.errID != nil && passUnknown:
-		return out, r.checkUnresolved(ctx, who, sent)
+		return pass()
 	case mistake != nil && !passUnknown:
 		return out, mistake
 	}
@@ -246,7 +251,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	use, err := r.version(ctx, who, workspace.id, request.ref, id, sent.Dialect)
 	switch {
 	case passUnknown && errors.Is(err, errNoPreset):
-		return out, r.checkUnresolved(ctx, who, sent)
+		return pass()
 	case cmp.Or(err, prompt.err) != nil:
 		return out, cmp.Or(err, prompt.err)
 	}
@@ -359,11 +364,17 @@ func (r *Resolver) version(ctx context.Context, who domain.Principal, workspaceI
 			return use, nil
 		}
 	}
+	return r.load(ctx, key, stamp, versions, ref, id, dialect)
+}
+
+// load is version for what is not cached. key and stamps are those of the preset and
+// of all versions.
+func (r *Resolver) load(ctx context.Context, key cacheKey, stamp, versions domain.Stamp, ref reference, id stickyID, dialect domain.Dialect) (use usedVersion, err error) {
 	var p domain.Preset
 	var v domain.PresetVersion
 	var kept cached
 	err = r.store.View(ctx, func(reader domain.Reader) (err error) {
-		if p, err = readPreset(reader, workspaceID, ref); err != nil {
+		if p, err = readPreset(reader, key.id, ref); err != nil {
 			return err
 		}
 		if use.number, use.label, err = ref.version(&p, id); err != nil {

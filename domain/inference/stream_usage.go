@@ -1,8 +1,6 @@
 package inference
 
 import (
-	"strings"
-
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -69,11 +67,11 @@ func modelOf(field func(name string) jsontext.Value) string {
 	return modelName(model)
 }
 
-// modelName returns the name of a model in memory of its own.
+// modelName returns the name of a model.
 func modelName(value []byte) string {
 	if len(value) > maxModelName {
 		return ""
 	}
 	name, _ := rawjson.Text(value)
-	return strings.Clone(name)
+	return name
 }

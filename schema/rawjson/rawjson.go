@@ -394,7 +394,7 @@ func Find(members []Member, name string) jsontext.Value {
 	return nil
 }
 
-// Text returns the text of a value that is a string.
+// Text returns the text of a value that is a string, in memory of its own.
 func Text(value jsontext.Value) (text string, ok bool) {
 	if value.Kind() != '"' {
 		return "", false
