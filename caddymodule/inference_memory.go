@@ -113,10 +113,10 @@ func (m *reservation) alloc(size int64) ([]byte, error) {
 // grow returns a copy of body, which grow or nobody returned, with room for size bytes at
 // least. It reserves the room, and gives that of body back.
 func (m *reservation) grow(body []byte, size int64) ([]byte, error) {
+	size = bufferSize(size)
 	if m == nil {
 		return append(make([]byte, 0, size), body...), nil
 	}
-	size = bufferSize(size)
 	if err := m.add(size); err != nil {
 		return nil, err
 	}

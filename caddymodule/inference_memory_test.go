@@ -448,6 +448,9 @@ func TestReadAll(t *testing.T) {
 					t.Errorf("%s, %d bytes, %d announced: %d bytes are taken", name, size, announced, cap(got))
 				}
 				m.release()
+				if got, err := (*reservation)(nil).readAll(reader(bytes.NewReader(text[:size])), int64(announced)); err != nil || !bytes.Equal(got, text[:size]) {
+					t.Fatalf("%s, %d bytes, %d announced, not counted: got %d bytes, %v", name, size, announced, len(got), err)
+				}
 			}
 		}
 	}

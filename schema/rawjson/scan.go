@@ -199,7 +199,8 @@ func scanHex(text []byte, i int) int {
 	}
 	end := i + len("uXXXX")
 	for i++; i < end; i++ {
-		if digit := at(text, i); !('0' <= digit && digit <= '9' || 'a' <= digit|0x20 && digit|0x20 <= 'f') {
+		digit := at(text, i)
+		if isHex := '0' <= digit && digit <= '9' || 'a' <= digit|0x20 && digit|0x20 <= 'f'; !isHex {
 			return noEnd
 		}
 	}
