@@ -35,7 +35,8 @@ var budgets = map[string]int{
 	"pass-through beside inference":      3,
 	"JSON beside inference":              12,
 	"inference without a reference":      10,
-	"inference with a reference":         39,
+	"inference with a reference":         20,
+	"inference with a reference, 64KB":   20,
 	"POST of a workspace":                380,
 	"POST of a version of a preset, 2KB": 508,
 }
@@ -141,6 +142,7 @@ func loads(tb testing.TB) []load {
 		{"JSON beside inference", inferring, "POST", "/v1/embeddings", caller, always(inferenceBody("openai/gpt-5", 2<<10)), 0},
 		{"inference without a reference", inferring, "POST", "/v1/responses", caller, always(inferenceBody("openai/gpt-5", 2<<10)), 0},
 		{"inference with a reference", inferring, "POST", "/v1/responses", caller, always(inferenceBody("@preset/bench", 2<<10)), 0},
+		{"inference with a reference, 64KB", inferring, "POST", "/v1/responses", caller, always(inferenceBody("@preset/bench", 64<<10)), 0},
 		{"POST of a workspace", plain, "POST", "/v1/workspaces", managementSecret, newWorkspace, 201},
 		{"POST of a version of a preset, 2KB", plain, "POST", "/v1/presets/other/responses", managementSecret, always(inferenceBody("openai/gpt-5", 2<<10)), 200},
 	}

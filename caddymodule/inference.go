@@ -156,8 +156,9 @@ type inferenceCall struct {
 	path        string      // normalized, below the base path; or nothing
 	route       *inferenceRoute
 	dryRun      bool
-	held        *heldBody // call.body only tells that it was read
-	named       struct {  // the applied preset, empty without one
+	held        *heldBody // is own, or nil. call.body only tells that it was read
+	own         heldBody
+	named       struct { // the applied preset, empty without one
 		workspace, id, preset, label string
 		version                      int
 	}
@@ -165,6 +166,7 @@ type inferenceCall struct {
 	streamUsage bool            // the chunk with the usage of the stream is not for the client
 	session     string          // empty without one
 	requested   usage.RequestID // in the handle of the request, zero without one
+	values      [2]string       // the memory of headers that nearly all requests have
 }
 
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.
@@ -271,7 +273,8 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 
 // holdBody prepares to read a body. The caller calls held.end.
 func (c *inferenceCall) holdBody() {
-	c.held = &heldBody{reservation: reservation{limit: c.h.Inference.MaxMemory}}
+	c.held = &c.own
+	c.held.limit = c.h.Inference.MaxMemory
 }
 
 // prepare rewrites the request for the gateway, or answers it. It reports whether it
@@ -327,31 +330,27 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		return none, err
 	}
 	c.setSession(resolution.SessionID)
+	c.asked = resolution.Model
 	if resolution.Preset == "" {
 		if body.unpacked {
 			body.sub(int64(cap(text)))
 		}
-		if c.h.Inference.Usage != nil {
-			c.asked = inference.ModelOf(text)
+		resolution.Body[0] = body.sent
+	} else {
+		c.showResolution(resolution)
+		if resolution.StreamUsageAdded {
+			c.hideStreamUsage()
 		}
-		resolution.Body = body.sent
-		body.replay(resolution.Body, c.r.Body)
-		c.r.Body = body
-		return resolution, nil
-	}
-	body.sub(int64(cap(text))) // the merged body is left
-	c.showResolution(resolution)
-	if c.asked = resolution.Model; resolution.StreamUsageAdded {
-		c.hideStreamUsage()
-	}
-	if body.unpacked {
-		c.r.Header.Del("Content-Encoding")
+		if body.unpacked {
+			c.r.Header.Del("Content-Encoding")
+		}
+		c.r.ContentLength = int64(resolution.Body.Len())
+		c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked
+		c.values[1] = strconv.FormatInt(c.r.ContentLength, 10)
+		c.r.Header["Content-Length"] = c.values[1:]
 	}
 	body.replay(resolution.Body, c.r.Body)
 	c.r.Body = body
-	c.r.ContentLength = int64(len(resolution.Body))
-	c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked
-	c.r.Header.Set("Content-Length", strconv.Itoa(len(resolution.Body)))
 	return resolution, nil
 }
 
@@ -378,7 +377,8 @@ func (c *inferenceCall) showResolution(resolution inference.Resolution) {
 	c.setPlaceholder(versionPlaceholder, named[len(resolution.Preset)+1:])
 	c.setPlaceholder(workspacePlaceholder, resolution.WorkspaceID)
 	header := c.w.Header()
-	header.Set("X-Preset", named)
+	c.values[0] = named
+	header["X-Preset"] = c.values[:1:1]
 	if len(resolution.Dropped) > 0 {
 		header.Set("X-Preset-Dropped", headerList(resolution.Dropped))
 	}

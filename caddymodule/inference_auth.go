@@ -15,6 +15,9 @@ var credentialHeaders = [...]string{"Authorization", "X-Api-Key"}
 // credentials has the values of each of credentialHeaders, as they were sent.
 type credentials [len(credentialHeaders)][]string
 
+// credentialRoom is memory for one value of each.
+type credentialRoom [len(credentialHeaders)]string
+
 func sentCredentials(r *http.Request) (sent credentials) {
 	for i, name := range credentialHeaders {
 		sent[i] = sentValues(r, name)
@@ -22,14 +25,13 @@ func sentCredentials(r *http.Request) (sent credentials) {
 	return sent
 }
 
-// candidates returns the values that may be the key of a request. There is none, one, or
-// one each of Authorization and X-Api-Key.
+// candidates appends the values that may be the key of a request to given, which is empty.
+// There is none, one, or one each of Authorization and X-Api-Key.
 //
 // A request may try one key, so that nobody can guess at keys beside a valid one. A header
 // that is given twice is refused before any key is looked up. So are two different issued
 // keys. A credential beside one issued key is not looked up.
-func (sent credentials) candidates() ([]string, error) {
-	var given []string
+func (sent credentials) candidates(given []string) ([]string, error) {
 	for i, values := range sent {
 		if len(values) > 1 {
 			return nil, domain.InvalidAt(strings.ToLower(credentialHeaders[i]), "given more than once")
@@ -72,7 +74,8 @@ func (c *inferenceCall) authenticateInference() error {
 	if c.h.Inference.Keys == keysOff && !c.dryRun {
 		return nil
 	}
-	given, err := c.credentials.candidates()
+	var room credentialRoom
+	given, err := c.credentials.candidates(room[:0])
 	if err != nil {
 		return err
 	}
@@ -94,7 +97,8 @@ func (c *inferenceCall) authenticateInference() error {
 // identifyCaller sets the principal of a request that passes without authentication,
 // if it has a live inference key. It ignores all other credentials.
 func (c *inferenceCall) identifyCaller() {
-	if given, err := c.credentials.candidates(); err == nil {
+	var room credentialRoom
+	if given, err := c.credentials.candidates(room[:0]); err == nil {
 		if who, err := c.caller(slices.DeleteFunc(given, c.h.isForeign)); err == nil && who.MayInfer() == nil {
 			c.setPrincipal(who)
 		}

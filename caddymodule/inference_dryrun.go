@@ -51,7 +51,11 @@ type dryRunField struct {
 
 // describe answers a dry run.
 func (c *inferenceCall) describe(resolution inference.Resolution) (answer, error) {
-	if !utf8.Valid(resolution.Body) {
+	text, err := c.held.join()
+	if err != nil {
+		return answer{}, err
+	}
+	if !utf8.Valid(text) {
 		return answer{}, domain.InvalidAt("", "is not UTF-8, which an answer in JSON cannot hold")
 	}
 	fields, err := resolution.Fields()
@@ -76,12 +80,12 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (answer, error
 	}
 	// The body may be large, so it is quoted once, into the buffer that is sent.
 	const begin, body, end = `{"data":`, `,"body":`, `}`
-	data, err := c.held.alloc(int64(len(begin) + len(before) + len(body) + quotedSize(resolution.Body) + len(after) + len(end)))
+	data, err := c.held.alloc(int64(len(begin) + len(before) + len(body) + quotedSize(text) + len(after) + len(end)))
 	if err != nil {
 		return answer{}, err
 	}
 	data = append(append(append(data, begin...), before[:len(before)-1]...), body...)
-	if data, err = jsontext.AppendQuote(data, resolution.Body); err != nil {
+	if data, err = jsontext.AppendQuote(data, text); err != nil {
 		return answer{}, err
 	}
 	data = append(append(append(data, ','), after[1:]...), end...)

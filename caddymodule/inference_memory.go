@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 const (
@@ -65,8 +67,9 @@ var errNoMemory = &statusError{http.StatusServiceUnavailable, "Too many inferenc
 // reservation is the share of inferenceMemory that one request holds. A nil one is for
 // bodies that are not counted. Its methods are for one goroutine, but release.
 type reservation struct {
-	limit int64 // max_memory
-	held  atomic.Int64
+	limit  int64 // max_memory
+	held   atomic.Int64
+	buffer *buffer // of the body that was read, nil for none
 }
 
 // add reserves n more bytes or fails at once. The error is errNoMemory where a retry
@@ -108,6 +111,32 @@ func (m *reservation) alloc(size int64) ([]byte, error) {
 	return make([]byte, 0, size), nil
 }
 
+// grow returns a copy of body, which grow or nobody returned, with room for size bytes at
+// least. It reserves the room, and gives that of body back.
+func (m *reservation) grow(body []byte, size int64) ([]byte, error) {
+	size = bufferSize(size)
+	if m == nil {
+		return append(make([]byte, 0, size), body...), nil
+	}
+	if err := m.add(size); err != nil {
+		return nil, err
+	}
+	larger := newBuffer(size)
+	text := append(larger.text[:0], body...)
+	m.sub(int64(cap(body)))
+	m.recycle()
+	m.buffer = larger
+	return text, nil
+}
+
+// recycle lets other requests use the buffer. Nothing may refer to it any more.
+func (m *reservation) recycle() {
+	if m.buffer != nil {
+		m.buffer.recycle()
+		m.buffer = nil
+	}
+}
+
 // firstRead is how much of an announced body is reserved before any of it arrives, in bytes.
 const firstRead = 64 << 10
 
@@ -116,20 +145,16 @@ const firstRead = 64 << 10
 // in bytes, or -1.
 func (m *reservation) readAll(r io.Reader, announced int64) ([]byte, error) {
 	expected := announced + bytes.MinRead // with some room to see the end
-	body, err := m.alloc(min(max(announced, 0), firstRead) + bytes.MinRead)
+	body, err := m.grow(nil, min(max(announced, 0), firstRead)+bytes.MinRead)
 	for err == nil {
 		if len(body) == cap(body) {
-			size := 2 * int64(cap(body))
+			size := 2*int64(cap(body)) - bytes.MinRead // the next bufferSize
 			if int64(cap(body)) < expected {
 				size = min(size, expected)
 			}
-			var larger []byte
-			if larger, err = m.alloc(size); err != nil {
+			if body, err = m.grow(body, size); err != nil {
 				break
 			}
-			larger = append(larger, body...)
-			m.sub(int64(cap(body)))
-			body = larger
 		}
 		var n int
 		n, err = r.Read(body[len(body):cap(body)])
@@ -146,7 +171,8 @@ var wholeBody = []byte{}
 
 // heldBody is the body of an inference request: first as it was sent, then as it goes
 // upstream. Nothing else refers to its bytes while the gateway answers. It gives its
-// memory back when it was read to the end or closed.
+// memory back when it was read to the end or closed. Other requests then use it, so Read
+// copies.
 //
 // It implements io.Reader and io.Closer alone, as the original body does. A transport
 // frames a body by the interfaces that it has. Read, Close and drop are safe for concurrent
@@ -159,8 +185,8 @@ type heldBody struct {
 	original io.Closer // the body that sent was read from
 
 	mu   sync.Mutex
-	text []byte // goes upstream and was not read yet
-	cut  bool   // it was closed before it was read to the end
+	rest inference.Body // goes upstream and was not read yet
+	cut  bool           // it was closed before it was read to the end
 }
 
 // Reserve reserves memory for a merged body of size bytes. It drops the packed form
@@ -172,32 +198,70 @@ func (b *heldBody) Reserve(size int) error {
 	return b.add(int64(size))
 }
 
+// Release gives back reserved memory of size bytes.
+func (b *heldBody) Release(size int) { b.sub(int64(size)) }
+
 // dropSent drops the body as it was sent.
 func (b *heldBody) dropSent() {
 	b.sub(int64(cap(b.sent)))
 	b.sent = nil
+	b.recycle()
 }
 
 // replay makes b read text instead of original. The memory of text must be reserved.
-func (b *heldBody) replay(text []byte, original io.Closer) {
-	b.text, b.sent, b.original = text, nil, original
+func (b *heldBody) replay(text inference.Body, original io.Closer) {
+	b.rest, b.sent, b.original = text, nil, original
+	b.skipRead()
 }
 
-func (b *heldBody) Read(p []byte) (int, error) {
+// join returns the body in one piece, instead of a reader of it.
+func (b *heldBody) join() ([]byte, error) {
+	if len(b.rest) < 2 {
+		return b.rest.Bytes(), nil
+	}
+	before := b.held.Load()
+	if err := b.add(int64(b.rest.Len())); err != nil {
+		return nil, err
+	}
+	whole := b.rest.Bytes()
+	b.replay(inference.Body{whole}, b.original)
+	b.recycle()
+	b.sub(before)
+	return whole, nil
+}
+
+func (b *heldBody) Read(p []byte) (n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.cut:
 		return 0, http.ErrBodyReadAfterClose
-	case len(b.text) == 0:
+	case len(b.rest) == 0:
 		return 0, io.EOF
 	}
-	n := copy(p, b.text)
-	if b.text = b.text[n:]; len(b.text) == 0 {
-		b.text = nil
-		b.release()
+	for n < len(p) && len(b.rest) > 0 {
+		copied := copy(p[n:], b.rest[0])
+		n, b.rest[0] = n+copied, b.rest[0][copied:]
+		b.skipRead()
+	}
+	if len(b.rest) == 0 {
+		b.free()
 	}
 	return n, nil
+}
+
+// skipRead drops the pieces at the beginning of which nothing is left.
+func (b *heldBody) skipRead() {
+	for len(b.rest) > 0 && len(b.rest[0]) == 0 {
+		b.rest = b.rest[1:]
+	}
+}
+
+// free gives back all memory.
+func (b *heldBody) free() {
+	b.rest = nil
+	b.release()
+	b.recycle()
 }
 
 // Close drops the rest of the body. Further reads fail, if there was a rest.
@@ -210,8 +274,8 @@ func (b *heldBody) Close() error {
 func (b *heldBody) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cut, b.text = b.cut || len(b.text) > 0, nil
-	b.release()
+	b.cut = b.cut || len(b.rest) > 0
+	b.free()
 }
 
 // end drops the body of a request that was served. If serving failed with err, an error

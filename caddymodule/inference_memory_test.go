@@ -20,6 +20,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
@@ -443,10 +444,13 @@ func TestReadAll(t *testing.T) {
 				if m.held.Load() != int64(cap(got)) || held() != int64(cap(got)) {
 					t.Errorf("%s, %d bytes, %d announced: %d and %d bytes are reserved for %d", name, size, announced, m.held.Load(), held(), cap(got))
 				}
-				if most := max(2*size, announced) + 2*bytes.MinRead; cap(got) > most {
+				if most := 2*max(size, announced) + 2*bytes.MinRead; cap(got) > most {
 					t.Errorf("%s, %d bytes, %d announced: %d bytes are taken", name, size, announced, cap(got))
 				}
 				m.release()
+				if got, err := (*reservation)(nil).readAll(reader(bytes.NewReader(text[:size])), int64(announced)); err != nil || !bytes.Equal(got, text[:size]) {
+					t.Fatalf("%s, %d bytes, %d announced, not counted: got %d bytes, %v", name, size, announced, len(got), err)
+				}
 			}
 		}
 	}
@@ -524,7 +528,7 @@ func TestHeldBody(t *testing.T) {
 		if err := b.add(int64(len(text))); err != nil {
 			t.Fatal(err)
 		}
-		b.replay([]byte(text), closer(func() error { closed++; return nil }))
+		b.replay(inference.Body{[]byte(text)}, closer(func() error { closed++; return nil }))
 		return b
 	}
 	// read reads n bytes at most.
@@ -549,7 +553,7 @@ func TestHeldBody(t *testing.T) {
 		b := newBody("hello")
 		_, _ = read(b, 2)
 		end(b)
-		if got, err := read(b, 3); got != "" || !errors.Is(err, http.ErrBodyReadAfterClose) || held() != 0 || b.text != nil {
+		if got, err := read(b, 3); got != "" || !errors.Is(err, http.ErrBodyReadAfterClose) || held() != 0 || b.rest != nil {
 			t.Errorf("%s: got %q, %v and %d bytes held", name, got, err, held())
 		}
 	}

@@ -135,7 +135,7 @@ func (c *inferenceCall) peek() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.held.replay(sent, body)
+	c.held.replay(inference.Body{sent}, body)
 	if int64(len(sent)) < window || c.r.ContentLength == window {
 		c.body, c.r.Body = wholeBody, c.held
 		return sent, nil

@@ -46,7 +46,7 @@ func TestTimingOfWrongKeys(t *testing.T) {
 	h := newMeasuredHandler(t, store)
 	h.shared, h.failureLimit = newShared().(*shared), failureLimit{maxAuthFailures, time.Second} // no request reaches the limit
 	h.Inference = &Inference{}
-	if err := h.Inference.provision(store); err != nil {
+	if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
 		t.Fatal(err)
 	}
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})

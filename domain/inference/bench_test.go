@@ -262,7 +262,7 @@ func BenchmarkTemplate(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				bodies[name] = string(got.Body)
+				bodies[name] = got.Body.String()
 			}
 		})
 	}

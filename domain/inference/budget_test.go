@@ -37,9 +37,9 @@ func TestBudgets(t *testing.T) {
 		do     func() error
 	}{
 		{"a request without a reference", 3, resolve(`"model":"m",`)},
-		{"a request with a reference", 40, resolve(`"model":"@preset/p",`)},
-		{"a request with variables", 55, resolve(`"prompt":{"id":"t","variables":{"a":"1","b":"\"2\"","c":"3"}},`)},
-		{"a request that keeps a policy", 46, resolve(`"model":"@preset/ruled",`)},
+		{"a request with a reference", 25, resolve(`"model":"@preset/p",`)},
+		{"a request with variables", 35, resolve(`"prompt":{"id":"t","variables":{"a":"1","b":"\"2\"","c":"3"}},`)},
+		{"a request that keeps a policy", 26, resolve(`"model":"@preset/ruled",`)},
 	} {
 		t.Run(operation.name, func(t *testing.T) {
 			for range 50 { // the cache fills gradually

@@ -240,7 +240,7 @@ func TestCapturedPromptsAreNotRepeated(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: dialect, Body: withPreset([]byte(body))})
-			if err != nil || string(got.Body) != body {
+			if err != nil || got.Body.String() != body {
 				t.Errorf("%s: got %s, %v\nwant %s", dialect, got.Body, err, body)
 			}
 		}

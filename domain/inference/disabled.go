@@ -22,7 +22,7 @@ func (r *Resolver) checkUnresolved(ctx context.Context, who domain.Principal, se
 	case err != nil:
 		return err
 	}
-	return workspace.checkTools(sent.Body, sent)
+	return workspace.checkTools(Body{sent.Body}, sent)
 }
 
 // PermitUnsearched returns a Forbidden error if the workspace of who has disabled any
@@ -42,14 +42,14 @@ func (r *Resolver) PermitUnsearched(ctx context.Context, who domain.Principal) e
 // checkTools returns a Forbidden error if body uses a server tool that the workspace has
 // disabled. It returns an Invalid error if that cannot be determined. body was made from
 // sent.
-func (w *workspaceDefaults) checkTools(body []byte, sent Request) error {
+func (w *workspaceDefaults) checkTools(body Body, sent Request) error {
 	if len(w.disabledTools) == 0 {
 		return nil
 	}
 	if err := checkReadable(sent, whereDisabled); err != nil {
 		return err
 	}
-	use, err := usedServerTool(body, w.disabledTools)
+	use, err := usedServerTool(body.Bytes(), w.disabledTools)
 	if err != nil {
 		return unreadable(err, whereDisabled)
 	}

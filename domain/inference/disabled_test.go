@@ -179,7 +179,7 @@ func TestWhatIsNoUseOfADisabledTool(t *testing.T) {
 				sent := []byte(body)
 				got, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: dialect, Body: sent})
 				wantBody(t, got, err, body)
-				if len(sent) > 0 && &got.Body[0] != &sent[0] {
+				if len(sent) > 0 && &got.Body.Bytes()[0] != &sent[0] {
 					t.Error("got a copy of the body, want itself")
 				}
 			})
@@ -264,12 +264,12 @@ func TestDisabledToolsOfPresets(t *testing.T) {
 			}
 			got, err := resolver.Resolve(t.Context(), who, sent)
 			if tc.tool == "" {
-				wantBody(t, got, err, string(elsewhere.Body))
+				wantBody(t, got, err, elsewhere.Body.String())
 				return
 			}
 			wantDisabled(t, err, tc.tool, tc.place)
-			if got.Preset != "" || got.Version != 0 || string(got.Body) != tc.body {
-				t.Errorf("got %s version %d and %s, want none and what was sent", got.Preset, got.Version, got.Body)
+			if got.Preset != "" || got.Version != 0 || got.Body != nil {
+				t.Errorf("got %s version %d and %s, want neither", got.Preset, got.Version, got.Body)
 			}
 		})
 	}
@@ -284,7 +284,7 @@ func TestWhoseToolsAreDisabled(t *testing.T) {
 	const body = `{"tools":[{"type":"openrouter:web_search"}]}`
 	resolve := func(who domain.Principal) error {
 		got, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: chat, Body: []byte(body)})
-		if err == nil && string(got.Body) != body {
+		if err == nil && got.Body.String() != body {
 			t.Errorf("got %s, want %s", got.Body, body)
 		}
 		return err
@@ -586,7 +586,7 @@ func FuzzDisabledTools(f *testing.F) {
 		if fault := checkDisabled(sent, err); fault != "" {
 			t.Fatalf("%q %s: %v", sent, fault, err)
 		}
-		if err == nil && string(got.Body) != string(sent) || string(body) != string(sent) {
+		if err == nil && got.Body.String() != string(sent) || string(body) != string(sent) {
 			t.Fatalf("got  %q\nwant %q", got.Body, sent)
 		}
 	})

@@ -515,7 +515,7 @@ func TestProperties(t *testing.T) {
 						return resolver.Resolve(t.Context(), team, inference.Request{Dialect: to, Body: body})
 					}
 					body := []byte(g.request(to, p.prompt))
-					if got, err := resolve(body); err != nil || string(got.Body) != string(body) || got.Preset != "" {
+					if got, err := resolve(body); err != nil || got.Body.String() != string(body) || got.Preset != "" {
 						t.Fatalf("round %d: got %s, %v\nwant %s", round, got.Body, err, body)
 					}
 					o.request = withPreset(body)
@@ -526,7 +526,7 @@ func TestProperties(t *testing.T) {
 						}
 						t.Fatalf("round %d: got error %v\nwant success\npreset %s", round, err, p.config)
 					}
-					o.alone = alone.Body
+					o.alone = alone.Body.Bytes()
 					got, err := resolve(o.request)
 					if err != nil {
 						if domain.KindOf(err) != domain.Invalid || !strings.Contains(err.Error(), ": /tools: ") && !strings.Contains(err.Error(), ": /"+promptFields[to]+": ") {
@@ -535,11 +535,11 @@ func TestProperties(t *testing.T) {
 						continue
 					}
 					merged++
-					if fault := o.check(got.Body); fault != "" {
+					if fault := o.check(got.Body.Bytes()); fault != "" {
 						t.Fatalf("round %d: got %s\nwhich %s\nrequest %s\npreset %s\nprompt %q\nalone %s", round, got.Body, fault, o.request, p.config, p.prompt, o.alone)
 					}
-					again, err := resolve(withPreset(got.Body))
-					if err != nil || string(again.Body) != string(got.Body) {
+					again, err := resolve(withPreset(got.Body.Bytes()))
+					if err != nil || again.Body.String() != got.Body.String() {
 						t.Fatalf("round %d: merged again: got %s, %v\nwant %s\nrequest %s\npreset %s\nprompt %q", round, again.Body, err, got.Body, o.request, p.config, p.prompt)
 					}
 				}
@@ -590,7 +590,7 @@ func TestARequestIsNotChangedByThePresetMadeOfIt(t *testing.T) {
 		if err != nil {
 			t.Fatalf("round %d: got error %v\nwant %s", round, err, body)
 		}
-		gotNames, gotValues, _ := topLevel(got.Body)
+		gotNames, gotValues, _ := topLevel(got.Body.Bytes())
 		if !slices.Equal(gotNames, sentNames) || !slices.EqualFunc(gotValues, values, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
 			t.Fatalf("round %d: got %s\nwant %s", round, got.Body, body)
 		}
@@ -693,7 +693,7 @@ func FuzzResolve(f *testing.F) {
 			return
 		}
 		if got.Preset == "" {
-			if !bytes.Equal(got.Body, sent) {
+			if !bytes.Equal(got.Body.Bytes(), sent) {
 				t.Fatalf("got  %q\nwant %q", got.Body, sent)
 			}
 			return
@@ -705,16 +705,16 @@ func FuzzResolve(f *testing.F) {
 		if p := latest(t, r, who); p.LatestVersion != got.Version {
 			return // pinned to one of another dialect and prompt
 		}
-		o := origin{dialect: to, request: body, alone: alone.Body, prompt: prompt, textModel: "dm", providerSort: "latency"}
-		if fault := o.check(got.Body); fault != "" {
+		o := origin{dialect: to, request: body, alone: alone.Body.Bytes(), prompt: prompt, textModel: "dm", providerSort: "latency"}
+		if fault := o.check(got.Body.Bytes()); fault != "" {
 			t.Fatalf("got %q\nwhich %s\nrequest %q\npreset %q\nprompt %q\nalone %q", got.Body, fault, body, config, prompt, alone.Body)
 		}
 		if from == to {
-			if fault := checkAlone(alone.Body, config, to); fault != "" {
+			if fault := checkAlone(alone.Body.Bytes(), config, to); fault != "" {
 				t.Fatalf("got %q\nwhich %s\npreset %q", alone.Body, fault, config)
 			}
 		}
-		names, _, _ := topLevel(got.Body)
+		names, _, _ := topLevel(got.Body.Bytes())
 		var fields []string
 		told, _ := got.Fields()
 		for _, field := range told {
@@ -728,11 +728,11 @@ func FuzzResolve(f *testing.F) {
 				t.Fatalf("got dropped %q\nwant names that a header can hold", got.Dropped)
 			}
 		}
-		if named, sure := namesPreset(got.Body); named || !sure {
+		if named, sure := namesPreset(got.Body.Bytes()); named || !sure {
 			return // the preset's own model is a reference, perhaps
 		}
-		again, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: to, Body: withPreset(got.Body)})
-		if err != nil || !bytes.Equal(again.Body, got.Body) {
+		again, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: to, Body: withPreset(got.Body.Bytes())})
+		if err != nil || !bytes.Equal(again.Body.Bytes(), got.Body.Bytes()) {
 			t.Fatalf("merged again: got %q, %v\nwant %q\nrequest %q\npreset %q\nprompt %q", again.Body, err, got.Body, body, config, prompt)
 		}
 	})

@@ -1,6 +1,9 @@
 package inference
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
@@ -8,8 +11,26 @@ import (
 
 // newMember returns a member of an object that is to be made.
 func newMember(name string, value jsontext.Value) rawjson.Member {
-	return rawjson.Member{Name: name, Value: value, Quoted: quote(name)}
+	quoted, ok := quotedNames[name]
+	if !ok {
+		quoted = quote(name)
+	}
+	return rawjson.Member{Name: name, Value: value, Quoted: quoted}
 }
+
+// usualNames are the names of fields that many requests have. Those of requests and of what
+// is made share their memory.
+var usualNames = rawjson.NewNames(slices.Concat(slices.Collect(maps.Keys(settingFields)), slices.Collect(maps.Values(promptField)),
+	[]string{"input", "stream", "stream_options", "metadata", "user", "store", "session_id", "preset", "prompt", "n"})...)
+
+// quotedNames are usualNames as JSON.
+var quotedNames = func() map[string]jsontext.Value {
+	quoted := make(map[string]jsontext.Value, len(usualNames))
+	for name := range usualNames {
+		quoted[name] = slices.Clip(quote(name)) // shared, so append must copy it
+	}
+	return quoted
+}()
 
 // quote returns text as a JSON string.
 func quote(text string) jsontext.Value {

@@ -63,7 +63,7 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 		s.template, lost = newTemplate(v, dialect)
 		s.dropped = append(s.dropped, lost...)
 	case v.SystemPrompt != nil:
-		s.prompt = newSystemPrompt(*v.SystemPrompt)
+		s.prompt = newSystemPrompt(*v.SystemPrompt, dialect)
 	}
 	return s, nil
 }
@@ -78,22 +78,12 @@ var synonyms = map[domain.Dialect]map[string]string{
 	domain.Messages: {"models": "fallbacks", "fallbacks": "models"},
 }
 
-// part is one field of a merged request.
-type part struct {
-	rawjson.Member
-	// lead stands before the value, which lacks its first byte then, and tail behind it. So
-	// a prompt is added without a copy of the value, which may be most of the request.
-	lead []jsontext.Value
-	tail jsontext.Value
-	from Source
-}
-
 // merger merges a preset into one request.
 type merger struct {
 	dialect   domain.Dialect
 	takes     []string        // as Request.Takes
 	unknown   map[string]bool // fields that the gateway does not know
-	request   *parsedRequest
+	request   parsedRequest
 	settings  *settings
 	workspace *workspaceDefaults
 	policy    *policy // nil: none
@@ -367,34 +357,4 @@ func appendMember(object []byte, m rawjson.Member) []byte {
 	}
 	object = append(append(object, m.Quoted...), ':')
 	return append(object, m.Value...)
-}
-
-// assemble returns the object of parts. Names and values keep their bytes.
-func assemble(parts []part) []byte {
-	text := append(make([]byte, 0, assembledSize(parts)), '{')
-	for i, p := range parts {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(text, p.Quoted...)
-		text = append(text, ':')
-		for _, lead := range p.lead {
-			text = append(text, lead...)
-		}
-		text = append(text, p.Value...)
-		text = append(text, p.tail...)
-	}
-	return append(text, '}')
-}
-
-// assembledSize returns how many bytes assemble returns.
-func assembledSize(parts []part) int {
-	size := len(`{}`)
-	for _, p := range parts {
-		size += len(p.Quoted) + len(p.Value) + len(p.tail) + len(`:,`)
-		for _, lead := range p.lead {
-			size += len(lead)
-		}
-	}
-	return size
 }

@@ -68,8 +68,8 @@ func testMerge(t *testing.T, cases []merging) {
 			if err != nil {
 				return
 			}
-			again, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: tc.to, Body: withPreset(got.Body)})
-			if err != nil || string(again.Body) != string(got.Body) {
+			again, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: tc.to, Body: withPreset(got.Body.Bytes())})
+			if err != nil || again.Body.String() != got.Body.String() {
 				t.Errorf("merged again: got %s, %v\nwant %s", again.Body, err, got.Body)
 			}
 		})

@@ -269,14 +269,14 @@ func (c ruledCase) checkRuled(resolve func(body []byte) (inference.Resolution, e
 		return "", false
 	}
 	switch {
-	case refusal == nil && !bytes.Equal(refused.Body, got.Body):
+	case refusal == nil && !bytes.Equal(refused.Body.Bytes(), got.Body.Bytes()):
 		return fmt.Sprintf("gives %s in the mode refuse", refused.Body), true
 	case refusal != nil && domain.KindOf(refusal) != domain.Forbidden:
 		return "gives in the mode refuse the error " + refusal.Error(), true
 	case refusal != nil && len(got.Enforced) == 0:
 		return "is refused, but nothing is enforced", true
 	}
-	return c.fault(dialect, got.Body, alone.Body, config), true
+	return c.fault(dialect, got.Body.Bytes(), alone.Body.Bytes(), config), true
 }
 
 // TestPolicyProperties resolves random requests for random presets.

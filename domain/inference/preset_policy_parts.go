@@ -126,7 +126,7 @@ func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
 	if !inner.changed {
 		return nil
 	}
-	if err := e.reserve(assembledSize(inner.fields)); err != nil {
+	if err := e.reserve(sizeOf(inner.fields)); err != nil {
 		return err
 	}
 	e.replace(f, assemble(inner.fields))

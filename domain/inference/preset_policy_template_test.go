@@ -63,7 +63,7 @@ func TestLockedPromptOfATemplate(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if a, b := canonical(t, got.Body), canonical(t, []byte(want)); a != b {
+				if a, b := canonical(t, got.Body.Bytes()), canonical(t, []byte(want)); a != b {
 					t.Errorf("got %s\nwant %s", a, b)
 				}
 				if list := strings.Join(got.Enforced, " "); list != tc.enforced {

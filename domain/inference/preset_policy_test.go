@@ -61,14 +61,14 @@ func TestPolicyInAllDialects(t *testing.T) {
 							t.Fatal(err)
 						}
 						var fields map[string]any
-						if err := json.Unmarshal(got.Body, &fields); err != nil {
+						if err := json.Unmarshal(got.Body.Bytes(), &fields); err != nil {
 							t.Fatalf("%v: %s", err, got.Body)
 						}
 						return got, fields
 					}
 					_, alone := ask(`{"model":"@preset/p","messages":[],"input":"x"}`)
 					got, fields := ask(request)
-					text := string(got.Body)
+					text := got.Body.String()
 					for _, name := range []string{"reasoning", "reasoning_effort", "text", "response_format", "output_config", "tools"} {
 						if a, b := mustJSON(t, alone[name]), mustJSON(t, fields[name]); a != b {
 							t.Errorf("%s: got %s, want the preset's %s", name, b, a)

@@ -23,6 +23,7 @@ type systemPrompt struct {
 	pieces []promptPiece
 	size   int // of all insides
 	from   Source
+	lone   []jsontext.Value // as alone returns it, nil if that was not prepared
 }
 
 // promptPiece is a piece of a system prompt.
@@ -40,11 +41,12 @@ func (p promptPiece) decoded() string {
 }
 
 // newSystemPrompt returns the system prompt of a version without variables.
-func newSystemPrompt(text string) systemPrompt {
+func newSystemPrompt(text string, dialect domain.Dialect) systemPrompt {
 	p := systemPrompt{from: FromPreset}
 	if text != "" {
 		p.add(promptPiece{quoteInside(text), text})
 	}
+	p.lone = slices.Clip(p.alone(dialect)) // shared, so append must copy it
 	return p
 }
 
@@ -55,27 +57,34 @@ func (p *systemPrompt) add(piece promptPiece) {
 
 func (p systemPrompt) isEmpty() bool { return p.size == 0 }
 
-// between returns the pieces with a text before and after them.
-func (p systemPrompt) between(before, after string) []jsontext.Value {
-	all := make([]jsontext.Value, 0, len(p.pieces)+2)
-	all = append(all, jsontext.Value(before))
+// between returns the pieces with a text before and after them. There is room for one more.
+func (p systemPrompt) between(before, after jsontext.Value) []jsontext.Value {
+	all := make([]jsontext.Value, 0, len(p.pieces)+3)
+	all = append(all, before)
 	for _, piece := range p.pieces {
 		all = append(all, piece.inside)
 	}
-	return append(all, jsontext.Value(after))
+	return append(all, after)
 }
 
-const (
-	systemMessageHead, systemMessageTail = `{"role":"system","content":"`, `"}`
-	systemBlockHead, systemBlockTail     = `{"type":"text","text":"`, `"}`
+// These stand around the inside of a prompt.
+var (
+	systemMessageHead, systemMessageTail = jsontext.Value(`{"role":"system","content":"`), jsontext.Value(`"}`)
+	firstMessageHead                     = jsontext.Value(`[{"role":"system","content":"`)
+	loneMessageTail                      = jsontext.Value(`"}]`)
+	firstBlockHead, systemBlockTail      = jsontext.Value(`[{"type":"text","text":"`), jsontext.Value(`"}`)
+	quotationMark, paragraphEnd          = jsontext.Value(`"`), jsontext.Value(`\n\n`)
 )
 
 // alone returns the value of a dialect's prompt field in a request that has none.
 func (p systemPrompt) alone(dialect domain.Dialect) []jsontext.Value {
-	if dialect == domain.Chat {
-		return p.between("["+systemMessageHead, systemMessageTail+"]")
+	switch {
+	case p.lone != nil:
+		return p.lone
+	case dialect == domain.Chat:
+		return p.between(firstMessageHead, loneMessageTail)
 	}
-	return p.between(`"`, `"`)
+	return p.between(quotationMark, quotationMark)
 }
 
 // placeBefore returns the text that replaces the first byte of value, a request's own
@@ -89,18 +98,18 @@ func (p systemPrompt) placeBefore(dialect domain.Dialect, value jsontext.Value) 
 	case dialect == domain.Chat && value.Kind() != '[':
 		return nil, domain.InvalidAt("/"+field, "must be an array")
 	case dialect == domain.Chat:
-		return p.beforeFirst(dialect, value, systemMessageHead, systemMessageTail), nil
+		return p.beforeFirst(dialect, value, firstMessageHead, systemMessageTail), nil
 	case value.Kind() == '"':
 		own, _ := rawjson.Text(value)
 		switch {
 		case p.begins(own):
 			return nil, nil
 		case own == "":
-			return p.between(`"`, ""), nil
+			return p.between(quotationMark, nil), nil
 		}
-		return p.between(`"`, `\n\n`), nil
+		return p.between(quotationMark, paragraphEnd), nil
 	case dialect == domain.Messages && value.Kind() == '[':
-		return p.beforeFirst(dialect, value, systemBlockHead, systemBlockTail), nil
+		return p.beforeFirst(dialect, value, firstBlockHead, systemBlockTail), nil
 	case dialect == domain.Messages:
 		return nil, domain.InvalidAt("/"+field, "must be a string or an array")
 	default:
@@ -138,17 +147,17 @@ func (p systemPrompt) beginsList(dialect domain.Dialect, list jsontext.Value) bo
 }
 
 // beforeFirst returns the text that replaces the opening bracket of list and puts an
-// element with the prompt first. head and tail are around it. It returns nil for a list
-// that begins with the prompt.
-func (p systemPrompt) beforeFirst(dialect domain.Dialect, list jsontext.Value, head, tail string) []jsontext.Value {
+// element with the prompt first. head, which has the bracket, and tail are around it. It
+// returns nil for a list that begins with the prompt.
+func (p systemPrompt) beforeFirst(dialect domain.Dialect, list, head, tail jsontext.Value) []jsontext.Value {
 	if p.beginsList(dialect, list) {
 		return nil
 	}
-	for range rawjson.Items(list) { // there is a first element
-		tail += ","
-		break
+	lead := p.between(head, tail)
+	if !isEmptyContainer(list) {
+		lead = append(lead, comma)
 	}
-	return p.between("["+head, tail)
+	return lead
 }
 
 // promptText returns the joined texts of a request's prompt field. It stops beyond enough

@@ -3,6 +3,7 @@ package inference
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,17 +65,12 @@ func mayContain(text []byte, word string) bool {
 	return bytes.Contains(text, []byte(word)) || bytes.Contains(text, []byte(`\u00`))
 }
 
-// mayNameSession reports whether a body may name a session without escapes. It looks for
-// "_id" first: underscores are rare in text.
-func mayNameSession(body []byte) bool {
-	return bytes.Contains(body, []byte("_id")) && bytes.Contains(body, []byte("session_id"))
-}
-
 // maxRequestFields bounds the top-level fields of a request that names a preset. The
 // dialects have far fewer.
 const maxRequestFields = 1024
 
-// usualFields is how many fields are allocated at first.
+// usualFields is how many fields need no memory besides that of a parsedRequest. Beyond
+// them, a map finds duplicates.
 const usualFields = 16
 
 var errTooManyFields = domain.InvalidAt("", "has more than "+strconv.Itoa(maxRequestFields)+" fields")
@@ -95,30 +91,26 @@ type parsedRequest struct {
 	model            string
 	modelIsReference bool
 	prompt           *promptReference // never nil
+
+	usual [usualFields]rawjson.Member // memory for fields
+	more  map[string]bool             // the names of fields, if there are more
 }
 
-// readRequest reads the fields of a request, its reference and its session. It stops
-// where the body is not JSON: without a reference, the gateway answers that. It does not
-// read a body that has neither a preset nor a prompt nor a session, as most.
-func readRequest(body []byte) *parsedRequest {
-	q := &parsedRequest{prompt: &noPrompt}
-	if !mayNamePreset(body) && !mayNameSession(body) {
-		return q
-	}
-	seen := make(map[string]bool)
-	q.fields = make([]rawjson.Member, 0, usualFields)
-	for field, err := range rawjson.Object(body) {
+// read reads the fields of a request, its reference and its session. It stops where the
+// body is not JSON: without a reference, the gateway answers that.
+func (q *parsedRequest) read(body []byte) {
+	q.prompt, q.fields = &noPrompt, q.usual[:0]
+	for field, err := range usualNames.Object(body) {
 		switch {
 		case q.err != nil: // a reference may follow, and only then the error is ours to answer
 		case err != nil:
 			q.setError(domain.InvalidAt("", err.Error()))
 		case len(q.fields) == maxRequestFields:
 			q.setError(errTooManyFields)
-		case seen[field.Name]:
+		case q.has(field.Name):
 			q.setError(domain.InvalidAt(pointer(field.Name), "duplicate name"))
 		default:
-			seen[field.Name] = true
-			q.fields = append(q.fields, field)
+			q.add(field)
 		}
 		if err != nil || q.err != nil && q.found {
 			break // no later field changes the answer
@@ -128,7 +120,27 @@ func readRequest(body []byte) *parsedRequest {
 	if q.prompt != &noPrompt {
 		q.resolvePrompt()
 	}
-	return q
+}
+
+// has reports whether a field of a name was read.
+func (q *parsedRequest) has(name string) bool {
+	if q.more != nil {
+		return q.more[name]
+	}
+	return slices.ContainsFunc(q.fields, func(f rawjson.Member) bool { return f.Name == name })
+}
+
+func (q *parsedRequest) add(field rawjson.Member) {
+	if len(q.fields) == usualFields {
+		q.more = make(map[string]bool, 4*usualFields)
+		for _, f := range q.fields {
+			q.more[f.Name] = true
+		}
+	}
+	if q.more != nil {
+		q.more[field.Name] = true
+	}
+	q.fields = append(q.fields, field)
 }
 
 func (q *parsedRequest) setError(err error) {
@@ -136,6 +148,9 @@ func (q *parsedRequest) setError(err error) {
 		q.err = err
 	}
 }
+
+// value returns a field of the request, or nil. null counts as none.
+func (q *parsedRequest) value(name string) jsontext.Value { return rawjson.Find(q.fields, name) }
 
 // readField reads a field that may name a preset or a session.
 func (q *parsedRequest) readField(field rawjson.Member) {

@@ -1,7 +1,6 @@
 package inference
 
 import (
-	"bytes"
 	"strconv"
 	"unicode/utf8"
 
@@ -44,29 +43,6 @@ func isPromptField(name string) bool {
 		return true
 	}
 	return false
-}
-
-// mayNamePreset reports whether a body may name a preset or a prompt. It searches for both
-// at once. Many requests have a prompt_cache_key, which names none.
-func mayNamePreset(body []byte) bool {
-	for rest := body; ; {
-		i := bytes.Index(rest, []byte("pr"))
-		if i < 0 {
-			return bytes.Contains(body, []byte(`\u00`))
-		}
-		name := rest[i:]
-		if bytes.HasPrefix(name, []byte("preset")) || i > 0 && rest[i-1] == '"' && beginsWithPromptField(name) {
-			return true
-		}
-		rest = name[len("pr"):]
-	}
-}
-
-// beginsWithPromptField reports whether text begins with a prompt field and a quote.
-func beginsWithPromptField(text []byte) bool {
-	text = text[:min(len(text), len(`prompt_variables"`))]
-	name, _, ended := bytes.Cut(text, []byte{'"'})
-	return ended && isPromptField(string(name))
 }
 
 // hasValues reports whether there is a value for a variable.

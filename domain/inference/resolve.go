@@ -88,8 +88,8 @@ type Request struct {
 	// the system prompt. Nil stands for all fields of the dialect. Other fields are not
 	// added, and not in Resolution.Dropped.
 	Takes []string
-	// Memory grants the memory of the merged body. Resolve returns its error. Nil sets
-	// no limit.
+	// Memory grants the memory of the merged body. Resolve returns its error, and releases
+	// what pieces of Body save. Nil sets no limit.
 	Memory Memory
 }
 
@@ -97,12 +97,15 @@ type Request struct {
 type Memory interface {
 	// Reserve grants size bytes, or returns why it does not.
 	Reserve(size int) error
+	// Release gives back size bytes of those granted.
+	Release(size int)
 }
 
 // Resolution is the result of resolving an inference request.
 type Resolution struct {
-	// Body goes upstream. It is the request's own body where that names no preset.
-	Body []byte
+	// Body goes upstream. It is the request's own body where that names no preset, and nil
+	// after an error.
+	Body Body
 	// Preset is the slug of the applied preset. It is empty where the request names
 	// none, and so are PresetID, Version, Label, WorkspaceID and Dropped.
 	Preset      string
@@ -113,7 +116,7 @@ type Resolution struct {
 	Label string
 	// Model is the model that Body asks for, if Config.TellModel is set. Without a model it
 	// is the first of the list of models. It is empty if there is none, or if it is longer
-	// than maxModelName. Without a preset it is empty, too: see ModelOf.
+	// than maxModelName.
 	Model string
 	// StreamUsageAdded tells that Body asks for usage at the end of the stream, and the
 	// client's request did not.
@@ -145,7 +148,7 @@ type Field struct {
 func (r Resolution) Fields() ([]Field, error) {
 	var fields []Field
 	if r.Preset == "" {
-		for field, err := range rawjson.Object(r.Body) {
+		for field, err := range rawjson.Object(r.Body.Bytes()) {
 			switch {
 			case err != nil:
 				return nil, nil
@@ -199,17 +202,28 @@ func usableSession(id string) string {
 // may not name is Forbidden. Models of the preset and the workspace are not limited.
 //
 // A request that uses a disabled server tool is Forbidden, with or without a preset. Where
-// tools are disabled, an opaque request is Invalid. Only the Resolution refers to the body
+// tools are disabled, an opaque request is Invalid. Only Resolution.Body refers to the body
 // afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
-	request := readRequest(sent.Body)
-	out := Resolution{Body: sent.Body, SessionID: usableSession(request.sessionID)}
+	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, memory: sent.Memory, streamUsage: r.streamUsage}
+	request := &m.request
+	request.read(sent.Body)
+	out := Resolution{SessionID: usableSession(request.sessionID)}
+	pass := func() (Resolution, error) {
+		if err := r.checkUnresolved(ctx, who, sent); err != nil {
+			return out, err
+		}
+		if out.Body = (Body{sent.Body}); r.tellModel {
+			out.Model = modelOf(request.value)
+		}
+		return out, nil
+	}
 	if err := checkScope(who, request, sent); err != nil {
 		return out, err
 	}
 	switch {
 	case !request.found:
-		return out, r.checkUnresolved(ctx, who, sent)
+		return pass()
 	case request.err != nil:
 		return out, request.err
 	case !isShortSession(sent.SessionID):
@@ -219,7 +233,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	passUnknown := r.passPrompts && prompt.only && !who.PresetRequired()
 	switch mistake := cmp.Or(prompt.errID, prompt.err); {
 	case prompt.errID != nil && passUnknown:
-		return out, r.checkUnresolved(ctx, who, sent)
+		return pass()
 	case mistake != nil && !passUnknown:
 		return out, mistake
 	}
@@ -227,31 +241,30 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err != nil {
 		return out, err
 	}
-	id := newStickyID(cmp.Or(out.SessionID, usableSession(sent.SessionID)), who.KeyID)
+	var id stickyID
+	if request.ref.pin != "" { // it may be a label that has a split
+		id = newStickyID(cmp.Or(out.SessionID, usableSession(sent.SessionID)), who.KeyID)
+	}
 	use, err := r.version(ctx, who, workspace.id, request.ref, id, sent.Dialect)
 	switch {
 	case passUnknown && errors.Is(err, errNoPreset):
-		return out, r.checkUnresolved(ctx, who, sent)
+		return pass()
 	case cmp.Or(err, prompt.err) != nil:
 		return out, cmp.Or(err, prompt.err)
 	}
-	m := &merger{
-		dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown,
-		request: request, settings: use.settings, workspace: workspace, policy: use.policy, memory: sent.Memory,
-		streamUsage: r.streamUsage,
-	}
+	m.settings, m.workspace, m.policy = use.settings, workspace, use.policy
 	if err := m.merge(); err != nil {
 		return out, err
 	}
-	if err := m.reserve(assembledSize(m.parts)); err != nil {
+	merged, err := m.compose()
+	if err != nil {
 		return out, err
 	}
-	merged := assemble(m.parts)
 	if err := workspace.checkTools(merged, sent); err != nil {
 		return out, err
 	}
 	if r.tellModel {
-		out.Model = m.modelUpstream()
+		out.Model = modelOf(m.value)
 	}
 	for i := range m.parts { // their values refer to the request's body
 		m.parts[i] = part{Member: rawjson.Member{Name: m.parts[i].Name}, from: m.parts[i].from}
@@ -348,11 +361,17 @@ func (r *Resolver) version(ctx context.Context, who domain.Principal, workspaceI
 			return use, nil
 		}
 	}
+	return r.load(ctx, key, stamp, versions, ref, id, dialect)
+}
+
+// load is version for what is not cached. key and stamps are those of the preset and
+// of all versions.
+func (r *Resolver) load(ctx context.Context, key cacheKey, stamp, versions domain.Stamp, ref reference, id stickyID, dialect domain.Dialect) (use usedVersion, err error) {
 	var p domain.Preset
 	var v domain.PresetVersion
 	var kept cached
 	err = r.store.View(ctx, func(reader domain.Reader) (err error) {
-		if p, err = readPreset(reader, workspaceID, ref); err != nil {
+		if p, err = readPreset(reader, key.id, ref); err != nil {
 			return err
 		}
 		if use.number, use.label, err = ref.version(&p, id); err != nil {

@@ -44,7 +44,7 @@ func TestSessionsStickToAVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := `"model":"` + []string{"", "one", "two"}[got.Version] + `"`; !strings.Contains(string(got.Body), want) {
+		if want := `"model":"` + []string{"", "one", "two"}[got.Version] + `"`; !strings.Contains(got.Body.String(), want) {
 			t.Fatalf("got version %d and %s\nwant %s in it", got.Version, got.Body, want)
 		}
 		return got.Version

@@ -49,7 +49,7 @@ func wantBody(t *testing.T, got inference.Resolution, err error, want string) {
 		t.Errorf("got error %v\nwant %s", err, want)
 		return
 	}
-	if string(got.Body) != want {
+	if got.Body.String() != want {
 		t.Errorf("got  %s\nwant %s", got.Body, want)
 	}
 	var fields []string
@@ -58,7 +58,7 @@ func wantBody(t *testing.T, got inference.Resolution, err error, want string) {
 		fields = append(fields, f.Name)
 	}
 	const most = 1024 // fields that are told
-	switch names, _, ok := topLevel(got.Body); {
+	switch names, _, ok := topLevel(got.Body.Bytes()); {
 	case ok && len(names) > most && err == nil:
 		t.Errorf("got %d fields and no error, want at most %d", len(fields), most)
 	case ok && len(names) <= most && (err != nil || !slices.Equal(fields, names)):
@@ -206,7 +206,7 @@ func TestRequestsWithoutAReferencePassUnchanged(t *testing.T) {
 				sent := []byte(body)
 				got, err := resolver.Resolve(t.Context(), domain.Principal{WorkspaceSlug: "nowhere"}, inference.Request{Dialect: dialect, Body: sent})
 				wantBody(t, got, err, body)
-				if len(sent) > 0 && &got.Body[0] != &sent[0] {
+				if len(sent) > 0 && &got.Body.Bytes()[0] != &sent[0] {
 					t.Error("got a copy of the body, want itself")
 				}
 				if got.Preset != "" || got.Version != 0 || got.WorkspaceID != "" || got.Dropped != nil {
@@ -765,7 +765,7 @@ func TestNoRequestGetsAnOldVersion(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if want := fmt.Sprintf(`{"model":"v%d"}`, got.Version); int64(got.Version) < least || string(got.Body) != want {
+				if want := fmt.Sprintf(`{"model":"v%d"}`, got.Version); int64(got.Version) < least || got.Body.String() != want {
 					t.Errorf("got  version %d, %s\nwant version %d or newer, %s", got.Version, got.Body, least, want)
 					return
 				}
@@ -915,8 +915,8 @@ func TestManyTools(t *testing.T) {
 	tools := `[` + strings.Repeat(`{"type":"a"},`, 5000) + `{"type":"b"}]`
 	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"m","tools":` + tools + `}`})
 	got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)})
-	if want := `{"model":"m","tools":` + tools + `}`; err != nil || string(got.Body) != want {
-		t.Errorf("got %d bytes, %v, want %d", len(got.Body), err, len(want))
+	if want := `{"model":"m","tools":` + tools + `}`; err != nil || got.Body.String() != want {
+		t.Errorf("got %d bytes, %v, want %d", got.Body.Len(), err, len(want))
 	}
 	_, err = resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p","tools":` + tools + `}`)})
 	wantKind(t, err, domain.Invalid, "/tools")

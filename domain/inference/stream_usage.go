@@ -1,7 +1,7 @@
 package inference
 
 import (
-	"strings"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
@@ -55,40 +55,23 @@ func IsStreamUsage(data []byte) bool {
 	return noChoices && hasUsage
 }
 
-// maxModelName bounds the models that ModelOf and Resolution.Model tell, in bytes.
+// maxModelName bounds the models that Resolution.Model tells, in bytes.
 const maxModelName = 256
 
-// maxModelSearch is how far ModelOf looks for a model, in bytes.
-const maxModelSearch = 16 << 10
-
-// ModelOf returns the model that a request names, or "". It looks at the beginning of long
-// requests only, and leaves out names that are longer than maxModelName.
-func ModelOf(body []byte) string {
-	for field, err := range rawjson.Object(body[:min(len(body), maxModelSearch)]) {
-		if err != nil {
-			break
-		}
-		if field.Name == "model" {
-			return modelName(field.Value)
-		}
-	}
-	return ""
-}
-
-// modelUpstream returns Resolution.Model.
-func (m *merger) modelUpstream() string {
-	model := m.value("model")
+// modelOf returns the Resolution.Model of a request with fields.
+func modelOf(field func(name string) jsontext.Value) string {
+	model := field("model")
 	if model == nil || isEmptyText(model) {
-		model = firstModel(m.value("models"))
+		model = firstModel(field("models"))
 	}
 	return modelName(model)
 }
 
-// modelName returns the name of a model in memory of its own.
+// modelName returns the name of a model.
 func modelName(value []byte) string {
 	if len(value) > maxModelName {
 		return ""
 	}
 	name, _ := rawjson.Text(value)
-	return strings.Clone(name)
+	return name
 }

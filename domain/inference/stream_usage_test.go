@@ -47,7 +47,7 @@ func TestStreamUsageIsAdded(t *testing.T) {
 			if want := on && tc.want != ""; got.StreamUsageAdded != want {
 				t.Errorf("%s: added is %v, want %v", tc.name, got.StreamUsageAdded, want)
 			}
-			if on && !strings.Contains(string(got.Body), tc.want) {
+			if on && !strings.Contains(got.Body.String(), tc.want) {
 				t.Errorf("%s: got %s, want %s", tc.name, got.Body, tc.want)
 			}
 			fields, err := got.Fields()
@@ -83,19 +83,24 @@ func TestResolutionTellsWhatWasNamed(t *testing.T) {
 	}
 }
 
-func TestModelOf(t *testing.T) {
+// A request without a preset has a model, too.
+func TestModelWithoutAPreset(t *testing.T) {
+	resolver := newResolving(t).resolver(t, inference.Config{TellModel: true})
 	for body, want := range map[string]string{
 		`{"x":[1],"model":"a\u0062c"}`:                            "abc",
 		`{"model":7}`:                                             "",
 		`{"model":"` + strings.Repeat("m", 300) + `"}`:            "",
-		`{"x":"` + strings.Repeat("x", 20<<10) + `","model":"m"}`: "",
+		`{"models":["m"]}`:                                        "m",
+		`{"model":"","models":[7]}`:                               "",
+		`{"x":"` + strings.Repeat("x", 20<<10) + `","model":"m"}`: "m",
 		`{"model":"m","x":"` + strings.Repeat("x", 20<<10) + `"}`: "m",
 		`[]`: "",
 		``:   "",
 		`{"`: "",
 	} {
-		if got := inference.ModelOf([]byte(body)); got != want {
-			t.Errorf("%.50s: got %q, want %q", body, got, want)
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: chat, Body: []byte(body)})
+		if got.Model != want || err != nil {
+			t.Errorf("%.50s: got %q, %v, want %q", body, got.Model, err, want)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func TestTemplateSyntax(t *testing.T) {
 			Instructions string
 			Input        []struct{ Content string }
 		}
-		if err := json.Unmarshal(got.Body, &body); err != nil || body.Instructions != tc.want || body.Input[0].Content != "in "+tc.want {
+		if err := json.Unmarshal(got.Body.Bytes(), &body); err != nil || body.Instructions != tc.want || body.Input[0].Content != "in "+tc.want {
 			t.Errorf("%q: got %s, %v, want %q", tc.text, got.Body, err, tc.want)
 		}
 	}
@@ -233,7 +233,7 @@ func TestTranslationOfMessagesTellsWhatItDrops(t *testing.T) {
 			continue
 		}
 		var body map[string]json.RawMessage
-		_ = json.Unmarshal(got.Body, &body)
+		_ = json.Unmarshal(got.Body.Bytes(), &body)
 		list := body["input"]
 		if list == nil {
 			list = body["messages"]
@@ -339,7 +339,7 @@ func TestPromptsAsReferences(t *testing.T) {
 	} {
 		for _, resolver := range []*inference.Resolver{resolver, passing} {
 			got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: responses, Body: []byte(tc.body)})
-			if err != nil || !strings.Contains(string(got.Body), `"model":"`+tc.model+`"`) || strings.Contains(string(got.Body), "prompt") {
+			if err != nil || !strings.Contains(got.Body.String(), `"model":"`+tc.model+`"`) || strings.Contains(got.Body.String(), "prompt") {
 				t.Errorf("%s: got %s, %v, want model %s", tc.body, got.Body, err, tc.model)
 			}
 		}
@@ -403,7 +403,7 @@ func TestPromptsAsReferences(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", tc.body, err, tc.refused)
 		}
 		got, err := passing.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(tc.body)})
-		if err != nil || got.Preset != "" || string(got.Body) != tc.body {
+		if err != nil || got.Preset != "" || got.Body.String() != tc.body {
 			t.Errorf("%s: got %s, %v, want it unchanged", tc.body, got.Body, err)
 		}
 	}
@@ -413,7 +413,7 @@ func TestPromptsAsReferences(t *testing.T) {
 	} {
 		for _, resolver := range []*inference.Resolver{resolver, passing} {
 			got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(body)})
-			if err != nil || got.Preset != "" || string(got.Body) != body {
+			if err != nil || got.Preset != "" || got.Body.String() != body {
 				t.Errorf("%s: got %s, %v, want it unchanged", body, got.Body, err)
 			}
 		}
@@ -444,7 +444,7 @@ func TestEqualValuesHaveEqualBytes(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				text := strings.Replace(string(got.Body), `"user":"1"`, `"user":"0"`, 1)
+				text := strings.Replace(got.Body.String(), `"user":"1"`, `"user":"0"`, 1)
 				if first == "" {
 					first = text
 				}
@@ -502,6 +502,8 @@ func (m memoryLimit) Reserve(size int) error {
 	}
 	return nil
 }
+
+func (memoryLimit) Release(int) {}
 
 // A short request can make a long one. The memory for that is asked for first.
 func TestRenderingIsBounded(t *testing.T) {
@@ -562,8 +564,8 @@ func checkRendering(tb testing.TB, r *resolving, resolver *inference.Resolver, s
 	if err != nil {
 		return err.Error()
 	}
-	if !json.Valid(got.Body) {
-		return "is no JSON: " + string(got.Body)
+	if !json.Valid(got.Body.Bytes()) {
+		return "is no JSON: " + got.Body.String()
 	}
 	type item struct {
 		Role    string
@@ -573,8 +575,8 @@ func checkRendering(tb testing.TB, r *resolving, resolver *inference.Resolver, s
 		Instructions, System *string
 		Input, Messages      []item
 	}
-	if err := json.Unmarshal(got.Body, &sent); err != nil {
-		return err.Error() + ": " + string(got.Body)
+	if err := json.Unmarshal(got.Body.Bytes(), &sent); err != nil {
+		return err.Error() + ": " + got.Body.String()
 	}
 	list := append(sent.Input, sent.Messages...)
 	gotPrompt := ""
@@ -673,10 +675,10 @@ func FuzzPrompt(f *testing.F) {
 		case err != nil && kind != domain.Invalid && kind != domain.NotFound:
 			t.Errorf("got %v for %s", err, body)
 		case err != nil || got.Preset == "":
-		case !json.Valid(got.Body):
+		case !json.Valid(got.Body.Bytes()):
 			t.Errorf("got %s of %s", got.Body, body)
 		default:
-			if names, _, ok := topLevel(got.Body); !ok || slices.Contains(names, "prompt") || !slices.Contains(names, "user") {
+			if names, _, ok := topLevel(got.Body.Bytes()); !ok || slices.Contains(names, "prompt") || !slices.Contains(names, "user") {
 				t.Errorf("got %s of %s", got.Body, body)
 			}
 		}

@@ -170,28 +170,73 @@ type Member struct {
 	Quoted jsontext.Value
 }
 
+// Names are names that members often have. A member with one of them shares it, and needs
+// no memory for its own. They have no characters that JSON escapes.
+type Names map[string]string
+
+// NewNames returns Names of a list.
+func NewNames(list ...string) Names {
+	names := make(Names, len(list))
+	for _, name := range list {
+		names[name] = name
+	}
+	return names
+}
+
+func (n Names) text(quoted jsontext.Value) string {
+	if name, ok := n[string(quoted[1:len(quoted)-1])]; ok {
+		return name
+	}
+	name, _ := Text(quoted)
+	return name
+}
+
 // Object yields the members of text, an object. An error ends the loop.
-func Object(text []byte) iter.Seq2[Member, error] {
-	return func(yield func(Member, error) bool) {
-		w := borrow(text)
-		defer w.giveBack()
-		for quoted, err := range w.Members() {
-			m := Member{Quoted: quoted}
-			if err == nil {
-				m.Value, err = w.Value()
-			}
-			if err != nil {
-				yield(Member{}, err)
-				return
-			}
-			m.Name, _ = Text(quoted)
-			if !yield(m, nil) {
-				return
-			}
+func Object(text []byte) iter.Seq2[Member, error] { return Names(nil).Object(text) }
+
+// Object yields the members of text, an object. An error ends the loop.
+func (n Names) Object(text []byte) iter.Seq2[Member, error] {
+	return func(yield func(Member, error) bool) { n.read(text, yield) }
+}
+
+func (n Names) read(text []byte, yield func(Member, error) bool) {
+	seen, isLast := 0, false
+	for i := scanMark(text, 0, '{'); !isLast; seen++ {
+		var m Member
+		if m, i, isLast = scanMember(text, i); i == noEnd {
+			break
 		}
-		if err := w.End(); err != nil {
+		m.Name = n.text(m.Quoted)
+		if !yield(m, nil) || isLast && scanSpace(text, i) == len(text) {
+			return
+		}
+	}
+	n.decode(text, seen, yield)
+}
+
+// decode is Object without the first members, by the decoder.
+func (n Names) decode(text []byte, without int, yield func(Member, error) bool) {
+	w := borrow(text)
+	defer w.giveBack()
+	for quoted, err := range w.Members() {
+		m := Member{Quoted: quoted}
+		if err == nil {
+			m.Value, err = w.Value()
+		}
+		if err != nil {
 			yield(Member{}, err)
+			return
 		}
+		if without--; without >= 0 {
+			continue
+		}
+		m.Name = n.text(quoted)
+		if !yield(m, nil) {
+			return
+		}
+	}
+	if err := w.End(); err != nil {
+		yield(Member{}, err)
 	}
 }
 
@@ -349,7 +394,7 @@ func Find(members []Member, name string) jsontext.Value {
 	return nil
 }
 
-// Text returns the text of a value that is a string.
+// Text returns the text of a value that is a string, in memory of its own.
 func Text(value jsontext.Value) (text string, ok bool) {
 	if value.Kind() != '"' {
 		return "", false

@@ -92,6 +92,59 @@ func TestGet(t *testing.T) {
 	}
 }
 
+// collect returns what a way to read an object yields.
+func collect(read func(yield func(Member, error) bool)) (members []Member, message string) {
+	read(func(m Member, err error) bool {
+		if err != nil {
+			message = err.Error()
+			return false
+		}
+		members = append(members, m)
+		return true
+	})
+	return members, message
+}
+
+// checkScan compares the members and the error of a text with those of the decoder. It also
+// compares the end of each value that begins in text.
+func checkScan(t *testing.T, text []byte) {
+	t.Helper()
+	got, gotErr := collect(func(yield func(Member, error) bool) { NewNames("a").read(text, yield) })
+	want, wantErr := collect(func(yield func(Member, error) bool) { Names(nil).decode(text, 0, yield) })
+	same := func(a, b Member) bool {
+		return a.Name == b.Name && bytes.Equal(a.Value, b.Value) && bytes.Equal(a.Quoted, b.Quoted) && cap(a.Value) == len(a.Value)
+	}
+	if gotErr != wantErr || !slices.EqualFunc(got, want, same) {
+		t.Fatalf("%q: got %+v, %q\nwant %+v, %q", text, got, gotErr, want, wantErr)
+	}
+	for i := range min(len(text), 256) {
+		if end := scanValue(text, i); end != noEnd && !json.Valid(text[i:end]) {
+			t.Fatalf("%q is no JSON, and was accepted", text[i:end])
+		}
+	}
+}
+
+// Long strings are scanned in another way than short ones, and so are their ends.
+func TestScan(t *testing.T) {
+	for length := range 100 {
+		for _, mark := range []string{"", `\"`, `\u00e9`, `\u00g9`, `\x`, "\x1f", "\xff", "\x7f", "é", "\x00", `"`} {
+			plain := strings.Repeat("x", length)
+			checkScan(t, []byte(`{"a":"`+plain+mark+plain+`", "b" : 1}`))
+			checkScan(t, []byte(`{"a":"`+plain+mark))
+		}
+	}
+	for _, levels := range []int{maxScanDepth - 1, maxScanDepth, maxScanDepth + 1} {
+		checkScan(t, []byte(`{"a":`+strings.Repeat("[", levels)+strings.Repeat("]", levels)+`,"b":1}`))
+	}
+	for _, number := range []string{"0", "-0", "01", "-", "1.", "1.5", ".5", "1e", "1e5", "1E+5", "1e-", "-1.0e-10", "+1", "1x", "0x1", "NaN"} {
+		checkScan(t, []byte(`{"a":`+number+`}`))
+		checkScan(t, []byte(`{"a":[`+number+` ]}`))
+	}
+	for _, text := range []string{`{}`, `{ }x`, `{,}`, `{"a":1,}`, `{"a":1 "b":2}`, `{"a" 1}`, `{"a":[1,]}`, `{"a":[,1]}`, `{"a":{"b"}}`, `{"a":[1}}`, `{"a":{"b":1]}`, `{"a":tru}`, `{"a":null`, `{"a":1}}`} {
+		checkScan(t, []byte(text))
+	}
+}
+
 // Values are read if the standard library finds them valid. The parts of objects and arrays
 // make up the same text, at every depth.
 func FuzzMembers(f *testing.F) {
@@ -99,6 +152,7 @@ func FuzzMembers(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
+		checkScan(t, text)
 		w := New(text)
 		value, err := w.Value()
 		if err == nil {

@@ -237,7 +237,7 @@ func TestLostVersions(t *testing.T) {
 				eventually(t, 30*time.Second, ref+" is served from memory", func() bool {
 					before := s.views.Load()
 					got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Chat, Body: []byte(`{"model":"` + ref + `"}`)})
-					if err == nil && string(got.Body) != `{"model":"`+want+`"}` {
+					if err == nil && got.Body.String() != `{"model":"`+want+`"}` {
 						t.Fatalf("%s: got %s, want the model %s", ref, got.Body, want)
 					}
 					return err == nil && s.views.Load() == before

@@ -276,7 +276,7 @@ func (r *rendering) render(tb testing.TB, v *version, value func(name string) st
 		tb.Fatal(err)
 	}
 	var sent struct{ Messages []struct{ Content string } }
-	if err := json.Unmarshal(got.Body, &sent); err != nil {
+	if err := json.Unmarshal(got.Body.Bytes(), &sent); err != nil {
 		tb.Fatalf("got %s, %v", got.Body, err)
 	}
 	if len(sent.Messages) == 0 { // an empty system prompt is none

@@ -1,0 +1,33 @@
+package rawjson
+
+import (
+	"strings"
+	"testing"
+)
+
+// BenchmarkObject reads objects of 64 KB by both ways.
+func BenchmarkObject(b *testing.B) {
+	for name, item := range map[string]string{
+		"text":    strings.Repeat("The quick brown fox jumps over the lazy dog. ", 40),
+		"escapes": strings.Repeat(`Some plain \"text\" of a conversation,\nas it was sent.`, 40),
+		"numbers": `","n":[1,23.5,{"a":true,"b":null},-4e5],"s":"`,
+	} {
+		text := []byte(`{"list":[` + strings.Repeat(`{"role":"user","content":"`+item+`"},`, 64<<10/(len(item)+28)) + `{}]}`)
+		for way, read := range map[string]func(text []byte, yield func(Member, error) bool){
+			"scanned": Names(nil).read,
+			"decoded": func(text []byte, yield func(Member, error) bool) { Names(nil).decode(text, 0, yield) },
+		} {
+			b.Run(name+"/"+way, func(b *testing.B) {
+				b.SetBytes(int64(len(text)))
+				for b.Loop() {
+					read(text, func(_ Member, err error) bool {
+						if err != nil {
+							b.Fatal(err)
+						}
+						return true
+					})
+				}
+			})
+		}
+	}
+}

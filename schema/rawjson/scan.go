@@ -1,0 +1,247 @@
+package rawjson
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// The functions of this file check JSON several times as fast as the decoder. Each takes a
+// text and the place where something begins, and returns where that ends. They accept only
+// what the decoder accepts. They return noEnd for anything else, and for values that nest
+// deeper than maxScanDepth. The decoder then decides, and it has the error.
+
+const noEnd = -1
+
+// maxScanDepth is one level for each bit of a word.
+const maxScanDepth = 64
+
+// at returns a byte of text, 0 where there is none. JSON has no such byte.
+func at(text []byte, i int) byte {
+	if uint(i) < uint(len(text)) { // noEnd is not
+		return text[i]
+	}
+	return 0
+}
+
+func scanSpace(text []byte, i int) int {
+	for char := at(text, i); char <= ' ' && (char == ' ' || char == '\n' || char == '\t' || char == '\r'); char = at(text, i) {
+		i++
+	}
+	return i
+}
+
+// scanMark scans one character and the space before it.
+func scanMark(text []byte, i int, mark byte) int {
+	if i = scanSpace(text, i); at(text, i) != mark {
+		return noEnd
+	}
+	return i + 1
+}
+
+// scanName scans a member's name, and the colon behind it.
+func scanName(text []byte, i int) int {
+	return scanMark(text, scanString(text, scanSpace(text, i)), ':')
+}
+
+// scanMember scans a member without its Name, and the comma or bracket behind it. isLast
+// tells that it is the bracket.
+func scanMember(text []byte, i int) (m Member, end int, isLast bool) {
+	name := scanSpace(text, i)
+	nameEnd := scanString(text, name)
+	value := scanSpace(text, scanMark(text, nameEnd, ':'))
+	valueEnd := scanValue(text, value)
+	if valueEnd == noEnd {
+		return m, noEnd, false
+	}
+	m.Quoted, m.Value = text[name:nameEnd:nameEnd], text[value:valueEnd:valueEnd]
+	if comma := scanMark(text, valueEnd, ','); comma != noEnd {
+		return m, comma, false
+	}
+	return m, scanMark(text, valueEnd, '}'), true
+}
+
+// scanValue scans a value.
+func scanValue(text []byte, i int) int {
+	depth, objects := 0, uint64(0) // the lowest bit of objects is that of the innermost value
+	for {
+		i = scanSpace(text, i)
+		switch begin := at(text, i); begin {
+		case '{', '[':
+			if depth++; depth > maxScanDepth {
+				return noEnd
+			}
+			objects <<= 1
+			if begin == '{' {
+				objects |= 1
+			}
+			i = scanSpace(text, i+1)
+			if isEmpty := at(text, i) == closing(objects); isEmpty {
+				break
+			}
+			if begin == '{' {
+				i = scanName(text, i)
+			}
+			continue
+		case '"':
+			i = scanString(text, i)
+		default:
+			i = scanPlain(text, i)
+		}
+		for i != noEnd && depth > 0 {
+			if i = scanSpace(text, i); at(text, i) != closing(objects) {
+				break
+			}
+			i, depth, objects = i+1, depth-1, objects>>1
+		}
+		if i == noEnd || depth == 0 {
+			return i
+		}
+		if i = scanMark(text, i, ','); objects&1 != 0 {
+			i = scanName(text, i)
+		}
+	}
+}
+
+// closing returns the bracket that ends the innermost value.
+func closing(objects uint64) byte {
+	if objects&1 != 0 {
+		return '}'
+	}
+	return ']'
+}
+
+// scanPlain scans a number, or one of the words true, false and null.
+func scanPlain(text []byte, i int) int {
+	switch at(text, i) {
+	case 't':
+		return scanWord(text, i, "true")
+	case 'f':
+		return scanWord(text, i, "false")
+	case 'n':
+		return scanWord(text, i, "null")
+	case '-':
+		i++
+	}
+	if at(text, i) == '0' {
+		i++
+	} else {
+		i = scanDigits(text, i)
+	}
+	if at(text, i) == '.' {
+		i = scanDigits(text, i+1)
+	}
+	if char := at(text, i); char == 'e' || char == 'E' {
+		if i++; at(text, i) == '+' || at(text, i) == '-' {
+			i++
+		}
+		i = scanDigits(text, i)
+	}
+	return i
+}
+
+func scanWord(text []byte, i int, word string) int {
+	if end := i + len(word); end <= len(text) && string(text[i:end]) == word {
+		return end
+	}
+	return noEnd
+}
+
+// scanDigits scans at least one digit.
+func scanDigits(text []byte, i int) int {
+	begin := i
+	for digit := at(text, i); '0' <= digit && digit <= '9'; digit = at(text, i) {
+		i++
+	}
+	if i == begin {
+		return noEnd
+	}
+	return i
+}
+
+// scanString scans a string. Like the tolerant decoder, it accepts invalid UTF-8.
+func scanString(text []byte, i int) int {
+	if at(text, i) != '"' {
+		return noEnd
+	}
+	i++
+	for long := i + 16; i < long && isPlain(at(text, i)); i++ {
+	}
+	for {
+		switch char := at(text, i); {
+		case char == '"':
+			return i + 1
+		case char == '\\' && isEscape[at(text, i+1)]:
+			i += 2
+		case char == '\\':
+			if i = scanHex(text, i+1); i == noEnd {
+				return noEnd
+			}
+		case char < ' ':
+			return noEnd
+		default: // the words below have none
+			i++
+		}
+		i += plainLength(text[i:])
+	}
+}
+
+// isPlain reports whether a character stands for itself, and is not the end.
+func isPlain(char byte) bool { return char >= ' ' && char != '"' && char != '\\' }
+
+// isEscape has the characters that are an escape behind a backslash, but for the u of a
+// code.
+var isEscape = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+
+// scanHex scans a u and four digits.
+func scanHex(text []byte, i int) int {
+	if at(text, i) != 'u' {
+		return noEnd
+	}
+	end := i + len("uXXXX")
+	for i++; i < end; i++ {
+		digit := at(text, i)
+		if isHex := '0' <= digit && digit <= '9' || 'a' <= digit|0x20 && digit|0x20 <= 'f'; !isHex {
+			return noEnd
+		}
+	}
+	return end
+}
+
+// plainLength returns how many characters at the beginning are plain, at least. It is
+// exact unless that is near the end of text.
+func plainLength(text []byte) int {
+	rest := text
+	for len(rest) >= 32 {
+		a, b := special(binary.LittleEndian.Uint64(rest)), special(binary.LittleEndian.Uint64(rest[8:]))
+		c, d := special(binary.LittleEndian.Uint64(rest[16:])), special(binary.LittleEndian.Uint64(rest[24:]))
+		if a|b|c|d == 0 {
+			rest = rest[32:]
+			continue
+		}
+		// A processor need not guess at these branches: each only selects a value.
+		first := 24 + bits.TrailingZeros64(d)/8
+		if c != 0 {
+			first = 16 + bits.TrailingZeros64(c)/8
+		}
+		if b != 0 {
+			first = 8 + bits.TrailingZeros64(b)/8
+		}
+		if a != 0 {
+			first = bits.TrailingZeros64(a) / 8
+		}
+		return len(text) - len(rest) + first
+	}
+	return len(text) - len(rest)
+}
+
+// special sets the highest bit of the first byte that is a quote, a backslash or a control
+// character. Bits above are of no use, and there are none below. It is 0 if no byte is.
+//
+// A quote is 0x22. With the bit 0x02 inverted, it is 0x20, a space is 0x22, and control
+// characters stay below 0x20.
+func special(eight uint64) uint64 {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	quotes := (eight ^ 0x02*each) - 0x21*each
+	backslashes := (eight ^ '\\'*each) - each
+	return (quotes | backslashes) &^ eight & high
+}
