@@ -3,6 +3,7 @@ package inference
 import (
 	"bytes"
 	"iter"
+	"math"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -82,13 +83,14 @@ func assemble(parts []part) []byte {
 	return text
 }
 
-// sizeOf returns the length of the object of parts.
+// sizeOf returns the length of the object of parts, or the largest int. A template can repeat
+// a large value, and an int may have 32 bits.
 func sizeOf(parts []part) int {
-	size := 0
+	size := int64(0)
 	for text := range textsOf(parts) {
-		size += len(text)
+		size += int64(len(text))
 	}
-	return size
+	return int(min(size, math.MaxInt))
 }
 
 // largeText is the length from which a text is a piece of a Body. Shorter ones are copied,

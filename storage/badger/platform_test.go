@@ -20,13 +20,6 @@ func TestPlatform(t *testing.T) {
 			}
 			return err
 		},
-		"in memory": func(string) error {
-			s, err := OpenInMemory()
-			if err == nil {
-				err = s.Close()
-			}
-			return err
-		},
 		"restore": func(folder string) error {
 			_, _, err := Restore(t.Context(), folder, Options{}, nil, BackupFile{Content: strings.NewReader("")})
 			return err
