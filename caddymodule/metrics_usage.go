@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-presets/caddy-presets/domain/usage"
+	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
 // defaultPerPreset is how many versions metrics tell apart, unless a number is given.
@@ -174,12 +175,15 @@ func (u *usageMetrics) makeRoom() {
 	first := u.order.Remove(u.order.Front()).(*usageSeries).of
 	delete(u.series, first)
 	u.gone[first] = struct{}{}
-	labels := prometheus.Labels{"workspace": first.workspace, "preset": first.preset, "version": first.version}
-	for _, vec := range append(u.tokens[:], u.cost, u.unknown) {
-		vec.DeletePartialMatch(labels)
+	// DeletePartialMatch would look at the series of all versions.
+	for _, vec := range append(u.tokens[:], u.cost) {
+		vec.DeleteLabelValues(first.labels()...)
 	}
-	u.duration.DeletePartialMatch(labels)
-	u.firstByte.DeletePartialMatch(labels)
+	for _, reason := range gatewayanswer.Reasons() {
+		u.unknown.DeleteLabelValues(first.labels(string(reason))...)
+	}
+	u.duration.DeleteLabelValues(first.labels()...)
+	u.firstByte.DeleteLabelValues(first.labels()...)
 }
 
 func (u *usageMetrics) newSeries(version usedVersion) *usageSeries {

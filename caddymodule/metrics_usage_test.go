@@ -51,6 +51,46 @@ func TestUsageMetricsAreBounded(t *testing.T) {
 	}
 }
 
+// TestUsageMetricsMakeRoom checks that a version which makes room leaves no series. Another one
+// has each reason for unknown usage.
+func TestUsageMetricsMakeRoom(t *testing.T) {
+	u := newUsageMetrics()
+	u.tellApart(1)
+	for version := range 2 {
+		for _, reason := range append(gatewayanswer.Reasons(), "") {
+			u.add(&usage.Request{WorkspaceID: "w", Preset: "a", Version: version, Streamed: true, Unknown: reason})
+		}
+	}
+	reasons := len(gatewayanswer.Reasons())
+	for name, want := range map[string]int{"input_tokens_total": 1, "cost_total": 1, "usage_unknown_total": reasons, "upstream_duration_seconds": 1, "time_to_first_chunk_seconds": 1} {
+		if n := testutil.CollectAndCount(u, "caddy_presets_"+name); n != want {
+			t.Errorf("%s has %d series, want %d", name, n, want)
+		}
+	}
+}
+
+// BenchmarkUsageMetricsMakeRoom measures requests to versions that are all new.
+func BenchmarkUsageMetricsMakeRoom(b *testing.B) {
+	for _, most := range []int{500, 20_000} {
+		b.Run(fmt.Sprint("per_preset=", most), func(b *testing.B) {
+			u := newUsageMetrics()
+			u.tellApart(most)
+			version := 0
+			add := func() {
+				version++
+				u.add(&usage.Request{WorkspaceID: "w", Preset: "p", Version: version})
+			}
+			for range most {
+				add()
+			}
+			for b.Loop() {
+				clear(u.gone) // a full list makes new versions others
+				add()
+			}
+		})
+	}
+}
+
 // TestUsageMetricsTellNothingApart checks that versions have no series of their own unless
 // that is configured.
 func TestUsageMetricsTellNothingApart(t *testing.T) {
