@@ -409,6 +409,37 @@ func wreckPlaces(t *testing.T, folder string) (all []wreckPlace) {
 	return all[:len(all)/storagetest.Sample(len(all)/3)]
 }
 
+// TestSalvageLostLabels clears the blocks that have the histories of labels, and those around.
+func TestSalvageLostLabels(t *testing.T) {
+	killed, _, truth := wreckStores(t)
+	trial := &wreckTrial{truth: truth, o: testOptions, counts: make(map[string]int)}
+	tables, err := filepath.Glob(filepath.Join(killed, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("got tables %v, %v, want some", tables, err)
+	}
+	for _, table := range tables {
+		content := readFile(t, table)
+		first, last := bytes.Index(content, []byte(`"from":null`)), bytes.LastIndex(content, []byte(`"from":null`))
+		if first < 0 {
+			continue
+		}
+		const block = 16 << 10
+		for begin := max(first-block, 0); begin < min(last+block, len(content)); begin += block / 2 * storagetest.Sample(2) {
+			damaged := filepath.Join(t.TempDir(), "damaged")
+			copyFolder(t, killed, damaged)
+			changed := bytes.Clone(content)
+			clear(changed[begin:min(begin+block, len(changed))])
+			if err := os.WriteFile(filepath.Join(damaged, filepath.Base(table)), changed, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			trial.run(t, fmt.Sprintf("%s, cleared from %d", filepath.Base(table), begin), damaged)
+		}
+	}
+	if trial.counts["partly"] == 0 {
+		t.Errorf("got %v, want losses", trial.counts)
+	}
+}
+
 // inflictOne damages a copy of a store in one of several ways, and salvages it.
 func inflictOne(t *testing.T, trial *wreckTrial, state, folder, file string, i int) {
 	t.Helper()

@@ -228,7 +228,14 @@ func (s *salvager) readLabels(p *salvagedPreset, keys []Key, isOld bool, lost fu
 		latest[label] = max(latest[label], c.Number)
 	}
 	for label := range p.Labels {
-		latest[label] = max(latest[label], 0)
+		latest[label] = max(latest[label], 1) // something made it
+	}
+	told := make(map[string]int) // each change has an audit record
+	for _, a := range s.byID[p.ID] {
+		if label := a.Object.Label; label != "" {
+			told[label]++
+			latest[label] = max(latest[label], told[label])
+		}
 	}
 	for _, k := range s.found[KindLabel] { // how many changes there were
 		name := k[2:]
@@ -245,7 +252,8 @@ func (s *salvager) readLabels(p *salvagedPreset, keys []Key, isOld bool, lost fu
 				now = *last.To
 			}
 		}
-		if is && !s.hasAll(p.State(), now) {
+		named := is && !s.hasAll(p.State(), now)
+		if named {
 			lost("label", label, 0, 0, "it stands for a lost version: it was removed")
 			is = false
 		}
@@ -256,6 +264,7 @@ func (s *salvager) readLabels(p *salvagedPreset, keys []Key, isOld bool, lost fu
 			if !ok {
 				if n <= latest[label] {
 					lost("label", label, n, latest[label], "changes of its history are lost, or follow lost ones")
+					named = true
 				}
 				break
 			}
@@ -268,6 +277,9 @@ func (s *salvager) readLabels(p *salvagedPreset, keys []Key, isOld bool, lost fu
 			labels[label] = now
 		}
 		if !sameTarget(at, to) {
+			if !named {
+				lost("label", label, len(changes)+1, len(changes)+1, "its last change is lost")
+			}
 			changes = append(changes, domain.LabelChange{Number: len(changes) + 1, Time: s.Now.UTC(), UserID: domain.SalvageUser, From: at, To: to})
 		}
 		if len(changes) > 0 {
