@@ -440,6 +440,33 @@ func TestSalvageLostLabels(t *testing.T) {
 	}
 }
 
+// TestSalvageCutTable cuts the end off the largest table, which has its index. The kinds of
+// records that come last in it are lost.
+func TestSalvageCutTable(t *testing.T) {
+	_, stopped, truth := wreckStores(t)
+	trial := &wreckTrial{truth: truth, o: testOptions, counts: make(map[string]int)}
+	tables, err := filepath.Glob(filepath.Join(stopped, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("got tables %v, %v, want some", tables, err)
+	}
+	largest, size := "", 0
+	for _, table := range tables {
+		if n := len(readFile(t, table)); n > size {
+			largest, size = filepath.Base(table), n
+		}
+	}
+	const step = 8 << 10
+	for end := size - step; end > 0; end -= step * storagetest.Sample(4) {
+		damaged := filepath.Join(t.TempDir(), "damaged")
+		copyFolder(t, stopped, damaged)
+		truncate(t, filepath.Join(damaged, largest), int64(end))
+		trial.run(t, fmt.Sprintf("%s, cut at %d of %d", largest, end, size), damaged)
+	}
+	if trial.counts["partly"] == 0 {
+		t.Errorf("got %v, want losses", trial.counts)
+	}
+}
+
 // inflictOne damages a copy of a store in one of several ways, and salvages it.
 func inflictOne(t *testing.T, trial *wreckTrial, state, folder, file string, i int) {
 	t.Helper()

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
 )
@@ -76,6 +74,7 @@ type salvager struct {
 	byID       map[string][]audited
 	slugs      map[string]string // of workspaces, by id
 	found      map[Kind][]Key    // the keys of each kind, in order
+	heads      map[string]head   // of presets, by id
 }
 
 // Salvage returns what of a wreck can be stored again:
@@ -265,6 +264,7 @@ func (s *salvager) readWorkspaces() {
 			s.out.workspaces = append(s.out.workspaces, w.Workspace)
 		}
 	}
+	s.heads = s.readHeads()
 	s.addLostWorkspaces(taken)
 }
 
@@ -285,11 +285,11 @@ func (s *salvager) isDeleted(id string) bool {
 
 // addLostWorkspaces makes workspaces for presets whose own workspace is lost.
 func (s *salvager) addLostWorkspaces(taken map[string]bool) {
-	for _, k := range s.found[KindPreset] {
-		if len(k) <= 2+len(uuid.UUID{}) {
-			continue
-		}
-		id := uuid.UUID(k[2 : 2+len(uuid.UUID{})]).String()
+	of := s.idsOf(KindPreset)
+	for _, h := range s.heads { // its copy in the list may be all that is left
+		of[h.WorkspaceID] = nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(of)) {
 		if s.slugs[id] != "" || s.isDeleted(id) {
 			continue
 		}

@@ -27,10 +27,9 @@ type head struct {
 
 // readPresets reads all presets of workspaces that were not deleted.
 func (s *salvager) readPresets() {
-	heads := s.readHeads()
 	versions, labels := s.idsOf(KindVersion), s.idsOf(KindLabelChange)
 	known := make(map[string]bool)
-	for _, h := range slices.SortedFunc(maps.Values(heads), func(a, b head) int {
+	for _, h := range slices.SortedFunc(maps.Values(s.heads), func(a, b head) int {
 		return cmp.Or(cmp.Compare(a.WorkspaceID, b.WorkspaceID), cmp.Compare(a.place, b.place), cmp.Compare(a.ID, b.ID))
 	}) {
 		known[h.ID] = true
