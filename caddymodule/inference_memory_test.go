@@ -437,7 +437,7 @@ func TestReadAll(t *testing.T) {
 				"whole": func(r io.Reader) io.Reader { return r }, "with its end": iotest.DataErrReader, "in halves": iotest.HalfReader,
 			} {
 				m := &reservation{limit: 10 << 20}
-				got, err := m.readAll(reader(bytes.NewReader(text[:size])), int64(announced))
+				got, err := m.readAll(reader(bytes.NewReader(text[:size])), int64(announced), 1<<30)
 				if err != nil || !bytes.Equal(got, text[:size]) {
 					t.Fatalf("%s, %d bytes, %d announced: got %d bytes, %v", name, size, announced, len(got), err)
 				}
@@ -448,7 +448,7 @@ func TestReadAll(t *testing.T) {
 					t.Errorf("%s, %d bytes, %d announced: %d bytes are taken", name, size, announced, cap(got))
 				}
 				m.release()
-				if got, err := (*reservation)(nil).readAll(reader(bytes.NewReader(text[:size])), int64(announced)); err != nil || !bytes.Equal(got, text[:size]) {
+				if got, err := (*reservation)(nil).readAll(reader(bytes.NewReader(text[:size])), int64(announced), 1<<30); err != nil || !bytes.Equal(got, text[:size]) {
 					t.Fatalf("%s, %d bytes, %d announced, not counted: got %d bytes, %v", name, size, announced, len(got), err)
 				}
 			}
@@ -456,18 +456,32 @@ func TestReadAll(t *testing.T) {
 	}
 	failure := errors.New("broken")
 	m := &reservation{limit: 10 << 20}
-	if _, err := m.readAll(io.MultiReader(bytes.NewReader(text), iotest.ErrReader(failure)), -1); !errors.Is(err, failure) {
+	if _, err := m.readAll(io.MultiReader(bytes.NewReader(text), iotest.ErrReader(failure)), -1, 1<<30); !errors.Is(err, failure) {
 		t.Errorf("got %v, want the reader's error", err)
 	}
 	m.release()
 	m = &reservation{limit: 1 << 20}
-	if _, err := m.readAll(bytes.NewReader(text), -1); !errors.Is(err, errTooLarge) {
+	if _, err := m.readAll(bytes.NewReader(text), -1, 1<<30); !errors.Is(err, errTooLarge) {
 		t.Errorf("got %v for what never fits, want errTooLarge", err)
 	}
 	m.release()
 	if held() != 0 {
 		t.Errorf("%d bytes are held", held())
 	}
+}
+
+// TestLargestBodyFits reads the largest body, which tells no length, within the least
+// max_memory.
+func TestLargestBodyFits(t *testing.T) {
+	const largest = 1<<20 + 100<<10
+	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(strings.Repeat("x", largest)))
+	r.ContentLength = -1
+	c := call{w: httptest.NewRecorder(), r: r}
+	m := &reservation{limit: 2*largest + 2*bytes.MinRead}
+	if body, err := c.read(largest, m); err != nil || len(body) != largest {
+		t.Errorf("got %d bytes, %v, want %d", len(body), err, largest)
+	}
+	m.release()
 }
 
 // TestUnpack unpacks bodies whose trailer has the right size, or a wrong one.
