@@ -263,7 +263,7 @@ func (b *heldBody) skipRead() {
 
 // free gives back all memory.
 func (b *heldBody) free() {
-	b.rest = nil
+	b.sent, b.rest = nil, nil
 	b.release()
 	b.recycle()
 }
