@@ -109,7 +109,7 @@ func (c *call) read(limit int64, memory *reservation) ([]byte, error) {
 		}
 		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(timeFor(size)))
 	}
-	body, err := memory.readAll(http.MaxBytesReader(c.w, c.r.Body, limit), c.r.ContentLength)
+	body, err := memory.readAll(http.MaxBytesReader(c.w, c.r.Body, limit), c.r.ContentLength, limit)
 	if err != nil {
 		return nil, readError(err)
 	}

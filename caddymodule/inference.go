@@ -203,7 +203,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 	}()
 	if refused := c.checkOther(); refused != nil {
 		if c.held != nil {
-			c.held.release() // the answer may take its time
+			c.held.drop() // the answer may take its time
 		}
 		c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
 		c.setPlaceholder(operationPlaceholder, c.op.name)
@@ -284,7 +284,7 @@ func (c *inferenceCall) prepare() (answered bool) {
 	c.setPlaceholder(operationPlaceholder, c.op.name)
 	resolution, err := c.resolve()
 	if err != nil {
-		c.held.release() // the answer may take its time
+		c.held.drop() // the answer may take its time
 		c.h.metrics.resolved(c.op.name, "refused", c.start)
 		c.render(answer{}, err)
 		return true
@@ -343,6 +343,10 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		}
 		if body.unpacked {
 			c.r.Header.Del("Content-Encoding")
+		}
+		if len(resolution.Body) == 1 { // the merged body is a copy
+			body.sub(int64(cap(text)))
+			body.recycle()
 		}
 		c.r.ContentLength = int64(resolution.Body.Len())
 		c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked

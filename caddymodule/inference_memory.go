@@ -142,9 +142,13 @@ const firstRead = 64 << 10
 
 // readAll reads r to its end. It reserves memory as bytes arrive. So a client that
 // announces much and sends little does not keep others out. announced is the expected size
-// in bytes, or -1.
-func (m *reservation) readAll(r io.Reader, announced int64) ([]byte, error) {
-	expected := announced + bytes.MinRead // with some room to see the end
+// in bytes, or -1. No more than most bytes are expected then.
+func (m *reservation) readAll(r io.Reader, announced, most int64) ([]byte, error) {
+	expected := announced
+	if announced < 0 {
+		expected = most
+	}
+	expected += bytes.MinRead // with some room to see the end
 	body, err := m.grow(nil, min(max(announced, 0), firstRead)+bytes.MinRead)
 	for err == nil {
 		if len(body) == cap(body) {
@@ -259,7 +263,7 @@ func (b *heldBody) skipRead() {
 
 // free gives back all memory.
 func (b *heldBody) free() {
-	b.rest = nil
+	b.sent, b.rest = nil, nil
 	b.release()
 	b.recycle()
 }

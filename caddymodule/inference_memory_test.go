@@ -437,7 +437,7 @@ func TestReadAll(t *testing.T) {
 				"whole": func(r io.Reader) io.Reader { return r }, "with its end": iotest.DataErrReader, "in halves": iotest.HalfReader,
 			} {
 				m := &reservation{limit: 10 << 20}
-				got, err := m.readAll(reader(bytes.NewReader(text[:size])), int64(announced))
+				got, err := m.readAll(reader(bytes.NewReader(text[:size])), int64(announced), 1<<30)
 				if err != nil || !bytes.Equal(got, text[:size]) {
 					t.Fatalf("%s, %d bytes, %d announced: got %d bytes, %v", name, size, announced, len(got), err)
 				}
@@ -448,7 +448,7 @@ func TestReadAll(t *testing.T) {
 					t.Errorf("%s, %d bytes, %d announced: %d bytes are taken", name, size, announced, cap(got))
 				}
 				m.release()
-				if got, err := (*reservation)(nil).readAll(reader(bytes.NewReader(text[:size])), int64(announced)); err != nil || !bytes.Equal(got, text[:size]) {
+				if got, err := (*reservation)(nil).readAll(reader(bytes.NewReader(text[:size])), int64(announced), 1<<30); err != nil || !bytes.Equal(got, text[:size]) {
 					t.Fatalf("%s, %d bytes, %d announced, not counted: got %d bytes, %v", name, size, announced, len(got), err)
 				}
 			}
@@ -456,18 +456,32 @@ func TestReadAll(t *testing.T) {
 	}
 	failure := errors.New("broken")
 	m := &reservation{limit: 10 << 20}
-	if _, err := m.readAll(io.MultiReader(bytes.NewReader(text), iotest.ErrReader(failure)), -1); !errors.Is(err, failure) {
+	if _, err := m.readAll(io.MultiReader(bytes.NewReader(text), iotest.ErrReader(failure)), -1, 1<<30); !errors.Is(err, failure) {
 		t.Errorf("got %v, want the reader's error", err)
 	}
 	m.release()
 	m = &reservation{limit: 1 << 20}
-	if _, err := m.readAll(bytes.NewReader(text), -1); !errors.Is(err, errTooLarge) {
+	if _, err := m.readAll(bytes.NewReader(text), -1, 1<<30); !errors.Is(err, errTooLarge) {
 		t.Errorf("got %v for what never fits, want errTooLarge", err)
 	}
 	m.release()
 	if held() != 0 {
 		t.Errorf("%d bytes are held", held())
 	}
+}
+
+// TestLargestBodyFits reads the largest body, which tells no length, within the least
+// max_memory.
+func TestLargestBodyFits(t *testing.T) {
+	const largest = 1<<20 + 100<<10
+	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(strings.Repeat("x", largest)))
+	r.ContentLength = -1
+	c := call{w: httptest.NewRecorder(), r: r}
+	m := &reservation{limit: 2*largest + 2*bytes.MinRead}
+	if body, err := c.read(largest, m); err != nil || len(body) != largest {
+		t.Errorf("got %d bytes, %v, want %d", len(body), err, largest)
+	}
+	m.release()
 }
 
 // TestUnpack unpacks bodies whose trailer has the right size, or a wrong one.
@@ -660,6 +674,101 @@ func TestPackedFormIsDropped(t *testing.T) {
 	if held() != 0 {
 		t.Errorf("%d bytes are held", held())
 	}
+}
+
+// TestSearchedBodyIsHeldOnce merges a body where tools are disabled. The merged body is a copy
+// then, and no memory is held for the one that was sent.
+func TestSearchedBodyIsHeldOnce(t *testing.T) {
+	store, err := badger.OpenInMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	h := newBareHandler(t, store)
+	h.Inference = &Inference{Keys: keysOff}
+	if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
+		t.Fatal(err)
+	}
+	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
+	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	disabled := domain.WorkspacePatch{DisabledServerTools: domain.Settable[[]string]{Given: true, Value: &[]string{"openrouter:bash"}}}
+	if _, err := h.service.UpdateWorkspace(t.Context(), boss, "default", disabled, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, secret, err := h.service.IssueKey(t.Context(), boss, domain.NewKey{Kind: domain.InferenceKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size, small = 1 << 20, 4 << 10
+	h.Inference.MaxMemory = 2*size + small // two forms, never three
+	for _, packed := range []bool{false, true} {
+		for _, dryRun := range []bool{false, true} {
+			body := bodyOf("@preset/writer", size)
+			r := httptest.NewRequest("POST", "http://x"+chatPath, nil)
+			r.Header.Set(dryRunHeader, fmt.Sprint(dryRun))
+			r.Header.Set("Authorization", "Bearer "+secret)
+			if packed {
+				body = stored(body)
+				r.Header.Set("Content-Encoding", "gzip")
+			}
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+			served := false
+			next := caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+				served = true
+				if got := held(); got < size || got > size+small {
+					t.Errorf("packed %v: %d bytes are held for the gateway, want those of one form", packed, got)
+				}
+				return nil
+			})
+			w := httptest.NewRecorder()
+			if err := h.ServeHTTP(w, r, next); err != nil || served == dryRun || w.Code != http.StatusOK {
+				t.Errorf("packed %v, dry run %v: got %v, %d %.200s", packed, dryRun, err, w.Code, w.Body)
+			}
+		}
+	}
+	if held() != 0 {
+		t.Errorf("%d bytes are held", held())
+	}
+}
+
+// TestRefusedBodyIsDropped refuses a request. Its body takes no memory while the answer is
+// sent, which may take long.
+func TestRefusedBodyIsDropped(t *testing.T) {
+	store, err := badger.OpenInMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	h := newBareHandler(t, store)
+	h.Inference = &Inference{Keys: keysOff}
+	if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(bodyOf("@preset/unknown", 1<<10)))
+	c := &inferenceCall{path: "chat/completions", route: inferenceRouteOf("chat/completions")}
+	w := &observedWriter{httptest.NewRecorder(), func() {
+		if c.own.sent != nil || c.own.buffer != nil || held() != 0 {
+			t.Errorf("%d bytes are held, and %d are referred to, while the answer is sent", held(), len(c.own.sent))
+		}
+	}}
+	c.call = h.newCall(w, r)
+	c.holdBody()
+	if !c.prepare() || w.Code != http.StatusNotFound {
+		t.Errorf("got %d %s, want 404", w.Code, w.Body)
+	}
+}
+
+// observedWriter calls observe before each write.
+type observedWriter struct {
+	*httptest.ResponseRecorder
+	observe func()
+}
+
+func (w *observedWriter) Write(p []byte) (int, error) {
+	w.observe()
+	return w.ResponseRecorder.Write(p)
 }
 
 // stored returns uncompressed gzip, which is no smaller than text.

@@ -11,7 +11,8 @@ import (
 )
 
 // Body is the body of a request, in pieces that follow each other. Pieces may be parts of
-// Request.Body, which then must not change before the Body was read.
+// Request.Body, which then must not change before the Body was read. A merged Body of a single
+// piece has no part of it.
 type Body [][]byte
 
 // Len returns the length in bytes.
@@ -98,7 +99,7 @@ func sizeOf(parts []part) int {
 const largeText = 4 << 10
 
 // compose returns the merged request. It must be granted memory for all of it, since a
-// template can repeat a large value.
+// template can repeat a large value. It releases that of the pieces that are shared.
 func (m *merger) compose() (Body, error) {
 	size := sizeOf(m.parts)
 	if err := m.reserve(size); err != nil {
@@ -123,7 +124,29 @@ func (m *merger) compose() (Body, error) {
 		begin = len(copied)
 	}
 	if m.memory != nil {
-		m.memory.Release(large)
+		m.memory.Release(m.sharedSize())
 	}
 	return append(body, copied[begin:]), nil
+}
+
+// sharedSize returns the length of the large texts that take no memory of their own. They are
+// parts of the request's body or of a cached preset. Others were made for this request.
+func (m *merger) sharedSize() (size int) {
+	for i := range m.parts {
+		p := &m.parts[i]
+		if len(p.Value) >= largeText && (isEndOf(p.Value, rawjson.Find(m.request.fields, p.Name)) || isEndOf(p.Value, m.setting(p.Name))) {
+			size += len(p.Value)
+		}
+		for _, lead := range p.lead {
+			if len(lead) >= largeText && m.settings.template == nil { // it is of the preset's prompt
+				size += len(lead)
+			}
+		}
+	}
+	return size
+}
+
+// isEndOf reports whether text, which is not empty, is the end of whole in the same memory.
+func isEndOf(text, whole jsontext.Value) bool {
+	return len(text) <= len(whole) && &text[len(text)-1] == &whole[len(whole)-1]
 }

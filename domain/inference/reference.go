@@ -102,15 +102,15 @@ func (q *parsedRequest) read(body []byte) {
 	q.prompt, q.fields = &noPrompt, q.usual[:0]
 	for field, err := range usualNames.Object(body) {
 		switch {
-		case q.err != nil: // a reference may follow, and only then the error is ours to answer
+		case err == nil && len(q.fields) < maxRequestFields && !q.has(field.Name):
+			q.add(field) // also behind an error: a reference may follow, or the model
+		case q.err != nil: // the first error counts
 		case err != nil:
 			q.setError(domain.InvalidAt("", err.Error()))
 		case len(q.fields) == maxRequestFields:
 			q.setError(errTooManyFields)
-		case q.has(field.Name):
-			q.setError(domain.InvalidAt(pointer(field.Name), "duplicate name"))
 		default:
-			q.add(field)
+			q.setError(domain.InvalidAt(pointer(field.Name), "duplicate name"))
 		}
 		if err != nil || q.err != nil && q.found {
 			break // no later field changes the answer

@@ -88,8 +88,8 @@ type Request struct {
 	// the system prompt. Nil stands for all fields of the dialect. Other fields are not
 	// added, and not in Resolution.Dropped.
 	Takes []string
-	// Memory grants the memory of the merged body. Resolve returns its error, and releases
-	// what pieces of Body save. Nil sets no limit.
+	// Memory grants the memory of the merged body. Resolve returns its error. It releases what
+	// the merged body shares with Body and with the cache. Nil sets no limit.
 	Memory Memory
 }
 

@@ -92,6 +92,8 @@ func TestModelWithoutAPreset(t *testing.T) {
 		`{"model":"` + strings.Repeat("m", 300) + `"}`:            "",
 		`{"models":["m"]}`:                                        "m",
 		`{"model":"","models":[7]}`:                               "",
+		`{"session_id":7,"model":"m"}`:                            "m",
+		`{"x":1,"x":2,"model":"m","model":"n"}`:                   "m",
 		`{"x":"` + strings.Repeat("x", 20<<10) + `","model":"m"}`: "m",
 		`{"model":"m","x":"` + strings.Repeat("x", 20<<10) + `"}`: "m",
 		`[]`: "",

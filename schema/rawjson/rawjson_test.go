@@ -3,6 +3,9 @@ package rawjson
 import (
 	"bytes"
 	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -142,6 +145,33 @@ func TestScan(t *testing.T) {
 	}
 	for _, text := range []string{`{}`, `{ }x`, `{,}`, `{"a":1,}`, `{"a":1 "b":2}`, `{"a" 1}`, `{"a":[1,]}`, `{"a":[,1]}`, `{"a":{"b"}}`, `{"a":[1}}`, `{"a":{"b":1]}`, `{"a":tru}`, `{"a":null`, `{"a":1}}`} {
 		checkScan(t, []byte(text))
+	}
+}
+
+// The documents of JSONTestSuite and changed ones are read as by the decoder, whole and within
+// an object. Space before them moves them over the words that the scanner reads at once.
+func TestScanSuite(t *testing.T) {
+	paths, err := filepath.Glob("../testdata/jsontestsuite/test_parsing/*.json")
+	if err != nil || len(paths) < 300 {
+		t.Fatalf("got %d documents, %v", len(paths), err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	pieces := []string{`"`, `\\`, `\"`, `\u`, `\ud83d\ude00`, "{", "}", "[", "]", ",", ":", "-0", "1E400", "01", "true", "nul", " ", "\t", "\x00", "\x1f", "\x7f", "\x80", "\xed\xa0\x80", "\ufeff", strings.Repeat("x", 40)}
+	for _, path := range paths {
+		document, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkScan(t, document)
+		document = document[:min(len(document), 2<<10)]
+		for round := range 40 {
+			text := slices.Concat([]byte(strings.Repeat(" ", round)+`{"a":`), document, []byte(`, "a":"b"}`))
+			if round%2 == 1 {
+				at := random.IntN(len(text))
+				text = slices.Concat(text[:at], []byte(pieces[random.IntN(len(pieces))]), text[min(len(text), at+random.IntN(3)):])
+			}
+			checkScan(t, text)
+		}
 	}
 }
 

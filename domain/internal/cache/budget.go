@@ -19,7 +19,7 @@ type Budget struct {
 type member interface {
 	// evictable returns the cost of the values that evict may remove.
 	evictable() int
-	// evict removes values until they cost less by excess, or it has seen all values.
+	// evict removes values until they cost less by excess, or none is left that it may remove.
 	evict(excess int)
 }
 

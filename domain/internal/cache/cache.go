@@ -132,20 +132,22 @@ func (c *Cache[K, S, V]) evictable() int {
 	return c.cost
 }
 
-// evict removes values that were not used since the last call. The order is that of Go's maps,
-// which is random.
+// evict removes values that were not used since the last call first, and then others. The
+// order is that of Go's maps, which is random.
 func (c *Cache[K, S, V]) evict(excess int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	end := c.cost - excess
-	for key, e := range c.kept {
-		switch {
-		case c.cost <= end:
-			return
-		case e == c.spared || e.used.Swap(false):
-		default:
-			delete(c.kept, key)
-			c.add(-e.cost)
+	for range 2 { // at once, or else readers could use the values again, and again
+		for key, e := range c.kept {
+			switch {
+			case c.cost <= end:
+				return
+			case e == c.spared || e.used.Swap(false):
+			default:
+				delete(c.kept, key)
+				c.add(-e.cost)
+			}
 		}
 	}
 }

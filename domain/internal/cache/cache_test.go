@@ -78,6 +78,18 @@ func TestSecondChance(t *testing.T) {
 	}
 }
 
+// Readers cannot keep a writer busy: room is made at once, although all values are in use.
+func TestRoomIsMadeAtOnce(t *testing.T) {
+	c := New[int, uint64, int](NewBudget(100))
+	for i := range 10 {
+		c.Put(i, 1, i, 10)
+		c.Get(i, 1)
+	}
+	if c.evict(25); c.cost != 70 || c.budget.cost.Load() != 70 {
+		t.Errorf("%d are in use, and are thought to be %d, want 70", c.cost, c.budget.cost.Load())
+	}
+}
+
 func TestCopyFrom(t *testing.T) {
 	from, to := New[int, uint64, int](NewBudget(100)), New[int, uint64, int](NewBudget(50))
 	for i := range 80 {
