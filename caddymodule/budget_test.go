@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // raceEnabled tells that the race detector is on, which allocates too.
@@ -57,17 +57,10 @@ func TestBudgets(t *testing.T) {
 			for range 200 { // afterwards the caches are filled
 				l.serve(t, l.prepare())
 			}
-			got := math.MaxInt
-			for range 3 { // other goroutines may allocate, but not each time
+			storagetest.CheckAllocations(t, float64(budget), func() float64 {
 				before := testing.AllocsPerRun(runs, func() { l.prepare() })
-				all := testing.AllocsPerRun(runs, func() { l.serve(t, l.prepare()) })
-				got = min(got, int(all-before))
-			}
-			if got > budget {
-				t.Errorf("got %d allocations, want at most %d", got, budget)
-			} else {
-				t.Logf("%d allocations of %d", got, budget)
-			}
+				return testing.AllocsPerRun(runs, func() { l.serve(t, l.prepare()) }) - before
+			})
 		})
 	}
 }

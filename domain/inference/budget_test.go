@@ -1,12 +1,11 @@
 package inference_test
 
 import (
-	"math"
 	"testing"
-	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // raceEnabled is set under the race detector, which allocates too.
@@ -42,24 +41,13 @@ func TestBudgets(t *testing.T) {
 		{"a request that keeps a policy", 26, resolve(`"model":"@preset/ruled",`)},
 	} {
 		t.Run(operation.name, func(t *testing.T) {
-			for range 50 { // the cache fills gradually
-				if err := operation.do(); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Millisecond)
-			}
-			got := math.Inf(1)
-			for range 3 { // others may allocate, too, but not each time
-				got = min(got, testing.AllocsPerRun(100, func() {
+			storagetest.CheckAllocations(t, operation.budget, func() float64 {
+				return testing.AllocsPerRun(100, func() {
 					if err := operation.do(); err != nil {
 						t.Fatal(err)
 					}
-				}))
-			}
-			t.Logf("%v allocations of %v", got, operation.budget)
-			if got > operation.budget {
-				t.Errorf("got %v allocations, want at most %v", got, operation.budget)
-			}
+				})
+			})
 		})
 	}
 }

@@ -2,10 +2,10 @@ package badger
 
 import (
 	"fmt"
-	"math"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // raceEnabled is set under the race detector, which allocates too.
@@ -54,18 +54,13 @@ func TestBudgets(t *testing.T) {
 		{"a change of a preset", 200, update(func(tx domain.Tx) error { return tx.PutPreset(p) })},
 	} {
 		t.Run(operation.name, func(t *testing.T) {
-			got := math.Inf(1)
-			for range 3 { // others may allocate, too, but not each time
-				got = min(got, testing.AllocsPerRun(100, func() {
+			storagetest.CheckAllocations(t, operation.budget, func() float64 {
+				return testing.AllocsPerRun(100, func() {
 					if err := operation.do(); err != nil {
 						t.Fatal(err)
 					}
-				}))
-			}
-			t.Logf("%v allocations of %v", got, operation.budget)
-			if got > operation.budget {
-				t.Errorf("got %v allocations, want at most %v", got, operation.budget)
-			}
+				})
+			})
 		})
 	}
 }

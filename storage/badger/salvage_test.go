@@ -184,6 +184,8 @@ func (w *wreckTrial) run(t *testing.T, name, folder string) {
 	t.Helper()
 	before := fingerprint(t, folder)
 	to := filepath.Join(t.TempDir(), "new")
+	defer os.RemoveAll(to)     // hundreds of trials would fill the disk
+	defer os.RemoveAll(folder) // it was copied for this trial
 	report, err := Salvage(t.Context(), folder, to, w.o, false)
 	if after := fingerprint(t, folder); after != before {
 		t.Errorf("%s: the damaged folder was changed from\n%s to\n%s", name, before, after)
