@@ -76,7 +76,8 @@ type guard struct {
 
 	needed          atomic.Uint64          // what Badger may need
 	ballastDebt     atomic.Uint64          // space that writes leave free until there is a ballast
-	lastWrite       atomic.Int64           // Unix nanoseconds
+	made            time.Time              // when newGuard was called
+	lastWrite       atomic.Int64           // nanoseconds since then
 	written         chan struct{}          // holds a token after a write
 	heldCompactions atomic.Int32           // compactions that hold holds
 	closing         atomic.Bool            // the store is being closed
@@ -106,7 +107,8 @@ const (
 
 // newGuard returns a guard of a folder.
 func newGuard(folder string, free func(folder string) (uint64, error), logger *zap.Logger) *guard {
-	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime, written: make(chan struct{}, 1)}
+	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime, made: time.Now(), written: make(chan struct{}, 1)}
+	g.lastWrite.Store(-int64(busyFor)) // nothing was written yet
 	g.needed.Store(minFree)
 	if info, err := os.Stat(g.ballast()); err == nil && info.Size() < ballastSize {
 		g.ballastDebt.Store(ballastSize) // it was given up, or never finished
@@ -144,15 +146,21 @@ func (g *guard) checkWritesAllowed() error {
 	free, err := g.checkWritable()
 	g.logChange(free, err)
 	if err == nil {
-		g.lastWrite.Store(time.Now().UnixNano())
-		groupcommit.Signal(g.written)
+		g.wake()
 	}
 	return err
 }
 
-// sinceWrite returns the time since the last write that was allowed.
+// wake makes the store busy, as a write does. It ends a pause of the compactors, or keeps one from
+// beginning: a pause looks at the token first, and at the time then.
+func (g *guard) wake() {
+	g.lastWrite.Store(int64(time.Since(g.made)))
+	groupcommit.Signal(g.written)
+}
+
+// sinceWrite returns the time since wake. It does not depend on the system's clock.
 func (g *guard) sinceWrite() time.Duration {
-	return time.Since(time.Unix(0, g.lastWrite.Load()))
+	return time.Since(g.made) - time.Duration(g.lastWrite.Load())
 }
 
 // checkWritable returns the free space, and the reason while writes are refused.
