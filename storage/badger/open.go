@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -62,6 +63,12 @@ func settings(folder string, o Options) badgerdb.Options {
 		s = encrypted(s, o)
 	}
 	return s
+}
+
+// withoutCompactions returns settings of a database that writes its logs to tables and compacts
+// none. Level 0 has no limit then: Badger would wait for a compaction for ever.
+func withoutCompactions(s badgerdb.Options) badgerdb.Options {
+	return s.WithNumCompactors(0).WithCompactL0OnClose(false).WithNumLevelZeroTablesStall(math.MaxInt)
 }
 
 func openFolder(folder string, o Options, free func(folder string) (uint64, error)) (s *Store, err error) {
@@ -160,7 +167,7 @@ func flushLargeLogs(folder string, o Options) error {
 	if err != nil || size == memTableSize {
 		return err
 	}
-	db, err := openBadger(settings(folder, o).WithMemTableSize(size).WithNumCompactors(0).WithCompactL0OnClose(false))
+	db, err := openBadger(withoutCompactions(settings(folder, o)).WithMemTableSize(size))
 	if err != nil {
 		return err
 	}

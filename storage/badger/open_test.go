@@ -444,6 +444,19 @@ func copyFolder(t *testing.T, from, to string) {
 	}
 }
 
+// copyKilled copies an open store as a kill would leave it, to a folder that is missing. It
+// links the tables, so the store must not remove any later.
+func copyKilled(t *testing.T, from, to string) {
+	t.Helper()
+	err := errors.Join(os.Mkdir(to, 0o700), copyStore(from, to))
+	for _, name := range []string{MarkerName, sequenceName} {
+		err = errors.Join(err, copyFile(filepath.Join(from, name), filepath.Join(to, name)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func truncate(t *testing.T, name string, size int64) {
 	t.Helper()
 	if err := os.Truncate(name, size); err != nil {
@@ -1030,7 +1043,7 @@ func hashOf(config []byte) string { return fmt.Sprintf("%x", domain.HashSecret(s
 func TestLogsOfLargerMemtables(t *testing.T) {
 	folder, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
 	seed(t, folder)
-	db, err := openBadger(settings(folder, testOptions).WithMemTableSize(2 * memTableSize).WithNumCompactors(0).WithCompactL0OnClose(false))
+	db, err := openBadger(withoutCompactions(settings(folder, testOptions)).WithMemTableSize(2 * memTableSize))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -1049,11 +1062,8 @@ func TestLogsOfLargerMemtables(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err = errors.Join(os.Mkdir(killed, 0o700), copyStore(folder, killed))
-	for _, name := range []string{MarkerName, sequenceName} {
-		err = errors.Join(err, copyFile(filepath.Join(folder, name), filepath.Join(killed, name)))
-	}
-	if err := errors.Join(err, db.Close()); err != nil {
+	copyKilled(t, folder, killed)
+	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s := mustOpen(t, killed)

@@ -81,7 +81,7 @@ func probeCopy(folder string, o Options, fn func(*badgerdb.DB) error) error {
 	if err != nil {
 		return err
 	}
-	db, err := recoverOpen(settings(copied, o).WithMemTableSize(size).WithNumCompactors(0).WithCompactL0OnClose(false))
+	db, err := recoverOpen(withoutCompactions(settings(copied, o)).WithMemTableSize(size))
 	if err != nil {
 		return readError(err)
 	}
