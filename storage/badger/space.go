@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	// flushSpace is the space that Badger needs to write its memory to tables. There is one
-	// table for each full memtable, and one for the memtable in use.
-	flushSpace = (numMemtables + 1) * memTableSize
+	// flushSpace is the space that Badger needs to write its memory to tables. One memtable is
+	// written, numMemtables wait for that, and one is in use. A table has at most the content
+	// of a log.
+	flushSpace = (numMemtables + 2) * reservedLog
 	// minFree is the space that a write, and opening a store, needs at least. Badger
 	// writes through memory maps, and the system kills a process whose write to a map
-	// finds no space.
-	minFree = 2 * flushSpace // twice, because other processes write too
+	// finds no space. It is more than flushSpace, because other processes write too.
+	minFree = 8 * memTableSize
 
 	// reservedLog is how much of a write-ahead log is reserved. Badger makes the file twice
 	// as long as a memtable. It begins the next log once this one has the length of a
