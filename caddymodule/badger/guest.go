@@ -74,7 +74,7 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 	if b.ScrubInterval == 0 {
 		b.ScrubInterval = caddy.Duration(defaultScrubInterval)
 	}
-	s := settings{folder: folder, scrub: time.Duration(b.ScrubInterval), cache: engine.Memory(ctx) / 2, logger: ctx.Logger()}
+	s := settings{folder: folder, scrub: time.Duration(b.ScrubInterval), cache: (engine.Memory(ctx) + 1) / 2, logger: ctx.Logger()}
 	if b.EncryptionKeyFile != "" {
 		name, err := repl.ReplaceOrErr(b.EncryptionKeyFile, true, true)
 		if err == nil {

@@ -17,4 +17,8 @@ func TestMemory(t *testing.T) {
 	if got := badger.CacheSize(); got != 2<<20 {
 		t.Errorf("got %d bytes after a reload, want 2 MiB", got)
 	}
+	s.Reload(caddytest.Standard + "\nmemory 1B")
+	if got := badger.CacheSize(); got == 0 {
+		t.Error("the least memory stands for the default")
+	}
 }

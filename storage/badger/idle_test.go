@@ -46,6 +46,20 @@ func TestIdleCompactors(t *testing.T) {
 	}
 }
 
+// TestReclaimDelaysPause checks that no pause can begin between the end of one, which Reclaim
+// asks for, and Flatten. Reclaim would wait for that pause until the next write.
+func TestReclaimDelaysPause(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	eventually(t, "nothing was written for a while", func() bool { return s.guard.sinceWrite() > 10*time.Millisecond })
+	began := time.Now()
+	if err := s.flatten(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if quiet := s.guard.sinceWrite(); quiet > time.Since(began) {
+		t.Errorf("a pause may begin, since nothing was written for %v", quiet)
+	}
+}
+
 // TestStopIdleCompactors checks that compactors stop by themselves, again after each write.
 func TestStopIdleCompactors(t *testing.T) {
 	s := mustOpen(t, t.TempDir())

@@ -77,7 +77,11 @@ func probeCopy(folder string, o Options, fn func(*badgerdb.DB) error) error {
 		return fmt.Errorf("%w: copying the logs: %w", errUnavailable, err)
 	}
 	o.Logger = nil // Open logs the same again
-	db, err := recoverOpen(settings(copied, o).WithNumCompactors(0).WithCompactL0OnClose(false))
+	size, err := memTableFor(copied)
+	if err != nil {
+		return err
+	}
+	db, err := recoverOpen(withoutCompactions(settings(copied, o)).WithMemTableSize(size))
 	if err != nil {
 		return readError(err)
 	}

@@ -3,9 +3,14 @@ package badger
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 func TestCopyFile(t *testing.T) {
@@ -36,5 +41,48 @@ func TestCheckSpace(t *testing.T) {
 		if errors.Is(err, ErrDiskFull) != full {
 			t.Errorf("%d bytes are free: got %v, want a full disk: %t", free, err, full)
 		}
+	}
+}
+
+// TestProbeStalled probes a store that was killed while writes waited for compactions. Level 0 is
+// full, and there are as many logs as Badger holds memtables.
+func TestProbeStalled(t *testing.T) {
+	folder, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
+	seed(t, folder)
+	most := settings(folder, testOptions).NumLevelZeroTablesStall
+	// Small memtables make level 0 full by few bytes.
+	db, err := openBadger(withoutCompactions(settings(folder, testOptions)).WithMemTableSize(128 << 10).WithValueThreshold(16 << 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version := db.MaxVersion() + 1; db.Levels()[0].NumTables < most; version++ {
+		k := records.ReplayKey(domain.ReplayID{byte(version), byte(version >> 8)})
+		txn := db.NewTransactionAt(version-1, true)
+		if err := errors.Join(txn.Set(k, records.Seal(k, make([]byte, 15<<10))), txn.CommitAt(version, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copyKilled(t, folder, killed)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	logs, err := filepath.Glob(filepath.Join(killed, "*.mem"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("got %d logs, %v", len(logs), err)
+	}
+	for n := range numMemtables + 2 { // the same commits again
+		if err := copyFile(logs[0], filepath.Join(killed, fmt.Sprintf("9%04d.mem", n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	probed := make(chan error, 1)
+	go func() { probed <- Probe(killed, testOptions) }()
+	select {
+	case err := <-probed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the probe does not end")
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
@@ -183,6 +182,7 @@ func (s *Store) flushToTables(ctx context.Context) error {
 		flushing := !there && s.currentLog() != log
 		levels, most := s.db.Levels(), s.db.Opts().NumLevelZeroTables
 		if flushing || levels[0].NumTables >= most {
+			s.guard.wake() // the compactors
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -220,7 +220,7 @@ func (s *Store) inTables(version uint64) bool {
 // flatten calls Badger's Flatten, rests between its compactions and ends it early with
 // ctx or the store.
 func (s *Store) flatten(ctx context.Context) error {
-	groupcommit.Signal(s.guard.written) // ends pauseCompactors
+	s.guard.wake()
 	s.flattening.Lock()
 	defer s.flattening.Unlock()
 	stepped := time.Now()
@@ -230,6 +230,7 @@ func (s *Store) flatten(ctx context.Context) error {
 			panic(flattenEnded{})
 		case <-time.After(reclaimPause * time.Since(stepped)):
 		}
+		s.guard.wake() // the guard looks more often at a disk that is written to
 		stepped = time.Now()
 	})
 	if p, ok := errors.AsType[*panicError](err); ok && p.value == any(flattenEnded{}) {

@@ -499,3 +499,32 @@ func inflictOne(t *testing.T, trial *wreckTrial, state, folder, file string, i i
 	}
 	trial.run(t, fmt.Sprintf("%s of the store that was %s, %s at %d of %d", file, state, how, at, used), damaged)
 }
+
+// TestSalvageLargeObjects salvages more large objects than one transaction holds.
+func TestSalvageLargeObjects(t *testing.T) {
+	folder := t.TempDir()
+	s := mustOpen(t, folder)
+	f := storagetest.Fill(t, s)
+	large := strings.Repeat("x", domain.MaxStoredSize-2000)
+	for n := range 3 {
+		f.Must(f.CreateWorkspace(t.Context(), f.By, domain.NewWorkspace{Name: "n", Slug: fmt.Sprint("large-", n), DefaultTextModel: &large}))
+	}
+	for range 6 {
+		f.Must(f.CreatePresetVersion(t.Context(), f.By, "large-0", "large", domain.Capture{Dialect: domain.Chat, Config: []byte("{}"), SystemPrompt: &large}))
+	}
+	truth := exportStore(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(t.TempDir(), "new")
+	report, err := Salvage(t.Context(), folder, to, testOptions, false)
+	if err != nil || len(report.Lost) > 0 {
+		t.Fatalf("got %v, %v, want nothing lost", err, report.Lost)
+	}
+	got := exportOf(t, to, testOptions)
+	for key, line := range truth.lines {
+		if got.lines[key] != line {
+			t.Errorf("got %.100s, want %.100s", got.lines[key], line)
+		}
+	}
+}

@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	// flushSpace is the space that Badger needs to write its memory to tables. There is one
-	// table for each full memtable, and one for the memtable in use.
-	flushSpace = (numMemtables + 1) * memTableSize
+	// flushSpace is the space that Badger needs to write its memory to tables. One memtable is
+	// written, numMemtables wait for that, and one is in use. A table has at most the content
+	// of a log.
+	flushSpace = (numMemtables + 2) * reservedLog
 	// minFree is the space that a write, and opening a store, needs at least. Badger
 	// writes through memory maps, and the system kills a process whose write to a map
-	// finds no space.
-	minFree = 2 * flushSpace // twice, because other processes write too
+	// finds no space. It is more than flushSpace, because other processes write too.
+	minFree = 8 * memTableSize
 
 	// reservedLog is how much of a write-ahead log is reserved. Badger makes the file twice
 	// as long as a memtable. It begins the next log once this one has the length of a
@@ -76,7 +77,8 @@ type guard struct {
 
 	needed          atomic.Uint64          // what Badger may need
 	ballastDebt     atomic.Uint64          // space that writes leave free until there is a ballast
-	lastWrite       atomic.Int64           // Unix nanoseconds
+	made            time.Time              // when newGuard was called
+	lastWrite       atomic.Int64           // nanoseconds since then
 	written         chan struct{}          // holds a token after a write
 	heldCompactions atomic.Int32           // compactions that hold holds
 	closing         atomic.Bool            // the store is being closed
@@ -106,7 +108,8 @@ const (
 
 // newGuard returns a guard of a folder.
 func newGuard(folder string, free func(folder string) (uint64, error), logger *zap.Logger) *guard {
-	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime, written: make(chan struct{}, 1)}
+	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime, made: time.Now(), written: make(chan struct{}, 1)}
+	g.lastWrite.Store(-int64(busyFor)) // nothing was written yet
 	g.needed.Store(minFree)
 	if info, err := os.Stat(g.ballast()); err == nil && info.Size() < ballastSize {
 		g.ballastDebt.Store(ballastSize) // it was given up, or never finished
@@ -144,15 +147,21 @@ func (g *guard) checkWritesAllowed() error {
 	free, err := g.checkWritable()
 	g.logChange(free, err)
 	if err == nil {
-		g.lastWrite.Store(time.Now().UnixNano())
-		groupcommit.Signal(g.written)
+		g.wake()
 	}
 	return err
 }
 
-// sinceWrite returns the time since the last write that was allowed.
+// wake makes the store busy, as a write does. It ends a pause of the compactors, or keeps one from
+// beginning: a pause looks at the token first, and at the time then.
+func (g *guard) wake() {
+	g.lastWrite.Store(int64(time.Since(g.made)))
+	groupcommit.Signal(g.written)
+}
+
+// sinceWrite returns the time since wake. It does not depend on the system's clock.
 func (g *guard) sinceWrite() time.Duration {
-	return time.Since(time.Unix(0, g.lastWrite.Load()))
+	return time.Since(g.made) - time.Duration(g.lastWrite.Load())
 }
 
 // checkWritable returns the free space, and the reason while writes are refused.
@@ -291,6 +300,10 @@ func (g *guard) release() bool {
 func (g *guard) makeBallast() {
 	info, err := os.Stat(g.ballast())
 	if g.noBallast || err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == ballastSize {
+		return
+	}
+	if err == nil && info.Size() > ballastSize { // made by a version that needs more
+		_ = os.Truncate(g.ballast(), ballastSize)
 		return
 	}
 	file, err := os.OpenFile(g.ballast(), os.O_WRONLY|os.O_CREATE, 0o600)

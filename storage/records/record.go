@@ -23,9 +23,9 @@ const (
 	recordVersion = 1
 	recordHeader  = 1 + crc32.Size
 
-	// MaxRecord is the maximum size of a record in bytes. It leaves generous room beside
-	// the largest domain object.
-	MaxRecord = 2*domain.MaxStoredSize - 1
+	// MaxRecord is the maximum size of a record in bytes. A kept answer may show two of the
+	// largest versions. There is generous room beside them.
+	MaxRecord = 3*domain.MaxStoredSize - 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

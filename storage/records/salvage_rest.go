@@ -3,6 +3,7 @@ package records
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -186,17 +187,27 @@ func (b *salvageWriter) put(size int, put func(domain.Tx) error) {
 }
 
 func (b *salvageWriter) flush() {
-	if b.err != nil || len(b.batch) == 0 {
-		b.batch = nil
-		return
+	if b.err == nil && len(b.batch) > 0 {
+		b.err = b.store(b.batch)
 	}
-	b.err = b.update(func(tx domain.Tx) error {
-		for _, put := range b.batch {
+	b.batch, b.size = nil, 0
+}
+
+// store makes one change of a batch, or several if it is too large for one. The sizes that put
+// gets are those of usual objects.
+func (b *salvageWriter) store(batch []func(domain.Tx) error) error {
+	err := b.update(func(tx domain.Tx) error {
+		for _, put := range batch {
 			if err := put(tx); err != nil {
 				return fmt.Errorf("storing a salvaged object: %w", err)
 			}
 		}
 		return nil
 	})
-	b.batch, b.size = nil, 0
+	if half := len(batch) / 2; half > 0 && errors.Is(err, domain.ErrTooLarge) {
+		if err = b.store(batch[:half]); err == nil {
+			err = b.store(batch[half:])
+		}
+	}
+	return err
 }

@@ -90,3 +90,73 @@ func largestChanges(t *testing.T, s *suite) {
 		s.put(t, newPreset(p.WorkspaceID, "next"))
 	}
 }
+
+// largestServiceChanges makes the largest changes that the Service allows, each with a kept
+// answer.
+func largestServiceChanges(t *testing.T, s *suite) {
+	f := Fill(t, s)
+	f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
+	changes := 0
+	by := func() domain.Write {
+		changes++
+		w := f.By
+		w.Who.UserID = strings.Repeat("😀", domain.MaxKeyText)
+		w.RequestID = newID()
+		w.Idempotency.Key = fmt.Sprintf("%0*d", domain.MaxIdempotencyKey, changes)
+		return w
+	}
+	must := func(out domain.Outcome, err error) domain.Outcome {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	text := strings.Repeat("😀", domain.MaxMessage)
+	slug := strings.Repeat("s", 128)
+	model := strings.Repeat("m", domain.MaxStoredSize-6000)
+	must(f.CreateWorkspace(t.Context(), by(), domain.NewWorkspace{Name: text, Slug: "large", Description: &text, DefaultTextModel: &model}))
+
+	var split domain.Target
+	for n := range domain.MaxShares {
+		f.Version("", slug, fmt.Sprintf(`{"model":"m%d"}`, n))
+		split.Split = append(split.Split, domain.Share{Version: n + 1, Weight: domain.MaxWeight - n})
+	}
+	for n := range domain.MaxLabels {
+		f.Label("", slug, fmt.Sprintf("l%063d", n), split)
+	}
+	policy := domain.Policy{Lock: []string{"a"}, Drop: []string{strings.Repeat("d", domain.MaxPolicySize-100)}}
+	must(f.UpdatePreset(t.Context(), by(), "", slug, domain.PresetPatch{
+		Name: &text, Description: domain.Settable[string]{Given: true, Value: &text}, Policy: domain.Settable[domain.Policy]{Given: true, Value: &policy},
+	}))
+	for _, draft := range []bool{false, true} { // the answer to the draft shows the other one, too
+		in := domain.Capture{Dialect: domain.Chat, Config: []byte(`{"a":"` + strings.Repeat("x", domain.MaxStoredSize-8) + `"}`)}
+		if err := in.CheckSize(); err != nil {
+			t.Fatal(err)
+		}
+		w := by()
+		out := must(f.ReleasePresetVersion(t.Context(), w, "", slug, in, domain.Release{Draft: draft, Label: fmt.Sprintf("l%063d", 0), Message: &text}))
+		again := must(f.ReleasePresetVersion(t.Context(), w, "", slug, in, domain.Release{Draft: draft, Label: fmt.Sprintf("l%063d", 0), Message: &text}))
+		if !again.Replayed || string(again.JSON) != string(out.JSON) {
+			t.Errorf("draft: %t: a repeated request got another answer", draft)
+		}
+		t.Logf("draft: %t: an answer of %d bytes", draft, len(out.JSON))
+	}
+	must(f.DesignateVersion(t.Context(), by(), "", slug, domain.Designation{Version: domain.MaxShares + 2}))
+
+	scope := domain.Scope{}
+	for n := range domain.MaxScopePresets {
+		scope.Presets = append(scope.Presets, fmt.Sprintf("%0128d", n))
+	}
+	for n := range domain.MaxScopeModels {
+		scope.Models = append(scope.Models, fmt.Sprintf("%0*d", domain.MaxModelPattern, n))
+	}
+	_, _, err := f.IssueKey(t.Context(), by(), domain.NewKey{Kind: domain.InferenceKey, UserID: text[:4*domain.MaxKeyText], Name: text[:4*domain.MaxKeyText], Scope: scope})
+	f.Must(nil, err)
+	s.reopen(t)
+	s.view(t, func(r domain.Reader) {
+		if head, err := r.AuditHead(); err != nil || head.Count == 0 {
+			t.Errorf("got %+v, %v", head, err)
+		}
+	})
+}

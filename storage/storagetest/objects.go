@@ -210,9 +210,9 @@ func largestRecords(t *testing.T, s *suite) {
 	if err := (domain.Capture{Config: template.Config, Template: template.Template}).CheckSize(); err != nil {
 		t.Fatal(err)
 	}
-	// An answer shows a whole version. A preset is small beside that.
+	// An answer shows up to two whole versions. A preset is small beside them.
 	answer := domain.Replay{ID: domain.ReplayID{1}, Request: make([]byte, 32), ExpiresAt: time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
-	answer.Answer = bytes.Repeat([]byte("a"), 2*domain.MaxStoredSize-(64<<10))
+	answer.Answer = bytes.Repeat([]byte("a"), 2*domain.MaxStoredSize+(96<<10))
 	p.Labels = map[string]domain.Target{}
 	var largest domain.Target
 	for n := range domain.MaxShares {

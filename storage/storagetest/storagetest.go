@@ -44,6 +44,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"key round trip", keyRoundTrip},
 		{"largest records", largestRecords},
 		{"largest changes", largestChanges},
+		{"largest changes of the Service", largestServiceChanges},
 		{"not found", notFound},
 		{"ids in other notations", otherNotations},
 		{"slug released", slugReleased},
