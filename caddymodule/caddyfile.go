@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"math"
 	"strconv"
 	"strings"
 
@@ -240,7 +239,7 @@ func unmarshalSize(d *caddyfile.Dispenser, name string, into *int64) error {
 		return err
 	}
 	size, err := humanize.ParseBytes(value)
-	if err != nil || size == 0 || size > math.MaxInt32 {
+	if err != nil || size == 0 || size > 2<<30 {
 		return d.Errf("%s must be a size between 1B and 2GiB such as 4MiB, got %q", name, value)
 	}
 	*into = int64(size)

@@ -2,14 +2,13 @@ package caddymodule
 
 import (
 	"fmt"
-	"math"
 	"runtime/debug"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // maxMemory is the largest setting memory, in bytes.
-const maxMemory = math.MaxInt32
+const maxMemory = 2 << 30
 
 // memoryFor returns the setting memory, or its default if it is 0.
 func memoryFor(set int64) (int64, error) {

@@ -1,6 +1,10 @@
 package domain
 
-import "github.com/caddy-presets/caddy-presets/domain/internal/cache"
+import (
+	"math"
+
+	"github.com/caddy-presets/caddy-presets/domain/internal/cache"
+)
 
 // DefaultMemory is the limit of the Memory of a new Service, in bytes.
 const DefaultMemory = 48 << 20
@@ -11,4 +15,4 @@ const DefaultMemory = 48 << 20
 type Memory = cache.Budget
 
 // NewMemory returns a Memory of a limit, in bytes.
-func NewMemory(limit int64) *Memory { return cache.NewBudget(int(limit)) }
+func NewMemory(limit int64) *Memory { return cache.NewBudget(int(min(limit, math.MaxInt))) }

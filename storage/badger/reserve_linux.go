@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,7 +30,7 @@ func reserver(folder string) func() error {
 		if err != nil || len(logs) == 0 {
 			return err
 		}
-		newest := slices.Max(logs) // their names are numbers with the same count of digits
+		newest := slices.MaxFunc(logs, compareLogs)
 		if info, err := os.Stat(newest); err == nil && info.Size() > 0 {
 			number, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(newest), ".mem"))
 			if err != nil {
@@ -41,7 +42,7 @@ func reserver(folder string) func() error {
 		reserved = make(map[string]bool, len(logs))
 		for _, name := range logs {
 			if !before[name] {
-				if err := reserve(name, name > newest); err != nil {
+				if err := reserve(name, compareLogs(name, newest) > 0); err != nil {
 					return err
 				}
 			}
@@ -50,6 +51,9 @@ func reserver(folder string) func() error {
 		return nil
 	}
 }
+
+// compareLogs compares the numbers of two logs of a folder. They have five digits or more.
+func compareLogs(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
 // reserveLogs reserves disk space for the write-ahead logs in folder.
 func reserveLogs(folder string) error {
