@@ -124,9 +124,6 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	if i.MaxBodySize < 0 {
 		return fmt.Errorf("max_body_size: must be positive, got %d", i.MaxBodySize)
 	}
-	if i.MaxBodySize > largestBodySize {
-		return fmt.Errorf("max_body_size: must be at most %d, got %d", int64(largestBodySize), i.MaxBodySize)
-	}
 	if err := i.provisionMemory(); err != nil {
 		return err
 	}

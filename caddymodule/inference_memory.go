@@ -19,8 +19,6 @@ const (
 	defaultMaxMemory = 128 << 20
 	// defaultMaxBodies is how many of the largest bodies fit into max_memory by default.
 	defaultMaxBodies = 4
-	// largestBodySize bounds max_body_size, in bytes. max_memory holds several of them.
-	largestBodySize = 1 << 40
 	// mergeRoom is how many bytes a merge may add to a body. They are the preset's
 	// settings, its prompt with escapes, and the workspace's defaults.
 	mergeRoom = 2 << 20

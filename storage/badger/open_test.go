@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -445,16 +446,42 @@ func copyFolder(t *testing.T, from, to string) {
 }
 
 // copyKilled copies an open store as a kill would leave it, to a folder that is missing. It
-// links the tables, so the store must not remove any later.
+// links the tables, so the store must not remove any later. Badger may write a log to a table
+// meanwhile. It begins again then.
 func copyKilled(t *testing.T, from, to string) {
 	t.Helper()
-	err := errors.Join(os.Mkdir(to, 0o700), copyStore(from, to))
-	for _, name := range []string{MarkerName, sequenceName} {
-		err = errors.Join(err, copyFile(filepath.Join(from, name), filepath.Join(to, name)))
+	for end := time.Now().Add(30 * time.Second); ; {
+		before := sizesIn(t, from)
+		err := errors.Join(os.Mkdir(to, 0o700), copyStore(from, to))
+		for _, name := range []string{MarkerName, sequenceName} {
+			err = errors.Join(err, copyFile(filepath.Join(from, name), filepath.Join(to, name)))
+		}
+		if err == nil && maps.Equal(before, sizesIn(t, from)) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the store changes all the time: %v", err)
+		}
+		if err := os.RemoveAll(to); err != nil {
+			t.Fatal(err)
+		}
 	}
+}
+
+// sizesIn returns the sizes of the files in a folder, by their names.
+func sizesIn(t *testing.T, folder string) map[string]int64 {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
+	sizes := make(map[string]int64)
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil { // it may be gone
+			sizes[entry.Name()] = info.Size()
+		}
+	}
+	return sizes
 }
 
 func truncate(t *testing.T, name string, size int64) {
