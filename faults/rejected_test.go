@@ -267,8 +267,8 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 		}).newStore = newStore
 	}
 	second("a second handler of the same store", "must be positive", "", func(_, copied object) { copied["max_body_size"] = -1 })
-	second("a second handler of a store of its own", "must be between 1 and", filepath.Join(s.home, "second"), func(_, copied object) {
-		copied["memory"] = -1
+	second("a second handler of a store of its own", "inference: max_body_size: must be positive", filepath.Join(s.home, "second"), func(_, copied object) {
+		copied["inference"] = object{"max_body_size": -1}
 	})
 	second("a new store and a port that is taken", "address already in use", filepath.Join(s.home, "third"), func(config, _ object) {
 		servers(config)["second"].(object)["listen"] = []string{taken.Addr().String()}
