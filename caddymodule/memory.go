@@ -8,7 +8,7 @@ import (
 )
 
 // maxMemory is the largest setting memory, in bytes.
-const maxMemory = 2 << 30
+const maxMemory int64 = 2 << 30
 
 // memoryFor returns the setting memory, or its default if it is 0.
 func memoryFor(set int64) (int64, error) {
