@@ -538,6 +538,17 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 	return h
 }
 
+// newInferringHandler returns a bare handler with the settings of inference.
+func newInferringHandler(t testing.TB, store domain.Store, i *Inference) *Handler {
+	t.Helper()
+	h := newBareHandler(t, store)
+	h.Inference = i
+	if err := i.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 // TestUnknownOutcome checks the answer to a change whose outcome is unknown.
 func TestUnknownOutcome(t *testing.T) {
 	store, err := badger.OpenInMemory()

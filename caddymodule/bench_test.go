@@ -36,11 +36,7 @@ func BenchmarkInference(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = store.Close() })
-	h := newBareHandler(b, store)
-	h.Inference = new(Inference)
-	if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
-		b.Fatal(err)
-	}
+	h := newInferringHandler(b, store, new(Inference))
 	const preset = `{"model":"openai/gpt-5","temperature":0.7,"top_p":0.9,"reasoning":{"effort":"high"},"text":{"verbosity":"low"},
 		"tools":[{"type":"function","name":"look_up","description":"d","parameters":{"type":"object","properties":{"id":{"type":"string"}}}}]}`
 	prompt := strings.Repeat("Answer as the support team does. ", 20)

@@ -233,13 +233,16 @@ func (h *Handler) unmarshalAuthFailureLimit(d *caddyfile.Dispenser) error {
 	return nil
 }
 
+// maxSize is the largest size of a setting, in bytes.
+const maxSize = 2 << 30
+
 func unmarshalSize(d *caddyfile.Dispenser, name string, into *int64) error {
 	value, err := directive.OnlyArg(d, name, "a size")
 	if err != nil {
 		return err
 	}
 	size, err := humanize.ParseBytes(value)
-	if err != nil || size == 0 || size > 2<<30 {
+	if err != nil || size == 0 || size > maxSize {
 		return d.Errf("%s must be a size between 1B and 2GiB such as 4MiB, got %q", name, value)
 	}
 	*into = int64(size)

@@ -43,11 +43,7 @@ func TestBodiesStayApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	h := newBareHandler(t, store)
-	h.Inference = new(Inference)
-	if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
-		t.Fatal(err)
-	}
+	h := newInferringHandler(t, store, new(Inference))
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "u", Kind: domain.ManagementKey})
 	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m","temperature":1}`)}); err != nil {
 		t.Fatal(err)

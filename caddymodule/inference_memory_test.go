@@ -635,11 +635,7 @@ func TestPackedFormIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	h := newBareHandler(t, store)
-	h.Inference = &Inference{Keys: keysOff}
-	if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
-		t.Fatal(err)
-	}
+	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
 	prompt := "Be brief."
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`), SystemPrompt: &prompt}); err != nil {
@@ -684,11 +680,7 @@ func TestSearchedBodyIsHeldOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	h := newBareHandler(t, store)
-	h.Inference = &Inference{Keys: keysOff}
-	if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
-		t.Fatal(err)
-	}
+	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`)}); err != nil {
 		t.Fatal(err)
@@ -741,11 +733,7 @@ func TestRefusedBodyIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	h := newBareHandler(t, store)
-	h.Inference = &Inference{Keys: keysOff}
-	if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
-		t.Fatal(err)
-	}
+	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
 	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(bodyOf("@preset/unknown", 1<<10)))
 	c := &inferenceCall{path: "chat/completions", route: inferenceRouteOf("chat/completions")}
 	w := &observedWriter{httptest.NewRecorder(), func() {

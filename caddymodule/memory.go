@@ -7,16 +7,13 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// maxMemory is the largest setting memory, in bytes.
-const maxMemory int64 = 2 << 30
-
 // memoryFor returns the setting memory, or its default if it is 0.
 func memoryFor(set int64) (int64, error) {
 	if set == 0 {
 		return min(domain.DefaultMemory, goMemoryLimit()/4), nil
 	}
-	if set < 0 || set > maxMemory {
-		return 0, fmt.Errorf("must be between 1 and %d bytes, got %d", maxMemory, set)
+	if set < 0 || set > maxSize {
+		return 0, fmt.Errorf("must be between 1 and %d bytes, got %d", int64(maxSize), set)
 	}
 	return set, nil
 }

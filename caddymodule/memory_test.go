@@ -37,7 +37,7 @@ func TestMemoryDefaults(t *testing.T) {
 }
 
 func TestMemoryBounds(t *testing.T) {
-	for set, ok := range map[int64]bool{-1: false, 1: true, maxMemory: true, maxMemory + 1: false} {
+	for set, ok := range map[int64]bool{-1: false, 1: true, maxSize: true, maxSize + 1: false} {
 		got, err := memoryFor(set)
 		if (err == nil) != ok || ok && got != set {
 			t.Errorf("%d: got %d, %v", set, got, err)
