@@ -144,7 +144,7 @@ func (s *server) load(sites string) error {
 func (s *server) settle() {
 	http.DefaultClient.CloseIdleConnections()
 	caddytest.Settle(s.t, s.address)
-	caddytest.Settle(s.t, s.admin)
+	caddytest.SettleAdmin(s.t, s.admin)
 	for row := 0; row < 3 && runtime.GOOS != "linux"; row++ {
 		conn, err := net.Dial("tcp", s.address)
 		if err != nil {

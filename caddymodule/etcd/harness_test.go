@@ -143,9 +143,10 @@ func (s *server) load(storage ...string) error {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	err = caddy.Load(config, true)
-	for _, address := range append(s.sites, s.admin) {
+	for _, address := range s.sites {
 		caddytest.Settle(s.t, address)
 	}
+	caddytest.SettleAdmin(s.t, s.admin)
 	return err
 }
 

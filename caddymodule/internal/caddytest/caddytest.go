@@ -24,9 +24,30 @@ func Settle(t *testing.T, address string) {
 	pause := time.Millisecond
 	for deadline := time.Now().Add(30 * time.Second); caddy.ListenerUsage("tcp", address) > 1 || listeners(t, address) > 1; time.Sleep(pause) {
 		if time.Now().After(deadline) {
-			t.Fatal("an old listener is still open")
+			t.Fatalf("an old listener is still open on %s: Caddy counts %d, the kernel %d", address, caddy.ListenerUsage("tcp", address), listeners(t, address))
 		}
 		pause = min(2*pause, 20*time.Millisecond)
+	}
+}
+
+// SettleAdmin does what Settle does for the address of the admin endpoint, and waits until the
+// endpoint answers. Caddy decides late which server accepts the connections of a listener. A
+// next configuration that came earlier would keep this listener, too, and Settle would fail.
+func SettleAdmin(t *testing.T, address string) {
+	t.Helper()
+	Settle(t, address)
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return // no configuration was loaded
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	// No handler gets a request without a version, so nothing is logged.
+	if _, err := conn.Write([]byte("settle\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		t.Fatal("the admin endpoint does not answer:", err)
 	}
 }
 
