@@ -21,6 +21,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // TestBackupCommand makes three backups of a live store. It restores the last one and
@@ -33,7 +34,7 @@ func TestBackupCommand(t *testing.T) {
 			key, dir := "", t.TempDir()
 			file := func(name string) string { return filepath.Join(dir, name) }
 			if encrypted {
-				key = caddytest.KeyFile(t, caddytest.KeyDigits)
+				key = storagetest.KeyFile(t, storagetest.KeyDigits)
 				s.Folder = caddytest.Folder(t)
 				if err := s.Load(s.Encrypted(s.Address, s.Folder, key)); err != nil {
 					t.Fatal(err)
@@ -97,7 +98,7 @@ func TestBackupCommand(t *testing.T) {
 			if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil || !strings.Contains(out, "unbroken") {
 				t.Errorf("the audit trail: got %q, %v", out, err)
 			}
-			if logs := s.Logs(); strings.Contains(logs, canary) || strings.Contains(logs, caddytest.KeyDigits) {
+			if logs := s.Logs(); strings.Contains(logs, canary) || strings.Contains(logs, storagetest.KeyDigits) {
 				t.Error("the prompt or the key was logged")
 			}
 			s.Stop()
@@ -112,7 +113,7 @@ func TestEncryptByBackup(t *testing.T) {
 	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).Want(t, 200)
 	dir := caddytest.Folder(t)
 	file := func(name string) string { return filepath.Join(filepath.Dir(dir), name) }
-	first, second := caddytest.KeyFile(t, caddytest.KeyDigits), caddytest.KeyFile(t, strings.Repeat("7", 64))
+	first, second := storagetest.KeyFile(t, storagetest.KeyDigits), storagetest.KeyFile(t, strings.Repeat("7", 64))
 	for _, args := range [][]string{
 		{"backup", "--address", s.AdminAddress, file("plain")},
 		{"restore", "--folder", file("one"), "--encryption-key-file", first, file("plain")},

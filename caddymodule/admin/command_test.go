@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // TestCommandErrorsAreMessages checks that commands print only the message of a refusal.
@@ -104,7 +105,7 @@ func TestUnknownCommands(t *testing.T) {
 // created is accepted.
 func TestVerifyEncrypted(t *testing.T) {
 	folder := caddytest.Folder(t)
-	key, other := caddytest.KeyFile(t, caddytest.KeyDigits), caddytest.KeyFile(t, strings.Repeat("7", 64))
+	key, other := storagetest.KeyFile(t, storagetest.KeyDigits), storagetest.KeyFile(t, strings.Repeat("7", 64))
 	secret, err := keyfile.Read(key, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +121,7 @@ func TestVerifyEncrypted(t *testing.T) {
 		"":                                       {"--encryption-key-file", key, folder},
 		"the store in":                           {folder},
 		"not the one that the store":             {"--quick", "--encryption-key-file", other, folder},
-		"does not hold 64":                       {"--encryption-key-file", caddytest.KeyFile(t, "7"), folder},
+		"does not hold 64":                       {"--encryption-key-file", storagetest.KeyFile(t, "7"), folder},
 		"--scratch want a folder":                {"--encryption-key-file", key},
 		"standard input does not hold 64 hexade": {"--encryption-key-file", "-", folder},
 	} {

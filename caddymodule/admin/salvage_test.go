@@ -9,17 +9,18 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/storage"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // TestSalvage salvages the damaged store of a server. The server then starts with the new
 // store.
 func TestSalvage(t *testing.T) {
-	for name, key := range map[string]string{"plain": "", "encrypted": caddytest.KeyDigits} {
+	for name, key := range map[string]string{"plain": "", "encrypted": storagetest.KeyDigits} {
 		t.Run(name, func(t *testing.T) {
 			var keyFile string
 			var flags []string
 			if key != "" {
-				keyFile = caddytest.KeyFile(t, key)
+				keyFile = storagetest.KeyFile(t, key)
 				flags = []string{"--encryption-key-file", keyFile}
 			}
 			s := start(t, caddytest.Standard)

@@ -17,7 +17,7 @@ import (
 func TestVerifyFiles(t *testing.T) {
 	const canary = "CANARY of a prompt"
 	s := start(t, caddytest.Standard)
-	key, wrong := caddytest.KeyFile(t, caddytest.KeyDigits), caddytest.KeyFile(t, strings.Repeat("7", 64))
+	key, wrong := storagetest.KeyFile(t, storagetest.KeyDigits), storagetest.KeyFile(t, strings.Repeat("7", 64))
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	make := func(command, name string) []byte {
@@ -154,7 +154,7 @@ func TestBackupKeep(t *testing.T) {
 			key, dir := "", t.TempDir()
 			args := []string{"backup", "--address", s.AdminAddress, "--keep", "2"}
 			if encrypted {
-				key = caddytest.KeyFile(t, caddytest.KeyDigits)
+				key = storagetest.KeyFile(t, storagetest.KeyDigits)
 				s.Folder = caddytest.Folder(t)
 				if err := s.Load(s.Encrypted(s.Address, s.Folder, key)); err != nil {
 					t.Fatal(err)

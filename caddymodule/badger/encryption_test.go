@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/badger"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // TestEncryptedStore opens an encrypted folder. Only the key with which it was created
@@ -14,7 +15,7 @@ import (
 func TestEncryptedStore(t *testing.T) {
 	s := caddytest.Start(t, caddytest.Standard)
 	folder, second := caddytest.Folder(t), caddytest.Address(t)
-	key, same, other := caddytest.KeyFile(t, caddytest.KeyDigits), caddytest.KeyFile(t, strings.ToLower(caddytest.KeyDigits)+"\n"), caddytest.KeyFile(t, strings.Repeat("7", 64))
+	key, same, other := storagetest.KeyFile(t, storagetest.KeyDigits), storagetest.KeyFile(t, strings.ToLower(storagetest.KeyDigits)+"\n"), storagetest.KeyFile(t, strings.Repeat("7", 64))
 	t.Setenv("PRESETS_TEST_FOLDER", filepath.Dir(key))
 	for _, step := range []struct{ name, sites, says string }{
 		{"begun with a key", s.Encrypted(s.Address, folder, "{env.PRESETS_TEST_FOLDER}/presets.key"), ""},
@@ -35,12 +36,12 @@ func TestEncryptedStore(t *testing.T) {
 		if (err != nil) != (step.says != "") || err != nil && !strings.Contains(err.Error(), step.says) {
 			t.Errorf("%s: got error %v, want %q", step.name, err, step.says)
 		}
-		if err != nil && strings.Contains(err.Error(), caddytest.KeyDigits[:16]) {
+		if err != nil && strings.Contains(err.Error(), storagetest.KeyDigits[:16]) {
 			t.Errorf("%s: the error shows the key", step.name)
 		}
 	}
 	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
-	if logs := s.Logs(); strings.Contains(logs, caddytest.KeyDigits[:16]) || strings.Contains(logs, strings.ToLower(caddytest.KeyDigits)) {
+	if logs := s.Logs(); strings.Contains(logs, storagetest.KeyDigits[:16]) || strings.Contains(logs, strings.ToLower(storagetest.KeyDigits)) {
 		t.Error("the key was logged")
 	}
 	s.Stop()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // second adds a server with another store and the same keys. It returns its address and its
@@ -29,7 +30,7 @@ func TestCopyAllVersions(t *testing.T) {
 	s.fill()
 	s.Manage("PATCH", "/v1/presets/tour-guide", `{"name":"The Guide","protected":true}`).Want(t, 200)
 	address, origin := s.second(t)
-	key := caddytest.KeyFile(t, strings.ReplaceAll(caddytest.ManagementSecret, "secret", "other")+"\n")
+	key := storagetest.KeyFile(t, strings.ReplaceAll(caddytest.ManagementSecret, "secret", "other")+"\n")
 	for _, slug := range []string{"email-copywriter", "summary", "tour-guide"} {
 		out := mustRun(t, "copy", slug, "--all-versions", "--to-server", origin, "--to-key-file", key)
 		if !strings.Contains(out, "Preset "+slug+" is copied: ") || !strings.Contains(out, " Versions copied: ") {

@@ -806,7 +806,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		to      domain.Dialect
 		labels  int
 	}{
-		{"settings", 5000, `{"model":"m","service_tier":` + text(4000) + `}`, "", domain.Responses, 0},
+		{"settings", 2000, `{"model":"m","service_tier":` + text(4000) + `}`, "", domain.Responses, 0},
 		{"prompts", 1000, `{"model":"m"}`, strings.Repeat("p", 4000), domain.Responses, 0},
 		{"prompts in another dialect", 600, `{"model":"m"}`, strings.Repeat("p", 4000), domain.Chat, 0},
 		{"tools", 200, `{"model":"m","tools":[` + strings.Repeat(`{"type":"a"},`, 300) + `{}]}`, "", domain.Responses, 0},

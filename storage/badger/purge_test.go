@@ -267,7 +267,7 @@ func TestCloseWaitsForPurger(t *testing.T) {
 	}
 	remove(t, s, w)
 	<-inside
-	s.limit = time.Second
+	s.limit = 50 * time.Millisecond
 	if s.Close() == nil {
 		t.Error("Close returned no error while the purger was reading")
 	}

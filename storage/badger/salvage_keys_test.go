@@ -16,9 +16,10 @@ import (
 // log, or in the one block of a table. An earlier record of the key is whole. The key must not
 // come to life, unless the operator wants that.
 func TestSalvageRevokedKey(t *testing.T) {
-	for name, lose := range map[string]func(t *testing.T, folder string, revoke func(*Store)) (damaged string){
-		"log": func(t *testing.T, folder string, revoke func(*Store)) string {
-			s := openAgain(t, folder)
+	t.Parallel()
+	for name, lose := range map[string]func(t *testing.T, folder string, o Options, revoke func(*Store)) (damaged string){
+		"log": func(t *testing.T, folder string, o Options, revoke func(*Store)) string {
+			s := openAgain(t, folder, o)
 			change(t, s)
 			log, before := usedLog(t, folder)
 			revoke(s)
@@ -28,10 +29,10 @@ func TestSalvageRevokedKey(t *testing.T) {
 			zero(t, filepath.Join(damaged, log), before, after)
 			return damaged
 		},
-		"table": func(t *testing.T, folder string, revoke func(*Store)) string {
-			revoke(openAgain(t, folder))
+		"table": func(t *testing.T, folder string, o Options, revoke func(*Store)) string {
+			revoke(openAgain(t, folder, o))
 			killed := killedCopy(t, folder)
-			s := openAgain(t, killed) // makes a table of the log
+			s := openAgain(t, killed, o) // makes a table of the log
 			change(t, s)
 			damaged := killedCopy(t, killed)
 			zero(t, newestOf(t, damaged, "*.sst"), 0, 200)
@@ -40,9 +41,10 @@ func TestSalvageRevokedKey(t *testing.T) {
 	} {
 		for kind, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 			t.Run(name+", "+kind, func(t *testing.T) {
-				withKey(t, key)
+				t.Parallel()
+				o := Options{EncryptionKey: key}
 				folder := t.TempDir()
-				s, err := Open(folder, testOptions)
+				s, err := Open(folder, o)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -53,13 +55,13 @@ func TestSalvageRevokedKey(t *testing.T) {
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
-				damaged := lose(t, folder, func(s *Store) {
+				damaged := lose(t, folder, o, func(s *Store) {
 					f := storagetest.Fill(t, s)
 					f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
 				})
 				for _, keep := range []bool{false, true} {
 					to := filepath.Join(t.TempDir(), "new")
-					report, err := Salvage(t.Context(), damaged, to, testOptions, keep)
+					report, err := Salvage(t.Context(), damaged, to, o, keep)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -67,7 +69,7 @@ func TestSalvageRevokedKey(t *testing.T) {
 					if _, err := os.Stat(filepath.Join(to, unchainedName)); (err == nil) != (key == nil) {
 						t.Errorf("the audit records of a store that is encrypted: %t, are in a file: %t", key != nil, err == nil)
 					}
-					got := salvagedKey(t, to, k.ID)
+					got := salvagedKey(t, to, o, k.ID)
 					if got.Live(time.Now()) != keep {
 						t.Errorf("keepKeys %t: the key that was revoked is live: %t; places %+v, lost %+v", keep, !keep, report.Damaged, report.Lost)
 					}
@@ -85,9 +87,9 @@ func change(t *testing.T, s *Store) {
 }
 
 // openAgain opens a store until the end of the test.
-func openAgain(t *testing.T, folder string) *Store {
+func openAgain(t *testing.T, folder string, o Options) *Store {
 	t.Helper()
-	s, err := Open(folder, testOptions)
+	s, err := Open(folder, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,9 +141,9 @@ func zero(t *testing.T, name string, from, to int) {
 }
 
 // salvagedKey returns a key of a store.
-func salvagedKey(t *testing.T, folder, id string) (k domain.Key) {
+func salvagedKey(t *testing.T, folder string, o Options, id string) (k domain.Key) {
 	t.Helper()
-	s, err := Open(folder, testOptions)
+	s, err := Open(folder, o)
 	if err != nil {
 		t.Fatal(err)
 	}

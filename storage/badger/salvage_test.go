@@ -271,12 +271,12 @@ func fingerprint(t *testing.T, folder string) string {
 }
 
 // wreckStores makes a store of several tables and logs, as a kill and as a stop leave it.
-func wreckStores(t *testing.T) (killed, stopped string, truth exported) {
+func wreckStores(t *testing.T, o Options) (killed, stopped string, truth exported) {
 	t.Helper()
 	folder := t.TempDir()
 	killed, stopped = filepath.Join(t.TempDir(), "killed"), filepath.Join(t.TempDir(), "stopped")
 	for round := range 3 {
-		s, err := Open(folder, testOptions)
+		s, err := Open(folder, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,20 +333,22 @@ func cutLogs(t *testing.T, folder string) {
 
 // TestSalvageWhole salvages stores that are not damaged. Nothing is lost then.
 func TestSalvageWhole(t *testing.T) {
+	t.Parallel()
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		t.Run(name, func(t *testing.T) {
-			withKey(t, key)
-			killed, stopped, truth := wreckStores(t)
+			t.Parallel()
+			o := Options{EncryptionKey: key}
+			killed, stopped, truth := wreckStores(t, o)
 			for _, folder := range []string{killed, stopped} {
 				to := filepath.Join(t.TempDir(), "new")
-				report, err := Salvage(t.Context(), folder, to, testOptions, false)
+				report, err := Salvage(t.Context(), folder, to, o, false)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if len(report.Lost) > 0 || len(report.Damaged) > 0 {
 					t.Errorf("got %+v, want nothing lost", report)
 				}
-				got := exportOf(t, to, testOptions)
+				got := exportOf(t, to, o)
 				delete(got.lines, keyOf(storage.Loss{Kind: "audit", First: truth.kinds["audit"] + 1}))
 				for key, line := range truth.lines {
 					if got.lines[key] != line {
@@ -357,8 +359,8 @@ func TestSalvageWhole(t *testing.T) {
 				for _, line := range got.lines {
 					t.Errorf("got %s, which was not there", line)
 				}
-				m, err := readMarker(to, testOptions)
-				old, err2 := readMarker(folder, testOptions)
+				m, err := readMarker(to, o)
+				old, err2 := readMarker(folder, o)
 				if err != nil || err2 != nil || m.ID != report.StoreID || m.ID == old.ID {
 					t.Errorf("got the id %s of %+v, %+v, %v, %v", report.StoreID, m, old, err, err2)
 				}
@@ -370,12 +372,14 @@ func TestSalvageWhole(t *testing.T) {
 // TestSalvageDamaged flips bits of each file of a store, clears parts of it, cuts it short
 // and removes it.
 func TestSalvageDamaged(t *testing.T) {
+	t.Parallel()
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		t.Run(name, func(t *testing.T) {
-			withKey(t, key)
-			killed, stopped, truth := wreckStores(t)
+			t.Parallel()
+			o := Options{EncryptionKey: key}
+			killed, stopped, truth := wreckStores(t, o)
 			for state, folder := range map[string]string{"killed": killed, "stopped": stopped} {
-				trial := &wreckTrial{truth: truth, o: testOptions, counts: make(map[string]int)}
+				trial := &wreckTrial{truth: truth, o: o, counts: make(map[string]int)}
 				for _, p := range wreckPlaces(t, folder) {
 					inflictOne(t, trial, state, folder, p.file, p.how)
 				}
@@ -413,8 +417,9 @@ func wreckPlaces(t *testing.T, folder string) (all []wreckPlace) {
 
 // TestSalvageLostLabels clears the blocks that have the histories of labels, and those around.
 func TestSalvageLostLabels(t *testing.T) {
-	killed, _, truth := wreckStores(t)
-	trial := &wreckTrial{truth: truth, o: testOptions, counts: make(map[string]int)}
+	t.Parallel()
+	killed, _, truth := wreckStores(t, Options{})
+	trial := &wreckTrial{truth: truth, counts: make(map[string]int)}
 	tables, err := filepath.Glob(filepath.Join(killed, "*.sst"))
 	if err != nil || len(tables) == 0 {
 		t.Fatalf("got tables %v, %v, want some", tables, err)
@@ -445,8 +450,9 @@ func TestSalvageLostLabels(t *testing.T) {
 // TestSalvageCutTable cuts the end off the largest table, which has its index. The kinds of
 // records that come last in it are lost.
 func TestSalvageCutTable(t *testing.T) {
-	_, stopped, truth := wreckStores(t)
-	trial := &wreckTrial{truth: truth, o: testOptions, counts: make(map[string]int)}
+	t.Parallel()
+	_, stopped, truth := wreckStores(t, Options{})
+	trial := &wreckTrial{truth: truth, counts: make(map[string]int)}
 	tables, err := filepath.Glob(filepath.Join(stopped, "*.sst"))
 	if err != nil || len(tables) == 0 {
 		t.Fatalf("got tables %v, %v, want some", tables, err)
@@ -502,6 +508,7 @@ func inflictOne(t *testing.T, trial *wreckTrial, state, folder, file string, i i
 
 // TestSalvageLargeObjects salvages more large objects than one transaction holds.
 func TestSalvageLargeObjects(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	s := mustOpen(t, folder)
 	f := storagetest.Fill(t, s)

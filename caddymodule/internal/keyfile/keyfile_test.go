@@ -9,25 +9,25 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 func TestReadKeyFile(t *testing.T) {
 	for _, test := range []struct {
 		name, text, says string
 	}{
-		{"digits", caddytest.KeyDigits, ""},
-		{"a line", caddytest.KeyDigits + "\n", ""},
-		{"white space", " \r\n\t" + caddytest.KeyDigits + "\r\n \n", ""},
+		{"digits", storagetest.KeyDigits, ""},
+		{"a line", storagetest.KeyDigits + "\n", ""},
+		{"white space", " \r\n\t" + storagetest.KeyDigits + "\r\n \n", ""},
 		{"nothing", "", "does not hold 64 hexadecimal digits"},
-		{"too few", caddytest.KeyDigits[2:], "does not hold 64 hexadecimal digits"},
-		{"too many", caddytest.KeyDigits + "00", "does not hold 64 hexadecimal digits"},
-		{"two lines", caddytest.KeyDigits[:32] + "\n" + caddytest.KeyDigits[32:], "does not hold 64 hexadecimal digits"},
-		{"no digits", caddytest.KeyDigits[:63] + "g", "something other than hexadecimal digits"},
-		{"endless", caddytest.KeyDigits + strings.Repeat(" ", 1<<20) + "x", ""},
+		{"too few", storagetest.KeyDigits[2:], "does not hold 64 hexadecimal digits"},
+		{"too many", storagetest.KeyDigits + "00", "does not hold 64 hexadecimal digits"},
+		{"two lines", storagetest.KeyDigits[:32] + "\n" + storagetest.KeyDigits[32:], "does not hold 64 hexadecimal digits"},
+		{"no digits", storagetest.KeyDigits[:63] + "g", "something other than hexadecimal digits"},
+		{"endless", storagetest.KeyDigits + strings.Repeat(" ", 1<<20) + "x", ""},
 	} {
 		core, logs := observer.New(zapcore.DebugLevel)
-		name := caddytest.KeyFile(t, test.text)
+		name := storagetest.KeyFile(t, test.text)
 		key, err := Read(name, zap.New(core))
 		switch {
 		case test.says == "" && (err != nil || len(key) != 32 || key[31] != 0x1f):
@@ -40,7 +40,7 @@ func TestReadKeyFile(t *testing.T) {
 		}
 	}
 	core, logs := observer.New(zapcore.DebugLevel)
-	name := caddytest.KeyFile(t, caddytest.KeyDigits)
+	name := storagetest.KeyFile(t, storagetest.KeyDigits)
 	if err := os.Chmod(name, 0o640); err != nil {
 		t.Fatal(err)
 	}

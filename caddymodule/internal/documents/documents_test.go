@@ -1,4 +1,6 @@
-package presets
+// Package documents checks the documents of the repository. It imports nothing of the module,
+// so its test is linked at once.
+package documents
 
 import (
 	"bytes"
@@ -14,6 +16,8 @@ import (
 	"unicode"
 )
 
+const root = "../../.."
+
 var (
 	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```\r?$")
 	code    = regexp.MustCompile("`[^`\n]*`")
@@ -27,6 +31,7 @@ var (
 // link of a document. It also checks every address of a document in another file, such as
 // the runbook of an alert.
 func TestLinks(t *testing.T) {
+	t.Chdir(root)
 	count := 0
 	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -129,6 +134,7 @@ var (
 // TestCommands checks that every test that a document's command names exists in the
 // packages of that command. Without that, "go test -run" passes and tests nothing.
 func TestCommands(t *testing.T) {
+	t.Chdir(root)
 	files, err := filepath.Glob("*.md")
 	if err != nil {
 		t.Fatal(err)
@@ -181,10 +187,9 @@ func namesOfTests(t *testing.T, folder, command string) string {
 	}
 	var names strings.Builder
 	for _, folder := range folders {
-		pattern := filepath.Join(filepath.FromSlash(strings.TrimSuffix(folder, "...")), "*_test.go")
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Errorf("%s: there are no tests in %s, %v", command, pattern, err)
+		files := testFiles(t, folder)
+		if len(files) == 0 {
+			t.Errorf("%s: there are no tests in %s", command, folder)
 		}
 		for _, file := range files {
 			text, err := os.ReadFile(file)
@@ -199,8 +204,31 @@ func namesOfTests(t *testing.T, folder, command string) string {
 	return names.String()
 }
 
+// testFiles returns the files of tests in a folder, and of those below it if its name ends with
+// three dots.
+func testFiles(t *testing.T, folder string) (files []string) {
+	top, below := strings.CutSuffix(folder, "...")
+	top = filepath.FromSlash(path.Clean(top))
+	err := filepath.WalkDir(top, func(file string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && file != top && !below:
+			return filepath.SkipDir
+		case strings.HasSuffix(file, "_test.go"):
+			files = append(files, file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return files
+}
+
 // TestCheckLink checks that broken links are found.
 func TestCheckLink(t *testing.T) {
+	t.Chdir(root)
 	for _, tc := range []struct {
 		target string
 		valid  bool
