@@ -177,14 +177,7 @@ func TestDocumentedUnits(t *testing.T) {
 	t.Setenv("PRESETS_UPSTREAM", s.upstream.Listener.Addr().String())
 	text := strings.NewReplacer("/etc/caddy/etcd", filepath.ToSlash(folder), "\tmetrics\n", "\tmetrics\n\tadmin "+s.admin+"\n\tpersist_config off\n",
 		"http://:8080 {", "http://:"+port+" {\n\tbind 127.0.0.1").Replace(document(t, "cluster/Caddyfile"))
-	load := func(text string) error {
-		config, err := caddytest.Adapt(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return caddy.Load(config, true)
-	}
-	if err := load(text); err != nil {
+	if err := s.loadText(text); err != nil {
 		t.Fatal(err)
 	}
 	s.want(200, 0, "", "GET", "/alive", "")
@@ -241,7 +234,7 @@ func TestDocumentedUnits(t *testing.T) {
 	}
 
 	// Another certificate of the same authority may not read the store.
-	if err := load(strings.ReplaceAll(text, "/presets.", "/stranger.")); err != nil {
+	if err := s.loadText(strings.ReplaceAll(text, "/presets.", "/stranger.")); err != nil {
 		t.Fatal(err)
 	}
 	s.want(503, 0, "", "GET", "/healthz", "")

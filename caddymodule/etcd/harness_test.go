@@ -137,6 +137,11 @@ func (s *server) load(storage ...string) error {
 		text += fmt.Sprintf("http://:%s {\nbind 127.0.0.1\npresets {\nstorage etcd %s\nmanagement_key %s ann\ninference_key %s bob\ninference\n}\nreverse_proxy %s\n}\n",
 			port, storage[i%len(storage)], managementSecret, inferenceSecret, s.upstream.Listener.Addr())
 	}
+	return s.loadText(text)
+}
+
+// loadText loads a Caddyfile, and waits until only its servers listen.
+func (s *server) loadText(text string) error {
 	config, err := caddytest.Adapt(text)
 	if err != nil {
 		return err

@@ -31,12 +31,19 @@ func Settle(t *testing.T, address string) {
 }
 
 // SettleAdmin does what Settle does for the address of the admin endpoint, and waits until the
-// endpoint answers. Caddy decides late which server accepts the connections of a listener. A
-// next configuration that came earlier would keep this listener, too, and Settle would fail.
+// endpoint answers.
 func SettleAdmin(t *testing.T, address string) {
 	t.Helper()
 	Settle(t, address)
-	conn, err := net.Dial("tcp", address)
+	awaitAdmin(t, "tcp", address)
+}
+
+// awaitAdmin waits until the admin endpoint answers. Caddy decides late which server accepts the
+// connections of a listener. If the next configuration came earlier, its server would keep this
+// listener, too.
+func awaitAdmin(t *testing.T, network, address string) {
+	t.Helper()
+	conn, err := net.Dial(network, address)
 	if err != nil {
 		return // no configuration was loaded
 	}

@@ -148,6 +148,7 @@ func (s *Server) LoadJSON(config []byte) error {
 	for _, address := range []string{s.Address, s.AdminAddress} {
 		settle(s.T, address)
 	}
+	awaitAdmin(s.T, "unix", strings.TrimPrefix(s.AdminAddress, "unix/"))
 	return err
 }
 
