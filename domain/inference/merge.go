@@ -101,9 +101,9 @@ type merger struct {
 	dropped []string
 	// models is settings.models of the request.
 	models jsontext.Value
-	// broken are the names of the policy's rules that changed the request, each once. issues
-	// are for a policy that refuses such a request, at most maxBrokenIssues.
+	// broken names the policy's rules that changed the request, each once.
 	broken []string
+	// issues are the violations of a refusing policy, at most maxBrokenIssues.
 	issues []domain.Issue
 	// relocked are the fields of the request with a prompt that the policy left out.
 	relocked []string
