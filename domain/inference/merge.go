@@ -211,7 +211,7 @@ func (m *merger) addSent(field rawjson.Member) error {
 		if slices.EqualFunc(united, own, func(t jsontext.Value, o namedTool) bool { return string(t) == string(o.tool) }) {
 			add(field.Value, FromRequest)
 		} else {
-			add(array(united...), FromPreset)
+			add(rawjson.ArrayOf(united...), FromPreset)
 		}
 	case !sent && ours != nil && !m.isOverridden(field.Name):
 		add(ours, FromPreset)

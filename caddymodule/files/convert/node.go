@@ -120,12 +120,6 @@ func (n node) number() int {
 	return number
 }
 
-// quote returns text as a JSON string. Text that is not UTF-8 gets replacement characters.
-func quote(text string) jsontext.Value {
-	quoted, _ := jsontext.AppendQuote(nil, text)
-	return quoted
-}
-
 // object returns a JSON object of names and values.
 func object(pairs ...rawjson.Member) jsontext.Value {
 	text := jsontext.Value{'{'}
@@ -133,27 +127,15 @@ func object(pairs ...rawjson.Member) jsontext.Value {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = append(append(append(text, quote(m.Name)...), ':'), m.Value...)
+		text = append(append(append(text, rawjson.Quote(m.Name)...), ':'), m.Value...)
 	}
 	return append(text, '}')
-}
-
-// array returns a JSON array of values.
-func array(values []jsontext.Value) jsontext.Value {
-	text := jsontext.Value{'['}
-	for i, value := range values {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(text, value...)
-	}
-	return append(text, ']')
 }
 
 // message returns a message of a role whose content is a text at a place of the source.
 func message(at node, role, content string) node {
 	at.isMade = true
-	at.value = object(rawjson.Member{Name: "role", Value: quote(role)}, rawjson.Member{Name: "content", Value: quote(content)})
+	at.value = object(rawjson.Member{Name: "role", Value: rawjson.Quote(role)}, rawjson.Member{Name: "content", Value: rawjson.Quote(content)})
 	return at
 }
 
