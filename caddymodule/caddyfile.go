@@ -47,12 +47,14 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			other_routes    pass|refuse
 //			unknown_prompts refuse|pass
 //			usage {
+//				keep <age of hours> <age of days>
 //				price <model> {
 //					input       <price>
 //					output      <price>
 //					cache_read  <price>
 //					cache_write <price>
 //				}
+//				stream_usage off|add
 //			}
 //		}
 //		metrics             per_preset [<most>]

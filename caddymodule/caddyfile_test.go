@@ -1,6 +1,12 @@
 package caddymodule
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -83,4 +89,98 @@ func documentedCaddyfiles(t *testing.T) map[string]string {
 	t.Helper()
 	t.Setenv("PRESETS_UPSTREAM", "127.0.0.1:1")
 	return caddytest.DocumentedCaddyfiles(t, "..", false)
+}
+
+// TestDocumentedSyntax checks that docs/configuration.md and the comment of
+// UnmarshalCaddyfile show every subdirective, with the same arguments. Only the document
+// shows the options of Badger.
+func TestDocumentedSyntax(t *testing.T) {
+	subdirectives, comment := readSyntax(t)
+	text, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "\n```\n")
+	block, _, _ = strings.Cut(block, "\n```\n")
+	_, inComment, _ := strings.Cut(comment, "\n\n")
+	inComment, _, _ = strings.Cut(inComment, "\n\n")
+	document, source := syntaxOf(block), syntaxOf(inComment)
+	for _, path := range subdirectives {
+		for name, syntax := range map[string]map[string]string{"docs/configuration.md": document, "the comment": source} {
+			if _, ok := syntax[path]; !ok {
+				t.Errorf("%s does not show %s", name, path)
+			}
+		}
+	}
+	for path, arguments := range document {
+		if of, ok := source[path]; (!ok || of != arguments) && !strings.HasPrefix(path, "presets storage") {
+			t.Errorf("docs/configuration.md shows %q for %s, and the comment of UnmarshalCaddyfile %q", arguments, path, of)
+		}
+	}
+	if len(document) != len(source)+2 {
+		t.Errorf("docs/configuration.md shows %d subdirectives, want the %d of the comment and 2 of Badger", len(document), len(source))
+	}
+}
+
+// syntaxOf returns the arguments of each subdirective, by its name behind those of its blocks.
+func syntaxOf(block string) map[string]string {
+	syntax := make(map[string]string)
+	var in []string
+	for line := range strings.Lines(block) {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0:
+		case words[0] == "}":
+			in = in[:len(in)-1]
+		default:
+			path := append(slices.Clip(in), words[0])
+			syntax[strings.Join(path, " ")] = strings.Join(words[1:], " ")
+			if words[len(words)-1] == "{" {
+				in = path
+			}
+		}
+	}
+	return syntax
+}
+
+// readSyntax returns the subdirectives that the code reads, and the comment of
+// UnmarshalCaddyfile.
+func readSyntax(t *testing.T) (paths []string, comment string) {
+	t.Helper()
+	blocks := map[string]string{"Handler": "presets ", "Inference": "presets inference ", "Usage": "presets inference usage "}
+	for _, name := range []string{"caddyfile.go", "inference_usage.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			switch {
+			case !ok:
+			case f.Name.Name == "UnmarshalCaddyfile":
+				comment = f.Doc.Text()
+			case f.Name.Name == "unmarshalSubdirective":
+				block, ok := blocks[f.Recv.List[0].Type.(*ast.StarExpr).X.(*ast.Ident).Name]
+				if !ok {
+					t.Fatal("a block is not known here")
+				}
+				ast.Inspect(f, func(n ast.Node) bool {
+					if c, ok := n.(*ast.CaseClause); ok {
+						for _, e := range c.List {
+							name, err := strconv.Unquote(e.(*ast.BasicLit).Value)
+							if err != nil {
+								t.Fatal(err)
+							}
+							paths = append(paths, block+name)
+						}
+					}
+					return true
+				})
+			}
+		}
+	}
+	if len(paths) < 25 {
+		t.Errorf("found %d subdirectives, want at least 25", len(paths))
+	}
+	return paths, comment
 }

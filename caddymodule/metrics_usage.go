@@ -19,11 +19,11 @@ const maxPerPreset = 100_000
 
 // MetricsSettings say which labels the metrics have.
 type MetricsSettings struct {
-	// How many versions of presets the metrics of usage tell apart. They have the labels
-	// workspace (an id), preset and version then. The versions that were used first make room
-	// for new ones. Requests to those count under the preset "other" from then on. The
-	// handlers of a configuration share the metrics, and the largest number counts.
-	// Default: 0, which tells none apart
+	// The number of preset versions with their own series of usage. Their labels are
+	// workspace (an id), preset and version. A new version takes the place of the one that
+	// was used first. Later requests to that one count as preset "other". Handlers of a
+	// configuration share the metrics, and the largest number counts.
+	// Default: 0, which sets no such labels
 	PerPreset int `json:"per_preset,omitempty"`
 }
 

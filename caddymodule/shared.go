@@ -61,10 +61,10 @@ func (h *Handler) goLive(e engine.Engine, memory *domain.Memory) {
 	h.finder = keyFinder{h.keys, []*live.Store{h.live}}
 }
 
-// inheritMemory takes over the presets that other handlers have in memory if the store is damaged:
-// it may be the only place that has it. They belong to the configuration before and to other
-// sites. The stamps of the store tell whether it is current. Keys are read again: one whose
-// record is damaged cannot be revoked, and ends so.
+// inheritMemory copies the cached presets of other handlers if the store is damaged. These belong
+// to the previous configuration and to other sites. A cache may hold the only readable copy. The
+// store's stamps show whether a copy is current. Keys are not copied, because a key with a damaged
+// record could not be revoked.
 func (h *Handler) inheritMemory() {
 	if h.Inference == nil {
 		return

@@ -30,3 +30,11 @@ func (in Capture) CheckSize() error {
 	}
 	return nil
 }
+
+// TextOrEmpty returns the text that a pointer leads to. It is empty without one.
+func TextOrEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}

@@ -154,7 +154,7 @@ func (r rotation) prune(made string) error {
 			errs = append(errs, err)
 		}
 	}
-	return cmp.Or(errors.Join(errs...), badger.SyncFolder(r.folder))
+	return errors.Join(append(errs, badger.SyncFolder(r.folder))...)
 }
 
 // rotate makes a backup of the server's store in a folder, and keeps the newest ones.

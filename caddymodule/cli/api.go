@@ -204,7 +204,7 @@ func (v version) row() []string {
 	dialect, _ := v.Dialect.MarshalText() // never fails
 	return []string{
 		numberText(v.Number), mark, strings.Join(v.Labels, " "), string(dialect), strconv.Itoa(v.ConfigBytes + v.PromptBytes + v.TemplateBytes),
-		timeText(v.CreatedAt), v.Creator, textOr(v.Message, ""),
+		timeText(v.CreatedAt), v.Creator, domain.TextOrEmpty(v.Message),
 	}
 }
 
@@ -227,12 +227,4 @@ func labelsText(labels map[string]domain.Target) string {
 		parts = append(parts, name+"="+targetText(labels[name]))
 	}
 	return strings.Join(parts, " ")
-}
-
-// textOr returns the text that a pointer leads to.
-func textOr(text *string, otherwise string) string {
-	if text == nil {
-		return otherwise
-	}
-	return *text
 }

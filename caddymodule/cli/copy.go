@@ -175,7 +175,7 @@ func (a api) add(ctx context.Context, slug string, v version, isDraft bool, tag 
 		Method: http.MethodPost,
 		// The dialect of chat has a slash.
 		Path:   presetPath(slug) + "/" + string(v.Dialect),
-		Query:  a.query("message", textOr(v.Message, "")),
+		Query:  a.query("message", domain.TextOrEmpty(v.Message)),
 		Header: make(http.Header),
 	}
 	if v.Template != nil {

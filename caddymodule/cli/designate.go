@@ -37,7 +37,7 @@ func (c *changer) change(cmd *cobra.Command, a api, p preset, tag string, r clie
 		r.Header.Set("X-Preset-Override", c.override)
 	}
 	answer, err := a.change(cmd.Context(), r, body, tag)
-	if owner := textOr(p.ManagedBy, ""); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
+	if owner := domain.TextOrEmpty(p.ManagedBy); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
 		return nil, fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", p.Slug, owner, owner)
 	}
 	return answer, err

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 func listCommand() *cobra.Command {
@@ -30,7 +32,7 @@ owner. Without --status it leaves out archived presets. It reads all pages.`,
 					err = decode(element, &p)
 				}
 				if err == nil {
-					err = rows.row(p.Slug, string(p.Status), numberText(p.Number), labelsText(p.Labels), textOr(p.ManagedBy, ""), timeText(p.UpdatedAt))
+					err = rows.row(p.Slug, string(p.Status), numberText(p.Number), labelsText(p.Labels), domain.TextOrEmpty(p.ManagedBy), timeText(p.UpdatedAt))
 				}
 				if err != nil {
 					return keepRows(rows, err)

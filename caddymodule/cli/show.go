@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 func showCommand() *cobra.Command {
@@ -71,18 +73,18 @@ func presetText(p preset, v version) (string, error) {
 	if p.Name != p.Slug {
 		line("Name", p.Name)
 	}
-	line("Description", textOr(p.Description, ""))
+	line("Description", domain.TextOrEmpty(p.Description))
 	line("Status", string(p.Status))
 	line("Designated", "version "+numberText(p.Number))
 	line("Labels", labelsText(p.Labels))
-	line("Owner", textOr(p.ManagedBy, ""))
+	line("Owner", domain.TextOrEmpty(p.ManagedBy))
 	if p.Protected {
 		line("Protected", "yes")
 	}
 	line("Updated", timeText(p.UpdatedAt)+" by "+p.UpdatedBy)
 	line("Version", numberText(v.Number)+", made from a request to "+string(v.Dialect))
 	line("Created", timeText(v.CreatedAt)+" by "+v.Creator)
-	line("Message", textOr(v.Message, ""))
+	line("Message", domain.TextOrEmpty(v.Message))
 	if v.Template != nil {
 		line("Variables", strings.Join(v.Template.Variables, ", "))
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -54,7 +55,7 @@ func (d *document) mistake(n *yaml.Node, path []string, message string) {
 func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
 	unread := d.broken
 	add := func(at, message string) {
-		names := segments(at)
+		names := slices.Collect(jsontext.Pointer(at).Tokens())
 		place := append(slices.Clip(path), names...)
 		if !isBroken(unread, pointer(place)) {
 			d.mistake(locate(n, names), place, message)

@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
@@ -46,32 +48,17 @@ func (m *mistakes) err() error {
 // pointer returns the JSON Pointer (RFC 6901) of the names and indexes of a path. Like
 // those of the schemas, it ends in an ellipsis if it is too long.
 func pointer(path []string) string {
-	var text strings.Builder
+	var text jsontext.Pointer
 	for _, segment := range path {
-		text.WriteByte('/')
-		_, _ = pointerEscapes.WriteString(&text, segment)
-		if text.Len() > 4*schema.MaxPathLength {
+		text = text.AppendToken(segment)
+		if len(text) > 4*schema.MaxPathLength {
 			break
 		}
 	}
-	if all := []rune(text.String()); len(all) > schema.MaxPathLength {
+	if all := []rune(text); len(all) > schema.MaxPathLength {
 		return string(all[:schema.MaxPathLength-1]) + "…"
 	}
-	return text.String()
-}
-
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-// segments returns the names and indexes of a JSON Pointer.
-func segments(pointer string) []string {
-	if pointer == "" {
-		return nil
-	}
-	all := strings.Split(pointer[1:], "/")
-	for i, segment := range all {
-		all[i] = strings.ReplaceAll(strings.ReplaceAll(segment, "~1", "/"), "~0", "~")
-	}
-	return all
+	return string(text)
 }
 
 // visible returns text without characters that a terminal takes for commands. They are

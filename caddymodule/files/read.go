@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 const (
@@ -102,7 +103,7 @@ func (r *reader) entry(root *os.Root, name string) (w Workspace, ok bool) {
 
 // workspaceProblem returns why a name is not the slug of a workspace, empty if it is one.
 func (r *reader) workspaceProblem(name string) string {
-	body := append([]byte(`{"slug":`), quote(name)...)
+	body := append([]byte(`{"slug":`), rawjson.Quote(name)...)
 	_, err := r.schemas.UpdateWorkspace.Check(append(body, '}'))
 	if refused, ok := err.(*schema.Error); ok { //nolint:errorlint // Check returns this type unwrapped
 		return "the name of a folder is the slug of a workspace: it " + refused.Violations[0].Message

@@ -15,15 +15,8 @@ import (
 // prompt and the template. Numbers are compared by their text. The order of an object's
 // members does not count. A missing prompt equals an empty one.
 func SameCapture(a, b domain.Capture) bool {
-	return a.Dialect == b.Dialect && textOr(a.SystemPrompt) == textOr(b.SystemPrompt) &&
+	return a.Dialect == b.Dialect && domain.TextOrEmpty(a.SystemPrompt) == domain.TextOrEmpty(b.SystemPrompt) &&
 		sameJSON(a.Config, b.Config) && sameJSON(a.Template.JSON(), b.Template.JSON())
-}
-
-func textOr(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }
 
 // sameJSON compares two JSON texts as SameCapture does. Texts that are not JSON are equal

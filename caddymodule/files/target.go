@@ -191,7 +191,7 @@ func (t *target) request(old *yaml.Node) *yaml.Node {
 	if old != nil {
 		oldLeaf = promptLeaf(dialect, old)
 	}
-	samePrompt := old != nil && textOr(v.Capture.SystemPrompt) == textOr(q.Capture.SystemPrompt)
+	samePrompt := old != nil && domain.TextOrEmpty(v.Capture.SystemPrompt) == domain.TextOrEmpty(q.Capture.SystemPrompt)
 	if leaf != nil && !samePrompt {
 		*leaf = *t.prompt(leaf.Value, oldLeaf)
 	}

@@ -50,28 +50,28 @@ func NewVersion(dialect domain.Dialect, config json.RawMessage, systemPrompt *st
 	switch dialect {
 	case domain.Responses:
 		if prompt != nil {
-			add(quote("instructions"), quote(*prompt))
+			add(rawjson.Quote("instructions"), rawjson.Quote(*prompt))
 		}
 		if len(messages) > 0 {
-			add(quote("input"), list(messages))
+			add(rawjson.Quote("input"), list(messages))
 		}
 	case domain.Messages:
 		if prompt != nil {
-			add(quote("system"), quote(*prompt))
+			add(rawjson.Quote("system"), rawjson.Quote(*prompt))
 		}
 		if len(messages) > 0 {
-			add(quote("messages"), list(messages))
+			add(rawjson.Quote("messages"), list(messages))
 		}
 	case domain.Chat:
 		if prompt = withoutRepeated(prompt, messages); prompt != nil {
-			system := append(append(jsontext.Value(`{"role":"system","content":`), quote(*prompt)...), '}')
+			system := append(append(jsontext.Value(`{"role":"system","content":`), rawjson.Quote(*prompt)...), '}')
 			if len(messages) > 0 {
 				system = append(append(system, ','), messages...)
 			}
 			messages = system
 		}
 		if len(messages) > 0 {
-			add(quote("messages"), list(messages))
+			add(rawjson.Quote("messages"), list(messages))
 		}
 	}
 	v.Request = json.RawMessage(append(request, '}'))
@@ -100,10 +100,4 @@ func withoutRepeated(prompt *string, messages jsontext.Value) *string {
 
 func list(elements jsontext.Value) jsontext.Value {
 	return append(append(jsontext.Value{'['}, elements...), ']')
-}
-
-// quote returns text as a JSON string. Text that is not UTF-8 gets replacement characters.
-func quote(text string) jsontext.Value {
-	quoted, _ := jsontext.AppendQuote(nil, text)
-	return quoted
 }

@@ -63,7 +63,7 @@ func CaptureTemplate(dialect domain.Dialect, members []rawjson.Member) (domain.C
 			messages = append(messages, message)
 		}
 	}
-	in.Template = &domain.Template{Variables: []string{}, Messages: []byte(array(messages...))}
+	in.Template = &domain.Template{Variables: []string{}, Messages: []byte(rawjson.ArrayOf(messages...))}
 	t, _ := newTemplate(domain.PresetVersion{Dialect: dialect, SystemPrompt: in.SystemPrompt, Template: in.Template}, dialect)
 	in.Template.Variables = append(in.Template.Variables, t.variables...)
 	if err := in.CheckSize(); err != nil {

@@ -55,15 +55,3 @@ func object(members ...rawjson.Member) jsontext.Value {
 	}
 	return assemble(parts)
 }
-
-// array returns a JSON array of elements.
-func array(elements ...jsontext.Value) jsontext.Value {
-	text := jsontext.Value{'['}
-	for i, e := range elements {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(text, e...)
-	}
-	return append(text, ']')
-}

@@ -101,9 +101,9 @@ type merger struct {
 	dropped []string
 	// models is settings.models of the request.
 	models jsontext.Value
-	// broken are the names of the policy's rules that changed the request, each once. issues
-	// are for a policy that refuses such a request, at most maxBrokenIssues.
+	// broken names the policy's rules that changed the request, each once.
 	broken []string
+	// issues are the violations of a refusing policy, at most maxBrokenIssues.
 	issues []domain.Issue
 	// relocked are the fields of the request with a prompt that the policy left out.
 	relocked []string
@@ -211,7 +211,7 @@ func (m *merger) addSent(field rawjson.Member) error {
 		if slices.EqualFunc(united, own, func(t jsontext.Value, o namedTool) bool { return string(t) == string(o.tool) }) {
 			add(field.Value, FromRequest)
 		} else {
-			add(array(united...), FromPreset)
+			add(rawjson.ArrayOf(united...), FromPreset)
 		}
 	case !sent && ours != nil && !m.isOverridden(field.Name):
 		add(ours, FromPreset)

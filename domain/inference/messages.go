@@ -32,7 +32,7 @@ func translateMessages(list jsontext.Value, from, to domain.Dialect) (translated
 			dropped = append(dropped, name)
 		}
 	}
-	return array(w.messages...), dropped
+	return rawjson.ArrayOf(w.messages...), dropped
 }
 
 // turn is a message, a tool call, or the result of one.
@@ -289,7 +289,7 @@ func (w *conversationWriter) assistant(turns []turn) {
 			function := object(newMember("name", call.name), newMember("arguments", call.arguments))
 			calls[i] = object(newMember("id", call.id), newMember("type", quote("function")), newMember("function", function))
 		}
-		w.add(newMember("role", quote("assistant")), newMember("content", content), newMember("tool_calls", array(calls...)))
+		w.add(newMember("role", quote("assistant")), newMember("content", content), newMember("tool_calls", rawjson.ArrayOf(calls...)))
 		return
 	}
 	var blocks []jsontext.Value
@@ -306,7 +306,7 @@ func (w *conversationWriter) assistant(turns []turn) {
 		blocks = append(blocks, object(newMember("type", quote("tool_use")), newMember("id", call.id), newMember("name", call.name), newMember("input", jsontext.Value(arguments))))
 	}
 	if len(blocks) > 0 {
-		w.add(newMember("role", quote("assistant")), newMember("content", array(blocks...)))
+		w.add(newMember("role", quote("assistant")), newMember("content", rawjson.ArrayOf(blocks...)))
 	}
 }
 
@@ -316,7 +316,7 @@ func (w *conversationWriter) results(turns []turn) {
 	for i, t := range turns {
 		blocks[i] = object(newMember("type", quote("tool_result")), newMember("tool_use_id", t.id), newMember("content", w.content(t)))
 	}
-	w.add(newMember("role", quote("user")), newMember("content", array(blocks...)))
+	w.add(newMember("role", quote("user")), newMember("content", rawjson.ArrayOf(blocks...)))
 }
 
 // content returns the content of a turn, or nil if nothing of a message is left. A result
@@ -328,7 +328,7 @@ func (w *conversationWriter) content(t turn) jsontext.Value {
 	parts := w.parts(t)
 	switch {
 	case len(parts) > 0:
-		return array(parts...)
+		return rawjson.ArrayOf(parts...)
 	case t.kind == resultTurn:
 		return quote("")
 	}

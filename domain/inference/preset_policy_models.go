@@ -106,7 +106,7 @@ func (e *enforcement) allowedModels(list jsontext.Value, field string) jsontext.
 	case allowed == nil:
 		return nil
 	}
-	return array(allowed...)
+	return rawjson.ArrayOf(allowed...)
 }
 
 // allowedModel returns a model, or an entry of a list, if it is allowed, else nil.

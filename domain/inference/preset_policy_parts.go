@@ -78,7 +78,7 @@ func (e *enforcement) enforceEach(f *part) error {
 	if !changed {
 		return nil
 	}
-	e.replace(f, array(items...))
+	e.replace(f, rawjson.ArrayOf(items...))
 	return nil
 }
 

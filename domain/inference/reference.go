@@ -290,7 +290,5 @@ func pointer(name string) string {
 	if len(name) > 128 {
 		return ""
 	}
-	return "/" + pointerEscapes.Replace(name)
+	return string(jsontext.Pointer("").AppendToken(name))
 }
-
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")

@@ -308,7 +308,7 @@ func (r *Resolver) cachedWorkspace(ctx context.Context, who domain.Principal) (_
 	if err != nil {
 		return nil, false, err
 	}
-	defaults := &workspaceDefaults{id: w.ID, textModel: orNone(w.DefaultTextModel), providerSort: orNone(w.DefaultProviderSort)}
+	defaults := &workspaceDefaults{id: w.ID, textModel: domain.TextOrEmpty(w.DefaultTextModel), providerSort: domain.TextOrEmpty(w.DefaultProviderSort)}
 	cost := minEntryCost + len(defaults.textModel) + len(defaults.providerSort)
 	if w.DisabledServerTools != nil {
 		defaults.disabledTools = *w.DisabledServerTools
@@ -463,11 +463,4 @@ func (s *settings) cost() int {
 		cost += len(t.identity) + 64
 	}
 	return cost
-}
-
-func orNone(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }

@@ -83,7 +83,7 @@ func convertStop(value jsontext.Value, _, _ domain.Dialect) (converted jsontext.
 	case '[':
 		return value, nil
 	case '"':
-		return array(value), nil
+		return rawjson.ArrayOf(value), nil
 	}
 	return nil, nil
 }
@@ -268,7 +268,7 @@ func convertEach(elements jsontext.Value, convert func(jsontext.Value) (jsontext
 	if left == nil {
 		return nil, lost
 	}
-	return array(left...), lost
+	return rawjson.ArrayOf(left...), lost
 }
 
 // rename begins the translation of an object by a table of its members. The result has the

@@ -394,6 +394,24 @@ func Find(members []Member, name string) jsontext.Value {
 	return nil
 }
 
+// ArrayOf returns an array of items.
+func ArrayOf(items ...jsontext.Value) jsontext.Value {
+	text := jsontext.Value{'['}
+	for i, item := range items {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, item...)
+	}
+	return append(text, ']')
+}
+
+// Quote returns text as a JSON string. Text that is not UTF-8 gets replacement characters.
+func Quote(text string) jsontext.Value {
+	quoted, _ := jsontext.AppendQuote(nil, text)
+	return quoted
+}
+
 // Text returns the text of a value that is a string, in memory of its own.
 func Text(value jsontext.Value) (text string, ok bool) {
 	if value.Kind() != '"' {

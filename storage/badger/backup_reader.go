@@ -202,9 +202,9 @@ func (b *backupReader) fill() (ended bool) {
 func (b *backupReader) parse() error {
 	b.entries++
 	name, rest, ok1 := cutBytes(b.rest)
-	expires, rest, ok2 := cutNumber(rest)
-	record, rest, ok3 := cutBytes(rest)
-	if !ok1 || !ok2 || !ok3 || !records.Key(name).Valid() || bytes.Compare(name, b.key) <= 0 || len(record) > records.MaxRecord {
+	expires, rest, err := records.CutNumber(rest)
+	record, rest, ok2 := cutBytes(rest)
+	if !ok1 || err != nil || !ok2 || !records.Key(name).Valid() || bytes.Compare(name, b.key) <= 0 || len(record) > records.MaxRecord {
 		return broken("entry %d is not that of a backup", b.entries)
 	}
 	if _, err := records.Unseal(name, record); err != nil {
@@ -216,18 +216,9 @@ func (b *backupReader) parse() error {
 
 // cutBytes returns the bytes behind their length, an unsigned varint, and the rest.
 func cutBytes(from []byte) (b, rest []byte, ok bool) {
-	n, rest, ok := cutNumber(from)
-	if !ok || n > uint64(len(rest)) {
+	n, rest, err := records.CutNumber(from)
+	if err != nil || n > uint64(len(rest)) {
 		return nil, nil, false
 	}
 	return rest[:n:n], rest[n:], true
-}
-
-// cutNumber returns an unsigned varint and the rest.
-func cutNumber(from []byte) (n uint64, rest []byte, ok bool) {
-	n, length := binary.Uvarint(from)
-	if length <= 0 {
-		return 0, nil, false
-	}
-	return n, from[length:], true
 }

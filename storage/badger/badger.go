@@ -113,12 +113,15 @@ const DefaultCacheSize = 24 << 20
 
 // Open opens the store in folder. It creates a missing folder with mode 0700.
 //
-// The error is ErrMisused if the folder is not a store or was written by a newer version. It
-// is so, too, if the folder needs another key or none, and on a 32-bit platform. If another
-// process uses the folder, it is both ErrMisused and ErrInUse. It is ErrDamaged if the store
-// is damaged or has lost its last commits. It is ErrDiskFull if the disk is nearly full. None
-// of these changes the folder. Any other error comes from the system, and a later Open may
-// succeed.
+// These errors change nothing in the folder:
+//
+//   - ErrMisused: the folder is not a store, has a newer format, or needs another key or none;
+//     or the platform has 32 bits.
+//   - ErrInUse, with ErrMisused: another process uses the folder.
+//   - ErrDamaged: the store is damaged, or has lost its last commits.
+//   - ErrDiskFull: the disk is nearly full.
+//
+// Any other error comes from the system, and a later Open may succeed.
 func Open(folder string, o Options) (*Store, error) {
 	return openFolder(folder, o, freeSpace)
 }

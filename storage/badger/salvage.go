@@ -180,12 +180,12 @@ func looksLikeStore(folder string) bool {
 // interpret returns what of w can be stored again.
 func (w *wreck) interpret(keepKeys bool) *records.Salvaged {
 	in := records.Wreck{
-		Records: make(map[string]records.Find, len(w.newest)), KeepKeys: keepKeys, Now: time.Unix(int64(w.now), 0),
+		Records: make(map[string]records.FoundRecord, len(w.newest)), KeepKeys: keepKeys, Now: time.Unix(int64(w.now), 0),
 		Incomplete: w.lost > 1 || w.noted == 0 || w.commit() < w.noted,
 	}
 	for text, f := range w.newest {
 		if !f.isRemoval {
-			in.Records[text] = records.Find{Record: f.record, Version: f.version}
+			in.Records[text] = records.FoundRecord{Record: f.record, Version: f.version}
 		}
 	}
 	return in.Salvage()

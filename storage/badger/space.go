@@ -80,7 +80,7 @@ type guard struct {
 	made            time.Time              // when newGuard was called
 	lastWrite       atomic.Int64           // nanoseconds since then
 	written         chan struct{}          // holds a token after a write
-	heldCompactions atomic.Int32           // compactions that hold holds
+	heldCompactions atomic.Int32           // compactions that wait until they can write
 	closing         atomic.Bool            // the store is being closed
 	step            atomic.Pointer[func()] // of the Flatten that runs, nil without one
 	noBallast       bool                   // the file system cannot have one
@@ -152,8 +152,8 @@ func (g *guard) checkWritesAllowed() error {
 	return err
 }
 
-// wake makes the store busy, as a write does. It ends a pause of the compactors, or keeps one from
-// beginning: a pause looks at the token first, and at the time then.
+// wake marks the store as busy, as a write does. It ends a pause of the compactors and prevents a
+// new one, because a pause checks first the token and then the time.
 func (g *guard) wake() {
 	g.lastWrite.Store(int64(time.Since(g.made)))
 	groupcommit.Signal(g.written)

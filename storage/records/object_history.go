@@ -38,7 +38,7 @@ func cutNumbers(payload []byte, count int) (numbers []uint64, err error) {
 	last := uint64(0)
 	for range count {
 		var step uint64
-		if step, payload, err = cutNumber(payload); err != nil || step == 0 {
+		if step, payload, err = CutNumber(payload); err != nil || step == 0 {
 			return nil, errParts
 		}
 		last += step
@@ -56,7 +56,7 @@ func encodeHistoryEnd(k Key, end historyEnd) []byte {
 }
 
 func decodeHistoryEnd(payload []byte) (end historyEnd, err error) {
-	count, rest, err := cutNumber(payload)
+	count, rest, err := CutNumber(payload)
 	if err != nil {
 		return end, err
 	}

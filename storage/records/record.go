@@ -90,7 +90,7 @@ func encodeWorkspace(k Key, s storedWorkspace) []byte {
 }
 
 func parseWorkspace(payload []byte) (s storedWorkspace, err error) {
-	s.place, s.json, err = cutNumber(payload)
+	s.place, s.json, err = CutNumber(payload)
 	return s, cmp.Or(err, checkObject(s.json))
 }
 
@@ -155,9 +155,9 @@ func parsePreset(payload []byte) (s storedPreset, err error) {
 		return s, errParts
 	}
 	s.Status = storedStatuses[status]
-	designated, rest, err1 := cutNumber(rest)
-	latest, rest, err2 := cutNumber(rest)
-	s.place, rest, err = cutNumber(rest)
+	designated, rest, err1 := CutNumber(rest)
+	latest, rest, err2 := CutNumber(rest)
+	s.place, rest, err = CutNumber(rest)
 	s.DesignatedVersion, s.LatestVersion = int(designated), int(latest)
 	if err := cmp.Or(err1, err2, err); err != nil {
 		return s, err
@@ -168,14 +168,14 @@ func parsePreset(payload []byte) (s storedPreset, err error) {
 
 // cutKept returns the kept versions of a preset, and the rest of payload.
 func cutKept(payload []byte) (kept domain.Kept, rest []byte, err error) {
-	from, rest, err1 := cutNumber(payload)
-	count, rest, err2 := cutNumber(rest)
+	from, rest, err1 := CutNumber(payload)
+	count, rest, err2 := CutNumber(rest)
 	if err := cmp.Or(err1, err2); err != nil || count > uint64(len(rest)) {
 		return kept, nil, errParts
 	}
 	kept.From = int(from)
 	for last := uint64(0); count > 0; count-- {
-		n, after, err := cutNumber(rest)
+		n, after, err := CutNumber(rest)
 		if err != nil || n <= last || n >= from {
 			return kept, nil, errParts
 		}
@@ -234,7 +234,7 @@ func encodeSummary(k Key, text []byte) []byte {
 }
 
 func parseVersion(payload []byte) (s storedVersion, err error) {
-	config, rest, err := cutNumber(payload)
+	config, rest, err := CutNumber(payload)
 	if err != nil || config >= uint64(len(rest)) {
 		return s, errParts
 	}
@@ -265,8 +265,8 @@ var (
 	errLength = errors.New("its length is wrong")
 )
 
-// cutNumber returns an unsigned varint, and the rest of payload.
-func cutNumber(payload []byte) (n uint64, rest []byte, err error) {
+// CutNumber returns an unsigned varint, and the rest of payload.
+func CutNumber(payload []byte) (n uint64, rest []byte, err error) {
 	n, length := binary.Uvarint(payload)
 	if length <= 0 {
 		return 0, nil, errParts
@@ -288,7 +288,7 @@ func encodeReplay(k Key, r domain.Replay) ([]byte, error) {
 
 // decodeReplay returns a nil answer for one of no bytes.
 func decodeReplay(payload []byte) (r domain.Replay, err error) {
-	length, rest, err := cutNumber(payload)
+	length, rest, err := CutNumber(payload)
 	if err != nil || length > uint64(len(rest)) {
 		return r, errParts
 	}
@@ -322,7 +322,7 @@ func decodeHead(payload []byte) (head domain.AuditHead, err error) {
 		return head, errParts
 	}
 	copy(head.Hash[:], payload)
-	count, rest, err := cutNumber(payload[len(head.Hash):])
+	count, rest, err := CutNumber(payload[len(head.Hash):])
 	switch head.Importing = string(rest) == "\x01"; {
 	case err == nil && len(rest) > 0 && !head.Importing:
 		err = errParts

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 )
 
-// Find is the newest copy of a record that was found in a damaged store.
-type Find struct {
+// FoundRecord is the newest copy of a record that was found in a damaged store.
+type FoundRecord struct {
 	Record []byte
 	// Version orders copies: a later commit has a higher one. Records of one commit have
 	// the same.
@@ -24,7 +24,7 @@ type Find struct {
 // Wreck is what was found of a damaged store. Each record is whole: Unseal accepts it. An
 // older copy may be there instead of one that is lost.
 type Wreck struct {
-	Records map[string]Find // by their keys
+	Records map[string]FoundRecord // by their keys
 	// Incomplete says that a change may be missing without a trace: a whole file, a whole
 	// commit, or a part of a file that may have held all records of a change of a key.
 	Incomplete bool
@@ -72,9 +72,9 @@ type salvager struct {
 	audit      map[int]audited
 	trailWhole bool // no record of the trail is lost
 	byID       map[string][]audited
-	slugs      map[string]string // of workspaces, by id
-	found      map[Kind][]Key    // the keys of each kind, in order
-	heads      map[string]head   // of presets, by id
+	slugs      map[string]string      // of workspaces, by id
+	found      map[Kind][]Key         // the keys of each kind, in order
+	presets    map[string]foundPreset // by id
 }
 
 // Salvage returns what of a wreck can be stored again:
@@ -104,7 +104,8 @@ func (w Wreck) Salvage() *Salvaged {
 	return s.out
 }
 
-func (s *salvager) lose(l storage.Loss) { s.out.Lost = append(s.out.Lost, l) }
+// reportLoss adds to what the salvage names as lost.
+func (s *salvager) reportLoss(l storage.Loss) { s.out.Lost = append(s.out.Lost, l) }
 
 // find decodes the record under k.
 func find[T any](s *salvager, k Key, decode func([]byte) (T, error)) (object T, version uint64, ok bool) {
@@ -116,9 +117,9 @@ func find[T any](s *salvager, k Key, decode func([]byte) (T, error)) (object T, 
 	return object, f.Version, err == nil
 }
 
-// loseRecord names a record that is whole but cannot be used.
-func (s *salvager) loseRecord(kind string, k Key, what string) {
-	s.lose(storage.Loss{Kind: kind, ID: hex.EncodeToString(k), What: what})
+// reportUnusable reports a record that is whole but cannot be used.
+func (s *salvager) reportUnusable(kind string, k Key, what string) {
+	s.reportLoss(storage.Loss{Kind: kind, ID: hex.EncodeToString(k), What: what})
 }
 
 // readTrail reads the audit trail up to the first record that is lost.
@@ -128,7 +129,7 @@ func (s *salvager) readTrail() {
 	for _, k := range s.found[KindAudit] {
 		a, version, ok := find(s, k, decodeJSON[domain.AuditRecord])
 		if !ok || !bytes.Equal(AuditKey(a.Number), k) || !a.IsIntact() {
-			s.loseRecord("audit", k, "the record is not one of the trail")
+			s.reportUnusable("audit", k, "the record is not one of the trail")
 			continue
 		}
 		one := audited{a, s.Records[string(k)].Record[recordHeader:], version}
@@ -160,7 +161,7 @@ func (s *salvager) readTrail() {
 			n++
 		}
 		if n > from {
-			s.lose(storage.Loss{Kind: "audit", First: from, Last: n - 1, What: "the records are lost"})
+			s.reportLoss(storage.Loss{Kind: "audit", First: from, Last: n - 1, What: "the records are lost"})
 		}
 		for ; n <= last && !s.isLost(n); n++ {
 			s.out.Unchained = append(s.out.Unchained, s.audit[n].text)
@@ -168,7 +169,7 @@ func (s *salvager) readTrail() {
 		n--
 	}
 	if n := len(s.out.Unchained); n > 0 {
-		s.lose(storage.Loss{Kind: "audit", First: len(s.out.trail) + 1, Last: last, What: fmt.Sprintf("%d whole records follow a lost one, so they are not in the trail", n)})
+		s.reportLoss(storage.Loss{Kind: "audit", First: len(s.out.trail) + 1, Last: last, What: fmt.Sprintf("%d whole records follow a lost one, so they are not in the trail", n)})
 	}
 }
 
@@ -184,13 +185,14 @@ func (s *salvager) later(id string, version uint64) (records []audited) {
 	return records
 }
 
-// copies returns the objects at the places of a list, by their ids, with their versions and places.
+// listCopy is an object at a place of a list.
 type listCopy[T any] struct {
 	object  T
 	version uint64
 	place   uint64
 }
 
+// copiesIn returns the newest copies in all wanted lists, by the ids of their objects.
 func copiesIn[T any](s *salvager, wanted func(list) bool, id func(T) string) map[string]listCopy[T] {
 	all := make(map[string]listCopy[T])
 	for _, k := range s.found[KindPlace] {
@@ -229,7 +231,7 @@ func (s *salvager) readWorkspaces() {
 		w, version, ok := find(s, k, decodeWorkspace)
 		stored, _, _ := find(s, k, parseWorkspace)
 		if !ok || !bytes.Equal(WorkspaceKey(w.ID), k) {
-			s.loseRecord("workspace", k, "the record cannot be decoded")
+			s.reportUnusable("workspace", k, "the record cannot be decoded")
 			continue
 		}
 		all[w.ID] = placed{w, stored.place, version}
@@ -249,10 +251,10 @@ func (s *salvager) readWorkspaces() {
 			continue
 		}
 		if len(later) > 0 {
-			s.lose(storage.Loss{Kind: "workspace", Workspace: w.Slug, WorkspaceID: w.ID, What: "its newest settings are lost: it has earlier ones"})
+			s.reportLoss(storage.Loss{Kind: "workspace", Workspace: w.Slug, WorkspaceID: w.ID, What: "its newest settings are lost: it has earlier ones"})
 		}
 		if taken[w.Slug] {
-			s.lose(storage.Loss{Kind: "workspace", Workspace: w.Slug, WorkspaceID: w.ID, What: "its newest slug is lost, and another workspace has this one: it is now " + newSlug(w.ID)})
+			s.reportLoss(storage.Loss{Kind: "workspace", Workspace: w.Slug, WorkspaceID: w.ID, What: "its newest slug is lost, and another workspace has this one: it is now " + newSlug(w.ID)})
 			order[i].Slug = newSlug(w.ID)
 		}
 		taken[order[i].Slug] = true
@@ -264,7 +266,7 @@ func (s *salvager) readWorkspaces() {
 			s.out.workspaces = append(s.out.workspaces, w.Workspace)
 		}
 	}
-	s.heads = s.readHeads()
+	s.presets = s.newestPresets()
 	s.addLostWorkspaces(taken)
 }
 
@@ -286,8 +288,8 @@ func (s *salvager) isDeleted(id string) bool {
 // addLostWorkspaces makes workspaces for presets whose own workspace is lost.
 func (s *salvager) addLostWorkspaces(taken map[string]bool) {
 	of := s.idsOf(KindPreset)
-	for _, h := range s.heads { // its copy in the list may be all that is left
-		of[h.WorkspaceID] = nil
+	for _, f := range s.presets { // its copy in the list may be all that is left
+		of[f.WorkspaceID] = nil
 	}
 	for _, id := range slices.Sorted(maps.Keys(of)) {
 		if s.slugs[id] != "" || s.isDeleted(id) {
@@ -302,11 +304,11 @@ func (s *salvager) addLostWorkspaces(taken map[string]bool) {
 		taken[slug], s.slugs[id] = true, slug
 		w := domain.NewSalvagedWorkspace(id, slug, s.Now)
 		s.out.workspaces = append(s.out.workspaces, w)
-		s.lose(storage.Loss{Kind: "workspace", Workspace: slug, WorkspaceID: id, What: "its settings are lost, with the server tools that it disabled: it was made anew for its presets"})
+		s.reportLoss(storage.Loss{Kind: "workspace", Workspace: slug, WorkspaceID: id, What: "its settings are lost, with the server tools that it disabled: it was made anew for its presets"})
 	}
 	for id, records := range s.byID {
 		if object := records[len(records)-1].Object; object.Kind == "workspace" && s.slugs[id] == "" && !s.isDeleted(id) {
-			s.lose(storage.Loss{Kind: "workspace", Workspace: object.Slug, WorkspaceID: id, What: "the workspace is lost, and no preset of it was found"})
+			s.reportLoss(storage.Loss{Kind: "workspace", Workspace: object.Slug, WorkspaceID: id, What: "the workspace is lost, and no preset of it was found"})
 		}
 	}
 }

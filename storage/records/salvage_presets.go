@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 )
 
-// head is the state of a preset as it was found.
-type head struct {
+// foundPreset is the state of a preset as it was found.
+type foundPreset struct {
 	domain.Preset
 	place   uint64
 	version uint64
@@ -29,30 +29,30 @@ type head struct {
 func (s *salvager) readPresets() {
 	versions, labels := s.idsOf(KindVersion), s.idsOf(KindLabelChange)
 	known := make(map[string]bool)
-	for _, h := range slices.SortedFunc(maps.Values(s.heads), func(a, b head) int {
+	for _, f := range slices.SortedFunc(maps.Values(s.presets), func(a, b foundPreset) int {
 		return cmp.Or(cmp.Compare(a.WorkspaceID, b.WorkspaceID), cmp.Compare(a.place, b.place), cmp.Compare(a.ID, b.ID))
 	}) {
-		known[h.ID] = true
-		if s.slugs[h.WorkspaceID] != "" {
-			s.readPreset(h, versions[h.ID], labels[h.ID])
+		known[f.ID] = true
+		if s.slugs[f.WorkspaceID] != "" {
+			s.readPreset(f, versions[f.ID], labels[f.ID])
 		}
 	}
 	// Presets that only others tell of.
 	for id := range versions {
 		if !known[id] {
-			s.loseHead(id, len(versions[id]))
+			s.reportLostPreset(id, len(versions[id]))
 			known[id] = true
 		}
 	}
 	for id, records := range s.byID {
 		if records[0].Object.Kind == "preset" && !known[id] {
-			s.loseHead(id, 0)
+			s.reportLostPreset(id, 0)
 		}
 	}
 }
 
-// loseHead names a preset of which neither its record nor its copy in the list was found.
-func (s *salvager) loseHead(id string, versions int) {
+// reportLostPreset reports a preset of which neither its record nor its copy in the list was found.
+func (s *salvager) reportLostPreset(id string, versions int) {
 	lost := storage.Loss{Kind: "preset", PresetID: id, What: fmt.Sprintf("its record is lost; %d whole versions of it were found, and not copied", versions)}
 	for _, a := range s.byID[id] {
 		if s.isDeleted(a.Object.WorkspaceID) {
@@ -63,7 +63,7 @@ func (s *salvager) loseHead(id string, versions int) {
 	if lost.Preset == "" && s.mayBePurged() {
 		return
 	}
-	s.lose(lost)
+	s.reportLoss(lost)
 }
 
 // mayBePurged reports whether records may be left of a workspace that was deleted.
@@ -81,68 +81,68 @@ func (s *salvager) idsOf(of Kind) map[string][]Key {
 	return all
 }
 
-// readHeads returns the newest state of each preset, by its id.
-func (s *salvager) readHeads() map[string]head {
-	heads := make(map[string]head)
+// newestPresets returns the newest state of each preset, by its id.
+func (s *salvager) newestPresets() map[string]foundPreset {
+	all := make(map[string]foundPreset)
 	for _, k := range s.found[KindPreset] {
 		p, version, ok := find(s, k, decodePreset)
 		stored, _, _ := find(s, k, parsePreset)
 		if !ok || !bytes.Equal(PresetKey(p.WorkspaceID, p.Slug), k) || p.ID != stored.ID {
-			s.loseRecord("preset", k, "the record cannot be decoded")
+			s.reportUnusable("preset", k, "the record cannot be decoded")
 			continue
 		}
 		p.Status = stored.Status
-		heads[p.ID] = head{Preset: p, place: stored.place, version: version}
+		all[p.ID] = foundPreset{Preset: p, place: stored.place, version: version}
 	}
 	isPresets := func(l list) bool { return len(l) > 1 && l[0] == byte(KindPreset) }
 	for id, c := range copiesIn(s, isPresets, func(p domain.Preset) string { return p.ID }) {
-		known, ok := heads[id]
+		known, ok := all[id]
 		if ok && known.version >= c.version || PresetKey(c.object.WorkspaceID, c.object.Slug) == nil || SummaryKey(id, 1) == nil {
 			continue
 		}
-		h := head{Preset: c.object, place: c.place, version: c.version, noKept: !ok}
-		h.Kept, h.LatestVersion = known.Kept, max(known.LatestVersion, c.object.DesignatedVersion)
-		heads[id] = h
+		f := foundPreset{Preset: c.object, place: c.place, version: c.version, noKept: !ok}
+		f.Kept, f.LatestVersion = known.Kept, max(known.LatestVersion, c.object.DesignatedVersion)
+		all[id] = f
 	}
-	return heads
+	return all
 }
 
 // readPreset reads the versions and labels of a preset.
-func (s *salvager) readPreset(h head, versions, changes []Key) {
+func (s *salvager) readPreset(f foundPreset, versions, changes []Key) {
 	lost := func(kind, label string, first, last int, what string) {
-		s.lose(storage.Loss{Kind: kind, Workspace: s.slugs[h.WorkspaceID], WorkspaceID: h.WorkspaceID, Preset: h.Slug, PresetID: h.ID, Label: label, First: first, Last: last, What: what})
+		s.reportLoss(storage.Loss{Kind: kind, Workspace: s.slugs[f.WorkspaceID], WorkspaceID: f.WorkspaceID, Preset: f.Slug, PresetID: f.ID, Label: label, First: first, Last: last, What: what})
 	}
-	later := s.later(h.ID, h.version)
-	h.isOld = len(later) > 0
+	later := s.later(f.ID, f.version)
+	f.isOld = len(later) > 0
 	pruned := make(map[int]bool)
-	for _, a := range s.byID[h.ID] {
-		if h.noKept || h.isOld {
+	for _, a := range s.byID[f.ID] {
+		if f.noKept || f.isOld {
 			addRanges(pruned, a.Object.Pruned)
-			h.LatestVersion = max(h.LatestVersion, a.After, a.Object.Draft)
+			f.LatestVersion = max(f.LatestVersion, a.After, a.Object.Draft)
 		}
 	}
 	for _, a := range later {
-		applyLater(&h.Preset, a.AuditRecord)
+		applyLater(&f.Preset, a.AuditRecord)
 	}
 
 	whole := make(map[int]domain.PresetVersion)
 	for _, k := range versions {
 		v, _, ok := find(s, k, decodeVersion)
 		if !ok || !bytes.Equal(VersionKey(v.PresetID, v.Version), k) {
-			s.loseRecord("version", k, "the record cannot be decoded")
+			s.reportUnusable("version", k, "the record cannot be decoded")
 			continue
 		}
 		whole[v.Version] = v
-		if v.Version > h.LatestVersion {
-			h.LatestVersion, h.isOld = v.Version, true
+		if v.Version > f.LatestVersion {
+			f.LatestVersion, f.isOld = v.Version, true
 		}
 	}
-	if h.isOld {
+	if f.isOld {
 		lost("preset", "", 0, 0, "its newest state is lost: its name, description, policy and owner are earlier ones; status and designated version are the newest that the audit trail tells of")
 	}
-	out := salvagedPreset{Preset: h.Preset, place: h.place, labels: make(map[string][]domain.LabelChange)}
+	out := salvagedPreset{Preset: f.Preset, place: f.place, labels: make(map[string][]domain.LabelChange)}
 	var gone []int
-	for n := range h.State().Versions() {
+	for n := range f.State().Versions() {
 		v, ok := whole[n]
 		if ok {
 			out.versions = append(out.versions, v)
@@ -153,14 +153,14 @@ func (s *salvager) readPreset(h head, versions, changes []Key) {
 			lost("version", "", n, n, "the version is lost")
 		}
 	}
-	out.Kept = h.Kept.Without(gone)
+	out.Kept = f.Kept.Without(gone)
 	if len(out.versions) == 0 {
 		lost("preset", "", 0, 0, "none of its versions is whole")
 		return
 	}
 	if !out.State().Has(out.DesignatedVersion) {
 		newest := out.versions[len(out.versions)-1]
-		lost("preset", "", h.DesignatedVersion, h.DesignatedVersion, fmt.Sprintf("its designated version is lost: version %d is designated now", newest.Version))
+		lost("preset", "", f.DesignatedVersion, f.DesignatedVersion, fmt.Sprintf("its designated version is lost: version %d is designated now", newest.Version))
 		out.DesignatedVersion = newest.Version
 	}
 	for _, v := range out.versions {
@@ -168,7 +168,7 @@ func (s *salvager) readPreset(h head, versions, changes []Key) {
 			out.DesignatedVersionID = v.ID
 		}
 	}
-	s.readLabels(&out, changes, h.isOld, lost)
+	s.readLabels(&out, changes, f.isOld, lost)
 	if served, _, ok := find(s, servedKey(out.WorkspaceID, out.Slug), decodeServed); ok {
 		maps.DeleteFunc(served, func(n int, _ int64) bool { return !out.State().Has(n) })
 		if out.served = served; len(served) == 0 {
@@ -216,7 +216,7 @@ func (s *salvager) readLabels(p *salvagedPreset, keys []Key, isOld bool, lost fu
 		name := k[2+len(uuid.UUID{}):]
 		c, _, ok := find(s, k, decodeJSON[domain.LabelChange])
 		if len(name) <= 8 || !ok || uint64(c.Number) != binary.BigEndian.Uint64(name[len(name)-8:]) {
-			s.loseRecord("label", k, "the change cannot be decoded")
+			s.reportUnusable("label", k, "the change cannot be decoded")
 			continue
 		}
 		label := string(name[:len(name)-8])
@@ -229,11 +229,11 @@ func (s *salvager) readLabels(p *salvagedPreset, keys []Key, isOld bool, lost fu
 	for label := range p.Labels {
 		latest[label] = max(latest[label], 1) // something made it
 	}
-	told := make(map[string]int) // each change has an audit record
+	auditCount := make(map[string]int) // each change has an audit record
 	for _, a := range s.byID[p.ID] {
 		if label := a.Object.Label; label != "" {
-			told[label]++
-			latest[label] = max(latest[label], told[label])
+			auditCount[label]++
+			latest[label] = max(latest[label], auditCount[label])
 		}
 	}
 	for _, k := range s.found[KindLabel] { // how many changes there were

@@ -22,13 +22,13 @@ func (s *salvager) readKeys() {
 	for _, k := range s.found[KindKey] {
 		issued, version, ok := find(s, k, decodeJSON[domain.Key])
 		if !ok || !bytes.Equal(KeyKey(issued.ID), k) {
-			s.loseRecord("key", k, "the record cannot be decoded")
+			s.reportUnusable("key", k, "the record cannot be decoded")
 			continue
 		}
 		known[issued.ID] = true
 		holder, hashed, found := find(s, KeyHashKey(issued.Hash), decodeID)
 		if found && (holder != issued.ID || hashed > version) {
-			s.lose(storage.Loss{Kind: "key", ID: issued.ID, What: "its newest state is lost: it was not copied"})
+			s.reportLoss(storage.Loss{Kind: "key", ID: issued.ID, What: "its newest state is lost: it was not copied"})
 			continue
 		}
 		for _, a := range s.byID[issued.ID] { // whenever: a revoked key stays revoked
@@ -40,19 +40,19 @@ func (s *salvager) readKeys() {
 		if issued.Live(s.Now) && mayBeRevoked && !s.KeepKeys {
 			now := s.Now.UTC()
 			issued.RevokedAt = &now
-			s.lose(storage.Loss{Kind: "key", ID: issued.ID, What: "it may have been revoked in a change that is lost: it is revoked now"})
+			s.reportLoss(storage.Loss{Kind: "key", ID: issued.ID, What: "it may have been revoked in a change that is lost: it is revoked now"})
 		}
 		s.out.keys = append(s.out.keys, issued)
 	}
 	for _, k := range s.found[KindKeyHash] {
 		if id, _, ok := find(s, k, decodeID); ok && !known[id] {
 			known[id] = true
-			s.lose(storage.Loss{Kind: "key", ID: id, What: "the key is lost"})
+			s.reportLoss(storage.Loss{Kind: "key", ID: id, What: "the key is lost"})
 		}
 	}
 	for id, records := range s.byID {
 		if records[0].Object.Kind == "key" && !known[id] {
-			s.lose(storage.Loss{Kind: "key", ID: id, What: "the key is lost"})
+			s.reportLoss(storage.Loss{Kind: "key", ID: id, What: "the key is lost"})
 		}
 	}
 	slices.SortFunc(s.out.keys, func(a, b domain.Key) int { return a.CreatedAt.Compare(b.CreatedAt) })
@@ -64,19 +64,19 @@ func (s *salvager) readRest() {
 		row, ok := cutUsageKey(k)
 		switch {
 		case !ok:
-			s.loseRecord("usage", k, "the record cannot be decoded")
+			s.reportUnusable("usage", k, "the record cannot be decoded")
 		case s.slugs[row.workspace.String()] != "":
 			r := row.row()
 			r.Content = s.Records[string(k)].Record[recordHeader:]
 			s.out.usage = append(s.out.usage, r)
 		case !s.isDeleted(row.workspace.String()):
-			s.lose(storage.Loss{Kind: "usage", WorkspaceID: row.workspace.String(), ID: hex.EncodeToString(k), What: "its workspace is lost"})
+			s.reportLoss(storage.Loss{Kind: "usage", WorkspaceID: row.workspace.String(), ID: hex.EncodeToString(k), What: "its workspace is lost"})
 		}
 	}
 	for _, k := range s.found[KindReplay] {
 		r, _, ok := find(s, k, decodeReplay)
 		if !ok || len(k) != 2+len(r.ID) {
-			s.loseRecord("answer", k, "the record cannot be decoded")
+			s.reportUnusable("answer", k, "the record cannot be decoded")
 			continue
 		}
 		r.ID = domain.ReplayID(k[2:])
@@ -89,7 +89,7 @@ func (s *salvager) readRest() {
 		if len(k) > 2+len(uuid.UUID{}) {
 			id, slug := uuid.UUID(k[2:2+len(uuid.UUID{})]).String(), string(k[2+len(uuid.UUID{}):])
 			if !s.isDeleted(id) && !slices.ContainsFunc(s.out.presets, func(p salvagedPreset) bool { return p.WorkspaceID == id && p.Slug == slug }) {
-				s.lose(storage.Loss{Kind: "served", Workspace: s.slugs[id], WorkspaceID: id, Preset: slug, What: "its preset is lost"})
+				s.reportLoss(storage.Loss{Kind: "served", Workspace: s.slugs[id], WorkspaceID: id, Preset: slug, What: "its preset is lost"})
 			}
 		}
 	}
@@ -103,6 +103,7 @@ const (
 
 // Store puts everything into a new store. update makes one change. id is that of the new
 // store, and now the time of the salvage. It returns the number of objects of each kind.
+// It makes several changes. After an error, the earlier ones stay.
 func (s *Salvaged) Store(id string, now time.Time, update func(func(domain.Tx) error) error) (n storage.Copied, err error) {
 	b := &salvageWriter{update: update}
 	var head domain.AuditHead

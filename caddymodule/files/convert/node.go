@@ -47,7 +47,7 @@ func (n node) kind() jsontext.Kind {
 
 // get returns a member. It is missing if n is no object, or if it is null.
 func (n node) get(name string) node {
-	at := node{file: n.file, path: n.path + "/" + escapePointer(name)}
+	at := n.at(name)
 	if n.kind() == '{' {
 		at.value = rawjson.Get(n.value, name)
 	}
@@ -56,7 +56,7 @@ func (n node) get(name string) node {
 
 // at returns the place of a member without its value.
 func (n node) at(name string) node {
-	return node{file: n.file, path: n.path + "/" + escapePointer(name)}
+	return node{file: n.file, path: string(jsontext.Pointer(n.path).AppendToken(name))}
 }
 
 // members yields the members of an object, in their order.
@@ -67,7 +67,9 @@ func (n node) members() iter.Seq2[string, node] {
 		}
 		for quoted, value := range rawjson.Pairs(n.value) {
 			name, _ := rawjson.Text(quoted)
-			if !yield(name, node{file: n.file, path: n.path + "/" + escapePointer(name), value: value}) {
+			at := n.at(name)
+			at.value = value
+			if !yield(name, at) {
 				return
 			}
 		}
@@ -118,16 +120,6 @@ func (n node) number() int {
 	return number
 }
 
-func escapePointer(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-}
-
-// quote returns text as a JSON string. Text that is not UTF-8 gets replacement characters.
-func quote(text string) jsontext.Value {
-	quoted, _ := jsontext.AppendQuote(nil, text)
-	return quoted
-}
-
 // object returns a JSON object of names and values.
 func object(pairs ...rawjson.Member) jsontext.Value {
 	text := jsontext.Value{'{'}
@@ -135,27 +127,15 @@ func object(pairs ...rawjson.Member) jsontext.Value {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = append(append(append(text, quote(m.Name)...), ':'), m.Value...)
+		text = append(append(append(text, rawjson.Quote(m.Name)...), ':'), m.Value...)
 	}
 	return append(text, '}')
-}
-
-// array returns a JSON array of values.
-func array(values []jsontext.Value) jsontext.Value {
-	text := jsontext.Value{'['}
-	for i, value := range values {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(text, value...)
-	}
-	return append(text, ']')
 }
 
 // message returns a message of a role whose content is a text at a place of the source.
 func message(at node, role, content string) node {
 	at.isMade = true
-	at.value = object(rawjson.Member{Name: "role", Value: quote(role)}, rawjson.Member{Name: "content", Value: quote(content)})
+	at.value = object(rawjson.Member{Name: "role", Value: rawjson.Quote(role)}, rawjson.Member{Name: "content", Value: rawjson.Quote(content)})
 	return at
 }
 

@@ -191,10 +191,10 @@ func (v *version) readPortkeySettings(at node) {
 	var tools []jsontext.Value
 	for function := range functions.items() {
 		tools = append(tools, object(
-			rawjson.Member{Name: "type", Value: quote("function")}, rawjson.Member{Name: "function", Value: function.value}))
+			rawjson.Member{Name: "type", Value: rawjson.Quote("function")}, rawjson.Member{Name: "function", Value: function.value}))
 	}
 	v.change(functions, "are tools here")
-	v.set("tools", node{file: functions.file, path: functions.path, value: array(tools)})
+	v.set("tools", node{file: functions.file, path: functions.path, value: rawjson.ArrayOf(tools...)})
 }
 
 // readPortkeyString reads the messages of a chat template, and the text of another one as a

@@ -2,7 +2,10 @@ package convert
 
 import (
 	"errors"
+	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -92,8 +95,9 @@ func withoutPlace(err error) string {
 func (v *version) drop(refused *schema.Error) bool {
 	dropped := make(map[string]bool)
 	for _, violation := range refused.Violations {
-		name, rest, _ := strings.Cut(strings.TrimPrefix(violation.Path, "/"), "/")
-		i := v.settingIndex(name)
+		segment, rest, _ := strings.Cut(strings.TrimPrefix(violation.Path, "/"), "/")
+		name := jsontext.Pointer(segment).LastToken()
+		i := slices.IndexFunc(v.settings, func(s setting) bool { return s.name == name })
 		if i < 0 {
 			return false
 		}
@@ -102,28 +106,18 @@ func (v *version) drop(refused *schema.Error) bool {
 			if rest != "" {
 				at.path += "/" + rest
 			}
-			v.leave(at, "does not fit: "+name+" "+violation.Message)
+			v.leave(at, "does not fit: "+segment+" "+violation.Message)
 		}
 		dropped[name] = true
 	}
 	var rest []setting
 	for _, s := range v.settings {
-		if !dropped[escapePointer(s.name)] {
+		if !dropped[s.name] {
 			rest = append(rest, s)
 		}
 	}
 	v.settings = rest
 	return len(dropped) > 0
-}
-
-// settingIndex returns the index of the setting whose name is a segment of a JSON Pointer.
-func (v *version) settingIndex(segment string) int {
-	for i, s := range v.settings {
-		if escapePointer(s.name) == segment {
-			return i
-		}
-	}
-	return -1
 }
 
 // reportSettings removes settings that repeat or are null, and reports those with variables.

@@ -114,7 +114,7 @@ func TestExponentialReferences(t *testing.T) {
 	for n := range 14 {
 		next := fmt.Sprint("p", n+1)
 		partials.partials[fmt.Sprint("p", n)] = strings.Repeat("{{>"+next+"}}", 10)
-		entries = append(entries, mustParse(t, fmt.Sprintf(`{"name":"p%d","version":1,"prompt":%s}`, n, quote(strings.Repeat("@@@langfusePrompt:name="+next+"|version=1@@@", 10)))))
+		entries = append(entries, mustParse(t, fmt.Sprintf(`{"name":"p%d","version":1,"prompt":%s}`, n, rawjson.Quote(strings.Repeat("@@@langfusePrompt:name="+next+"|version=1@@@", 10)))))
 	}
 	partials.partials["p14"] = ""
 	entries = append(entries, mustParse(t, `{"name":"p14","version":1,"prompt":""}`))
@@ -253,7 +253,7 @@ func newRendering(tb testing.TB) *rendering {
 // content. It is not ok if the version is refused.
 func (r *rendering) render(tb testing.TB, v *version, value func(name string) string) (text string, ok bool) {
 	tb.Helper()
-	v.set("model", node{value: quote("m")})
+	v.set("model", node{value: rawjson.Quote("m")})
 	built, ok := v.build(r.schemas)
 	if !ok {
 		return "", false
@@ -264,7 +264,7 @@ func (r *rendering) render(tb testing.TB, v *version, value func(name string) st
 	values := []rawjson.Member{}
 	if built.Capture.Template != nil {
 		for _, name := range built.Capture.Template.Variables {
-			values = append(values, rawjson.Member{Name: name, Value: quote(value(name))})
+			values = append(values, rawjson.Member{Name: name, Value: rawjson.Quote(value(name))})
 		}
 	}
 	body := `{"model":"@preset/p","prompt":{"variables":` + string(object(values...)) + `}}`

@@ -141,20 +141,20 @@ func eachText(m node, change func(at node, text string) string) node {
 		content.path = m.path
 	}
 	if text, ok := content.text(); ok {
-		return m.with("content", quote(change(content, text)))
+		return m.with("content", rawjson.Quote(change(content, text)))
 	}
 	var parts []jsontext.Value
 	for part := range content.items() {
 		kind := part.textOf("type")
 		if text, ok := part.get("text").text(); ok && textual[kind] {
-			part = part.with("text", quote(change(part.get("text"), text)))
+			part = part.with("text", rawjson.Quote(change(part.get("text"), text)))
 		}
 		parts = append(parts, part.value)
 	}
 	if parts == nil {
 		return m
 	}
-	return m.with("content", array(parts))
+	return m.with("content", rawjson.ArrayOf(parts...))
 }
 
 // variablesElsewhere reports whether a message has variables where no values are put in.
@@ -273,7 +273,7 @@ func place(dialect domain.Dialect, messages []node) (members []rawjson.Member) {
 		for _, m := range messages {
 			all = append(all, m.value)
 		}
-		return array(all)
+		return rawjson.ArrayOf(all...)
 	}
 	names := map[domain.Dialect][2]string{
 		domain.Responses: {"instructions", "input"}, domain.Messages: {"system", "messages"}, domain.Chat: {"", "messages"},
@@ -282,7 +282,7 @@ func place(dialect domain.Dialect, messages []node) (members []rawjson.Member) {
 		first = 0
 	}
 	if first > 0 {
-		members = append(members, rawjson.Member{Name: names[0], Value: quote(promptOf(messages[:first]))})
+		members = append(members, rawjson.Member{Name: names[0], Value: rawjson.Quote(promptOf(messages[:first]))})
 	}
 	if first < len(messages) {
 		members = append(members, rawjson.Member{Name: names[1], Value: values(messages[first:])})

@@ -281,17 +281,10 @@ func (c *Change) compareVersion(from version) (err error) {
 	if from.Number == 0 {
 		oldLabel = "/dev/null"
 	}
-	if c.Prompt, err = domain.UnifiedDiff(oldLabel, newLabel, textOr(from.SystemPrompt), textOr(to.SystemPrompt)); err != nil {
+	if c.Prompt, err = domain.UnifiedDiff(oldLabel, newLabel, domain.TextOrEmpty(from.SystemPrompt), domain.TextOrEmpty(to.SystemPrompt)); err != nil {
 		return fmt.Errorf("comparing the prompts: %w", err)
 	}
 	return nil
-}
-
-func textOr(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }
 
 // compareFields finds what the preset's update changes, and describes it.
@@ -310,7 +303,7 @@ func (c *Change) compareFields(from listed) error {
 	if after.Name != before.Name {
 		patch["name"] = after.Name
 	}
-	if textOr(after.Description) != textOr(before.Description) || (after.Description == nil) != (before.Description == nil) {
+	if domain.TextOrEmpty(after.Description) != domain.TextOrEmpty(before.Description) || (after.Description == nil) != (before.Description == nil) {
 		patch["description"] = after.Description
 	}
 	if after.Status != before.Status {

@@ -37,6 +37,7 @@ type Opener[S Engine] interface {
 // opened must not keep the server from its other work. The methods are safe for
 // concurrent use.
 type Handle[S Engine] struct {
+	// Opener is that of Open. It must not be changed.
 	Opener Opener[S]
 	state  atomic.Pointer[state[S]]
 	cancel context.CancelFunc // ends the goroutine of run
