@@ -66,6 +66,7 @@ type server struct {
 	logFile  string
 	upstream *upstream
 
+	datagrams string // the address of HTTP/3, set by siteWithTLS
 	logFormat string // a line for a log of everything, or empty
 	options   string // further global options
 }
