@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // limited is standard with another failure limit.
@@ -238,9 +239,7 @@ func TestFailuresOfABotnet(t *testing.T) {
 			t.Fatalf("after %d addresses the attacker is not limited", n)
 		}
 	}
-	if allocs := testing.AllocsPerRun(1000, func() { fail(v4(5)) }); allocs > 0 {
-		t.Errorf("got %g allocations, want none", allocs)
-	}
+	storagetest.CheckAllocations(t, 0, func() float64 { return testing.AllocsPerRun(1000, func() { fail(v4(5)) }) })
 }
 
 // TestFailuresInTheLog checks that the log names a limited address once. During a flood it

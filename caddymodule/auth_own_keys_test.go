@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/quic-go/quic-go/http3"
 
@@ -322,7 +323,6 @@ func TestGuardOfFirstConnections(t *testing.T) {
 func TestOwnKeysOverHTTP3(t *testing.T) {
 	s := start(t, standard)
 	issued := s.issue(`{"kind":"inference"}`).secret
-	_, port, _ := net.SplitHostPort(s.address)
 	s.options = "auto_https disable_redirects"
 	const theirs = "inference-secret-of-another-site"
 	other := s.siteAt(freeAddress(t), fmt.Sprintf("presets {\nstorage badger %s\ninference_key %s\n}", s.folder, theirs))
@@ -332,7 +332,7 @@ func TestOwnKeysOverHTTP3(t *testing.T) {
 	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "example.com"}}
 	defer transport.Close()
 	ask := func(path string, headers ...string) (int, error) {
-		request, err := http.NewRequestWithContext(context.Background(), "POST", "https://127.0.0.1:"+port+path, strings.NewReader(`{"model":"m"}`))
+		request, err := http.NewRequestWithContext(context.Background(), "POST", "https://"+s.datagrams+path, strings.NewReader(`{"model":"m"}`))
 		if err != nil {
 			return 0, err
 		}
@@ -368,7 +368,7 @@ func TestOwnKeysOverHTTP3(t *testing.T) {
 }
 
 // siteWithTLS is site with TLS, and so with HTTP/2 and 3, for example.com. It uses
-// net/http/httptest's certificate.
+// net/http/httptest's certificate. It sets s.datagrams, and can be loaded once.
 func (s *server) siteWithTLS(subdirectives string) string {
 	s.t.Helper()
 	ready := httptest.NewUnstartedServer(nil)
@@ -384,8 +384,20 @@ func (s *server) siteWithTLS(subdirectives string) string {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		s.t.Fatal(err)
 	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	datagrams, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.datagrams = datagrams.LocalAddr().String()
+	name := fmt.Sprint("n", time.Now().UnixNano())
+	handed.Store("handed/"+name, listener)
+	handed.Store("handedgram/"+name, datagrams)
 	_, port, _ := net.SplitHostPort(s.address)
-	return strings.Replace(s.site(subdirectives), "http://:"+port+" {\n", "https://example.com:"+port+" {\ntls "+file+" "+file+"\n", 1)
+	return strings.Replace(s.site(subdirectives), "http://:"+port+" {\nbind 127.0.0.1\n", "https://example.com:"+port+" {\nbind handed/"+name+"\ntls "+file+" "+file+"\n", 1)
 }
 
 // TestBareInferenceIsClosed checks that a bare inference directive does not let strangers

@@ -98,6 +98,7 @@ func TestJSONConfiguration(t *testing.T) {
 		`"unknown":1`:                                            "unknown field",
 	} {
 		err := caddy.Load([]byte(`{"admin":{"listen":"`+s.admin+`","config":{"persist":false}},"apps":{"http":{"servers":{"s":{"listen":["`+s.address+`"],"routes":[{"handle":[{"handler":"presets",`+handler+`}]}]}}}}}`), true)
+		s.settle()
 		if err == nil || !strings.Contains(err.Error(), problem) {
 			t.Errorf("%s: got %v, want an error with %q", handler, err, problem)
 		} else if strings.Contains(err.Error(), secret) {
@@ -170,6 +171,7 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 		}
 	}
 	waits.Wait()
+	lingerTimeout = time.Minute
 
 	// A client that reads the answer only after it has sent the whole body gets the answer.
 	request := "POST /v1/presets/p/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", 200_000)

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -71,6 +72,11 @@ func TestBundleRefused(t *testing.T) {
 	second := func(dir string) string {
 		return s.siteAt(freeAddress(t), fmt.Sprintf("presets {\nstorage badger %s\n%s\nbundle %s\n}", s.folder, standard, filepath.ToSlash(dir)))
 	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
 	broken := bundleIn(t, dir, map[string]string{"default/p.yaml": "chat: {model: m2}\n", "default/x.yaml": "nothing: 1\n", "default/y.yaml": "a: [\n"})
 	for name, tc := range map[string]struct {
 		sites string
@@ -80,7 +86,7 @@ func TestBundleRefused(t *testing.T) {
 		"no folder":         {s.site(standard + "\nbundle " + filepath.ToSlash(filepath.Join(dir, "missing"))), []string{"bundle: ", "missing"}},
 		"no preset":         {s.site(standard + "\nbundle " + filepath.ToSlash(t.TempDir())), []string{"bundle: there is no preset in "}},
 		"unset placeholder": {s.site(standard + "\nbundle {env.PRESETS_NOT_SET}"), []string{"bundle: ", "env.PRESETS_NOT_SET"}},
-		"a later app fails": {s.site(standard+"\nbundle "+filepath.ToSlash(other)) + "http://:80 {\nbind 203.0.113.1\n}\n", []string{"203.0.113.1"}},
+		"a later app fails": {s.site(standard+"\nbundle "+filepath.ToSlash(other)) + s.siteAt(taken.Addr().String(), ""), []string{taken.Addr().String()}},
 		"two for one store": {s.site(standard+"\nbundle "+filepath.ToSlash(other)) + second(bundleFolder(t)), []string{"another presets directive of the same store has the folder"}},
 	} {
 		t.Run(name, func(t *testing.T) {

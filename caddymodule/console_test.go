@@ -186,6 +186,7 @@ func TestBadConsolePaths(t *testing.T) {
 		`"console":"/console"`:                            "cannot unmarshal",
 	} {
 		err := caddy.Load([]byte(`{"admin":{"listen":"`+s.admin+`","config":{"persist":false}},"apps":{"http":{"servers":{"s":{"listen":["`+s.address+`"],"routes":[{"handle":[{"handler":"presets",`+handler+`}]}]}}}}}`), true)
+		s.settle()
 		if err == nil || !strings.Contains(err.Error(), problem) {
 			t.Errorf("%s: got %v, want an error with %q", handler, err, problem)
 		}

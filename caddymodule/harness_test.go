@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -66,8 +67,10 @@ type server struct {
 	logFile  string
 	upstream *upstream
 
-	logFormat string // a line for a log of everything, or empty
-	options   string // further global options
+	sites     []string // the addresses of all sites so far
+	datagrams string   // the address of HTTP/3, set by siteWithTLS
+	logFormat string   // a line for a log of everything, or empty
+	options   string   // further global options
 }
 
 // standard is the usual content of the presets directive. Its failure limit lets tests fail
@@ -124,6 +127,9 @@ func (s *server) site(subdirectives string) string {
 }
 
 func (s *server) siteAt(address, directives string) string {
+	if !slices.Contains(s.sites, address) {
+		s.sites = append(s.sites, address)
+	}
 	_, port, _ := net.SplitHostPort(address)
 	return fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nlog\n%s\nreverse_proxy %s\n}\n", port, directives, s.upstream.Listener.Addr())
 }
@@ -139,11 +145,13 @@ func (s *server) load(sites string) error {
 	return err
 }
 
-// settle waits until the old listeners of the site and the admin endpoint are closed. Where
-// the kernel does not report them, a few successful connections are enough.
+// settle waits until the old listeners of all sites and the admin endpoint are closed. Where
+// the kernel does not report them, a few successful connections to the site are enough.
 func (s *server) settle() {
 	http.DefaultClient.CloseIdleConnections()
-	caddytest.Settle(s.t, s.address)
+	for _, address := range s.sites {
+		caddytest.Settle(s.t, address)
+	}
 	caddytest.SettleAdmin(s.t, s.admin)
 	for row := 0; row < 3 && runtime.GOOS != "linux"; row++ {
 		conn, err := net.Dial("tcp", s.address)

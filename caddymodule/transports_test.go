@@ -157,6 +157,7 @@ func init() {
 	caddy.RegisterNetwork("handed", take)
 	caddy.RegisterNetwork("handedgram", take)
 	caddyhttp.RegisterNetworkHTTP3("handedgram", "handedgram")
+	caddyhttp.RegisterNetworkHTTP3("handed", "handedgram")
 }
 
 // wired is Caddy in front of a recorder, with each version of HTTP.

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
@@ -46,11 +45,19 @@ type told struct {
 	domain.Store
 	err   error
 	asked int
+	again func() // called at the second call, unless it is nil
 }
 
-func (s *told) View(context.Context, func(domain.Reader) error) error { s.asked++; return s.err }
+func (s *told) ask() error {
+	if s.asked++; s.asked == 2 && s.again != nil {
+		s.again()
+	}
+	return s.err
+}
 
-func (s *told) Update(context.Context, func(domain.Tx) error) error { s.asked++; return s.err }
+func (s *told) View(context.Context, func(domain.Reader) error) error { return s.ask() }
+
+func (s *told) Update(context.Context, func(domain.Tx) error) error { return s.ask() }
 
 func (*told) Stamps() *domain.Stamps { return domain.NewStamps() }
 
@@ -67,9 +74,9 @@ func TestEnsureLaterEnds(t *testing.T) {
 		t.Errorf("got %d attempts and %v, want one that is logged as an error", broken.asked, logs.All())
 	}
 	for _, err := range []error{domain.ErrConflict, domain.ErrUnknown} {
-		passing := &told{err: fmt.Errorf("%w: for now", err)}
+		ctx, cancel := context.WithCancel(t.Context())
+		passing := &told{err: fmt.Errorf("%w: for now", err), again: cancel}
 		h.service = domain.NewService(passing)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*sharing.RetryInterval)
 		h.ensureLater(ctx)
 		cancel()
 		if passing.asked < 2 {

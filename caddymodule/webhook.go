@@ -169,22 +169,23 @@ func (w *webhooks) announce(done domain.AuditRecord) {
 const maxWebhookStop = 10 * time.Second
 
 // stopClock knows when Caddy began to stop the configuration.
-type stopClock struct{ began atomic.Int64 }
+type stopClock struct{ began atomic.Pointer[time.Time] }
 
 // Handle takes Caddy's event "stopping".
 func (c *stopClock) Handle(context.Context, caddy.Event) error {
-	c.began.Store(time.Now().UnixNano())
+	now := time.Now()
+	c.began.Store(&now)
 	return nil
 }
 
-// grace returns the rest of the grace period, at most maxWebhookStop.
-func (c *stopClock) grace(app *caddyhttp.App) time.Duration {
+// grace returns the rest of the grace period at a time, at most maxWebhookStop.
+func (c *stopClock) grace(app *caddyhttp.App, now time.Time) time.Duration {
 	if app.GracePeriod <= 0 {
 		return maxWebhookStop // Caddy waits for requests without a limit
 	}
 	limit := time.Duration(app.ShutdownDelay + app.GracePeriod)
-	if began := c.began.Load(); began > 0 {
-		limit -= time.Since(time.Unix(0, began))
+	if began := c.began.Load(); began != nil {
+		limit -= now.Sub(*began)
 	}
 	return max(0, min(limit, maxWebhookStop))
 }
@@ -202,7 +203,7 @@ func (h *Handler) stopWebhooks() {
 	}
 	limit := maxWebhookStop
 	if app, err := h.ctx.AppIfConfigured("http"); err == nil {
-		limit = h.stopping.grace(app.(*caddyhttp.App))
+		limit = h.stopping.grace(app.(*caddyhttp.App), time.Now())
 	}
 	var wait sync.WaitGroup
 	for _, q := range unused {

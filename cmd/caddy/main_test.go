@@ -542,6 +542,9 @@ func TestWebhookAtShutdown(t *testing.T) {
 			}
 			if !hangs {
 				for !strings.Contains(p.log.String(), "exiting; byeee") {
+					if time.Since(began) > time.Minute {
+						t.Fatalf("the server does not exit:\n%s", p.log)
+					}
 					time.Sleep(time.Millisecond)
 				}
 				close(release)

@@ -73,8 +73,8 @@ func TestFrozenDisk(t *testing.T) {
 	if err := s.Update(t.Context(), put(newWorkspace("before"))); err != nil {
 		t.Fatal(err)
 	}
-	s.committer.patience = 200 * time.Millisecond
 	for _, slug := range []string{"first", "second"} {
+		s.committer.patience = 200 * time.Millisecond
 		freeze()
 		begun := time.Now()
 		for range 2 {
@@ -97,6 +97,7 @@ func TestFrozenDisk(t *testing.T) {
 			t.Errorf("a read: got error %v after %v, want none soon", err, took)
 		}
 		thaw()
+		s.committer.patience = time.Minute // a slow write that lands would be made twice
 		eventually(t, "writes are made again", func() bool {
 			return s.Update(t.Context(), put(newWorkspace("after "+slug))) == nil
 		})

@@ -20,6 +20,7 @@ func TestBuiltOnWhatFails(t *testing.T) {
 	if err := s.Update(t.Context(), put(newWorkspace("before"))); err != nil {
 		t.Fatal(err)
 	}
+	s.committer.patience = time.Minute
 	onItsWay, fail := make(chan struct{}), make(chan struct{})
 	s.committer.commit = func(func() error) error {
 		close(onItsWay)
@@ -31,18 +32,20 @@ func TestBuiltOnWhatFails(t *testing.T) {
 	wait := enqueue(t, s, put(first), put(newWorkspace("beside")))
 	release(2)
 	<-onItsWay
-	saw, next := make(chan error, 1), make(chan error, 2)
-	for _, fn := range []func(domain.Tx) error{put(second), func(tx domain.Tx) error {
+	saw, next := make(chan error, 2), make(chan error, 2)
+	for _, fn := range []func(domain.Tx) error{func(tx domain.Tx) error {
+		saw <- nil
+		return tx.PutWorkspace(second)
+	}, func(tx domain.Tx) error {
 		_, err := tx.WorkspaceID("first") // which is on its way
 		saw <- err
 		return domain.ErrNotFound // an operation that decides by what it reads
 	}} {
 		go func() { next <- s.Update(context.Background(), fn) }()
 	}
-	if err := <-saw; err != nil {
+	if err := errors.Join(<-saw, <-saw); err != nil {
 		t.Errorf("what is on its way: got error %v, want it to be seen", err)
 	}
-	time.Sleep(50 * time.Millisecond) // so that the other one is most likely there, too
 	close(fail)
 	for i, err := range append(wait(), <-next, <-next) {
 		if !errors.Is(err, ErrStopped) {
@@ -72,6 +75,7 @@ func TestBuiltOnWhatFails(t *testing.T) {
 // is built on it already, changes nothing.
 func TestSequenceFailsInFlight(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
+	s.committer.patience = time.Minute
 	inFlight, goOn := make(chan struct{}), make(chan struct{})
 	var commits atomic.Int32
 	s.committer.commit = func(commit func() error) error {
@@ -203,12 +207,26 @@ func TestLateCommit(t *testing.T) {
 				return errDeliberate
 			}
 			late, behind := make(chan error, 1), make(chan error, 1)
-			go func() { late <- s.Update(context.Background(), put(newWorkspace("late"))) }()
+			go func() {
+				for {
+					err := s.Update(context.Background(), put(newWorkspace("late")))
+					select {
+					case <-inFlight:
+					case <-time.After(time.Millisecond):
+						if errors.Is(err, domain.ErrUnavailable) {
+							continue // it was given up before it got to the disk
+						}
+					}
+					late <- err
+					return
+				}
+			}()
 			<-inFlight
 			go func() { behind <- s.Update(context.Background(), put(newWorkspace("behind"))) }()
 			if err := <-late; !errors.Is(err, domain.ErrUnknown) || errors.Is(err, domain.ErrUnavailable) {
 				t.Errorf("the late one: got error %v, want ErrUnknown", err)
 			}
+			s.committer.patience = time.Minute // a slow write that lands would be made twice
 			for _, err := range []error{<-behind, s.Update(t.Context(), put(newWorkspace("behind")))} {
 				if !errors.Is(err, domain.ErrUnavailable) || errors.Is(err, domain.ErrUnknown) {
 					t.Errorf("one behind it: got error %v, want that it is unavailable", err)
