@@ -135,16 +135,14 @@ func (s *server) footprint() footprint {
 	return f
 }
 
-// settledFootprint returns the footprint once it stops shrinking. Connections and replaced
-// configurations are released after a moment.
-func (s *server) settledFootprint(enough func(footprint) bool) (f footprint) {
-	for range 20 {
-		if f = s.footprint(); enough(f) {
+// settledFootprint returns the footprint once it is enough, or after a limit. Connections
+// and replaced configurations are released after a moment.
+func (s *server) settledFootprint(within time.Duration, enough func(footprint) bool) (f footprint) {
+	for late := time.Now().Add(within); ; time.Sleep(250 * time.Millisecond) {
+		if f = s.footprint(); enough(f) || time.Now().After(late) {
 			return f
 		}
-		time.Sleep(250 * time.Millisecond)
 	}
-	return f
 }
 
 // hasNotGrown reports whether got exceeds was by at most a share of it. Small numbers may

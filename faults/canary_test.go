@@ -357,20 +357,24 @@ func seekCanaries(t *testing.T, encrypted bool) {
 
 	// Search the logs. Some are from a process that dies during requests.
 	s.mustStart()
-	for _, path := range []string{"/v1/presets/a/responses", "/v1/chat/completions"} {
+	for path, keys := range map[string][2]string{
+		"/v1/presets/a/responses": {managementKey, inferenceKey},
+		"/v1/chat/completions":    {inferenceKey, managementKey},
+	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.site, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nX-Api-Key: %s\r\nContent-Length: 9999\r\n\r\n{\"model\":\"@preset/a\",\"input\":%q",
-			path, strings.TrimPrefix(s.site, "http://"), managementKey, inferenceKey, p("in flight"))
+			path, strings.TrimPrefix(s.site, "http://"), keys[0], keys[1], p("in flight"))
 	}
-	const reading = "caddymodule.(*call).read"
-	for late := time.Now().Add(30 * time.Second); !bytes.Contains(admin("/debug/pprof/goroutine?debug=2"), []byte(reading)) && time.Now().Before(late); {
-		time.Sleep(10 * time.Millisecond)
+	const reading = "caddymodule.(*call).read("
+	for late := time.Now().Add(30 * time.Second); bytes.Count(admin("/debug/pprof/goroutine?debug=2"), []byte(reading)) < 2; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("the server does not read both requests")
+		}
 	}
-	time.Sleep(200 * time.Millisecond) // until the server reads the other request, too
 	if err := s.cmd.Process.Signal(syscall.SIGABRT); err != nil {
 		t.Fatal(err)
 	}

@@ -95,13 +95,13 @@ func TestRejectedReloads(t *testing.T) {
 		return hasNotGrown(int64(f.fds), int64(before.fds), 0.05) && hasNotGrown(int64(f.goroutines), int64(before.goroutines), 0.05) && hasNotGrown(f.heap, before.heap, 0.05)
 	}
 	for round := 0; round == 0 || round < 3 && !fits(after); round++ {
-		before = s.settledFootprint(func(footprint) bool { return false })
+		before = s.settledFootprint(5*time.Second, func(footprint) bool { return false })
 		for _, k := range kinds {
 			if a, err := k.load(s); err != nil || a.status < 400 {
 				t.Errorf("%s, again: %s, %v", k.name, a, err)
 			}
 		}
-		after = s.settledFootprint(fits)
+		after = s.settledFootprint(30*time.Second, fits)
 	}
 	if !fits(after) {
 		t.Errorf("%d refused configurations leave %v, want at most 5 %% above %v", len(kinds), after, before)

@@ -47,7 +47,7 @@ func TestReload(t *testing.T) {
 
 	newTraffic(s, r).during(t, s, reloads, reload) // warm up, so that later growth is a leak
 	opened := storeLock(t, s.store)
-	before := s.settledFootprint(func(footprint) bool { return false })
+	before := s.settledFootprint(5*time.Second, func(footprint) bool { return false })
 	var ours, control trafficFigures
 	for range blocks { // in alternation, because the machine may be busy at times
 		ours.add(newTraffic(s, r).during(t, s, reloads, reload))
@@ -57,7 +57,7 @@ func TestReload(t *testing.T) {
 		return hasNotGrown(int64(f.fds), int64(before.fds), 0.05) && hasNotGrown(int64(f.goroutines), int64(before.goroutines), 0.05) &&
 			hasNotGrown(f.heap, before.heap, 0.05)
 	}
-	after := s.settledFootprint(fits)
+	after := s.settledFootprint(30*time.Second, fits)
 	t.Logf("before: %v\nafter:  %v", before, after)
 	if !fits(after) {
 		t.Errorf("%d reloads leave %v, want at most 5 %% above %v", blocks*reloads, after, before)

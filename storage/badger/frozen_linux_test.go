@@ -16,11 +16,16 @@ import (
 )
 
 // frozen mounts an ext4 file system, and returns its folder and what freezes and thaws it.
+// If it cannot, it skips the test, or fails it with PRESETS_E2E=required.
 func frozen(t *testing.T) (folder string, freeze, thaw func()) {
 	t.Helper()
+	skip := t.Skipf
+	if os.Getenv("PRESETS_E2E") == "required" {
+		skip = t.Fatalf
+	}
 	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
 		if _, err := exec.LookPath(tool); err != nil || os.Getuid() != 0 {
-			t.Skipf("only root can mount a file system, with %s: %v", tool, err)
+			skip("only root can mount a file system, with %s: %v", tool, err)
 		}
 	}
 	image, mounted := filepath.Join(t.TempDir(), "image"), t.TempDir()
@@ -29,7 +34,7 @@ func frozen(t *testing.T) (folder string, freeze, thaw func()) {
 	}
 	for _, command := range [][]string{{"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, mounted}} {
 		if text, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("%q: %v: %s", command, err, text)
+			skip("%q: %v: %s", command, err, text)
 		}
 	}
 	root, err := os.Open(mounted)

@@ -12,7 +12,7 @@ import (
 func TestStore(t *testing.T) {
 	needed(t)
 	storagetest.Run(t, func(t *testing.T, place string) storagetest.Store {
-		s, err := Open(t.Context(), Options{Endpoints: []string{sharedAddress(t)}, Prefix: fmt.Sprintf("%x/", sha256.Sum256([]byte(place))), RequestTimeout: 10 * time.Second})
+		s, err := Open(t.Context(), Options{Endpoints: []string{sharedAddress(t)}, Prefix: fmt.Sprintf("%x/", sha256.Sum256([]byte(place))), RequestTimeout: 30 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ func TestReadsAreCurrent(t *testing.T) {
 	members := cluster(t, 3)
 	var stores []*Store
 	for _, memory := range []int{0, 16 << 10, 64 << 10} {
-		stores = append(stores, open(t, Options{Endpoints: addresses(members), Memory: memory, RequestTimeout: 20 * time.Second}))
+		stores = append(stores, open(t, Options{Endpoints: addresses(members), Memory: memory}))
 	}
 	w := newID()
 	const presets = 6

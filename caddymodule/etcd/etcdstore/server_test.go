@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -164,6 +165,8 @@ func open(t testing.TB, o Options) *Store {
 	if o.Prefix == "" {
 		o.Prefix = prefix(t)
 	}
+	// A busy machine may answer late.
+	o.RequestTimeout, o.MaxStaleness = cmp.Or(o.RequestTimeout, 30*time.Second), cmp.Or(o.MaxStaleness, 30*time.Second)
 	deadline := time.Now().Add(30 * time.Second)
 	for {
 		s, err := Open(t.Context(), o)

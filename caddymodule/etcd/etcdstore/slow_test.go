@@ -79,7 +79,7 @@ func TestSlowLease(t *testing.T) {
 func TestSlowWatch(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, sharedAddress(t))
-	s, other := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 10 * time.Second, MaxStaleness: time.Hour}), open(t, Options{})
+	s, other := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Hour}), open(t, Options{})
 	w := newID()
 	p.set(func() { p.delay = 600 * time.Millisecond })
 	s.watcher.mu.Lock()

@@ -20,7 +20,7 @@ import (
 )
 
 // node opens a store under the test's own prefix.
-func node(t *testing.T) *Store { return open(t, Options{RequestTimeout: 10 * time.Second}) }
+func node(t *testing.T) *Store { return open(t, Options{}) }
 
 func inMemory(t *testing.T) *badger.Store {
 	t.Helper()
