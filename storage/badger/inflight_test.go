@@ -226,8 +226,9 @@ func TestLateCommit(t *testing.T) {
 			if err := <-late; !errors.Is(err, domain.ErrUnknown) || errors.Is(err, domain.ErrUnavailable) {
 				t.Errorf("the late one: got error %v, want ErrUnknown", err)
 			}
+			first := <-behind
 			s.committer.patience = time.Minute // a slow write that lands would be made twice
-			for _, err := range []error{<-behind, s.Update(t.Context(), put(newWorkspace("behind")))} {
+			for _, err := range []error{first, s.Update(t.Context(), put(newWorkspace("behind")))} {
 				if !errors.Is(err, domain.ErrUnavailable) || errors.Is(err, domain.ErrUnknown) {
 					t.Errorf("one behind it: got error %v, want that it is unavailable", err)
 				}
