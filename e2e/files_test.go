@@ -435,6 +435,7 @@ func (r *repository) proxy(t *testing.T, before func(*http.Request), after func(
 		if before != nil {
 			before(request)
 		}
+		_ = http.NewResponseController(w).EnableFullDuplex() // or an early answer ends the request's body
 		forward.ServeHTTP(w, request)
 	}))
 	t.Cleanup(front.Close)

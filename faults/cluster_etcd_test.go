@@ -294,6 +294,7 @@ func (p *peers) serve(t *testing.T, m *member) (address string) {
 		if cut {
 			panic(http.ErrAbortHandler)
 		}
+		_ = http.NewResponseController(w).EnableFullDuplex() // or an early answer ends the request's body
 		reverse.ServeHTTP(w, r.WithContext(ctx))
 	})}
 	go func() { _ = server.Serve(l) }()

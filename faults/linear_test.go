@@ -633,6 +633,7 @@ func newFaultyProxy(t *testing.T, site, fault string) *faultyProxy {
 				return
 			}
 		}
+		_ = http.NewResponseController(w).EnableFullDuplex() // or an early answer ends the request's body
 		reverse.ServeHTTP(w, r)
 		if fault == "hidden-write" && strings.HasSuffix(r.URL.Path, "/designate") && rand.IntN(50) == 0 {
 			// A change that no client made.

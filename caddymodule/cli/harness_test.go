@@ -66,6 +66,7 @@ func (s *server) front(t *testing.T, address string) string {
 		FlushInterval: -1,
 	}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex() // or an early answer ends the request's body
 		if intercept := s.intercept.Load(); intercept == nil || !(*intercept)(w, r) {
 			proxy.ServeHTTP(w, r)
 		}
