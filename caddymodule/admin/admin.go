@@ -103,6 +103,15 @@ func (rt Route) match(path string) (param string, ok bool) {
 	return param, begins && ends && err == nil && rest != "" && !strings.Contains(rest, "/")
 }
 
+// runOn runs the route's operation on a store.
+func (rt Route) runOn(store *live.Store, r request) error {
+	r.Use, r.live = store.Newest(), store
+	if r.Use == nil { // its last handler was just cleaned up
+		return caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: errors.New("a reload has just closed the store: try again")}
+	}
+	return rt.run(r)
+}
+
 func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 	path := strings.TrimPrefix(r.URL.EscapedPath(), Path)
 	var allow []string
@@ -119,7 +128,7 @@ func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 			if err != nil {
 				return err
 			}
-			return rt.run(request{r, store.Newest(), store, w, param})
+			return rt.runOn(store, request{Request: r, w: w, param: param})
 		}
 	}
 	if allow == nil {

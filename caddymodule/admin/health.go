@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"slices"
@@ -35,19 +36,26 @@ func serveHealth(w http.ResponseWriter, r *http.Request) error {
 		}
 		stores = map[string]*live.Store{name: store}
 	}
-	answer := health{Healthy: len(stores) > 0, Stores: []storeHealth{}}
-	for _, name := range slices.Sorted(maps.Keys(stores)) {
-		use := stores[name].Newest()
-		if use == nil {
-			continue // its last handler was just cleaned up
-		}
-		state := engine.HealthOf(r.Context(), use.Store)
-		answer.Healthy = answer.Healthy && state.Available
-		answer.Stores = append(answer.Stores, storeHealth{name, state})
-	}
+	answer := healthOf(r.Context(), stores)
 	w.Header().Set("Cache-Control", "no-store")
 	if !answer.Healthy {
 		return writeJSON(w, http.StatusServiceUnavailable, answer)
 	}
 	return writeJSON(w, http.StatusOK, answer)
+}
+
+// healthOf returns the state of some stores.
+func healthOf(ctx context.Context, stores map[string]*live.Store) health {
+	answer := health{Healthy: true, Stores: []storeHealth{}}
+	for _, name := range slices.Sorted(maps.Keys(stores)) {
+		use := stores[name].Newest()
+		if use == nil {
+			continue // its last handler was just cleaned up
+		}
+		state := engine.HealthOf(ctx, use.Store)
+		answer.Healthy = answer.Healthy && state.Available
+		answer.Stores = append(answer.Stores, storeHealth{name, state})
+	}
+	answer.Healthy = answer.Healthy && len(answer.Stores) > 0
+	return answer
 }

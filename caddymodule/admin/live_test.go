@@ -1,10 +1,14 @@
 package admin
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -65,5 +69,28 @@ func TestNewestHandlerServesTheAdminEndpoint(t *testing.T) {
 	}
 	if store.Gone().Err() == nil || store.HasKeys() {
 		t.Error("the store is not gone without handlers")
+	}
+}
+
+// TestLastHandlerIsCleanedUp withdraws the last handler of a store after a request has found
+// the store.
+func TestLastHandlerIsCleanedUp(t *testing.T) {
+	use := new(live.Use)
+	store := live.Add("a store", use)
+	if err := store.Remove(use); err != nil {
+		t.Fatal(err)
+	}
+	for _, rt := range Routes() {
+		if rt.run == nil {
+			continue
+		}
+		err := rt.runOn(store, request{Request: httptest.NewRequest(rt.Method, Path, nil), w: httptest.NewRecorder()})
+		refusal, ok := errors.AsType[caddy.APIError](err)
+		if !ok || refusal.HTTPStatus != http.StatusServiceUnavailable || !strings.Contains(err.Error(), "try again") {
+			t.Errorf("%s: got %v, want 503 with advice", rt.Name, err)
+		}
+	}
+	if got := healthOf(t.Context(), map[string]*live.Store{"a store": store}); got.Healthy || len(got.Stores) > 0 {
+		t.Errorf("got %+v, want that no store is healthy", got)
 	}
 }
