@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,7 +138,10 @@ func (s *Store) Reclaim(ctx context.Context) error {
 	}
 	if err != nil {
 		s.committer.removed.add(removed, began) // for the next Reclaim
-		return cmp.Or(context.Cause(ctx), err)
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return context.Cause(ctx)
+		}
+		return err
 	}
 	s.committer.logger.Info("the disk space of removed records was given back", zap.String("folder", s.guard.folder),
 		zap.Int64("removed_bytes", removed), zap.Int64("tables_bytes_before", before), zap.Int64("tables_bytes", s.tablesSize()),

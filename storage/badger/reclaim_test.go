@@ -157,6 +157,23 @@ func TestReclaimEnds(t *testing.T) {
 	mustReclaim(t, s)
 }
 
+// TestReclaimFails checks that an error is not hidden because the time is over, too.
+func TestReclaimFails(t *testing.T) {
+	d := &disk{folder: t.TempDir()}
+	d.free.Store(1 << 40)
+	s, err := openFolder(d.folder, testOptions, d.freeOf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	d.fails.Store(true)
+	if err := s.Reclaim(ended); !errors.Is(err, errDeliberate) {
+		t.Errorf("got %v, want %v", err, errDeliberate)
+	}
+}
+
 func TestRemovals(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	at := func(d time.Duration) time.Time { return start.Add(d) }
