@@ -207,7 +207,8 @@ func (s *scanner) each(fn func(p scanned)) error {
 
 func newScanned(text jsontext.Value) (p scanned, err error) {
 	p.text = text
-	return p, jsonv2.Unmarshal(text, &p)
+	err = jsonv2.Unmarshal(text, &p)
+	return p, err
 }
 
 // eachOfOnly is each for the few presets of a query's only, which it reads alone. So neither

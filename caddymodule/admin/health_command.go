@@ -47,7 +47,8 @@ func (t *client) health() (state health, err error) {
 		return state, nil
 	}
 	defer response.Body.Close()
-	return state, jsonv2.UnmarshalRead(response.Body, &state)
+	err = jsonv2.UnmarshalRead(response.Body, &state)
+	return state, err
 }
 
 // print writes a line for each store. It returns an error if one cannot be read.

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -41,7 +40,10 @@ func (s *Store) backup(ctx context.Context, w io.Writer) (info BackupInfo, end B
 	err = s.view(ctx, func(txn *badgerdb.Txn, r *records.Reader) error {
 		// A damaged index would hide some of the records.
 		var files storage.Report
-		if err := cmp.Or(s.checkFiles(&files, ended), files.Err()); err != nil {
+		if err := s.checkFiles(&files, ended); err != nil {
+			return err
+		}
+		if err := files.Err(); err != nil {
 			return err
 		}
 		info = BackupInfo{Format: storeFormat, CreatedAt: time.Now().UTC()}

@@ -54,7 +54,8 @@ func filteredPage(r domain.Reader, workspaceID string, filter domain.PresetFilte
 	if err != nil {
 		return nil, 0, err
 	}
-	return presets, total, json.Unmarshal(text, &presets)
+	err = json.Unmarshal(text, &presets)
+	return presets, total, err
 }
 
 func mustOpenInMemory(t *testing.T) *Store {

@@ -30,7 +30,8 @@ func filteredPage(r domain.Reader, workspaceID string, filter domain.PresetFilte
 	if err != nil {
 		return nil, 0, err
 	}
-	return presets, total, json.Unmarshal(text, &presets)
+	err = json.Unmarshal(text, &presets)
+	return presets, total, err
 }
 
 func workspacePage(r domain.Reader, page domain.Page) (workspaces []domain.Workspace, total int, err error) {
@@ -38,7 +39,8 @@ func workspacePage(r domain.Reader, page domain.Page) (workspaces []domain.Works
 	if err != nil {
 		return nil, 0, err
 	}
-	return workspaces, total, json.Unmarshal(text, &workspaces)
+	err = json.Unmarshal(text, &workspaces)
+	return workspaces, total, err
 }
 
 // list is the part of a list's keys behind their kind.

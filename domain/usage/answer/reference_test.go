@@ -160,7 +160,8 @@ func object(text string) (map[string]any, bool) {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
 	var m map[string]any
-	return m, dec.Decode(&m) == nil && m != nil
+	err := dec.Decode(&m)
+	return m, err == nil && m != nil
 }
 
 func setModel(s *Seen, v any, again bool) {
