@@ -103,9 +103,6 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err := probeOrCreate(folder, m, g, o); err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", folder, err)
 	}
-	if err := flushLargeLogs(folder, o); err != nil {
-		return nil, err
-	}
 	db, err := openBadger(settings(folder, o).WithLogger(engineLog{o.Logger.Sugar(), g.holdCompaction, g.paceFlatten}))
 	if err != nil {
 		return nil, err
@@ -159,40 +156,6 @@ func probeOrCreate(folder string, m marker, g *guard, o Options) error {
 		return fmt.Errorf("%w: the disk space of a log cannot be reserved: %w", errUnavailable, err)
 	}
 	return g.checkOpening()
-}
-
-// flushLargeLogs writes the logs of a version with larger memtables to tables.
-func flushLargeLogs(folder string, o Options) error {
-	size, err := memTableFor(folder)
-	if err != nil || size == memTableSize {
-		return err
-	}
-	db, err := openBadger(withoutCompactions(settings(folder, o)).WithMemTableSize(size))
-	if err != nil {
-		return err
-	}
-	return guarded(db.Close)
-}
-
-// largestLog is longer than the logs of any version.
-const largestLog = 64 << 20
-
-// memTableFor returns the size of a memtable that holds any log in folder. Badger ends the
-// process if a log has more than a memtable holds. A log of a version with larger memtables is
-// longer than ours, until Badger has cut it to its content.
-func memTableFor(folder string) (size int64, err error) {
-	size = memTableSize
-	logs, err := filepath.Glob(filepath.Join(folder, "*.mem"))
-	for _, name := range logs {
-		info, err := os.Stat(name)
-		if err != nil {
-			return 0, fmt.Errorf("%w: %w", errUnavailable, err)
-		}
-		if length := info.Size(); length > reservedLog && length != 2*memTableSize {
-			size = max(size, min(length, largestLog))
-		}
-	}
-	return size, err
 }
 
 // logHeader is the length of the header of Badger's logs. A header of zeros marks a log

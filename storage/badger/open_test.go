@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -1064,44 +1063,3 @@ func TestCrash(t *testing.T) {
 }
 
 func hashOf(config []byte) string { return fmt.Sprintf("%x", domain.HashSecret(string(config))) }
-
-// TestLogsOfLargerMemtables opens a store that was killed under a version with larger memtables.
-// Its log has more than a memtable holds.
-func TestLogsOfLargerMemtables(t *testing.T) {
-	folder, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
-	seed(t, folder)
-	db, err := openBadger(withoutCompactions(settings(folder, testOptions)).WithMemTableSize(2 * memTableSize))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var keys []records.Key
-	for version, end := db.MaxVersion()+1, db.MaxVersion()+15; version < end; version++ {
-		txn := db.NewTransactionAt(version-1, true)
-		k := records.ReplayKey(domain.ReplayID{byte(version)})
-		for _, part := range []byte{1, 2} {
-			k = append(slices.Clone(k), part)
-			keys = append(keys, k)
-			if err := txn.Set(k, records.Seal(k, make([]byte, memTableSize/20))); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := txn.CommitAt(version, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	copyKilled(t, folder, killed)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s := mustOpen(t, killed)
-	txn := newest(s.db)
-	defer txn.Discard()
-	for _, k := range keys {
-		if _, err := txn.Get(k); err != nil {
-			t.Errorf("%x: %v", k, err)
-		}
-	}
-	if got := s.db.Opts().MemTableSize; got != memTableSize {
-		t.Errorf("got memtables of %d bytes, want %d", got, memTableSize)
-	}
-}

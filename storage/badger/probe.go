@@ -77,11 +77,7 @@ func probeCopy(folder string, o Options, fn func(*badgerdb.DB) error) error {
 		return fmt.Errorf("%w: copying the logs: %w", errUnavailable, err)
 	}
 	o.Logger = nil // Open logs the same again
-	size, err := memTableFor(copied)
-	if err != nil {
-		return err
-	}
-	db, err := recoverOpen(withoutCompactions(settings(copied, o)).WithMemTableSize(size))
+	db, err := recoverOpen(withoutCompactions(settings(copied, o)))
 	if err != nil {
 		return readError(err)
 	}

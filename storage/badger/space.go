@@ -302,10 +302,6 @@ func (g *guard) makeBallast() {
 	if g.noBallast || err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == ballastSize {
 		return
 	}
-	if err == nil && info.Size() > ballastSize { // made by a version that needs more
-		_ = os.Truncate(g.ballast(), ballastSize)
-		return
-	}
 	file, err := os.OpenFile(g.ballast(), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return

@@ -118,22 +118,6 @@ func TestBallast(t *testing.T) {
 	}
 }
 
-// TestBallastOfAnotherVersion checks that a ballast that is too large gives the rest back.
-func TestBallastOfAnotherVersion(t *testing.T) {
-	d := &disk{folder: t.TempDir()}
-	d.free.Store(1 << 40)
-	name := filepath.Join(d.folder, ballastName)
-	if err := os.WriteFile(name, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	truncate(t, name, ballastSize+1)
-	g := newGuard(d.folder, d.freeOf, zap.NewNop())
-	g.refresh(true)
-	if got := d.ballast(); got != ballastSize || g.ballastDebt.Load() != 0 {
-		t.Errorf("got a ballast of %d bytes and %d owed, want %d and none", got, g.ballastDebt.Load(), ballastSize)
-	}
-}
-
 // TestFullDisk opens and closes a store on a disk that is full apart from its ballast.
 func TestFullDisk(t *testing.T) {
 	canAllocate(t)
