@@ -183,6 +183,7 @@ func (w *wreck) interpret(keepKeys bool) *records.Salvaged {
 		Records: make(map[string]records.FoundRecord, len(w.newest)), KeepKeys: keepKeys, Now: time.Unix(int64(w.now), 0),
 		Incomplete: w.lost > 1 || w.noted == 0 || w.commit() < w.noted,
 	}
+	in.Undamaged = !in.Incomplete && len(w.places) == 0 && len(w.broken) == 0
 	for text, f := range w.newest {
 		if !f.isRemoval {
 			in.Records[text] = records.FoundRecord{Record: f.record, Version: f.version}

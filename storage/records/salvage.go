@@ -28,6 +28,9 @@ type Wreck struct {
 	// Incomplete says that a change may be missing without a trace: a whole file, a whole
 	// commit, or a part of a file that may have held all records of a change of a key.
 	Incomplete bool
+	// Undamaged says that nothing is damaged or missing. What only the audit trail tells of
+	// was never stored then, if an import was not finished.
+	Undamaged bool
 	// KeepKeys copies live keys even if their revocation may be lost.
 	KeepKeys bool
 	// Now is the time of the salvage.
@@ -71,6 +74,7 @@ type salvager struct {
 
 	audit      map[int]audited
 	trailWhole bool // no record of the trail is lost
+	imported   int  // up to this record, the trail may tell of objects that were never stored
 	byID       map[string][]audited
 	slugs      map[string]string      // of workspaces, by id
 	found      map[Kind][]Key         // the keys of each kind, in order
@@ -117,6 +121,21 @@ func find[T any](s *salvager, k Key, decode func([]byte) (T, error)) (object T, 
 	return object, f.Version, err == nil
 }
 
+// neverStored ends the What of an object that only the audit trail tells of, if the object may
+// never have been stored. An import stores the trail first.
+const neverStored = "; it may never have been stored, since an import was not finished"
+
+// reportFromTrail reports an object as lost that only the audit trail tells of.
+func (s *salvager) reportFromTrail(id string, l storage.Loss) {
+	if records := s.byID[id]; records[len(records)-1].Number <= s.imported {
+		if s.Undamaged {
+			return
+		}
+		l.What += neverStored
+	}
+	s.reportLoss(l)
+}
+
 // reportUnusable reports a record that is whole but cannot be used.
 func (s *salvager) reportUnusable(kind string, k Key, what string) {
 	s.reportLoss(storage.Loss{Kind: kind, ID: hex.EncodeToString(k), What: what})
@@ -136,10 +155,16 @@ func (s *salvager) readTrail() {
 		s.audit[a.Number] = one
 		s.byID[a.Object.ID] = append(s.byID[a.Object.ID], one)
 		last = max(last, a.Number)
+		if a.Operation == "store.abandon_import" {
+			s.imported = max(s.imported, a.Number)
+		}
 	}
 	head, _, ok := find(s, AuditHeadKey(), decodeHead)
 	if ok {
 		last = max(last, head.Count)
+	}
+	if head.Importing {
+		s.imported = last
 	}
 	end := domain.AuditHead{}
 	for n := 1; n <= last; n++ {
@@ -308,7 +333,7 @@ func (s *salvager) addLostWorkspaces(taken map[string]bool) {
 	}
 	for id, records := range s.byID {
 		if object := records[len(records)-1].Object; object.Kind == "workspace" && s.slugs[id] == "" && !s.isDeleted(id) {
-			s.reportLoss(storage.Loss{Kind: "workspace", Workspace: object.Slug, WorkspaceID: id, What: "the workspace is lost, and no preset of it was found"})
+			s.reportFromTrail(id, storage.Loss{Kind: "workspace", Workspace: object.Slug, WorkspaceID: id, What: "the workspace is lost, and no preset of it was found"})
 		}
 	}
 }

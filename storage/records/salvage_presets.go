@@ -60,10 +60,13 @@ func (s *salvager) reportLostPreset(id string, versions int) {
 		}
 		lost.Workspace, lost.WorkspaceID, lost.Preset = s.slugs[a.Object.WorkspaceID], a.Object.WorkspaceID, a.Object.Slug
 	}
-	if lost.Preset == "" && s.mayBePurged() {
-		return
+	switch {
+	case lost.Preset == "" && s.mayBePurged():
+	case versions == 0:
+		s.reportFromTrail(id, lost)
+	default:
+		s.reportLoss(lost)
 	}
-	s.reportLoss(lost)
 }
 
 // mayBePurged reports whether records may be left of a workspace that was deleted.
@@ -230,10 +233,16 @@ func (s *salvager) readLabels(p *salvagedPreset, keys []Key, isOld bool, lost fu
 		latest[label] = max(latest[label], 1) // something made it
 	}
 	auditCount := make(map[string]int) // each change has an audit record
+	note := make(map[string]string)
 	for _, a := range s.byID[p.ID] {
-		if label := a.Object.Label; label != "" {
-			auditCount[label]++
-			latest[label] = max(latest[label], auditCount[label])
+		label := a.Object.Label
+		if label == "" || s.Undamaged && a.Number <= s.imported {
+			continue
+		}
+		auditCount[label]++
+		latest[label] = max(latest[label], auditCount[label])
+		if a.Number <= s.imported {
+			note[label] = neverStored
 		}
 	}
 	for _, k := range s.found[KindLabel] { // how many changes there were
@@ -262,7 +271,7 @@ func (s *salvager) readLabels(p *salvagedPreset, keys []Key, isOld bool, lost fu
 			c, ok := all[label][n]
 			if !ok {
 				if n <= latest[label] {
-					lost("label", label, n, latest[label], "changes of its history are lost, or follow lost ones")
+					lost("label", label, n, latest[label], "changes of its history are lost, or follow lost ones"+note[label])
 					named = true
 				}
 				break

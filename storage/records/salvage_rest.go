@@ -52,7 +52,7 @@ func (s *salvager) readKeys() {
 	}
 	for id, records := range s.byID {
 		if records[0].Object.Kind == "key" && !known[id] {
-			s.reportLoss(storage.Loss{Kind: "key", ID: id, What: "the key is lost"})
+			s.reportFromTrail(id, storage.Loss{Kind: "key", ID: id, What: "the key is lost"})
 		}
 	}
 	slices.SortFunc(s.out.keys, func(a, b domain.Key) int { return a.CreatedAt.Compare(b.CreatedAt) })

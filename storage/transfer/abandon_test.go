@@ -4,12 +4,17 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
@@ -216,4 +221,82 @@ func TestAbandonRunning(t *testing.T) {
 		t.Error("an import was abandoned that had ended")
 	}
 	imports(t, to, content) // it reports that all is there
+}
+
+// TestSalvageUnfinished salvages stores with an import that was cut, and that was given up then.
+// What was never imported is not lost. If the store is damaged, it may be, and is named so.
+func TestSalvageUnfinished(t *testing.T) {
+	from := newStore(t)
+	f := fill(t, from)
+	f.Some()
+	f.Much()
+	content := exported(t, from)
+	by := domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
+	for batches := 1; ; batches += max(3, storagetest.Sample(18)) {
+		folder := t.TempDir()
+		to, err := badger.Open(folder, badger.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &interrupted{Store: to, before: nothing, after: func(n int) error {
+			if n == batches {
+				return errDeliberate
+			}
+			return nil
+		}}
+		_, _ = importBy(t.Context(), s, bytes.NewReader(content), 32<<10)
+		unfinished, err := Unfinished(t.Context(), to)
+		if err := errors.Join(err, to.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if !unfinished {
+			if batches < 37 {
+				t.Errorf("got %d batches, want more", batches)
+			}
+			return
+		}
+		lost := func() []storage.Loss {
+			t.Helper()
+			report, err := badger.Salvage(t.Context(), folder, filepath.Join(t.TempDir(), "new"), badger.Options{}, false)
+			if err != nil {
+				t.Fatalf("after %d batches: %v", batches, err)
+			}
+			return report.Lost
+		}
+		afterCut := lost()
+		if to, err = badger.Open(folder, badger.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		service := domain.NewService(to)
+		a, err := Abandon(t.Context(), to, service, by)
+		if err == nil {
+			err = service.EnsureDefaultWorkspace(t.Context())
+		}
+		if err == nil {
+			_, err = service.CreatePresetVersion(t.Context(), by, "", "new", domain.Capture{Dialect: domain.Chat, Config: []byte("{}")})
+		}
+		if err := errors.Join(err, to.Close()); err != nil {
+			t.Fatal(err)
+		}
+		// The labels of the preset that was cut may change.
+		isPartial := func(l storage.Loss) bool { return l.Kind == "label" && l.Workspace+"/"+l.Preset == a.Partial }
+		for state, all := range map[string][]storage.Loss{"cut": afterCut, "given up": lost()} {
+			if all = slices.DeleteFunc(all, isPartial); len(all) > 0 {
+				t.Errorf("after %d batches, %s: got %d lost, such as %+v, want none", batches, state, len(all), all[0])
+			}
+		}
+		if err := os.Remove(filepath.Join(folder, "SEQUENCE")); err != nil {
+			t.Fatal(err)
+		}
+		named := make(map[string]int)
+		for _, l := range lost() {
+			named[l.Kind]++
+			if !isPartial(l) && !strings.HasSuffix(l.What, "an import was not finished") {
+				t.Errorf("after %d batches, damaged: got %+v, want that an import was not finished", batches, l)
+			}
+		}
+		if m := a.Missing; named["preset"] != m.Presets || named["key"] != m.Keys || named["workspace"] < m.Workspaces {
+			t.Errorf("after %d batches, damaged: got %v, want %+v", batches, named, m)
+		}
+	}
 }
