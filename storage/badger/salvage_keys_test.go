@@ -156,3 +156,59 @@ func salvagedKey(t *testing.T, folder string, o Options, id string) (k domain.Ke
 	}
 	return k
 }
+
+// TestSalvageRemovedKey salvages a store from which a key was removed. It is not lost. It does not
+// come back either if the blocks that tell of its removal are damaged, and an older copy is whole.
+func TestSalvageRemovedKey(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	s, err := Open(folder, testOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := storagetest.Fill(t, s)
+	f.Some()
+	k, _, err := f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
+	f.Must(k, err)
+	f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openAgain(t, folder, testOptions)
+	f = storagetest.Fill(t, s)
+	f.Must(f.RemoveKey(t.Context(), f.By, k.ID))
+	killed := killedCopy(t, folder)
+	s = openAgain(t, killed, testOptions)
+	eventually(t, "a table of the log", func() bool { return s.db.Levels()[0].NumTables > 0 })
+	whole, damaged := killedCopy(t, killed), killedCopy(t, killed)
+	table := newestOf(t, damaged, "*.sst")
+	content := readFile(t, table)
+	blocks, _, err := (&wreckTable{data: content}).index()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range blocks {
+		content[b.offset+b.length-5] ^= 1 // the end of its checksum
+	}
+	if err := os.WriteFile(table, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for state, folder := range map[string]string{"whole": whole, "damaged": damaged} {
+		to := filepath.Join(t.TempDir(), "new")
+		report, err := Salvage(t.Context(), folder, to, testOptions, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (len(report.Damaged) > 0) != (state == "damaged") {
+			t.Errorf("%s: got the places %+v", state, report.Damaged)
+		}
+		for _, l := range report.Lost {
+			t.Errorf("%s: got %+v, want nothing lost", state, l)
+		}
+		for _, l := range exportOf(t, to, testOptions).about {
+			if l.Kind == "key" && l.ID == k.ID {
+				t.Errorf("%s: the removed key is back", state)
+			}
+		}
+	}
+}

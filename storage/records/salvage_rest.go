@@ -16,13 +16,20 @@ import (
 )
 
 // readKeys reads the issued keys. A key is revoked if its revocation may be lost: a revoked
-// key must never be live again.
+// key must never be live again. A key that the audit trail says was removed is neither copied
+// nor lost. An older copy of it may be whole.
 func (s *salvager) readKeys() {
 	known := make(map[string]bool)
+	for id, records := range s.byID {
+		known[id] = slices.ContainsFunc(records, func(a audited) bool { return a.Operation == "key.remove" })
+	}
 	for _, k := range s.found[KindKey] {
 		issued, version, ok := find(s, k, decodeJSON[domain.Key])
 		if !ok || !bytes.Equal(KeyKey(issued.ID), k) {
 			s.reportUnusable("key", k, "the record cannot be decoded")
+			continue
+		}
+		if known[issued.ID] { // removed
 			continue
 		}
 		known[issued.ID] = true
