@@ -31,8 +31,12 @@ const (
 	stateNew = "new"
 	// stateReady means that the folder holds data.
 	stateReady = "ready"
-	// stateRestoring lasts while a backup is being restored into the folder.
+	// stateRestoring lasts while a backup is being restored into the folder, or a store is
+	// salvaged into it.
 	stateRestoring = "restoring"
+
+	// lostAndFound is a folder that an empty file system may have.
+	lostAndFound = "lost+found"
 )
 
 // marker is the content of a folder's STORE file. Without it Badger would treat a folder
@@ -112,7 +116,7 @@ func readMarker(folder string, o Options) (m marker, err error) {
 			folder, m.Format, storeFormat)}
 	}
 	if m.State == stateRestoring {
-		return m, fmt.Errorf("%w: a restore into %s is under way or was cut short; if it was cut short, empty the folder and restore again",
+		return m, fmt.Errorf("%w: a restore or salvage into %s is under way or was cut short; if it was cut short, empty the folder and begin again",
 			errUnavailable, folder)
 	}
 	if m.State == stateReady {
@@ -170,7 +174,7 @@ func createMarker(folder string) (marker, error) {
 	for _, entry := range entries {
 		name := entry.Name()
 		switch {
-		case name == "lost+found": // of a file system mounted here
+		case name == lostAndFound: // of a file system mounted here
 		case strings.HasPrefix(name, MarkerName+"-"): // left by a first start that was killed
 		default:
 			return marker{}, misuseError{fmt.Errorf("%s is neither empty nor a store: it holds %s", folder, name)}

@@ -6,14 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
-	"github.com/google/uuid"
 	"go.uber.org/zap"
 )
 
@@ -69,10 +65,12 @@ func (r *restore) writeStore(folder string, backup BackupFile) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", backup.Name, err)
 	}
-	undo, err := r.claim()
+	r.guard = newGuard(r.folder, r.free, r.o.Logger)
+	m, undo, err := claimFolder(r.folder, r.info.Format, r.o.EncryptionKey, r.guard)
 	if err != nil {
 		return fmt.Errorf("restoring into %s: %w", r.folder, err)
 	}
+	r.marker = m
 	if err := r.run(from, backup.Name); err != nil {
 		return errors.Join(err, r.closeBadger(), undo())
 	}
@@ -108,98 +106,6 @@ func (r *restore) open(from io.Reader) (*backupReader, error) {
 	}
 	r.info = b.info
 	return b, nil
-}
-
-// claim marks the folder as one that is being restored into. It fails if the folder is not
-// empty. The function that it returns restores the former state.
-func (r *restore) claim() (_ func() error, err error) {
-	first, err := firstMissing(r.folder)
-	if err != nil {
-		return nil, err
-	}
-	undo := func() error { return removeMade(r.folder, first) }
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, undo())
-		}
-	}()
-	if err := os.MkdirAll(r.folder, 0o700); err != nil {
-		return nil, err
-	}
-	before, err := os.Stat(r.folder)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(r.folder)
-	if err != nil {
-		return nil, err
-	}
-	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != "lost+found" }) { // of a file system mounted here
-		return nil, errors.New("the folder is not empty; a store is restored into a new one")
-	}
-	r.guard = newGuard(r.folder, r.free, r.o.Logger)
-	if err := r.guard.checkOpening(); err != nil {
-		return nil, err
-	}
-	// O_EXCL keeps two restores from using the same folder.
-	file, err := os.OpenFile(filepath.Join(r.folder, MarkerName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	undo = func() error {
-		return errors.Join(empty(r.folder), os.Chmod(r.folder, before.Mode().Perm()), removeMade(r.folder, first))
-	}
-	r.marker = marker{Format: r.info.Format, ID: uuid.NewString(), State: stateRestoring, Encrypted: len(r.o.EncryptionKey) > 0}
-	r.marker.KeyCheck = keyCheck(r.o.EncryptionKey, r.marker.ID)
-	err = cmp.Or(
-		file.Close(),
-		os.Chmod(r.folder, 0o700),
-		r.marker.checkKey(r.folder, r.o.EncryptionKey),
-		r.marker.write(r.folder),
-	)
-	if err != nil {
-		return nil, err
-	}
-	syncParents(r.folder)
-	return undo, nil
-}
-
-// firstMissing returns the topmost folder that MkdirAll would make, "" for none.
-func firstMissing(folder string) (missing string, err error) {
-	for {
-		_, err := os.Stat(folder)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return missing, err
-		}
-		missing, folder = folder, filepath.Dir(folder)
-	}
-}
-
-// removeMade removes folder and its parents up to first, all of them empty. If first is "",
-// nothing was made and it removes nothing.
-func removeMade(folder, first string) error {
-	if first == "" {
-		return nil
-	}
-	for ; ; folder = filepath.Dir(folder) {
-		if err := os.Remove(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if folder == first {
-			return nil
-		}
-	}
-}
-
-// empty removes the content of a folder.
-func empty(folder string) error {
-	entries, err := os.ReadDir(folder)
-	for _, entry := range entries {
-		if entry.Name() != "lost+found" {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, entry.Name())))
-		}
-	}
-	return err
 }
 
 // run writes the records of the backup and makes a store of the folder.

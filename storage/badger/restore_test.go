@@ -281,7 +281,7 @@ func TestKilledRestore(t *testing.T) {
 		_ = child.Wait() // killed
 		in.Close()
 		before := listFolder(folder)
-		if _, err := Open(folder, Options{}); err == nil || !strings.Contains(err.Error(), "a restore into "+folder) || errors.Is(err, ErrDamaged) {
+		if _, err := Open(folder, Options{}); err == nil || !strings.Contains(err.Error(), "a restore or salvage into "+folder) || errors.Is(err, ErrDamaged) {
 			t.Errorf("Open: got error %v, want that a restore was cut short", err)
 		}
 		if _, _, err := Restore(t.Context(), folder, Options{}, nil, fileOf(whole)); err == nil || !strings.Contains(err.Error(), "not empty") {

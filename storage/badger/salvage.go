@@ -2,6 +2,7 @@ package badger
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
@@ -31,10 +33,10 @@ const unchainedName = "SALVAGED-AUDIT.jsonl"
 // if their revocation may be lost.
 //
 // Salvage reads the files in from without Badger, and changes nothing there. It needs memory
-// for all that is stored. After an error, and if ctx ends, the folder to is as it was. The
-// error is ErrMisused for a wrong key, for a folder that is not a store, and while another
-// process uses it. It is ErrNothing if there is no whole record, for example because the
-// KEYREGISTRY of an encrypted store is lost.
+// for all that is stored. After an error, and if ctx ends, the folder to is as it was. If the
+// process ends meanwhile, Open refuses that folder. The error is ErrMisused for a wrong key,
+// for a folder that is not a store, and while another process uses it. It is ErrNothing if
+// there is no whole record, for example because the KEYREGISTRY of an encrypted store is lost.
 func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (report storage.Salvage, err error) {
 	if err := checkPlatform(); err != nil {
 		return report, err
@@ -90,14 +92,8 @@ func checkTarget(from, to string) error {
 	if rest, err := filepath.Rel(from, to); err == nil && filepath.IsLocal(rest) {
 		return fmt.Errorf("%s is in the damaged folder, and nothing is changed there", to)
 	}
-	entries, err := os.ReadDir(to)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case len(entries) > 0:
-		return fmt.Errorf("%s is not empty; a store is salvaged into a new folder", to)
+	if err := checkEmpty(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("salvaging into %s: %w", to, err)
 	}
 	return nil
 }
@@ -195,16 +191,28 @@ func (w *wreck) interpret(keepKeys bool) *records.Salvaged {
 // salvagePatience is how long a salvage waits for a disk that is busy.
 const salvagePatience = 10 * time.Minute
 
-// buildSalvaged makes the new store beside its folder, and renames it when it is complete.
+// salvagePattern is the pattern of the name of the folder that a salvaged store is built in.
+const salvagePattern = "SALVAGE-*"
+
+// buildSalvaged makes the new store in a folder inside its own, which may be a mount point. It
+// moves the files when all are complete. Until then Open refuses the folder.
 func buildSalvaged(ctx context.Context, to string, o Options, s *records.Salvaged, report *storage.Salvage) (err error) {
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return err
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
 	}
-	made, err := os.MkdirTemp(filepath.Dir(to), filepath.Base(to)+".salvage-*")
+	_, undo, err := claimFolder(to, storeFormat, o.EncryptionKey, newGuard(to, freeSpace, o.Logger))
+	if err != nil {
+		return fmt.Errorf("salvaging into %s: %w", to, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo())
+		}
+	}()
+	made, err := os.MkdirTemp(to, salvagePattern)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(made)) }() // nothing is there after the rename
 	o.Existing = false
 	store, err := Open(made, o)
 	if err != nil {
@@ -224,10 +232,30 @@ func buildSalvaged(ctx context.Context, to string, o Options, s *records.Salvage
 			return err
 		}
 	}
-	if err := os.Rename(made, to); err != nil {
+	return moveStore(made, to)
+}
+
+// moveStore moves all files of a store to its own folder, and removes the old folder. The marker
+// comes last. It replaces the one that says that the store is not complete.
+func moveStore(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
 		return err
 	}
-	return SyncFolder(filepath.Dir(to))
+	for _, entry := range entries {
+		if name := entry.Name(); name != MarkerName {
+			if err := os.Rename(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := SyncFolder(to); err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(from, MarkerName), filepath.Join(to, MarkerName)); err != nil {
+		return err
+	}
+	return cmp.Or(os.Remove(from), SyncFolder(to))
 }
 
 // writeUnchained writes the audit records that are not in the new store's trail.

@@ -2,10 +2,12 @@ package badger
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
+	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
@@ -532,6 +535,59 @@ func TestSalvageLargeObjects(t *testing.T) {
 	for key, line := range truth.lines {
 		if got.lines[key] != line {
 			t.Errorf("got %.100s, want %.100s", got.lines[key], line)
+		}
+	}
+}
+
+// TestSalvageInto salvages into a folder that exists, which may be a mount point. It is not
+// replaced. After an error it is as it was, or missing as before.
+func TestSalvageInto(t *testing.T) {
+	t.Parallel()
+	from := t.TempDir()
+	seed(t, from)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	missing := filepath.Join(t.TempDir(), "missing")
+	if err := buildSalvaged(ended, filepath.Join(missing, "new"), testOptions, new(records.Salvaged), new(storage.Salvage)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the time is over", err)
+	}
+	if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after an error: got %v, want that the folder is missing", err)
+	}
+	for _, holds := range []string{"", "lost+found"} {
+		parent := t.TempDir()
+		to := filepath.Join(parent, "new")
+		if err := os.MkdirAll(filepath.Join(to, holds), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		before, err := os.Stat(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := listFolder(parent)
+		if err := buildSalvaged(ended, to, testOptions, new(records.Salvaged), new(storage.Salvage)); !errors.Is(err, context.Canceled) {
+			t.Errorf("holding %q: got %v, want that the time is over", holds, err)
+		}
+		after, err := os.Stat(to)
+		if err != nil || after.Mode() != before.Mode() || listFolder(parent) != files {
+			t.Errorf("holding %q: after an error the folder has changed: %v, %s, %v", holds, after, listFolder(parent), err)
+		}
+		if _, err := Salvage(t.Context(), from, to, testOptions, false); err != nil {
+			t.Errorf("holding %q: %v", holds, err)
+			continue
+		}
+		if after, err := os.Stat(to); err != nil || !os.SameFile(before, after) {
+			t.Errorf("holding %q: the folder was replaced: %v", holds, err)
+		}
+		if others, err := filepath.Glob(filepath.Join(parent, "*", "*SALVAGE*")); err != nil || len(others) > 0 {
+			t.Errorf("holding %q: got the leftovers %q, %v", holds, others, err)
+		}
+		if _, err := os.Stat(filepath.Join(to, holds)); err != nil {
+			t.Error(err)
+		}
+		checkWhole(t, mustOpen(t, to))
+		if _, err := Salvage(t.Context(), from, to, testOptions, false); err == nil || !strings.Contains(err.Error(), "not empty") {
+			t.Errorf("holding %q, again: got %v, want that it is not empty", holds, err)
 		}
 	}
 }

@@ -1,0 +1,109 @@
+package badger
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/google/uuid"
+)
+
+// claimFolder marks a folder as one that a store is being made in. It makes the folder if that is
+// missing, and fails if it is not empty. It returns the marker, and a function that restores the
+// former state.
+func claimFolder(folder string, format int, key []byte, g *guard) (m marker, _ func() error, err error) {
+	first, err := firstMissing(folder)
+	if err != nil {
+		return m, nil, err
+	}
+	undo := func() error { return removeMade(folder, first) }
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo())
+		}
+	}()
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return m, nil, err
+	}
+	before, err := os.Stat(folder)
+	if err != nil {
+		return m, nil, err
+	}
+	if err := checkEmpty(folder); err != nil {
+		return m, nil, err
+	}
+	if err := g.checkOpening(); err != nil {
+		return m, nil, err
+	}
+	// O_EXCL keeps two processes from using the same folder.
+	file, err := os.OpenFile(filepath.Join(folder, MarkerName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return m, nil, err
+	}
+	undo = func() error {
+		return errors.Join(empty(folder), os.Chmod(folder, before.Mode().Perm()), removeMade(folder, first))
+	}
+	m = marker{Format: format, ID: uuid.NewString(), State: stateRestoring, Encrypted: len(key) > 0}
+	m.KeyCheck = keyCheck(key, m.ID)
+	err = cmp.Or(
+		file.Close(),
+		os.Chmod(folder, 0o700),
+		m.checkKey(folder, key),
+		m.write(folder),
+	)
+	if err != nil {
+		return m, nil, err
+	}
+	syncParents(folder)
+	return m, undo, nil
+}
+
+// checkEmpty fails if a folder has anything but the lost+found of a file system mounted here.
+func checkEmpty(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != lostAndFound }) {
+		err = errors.New("the folder is not empty; a new store needs an empty one")
+	}
+	return err
+}
+
+// empty removes the content of a folder.
+func empty(folder string) error {
+	entries, err := os.ReadDir(folder)
+	for _, entry := range entries {
+		if entry.Name() != lostAndFound {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, entry.Name())))
+		}
+	}
+	return err
+}
+
+// firstMissing returns the topmost folder that MkdirAll would make, "" for none.
+func firstMissing(folder string) (missing string, err error) {
+	for {
+		_, err := os.Stat(folder)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return missing, err
+		}
+		missing, folder = folder, filepath.Dir(folder)
+	}
+}
+
+// removeMade removes folder and its parents up to first, all of them empty. If first is "",
+// nothing was made and it removes nothing.
+func removeMade(folder, first string) error {
+	if first == "" {
+		return nil
+	}
+	for ; ; folder = filepath.Dir(folder) {
+		if err := os.Remove(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if folder == first {
+			return nil
+		}
+	}
+}
