@@ -29,8 +29,8 @@ func salvageCommand() *cobra.Command {
 		Long: `
 Reads the files of a damaged store in a folder, and makes a new store of all that is whole
 there. It names what it does not copy. The damaged folder stays as it is. No server may
-use it. The new folder must be missing or empty. Restore a backup instead, if there is a
-recent one.
+use it. The new folder must be missing or empty. It may be a mount point. Restore a backup
+instead, if there is a recent one.
 
 A preset keeps its whole versions, with their numbers. If its designated version is lost,
 the newest whole one is designated. Labels of lost versions are removed. The audit trail
