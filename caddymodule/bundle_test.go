@@ -49,9 +49,7 @@ func TestBundle(t *testing.T) {
 	s.manage("GET", "/v1/presets/new", "").want(t, 200)
 	s.manage("GET", "/v1/presets/other", "").want(t, 200, `"managed_by":null`)
 	s.manage("GET", "/v1/presets/chat?workspace_id=team", "").want(t, 404)
-	if got := s.metric("caddy_presets_bundles_waiting"); got != "0" {
-		t.Errorf("bundles that wait: %q, want 0", got)
-	}
+	s.awaitMetric("caddy_presets_bundles_waiting", "0")
 
 	s.reload(bundleIn(t, dir, nil) + "\nkeep_versions 8")
 	s.applied(3)
@@ -142,9 +140,7 @@ func TestBundleLater(t *testing.T) {
 	if !s.eventually(func() bool { return strings.Contains(s.logs(), "bundle not applied yet") }) {
 		t.Error("the log does not tell that the bundle waits")
 	}
-	if got := s.metric("caddy_presets_bundles_waiting"); got != "1" {
-		t.Errorf("bundles that wait: %q, want 1", got)
-	}
+	s.awaitMetric("caddy_presets_bundles_waiting", "1")
 	undo()
 	s.applied(1)
 	s.manage("GET", "/v1/presets/p", "").want(t, 200)
@@ -167,9 +163,7 @@ func TestBundleOfForeignPreset(t *testing.T) {
 		t.Errorf("the log does not name the owner:\n%s", logs)
 	}
 	s.manage("GET", "/v1/presets/q", "").want(t, 404)
-	if got := s.metric("caddy_presets_bundles_waiting"); got != "1" {
-		t.Errorf("bundles that wait: %q, want 1", got)
-	}
+	s.awaitMetric("caddy_presets_bundles_waiting", "1")
 	s.manage("PATCH", "/v1/presets/p", `{"managed_by":null}`, "X-Preset-Owner: files").want(t, 200)
 	s.reload(directive + "\nkeep_versions 9")
 	s.applied(1)

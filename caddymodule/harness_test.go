@@ -412,6 +412,16 @@ func (s *server) metric(series string) string {
 	return ""
 }
 
+// awaitMetric waits until a series has a value. A handler may count a request after its client
+// has the answer, and a webhook after its receiver has the event.
+func (s *server) awaitMetric(series, want string) {
+	s.t.Helper()
+	got := ""
+	if !s.eventually(func() bool { got = s.metric(series); return got == want }) {
+		s.t.Errorf("%s is %q, want %s", series, got, want)
+	}
+}
+
 // field returns a member of data, such as an id for the next request.
 func (r response) field(t *testing.T, name string) string {
 	t.Helper()

@@ -267,9 +267,7 @@ func TestWebhook(t *testing.T) {
 			t.Errorf("got %q, want %q and a workspace", types, want)
 		}
 	}
-	if got := s.metric(`caddy_presets_webhook_requests_total{result="delivered"}`); got != "10" {
-		t.Errorf("got %q deliveries, want 10", got)
-	}
+	s.awaitMetric(`caddy_presets_webhook_requests_total{result="delivered"}`, "10")
 }
 
 // TestWebhookSecretIsNowhere checks that no log has a webhook's secret or its path, at any
