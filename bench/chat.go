@@ -185,8 +185,8 @@ func checkChatSent(received []byte, want string) error {
 	return nil
 }
 
-// These in a request ask the upstream to keep the body of the next chat request, and to
-// answer with it.
+// A request with keepNextChat asks the upstream to keep the body of the next chat request. The
+// upstream answers one with keptChat with that body.
 const (
 	keepNextChat = "bench-keep-next"
 	keptChat     = "bench-kept"

@@ -66,9 +66,9 @@ type Inference struct {
 	// upgrade. It needs keys "everywhere" or "off". Default: pass
 	OtherRoutes string `json:"other_routes,omitempty"`
 
-	// The handling of a request that names a prompt alone, by the field prompt or prompt_id,
-	// if no preset has that id. "refuse" answers it with 404. "pass" hands it to the
-	// gateway. Default: refuse
+	// The handling of a request that names a prompt alone, if no preset has the prompt's id.
+	// The field prompt or prompt_id names it. "refuse" answers the request with 404. "pass"
+	// hands it to the gateway. Default: refuse
 	UnknownPrompts string `json:"unknown_prompts,omitempty"`
 
 	// The measurement of tokens, cost and time of inference requests. Without it nothing is

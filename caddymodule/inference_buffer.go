@@ -33,7 +33,7 @@ func bufferClass(size int64) int {
 	return bits.Len64(uint64(max(0, size-bytes.MinRead-1)) / smallestBuffer)
 }
 
-// newBuffer returns a buffer of a bufferSize. What it holds is not defined.
+// newBuffer returns a buffer of a bufferSize. Its content is not defined.
 func newBuffer(size int64) *buffer {
 	class := bufferClass(size)
 	if class >= len(bufferPools) {

@@ -35,7 +35,7 @@ func TestBufferSize(t *testing.T) {
 }
 
 // TestBodiesStayApart sends bodies at once, whose memory other requests use later. Some
-// gateways read a body to its end, some close it before, and some go on reading after the
+// gateways read a body to its end, and some close it before. Some go on reading after the
 // handler returned. None may read a byte of another request.
 func TestBodiesStayApart(t *testing.T) {
 	store, err := badger.OpenInMemory()

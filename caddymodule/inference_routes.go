@@ -1,14 +1,9 @@
 package caddymodule
 
 import (
-	"errors"
-	"io"
-	"net/http"
 	"strings"
-	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // inferenceRoute is a route on which presets are resolved.
@@ -53,32 +48,6 @@ func inferenceRouteOf(path string) *inferenceRoute {
 	return nil
 }
 
-// refuseReference refuses a request to another route below the base path whose
-// model names a preset: no gateway knows it. All else stays as it was sent.
-func (c *inferenceCall) refuseReference() error {
-	if c.r.Method != http.MethodPost || c.path == "" || c.r.ContentLength == 0 || !mayHoldJSON(c.r.Header) {
-		return nil
-	}
-	c.holdBody()
-	sent, err := c.peek()
-	if err != nil {
-		return err
-	}
-	body, unpacked, err := c.decoded(sent)
-	switch {
-	case errors.Is(err, errNoMemory):
-		return err
-	case err != nil:
-		return nil //nolint:nilerror // a body that is too large to search passes
-	case unpacked:
-		defer c.held.sub(int64(cap(body)))
-	}
-	if place := inference.FindReference(body); place != "" {
-		return domain.InvalidAt(place, "must not refer to a preset: presets work in POST "+c.h.routesWithPresets())
-	}
-	return nil
-}
-
 // routesWithPresets names the routes on which presets are resolved.
 func (h *Handler) routesWithPresets() string {
 	var paths []string
@@ -99,56 +68,4 @@ func envelopeOf(path string) func(problem) any {
 		}
 	}
 	return newEnvelope
-}
-
-// mayHoldJSON reports whether a body may be JSON by its media type. It may also have
-// none, or the default of curl or fetch. Uploads have other types.
-func mayHoldJSON(header http.Header) bool {
-	media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
-	switch media = strings.ToLower(strings.TrimSpace(media)); media {
-	case "", "application/json", "text/json", "text/plain", "application/x-www-form-urlencoded":
-		return true
-	}
-	return strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
-}
-
-// peekSize is how many bytes are read of a body that is not read whole. Such a body is
-// larger than max_body_size, or its caller has no key and keys are required.
-const peekSize = 64 << 10
-
-// peek reads the body, or its first bytes, and returns them. The request still goes
-// upstream as it was sent.
-func (c *inferenceCall) peek() ([]byte, error) {
-	window := c.h.Inference.MaxBodySize
-	isStranger := c.h.Inference.Keys == keysRequired && c.who.KeyID == ""
-	if isStranger {
-		c.held.limit /= 2 // callers with a key have the other half
-	}
-	if isStranger || c.r.ContentLength > window {
-		window = min(window, peekSize)
-	}
-	body, part, beginning := c.r.Body, c.call, *c.r
-	beginning.Body = readCloser{io.LimitReader(body, window), body}
-	beginning.ContentLength = min(c.r.ContentLength, window)
-	part.r = &beginning
-	sent, err := part.read(window, &c.held.reservation)
-	if err != nil {
-		return nil, err
-	}
-	c.held.replay(inference.Body{sent}, body)
-	if int64(len(sent)) < window || c.r.ContentLength == window {
-		c.body, c.r.Body = wholeBody, c.held
-		return sent, nil
-	}
-	if server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout == 0 {
-		_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // which read set
-	}
-	c.r.Body = readCloser{io.MultiReader(c.held, body), body}
-	return sent, nil
-}
-
-// readCloser reads from one thing and closes another.
-type readCloser struct {
-	io.Reader
-	io.Closer
 }

@@ -18,8 +18,8 @@ type source struct {
 	files  []*ast.File
 }
 
-// TestRegistering checks what docs/registering.md says that Caddy's portal reads from the
-// source: how modules are registered, and the comments that become their documentation.
+// TestRegistering checks the source that Caddy's portal reads, as docs/registering.md says. The
+// portal reads how modules are registered, and the comments that become their documentation.
 func TestRegistering(t *testing.T) {
 	var ids []string
 	seen := make(map[string]map[string]bool) // types, by their folder
@@ -111,8 +111,8 @@ func (s source) registered(t *testing.T) (names []string) {
 	return names
 }
 
-// checkModule checks the method CaddyModule of a type: it returns a literal with the ID as
-// a string, and a constructor that returns new(T). It returns the ID.
+// checkModule checks the method CaddyModule of a type. The method returns a literal with the
+// ID as a string, and a constructor that returns new(T). checkModule returns the ID.
 func (s source) checkModule(t *testing.T, name string) (id string) {
 	t.Helper()
 	constructs := false
@@ -148,7 +148,7 @@ func (s source) checkModule(t *testing.T, name string) (id string) {
 	return id
 }
 
-// checkDocumented checks that a type and its fields have comments, and also the types of
+// checkDocumented checks that a type and its fields have comments. It also checks the types of
 // this package that its fields have. The comments become the module's documentation.
 func (s source) checkDocumented(t *testing.T, name string, seen map[string]bool) {
 	t.Helper()

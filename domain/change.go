@@ -174,7 +174,7 @@ func (c *change) storeReplay() error {
 // errImporting is the answer to changes during an import.
 var errImporting = &Error{Kind: Unavailable, Message: "An import into the store is not finished", Err: ErrUnavailable}
 
-// AbandonImport ends an unfinished import of the store for good. What was imported stays.
+// AbandonImport ends an unfinished import of the store for good. The imported objects stay.
 // forget removes the import's own mark in the same change. object says in the audit trail
 // which import it was. A store without an unfinished import is Conflict. w.Idempotency is
 // ignored.

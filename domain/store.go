@@ -169,9 +169,10 @@ type Reader interface {
 	// Replays yields every answer that is kept, by id in byte order. Expired ones may be
 	// among them. An error ends it.
 	Replays() iter.Seq2[Replay, error]
-	// Objects returns how many objects of these kinds are stored: audit records,
-	// workspaces, presets, versions, changes of labels, records of Served, rows of usage and
-	// issued keys. It reads none of them. What a deleted workspace left counts, too.
+	// Objects returns how many objects are stored. It counts audit records, workspaces,
+	// presets, versions, changes of labels, records of Served, rows of usage and issued
+	// keys. It also counts those of deleted workspaces that are still stored. It reads none
+	// of them.
 	Objects() (int, error)
 }
 

@@ -252,8 +252,8 @@ func tree(t *testing.T, folder string) map[string]string {
 	return files
 }
 
-// TestFiles plays the life of a repository of presets with the real commands: dump, edit,
-// plan, apply, drift, override, prune, a rename, two owners and a concurrent edit.
+// TestFiles plays the life of a repository of presets with the real commands. The steps are
+// dump, edit, plan, apply, drift, override, prune, a rename, two owners and a concurrent edit.
 func TestFiles(t *testing.T) {
 	r := newRepository(t)
 	for path, body := range map[string]string{
@@ -442,9 +442,9 @@ func (r *repository) proxy(t *testing.T, before func(*http.Request), after func(
 	return front.URL
 }
 
-// TestFilesCutOff kills apply at each of its changes, once before the change reaches the
-// server and once before the answer reaches apply. The next apply makes what is missing, and
-// nothing twice.
+// TestFilesCutOff kills apply at each of its changes. It does so once before the change
+// reaches the server, and once before the answer reaches apply. The next apply makes what is
+// missing, and nothing twice.
 func TestFilesCutOff(t *testing.T) {
 	r := newRepository(t)
 	for n := 1; ; n++ {
@@ -469,8 +469,8 @@ func (r *repository) cutOff(t *testing.T, workspace string, n int, answered bool
 	if err := os.RemoveAll(filepath.Join(r.folder, "presets")); err != nil {
 		t.Fatal(err)
 	}
-	// A preset that is changed, one that is new with all that a file may have, one that comes
-	// back, and a series of versions.
+	// One preset is changed, one comes back, and one has a series of versions. One is new, with
+	// all that a file may have.
 	r.write(t, workspace+"/.workspace.yaml", "description: Team\n")
 	r.write(t, workspace+"/changed.yaml", "responses:\n  model: acme/one\n")
 	r.write(t, workspace+"/back.yaml", "responses:\n  model: acme/one\n")

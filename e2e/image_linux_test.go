@@ -136,8 +136,8 @@ func buildImage(t *testing.T) *container {
 	return c
 }
 
-// TestImage builds the image and runs it: as its user, with one volume, and nothing else
-// that it can write to.
+// TestImage builds the image and runs it as its user. It can write to one volume, and to
+// nothing else.
 func TestImage(t *testing.T) {
 	c := buildImage(t)
 	var description struct {

@@ -58,7 +58,7 @@ func gitlabScripts(t *testing.T, job string) (all []script) {
 	return all
 }
 
-// TestPipelines runs the commands of the documented pipelines as their runners do: a pull
+// TestPipelines runs the commands of the documented pipelines as their runners do. A pull
 // request shows the plan, and merging applies it.
 func TestPipelines(t *testing.T) {
 	for name, scripts := range map[string]struct{ plan, apply []script }{

@@ -1,9 +1,9 @@
 // Command bifrost serves chat completions with Bifrost's core, for the comparison in the
 // folder above. It is a separate module, so that only this comparison downloads Bifrost.
 //
-// It does what Bifrost's own HTTP server does for a request, and nothing else: fasthttp
-// reads it, sonic decodes it, the core sends it and encodes the answer. There are no
-// plugins, no logs and no metrics. The core has the settings that Bifrost's documentation
+// It only does what Bifrost's own HTTP server does for a request. fasthttp reads it, sonic
+// decodes it, and the core sends it and encodes the answer. There are no plugins, no logs and
+// no metrics. The core has the settings that Bifrost's documentation
 // recommends for up to 5,000 requests a second. They are its defaults.
 package main
 

@@ -25,8 +25,8 @@ type storeHealth struct {
 
 // serveHealth answers with the state of all live stores, or of the one that ?store= names.
 // The status is 200 if each can be read, and 503 otherwise. A store that refuses changes
-// and one with damaged records can be read: a restart would not help them, and inference
-// requests are served.
+// can be read, and so can one with damaged records. A restart would help neither, and
+// inference requests are served.
 func serveHealth(w http.ResponseWriter, r *http.Request) error {
 	stores := live.All()
 	if name := r.URL.Query().Get("store"); name != "" {

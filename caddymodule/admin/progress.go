@@ -111,8 +111,8 @@ func (p *progress) Read(b []byte) (int, error) {
 // read returns how many bytes were read.
 func (p *progress) read() int64 { return p.bytes.Load() }
 
-// estimate shows how many bytes the reader has in all, if a part of something was read that
-// is that long in all. The bytes of each part are taken to be as many.
+// estimate shows how many bytes the reader has in all. part is how much of a content was
+// read, and all its length. The bytes are taken to be spread evenly over the content.
 func (p *progress) estimate(part, all int64) {
 	if part > 0 && all >= part {
 		p.rest = " of about " + humanize.IBytes(uint64(float64(p.read())*float64(all)/float64(part)))

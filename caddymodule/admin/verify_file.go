@@ -33,8 +33,8 @@ type backupSummary struct {
 	Digest    string    `json:"digest"`
 }
 
-// file verifies a backup or an export. The error is about reading the file. What is wrong
-// with it is in the verdict.
+// file verifies a backup or an export. The error is about reading the file. The verdict has
+// the file's defects.
 func (by verification) file(ctx context.Context, name string) (v verdict, err error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -33,8 +33,8 @@ type Badger struct {
 	// Default: presets/ in Caddy's data folder.
 	Folder string `json:"folder,omitempty"`
 
-	// A file with the key that encrypts the folder and backups of it: 64
-	// hexadecimal digits, as `openssl rand -hex 32` prints them. A store is
+	// A file with the key that encrypts the folder and backups of it. It has
+	// 64 hexadecimal digits, as `openssl rand -hex 32` prints them. A store is
 	// encrypted from its beginning or not at all. Default: it is not.
 	EncryptionKeyFile string `json:"encryption_key_file,omitempty"`
 

@@ -10,12 +10,12 @@ import (
 // Health is the state of a store, for machines that watch it.
 type Health struct {
 	// Available says that the store can be read. It is false while the store cannot be
-	// opened, and while a node has not heard from its cluster for too long.
+	// opened. It is also false while a node has not heard from its cluster for too long.
 	Available bool `json:"available"`
 	// Writable says that the store takes changes. A store that is not available takes none.
 	Writable bool `json:"writable"`
-	// Damaged says that stored data are damaged: a read or a check found that since the
-	// store was opened, or the store cannot be opened for it.
+	// Damaged says that stored data are damaged. A read or a check has found it since the
+	// store was opened, or it keeps the store from being opened.
 	Damaged bool `json:"damaged"`
 	// Error says why the store is not available. It is empty otherwise.
 	Error string `json:"error"`

@@ -46,11 +46,11 @@ func (e *Etcd) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error 
 		}
 		return nil
 	case "prefix":
-		return text(d, name, &e.Prefix)
+		return argument(d, name, "a prefix", &e.Prefix)
 	case "username":
-		return text(d, name, &e.Username)
+		return argument(d, name, "a user name", &e.Username)
 	case "password":
-		return text(d, name, &e.Password)
+		return argument(d, name, "a password", &e.Password)
 	case "tls":
 		return e.unmarshalTLS(d)
 	case "request_timeout":
@@ -73,28 +73,28 @@ func (e *Etcd) unmarshalTLS(d *caddyfile.Dispenser) error {
 func (t *TLS) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error {
 	switch name {
 	case "ca":
-		return text(d, "tls: ca", &t.CAFile)
+		return argument(d, "tls: ca", "a file", &t.CAFile)
 	case "certificate":
 		if !d.Args(&t.CertFile, &t.KeyFile) || d.NextArg() {
 			return d.Err("storage etcd: tls: certificate wants two files, the certificate and its key")
 		}
 		return nil
 	case "server_name":
-		return text(d, "tls: server_name", &t.ServerName)
+		return argument(d, "tls: server_name", "a name", &t.ServerName)
 	default:
 		return d.Errf("storage etcd: tls: unrecognized subdirective %q", name)
 	}
 }
 
-// text reads one argument.
-func text(d *caddyfile.Dispenser, name string, to *string) (err error) {
-	*to, err = directive.OnlyArg(d, "storage etcd: "+name, "a text")
+// argument reads the only argument of an option. Errors call it what.
+func argument(d *caddyfile.Dispenser, name, what string, to *string) (err error) {
+	*to, err = directive.OnlyArg(d, "storage etcd: "+name, what)
 	return err
 }
 
 func duration(d *caddyfile.Dispenser, name string, to *caddy.Duration) error {
 	var value string
-	if err := text(d, name, &value); err != nil {
+	if err := argument(d, name, "a duration", &value); err != nil {
 		return err
 	}
 	parsed, err := caddy.ParseDuration(value)

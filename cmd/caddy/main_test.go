@@ -410,7 +410,6 @@ func TestKilledServerLosesNothing(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(400 * time.Millisecond)
 		for late := time.Now().Add(2 * time.Minute); time.Now().Before(late); time.Sleep(10 * time.Millisecond) {
 			mu.Lock()
 			enough := len(workspaces) >= writers*(cycle+1) // each follows a version

@@ -1,7 +1,7 @@
 // Package manifests checks the files in ops/kubernetes and the compose files. It takes them
-// as Kubernetes' API server does, with the server's own code: strict decoding, defaults,
-// validation and the pod security standard of the namespace. It is a module of its own, since
-// that code is large.
+// as Kubernetes' API server does, with the server's own code. That code decodes strictly, sets
+// defaults, validates, and enforces the pod security standard of the namespace. The package is a
+// module of its own, since that code is large.
 package manifests
 
 import (

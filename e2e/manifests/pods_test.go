@@ -85,8 +85,8 @@ func TestPodsAreRestricted(t *testing.T) {
 	}
 }
 
-// TestObjectsFitTogether checks what no server checks: selectors match pods, ports exist, and
-// volumes and configurations that pods name are in the manifest.
+// TestObjectsFitTogether checks what no server checks. Selectors match pods, and ports exist.
+// Volumes and configurations that pods name are in the manifest.
 func TestObjectsFitTogether(t *testing.T) {
 	for _, name := range []string{"badger.yaml", "etcd.yaml"} {
 		objects := manifest(t, name)
@@ -166,8 +166,8 @@ func TestObjectsFitTogether(t *testing.T) {
 	}
 }
 
-// TestProbes checks that a pod is ready while its store can be read, and that it is restarted
-// only if its process does not answer. The pod's Caddyfile serves both paths.
+// TestProbes checks that a pod is ready while its store can be read. It is restarted only if
+// its process does not answer. The pod's Caddyfile serves both paths.
 func TestProbes(t *testing.T) {
 	for _, name := range []string{"badger.yaml", "etcd.yaml"} {
 		objects := manifest(t, name)

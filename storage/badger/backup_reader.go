@@ -80,9 +80,9 @@ func parseEnd(text []byte) (e BackupEnd, err error) {
 // backup is encrypted: only Restore finds those. An error about the backup has
 // ErrNotRestorable in its chain.
 //
-// It calls progress, unless that is nil, after each chunk: with the bytes so far and the
-// BackupInfo.Size, both before compression. Of an encrypted backup only the number of chunks
-// is known. Their bytes are then a little too few, because most chunks are longer than
+// It calls progress, unless that is nil, after each chunk. done is the bytes so far, and size
+// the BackupInfo.Size, both before compression. Of an encrypted backup only the number of
+// chunks is known. Their bytes are then a little too few, because most chunks are longer than
 // chunkSize.
 func CheckBackup(r io.Reader, progress func(done, size int64)) (info BackupInfo, end BackupEnd, err error) {
 	if progress == nil {

@@ -28,8 +28,8 @@ type BackupVerification struct {
 	// Spill, if it is set, is called before the temporary file is made. size is the disk
 	// space that it takes, in bytes. An error ends the verification.
 	Spill func(folder string, size int64) error
-	// Progress, if it is set, is called often: with the bytes that were read of size, and then
-	// with the records that were compared of all.
+	// Progress, if it is set, is called often. It first gets the bytes that were read of
+	// size. Then it gets the records that were compared of all.
 	Progress func(unit ProgressUnit, done, all int64)
 
 	memory int64 // maxVerifyMemory; only tests change it
@@ -45,15 +45,15 @@ const (
 )
 
 // VerifyBackup reads a whole backup of size bytes, and makes no store of it. It finds what
-// Restore refuses, and what Verify would find in the restored store: records that are
-// damaged, missing, or do not agree with each other.
+// Restore refuses, and what Verify would find in the restored store. These are records that
+// are damaged, missing, or do not agree with each other.
 //
 // An error about the backup has ErrNotRestorable in its chain. If the backup was changed, cut
 // short or damaged, the error has storage.ErrDamaged, too. Other damage is in the report.
 //
-// The records are held in memory if they have 64 MiB at most, and else in a temporary file
-// as large as they are. The file is encrypted with a key that is never stored, and it is
-// removed at the end. Besides that, VerifyBackup needs memory for a few chunks and 64 blocks.
+// If the records have 64 MiB at most, they are held in memory. Otherwise a temporary file as
+// large as they are holds them. The file is encrypted with a key that is never stored, and it
+// is removed at the end. Besides that, VerifyBackup needs memory for a few chunks and 64 blocks.
 func VerifyBackup(ctx context.Context, backup io.ReadSeeker, size int64, by BackupVerification) (info BackupInfo, end BackupEnd, report storage.Report, err error) {
 	v := verification{BackupVerification: by, ctx: ctx, backup: backup, size: size}
 	if v.memory == 0 {
@@ -129,8 +129,8 @@ func (v *verification) afford(folder string, size int64) error {
 	return err
 }
 
-// read reads the backup to its end. It adds the records that have not expired to a spool,
-// unless they are more than may be held in memory. It returns their size in the spool.
+// read reads the backup to its end. It adds the records that have not expired to a spool. A
+// spool in memory has none of them if they are too large. read returns their size in the spool.
 func (v *verification) read(to *spool) (total int64, err error) {
 	from, err := v.open()
 	if err != nil {

@@ -172,7 +172,7 @@ func BenchmarkPresetPage(b *testing.B) {
 // BenchmarkViewBesideWriters measures the time of a View of one of 100,000 presets in tables
 // while others write, in microseconds. A reader returns every 100 µs. Without a pause, most reads
 // would fall between two commits. "late" is the 99th percentile of the time by which the reader
-// woke up late: what the system and Go's scheduler make anything wait.
+// woke up late. The system and Go's scheduler make anything wait so long.
 func BenchmarkViewBesideWriters(b *testing.B) {
 	const presets = 100_000
 	for _, writers := range []int{0, 4, 16} {

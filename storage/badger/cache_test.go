@@ -7,8 +7,8 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 )
 
-// TestCacheSize checks that the caches of an encrypted store have the size that they are given,
-// also while the store is open, and that another store has none.
+// TestCacheSize checks that the caches of an encrypted store have their given size, also while
+// the store is open. Another store has none.
 func TestCacheSize(t *testing.T) {
 	o := testOptions
 	o.EncryptionKey, o.CacheSize = bytes.Repeat([]byte{1}, KeySize), 8<<20

@@ -12,10 +12,11 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// A write-ahead log of Badger's has a header: the number of its key (8 bytes) and the begin
-// of all IVs (12 bytes). Entries follow. An entry has two bytes of bits, the lengths of its
-// key and its value and its expiry as varints, the key, the value, and a CRC-32C of all. In
-// an encrypted store key and value are encrypted. The last entry of a commit has a bit.
+// A write-ahead log of Badger's has a header. It is the number of the log's key (8 bytes) and
+// the begin of all IVs (12 bytes). Entries follow. An entry begins with two bytes of bits. The
+// lengths of its key and its value and its expiry follow as varints. Then come the key, the
+// value, and a CRC-32C of all. In an encrypted store key and value are encrypted. The last
+// entry of a commit has a bit.
 
 const (
 	commitBit    = 1 << 6 // the entry is one of a commit

@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// A table of Badger's is a sequence of blocks, an index and a footer. A block has entries,
-// the offset of each (4 bytes, little endian in memory order), their number, a checksum as
-// protobuf and its length. The numbers are big endian. In an encrypted store a block is
+// A table of Badger's is a sequence of blocks, an index and a footer. A block has entries, and
+// the offset of each (4 bytes, little endian in memory order). Their number, a checksum as
+// protobuf and its length follow. The numbers are big endian. In an encrypted store a block is
 // encrypted by AES-CTR, and its IV follows it. The index has the offset of each block. If
 // it is damaged, the blocks are found by their checksums.
 
@@ -154,7 +154,7 @@ func (t *wreckTable) decrypt(data []byte) []byte {
 // allMissing is more records than a block has.
 const allMissing = maxBlock
 
-// readBlock reads the block at a place. It returns how many of its records are missing, which
+// readBlock reads the block at a place. It returns how many of its records are missing. That
 // is at least 1 for a block that is not whole.
 func (t *wreckTable) readBlock(offset, length int) (missing int) {
 	if offset > len(t.data) || length > len(t.data)-offset {
@@ -276,7 +276,7 @@ func (t *wreckTable) nextBlock(at int) int {
 	return 0
 }
 
-// leastChecksum and mostChecksum are the lengths of a CRC-32C as protobuf: a tag, and a
+// leastChecksum and mostChecksum are the lengths of a CRC-32C as protobuf. It has a tag, and a
 // varint of 1 to 5 bytes.
 const leastChecksum, mostChecksum = 2, 6
 

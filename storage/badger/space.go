@@ -28,8 +28,8 @@ const (
 
 	// reservedLog is how much of a write-ahead log is reserved. Badger makes the file twice
 	// as long as a memtable. It begins the next log once this one has the length of a
-	// memtable, and then writes at most one more transaction. A transaction has at most 15 %
-	// of a memtable, and 26 bytes for each of its entries.
+	// memtable. Before that it writes at most one more transaction. A transaction has at
+	// most 15 % of a memtable, and 26 bytes for each of its entries.
 	reservedLog = memTableSize + memTableSize/4
 
 	ballastName = "BALLAST"
@@ -152,8 +152,8 @@ func (g *guard) checkWritesAllowed() error {
 	return err
 }
 
-// wake marks the store as busy, as a write does. It ends a pause of the compactors and prevents a
-// new one, because a pause checks first the token and then the time.
+// wake marks the store as busy, as a write does. It ends a pause of the compactors. It also
+// prevents a new one, because a pause checks first the token and then the time.
 func (g *guard) wake() {
 	g.lastWrite.Store(int64(time.Since(g.made)))
 	groupcommit.Signal(g.written)

@@ -165,7 +165,7 @@ func manyPresets(t *testing.T, s *suite) {
 	service := domain.NewService(s.Store)
 	mustConcurrently(t, writers, func(i int) error {
 		for n := range each {
-			if out, err := createVersion(service, authorIn(w.ID), slugOf(i)); err != nil || out.Version.Version != n+1 {
+			if out, err := createVersionAmongWriters(service, authorIn(w.ID), slugOf(i)); err != nil || out.Version.Version != n+1 {
 				return fmt.Errorf("writer %d: got version %d and error %w, want %d", i, out.Version.Version, err, n+1)
 			}
 		}

@@ -121,7 +121,7 @@ func deletionsManyWriters(t *testing.T, s *suite) {
 			}
 			id := out.Workspace.ID
 			for _, preset := range []string{"p", fmt.Sprint("p-", n)} {
-				if _, err := createVersion(service, authorIn(id), preset); err != nil {
+				if _, err := createVersionAmongWriters(service, authorIn(id), preset); err != nil {
 					return err
 				}
 			}

@@ -320,7 +320,7 @@ func pruningManyWriters(t *testing.T, s *suite) {
 		defer working.Add(-1)
 		service := []*domain.Service{keeping, pruning}[i%2]
 		for range each {
-			if _, err := createVersion(service, authorIn(w), slugOf(i%presets)); err != nil {
+			if _, err := createVersionAmongWriters(service, authorIn(w), slugOf(i%presets)); err != nil {
 				return err
 			}
 		}

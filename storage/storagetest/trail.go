@@ -193,7 +193,7 @@ func auditManyWriters(t *testing.T, s *suite) {
 		for n := range each {
 			terms := authorIn(w.ID)
 			terms.RequestID = fmt.Sprint(i, "-", n)
-			if _, err := createVersion(service, terms, slugOf(i%7)); err != nil {
+			if _, err := createVersionAmongWriters(service, terms, slugOf(i%7)); err != nil {
 				return err
 			}
 			if _, err := service.CreatePresetVersion(context.Background(), authorIn(w.ID), "missing", "p", domain.Capture{}); err == nil {
@@ -289,7 +289,7 @@ func replayManyWriters(t *testing.T, s *suite) {
 	terms.Idempotency.Key = "once"
 	outcomes := make([]domain.Outcome, writers)
 	mustConcurrently(t, writers, func(i int) (err error) {
-		outcomes[i], err = createVersion(service, terms, "p")
+		outcomes[i], err = createVersionAmongWriters(service, terms, "p")
 		return err
 	})
 	recorded := slices.DeleteFunc(slices.Clone(outcomes), func(out domain.Outcome) bool { return len(out.Records) == 0 })

@@ -43,7 +43,7 @@ type Missing struct {
 // maxNamed is how many objects of a kind Missing names.
 const maxNamed = 10
 
-// Abandon ends an unfinished import for good. What was imported stays, and the store takes
+// Abandon ends an unfinished import for good. The imported objects stay, and the store takes
 // changes again. The audit trail gets a record. An import that is still running fails at its
 // next batch. Without an unfinished import the error is ErrNone.
 //

@@ -56,7 +56,7 @@ func without(all, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
 }
 
-// TestAbandon gives an import up after each of its batches. What was imported stays, is
+// TestAbandon gives an import up after each of its batches. The imported objects stay, are
 // consistent, and can be exported, imported and changed. The first tier tries one of five.
 func TestAbandon(t *testing.T) {
 	from := newStore(t)

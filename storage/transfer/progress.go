@@ -33,8 +33,8 @@ type progress struct {
 	// Workspace is the id of the default workspace that a server created, empty if there is
 	// none. The file's default workspace replaces it.
 	Workspace string `json:"workspace_id"`
-	// Preset is the preset that is stored with some of its versions, as the id of its
-	// workspace, a slash and its slug. It is empty if there is none.
+	// Preset is the preset that is stored with some of its versions. It is the id of its
+	// workspace, a slash and its slug, or empty if there is none.
 	Preset string `json:"preset,omitzero"`
 	// Done is set when all lines were imported.
 	Done bool `json:"done"`

@@ -120,7 +120,7 @@ func Follow(ctx context.Context, r io.Reader, progress func(objects int)) (Summa
 }
 
 // Objects returns about how many objects an export of a store has. It does not count kept
-// answers, because they expire. What a deleted workspace left is counted.
+// answers, because they expire. It counts objects of deleted workspaces that are still stored.
 func Objects(ctx context.Context, store domain.Store) (n int, err error) {
 	err = store.View(ctx, func(r domain.Reader) error {
 		n, err = r.Objects()
@@ -129,8 +129,8 @@ func Objects(ctx context.Context, store domain.Store) (n int, err error) {
 	return n, err
 }
 
-// Verify is Check, and also finds what an import finds only while it stores the lines: two
-// objects with one id, slug or hash. It needs some 100 bytes of memory for each preset.
+// Verify is Check, and also finds two objects with one id, slug or hash. An import finds these
+// only while it stores the lines. Verify needs some 100 bytes of memory for each preset.
 func Verify(ctx context.Context, r io.Reader) (Summary, error) {
 	return check(ctx, r, newTaken().take)
 }

@@ -56,7 +56,7 @@ func exported(t testing.TB, s domain.Store) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a deleted workspace left is removed a little later.
+	// The content of a deleted workspace is removed a little later.
 	if want := summary.Total() - summary.Answers; followed != want || about < want || about > want+10 {
 		t.Errorf("got %d objects of about %d, want %d", followed, about, want)
 	}

@@ -61,10 +61,11 @@ func TestCheck(t *testing.T) {
 func TestCheckAway(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, sharedAddress(t))
-	s := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: time.Second, MaxStaleness: time.Minute})
-	f := storagetest.Fill(t, s)
+	s := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 5 * time.Second, MaxStaleness: time.Minute})
+	f := storagetest.Fill(t, open(t, Options{}))
 	f.Some()
 	f.Much()
+	eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 	p.set(func() { p.cutAfter = 600 << 10 })
 	report, err := s.Check(t.Context())
 	if !errors.Is(err, domain.ErrUnavailable) || len(report.Problems) > 0 {

@@ -316,18 +316,15 @@ func TestUnknownOutcome(t *testing.T) {
 func TestOutcomeNeverKnown(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, sharedAddress(t))
-	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute, RequestTimeout: 3 * time.Second})
-	w := newID()
-	preset := put(t, s, w, "p")
+	s, other := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute, RequestTimeout: 3 * time.Second}), open(t, Options{})
+	preset := put(t, other, newID(), "p")
 	change := func(name string) error { // of the records in memory
 		return s.Update(t.Context(), func(tx domain.Tx) error {
 			preset.Name = name
 			return tx.PutPreset(preset)
 		})
 	}
-	if err := change("before"); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, 30*time.Second, "the preset is changed", func() bool { return change("before") == nil })
 	p.set(func() { p.swallowing[answers] = true })
 	begun := time.Now()
 	err := change("unknown")
@@ -336,11 +333,16 @@ func TestOutcomeNeverKnown(t *testing.T) {
 	}
 	took := time.Since(begun)
 	p.renew()
-	if _, err := add(t.Context(), s, w, "p", "later"); err != nil {
-		t.Fatal(err)
-	}
-	if got := versions(t, s, w, "p"); !slices.Equal(got, []string{"later"}) {
-		t.Errorf("got versions %q, want the later one", got)
+	eventually(t, 30*time.Second, "the preset is changed again", func() bool { return change("later") == nil })
+	err = other.View(t.Context(), func(r domain.Reader) error {
+		got, err := r.Preset(preset.WorkspaceID, "p")
+		if got.Name != "later" {
+			t.Errorf("got name %q, want the later one", got.Name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 	t.Logf("RESULT never settled: ErrUnknown after %v", took)
 }

@@ -54,13 +54,14 @@ func TestSlowAnswers(t *testing.T) {
 }
 
 // TestSlowLease makes a change that first needs a lease. Each of the two requests may take
-// RequestTimeout, and no lease is left.
+// RequestTimeout, and no lease is left. An answer takes more than half of RequestTimeout, and
+// has seconds to spare.
 func TestSlowLease(t *testing.T) {
 	t.Parallel()
 	members := cluster(t, 1)
 	p := newProxy(t, members[0].address)
-	s := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 2 * time.Second, MaxStaleness: time.Minute})
-	p.set(func() { p.delay = 600 * time.Millisecond })
+	s := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 6 * time.Second, MaxStaleness: time.Minute})
+	p.set(func() { p.delay = 1700 * time.Millisecond })
 	kept := domain.Replay{ID: domain.ReplayID{1}, ExpiresAt: time.Now().Add(time.Hour), Answer: []byte{1}}
 	if err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutReplay(kept) }); err != nil {
 		t.Errorf("got error %v, want none", err)

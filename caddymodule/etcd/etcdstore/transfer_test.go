@@ -45,7 +45,7 @@ func exported(t *testing.T, s domain.Store) (content, inside []byte, digest stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a deleted workspace left is removed a little later.
+	// The content of a deleted workspace is removed a little later.
 	if want := summary.Total() - summary.Answers; about < want || about > want+10 {
 		t.Errorf("got about %d objects, want %d", about, want)
 	}

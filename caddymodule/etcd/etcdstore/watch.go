@@ -121,9 +121,9 @@ func (w *watcher) forget(why string) {
 	w.restart()
 }
 
-// restartIfSilent begins the watch again if no event has come for a while. A commit is missing
-// then, and the watched member may be cut off. A watch that has not begun is left alone:
-// answers may be slow, and begin asks other members meanwhile.
+// restartIfSilent begins the watch again if no event has come for nextAttempt. Its caller
+// misses a commit, so the watched member may be cut off. A watch that has not begun is left
+// alone: answers may be slow, and begin asks other members meanwhile.
 func (w *watcher) restartIfSilent() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -63,9 +63,7 @@ func TestWatchAhead(t *testing.T) {
 	s, other := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 2 * time.Second}), open(t, Options{})
 	w := newID()
 	put(t, other, w, "p")
-	if err := s.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 	p.setCut(true)
 	put(t, other, w, "q")
 	s.watcher.at.Store(other.model.Latest().Revision)
@@ -75,10 +73,12 @@ func TestWatchAhead(t *testing.T) {
 	before := s.Status().Restarts
 	eventually(t, 30*time.Second, "the watch begins again", func() bool { return s.Status().Restarts > before })
 	p.setCut(false)
-	eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
-	if got := versions(t, s, w, "q"); len(got) != 0 {
-		t.Errorf("got versions %q, want none", got)
-	}
+	eventually(t, 30*time.Second, "the missed preset is found", func() bool {
+		return s.View(t.Context(), func(r domain.Reader) error {
+			_, err := r.Preset(w, "q")
+			return err
+		}) == nil
+	})
 }
 
 // TestCompactedRemoval compacts at the commit that removed a record. etcd 3.4 then reports

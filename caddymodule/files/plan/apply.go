@@ -50,10 +50,10 @@ var errHasErrors = errors.New("the plan has errors, so nothing is applied")
 
 // Apply makes the changes of the plan, each only if the object is still as it was planned.
 // Several presets are changed at a time, and the requests about one are in order. After a
-// failure of one the others go on. Presets are archived last, and only if nothing failed: the
-// preset that takes the place of one must be there first. If ctx ends, Apply stops between two
-// requests, and returns its error. Applying again what a new plan says then completes the work:
-// nothing is done twice.
+// failure of one the others go on. Presets are archived last, and only if nothing failed. A
+// preset that replaces an archived one must be there first. If ctx ends, Apply stops between
+// two requests, and returns its error. Applying a new plan then completes the work. Nothing is
+// done twice.
 //
 // A plan is applied once. One with Errors is not applied.
 func (p *Plan) Apply(ctx context.Context, o ApplyOptions) (Result, error) {

@@ -1,4 +1,4 @@
-// Package plan compares presets as files with a server: New says what differs, and Apply
+// Package plan compares presets as files with a server. New says what differs, and Apply
 // brings the server to what the files say. Dump is the way back.
 //
 // A preset that was applied belongs to an owner. Apply sends all requests on behalf of that

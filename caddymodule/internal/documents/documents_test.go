@@ -204,8 +204,8 @@ func namesOfTests(t *testing.T, folder, command string) string {
 	return names.String()
 }
 
-// testFiles returns the files of tests in a folder, and of those below it if its name ends with
-// three dots.
+// testFiles returns the files of tests in a folder. If its name ends with three dots, it also
+// returns those in all folders below.
 func testFiles(t *testing.T, folder string) (files []string) {
 	top, below := strings.CutSuffix(folder, "...")
 	top = filepath.FromSlash(path.Clean(top))

@@ -1,0 +1,82 @@
+package records
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// AuditHead implements domain.Reader.
+func (r *Reader) AuditHead() (domain.AuditHead, error) {
+	return loadOrZero(r, AuditHeadKey(), decodeHead)
+}
+
+// AuditRecord implements domain.Reader.
+func (r *Reader) AuditRecord(n int) (domain.AuditRecord, error) {
+	head, err := r.AuditHead()
+	switch {
+	case err != nil:
+		return domain.AuditRecord{}, err
+	case n < 1 || n > head.Count:
+		return domain.AuditRecord{}, domain.ErrNotFound
+	}
+	return loadExisting(r, AuditKey(n), decodeJSON[domain.AuditRecord])
+}
+
+// PutAudit implements domain.Tx. It refuses any number but the next.
+func (t *Tx) PutAudit(a domain.AuditRecord, text []byte) error {
+	k := AuditKey(a.Number)
+	before, err := t.AuditHead()
+	if err == nil && a.Number != before.Count+1 {
+		err = fmt.Errorf("audit record %d cannot follow record %d", a.Number, before.Count)
+	}
+	if err != nil {
+		return t.write(k, nil, err)
+	}
+	if err := t.write(k, Seal(k, text), nil); err != nil {
+		return err
+	}
+	if err := t.putHistory(a); err != nil {
+		return err
+	}
+	return t.putHead(domain.AuditHead{Count: a.Number, Hash: a.Hash, Importing: before.Importing})
+}
+
+// putHead stages the end of the audit trail.
+func (t *Tx) putHead(head domain.AuditHead) error {
+	k := AuditHeadKey()
+	if head == (domain.AuditHead{}) {
+		return t.write(k, nil, nil)
+	}
+	return t.write(k, encodeHead(k, head), nil)
+}
+
+// BeginImport implements domain.Tx.
+func (t *Tx) BeginImport() error {
+	k := AuditHeadKey()
+	head, err := t.AuditHead()
+	if err == nil && head.Count > 1 {
+		err = fmt.Errorf("an audit trail of %d records cannot begin anew", head.Count)
+	}
+	if err == nil && head.Count == 1 {
+		var only domain.AuditRecord
+		if only, err = t.AuditRecord(1); err == nil {
+			err = cmp.Or(t.removeHistory(only), t.write(AuditKey(1), nil, nil))
+		}
+	}
+	if err != nil {
+		return t.write(k, nil, err)
+	}
+	return t.putHead(domain.AuditHead{Importing: true})
+}
+
+// EndImport implements domain.Tx.
+func (t *Tx) EndImport() error {
+	head, err := t.AuditHead()
+	if err != nil {
+		return t.write(AuditHeadKey(), nil, err)
+	}
+	head.Importing = false
+	return t.putHead(head)
+}

@@ -1,0 +1,71 @@
+package records
+
+import (
+	"iter"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// replayMargin is how long a replay is kept after it expires. The clocks of other machines
+// may differ.
+const replayMargin = time.Hour
+
+// Replay implements domain.Reader.
+func (r *Reader) Replay(id domain.ReplayID) (domain.Replay, error) {
+	replay, err := load(r, ReplayKey(id), decodeReplay)
+	replay.ID = id
+	return replay, err
+}
+
+// Replay implements domain.Reader. It guesses that there is no answer, because requests are
+// seldom repeated.
+func (t *Tx) Replay(id domain.ReplayID) (domain.Replay, error) {
+	if t.vacant(ReplayKey(id)) {
+		return domain.Replay{ID: id}, domain.ErrNotFound
+	}
+	return t.Reader.Replay(id)
+}
+
+// Replays implements domain.Reader. It sees the writes that the operation had
+// staged when the iteration began.
+func (r *Reader) Replays() iter.Seq2[domain.Replay, error] {
+	prefix := KindReplay.Prefix()
+	return each(r, prefix, func(c *cursor) (domain.Replay, error) {
+		replay, err := decodeAt(c, decodeReplay)
+		if err == nil && copy(replay.ID[:], c.key[len(prefix):]) != len(replay.ID) {
+			err = damaged(KindReplay, "its key has another length")
+		}
+		return replay, err
+	})
+}
+
+// Pad writes count records of size bytes each. They have expired, so nobody can read them.
+// Engines use it to fill space.
+func (t *Tx) Pad(count, size int) error {
+	record := make([]byte, size)
+	for n := range count {
+		k := ReplayKey(domain.ReplayID{0: 'p', 1: 'a', 2: 'd', 3: byte(n)})
+		if err := t.write(k, record, nil); err != nil {
+			return err
+		}
+		t.stage.expire(k, time.Unix(1, 0))
+	}
+	return nil
+}
+
+// PutReplay implements domain.Tx. The record is kept for replayMargin after the replay
+// expires, and for replayMargin from now at least.
+func (t *Tx) PutReplay(r domain.Replay) error {
+	k := ReplayKey(r.ID)
+	record, err := encodeReplay(k, r)
+	if err := t.write(k, record, err); err != nil {
+		return err
+	}
+	end := r.ExpiresAt
+	if now := time.Now(); end.Before(now) {
+		end = now
+	}
+	t.stage.expire(k, end.Add(replayMargin))
+	return nil
+}
