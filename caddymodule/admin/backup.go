@@ -33,9 +33,14 @@ func getBackup(r request) error {
 	}
 	to := r.download("application/octet-stream")
 	defer to.close()
-	if err := store.Backup(to.ctx, to); err != nil {
+	err := store.Backup(to.ctx, to)
+	if err == nil {
+		err = to.flush()
+	}
+	if err != nil {
 		return withStatus(to.abort("a backup", err))
 	}
+	r.live.BackedUp(time.Now())
 	return nil
 }
 
