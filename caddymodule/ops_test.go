@@ -31,10 +31,12 @@ func TestOps(t *testing.T) {
 	if !s.eventually(func() bool { return s.metric(`caddy_presets_webhook_requests_total{result="delivered"}`) != "" }) {
 		t.Fatal("no webhook was delivered")
 	}
+	send(t, "GET", "http://"+s.admin+"/presets/backup", "").want(t, 200)
 	series, err := opstest.Scraped(send(t, "GET", "http://"+s.admin+"/metrics", "").body)
 	if err != nil {
 		t.Fatal(err)
 	}
+	series.Add("up") // Prometheus makes it
 	unseen := make(map[string]bool)
 	for metric := range series {
 		if strings.HasPrefix(metric, "caddy_presets_") {

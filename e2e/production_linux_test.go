@@ -30,6 +30,7 @@ case "$*" in
 	caddy stop >/dev/null 2>&1
 	exec caddy start --config "$CONFIG" >>"$LOG" 2>&1
 	;;
+'disable --now caddy-presets-backup.timer') exit 0 ;;
 esac
 echo "systemctl $*: not known here"
 exit 1
@@ -64,15 +65,16 @@ func caddyfileOf(t *testing.T, file string) string {
 func newProduction(t *testing.T, gateway, etcd string) *production {
 	t.Helper()
 	p := &production{home: t.TempDir(), site: freeAddress(t), metrics: freeAddress(t)}
-	binary := filepath.Join(t.TempDir(), executable("caddy"))
-	run(t, filepath.Join(root, "caddymodule", "etcd"), nil, "go", "build", "-o", binary, "./cmd/caddy")
+	binary, both := caddyBinary(t), filepath.Join(t.TempDir(), executable("caddy-etcd")) // as in a release
+	run(t, filepath.Join(root, "caddymodule", "etcd"), nil, "go", "build", "-o", both, "./cmd/caddy")
 	for _, folder := range []string{"etc", "state", "backups", "bin", "run"} {
 		if err := os.Mkdir(filepath.Join(p.home, folder), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for file, content := range map[string]string{
-		"bin/caddy": read(t, binary), "caddy_v1.1.0_linux_amd64": read(t, binary), "bin/systemctl": systemctl, "bin/runuser": runuser,
+		"bin/caddy": read(t, binary), "caddy_v1.1.0_linux_amd64": read(t, binary), "caddy-etcd_v1.0.0_linux_amd64": read(t, both),
+		"bin/systemctl": systemctl, "bin/runuser": runuser,
 	} {
 		if err := os.WriteFile(filepath.Join(p.home, file), []byte(content), 0o700); err != nil {
 			t.Fatal(err)
@@ -208,17 +210,31 @@ func TestProductionPage(t *testing.T) {
 	p.checkBrowser(t, gateway, management, inference)
 }
 
-// checkAdapted adapts the Caddyfile as it is on the page. Its site gets a certificate by ACME.
+// checkAdapted adapts the Caddyfile as it is on the page, and as it says without web pages. Its
+// site gets a certificate by ACME.
 func (p *production) checkAdapted(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "Caddyfile")
-	if err := os.WriteFile(file, []byte(caddyfileOf(t, productionPage)), 0o600); err != nil {
-		t.Fatal(err)
+	adapt := func(caddyfile string) string {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(caddyfile), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		adapted, said, err := try(t, p.home, p.env(), filepath.Join(p.home, "bin", "caddy"), "adapt", "--config", file)
+		if err != nil || said != "" {
+			t.Errorf("the Caddyfile of the page: %v\n%s\n%s", err, said, caddyfile)
+		}
+		return adapted
 	}
-	adapted, said, err := try(t, p.home, p.env(), filepath.Join(p.home, "bin", "caddy"), "adapt", "--config", file)
-	if err != nil || said != "" {
-		t.Errorf("the Caddyfile of the page: %v\n%s", err, said)
+	page := caddyfileOf(t, productionPage)
+	without := page
+	for _, part := range []string{`(?s)\t@browser .*respond @preflight[^\n]*\n`, `(?s)\t@keyed not \{.*?\n\t\}\n`, ` @keyed\b`} {
+		without = regexp.MustCompile(part).ReplaceAllString(without, "")
 	}
+	if left := adapt(without); !strings.Contains(left, `"handler":"presets"`) || strings.Contains(left, "app.example.com") || strings.Contains(left, "OPTIONS") {
+		t.Errorf("without web pages, the Caddyfile leads to:\n%s", left)
+	}
+	adapted := adapt(page)
 	for _, part := range []string{`"host":["presets.example.com"]`, `"module":"acme"`, `"email":"admin@example.com"`, `"folder":"/var/lib/caddy-presets/presets"`, `"dial":"127.0.0.1:8000"`} {
 		if !strings.Contains(adapted, part) {
 			t.Errorf("the Caddyfile of the page lacks %s, adapted:\n%s", part, adapted)

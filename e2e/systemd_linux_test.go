@@ -52,6 +52,7 @@ func TestSystemdUnits(t *testing.T) {
 		text := read(t, unit)
 		switch filepath.Ext(unit) {
 		case ".service":
+			checkRules(t, filepath.Base(unit), text)
 			// The threshold is in tenths.
 			out, said, err := try(t, t.TempDir(), nil, analyze, "security", "--offline=true", "--no-pager", "--threshold=20", unit)
 			if err != nil {
@@ -72,6 +73,22 @@ func TestSystemdUnits(t *testing.T) {
 	}
 	if _, _, err := try(t, t.TempDir(), nil, analyze, "verify", "--man=no", broken); err == nil {
 		t.Error("systemd-analyze verify takes a unit whose command does not exist")
+	}
+}
+
+// checkRules checks what systemd's tools do not know.
+func checkRules(t *testing.T, name, unit string) {
+	t.Helper()
+	switch name {
+	case "caddy-presets-backup.service":
+		// Otherwise a night without the server is no failure, and the disk may not be mounted.
+		if !strings.Contains(unit, "\nRequiresMountsFor=/var/backups/caddy-presets\n") || regexp.MustCompile(`(?m)^(Requisite|Requires|BindsTo|Condition\w+)=`).MatchString(unit) {
+			t.Errorf("%s needs a unit that may be missing, or not the disk of the backups", name)
+		}
+	case "caddy-presets.service":
+		if !strings.Contains(unit, "\nTimeoutStartSec=") {
+			t.Errorf("%s has the default time to start in, which is too short to read a large store", name)
+		}
 	}
 }
 
@@ -116,11 +133,16 @@ func TestSystemdServer(t *testing.T) {
 	folders := strings.NewReplacer(
 		"/usr/local/bin/caddy", caddyBinary(t), "/etc/caddy-presets", home, "/var/lib/caddy-presets", filepath.Join(home, "state"),
 		"/run/caddy-presets", home,
-		"http://:8080 {", "http://"+site+" {\n\tbind 127.0.0.1", "http://:9180", "http://"+freeAddress(t),
+		"http://:8080", "http://"+site, "http://:9180", "http://"+freeAddress(t),
 	)
 	caddyfile := filepath.Join(home, "Caddyfile")
 	if err := os.WriteFile(caddyfile, []byte(folders.Replace(read(t, filepath.Join(systemdFolder, "Caddyfile")))), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	// Keys are in plain text on these sites.
+	sites := regexp.MustCompile(`(?m)^http://:\d+ \{\n(.*)`).FindAllStringSubmatch(read(t, filepath.Join(systemdFolder, "Caddyfile")), -1)
+	if len(sites) != 2 || sites[0][1] != "\tbind 127.0.0.1" || sites[1][1] != sites[0][1] {
+		t.Errorf("the sites of the Caddyfile begin with %q, want two that bind to the loopback", sites)
 	}
 	unit := folders.Replace(read(t, filepath.Join(systemdFolder, "caddy-presets.service")))
 	value := func(name string) []string {

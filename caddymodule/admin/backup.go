@@ -33,9 +33,14 @@ func getBackup(r request) error {
 	}
 	to := r.download("application/octet-stream")
 	defer to.close()
-	if err := store.Backup(to.ctx, to); err != nil {
+	err := store.Backup(to.ctx, to)
+	if err == nil {
+		err = to.flush()
+	}
+	if err != nil {
 		return withStatus(to.abort("a backup", err))
 	}
+	r.live.BackedUp(time.Now())
 	return nil
 }
 
@@ -61,9 +66,10 @@ The file gets its name once it is complete and on the disk. Until then its name 
 With --keep the backup gets a name of its own in a folder: presets-<time in UTC>.backup.
 It is verified as "verify" does it, before it gets its name. Then the oldest backups that
 this command made there are removed, beyond so many of the newest. Other files are left
-alone. If the new backup fails, nothing is removed. The path is printed on standard
-output. Give each store a folder of its own. An encrypted store needs
---encryption-key-file.`,
+alone. If the new backup fails, none is removed. None is removed either if it ends at an
+earlier commit than an older backup: then it is of another store, or of a restored one.
+The command says so, and fails. The path is printed on standard output. Give each store a
+folder of its own. An encrypted store needs --encryption-key-file.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("keep") {
@@ -82,7 +88,7 @@ output. Give each store a folder of its own. An encrypted store needs
 	flags := backup.Flags()
 	flags.IntVar(&keep, "keep", 0, "Make the backup in a folder, and keep so many of the newest there")
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the store's key, to verify the backup with; - is standard input")
-	flags.StringVar(&scratch, "scratch", "", scratchUsage)
+	flags.StringVar(&scratch, "scratch", "", scratchUsage+"that of the backups")
 	return backup
 }
 

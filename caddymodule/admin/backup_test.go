@@ -13,8 +13,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
@@ -354,6 +356,52 @@ func TestBackupAborts(t *testing.T) {
 	}
 	if !caddytest.Eventually(func() bool { return strings.Contains(s.Logs(), "a backup ended early") }) {
 		t.Error("the log does not tell")
+	}
+}
+
+// TestBackupMetric checks when the metric of the last backup changes: with each that was sent
+// whole. It outlives reloads.
+func TestBackupMetric(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	s.fillStore(5 << 20)
+	metric := func() (value string) {
+		answer, err := caddytest.Client(s.AdminAddress).Get("http://127.0.0.1/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, _ := io.ReadAll(answer.Body)
+		for line := range strings.Lines(string(text)) {
+			if value, ok := strings.CutPrefix(line, "caddy_presets_last_backup_timestamp_seconds{store=\""+s.Folder+"\"} "); ok {
+				return strings.TrimSpace(value)
+			}
+		}
+		return ""
+	}
+	if got := metric(); got != "" {
+		t.Errorf("without a backup: got %s, want none", got)
+	}
+	u := use()
+	whole := u.Store
+	u.Store = failing{whole}
+	if _, _, err := run("backup", filepath.Join(t.TempDir(), "b"), "--address", s.AdminAddress); err == nil {
+		t.Error("a failing backup succeeds")
+	}
+	u.Store = whole
+	if got := metric(); got != "" {
+		t.Errorf("after a failed backup: got %s, want none", got)
+	}
+	from := time.Now().Unix()
+	if _, _, err := run("backup", filepath.Join(t.TempDir(), "b"), "--address", s.AdminAddress); err != nil {
+		t.Fatal(err)
+	}
+	made := metric()
+	if at, err := strconv.ParseFloat(made, 64); err != nil || int64(at) < from || int64(at) > time.Now().Unix() {
+		t.Errorf("after a backup: got %q, want the time of now (%v)", made, err)
+	}
+	s.Reload(caddytest.Standard)
+	if got := metric(); got != made {
+		t.Errorf("after a reload: got %s, want %s", got, made)
 	}
 }
 

@@ -26,6 +26,8 @@ type rotation struct {
 	// write writes a backup. verify fails unless the file of a name is a whole backup.
 	write  func(to io.Writer) error
 	verify func(name string) error
+	// commit returns the number of the last commit in a backup.
+	commit func(name string) (uint64, error)
 }
 
 const (
@@ -40,29 +42,69 @@ var rotatedName = regexp.MustCompile(`^presets-(\d{8}T\d{6}\.\d{3}Z)\.backup(\.p
 func nameOf(at time.Time) string { return "presets-" + at.Format(rotatedLayout) + ".backup" }
 
 // run makes a backup and verifies it. Then it removes the oldest ones beyond r.keep. It
-// returns the path of the new one. After an error about the new one it has removed nothing.
+// returns the path of the new one. After an error about the new one it has removed none.
 func (r rotation) run() (path string, err error) {
-	all, cutOff, err := r.list()
+	all, partial, err := r.list()
 	if err != nil {
 		return "", err
 	}
-	for _, name := range cutOff {
-		fmt.Fprintf(r.messages, "%s is being written by another run, or was left by one that was cut off.\n", filepath.Join(r.folder, name))
-	}
-	name, err := r.make(all, cutOff)
+	r.removeLeftOvers(partial)
+	name, err := r.make(all, partial)
 	if err != nil {
 		return "", err
 	}
 	path = filepath.Join(r.folder, name)
+	if err := r.checkOrder(append(all, name)); err != nil {
+		return path, fmt.Errorf("%s is made and verified, but no backup was removed: %w", path, err)
+	}
 	if err := r.prune(name); err != nil {
 		return path, fmt.Errorf("%s is made and verified, but older backups could not be removed: %w", path, err)
 	}
 	return path, nil
 }
 
+// removeLeftOvers removes the incomplete files of runs that were killed.
+func (r rotation) removeLeftOvers(partial []string) {
+	for _, name := range partial {
+		path := filepath.Join(r.folder, name)
+		switch isRemoved, err := removeLeftOver(path); {
+		case errors.Is(err, fs.ErrNotExist): // its run has ended
+		case err != nil:
+			fmt.Fprintf(r.messages, "%s is not complete, and was not removed: %v\n", path, err)
+		case isRemoved:
+			fmt.Fprintf(r.messages, "Removed %s, which a run left that was cut off.\n", path)
+		default:
+			fmt.Fprintf(r.messages, "%s is being written by another run.\n", path)
+		}
+	}
+}
+
+// checkOrder fails if the commits of the given backups do not rise with their names. The oldest
+// would then be of another store than the newest, and may be the only ones of that store.
+func (r rotation) checkOrder(names []string) error {
+	var before string
+	var last uint64
+	for _, name := range names {
+		commit, err := r.commit(filepath.Join(r.folder, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // another run removed it
+			continue
+		case err != nil:
+			return fmt.Errorf("%s cannot be compared with the others; move it out of the folder: %w", name, err)
+		case commit < last:
+			return fmt.Errorf("%s ends at commit %d, and the older %s at commit %d. "+
+				"The server had another store meanwhile, or an older backup was restored. "+
+				"Check that its store is the right one, and that its disk is mounted. "+
+				"Then move the backups of the other store out of the folder", name, commit, before, last)
+		}
+		before, last = name, commit
+	}
+	return nil
+}
+
 // list returns the names of the backups that rotations made here, and of those that are not
 // complete. The oldest come first. Other files are left out, whatever their names.
-func (r rotation) list() (all, cutOff []string, err error) {
+func (r rotation) list() (all, partial []string, err error) {
 	entries, err := os.ReadDir(r.folder)
 	if err != nil {
 		return nil, nil, err
@@ -78,12 +120,12 @@ func (r rotation) list() (all, cutOff []string, err error) {
 		if parts[2] == "" {
 			all = append(all, entry.Name())
 		} else {
-			cutOff = append(cutOff, entry.Name())
+			partial = append(partial, entry.Name())
 		}
 	}
 	slices.Sort(all)
-	slices.Sort(cutOff)
-	return all, cutOff, nil
+	slices.Sort(partial)
+	return all, partial, nil
 }
 
 // make makes a backup whose name is later than those of the given ones.
@@ -158,12 +200,14 @@ func (r rotation) prune(made string) error {
 }
 
 // rotate makes a backup of the server's store in a folder, and keeps the newest ones.
+// A large backup is verified with the space of that folder, unless another one is named.
 func (t *client) rotate(ctx context.Context, messages io.Writer, folder string, keep int, with verification) (string, error) {
+	with.scratch = cmp.Or(with.scratch, folder)
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		return "", cmp.Or(err, fmt.Errorf("%s is no folder, as --keep wants", folder))
 	}
 	return rotation{
-		folder: folder, keep: keep, now: time.Now, messages: messages,
+		folder: folder, keep: keep, now: time.Now, messages: messages, commit: commitOf,
 		write: func(to io.Writer) error { return t.backupTo(ctx, messages, to) },
 		verify: func(name string) error {
 			v, err := with.file(ctx, name)
@@ -181,4 +225,15 @@ func (t *client) rotate(ctx context.Context, messages io.Writer, folder string, 
 			return err
 		},
 	}.run()
+}
+
+// commitOf returns the number of the last commit in a backup, from its first lines.
+func commitOf(name string) (uint64, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	info, err := badger.ReadBackupInfo(file)
+	return info.Commit, err
 }

@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
 // rotated is a rotation for tests. Its backups are texts.
@@ -25,6 +30,7 @@ func rotated(folder string, keep int, at time.Time, messages io.Writer) rotation
 			}
 			return nil
 		},
+		commit: func(string) (uint64, error) { return 7, nil },
 	}
 }
 
@@ -131,23 +137,100 @@ func TestRotationFails(t *testing.T) {
 	}
 }
 
-// TestRotationLeftOver leaves an incomplete file alone, whose name is never used again.
+// TestRotationLeftOver removes an incomplete file that nobody writes. It leaves one alone that
+// another run writes, whose name is never used again.
 func TestRotationLeftOver(t *testing.T) {
 	folder := t.TempDir()
-	left := nameOf(noon) + ".partial"
-	if err := os.WriteFile(filepath.Join(folder, left), []byte("who"), 0o600); err != nil {
+	var messages bytes.Buffer
+	next := func(want string) {
+		t.Helper()
+		messages.Reset()
+		if path, err := rotated(folder, 1, noon, &messages).run(); err != nil || path != filepath.Join(folder, want) {
+			t.Errorf("got %s, %v, want %s", path, err, want)
+		}
+	}
+	left := filepath.Join(folder, nameOf(noon)+".partial")
+	if err := os.WriteFile(left, []byte("who"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var messages bytes.Buffer
-	path, err := rotated(folder, 1, noon, &messages).run()
-	if want := filepath.Join(folder, "presets-20261125T120000.006Z.backup"); err != nil || path != want {
-		t.Errorf("got %s, %v, want %s", path, err, want)
+	next("presets-20261125T120000.006Z.backup")
+	if want := "Removed " + left + ", which a run left that was cut off.\n"; !strings.Contains(messages.String(), want) {
+		t.Errorf("got %q, want %q", messages.String(), want)
 	}
-	if !strings.Contains(messages.String(), left+" is being written by another run") {
-		t.Errorf("got %q", messages.String())
+
+	slow, written := rotated(folder, 2, noon, io.Discard), ""
+	slow.verify = func(name string) error { // the file is complete and closed by then
+		written = filepath.Base(name)
+		next("presets-20261125T120000.008Z.backup")
+		if want := written + " is being written by another run.\n"; !strings.Contains(messages.String(), want) {
+			t.Errorf("got %q, want %q", messages.String(), want)
+		}
+		return nil
 	}
-	if got := filesIn(t, folder); !slices.Equal(got, []string{left, filepath.Base(path)}) {
-		t.Errorf("got %q", got)
+	if runtime.GOOS == "windows" {
+		t.Skip("a closed file is not held there")
+	}
+	if path, err := slow.run(); err != nil || filepath.Base(path)+".partial" != written {
+		t.Errorf("got %s, %v, want the name of %s", path, err, written)
+	}
+	if got, want := filesIn(t, folder), []string{"presets-20261125T120000.007Z.backup", "presets-20261125T120000.008Z.backup"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestRotationOrder makes backups beside some with other commits, and with one that cannot be
+// read. Then none is removed.
+func TestRotationOrder(t *testing.T) {
+	damaged := errors.New("deliberate")
+	for what, tc := range map[string]struct {
+		commits []uint64 // of the backups, the new one last; 0 cannot be read, 1 is gone
+		says    string   // empty if old ones are removed
+	}{
+		"rising":                             {[]uint64{7, 8, 9}, ""},
+		"equal":                              {[]uint64{7, 7, 7}, ""},
+		"the new is lower":                   {[]uint64{7, 8, 2}, "ends at commit 2, and the older presets-20261125T130000.005Z.backup at commit 8."},
+		"lower than the one before the last": {[]uint64{9, 2, 3}, "ends at commit 2, and the older presets-20261125T120000.005Z.backup at commit 9."},
+		"lower before":                       {[]uint64{7, 2, 8}, "ends at commit 2, and the older"},
+		"not readable":                       {[]uint64{0, 8, 9}, "presets-20261125T120000.005Z.backup cannot be compared with the others; move it out of the folder: deliberate"},
+		"removed meanwhile":                  {[]uint64{7, 1, 8}, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			folder := t.TempDir()
+			commits := make(map[string]uint64)
+			for n, commit := range tc.commits {
+				commits[filepath.Join(folder, nameOf(noon.Add(time.Duration(n)*time.Hour)))] = commit
+			}
+			var err error
+			for n := range tc.commits {
+				r := rotated(folder, 3, noon.Add(time.Duration(n)*time.Hour), io.Discard)
+				if n == len(tc.commits)-1 {
+					r.keep = 1
+					r.commit = func(name string) (uint64, error) {
+						switch commit := commits[name]; commit {
+						case 0:
+							return 0, damaged
+						case 1:
+							return 0, os.ErrNotExist
+						default:
+							return commit, nil
+						}
+					}
+				}
+				var path string
+				if path, err = r.run(); path == "" {
+					t.Fatal(err)
+				}
+			}
+			if tc.says == "" {
+				if got := filesIn(t, folder); err != nil || len(got) != 1 {
+					t.Errorf("got %v and %q, want the new one alone", err, got)
+				}
+				return
+			}
+			if got := filesIn(t, folder); err == nil || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), "no backup was removed") || len(got) != 3 {
+				t.Errorf("got %v and %q, want %q and all", err, got, tc.says)
+			}
+		})
 	}
 }
 
@@ -184,4 +267,43 @@ func TestRotationsAtOnce(t *testing.T) {
 	if got := filesIn(t, folder); len(got) != keep || got[keep-2] != newest {
 		t.Errorf("the next run leaves %q, want %d of them, and %s before the last", got, keep, newest)
 	}
+}
+
+// TestRotationKilled kills a run in the middle of a backup. The next one removes what it left.
+func TestRotationKilled(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	stalled := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, badger.BackupBegin)
+		_ = http.NewResponseController(w).Flush()
+		close(begun)
+		<-end
+	}))
+	defer stalled.Close()
+	defer close(end)
+	folder := t.TempDir()
+	c := startCommand(t, "backup", "--keep", "1", "--address", stalled.Listener.Addr().String(), folder)
+	<-begun
+	left := filesIn(t, folder)
+	if len(left) != 1 || !strings.HasSuffix(left[0], ".backup.partial") {
+		t.Fatalf("the run has %q, want an incomplete file", left)
+	}
+	wantNext := func(what string, says string, want ...string) {
+		t.Helper()
+		var messages bytes.Buffer
+		path, err := rotated(folder, 1, noon, &messages).run()
+		if err != nil || !strings.Contains(messages.String(), filepath.Join(folder, left[0])+says) {
+			t.Errorf("%s: got %v and %q, want %q", what, err, messages.String(), says)
+		}
+		want = append(want, filepath.Base(path))
+		slices.Sort(want)
+		if got := filesIn(t, folder); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", what, got, want)
+		}
+	}
+	wantNext("while it runs", " is being written by another run.\n", left[0])
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // it was killed
+	wantNext("after it was killed", ", which a run left that was cut off.\n")
 }

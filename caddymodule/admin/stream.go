@@ -118,6 +118,9 @@ func (s *stream) Read(p []byte) (int, error) {
 	return s.body.Read(p)
 }
 
+// flush sends what was written. Until then an error of the connection may not show.
+func (s *stream) flush() error { return http.NewResponseController(s.w).Flush() }
+
 // fetch sends a request and calls check with the answer. It ends with ctx, and shows
 // progress on a terminal.
 func (t *client) fetch(ctx context.Context, messages io.Writer, path string, check func(*progress) error) (*progress, error) {

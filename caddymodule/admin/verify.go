@@ -75,7 +75,7 @@ The exit code is 10 for damage, and 1 if the check failed.`,
 	flags := verify.Flags()
 	flags.BoolVar(&quick, "quick", false, "Check a folder as a start of the server does")
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder or the backup is encrypted with")
-	flags.StringVar(&scratch, "scratch", "", scratchUsage)
+	flags.StringVar(&scratch, "scratch", "", scratchUsage+"the system's for temporary files")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	verify.RunE = func(cmd *cobra.Command, args []string) error {
 		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
@@ -102,8 +102,8 @@ The exit code is 10 for damage, and 1 if the check failed.`,
 	return verify
 }
 
-// scratchUsage is the text on --scratch.
-const scratchUsage = "The folder for the records of a large backup while it is verified; default: the system's for temporary files"
+// scratchUsage is the text on --scratch, without its default.
+const scratchUsage = "The folder for the records of a large backup while it is verified; default: "
 
 // advice returns what to do about damage.
 func (v verdict) advice() string {

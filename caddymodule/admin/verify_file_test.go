@@ -144,6 +144,14 @@ func TestVerifyLargeBackup(t *testing.T) {
 	if left := filesOf(t, scratch); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
+	// A rotation uses the space of its own folder.
+	_, note, err = run("backup", "--keep", "1", "--address", s.AdminAddress, scratch)
+	if err != nil || !strings.Contains(note, " MiB of disk space in "+scratch+" for a while.\n") {
+		t.Errorf("got %q, %v", note, err)
+	}
+	if left := filesOf(t, scratch); len(left) != 1 {
+		t.Errorf("got %v, want the backup alone", left)
+	}
 }
 
 // TestBackupKeep makes backups of a running server with rotation.

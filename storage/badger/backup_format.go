@@ -121,6 +121,13 @@ func (i BackupInfo) check() error {
 	}
 }
 
+// ReadBackupInfo reads the description at the beginning of a backup. It reads no record and
+// checks nothing else. An error about the backup has ErrNotRestorable in its chain.
+func ReadBackupInfo(r io.Reader) (BackupInfo, error) {
+	info, _, err := readInfo(bufio.NewReaderSize(r, maxInfo))
+	return info, err
+}
+
 // readInfo reads the first lines of a backup, and returns them too.
 func readInfo(r *bufio.Reader) (info BackupInfo, lines []byte, err error) {
 	if begin, _ := r.Peek(len(BackupBegin)); !strings.HasPrefix(BackupBegin, string(begin)) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -83,6 +84,10 @@ func TestVerifyBackup(t *testing.T) {
 				Spill: func(folder string, size int64) error {
 					if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 						t.Errorf("%s is no folder: %v", folder, err)
+					}
+					// A process that is killed from here on leaves nothing.
+					if left := listFolder(folder); left != "." && runtime.GOOS != "windows" {
+						t.Errorf("the temporary file has a name: %s", left)
 					}
 					spilled = size
 					return nil

@@ -54,12 +54,13 @@ type block struct {
 }
 
 // newScratch makes a temporary file in a folder, or in the system's. It returns the folder,
-// too.
+// too. The file has no name where the system allows that, so a killed process leaves none.
 func newScratch(folder string) (*os.File, string, error) {
 	file, err := os.CreateTemp(folder, "presets-verify-*.tmp")
 	if err != nil {
 		return nil, "", err
 	}
+	_ = os.Remove(file.Name()) // Windows refuses: remove does it there
 	return file, filepath.Dir(file.Name()), nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -25,6 +26,8 @@ type Store struct {
 
 	once   sync.Once
 	shared any
+
+	lastBackup atomic.Pointer[time.Time]
 
 	mu   sync.Mutex
 	uses []*Use // the newest last
@@ -93,6 +96,18 @@ func (s *Store) Name() string { return s.name }
 func (s *Store) Shared(create func() any) any {
 	s.once.Do(func() { s.shared = create() })
 	return s.shared
+}
+
+// BackedUp notes that a backup of the store was sent whole.
+func (s *Store) BackedUp(at time.Time) { s.lastBackup.Store(&at) }
+
+// LastBackup returns when a backup was last sent whole. It is zero if none was since a
+// configuration began to use the store. It outlives reloads.
+func (s *Store) LastBackup() time.Time {
+	if at := s.lastBackup.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
 }
 
 // Gone returns a context that ends when no configuration uses the store any more. Requests

@@ -74,7 +74,7 @@ bytes 17
 // runbook exists.
 func TestAlerts(t *testing.T) {
 	all := alerts(t, root)
-	want := []string{"PresetsStoreUnavailable", "PresetsDiskNearlyFull", "PresetsStoreDamaged", "PresetsClusterStale", "PresetsServerErrors", "PresetsBundleWaiting", "PresetsKeysGuessed"}
+	want := []string{"PresetsDown", "PresetsStoreUnavailable", "PresetsDiskNearlyFull", "PresetsStoreDamaged", "PresetsBackupMissing", "PresetsClusterStale", "PresetsServerErrors", "PresetsBundleWaiting", "PresetsKeysGuessed"}
 	var names []string
 	runbook := regexp.MustCompile(`^https://github\.com/caddy-presets/caddy-presets/blob/main/docs/[a-z]+\.md#[a-z0-9-]+$`)
 	for _, a := range all {
