@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 
 	"github.com/caddyserver/caddy/v2"
@@ -25,9 +26,14 @@ func (h *Handler) warnOfLoggedKeys(ctx caddy.Context) {
 	}
 	shown := make(map[string]bool) // by header
 	var loggers []string
+	logs := coresOf(ctx.Logger(new(caddyhttp.App))) // whose logger is the parent of these
 	for _, name := range requestLogs(server) {
 		probe := &keyProbe{credentials: server.Logs != nil && server.Logs.ShouldLogCredentials}
-		ctx.Logger(logName(name)).With(zap.Inline(probe)) // With encodes and writes nothing
+		for _, log := range logs {
+			if log.Check(zapcore.Entry{LoggerName: name, Level: zapcore.ErrorLevel}, nil) != nil {
+				log.With([]zap.Field{zap.Inline(probe)}) // With encodes and writes nothing
+			}
+		}
 		for _, header := range probe.shown {
 			shown[header] = true
 		}
@@ -69,12 +75,18 @@ func requestLogs(server *caddyhttp.Server) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// logName is a module that exists only to get the logger of this name.
-type logName string
-
-// CaddyModule returns module information with the logger's name as its ID.
-func (n logName) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: caddy.ModuleID(n), New: func() caddy.Module { return n }}
+// coresOf returns the cores of a logger, one for each log of the configuration. Each log has
+// an encoder and filters of its own, but zap exports no way to ask them one by one.
+func coresOf(logger *zap.Logger) []zapcore.Core {
+	cores := reflect.ValueOf(logger.Core())
+	if cores.Kind() != reflect.Slice { // there is one log
+		return []zapcore.Core{logger.Core()}
+	}
+	all := make([]zapcore.Core, cores.Len())
+	for i := range all {
+		all[i] = cores.Index(i).Interface().(zapcore.Core)
+	}
+	return all
 }
 
 // keyProbe is a log field that finds out in which headers the log's encoder shows a key.

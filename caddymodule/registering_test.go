@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -38,6 +39,26 @@ func TestRegistering(t *testing.T) {
 	if !seen["."]["Inference"] || !seen["."]["ConfiguredKey"] || !seen["etcd"]["TLS"] {
 		t.Errorf("the types of fields were not checked: %v", seen)
 	}
+	// The portal also reads the packages that these import.
+	err := filepath.WalkDir(".", func(folder string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		if entry.Name() == "testdata" {
+			return fs.SkipDir
+		}
+		s := parse(t, folder)
+		registered := s.registered(t)
+		for _, name := range s.implementing() {
+			if !slices.Contains(registered, name) {
+				t.Errorf("%s: %s has a method CaddyModule, and is not registered", folder, name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // TestRegisteringFindsMistakes checks that the portal's rules are applied.
@@ -48,14 +69,22 @@ func TestRegisteringFindsMistakes(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", argument, got, err, want)
 		}
 	}
+	const text = "package p; func (a A) CaddyModule() {}; func (*B) CaddyModule() {}; func (C) Other() {}; func CaddyModule() {}"
+	file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := (source{files: []*ast.File{file}}).implementing(); !slices.Equal(got, []string{"A", "B"}) {
+		t.Errorf("got the modules %q, want A and B", got)
+	}
 }
 
 func parse(t *testing.T, folder string) source {
 	t.Helper()
 	s := source{folder: folder}
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("found files %q, %v", files, err)
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
@@ -111,6 +140,38 @@ func (s source) registered(t *testing.T) (names []string) {
 	return names
 }
 
+// moduleMethod returns a declaration of a method CaddyModule, and nil for any other.
+func moduleMethod(declaration ast.Decl) *ast.FuncDecl {
+	if method, ok := declaration.(*ast.FuncDecl); ok && method.Name.Name == "CaddyModule" && method.Recv != nil {
+		return method
+	}
+	return nil
+}
+
+// receiverName returns the type that a method belongs to.
+func receiverName(method *ast.FuncDecl) string {
+	of := method.Recv.List[0].Type
+	if pointer, ok := of.(*ast.StarExpr); ok {
+		of = pointer.X
+	}
+	if ident, ok := of.(*ast.Ident); ok {
+		return ident.Name
+	}
+	return ""
+}
+
+// implementing returns the types of the package that have the method CaddyModule.
+func (s source) implementing() (names []string) {
+	for _, file := range s.files {
+		for _, declaration := range file.Decls {
+			if method := moduleMethod(declaration); method != nil {
+				names = append(names, receiverName(method))
+			}
+		}
+	}
+	return names
+}
+
 // checkModule checks the method CaddyModule of a type. The method returns a literal with the
 // ID as a string, and a constructor that returns new(T). checkModule returns the ID.
 func (s source) checkModule(t *testing.T, name string) (id string) {
@@ -118,15 +179,8 @@ func (s source) checkModule(t *testing.T, name string) (id string) {
 	constructs := false
 	for _, file := range s.files {
 		for _, declaration := range file.Decls {
-			method, ok := declaration.(*ast.FuncDecl)
-			if !ok || method.Name.Name != "CaddyModule" || method.Recv == nil {
-				continue
-			}
-			receiver := method.Recv.List[0].Type
-			if pointer, ok := receiver.(*ast.StarExpr); ok {
-				receiver = pointer.X
-			}
-			if ident, ok := receiver.(*ast.Ident); !ok || ident.Name != name {
+			method := moduleMethod(declaration)
+			if method == nil || receiverName(method) != name {
 				continue
 			}
 			ast.Inspect(method.Body, func(n ast.Node) bool {

@@ -83,6 +83,22 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// TestReleaseOfAnotherVersion checks that a release is refused whose modules nobody could
+// import together.
+func TestReleaseOfAnotherVersion(t *testing.T) {
+	for _, tool := range []string{"bash", "git"} {
+		needs(t, tool, tool)
+	}
+	dist := filepath.Join(t.TempDir(), "dist")
+	_, message, err := try(t, root, []string{"DIST=" + dist}, "bash", ".ci/release", "v999.0.0")
+	if err == nil || !strings.Contains(message, "caddymodule/etcd/go.mod requires v") || !strings.Contains(message, ", not v999.0.0") {
+		t.Errorf("got %v, %s", err, message)
+	}
+	if _, err := os.Stat(dist); !os.IsNotExist(err) {
+		t.Errorf("it made the folder of the files: %v", err)
+	}
+}
+
 // checkSums checks that a folder has files with these names, and that SHA256SUMS has
 // the sum of each.
 func checkSums(t *testing.T, folder string, want []string) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -870,10 +871,14 @@ func TestLogger(t *testing.T) {
 }
 
 func TestFreeSpace(t *testing.T) {
-	if free, err := freeSpace(t.TempDir()); err != nil || free == 0 {
+	free, err := freeSpace(t.TempDir())
+	if err != nil || free == 0 {
 		t.Errorf("got %d, %v, want some", free, err)
 	}
-	if _, err := freeSpace(filepath.Join(t.TempDir(), "missing")); err == nil && runtime.GOOS == "linux" {
+	if free == math.MaxUint64 {
+		t.Skip("the free space is not known on this system")
+	}
+	if _, err := freeSpace(filepath.Join(t.TempDir(), "missing")); err == nil {
 		t.Error("a missing folder has free space")
 	}
 }

@@ -1,4 +1,4 @@
-//go:build linux || darwin
+//go:build linux || darwin || freebsd || dragonfly
 
 package badger
 
@@ -10,5 +10,6 @@ func freeSpace(folder string) (uint64, error) {
 	if err := unix.Statfs(folder, &s); err != nil {
 		return 0, err
 	}
-	return s.Bavail * uint64(s.Bsize), nil
+	// On the BSDs the number is negative once root has used its reserve.
+	return uint64(max(int64(s.Bavail), 0)) * uint64(s.Bsize), nil //nolint:unconvert // the types differ between systems
 }

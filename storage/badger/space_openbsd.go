@@ -1,0 +1,13 @@
+package badger
+
+import "golang.org/x/sys/unix"
+
+// freeSpace returns the bytes that this user can still write to the file system of folder.
+func freeSpace(folder string) (uint64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(folder, &s); err != nil {
+		return 0, err
+	}
+	// The number is negative once root has used its reserve.
+	return uint64(max(s.F_bavail, 0)) * uint64(s.F_bsize), nil
+}
