@@ -95,7 +95,7 @@ func (r rotation) checkOrder(names []string) error {
 			return fmt.Errorf("%s ends at commit %d, and the older %s at commit %d. "+
 				"The server had another store meanwhile, or an older backup was restored. "+
 				"Check that its store is the right one, and that its disk is mounted. "+
-				"Then move the backups of the other store out of the folder", name, commit, before, last)
+				"Then move the backups of the other store out of the folder, or those newer than the restored one", name, commit, before, last)
 		}
 		before, last = name, commit
 	}
