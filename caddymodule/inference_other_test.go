@@ -152,7 +152,7 @@ func TestRestOfALargeBodyHasNoDeadline(t *testing.T) {
 	for readTimeout, want := range map[time.Duration][]bool{0: {true, false}, time.Minute: nil} {
 		w := &deadlineRecorder{ResponseWriter: httptest.NewRecorder()}
 		r := httptest.NewRequest("POST", "/v1/embeddings", strings.NewReader(strings.Repeat(" ", size)))
-		server := &http.Server{ReadTimeout: readTimeout} //nolint:gosec // serves nothing
+		server := &http.Server{ReadTimeout: readTimeout}
 		c := &inferenceCall{call: h.newCall(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, server))), path: "embeddings"}
 		if err := c.refuseReference(); err != nil {
 			t.Fatal(err)
