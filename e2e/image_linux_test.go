@@ -57,31 +57,44 @@ func (c *container) inside(command ...string) []string {
 	return append(append(args, c.name, "--"), command...)
 }
 
-// backupArguments returns the arguments of the job in ops/kubernetes that makes backups.
-func backupArguments(t *testing.T) []string {
+// jobSpec is the part of a job in ops/kubernetes that says what its containers run.
+type jobSpec struct {
+	Template struct {
+		Spec struct {
+			InitContainers []struct{ Args []string } `yaml:"initContainers"`
+			Containers     []struct{ Args []string }
+		}
+	}
+}
+
+// jobArguments returns the arguments of the containers of the job in a file of
+// ops/kubernetes, in the order in which they run.
+func jobArguments(t *testing.T, file string) (all [][]string) {
 	t.Helper()
-	documents := yaml.NewDecoder(strings.NewReader(read(t, filepath.Join(root, "ops", "kubernetes", "badger.yaml"))))
+	documents := yaml.NewDecoder(strings.NewReader(read(t, filepath.Join(root, "ops", "kubernetes", file))))
 	for {
 		var job struct {
 			Kind string
 			Spec struct {
-				JobTemplate struct {
-					Spec struct {
-						Template struct {
-							Spec struct {
-								Containers []struct{ Args []string }
-							}
-						}
-					}
-				} `yaml:"jobTemplate"`
+				jobSpec     `yaml:",inline"`
+				JobTemplate struct{ Spec jobSpec } `yaml:"jobTemplate"`
 			}
 		}
 		if err := documents.Decode(&job); err != nil {
-			t.Fatalf("the manifest has no CronJob: %v", err)
+			t.Fatalf("%s has no job: %v", file, err)
 		}
-		if job.Kind == "CronJob" {
-			return job.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args
+		spec := job.Spec.jobSpec
+		switch job.Kind {
+		case "CronJob":
+			spec = job.Spec.JobTemplate.Spec
+		case "Job":
+		default:
+			continue
 		}
+		for _, container := range slices.Concat(spec.Template.Spec.InitContainers, spec.Template.Spec.Containers) {
+			all = append(all, container.Args)
+		}
+		return all
 	}
 }
 
@@ -105,6 +118,9 @@ func dockerfile(t *testing.T) (commands []string, final string) {
 	return commands, "FROM scratch\n" + final
 }
 
+// imageVersion is the build argument VERSION.
+const imageVersion = "v0.0.1-image"
+
 // buildImage builds the image without a registry. The commands of the first stage run here,
 // in the place of its base image. The second stage is built unchanged.
 func buildImage(t *testing.T) *container {
@@ -121,7 +137,7 @@ func buildImage(t *testing.T) *container {
 	}
 	here := strings.NewReplacer("/out", filepath.Join(home, "out"), "/empty", filepath.Join(home, "empty"))
 	for _, command := range commands {
-		run(t, checkout, nil, "sh", "-c", here.Replace(command))
+		run(t, checkout, []string{"VERSION=" + imageVersion}, "sh", "-c", here.Replace(command))
 	}
 	if err := os.WriteFile(filepath.Join(home, "Dockerfile"), []byte("FROM scratch AS build\nCOPY out /out\nCOPY empty /empty\n\n"+final), 0o600); err != nil {
 		t.Fatal(err)
@@ -157,22 +173,26 @@ func TestImage(t *testing.T) {
 	}
 	config := description.Docker.Config
 	check := config.Healthcheck.Test
-	if config.User != "65532:65532" || !slices.Equal(slices.Collect(maps.Keys(config.Volumes)), []string{"/data"}) || len(check) < 2 || check[0] != "CMD" {
+	if config.User != "65532:65532" || !slices.Equal(slices.Sorted(maps.Keys(config.Volumes)), []string{"/data", "/tmp"}) || len(check) < 2 || check[0] != "CMD" {
 		t.Fatalf("got user %q, volumes %v and health check %q", config.User, config.Volumes, check)
 	}
 
-	// buildah mounts a folder of its own at a volume of an image, in the place of ours.
-	c.run("config", "--volume", "/data-", c.name)
+	// buildah mounts folders of its own at the volumes of an image, in the place of ours.
+	c.run("config", "--volume", "/data-", "--volume", "/tmp-", c.name)
 
-	// /data of the image belongs to the user, as a new volume then does.
+	// /data of the image belongs to the user, as a new volume then does. Everyone may write to
+	// /tmp.
 	mounted := strings.TrimSpace(c.run("mount", c.name))
-	run(t, mounted, nil, "sh", "-c", `[ "$(stat -c %u:%g data)" = 65532:65532 ] && [ -z "$(find . -mindepth 1 ! -name data ! -user 0)" ]`)
-	if err := os.Mkdir(c.data, 0o700); err != nil {
-		t.Fatal(err)
+	run(t, mounted, nil, "sh", "-c", `[ "$(stat -c %u:%g data)" = 65532:65532 ] && [ "$(stat -c %a tmp)" = 1777 ] && [ -z "$(find . -mindepth 1 ! -name data ! -user 0)" ]`)
+	// volume makes a folder for the user.
+	volume := func(name string) string {
+		folder := filepath.Join(filepath.Dir(c.data), name)
+		if err := errors.Join(os.Mkdir(folder, 0o700), os.Chown(folder, 65532, 65532)); err != nil {
+			t.Fatal(err)
+		}
+		return folder
 	}
-	if err := os.Chown(c.data, 65532, 65532); err != nil {
-		t.Fatal(err)
-	}
+	c.data = volume("data")
 	// The kernel lets the user pass the folders of the test.
 	for folder := filepath.Dir(c.data); strings.HasPrefix(folder, os.TempDir()+"/"); folder = filepath.Dir(folder) {
 		if err := os.Chmod(folder, 0o755); err != nil {
@@ -182,10 +202,10 @@ func TestImage(t *testing.T) {
 	before := filesBelow(t, mounted)
 
 	gateway := newUpstream(t)
-	site := freeAddress(t)
+	site, metrics := freeAddress(t), freeAddress(t)
 	c.env = []string{
 		"PRESETS_UPSTREAM=" + gateway.address(),
-		"PRESETS_SITE=http://" + site, "PRESETS_METRICS=http://" + freeAddress(t), "PRESETS_GRACE_PERIOD=1s",
+		"PRESETS_SITE=http://" + site, "PRESETS_METRICS=http://" + metrics, "PRESETS_GRACE_PERIOD=1s",
 	}
 	s := &server{site: "http://" + site}
 	healthy := func() bool {
@@ -205,21 +225,22 @@ func TestImage(t *testing.T) {
 	if status, answer := s.post(t, "/v1/presets/p/chat/completions", key, `{"model":"acme/small"}`); status != http.StatusOK {
 		t.Fatalf("got %d %s", status, answer)
 	}
-	if got := strings.TrimSpace(c.run(c.inside("caddy", "presets", "version")...)); got != "(devel)" {
-		t.Errorf("the version of a checkout is %q", got)
+	if got := strings.TrimSpace(c.run(c.inside("caddy", "presets", "version")...)); got != imageVersion {
+		t.Errorf("caddy presets version prints %q, want %q", got, imageVersion)
+	}
+	caddy := strings.TrimSpace(run(t, root, nil, "go", "list", "-m", "-f", "{{.Version}}", "github.com/caddyserver/caddy/v2"))
+	if got := c.run(c.inside("caddy", "version")...); !strings.HasPrefix(got, caddy+" ") {
+		t.Errorf("caddy version prints %q, want %s", got, caddy)
+	}
+	if _, exported := (&server{site: "http://" + metrics}).send(t, http.MethodGet, "/metrics", "", ""); !strings.Contains(exported, `,version="`+imageVersion+`"} 1`) {
+		t.Errorf("the metrics have no version %s:\n%s", imageVersion, exported)
 	}
 	// The job of ops/kubernetes makes a backup through the socket on the server's volume, which
 	// it cannot write to.
-	job := &container{t: t, buildah: c.buildah, name: c.name, data: c.data, readOnly: true, volumes: []string{"/backups", "/tmp"}}
-	for n := range job.volumes {
-		folder := filepath.Join(filepath.Dir(c.data), fmt.Sprint("volume", n))
-		if err := errors.Join(os.Mkdir(folder, 0o700), os.Chown(folder, 65532, 65532)); err != nil {
-			t.Fatal(err)
-		}
-		job.volumes[n] = folder + ":" + job.volumes[n]
-	}
-	made := strings.TrimSpace(job.run(job.inside(append(slices.Clone(config.Entrypoint), backupArguments(t)...)...)...))
-	backups, _, _ := strings.Cut(job.volumes[0], ":")
+	backups := volume("backups")
+	job := &container{t: t, buildah: c.buildah, name: c.name, data: c.data, readOnly: true, volumes: []string{backups + ":/backups", volume("scratch") + ":/tmp"}}
+	arguments := jobArguments(t, "badger.yaml")[0]
+	made := strings.TrimSpace(job.run(job.inside(append(slices.Clone(config.Entrypoint), arguments...)...)...))
 	if entries, err := os.ReadDir(backups); err != nil || len(entries) != 1 || "/backups/"+entries[0].Name() != made {
 		t.Errorf("the backup %s: the volume has %v, %v", made, entries, err)
 	}
@@ -236,6 +257,27 @@ func TestImage(t *testing.T) {
 	}
 	if got := gateway.received(); !slices.Equal(got, []string{"POST /v1/chat/completions"}) {
 		t.Errorf("the gateway received %q", got)
+	}
+	end()
+
+	// The job of ops/kubernetes restores the backup into another folder, which the next server
+	// uses.
+	job.readOnly = false
+	folder := ""
+	for _, arguments := range jobArguments(t, "restore.yaml") {
+		arguments[len(arguments)-1] = made
+		if n := slices.Index(arguments, "--folder"); n >= 0 {
+			folder = arguments[n+1]
+		}
+		job.run(job.inside(append(slices.Clone(config.Entrypoint), arguments...)...)...)
+	}
+	c.env = append(c.env, "PRESETS_FOLDER="+folder)
+	begin()
+	if status, answer := s.post(t, "/v1/chat/completions", inference, `{"model":"@preset/p","messages":[]}`); status != http.StatusOK {
+		t.Errorf("after a restore the preset is gone: %d %s", status, answer)
+	}
+	if entries, err := os.ReadDir(filepath.Join(c.data, strings.TrimPrefix(folder, "/data"))); err != nil || len(entries) == 0 {
+		t.Errorf("the restored folder %q has %v, %v", folder, entries, err)
 	}
 	end()
 	if after := filesBelow(t, mounted); !maps.Equal(before, after) {

@@ -31,6 +31,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/apps/deployment"
 	"k8s.io/kubernetes/pkg/registry/apps/statefulset"
 	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
+	"k8s.io/kubernetes/pkg/registry/batch/job"
 	"k8s.io/kubernetes/pkg/registry/core/configmap"
 	"k8s.io/kubernetes/pkg/registry/core/namespace"
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
@@ -50,6 +51,7 @@ var strategies = map[string]struct {
 	"ConfigMap":             {configmap.Strategy, "configmaps"},
 	"CronJob":               {cronjob.Strategy, "cronjobs"},
 	"Deployment":            {deployment.Strategy, "deployments"},
+	"Job":                   {job.Strategy, "jobs"},
 	"Namespace":             {namespace.Strategy, "namespaces"},
 	"NetworkPolicy":         {networkpolicy.Strategy, "networkpolicies"},
 	"PersistentVolumeClaim": {persistentvolumeclaim.Strategy, "persistentvolumeclaims"},
@@ -135,7 +137,7 @@ func manifest(t *testing.T, name string) []object {
 // TestServerTakesManifests checks that an API server would take each object, without a
 // warning.
 func TestServerTakesManifests(t *testing.T) {
-	for _, name := range []string{"namespace.yaml", "badger.yaml", "etcd.yaml"} {
+	for _, name := range []string{"namespace.yaml", "badger.yaml", "restore.yaml", "etcd.yaml"} {
 		for _, o := range manifest(t, name) {
 			warnings, err := create(o)
 			if err != nil || len(warnings) > 0 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
@@ -32,6 +33,8 @@ func templates(objects []object) map[string]corev1.PodTemplateSpec {
 			all[o.Name] = o.Spec.Template
 		case *batchv1.CronJob:
 			all[o.Name] = o.Spec.JobTemplate.Spec.Template
+		case *batchv1.Job:
+			all[o.Name] = o.Spec.Template
 		}
 	}
 	return all
@@ -57,7 +60,7 @@ func refusals(t *testing.T, pod corev1.PodTemplateSpec) (all []string) {
 // also checks what that standard leaves open.
 func TestPodsAreRestricted(t *testing.T) {
 	count := 0
-	for _, name := range []string{"badger.yaml", "etcd.yaml"} {
+	for _, name := range []string{"badger.yaml", "restore.yaml", "etcd.yaml"} {
 		for pod, template := range templates(manifest(t, name)) {
 			count++
 			if got := refusals(t, template); len(got) > 0 {
@@ -66,7 +69,7 @@ func TestPodsAreRestricted(t *testing.T) {
 			if automount := template.Spec.AutomountServiceAccountToken; automount == nil || *automount {
 				t.Errorf("%s: %s has a token of the API server", name, pod)
 			}
-			for _, container := range template.Spec.Containers {
+			for _, container := range slices.Concat(template.Spec.InitContainers, template.Spec.Containers) {
 				if readOnly := container.SecurityContext.ReadOnlyRootFilesystem; readOnly == nil || !*readOnly {
 					t.Errorf("%s: %s can write to its image", name, pod)
 				}
@@ -80,16 +83,18 @@ func TestPodsAreRestricted(t *testing.T) {
 			}
 		}
 	}
-	if count != 3 {
-		t.Errorf("found %d pods, want 3", count)
+	if count != 4 {
+		t.Errorf("found %d pods, want 4", count)
 	}
 }
 
 // TestObjectsFitTogether checks what no server checks. Selectors match pods, and ports exist.
-// Volumes and configurations that pods name are in the manifest.
+// Volumes and configurations that pods name are in the manifests.
 func TestObjectsFitTogether(t *testing.T) {
-	for _, name := range []string{"badger.yaml", "etcd.yaml"} {
-		objects := manifest(t, name)
+	for name, objects := range map[string][]object{
+		"badger.yaml and restore.yaml": append(manifest(t, "badger.yaml"), manifest(t, "restore.yaml")...),
+		"etcd.yaml":                    manifest(t, "etcd.yaml"),
+	} {
 		pods := templates(objects)
 		// matching returns the pod that a selector matches, and fails unless that is one.
 		matching := func(what string, selector *metav1.LabelSelector) corev1.PodTemplateSpec {
@@ -166,8 +171,24 @@ func TestObjectsFitTogether(t *testing.T) {
 	}
 }
 
+// duration returns the value of a global option of a Caddyfile, zero without it.
+func duration(t *testing.T, caddyfile, option string) time.Duration {
+	t.Helper()
+	_, value, ok := strings.Cut(caddyfile, "\n\t"+option+" ")
+	if !ok {
+		return 0
+	}
+	value, _, _ = strings.Cut(value, "\n")
+	d, err := time.ParseDuration(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // TestProbes checks that a pod is ready while its store can be read. It is restarted only if
-// its process does not answer. The pod's Caddyfile serves both paths.
+// its process does not answer. The pod's Caddyfile serves both paths. A pod
+// has time to stop.
 func TestProbes(t *testing.T) {
 	for _, name := range []string{"badger.yaml", "etcd.yaml"} {
 		objects := manifest(t, name)
@@ -177,7 +198,12 @@ func TestProbes(t *testing.T) {
 				caddyfile = m.Data["Caddyfile"]
 			}
 		}
-		container := templates(objects)["presets"].Spec.Containers[0]
+		pod := templates(objects)["presets"].Spec
+		delay, grace := duration(t, caddyfile, "shutdown_delay"), duration(t, caddyfile, "grace_period")
+		if limit := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; delay == 0 || grace == 0 || limit < delay+grace+10*time.Second {
+			t.Errorf("%s: the pod is killed after %v, want 10 s more than the delay of %v and the grace period of %v", name, limit, delay, grace)
+		}
+		container := pod.Containers[0]
 		for probe, want := range map[string]struct {
 			*corev1.Probe
 			port, served string
@@ -224,6 +250,13 @@ func TestComposeFiles(t *testing.T) {
 			t.Errorf("%s has %d services, want %d", file, len(project.Services), services)
 		}
 		for name, service := range project.Services {
+			if service.Image == "caddy-presets" {
+				grace := service.StopGracePeriod
+				if !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) || !slices.Equal(service.SecurityOpt, []string{"no-new-privileges:true"}) ||
+					service.MemLimit == 0 || grace == nil || time.Duration(*grace) != 30*time.Second {
+					t.Errorf("%s: %s is not confined, or has no time to stop", file, name)
+				}
+			}
 			if service.Build != nil {
 				exists(t, filepath.Join(service.Build.Context, service.Build.Dockerfile))
 			}

@@ -10,6 +10,6 @@ func freeSpace(folder string) (uint64, error) {
 	if err := unix.Statfs(folder, &s); err != nil {
 		return 0, err
 	}
-	// On the BSDs the number is negative once root has used its reserve.
-	return uint64(max(int64(s.Bavail), 0)) * uint64(s.Bsize), nil //nolint:unconvert // the types differ between systems
+	// On the BSDs the number is signed, and negative once root has used its reserve.
+	return uint64(max(int64(s.Bavail), 0)) * uint64(s.Bsize), nil
 }

@@ -12,9 +12,16 @@ const Path = "github.com/caddy-presets/caddy-presets"
 // unknown is the version of a module that was built from a folder, as Go writes it.
 const unknown = "(devel)"
 
+// given is the version that the linker was told, for the image: it is built from a folder.
+// The linker's flag is -X <this package>.given=v1.2.0.
+var given string
+
 // Module returns the version of this module in the running program, such as v1.2.0. It is
 // "(devel)" if the program was built from a folder of unknown revision.
 var Module = sync.OnceValue(func() string {
+	if given != "" {
+		return given
+	}
 	info, _ := debug.ReadBuildInfo()
 	return Of(info)
 })
