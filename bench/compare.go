@@ -144,6 +144,8 @@ type trial struct {
 	open connect
 	// inProcess tells that this process does the work itself.
 	inProcess bool
+	// shared tells that the servers do other work, too. Their processor time tells nothing.
+	shared bool
 	// begin prepares a measurement, and end cleans up after it. Either may be nil.
 	begin func() (end func() error, err error)
 	// stored counts objects. Each run of the work adds one object. stored is nil if the
@@ -205,7 +207,7 @@ func (b *bench) sample(clients int, lasting time.Duration, t trial) (sample resu
 	if err != nil {
 		return result.Sample{}, err
 	}
-	if !t.inProcess {
+	if !t.inProcess && !t.shared {
 		sample.CPU = (b.cpuTime() - used) / time.Duration(done)
 	}
 	after, err := t.count()

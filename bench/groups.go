@@ -18,6 +18,7 @@ import (
 const (
 	reads       = "reads"
 	gateway     = "gateway"
+	busy        = "busy"
 	writes      = "writes"
 	peer        = "peer"
 	etcdEngine  = "etcd"
@@ -28,7 +29,7 @@ const (
 	gateways    = "gateways"
 )
 
-var groupNames = []string{reads, gateway, writes, peer, etcdEngine, growth, waiting, connections, usageGroup, gateways}
+var groupNames = []string{reads, gateway, busy, writes, peer, etcdEngine, growth, waiting, connections, usageGroup, gateways}
 
 // The measured work.
 const (
@@ -68,6 +69,8 @@ func (b *bench) measureGroup(group string, ours *ours, stock *stock) error {
 		return b.measureReads(ours, stock)
 	case gateway:
 		return b.measureGateway(ours, stock)
+	case busy:
+		return b.measureBusy(ours, stock)
 	case writes:
 		return b.measureWrites(ours, stock)
 	case peer:

@@ -115,6 +115,8 @@ func (b *bench) judge() {
 	row("… p50 added, 1 connection", "µs", atMost(10), added(gateway, inferWork, proxyWork))
 	row("inference request with a reference, to one without", "×", atLeast(0.85), rateRatio(gateway, resolveWork, inferWork))
 
+	b.judgeBusy(j)
+
 	row("durable POST /v1/workspaces, to Badger's own synced commits", "×", atLeast(2.5), rateRatio(writes, postWorkspaceWork, badgerWork))
 	row("… p99", "ms", atMost(25), scaled(figure(writes, postWorkspaceWork, b.clients, result.P99), 1e-3))
 	row("durable POST /v1/presets/{slug}/responses, new slug, to POST /v1/workspaces", "×", atLeast(0.6), rateRatio(writes, newPresetWork, postWorkspaceWork))
