@@ -67,8 +67,8 @@ type jobSpec struct {
 	}
 }
 
-// jobArguments returns the arguments of the containers of the job in a file of
-// ops/kubernetes, in the order in which they run.
+// jobArguments returns the arguments of a job's containers, in the order in which they run. The
+// job is in a file of ops/kubernetes.
 func jobArguments(t *testing.T, file string) (all [][]string) {
 	t.Helper()
 	documents := yaml.NewDecoder(strings.NewReader(read(t, filepath.Join(root, "ops", "kubernetes", file))))

@@ -162,7 +162,7 @@ func comparable(text string) string {
 }
 
 // TestProductionPage runs every command of docs/production.md in one shell, in the order of the
-// page, and compares what each prints with the page. Folders, ports and the gateway are those of
+// page. It compares their output with the page. Folders, ports and the gateway are those of
 // the test. The server and etcd are real.
 //
 // Replaced are systemctl and runuser, for reasons that their stand-ins tell, and the public

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
-// TestBackupKeepOtherStore makes backups of a store, and then of an empty one in its place, as
-// if its file system were not mounted. No backup is removed, also once the store is back.
+// TestBackupKeepOtherStore makes backups of a store, and then of an empty one in its place. So
+// it is if a file system is not mounted. No backup is removed, also once the store is back.
 func TestBackupKeepOtherStore(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	dir := t.TempDir()

@@ -31,8 +31,8 @@ func verifyBackup(t *testing.T, backup []byte, by BackupVerification) (storage.R
 	return report, err
 }
 
-// furnished returns a backup of a store with every kind of record, and how many records a
-// check of that store counts.
+// furnished returns a backup of a store with every kind of record. count is how many records
+// a check of that store counts.
 func furnished(t *testing.T, key []byte) (backup []byte, count int) {
 	t.Helper()
 	withKey(t, key)

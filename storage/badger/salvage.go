@@ -23,20 +23,21 @@ import (
 // ErrNothing is in the chain of Salvage's error if nothing in the folder can be read.
 var ErrNothing = errors.New("nothing can be read")
 
-// unchainedName is a file of a salvaged store that is not encrypted, with the whole audit
+// unchainedName is a file of a salvaged store that is not encrypted. It has the whole audit
 // records that follow a lost one. The store does not read it.
 const unchainedName = "SALVAGED-AUDIT.jsonl"
 
-// Salvage copies what is whole of the damaged store in from into a new store, in a folder
-// that is missing or empty. It names all that it does not copy: see records.Wreck. The new
+// Salvage copies the whole records of the damaged store in from into a new store. The folder
+// to is missing or empty. Salvage names all that it does not copy: see records.Wreck. The new
 // store has another id and the same encryption key, that of o. keepKeys copies live keys even
 // if their revocation may be lost.
 //
 // Salvage reads the files in from without Badger, and changes nothing there. It needs memory
 // for all that is stored. After an error, and if ctx ends, the folder to is as it was. If the
-// process ends meanwhile, Open refuses that folder. The error is ErrMisused for a wrong key,
-// for a folder that is not a store, and while another process uses it. It is ErrNothing if
-// there is no whole record, for example because the KEYREGISTRY of an encrypted store is lost.
+// process ends meanwhile, Open refuses that folder. The error is ErrMisused for a wrong key
+// and for a folder that is not a store. It is ErrMisused, too, while another process uses the
+// store. It is ErrNothing if there is no whole record, for example because the KEYREGISTRY of
+// an encrypted store is lost.
 func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (report storage.Salvage, err error) {
 	if err := checkPlatform(); err != nil {
 		return report, err
@@ -156,8 +157,8 @@ func openWreck(ctx context.Context, folder string, o Options) (w *wreck, marked,
 	return w, marked, err
 }
 
-// isEncryptedRegistry reports whether the KEYREGISTRY in a folder is not one of a store
-// without encryption, which has the text as it is.
+// isEncryptedRegistry reports whether the KEYREGISTRY in a folder is of an encrypted store. One
+// without encryption has the text as it is.
 func isEncryptedRegistry(folder string) bool {
 	text, err := os.ReadFile(filepath.Join(folder, badgerdb.KeyRegistryFileName))
 	return err == nil && !bytes.Contains(text, []byte("Hello Badger"))

@@ -157,8 +157,8 @@ func salvagedKey(t *testing.T, folder string, o Options, id string) (k domain.Ke
 	return k
 }
 
-// TestSalvageRemovedKey salvages a store from which a key was removed. It is not lost. It does not
-// come back either if the blocks that tell of its removal are damaged, and an older copy is whole.
+// TestSalvageRemovedKey salvages a store from which a key was removed. The key is not lost. It
+// does not come back from an older copy either, if the blocks with its removal are damaged.
 func TestSalvageRemovedKey(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

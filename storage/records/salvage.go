@@ -25,11 +25,11 @@ type FoundRecord struct {
 // older copy may be there instead of one that is lost.
 type Wreck struct {
 	Records map[string]FoundRecord // by their keys
-	// Incomplete says that a change may be missing without a trace: a whole file, a whole
-	// commit, or a part of a file that may have held all records of a change of a key.
+	// Incomplete says that a change may be missing without a trace. A whole file or commit is
+	// missing, or a part of a file that may have had all records of a change of a key.
 	Incomplete bool
-	// Undamaged says that nothing is damaged or missing. What only the audit trail tells of
-	// was never stored then, if an import was not finished.
+	// Undamaged says that nothing is damaged or missing. If an import was not finished, its
+	// audit trail may then tell of objects that were never stored.
 	Undamaged bool
 	// KeepKeys copies live keys even if their revocation may be lost.
 	KeepKeys bool
@@ -88,8 +88,8 @@ type salvager struct {
 //     newest whole one is designated. A preset without a whole version is lost.
 //   - A preset without a record and a copy is lost, since its slug and status are unknown.
 //     It could serve requests although it was disabled.
-//   - A workspace that is lost although presets of it are not gets a new slug if its own is
-//     unknown, and no settings.
+//   - A lost workspace of which presets are left gets no settings. If its slug is unknown, it
+//     gets a new one.
 //   - Labels of lost versions are removed. The changes of a label are copied up to the first
 //     that is lost. One more change then leads to its state.
 //   - The audit trail is copied up to the first record that is lost.
@@ -121,8 +121,8 @@ func find[T any](s *salvager, k Key, decode func([]byte) (T, error)) (object T, 
 	return object, f.Version, err == nil
 }
 
-// neverStored ends the What of an object that only the audit trail tells of, if the object may
-// never have been stored. An import stores the trail first.
+// neverStored ends the What of an object that may never have been stored. Only the audit
+// trail tells of it, and an import stores the trail first.
 const neverStored = "; it may never have been stored, since an import was not finished"
 
 // reportFromTrail reports an object as lost that only the audit trail tells of.
