@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 
 	"github.com/caddyserver/caddy/v2"
@@ -26,14 +25,9 @@ func (h *Handler) warnOfLoggedKeys(ctx caddy.Context) {
 	}
 	shown := make(map[string]bool) // by header
 	var loggers []string
-	logs := coresOf(ctx.Logger(new(caddyhttp.App))) // whose logger is the parent of these
 	for _, name := range requestLogs(server) {
 		probe := &keyProbe{credentials: server.Logs != nil && server.Logs.ShouldLogCredentials}
-		for _, log := range logs {
-			if log.Check(zapcore.Entry{LoggerName: name, Level: zapcore.ErrorLevel}, nil) != nil {
-				log.With([]zap.Field{zap.Inline(probe)}) // With encodes and writes nothing
-			}
-		}
+		ctx.Logger(logName(name)).With(zap.Inline(probe)) // With encodes and writes nothing
 		for _, header := range probe.shown {
 			shown[header] = true
 		}
@@ -75,18 +69,13 @@ func requestLogs(server *caddyhttp.Server) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// coresOf returns the cores of a logger, one for each log of the configuration. Each log has
-// an encoder and filters of its own, but zap exports no way to ask them one by one.
-func coresOf(logger *zap.Logger) []zapcore.Core {
-	cores := reflect.ValueOf(logger.Core())
-	if cores.Kind() != reflect.Slice { // there is one log
-		return []zapcore.Core{logger.Core()}
-	}
-	all := make([]zapcore.Core, cores.Len())
-	for i := range all {
-		all[i] = cores.Index(i).Interface().(zapcore.Core)
-	}
-	return all
+// logName is a module that exists only to get the logger of this name. It is not registered.
+// The documentation of Caddy's portal leaves out modules whose ID is computed.
+type logName string
+
+// CaddyModule returns module information with the logger's name as its ID.
+func (n logName) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: caddy.ModuleID(n), New: func() caddy.Module { return n }}
 }
 
 // keyProbe is a log field that finds out in which headers the log's encoder shows a key.

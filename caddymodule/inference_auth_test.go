@@ -570,7 +570,7 @@ func TestLoggedKeysAreWarnedOf(t *testing.T) {
 		{"hashed", strings.ReplaceAll(filter, " delete", " hash"), "", s.siteWithTLS(inferring()), "", nil},
 		{"no headers", "format filter {\nrequest>headers delete\n}", "", s.siteWithTLS(inferring()), "", nil},
 		{"no requests", "format filter {\nwrap console\nfields {\nrequest delete\n}\n}", "", s.siteWithTLS(inferring()), "", nil},
-		{"the site's own", filter, "", own(""), every, []string{`"http.log.access.log0"`}}, // not the parent, nor the log of errors
+		{"the site's own", filter, "", own(""), every, []string{access, `"http.log.access.log0"`}}, // Caddy uses this encoder for the parent, too
 		{"the site's own, filtered", filter, "", own(filter), "", nil},
 		{"without HTTP/3", "", http12, s.siteWithTLS(inferring()), "", nil},
 		{"keys off", "", "", s.siteWithTLS(inferring("keys off")), every, []string{access, failed}},

@@ -51,7 +51,7 @@ func TestRegistering(t *testing.T) {
 		registered := s.registered(t)
 		for _, name := range s.implementing() {
 			if !slices.Contains(registered, name) {
-				t.Errorf("%s: %s has a method CaddyModule, and is not registered", folder, name)
+				t.Errorf("%s: %s has a method CaddyModule with a literal as ID, and is not registered", folder, name)
 			}
 		}
 		return nil
@@ -69,7 +69,12 @@ func TestRegisteringFindsMistakes(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", argument, got, err, want)
 		}
 	}
-	const text = "package p; func (a A) CaddyModule() {}; func (*B) CaddyModule() {}; func (C) Other() {}; func CaddyModule() {}"
+	const text = `package p
+		func (a A) CaddyModule() caddy.ModuleInfo { return caddy.ModuleInfo{ID: "a"} }
+		func (*B) CaddyModule() caddy.ModuleInfo { return caddy.ModuleInfo{ID: "b"} }
+		func (c C) CaddyModule() caddy.ModuleInfo { return caddy.ModuleInfo{ID: caddy.ModuleID(c)} }
+		func (D) Other() caddy.ModuleInfo { return caddy.ModuleInfo{ID: "d"} }
+		func CaddyModule() caddy.ModuleInfo { return caddy.ModuleInfo{ID: "e"} }`
 	file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
@@ -160,11 +165,25 @@ func receiverName(method *ast.FuncDecl) string {
 	return ""
 }
 
-// implementing returns the types of the package that have the method CaddyModule.
+// literalID returns the ID in a method CaddyModule, "" if it is computed.
+func literalID(method *ast.FuncDecl) (id string) {
+	ast.Inspect(method.Body, func(n ast.Node) bool {
+		if n, ok := n.(*ast.KeyValueExpr); ok && n.Key.(*ast.Ident).Name == "ID" {
+			if literal, ok := n.Value.(*ast.BasicLit); ok {
+				id, _ = strconv.Unquote(literal.Value)
+			}
+		}
+		return true
+	})
+	return id
+}
+
+// implementing returns the types of the package whose method CaddyModule has a literal as ID.
+// The portal skips other types.
 func (s source) implementing() (names []string) {
 	for _, file := range s.files {
 		for _, declaration := range file.Decls {
-			if method := moduleMethod(declaration); method != nil {
+			if method := moduleMethod(declaration); method != nil && literalID(method) != "" {
 				names = append(names, receiverName(method))
 			}
 		}
@@ -183,13 +202,9 @@ func (s source) checkModule(t *testing.T, name string) (id string) {
 			if method == nil || receiverName(method) != name {
 				continue
 			}
+			id = literalID(method)
 			ast.Inspect(method.Body, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.KeyValueExpr:
-					if literal, ok := n.Value.(*ast.BasicLit); ok && n.Key.(*ast.Ident).Name == "ID" {
-						id, _ = strconv.Unquote(literal.Value)
-					}
-				case *ast.ReturnStmt:
+				if n, ok := n.(*ast.ReturnStmt); ok {
 					constructs = constructs || namedType(n.Results[0]) == name
 				}
 				return true
