@@ -173,12 +173,12 @@ func TestImage(t *testing.T) {
 	}
 	config := description.Docker.Config
 	check := config.Healthcheck.Test
-	if config.User != "65532:65532" || !slices.Equal(slices.Sorted(maps.Keys(config.Volumes)), []string{"/data", "/tmp"}) || len(check) < 2 || check[0] != "CMD" {
+	if config.User != "65532:65532" || !slices.Equal(slices.Sorted(maps.Keys(config.Volumes)), []string{"/data"}) || len(check) < 2 || check[0] != "CMD" {
 		t.Fatalf("got user %q, volumes %v and health check %q", config.User, config.Volumes, check)
 	}
 
-	// buildah mounts folders of its own at the volumes of an image, in the place of ours.
-	c.run("config", "--volume", "/data-", "--volume", "/tmp-", c.name)
+	// buildah mounts a folder of its own at a volume of an image, in the place of ours.
+	c.run("config", "--volume", "/data-", c.name)
 
 	// /data of the image belongs to the user, as a new volume then does. Everyone may write to
 	// /tmp.
@@ -238,7 +238,7 @@ func TestImage(t *testing.T) {
 	// The job of ops/kubernetes makes a backup through the socket on the server's volume, which
 	// it cannot write to.
 	backups := volume("backups")
-	job := &container{t: t, buildah: c.buildah, name: c.name, data: c.data, readOnly: true, volumes: []string{backups + ":/backups", volume("scratch") + ":/tmp"}}
+	job := &container{t: t, buildah: c.buildah, name: c.name, data: c.data, readOnly: true, volumes: []string{backups + ":/backups"}}
 	arguments := jobArguments(t, "badger.yaml")[0]
 	made := strings.TrimSpace(job.run(job.inside(append(slices.Clone(config.Entrypoint), arguments...)...)...))
 	if entries, err := os.ReadDir(backups); err != nil || len(entries) != 1 || "/backups/"+entries[0].Name() != made {
