@@ -43,14 +43,23 @@ func claimFolder(folder string, format int, key []byte, g *guard) (m marker, _ f
 	if err != nil {
 		return m, nil, err
 	}
+	private := os.Chmod(folder, 0o700)
+	isForeign := first == "" && errors.Is(private, fs.ErrPermission) // such as the root of a volume
+	if isForeign {
+		private = nil
+	}
 	undo = func() error {
-		return errors.Join(empty(folder), os.Chmod(folder, before.Mode().Perm()), removeMade(folder, first))
+		err := empty(folder)
+		if !isForeign {
+			err = errors.Join(err, os.Chmod(folder, before.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky)))
+		}
+		return errors.Join(err, removeMade(folder, first))
 	}
 	m = marker{Format: format, ID: uuid.NewString(), State: stateRestoring, Encrypted: len(key) > 0}
 	m.KeyCheck = keyCheck(key, m.ID)
 	err = cmp.Or(
 		file.Close(),
-		os.Chmod(folder, 0o700),
+		private,
 		m.checkKey(folder, key),
 		m.write(folder),
 	)
@@ -84,8 +93,8 @@ func empty(folder string) error {
 // firstMissing returns the topmost folder that MkdirAll would make, "" for none.
 func firstMissing(folder string) (missing string, err error) {
 	for {
-		_, err := os.Stat(folder)
-		if !errors.Is(err, fs.ErrNotExist) {
+		_, err := os.Lstat(folder) // a link whose target is missing is not ours to make
+		if !errors.Is(err, fs.ErrNotExist) || filepath.Dir(folder) == folder {
 			return missing, err
 		}
 		missing, folder = folder, filepath.Dir(folder)
