@@ -41,11 +41,6 @@ func newFileBy(name string, write func(io.Writer) error, publish func(partial, n
 	if err != nil {
 		return err
 	}
-	release, err := hold(file)
-	if err != nil {
-		return errors.Join(err, file.Close())
-	}
-	defer release()
 	defer func() {
 		if err != nil {
 			if gone := os.Remove(partial); !errors.Is(gone, fs.ErrNotExist) {

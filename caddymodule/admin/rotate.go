@@ -42,13 +42,19 @@ var rotatedName = regexp.MustCompile(`^presets-(\d{8}T\d{6}\.\d{3}Z)\.backup(\.p
 func nameOf(at time.Time) string { return "presets-" + at.Format(rotatedLayout) + ".backup" }
 
 // run makes a backup and verifies it. Then it removes the oldest ones beyond r.keep. It
-// returns the path of the new one. After an error about the new one it has removed none.
-func (r rotation) run() (path string, err error) {
+// returns the path of the new one. After an error about the new one it has removed none. The
+// runs of a folder take turns, so that commits rise with the names.
+func (r rotation) run(ctx context.Context) (path string, err error) {
+	release, isAlone, err := lockFolder(ctx, r.folder)
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	all, partial, err := r.list()
 	if err != nil {
 		return "", err
 	}
-	r.removeLeftOvers(partial)
+	r.removeLeftOvers(partial, isAlone)
 	name, err := r.make(all, partial)
 	if err != nil {
 		return "", err
@@ -63,18 +69,17 @@ func (r rotation) run() (path string, err error) {
 	return path, nil
 }
 
-// removeLeftOvers removes the incomplete files of runs that were killed.
-func (r rotation) removeLeftOvers(partial []string) {
+// removeLeftOvers removes the incomplete files of runs that were killed. If this run may not be
+// alone, it only names them.
+func (r rotation) removeLeftOvers(partial []string, isAlone bool) {
 	for _, name := range partial {
 		path := filepath.Join(r.folder, name)
-		switch isRemoved, err := removeLeftOver(path); {
-		case errors.Is(err, fs.ErrNotExist): // its run has ended
-		case err != nil:
-			fmt.Fprintf(r.messages, "%s is not complete, and was not removed: %v\n", path, err)
-		case isRemoved:
+		if !isAlone {
+			fmt.Fprintf(r.messages, "%s is being written by another run, or was left by one that was cut off.\n", path)
+		} else if err := os.Remove(path); err != nil {
+			fmt.Fprintf(r.messages, "%s was left by a run that was cut off, and could not be removed: %v\n", path, err)
+		} else {
 			fmt.Fprintf(r.messages, "Removed %s, which a run left that was cut off.\n", path)
-		default:
-			fmt.Fprintf(r.messages, "%s is being written by another run.\n", path)
 		}
 	}
 }
@@ -93,9 +98,10 @@ func (r rotation) checkOrder(names []string) error {
 			return fmt.Errorf("%s cannot be compared with the others; move it out of the folder: %w", name, err)
 		case commit < last:
 			return fmt.Errorf("%s ends at commit %d, and the older %s at commit %d. "+
-				"The server had another store meanwhile, or an older backup was restored. "+
+				"The server had another store meanwhile, or its store was restored, salvaged or imported. "+
 				"Check that its store is the right one, and that its disk is mounted. "+
-				"Then move the backups of the other store out of the folder, or those newer than the restored one", name, commit, before, last)
+				"Then move the backups of the other store out of the folder. "+
+				"If the store is right, move the older backups with higher commits", name, commit, before, last)
 		}
 		before, last = name, commit
 	}
@@ -224,7 +230,7 @@ func (t *client) rotate(ctx context.Context, messages io.Writer, folder string, 
 			_, err = fmt.Fprintf(messages, "Verified it: nothing is damaged in %d records.\n", v.Records)
 			return err
 		},
-	}.run()
+	}.run(ctx)
 }
 
 // commitOf returns the number of the last commit in a backup, from its first lines.

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -82,7 +83,7 @@ func TestRotation(t *testing.T) {
 		{noon.AddDate(1, 0, 1), "presets-20271126T120000.005Z.backup", ""},
 	} {
 		var messages bytes.Buffer
-		path, err := rotated(folder, 3, step.at, &messages).run()
+		path, err := rotated(folder, 3, step.at, &messages).run(t.Context())
 		if err != nil || path != filepath.Join(folder, step.name) || strings.Contains(messages.String(), "clock") != (step.says != "") {
 			t.Fatalf("%v: got %s, %v and %q, want %s and %q", step.at, path, err, messages.String(), step.name, step.says)
 		}
@@ -108,7 +109,7 @@ func TestRotation(t *testing.T) {
 func TestRotationFails(t *testing.T) {
 	folder := t.TempDir()
 	for n := range 3 {
-		if _, err := rotated(folder, 3, noon.Add(time.Duration(n)*time.Hour), io.Discard).run(); err != nil {
+		if _, err := rotated(folder, 3, noon.Add(time.Duration(n)*time.Hour), io.Discard).run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,27 +126,27 @@ func TestRotationFails(t *testing.T) {
 	} {
 		r := rotated(folder, 1, noon.Add(9*time.Hour), io.Discard)
 		change(&r)
-		if path, err := r.run(); err == nil || path != "" {
+		if path, err := r.run(t.Context()); err == nil || path != "" {
 			t.Errorf("not %s: got %q, %v", what, path, err)
 		}
 		if got := filesIn(t, folder); !slices.Equal(got, before) {
 			t.Errorf("not %s: got %q, want %q", what, got, before)
 		}
 	}
-	if _, err := rotated(filepath.Join(folder, "absent"), 1, noon, io.Discard).run(); !errors.Is(err, os.ErrNotExist) {
+	if _, err := rotated(filepath.Join(folder, "absent"), 1, noon, io.Discard).run(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without the folder: got error %v", err)
 	}
 }
 
-// TestRotationLeftOver removes an incomplete file that nobody writes. It leaves one alone that
-// another run writes, whose name is never used again.
+// TestRotationLeftOver removes an incomplete file that nobody writes. A run waits for another
+// one, and leaves its file alone.
 func TestRotationLeftOver(t *testing.T) {
 	folder := t.TempDir()
 	var messages bytes.Buffer
 	next := func(want string) {
 		t.Helper()
 		messages.Reset()
-		if path, err := rotated(folder, 1, noon, &messages).run(); err != nil || path != filepath.Join(folder, want) {
+		if path, err := rotated(folder, 1, noon, &messages).run(t.Context()); err != nil || path != filepath.Join(folder, want) {
 			t.Errorf("got %s, %v, want %s", path, err, want)
 		}
 	}
@@ -158,24 +159,26 @@ func TestRotationLeftOver(t *testing.T) {
 		t.Errorf("got %q, want %q", messages.String(), want)
 	}
 
-	slow, written := rotated(folder, 2, noon, io.Discard), ""
-	slow.verify = func(name string) error { // the file is complete and closed by then
-		written = filepath.Base(name)
-		next("presets-20261125T120000.008Z.backup")
-		if want := written + " is being written by another run.\n"; !strings.Contains(messages.String(), want) {
-			t.Errorf("got %q, want %q", messages.String(), want)
+	if runtime.GOOS == "windows" {
+		t.Skip("runs do not take turns there")
+	}
+	slow := rotated(folder, 2, noon, io.Discard)
+	slow.verify = func(name string) error {
+		before := filesIn(t, folder)
+		interrupted, interrupt := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer interrupt()
+		if path, err := rotated(folder, 1, noon, io.Discard).run(interrupted); path != "" || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("beside another run: got %q, %v, want that it waits", path, err)
+		}
+		if got := filesIn(t, folder); !slices.Equal(got, before) {
+			t.Errorf("beside another run: got %q, want %q", got, before)
 		}
 		return nil
 	}
-	if runtime.GOOS == "windows" {
-		t.Skip("a closed file is not held there")
+	if path, err := slow.run(t.Context()); err != nil || filepath.Base(path) != "presets-20261125T120000.007Z.backup" {
+		t.Errorf("got %s, %v", path, err)
 	}
-	if path, err := slow.run(); err != nil || filepath.Base(path)+".partial" != written {
-		t.Errorf("got %s, %v, want the name of %s", path, err, written)
-	}
-	if got, want := filesIn(t, folder), []string{"presets-20261125T120000.007Z.backup", "presets-20261125T120000.008Z.backup"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	next("presets-20261125T120000.008Z.backup")
 }
 
 // TestRotationOrder makes backups beside some with other commits, and with one that cannot be
@@ -217,7 +220,7 @@ func TestRotationOrder(t *testing.T) {
 					}
 				}
 				var path string
-				if path, err = r.run(); path == "" {
+				if path, err = r.run(t.Context()); path == "" {
 					t.Fatal(err)
 				}
 			}
@@ -244,7 +247,7 @@ func TestRotationsAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range runs {
 			wg.Go(func() {
-				path, err := rotated(folder, keep, noon, io.Discard).run()
+				path, err := rotated(folder, keep, noon, io.Discard).run(t.Context())
 				names[i], errs[i] = filepath.Base(path), err
 			})
 		}
@@ -261,7 +264,7 @@ func TestRotationsAtOnce(t *testing.T) {
 	// Once a run has removed a name, another may take it: their clock stands still.
 	names := atOnce(keep)
 	newest := names[runs-1]
-	if _, err := rotated(folder, keep, noon, io.Discard).run(); err != nil {
+	if _, err := rotated(folder, keep, noon, io.Discard).run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := filesIn(t, folder); len(got) != keep || got[keep-2] != newest {
@@ -287,23 +290,21 @@ func TestRotationKilled(t *testing.T) {
 	if len(left) != 1 || !strings.HasSuffix(left[0], ".backup.partial") {
 		t.Fatalf("the run has %q, want an incomplete file", left)
 	}
-	wantNext := func(what string, says string, want ...string) {
-		t.Helper()
-		var messages bytes.Buffer
-		path, err := rotated(folder, 1, noon, &messages).run()
-		if err != nil || !strings.Contains(messages.String(), filepath.Join(folder, left[0])+says) {
-			t.Errorf("%s: got %v and %q, want %q", what, err, messages.String(), says)
-		}
-		want = append(want, filepath.Base(path))
-		slices.Sort(want)
-		if got := filesIn(t, folder); !slices.Equal(got, want) {
-			t.Errorf("%s: got %q, want %q", what, got, want)
-		}
+	waiting, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	if path, err := rotated(folder, 1, noon, io.Discard).run(waiting); path != "" || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while it runs: got %q, %v, want that the next one waits", path, err)
 	}
-	wantNext("while it runs", " is being written by another run.\n", left[0])
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Wait() // it was killed
-	wantNext("after it was killed", ", which a run left that was cut off.\n")
+	var messages bytes.Buffer
+	path, err := rotated(folder, 1, noon, &messages).run(t.Context())
+	if says := "Removed " + filepath.Join(folder, left[0]) + ", which a run left that was cut off.\n"; err != nil || !strings.Contains(messages.String(), says) {
+		t.Errorf("after it was killed: got %v and %q, want %q", err, messages.String(), says)
+	}
+	if got := filesIn(t, folder); !slices.Equal(got, []string{filepath.Base(path)}) {
+		t.Errorf("after it was killed: got %q, want %q alone", got, path)
+	}
 }
