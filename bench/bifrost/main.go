@@ -3,8 +3,8 @@
 //
 // It only does what Bifrost's own HTTP server does for a request. fasthttp reads it, sonic
 // decodes it, and the core sends it and encodes the answer. There are no plugins, no logs and
-// no metrics. The core has the settings that Bifrost's documentation
-// recommends for up to 5,000 requests a second. They are its defaults.
+// no metrics. The core has the settings that Bifrost's documentation recommends for up to
+// 5,000 requests a second. They are its defaults.
 package main
 
 import (

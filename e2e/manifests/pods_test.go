@@ -187,8 +187,7 @@ func duration(t *testing.T, caddyfile, option string) time.Duration {
 }
 
 // TestProbes checks that a pod is ready while its store can be read. It is restarted only if
-// its process does not answer. The pod's Caddyfile serves both paths. A pod
-// has time to stop.
+// its process does not answer. The pod's Caddyfile serves both paths. A pod has time to stop.
 func TestProbes(t *testing.T) {
 	for _, name := range []string{"badger.yaml", "etcd.yaml"} {
 		objects := manifest(t, name)
