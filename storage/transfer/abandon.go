@@ -81,7 +81,9 @@ func Abandon(ctx context.Context, store domain.Store, service *domain.Service, w
 }
 
 // settle gives the preset that was being imported the labels whose changes were imported. A
-// preset that takes several batches is stored without labels until the last one.
+// preset that takes several batches is stored without labels until the last one. The last
+// imported change of a label may name a version that was pruned after a later change. A later
+// change may also have removed a label that is one too many. The preset does not get those.
 func (m progress) settle(tx domain.Tx) error {
 	workspaceID, slug, ok := strings.Cut(m.Preset, "/")
 	if !ok {
@@ -104,7 +106,7 @@ func (m progress) settle(tx domain.Tx) error {
 		if err != nil {
 			return err
 		}
-		if c.To != nil {
+		if c.To != nil && c.To.Check(p) == nil && len(p.Labels) < domain.MaxLabels {
 			p.Labels[label] = *c.To
 		}
 	}
@@ -116,8 +118,8 @@ func (m progress) forget(tx domain.Tx) error {
 	return tx.PutReplay(domain.Replay{ID: progressID, Request: m.Sum[:], Answer: []byte("{}"), ExpiresAt: time.Now().UTC().Add(-time.Second)})
 }
 
-// lostWorkspace is a workspace of the audit trail that is not deleted.
-type lostWorkspace struct {
+// trailWorkspace is a workspace of the audit trail that is not deleted.
+type trailWorkspace struct {
 	slug    string
 	presets int      // that are missing
 	names   []string // of the first of them
@@ -131,7 +133,7 @@ func lookForMissing(ctx context.Context, r domain.Reader, m progress) (a Abandon
 	}
 	a.Lines, a.TrailMayEnd = m.Line, m.Line <= 1+head.Count
 	var order []string
-	workspaces, keys := map[string]*lostWorkspace{}, map[string]bool{}
+	workspaces, keys := map[string]*trailWorkspace{}, map[string]bool{}
 	for n := range head.Count {
 		record, err := r.AuditRecord(n + 1)
 		if err == nil {
@@ -143,7 +145,7 @@ func lookForMissing(ctx context.Context, r domain.Reader, m progress) (a Abandon
 		o := record.Object
 		if o.Kind == "workspace" {
 			if workspaces[o.ID] == nil {
-				workspaces[o.ID] = &lostWorkspace{}
+				workspaces[o.ID] = &trailWorkspace{}
 				order = append(order, o.ID)
 			}
 			workspaces[o.ID].slug = o.Slug

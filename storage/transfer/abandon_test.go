@@ -160,6 +160,79 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
+// TestAbandonLabels gives an import up after each line of a preset. The preset gets no label of
+// a version that was pruned, and not more labels than it may have.
+func TestAbandonLabels(t *testing.T) {
+	from := newStore(t)
+	f := fill(t, from)
+	f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
+	for range 3 {
+		f.Version("", "p", `{"model":"m"}`)
+	}
+	f.Label("", "p", "z-moved", domain.Target{Version: 1})
+	f.Label("", "p", "z-moved", domain.Target{Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 3, Weight: 1}}})
+	f.Label("", "p", "z-moved", domain.Target{Version: 2})
+	f.Must(f.Service.PruneVersions(t.Context(), f.By, domain.Pruning{Keep: 1}))
+	f.Label("", "p", "z-removed", domain.Target{Version: 3})
+	f.Must(f.DeleteLabel(t.Context(), f.By, "", "p", "z-removed"))
+	for n := 1; n < domain.MaxLabels; n++ {
+		f.Label("", "p", fmt.Sprint("label-", n), domain.Target{Version: 3})
+	}
+	content := exported(t, from)
+	by := domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
+	for batches, partial := 1, 0; ; batches++ {
+		to := started(t)
+		s := &interrupted{Store: to, before: nothing, after: func(n int) error {
+			if n == batches {
+				return errDeliberate
+			}
+			return nil
+		}}
+		_, err := importBy(t.Context(), s, bytes.NewReader(content), 1)
+		if unfinished, err := Unfinished(t.Context(), to); err != nil {
+			t.Fatal(err)
+		} else if !unfinished { // the last batch
+			if partial < domain.MaxLabels {
+				t.Errorf("%d batches were within the preset", partial)
+			}
+			return
+		}
+		if !errors.Is(err, errDeliberate) {
+			t.Fatal(err)
+		}
+		service := domain.NewService(to)
+		a, err := Abandon(t.Context(), to, service, by)
+		if err != nil {
+			t.Fatalf("after %d batches: %v", batches, err)
+		}
+		if report, err := to.Check(t.Context()); err != nil || len(report.Problems) > 0 {
+			t.Errorf("after line %d: got error %v and the problems %q", a.Lines, err, report.Problems)
+		}
+		if a.Partial == "" {
+			continue
+		}
+		partial++
+		var p domain.Preset
+		if err := to.View(t.Context(), func(r domain.Reader) (err error) {
+			workspaceID, slug, _ := strings.Cut(a.Partial, "/")
+			if workspaceID, err = r.WorkspaceID(workspaceID); err == nil {
+				p, err = r.Preset(workspaceID, slug)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Labels) > domain.MaxLabels {
+			t.Errorf("after line %d: the preset has %d labels", a.Lines, len(p.Labels))
+		}
+		for name, to := range p.Labels {
+			if err := to.Check(p); err != nil {
+				t.Errorf("after line %d: label %s: %v", a.Lines, name, err)
+			}
+		}
+	}
+}
+
 func headOf(t *testing.T, s domain.Store) (head domain.AuditHead) {
 	t.Helper()
 	if err := s.View(t.Context(), func(r domain.Reader) (err error) {
