@@ -2,9 +2,12 @@
 
 package admin
 
-import "context"
+import (
+	"context"
+	"io"
+)
 
 // lockFolder locks nothing here.
-func lockFolder(context.Context, string) (release func(), isAlone bool, err error) {
+func lockFolder(context.Context, string, io.Writer) (release func(), isAlone bool, err error) {
 	return func() {}, false, nil
 }

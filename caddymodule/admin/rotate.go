@@ -45,7 +45,7 @@ func nameOf(at time.Time) string { return "presets-" + at.Format(rotatedLayout) 
 // returns the path of the new one. After an error about the new one it has removed none. The
 // runs of a folder take turns, so that commits rise with the names.
 func (r rotation) run(ctx context.Context) (path string, err error) {
-	release, isAlone, err := lockFolder(ctx, r.folder)
+	release, isAlone, err := lockFolder(ctx, r.folder, r.messages)
 	if err != nil {
 		return "", err
 	}

@@ -167,8 +167,11 @@ func TestRotationLeftOver(t *testing.T) {
 		before := filesIn(t, folder)
 		interrupted, interrupt := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer interrupt()
-		if path, err := rotated(folder, 1, noon, io.Discard).run(interrupted); path != "" || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("beside another run: got %q, %v, want that it waits", path, err)
+		var messages bytes.Buffer
+		path, err := rotated(folder, 1, noon, &messages).run(interrupted)
+		says := "Waiting for another run, which has locked " + folder + ".\n"
+		if path != "" || !errors.Is(err, context.DeadlineExceeded) || messages.String() != says {
+			t.Errorf("beside another run: got %q, %v and %q, want that it waits and says %q", path, err, messages.String(), says)
 		}
 		if got := filesIn(t, folder); !slices.Equal(got, before) {
 			t.Errorf("beside another run: got %q, want %q", got, before)
@@ -276,7 +279,7 @@ func TestRotationsAtOnce(t *testing.T) {
 func TestRotationKilled(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	stalled := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, badger.BackupBegin)
+		_, _ = io.WriteString(w, badger.BackupMagic)
 		_ = http.NewResponseController(w).Flush()
 		close(begun)
 		<-end
