@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
@@ -329,7 +330,10 @@ func TestOwnKeysOverHTTP3(t *testing.T) {
 	if err := s.load(s.siteWithTLS(inferring("keys required")) + other); err != nil {
 		t.Fatal(err)
 	}
-	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "example.com"}}
+	transport := &http3.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "example.com"},
+		QUICConfig:      &quic.Config{HandshakeIdleTimeout: patience},
+	}
 	defer transport.Close()
 	ask := func(path string, headers ...string) (int, error) {
 		request, err := http.NewRequestWithContext(context.Background(), "POST", "https://"+s.datagrams+path, strings.NewReader(`{"model":"m"}`))

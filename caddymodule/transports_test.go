@@ -521,7 +521,7 @@ func beginHTTP3(t *testing.T, address string, config *tls.Config, r wireRequest)
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	conn, err := quic.DialAddr(ctx, address, config, nil)
+	conn, err := quic.DialAddr(ctx, address, config, &quic.Config{HandshakeIdleTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

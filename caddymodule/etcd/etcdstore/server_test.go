@@ -2,15 +2,16 @@ package etcdstore
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/grpclog"
@@ -153,8 +154,13 @@ func addresses(members []*member) (all []string) {
 	return all
 }
 
-// prefix returns the test's own prefix.
-func prefix(t testing.TB) string { return fmt.Sprintf("%x/", sha256.Sum256([]byte(t.Name()))) }
+var prefixes sync.Map // of tests
+
+// prefix returns the test's own prefix. Each run of a test has another one.
+func prefix(t testing.TB) string {
+	own, _ := prefixes.LoadOrStore(t, uuid.NewString()+"/")
+	return own.(string)
+}
 
 // open opens a store on the shared server by default, and closes it at the end of the test.
 func open(t testing.TB, o Options) *Store {
