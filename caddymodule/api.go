@@ -32,7 +32,7 @@ type requestBody struct {
 // routes returns all operations (specification, "Endpoints").
 func (h *Handler) routes(schemas *schema.Schemas) []operation {
 	const get, post, put, patch, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete
-	manage, create := domain.Principal.MayManage, h.mayCreatePresets
+	manage, create := domain.Principal.CheckManagement, h.checkCreation
 	body := func(s *schema.Schema) requestBody { return requestBody{s, false} }
 	none, reference := requestBody{}, requestBody{schemas.WorkspaceReference, true}
 	return []operation{
@@ -55,7 +55,7 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 		{"label_put", put, "presets/{slug}/labels/{label}", manage, body(schemas.Label), putLabel, true},
 		{"label_delete", del, "presets/{slug}/labels/{label}", manage, reference, deleteLabel, true},
 		{"workspace_list", get, "workspaces", manage, none, listWorkspaces, false},
-		{"workspace_create", post, "workspaces", domain.Principal.MayManageAll, body(schemas.CreateWorkspace), createWorkspace, false},
+		{"workspace_create", post, "workspaces", domain.Principal.CheckManagementOfAll, body(schemas.CreateWorkspace), createWorkspace, false},
 		{"workspace_get", get, "workspaces/{workspace}", manage, none, getWorkspace, false},
 		{"workspace_update", patch, "workspaces/{workspace}", manage, body(schemas.UpdateWorkspace), updateWorkspace, false},
 		{"workspace_delete", del, "workspaces/{workspace}", manage, none, deleteWorkspace, false},
@@ -70,11 +70,11 @@ const unknownOperation = "unknown"
 // anyone allows an operation to every live key.
 func anyone(domain.Principal) error { return nil }
 
-func (h *Handler) mayCreatePresets(who domain.Principal) error {
+func (h *Handler) checkCreation(who domain.Principal) error {
 	if h.PresetCreators == creatorsAny {
-		return who.MayCreateAsInference()
+		return who.CheckCreationAsInference()
 	}
-	return who.MayManage()
+	return who.CheckManagement()
 }
 
 // call is one request to an operation of ours.
@@ -105,13 +105,12 @@ func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
 }
 
 // serveAPI answers a request to the API.
-func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) {
 	c := h.newCall(w, r)
 	defer c.releasePage()
 	a, err := c.serve()
 	status := c.render(a, err)
-	h.metrics.request(c.op.name, status, time.Since(c.start))
-	return nil
+	h.metrics.countRequest(c.op.name, status, time.Since(c.start))
 }
 
 // serve runs the operation of a request: match, authenticate, authorize, read, validate,

@@ -31,8 +31,8 @@ const sessionHeader = "X-Session-Id"
 // readParameters reads the parameters of the path, the query and the headers.
 func (c *call) readParameters() (err error) {
 	id := c.r.Header.Get(sessionHeader) // a body may override it
-	if utf8.RuneCountInString(id) > inference.MaxSessionID {
-		return domain.InvalidAt("x-session-id", "must be at most "+strconv.Itoa(inference.MaxSessionID)+" characters")
+	if err := inference.CheckSessionID("x-session-id", id); err != nil {
+		return err
 	}
 	if id != "" {
 		c.setPlaceholder(sessionPlaceholder, id)
@@ -72,13 +72,19 @@ func (c *call) slug() string { return c.r.PathValue("slug") }
 // queried returns a parameter of the query, "" if it is absent. It must not be empty or
 // given twice.
 func (c *call) queried(name string) (string, error) {
-	switch given := c.given.query[name]; {
+	return onlyValue(name, c.given.query[name])
+}
+
+// onlyValue returns the only one of the given values of a parameter, "" if there is none. An
+// empty value is an error, because it is an unset variable, more likely than not.
+func onlyValue(name string, given []string) (string, error) {
+	switch {
 	case len(given) == 0:
 		return "", nil
 	case len(given) > 1:
 		return "", domain.InvalidAt(name, "given more than once")
 	case given[0] == "":
-		return "", domain.InvalidAt(name, "must not be empty") // an unset variable, more likely than not
+		return "", domain.InvalidAt(name, "must not be empty")
 	default:
 		return given[0], nil
 	}
@@ -173,16 +179,7 @@ func readIdempotencyKey(header http.Header) (string, error) {
 // readOnce returns the value of a header, "" if it is absent. It must not be empty or given
 // twice.
 func readOnce(header http.Header, name string) (string, error) {
-	switch given := header.Values(name); {
-	case len(given) == 0:
-		return "", nil
-	case len(given) > 1:
-		return "", domain.InvalidAt(strings.ToLower(name), "given more than once")
-	case given[0] == "":
-		return "", domain.InvalidAt(strings.ToLower(name), "must not be empty")
-	default:
-		return given[0], nil
-	}
+	return onlyValue(strings.ToLower(name), header.Values(name))
 }
 
 // write returns the terms of the change that the request asks for.

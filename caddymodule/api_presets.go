@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
-// changed answers a change with the object.
-func (c *call) changed(out domain.Outcome, err error) (answer, error) {
+// answerChange answers a change with the object.
+func (c *call) answerChange(out domain.Outcome, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
@@ -24,8 +24,8 @@ func (c *call) changed(out domain.Outcome, err error) (answer, error) {
 	return object(http.StatusOK, out.JSON, tag), nil
 }
 
-// removed answers the removal of an object.
-func (c *call) removed(out domain.Outcome, err error) (answer, error) {
+// answerRemoval answers the removal of an object.
+func (c *call) answerRemoval(out domain.Outcome, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
@@ -40,8 +40,8 @@ func (c *call) recordOutcome(out domain.Outcome) {
 	}
 }
 
-// found answers with an object.
-func (c *call) found(it domain.Found, err error) (answer, error) {
+// answerObject answers with an object.
+func (c *call) answerObject(it domain.Found, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
@@ -87,7 +87,7 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 		if err == nil && len(out.Records) > 0 {
 			c.h.metrics.versions.Inc()
 		}
-		return c.changed(out, err)
+		return c.answerChange(out, err)
 	}
 }
 
@@ -171,7 +171,7 @@ func (c *call) readPresetFilter() (domain.PresetFilter, error) {
 }
 
 func getPreset(c *call) (answer, error) {
-	return c.found(c.h.service.Preset(c.r.Context(), c.who, c.given.workspace, c.slug()))
+	return c.answerObject(c.h.service.Preset(c.r.Context(), c.who, c.given.workspace, c.slug()))
 }
 
 func updatePreset(c *call) (answer, error) {
@@ -179,15 +179,15 @@ func updatePreset(c *call) (answer, error) {
 	if err := c.decode(&patch); err != nil {
 		return answer{}, err
 	}
-	return c.changed(c.h.service.UpdatePreset(c.r.Context(), c.write(), c.given.workspace, c.slug(), patch))
+	return c.answerChange(c.h.service.UpdatePreset(c.r.Context(), c.write(), c.given.workspace, c.slug(), patch))
 }
 
 func archivePreset(c *call) (answer, error) {
-	return c.removed(c.h.service.ArchivePreset(c.r.Context(), c.write(), c.given.workspace, c.slug()))
+	return c.answerRemoval(c.h.service.ArchivePreset(c.r.Context(), c.write(), c.given.workspace, c.slug()))
 }
 
 func restorePreset(c *call) (answer, error) {
-	return c.changed(c.h.service.RestorePreset(c.r.Context(), c.write(), c.given.workspace, c.slug()))
+	return c.answerChange(c.h.service.RestorePreset(c.r.Context(), c.write(), c.given.workspace, c.slug()))
 }
 
 func designateVersion(c *call) (answer, error) {
@@ -195,7 +195,7 @@ func designateVersion(c *call) (answer, error) {
 	if err := c.decode(&to); err != nil {
 		return answer{}, err
 	}
-	return c.changed(c.h.service.DesignateVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), to))
+	return c.answerChange(c.h.service.DesignateVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), to))
 }
 
 func diffVersions(c *call) (answer, error) {
@@ -207,7 +207,7 @@ func diffVersions(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return c.found(c.h.service.Diff(c.r.Context(), c.who, c.given.workspace, c.slug(), from, to))
+	return c.answerObject(c.h.service.Diff(c.r.Context(), c.who, c.given.workspace, c.slug(), from, to))
 }
 
 // A page of versions and a report may have 25 MiB, and clients may be many or read slowly.
@@ -276,7 +276,7 @@ func getVersion(c *call) (answer, error) {
 			Issues: []domain.Issue{{Path: "version", Message: "must be a positive integer"}},
 		}
 	}
-	return c.found(c.h.service.PresetVersion(c.r.Context(), c.who, c.given.workspace, c.slug(), n))
+	return c.answerObject(c.h.service.PresetVersion(c.r.Context(), c.who, c.given.workspace, c.slug(), n))
 }
 
 func getLabel(c *call) (answer, error) {
@@ -284,7 +284,7 @@ func getLabel(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return c.found(c.h.service.Label(c.r.Context(), c.who, c.given.workspace, c.slug(), c.r.PathValue("label"), page))
+	return c.answerObject(c.h.service.Label(c.r.Context(), c.who, c.given.workspace, c.slug(), c.r.PathValue("label"), page))
 }
 
 func putLabel(c *call) (answer, error) {
@@ -297,9 +297,9 @@ func putLabel(c *call) (answer, error) {
 		return answer{}, err
 	}
 	to := domain.Target{Version: body.Version, Split: body.Split}
-	return c.changed(c.h.service.PutProtectedLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label"), to, body.Protected))
+	return c.answerChange(c.h.service.PutProtectedLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label"), to, body.Protected))
 }
 
 func deleteLabel(c *call) (answer, error) {
-	return c.removed(c.h.service.DeleteLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label")))
+	return c.answerRemoval(c.h.service.DeleteLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label")))
 }

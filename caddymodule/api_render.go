@@ -18,7 +18,7 @@ import (
 )
 
 // retryAfter is when to ask again, in seconds, if the store is unavailable or the memory for
-// bodies is taken. The store checks at least every second whether it can go on.
+// bodies is taken. A store may need longer.
 const retryAfter = "5"
 
 // statusHungUp marks, in metrics and access logs, a request whose client left.

@@ -19,13 +19,13 @@ func createWorkspace(c *call) (answer, error) {
 	if err := c.decode(&in); err != nil {
 		return answer{}, err
 	}
-	a, err := c.changed(c.h.service.CreateWorkspace(c.r.Context(), c.write(), in))
+	a, err := c.answerChange(c.h.service.CreateWorkspace(c.r.Context(), c.write(), in))
 	a.status = http.StatusCreated
 	return a, err
 }
 
 func getWorkspace(c *call) (answer, error) {
-	return c.found(c.h.service.Workspace(c.r.Context(), c.who, c.r.PathValue("workspace")))
+	return c.answerObject(c.h.service.Workspace(c.r.Context(), c.who, c.r.PathValue("workspace")))
 }
 
 func updateWorkspace(c *call) (answer, error) {
@@ -33,21 +33,16 @@ func updateWorkspace(c *call) (answer, error) {
 	if err := c.decode(&patch); err != nil {
 		return answer{}, err
 	}
-	return c.changed(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.r.PathValue("workspace"), patch, c.h.live.Keys()))
+	return c.answerChange(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.r.PathValue("workspace"), patch, c.h.live.Keys()))
 }
 
 func deleteWorkspace(c *call) (answer, error) {
-	confirmed, err := c.queried("confirm_default_workspace_deletion")
+	isConfirmed, err := c.queriedFlag("confirm_default_workspace_deletion")
 	if err != nil {
 		return answer{}, err
 	}
-	switch confirmed {
-	case "", "true", "false":
-	default:
-		return answer{}, domain.InvalidAt("confirm_default_workspace_deletion", "must be true or false")
-	}
-	return c.removed(c.h.service.DeleteWorkspace(c.r.Context(), c.write(), c.r.PathValue("workspace"), domain.WorkspaceDeletion{
-		ConfirmDefault: confirmed == "true",
+	return c.answerRemoval(c.h.service.DeleteWorkspace(c.r.Context(), c.write(), c.r.PathValue("workspace"), domain.WorkspaceDeletion{
+		ConfirmDefault: isConfirmed != nil && *isConfirmed,
 		Configured:     c.h.live.Keys(),
 	}))
 }

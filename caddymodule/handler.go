@@ -177,7 +177,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	if h.Metrics != nil {
-		h.metrics.usage.tellApart(h.Metrics.PerPreset)
+		h.metrics.usage.raiseSeriesLimit(h.Metrics.PerPreset)
 	}
 	if err := h.provisionWebhooks(repl); err != nil {
 		return err
@@ -341,7 +341,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return nil
 	}
 	if err != nil {
-		return h.refuse(w, r, path, err)
+		h.refuse(w, r, path, err)
+		return nil
 	}
 	if h.Health != "" && path == h.Health {
 		h.serveHealth(w, r)
@@ -349,7 +350,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	stripUpgrade(r)
 	if h.isAPIPath(path) {
-		return h.serveAPI(w, r)
+		h.serveAPI(w, r)
+		return nil
 	}
 	sent := sentCredentials(r)
 	h.finder.stripOwnKeys(r)

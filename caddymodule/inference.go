@@ -207,7 +207,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 		}
 		c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
 		c.setPlaceholder(operationPlaceholder, c.op.name)
-		c.h.metrics.resolved(c.op.name, "refused", c.start)
+		c.h.metrics.countResolution(c.op.name, "refused", c.start)
 		c.render(answer{}, refused)
 		return nil
 	}
@@ -242,7 +242,7 @@ func (c *inferenceCall) checkOther() error {
 	case keysOptional:
 		c.identifyCaller()
 	}
-	if err := c.permitUnsearched(); err != nil {
+	if err := c.checkUnresolvedRoute(); err != nil {
 		return err
 	}
 	return c.refuseReference()
@@ -285,7 +285,7 @@ func (c *inferenceCall) prepare() (answered bool) {
 	resolution, err := c.resolve()
 	if err != nil {
 		c.held.drop() // the answer may take its time
-		c.h.metrics.resolved(c.op.name, "refused", c.start)
+		c.h.metrics.countResolution(c.op.name, "refused", c.start)
 		c.render(answer{}, err)
 		return true
 	}
@@ -296,7 +296,7 @@ func (c *inferenceCall) prepare() (answered bool) {
 			c.h.metrics.fromMemory.Inc()
 		}
 	}
-	c.h.metrics.resolved(c.op.name, result, c.start)
+	c.h.metrics.countResolution(c.op.name, result, c.start)
 	if c.dryRun {
 		c.render(c.describe(resolution))
 	}
@@ -319,7 +319,7 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	}
 	c.body = wholeBody
 	var text []byte
-	if text, body.unpacked, err = c.decoded(body.sent); err != nil {
+	if text, body.unpacked, err = c.decodeBody(body.sent); err != nil {
 		return none, err
 	}
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, inference.Request{

@@ -91,7 +91,7 @@ func (c *inferenceCall) authenticateInference() error {
 	if c.h.Inference.Keys != keysOff { // with keys off, the key only permits the dry run
 		c.setPrincipal(who)
 	}
-	return who.MayInfer()
+	return who.CheckInference()
 }
 
 // identifyCaller sets the principal of a request that passes without authentication,
@@ -99,7 +99,7 @@ func (c *inferenceCall) authenticateInference() error {
 func (c *inferenceCall) identifyCaller() {
 	var room credentialRoom
 	if given, err := c.credentials.candidates(room[:0]); err == nil {
-		if who, err := c.caller(slices.DeleteFunc(given, c.h.isForeign)); err == nil && who.MayInfer() == nil {
+		if who, err := c.caller(slices.DeleteFunc(given, c.h.isForeign)); err == nil && who.CheckInference() == nil {
 			c.setPrincipal(who)
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// decoded returns the text of a body that was sent plain or with gzip. unpacked
+// decodeBody returns the text of a body that was sent plain or with gzip. unpacked
 // reports whether the text has memory of its own. A body that cannot be decoded is nil:
 // the gateway judges it. A text that is too large, or has no memory left, is an error.
-func (c *inferenceCall) decoded(sent []byte) (text []byte, unpacked bool, err error) {
+func (c *inferenceCall) decodeBody(sent []byte) (text []byte, unpacked bool, err error) {
 	switch codings := strings.Join(c.r.Header.Values("Content-Encoding"), ","); strings.ToLower(codings) {
 	case "", "identity":
 		return sent, false, nil

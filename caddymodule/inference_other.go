@@ -22,7 +22,7 @@ func (c *inferenceCall) refuseReference() error {
 	if err != nil {
 		return err
 	}
-	body, unpacked, err := c.decoded(sent)
+	body, unpacked, err := c.decodeBody(sent)
 	switch {
 	case errors.Is(err, errNoMemory):
 		return err

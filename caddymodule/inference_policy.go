@@ -30,17 +30,17 @@ func (i *Inference) provisionOtherRoutes() error {
 	return nil
 }
 
-// permitUnsearched checks a request whose body is not searched. It is refused if the key is
-// limited to presets or models. With
-// other_routes "refuse" it is refused if the caller's workspace has disabled server tools.
-func (c *inferenceCall) permitUnsearched() error {
+// checkUnresolvedRoute checks a request whose body is not searched. It is refused if the key is
+// limited to presets or models. With other_routes "refuse" it is refused if the caller's
+// workspace has disabled server tools.
+func (c *inferenceCall) checkUnresolvedRoute() error {
 	if isRead(c.r) {
 		return nil
 	}
-	if err := c.who.PermitUnsearched(); err != nil || c.h.Inference.OtherRoutes != otherRoutesRefuse {
+	if err := c.who.CheckUnresolvedRoute(); err != nil || c.h.Inference.OtherRoutes != otherRoutesRefuse {
 		return err
 	}
-	return c.h.Inference.resolver.PermitUnsearched(c.r.Context(), c.who)
+	return c.h.Inference.resolver.CheckUnresolvedRoute(c.r.Context(), c.who)
 }
 
 // isRead reports whether a request can only read. It has no body, and opens no tunnel

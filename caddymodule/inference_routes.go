@@ -12,7 +12,7 @@ type inferenceRoute struct {
 	name     string // in metrics and placeholders
 	dialect  domain.Dialect
 	envelope func(problem) any // of errors
-	// takes is domain.Request.Takes.
+	// takes is inference.Request.Takes.
 	takes []string
 }
 

@@ -19,9 +19,10 @@ import (
 )
 
 // Usage measures what inference requests use: tokens, cost and time. It reads the answers of
-// POSTs to /chat/completions, /responses and /messages while they pass. Clients get every
-// byte, in the same writes and at the same time, unless StreamUsage adds to it. Metrics,
-// placeholders and the span of the tracing handler tell the result.
+// POSTs to /chat/completions, /responses and /messages while they pass. Clients get every byte,
+// in the same writes and at the same time. With StreamUsage "add" they do not get the added
+// chunk, and other bytes may wait for it. Metrics, placeholders and the span of the tracing
+// handler tell the result.
 type Usage struct {
 	// The prices of models' tokens. A price is for answers whose gateway does not say their
 	// cost.
@@ -181,7 +182,7 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 		if used.Status == 0 && !used.Aborted {
 			used.Status = refusedStatus(err)
 		}
-		c.tell(used, home)
+		c.recordUsage(used, home)
 	}()
 	err = next.ServeHTTP(t, c.r)
 	if ended = true; t.status == 0 {
@@ -203,9 +204,9 @@ func refusedStatus(err error) int {
 	return refused.StatusCode
 }
 
-// tell shows what a request used in metrics, in placeholders and in the span of the request.
+// recordUsage shows what a request used in metrics, in placeholders and in the span of the request.
 // It is summed in the workspace home for the reports, unless that is empty.
-func (c *inferenceCall) tell(used *usage.Request, home string) {
+func (c *inferenceCall) recordUsage(used *usage.Request, home string) {
 	c.estimate(used)
 	c.h.metrics.usage.add(used)
 	if used.WorkspaceID = home; home != "" {

@@ -147,13 +147,13 @@ func register[C prometheus.Collector](registry *prometheus.Registry, c *C) error
 	return err
 }
 
-func (m *metrics) request(operation string, status int, took time.Duration) {
+func (m *metrics) countRequest(operation string, status int, took time.Duration) {
 	m.requests.observe(took, operation, strconv.Itoa(status))
 }
 
-// resolved counts an inference request that began at start. result is resolved,
+// countResolution counts an inference request that began at start. result is resolved,
 // passed or refused.
-func (m *metrics) resolved(operation, result string, start time.Time) {
+func (m *metrics) countResolution(operation, result string, start time.Time) {
 	m.resolutions.observe(time.Since(start), operation, result)
 }
 

@@ -115,8 +115,8 @@ func (u *usageMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// tellApart makes u tell at least this many versions apart.
-func (u *usageMetrics) tellApart(most int) {
+// raiseSeriesLimit makes u tell at least this many versions apart.
+func (u *usageMetrics) raiseSeriesLimit(most int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.most = max(u.most, most)

@@ -203,7 +203,7 @@ func (h *Handler) isAmbiguous(escaped string) bool {
 
 // refuse answers a request with an error of checkTarget, in the error envelope of its
 // route.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized string, err error) error {
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized string, err error) {
 	c := h.newCall(w, r)
 	route := inferenceRouteOf(h.routeOf(normalized))
 	switch {
@@ -219,11 +219,10 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized stri
 	status := c.render(answer{}, err)
 	switch {
 	case route != nil && h.Inference != nil:
-		h.metrics.resolved(c.op.name, "refused", c.start)
+		h.metrics.countResolution(c.op.name, "refused", c.start)
 	case h.isAPIPath(normalized):
-		h.metrics.request(c.op.name, status, time.Since(c.start))
+		h.metrics.countRequest(c.op.name, status, time.Since(c.start))
 	}
-	return nil
 }
 
 // stripUpgrade removes upgrades to other protocols than WebSocket. They would open a tunnel

@@ -130,7 +130,7 @@ func (q *webhookQueue) push(d delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.waiting >= q.limits.waiting {
-		q.last.dropped(d, droppedFull, nil)
+		q.last.recordDrop(d, droppedFull, nil)
 		return
 	}
 	q.waiting++
@@ -149,9 +149,9 @@ func (q *webhookQueue) sendAll(object string) {
 		switch err := q.deliver(d); {
 		case err == nil:
 		case q.gone.Err() != nil:
-			q.newest().dropped(d, droppedStop, nil)
+			q.newest().recordDrop(d, droppedStop, nil)
 		default:
-			q.newest().dropped(d, droppedFailed, err)
+			q.newest().recordDrop(d, droppedFailed, err)
 		}
 		q.mu.Lock()
 		q.waiting--
@@ -167,8 +167,8 @@ func (q *webhookQueue) sendAll(object string) {
 	}
 }
 
-// dropped counts and logs an event that the receiver does not get.
-func (u *webhookUse) dropped(d delivery, reason string, err error) {
+// recordDrop counts and logs an event that the receiver does not get.
+func (u *webhookUse) recordDrop(d delivery, reason string, err error) {
 	u.metrics.webhookDropped.WithLabelValues(reason).Inc()
 	u.logger.Error("webhook event dropped", zap.String("host", u.host), zap.String("reason", reason),
 		zap.String("type", d.kind), zap.Int("audit_number", d.number), zap.Error(err))

@@ -23,11 +23,10 @@ import (
 // missing prompt equals an empty one. template is a JSON Patch of the templates; that of a
 // version without one is null.
 //
-// Numbers are compared by their text, so they may have any length. The order of
-// an object's members does not count. If no array has more than maxAligned elements, the
-// patch shows inserted and removed elements. Otherwise elements are compared by their
-// index. If a patch could exceed maxPatch, it is one operation that replaces the
-// whole.
+// Numbers are compared by their text, so they may have any length. The order of an object's
+// members does not count. If no array has more than 256 elements, the patch shows inserted and
+// removed elements. Otherwise elements are compared by their index. If a patch could exceed 4
+// MiB, it is one operation that replaces the whole.
 func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from, to string) (Found, error) {
 	var source, target PresetVersion
 	var workspaceID string

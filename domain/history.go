@@ -83,7 +83,7 @@ func (s *Service) WorkspaceHistory(ctx context.Context, who Principal, ref strin
 
 // history returns a page of the history of the object whose id find returns.
 func (s *Service) history(ctx context.Context, who Principal, page Page, find func(Reader) (string, error)) (list Listed, err error) {
-	if err := who.MayManage(); err != nil {
+	if err := who.CheckManagement(); err != nil {
 		return list, err
 	}
 	err = s.store.View(ctx, func(r Reader) error {

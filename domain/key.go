@@ -76,8 +76,8 @@ type Key struct {
 	CreatedAt time.Time  `json:"created_at"`
 	ExpiresAt *time.Time `json:"expires_at"`
 	RevokedAt *time.Time `json:"revoked_at"`
-	// LastUsedAt is when the key was used, nil for never. It is coarse: the last
-	// use was up to lastUseResolution later, or longer while the store took no writes.
+	// LastUsedAt is when the key was used, nil for never. It is coarse: the last use was up to
+	// an hour later, or longer while the store took no writes.
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
 }
 

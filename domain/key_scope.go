@@ -16,7 +16,7 @@ type Right string
 // their protection.
 const ProtectedLabels Right = "protected-labels"
 
-// rights are all of them.
+// rights are all rights that exist.
 var rights = []Right{ProtectedLabels}
 
 // Scope has the limits and the rights of an issued key. The zero Scope limits nothing and
@@ -154,28 +154,28 @@ func (p Principal) MayUseModel(id string) bool {
 	return !p.scope().PresetRequired && p.MayNameModel(id)
 }
 
-// PermitUnsearched returns a Forbidden error if p may not send a request in which nobody
-// looks for presets and models.
-func (p Principal) PermitUnsearched() error {
+// CheckUnresolvedRoute returns a Forbidden error if p may not use a route on which no preset is
+// resolved.
+func (p Principal) CheckUnresolvedRoute() error {
 	if p.LimitsModels() {
 		return &Error{Kind: Forbidden, Message: "This route cannot be used with a key that is limited to presets or models"}
 	}
 	return nil
 }
 
-// MayCreateAsInference returns a Forbidden error for an inference key with limits. Its own
+// CheckCreationAsInference returns a Forbidden error for an inference key with limits. Its own
 // presets would lead around them.
-func (p Principal) MayCreateAsInference() error {
+func (p Principal) CheckCreationAsInference() error {
 	if p.Kind != ManagementKey && (p.LimitsModels() || len(p.scope().Presets) > 0) {
 		return errOnlyManagement()
 	}
 	return nil
 }
 
-// MayManageAll returns a Forbidden error unless p has a management key that reaches every
-// workspace.
-func (p Principal) MayManageAll() error {
-	if err := p.MayManage(); err != nil {
+// CheckManagementOfAll returns a Forbidden error unless p has a management key that reaches
+// every workspace.
+func (p Principal) CheckManagementOfAll() error {
+	if err := p.CheckManagement(); err != nil {
 		return err
 	}
 	if p.scope().OnlyWorkspace {

@@ -149,7 +149,7 @@ func (c *change) setLabel(p *Preset, name string, to *Target) error {
 	if err != nil {
 		return err
 	}
-	if err := c.own(p); err != nil {
+	if err := c.claimPreset(p); err != nil {
 		return err
 	}
 	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID

@@ -20,8 +20,8 @@ const (
 	AllPresets      PresetFilter = "all"
 )
 
-// accepts reports whether a list of f has presets of a status.
-func (f PresetFilter) accepts(status PresetStatus) bool {
+// Accepts reports whether a list of f has presets of a status.
+func (f PresetFilter) Accepts(status PresetStatus) bool {
 	return f == AllPresets || f == PresetFilter(status) || f == ListedPresets && status != PresetArchived
 }
 
@@ -32,8 +32,8 @@ type ActivePreset struct {
 	Model string
 }
 
-// ActivePresets returns the active presets of who's workspace that who reaches, ordered by the bytes of
-// their slugs. It reads their models if withModels is true. An error ends them. It is
+// ActivePresets returns the active presets of who's workspace that who reaches, ordered by the
+// bytes of their slugs. It reads their models if withModels is true. An error ends them. It is
 // NotFound if the workspace does not exist.
 //
 // They come from one snapshot, which is open until the loop ends. So the loop must not

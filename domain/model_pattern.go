@@ -1,7 +1,7 @@
 package domain
 
 import (
-	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -15,10 +15,10 @@ const maxPatternStars = 4
 func CheckModelPattern(pattern string) error {
 	unprintable := func(r rune) bool { return r <= ' ' || r > '~' }
 	if pattern == "" || len(pattern) > MaxModelPattern || strings.ContainsFunc(pattern, unprintable) {
-		return errors.New("must have 1 to 256 printable ASCII characters and no space")
+		return fmt.Errorf("must have 1 to %d printable ASCII characters and no space", MaxModelPattern)
 	}
 	if strings.Count(pattern, "*") > maxPatternStars {
-		return errors.New("must have at most 4 *")
+		return fmt.Errorf("must have at most %d *", maxPatternStars)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (w Write) checkOwners() error {
 		if header.value == "" {
 			continue
 		}
-		if err := w.Who.MayManage(); err != nil {
+		if err := w.Who.CheckManagement(); err != nil {
 			return err
 		}
 		if err := CheckOwner(header.name, header.value); err != nil {
@@ -37,11 +37,10 @@ func (w Write) checkOwners() error {
 	return nil
 }
 
-// own returns a Conflict if an owner manages p, and the change neither is on its behalf nor
-// overrides it. Otherwise a preset without an owner becomes that of the change. Every change
-// of a stored preset calls it, but not the removal of old versions.
-func (c *change) own(p *Preset) error {
-	if err := c.allow(*p); err != nil {
+// claimPreset is checkOwner for a change of p. A preset without an owner gets that of the
+// change. Every change of a stored preset calls it, but not the removal of old versions.
+func (c *change) claimPreset(p *Preset) error {
+	if err := c.checkOwner(*p); err != nil {
 		return err
 	}
 	if p.ManagedBy == nil && c.Owner != "" {
@@ -50,8 +49,9 @@ func (c *change) own(p *Preset) error {
 	return nil
 }
 
-// allow is own for a preset that goes away.
-func (c *change) allow(p Preset) error {
+// checkOwner returns a Conflict if another owner than that of the change manages p, and the
+// change does not override it.
+func (c *change) checkOwner(p Preset) error {
 	switch {
 	case p.ManagedBy == nil || *p.ManagedBy == c.Owner:
 		return nil
@@ -67,13 +67,13 @@ func (c *change) allow(p Preset) error {
 	}
 }
 
-// allowAll returns the error of allow for the presets of a workspace, which go away.
-func (c *change) allowAll(workspaceID string) error {
+// checkAllOwners is checkOwner for all presets of a workspace.
+func (c *change) checkAllOwners(workspaceID string) error {
 	for p, err := range c.Presets(workspaceID) {
 		if err != nil {
 			return err
 		}
-		if err := c.allow(p); err != nil {
+		if err := c.checkOwner(p); err != nil {
 			return err
 		}
 	}

@@ -95,7 +95,7 @@ func (c *change) tag(p Preset) (string, error) {
 // putPreset stores a changed preset and records the change. before is the version that
 // was designated.
 func (c *change) putPreset(operation string, p *Preset, before int) error {
-	if err := c.own(p); err != nil {
+	if err := c.claimPreset(p); err != nil {
 		return err
 	}
 	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
@@ -255,7 +255,7 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 		return nil
 	}
 	owned := before // whose owner decides
-	if err := c.own(&owned); err != nil {
+	if err := c.claimPreset(&owned); err != nil {
 		return err
 	}
 	if !setOwner {

@@ -72,7 +72,7 @@ func showVisiblePreset(r Reader, workspaceID, slug string) (shown, error) {
 
 // withDesignated returns p with its designated version.
 func (p shown) withDesignated() ([]byte, error) {
-	version, err := p.version(p.PresetVersionJSON, p.state.DesignatedVersion)
+	version, err := p.version(p.state.DesignatedVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -85,12 +85,9 @@ func withMember(object []byte, name string, value []byte) []byte {
 	return slices.Concat(object[:len(object)-1], []byte(`,"`+name+`":`), value, []byte{'}'})
 }
 
-// versionReader reads a version of a preset, whole or its summary, as it is stored.
-type versionReader func(p PresetState, n int) ([]byte, error)
-
 // version returns version n as clients see it.
-func (p shown) version(read versionReader, n int) ([]byte, error) {
-	text, err := read(p.state, n)
+func (p shown) version(n int) ([]byte, error) {
+	text, err := p.PresetVersionJSON(p.state, n)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +116,7 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 	if err != nil {
 		return found, err
 	}
-	q, stamp := question{what: aPreset, workspace: id, slug: slug}, s.store.Stamps().Preset(id, slug)
+	q, stamp := cacheKey{what: presetKind, workspace: id, slug: slug}, s.store.Stamps().Preset(id, slug)
 	if found, ok := s.objects.Get(q, stamp); ok {
 		return found, nil
 	}
@@ -133,16 +130,17 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 	})
 }
 
-// Presets returns a page of a workspace's presets that who reaches and that match a query. Only this method
-// returns archived presets. A query that has a Text or is sorted costs a scan of the
-// workspace's presets. It is Unavailable if it takes too long.
+// Presets returns a page of a workspace's presets that who reaches and that match a query. Only
+// this method returns archived presets. A query that has a Text or is sorted costs a scan of
+// the workspace's presets. Two scans run at a time. It is Unavailable if it takes more than
+// five seconds, with the wait for its turn.
 func (s *Service) Presets(ctx context.Context, who Principal, workspace string, query PresetQuery, page Page) (list Listed, err error) {
 	id, err := s.home(ctx, who, workspace)
 	if err != nil {
 		return list, err
 	}
 	query.only = who.scope().Presets
-	q, stamp := question{what: allPresets, workspace: id, filter: query.Filter, search: query.search(), page: page}, s.store.Stamps().Presets(id)
+	q, stamp := cacheKey{what: presetsKind, workspace: id, filter: query.Filter, search: query.search(), page: page}, s.store.Stamps().Presets(id)
 	if list, ok := s.pages.Get(q, stamp); ok {
 		return list, nil
 	}
@@ -166,7 +164,7 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 		if err != nil {
 			return err
 		}
-		text, err := p.version(p.PresetVersionJSON, n)
+		text, err := p.version(n)
 		found = tagged(Found{JSON: text, WorkspaceID: id, Number: n})
 		return versionNotFound(err, "version")
 	})
@@ -176,16 +174,16 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 // PresetVersions returns a page of the versions of a preset, the first version
 // first.
 func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
-	return s.versionPage(ctx, who, workspace, slug, page, func(p shown) versionReader { return p.PresetVersionJSON })
+	return s.versionPage(ctx, who, workspace, slug, page, Reader.PresetVersionJSON)
 }
 
 // PresetVersionSummaries is PresetVersions without the settings and prompts. It does not
 // read them either.
 func (s *Service) PresetVersionSummaries(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
-	return s.versionPage(ctx, who, workspace, slug, page, func(p shown) versionReader { return p.PresetVersionSummary })
+	return s.versionPage(ctx, who, workspace, slug, page, Reader.PresetVersionSummary)
 }
 
-func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slug string, page Page, reader func(shown) versionReader) (list Listed, err error) {
+func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slug string, page Page, read func(r Reader, p PresetState, n int) ([]byte, error)) (list Listed, err error) {
 	id, err := s.presetHome(ctx, who, workspace, slug)
 	if err != nil {
 		return list, err
@@ -199,11 +197,10 @@ func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slu
 		if err != nil {
 			return err
 		}
-		read := reader(p)
 		var versions [][]byte
 		for i := page.Offset; i < p.state.count() && len(versions) < page.Limit; i++ {
 			n := p.state.Version(i)
-			text, err := read(p.state, n)
+			text, err := read(r, p.state, n)
 			if err != nil {
 				return err
 			}

@@ -22,7 +22,7 @@ type PresetSort string
 
 // The orders of lists of presets.
 const (
-	// SortUpdated has the preset that was put first before the others.
+	// SortUpdated is by the time of the last change.
 	SortUpdated PresetSort = ""
 	// SortName is by name, regardless of case.
 	SortName PresetSort = "name"
@@ -38,7 +38,7 @@ type PresetQuery struct {
 	// finds all.
 	Text string
 	Sort PresetSort
-	// Ascending reverses the order, which is descending.
+	// Ascending is set for ascending order. The default is descending.
 	Ascending bool
 	only      []string // the slugs of a key's Scope, nil for all presets
 }
@@ -227,7 +227,7 @@ func (s *scanner) eachOfOnly(fn func(p scanned)) error {
 		if err != nil {
 			return err
 		}
-		if s.query.Filter.accepts(state.Status) && s.matches(p) {
+		if s.query.Filter.Accepts(state.Status) && s.matches(p) {
 			found = append(found, p)
 		}
 	}

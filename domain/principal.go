@@ -54,17 +54,17 @@ func errOnlyManagement() error {
 	return &Error{Kind: Forbidden, Message: "Only management keys can perform this operation"}
 }
 
-// MayInfer returns a Forbidden error for a management key. Clients that call models should
-// not have one.
-func (p Principal) MayInfer() error {
+// CheckInference returns a Forbidden error for a management key. Clients that call models
+// should not have one.
+func (p Principal) CheckInference() error {
 	if p.Kind == ManagementKey {
 		return &Error{Kind: Forbidden, Message: "Management keys cannot be used for inference"}
 	}
 	return nil
 }
 
-// MayManage returns a Forbidden error unless p has a management key.
-func (p Principal) MayManage() error {
+// CheckManagement returns a Forbidden error unless p has a management key.
+func (p Principal) CheckManagement() error {
 	if p.Kind != ManagementKey {
 		return errOnlyManagement()
 	}

@@ -97,7 +97,7 @@ type Pruned struct {
 // NotFound. w.Who must be allowed to manage every workspace. Without the right
 // ProtectedLabels a protected preset that has versions to remove is Forbidden.
 func (s *Service) PruneVersions(ctx context.Context, w Write, on Pruning) ([]Pruned, error) {
-	if err := w.Who.MayManageAll(); err != nil {
+	if err := w.Who.CheckManagementOfAll(); err != nil {
 		return nil, err
 	}
 	if on.Keep < 1 {

@@ -6,7 +6,7 @@ import "time"
 const salvaged = "store.salvage"
 
 // NewSalvageRecord returns an audit record that follows head, with its JSON. It says that the
-// store is a copy of what was whole of a damaged one. message says which records of the
+// store is a copy of the intact records of a damaged one. message says which records of the
 // damaged store's trail are not among those before. id is that of the new store.
 func NewSalvageRecord(head AuditHead, at time.Time, id, message string) (AuditRecord, []byte, error) {
 	r := AuditRecord{
@@ -20,8 +20,8 @@ func NewSalvageRecord(head AuditHead, at time.Time, id, message string) (AuditRe
 // SalvageUser is the user of changes that a salvage makes.
 const SalvageUser = "salvage"
 
-// IsIntact reports whether r is unchanged since it was written. Whether it follows the
-// record before, VerifyAudit tells.
+// IsIntact reports whether r is unchanged since it was written. VerifyAudit tells whether it
+// follows the record before.
 func (r AuditRecord) IsIntact() bool {
 	return r.follows(AuditHead{Count: r.Number - 1, Hash: r.Previous}) == nil
 }

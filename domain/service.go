@@ -15,8 +15,9 @@ import (
 // answers, within a bound and while their stamps stay the same. It is safe for concurrent
 // use.
 type Service struct {
-	// KeepVersions is how many versions of a preset CreatePresetVersion keeps, 0
-	// for all. It is set before the Service is used.
+	// KeepVersions is how many of the newest versions of a preset ReleasePresetVersion keeps, 0
+	// for all. Designated and labelled versions stay, too. It is set before the Service is
+	// used.
 	KeepVersions int
 	// Changing, if it is set, is called before each change. The function that it returns is
 	// called before the change is answered. It gets the audit records if the change is
@@ -27,8 +28,8 @@ type Service struct {
 
 	store   Store
 	keys    *cache.Cache[KeyHash, Stamp, Key]
-	objects *cache.Cache[question, Stamp, Found]
-	pages   *cache.Cache[question, Stamp, Listed]
+	objects *cache.Cache[cacheKey, Stamp, Found]
+	pages   *cache.Cache[cacheKey, Stamp, Listed]
 	now     func() time.Time
 	newID   func() string
 
@@ -47,8 +48,8 @@ type Service struct {
 // time-ordered UUIDs (version 7).
 func NewService(store Store) *Service { return NewServiceWith(store, time.Now, newUUID) }
 
-// NewServiceWith is NewService with another clock and another source of ids,
-// for answers that must be the same each time.
+// NewServiceWith is NewService with another clock and another source of ids. Tests use it for
+// answers that must be the same each time.
 func NewServiceWith(store Store, now func() time.Time, newID func() string) *Service {
 	s := &Service{
 		store: store, now: now, newID: newID,
@@ -63,8 +64,8 @@ func NewServiceWith(store Store, now func() time.Time, newID func() string) *Ser
 // the Service is used.
 func (s *Service) UseMemory(m *Memory) {
 	s.keys = cache.New[KeyHash, Stamp, Key](m)
-	s.objects = cache.New[question, Stamp, Found](m)
-	s.pages = cache.New[question, Stamp, Listed](m)
+	s.objects = cache.New[cacheKey, Stamp, Found](m)
+	s.pages = cache.New[cacheKey, Stamp, Listed](m)
 }
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }

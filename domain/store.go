@@ -20,8 +20,8 @@ var (
 	// engine can store an object of MaxStoredSize. It can make a change that keeps
 	// MaxChangeObjects, MaxChangeSize and MaxChangeRemoved.
 	ErrTooLarge = errors.New("too large to store")
-	// ErrTaken is in the chain of a Put's error for a number that is stored already. The
-	// same holds for a number that is not the next one where it must be.
+	// ErrTaken is in the chain of a Put's error for a number that is stored already.
+	// PutLabelChange also returns it for a number that is not the next one.
 	ErrTaken = errors.New("the number is taken")
 	// ErrUnavailable is in the chain of a Store's error if the caller is not the cause. An
 	// example is a full disk. Nothing was changed. A later retry may succeed.
@@ -89,9 +89,9 @@ type Store interface {
 	Sync(ctx context.Context) error
 }
 
-// Reader reads one snapshot. Every method returns ErrNotFound for an object that is not
-// stored. For a damaged object it returns an engine error, never wrong data. The caller
-// may keep the returned values.
+// Reader reads one snapshot. A method returns ErrNotFound for an object that is not stored,
+// unless its comment says otherwise. For a damaged object it returns an engine error, never
+// wrong data. The caller may keep the returned values.
 //
 // Objects are encoded once, when they are put. Methods that return JSON return that text
 // and decode nothing.

@@ -39,7 +39,7 @@ func (s *Service) PresetUsage(ctx context.Context, who Principal, workspace, slu
 // WorkspaceUsage is PresetUsage for all rows of the workspace of an id or slug. These
 // include requests without a preset. who must be allowed to manage.
 func (s *Service) WorkspaceUsage(ctx context.Context, who Principal, ref string, of UsageRange, read func(iter.Seq2[UsageRow, error]) error) error {
-	if err := who.MayManage(); err != nil {
+	if err := who.CheckManagement(); err != nil {
 		return err
 	}
 	return s.report(ctx, func(ctx context.Context, r Reader) error {

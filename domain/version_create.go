@@ -40,7 +40,7 @@ func CheckMessage(text string) error {
 // check returns an error if r breaks a rule, or if who may not do it.
 func (r Release) check(who Principal) error {
 	if r.Label != "" {
-		if err := who.MayManage(); err != nil { // as PutLabel's callers require
+		if err := who.CheckManagement(); err != nil { // as for PUT of a label
 			return err
 		}
 		if err := CheckLabel(r.Label); err != nil {
@@ -99,7 +99,7 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 				return err
 			}
 		}
-		if err := c.own(&p); err != nil {
+		if err := c.claimPreset(&p); err != nil {
 			return err
 		}
 		before := p.DesignatedVersion
@@ -187,7 +187,7 @@ func (c *change) showDraft(p Preset, v PresetVersion) error {
 	if err != nil {
 		return err
 	}
-	draft, err := stored.version(stored.PresetVersionJSON, v.Version)
+	draft, err := stored.version(v.Version)
 	if err != nil {
 		return err
 	}

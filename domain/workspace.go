@@ -42,7 +42,7 @@ type Workspace struct {
 	UpdatedAt                       *time.Time      `json:"updated_at"` // null until the first change
 	// DisabledServerTools are the server tools that inference requests may not use,
 	// nil for none. Each stands for all its spellings. Package inference looks for them in
-	// routes that resolve presets alone; see inference.Resolver.PermitUnsearched for others.
+	// routes that resolve presets alone; see inference.Resolver.CheckUnresolvedRoute for others.
 	DisabledServerTools *[]string `json:"disabled_server_tools"`
 }
 
@@ -71,7 +71,7 @@ type NewWorkspace struct {
 // specification declares no 409 here. So is a workspace of more than MaxStoredSize. w.Who
 // must be allowed to manage every workspace.
 func (s *Service) CreateWorkspace(ctx context.Context, w Write, in NewWorkspace) (Outcome, error) {
-	if err := w.Who.MayManageAll(); err != nil {
+	if err := w.Who.CheckManagementOfAll(); err != nil {
 		return Outcome{}, err
 	}
 	id := s.newID()
@@ -153,7 +153,7 @@ func (s *Service) EnsureDefaultWorkspace(ctx context.Context) error {
 // the shape of a UUID never hides an id (specification, "GET /workspaces/{id}"). who must
 // be allowed to manage.
 func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (found Found, err error) {
-	if err := who.MayManage(); err != nil {
+	if err := who.CheckManagement(); err != nil {
 		return found, err
 	}
 	var own string
@@ -174,7 +174,7 @@ func (s *Service) workspace(ctx context.Context, ref string) (found Found, err e
 	if err := s.store.Sync(ctx); err != nil {
 		return found, err
 	}
-	q, stamp := question{what: aWorkspace, workspace: ref}, s.store.Stamps().Workspace(ref)
+	q, stamp := cacheKey{what: workspaceKind, workspace: ref}, s.store.Stamps().Workspace(ref)
 	if found, ok := s.objects.Get(q, stamp); ok {
 		return found, nil
 	}
@@ -187,14 +187,14 @@ func (s *Service) workspace(ctx context.Context, ref string) (found Found, err e
 // home returns the id of the workspace that who acts in. A ref that is not empty names
 // it. The workspace may be deleted before the id is used: see CheckWorkspace.
 func (s *Service) home(ctx context.Context, who Principal, ref string) (string, error) {
-	var q question
+	var q cacheKey
 	var stamp Stamp // none for a workspace that is named: the View below does what Sync does
 	if ref == "" {
 		if err := s.store.Sync(ctx); err != nil {
 			return "", err
 		}
 		id, slug := who.WorkspaceRef()
-		q, stamp = question{what: ownWorkspace, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug)
+		q, stamp = cacheKey{what: ownWorkspaceKind, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug)
 		if found, ok := s.objects.Get(q, stamp); ok {
 			return found.WorkspaceID, nil
 		}

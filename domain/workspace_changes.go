@@ -92,7 +92,7 @@ func (c *change) findWorkspaceToChange(ref string) (w Workspace, err error) {
 // so must one that a configured key names by its slug. w.Who must be allowed to manage. A
 // key that reaches one workspace only may not change the slug: Forbidden.
 func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patch WorkspacePatch, configured []Principal) (Outcome, error) {
-	if err := w.Who.MayManage(); err != nil {
+	if err := w.Who.CheckManagement(); err != nil {
 		return Outcome{}, err
 	}
 	return s.change(ctx, w, func(c *change) error {
@@ -143,14 +143,14 @@ func isNamed(keys []Principal, slug string) bool {
 	return slug != DefaultWorkspaceSlug && slices.ContainsFunc(keys, func(who Principal) bool { return who.WorkspaceSlug == slug })
 }
 
-// DeleteWorkspace removes the workspace of an id or slug with all its presets. It is
-// Invalid while live keys act in it. The same change makes a deleted default workspace
-// anew, empty and with another id. Presets of an owner that on does not name are a
-// Conflict. Keys without a workspace of their own do not prevent the deletion. It is
-// Forbidden unless w.Who may manage every workspace, and may remove the protected presets
-// and labels of this one. The outcome has no JSON.
+// DeleteWorkspace removes the workspace of an id or slug with all its presets. It is Invalid
+// while live keys act in it. The same change makes a deleted default workspace anew, empty and
+// with another id. A preset whose owner is neither w.Owner nor w.Override is a Conflict. Keys
+// without a workspace of their own do not prevent the deletion. It is Forbidden unless w.Who
+// may manage every workspace, and may remove the protected presets and labels of this one. The
+// outcome has no JSON.
 func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on WorkspaceDeletion) (Outcome, error) {
-	if err := w.Who.MayManage(); err != nil {
+	if err := w.Who.CheckManagement(); err != nil {
 		return Outcome{}, err
 	}
 	id := s.newID()
@@ -159,7 +159,7 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 		if err != nil {
 			return err
 		}
-		if err := c.Who.MayManageAll(); err != nil {
+		if err := c.Who.CheckManagementOfAll(); err != nil {
 			return err
 		}
 		if old.Slug == DefaultWorkspaceSlug && !on.ConfirmDefault {
@@ -176,7 +176,7 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 		if err := c.guardPresets(old.ID); err != nil {
 			return err
 		}
-		if err := c.allowAll(old.ID); err != nil {
+		if err := c.checkAllOwners(old.ID); err != nil {
 			return err
 		}
 		if err := c.DeleteWorkspace(old); err != nil {
@@ -196,19 +196,18 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 }
 
 // Workspaces returns a page of the workspaces that who reaches, the oldest first. who must be
-// allowed to
-// manage.
+// allowed to manage.
 func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (list Listed, err error) {
-	if err := who.MayManage(); err != nil {
+	if err := who.CheckManagement(); err != nil {
 		return list, err
 	}
 	if who.scope().OnlyWorkspace {
-		return s.ownWorkspace(ctx, who, page)
+		return s.ownWorkspaceKind(ctx, who, page)
 	}
 	if err := s.store.Sync(ctx); err != nil {
 		return list, err
 	}
-	q, stamp := question{what: allWorkspaces, page: page}, s.store.Stamps().Workspaces()
+	q, stamp := cacheKey{what: workspacesKind, page: page}, s.store.Stamps().Workspaces()
 	if list, ok := s.pages.Get(q, stamp); ok {
 		return list, nil
 	}
@@ -218,8 +217,8 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 	})
 }
 
-// ownWorkspace is Workspaces for a key that reaches one workspace only.
-func (s *Service) ownWorkspace(ctx context.Context, who Principal, page Page) (Listed, error) {
+// ownWorkspaceKind is Workspaces for a key that reaches one workspace only.
+func (s *Service) ownWorkspaceKind(ctx context.Context, who Principal, page Page) (Listed, error) {
 	id, err := s.home(ctx, who, "")
 	if err != nil {
 		return Listed{}, err

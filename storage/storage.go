@@ -37,8 +37,8 @@ func (r Report) Err() error {
 	return fmt.Errorf("%w: %s", ErrDamaged, first)
 }
 
-// Problem adds a problem. Its text must not show stored content.
-func (r *Report) Problem(format string, args ...any) {
+// AddProblem adds a problem. Its text must not show stored content.
+func (r *Report) AddProblem(format string, args ...any) {
 	if len(r.Problems) == maxProblems {
 		r.More++
 		return

@@ -10,9 +10,9 @@ func TestReportErr(t *testing.T) {
 	}
 	for n, want := range map[int]string{0: "one is missing", 1: "one is missing (and 1 more)", maxProblems + 4: "one is missing (and 104 more)"} {
 		r := Report{}
-		r.Problem("%s is missing", "one")
+		r.AddProblem("%s is missing", "one")
 		for range n {
-			r.Problem("another")
+			r.AddProblem("another")
 		}
 		if got := r.Err().Error(); got != ErrDamaged.Error()+": "+want {
 			t.Errorf("%d others: got %q, want %q at its end", n, got, want)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
@@ -50,7 +49,7 @@ func describeAbandoned(a transfer.Abandoned) string {
 		fmt.Fprintf(&text, "missing %s: %d", missing.of, missing.count)
 		separator := ": "
 		for _, name := range missing.names {
-			text.WriteString(separator + printable(name))
+			text.WriteString(separator + plain(name))
 			separator = ", "
 		}
 		if more := missing.count - len(missing.names); more > 0 && len(missing.names) > 0 {
@@ -59,11 +58,8 @@ func describeAbandoned(a transfer.Abandoned) string {
 		text.WriteString("\n")
 	}
 	if a.Partial != "" {
-		fmt.Fprintf(&text, "Preset %s may lack versions and labels, and is archived.\n", printable(a.Partial))
+		fmt.Fprintf(&text, "Preset %s may lack versions and labels, and is archived.\n", plain(a.Partial))
 	}
 	text.WriteString("Usage and kept answers that follow in the file are missing, too.\n")
 	return text.String()
 }
-
-// printable returns a text of a file without characters that control a terminal.
-func printable(text string) string { return strings.Trim(strconv.Quote(text), `"`) }

@@ -40,7 +40,7 @@ func getBackup(r request) error {
 	if err != nil {
 		return withStatus(to.abort("a backup", err))
 	}
-	r.live.BackedUp(time.Now())
+	r.live.RecordBackup(time.Now())
 	return nil
 }
 

@@ -80,8 +80,8 @@ func (m *meter) elapsed() time.Duration {
 	return time.Since(m.start).Round(unit)
 }
 
-// progress is a reader that counts the bytes that are read, and shows them on a terminal.
-// Its other methods may be called during a Read.
+// progress is a reader that counts the bytes that are read, and shows them on a terminal. Its
+// methods read, show and clear may be called during a Read.
 type progress struct {
 	*meter
 	from  io.Reader

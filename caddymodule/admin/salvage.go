@@ -13,7 +13,6 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
@@ -57,10 +56,11 @@ The exit code is 10 if something is lost, and 1 if no store was made.`,
 		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
 			ctx, stop := interruptible(cmd)
 			defer stop()
-			o, err := salvageOptions(cmd.InOrStdin(), keyFile)
+			key, err := readKey(cmd, keyFile)
 			if err != nil {
-				return 1, fmt.Errorf("--encryption-key-file: %w", err)
+				return 1, err
 			}
+			o := badger.Options{Logger: caddy.Log().Named("presets"), EncryptionKey: key}
 			report, err := badger.Salvage(ctx, args[0], args[1], o, keepKeys)
 			switch {
 			case ctx.Err() != nil:
@@ -82,18 +82,6 @@ The exit code is 10 if something is lost, and 1 if no store was made.`,
 		})(cmd, args)
 	}
 	return salvage
-}
-
-func salvageOptions(stdin io.Reader, keyFile string) (o badger.Options, err error) {
-	o.Logger = caddy.Log().Named("presets")
-	switch keyFile {
-	case "":
-	case "-":
-		o.EncryptionKey, err = keyfile.Parse(stdin, "standard input")
-	default:
-		o.EncryptionKey, err = keyfile.Read(keyFile, o.Logger)
-	}
-	return o, err
 }
 
 func printSalvage(w io.Writer, folder string, r storage.Salvage) error {

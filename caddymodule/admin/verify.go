@@ -20,8 +20,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
-// exitDamaged is the exit code of the verify command for a damaged store. Caddy uses the
-// lower ones.
+// exitDamaged is the exit code of verify for damage, and of salvage for lost data. Caddy uses
+// the lower ones.
 const exitDamaged = 10
 
 // verdict is the JSON output of the verify command.

@@ -45,7 +45,7 @@ func (by verification) file(ctx context.Context, name string) (v verdict, err er
 	if err != nil {
 		return v, err
 	}
-	begin := make([]byte, len(badger.BackupBegin))
+	begin := make([]byte, len(badger.BackupMagic))
 	n, err := io.ReadFull(file, begin)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return v, err
@@ -54,9 +54,9 @@ func (by verification) file(ctx context.Context, name string) (v verdict, err er
 		return v, err
 	}
 	switch begin = begin[:n]; {
-	case string(begin) == badger.BackupBegin:
+	case string(begin) == badger.BackupMagic:
 		v = by.backup(ctx, file, info.Size())
-	case bytes.HasPrefix(begin, []byte(transfer.Begin)):
+	case bytes.HasPrefix(begin, []byte(transfer.Magic)):
 		if by.key != nil {
 			return v, errors.New("an export is not encrypted: --encryption-key-file is for a backup")
 		}

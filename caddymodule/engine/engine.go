@@ -18,9 +18,9 @@ const Namespace = "http.handlers.presets.storage"
 // Provision fails for a wrong configuration, and not for a store that cannot be opened.
 // Such a store fails with domain.ErrUnavailable until it can be opened.
 type Engine interface {
-	// Store returns the store. It may implement Checker, Backuper and RemovalAdviser,
-	// too. It is usable until the guest is cleaned up, and after that by the requests
-	// that were in flight then.
+	// Store returns the store. It may implement Checker, Backuper, RemovalAdviser,
+	// HealthReporter and DamageReporter, too. It is usable until the guest is cleaned up, and
+	// after that by the requests that were in flight then.
 	Store() domain.Store
 	// Name names the store to an operator. Guests with the same store have the same name.
 	Name() string

@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// Capture returns the part of an inference request that a preset keeps. That is the
-// dialect's settingFields that are not null, and the system prompt. The fields keep their
-// order and their bytes. The body was checked against the dialect's schema.
+// Capture returns the part of an inference request that a preset keeps. That is the dialect's
+// settings that are not null (see IsKept), and the system prompt. The fields keep their order
+// and their bytes. The body was checked against the dialect's schema.
 //
 // The system prompt is instructions in Responses, and system in Messages. In Chat it is
 // the system and developer messages at the beginning. Two line breaks join blocks and

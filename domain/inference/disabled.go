@@ -25,10 +25,10 @@ func (r *Resolver) checkUnresolved(ctx context.Context, who domain.Principal, se
 	return workspace.checkTools(Body{sent.Body}, sent)
 }
 
-// PermitUnsearched returns a Forbidden error if the workspace of who has disabled any
+// CheckUnresolvedRoute returns a Forbidden error if the workspace of who has disabled any
 // server tool. It is for routes whose requests are not searched, since these could use one.
 // A workspace that does not exist has disabled nothing.
-func (r *Resolver) PermitUnsearched(ctx context.Context, who domain.Principal) error {
+func (r *Resolver) CheckUnresolvedRoute(ctx context.Context, who domain.Principal) error {
 	workspace, err := r.workspace(ctx, who)
 	switch {
 	case domain.KindOf(err) == domain.NotFound:

@@ -220,21 +220,21 @@ func TestPermitUnsearched(t *testing.T) {
 	strict, free := r.strict(t, "strict", search), r.team(t, "free", "", "")
 	const message = "This route cannot be used in a workspace where server tools are disabled"
 	for range 20 { // cold, then warm
-		wantKind(t, resolver.PermitUnsearched(t.Context(), strict), domain.Forbidden, message)
+		wantKind(t, resolver.CheckUnresolvedRoute(t.Context(), strict), domain.Forbidden, message)
 		for _, who := range []domain.Principal{free, {}, {WorkspaceSlug: "nowhere"}} {
-			if err := resolver.PermitUnsearched(t.Context(), who); err != nil {
+			if err := resolver.CheckUnresolvedRoute(t.Context(), who); err != nil {
 				t.Errorf("%v: got error %v, want none", who, err)
 			}
 		}
 	}
 	r.disable(t, "default", search)
-	wantKind(t, resolver.PermitUnsearched(t.Context(), domain.Principal{}), domain.Forbidden, message)
+	wantKind(t, resolver.CheckUnresolvedRoute(t.Context(), domain.Principal{}), domain.Forbidden, message)
 	r.disable(t, "strict")
-	if err := resolver.PermitUnsearched(t.Context(), strict); err != nil {
+	if err := resolver.CheckUnresolvedRoute(t.Context(), strict); err != nil {
 		t.Errorf("none disabled any more: got error %v, want none", err)
 	}
 	down := inference.NewResolver(unreadable{domain.ErrUnavailable}, inference.Config{})
-	if err := down.PermitUnsearched(t.Context(), free); !errors.Is(err, domain.ErrUnavailable) {
+	if err := down.CheckUnresolvedRoute(t.Context(), free); !errors.Is(err, domain.ErrUnavailable) {
 		t.Errorf("without a store: got error %v, want %v", err, domain.ErrUnavailable)
 	}
 }

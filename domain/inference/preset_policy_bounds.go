@@ -78,8 +78,8 @@ func (r *rule) disallows(value jsontext.Value) string {
 	return ""
 }
 
-// nearest returns the allowed number that is nearest to a number, or nil if there is none.
-// It is the smaller one of two.
+// nearest returns the allowed number that is nearest to a number, or nil if there is none. If
+// two are equally near, it returns the smaller one.
 func (r *rule) nearest(value jsontext.Value) jsontext.Value {
 	n, ok := readNumber(value)
 	if !ok {

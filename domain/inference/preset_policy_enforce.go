@@ -88,9 +88,9 @@ func (m *merger) refusal() error {
 	return e
 }
 
-// breaks records that a field, or its member, breaks a rule. sent tells that the value is the
-// request's.
-func (e *enforcement) breaks(name, message string, sent bool, path ...string) {
+// recordViolation records that a field, or its member, breaks a rule. sent tells that the value
+// is the request's.
+func (e *enforcement) recordViolation(name, message string, sent bool, path ...string) {
 	if !slices.Contains(e.broken, name) {
 		e.broken = append(e.broken, name)
 	}
@@ -179,7 +179,7 @@ func (e *enforcement) lock(f *part, t target) bool {
 		return true
 	}
 	if e.isSent(f) && !isSameJSON(f.Value, want) {
-		e.breaks(t.name, lockedMessage, true, f.Name)
+		e.recordViolation(t.name, lockedMessage, true, f.Name)
 	}
 	return e.replace(f, want)
 }
@@ -188,7 +188,7 @@ func (e *enforcement) lockMember(f *part, t target, want, whole jsontext.Value) 
 	sent := e.isSent(f)
 	return e.editMember(f, t, whole, func(name string, value jsontext.Value) jsontext.Value {
 		if sent && value.Kind() != 'n' && !isSameJSON(value, want) {
-			e.breaks(t.name, lockedMessage, true, f.Name, name)
+			e.recordViolation(t.name, lockedMessage, true, f.Name, name)
 		}
 		if name != t.member {
 			return nil
@@ -209,7 +209,7 @@ func (e *enforcement) editMember(f *part, t target, instead jsontext.Value, edit
 	case '{':
 	default:
 		if t.kind != dropRule {
-			e.breaks(t.name, lockedMessage, e.isSent(f), f.Name)
+			e.recordViolation(t.name, lockedMessage, e.isSent(f), f.Name)
 		}
 		if instead.Kind() != '{' {
 			return false
@@ -300,7 +300,7 @@ func (e *enforcement) bounded(f *part, t target, value jsontext.Value, path ...s
 	}
 	ours := e.ownScalar(t.places)
 	sent := e.isSent(f) && (f.from == FromRequest || !bytes.Equal(value, ours)) // else a lock put it there
-	e.breaks(name, boundedMessage, sent, path...)
+	e.recordViolation(name, boundedMessage, sent, path...)
 	if nearest := t.nearest(value); nearest != nil {
 		return nearest
 	}

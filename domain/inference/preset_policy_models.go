@@ -73,7 +73,7 @@ func (m *merger) limitUnknownModels() error {
 	e := &enforcement{merger: m, fields: []part{{Member: newMember("models", m.models), from: FromRequest}}}
 	e.each(m.policy.lockedBy, func(f *part, t target) bool {
 		if !isSameJSON(f.Value, m.settings.models) {
-			e.breaks(t.name, lockedMessage, true, f.Name)
+			e.recordViolation(t.name, lockedMessage, true, f.Name)
 		}
 		return false
 	})
@@ -133,7 +133,7 @@ func (e *enforcement) allowedModel(value jsontext.Value, path ...string) jsontex
 		if !e.policy.limitsModels { // what it stands for cannot be told
 			return value
 		}
-		e.breaks("models", notATextMessage, true, path...)
+		e.recordViolation("models", notATextMessage, true, path...)
 		return nil
 	}
 	rule := "models"
@@ -149,7 +149,7 @@ func (e *enforcement) allowedModel(value jsontext.Value, path ...string) jsontex
 	default: // the name brings a tool
 		rule = p.toolsName
 	}
-	e.breaks(rule, modelMessage, true, path...)
+	e.recordViolation(rule, modelMessage, true, path...)
 	return nil
 }
 

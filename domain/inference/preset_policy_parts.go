@@ -22,7 +22,7 @@ func (e *enforcement) enforceParts() error {
 		name := foldName(f.Name)
 		if isForPresets(name) {
 			if e.policy.promptLock != "" && name != "preset" && f.Value.Kind() != 'n' {
-				e.breaks(e.policy.promptLock, lockedMessage, true, f.Name)
+				e.recordViolation(e.policy.promptLock, lockedMessage, true, f.Name)
 			}
 			e.changed = true
 			continue
@@ -111,7 +111,7 @@ func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
 			inner.fields = slices.DeleteFunc(inner.fields, func(m part) bool {
 				prompt := mayHavePrompt(m.Name)
 				if prompt && m.Value.Kind() != 'n' {
-					inner.breaks(name, lockedMessage, true, m.Name)
+					inner.recordViolation(name, lockedMessage, true, m.Name)
 				}
 				inner.changed = inner.changed || prompt
 				return prompt

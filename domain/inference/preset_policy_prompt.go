@@ -42,7 +42,7 @@ func (m *merger) lockPrompt() error {
 		case name == "instructions" || name == "system":
 			text, ok := promptText("", f.Value, m.prompt.size)
 			if f.Value.Kind() != 'n' && (!ok || text != "" && !m.prompt.is(text)) {
-				e.breaks(m.policy.promptLock, lockedMessage, true, f.Name)
+				e.recordViolation(m.policy.promptLock, lockedMessage, true, f.Name)
 				m.relocked = append(m.relocked, f.Name)
 			}
 			continue
@@ -88,7 +88,7 @@ func (e *enforcement) withoutPrompts(f rawjson.Member) (jsontext.Value, error) {
 		}
 	}
 	if text := prompt.String(); text != "" && !e.prompt.is(text) {
-		e.breaks(e.policy.promptLock, lockedMessage, true, f.Name, strconv.Itoa(first))
+		e.recordViolation(e.policy.promptLock, lockedMessage, true, f.Name, strconv.Itoa(first))
 		e.relocked = append(e.relocked, f.Name)
 	}
 	return append(left, ']'), nil
@@ -109,8 +109,8 @@ func contentText(message jsontext.Value, enough int) (string, bool) {
 	return promptText("", rawjson.Get(message, "content"), enough)
 }
 
-// mayBeSystemMessage reports whether a message has the role system or developer, in any letter
-// case.
+// mayBeSystemMessage reports whether a gateway may take a message for one of the system or of
+// the developer. It is wider than isSystemMessage: names and roles are in any letter case.
 func mayBeSystemMessage(message jsontext.Value) bool {
 	for name, value := range rawjson.Pairs(message) {
 		if len(name) != len(`"role"`) && !bytes.Contains(name, []byte{'\\'}) {

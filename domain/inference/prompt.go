@@ -67,7 +67,7 @@ func (p systemPrompt) between(before, after jsontext.Value) []jsontext.Value {
 	return append(all, after)
 }
 
-// These stand around the inside of a prompt.
+// The heads and tails are the JSON around the text of a prompt.
 var (
 	systemMessageHead, systemMessageTail = jsontext.Value(`{"role":"system","content":"`), jsontext.Value(`"}`)
 	firstMessageHead                     = jsontext.Value(`[{"role":"system","content":"`)
@@ -185,8 +185,7 @@ func promptTexts(dialect domain.Dialect, value jsontext.Value) iter.Seq[string] 
 			return
 		}
 		for _, message := range rawjson.Items(value) {
-			role, _ := rawjson.Text(rawjson.Get(message, "role"))
-			if role != "system" && role != "developer" || !yieldTexts(rawjson.Get(message, "content"), yield) {
+			if !isSystemMessage(message) || !yieldTexts(rawjson.Get(message, "content"), yield) {
 				return
 			}
 		}

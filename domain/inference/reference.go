@@ -162,11 +162,10 @@ func (q *parsedRequest) readField(field rawjson.Member) {
 		q.prompt.readField(field)
 	case "session_id":
 		q.sessionID, _ = rawjson.Text(field.Value)
-		switch kind := field.Value.Kind(); {
-		case kind != '"' && kind != 'n':
+		if kind := field.Value.Kind(); kind != '"' && kind != 'n' {
 			q.setError(domain.InvalidAt("/session_id", "must be a string"))
-		case !isShortSession(q.sessionID):
-			q.setError(domain.InvalidAt("/session_id", sessionTooLong))
+		} else {
+			q.setError(CheckSessionID("/session_id", q.sessionID))
 		}
 	case "preset":
 		if field.Value.Kind() == 'n' {

@@ -151,10 +151,13 @@ func (q *parsedRequest) namePrompt(m promptMembers) {
 	q.addReference(place, ref)
 }
 
+// maxShownID bounds an id in an error, in characters.
+const maxShownID = 256
+
 // errNoPrompt is the error for an id that no preset can have. It names a short one.
 func errNoPrompt(id string) error {
 	message := "Preset not found"
-	if utf8.RuneCountInString(id) <= maxPlace {
+	if utf8.RuneCountInString(id) <= maxShownID {
 		message += ": " + strconv.QuoteToASCII(id)
 	}
 	return &domain.Error{Kind: domain.NotFound, Code: domain.PresetNotFound, Message: message, Err: errNoPreset}

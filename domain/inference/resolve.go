@@ -60,8 +60,8 @@ func NewResolver(store domain.Store, config Config) *Resolver {
 	return r
 }
 
-// Inherit caches what other caches, too. Both have the same store. It does nothing if other
-// drops other fields, because that is prepared.
+// Inherit copies the cache of other. Both must have the same store. It copies nothing if their
+// DropFields differ, because cached presets lack these fields.
 func (r *Resolver) Inherit(other *Resolver) {
 	if maps.Equal(r.unknown, other.unknown) {
 		r.cache.CopyFrom(other.cache)
@@ -114,9 +114,9 @@ type Resolution struct {
 	WorkspaceID string
 	// Label is the label by which the request named the version, empty for none.
 	Label string
-	// Model is the model that Body asks for, if Config.TellModel is set. Without a model it
-	// is the first of the list of models. It is empty if there is none, or if it is longer
-	// than maxModelName.
+	// Model is the model that Body asks for, if Config.TellModel is set. Without a model it is
+	// the first of the list of models. It is empty if there is none, or if it is longer than
+	// 256 bytes.
 	Model string
 	// StreamUsageAdded tells that Body asks for usage at the end of the stream, and the
 	// client's request did not.
@@ -143,8 +143,8 @@ type Field struct {
 	From Source
 }
 
-// Fields returns the top-level fields of Body in their order, and the source of each. A
-// body that is no JSON object has none. More than maxRequestFields are Invalid.
+// Fields returns the top-level fields of Body in their order, and the source of each. A body
+// that is no JSON object has none. More than 1,024 are Invalid.
 func (r Resolution) Fields() ([]Field, error) {
 	var fields []Field
 	if r.Preset == "" {
@@ -164,13 +164,19 @@ func (r Resolution) Fields() ([]Field, error) {
 	return fields, nil
 }
 
-// MaxSessionID bounds a session id, in characters (specification,
-// "Limits").
-const MaxSessionID = 256
+// maxSessionID bounds a session id, in characters (specification, "Limits").
+const maxSessionID = 256
 
-var sessionTooLong = fmt.Sprintf("must be at most %d characters", MaxSessionID)
+func isShortSession(id string) bool { return utf8.RuneCountInString(id) <= maxSessionID }
 
-func isShortSession(id string) bool { return utf8.RuneCountInString(id) <= MaxSessionID }
+// CheckSessionID returns an Invalid error at place if id has more than 256 characters
+// (specification, "Limits").
+func CheckSessionID(place, id string) error {
+	if !isShortSession(id) {
+		return domain.InvalidAt(place, fmt.Sprintf("must be at most %d characters", maxSessionID))
+	}
+	return nil
+}
 
 // usableSession returns id. It returns an empty text if id is too long, or if a header
 // cannot hold it.
@@ -191,7 +197,7 @@ func usableSession(id string) string {
 // each request may get another version.
 //
 // These are Invalid: a malformed reference, two different references, a reference inside
-// models, and a request that cannot be merged. So is a session id of more than MaxSessionID
+// models, and a request that cannot be merged. So is a session id of more than 256
 // characters beside a reference. So are variables without a template, variables that it
 // does not have, missing ones, and values that do not fit. A preset that does not exist, is
 // not active, or does not have the version or label is NotFound. The error names it. A
@@ -221,13 +227,11 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err := checkScope(who, request, sent); err != nil {
 		return out, err
 	}
-	switch {
-	case !request.found:
+	if !request.found {
 		return pass()
-	case request.err != nil:
-		return out, request.err
-	case !isShortSession(sent.SessionID):
-		return out, domain.InvalidAt("x-session-id", sessionTooLong)
+	}
+	if err := cmp.Or(request.err, CheckSessionID("x-session-id", sent.SessionID)); err != nil {
+		return out, err
 	}
 	prompt := request.prompt
 	passUnknown := r.passPrompts && prompt.only && !who.PresetRequired()

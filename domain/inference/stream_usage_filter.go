@@ -22,7 +22,7 @@ type StreamUsageFilter struct {
 	// otherLine for a line of another name.
 	name    int
 	passed  bool // the event had lines that passed before it was a chunk
-	isChunk bool // the data is whole, and was read: no line behind it changes it but to passing
+	isChunk bool // the data is whole, and is the chunk. A later line can only let the event pass
 	cr      bool // the last byte was a carriage return
 	tookEnd bool // the last end of a line was taken out
 }

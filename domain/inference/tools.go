@@ -17,28 +17,24 @@ const maxTools = 4096
 // toolIdentity returns the identity of a tool. A request's tool replaces a preset's tool
 // of the same identity. A tool without a name has its whole text as its identity.
 func toolIdentity(dialect domain.Dialect, tool jsontext.Value) string {
-	text := func(object jsontext.Value, name string) string {
-		value, _ := rawjson.Text(rawjson.Get(object, name))
-		return value
-	}
 	identity := func(kind, name string) string {
 		if name == "" {
 			return "=" + string(tool)
 		}
 		return kind + "\x00" + name
 	}
-	switch kind := text(tool, "type"); {
+	switch kind := textOf(tool, "type"); {
 	case dialect == domain.Chat && (kind == "function" || kind == "custom"):
-		return identity(kind, text(rawjson.Get(tool, kind), "name")) // named inside
+		return identity(kind, textOf(rawjson.Get(tool, kind), "name")) // named inside
 	case kind == "function", dialect == domain.Messages && (kind == "" || kind == "custom"):
-		return identity("function", text(tool, "name"))
+		return identity("function", textOf(tool, "name"))
 	case kind == "openrouter:advisor", kind == "openrouter:subagent":
 		// The one without a name is the default instance.
-		return kind + "\x00" + strings.TrimSpace(text(rawjson.Get(tool, "parameters"), "name"))
+		return kind + "\x00" + strings.TrimSpace(textOf(rawjson.Get(tool, "parameters"), "name"))
 	case kind == "custom", kind == "namespace":
-		return identity(kind, text(tool, "name"))
+		return identity(kind, textOf(tool, "name"))
 	case kind == "mcp":
-		return identity(kind, text(tool, "server_label"))
+		return identity(kind, textOf(tool, "server_label"))
 	default:
 		return identity("", kind)
 	}

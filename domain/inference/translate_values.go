@@ -63,7 +63,7 @@ func convertFormat(value jsontext.Value, from, to domain.Dialect) (converted jso
 		}
 		return object(newMember("type", quote(kind))), others(members, "type")
 	case "json_schema":
-		t := rename(kind, members, formatMembers, from, to)
+		t := translateMembers(kind, members, formatMembers, from, to)
 		name, schema := t.place(&formatMembers[0]), t.place(&formatMembers[1])
 		if t.get(schema) == nil {
 			return nil, nil
@@ -161,7 +161,7 @@ func convertFunction(tool []rawjson.Member, from, to domain.Dialect) (converted 
 	if to == domain.Messages {
 		kind = ""
 	}
-	t := rename(kind, tool, functionMembers, from, to)
+	t := translateMembers(kind, tool, functionMembers, from, to)
 	name, parameters := t.place(&functionMembers[0]), t.place(&functionMembers[1])
 	if t.get(name).Kind() != '"' {
 		return nil, nil
@@ -201,7 +201,7 @@ func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted
 	}
 	switch {
 	case kind == choiceKind[from]:
-		t := rename(choiceKind[to], members, functionMembers[:1], from, to)
+		t := translateMembers(choiceKind[to], members, functionMembers[:1], from, to)
 		if t.get(t.place(&functionMembers[0])).Kind() != '"' {
 			return nil, nil
 		}
@@ -271,9 +271,9 @@ func convertEach(elements jsontext.Value, convert func(jsontext.Value) (jsontext
 	return rawjson.ArrayOf(left...), lost
 }
 
-// rename begins the translation of an object by a table of its members. The result has the
-// type kind, if it is not empty. The type in members is ignored.
-func rename(kind string, members []rawjson.Member, table []counterpart, from, to domain.Dialect) *translation {
+// translateMembers begins the translation of an object by a table of its members. The result
+// has the type kind, if it is not empty. The type in members is ignored.
+func translateMembers(kind string, members []rawjson.Member, table []counterpart, from, to domain.Dialect) *translation {
 	t := &translation{table: table, from: from, to: to}
 	if kind != "" {
 		t.put("type", quote(kind))

@@ -39,8 +39,8 @@ import (
 const (
 	backupFormat = 1
 
-	// BackupBegin is what every backup begins with, of any version of the format.
-	BackupBegin = "caddy-presets backup "
+	// BackupMagic has the first bytes of every backup, in all versions of the format.
+	BackupMagic = "caddy-presets backup "
 
 	// maxInfo bounds the lines before the chunks and the JSON of the end, in bytes.
 	maxInfo = 4 << 10
@@ -101,6 +101,30 @@ type BackupEnd struct {
 // Encrypted reports whether the backup's content is encrypted.
 func (i BackupInfo) Encrypted() bool { return i.Salt != nil }
 
+// checkEncrypted fails if a key was named for a backup that is not encrypted.
+func (i BackupInfo) checkEncrypted(key []byte) error {
+	if len(key) > 0 && !i.Encrypted() {
+		return notRestorable("it is not encrypted, though its key was named")
+	}
+	return nil
+}
+
+// checkCommit fails if a commit is not the last one of the backup.
+func (i BackupInfo) checkCommit(commit uint64) error {
+	if commit != i.Commit {
+		return broken("its last commit is number %d, not %d", commit, i.Commit)
+	}
+	return nil
+}
+
+// check fails if the records of the backup are others than those in d.
+func (e BackupEnd) check(d *digest) error {
+	if text := d.text(); text != e.Digest || d.records != e.Records {
+		return broken("it leads to %d records with the digest %s, not to %d with %s", d.records, text, e.Records, e.Digest)
+	}
+	return nil
+}
+
 // overhead is the number of bytes that sealing adds to a chunk.
 func (i BackupInfo) overhead() int {
 	if i.Encrypted() {
@@ -130,14 +154,14 @@ func ReadBackupInfo(r io.Reader) (BackupInfo, error) {
 
 // readInfo reads the first lines of a backup, and returns them too.
 func readInfo(r *bufio.Reader) (info BackupInfo, lines []byte, err error) {
-	if begin, _ := r.Peek(len(BackupBegin)); !strings.HasPrefix(BackupBegin, string(begin)) {
+	if begin, _ := r.Peek(len(BackupMagic)); !strings.HasPrefix(BackupMagic, string(begin)) {
 		return info, nil, notRestorable("it is no backup of presets")
 	}
 	first, err := readLine(r)
 	if err != nil {
 		return info, nil, err
 	}
-	version := first[len(BackupBegin):]
+	version := first[len(BackupMagic):]
 	switch version, err := strconv.Atoi(string(bytes.TrimSuffix(version, []byte("\n")))); {
 	case err != nil || version < 1:
 		return info, nil, broken("its first lines are damaged")

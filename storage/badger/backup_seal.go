@@ -22,8 +22,13 @@ type sealer struct {
 func (i *BackupInfo) newSalt(key []byte) (err error) {
 	i.Salt = make([]byte, 32)
 	rand.Read(i.Salt) // it never fails
-	i.KeyCheck, err = hkdf.Key(sha256.New, key, i.Salt, "caddy-presets backup 1 check", 16)
+	i.KeyCheck, err = backupKeyCheck(key, i.Salt)
 	return err
+}
+
+// backupKeyCheck returns bytes that tell a wrong key from the right one.
+func backupKeyCheck(key, salt []byte) ([]byte, error) {
+	return hkdf.Key(sha256.New, key, salt, "caddy-presets backup 1 check", 16)
 }
 
 // newSealer returns the sealer of a backup with these first lines. An encrypted backup needs
@@ -36,7 +41,7 @@ func newSealer(info BackupInfo, lines, key []byte) (*sealer, error) {
 	if len(key) == 0 {
 		return nil, notRestorable("it is encrypted, and needs the key of the store that it was made of")
 	}
-	check, err := hkdf.Key(sha256.New, key, info.Salt, "caddy-presets backup 1 check", 16)
+	check, err := backupKeyCheck(key, info.Salt)
 	if err != nil {
 		return nil, err
 	}

@@ -159,8 +159,8 @@ func (v *verification) read(to *spool) (total int64, err error) {
 		return 0, from.err
 	}
 	v.end = from.end
-	if d.text() != v.end.Digest || d.records != v.end.Records {
-		return 0, broken("it leads to %d records with the digest %s, not to %d with %s", d.records, d.text(), v.end.Records, v.end.Digest)
+	if err := v.end.check(d); err != nil {
+		return 0, err
 	}
 	return total, to.flush()
 }
@@ -173,8 +173,8 @@ func (v *verification) open() (*backupReader, error) {
 		return nil, err
 	}
 	v.info = info
-	if len(v.Key) > 0 && !info.Encrypted() {
-		return nil, notRestorable("it is not encrypted, though its key was named")
+	if err := info.checkEncrypted(v.Key); err != nil {
+		return nil, err
 	}
 	return newBackupReader(info, lines, from, v.Key)
 }
@@ -194,21 +194,17 @@ func (v *verification) readSome(p []byte) (int, error) {
 // compare compares the records with each other.
 func (v *verification) compare(held *spool) error {
 	commit, err := records.NewReader(held).LastCommit()
-	if err == nil && commit != v.info.Commit {
-		err = broken("its last commit is number %d, not %d", commit, v.info.Commit)
-	}
-	if err != nil {
+	if err = cmp.Or(err, v.info.checkCommit(commit)); err != nil {
 		return cmp.Or(held.failed, err)
 	}
-	c := records.Checker{Problem: v.report.Problem}
+	c := records.Checker{Report: &v.report}
 	c.Pause = func() error {
-		v.Progress(ProgressRecords, int64(c.Records), int64(v.end.Entries))
+		v.Progress(ProgressRecords, int64(v.report.Records), int64(v.end.Entries))
 		return v.ctx.Err()
 	}
 	if err := c.Pause(); err != nil {
 		return err
 	}
 	err = c.Check(held)
-	v.report.Records = c.Records
 	return cmp.Or(held.failed, err)
 }

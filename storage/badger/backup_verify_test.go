@@ -129,7 +129,7 @@ func TestVerifyDamagedBackup(t *testing.T) {
 				}
 			}
 			for n := 0; n < len(full); n += storagetest.Sample(5) {
-				refused(fmt.Sprintf("%d of %d bytes", n, len(full)), full[:n], n >= len(BackupBegin))
+				refused(fmt.Sprintf("%d of %d bytes", n, len(full)), full[:n], n >= len(BackupMagic))
 				flipped := bytes.Clone(full)
 				flipped[n] ^= 1 << (n % 8)
 				refused(fmt.Sprintf("byte %d flipped", n), flipped, n >= begin)

@@ -29,7 +29,7 @@ func newBackupWriter(to io.Writer, info BackupInfo, key []byte) (*backupWriter, 
 	if err != nil {
 		return nil, err
 	}
-	lines := append(fmt.Appendf(nil, "%s%d\n%s", BackupBegin, backupFormat, text), '\n')
+	lines := append(fmt.Appendf(nil, "%s%d\n%s", BackupMagic, backupFormat, text), '\n')
 	w := &backupWriter{to: to}
 	if w.sealer, err = newSealer(info, lines, key); err != nil {
 		return nil, err

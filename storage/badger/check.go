@@ -81,7 +81,7 @@ func (s *Store) checkFiles(report *storage.Report, pause func() error) error {
 		case isRefusal(err):
 			return readError(err)
 		default:
-			report.Problem("%v", err)
+			report.AddProblem("%v", err)
 		}
 		return nil
 	}
@@ -122,11 +122,10 @@ func (s *Store) checkFiles(report *storage.Report, pause func() error) error {
 // checkRecords checks all records that txn shows. Damage that makes Badger panic is a
 // problem in the report, too.
 func checkRecords(txn *badgerdb.Txn, report *storage.Report, pause func() error) error {
-	c := records.Checker{Problem: report.Problem, Pause: pause, Problems: len(report.Problems)}
+	c := records.Checker{Report: report, Pause: pause}
 	err := guarded(func() error { return c.Check(snapshot{txn}) })
-	report.Records = c.Records
 	if p, ok := errors.AsType[*panicError](err); ok {
-		report.Problem("a table is damaged where records are looked for, and not all of them were read: %v", p.value)
+		report.AddProblem("a table is damaged where records are looked for, and not all of them were read: %v", p.value)
 		return nil
 	}
 	return err

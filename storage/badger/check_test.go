@@ -56,7 +56,7 @@ func checked(t *testing.T, s *Store) storage.Report {
 	t.Helper()
 	report, err := s.Check(t.Context())
 	if err != nil {
-		report.Problem("%v", err)
+		report.AddProblem("%v", err)
 	}
 	return report
 }
@@ -66,7 +66,7 @@ func verified(t *testing.T, folder string) storage.Report {
 	t.Helper()
 	report, err := Verify(t.Context(), folder, testOptions)
 	if err != nil {
-		report.Problem("%v", err)
+		report.AddProblem("%v", err)
 	}
 	return report
 }

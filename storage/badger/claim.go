@@ -49,7 +49,7 @@ func claimFolder(folder string, format int, key []byte, g *guard) (m marker, _ f
 		private = nil
 	}
 	undo = func() error {
-		err := empty(folder)
+		err := removeContent(folder)
 		if !isForeign {
 			err = errors.Join(err, os.Chmod(folder, before.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky)))
 		}
@@ -79,8 +79,8 @@ func checkEmpty(folder string) error {
 	return err
 }
 
-// empty removes the content of a folder.
-func empty(folder string) error {
+// removeContent removes the content of a folder.
+func removeContent(folder string) error {
 	entries, err := os.ReadDir(folder)
 	for _, entry := range entries {
 		if entry.Name() != lostAndFound {

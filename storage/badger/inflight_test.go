@@ -71,8 +71,8 @@ func TestBuiltOnWhatFails(t *testing.T) {
 	}
 }
 
-// TestSequenceFailsInFlight acknowledges a group whose sequence file cannot be flushed. The next one, which
-// is built on it already, changes nothing.
+// TestSequenceFailsInFlight acknowledges a group whose sequence file cannot be flushed. The
+// next one, which is built on it already, changes nothing.
 func TestSequenceFailsInFlight(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	s.committer.patience = time.Minute

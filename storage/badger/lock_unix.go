@@ -11,23 +11,14 @@ import (
 
 // lock locks a file against other processes and calls, until the returned file is closed.
 // The error is errLocked if it is locked already.
-func lock(name string) (*os.File, error) {
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = errLocked
-		}
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
-}
+func lock(name string) (*os.File, error) { return lockFile(name, os.O_RDWR|os.O_CREATE) }
 
 // lockExisting is lock for a file that exists, which it does not change.
-func lockExisting(name string) (*os.File, error) {
-	file, err := os.Open(name)
+func lockExisting(name string) (*os.File, error) { return lockFile(name, os.O_RDONLY) }
+
+// lockFile opens a file with flags, and locks it.
+func lockFile(name string, flags int) (*os.File, error) {
+	file, err := os.OpenFile(name, flags, 0o600)
 	if err != nil {
 		return nil, err
 	}

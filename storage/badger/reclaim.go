@@ -18,10 +18,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// Badger does not free the space of removed records by itself. A deletion is a tombstone in
-// the memtable. It frees space when compactions have moved it down to the level of the
-// record. Without more writes no compaction begins. The memtable is flushed when it is
-// full, and level 0 is compacted when it has ten tables.
+// Badger does not free the space of removed records by itself. A deletion is a tombstone in the
+// memtable. It frees space when compactions have moved it down to the level of the record.
+// Without more writes no compaction begins. The memtable is flushed when it is full, and level
+// 0 is compacted when it has NumLevelZeroTables tables (see settings).
 const (
 	// A Reclaim is due when 1/reclaimShare of the tables' size was removed.
 	reclaimShare = 10

@@ -101,11 +101,8 @@ func (r *restore) open(from io.Reader) (*backupReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(r.backupKey) > 0 && !b.info.Encrypted() {
-		return nil, notRestorable("it is not encrypted, though the key of the backup was named")
-	}
 	r.info = b.info
-	return b, nil
+	return b, b.info.checkEncrypted(r.backupKey)
 }
 
 // run writes the records of the backup and makes a store of the folder.
@@ -167,14 +164,11 @@ func (r *restore) finish() error {
 		if err != nil {
 			return err
 		}
-		if d.text() != r.end.Digest || d.records != r.end.Records {
-			return broken("it leads to %d records with the digest %s, not to %d with %s", d.records, d.text(), r.end.Records, r.end.Digest)
+		if err := r.end.check(d); err != nil {
+			return err
 		}
-		sequence, err := lastCommit(db)
-		if err == nil && sequence != r.info.Commit {
-			err = broken("its last commit is number %d, not %d", sequence, r.info.Commit)
-		}
-		return err
+		commit, err := lastCommit(db)
+		return cmp.Or(err, r.info.checkCommit(commit))
 	})
 	if err != nil {
 		return err

@@ -32,12 +32,12 @@ const unchainedName = "SALVAGED-AUDIT.jsonl"
 // store has another id and the same encryption key, that of o. keepKeys copies live keys even
 // if their revocation may be lost.
 //
-// Salvage reads the files in from without Badger, and changes nothing there. It needs memory
-// for all that is stored. After an error, and if ctx ends, the folder to is as it was. If the
-// process ends meanwhile, Open refuses that folder. The error is ErrMisused for a wrong key
-// and for a folder that is not a store. It is ErrMisused, too, while another process uses the
-// store. It is ErrNothing if there is no whole record, for example because the KEYREGISTRY of
-// an encrypted store is lost.
+// Salvage opens no Badger database in from, and changes nothing there. It needs memory for all
+// that is stored. After an error, and if ctx ends, the folder to is as it was. If the process
+// ends meanwhile, Open refuses that folder. The error is ErrMisused for a wrong key and for a
+// folder that is not a store. It is ErrMisused, too, while another process uses the store. It
+// is ErrNothing if there is no whole record, for example because the KEYREGISTRY of an
+// encrypted store is lost.
 func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (report storage.Salvage, err error) {
 	if err := checkPlatform(); err != nil {
 		return report, err

@@ -23,8 +23,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// wreck is what was found in the files of a damaged store. It reads them without Badger,
-// which truncates and removes files when it opens a folder.
+// wreck is what was found in the files of a damaged store. It opens no Badger database, because
+// that truncates and removes files.
 type wreck struct {
 	ctx    context.Context
 	folder string

@@ -37,8 +37,8 @@ type sequenceFile struct {
 // sequenceInterval is how long a number may stay unflushed.
 const sequenceInterval = 100 * time.Millisecond
 
-// openSequence opens the sequence file of the store in folder, or makes one. sequence is the number of
-// the store's last commit.
+// openSequence opens the sequence file of the store in folder, or makes one. sequence is the
+// number of the store's last commit.
 func openSequence(folder string, sequence uint64) (*sequenceFile, error) {
 	if err := checkSequence(folder, sequence); err != nil {
 		return nil, err

@@ -17,17 +17,11 @@ import (
 // Checker reads every record of a snapshot, in key order. It checks each record, and that
 // the records agree with each other. A Checker is good for one Check.
 type Checker struct {
-	// Problem is called for each damaged or missing record. Its text quotes no stored
-	// content.
-	Problem func(format string, args ...any)
+	// Report gets the number of records that were read, and each damaged or missing record. If
+	// it has problems, those that may follow from them are not reported.
+	Report *storage.Report
 	// Pause is called between records now and then. An error ends the check.
 	Pause func() error
-
-	// Records is the number of records that were read.
-	Records int
-	// Problems is the number of problems, including those that the caller set before. If
-	// there are any, problems that may follow from them are not reported.
-	Problems int
 
 	reader Reader
 
@@ -79,8 +73,7 @@ func wrong(of Kind, how string, err error) error {
 }
 
 func (c *Checker) report(format string, args ...any) {
-	c.Problems++
-	c.Problem(format, args...)
+	c.Report.AddProblem(format, args...)
 }
 
 func (c *Checker) check() error {
@@ -99,8 +92,8 @@ func (c *Checker) check() error {
 	it := c.reader.snapshot.Iterate(nil)
 	defer it.Close()
 	for it.Seek(nil); it.Valid(); it.Next() {
-		c.Records++
-		if c.Records%checksBetweenPauses == 0 {
+		c.Report.Records++
+		if c.Report.Records%checksBetweenPauses == 0 {
 			if err := c.Pause(); err != nil {
 				return err
 			}
@@ -307,7 +300,10 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 	if !p.State().Has(p.DesignatedVersion) {
 		return damaged(KindPreset, "the version that it designates is not there")
 	}
-	for label := range p.Labels {
+	for label, target := range p.Labels {
+		if target.Check(p) != nil {
+			return damaged(KindPreset, "a version that a label of it names is not there")
+		}
 		if n, err := c.reader.LabelChanges(p, label); err != nil || n < 1 {
 			return wrong(KindPreset, "a label of it is not there", err)
 		}
@@ -378,10 +374,10 @@ func (c *Checker) checkSums() {
 	if c.blocks != c.wantBlocks {
 		c.report("%d blocks are stored of histories that have %d", c.blocks, c.wantBlocks)
 	}
-	if c.history != c.wantHistory && c.Problems == 0 {
+	if c.history != c.wantHistory && len(c.Report.Problems) == 0 {
 		c.report("the histories of presets and workspaces are not what the audit trail says")
 	}
-	if len(c.deleted) > 0 || c.Problems > 0 {
+	if len(c.deleted) > 0 || len(c.Report.Problems) > 0 {
 		return
 	}
 	if c.spots != c.wantSpots {

@@ -138,19 +138,11 @@ type selection [states]bool
 var everything = selection{true, true, true}
 
 // selectionOf returns the states that a filter accepts.
-func selectionOf(filter domain.PresetFilter) selection {
-	switch filter {
-	case domain.ActivePresets:
-		return selection{0: true}
-	case domain.DisabledPresets:
-		return selection{1: true}
-	case domain.ArchivedPresets:
-		return selection{2: true}
-	case domain.AllPresets:
-		return everything
-	default:
-		return selection{0: true, 1: true}
+func selectionOf(filter domain.PresetFilter) (s selection) {
+	for state, status := range storedStatuses[1:] {
+		s[state] = filter.Accepts(status)
 	}
+	return s
 }
 
 // count returns the sum of n over the selected states.

@@ -3,6 +3,7 @@ package records
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -26,7 +27,7 @@ type FoundRecord struct {
 type Wreck struct {
 	Records map[string]FoundRecord // by their keys
 	// Incomplete says that a change may be missing without a trace. A whole file or commit is
-	// missing, or a part of a file that may have had all records of a change of a key.
+	// missing, or a part of a file is. That part may have held a change of a key.
 	Incomplete bool
 	// Undamaged says that nothing is damaged or missing. If an import was not finished, its
 	// audit trail may then tell of objects that were never stored.
@@ -230,18 +231,11 @@ func copiesIn[T any](s *salvager, wanted func(list) bool, id func(T) string) map
 		}
 		if object, version, ok := find(s, k, decodeJSON[T]); ok {
 			if known, ok := all[id(object)]; !ok || known.version < version {
-				all[id(object)] = listCopy[T]{object, version, beNumber(k[len(k)-8:])}
+				all[id(object)] = listCopy[T]{object, version, binary.BigEndian.Uint64(k[len(k)-8:])}
 			}
 		}
 	}
 	return all
-}
-
-func beNumber(b []byte) (n uint64) {
-	for _, c := range b {
-		n = n<<8 | uint64(c)
-	}
-	return n
 }
 
 // readWorkspaces reads all workspaces that were not deleted.

@@ -124,9 +124,9 @@ func TestFailingReads(t *testing.T) {
 			return m.update(t, func(tx domain.Tx) error { return tx.PutPreset(p) })
 		},
 		"check": func() error {
-			c := records.Checker{Pause: func() error { return nil }, Problem: func(string, ...any) {}}
+			c := records.Checker{Pause: func() error { return nil }, Report: new(storage.Report)}
 			err := c.Check(m)
-			if c.Problems > 0 { // it reports records that it cannot read
+			if len(c.Report.Problems) > 0 { // it reports records that it cannot read
 				err = deliberate
 			}
 			return err

@@ -40,7 +40,7 @@ func importBy(ctx context.Context, store domain.Store, r io.Reader, batch int) (
 		return Summary{}, err
 	}
 	if err := im.all(ctx); err != nil {
-		if im.stored.Line > 0 && im.full == nil && !errors.Is(err, errAnother) {
+		if im.stored.Line > 0 && im.full == nil && !errors.Is(err, errConcurrentImport) {
 			goesOn := "; it goes on there when it is begun again with the same file"
 			if errors.Is(err, ErrFile) || errors.Is(err, ErrStore) {
 				goesOn = ""
@@ -121,19 +121,19 @@ func (im *importer) checkStore(r domain.Reader) (err error) {
 	return nil
 }
 
-var errOther = fmt.Errorf("%w: an import of another file was begun and is not finished; import --abandon gives it up", ErrStore)
+var errOtherFile = fmt.Errorf("%w: an import of another file was begun and is not finished; import --abandon gives it up", ErrStore)
 
-// errAnother is the error of two imports of the same file into one store. One of them fails
-// when it finds the other's writes, and the other continues.
-var errAnother = fmt.Errorf("%w: another import of the same file has written to it meanwhile, and is under way or finished; "+
+// errConcurrentImport is the error of two imports of the same file into one store. One of them
+// fails when it finds the other's writes, and the other continues.
+var errConcurrentImport = fmt.Errorf("%w: another import of the same file has written to it meanwhile, and is under way or finished; "+
 	"begin this one again when that has ended: it goes on where that was, or finds that all is there", ErrStore)
 
-// other returns the error for a file that is not the one of the earlier import.
-func (im *importer) other() error {
+// refuseFile returns the error for a file that is not the one of the earlier import.
+func (im *importer) refuseFile() error {
 	if im.full != nil {
 		return im.full
 	}
-	return errOther
+	return errOtherFile
 }
 
 // add processes the next line.
@@ -143,15 +143,15 @@ func (im *importer) add(ctx context.Context, l line) error {
 	case 2:
 		im.header = f.sums.sum()
 		if im.resumed.Line > 0 && im.resumed.Header != im.header {
-			return im.other()
+			return im.refuseFile()
 		}
 	case im.resumed.Line + 1:
 		if im.resumed.Line > 1 && im.resumed.Sum != f.sums.sum() {
-			return im.other()
+			return im.refuseFile()
 		}
 		if im.resumed.Done {
 			if l.End == nil {
-				return im.other()
+				return im.refuseFile()
 			}
 			return nil // everything is stored
 		}
@@ -162,7 +162,7 @@ func (im *importer) add(ctx context.Context, l line) error {
 			return err
 		}
 	case l.End != nil:
-		return im.other() // the earlier file has more lines
+		return im.refuseFile() // the earlier file has more lines
 	}
 	im.trackLine(l)
 	if f.number <= im.resumed.Line {
@@ -305,9 +305,9 @@ func (im *importer) checkUnchanged(tx domain.Tx) error {
 		return err
 	case m == im.stored:
 	case m.Header == im.header:
-		return errAnother
+		return errConcurrentImport
 	case m.Line > 0 && !m.Done:
-		return errOther
+		return errOtherFile
 	}
 	if im.stored.Line == 0 {
 		switch fresh, err := freshWorkspace(tx); {

@@ -6,8 +6,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// Begin is what every file begins with, of any version of the format.
-const Begin = `{"export":`
+// Magic has the first bytes of every export, in all versions of the format.
+const Magic = `{"export":`
 
 // taken has the ids, slugs and hashes of the objects of a file so far. Long ones are in it as
 // a half of their SHA-256.

@@ -22,9 +22,8 @@ func (s *Store) Check(ctx context.Context) (report storage.Report, err error) {
 	if err != nil {
 		return report, err
 	}
-	c := records.Checker{Problem: report.Problem, Pause: s.ctx.Err}
+	c := records.Checker{Report: &report, Pause: s.ctx.Err}
 	err = c.Check(uncached{&snapshot{ctx: ctx, store: s, last: last, revision: at}})
-	report.Records = c.Records
 	return report, err
 }
 

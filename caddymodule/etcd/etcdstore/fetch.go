@@ -38,8 +38,8 @@ func newFetcher(s *Store, options ...clientv3.OpOption) *fetcher {
 	return &fetcher{store: s, options: options, pending: make(map[string]*pendingRead)}
 }
 
-// read reads a record and the last commit, by a request that begins after the call. Its
-// errors are those of Store.request.
+// read reads a record and the last commit, by a request that begins after the call. Its errors
+// are those of request, and errGone.
 func (f *fetcher) read(ctx context.Context, key string) (replica.Found, error) {
 	f.mu.Lock()
 	r := f.pending[key]

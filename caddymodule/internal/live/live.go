@@ -98,8 +98,8 @@ func (s *Store) Shared(create func() any) any {
 	return s.shared
 }
 
-// BackedUp notes that a backup of the store was sent whole.
-func (s *Store) BackedUp(at time.Time) { s.lastBackup.Store(&at) }
+// RecordBackup records that a backup of the store was sent whole.
+func (s *Store) RecordBackup(at time.Time) { s.lastBackup.Store(&at) }
 
 // LastBackup returns when a backup was last sent whole. It is zero if none was since a
 // configuration began to use the store. It outlives reloads.
