@@ -440,23 +440,30 @@ func readFile(t *testing.T, name string) []byte {
 
 func copyFolder(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	copyUnchanged(t, from, to, func() error { return os.CopyFS(to, os.DirFS(from)) })
 }
 
 // copyKilled copies an open store as a kill would leave it, to a folder that is missing. It
-// links the tables, so the store must not remove any later. Badger may write a log to a table
-// meanwhile. It begins again then.
+// links the tables, so the store must not remove any later.
 func copyKilled(t *testing.T, from, to string) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; {
-		before := sizesIn(t, from)
+	copyUnchanged(t, from, to, func() error {
 		err := errors.Join(os.Mkdir(to, 0o700), copyStore(from, to))
 		for _, name := range []string{MarkerName, sequenceName} {
 			err = errors.Join(err, copyFile(filepath.Join(from, name), filepath.Join(to, name)))
 		}
-		if err == nil && maps.Equal(before, sizesIn(t, from)) {
+		return err
+	})
+}
+
+// copyUnchanged copies the folder of a store that may be open. Badger may write a log to a
+// table meanwhile, and a purge may make a commit. It begins again then.
+func copyUnchanged(t *testing.T, from, to string, copyAll func() error) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; {
+		before, sequence := sizesIn(t, from), readSequence(from)
+		err := copyAll()
+		if err == nil && maps.Equal(before, sizesIn(t, from)) && readSequence(from) == sequence {
 			return
 		}
 		if time.Now().After(end) {
@@ -466,6 +473,12 @@ func copyKilled(t *testing.T, from, to string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// readSequence returns the content of the sequence file in a folder, which each commit changes.
+func readSequence(folder string) string {
+	content, _ := os.ReadFile(filepath.Join(folder, sequenceName)) // it may be missing
+	return string(content)
 }
 
 // sizesIn returns the sizes of the files in a folder, by their names.
