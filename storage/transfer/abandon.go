@@ -72,7 +72,7 @@ func Abandon(ctx context.Context, store domain.Store, service *domain.Service, w
 		case now != m:
 			return fmt.Errorf("%w: the import goes on; stop it first", ErrStore)
 		}
-		return cmp.Or(m.settle(tx), m.forget(tx))
+		return cmp.Or(m.settle(tx, w.Who), m.forget(tx))
 	})
 	if err != nil {
 		return Abandoned{}, err
@@ -81,10 +81,10 @@ func Abandon(ctx context.Context, store domain.Store, service *domain.Service, w
 }
 
 // settle gives the preset that was being imported the labels whose changes were imported. A
-// preset that takes several batches is stored without labels until the last one. The last
-// imported change of a label may name a version that was pruned after a later change. A later
-// change may also have removed a label that is one too many. The preset does not get those.
-func (m progress) settle(tx domain.Tx) error {
+// preset that takes several batches is stored without labels until the last one. Changes are
+// imported label by label, in byte order. So only the last label may lack changes. It may name
+// a pruned version, or be one label too many. Then one more change, by who, removes it.
+func (m progress) settle(tx domain.Tx, who domain.Principal) error {
 	workspaceID, slug, ok := strings.Cut(m.Preset, "/")
 	if !ok {
 		return nil
@@ -94,7 +94,9 @@ func (m progress) settle(tx domain.Tx) error {
 		return err
 	}
 	p.Labels = make(map[string]domain.Target)
-	for label, err := range tx.LabelNames(p) {
+	var label string
+	var last domain.LabelChange
+	for label, err = range tx.LabelNames(p) {
 		if err != nil {
 			return err
 		}
@@ -102,12 +104,20 @@ func (m progress) settle(tx domain.Tx) error {
 		if err != nil {
 			return err
 		}
-		c, err := tx.LabelChange(p, label, n)
-		if err != nil {
+		if last, err = tx.LabelChange(p, label, n); err != nil {
 			return err
 		}
-		if c.To != nil && c.To.Check(p) == nil && len(p.Labels) < domain.MaxLabels {
-			p.Labels[label] = *c.To
+		if last.To != nil {
+			p.Labels[label] = *last.To
+		}
+	}
+	if to := last.To; to != nil && (to.Check(p) != nil || len(p.Labels) > domain.MaxLabels) {
+		delete(p.Labels, label)
+		removal := domain.LabelChange{
+			Number: last.Number + 1, Time: time.Now().UTC().Truncate(time.Millisecond), KeyID: who.KeyID, UserID: who.UserID, From: to,
+		}
+		if err := tx.PutLabelChange(p, label, removal); err != nil {
+			return err
 		}
 	}
 	return tx.PutPreset(p)

@@ -179,6 +179,7 @@ func TestAbandonLabels(t *testing.T) {
 		f.Label("", "p", fmt.Sprint("label-", n), domain.Target{Version: 3})
 	}
 	content := exported(t, from)
+	lines := bytes.Count(content, []byte("\n"))
 	by := domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
 	for batches, partial := 1, 0; ; batches++ {
 		to := started(t)
@@ -229,6 +230,12 @@ func TestAbandonLabels(t *testing.T) {
 			if err := to.Check(p); err != nil {
 				t.Errorf("after line %d: label %s: %v", a.Lines, name, err)
 			}
+		}
+		rest := exported(t, to)
+		if _, err := Verify(t.Context(), bytes.NewReader(rest)); err != nil {
+			t.Errorf("after line %d: the export: %v", a.Lines, err)
+		} else if p.Labels["z-moved"].Version == 0 && a.Lines > lines-6 {
+			imports(t, started(t), rest)
 		}
 	}
 }
