@@ -59,7 +59,7 @@ func CaptureTemplate(dialect domain.Dialect, members []rawjson.Member) (domain.C
 		messages = append(messages, userMessage(list))
 	}
 	for _, message := range rawjson.Items(list) {
-		if dialect != domain.Chat || len(messages) > 0 || !isSystemMessage(message) {
+		if dialect != domain.Chat || len(messages) > 0 || !isSystemMessage(dialect, message) {
 			messages = append(messages, message)
 		}
 	}
@@ -83,9 +83,11 @@ const userMessageHead = `{"role":"user","content":`
 var listField = map[domain.Dialect]string{domain.Responses: "input", domain.Chat: "messages", domain.Messages: "messages"}
 
 // isSystemMessage reports whether an item of a conversation is a message of the system or
-// of the developer.
-func isSystemMessage(message jsontext.Value) bool {
-	role := textOf(message, "role")
+// of the developer. In a chat every item is a message.
+func isSystemMessage(dialect domain.Dialect, message jsontext.Value) bool {
+	if role := textOf(message, "role"); role != "system" && role != "developer" {
+		return false
+	}
 	kind := rawjson.Get(message, "type")
-	return (role == "system" || role == "developer") && (kind == nil || rawjson.IsText(kind, "message"))
+	return dialect == domain.Chat || kind == nil || rawjson.IsText(kind, "message")
 }

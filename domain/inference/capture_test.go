@@ -117,6 +117,7 @@ func TestCaptureOfSystemPrompts(t *testing.T) {
 		{"text", chat, conversation(system(`"You \u00e9"`), user), new("You é")},
 		{"alone", chat, conversation(system(`"a"`)), new("a")},
 		{"empty", chat, conversation(system(`""`), user), new("")},
+		{"of another type", chat, conversation(`{"role":"system","type":"x","content":"a"}`, `{"role":"system","type":null,"content":"b"}`, user), new("a\n\nb")},
 		{"role in escapes", chat, conversation(`{"r\u006fle":"syst\u0065m","c\u006fntent":"a"}`, user), new("a")},
 		{"of a developer", chat, conversation(developer(`"a"`), user), new("a")},
 		{"of both, leading", chat, conversation(system(`"a"`), developer(`"b"`), system(`"c"`), user, system(`"d"`)), new("a\n\nb\n\nc")},

@@ -214,7 +214,7 @@ func TestCharsetsWhereToolsAreDisabled(t *testing.T) {
 }
 
 // A request that is not searched is permitted if nothing is disabled.
-func TestPermitUnsearched(t *testing.T) {
+func TestCheckUnresolvedRoute(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})
 	strict, free := r.strict(t, "strict", search), r.team(t, "free", "", "")

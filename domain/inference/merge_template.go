@@ -57,7 +57,8 @@ func (m *merger) addConversation(field rawjson.Member) error {
 		p.tail = jsontext.Value("}]")
 	case kind == '[':
 		var head jsontext.Value
-		if head, p.Value = rawjson.SplitItems(field.Value, isSystemMessage); len(head) > 0 {
+		isLeading := func(message jsontext.Value) bool { return isSystemMessage(m.dialect, message) }
+		if head, p.Value = rawjson.SplitItems(field.Value, isLeading); len(head) > 0 {
 			add(head)
 		}
 		add(m.messages...)

@@ -185,7 +185,7 @@ func promptTexts(dialect domain.Dialect, value jsontext.Value) iter.Seq[string] 
 			return
 		}
 		for _, message := range rawjson.Items(value) {
-			if !isSystemMessage(message) || !yieldTexts(rawjson.Get(message, "content"), yield) {
+			if !isSystemMessage(dialect, message) || !yieldTexts(rawjson.Get(message, "content"), yield) {
 				return
 			}
 		}
