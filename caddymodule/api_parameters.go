@@ -76,15 +76,16 @@ func (c *call) queried(name string) (string, error) {
 }
 
 // onlyValue returns the only one of the given values of a parameter, "" if there is none. An
-// empty value is an error, because it is an unset variable, more likely than not.
+// empty value is an error, because it is an unset variable, more likely than not. Errors have
+// the name in lower case.
 func onlyValue(name string, given []string) (string, error) {
 	switch {
 	case len(given) == 0:
 		return "", nil
 	case len(given) > 1:
-		return "", domain.InvalidAt(name, "given more than once")
+		return "", domain.InvalidAt(strings.ToLower(name), "given more than once")
 	case given[0] == "":
-		return "", domain.InvalidAt(name, "must not be empty")
+		return "", domain.InvalidAt(strings.ToLower(name), "must not be empty")
 	default:
 		return given[0], nil
 	}
@@ -179,7 +180,7 @@ func readIdempotencyKey(header http.Header) (string, error) {
 // readOnce returns the value of a header, "" if it is absent. It must not be empty or given
 // twice.
 func readOnce(header http.Header, name string) (string, error) {
-	return onlyValue(strings.ToLower(name), header.Values(name))
+	return onlyValue(name, header.Values(name))
 }
 
 // write returns the terms of the change that the request asks for.

@@ -177,7 +177,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	if h.Metrics != nil {
-		h.metrics.usage.raiseSeriesLimit(h.Metrics.PerPreset)
+		h.metrics.usage.raiseVersionLimit(h.Metrics.PerPreset)
 	}
 	if err := h.provisionWebhooks(repl); err != nil {
 		return err

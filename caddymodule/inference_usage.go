@@ -204,8 +204,8 @@ func refusedStatus(err error) int {
 	return refused.StatusCode
 }
 
-// recordUsage shows what a request used in metrics, in placeholders and in the span of the request.
-// It is summed in the workspace home for the reports, unless that is empty.
+// recordUsage shows what a request used in metrics, in placeholders and in the span of the
+// request. It is summed in the workspace home for the reports, unless that is empty.
 func (c *inferenceCall) recordUsage(used *usage.Request, home string) {
 	c.estimate(used)
 	c.h.metrics.usage.add(used)

@@ -115,8 +115,8 @@ func (u *usageMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// raiseSeriesLimit makes u tell at least this many versions apart.
-func (u *usageMetrics) raiseSeriesLimit(most int) {
+// raiseVersionLimit lets at least most versions have labels of their own.
+func (u *usageMetrics) raiseVersionLimit(most int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.most = max(u.most, most)

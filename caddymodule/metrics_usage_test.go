@@ -20,8 +20,8 @@ func TestUsageMetricsAreBounded(t *testing.T) {
 	if err := registry.Register(u); err != nil {
 		t.Fatal(err)
 	}
-	u.raiseSeriesLimit(2)
-	u.raiseSeriesLimit(1) // of another handler
+	u.raiseVersionLimit(2)
+	u.raiseVersionLimit(1) // of another handler
 	used := func(preset string, version int) {
 		u.add(&usage.Request{WorkspaceID: "w", Preset: preset, Version: version, Tokens: gatewayanswer.Tokens{Input: 1}})
 	}
@@ -55,7 +55,7 @@ func TestUsageMetricsAreBounded(t *testing.T) {
 // has each reason for unknown usage.
 func TestUsageMetricsMakeRoom(t *testing.T) {
 	u := newUsageMetrics()
-	u.raiseSeriesLimit(1)
+	u.raiseVersionLimit(1)
 	for version := range 2 {
 		for _, reason := range append(gatewayanswer.Reasons(), "") {
 			u.add(&usage.Request{WorkspaceID: "w", Preset: "a", Version: version, Streamed: true, Unknown: reason})
@@ -74,7 +74,7 @@ func BenchmarkUsageMetricsMakeRoom(b *testing.B) {
 	for _, most := range []int{500, 20_000} {
 		b.Run(fmt.Sprint("per_preset=", most), func(b *testing.B) {
 			u := newUsageMetrics()
-			u.raiseSeriesLimit(most)
+			u.raiseVersionLimit(most)
 			version := 0
 			add := func() {
 				version++

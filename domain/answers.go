@@ -10,13 +10,13 @@ import (
 const (
 	// cachedKeyCost is the memory of a key besides its scope.
 	cachedKeyCost = 512
-	// cachedAnswerCost is the memory of an answer besides its JSON and its cacheKey.
+	// cachedAnswerCost is the memory of an answer besides its JSON and its answerKey.
 	cachedAnswerCost = 384
 )
 
-// cacheKey is the key of a cached answer.
-type cacheKey struct {
-	what cacheKind
+// answerKey is the key of a cached answer.
+type answerKey struct {
+	what answerKind
 	// workspace is the id or slug of a workspace. slug is that of a preset in it.
 	workspace, slug string
 	filter          PresetFilter // one of the constants: needs no clone
@@ -24,20 +24,20 @@ type cacheKey struct {
 	page            Page
 }
 
-// clone returns q with copies of its strings. Those of a request share memory with its
+// clone returns k with copies of its strings. Those of a request share memory with its
 // whole first line, which would stay in memory with them.
-func (q cacheKey) clone() cacheKey {
-	q.workspace, q.slug, q.search = strings.Clone(q.workspace), strings.Clone(q.slug), strings.Clone(q.search)
-	return q
+func (k answerKey) clone() answerKey {
+	k.workspace, k.slug, k.search = strings.Clone(k.workspace), strings.Clone(k.slug), strings.Clone(k.search)
+	return k
 }
 
-func (q cacheKey) cost() int {
-	return cachedAnswerCost + len(q.workspace) + len(q.slug) + len(q.search)
+func (k answerKey) cost() int {
+	return cachedAnswerCost + len(k.workspace) + len(k.slug) + len(k.search)
 }
 
-// readAnswer reads the answer to q and caches it. read also returns the size of the answer in
+// readAnswer reads the answer and caches it under k. read also returns the size of the answer in
 // bytes. Callers look into the cache first: a closure costs an allocation.
-func readAnswer[V any](ctx context.Context, s *Service, answers *cache.Cache[cacheKey, Stamp, V], q cacheKey, stamp Stamp, read func(Reader) (V, int, error)) (V, error) {
+func readAnswer[V any](ctx context.Context, s *Service, answers *cache.Cache[answerKey, Stamp, V], k answerKey, stamp Stamp, read func(Reader) (V, int, error)) (V, error) {
 	var answer V
 	var size int
 	err := s.store.View(ctx, func(r Reader) (err error) {
@@ -48,15 +48,15 @@ func readAnswer[V any](ctx context.Context, s *Service, answers *cache.Cache[cac
 		var none V
 		return none, err
 	}
-	answers.Put(q.clone(), stamp, answer, q.cost()+size)
+	answers.Put(k.clone(), stamp, answer, k.cost()+size)
 	return answer, nil
 }
 
-// cacheKind is the kind of object that a cacheKey is about.
-type cacheKind byte
+// answerKind is the kind of object that a answerKey is about.
+type answerKind byte
 
 const (
-	workspaceKind cacheKind = iota
+	workspaceKind answerKind = iota
 	ownWorkspaceKind
 	workspacesKind
 	presetKind

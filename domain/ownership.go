@@ -37,8 +37,8 @@ func (w Write) checkOwners() error {
 	return nil
 }
 
-// claimPreset is checkOwner for a change of p. A preset without an owner gets that of the
-// change. Every change of a stored preset calls it, but not the removal of old versions.
+// claimPreset checks the owner of p (see checkOwner). A preset without an owner gets that of
+// the change. Every change of a stored preset calls it, but not the removal of old versions.
 func (c *change) claimPreset(p *Preset) error {
 	if err := c.checkOwner(*p); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (c *change) claimPreset(p *Preset) error {
 }
 
 // checkOwner returns a Conflict if another owner than that of the change manages p, and the
-// change does not override it.
+// change does not override it. It notes an override for the audit trail.
 func (c *change) checkOwner(p Preset) error {
 	switch {
 	case p.ManagedBy == nil || *p.ManagedBy == c.Owner:

@@ -116,11 +116,11 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 	if err != nil {
 		return found, err
 	}
-	q, stamp := cacheKey{what: presetKind, workspace: id, slug: slug}, s.store.Stamps().Preset(id, slug)
-	if found, ok := s.objects.Get(q, stamp); ok {
+	k, stamp := answerKey{what: presetKind, workspace: id, slug: slug}, s.store.Stamps().Preset(id, slug)
+	if found, ok := s.objects.Get(k, stamp); ok {
 		return found, nil
 	}
-	return readAnswer(ctx, s, s.objects, q, stamp, func(r Reader) (Found, int, error) {
+	return readAnswer(ctx, s, s.objects, k, stamp, func(r Reader) (Found, int, error) {
 		p, err := showVisiblePreset(r, id, slug)
 		if err != nil {
 			return Found{}, 0, err
@@ -140,8 +140,8 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 		return list, err
 	}
 	query.only = who.scope().Presets
-	q, stamp := cacheKey{what: presetsKind, workspace: id, filter: query.Filter, search: query.search(), page: page}, s.store.Stamps().Presets(id)
-	if list, ok := s.pages.Get(q, stamp); ok {
+	k, stamp := answerKey{what: presetsKind, workspace: id, filter: query.Filter, search: query.search(), page: page}, s.store.Stamps().Presets(id)
+	if list, ok := s.pages.Get(k, stamp); ok {
 		return list, nil
 	}
 	text, total, err := s.readPresets(ctx, id, query, page)
@@ -149,7 +149,7 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 		return list, err
 	}
 	list = listed(text, total)
-	s.pages.Put(q.clone(), stamp, list, q.cost()+len(text))
+	s.pages.Put(k.clone(), stamp, list, k.cost()+len(text))
 	return list, nil
 }
 

@@ -28,8 +28,8 @@ type Service struct {
 
 	store   Store
 	keys    *cache.Cache[KeyHash, Stamp, Key]
-	objects *cache.Cache[cacheKey, Stamp, Found]
-	pages   *cache.Cache[cacheKey, Stamp, Listed]
+	objects *cache.Cache[answerKey, Stamp, Found]
+	pages   *cache.Cache[answerKey, Stamp, Listed]
 	now     func() time.Time
 	newID   func() string
 
@@ -64,8 +64,8 @@ func NewServiceWith(store Store, now func() time.Time, newID func() string) *Ser
 // the Service is used.
 func (s *Service) UseMemory(m *Memory) {
 	s.keys = cache.New[KeyHash, Stamp, Key](m)
-	s.objects = cache.New[cacheKey, Stamp, Found](m)
-	s.pages = cache.New[cacheKey, Stamp, Listed](m)
+	s.objects = cache.New[answerKey, Stamp, Found](m)
+	s.pages = cache.New[answerKey, Stamp, Listed](m)
 }
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }

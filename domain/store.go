@@ -20,8 +20,8 @@ var (
 	// engine can store an object of MaxStoredSize. It can make a change that keeps
 	// MaxChangeObjects, MaxChangeSize and MaxChangeRemoved.
 	ErrTooLarge = errors.New("too large to store")
-	// ErrTaken is in the chain of a Put's error for a number that is stored already.
-	// PutLabelChange also returns it for a number that is not the next one.
+	// ErrTaken is in the chain of a Put's error for a number or a secret that is stored
+	// already. PutLabelChange also returns it for a number that is not the next one.
 	ErrTaken = errors.New("the number is taken")
 	// ErrUnavailable is in the chain of a Store's error if the caller is not the cause. An
 	// example is a full disk. Nothing was changed. A later retry may succeed.

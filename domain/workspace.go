@@ -174,11 +174,11 @@ func (s *Service) workspace(ctx context.Context, ref string) (found Found, err e
 	if err := s.store.Sync(ctx); err != nil {
 		return found, err
 	}
-	q, stamp := cacheKey{what: workspaceKind, workspace: ref}, s.store.Stamps().Workspace(ref)
-	if found, ok := s.objects.Get(q, stamp); ok {
+	k, stamp := answerKey{what: workspaceKind, workspace: ref}, s.store.Stamps().Workspace(ref)
+	if found, ok := s.objects.Get(k, stamp); ok {
 		return found, nil
 	}
-	return readAnswer(ctx, s, s.objects, q, stamp, func(r Reader) (Found, int, error) {
+	return readAnswer(ctx, s, s.objects, k, stamp, func(r Reader) (Found, int, error) {
 		id, text, err := findWorkspace(r, ref)
 		return tagged(Found{JSON: text, WorkspaceID: id}), len(text), err
 	})
@@ -187,19 +187,19 @@ func (s *Service) workspace(ctx context.Context, ref string) (found Found, err e
 // home returns the id of the workspace that who acts in. A ref that is not empty names
 // it. The workspace may be deleted before the id is used: see CheckWorkspace.
 func (s *Service) home(ctx context.Context, who Principal, ref string) (string, error) {
-	var q cacheKey
+	var k answerKey
 	var stamp Stamp // none for a workspace that is named: the View below does what Sync does
 	if ref == "" {
 		if err := s.store.Sync(ctx); err != nil {
 			return "", err
 		}
 		id, slug := who.WorkspaceRef()
-		q, stamp = cacheKey{what: ownWorkspaceKind, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug)
-		if found, ok := s.objects.Get(q, stamp); ok {
+		k, stamp = answerKey{what: ownWorkspaceKind, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug)
+		if found, ok := s.objects.Get(k, stamp); ok {
 			return found.WorkspaceID, nil
 		}
 	}
-	found, err := readAnswer(ctx, s, s.objects, q, stamp, func(r Reader) (Found, int, error) {
+	found, err := readAnswer(ctx, s, s.objects, k, stamp, func(r Reader) (Found, int, error) {
 		id, err := workspaceOf(r, who, ref)
 		return Found{WorkspaceID: id}, 0, err
 	})

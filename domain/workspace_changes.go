@@ -202,23 +202,23 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 		return list, err
 	}
 	if who.scope().OnlyWorkspace {
-		return s.ownWorkspaceKind(ctx, who, page)
+		return s.ownWorkspacePage(ctx, who, page)
 	}
 	if err := s.store.Sync(ctx); err != nil {
 		return list, err
 	}
-	q, stamp := cacheKey{what: workspacesKind, page: page}, s.store.Stamps().Workspaces()
-	if list, ok := s.pages.Get(q, stamp); ok {
+	k, stamp := answerKey{what: workspacesKind, page: page}, s.store.Stamps().Workspaces()
+	if list, ok := s.pages.Get(k, stamp); ok {
 		return list, nil
 	}
-	return readAnswer(ctx, s, s.pages, q, stamp, func(r Reader) (Listed, int, error) {
+	return readAnswer(ctx, s, s.pages, k, stamp, func(r Reader) (Listed, int, error) {
 		text, total, err := r.WorkspacePage(page)
 		return listed(text, total), len(text), err
 	})
 }
 
-// ownWorkspaceKind is Workspaces for a key that reaches one workspace only.
-func (s *Service) ownWorkspaceKind(ctx context.Context, who Principal, page Page) (Listed, error) {
+// ownWorkspacePage is Workspaces for a key that reaches one workspace only.
+func (s *Service) ownWorkspacePage(ctx context.Context, who Principal, page Page) (Listed, error) {
 	id, err := s.home(ctx, who, "")
 	if err != nil {
 		return Listed{}, err

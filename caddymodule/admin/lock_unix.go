@@ -13,9 +13,8 @@ import (
 )
 
 // lockFolder waits until no other run has locked a folder, and keeps others out until release
-// is called. It tells messages that it waits. The kernel calls release for a process that is
-// killed. isAlone is false on a file system without such locks. If ctx ends meanwhile, the
-// error is its cause.
+// is called. It writes to messages if it has to wait. The lock ends with the process. isAlone
+// is false on a file system without such locks. If ctx ends meanwhile, the error is its cause.
 func lockFolder(ctx context.Context, name string, messages io.Writer) (release func(), isAlone bool, err error) {
 	folder, err := os.Open(name)
 	if err != nil {

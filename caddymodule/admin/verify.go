@@ -121,7 +121,7 @@ func readKey(cmd *cobra.Command, file string) (key []byte, err error) {
 	case "-":
 		key, err = keyfile.Parse(cmd.InOrStdin(), "standard input")
 	default:
-		key, err = keyfile.Read(file, caddy.Log())
+		key, err = keyfile.Read(file, caddy.Log().Named("presets"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--encryption-key-file: %w", err)

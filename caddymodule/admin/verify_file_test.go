@@ -73,7 +73,7 @@ func TestVerifyFiles(t *testing.T) {
 		{[]string{file("export-newer")}, false, "this server knows version 1 only"},
 		{[]string{file("encrypted")}, false, "it is encrypted, and needs the key"},
 		{[]string{"--encryption-key-file", wrong, file("encrypted")}, false, "the key is not the one"},
-		{[]string{"--encryption-key-file", key, file("plain")}, false, "it is not encrypted, though its key was named"},
+		{[]string{"--encryption-key-file", key, file("plain")}, false, "it is not encrypted, but a key was named for it"},
 	} {
 		out, note, err := run(append([]string{"verify"}, tc.args...)...)
 		text, _, jsonErr := run(append([]string{"verify", "--json"}, tc.args...)...)

@@ -104,7 +104,7 @@ func (i BackupInfo) Encrypted() bool { return i.Salt != nil }
 // checkEncrypted fails if a key was named for a backup that is not encrypted.
 func (i BackupInfo) checkEncrypted(key []byte) error {
 	if len(key) > 0 && !i.Encrypted() {
-		return notRestorable("it is not encrypted, though its key was named")
+		return notRestorable("it is not encrypted, but a key was named for it")
 	}
 	return nil
 }

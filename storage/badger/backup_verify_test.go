@@ -149,7 +149,7 @@ func TestVerifyBackupKeys(t *testing.T) {
 	}{
 		{encrypted, nil, "it is encrypted, and needs the key"},
 		{encrypted, bytes.Repeat([]byte{7}, KeySize), "the key is not the one"},
-		{plain, testKey, "it is not encrypted, though its key was named"},
+		{plain, testKey, "it is not encrypted, but a key was named for it"},
 		{nil, nil, "it is no backup of presets"},
 		{[]byte("caddy-presets backup 2\n{}\n"), nil, "needs a newer version"},
 	} {

@@ -101,8 +101,11 @@ func (r *restore) open(from io.Reader) (*backupReader, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.info.checkEncrypted(r.backupKey); err != nil {
+		return nil, err
+	}
 	r.info = b.info
-	return b, b.info.checkEncrypted(r.backupKey)
+	return b, nil
 }
 
 // run writes the records of the backup and makes a store of the folder.

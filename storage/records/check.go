@@ -301,8 +301,8 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 		return damaged(KindPreset, "the version that it designates is not there")
 	}
 	for label, target := range p.Labels {
-		if target.Check(p) != nil {
-			return damaged(KindPreset, "a version that a label of it names is not there")
+		if err := target.Check(p); err != nil {
+			return wrong(KindPreset, "a label of it cannot be", err)
 		}
 		if n, err := c.reader.LabelChanges(p, label); err != nil || n < 1 {
 			return wrong(KindPreset, "a label of it is not there", err)
