@@ -27,7 +27,8 @@ const (
 	Malformed Reason = "malformed"
 	// TooLarge means that the decoded answer or a window of its encoding exceeds a limit.
 	TooLarge Reason = "too_large"
-	// Encoding means that Content-Encoding is not supported, or that the bytes break it.
+	// Encoding means that Content-Encoding is not supported, or that the bytes break it or end
+	// early. Seen then has nothing else, unless they end early.
 	Encoding Reason = "encoding"
 	// MediaType means that Content-Type is neither JSON nor SSE.
 	MediaType Reason = "media_type"

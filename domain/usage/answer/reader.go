@@ -129,9 +129,10 @@ func (r *Reader) Close(complete bool) Seen {
 	default:
 		broken = complete
 	}
-	r.seen = Seen{
-		Model: s.model.String(), Cost: s.usage.total(), Failed: s.failed,
-		FirstContent: s.firstContent, Streamed: r.streamed,
+	r.seen = Seen{Streamed: r.streamed}
+	// How much of broken bytes is decoded depends on the pieces in which they come.
+	if r.reason != Encoding {
+		r.seen.Model, r.seen.Cost, r.seen.Failed, r.seen.FirstContent = s.model.String(), s.usage.total(), s.failed, s.firstContent
 	}
 	tokens, ok := s.tokens(r.dialect)
 	switch {
