@@ -52,7 +52,7 @@ func readAnswer[V any](ctx context.Context, s *Service, answers *cache.Cache[ans
 	return answer, nil
 }
 
-// answerKind is the kind of object that a answerKey is about.
+// answerKind is the kind of object that an answerKey is about.
 type answerKind byte
 
 const (

@@ -132,8 +132,8 @@ func describeLoss(l storage.Loss) string {
 	return strings.Join(parts, ", ")
 }
 
-// plain returns a text that a terminal shows as it is. A damaged store or an
-// imported file may hold anything.
+// plain returns a text that a terminal shows as it is. A damaged store or an imported file may
+// hold anything.
 func plain(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsGraphic(r) }) {
 		return strconv.QuoteToGraphic(text)
