@@ -70,10 +70,26 @@ func openBrotli(old, r io.Reader) (io.Reader, error) {
 		return nil, errTooLarge
 	}
 	r = io.MultiReader(bytes.NewReader(first), r)
-	if z, ok := old.(*brotli.Reader); ok {
-		return z, z.Reset(r)
+	z, ok := old.(*brotliReader)
+	if !ok {
+		z = &brotliReader{}
 	}
-	return brotli.NewReader(r), nil
+	return z, z.Reset(r)
+}
+
+// brotliReader mends the end of a brotli.Reader. That one calls a whole stream excessive
+// input if its last bits came byte by byte: it counts bytes that it has read already.
+type brotliReader struct{ brotli.Reader }
+
+func (z *brotliReader) Read(p []byte) (int, error) {
+	n, err := z.Reader.Read(p)
+	if err != nil {
+		// It is at the end only if its stream is whole and no byte follows.
+		if _, next := z.Reader.Read(nil); errors.Is(next, io.EOF) {
+			err = io.EOF
+		}
+	}
+	return n, err
 }
 
 func openZstd(old, r io.Reader) (io.Reader, error) {

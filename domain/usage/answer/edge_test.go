@@ -2,12 +2,15 @@ package answer
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/pprof"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -268,6 +271,27 @@ func TestEncoded(t *testing.T) {
 	damaged[len(damaged)-5]++ // the checksum
 	if seen := readCut(domain.Chat, sseType, "gzip", damaged, true, one); seen.Unknown != Encoding {
 		t.Errorf("wrong checksum: unknown is %q, want %q", seen.Unknown, Encoding)
+	}
+}
+
+// TestBrotliBytes reads a whole stream byte by byte, whose last symbols have bits in several
+// bytes. brotli.Reader fails.
+func TestBrotliBytes(t *testing.T) {
+	encoded, err := hex.DecodeString("1b3000f8c56a47a4cd714099ed7b4558d1d2be34c61547c88ac0f7fa4568505776c980814e0e00")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := openBrotli(nil, iotest.OneByteReader(bytes.NewReader(encoded)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `,bda"dfcb"caegcbaahdgd:ecafeafdfcddfbbeabeac baha`
+	if text, err := io.ReadAll(r); string(text) != want || err != nil {
+		t.Errorf("read %q, %v, want %q", text, err, want)
+	}
+	r, _ = openBrotli(r, iotest.OneByteReader(bytes.NewReader(append(encoded, 0))))
+	if _, err := io.ReadAll(r); err == nil {
+		t.Error("a byte behind the stream is no error")
 	}
 }
 
