@@ -73,6 +73,21 @@ func TestFailureBucket(t *testing.T) {
 		wants(a, 0)
 	}
 	wants(a, 10*time.Second)
+	for _, by = range []failureLimit{{3000, time.Second}, {maxAuthFailures, time.Second}, {maxAuthFailures, maxAuthFailureWindow}} {
+		l, clock := newTimedAuthLimiter()
+		for range by.most {
+			if l.fail(a, by, zap.NewNop()) != 0 {
+				t.Fatalf("%d in %s: limited too early", by.most, by.window)
+			}
+		}
+		one := (by.window / time.Duration(by.most)).Round(time.Microsecond)
+		if got := l.fail(a, by, zap.NewNop()); got != one {
+			t.Errorf("%d in %s: got a wait of %s, want %s", by.most, by.window, got, one)
+		}
+		if *clock += one + time.Microsecond; l.isLimited(a, by) {
+			t.Errorf("%d in %s: limited after the wait", by.most, by.window)
+		}
+	}
 	for wait, want := range map[time.Duration]int{1: 1, time.Second: 1, time.Second + 1: 2, 90 * time.Second: 90} {
 		if got := (&limitError{wait}).retryAfter(); got != want {
 			t.Errorf("%s: got Retry-After %d, want %d", wait, got, want)
