@@ -42,8 +42,7 @@ type committer struct {
 	stamps   *domain.Stamps
 	logger   *zap.Logger
 	groups   *groupcommit.Committer[*badgerdb.Txn]
-	// sequenceFile, guard and reserve are nil for a store in memory. reserve is also nil
-	// where the system has nothing of the kind.
+	// sequenceFile, guard and reserve are nil for a store in memory.
 	sequenceFile *sequenceFile
 	guard        *guard
 	reserve      func() error
@@ -115,10 +114,8 @@ const (
 func (c *committer) Commit(g *groupcommit.Group[*badgerdb.Txn]) (*badgerdb.Txn, error) {
 	c.phase.Store(preparing)
 	err := c.write(g)
-	if c.silent.Swap(false) {
-		c.logger.Warn("the disk answers again")
-	}
-	c.phase.Store(idle)
+	c.phase.Store(idle) // before silent, for Abandon
+	c.setAnswering()
 	return c.versions.read(), err
 }
 
@@ -133,7 +130,17 @@ func (c *committer) Abandon(*groupcommit.Group[*badgerdb.Txn]) error {
 	if c.phase.CompareAndSwap(preparing, abandoned) {
 		return errSilent
 	}
+	if c.phase.Load() == idle { // Commit has ended meanwhile
+		c.setAnswering()
+	}
 	return fmt.Errorf("%w: the disk has not answered for %v", domain.ErrUnknown, c.patience)
+}
+
+// setAnswering records that the disk has answered.
+func (c *committer) setAnswering() {
+	if c.silent.Swap(false) {
+		c.logger.Warn("the disk answers again")
+	}
 }
 
 // write makes the writes of a group durable, and has readers see them then.

@@ -68,6 +68,21 @@ func enqueue(t *testing.T, s *Store, fns ...func(domain.Tx) error) (wait func() 
 	}
 }
 
+// TestAbandonLate abandons a commit that has just ended. The disk has answered then.
+func TestAbandonLate(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	c := s.committer
+	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Abandon(nil); !errors.Is(err, domain.ErrUnknown) {
+		t.Errorf("got error %v, want %v", err, domain.ErrUnknown)
+	}
+	if c.silent.Load() {
+		t.Error("the disk does not answer")
+	}
+}
+
 func put(w domain.Workspace) func(domain.Tx) error {
 	return func(tx domain.Tx) error { return tx.PutWorkspace(w) }
 }
