@@ -9,25 +9,38 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
-// abandonImport ends an unfinished import.
+// abandonedImport is the answer to a request to end an unfinished import.
+type abandonedImport struct {
+	transfer.Abandoned
+	// DefaultWorkspaceError tells why the store has no default workspace. The file had one,
+	// and it was not imported.
+	DefaultWorkspaceError string `json:"default_workspace_error,omitempty"`
+}
+
+// abandonImport ends an unfinished import. A second request could not tell what is missing.
+// So a later error is a part of the answer.
 func abandonImport(r request) error {
 	abandoned, err := transfer.Abandon(r.Context(), r.Store, r.Service, operator)
-	if err == nil { // the export's default workspace may be missing
-		err = r.Service.EnsureDefaultWorkspace(r.Context())
-	}
 	if err != nil {
 		return transferError(err)
 	}
-	return writeJSON(r.w, http.StatusOK, abandoned)
+	a := abandonedImport{Abandoned: abandoned}
+	if err := r.Service.EnsureDefaultWorkspace(r.Context()); err != nil {
+		a.DefaultWorkspaceError = err.Error()
+	}
+	return writeJSON(r.w, http.StatusOK, a)
 }
 
 // abandonImport ends an unfinished import and prints what is missing.
 func (t *client) abandonImport(to io.Writer) error {
-	var a transfer.Abandoned
+	var a abandonedImport
 	if err := t.call(http.MethodDelete, Path+"import", nil, &a); err != nil {
 		return err
 	}
-	_, err := io.WriteString(to, describeAbandoned(a))
+	_, err := io.WriteString(to, describeAbandoned(a.Abandoned))
+	if err == nil && a.DefaultWorkspaceError != "" {
+		err = fmt.Errorf("the default workspace could not be made: %s; reload the configuration to make it", a.DefaultWorkspaceError)
+	}
 	return err
 }
 
