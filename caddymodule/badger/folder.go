@@ -163,7 +163,7 @@ func (f *folder) Maintain(ctx context.Context, store *badgerstore.Store) {
 			"the store is checked now; restore a backup, or copy what is whole with caddy presets salvage", zap.String("folder", f.name))
 	}
 	switch {
-	case found && f.scrubInterval() > 0, f.checks.isDue(now, f.scrubInterval()):
+	case found, f.checks.isDue(now, f.scrubInterval()):
 		f.scrub(ctx, store)
 		f.checks.last, f.checks.checked = time.Now(), true
 	case f.isDamaged: // a compaction of a damaged table may end the process
