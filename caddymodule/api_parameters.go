@@ -72,23 +72,7 @@ func (c *call) slug() string { return c.r.PathValue("slug") }
 // queried returns a parameter of the query, "" if it is absent. It must not be empty or
 // given twice.
 func (c *call) queried(name string) (string, error) {
-	return onlyValue(name, c.given.query[name])
-}
-
-// onlyValue returns the only one of the given values of a parameter, "" if there is none. An
-// empty value is an error, because it is an unset variable, more likely than not. Errors have
-// the name in lower case.
-func onlyValue(name string, given []string) (string, error) {
-	switch {
-	case len(given) == 0:
-		return "", nil
-	case len(given) > 1:
-		return "", domain.InvalidAt(strings.ToLower(name), "given more than once")
-	case given[0] == "":
-		return "", domain.InvalidAt(strings.ToLower(name), "must not be empty")
-	default:
-		return given[0], nil
-	}
+	return domain.OnlyValue(name, c.given.query[name])
 }
 
 // queriedFlag is queried for a parameter that is true or false, nil if it is absent.
@@ -180,7 +164,7 @@ func readIdempotencyKey(header http.Header) (string, error) {
 // readOnce returns the value of a header, "" if it is absent. It must not be empty or given
 // twice.
 func readOnce(header http.Header, name string) (string, error) {
-	return onlyValue(name, header.Values(name))
+	return domain.OnlyValue(name, header.Values(name))
 }
 
 // write returns the terms of the change that the request asks for.

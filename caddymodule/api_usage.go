@@ -1,8 +1,6 @@
 package caddymodule
 
 import (
-	"cmp"
-	"context"
 	"iter"
 	"mime"
 	"net/http"
@@ -19,49 +17,70 @@ const csvMedia = "text/csv"
 
 // presetUsage reports the usage of a preset, also of an archived one.
 func presetUsage(c *call) (answer, error) {
-	return c.reportUsage(usage.OfPreset, func(ctx context.Context, of domain.UsageRange, read readUsage) error {
-		return c.h.service.PresetUsage(ctx, c.who, c.given.workspace, c.slug(), of, read)
-	})
+	report, err := c.newUsageReport(usage.OfPreset)
+	if err != nil {
+		return answer{}, err
+	}
+	err = c.h.service.PresetUsage(c.r.Context(), c.who, c.given.workspace, c.slug(), report.of, report.read)
+	return report.answer(err)
 }
 
 // workspaceUsage reports the usage of all presets of a workspace, and of requests without one.
 func workspaceUsage(c *call) (answer, error) {
-	return c.reportUsage(usage.OfWorkspace, func(ctx context.Context, of domain.UsageRange, read readUsage) error {
-		return c.h.service.WorkspaceUsage(ctx, c.who, c.r.PathValue("workspace"), of, read)
-	})
+	report, err := c.newUsageReport(usage.OfWorkspace)
+	if err != nil {
+		return answer{}, err
+	}
+	err = c.h.service.WorkspaceUsage(c.r.Context(), c.who, c.r.PathValue("workspace"), report.of, report.read)
+	return report.answer(err)
 }
 
-// readUsage reads rows of usage.
-type readUsage = func(iter.Seq2[domain.UsageRow, error]) error
+// usageReport is the answer to a query of usage.
+type usageReport struct {
+	c     *call
+	query usage.Query
+	of    domain.UsageRange // of the query
+	media string            // empty for JSON
+	body  []byte
+}
 
-// reportUsage answers with the report of the rows that view reads.
-func (c *call) reportUsage(scope usage.Scope, view func(context.Context, domain.UsageRange, readUsage) error) (answer, error) {
+// newUsageReport reads the query of a report.
+func (c *call) newUsageReport(scope usage.Scope) (*usageReport, error) {
 	q, err := usage.ReadQuery(c.given.query, scope, time.Now())
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
-	asCSV := acceptsCSV(c.r.Header)
-	a := answer{status: http.StatusOK}
-	of := domain.UsageRange{Day: q.Step == usage.Day, From: q.From, To: q.To}
-	err = view(c.r.Context(), of, func(rows iter.Seq2[domain.UsageRow, error]) error {
-		report, err := q.Collect(rows)
-		if err != nil {
-			return err
-		}
-		if asCSV {
-			a.media = csvMedia
-			a.body, err = report.CSV()
-		} else {
-			a.body, err = report.JSON()
-		}
-		return cmp.Or(err, c.acquirePage(len(a.body)))
-	})
+	u := &usageReport{c: c, query: q, of: domain.UsageRange{Day: q.Step == usage.Day, From: q.From, To: q.To}}
+	if acceptsCSV(c.r.Header) {
+		u.media = csvMedia
+	}
+	return u, nil
+}
+
+// read reads the rows of the report.
+func (u *usageReport) read(rows iter.Seq2[domain.UsageRow, error]) error {
+	report, err := u.query.Collect(rows)
+	if err != nil {
+		return err
+	}
+	if u.media == csvMedia {
+		u.body, err = report.CSV()
+	} else {
+		u.body, err = report.JSON()
+	}
+	if err != nil {
+		return err
+	}
+	return u.c.acquirePage(len(u.body))
+}
+
+// answer returns the answer with the report. err is the outcome of the read.
+func (u *usageReport) answer(err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	c.w.Header().Add("Vary", "Accept")
-	a.tag = domain.Tag(a.body)
-	return a, err
+	u.c.w.Header().Add("Vary", "Accept")
+	return answer{status: http.StatusOK, media: u.media, body: u.body, tag: domain.Tag(u.body)}, nil
 }
 
 // acceptsCSV reports whether a client names text/csv in Accept, and likes nothing better

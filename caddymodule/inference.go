@@ -212,9 +212,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 		return nil
 	}
 	if c.path == "models" && c.who.LimitsModels() && isRead(c.r) && c.r.Method != http.MethodOptions {
-		_, err = listModels(c.w, c.r, next, c.who, func(bool) iter.Seq2[domain.ActivePreset, error] {
-			return func(func(domain.ActivePreset, error) bool) {}
-		})
+		_, err = listModels(c.w, c.r, next, c.who, nil)
 		return err
 	}
 	return next.ServeHTTP(c.w, c.r)

@@ -20,7 +20,7 @@ import (
 const maxModels = 16 << 20
 
 // presetLister returns the presets to add to a model list, with their models if withModels
-// is true. An error ends them.
+// is true. An error ends them. A nil presetLister has none.
 type presetLister func(withModels bool) iter.Seq2[domain.ActivePreset, error]
 
 // listModels lets next answer r, a GET of the model list, and adds presets to the answer.
@@ -125,7 +125,7 @@ func limitModels(text []byte, mayUse func(id string) bool) (limited []byte, ok b
 // The error comes from presets, or is errTooManyPresets.
 func addModels(body []byte, presets presetLister) (at int, added []byte, err error) {
 	list, ok := readModels(body)
-	if !ok || list.more {
+	if !ok || list.more || presets == nil {
 		return 0, nil, nil
 	}
 	for p, err := range presets(!list.isOpenAI()) {

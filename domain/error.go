@@ -95,6 +95,22 @@ func InvalidAt(path, message string) *Error {
 	return InvalidIssues(Issue{Path: path, Message: message})
 }
 
+// OnlyValue returns the only one of the given values of a parameter, "" if there is none. An
+// empty value is Invalid, because it is most likely an unset variable. So are two. Errors have
+// the name in lower case.
+func OnlyValue(name string, given []string) (string, error) {
+	switch {
+	case len(given) == 0:
+		return "", nil
+	case len(given) > 1:
+		return "", InvalidAt(strings.ToLower(name), "given more than once")
+	case given[0] == "":
+		return "", InvalidAt(strings.ToLower(name), "must not be empty")
+	default:
+		return given[0], nil
+	}
+}
+
 // InvalidIssues returns an Invalid error with at least one issue. Its message names the
 // place of each.
 func InvalidIssues(issues ...Issue) *Error {

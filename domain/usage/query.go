@@ -143,23 +143,9 @@ func tooManyPoints(series, points int) error {
 		"ask for a shorter period or for step=day", series, points, MaxPoints))
 }
 
-// only returns a parameter, "" if it is absent.
-func only(given url.Values, name string) (string, error) {
-	switch values := given[name]; {
-	case len(values) == 0:
-		return "", nil
-	case len(values) > 1:
-		return "", domain.InvalidAt(name, "given more than once")
-	case values[0] == "":
-		return "", domain.InvalidAt(name, "must not be empty")
-	default:
-		return values[0], nil
-	}
-}
-
 // oneOf returns a parameter that is one of some values.
 func oneOf[T ~string](given url.Values, name string, values []T, otherwise T) (T, error) {
-	text, err := only(given, name)
+	text, err := domain.OnlyValue(name, given[name])
 	if err != nil || text == "" {
 		return otherwise, err
 	}
@@ -175,7 +161,7 @@ func oneOf[T ~string](given url.Values, name string, values []T, otherwise T) (T
 
 // instant returns a parameter that is a time, zero if it is absent.
 func instant(given url.Values, name string) (time.Time, error) {
-	text, err := only(given, name)
+	text, err := domain.OnlyValue(name, given[name])
 	if err != nil || text == "" {
 		return time.Time{}, err
 	}
