@@ -87,12 +87,12 @@ type Group[S any] struct {
 	// Tries is the highest number of tries of any of its operations.
 	Tries int
 
-	ops   []*operation
-	from  S // the state that its operations read, with layer.Below on top
-	layer records.Layer
-	size  int64
-	sure  bool // no operation may guess
-	full  bool // there was no room for the next operation
+	ops          []*operation
+	from         S // the state that its operations read, with layer.Below on top
+	layer        records.Layer
+	size         int64
+	mustNotGuess bool // no operation may guess
+	full         bool // there was no room for the next operation
 }
 
 // Limits bound what goes into a group.

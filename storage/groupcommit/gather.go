@@ -47,11 +47,11 @@ func (c *Committer[S]) gatherOne(op *operation) bool {
 		}
 	}
 	g := c.next
-	if op.sure && len(g.Guesses) > 0 {
+	if op.mustNotGuess && len(g.Guesses) > 0 {
 		g.full = true
 		return false
 	}
-	g.sure = g.sure || op.sure
+	g.mustNotGuess = g.mustNotGuess || op.mustNotGuess
 	op.dependsOnGroup = len(g.Writes) > 0
 	snapshot, guesses := c.try(g, op)
 	if errors.Is(op.err, records.ErrAbandoned) {
@@ -94,7 +94,7 @@ func (c *Committer[S]) begin() error {
 // returns the snapshot that the operation read, and its guesses.
 func (c *Committer[S]) try(g *Group[S], op *operation) (on records.Snapshot, guesses []string) {
 	r := Run{Context: op.ctx, Wait: op.misses >= maxMisses}
-	if !g.sure {
+	if !g.mustNotGuess {
 		r.Guesses = c.limits.Guesses
 	}
 	on = c.engine.Snapshot(g.from, r)

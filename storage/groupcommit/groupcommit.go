@@ -37,11 +37,11 @@ type operation struct {
 	claimed atomic.Bool // by the committer, or by a caller that gives up
 
 	// The rest is the committer's own.
-	begun  bool
-	tries  int
-	misses int
-	sure   bool  // neither it nor its group may guess
-	err    error // of fn
+	begun        bool
+	tries        int
+	misses       int
+	mustNotGuess bool  // neither it nor its group may guess
+	err          error // of fn
 	// dependsOnGroup is set if the operation wrote something or has seen writes of its
 	// group. Then err is only valid once the group is committed.
 	dependsOnGroup bool
@@ -259,7 +259,7 @@ func (c *Committer[S]) finish(o outcome[S]) {
 		c.putBack(g.ops)
 	case errors.Is(o.err, ErrGuessed):
 		for _, op := range g.ops {
-			op.sure = true
+			op.mustNotGuess = true
 		}
 		c.putBack(g.ops)
 	case errors.Is(o.err, ErrOvertaken):

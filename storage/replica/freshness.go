@@ -76,15 +76,15 @@ func (f *Freshness) CheckAvailable() error {
 	}
 }
 
-// Begin records that the store is being asked for its last commit.
-func (f *Freshness) Begin() {
+// BeginQuestion records that the store is being asked for its last commit.
+func (f *Freshness) BeginQuestion() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = time.Now()
 }
 
-// End records the outcome of that question.
-func (f *Freshness) End(err error) {
+// EndQuestion records the outcome of that question.
+func (f *Freshness) EndQuestion(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = time.Time{}

@@ -89,7 +89,7 @@ func (c *committer) Begin() (replica.Commit, error) { return c.store.model.Lates
 
 // Snapshot implements groupcommit.Engine.
 func (c *committer) Snapshot(of replica.Commit, r groupcommit.Run) records.Snapshot {
-	return &snapshot{ctx: r.Context, store: c.store, last: of, revision: of.Revision, hasty: !r.Wait, room: r.Guesses}
+	return &snapshot{ctx: r.Context, store: c.store, last: of, revision: of.Revision, abandonsOnMiss: !r.Wait, room: r.Guesses}
 }
 
 // Commit implements groupcommit.Engine.
@@ -164,7 +164,7 @@ func (c *committer) commit(g *groupcommit.Group[replica.Commit]) (latest replica
 		next.Revision = response.Header.Revision
 	case err == nil && response.Succeeded: // a fence
 		made.Revision = response.Header.Revision
-		s.model.Apply(nil, made.Revision, &made, true)
+		c.apply(nil, made)
 		return made, groupcommit.ErrOvertaken
 	case err == nil:
 		if next, err = c.resolve(next, response); err != nil {
@@ -188,15 +188,20 @@ func (c *committer) commit(g *groupcommit.Group[replica.Commit]) (latest replica
 	default:
 		return latest, err
 	}
-	s.applying.Lock()
-	s.model.Apply(changes, next.Revision, &next, true)
-	s.applying.Unlock()
+	c.apply(changes, next)
 	for _, w := range g.Writes {
 		if w.Key.Kind() == records.KindDeleted {
 			groupcommit.Signal(s.deleted)
 		}
 	}
 	return next, nil
+}
+
+// apply gets a commit into the model.
+func (c *committer) apply(changes []replica.Change, made replica.Commit) {
+	c.store.applying.Lock()
+	defer c.store.applying.Unlock()
+	c.store.model.Apply(changes, made.Revision, &made, true)
 }
 
 // findRefused finds out whether etcd made a commit that it refused for lack of space. When

@@ -212,7 +212,7 @@ func (s *Store) await(ctx context.Context, revision int64) error {
 	}
 	patience, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	for told := s.watcher.events.Load(); ; {
+	for eventsBefore := s.watcher.events.Load(); ; {
 		err := withTimeout(patience, nextAttempt, func(ctx context.Context) error { return s.model.Wait(ctx, revision) })
 		switch {
 		case err == nil:
@@ -220,7 +220,7 @@ func (s *Store) await(ctx context.Context, revision int64) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case patience.Err() != nil:
-			if s.watcher.events.Load() == told { // else the watch works, and is behind
+			if s.watcher.events.Load() == eventsBefore { // else the watch works, and is behind
 				s.watcher.forget("the cluster does not tell what was committed")
 			}
 			return fmt.Errorf("%w: the changes of others do not arrive", domain.ErrUnavailable)

@@ -19,10 +19,10 @@ type snapshot struct {
 	store    *Store
 	last     replica.Commit // which the model knows
 	revision int64
-	// hasty abandons the reading function at the first record that is not in memory. missed
+	// abandonsOnMiss abandons the reading function at the first record that is not in memory. missed
 	// is then the key of that record.
-	hasty  bool
-	missed string
+	abandonsOnMiss bool
+	missed         string
 	// guesses are keys that are assumed to have no record. room is their maximum number.
 	guesses []string
 	room    int
@@ -65,7 +65,7 @@ func (s *snapshot) load(key string) ([]byte, error) {
 	if record, ok := s.store.model.Get(key, s.last.Revision, s.revision); ok {
 		return record, nil
 	}
-	if s.hasty {
+	if s.abandonsOnMiss {
 		s.missed = key
 		panic(records.ErrAbandoned)
 	}

@@ -26,9 +26,9 @@ type watcher struct {
 	at     atomic.Int64 // all changes until this revision are known to the watching goroutine
 	logged time.Time    // when that goroutine last logged an interruption of the watch
 
-	mu      sync.Mutex // for restart and heard
-	restart context.CancelFunc
-	heard   time.Time // when the watch began, or its last event came
+	mu        sync.Mutex // for restart and lastEvent
+	restart   context.CancelFunc
+	lastEvent time.Time // when the watch began, or its last event came
 
 	forgetting atomic.Pointer[string] // why copies in memory must be dropped, nil for no reason
 	stale      atomic.Bool
@@ -80,9 +80,9 @@ func (w *watcher) ask() {
 	for {
 		pause := w.Max() / 5
 		ctx, cancel := context.WithTimeout(w.store.ctx, w.Max())
-		w.Begin()
+		w.BeginQuestion()
 		_, _, err := w.store.ask(ctx)
-		w.End(unavailable(err))
+		w.EndQuestion(unavailable(err))
 		cancel()
 		if w.store.ctx.Err() != nil {
 			return
@@ -127,8 +127,8 @@ func (w *watcher) forget(why string) {
 func (w *watcher) restartIfSilent() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.watching.Load() && time.Since(w.heard) > nextAttempt {
-		w.heard = time.Now()
+	if w.watching.Load() && time.Since(w.lastEvent) > nextAttempt {
+		w.lastEvent = time.Now()
 		w.restart()
 	}
 }
@@ -137,7 +137,7 @@ func (w *watcher) restartIfSilent() {
 func (w *watcher) recordHeard(restart context.CancelFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.heard = time.Now()
+	w.lastEvent = time.Now()
 	if restart != nil {
 		w.restart = restart
 	}

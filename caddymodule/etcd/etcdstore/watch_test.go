@@ -36,7 +36,7 @@ func TestMemberHangs(t *testing.T) {
 		eventually(t, 30*time.Second, "the watch has worked for a while", func() bool {
 			s.watcher.mu.Lock()
 			defer s.watcher.mu.Unlock()
-			return s.watcher.watching.Load() && time.Since(s.watcher.heard) > nextAttempt
+			return s.watcher.watching.Load() && time.Since(s.watcher.lastEvent) > nextAttempt
 		})
 		p.set(func() { p.paused = [2]bool{true, true} })
 		if _, err := add(t.Context(), other, w, "p", fmt.Sprint(n)); err != nil {
