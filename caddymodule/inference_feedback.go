@@ -30,7 +30,8 @@ func (rec *usageRecorder) openHandles(ctx context.Context, use *usageRecording) 
 }
 
 // showHandle sets the header by which the request can get feedback. It is called before the
-// answer's header is written. The gateway's header of this name does not pass.
+// answer's header is written. If the request names a preset, the gateway's header of this name
+// does not pass.
 func (c *inferenceCall) showHandle(status int, begun time.Time) {
 	if c.named.id == "" {
 		return

@@ -143,9 +143,11 @@ versions. Archived and disabled presets are pruned, too.
 
 --keep is the number of the newest versions that stay. The default is keep_versions of
 the configuration. With --unused-for, versions stay that were served within that time, or
-made within it and never served. The server needs the block usage for that. Many versions of one preset are removed in several changes. Others
-may write between two of them. The audit trail has all changes. The last line says when
-the disk space is free again.`,
+made within it and never served. The server needs the block usage for that.
+
+Many versions of one preset are removed in several changes. Others may write between two
+of them. The audit trail has all changes. The last line says when the disk space is free
+again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("keep") {

@@ -129,9 +129,9 @@ Run the command again with the same file to continue an interrupted import. Unti
 finished, the store takes no change and no other import, and cannot be exported or
 backed up.
 
---abandon gives an unfinished import up for good, and prints what is missing. What was
-imported stays, and the store takes changes again. The rest cannot be imported into it
-any more.`,
+--abandon gives an unfinished import up for good, and prints what is missing. The
+imported objects stay, and the store takes changes again. The rest cannot be imported
+into it any more.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if abandon {
 				return cobra.NoArgs(cmd, args)

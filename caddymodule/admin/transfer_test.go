@@ -134,7 +134,7 @@ func TestTransferThroughPipes(t *testing.T) {
 
 	s.useNewStore()
 	_, err = s.runImport(strings.NewReader(out[:len(out)*3/4]), "-")
-	if err == nil || !strings.Contains(err.Error(), "the import is not finished, of which") || !strings.Contains(err.Error(), "it was cut short") {
+	if err == nil || !strings.Contains(err.Error(), "lines are stored, and the import is not finished") || !strings.Contains(err.Error(), "it was cut short") {
 		t.Fatalf("got error %v, want that the import is not finished", err)
 	}
 	if _, _, err := run("export", "-", "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "not finished") {

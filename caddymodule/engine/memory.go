@@ -9,8 +9,8 @@ func WithMemory(ctx caddy.Context, memory int64) caddy.Context {
 	return ctx.WithValue(memoryKey{}, memory)
 }
 
-// Memory returns the memory that WithMemory told, in bytes, and 0 if it did not. An engine whose
-// own caches are needed takes up to half as much for them.
+// Memory returns the memory that WithMemory told, in bytes, and 0 if it did not. An engine with
+// caches of its own takes up to half as much for them.
 func Memory(ctx caddy.Context) int64 {
 	memory, _ := ctx.Value(memoryKey{}).(int64)
 	return memory

@@ -13,8 +13,8 @@ import (
 
 // mergeRow adds changes to a row's content, nil for none, and returns the new content. The
 // changes have their keys as appendKey writes them. Series without changes are copied as
-// they are. folded is how many requests moved under
-// otherModel or other to keep domain.MaxUsageSize.
+// they are. folded is how many requests moved under otherModel or other to keep
+// domain.MaxUsageSize.
 func mergeRow(content []byte, slug string, changes map[string]*Totals) (_ []byte, folded int64, err error) {
 	var row rawRow
 	total := new(Totals)

@@ -304,7 +304,7 @@ func TestAbandonRunning(t *testing.T) {
 }
 
 // TestSalvageUnfinished salvages stores with an import that was cut, and that was given up then.
-// What was never imported is not lost. If the store is damaged, it may be, and is named so.
+// Objects that were never imported are not lost. If the store is damaged, it may be, and is named so.
 func TestSalvageUnfinished(t *testing.T) {
 	from := newStore(t)
 	f := fill(t, from)

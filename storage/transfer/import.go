@@ -41,11 +41,11 @@ func importBy(ctx context.Context, store domain.Store, r io.Reader, batch int) (
 	}
 	if err := im.all(ctx); err != nil {
 		if im.stored.Line > 0 && im.full == nil && !errors.Is(err, errConcurrentImport) {
-			goesOn := "; it goes on there when it is begun again with the same file"
+			toContinue := "; run it again with the same file to continue"
 			if errors.Is(err, ErrFile) || errors.Is(err, ErrStore) {
-				goesOn = ""
+				toContinue = ""
 			}
-			err = fmt.Errorf("the import is not finished, of which %d lines are stored%s: %w", im.stored.Line, goesOn, err)
+			err = fmt.Errorf("%d lines are stored, and the import is not finished%s: %w", im.stored.Line, toContinue, err)
 		}
 		return Summary{}, err
 	}

@@ -76,7 +76,7 @@ func TestResume(t *testing.T) {
 			}
 			break
 		}
-		if !errors.Is(err, context.Canceled) && !errors.Is(err, errDeliberate) || !strings.Contains(err.Error(), "it goes on there when it is begun again") {
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, errDeliberate) || !strings.Contains(err.Error(), "run it again with the same file to continue") {
 			t.Fatal(err)
 		}
 		if unfinished, err := Unfinished(t.Context(), to); !unfinished || err != nil {

@@ -124,7 +124,7 @@ func (e *event) beginAt(n node, v valueKind) {
 	}
 }
 
-// beginString is begin for a string. It reports whether the string is wanted.
+// beginString is beginAt for a string. It reports whether the string is wanted.
 func (e *event) beginString(n node) bool {
 	e.beginAt(n, stringValue)
 	switch n &^ within {
