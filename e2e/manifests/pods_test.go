@@ -3,7 +3,10 @@ package manifests
 import (
 	"context"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +174,46 @@ func TestObjectsFitTogether(t *testing.T) {
 	}
 }
 
+// TestSharedVolumes checks that all pods that mount the same claim have the same SELinux level.
+// The runtime labels a volume with the level of the pod that mounts it. Without one in the
+// manifest each pod gets a random one.
+func TestSharedVolumes(t *testing.T) {
+	levels := make(map[string]map[string]string) // by the claim and the pod
+	mount := func(claim, pod string, template corev1.PodTemplateSpec) {
+		if levels[claim] == nil {
+			levels[claim] = make(map[string]string)
+		}
+		levels[claim][pod] = ""
+		if options := template.Spec.SecurityContext.SELinuxOptions; options != nil {
+			levels[claim][pod] = options.Level
+		}
+	}
+	objects := append(manifest(t, "badger.yaml"), manifest(t, "restore.yaml")...)
+	for pod, template := range templates(objects) {
+		for _, volume := range template.Spec.Volumes {
+			if volume.PersistentVolumeClaim != nil {
+				mount(volume.PersistentVolumeClaim.ClaimName, pod, template)
+			}
+		}
+	}
+	for _, o := range objects {
+		if set, ok := o.Object.(*appsv1.StatefulSet); ok {
+			for _, claim := range set.Spec.VolumeClaimTemplates {
+				mount(fmt.Sprintf("%s-%s-0", claim.Name, set.Name), set.Name, set.Spec.Template)
+			}
+		}
+	}
+	// A level with two categories keeps the volume from other pods.
+	private := regexp.MustCompile(`^s0:c\d+,c\d+$`)
+	for claim, want := range map[string]int{"data-presets-0": 3, "presets-backups": 2} {
+		pods := levels[claim]
+		distinct := slices.Compact(slices.Sorted(maps.Values(pods)))
+		if len(pods) != want || len(distinct) != 1 || !private.MatchString(distinct[0]) {
+			t.Errorf("the pods that mount %s have the SELinux levels %v, want %d pods with the same", claim, pods, want)
+		}
+	}
+}
+
 // duration returns the value of a global option of a Caddyfile, zero without it.
 func duration(t *testing.T, caddyfile, option string) time.Duration {
 	t.Helper()
@@ -229,18 +272,66 @@ func ports(pod corev1.PodTemplateSpec) (names []string) {
 	return names
 }
 
+// loadCompose loads a compose file as Compose does.
+func loadCompose(file string, environment ...string) (*types.Project, error) {
+	options, err := cli.NewProjectOptions([]string{filepath.Join(root, filepath.FromSlash(file))}, cli.WithEnv(environment), cli.WithResolvedPaths(true))
+	if err != nil {
+		return nil, err
+	}
+	return options.LoadProject(context.Background())
+}
+
+// TestComposeVariables checks that the compose file passes each variable of the image's
+// Caddyfile on. One that is unset or empty gets the Caddyfile's default.
+func TestComposeVariables(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "ops", "docker", "Caddyfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := regexp.MustCompile(`\{\$(\w+)(?::([^}]*))?\}`).FindAllStringSubmatch(string(text), -1)
+	if len(variables) != 6 {
+		t.Fatalf("the Caddyfile has the variables %q, want six", variables)
+	}
+	empty, set := []string{"PRESETS_UPSTREAM=gateway:8000"}, []string(nil)
+	for _, v := range variables {
+		set = append(set, v[1]+"=given")
+		if v[1] != "PRESETS_UPSTREAM" {
+			empty = append(empty, v[1]+"=")
+		}
+	}
+	for _, environment := range [][]string{empty[:1], empty, set} {
+		project, err := loadCompose("ops/docker/compose.yaml", environment...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		passed := project.Services["caddy"].Environment
+		if len(passed) != len(variables) {
+			t.Errorf("the compose file passes %v, want the variables of the Caddyfile", passed)
+		}
+		for _, v := range variables {
+			want := v[2]
+			switch {
+			case slices.Equal(environment, set):
+				want = "given"
+			case v[1] == "PRESETS_UPSTREAM":
+				want = "gateway:8000" // Compose wants it to be given
+			}
+			got := "absent"
+			if value := passed[v[1]]; value != nil {
+				got = *value
+			}
+			if got != want {
+				t.Errorf("with %q: %s is %q, want %q", environment, v[1], got, want)
+			}
+		}
+	}
+}
+
 // TestComposeFiles loads the compose files as Compose does, by its schema. A service that is
 // built has a Dockerfile, and files that are mounted exist.
 func TestComposeFiles(t *testing.T) {
-	load := func(file string, environment ...string) (*types.Project, error) {
-		options, err := cli.NewProjectOptions([]string{filepath.Join(root, filepath.FromSlash(file))}, cli.WithEnv(environment), cli.WithResolvedPaths(true))
-		if err != nil {
-			return nil, err
-		}
-		return options.LoadProject(context.Background())
-	}
 	for file, services := range map[string]int{"ops/docker/compose.yaml": 1, "docs/cluster/compose.yaml": 7} {
-		project, err := load(file, "PRESETS_UPSTREAM=gateway:8000")
+		project, err := loadCompose(file, "PRESETS_UPSTREAM=gateway:8000")
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue
@@ -271,7 +362,7 @@ func TestComposeFiles(t *testing.T) {
 			}
 		}
 	}
-	if _, err := load("ops/docker/compose.yaml"); err == nil || !strings.Contains(err.Error(), "PRESETS_UPSTREAM") {
+	if _, err := loadCompose("ops/docker/compose.yaml"); err == nil || !strings.Contains(err.Error(), "PRESETS_UPSTREAM") {
 		t.Errorf("without a gateway: got %v, want an error that names PRESETS_UPSTREAM", err)
 	}
 }
