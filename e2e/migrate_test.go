@@ -18,8 +18,8 @@ var console = regexp.MustCompile("(?ms)^```console\r?\n(.*?)^```")
 // documented is a command of a document, with the output that the document shows.
 type documented struct{ command, output string }
 
-// documentedCommands returns the commands of a document's console blocks. Lines that begin
-// with a space continue a command.
+// documentedCommands returns the commands of a document's console blocks, with those of root.
+// Lines that begin with a space continue a command.
 func documentedCommands(t *testing.T, file string) (all []documented) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
@@ -29,6 +29,9 @@ func documentedCommands(t *testing.T, file string) (all []documented) {
 	for _, block := range console.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\r\n", "\n"), -1) {
 		for _, line := range strings.SplitAfter(block[1], "\n") {
 			command, isCommand := strings.CutPrefix(line, "$ ")
+			if !isCommand {
+				command, isCommand = strings.CutPrefix(line, "# ")
+			}
 			switch last := len(all) - 1; {
 			case isCommand:
 				all = append(all, documented{command: command})

@@ -37,7 +37,7 @@ exit 1
 `
 
 // runuser runs a command as the user of the test. The server's user does not exist here:
-// TestSystemdUserAndFolders makes it below another root.
+// TestSystemdInstall makes it below another root.
 const runuser = `#!/bin/sh
 [ "$1 $2 $3" = '-u caddy-presets --' ] && shift 3 && exec "$@"
 `

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -92,31 +93,120 @@ func checkRules(t *testing.T, name, unit string) {
 	}
 }
 
-// TestSystemdUserAndFolders makes the user and the folder of backups below another root.
-func TestSystemdUserAndFolders(t *testing.T) {
-	sysusers, tmpfiles := needs(t, "systemd-sysusers", "systemd"), needs(t, "systemd-tmpfiles", "systemd")
+// offline lets the commands of docs/packages.md work below another root, as $ROOT names it. No
+// systemd runs there.
+var offline = map[string]string{
+	"systemd-sysusers": `exec "$REAL" --root="$ROOT" "$@"`,
+	"systemd-tmpfiles": `exec "$REAL" --root="$ROOT" "$@"`,
+	"systemctl": `case "$*" in
+daemon-reload) exit 0 ;;
+'enable --now '*) shift 2 && exec "$REAL" --root="$ROOT" enable "$@" ;;
+esac
+echo "systemctl $*: not known here"
+exit 1`,
+}
+
+// TestSystemdInstall runs the commands of docs/packages.md that install the units. The files, the
+// user and the folders are then below another root.
+func TestSystemdInstall(t *testing.T) {
 	if os.Getuid() != 0 {
 		skipOrFail(t, "it needs root, to make a folder of another user")
 	}
-	home := t.TempDir()
-	for _, folder := range []string{"etc/sysusers.d", "etc/tmpfiles.d", "var/backups"} {
+	home, clone, tools := t.TempDir(), t.TempDir(), t.TempDir()
+	for name, script := range offline {
+		text := "#!/bin/sh\nREAL=" + needs(t, name, "systemd") + "\n" + script + "\n"
+		if err := os.WriteFile(filepath.Join(tools, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, folder := range []string{"etc/systemd/system", "usr/local/bin", "var/backups"} { // as on a machine
 		if err := os.MkdirAll(filepath.Join(home, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	users := filepath.Join(home, "etc/sysusers.d/caddy-presets.conf")
-	folders := filepath.Join(home, "etc/tmpfiles.d/caddy-presets.conf")
-	for from, to := range map[string]string{"sysusers.conf": users, "tmpfiles.conf": folders} {
-		if err := os.WriteFile(to, []byte(read(t, filepath.Join(systemdFolder, from))), 0o600); err != nil {
-			t.Fatal(err)
+	checkout, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := "caddy_v1.0.0_linux_amd64"
+	if err := errors.Join(os.Symlink(filepath.Join(checkout, "ops"), filepath.Join(clone, "ops")), os.Symlink(caddyBinary(t), filepath.Join(clone, binary))); err != nil {
+		t.Fatal(err)
+	}
+
+	below := strings.NewReplacer(" /etc/", " "+home+"/etc/", ">/etc/", ">"+home+"/etc/", " /usr/local/", " "+home+"/usr/local/")
+	script, ended := "", false
+	for _, c := range documentedCommands(t, "docs/packages.md") {
+		begins := strings.HasPrefix(c.command, "install ") && strings.Contains(c.command, binary)
+		if script == "" && !begins {
+			continue
+		}
+		script += below.Replace(c.command)
+		if ended = strings.HasPrefix(c.command, "systemctl enable "); ended {
+			break
 		}
 	}
-	run(t, home, nil, sysusers, "--root="+home, "caddy-presets.conf")
+	if !ended || strings.Count(script, "\n") != 10 {
+		t.Fatalf("docs/packages.md installs with\n%s", script)
+	}
+	for _, path := range regexp.MustCompile(`(?m)(?:^|[^\w.*])(/\S+)`).FindAllStringSubmatch(script, -1) {
+		if path[1] != "/dev/null" && !strings.HasPrefix(path[1], home+"/") {
+			t.Fatalf("%s is a place of this machine:\n%s", path[1], script)
+		}
+	}
+	env := []string{"ROOT=" + home, "PATH=" + tools + string(os.PathListSeparator) + os.Getenv("PATH")}
+	run(t, clone, env, "bash", "-euc", "umask 022\n"+script)
+
+	for file, want := range map[string]struct {
+		from string // of the clone
+		mode os.FileMode
+	}{
+		"usr/local/bin/caddy":                             {binary, 0o755},
+		"etc/sysusers.d/caddy-presets.conf":               {"ops/systemd/sysusers.conf", 0o644},
+		"etc/tmpfiles.d/caddy-presets.conf":               {"ops/systemd/tmpfiles.conf", 0o644},
+		"etc/caddy-presets/Caddyfile":                     {"ops/systemd/Caddyfile", 0o644},
+		"etc/systemd/system/caddy-presets.service":        {"ops/systemd/caddy-presets.service", 0o644},
+		"etc/systemd/system/caddy-presets-backup.service": {"ops/systemd/caddy-presets-backup.service", 0o644},
+		"etc/systemd/system/caddy-presets-backup.timer":   {"ops/systemd/caddy-presets-backup.timer", 0o644},
+		"etc/caddy-presets/environment":                   {"", 0o600},
+	} {
+		info, err := os.Stat(filepath.Join(home, file))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		content := "PRESETS_UPSTREAM=127.0.0.1:8000\n"
+		if want.from != "" {
+			content = read(t, filepath.Join(clone, want.from))
+		}
+		if info.Mode().Perm() != want.mode || read(t, filepath.Join(home, file)) != content {
+			t.Errorf("/%s has mode %v, want %v, or is not the file that is meant", file, info.Mode(), want.mode)
+		}
+	}
+	// The units name what was installed, and start with the machine.
+	for _, unit := range []string{"multi-user.target.wants/caddy-presets.service", "timers.target.wants/caddy-presets-backup.timer"} {
+		if _, err := os.Lstat(filepath.Join(home, "etc/systemd/system", unit)); err != nil {
+			t.Errorf("a unit is not enabled: %v", err)
+		}
+	}
+	installed := 0
+	for _, unit := range []string{"caddy-presets.service", "caddy-presets-backup.service"} {
+		for _, path := range regexp.MustCompile(`(?m)^(?:ExecStart|EnvironmentFile)=.*$`).FindAllString(read(t, filepath.Join(home, "etc/systemd/system", unit)), -1) {
+			for _, file := range regexp.MustCompile(`/(?:etc|usr)/\S+`).FindAllString(path, -1) {
+				installed++
+				if _, err := os.Stat(filepath.Join(home, file)); err != nil {
+					t.Errorf("%s: %v", unit, err)
+				}
+			}
+		}
+	}
+	if installed != 4 {
+		t.Errorf("the units name %d files, want 4", installed)
+	}
+
 	user := regexp.MustCompile(`(?m)^caddy-presets:x:(\d+):(\d+):Caddy with presets:/var/lib/caddy-presets:/\S*nologin$`).FindStringSubmatch(read(t, filepath.Join(home, "etc/passwd")))
 	if user == nil {
 		t.Fatalf("got the users\n%s", read(t, filepath.Join(home, "etc/passwd")))
 	}
-	run(t, home, nil, tmpfiles, "--root="+home, "--create", "caddy-presets.conf")
 	info, err := os.Stat(filepath.Join(home, "var/backups/caddy-presets"))
 	if err != nil || info.Mode().Perm() != 0o700 || !info.IsDir() {
 		t.Fatalf("the folder of backups: %v, %v", info, err)
