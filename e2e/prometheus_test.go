@@ -48,6 +48,58 @@ func TestAlertRules(t *testing.T) {
 	run(t, t.TempDir(), nil, promtool, "test", "rules", opsFile(t, "prometheus", "alerts_test.yml"))
 }
 
+// TestKubernetesScrape checks the configuration of docs/packages.md for Prometheus, and its alert.
+// Debian's Prometheus cannot ask Kubernetes, so fixed targets have the labels of pods.
+func TestKubernetesScrape(t *testing.T) {
+	promtool, home := tool(t, "promtool"), t.TempDir()
+	block := func(file string) string {
+		found := regexp.MustCompile("(?s)```yaml\n(# " + regexp.QuoteMeta(file) + "\n.*?)```").FindStringSubmatch(read(t, filepath.Join(root, "docs", "packages.md")))
+		if found == nil {
+			t.Fatalf("docs/packages.md has no %s", file)
+		}
+		return found[1]
+	}
+	discovery := "    kubernetes_sd_configs:\n      - role: pod\n        namespaces:\n          names: [presets]\n"
+	text := block("prometheus.yml")
+	if !strings.Contains(text, discovery) {
+		t.Fatalf("the configuration does not look for pods:\n%s", text)
+	}
+	pods := "    static_configs:\n"
+	for _, pod := range []struct{ address, name, component, port, phase string }{
+		{"10.0.0.1:9180", "presets-0", "server", "metrics", "Running"},
+		{"10.0.0.1:8080", "presets-0", "server", "http", "Running"},
+		{"10.0.0.2:9180", "presets-1", "server", "metrics", "Pending"},
+		{"10.0.0.3:9180", "evicted", "server", "metrics", "Failed"},
+		{"10.0.0.4", "presets-backup-1", "backup", "", "Running"},
+	} {
+		pods += fmt.Sprintf("      - targets: [%q]\n        labels: {__meta_kubernetes_pod_name: %q, __meta_kubernetes_pod_label_app_kubernetes_io_component: %q, __meta_kubernetes_pod_container_port_name: %q, __meta_kubernetes_pod_phase: %q}\n",
+			pod.address, pod.name, pod.component, pod.port, pod.phase)
+	}
+	for file, content := range map[string]string{
+		"prometheus.yml": strings.Replace(text, discovery, pods, 1), "absent.yml": block("absent.yml"), "alerts.yml": read(t, opsFile(t, "prometheus", "alerts.yml")),
+	} {
+		if err := os.WriteFile(filepath.Join(home, file), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, home, nil, promtool, "check", "config", "prometheus.yml")
+	run(t, home, nil, promtool, "check", "rules", "absent.yml")
+	var targets []struct{ Labels map[string]string }
+	if err := json.Unmarshal([]byte(run(t, home, nil, promtool, "check", "service-discovery", "--timeout=1s", "prometheus.yml", "caddy")), &targets); err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for _, target := range targets {
+		if len(target.Labels) > 0 {
+			kept = append(kept, target.Labels["instance"]+" at "+target.Labels["__address__"])
+		}
+	}
+	slices.Sort(kept)
+	if want := []string{"presets-0 at 10.0.0.1:9180", "presets-1 at 10.0.0.2:9180"}; !slices.Equal(kept, want) {
+		t.Errorf("Prometheus scrapes %q, want %q", kept, want)
+	}
+}
+
 // prometheus is a running Prometheus.
 type prometheus struct{ address string }
 
