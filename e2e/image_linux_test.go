@@ -280,6 +280,24 @@ func TestImage(t *testing.T) {
 		t.Errorf("the restored folder %q has %v, %v", folder, entries, err)
 	}
 	end()
+
+	// A salvage, as docs/packages.md has it, makes one more folder.
+	var salvage []string
+	for _, c := range documentedCommands(t, "docs/packages.md") {
+		if _, arguments, ok := strings.Cut(c.command, " caddy-presets presets salvage "); ok {
+			salvage = append([]string{"presets", "salvage"}, strings.Fields(arguments)...)
+		}
+	}
+	if len(salvage) != 4 {
+		t.Fatalf("docs/packages.md salvages with %q", salvage)
+	}
+	job.run(job.inside(append(slices.Clone(config.Entrypoint), salvage...)...)...)
+	c.env[len(c.env)-1] = "PRESETS_FOLDER=" + salvage[3]
+	begin()
+	if status, answer := s.post(t, "/v1/chat/completions", inference, `{"model":"@preset/p","messages":[]}`); status != http.StatusOK {
+		t.Errorf("after a salvage the preset is gone: %d %s", status, answer)
+	}
+	end()
 	if after := filesBelow(t, mounted); !maps.Equal(before, after) {
 		t.Errorf("the container changed files outside of its volume:\n%v\n%v", before, after)
 	}
