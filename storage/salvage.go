@@ -41,8 +41,9 @@ type Place struct {
 // Loss is an object that a salvage did not copy, or not as it was. Fields that do not apply
 // or are unknown are empty.
 type Loss struct {
-	// Kind is workspace, preset, version, label, key, audit, usage, served, answer,
-	// feedback, or commits.
+	// Kind is workspace, preset, version, label, key, audit, usage, served, answer, feedback,
+	// commits, or records. The last kind is of records that nothing else tells of, and that
+	// may be lost or old. Their files are in What.
 	Kind      string `json:"kind"`
 	Workspace string `json:"workspace,omitzero"` // the slug in the new store
 	Preset    string `json:"preset,omitzero"`    // the slug

@@ -45,7 +45,7 @@ active again: compare the presets, too.
 An encrypted folder needs the file of its key; - is standard input. The new store is
 encrypted with the same key. The command needs memory for all that is stored.
 
-The exit code is 10 if something is lost, and 1 if no store was made.`,
+The exit code is 10 if something is lost or may be lost, and 1 if no store was made.`,
 		Args: cobra.ExactArgs(2),
 	}
 	flags := salvage.Flags()

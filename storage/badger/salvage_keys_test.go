@@ -140,6 +140,18 @@ func zero(t *testing.T, name string, from, to int) {
 	}
 }
 
+// flipBits flips bits of a file. The bits of each byte are counted from the lowest.
+func flipBits(t *testing.T, name string, bits ...int) {
+	t.Helper()
+	content := readFile(t, name)
+	for _, bit := range bits {
+		content[bit/8] ^= 1 << (bit % 8)
+	}
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // salvagedKey returns a key of a store.
 func salvagedKey(t *testing.T, folder string, o Options, id string) (k domain.Key) {
 	t.Helper()

@@ -2,6 +2,7 @@ package badger
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -15,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -34,8 +36,15 @@ type wreck struct {
 	newest map[string]found      // whole records and removals, by their keys
 	broken map[string]brokenCopy // records that are not whole
 	places []storage.Place
-	lost   int    // parts that are lost; one that may have held a whole change counts twice
-	noted  uint64 // the number of the last commit that was acknowledged, 0 for unknown
+	lost   int             // parts that are lost; one that may have held a whole change counts twice
+	untold map[string]bool // files where records may be lost or old that nothing else tells of
+	noted  uint64          // the number of the last commit that was acknowledged, 0 for unknown
+}
+
+// untoldKinds are the kinds of records that nothing else tells of, with the kinds of their
+// losses.
+var untoldKinds = map[records.Kind]string{
+	records.KindUsage: "usage", records.KindServed: "served", records.KindReplay: "answer", records.KindFeedback: "feedback",
 }
 
 // brokenCopy is a copy of a record whose checksum is wrong. Its key may be wrong, too.
@@ -48,13 +57,21 @@ func (w *wreck) bad(file string, offset, length int, what string) {
 	w.places = append(w.places, storage.Place{File: file, Offset: int64(offset), Length: int64(length), What: what})
 }
 
+// lose counts the lost parts of a file: see lost and untold.
+func (w *wreck) lose(file string, parts int, isUntold bool) {
+	w.lost += parts
+	if isUntold {
+		w.untold[file] = true
+	}
+}
+
 // read reads all files. It fails if the system refuses to read, or if ctx ends.
 func (w *wreck) read() error {
 	entries, err := os.ReadDir(w.folder)
 	if err != nil {
 		return err
 	}
-	w.newest, w.broken = make(map[string]found), make(map[string]brokenCopy)
+	w.newest, w.broken, w.untold = make(map[string]found), make(map[string]brokenCopy), make(map[string]bool)
 	listed, isWhole := w.readManifest()
 	w.readNoted()
 	var unlisted []string
@@ -75,7 +92,7 @@ func (w *wreck) read() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		w.bad(name, 0, 0, "the table is missing")
-		w.lost += 2
+		w.lose(name, 2, true)
 	}
 	type rest struct {
 		file   string
@@ -92,7 +109,7 @@ func (w *wreck) read() error {
 			}
 			l := wreckLog{data: data, key: w.key, take: func(f found) { w.take(name, f, true) }, bad: func(offset, length int, what string) { w.bad(name, offset, length, what) }}
 			tail, length, lost := l.read()
-			w.lost += lost
+			w.lose(name, lost, lost > 0)
 			rests = append(rests, rest{name, length, len(bytes.TrimRight(data, "\x00")), tail})
 		}
 	}
@@ -114,7 +131,7 @@ func (w *wreck) read() error {
 			}
 		}
 		if r.length > 0 && (isShort || !isLast) {
-			w.lost += 2
+			w.lose(r.file, 2, true)
 			w.bad(r.file, r.size-r.length, r.length, "the end of the log is damaged")
 		}
 	}
@@ -193,7 +210,8 @@ func (w *wreck) readTable(name string) error {
 	if err != nil {
 		return err
 	}
-	w.lost += w.tableOf(name, data, func(f found, isWhole bool) { w.take(name, f, isWhole) }).read()
+	lost, isUntold := w.tableOf(name, data, func(f found, isWhole bool) { w.take(name, f, isWhole) }).read()
+	w.lose(name, lost, isUntold)
 	return nil
 }
 
@@ -224,20 +242,27 @@ func (w *wreck) lackLasting(tables []string) (lack bool) {
 }
 
 // take notes a copy of a record. In a block with a wrong checksum only records count: their
-// own checksums tell whether they are whole.
+// own checksums tell whether they are whole. These do not cover the version and the expiry.
+// So it is unknown which of two copies is newer, and nothing has expired.
 func (w *wreck) take(file string, f found, isWhole bool) {
-	if w.ctx.Err() != nil || !f.key.Valid() || f.expires != 0 && f.expires <= w.now || f.isRemoval && !isWhole {
+	hasExpired := f.expires != 0 && f.expires <= w.now
+	if w.ctx.Err() != nil || !f.key.Valid() || f.isRemoval && !isWhole || hasExpired && (isWhole || !isSealed(f)) {
 		return
 	}
-	if !f.isRemoval {
-		if _, err := records.Unseal(f.key, f.record); err != nil {
-			if known, ok := w.broken[string(f.key)]; !ok || known.version < f.version {
-				w.broken[string(f.key)] = brokenCopy{f.version, file}
-			}
-			return
+	if !f.isRemoval && !isSealed(f) {
+		if known, ok := w.broken[string(f.key)]; !ok || known.version < f.version {
+			w.broken[string(f.key)] = brokenCopy{f.version, file}
 		}
+		return
 	}
-	if known, ok := w.newest[string(f.key)]; !ok || known.version < f.version {
+	if !isWhole {
+		f.damaged = file
+	}
+	known, ok := w.newest[string(f.key)]
+	if damaged := cmp.Or(f.damaged, known.damaged); ok && known.version != f.version && damaged != "" && !f.key.Kind().Lasting() {
+		w.lose(damaged, 0, true)
+	}
+	if !ok || known.version < f.version {
 		w.newest[string(f.key)] = f
 	}
 }
@@ -273,19 +298,21 @@ func (w *wreck) readFile(name string) ([]byte, error) {
 	return data, w.ctx.Err()
 }
 
-// losses names the records that were read, but are not whole, where nothing else tells of
-// them.
+// losses names the records that nothing else tells of, if they were read but are not whole.
+// It names the files where more of them may be lost or old.
 func (w *wreck) losses() (lost []storage.Loss) {
 	for _, text := range slices.Sorted(maps.Keys(w.broken)) {
 		k, copied := records.Key(text), w.broken[text]
 		if known, ok := w.newest[text]; ok && known.version >= copied.version {
 			continue
 		}
-		switch k.Kind() {
-		case records.KindUsage, records.KindServed, records.KindReplay, records.KindFeedback:
-			kind := map[records.Kind]string{records.KindUsage: "usage", records.KindServed: "served", records.KindReplay: "answer", records.KindFeedback: "feedback"}[k.Kind()]
+		if kind, ok := untoldKinds[k.Kind()]; ok {
 			lost = append(lost, storage.Loss{Kind: kind, ID: hex.EncodeToString(k), What: "the record is damaged"})
 		}
+	}
+	if len(w.untold) > 0 {
+		files := strings.Join(slices.Sorted(maps.Keys(w.untold)), ", ")
+		lost = append(lost, storage.Loss{Kind: "records", What: "records in " + files + " may be lost or old, for example of usage, and nothing else tells of them"})
 	}
 	return lost
 }

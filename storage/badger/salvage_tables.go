@@ -34,6 +34,7 @@ type found struct {
 	record    []byte
 	expires   uint64
 	isRemoval bool
+	damaged   string // the file, if the checksum of the entry's block is wrong
 }
 
 // wreckTable is a table that may be damaged.
@@ -47,8 +48,9 @@ type wreckTable struct {
 }
 
 // read reads all blocks that can be read, and returns the number of those that cannot. One
-// that may have held all of a change of an issued key counts twice.
-func (t *wreckTable) read() (lost int) {
+// that may have held all of a change of an issued key counts twice. isUntold says that
+// records may be lost that nothing else tells of.
+func (t *wreckTable) read() (lost int, isUntold bool) {
 	index, begin, err := t.index()
 	if err == nil {
 		for i, b := range index {
@@ -56,17 +58,20 @@ func (t *wreckTable) read() (lost int) {
 			if i+1 < len(index) {
 				next = index[i+1].first
 			}
-			switch missing := t.readBlock(int(b.offset), int(b.length)); {
+			missing, isGap := t.readBlock(int(b.offset), int(b.length))
+			switch {
 			case missing > 1 && mayHoldKey(b.first, next):
 				lost += 2
 			case missing > 0:
 				lost++
 			}
+			isUntold = isUntold || isGap && mayHoldUntold(b.first, next)
 		}
-		return lost
+		return lost, isUntold
 	}
 	t.bad(begin, len(t.data)-begin, "its index: "+err.Error()+"; blocks were looked for")
-	return t.search()
+	lost = t.search()
+	return lost, lost > 0
 }
 
 type blockPlace struct {
@@ -78,6 +83,17 @@ type blockPlace struct {
 // writes both. next is the first key of the next block, nil for none.
 func mayHoldKey(first, next records.Key) bool {
 	return !first.Valid() || first.Kind() <= records.KindKeyHash && (!next.Valid() || next.Kind() >= records.KindKey)
+}
+
+// mayHoldUntold reports whether a block may hold a record that nothing else tells of. next is
+// as for mayHoldKey.
+func mayHoldUntold(first, next records.Key) bool {
+	for kind := range untoldKinds {
+		if !first.Valid() || first.Kind() <= kind && (!next.Valid() || next.Kind() >= kind) {
+			return true
+		}
+	}
+	return false
 }
 
 var errIndex = errors.New("it is damaged or cut off")
@@ -154,12 +170,13 @@ func (t *wreckTable) decrypt(data []byte) []byte {
 // allMissing is more records than a block has.
 const allMissing = maxBlock
 
-// readBlock reads the block at a place. It returns how many of its records are missing. That
-// is at least 1 for a block that is not whole.
-func (t *wreckTable) readBlock(offset, length int) (missing int) {
+// readBlock reads the block at a place. It returns how many of its entries are missing. That
+// is at least 1 for a block that is not whole. isGap says that one of them may be a record.
+// The others are removals.
+func (t *wreckTable) readBlock(offset, length int) (missing int, isGap bool) {
 	if offset > len(t.data) || length > len(t.data)-offset {
 		t.bad(offset, length, "a block is cut off")
-		return allMissing
+		return allMissing, true
 	}
 	block := t.data[offset : offset+length]
 	if t.key != nil {
@@ -171,19 +188,23 @@ func (t *wreckTable) readBlock(offset, length int) (missing int) {
 		t.bad(offset, length, "a block is damaged: its whole records were copied")
 	}
 	if !ok {
-		return allMissing
+		return allMissing, true
 	}
 	missing = len(entries.offsets)
+	removals := 0
 	entries.each(func(f found) {
 		t.take(f, isWhole)
-		if isWhole || !f.isRemoval && isSealed(f) {
+		switch {
+		case isWhole || !f.isRemoval && isSealed(f):
 			missing--
+		case f.isRemoval && len(f.record) == 0 && f.key.Valid():
+			removals++
 		}
 	})
 	if isWhole {
-		return 0
+		return 0, false
 	}
-	return max(missing, 1)
+	return max(missing, 1), missing > removals
 }
 
 // isSealed reports whether the record of an entry is whole.

@@ -160,7 +160,7 @@ func (e exported) isTraceless(report storage.Salvage, got exported, of storage.L
 			})
 		}
 	}
-	return len(report.Damaged) > 0
+	return len(report.Lost) > 0
 }
 
 // isInLostCommits reports whether an object was changed in commits of which the report says
@@ -228,7 +228,7 @@ func (w *wreckTrial) run(t *testing.T, name, folder string) {
 		}
 		switch of.Kind {
 		case "usage", "served", "answer": // nothing but themselves tells that they were there
-			if len(report.Damaged) > 0 {
+			if len(report.Lost) > 0 {
 				continue
 			}
 		}
@@ -252,7 +252,7 @@ func (w *wreckTrial) run(t *testing.T, name, folder string) {
 	switch {
 	case !isWhole:
 		w.counts["partly"]++
-		if len(report.Lost) == 0 && len(report.Damaged) == 0 {
+		if len(report.Lost) == 0 {
 			t.Errorf("%s: nothing is named", name)
 		}
 	default:
