@@ -79,6 +79,66 @@ func TestSalvageRevokedKey(t *testing.T) {
 	}
 }
 
+// TestSalvageLogHeader flips bits in the header of the log that has the revocation of a key. A
+// later log has the last commit. The key must not come to life.
+func TestSalvageLogHeader(t *testing.T) {
+	t.Parallel()
+	o := Options{EncryptionKey: testKey}
+	folder := t.TempDir()
+	s, err := Open(folder, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := storagetest.Fill(t, s)
+	f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
+	k, _, err := f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
+	f.Must(k, err)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openAgain(t, folder, o)
+	f = storagetest.Fill(t, s)
+	f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
+	killed := killedCopy(t, folder)
+	log, _ := usedLog(t, killed)
+	later := killedCopy(t, killed)
+	change(t, openAgain(t, later, o)) // makes a table of the log, which the killed store lacks
+	later = killedCopy(t, later)
+	laterLog, _ := usedLog(t, later)
+	for _, name := range []string{laterLog, sequenceName} {
+		if err := os.WriteFile(filepath.Join(killed, name), readFile(t, filepath.Join(later, name)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const number, iv = 8 * 7, 8 * 8 // where the low byte of the key's number and the IV begin
+	for name, c := range map[string]struct {
+		bits   []int
+		isLost bool
+	}{
+		"no bit":              {nil, false},
+		"the number is 0":     {[]int{number}, false},
+		"the number is 3":     {[]int{number + 1}, false},
+		"a bit of the IV":     {[]int{iv + 5}, false},
+		"the number, the IV":  {[]int{number, iv + 90}, false},
+		"two bits of the IV":  {[]int{iv + 5, iv + 60}, true},
+		"the number, IV bits": {[]int{number, iv + 5, iv + 60}, true},
+	} {
+		damaged := killedCopy(t, killed)
+		flipBits(t, filepath.Join(damaged, log), c.bits...)
+		to := filepath.Join(t.TempDir(), "new")
+		report, err := Salvage(t.Context(), damaged, to, o, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if salvagedKey(t, to, o, k.ID).Live(time.Now()) {
+			t.Errorf("%s: the key that was revoked is live", name)
+		}
+		if (len(report.Damaged) > 0) != (len(c.bits) > 0) || hasRecordsLoss(report, log) != c.isLost || (len(report.Lost) > 0) != c.isLost {
+			t.Errorf("%s: got %+v, want losses: %t", name, report, c.isLost)
+		}
+	}
+}
+
 // change makes a change that concerns no key.
 func change(t *testing.T, s *Store) {
 	t.Helper()

@@ -8,8 +8,6 @@ import (
 	"hash/crc32"
 
 	"github.com/dgraph-io/badger/v4/y"
-
-	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 // A write-ahead log of Badger's has a header. It is the number of the log's key (8 bytes) and
@@ -44,12 +42,7 @@ func (l *wreckLog) read() (tail []found, rest, lost int) {
 		return nil, 0, 0
 	}
 	l.iv = l.data[8:logHeader]
-	if binary.BigEndian.Uint64(l.data) == 0 {
-		l.key = nil
-	}
-	if l.key != nil {
-		l.repairIV()
-	}
+	lost = l.repairHeader()
 	var commit []found
 	var version uint64
 	finish := func() {
@@ -160,33 +153,42 @@ func (l *wreckLog) decrypt(body []byte, at int) []byte {
 	return plain
 }
 
-// repairIV looks for a flipped bit in the begin of all IVs. Without it no entry can be read.
-func (l *wreckLog) repairIV() {
+// repairHeader looks for a flipped bit in the begin of all IVs. Without it no entry can be
+// read. It does not need the number of the key: a store has one key for all logs, or none. It
+// counts what is lost as read does.
+func (l *wreckLog) repairHeader() (lost int) {
+	number := uint64(0)
+	if l.key != nil {
+		number = theDataKey
+	}
+	if binary.BigEndian.Uint64(l.data) != number {
+		l.bad(0, 8, "the header is damaged: its number of a key is wrong, and was set right")
+	}
+	if l.key == nil {
+		return 0
+	}
 	at := logHeader
-	for ; at < len(l.data); at++ { // to the first entry
-		if _, bits, length := l.entryAt(at); length > 0 && bits&commitEndBit == 0 {
+	for ; at < len(l.data); at++ { // to the first record that has a checksum, which padding lacks
+		if f, bits, length := l.entryAt(at); length > 0 && bits&(commitEndBit|removalBit) == 0 && f.expires == 0 {
 			break
 		}
 	}
 	reads := func() bool {
 		f, _, length := l.entryAt(at)
-		if length == 0 || !f.key.Valid() {
-			return false
-		}
-		_, err := records.Unseal(f.key, f.record)
-		return err == nil || f.isRemoval
+		return length > 0 && isSealed(f)
 	}
 	if at == len(l.data) || reads() {
-		return
+		return 0
 	}
 	l.iv = bytes.Clone(l.iv)
 	for bit := range 8 * len(l.iv) {
 		l.iv[bit/8] ^= 1 << (bit % 8)
 		if reads() {
 			l.bad(8+bit/8, 1, "the header is damaged: a bit of it was set right")
-			return
+			return 0
 		}
 		l.iv[bit/8] ^= 1 << (bit % 8)
 	}
 	l.bad(0, logHeader, "the header is damaged: nothing in the log can be decrypted")
+	return 2
 }
