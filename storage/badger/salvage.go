@@ -70,9 +70,9 @@ func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (re
 		return report, err
 	}
 	s := w.interpret(keepKeys)
-	report = storage.Salvage{Commit: w.commit(), Acknowledged: w.noted, Damaged: w.places, Lost: append(w.losses(), s.Lost...)}
-	if w.noted > report.Commit {
-		report.Lost = append(report.Lost, storage.Loss{Kind: "commits", First: int(report.Commit) + 1, Last: int(w.noted), What: "the last commits are lost, or a part of them"})
+	report = storage.Salvage{Commit: w.commit(), Acknowledged: w.acknowledged, Damaged: w.places, Lost: append(w.losses(), s.Lost...)}
+	if w.acknowledged > report.Commit {
+		report.Lost = append(report.Lost, storage.Loss{Kind: "commits", First: int(report.Commit) + 1, Last: int(w.acknowledged), What: "the last commits are lost, or a part of them"})
 	}
 	if report.Damaged == nil {
 		report.Damaged = []storage.Place{}
@@ -178,7 +178,7 @@ func looksLikeStore(folder string) bool {
 func (w *wreck) interpret(keepKeys bool) *records.Salvaged {
 	in := records.Wreck{
 		Records: make(map[string]records.FoundRecord, len(w.newest)), KeepKeys: keepKeys, Now: time.Unix(int64(w.now), 0),
-		Incomplete: w.lost > 1 || w.noted == 0 || w.commit() < w.noted,
+		Incomplete: w.lost > 1 || w.acknowledged == 0 || w.commit() < w.acknowledged,
 	}
 	in.Undamaged = !in.Incomplete && len(w.places) == 0 && len(w.broken) == 0
 	for text, f := range w.newest {

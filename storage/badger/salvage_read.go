@@ -33,17 +33,17 @@ type wreck struct {
 	key    cipher.Block // nil for a store that is not encrypted
 	now    uint64       // Unix seconds
 
-	newest map[string]found      // whole records and removals, by their keys
-	broken map[string]brokenCopy // records that are not whole
-	places []storage.Place
-	lost   int             // parts that are lost; one that may have held a whole change counts twice
-	untold map[string]bool // files where records may be lost or old that nothing else tells of
-	noted  uint64          // the number of the last commit that was acknowledged, 0 for unknown
+	newest       map[string]found      // whole records and removals, by their keys
+	broken       map[string]brokenCopy // records that are not whole
+	places       []storage.Place
+	lost         int             // parts that are lost; one that may have held a whole change counts twice
+	unreferenced map[string]bool // files where records may be lost or old that nothing else tells of
+	acknowledged uint64          // the number of the last commit that was acknowledged, 0 for unknown
 }
 
-// untoldKinds are the kinds of records that nothing else tells of, with the kinds of their
+// unreferencedKinds are the kinds of records that nothing else tells of, with the kinds of their
 // losses.
-var untoldKinds = map[records.Kind]string{
+var unreferencedKinds = map[records.Kind]string{
 	records.KindUsage: "usage", records.KindServed: "served", records.KindReplay: "answer", records.KindFeedback: "feedback",
 }
 
@@ -57,11 +57,11 @@ func (w *wreck) bad(file string, offset, length int, what string) {
 	w.places = append(w.places, storage.Place{File: file, Offset: int64(offset), Length: int64(length), What: what})
 }
 
-// lose counts the lost parts of a file: see lost and untold.
-func (w *wreck) lose(file string, parts int, isUntold bool) {
+// lose counts the lost parts of a file: see lost and unreferenced.
+func (w *wreck) lose(file string, parts int, isUnreferenced bool) {
 	w.lost += parts
-	if isUntold {
-		w.untold[file] = true
+	if isUnreferenced {
+		w.unreferenced[file] = true
 	}
 }
 
@@ -71,9 +71,9 @@ func (w *wreck) read() error {
 	if err != nil {
 		return err
 	}
-	w.newest, w.broken, w.untold = make(map[string]found), make(map[string]brokenCopy), make(map[string]bool)
+	w.newest, w.broken, w.unreferenced = make(map[string]found), make(map[string]brokenCopy), make(map[string]bool)
 	listed, isWhole := w.readManifest()
-	w.readNoted()
+	w.readSequence()
 	var unlisted []string
 	for _, entry := range entries {
 		name := entry.Name()
@@ -122,7 +122,7 @@ func (w *wreck) read() error {
 	}
 	// A crash leaves a commit without its end, or a torn one, at the end of the last log. It
 	// was not acknowledged.
-	isShort := w.noted == 0 || w.commit() < w.noted
+	isShort := w.acknowledged == 0 || w.commit() < w.acknowledged
 	for i, r := range rests {
 		isLast := !slices.ContainsFunc(rests[i+1:], func(later rest) bool { return later.size > logHeader })
 		if isShort {
@@ -174,13 +174,13 @@ func manifestEnd(folder string) (int64, error) {
 	return end, err
 }
 
-// readNoted reads the number of the last commit from SEQUENCE.
-func (w *wreck) readNoted() {
+// readSequence reads the number of the last commit from SEQUENCE.
+func (w *wreck) readSequence() {
 	text, err := os.ReadFile(filepath.Join(w.folder, sequenceName))
 	if err == nil && len(text) >= 8 {
-		noted := binary.BigEndian.Uint64(text)
-		if want := encodeSequence(noted); bytes.Equal(text, want[:]) {
-			w.noted = noted
+		last := binary.BigEndian.Uint64(text)
+		if want := encodeSequence(last); bytes.Equal(text, want[:]) {
+			w.acknowledged = last
 			return
 		}
 	}
@@ -210,8 +210,8 @@ func (w *wreck) readTable(name string) error {
 	if err != nil {
 		return err
 	}
-	lost, isUntold := w.tableOf(name, data, func(f found, isWhole bool) { w.take(name, f, isWhole) }).read()
-	w.lose(name, lost, isUntold)
+	lost, isUnreferenced := w.tableOf(name, data, func(f found, isWhole bool) { w.take(name, f, isWhole) }).read()
+	w.lose(name, lost, isUnreferenced)
 	return nil
 }
 
@@ -306,12 +306,12 @@ func (w *wreck) losses() (lost []storage.Loss) {
 		if known, ok := w.newest[text]; ok && known.version >= copied.version {
 			continue
 		}
-		if kind, ok := untoldKinds[k.Kind()]; ok {
+		if kind, ok := unreferencedKinds[k.Kind()]; ok {
 			lost = append(lost, storage.Loss{Kind: kind, ID: hex.EncodeToString(k), What: "the record is damaged"})
 		}
 	}
-	if len(w.untold) > 0 {
-		files := strings.Join(slices.Sorted(maps.Keys(w.untold)), ", ")
+	if len(w.unreferenced) > 0 {
+		files := strings.Join(slices.Sorted(maps.Keys(w.unreferenced)), ", ")
 		lost = append(lost, storage.Loss{Kind: "records", What: "records in " + files + " may be lost or old, for example of usage, and nothing else tells of them"})
 	}
 	return lost

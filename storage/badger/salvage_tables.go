@@ -48,9 +48,9 @@ type wreckTable struct {
 }
 
 // read reads all blocks that can be read, and returns the number of those that cannot. One
-// that may have held all of a change of an issued key counts twice. isUntold says that
+// that may have held all of a change of an issued key counts twice. isUnreferenced says that
 // records may be lost that nothing else tells of.
-func (t *wreckTable) read() (lost int, isUntold bool) {
+func (t *wreckTable) read() (lost int, isUnreferenced bool) {
 	index, begin, err := t.index()
 	if err == nil {
 		for i, b := range index {
@@ -65,9 +65,9 @@ func (t *wreckTable) read() (lost int, isUntold bool) {
 			case missing > 0:
 				lost++
 			}
-			isUntold = isUntold || isGap && mayHoldUntold(b.first, next)
+			isUnreferenced = isUnreferenced || isGap && mayHoldUnreferenced(b.first, next)
 		}
-		return lost, isUntold
+		return lost, isUnreferenced
 	}
 	t.bad(begin, len(t.data)-begin, "its index: "+err.Error()+"; blocks were looked for")
 	lost = t.search()
@@ -85,10 +85,10 @@ func mayHoldKey(first, next records.Key) bool {
 	return !first.Valid() || first.Kind() <= records.KindKeyHash && (!next.Valid() || next.Kind() >= records.KindKey)
 }
 
-// mayHoldUntold reports whether a block may hold a record that nothing else tells of. next is
-// as for mayHoldKey.
-func mayHoldUntold(first, next records.Key) bool {
-	for kind := range untoldKinds {
+// mayHoldUnreferenced reports whether a block may hold a record that nothing else tells of. next
+// is as for mayHoldKey.
+func mayHoldUnreferenced(first, next records.Key) bool {
+	for kind := range unreferencedKinds {
 		if !first.Valid() || first.Kind() <= kind && (!next.Valid() || next.Kind() >= kind) {
 			return true
 		}

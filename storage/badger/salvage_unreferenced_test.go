@@ -70,9 +70,9 @@ func hasRecordsLoss(report storage.Salvage, file string) bool {
 	return slices.ContainsFunc(report.Lost, func(l storage.Loss) bool { return l.Kind == "records" && strings.Contains(l.What, file) })
 }
 
-// TestSalvageUntold loses records that nothing else tells of. The report must say so. It says
-// nothing of the kind if all such records are whole.
-func TestSalvageUntold(t *testing.T) {
+// TestSalvageUnreferenced loses records that nothing else tells of. The report must say so. It
+// says nothing of the kind if all such records are whole.
+func TestSalvageUnreferenced(t *testing.T) {
 	t.Parallel()
 	in := func(of records.Kind) func(first, next records.Key) bool {
 		return func(first, next records.Key) bool {
@@ -137,8 +137,8 @@ func damageBlock(t *testing.T, folder string, o Options, content []byte, isIn fu
 	t.Fatal("no such block")
 }
 
-// TestSalvageUntoldLog loses a row of usage in a log. No other record tells of it.
-func TestSalvageUntoldLog(t *testing.T) {
+// TestSalvageUnreferencedLog loses a row of usage in a log. No other record tells of it.
+func TestSalvageUnreferencedLog(t *testing.T) {
 	t.Parallel()
 	for kind, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		folder, o := t.TempDir(), Options{EncryptionKey: key}
