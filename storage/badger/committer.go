@@ -125,8 +125,8 @@ func (c *committer) Patience() time.Duration { return c.patience }
 // Abandon implements groupcommit.Exclusive. If Badger does not have the group yet, it never
 // gets it. Otherwise the outcome is unknown until Commit returns.
 func (c *committer) Abandon(*groupcommit.Group[*badgerdb.Txn]) error {
-	c.silent.Store(true)
 	c.logger.Error("the disk does not answer: writes are refused until it does; reads go on")
+	c.silent.Store(true)
 	if c.phase.CompareAndSwap(preparing, abandoned) {
 		return errSilent
 	}

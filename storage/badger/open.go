@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -157,6 +158,9 @@ func probeOrCreate(folder string, m marker, g *guard, o Options) error {
 	}
 	return g.checkOpening()
 }
+
+// compareLogs compares the numbers of two logs of a folder. They have five digits or more.
+func compareLogs(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
 // logHeader is the length of the header of Badger's logs. A header of zeros marks a log
 // that is not encrypted. An empty log may have one in any store, because Badger does not

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,9 +50,6 @@ func reserver(folder string) func() error {
 		return nil
 	}
 }
-
-// compareLogs compares the numbers of two logs of a folder. They have five digits or more.
-func compareLogs(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
 // reserveLogs reserves disk space for the write-ahead logs in folder.
 func reserveLogs(folder string) error {

@@ -79,19 +79,18 @@ func TestSalvageRevokedKey(t *testing.T) {
 	}
 }
 
-// TestSalvageLogHeader flips bits in the header of the log that has the revocation of a key. A
-// later log has the last commit. The key must not come to life.
-func TestSalvageLogHeader(t *testing.T) {
-	t.Parallel()
-	o := Options{EncryptionKey: testKey}
-	folder := t.TempDir()
+// revokedInLog makes a store with a log that has the revocation of a key. A later log has the
+// last commit. It returns the first one.
+func revokedInLog(t *testing.T, o Options) (folder, log string, k domain.Key) {
+	t.Helper()
+	folder = t.TempDir()
 	s, err := Open(folder, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := storagetest.Fill(t, s)
 	f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
-	k, _, err := f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
+	k, _, err = f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
 	f.Must(k, err)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -100,7 +99,7 @@ func TestSalvageLogHeader(t *testing.T) {
 	f = storagetest.Fill(t, s)
 	f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
 	killed := killedCopy(t, folder)
-	log, _ := usedLog(t, killed)
+	log, _ = usedLog(t, killed)
 	later := killedCopy(t, killed)
 	change(t, openAgain(t, later, o)) // makes a table of the log, which the killed store lacks
 	later = killedCopy(t, later)
@@ -110,6 +109,15 @@ func TestSalvageLogHeader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return killed, log, k
+}
+
+// TestSalvageLogHeader flips bits in the header of the log that has the revocation of a key.
+// The key must not come to life.
+func TestSalvageLogHeader(t *testing.T) {
+	t.Parallel()
+	o := Options{EncryptionKey: testKey}
+	killed, log, k := revokedInLog(t, o)
 	const number, iv = 8 * 7, 8 * 8 // where the low byte of the key's number and the IV begin
 	for name, c := range map[string]struct {
 		bits   []int
@@ -139,6 +147,81 @@ func TestSalvageLogHeader(t *testing.T) {
 	}
 }
 
+// TestSalvageLostLog loses the log that has the revocation of a key. The key must not come to
+// life.
+func TestSalvageLostLog(t *testing.T) {
+	t.Parallel()
+	for kind, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
+		o := Options{EncryptionKey: key}
+		killed, log, k := revokedInLog(t, o)
+		for name, lose := range map[string]func(name string) error{
+			"removed":   os.Remove,
+			"no entry":  func(name string) error { return os.Truncate(name, logHeader) },
+			"all zeros": func(name string) error { return os.WriteFile(name, make([]byte, len(readFile(t, name))), 0o600) },
+		} {
+			damaged := killedCopy(t, killed)
+			if err := lose(filepath.Join(damaged, log)); err != nil {
+				t.Fatal(err)
+			}
+			to := filepath.Join(t.TempDir(), "new")
+			report, err := Salvage(t.Context(), damaged, to, o, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if salvagedKey(t, to, o, k.ID).Live(time.Now()) {
+				t.Errorf("%s, %s: the key that was revoked is live", kind, name)
+			}
+			if len(report.Damaged) == 0 || len(report.Lost) == 0 {
+				t.Errorf("%s, %s: got %+v, want a loss", kind, name, report)
+			}
+		}
+	}
+}
+
+// TestSalvageCutCommit cuts a log between two entries of its last commit, which revokes a key.
+// The commit was acknowledged. The key must not come to life.
+func TestSalvageCutCommit(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	s := openAgain(t, folder, testOptions)
+	f := storagetest.Fill(t, s)
+	f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
+	k, _, err := f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
+	f.Must(k, err)
+	log, before := usedLog(t, folder)
+	f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
+	killed := killedCopy(t, folder)
+	w, _, err := openWreck(t.Context(), killed, testOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := readFile(t, filepath.Join(killed, log))
+	l := wreckLog{data: content, key: w.key, iv: content[8:logHeader]}
+	cuts := 0
+	for at := before; ; cuts++ {
+		damaged := killedCopy(t, killed)
+		zero(t, filepath.Join(damaged, log), at, len(content))
+		to := filepath.Join(t.TempDir(), "new")
+		report, err := Salvage(t.Context(), damaged, to, testOptions, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report.Copied.Keys > 0 && salvagedKey(t, to, testOptions, k.ID).Live(time.Now()) {
+			t.Errorf("cut after %d entries: the key that was revoked is live", cuts)
+		}
+		if len(report.Lost) == 0 {
+			t.Errorf("cut after %d entries: got %+v, want a loss", cuts, report)
+		}
+		_, bits, length := l.entryAt(at)
+		if at += length; length == 0 || bits&commitEndBit != 0 {
+			break
+		}
+	}
+	if cuts < 3 {
+		t.Errorf("the commit has %d entries", cuts)
+	}
+}
+
 // change makes a change that concerns no key.
 func change(t *testing.T, s *Store) {
 	t.Helper()
@@ -146,7 +229,7 @@ func change(t *testing.T, s *Store) {
 	f.Version("default", "after", `{"model":"m"}`)
 }
 
-// openAgain opens a store until the end of the test.
+// openAgain opens the store in a folder until the end of the test.
 func openAgain(t *testing.T, folder string, o Options) *Store {
 	t.Helper()
 	s, err := Open(folder, o)
@@ -212,6 +295,22 @@ func flipBits(t *testing.T, name string, bits ...int) {
 	}
 }
 
+// flipChecksums damages the checksum of each block of a table, and nothing else.
+func flipChecksums(t *testing.T, table string) {
+	t.Helper()
+	content := readFile(t, table)
+	blocks, _, err := (&wreckTable{data: content}).index()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range blocks {
+		content[b.offset+b.length-5] ^= 1 // the end of its checksum
+	}
+	if err := os.WriteFile(table, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // salvagedKey returns a key of a store.
 func salvagedKey(t *testing.T, folder string, o Options, id string) (k domain.Key) {
 	t.Helper()
@@ -253,18 +352,7 @@ func TestSalvageRemovedKey(t *testing.T) {
 	s = openAgain(t, killed, testOptions)
 	eventually(t, "a table of the log", func() bool { return s.db.Levels()[0].NumTables > 0 })
 	whole, damaged := killedCopy(t, killed), killedCopy(t, killed)
-	table := newestOf(t, damaged, "*.sst")
-	content := readFile(t, table)
-	blocks, _, err := (&wreckTable{data: content}).index()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range blocks {
-		content[b.offset+b.length-5] ^= 1 // the end of its checksum
-	}
-	if err := os.WriteFile(table, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	flipChecksums(t, newestOf(t, damaged, "*.sst"))
 	for state, folder := range map[string]string{"whole": whole, "damaged": damaged} {
 		to := filepath.Join(t.TempDir(), "new")
 		report, err := Salvage(t.Context(), folder, to, testOptions, true)

@@ -29,6 +29,9 @@ type wreckLog struct {
 	iv   []byte       // the begin of all IVs
 	take func(f found)
 	bad  func(offset, length int, what string)
+	// first is the version of the first entry that read finds, 0 for none. It is that of the
+	// first commit.
+	first uint64
 }
 
 // read reads all entries that can be read. tail are those of a last commit without its end.
@@ -42,7 +45,9 @@ func (l *wreckLog) read() (tail []found, rest, lost int) {
 		return nil, 0, 0
 	}
 	l.iv = l.data[8:logHeader]
-	lost = l.repairHeader()
+	if !l.repairHeader() {
+		return nil, 0, 2
+	}
 	var commit []found
 	var version uint64
 	finish := func() {
@@ -72,6 +77,9 @@ func (l *wreckLog) read() (tail []found, rest, lost int) {
 			gap = -1
 		}
 		at += length
+		if l.first == 0 {
+			l.first = f.version
+		}
 		if f.version != version {
 			finish() // the entry that ended the commit is lost
 			version = f.version
@@ -153,10 +161,10 @@ func (l *wreckLog) decrypt(body []byte, at int) []byte {
 	return plain
 }
 
-// repairHeader looks for a flipped bit in the begin of all IVs. Without it no entry can be
-// read. It does not need the number of the key: a store has one key for all logs, or none. It
-// counts what is lost as read does.
-func (l *wreckLog) repairHeader() (lost int) {
+// repairHeader looks for a flipped bit in the begin of all IVs. It returns false if the log
+// cannot be decrypted. It does not need the number of the key: a store has one key for all
+// logs, or none.
+func (l *wreckLog) repairHeader() bool {
 	number := uint64(0)
 	if l.key != nil {
 		number = theDataKey
@@ -165,7 +173,7 @@ func (l *wreckLog) repairHeader() (lost int) {
 		l.bad(0, 8, "the header is damaged: its number of a key is wrong, and was set right")
 	}
 	if l.key == nil {
-		return 0
+		return true
 	}
 	at := logHeader
 	for ; at < len(l.data); at++ { // to the first record that has a checksum, which padding lacks
@@ -178,17 +186,17 @@ func (l *wreckLog) repairHeader() (lost int) {
 		return length > 0 && isSealed(f)
 	}
 	if at == len(l.data) || reads() {
-		return 0
+		return true
 	}
 	l.iv = bytes.Clone(l.iv)
 	for bit := range 8 * len(l.iv) {
 		l.iv[bit/8] ^= 1 << (bit % 8)
 		if reads() {
 			l.bad(8+bit/8, 1, "the header is damaged: a bit of it was set right")
-			return 0
+			return true
 		}
 		l.iv[bit/8] ^= 1 << (bit % 8)
 	}
 	l.bad(0, logHeader, "the header is damaged: nothing in the log can be decrypted")
-	return 2
+	return false
 }

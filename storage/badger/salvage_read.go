@@ -39,6 +39,7 @@ type wreck struct {
 	lost         int             // parts that are lost; one that may have held a whole change counts twice
 	unreferenced map[string]bool // files where records may be lost or old that nothing else tells of
 	acknowledged uint64          // the number of the last commit that was acknowledged, 0 for unknown
+	latest       uint64          // the highest version of the whole records
 }
 
 // unreferencedKinds are the kinds of records that nothing else tells of, with the kinds of their
@@ -74,22 +75,22 @@ func (w *wreck) read() error {
 	w.newest, w.broken, w.unreferenced = make(map[string]found), make(map[string]brokenCopy), make(map[string]bool)
 	listed, isWhole := w.readManifest()
 	w.readSequence()
-	var unlisted []string
+	var unlisted, logs []string
 	for _, entry := range entries {
-		name := entry.Name()
-		if filepath.Ext(name) != ".sst" {
-			continue
-		}
-		if listed[name] {
+		switch name := entry.Name(); {
+		case filepath.Ext(name) == ".mem":
+			logs = append(logs, name)
+		case filepath.Ext(name) != ".sst":
+		case listed[name]:
 			delete(listed, name)
-			err = w.readTable(name)
-		} else {
+			if err := w.readTable(name); err != nil {
+				return err
+			}
+		default:
 			unlisted = append(unlisted, name)
 		}
-		if err != nil {
-			return err
-		}
 	}
+	slices.SortFunc(logs, compareLogs)
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		w.bad(name, 0, 0, "the table is missing")
 		w.lose(name, 2, true)
@@ -101,17 +102,20 @@ func (w *wreck) read() error {
 		tail   []found
 	}
 	var rests []rest
-	for _, entry := range entries {
-		if name := entry.Name(); filepath.Ext(name) == ".mem" {
-			data, err := w.readFile(name)
-			if err != nil {
-				return err
-			}
-			l := wreckLog{data: data, key: w.key, take: func(f found) { w.take(name, f, true) }, bad: func(offset, length int, what string) { w.bad(name, offset, length, what) }}
-			tail, length, lost := l.read()
-			w.lose(name, lost, lost > 0)
-			rests = append(rests, rest{name, length, len(bytes.TrimRight(data, "\x00")), tail})
+	for _, name := range logs {
+		data, err := w.readFile(name)
+		if err != nil {
+			return err
 		}
+		l := wreckLog{data: data, key: w.key, take: func(f found) { w.take(name, f, true) }, bad: func(offset, length int, what string) { w.bad(name, offset, length, what) }}
+		before := w.latest
+		tail, length, lost := l.read()
+		w.lose(name, lost, lost > 0)
+		if l.first > before+1 { // each commit has the next version
+			w.lose(name, 2, true)
+			w.bad(name, 0, 0, "commits before this log are lost: an earlier log is missing or damaged")
+		}
+		rests = append(rests, rest{name, length, len(bytes.TrimRight(data, "\x00")), tail})
 	}
 	if len(w.places) > 0 || !isWhole || w.lackLasting(unlisted) {
 		for _, name := range unlisted { // they have records that are lost elsewhere, or did no harm
@@ -130,9 +134,13 @@ func (w *wreck) read() error {
 				w.take(r.file, f, true)
 			}
 		}
-		if r.length > 0 && (isShort || !isLast) {
+		switch {
+		case r.length > 0 && (isShort || !isLast):
 			w.lose(r.file, 2, true)
 			w.bad(r.file, r.size-r.length, r.length, "the end of the log is damaged")
+		case isShort && len(r.tail) > 0: // cut between two entries
+			w.lose(r.file, 2, true)
+			w.bad(r.file, r.size, 0, "the end of the last commit is missing")
 		}
 	}
 	return nil
@@ -245,6 +253,9 @@ func (w *wreck) lackLasting(tables []string) (lack bool) {
 // own checksums tell whether they are whole. These do not cover the version and the expiry.
 // So it is unknown which of two copies is newer, and nothing has expired.
 func (w *wreck) take(file string, f found, isWhole bool) {
+	if f.key.Valid() && (isWhole || isSealed(f)) {
+		w.latest = max(w.latest, f.version)
+	}
 	hasExpired := f.expires != 0 && f.expires <= w.now
 	if w.ctx.Err() != nil || !f.key.Valid() || f.isRemoval && !isWhole || hasExpired && (isWhole || !isSealed(f)) {
 		return
@@ -259,7 +270,7 @@ func (w *wreck) take(file string, f found, isWhole bool) {
 		f.damaged = file
 	}
 	known, ok := w.newest[string(f.key)]
-	if damaged := cmp.Or(f.damaged, known.damaged); ok && known.version != f.version && damaged != "" && !f.key.Kind().Lasting() {
+	if damaged := cmp.Or(f.damaged, known.damaged); ok && known.version != f.version && damaged != "" && !f.key.Kind().Lasting() && !f.key.Kind().Derived() {
 		w.lose(damaged, 0, true)
 	}
 	if !ok || known.version < f.version {

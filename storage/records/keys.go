@@ -112,6 +112,16 @@ func (k Kind) Lasting() bool {
 	}
 }
 
+// Derived reports whether records of a kind only repeat what other records say.
+func (k Kind) Derived() bool {
+	switch k {
+	case KindWorkspaceSlug, KindSummary, KindHistory, KindHistoryBlock, KindListEnd, KindPlace, KindLeaf, KindNode:
+		return true
+	default:
+		return false
+	}
+}
+
 // fixed returns the minimum number of bytes behind the kind, for the keys that Changes
 // reads.
 func (k Kind) fixed() int {

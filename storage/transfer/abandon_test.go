@@ -303,8 +303,9 @@ func TestAbandonRunning(t *testing.T) {
 	imports(t, to, content) // it reports that all is there
 }
 
-// TestSalvageUnfinished salvages stores with an import that was cut, and that was given up then.
-// Objects that were never imported are not lost. If the store is damaged, it may be, and is named so.
+// TestSalvageUnfinished salvages stores with an import that was cut, and that was given up
+// then. Objects that were never imported are not lost. If the store is damaged, they may be,
+// and the report says that.
 func TestSalvageUnfinished(t *testing.T) {
 	from := newStore(t)
 	f := fill(t, from)
