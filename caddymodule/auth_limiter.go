@@ -17,11 +17,11 @@ const (
 	defaultAuthFailures      = 100
 	defaultAuthFailureWindow = time.Minute
 
-	// maxAuthFailures and maxAuthFailureWindow bound the rounding errors of a level. drained
-	// is above them: the part of a failure that counts as none.
+	// maxAuthFailures and maxAuthFailureWindow bound the rounding errors of a level to much
+	// less than a negligible part of a failure.
 	maxAuthFailures      = 1_000_000
 	maxAuthFailureWindow = 24 * time.Hour
-	drained              = 1e-3
+	negligible           = 1e-3
 
 	// An authLimiter remembers limiterSets * limiterWays = 16,384 addresses. They take
 	// 768 KiB, which are allocated once.
@@ -166,7 +166,7 @@ func (b *bucket) wait(now time.Duration, by failureLimit) time.Duration {
 	b.drain(now)
 	most := float64(by.most)
 	over := min(b.level, most) + 1 - most // a higher limit may have left a higher level
-	if over < drained {
+	if over < negligible {
 		return 0
 	}
 	wait := time.Duration(over / by.perSecond() * float64(time.Second))

@@ -12,8 +12,8 @@ import (
 // abandonedImport is the answer to a request to end an unfinished import.
 type abandonedImport struct {
 	transfer.Abandoned
-	// DefaultWorkspaceError tells why the store has no default workspace. The file had one,
-	// and it was not imported.
+	// DefaultWorkspaceError tells why the default workspace could not be looked up or made. It
+	// is missing if it was not imported.
 	DefaultWorkspaceError string `json:"default_workspace_error,omitempty"`
 }
 
@@ -39,7 +39,7 @@ func (t *client) abandonImport(to io.Writer) error {
 	}
 	_, err := io.WriteString(to, describeAbandoned(a.Abandoned))
 	if err == nil && a.DefaultWorkspaceError != "" {
-		err = fmt.Errorf("the default workspace could not be made: %s; reload the configuration to make it", a.DefaultWorkspaceError)
+		err = fmt.Errorf("the default workspace could not be made: %s; run caddy reload --force to make it", a.DefaultWorkspaceError)
 	}
 	return err
 }

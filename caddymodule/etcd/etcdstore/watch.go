@@ -133,8 +133,8 @@ func (w *watcher) restartIfSilent() {
 	}
 }
 
-// recordHeard records that the watch works, and how to begin it again if that is not nil.
-func (w *watcher) recordHeard(restart context.CancelFunc) {
+// recordEvent records that the watch works, and how to begin it again if that is not nil.
+func (w *watcher) recordEvent(restart context.CancelFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lastEvent = time.Now()
@@ -173,7 +173,7 @@ var errMissed = errors.New("commits have been missed")
 func (w *watcher) follow() error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(w.store.ctx))
 	defer cancel()
-	w.recordHeard(cancel)
+	w.recordEvent(cancel)
 	if why := w.forgetting.Load(); why != nil {
 		return w.reset(*why)
 	}
@@ -184,7 +184,7 @@ func (w *watcher) follow() error {
 	defer w.watching.Store(false)
 	for response := range changes {
 		w.watching.Store(true)
-		w.recordHeard(nil)
+		w.recordEvent(nil)
 		switch err := response.Err(); {
 		case errors.Is(err, rpctypes.ErrCompacted):
 			return w.reset("etcd has compacted commits that this node has not read")
