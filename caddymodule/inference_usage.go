@@ -52,7 +52,7 @@ const (
 // Price is the price of a million tokens of some models. The prices are decimal numbers,
 // such as "0.25".
 type Price struct {
-	// The name of a model, or a pattern in which * stands for any characters but a colon.
+	// The name of a model, or a pattern in which * stands for any characters but a colon or comma.
 	// The most specific pattern counts.
 	Model string `json:"model"`
 

@@ -24,8 +24,8 @@ func CheckModelPattern(pattern string) error {
 }
 
 // MatchModel reports whether a model matches a pattern. A * in the pattern matches any
-// characters except a colon. So a suffix like ":online" needs a pattern of its own. Its
-// time is linear in the model.
+// characters except a colon and a comma. So a suffix like ":online" needs a pattern of its
+// own. LiteLLM runs each model of a list with commas. Its time is linear in the model.
 func MatchModel(pattern, model string) bool {
 	part, rest, star := strings.Cut(pattern, "*")
 	model, ok := strings.CutPrefix(model, part)
@@ -36,7 +36,7 @@ func MatchModel(pattern, model string) bool {
 		if !star {
 			place = len(model) - len(part) // the pattern ends here
 		}
-		if place < 0 || model[place:place+len(part)] != part || strings.Contains(model[:place], ":") {
+		if place < 0 || model[place:place+len(part)] != part || strings.ContainsAny(model[:place], ":,") {
 			return false
 		}
 		model = model[place+len(part):]

@@ -22,6 +22,11 @@ func TestMatchModel(t *testing.T) {
 		{"a/*:online", "a/b:online", true},
 		{"a/*:*", "a/b:online", true},
 		{"a/*:*", "a/b:free:online", false},
+		{"a/*", "a/b,c/d", false},
+		{"a/*", "a/b,a/c", false},
+		{"*", "a,b", false},
+		{"a/*,a/*", "a/b,a/c", true},
+		{"a/b,c", "a/b,c", true},
 		{"*", "", true},
 		{"*", "a:b", false},
 		{"*b*", "abc", true},
@@ -48,7 +53,7 @@ func TestMatchModelTriesEveryPlace(t *testing.T) {
 			return strings.Trim(pattern, "*") == "" && model == ""
 		}
 		if pattern[0] == '*' {
-			return search(pattern[1:], model) || model[0] != ':' && search(pattern, model[1:])
+			return search(pattern[1:], model) || !strings.ContainsAny(model[:1], ":,") && search(pattern, model[1:])
 		}
 		return pattern[0] == model[0] && search(pattern[1:], model[1:])
 	}
@@ -65,8 +70,8 @@ func TestMatchModelTriesEveryPlace(t *testing.T) {
 		}
 		return all
 	}
-	models := words("ab:", 5)
-	for _, pattern := range words("*ab:", 5) {
+	models := words("ab:,", 5)
+	for _, pattern := range words("*ab:,", 4) {
 		for _, model := range models {
 			if got, want := domain.MatchModel(pattern, model), search(pattern, model); got != want {
 				t.Fatalf("%q and %q: got %t, want %t", pattern, model, got, want)

@@ -180,7 +180,7 @@ protected labels and presets only with --may protected-labels.`,
 	flags.StringVar(&in.ExpiresIn, "expires", "", "How long the key lives, such as 720h or 30d; default: for ever")
 	flags.StringArrayVar(&in.Presets, "preset", nil, "The slug of a preset that the inference key reaches, and no other; may be repeated")
 	flags.BoolVar(&in.PresetRequired, "preset-required", false, "Refuse inference requests that name no preset")
-	flags.StringArrayVar(&in.Models, "model", nil, "A model that requests may name, and no other; * stands for any text without a colon; may be repeated")
+	flags.StringArrayVar(&in.Models, "model", nil, "A model that requests may name, and no other; * stands for any text without a colon or comma; may be repeated")
 	flags.BoolVar(&in.OnlyWorkspace, "only-workspace", false, "Let the management key see and manage its workspace alone")
 	flags.StringArrayVar(&may, "may", nil, "A right of the management key: protected-labels; may be repeated")
 	_ = create.MarkFlagRequired("kind") // fails for an unknown flag only

@@ -165,6 +165,8 @@ func TestPolicies(t *testing.T) {
 		"a model of the preset":                  {chat, `{"model":"m","models":["n"]}`, `{"models":[]}`, `{"preset":"p","model":"n","models":["m"]}`, "", `{"model":"n","models":["m"]}`, "", ""},
 		"a model that is not allowed":            {chat, `{"model":"m"}`, `{"models":["openai/*"]}`, `{"preset":"p","model":"x"}`, "", `{"model":"m"}`, "models", "/model"},
 		"a suffix":                               {chat, `{"model":"m"}`, `{"models":["openai/*"]}`, `{"preset":"p","model":"openai/x:online"}`, "", `{"model":"m"}`, "models", "/model"},
+		"a list of models in a text":             {chat, `{"model":"m"}`, `{"models":["openai/*"]}`, `{"preset":"p","model":"openai/x,y"}`, "", `{"model":"m"}`, "models", "/model"},
+		"tools in a list of models":              {chat, `{"model":"m"}`, `{"lock":["tools"]}`, `{"preset":"p","model":"n:online,o"}`, "", `{"model":"m"}`, "tools", "/model"},
 		"a suffix of the preset's model":         {chat, `{"model":"m"}`, `{"models":["openai/*"]}`, `{"preset":"p","model":"m:online"}`, "", `{"model":"m"}`, "models", "/model"},
 		"an allowed suffix":                      {chat, `{"model":"m"}`, `{"models":["openai/*:online"]}`, `{"preset":"p","model":"openai/x:online"}`, "", `{"model":"openai/x:online"}`, "", ""},
 		"models in a list":                       {chat, `{"model":"m"}`, `{"models":["openai/*"]}`, `{"models":["openai/x","y",5]}`, "", `{"models":["openai/x"],"model":"m"}`, "models", "/models/1 /models/2"},

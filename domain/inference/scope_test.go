@@ -43,6 +43,11 @@ func TestModelsOfAKey(t *testing.T) {
 	for body, place := range map[string]string{
 		`{"model":"other/m"}`:                                                         "/model",
 		`{"model":"openai/gpt-5:online"}`:                                             "/model",
+		`{"model":"openai/a,other/m"}`:                                                "/model",
+		`{"model":"openai/a,openai/b"}`:                                               "/model",
+		`{"model":"openai/a, anthropic/x:online"}`:                                    "/model",
+		`{"model":"openai/a,other/m@preset/p"}`:                                       "/model",
+		`{"models":["openai/a\u002cother/m"]}`:                                        "/models/0",
 		`{"model":" openai/gpt-5 "}`:                                                  "/model",
 		`{"model":"OpenAI/gpt-5"}`:                                                    "/model",
 		`{"model":"openai\/gpt-5:online"}`:                                            "/model",

@@ -103,15 +103,22 @@ func toolOfMember(member string) string {
 }
 
 // toolOfModel returns the name of the server tool that a model's name implies, or "". The
-// name may have several vendors in front, and a reference at the end.
+// name may have several vendors in front, and a reference at the end. LiteLLM takes a name
+// with commas for a list of models. If they imply several tools, the first in serverTools
+// counts.
 func toolOfModel(model string) string {
-	parts := strings.Split(strings.ReplaceAll(model, "@", ":"), ":")
-	for i, part := range parts {
-		parts[i] = strings.ToLower(strings.TrimSpace(part))
+	var names, variants []string
+	for one := range strings.SplitSeq(strings.ToLower(model), ",") {
+		parts := strings.Split(strings.ReplaceAll(one, "@", ":"), ":")
+		for i, part := range parts {
+			parts[i] = strings.TrimSpace(part)
+		}
+		names, variants = append(names, "/"+parts[0]), append(variants, parts[1:]...)
 	}
 	return findTool(func(t *serverTool) bool {
-		return slices.ContainsFunc(t.models, func(name string) bool { return strings.HasSuffix("/"+parts[0], "/"+name) }) ||
-			slices.ContainsFunc(t.variants, func(variant string) bool { return slices.Contains(parts[1:], variant) })
+		return slices.ContainsFunc(t.models, func(model string) bool {
+			return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, "/"+model) })
+		}) || slices.ContainsFunc(t.variants, func(variant string) bool { return slices.Contains(variants, variant) })
 	})
 }
 

@@ -52,12 +52,12 @@ func TestEverySpellingOfServerTools(t *testing.T) {
 			bodies = append(bodies, `{"`+field+`":{}}`, `{"`+field+`":true}`, `{"`+strings.ToUpper(field)+`":[]}`, `{"extra_body":{"`+field+`":{}}}`)
 		}
 		for _, variant := range tool.variants {
-			for _, model := range []string{"a/b:" + variant, "a/b:" + strings.ToUpper(variant), "a:free:" + variant, "a:" + variant + ":free", "a: " + variant + " ", "a:" + variant + "@x"} {
+			for _, model := range []string{"a/b:" + variant, "a/b:" + strings.ToUpper(variant), "a:free:" + variant, "a:" + variant + ":free", "a: " + variant + " ", "a:" + variant + "@x", "a:" + variant + ",b", "b:free, a:" + variant + " "} {
 				bodies = append(bodies, inPlaces(model)...)
 			}
 		}
 		for _, model := range tool.models {
-			for _, model := range []string{model, strings.ToUpper(model), model + ":free", "gateway/" + model} {
+			for _, model := range []string{model, strings.ToUpper(model), model + ":free", "gateway/" + model, model + ",b", "b:free, " + model + " ,c"} {
 				bodies = append(bodies, inPlaces(model)...)
 			}
 		}
