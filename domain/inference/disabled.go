@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // checkUnresolved is checkTools for a request that names no preset. A workspace that does
@@ -70,6 +71,8 @@ func (w *workspaceDefaults) checkTools(body Body, sent Request) error {
 const (
 	whereDisabled = "where server tools are disabled"
 	whereLimited  = "where the key is limited to some models"
+
+	whereLimitedByPolicy = "where the preset's policy limits models"
 )
 
 // checkReadable returns an Invalid error if the body of a request cannot be searched.
@@ -137,7 +140,22 @@ func findServerTool(body []byte, wanted func(tool string) bool) (toolUse, error)
 // returns "" if there is none. It looks where findServerTool does. The text before a
 // reference to a preset is the name of a model, too.
 func findModel(body []byte, allowed func(model string) bool) (place, model string, err error) {
-	s := &toolSearch{wanted: func(string) bool { return false }, where: whereLimited, allowed: allowed}
+	s := &toolSearch{wanted: noTool, where: whereLimited, allowed: allowed}
 	use, err := s.search(body)
 	return use.place, use.tool, err
 }
+
+// findModelOfPlugin is findModel for a plugin at a place, under a policy. A very long place
+// is cut to that of the plugin.
+func findModelOfPlugin(plugin []byte, at string, allowed func(model string) bool) (place string, err error) {
+	s := &toolSearch{text: rawjson.New(plugin), at: at, wanted: noTool, where: whereLimitedByPolicy, allowed: allowed}
+	if err := s.readPlugin(); err != nil && !errors.Is(err, errFound) {
+		return "", err
+	}
+	if len(s.use.place) > maxPlace {
+		return at, nil
+	}
+	return s.use.place, nil
+}
+
+func noTool(string) bool { return false }

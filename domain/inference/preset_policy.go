@@ -69,9 +69,6 @@ func newPolicy(stored *domain.Policy) (*policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		if name == "model" { // a list of models can replace it
-			r.places = append(r.places, settingPlaces("models")...)
-		}
 		p.locks = append(p.locks, r)
 		p.addTo(p.lockedBy, r)
 	}
@@ -119,8 +116,14 @@ func newRule(name string, kind ruleKind) (*rule, error) {
 	if r.places == nil {
 		return nil, fmt.Errorf("no dialect has a setting of the name %q", name)
 	}
-	if name == "tools" && kind != boundRule {
+	switch {
+	case kind == boundRule:
+	case name == "tools":
 		r.places = append(r.places, otherToolPlaces...)
+	case name == "model": // a list of models can replace it
+		r.places = append(append(r.places, settingPlaces("models")...), otherFallbackPlaces...)
+	case slices.Contains(r.places, place{field: "models"}):
+		r.places = append(r.places, otherFallbackPlaces...)
 	}
 	return r, nil
 }
@@ -169,6 +172,16 @@ var otherToolPlaces = func() []place {
 	places := []place{{field: "plugins"}, {field: "functions"}, {field: "function_call"}}
 	for _, t := range serverTools {
 		for _, field := range t.fields {
+			places = append(places, place{field: field})
+		}
+	}
+	return places
+}()
+
+// otherFallbackPlaces are the fields besides fallbacks that replace the model.
+var otherFallbackPlaces = func() (places []place) {
+	for _, field := range fallbackFields {
+		if settingFields[field] == 0 {
 			places = append(places, place{field: field})
 		}
 	}

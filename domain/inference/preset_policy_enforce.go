@@ -63,7 +63,9 @@ func (m *merger) enforce() error {
 	m.parts = e.fields
 	m.restoreLocked()
 	e.fields = m.parts
-	e.limitModels()
+	if err := e.limitModels(); err != nil {
+		return err
+	}
 	e.each(m.policy.limitedBy, e.limit)
 	m.parts = e.fields
 	if err := m.limitUnknownModels(); err != nil {

@@ -23,7 +23,7 @@ var spellings = map[string][]string{
 	"provider":         {"provider"},
 	"tools":            {"tools", "web_search_options", "mcp_servers", "functions"},
 	"tool_choice":      {"tool_choice"},
-	"model":            {"model", "models", "fallbacks"},
+	"model":            {"model", "models", "fallbacks", "context_window_fallbacks", "content_policy_fallbacks"},
 	"response_format":  {"response_format", "text.format", "output_config.format"},
 	"reasoning.effort": {"reasoning.effort", "reasoning_effort", "output_config.effort"},
 	"reasoning":        {"reasoning", "reasoning_effort", "output_config.effort", "thinking"},
@@ -36,7 +36,7 @@ var spellings = map[string][]string{
 	"service_tier":     {"service_tier"},
 	"seed":             {"seed"},
 	"logit_bias":       {"logit_bias"},
-	"models":           {"models", "fallbacks"},
+	"models":           {"models", "fallbacks", "context_window_fallbacks", "content_policy_fallbacks"},
 	"system":           {"system", "instructions", "prompt", "prompt_id", "prompt_version", "prompt_variables"},
 }
 
@@ -111,14 +111,39 @@ func valuesAt(object []byte, path string) (values []string) {
 	return values
 }
 
+// listsOfFallbacks are the fields with models that replace another.
+var listsOfFallbacks = []string{"fallbacks", "context_window_fallbacks", "content_policy_fallbacks"}
+
+// replacements returns the models in an entry of fallbacks that is {"a-model":[…]}. The
+// name has a character that no setting has.
+func replacements(entry json.RawMessage) (models []json.RawMessage) {
+	names, values, _ := topLevel(entry)
+	for i, name := range names {
+		if strings.ContainsAny(name, "-/") && strings.HasPrefix(string(values[i]), "[") {
+			for _, model := range elements(values[i]) {
+				if strings.ContainsAny(string(model[:1]), `"{`) {
+					models = append(models, model)
+				}
+			}
+		}
+	}
+	return models
+}
+
 // parts returns the objects in a request that gateways may merge into it, and those in them.
 func parts(request []byte) (objects []json.RawMessage) {
 	var direct []json.RawMessage
-	for _, value := range valuesAt(request, "extra_body") {
-		direct = append(direct, json.RawMessage(value))
+	for _, path := range []string{"extra_body", "router_settings_override"} {
+		for _, value := range valuesAt(request, path) {
+			direct = append(direct, json.RawMessage(value))
+		}
 	}
-	for _, value := range valuesAt(request, "fallbacks") {
-		direct = append(direct, elements(json.RawMessage(value))...)
+	for _, path := range listsOfFallbacks {
+		for _, value := range valuesAt(request, path) {
+			for _, entry := range elements(json.RawMessage(value)) {
+				direct = append(append(direct, entry), replacements(entry)...)
+			}
+		}
 	}
 	for _, object := range direct {
 		objects = append(append(objects, object), parts(object)...)
@@ -193,6 +218,12 @@ func (c ruledCase) fault(dialect domain.Dialect, merged, alone, own []byte) stri
 // namesOfModels returns the models of a request. One that is no text has its JSON.
 func namesOfModels(request []byte) (names []string) {
 	add := func(value json.RawMessage) {
+		if models := replacements(value); models != nil {
+			for _, model := range models {
+				names = append(names, namesOfModels([]byte(`{"model":`+string(model)+`}`))...)
+			}
+			return
+		}
 		var entry struct{ Model json.RawMessage }
 		if bytes.HasPrefix(value, []byte("{")) && json.Unmarshal(value, &entry) == nil && entry.Model != nil {
 			value = entry.Model
@@ -208,7 +239,19 @@ func namesOfModels(request []byte) (names []string) {
 			add(json.RawMessage(value))
 		}
 	}
-	for _, path := range []string{"models", "fallbacks"} {
+	for _, value := range valuesAt(request, "plugins") {
+		for _, plugin := range elements(json.RawMessage(value)) {
+			for _, model := range valuesAt(plugin, "model") {
+				add(json.RawMessage(model))
+			}
+			for _, list := range append(valuesAt(plugin, "analysis_models"), valuesAt(plugin, "allowed_models")...) {
+				for _, model := range elements(json.RawMessage(list)) {
+					add(model)
+				}
+			}
+		}
+	}
+	for _, path := range append([]string{"models"}, listsOfFallbacks...) {
 		for _, value := range valuesAt(request, path) {
 			if !strings.HasPrefix(value, "[") {
 				if value != "{}" {
@@ -325,6 +368,9 @@ func (g gen) misspelt(request string) string {
 		`"max_output_tokens":99999`, `"max_completion_tokens":"9"`, `"reaſoning":{"effort":"high"}`, `"output_config":{"effort":"max","effort":"high","Effort":1}`,
 		`"thinking":{"type":"enabled","budget_tokens":1e400}`, `"thinking":"a lot"`, `"reasoning":"high"`, `"stop_sequences":["x"]`, `"System":"mine"`,
 		`"Models":["z","a"]`, `"Fallbacks":[{"model":"z","temperature":3,"Stop":"x"}]`, `"input":[{"role":"developer","content":"x"},{"role":"user","content":"y"}]`,
+		`"context_window_fallbacks":[{"a-b":["z","a",{"model":"y,a","temperature":5,"seed":1}]},"openai/a,z"]`,
+		`"Content_Policy_Fallbacks":{"a-b":["z"]}`, `"router_settings_override":{"Fallbacks":[{"a-b":[{"model":"z","fallbacks":[{"model":"z"}]}]}]}`,
+		`"Plugins":[{"id":"fusion","model":"z"},{"id":"auto-router","allowed_models":["a","z"]}]`,
 		`"web_search_options":{"a":1}`, `"plugins":[{"id":"web"}]`, `"text":{"format":{"type":"text"}}`, `"verbosity":"high"`, `"mcp_servers":[{"a":1}]`,
 	}
 	g.Shuffle(len(odd), func(i, j int) { odd[i], odd[j] = odd[j], odd[i] })

@@ -10,31 +10,26 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// limitModels leaves out the models of the request that the policy does not allow. They are
-// in model, models and fallbacks. The preset's own are allowed.
-func (e *enforcement) limitModels() {
-	p := e.policy
-	if !p.limitsModels && p.toolsName == "" {
-		return
+// limitModels leaves out the models of the request that the policy does not allow. The
+// preset's own are allowed.
+func (e *enforcement) limitModels() error {
+	if !e.policy.limitsModels && e.policy.toolsName == "" {
+		return nil
 	}
 	kept := e.fields[:0]
 	for i := range e.fields {
 		f := &e.fields[i]
 		name := foldName(f.Name)
-		if (name == "model" || name == "models" || name == "fallbacks") && e.isSent(f) {
-			value := f.Value
-			if name == "model" || value.Kind() != '[' {
-				value = e.allowedModel(value, f.Name)
-			} else {
-				value = e.allowedModels(value, f.Name)
+		value, err := e.limitModelsOf(f, name)
+		if err != nil {
+			return err
+		}
+		if string(value) != string(f.Value) {
+			if value == nil && f.Name == name {
+				value = e.own(name)
 			}
-			if string(value) != string(f.Value) {
-				if value == nil && f.Name == name {
-					value = e.own(name)
-				}
-				if !e.replace(f, value) {
-					continue
-				}
+			if !e.replace(f, value) {
+				continue
 			}
 		}
 		kept = append(kept, *f)
@@ -43,6 +38,22 @@ func (e *enforcement) limitModels() {
 	if e.at == "" {
 		e.restoreModels()
 	}
+	return nil
+}
+
+// limitModelsOf returns a field without the models that are not allowed. It returns nil if
+// nothing is left.
+func (e *enforcement) limitModelsOf(f *part, name string) (jsontext.Value, error) {
+	isModel, isPlugins := name == "model" && !e.isEntry, name == "plugins" && e.policy.limitsModels
+	switch hasModels := e.hasModels(name, f.Value); {
+	case !isModel && !isPlugins && !hasModels, !e.isSent(f):
+		return f.Value, nil
+	case isPlugins:
+		return e.allowedPlugins(f)
+	case hasModels && f.Value.Kind() == '[':
+		return e.allowedModels(f.Value, f.Name), nil
+	}
+	return e.allowedModel(f.Value, f.Name), nil
 }
 
 // restoreModels puts the preset's list of models where the request's other list was left
@@ -101,10 +112,10 @@ func (e *enforcement) allowedModels(list jsontext.Value, field string) jsontext.
 		allowed = append(allowed, item)
 	}
 	switch {
-	case all:
-		return list
 	case allowed == nil:
 		return nil
+	case all:
+		return list
 	}
 	return rawjson.ArrayOf(allowed...)
 }
@@ -117,11 +128,14 @@ func (e *enforcement) allowedModel(value jsontext.Value, path ...string) jsontex
 			if err != nil {
 				return nil
 			}
-			if foldName(m.Name) == "model" {
+			switch name := foldName(m.Name); {
+			case name == "model":
 				found = true
 				if e.allowedModel(m.Value, append(path, m.Name)...) == nil {
 					return nil
 				}
+			case mayBeReplaced(name) && m.Value.Kind() == '[': // enforceParts left out the others
+				found = true
 			}
 		}
 		if found {
@@ -137,20 +151,52 @@ func (e *enforcement) allowedModel(value jsontext.Value, path ...string) jsontex
 		return nil
 	}
 	rule := "models"
-	switch p := e.policy; {
-	case e.isOwnModel(model):
+	switch limitsModels := e.policy.limitsModels; {
+	case e.mayName(model), !limitsModels && toolOfModel(model) == "":
 		return value
-	case p.limitsModels:
-		if slices.ContainsFunc(p.models, func(pattern string) bool { return domain.MatchModel(pattern, model) }) {
-			return value
-		}
-	case toolOfModel(model) == "":
-		return value
-	default: // the name brings a tool
-		rule = p.toolsName
+	case !limitsModels: // the name brings a tool
+		rule = e.policy.toolsName
 	}
 	e.recordViolation(rule, modelMessage, true, path...)
 	return nil
+}
+
+// allowedPlugins returns plugins without those that name a model that is not allowed. It
+// returns nil if none is left. A plugin without its model would use another.
+func (e *enforcement) allowedPlugins(f *part) (jsontext.Value, error) {
+	at := e.at + pointer(f.Name)
+	switch {
+	case isSameJSON(f.Value, e.own("plugins")):
+		return f.Value, nil
+	case f.Value.Kind() != '[':
+		return nil, domain.InvalidAt(at, "must be an array "+whereLimitedByPolicy)
+	}
+	var allowed []jsontext.Value
+	all := true
+	for i, plugin := range rawjson.Items(f.Value) {
+		place, err := findModelOfPlugin(plugin, at+"/"+strconv.Itoa(i), e.mayName)
+		switch {
+		case err != nil:
+			return nil, err
+		case place == "":
+			allowed = append(allowed, plugin)
+		default:
+			all = false
+			e.recordViolation("models", modelMessage, true, slices.Collect(jsontext.Pointer(place[len(e.at):]).Tokens())...)
+		}
+	}
+	switch {
+	case allowed == nil:
+		return nil, nil
+	case all:
+		return f.Value, nil
+	}
+	return rawjson.ArrayOf(allowed...), nil
+}
+
+// mayName reports whether the policy's patterns allow a model, or the preset names it.
+func (e *enforcement) mayName(model string) bool {
+	return e.isOwnModel(model) || slices.ContainsFunc(e.policy.models, func(pattern string) bool { return domain.MatchModel(pattern, model) })
 }
 
 // isOwnModel reports whether the preset names a model.

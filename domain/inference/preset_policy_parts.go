@@ -13,7 +13,7 @@ import (
 )
 
 // enforceParts enforces the policy on objects in the request that gateways may merge into
-// it. These are extra_body, and fallbacks with settings of their own. It leaves out
+// it. These are mergedFields, and fallbacks with settings of their own. It leaves out
 // references to presets and prompts that were not resolved. Models must be none.
 func (e *enforcement) enforceParts() error {
 	kept := e.fields[:0]
@@ -27,16 +27,21 @@ func (e *enforcement) enforceParts() error {
 			e.changed = true
 			continue
 		}
+		hasModels := e.hasModels(name, f.Value)
 		if f.from == FromRequest {
-			if place := findReferenceIn(rawjson.Member{Name: name, Value: f.Value}); place != "" {
-				return domain.InvalidAt(e.at+pointer(f.Name)+place[len("/")+len(name):], "must not refer to a preset")
+			within := name
+			if hasModels {
+				within = "fallbacks"
+			}
+			if place := findReferenceIn(rawjson.Member{Name: within, Value: f.Value}); place != "" {
+				return domain.InvalidAt(e.at+pointer(f.Name)+place[len("/")+len(within):], "must not refer to a preset")
 			}
 		}
 		var err error
-		switch {
-		case name == "extra_body" && f.Value.Kind() == '{':
-			err = e.enforcePart(f, false, f.Name)
-		case (name == "fallbacks" || name == "models") && f.Value.Kind() == '[':
+		switch kind := f.Value.Kind(); {
+		case kind == '{' && (hasModels || slices.Contains(mergedFields, name)):
+			err = e.enforcePart(f, hasModels, f.Name)
+		case kind == '[' && hasModels:
 			if err = checkModels(f.Value, e.at+pointer(f.Name)); err == nil {
 				err = e.enforceEach(f)
 			}
@@ -44,10 +49,30 @@ func (e *enforcement) enforceParts() error {
 		if err != nil {
 			return err
 		}
+		if hasModels && e.at != "" && f.from == FromPolicy && isEmptyContainer(f.Value) { // no entry is left
+			continue
+		}
 		kept = append(kept, *f)
 	}
 	e.fields = kept
 	return nil
+}
+
+// hasModels reports whether a field has a list of models, or one alone. In an entry of such
+// a list, it may also have the models that replace the one of its name.
+func (e *enforcement) hasModels(name string, value jsontext.Value) bool {
+	if name == "models" || slices.Contains(fallbackFields, name) {
+		return true
+	}
+	if !e.isEntry || !mayBeReplaced(name) {
+		return false
+	}
+	for _, item := range rawjson.Items(value) {
+		if kind := item.Kind(); kind == '"' || kind == '{' {
+			return true
+		}
+	}
+	return false
 }
 
 // checkModels returns an Invalid error for a list of too many models.
@@ -60,7 +85,8 @@ func checkModels(list jsontext.Value, at string) error {
 	return nil
 }
 
-// enforceEach enforces the policy on the objects in a list.
+// enforceEach enforces the policy on the objects in a list. It leaves out those of which
+// nothing is left.
 func (e *enforcement) enforceEach(f *part) error {
 	var items []jsontext.Value
 	changed := false
@@ -70,7 +96,12 @@ func (e *enforcement) enforceEach(f *part) error {
 			if err := e.enforcePart(&one, true, f.Name, strconv.Itoa(i)); err != nil {
 				return err
 			}
-			changed = changed || !bytes.Equal(one.Value, item)
+			if !bytes.Equal(one.Value, item) {
+				changed = true
+				if isEmptyContainer(one.Value) {
+					continue
+				}
+			}
 			item = one.Value
 		}
 		items = append(items, item)
@@ -118,8 +149,8 @@ func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
 			})
 		}
 		inner.each(e.policy.lockedBy, inner.lock)
-		if !isEntry {
-			inner.limitModels()
+		if err := inner.limitModels(); err != nil {
+			return err
 		}
 	}
 	inner.each(e.policy.limitedBy, inner.limit)

@@ -104,15 +104,37 @@ func TestNestedReferencesUnderAPolicy(t *testing.T) {
 	r := newResolving(t)
 	r.ruled(t, "p", version{chat, `{"model":"m"}`, ""}, `{"lock":["seed"]}`)
 	for body, place := range map[string]string{
-		`{"preset":"p","extra_body":{"model":"@preset/a"}}`:                                  "/extra_body/model: must not refer",
-		`{"preset":"p","extra_body":{"Models":["m","n@preset/a"]}}`:                          "/extra_body/Models/1: must not refer",
-		`{"preset":"p","Models":["@pr\u0065set/a"]}`:                                         "/Models/0: must not refer",
-		`{"preset":"p","Model":"@preset/a"}`:                                                 "/Model: must not refer",
-		`{"preset":"p","fallbacks":[{"model":"n","extra_body":{"MODEL":"@preset/a"}}]}`:      "/fallbacks/0/extra_body/MODEL: must not refer",
-		`{"preset":"p"` + strings.Repeat(`,"extra_body":{"n":1`, 5) + strings.Repeat("}", 6): "/extra_body/extra_body/extra_body/extra_body/extra_body: is nested too deeply",
+		`{"preset":"p","extra_body":{"model":"@preset/a"}}`:                                                        "/extra_body/model: must not refer",
+		`{"preset":"p","extra_body":{"Models":["m","n@preset/a"]}}`:                                                "/extra_body/Models/1: must not refer",
+		`{"preset":"p","Models":["@pr\u0065set/a"]}`:                                                               "/Models/0: must not refer",
+		`{"preset":"p","Model":"@preset/a"}`:                                                                       "/Model: must not refer",
+		`{"preset":"p","fallbacks":[{"model":"n","extra_body":{"MODEL":"@preset/a"}}]}`:                            "/fallbacks/0/extra_body/MODEL: must not refer",
+		`{"preset":"p","fallbacks":[{"a":["m","@preset/a"]}]}`:                                                     "/fallbacks/0/a/1: must not refer",
+		`{"preset":"p","Context_window_fallbacks":["@preset/a"]}`:                                                  "/Context_window_fallbacks/0: must not refer",
+		`{"preset":"p","router_settings_override":{"fallbacks":[{"a":[{"model":"@preset/a"}]}]}}`:                  "/router_settings_override/fallbacks/0/a/0/model: must not refer",
+		`{"preset":"p","fallbacks":[{"a":` + strings.Repeat(`[{"a":`, 4) + `["m"]` + strings.Repeat("}]", 5) + `}`: "/fallbacks/0/a/0/a/0/a/0/a/0: is nested too deeply",
+		`{"preset":"p"` + strings.Repeat(`,"extra_body":{"n":1`, 5) + strings.Repeat("}", 6):                       "/extra_body/extra_body/extra_body/extra_body/extra_body: is nested too deeply",
 	} {
 		_, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(body)})
 		wantKind(t, err, domain.Invalid, place)
+	}
+}
+
+// Plugins are searched for models, so they must be readable. Deep places are cut.
+func TestPluginsUnderAPolicy(t *testing.T) {
+	r := newResolving(t)
+	r.ruled(t, "p", version{chat, `{"model":"m"}`, ""}, `{"models":[],"violation":"refuse"}`)
+	for plugins, message := range map[string]string{
+		`{"id":"fusion","model":"x"}`:                             "/extra_body/Plugins: must be an array where the preset's policy limits models",
+		`[{"id":"web"},5]`:                                        "/extra_body/Plugins/1: must be an object where the preset's policy limits models",
+		`[{"id":"web"},{"model":["x"]}]`:                          "/extra_body/Plugins/1/model: must be a string where the preset's policy limits models",
+		`[{"model":"m@preset/a"}]`:                                "/extra_body/Plugins/0/model: must not refer to a preset",
+		`[{"tools":[` + nestedTools(200, `{"model":"x"}`) + `]}]`: "/extra_body/Plugins/0: is a model that",
+	} {
+		_, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"p","extra_body":{"Plugins":` + plugins + `}}`)})
+		if err == nil || !strings.Contains(err.Error(), message) {
+			t.Errorf("%.60s: got %v, want %s", plugins, err, message)
+		}
 	}
 }
 

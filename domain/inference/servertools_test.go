@@ -49,7 +49,7 @@ func TestEverySpellingOfServerTools(t *testing.T) {
 			bodies = append(bodies, `{"plugins":[{"id":"`+id+`"}]}`, `{"plugins":["`+id+`"]}`)
 		}
 		for _, field := range tool.fields {
-			bodies = append(bodies, `{"`+field+`":{}}`, `{"`+field+`":true}`, `{"`+strings.ToUpper(field)+`":[]}`, `{"extra_body":{"`+field+`":{}}}`)
+			bodies = append(bodies, `{"`+field+`":{}}`, `{"`+field+`":true}`, `{"`+strings.ToUpper(field)+`":[]}`, `{"extra_body":{"`+field+`":{}}}`, `{"fallbacks":[{"model":"m","`+field+`":[{}]}]}`)
 		}
 		for _, variant := range tool.variants {
 			for _, model := range []string{"a/b:" + variant, "a/b:" + strings.ToUpper(variant), "a:free:" + variant, "a:" + variant + ":free", "a: " + variant + " ", "a:" + variant + "@x", "a:" + variant + ",b", "b:free, a:" + variant + " "} {
@@ -96,6 +96,8 @@ func inPlaces(model string) (bodies []string) {
 		`{"tools":[{"type":"function","model":"%s"}]}`,
 		`{"plugins":[{"id":"x","model":"%s","tools":[]}]}`, `{"plugins":[{"id":"x","analysis_models":["%s"]}]}`,
 		`{"plugins":[{"id":"auto-router","allowed_models":["a/*","%s"]}]}`, `{"extra_body":{"model":"%s"}}`,
+		`{"context_window_fallbacks":[{"a":["%s"]}]}`, `{"content_policy_fallbacks":[{"a":[{"model":"%s"}]}]}`,
+		`{"router_settings_override":{"fallbacks":[{"a":["b","%s"]}]}}`,
 	} {
 		bodies = append(bodies, fmt.Sprintf(form, model))
 	}

@@ -1,6 +1,10 @@
 package inference
 
-import "github.com/caddy-presets/caddy-presets/domain"
+import (
+	"slices"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
 
 // dialects are a set of domain.Dialect.
 type dialects uint8
@@ -53,6 +57,19 @@ var settingFields = map[string]dialects{
 // presetOnly are the settings that say how a preset is used. They are stored and never
 // sent, since they are no fields of a request.
 var presetOnly = map[string]bool{"cache_enabled": true, "cache_ttl_seconds": true}
+
+// fallbackFields are the fields with lists of models that replace another. LiteLLM has all.
+var fallbackFields = []string{"fallbacks", "context_window_fallbacks", "content_policy_fallbacks"}
+
+// mergedFields are the objects that LiteLLM makes a part of the request.
+var mergedFields = []string{"extra_body", "router_settings_override"}
+
+// mayBeReplaced reports whether a member of an entry of fallbackFields may be the name of a
+// model. Its value is then a list of the models that replace it. LiteLLM has such entries.
+func mayBeReplaced(name string) bool {
+	name = foldName(name)
+	return settingFields[name] == 0 && toolOfField(name) == "" && !mayHavePrompt(name) && !slices.Contains(fallbackFields, name)
+}
 
 // IsKept reports whether a preset keeps a member of a dialect's requests. These are settings,
 // and the field that has the system prompt.

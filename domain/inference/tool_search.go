@@ -16,6 +16,7 @@ type toolSearch struct {
 	// allowed reports whether a model may be named. Nil allows all. One that may not ends
 	// the search as if it were a tool.
 	allowed func(model string) bool
+	at      string // the place of the text
 	where   string // the end of errors
 	use     toolUse
 }
@@ -68,9 +69,9 @@ func (s *toolSearch) readRequestWith(top bool, other func(name string) error) (l
 			return s.readModel(top && name == "model")
 		case is("models"), is("analysis_models"), is("allowed_models"):
 			return s.elements(s.readNestedModel)
-		case is("fallbacks"), is("context_window_fallbacks"), is("content_policy_fallbacks"): // LiteLLM has all
+		case containsFold(fallbackFields, name):
 			return s.elements(s.readFallback)
-		case is("extra_body"): // LiteLLM makes it a part of the request
+		case containsFold(mergedFields, name):
 			_, err := s.readRequest(false)
 			return err
 		}
@@ -150,13 +151,16 @@ func (s *toolSearch) readName(toolOf func(name string) string) (isObject bool, e
 	}
 }
 
+// pointer returns the JSON Pointer of the last value.
+func (s *toolSearch) pointer() string { return s.at + s.text.Pointer() }
+
 // find ends the search at the last value if it uses a wanted tool. It builds the place only
 // then, because that can be long.
 func (s *toolSearch) find(tool string) error {
 	if tool == "" || !s.wanted(tool) {
 		return nil
 	}
-	s.use = toolUse{tool: tool, place: s.text.Pointer()}
+	s.use = toolUse{tool: tool, place: s.pointer()}
 	return errFound
 }
 
@@ -173,7 +177,7 @@ func (s *toolSearch) findAny(tool string) error {
 func (s *toolSearch) findBrought(tool, at string) error {
 	for _, brought := range impliedTools(tool) {
 		if s.wanted(brought) {
-			s.use = toolUse{tool: brought, place: s.text.Pointer() + at, brought: true}
+			s.use = toolUse{tool: brought, place: s.pointer() + at, brought: true}
 			return errFound
 		}
 	}
@@ -247,7 +251,7 @@ func (s *toolSearch) readPlugin() error {
 	case err != nil, off && !on:
 		return err
 	case used != "":
-		s.use = toolUse{tool: used, place: s.text.Pointer() + at}
+		s.use = toolUse{tool: used, place: s.pointer() + at}
 		return errFound
 	case list.certain():
 		return nil
@@ -274,21 +278,21 @@ func (s *toolSearch) readItems() error {
 	})
 }
 
-// readFallback reads the name of a model, or a request with a model. In LiteLLM it may also
-// be an object with lists of models. Its names are the models that they replace.
+// readFallback reads the name of a model, or a request with a model. It may also be an
+// object with lists of those, see mayBeReplaced.
 func (s *toolSearch) readFallback() error {
 	if s.text.Kind() != '{' {
 		return s.readNestedModel()
 	}
 	_, err := s.readRequestWith(false, func(name string) error {
-		if s.text.Kind() != '[' || settingFields[strings.ToLower(name)] != 0 {
+		if s.text.Kind() != '[' || !mayBeReplaced(name) {
 			return s.readField(name)
 		}
 		return s.elements(func() error {
-			if s.text.Kind() != '"' {
+			if kind := s.text.Kind(); kind != '"' && kind != '{' {
 				return s.text.Skip()
 			}
-			return s.readNestedModel()
+			return s.readFallback()
 		})
 	})
 	return err
@@ -307,7 +311,7 @@ func (s *toolSearch) readModel(own bool) error {
 	}
 	if err == nil && s.allowed != nil {
 		if model, _, _ := strings.Cut(name, domain.ReferenceMark); model != "" && !s.allowed(model) {
-			s.use = toolUse{tool: model, place: s.text.Pointer()}
+			s.use = toolUse{tool: model, place: s.pointer()}
 			return errFound
 		}
 	}
@@ -340,7 +344,7 @@ func (s *toolSearch) refuse(message string) error {
 
 // refuseLast is refuse for the last value.
 func (s *toolSearch) refuseLast(message string) error {
-	place := s.text.Pointer()
+	place := s.pointer()
 	if len(place) > maxPlace {
 		place, message = "", "a value that is nested too deeply to name "+message
 	}
