@@ -102,6 +102,11 @@ func (p *policy) addBounds(stored map[string]domain.Bound) error {
 	}
 	for _, r := range rules {
 		p.addTo(p.limitedBy, r)
+		if field := overriding[r.name]; field != "" {
+			lock := &rule{name: r.name, kind: lockRule, places: []place{{field: field}}}
+			p.locks = append(p.locks, lock)
+			p.addTo(p.lockedBy, lock)
+		}
 	}
 	return nil
 }
@@ -115,6 +120,9 @@ func newRule(name string, kind ruleKind) (*rule, error) {
 	}
 	if r.places == nil {
 		return nil, fmt.Errorf("no dialect has a setting of the name %q", name)
+	}
+	if field := overriding[name]; field != "" && kind == lockRule {
+		r.places = append(r.places, place{field: field})
 	}
 	switch {
 	case kind == boundRule:
@@ -177,6 +185,10 @@ var otherToolPlaces = func() []place {
 	}
 	return places
 }()
+
+// overriding has the field that overrides a setting, or a part of it, by the setting's
+// name. A lock or a bound of the setting locks that field, too.
+var overriding = map[string]string{"max_tool_calls": "stop_server_tools_when", "provider": "route"}
 
 // otherFallbackPlaces are the fields besides fallbacks that replace the model.
 var otherFallbackPlaces = func() (places []place) {

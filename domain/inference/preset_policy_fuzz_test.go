@@ -21,6 +21,7 @@ import (
 // taken from the tables of the package.
 var spellings = map[string][]string{
 	"provider":         {"provider"},
+	"route":            {"route"},
 	"tools":            {"tools", "web_search_options", "mcp_servers", "functions"},
 	"tool_choice":      {"tool_choice"},
 	"model":            {"model", "models", "fallbacks", "context_window_fallbacks", "content_policy_fallbacks"},
@@ -28,6 +29,8 @@ var spellings = map[string][]string{
 	"reasoning.effort": {"reasoning.effort", "reasoning_effort", "output_config.effort"},
 	"reasoning":        {"reasoning", "reasoning_effort", "output_config.effort", "thinking"},
 	"stop":             {"stop", "stop_sequences"},
+	"max_tool_calls":   {"max_tool_calls"},
+	"max steps":        {"stop_server_tools_when"},
 	"max_tokens":       {"max_tokens", "max_completion_tokens", "max_output_tokens"},
 	"thinking":         {"thinking", "reasoning.max_tokens"},
 	"budget":           {"thinking.budget_tokens", "reasoning.max_tokens"},
@@ -69,15 +72,15 @@ var ruledCases = []ruledCase{
 		policy: `"lock":["provider","tools","response_format","output_config.effort","stop","system","tool_choice"],` +
 			`"bounds":{"temperature":{"min":0,"max":1},"max_output_tokens":{"max":4096,"min":1},"thinking":{"min":10,"max":1000}},` +
 			`"models":["openai/*","a","anthropic/*:online"],"drop":["logit_bias","seed"]`,
-		locks:  []string{"provider", "tools", "response_format", "reasoning.effort", "stop", "system", "tool_choice"},
+		locks:  []string{"provider", "route", "tools", "response_format", "reasoning.effort", "stop", "system", "tool_choice"},
 		bounds: map[string]func([]byte) bool{"temperature": between(0, 1), "max_tokens": between(1, 4096), "budget": between(10, 1000)},
 		models: regexp.MustCompile(`^(openai/[^:]*|a|anthropic/[^:]*:online)$`),
 		drops:  []string{"logit_bias", "seed"},
 	},
 	{
-		policy: `"lock":["model","reasoning","text.format","max_tokens"],"bounds":{"service_tier":{"in":["flex"]},"temperature":{"in":[0,0.7,1]},"verbosity":{"in":["low"]}}`,
-		locks:  []string{"model", "reasoning", "reasoning.effort", "thinking", "response_format", "max_tokens"},
-		bounds: map[string]func([]byte) bool{"service_tier": oneOf("flex"), "temperature": oneOf(0., 0.7, 1.), "verbosity": oneOf("low")},
+		policy: `"lock":["model","reasoning","text.format","max_tokens"],"bounds":{"service_tier":{"in":["flex"]},"temperature":{"in":[0,0.7,1]},"verbosity":{"in":["low"]},"max_tool_calls":{"max":3}}`,
+		locks:  []string{"max steps", "model", "reasoning", "reasoning.effort", "thinking", "response_format", "max_tokens"},
+		bounds: map[string]func([]byte) bool{"service_tier": oneOf("flex"), "temperature": oneOf(0., 0.7, 1.), "verbosity": oneOf("low"), "max_tool_calls": between(-1000000000, 3)},
 	},
 	{
 		policy: `"bounds":{"reasoning_effort":{"in":["low","medium"]},"max_tokens":{"max":100},"max_completion_tokens":{"min":50}},"drop":["tools","stop_sequences","models","thinking"],"models":[]`,
@@ -371,6 +374,7 @@ func (g gen) misspelt(request string) string {
 		`"context_window_fallbacks":[{"a-b":["z","a",{"model":"y,a","temperature":5,"seed":1}]},"openai/a,z"]`,
 		`"Content_Policy_Fallbacks":{"a-b":["z"]}`, `"router_settings_override":{"Fallbacks":[{"a-b":[{"model":"z","fallbacks":[{"model":"z"}]}]}]}`,
 		`"Plugins":[{"id":"fusion","model":"z"},{"id":"auto-router","allowed_models":["a","z"]}]`,
+		`"Route":"sort"`, `"stop_server_tools_when":[{"type":"step_count_is","step_count":1000}]`, `"max_tool_calls":9`,
 		`"web_search_options":{"a":1}`, `"plugins":[{"id":"web"}]`, `"text":{"format":{"type":"text"}}`, `"verbosity":"high"`, `"mcp_servers":[{"a":1}]`,
 	}
 	g.Shuffle(len(odd), func(i, j int) { odd[i], odd[j] = odd[j], odd[i] })
