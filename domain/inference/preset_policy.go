@@ -258,6 +258,17 @@ func scalarPlaces(name string) (places []place) {
 	return places
 }
 
+// samePlaces has the places of the same setting, by each of its places.
+var samePlaces = func() map[place][]place {
+	all := map[place][]place{}
+	for _, c := range counterparts {
+		for _, path := range append(c.allPaths(), slices.Collect(maps.Values(c.within))...) {
+			all[placeOf(path)] = scalarPlaces(path)
+		}
+	}
+	return all
+}()
+
 func placeOf(path string) place {
 	field, member, _ := strings.Cut(path, ".")
 	return place{field, member}

@@ -13,10 +13,12 @@ import (
 
 // maxBrokenIssues bounds the places that a refusal names. Under a policy, maxModels bounds
 // the entries of a list of models. maxPartDepth bounds how many parts are in each other.
+// maxRenamed bounds a value that is compared with the preset's under another name, in bytes.
 const (
 	maxBrokenIssues = 20
 	maxModels       = 1024
 	maxPartDepth    = 4
+	maxRenamed      = 4 << 10
 )
 
 const (
@@ -180,18 +182,19 @@ func (e *enforcement) lock(f *part, t target) bool {
 	case bytes.Equal(f.Value, want), t.field == "plugins" && t.name == e.policy.toolsName && !hasToolPlugin(f.Value) && !hasToolPlugin(want):
 		return true
 	}
-	if e.isSent(f) && !isSameJSON(f.Value, want) {
+	if e.isSent(f) && !isSameJSON(f.Value, want) && !e.isOwn(f.Value, t.place) {
 		e.recordViolation(t.name, lockedMessage, true, f.Name)
 	}
 	return e.replace(f, want)
 }
 
 func (e *enforcement) lockMember(f *part, t target, want, whole jsontext.Value) bool {
-	sent := e.isSent(f)
+	sent, isFirst := e.isSent(f), true // many others may follow, so only the first is compared with all
 	return e.editMember(f, t, whole, func(name string, value jsontext.Value) jsontext.Value {
-		if sent && value.Kind() != 'n' && !isSameJSON(value, want) {
+		if sent && value.Kind() != 'n' && !isSameJSON(value, want) && (!isFirst || !e.isOwn(value, t.place)) {
 			e.recordViolation(t.name, lockedMessage, true, f.Name, name)
 		}
+		isFirst = false
 		if name != t.member {
 			return nil
 		}
@@ -315,15 +318,42 @@ func (e *enforcement) bounded(f *part, t target, value jsontext.Value, path ...s
 // ownScalar returns the preset's value at the first of places that has one, or nil.
 func (e *enforcement) ownScalar(places []place) jsontext.Value {
 	for _, at := range places {
-		ours := e.own(at.field)
-		if at.member != "" {
-			ours = rawjson.Get(ours, at.member)
-		}
-		if ours != nil {
+		if ours := e.ownAt(at); ours != nil {
 			return ours
 		}
 	}
 	return nil
+}
+
+// ownAt returns the preset's value at a place, or nil.
+func (e *enforcement) ownAt(at place) jsontext.Value {
+	ours := e.own(at.field)
+	if at.member != "" {
+		ours = rawjson.Get(ours, at.member)
+	}
+	return ours
+}
+
+// isOwn reports whether the preset has a value as the setting of a place, under any of the
+// setting's names. The preset may have the parts of an object under other names.
+func (e *enforcement) isOwn(value jsontext.Value, at place) bool {
+	if e.at != "" || len(value) > maxRenamed {
+		return false
+	}
+	for _, other := range append([]place{at}, samePlaces[at]...) {
+		if ours := e.ownAt(other); len(ours) <= maxRenamed && isSameJSON(value, ours) {
+			return true
+		}
+	}
+	if at.member != "" || value.Kind() != '{' || e.own(at.field) != nil {
+		return false
+	}
+	for m, err := range rawjson.Object(value) {
+		if err != nil || m.Value.Kind() != 'n' && !e.isOwn(m.Value, place{at.field, foldName(m.Name)}) {
+			return false
+		}
+	}
+	return true
 }
 
 // isSameJSON reports whether two values are the same but for their notation.
