@@ -340,10 +340,12 @@ func (e *enforcement) isOwn(value jsontext.Value, at place) bool {
 	if e.at != "" || len(value) > maxRenamed {
 		return false
 	}
-	for _, other := range append([]place{at}, samePlaces[at]...) {
-		if ours := e.ownAt(other); len(ours) <= maxRenamed && isSameJSON(value, ours) {
-			return true
-		}
+	isOwnAt := func(at place) bool {
+		ours := e.ownAt(at)
+		return len(ours) <= maxRenamed && isSameJSON(value, ours)
+	}
+	if isOwnAt(at) || slices.ContainsFunc(samePlaces[at], isOwnAt) {
+		return true
 	}
 	if at.member != "" || value.Kind() != '{' || e.own(at.field) != nil {
 		return false

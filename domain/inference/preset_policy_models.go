@@ -174,7 +174,7 @@ func (e *enforcement) allowedPlugins(f *part) (jsontext.Value, error) {
 	var allowed []jsontext.Value
 	all := true
 	for i, plugin := range rawjson.Items(f.Value) {
-		place, err := findModelOfPlugin(plugin, at+"/"+strconv.Itoa(i), e.mayName)
+		place, err := findModelOfPlugin(plugin, at+"/"+strconv.Itoa(i), e.merger.mayName)
 		switch {
 		case err != nil:
 			return nil, err
@@ -195,13 +195,13 @@ func (e *enforcement) allowedPlugins(f *part) (jsontext.Value, error) {
 }
 
 // mayName reports whether the policy's patterns allow a model, or the preset names it.
-func (e *enforcement) mayName(model string) bool {
-	return e.isOwnModel(model) || slices.ContainsFunc(e.policy.models, func(pattern string) bool { return domain.MatchModel(pattern, model) })
+func (m *merger) mayName(model string) bool {
+	return m.isOwnModel(model) || slices.ContainsFunc(m.policy.models, func(pattern string) bool { return domain.MatchModel(pattern, model) })
 }
 
 // isOwnModel reports whether the preset names a model.
-func (e *enforcement) isOwnModel(model string) bool {
-	s := e.settings
+func (m *merger) isOwnModel(model string) bool {
+	s := m.settings
 	return isNamed(rawjson.Find(s.fields, "model"), model) || isNamed(rawjson.Find(s.fields, "models"), model) ||
 		isNamed(rawjson.Find(s.fields, "fallbacks"), model) || isNamed(s.models, model)
 }

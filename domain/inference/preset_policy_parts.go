@@ -64,7 +64,7 @@ func (e *enforcement) hasModels(name string, value jsontext.Value) bool {
 	if name == "models" || slices.Contains(fallbackFields, name) {
 		return true
 	}
-	if !e.isEntry || !mayBeReplaced(name) {
+	if !e.isEntry || value.Kind() != '[' || !mayBeReplaced(name) {
 		return false
 	}
 	for _, item := range rawjson.Items(value) {
