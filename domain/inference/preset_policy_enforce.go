@@ -68,6 +68,9 @@ func (m *merger) enforce() error {
 	if err := e.limitModels(); err != nil {
 		return err
 	}
+	if err := e.limitRestored(); err != nil {
+		return err
+	}
 	e.each(m.policy.limitedBy, e.limit)
 	m.parts = e.fields
 	if err := m.limitUnknownModels(); err != nil {

@@ -58,6 +58,19 @@ func (e *enforcement) enforceParts() error {
 	return nil
 }
 
+// limitRestored enforces limits on the preset's lists of models that came back after
+// enforceParts. A list of the request has met them already.
+func (e *enforcement) limitRestored() error {
+	for i := range e.fields {
+		if f := &e.fields[i]; f.from == FromPolicy && f.Value.Kind() == '[' && e.hasModels(f.Name, f.Value) {
+			if err := e.enforceEach(f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // hasModels reports whether a field has a list of models, or one alone. In an entry of such
 // a list, it may also have the models that replace the one of its name.
 func (e *enforcement) hasModels(name string, value jsontext.Value) bool {
