@@ -264,6 +264,23 @@ for (const [name, address, write] of [
   });
 }
 
+scenario("a page that asks for a key again sends nothing", {}, async ({ page }) => {
+  await makePreset("quiet");
+  await page.clock.install();
+  const { id, key: secret } = await administer("POST", "keys", { kind: "management" });
+  await unlock(page, secret);
+  await go(page, at("quiet", "labels"));
+  await page.getByRole("textbox", { name: "Label" }).fill("staging");
+  await administer("DELETE", `keys/${id}`);
+  await page.getByRole("textbox", { name: "API key" }).waitFor();
+  const requests = [];
+  page.on("request", (request) => requests.push(request.url()));
+  await page.clock.runFor(60_000);
+  await page.evaluate(() => fetch("?last"));
+  await eventually(async () => assert.match(requests.at(-1) ?? "", /\?last$/));
+  assert.equal(requests.length, 1, requests.join("\n"));
+});
+
 scenario("a 401 without anything typed asks for a key, and keeps nothing", {}, async ({ page }) => {
   await makePreset("bare");
   const { id, key: secret } = await administer("POST", "keys", { kind: "management" });

@@ -63,6 +63,16 @@ scenario("a label is set, moved, split and removed", { key: managementKey }, asy
   assert.equal(await target("labelled", "canary"), undefined);
 });
 
+scenario("three equal shares are set again as they are", { key: managementKey }, async ({ page }) => {
+  await makePreset("thirds");
+  await manage("PUT", "/presets/thirds/labels/canary", { split: [1, 2, 3].map((version) => ({ version, weight: 1 })) });
+  await go(page, at("thirds", "labels"));
+  await page.getByRole("button", { name: "Move canary", exact: true }).click();
+  await shows(page.getByRole("main"), "The percentages add up to 100.");
+  await page.getByRole("button", { name: "Set label" }).click();
+  await status(page, /canary is v1 33.34 % · v2 33.33 % · v3 33.33 %/);
+});
+
 scenario("a bad label is told at its field", { key: managementKey }, async ({ page }) => {
   await makePreset("badly-labelled");
   await go(page, at("badly-labelled", "labels"));

@@ -1,7 +1,7 @@
 // Workspaces: list, create, change defaults, delete, and their history.
 
 import assert from "node:assert/strict";
-import { eventually, go, makePreset, manage, managementKey, scenario, send, shows, status } from "./harness.mjs";
+import { administer, eventually, go, makePreset, manage, managementKey, scenario, send, shows, status, unlock } from "./harness.mjs";
 
 const workspace = async (slug) => (await send("GET", `/workspaces/${slug}`)).body?.data;
 
@@ -55,4 +55,25 @@ scenario("a workspace's history has that of its presets", { key: managementKey }
   await shows(table, "Step 2 of in-d");
   await shows(table, "user_e2e");
   await eventually(async () => assert.ok(await table.getByRole("row").count() >= 5));
+});
+
+scenario("a change of a workspace keeps the lines of its description", { key: managementKey }, async ({ page }) => {
+  const description = "The first line.\nThe second one.";
+  await manage("POST", "/workspaces", { name: "Team E", slug: "team-e", description });
+  await go(page, "/workspaces");
+  await page.getByRole("button", { name: "Change team-e" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: /text model/i }).fill("acme/other");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await eventually(async () => assert.equal((await workspace("team-e")).default_text_model, "acme/other"));
+  assert.equal((await workspace("team-e")).description, description);
+});
+
+scenario("a key of one workspace begins there", {}, async ({ page }) => {
+  await manage("POST", "/workspaces", { name: "Team F", slug: "team-f" });
+  await makePreset("in-f", { workspace: "team-f" });
+  const { key } = await administer("POST", "keys", { kind: "management", workspace: "team-f", only_workspace: true });
+  await go(page, "");
+  await unlock(page, key);
+  await shows(page.getByRole("table", { name: "Presets" }), "in-f");
 });

@@ -161,7 +161,9 @@ function randomName() {
 export async function identify(key) {
 	const workspaces = await ask('GET', '/workspaces?limit=1', { key })
 	if (workspaces.ok) {
-		return { kind: 'management', home: 'default' }
+		const { data, total_count: total } = await workspaces.json()
+		// A key with --only-workspace sees one, perhaps not the default one.
+		return { kind: 'management', home: total === 1 ? data[0].slug : 'default' }
 	}
 	if (workspaces.status !== 403) {
 		throw await readFailure(workspaces)

@@ -40,17 +40,18 @@ export function parse(text) {
 		}
 		at++
 	}
-	/** @param {JSONValue} value @param {number} depth */
-	const readName = (value, depth) => {
+	/** @param {JSONValue} value @param {Set<string>} names of its members before @param {number} depth */
+	const readName = (value, names, depth) => {
 		if (next() !== '"') {
 			throw fail('expected a name in double quotes')
 		}
 		const start = at
 		skipString()
 		const key = text.slice(start, at), name = JSON.parse(key)
-		if (value.members.some((member) => member.name === name)) {
+		if (names.has(name)) {
 			throw fail(`the name ${key} is there twice`, start)
 		}
+		names.add(name)
 		if (next() !== ':') {
 			throw fail('expected a colon')
 		}
@@ -71,12 +72,14 @@ export function parse(text) {
 			const [kind, end] = first === '{' ? /** @type {const} */ (['object', '}']) : /** @type {const} */ (['array', ']'])
 			value.kind = kind
 			at++
+			/** @type {Set<string>} */
+			const names = new Set()
 			for (let isFirst = true; next() !== end; isFirst = false) {
 				if (!isFirst && text[at++] !== ',') {
 					throw fail(`expected a comma or ${end}`, at - 1)
 				}
 				if (kind === 'object') {
-					readName(value, depth + 1)
+					readName(value, names, depth + 1)
 				} else {
 					value.items.push(readValue(depth + 1))
 				}

@@ -31,10 +31,15 @@ export function targetText(target) {
 	return versions + (target?.protected ? ', protected' : '')
 }
 
-/** @param {Share[]} split */
+/** The shares in percent, with two decimals. They add up to 100: the largest takes the rest. @param {Share[]} split */
 export function percents(split) {
 	const sum = split.reduce((all, share) => all + share.weight, 0)
-	return split.map(({ version, weight }) => ({ version, percent: Math.round((weight / sum) * 10000) / 100 }))
+	const hundredths = split.map(({ weight }) => Math.round((weight / sum) * 10000))
+	const largest = hundredths.indexOf(Math.max(...hundredths))
+	if (largest >= 0) { // the list may be empty
+		hundredths[largest] += 10000 - hundredths.reduce((all, one) => all + one, 0)
+	}
+	return split.map(({ version }, n) => ({ version, percent: hundredths[n] / 100 }))
 }
 
 /** @type {MakeView} */

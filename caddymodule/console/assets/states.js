@@ -2,6 +2,7 @@
 
 import { button, code, fill, h, user } from './elements.js'
 import * as api from './api.js'
+import * as session from './session.js'
 import { copy } from './copy.js'
 
 const pollInterval = 5000
@@ -79,7 +80,7 @@ export function live({ signal }, path, draw, options = {}) {
 	const look = async () => {
 		clearTimeout(timer)
 		asking.abort()
-		if (signal.aborted) {
+		if (signal.aborted || !session.isUnlocked()) { // a request without a key counts as a wrong one
 			return
 		}
 		const mine = (asking = new AbortController())

@@ -48,7 +48,7 @@ function settingsForm(workspace) {
 	/** @param {string | null | undefined} value @param {number} maxlength */
 	const input = (value, maxlength = 200) => textInput({ value: value ?? '', maxlength })
 	const slug = input(workspace.slug, 50), name = input(workspace.name, 100)
-	const description = input(workspace.description, 500)
+	const description = h('textarea', { value: workspace.description ?? '', rows: 3, maxlength: 500, dir: 'auto' })
 	const model = input(workspace.default_text_model)
 	const sort = choice(['', 'price', 'throughput', 'latency', 'exacto'].map((value) => ({ value, text: value || 'none' })), workspace.default_provider_sort ?? '')
 	const tools = h('textarea', { value: (workspace.disabled_server_tools ?? []).join('\n'), rows: 3, class: 'mono', spellcheck: 'false' })
