@@ -27,7 +27,9 @@ type target struct {
 	root    *yaml.Node
 	// canWrite reports whether a file that !file names may get another text.
 	canWrite func(name, text string) bool
-	writes   []prompt
+	// newPrompt returns the name for the own file of a prompt.
+	newPrompt func(text string) string
+	writes    []prompt
 }
 
 // file returns the mapping for the file. Members that mean the same already are kept.
@@ -176,7 +178,7 @@ func (t *target) prompt(text string, old *yaml.Node) *yaml.Node {
 	if inlined {
 		return textNode(text)
 	}
-	name := t.preset.Slug + ".md"
+	name := t.newPrompt(text)
 	t.writes = append(t.writes, prompt{name, text})
 	return fileNode(name)
 }

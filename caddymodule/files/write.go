@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
@@ -29,7 +31,8 @@ const (
 // Otherwise only what differs is changed: comments, order and the other values stay. A
 // file, a workspace or a preset that set does not have stays, too. So do earlier versions,
 // if the preset in set has none. A prompt with a line break or more than 100 characters
-// goes to the file <slug>.md. One that has another place already stays there.
+// goes to the file <slug>.md, or to <slug>-2.md if another preset names that one. One that has
+// another place already stays there, unless another preset names its file, too.
 //
 // Each file is replaced atomically, and never through a link out of the folder. A failure
 // does not keep the other files from being written. The error is then Errors, such as for
@@ -148,41 +151,99 @@ type workspaceWriter struct {
 	*writer
 	root rootFolder
 	slug string
-	// uses are the presets whose files name a file by !file, each as often as it does.
-	uses map[string][]string
+	// uses are the files that the file of a preset names by !file, each as often as it does.
+	uses map[string][]use
+}
+
+// use is a file that a preset's file names.
+type use struct {
+	name string      // cleaned
+	info os.FileInfo // nil if there is no such file
 }
 
 // findUses reads the presets of the folder for the files that they name.
 func (w *workspaceWriter) findUses() {
-	w.uses = make(map[string][]string)
+	w.uses = make(map[string][]use)
 	entries, err := readNames(w.root.Root, ".")
 	if err != nil {
 		w.mistake(w.slug, w.root.problem(".", err))
 		return
 	}
 	for _, e := range entries {
-		slug, ok := strings.CutSuffix(e.Name(), extension)
-		if !ok || domain.CheckPresetSlug(slug) != nil {
-			continue
-		}
-		scratch := &reader{schemas: w.schemas} // mistakes are reported if the file is written
-		d, ok := scratch.open(w.root, path.Join(w.slug, e.Name()))
-		if !ok || d.root == nil {
-			continue
-		}
-		d.preset(w.slug, slug)
-		for n := range d.texts {
-			name, _ := includeName(n.Value)
-			w.uses[name] = append(w.uses[name], slug)
+		if slug, ok := strings.CutSuffix(e.Name(), extension); ok {
+			w.findUsesOf(slug)
 		}
 	}
+}
+
+// findUsesOf reads the file of a preset for the files that it names. Mistakes are reported if
+// the file is written.
+func (w *workspaceWriter) findUsesOf(slug string) {
+	scratch := &reader{schemas: w.schemas}
+	if d, ok := scratch.open(w.root, path.Join(w.slug, slug+extension)); ok && d.root != nil {
+		w.uses[slug] = w.usesBelow(d.root, nil)
+	}
+}
+
+// usesBelow adds the files that n names.
+func (w *workspaceWriter) usesBelow(n *yaml.Node, uses []use) []use {
+	if isFile(n) {
+		if name, problem := includeName(n.Value); problem == "" {
+			info, _ := w.root.Stat(name) // nil after an error
+			uses = append(uses, use{name, info})
+		}
+	}
+	for _, part := range n.Content {
+		uses = w.usesBelow(part, uses)
+	}
+	return uses
+}
+
+// users returns the presets whose files name a file, each as often as it does. Links to the
+// file count.
+func (w *workspaceWriter) users(name string) (slugs []string) {
+	info, _ := w.root.Stat(name) // nil after an error
+	for slug, uses := range w.uses {
+		for _, one := range uses {
+			if one.name == name || info != nil && one.info != nil && os.SameFile(one.info, info) {
+				slugs = append(slugs, slug)
+			}
+		}
+	}
+	return slugs
+}
+
+// isOwn reports whether only the file of a preset names a file, and only once.
+func (w *workspaceWriter) isOwn(name, slug string) bool {
+	return slices.Equal(w.users(name), []string{slug})
 }
 
 // canWrite reports whether a preset's file may give a file that it names another text.
 func (w *workspaceWriter) canWrite(slug string) func(name, text string) bool {
 	return func(name, text string) bool {
 		name, problem := includeName(name)
-		return problem == "" && slices.Equal(w.uses[name], []string{slug}) && !strings.HasSuffix(text, "\r")
+		return problem == "" && !strings.HasSuffix(text, "\r") && w.isOwn(name, slug)
+	}
+}
+
+// newPrompt returns the name for a prompt's own file: <slug>.md. If another place names that
+// file, the name gets a number.
+func (w *workspaceWriter) newPrompt(slug string) func(text string) string {
+	return func(text string) string {
+		for n := 1; ; n++ {
+			name := slug + ".md"
+			if n > 1 {
+				name = fmt.Sprintf("%s-%d.md", slug, n)
+			}
+			old, problem := w.root.read(name)
+			if problem == "" && string(withoutFinalBreak(old)) == text || w.isOwn(name, slug) {
+				return name
+			}
+			// check refuses a first file that no preset names.
+			if (n == 1 || problem != "") && len(w.users(name)) == 0 {
+				return name
+			}
+		}
 	}
 }
 
@@ -230,11 +291,12 @@ func (w *workspaceWriter) preset(p Preset) {
 	if before == nil || !bytes.Equal(text, before) { // otherwise only the prompt differs
 		w.write(p.Slug+extension, text)
 	}
+	w.findUsesOf(p.Slug)
 }
 
 // newPreset returns the text of a file that is not there yet, and its prompt.
 func (w *workspaceWriter) newPreset(p Preset) (text []byte, writes []prompt, problem string) {
-	t := &target{preset: p, canWrite: w.canWrite(p.Slug)}
+	t := &target{preset: p, canWrite: w.canWrite(p.Slug), newPrompt: w.newPrompt(p.Slug)}
 	root, err := t.file()
 	if err != nil {
 		return nil, nil, err.Error()
@@ -267,7 +329,7 @@ func (w *workspaceWriter) changed(p Preset, d *document, present Preset) (text [
 // edited returns the text of a document after it became that of p.
 func (w *workspaceWriter) edited(p Preset, d *document, present Preset) (text []byte, writes []prompt, problem string) {
 	canWrite := w.canWrite(p.Slug)
-	t := &target{preset: p, present: present, root: d.root, canWrite: canWrite}
+	t := &target{preset: p, present: present, root: d.root, canWrite: canWrite, newPrompt: w.newPrompt(p.Slug)}
 	wanted, err := t.file()
 	if err != nil {
 		return nil, nil, err.Error()
@@ -292,7 +354,7 @@ func (w *workspaceWriter) check(p Preset, text []byte, writes []prompt) (Preset,
 		if problem != "" {
 			return p, problem
 		}
-		if old, problem := w.root.read(name); problem == "" && string(withoutFinalBreak(old)) != one.text && !slices.Contains(w.uses[name], p.Slug) {
+		if old, problem := w.root.read(name); problem == "" && string(withoutFinalBreak(old)) != one.text && !w.isOwn(name, p.Slug) {
 			return p, "the file " + visible(name) + " is there already, and is not its prompt"
 		}
 		over.texts[name] = []byte(one.text + "\n")

@@ -342,3 +342,68 @@ func TestWriteSharedPrompt(t *testing.T) {
 	}
 	sameSet(t, read(t, dir), set)
 }
+
+// TestWriteOthersPrompt checks that a prompt which another preset names is not changed.
+func TestWriteOthersPrompt(t *testing.T) {
+	const file, old, changed = "responses:\n  instructions: !file %s\n", "kind\n", "one\ntwo"
+	named := func(name string) string { return strings.Replace(file, "%s", name, 1) }
+	for _, test := range []struct {
+		name    string
+		present map[string]string
+		link    string // to b.md, empty for none
+		want    []string
+		prompt  string // the text of b.md afterwards
+	}{
+		{"the name of the preset", map[string]string{"a.yaml": named("b.md"), "b.yaml": named("b.md"), "b.md": old}, "", []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"another spelling", map[string]string{"a.yaml": named("./b.md"), "b.yaml": named("b.md"), "b.md": old}, "", []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"a prompt in the YAML", map[string]string{"a.yaml": named("b.md"), "b.yaml": "responses:\n  instructions: kind\n", "b.md": old}, "", []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"a new preset", map[string]string{"a.yaml": named("b.md"), "b.md": old}, "", []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"a link", map[string]string{"a.yaml": named("l.md"), "b.yaml": named("b.md"), "b.md": old}, "l.md", []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"files with numbers", map[string]string{"a.yaml": named("b.md"), "b.yaml": named("b.md"), "b.md": old, "b-2.md": "notes\n", "c.yaml": named("b-3.md"), "b-3.md": old}, "", []string{"default/b-4.md", "default/b.yaml"}, old},
+		{"a file with the text", map[string]string{"a.yaml": named("b.md"), "b.yaml": "responses:\n  instructions: kind\n", "b.md": changed + "\n"}, "", []string{"default/b.yaml"}, changed + "\n"},
+		{"a file with a mistake", map[string]string{"a.yaml": "mode1: m\n" + named("b.md"), "b.yaml": named("b.md"), "b.md": old}, "", []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"a file that is missing", map[string]string{"a.yaml": named("b.md")}, "", []string{"default/b-2.md", "default/b.yaml"}, ""},
+		{"twice in one file", map[string]string{"b.yaml": "earlier:\n  - responses:\n      instructions: !file b.md\n" + named("b.md"), "b.md": old}, "", []string{"default/b-2.md", "default/b.yaml"}, old},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range test.present {
+				put(t, filepath.Join(dir, "default", name), []byte(text))
+			}
+			if test.link != "" {
+				if err := os.Symlink("b.md", filepath.Join(dir, "default", test.link)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := tree(t, dir)
+			p := files.Preset{Slug: "b", Status: domain.PresetActive, Version: files.NewVersion(domain.Responses, json.RawMessage(`{}`), new(changed), nil)}
+			set := &files.Set{Workspaces: []files.Workspace{{Slug: "default", Presets: []files.Preset{p}}}}
+			if got := write(t, dir, set); !slices.Equal(got, test.want) {
+				t.Errorf("wrote %v, want %v", got, test.want)
+			}
+			after := tree(t, dir)
+			if after["default/b.md"] != test.prompt || after["default/a.yaml"] != before["default/a.yaml"] {
+				t.Errorf("got %q", after)
+			}
+			if again := write(t, dir, set); len(again) > 0 {
+				t.Errorf("wrote %v again", again)
+			}
+		})
+	}
+}
+
+// TestWritePromptOfNewPreset checks that a prompt is not changed for a preset that names it
+// since the same Write.
+func TestWritePromptOfNewPreset(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "default", "b.yaml"), []byte("responses:\n  instructions: !file a.md\n"))
+	put(t, filepath.Join(dir, "default", "a.md"), []byte("one\ntwo\n"))
+	preset := func(slug, prompt string) files.Preset {
+		return files.Preset{Slug: slug, Status: domain.PresetActive, Version: files.NewVersion(domain.Responses, json.RawMessage(`{}`), &prompt, nil)}
+	}
+	set := &files.Set{Workspaces: []files.Workspace{{Slug: "default", Presets: []files.Preset{preset("a", "one\ntwo"), preset("b", "three\nfour")}}}}
+	if got, want := write(t, dir, set), []string{"default/a.yaml", "default/b.md", "default/b.yaml"}; !slices.Equal(got, want) {
+		t.Errorf("wrote %v, want %v", got, want)
+	}
+	sameSet(t, read(t, dir), set)
+}
