@@ -30,7 +30,10 @@ type Workspace struct {
 	// Defaults is a JSON object, as PATCH /workspaces/{id} takes it. It has the members
 	// that .workspace.yaml names, and is nil without that file.
 	Defaults json.RawMessage
-	Presets  []Preset
+	// Stored is the workspace as a server shows it, for Write. It makes a member that a file
+	// names stay there, with this value. It is nil if unknown, and in a Set that was read.
+	Stored  json.RawMessage
+	Presets []Preset
 }
 
 // Preset is the content of a preset's file.

@@ -2,8 +2,10 @@ package files
 
 import (
 	"bytes"
+	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -28,6 +30,28 @@ func sameJSON(a, b []byte) bool {
 	x, y := jsontext.Value(bytes.Clone(a)), jsontext.Value(bytes.Clone(b))
 	options := []jsontext.Options{jsontext.CanonicalizeRawFloats(false), jsontext.CanonicalizeRawInts(false)}
 	return x.Canonicalize(options...) == nil && y.Canonicalize(options...) == nil && bytes.Equal(x, y)
+}
+
+// SameDefault reports whether a server stores two values of a workspace's member as one. It
+// keeps an empty list of tools as null, and the value of a number but not its text.
+func SameDefault(name string, a, b json.RawMessage) bool {
+	if name == "disabled_server_tools" {
+		a, b = nullIfEmpty(a), nullIfEmpty(b)
+	}
+	x, errX := strconv.ParseFloat(string(a), 64)
+	y, errY := strconv.ParseFloat(string(b), 64)
+	if errX == nil && errY == nil {
+		return x == y
+	}
+	return sameJSON(a, b)
+}
+
+func nullIfEmpty(list json.RawMessage) json.RawMessage {
+	var elements []json.RawMessage
+	if json.Unmarshal(list, &elements) == nil && len(elements) == 0 {
+		return json.RawMessage("null")
+	}
+	return list
 }
 
 func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }

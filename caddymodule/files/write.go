@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -9,10 +10,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // schemaBase is where the schemas of the files are published.
@@ -138,7 +141,7 @@ func (w *writer) workspace(root *os.Root, one Workspace) {
 	defer below.Close()
 	f := &workspaceWriter{writer: w, root: rootFolder{below}, slug: one.Slug}
 	f.findUses()
-	if one.Defaults != nil {
+	if one.Defaults != nil || one.Stored != nil {
 		f.defaults(one)
 	}
 	for _, p := range one.Presets {
@@ -402,12 +405,17 @@ func (o overlay) read(name string) ([]byte, string) {
 // defaults writes the file of the workspace itself.
 func (w *workspaceWriter) defaults(one Workspace) {
 	file := path.Join(w.slug, workspaceFile)
-	wanted := defaultsNode(one.Defaults)
-	text := rendered(workspaceHeader, wanted)
-	if _, err := w.root.Lstat(workspaceFile); !errors.Is(err, os.ErrNotExist) {
+	wanted := one.Defaults
+	var text []byte
+	if _, err := w.root.Lstat(workspaceFile); errors.Is(err, os.ErrNotExist) {
+		if wanted == nil {
+			return
+		}
+		text = rendered(workspaceHeader, defaultsNode(wanted))
+	} else {
 		scratch := &reader{schemas: w.schemas}
 		d, ok := scratch.open(w.root, file)
-		var present []byte
+		var present json.RawMessage
 		if ok {
 			present = d.defaults()
 		}
@@ -418,14 +426,20 @@ func (w *workspaceWriter) defaults(one Workspace) {
 			}
 			return
 		}
-		if sameJSON(present, one.Defaults) {
+		if wanted, err = one.over(present); err != nil {
+			w.mistake(file, fmt.Sprintf("the defaults of workspace %s cannot be read: %s", w.slug, err))
 			return
 		}
+		if sameJSON(present, wanted) {
+			return
+		}
+		node := defaultsNode(wanted)
+		text = rendered(workspaceHeader, node)
 		if d.root == nil {
-			text = append(bytes.TrimRight(d.text, "\n"), rendered("\n", wanted)...)
+			text = append(bytes.TrimRight(d.text, "\n"), rendered("\n", node)...)
 		} else {
 			e := newEditor(d, func(string, string) bool { return false })
-			e.whole(wanted)
+			e.whole(node)
 			if changed, ok := e.result(); ok {
 				text = changed
 			}
@@ -439,7 +453,7 @@ func (w *workspaceWriter) defaults(one Workspace) {
 	problem := ""
 	if list := scratch.mistakes.list; len(list) > 0 {
 		problem = list[0].Message
-	} else if !sameJSON(got, one.Defaults) {
+	} else if !sameJSON(got, wanted) {
 		problem = unchangeable
 	}
 	if problem != "" {
@@ -447,6 +461,42 @@ func (w *workspaceWriter) defaults(one Workspace) {
 		return
 	}
 	w.write(workspaceFile, text)
+}
+
+// over returns the members for a file that has present now. A value that means the same has the
+// text of the file. With Stored, all members of the file stay.
+func (one Workspace) over(present json.RawMessage) (json.RawMessage, error) {
+	var wanted, stored, before []rawjson.Member
+	for _, read := range []struct {
+		text json.RawMessage
+		into *[]rawjson.Member
+	}{{one.Defaults, &wanted}, {one.Stored, &stored}, {present, &before}} {
+		if read.text == nil {
+			continue
+		}
+		var err error
+		if *read.into, err = rawjson.Members(read.text); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range before {
+		i := slices.IndexFunc(wanted, func(other rawjson.Member) bool { return other.Name == m.Name })
+		switch {
+		case i >= 0:
+		case one.Stored == nil:
+			continue
+		default:
+			i = len(wanted)
+			wanted = append(wanted, rawjson.Member{Name: m.Name, Value: jsontext.Value("null")})
+			if value := rawjson.Find(stored, m.Name); value != nil {
+				wanted[i].Value = value
+			}
+		}
+		if SameDefault(m.Name, json.RawMessage(m.Value), json.RawMessage(wanted[i].Value)) {
+			wanted[i].Value = m.Value
+		}
+	}
+	return json.RawMessage(rawjson.ObjectOf(wanted...)), nil
 }
 
 // write replaces a file in the folder of the workspace.

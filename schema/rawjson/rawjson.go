@@ -406,6 +406,18 @@ func ArrayOf(items ...jsontext.Value) jsontext.Value {
 	return append(text, ']')
 }
 
+// ObjectOf returns an object of members.
+func ObjectOf(members ...Member) jsontext.Value {
+	text := jsontext.Value{'{'}
+	for i, m := range members {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(append(append(text, Quote(m.Name)...), ':'), m.Value...)
+	}
+	return append(text, '}')
+}
+
 // Quote returns text as a JSON string. Text that is not UTF-8 gets replacement characters.
 func Quote(text string) jsontext.Value {
 	quoted, _ := jsontext.AppendQuote(nil, text)

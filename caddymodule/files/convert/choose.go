@@ -241,7 +241,7 @@ func (p *prompt) describe(schemas *schema.Schemas, preset *files.Preset) {
 		p.entries = append(p.entries, Entry{Kind: Changed, Message: "the slug is " + preset.Slug})
 	}
 	fits := func(member, text string) bool {
-		_, err := schemas.UpdatePreset.Check(object(rawjson.Member{Name: member, Value: rawjson.Quote(text)}))
+		_, err := schemas.UpdatePreset.Check(rawjson.ObjectOf(rawjson.Member{Name: member, Value: rawjson.Quote(text)}))
 		if err != nil {
 			p.entries = append(p.entries, Entry{Kind: LeftOut, Message: "the " + member + " does not fit: it " + strings.TrimPrefix(err.Error(), "/"+member+": ")})
 		}

@@ -120,22 +120,10 @@ func (n node) number() int {
 	return number
 }
 
-// object returns a JSON object of names and values.
-func object(pairs ...rawjson.Member) jsontext.Value {
-	text := jsontext.Value{'{'}
-	for i, m := range pairs {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(append(append(text, rawjson.Quote(m.Name)...), ':'), m.Value...)
-	}
-	return append(text, '}')
-}
-
 // message returns a message of a role whose content is a text at a place of the source.
 func message(at node, role, content string) node {
 	at.isMade = true
-	at.value = object(rawjson.Member{Name: "role", Value: rawjson.Quote(role)}, rawjson.Member{Name: "content", Value: rawjson.Quote(content)})
+	at.value = rawjson.ObjectOf(rawjson.Member{Name: "role", Value: rawjson.Quote(role)}, rawjson.Member{Name: "content", Value: rawjson.Quote(content)})
 	return at
 }
 
@@ -147,7 +135,7 @@ func (n node) without(names ...string) node {
 			rest = append(rest, rawjson.Member{Name: name, Value: value.value})
 		}
 	}
-	n.value = object(rest...)
+	n.value = rawjson.ObjectOf(rest...)
 	return n
 }
 
@@ -160,6 +148,6 @@ func (n node) with(name string, value jsontext.Value) node {
 		}
 		all = append(all, rawjson.Member{Name: other, Value: old.value})
 	}
-	n.value = object(all...)
+	n.value = rawjson.ObjectOf(all...)
 	return n
 }

@@ -190,7 +190,7 @@ func (v *version) readPortkeySettings(at node) {
 	}
 	var tools []jsontext.Value
 	for function := range functions.items() {
-		tools = append(tools, object(
+		tools = append(tools, rawjson.ObjectOf(
 			rawjson.Member{Name: "type", Value: rawjson.Quote("function")}, rawjson.Member{Name: "function", Value: function.value}))
 	}
 	v.change(functions, "are tools here")

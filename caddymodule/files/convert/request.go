@@ -50,7 +50,7 @@ func (v *version) capture(schemas *schema.Schemas, prompt []rawjson.Member, isTe
 		for _, s := range v.settings {
 			members = append(members, rawjson.Member{Name: s.name, Value: s.value.value})
 		}
-		members, err := check.Check(object(append(members, prompt...)...))
+		members, err := check.Check(rawjson.ObjectOf(append(members, prompt...)...))
 		if err == nil {
 			captureFrom := inference.Capture
 			if isTemplate {

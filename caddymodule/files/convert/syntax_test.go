@@ -267,7 +267,7 @@ func (r *rendering) render(tb testing.TB, v *version, value func(name string) st
 			values = append(values, rawjson.Member{Name: name, Value: rawjson.Quote(value(name))})
 		}
 	}
-	body := `{"model":"@preset/p","prompt":{"variables":` + string(object(values...)) + `}}`
+	body := `{"model":"@preset/p","prompt":{"variables":` + string(rawjson.ObjectOf(values...)) + `}}`
 	if built.Capture.Template == nil {
 		body = `{"model":"@preset/p","messages":[]}`
 	}

@@ -51,7 +51,7 @@ func Dump(ctx context.Context, c *client.Client, only string, progress func(done
 
 // dump reads a workspace.
 func (r *reader) dump(ctx context.Context, w workspace, progress func(done, all int)) (files.Workspace, error) {
-	dumped := files.Workspace{Slug: w.Slug}
+	dumped := files.Workspace{Slug: w.Slug, Stored: w.json}
 	var err error
 	if dumped.Defaults, err = w.defaults(); err != nil {
 		return dumped, err
@@ -109,11 +109,7 @@ func (w workspace) defaults() (json.RawMessage, error) {
 		if !ok {
 			continue // an older server
 		}
-		same, err := sameDefault(member, json.RawMessage(value), stored)
-		if err != nil {
-			return nil, err
-		}
-		if !same {
+		if !files.SameDefault(member, json.RawMessage(value), stored) {
 			different[member] = stored
 		}
 	}

@@ -108,3 +108,42 @@ func TestDump(t *testing.T) {
 		t.Errorf("a dump of a missing workspace: %v", err)
 	}
 }
+
+// TestDumpDefaults dumps workspaces over files that name some of their members.
+func TestDumpDefaults(t *testing.T) {
+	for _, tc := range []struct {
+		name, workspace string
+		server          string // what is set there, empty for nothing
+		file, want      string // empty for no file
+	}{
+		{"defaults that were cleared", "default", "", "default_text_model: m # why\n", "default_text_model: null # why\n"},
+		{"no defaults, and no file", "default", "", "", ""},
+		{"an empty file", "default", "", "# nothing yet\n", "# nothing yet\n"},
+		{"values of a new workspace", "default", `{"description":"x"}`, "description: x\nio_logging_sampling_rate: 1 # all\n", "description: x\nio_logging_sampling_rate: 1 # all\n"},
+		{"the first name", "default", `{"description":"x"}`, "name: Default\ndescription: x\n", "name: Default\ndescription: x\n"},
+		{"the slug as the name", "team", `{"name":"team","description":"x"}`, "name: team\ndescription: x\n", "name: team\ndescription: x\n"},
+		{"another text of a number", "team", `{"name":"team","io_logging_sampling_rate":0.5}`, "io_logging_sampling_rate: 0.50\n", "io_logging_sampling_rate: 0.50\n"},
+		{"an empty list", "team", `{"name":"team"}`, "disabled_server_tools: []\n", "disabled_server_tools: []\n"},
+		{"a value that differs", "team", `{"name":"team","description":"z"}`, "# ours\nio_logging_sampling_rate: 1\ndescription: x # b\n", "# ours\nio_logging_sampling_rate: 1\ndescription: z # b\n"},
+		{"a member that the file does not have", "team", `{"name":"team","default_text_model":"m"}`, "description: null\n", "default_text_model: m\ndescription: null\n"},
+		{"values of a new workspace that differ", "team", `{"name":"team"}`, "name: Team A\nio_logging_sampling_rate: 0.5\n", "name: team\nio_logging_sampling_rate: 1\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := start(t)
+			s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
+			if tc.server != "" {
+				s.Manage("PATCH", "/v1/workspaces/"+tc.workspace, tc.server).Want(t, 200)
+			}
+			name := tc.workspace + "/.workspace.yaml"
+			if tc.file != "" {
+				s.write(map[string]string{name: tc.file})
+			}
+			if got := s.dump(tc.workspace)[name]; got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+			if got := actions(s.plan(plan.Options{})); got != "" {
+				t.Errorf("the plan after a dump is %q", got)
+			}
+		})
+	}
+}

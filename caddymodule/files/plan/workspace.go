@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"strconv"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
-	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // compareWorkspace compares a workspace with the server. It is nil if nothing differs.
@@ -38,11 +36,7 @@ func (r *reader) compareWorkspace(ctx context.Context, file *files.Workspace) (*
 		if !ok {
 			stored = json.RawMessage("null")
 		}
-		same, err := sameDefault(name, stored, value)
-		if err != nil {
-			return nil, err
-		}
-		if !same {
+		if !files.SameDefault(name, stored, value) {
 			before[name], after[name] = stored, value
 		}
 	}
@@ -72,27 +66,4 @@ func newWorkspace(slug string, members map[string]json.RawMessage) (*Workspace, 
 	body["slug"] = quoted
 	w.body, err = encode(body)
 	return w, err
-}
-
-// sameDefault reports whether a server stores a member of a workspace as another value. It
-// keeps an empty list of tools as null, and the value of a number but not its text.
-func sameDefault(name string, stored, value json.RawMessage) (bool, error) {
-	if name == "disabled_server_tools" {
-		stored, value = nullIfEmpty(stored), nullIfEmpty(value)
-	}
-	a, err := strconv.ParseFloat(string(stored), 64)
-	b, err2 := strconv.ParseFloat(string(value), 64)
-	if err == nil && err2 == nil {
-		return a == b, nil
-	}
-	patch, err := domain.JSONPatch(stored, value)
-	return len(patch) == 0, err
-}
-
-func nullIfEmpty(list json.RawMessage) json.RawMessage {
-	var elements []json.RawMessage
-	if json.Unmarshal(list, &elements) == nil && len(elements) == 0 {
-		return json.RawMessage("null")
-	}
-	return list
 }
