@@ -131,7 +131,7 @@ func (a *applier) finish(workspace, slug string, err error) {
 		a.result.Done++
 		return
 	}
-	failure := Failure{Problem: Problem{workspace, slug, err.Error()}, Conflict: errors.Is(err, errTaken), Err: err}
+	failure := Failure{Problem: Problem{workspace, slug, err.Error()}, Conflict: errors.Is(err, errTaken) || errors.Is(err, errMoved), Err: err}
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		switch refused.Status {
 		case http.StatusPreconditionFailed:
@@ -160,6 +160,9 @@ func (a *applier) workspaceOf(c *Change) (string, error) {
 
 // errTaken is the outcome for a workspace that somebody else made after the plan.
 var errTaken = errors.New("somebody else made the workspace after the plan: plan again")
+
+// errMoved is the outcome for a preset whose label somebody else changed during the plan.
+var errMoved = errors.New("was changed or removed meanwhile by somebody else: nothing was overwritten, plan again")
 
 // applyWorkspace creates or changes a workspace.
 func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {

@@ -97,12 +97,13 @@ func (r *reader) comparePreset(ctx context.Context, file *files.Preset) (compari
 	if !exists {
 		return r.compareNew(file, "")
 	}
+	var found comparison
 	current, err := r.preset(ctx, id, file.Slug)
 	if err == nil {
-		return r.compareExisting(ctx, file, id, current)
+		found, err = r.compareExisting(ctx, file, id, current)
 	}
-	if !client.IsStatus(err, http.StatusNotFound) {
-		return comparison{}, err
+	if !client.IsStatus(err, http.StatusNotFound) { // else it is archived, maybe since the first read
+		return found, err
 	}
 	archived, ok, err := r.archivedPreset(ctx, id, file.Slug)
 	switch {

@@ -55,6 +55,77 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// planAfter plans the folder. It calls change after the first GET of the preset p.
+func (s *server) planAfter(change func()) *plan.Plan {
+	s.T.Helper()
+	through := s.transport()
+	var once sync.Once
+	p, err := plan.New(s.T.Context(), s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
+		answer, err := through.RoundTrip(r)
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/presets/p") {
+			once.Do(change)
+		}
+		return answer, err
+	})), s.read(), plan.Options{Owner: "files"})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return p
+}
+
+// threeVersions is a file that makes three versions.
+const threeVersions = "labels: {l: 1}\nearlier: [{chat: {model: m1}}, {chat: {model: m2}}]\nchat: {model: m}\n"
+
+// TestLabelMovedInPlan changes a label between two reads of a plan. The plan is made, and only
+// the label's preset is a conflict.
+func TestLabelMovedInPlan(t *testing.T) {
+	const moved, none = "labels: {l: 2}\nchat: {model: m}\n", "chat: {model: m}\n"
+	for _, tc := range []struct{ name, file, method, body, keeps string }{
+		{"moved and removed", moved, "DELETE", "", `"version":null`},
+		{"moved twice", moved, "PUT", `{"version":3}`, `"version":3`},
+		{"removed and moved", none, "PUT", `{"version":3}`, `"version":3`},
+		{"removed twice", none, "DELETE", "", `"version":null`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := start(t)
+			s.write(map[string]string{"default/p.yaml": threeVersions, "default/q.yaml": none})
+			s.apply(plan.Options{})
+			s.write(map[string]string{"default/p.yaml": tc.file, "default/q.yaml": "chat: {model: q}\n"})
+			const label = "/v1/presets/p/labels/l"
+			p := s.planAfter(func() { s.Manage(tc.method, label, tc.body, "X-Preset-Override: files").Want(t, 200) })
+			result, err := p.Apply(t.Context(), plan.ApplyOptions{})
+			const want = "label l was changed or removed meanwhile by somebody else: nothing was overwritten, plan again"
+			if err != nil || result.Done != 1 || len(result.Failed) != 1 || !result.Failed[0].Conflict || result.Failed[0].Message != want {
+				t.Errorf("got %+v, %v, want one conflict", result, err)
+			}
+			s.Manage("GET", label, "").Want(t, 200, tc.keeps)
+			s.apply(plan.Options{})
+		})
+	}
+}
+
+// TestArchivedInPlan archives a preset between two reads of a plan, which then restores it.
+func TestArchivedInPlan(t *testing.T) {
+	for name, file := range map[string]string{
+		"a label": "labels: {l: 2}\nchat: {model: m}\n", "a removed label": "chat: {model: m}\n", "a version": "labels: {l: 1}\nchat: {model: m4}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			s.write(map[string]string{"default/p.yaml": threeVersions})
+			s.apply(plan.Options{})
+			s.write(map[string]string{"default/p.yaml": file})
+			p := s.planAfter(func() { s.Manage("DELETE", "/v1/presets/p", "", "X-Preset-Override: files").Want(t, 200) })
+			if got := actions(p); got != "restore default/p drift" {
+				t.Errorf("got plan %q", got)
+			}
+			if result, err := p.Apply(t.Context(), plan.ApplyOptions{}); err != nil || result.Done != 1 {
+				t.Errorf("got %+v, %v", result, err)
+			}
+			s.apply(plan.Options{})
+		})
+	}
+}
+
 // TestConflictOfRestore restores an archived preset between a plan and its application.
 func TestConflictOfRestore(t *testing.T) {
 	s := start(t)

@@ -21,6 +21,8 @@ type LabelChange struct {
 	To    *Target `json:"to"`
 
 	tag string // of the label on the server, empty for a new one
+	// moved is set if the label was changed or removed after From was read.
+	moved bool
 }
 
 // Target is what a label stands for: one version, or a split. Its JSON is that of the API,
@@ -231,9 +233,11 @@ func (r *reader) compareLabels(ctx context.Context, c *Change, current preset, n
 		if c.Labels[i].From == nil {
 			continue
 		}
-		if c.Labels[i].tag, err = r.labelTag(ctx, c.workspaceID, c.Slug, c.Labels[i].Label); err != nil {
+		now, err := r.label(ctx, c.workspaceID, c.Slug, c.Labels[i].Label)
+		if err != nil {
 			return "", err
 		}
+		c.Labels[i].tag, c.Labels[i].moved = now.tag, !targetOf(now.Target).equals(*c.Labels[i].From)
 	}
 	return "", nil
 }

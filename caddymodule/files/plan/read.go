@@ -208,24 +208,33 @@ func (r *reader) newest(ctx context.Context, workspaceID string, p preset) (vers
 	return version{}, errors.New("the versions change while they are read")
 }
 
-// hasVersion reports whether a preset has a version.
+// hasVersion reports whether a preset has a version. A preset that was archived is a 404.
 func (r *reader) hasVersion(ctx context.Context, workspaceID, slug string, number int) (bool, error) {
 	var v struct{}
 	_, err := r.get(ctx, presetPath(slug, "/versions/"+strconv.Itoa(number)), in(workspaceID), &v)
 	if client.IsStatus(err, http.StatusNotFound) {
-		return false, nil
+		_, err = r.preset(ctx, workspaceID, slug)
+		return false, err
 	}
 	return err == nil, err
 }
 
-// labelTag returns the entity tag of a label, empty if it was removed meanwhile.
-func (r *reader) labelTag(ctx context.Context, workspaceID, slug, label string) (string, error) {
-	var v struct{}
-	answer, err := r.get(ctx, presetPath(slug, "/labels/"+client.Escape(label)), in(workspaceID), &v)
+// label is a label of a preset.
+type label struct {
+	domain.Target
+	tag string
+}
+
+// label reads a label. One that was removed stands for nothing. One of a preset that was
+// archived is a 404.
+func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (label, error) {
+	var l label
+	answer, err := r.get(ctx, presetPath(slug, "/labels/"+client.Escape(name)), in(workspaceID), &l)
 	if err != nil {
-		return "", err
+		return label{}, err
 	}
-	return answer.Tag(), nil
+	l.tag = answer.Tag()
+	return l, nil
 }
 
 // drift reports whether somebody else changed a preset of the owner after the owner's last
