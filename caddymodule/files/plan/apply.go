@@ -119,6 +119,14 @@ type applier struct {
 // errStopped is the outcome of a change that was not completed, since the context ended.
 var errStopped = errors.New("stopped")
 
+// orStopped returns the outcome of a change after a read failed.
+func orStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errStopped
+	}
+	return err
+}
+
 // finish notes the outcome of a change.
 func (a *applier) finish(workspace, slug string, err error) {
 	if errors.Is(err, errStopped) {
@@ -131,11 +139,12 @@ func (a *applier) finish(workspace, slug string, err error) {
 		a.result.Done++
 		return
 	}
-	failure := Failure{Problem: Problem{workspace, slug, err.Error()}, Conflict: errors.Is(err, errTaken) || errors.Is(err, errMoved), Err: err}
+	failure := Failure{Problem: Problem{workspace, slug, err.Error()}, Err: err}
+	failure.Conflict = errors.Is(err, errTaken) || errors.Is(err, errMoved) || errors.Is(err, errChanged)
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		switch refused.Status {
 		case http.StatusPreconditionFailed:
-			failure.Conflict, failure.Message = true, "was changed by somebody else after the plan: nothing was overwritten, plan again"
+			failure.Conflict, failure.Message = true, errChanged.Error()
 		case http.StatusNotFound:
 			failure.Conflict, failure.Message = true, "was archived or removed by somebody else after the plan: plan again ("+refused.Message+")"
 		case http.StatusConflict:
@@ -160,6 +169,9 @@ func (a *applier) workspaceOf(c *Change) (string, error) {
 
 // errTaken is the outcome for a workspace that somebody else made after the plan.
 var errTaken = errors.New("somebody else made the workspace after the plan: plan again")
+
+// errChanged is the outcome for an object that somebody else changed after the plan.
+var errChanged = errors.New("was changed by somebody else after the plan: nothing was overwritten, plan again")
 
 // errMoved is the outcome for a preset whose label somebody else changed during the plan.
 var errMoved = errors.New("was changed or removed meanwhile by somebody else: nothing was overwritten, plan again")
@@ -226,10 +238,8 @@ func (a *applier) restore(ctx context.Context, s *sequence, c *Change) error {
 	r := &reader{client: a.plan.client, owner: a.plan.owner}
 	compared, err := r.compareExisting(ctx, c.file, s.workspaceID, restored)
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return errStopped
 	case err != nil:
-		return err
+		return orStopped(ctx, err)
 	case compared.problem != "":
 		return errors.New(compared.problem)
 	case compared.change == nil:

@@ -62,8 +62,8 @@ type steps struct {
 	// earlier and version are the versions to make. version is nil for none.
 	earlier []files.Version
 	version *files.Version
-	// current is the number that latest means if no version is made.
-	current int
+	// latest is the number of the file's version, also if it is yet to be made.
+	latest int
 	// patch is the body of the preset's update, nil for none. It goes first for a preset
 	// that must be active before it takes a version.
 	patch      []byte
@@ -132,7 +132,7 @@ func (r *reader) compareNew(file *files.Preset, workspaceID string) (comparison,
 	c := newChange(file.Workspace, file.Slug, Create)
 	c.file, c.workspaceID = file, workspaceID
 	c.version, c.earlier = &file.Version, file.Earlier
-	c.Earlier = len(file.Earlier)
+	c.Earlier, c.latest = len(file.Earlier), len(file.Earlier)+1
 	blank := listed{Name: file.Slug, Slug: file.Slug, Status: domain.PresetActive}
 	if err := c.compareVersion(version{Config: []byte("{}"), Dialect: file.Version.Capture.Dialect}); err != nil {
 		return comparison{}, err
@@ -140,12 +140,11 @@ func (r *reader) compareNew(file *files.Preset, workspaceID string) (comparison,
 	if err := c.compareFields(blank); err != nil {
 		return comparison{}, err
 	}
-	most := len(file.Earlier) + 1
-	known := make(map[int]bool, most)
-	for n := 1; n <= most; n++ {
+	known := make(map[int]bool, c.latest)
+	for n := 1; n <= c.latest; n++ {
 		known[n] = true
 	}
-	wanted, missing := wantedLabels(file, most, known)
+	wanted, missing := wantedLabels(file, c.latest, known)
 	if len(missing) > 0 {
 		return comparison{problem: fmt.Sprintf("label %s: a new preset has no version %d: say latest", missing[0].label, missing[0].number)}, nil
 	}
@@ -180,7 +179,7 @@ func (r *reader) compareExisting(ctx context.Context, file *files.Preset, worksp
 		return comparison{problem: problem}, nil
 	}
 	c := newChange(file.Workspace, file.Slug, Update)
-	c.file, c.workspaceID, c.tag, c.current = file, workspaceID, current.tag, current.Designated.Number
+	c.file, c.workspaceID, c.tag = file, workspaceID, current.tag
 	if err := c.compareFields(current.listed); err != nil {
 		return comparison{}, err
 	}
@@ -194,6 +193,7 @@ func (r *reader) compareExisting(ctx context.Context, file *files.Preset, worksp
 		}
 		c.patchFirst = true
 	}
+	c.latest = next
 	problem, err := r.compareLabels(ctx, c, current, next)
 	if err != nil || problem != "" {
 		return comparison{problem: problem}, err
@@ -233,7 +233,7 @@ func (r *reader) nextVersion(ctx context.Context, c *Change, current preset) (in
 		return 0, err
 	}
 	if newest.Number != current.Designated.Number && files.SameCapture(newest.capture(), c.file.Version.Capture) {
-		c.Designate, c.current = newest.Number, newest.Number
+		c.Designate = newest.Number
 		return newest.Number, nil
 	}
 	c.version = &c.file.Version

@@ -23,6 +23,37 @@ type LabelChange struct {
 	tag string // of the label on the server, empty for a new one
 	// moved is set if the label was changed or removed after From was read.
 	moved bool
+	// set is what Apply has set the label to before all versions of To were made. It is nil
+	// for nothing. done is set if that is all.
+	set  *Target
+	done bool
+}
+
+// now returns what the label stands for, nil for nothing.
+func (l *LabelChange) now() *Target {
+	if l.set != nil {
+		return l.set
+	}
+	return l.From
+}
+
+// before returns the target to set before a version of a number is made. It is not needed if
+// the label stands for all of its versions already.
+func (l *LabelChange) before(number int) (part *Target, needed bool) {
+	if l.done || l.To == nil {
+		return nil, !l.done
+	}
+	old := l.To.below(number)
+	kept := make(map[files.Number]bool)
+	if now := l.now(); now != nil && !old.equals(*l.To) {
+		for n := range now.numbers {
+			kept[n] = true
+		}
+	}
+	for n := range old.numbers {
+		needed = needed || n != 0 && !kept[n]
+	}
+	return &old, needed
 }
 
 // Target is what a label stands for: one version, or a split. Its JSON is that of the API,
@@ -91,6 +122,29 @@ func (t Target) with(latest int) Target {
 
 func (t Target) equals(other Target) bool {
 	return t.Version == other.Version && slices.Equal(t.Split, other.Split)
+}
+
+// below returns t with the versions below a number alone. It is zero if there is none.
+func (t Target) below(number int) Target {
+	isBelow := func(n files.Number) bool { return n != files.Latest && int(n) < number }
+	if t.Split == nil {
+		if isBelow(t.Version) {
+			return t
+		}
+		return Target{}
+	}
+	var part Target
+	total := 0
+	for _, share := range t.Split {
+		if isBelow(share.Version) {
+			part.Split = append(part.Split, share)
+			total += share.Weight
+		}
+	}
+	if total == 0 && len(part.Split) > 0 { // which no split may have
+		part.Split[0].Weight = 1
+	}
+	return part
 }
 
 // numbers calls yield with all versions of t.

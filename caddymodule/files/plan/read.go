@@ -22,7 +22,7 @@ const (
 	// maxReads bounds how often the newest version is read that changes meanwhile.
 	maxReads = 10
 	// recentChanges is how many changes of a preset are looked at for its drift.
-	recentChanges = "20"
+	recentChanges = 20
 )
 
 // workspace is a workspace of a server.
@@ -243,13 +243,11 @@ func (r *reader) drift(ctx context.Context, workspaceID string, p listed) (bool,
 	if p.ManagedBy == nil || *p.ManagedBy != r.owner {
 		return false, nil
 	}
-	query := in(workspaceID)
-	query.Set("limit", recentChanges)
 	var history []struct {
 		Operation string  `json:"operation"`
 		Override  *string `json:"override"`
 	}
-	if _, err := r.get(ctx, presetPath(p.Slug, "/history"), query, &history); err != nil {
+	if _, err := r.history(ctx, workspaceID, p.Slug, recentChanges, &history); err != nil {
 		return false, err
 	}
 	for _, change := range history {
@@ -258,4 +256,20 @@ func (r *reader) drift(ctx context.Context, workspaceID string, p listed) (bool,
 		}
 	}
 	return false, nil
+}
+
+// countChanges returns how many changes of a preset there were.
+func (r *reader) countChanges(ctx context.Context, workspaceID, slug string) (int, error) {
+	return r.history(ctx, workspaceID, slug, 1, &[]struct{}{})
+}
+
+// history reads the last changes of a preset. It returns how many there were.
+func (r *reader) history(ctx context.Context, workspaceID, slug string, limit int, into any) (total int, err error) {
+	query := in(workspaceID)
+	query.Set("limit", strconv.Itoa(limit))
+	answer, err := r.get(ctx, presetPath(slug, "/history"), query, into)
+	if err != nil {
+		return 0, err
+	}
+	return answer.Total, nil
 }

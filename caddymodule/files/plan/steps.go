@@ -93,15 +93,22 @@ func (s *sequence) update(ctx context.Context, c *Change) error {
 			return err
 		}
 	}
-	latest := c.current
+	latest := c.latest
+	first := latest - len(c.earlier) // the number of the first version that is made
 	for i := range c.earlier {
+		if err := s.setLabels(ctx, c, first+i); err != nil {
+			return err
+		}
 		if _, err := s.post(ctx, c, &c.earlier[i], true); err != nil {
 			return err
 		}
 	}
 	switch {
 	case c.version != nil:
-		var err error
+		err := s.setLabels(ctx, c, latest)
+		if err != nil {
+			return err
+		}
 		if latest, err = s.post(ctx, c, c.version, false); err != nil {
 			return err
 		}
@@ -118,10 +125,61 @@ func (s *sequence) update(ctx context.Context, c *Change) error {
 		}
 	}
 	for i := range c.Labels {
-		if err := s.setLabel(ctx, c, &c.Labels[i], latest); err != nil {
-			return err
+		if l := &c.Labels[i]; !l.done {
+			only := ifNew
+			if l.now() != nil {
+				only = ifMatch(l.tag)
+			}
+			if _, err := s.setLabel(ctx, c, l, l.To, latest, only); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+// setLabels sets and removes labels before a version of a number is made, as far as they name
+// versions that exist. Making one may remove old versions that no label names. A split of old
+// and new versions has the old ones alone until then.
+func (s *sequence) setLabels(ctx context.Context, c *Change, number int) error {
+	for i := range c.Labels {
+		l := &c.Labels[i]
+		part, needed := l.before(number)
+		if !needed {
+			continue
+		}
+		if err := s.setLabelFirst(ctx, c, l, part); err != nil {
+			return err
+		}
+		l.set, l.done = part, part == nil || part.equals(*l.To)
+	}
+	return nil
+}
+
+// setLabelFirst sets or removes a label, and takes the preset's new tag for the next request. It
+// is a conflict if somebody else changed the preset before that tag was read.
+func (s *sequence) setLabelFirst(ctx context.Context, c *Change, l *LabelChange, to *Target) error {
+	r := &reader{client: s.plan.client}
+	before, err := r.countChanges(ctx, s.workspaceID, c.Slug)
+	if err != nil {
+		return orStopped(ctx, err)
+	}
+	answer, err := s.setLabel(ctx, c, l, to, 0, s.condition())
+	if err != nil {
+		return err
+	}
+	p, err := r.preset(ctx, s.workspaceID, c.Slug)
+	if err != nil {
+		return orStopped(ctx, err)
+	}
+	after, err := r.countChanges(ctx, s.workspaceID, c.Slug)
+	if err != nil {
+		return orStopped(ctx, err)
+	}
+	if after != before+1 {
+		return errChanged
+	}
+	s.tag, l.tag = p.tag, answer.Tag()
 	return nil
 }
 
@@ -169,22 +227,18 @@ func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft 
 	return p.Designated.Number, err
 }
 
-// setLabel sets or removes a label. latest is the number of the file's version.
-func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, latest int) error {
-	only := ifNew
-	if l.From != nil {
-		only = ifMatch(l.tag)
-	}
+// setLabel gives a label a target, or removes it for nil. latest is the number of the file's
+// version.
+func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, to *Target, latest int, only condition) (*client.Answer, error) {
 	r := client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "/labels/"+client.Escape(l.Label))}
-	if l.To != nil {
-		body, err := json.Marshal(l.To.with(latest))
+	if to != nil {
+		body, err := json.Marshal(to.with(latest))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		r.Method, r.Body = http.MethodPut, body
 	}
-	_, err := s.send(ctx, r, only)
-	return err
+	return s.send(ctx, r, only)
 }
 
 // decode decodes the data of an answer.
