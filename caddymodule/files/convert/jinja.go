@@ -28,7 +28,7 @@ func jinja(text string) ([]segment, []finding) {
 		at := indexJinja(text)
 		if at < 0 {
 			b.literal(text)
-			return b.segments, b.found
+			return b.result()
 		}
 		b.literal(text[:at])
 		tag, rest, closed := cutJinja(text[at:])
@@ -37,7 +37,7 @@ func jinja(text string) ([]segment, []finding) {
 		case !closed:
 			b.find(finding{jinjaUnclosed, true})
 			b.literal(text[at:])
-			return b.segments, b.found
+			return b.result()
 		case text[at+1] == '%':
 			b.find(finding{jinjaStatement, true})
 		case text[at+1] == '#': // it is not for the model

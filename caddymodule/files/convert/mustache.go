@@ -25,7 +25,7 @@ type mustache struct {
 func (m mustache) syntax(text string) ([]segment, []finding) {
 	e := mustacheExpansion{mustache: m}
 	e.add(text, nil)
-	return e.segments, e.found
+	return e.result()
 }
 
 type mustacheExpansion struct {

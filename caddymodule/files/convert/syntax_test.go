@@ -125,6 +125,39 @@ func TestExponentialReferences(t *testing.T) {
 	}
 }
 
+// TestLargeTexts reads and writes texts for which a search from each brace to the end, or a copy
+// for each part, would take days.
+func TestLargeTexts(t *testing.T) {
+	const size = 10 << 20
+	for _, test := range []struct {
+		syntax    syntax
+		part, end string
+	}{
+		{plainBraces, "{", "}}"},
+		{plainBraces, "{{a ", "}}"},
+		{plainBraces, "{{ ", ""},
+		{plainBraces, `\{{`, "a}}"},
+		{jinja, "{", ""},
+		{jinja, "{a", "{{"},
+		{jinja, "x{##}", ""},
+	} {
+		text := strings.Repeat(test.part, size/len(test.part)) + test.end
+		segments, _ := test.syntax(text)
+		if encoded, ok := encode(segments); ok && len(encoded) < len(literalOf(segments)) {
+			t.Errorf("%q: the template is shorter than its text", test.part)
+		}
+	}
+	// A text with its partials is bounded.
+	var text strings.Builder
+	for text.Len() < maxExpanded-10 {
+		text.WriteString("x{{!}}")
+	}
+	segments, found := mustache{}.syntax(text.String())
+	if len(segments) != 1 || len(found) != 1 || found[0].refuses {
+		t.Errorf("got %d segments and %v", len(segments), found)
+	}
+}
+
 func mustParse(tb testing.TB, text string) node {
 	tb.Helper()
 	n, err := parse("", "", []byte(text))

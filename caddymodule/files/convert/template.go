@@ -77,7 +77,7 @@ func cutVariable(text string) (name, rest string, ok bool) {
 const space = " \t\r\n"
 
 // plainBraces is the syntax of {{name}} without anything else.
-func plainBraces(text string) (segments []segment, found []finding) {
+func plainBraces(text string) ([]segment, []finding) {
 	var b builder
 	for {
 		at := strings.Index(text, "{{")
@@ -92,33 +92,46 @@ func plainBraces(text string) (segments []segment, found []finding) {
 			text = rest
 			continue
 		}
-		if tag, _, closed := strings.Cut(text[at+2:], "}}"); closed && strings.Trim(tag, space) != "" && !strings.Contains(tag, "{") {
+		inner := text[at+2:]
+		if next := strings.IndexByte(inner, '{'); next >= 0 {
+			inner = inner[:next] // so that no part is searched again and again
+		}
+		if tag, _, closed := strings.Cut(inner, "}}"); closed && strings.Trim(tag, space) != "" {
 			b.find(finding{message: "has {{…}} around something that is no name: it is text here"})
 		}
 		b.literal("{")
 		text = text[at+1:]
 	}
-	return b.segments, b.found
+	return b.result()
 }
 
 // builder collects the segments of a text.
 type builder struct {
 	segments []segment
+	text     strings.Builder // the text behind the segments
 	found    []finding
 }
 
-func (b *builder) literal(text string) {
-	last := len(b.segments) - 1
-	switch {
-	case text == "":
-	case last >= 0 && b.segments[last].variable == "":
-		b.segments[last].text += text
-	default:
-		b.segments = append(b.segments, segment{text: text})
+func (b *builder) literal(text string) { b.text.WriteString(text) }
+
+func (b *builder) variable(name string) {
+	b.endText()
+	b.segments = append(b.segments, segment{variable: name})
+}
+
+// endText makes a segment of the text behind the segments.
+func (b *builder) endText() {
+	if b.text.Len() > 0 {
+		b.segments = append(b.segments, segment{text: b.text.String()})
+		b.text.Reset()
 	}
 }
 
-func (b *builder) variable(name string) { b.segments = append(b.segments, segment{variable: name}) }
+// result returns all segments and findings.
+func (b *builder) result() ([]segment, []finding) {
+	b.endText()
+	return b.segments, b.found
+}
 
 // find adds a finding, once.
 func (b *builder) find(f finding) {
@@ -172,6 +185,10 @@ func (v *version) texts() (variables map[string]bool) {
 	}
 	for _, m := range v.messages {
 		eachText(m, func(at node, text string) string {
+			if err := (domain.Capture{SystemPrompt: &text}).CheckSize(); err != nil {
+				v.refuse(at, withoutPlace(err))
+				return text
+			}
 			segments, found := v.syntax(text)
 			for _, f := range found {
 				if f.refuses {
