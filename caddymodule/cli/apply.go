@@ -68,6 +68,11 @@ else the Git revision of the folder.`,
 				}
 				return nil
 			case !yes:
+				if p.asJSON { // the question is about the plan, and the JSON comes afterwards
+					if err := writePlan(cmd.ErrOrStderr(), found); err != nil {
+						return err
+					}
+				}
 				if err := confirm(ctx, cmd); err != nil {
 					return err
 				}
