@@ -221,6 +221,12 @@ func (w *workspaceWriter) isOwn(name, slug string) bool {
 	return slices.Equal(w.users(name), []string{slug})
 }
 
+// hasText reports whether a file stands for a text.
+func (w *workspaceWriter) hasText(name, text string) bool {
+	present, problem := w.root.read(name)
+	return problem == "" && string(withoutFinalBreak(present)) == text
+}
+
 // canWrite reports whether a preset's file may give a file that it names another text.
 func (w *workspaceWriter) canWrite(slug string) func(name, text string) bool {
 	return func(name, text string) bool {
@@ -238,12 +244,9 @@ func (w *workspaceWriter) newPrompt(slug string) func(text string) string {
 			if n > 1 {
 				name = fmt.Sprintf("%s-%d.md", slug, n)
 			}
-			old, problem := w.root.read(name)
-			if problem == "" && string(withoutFinalBreak(old)) == text || w.isOwn(name, slug) {
-				return name
-			}
-			// check refuses a first file that no preset names.
-			if (n == 1 || problem != "") && len(w.users(name)) == 0 {
+			_, err := w.root.Lstat(name)
+			isFree := errors.Is(err, os.ErrNotExist) || n == 1 // check refuses a file of nobody
+			if w.hasText(name, text) || w.isOwn(name, slug) || isFree && len(w.users(name)) == 0 {
 				return name
 			}
 		}
@@ -284,7 +287,7 @@ func (w *workspaceWriter) preset(p Preset) {
 	}
 	for _, one := range writes { // first, so that the preset's file never names a missing one
 		name, _ := includeName(one.name)
-		if old, problem := w.root.read(name); problem == "" && string(withoutFinalBreak(old)) == one.text {
+		if w.hasText(name, one.text) {
 			continue
 		}
 		if !w.write(name, []byte(one.text+"\n")) {
@@ -357,7 +360,7 @@ func (w *workspaceWriter) check(p Preset, text []byte, writes []prompt) (Preset,
 		if problem != "" {
 			return p, problem
 		}
-		if old, problem := w.root.read(name); problem == "" && string(withoutFinalBreak(old)) != one.text && !w.isOwn(name, p.Slug) {
+		if _, err := w.root.Lstat(name); !errors.Is(err, os.ErrNotExist) && !w.hasText(name, one.text) && !w.isOwn(name, p.Slug) {
 			return p, "the file " + visible(name) + " is there already, and is not its prompt"
 		}
 		over.texts[name] = []byte(one.text + "\n")

@@ -156,8 +156,8 @@ func (s *sequence) setLabels(ctx context.Context, c *Change, number int) error {
 	return nil
 }
 
-// setLabelFirst sets or removes a label, and takes the preset's new tag for the next request. It
-// is a conflict if somebody else changed the preset before that tag was read.
+// setLabelFirst sets or removes a label, and takes the preset's new tag for the next request.
+// It is a conflict if somebody else changed the preset before that tag was read.
 func (s *sequence) setLabelFirst(ctx context.Context, c *Change, l *LabelChange, to *Target) error {
 	r := &reader{client: s.plan.client}
 	before, err := r.countChanges(ctx, s.workspaceID, c.Slug)
