@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	badgerdb "github.com/dgraph-io/badger/v4"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
@@ -151,29 +153,55 @@ func TestSalvageLogHeader(t *testing.T) {
 // life.
 func TestSalvageLostLog(t *testing.T) {
 	t.Parallel()
-	for kind, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
-		o := Options{EncryptionKey: key}
-		killed, log, k := revokedInLog(t, o)
-		for name, lose := range map[string]func(name string) error{
-			"removed":   os.Remove,
-			"no entry":  func(name string) error { return os.Truncate(name, logHeader) },
-			"all zeros": func(name string) error { return os.WriteFile(name, make([]byte, len(readFile(t, name))), 0o600) },
-		} {
-			damaged := killedCopy(t, killed)
-			if err := lose(filepath.Join(damaged, log)); err != nil {
-				t.Fatal(err)
-			}
-			to := filepath.Join(t.TempDir(), "new")
-			report, err := Salvage(t.Context(), damaged, to, o, false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if salvagedKey(t, to, o, k.ID).Live(time.Now()) {
-				t.Errorf("%s, %s: the key that was revoked is live", kind, name)
-			}
-			if len(report.Damaged) == 0 || len(report.Lost) == 0 {
-				t.Errorf("%s, %s: got %+v, want a loss", kind, name, report)
-			}
+	killed, log, k := revokedInLog(t, testOptions)
+	for name, lose := range map[string]func(name string) error{
+		"removed":   os.Remove,
+		"no entry":  func(name string) error { return os.Truncate(name, logHeader) },
+		"all zeros": func(name string) error { return os.WriteFile(name, make([]byte, len(readFile(t, name))), 0o600) },
+	} {
+		damaged := killedCopy(t, killed)
+		if err := lose(filepath.Join(damaged, log)); err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(t.TempDir(), "new")
+		report, err := Salvage(t.Context(), damaged, to, testOptions, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if salvagedKey(t, to, testOptions, k.ID).Live(time.Now()) {
+			t.Errorf("%s: the key that was revoked is live", name)
+		}
+		if len(report.Damaged) == 0 || len(report.Lost) == 0 {
+			t.Errorf("%s: got %+v, want a loss", name, report)
+		}
+	}
+}
+
+// TestSalvageLostManifest loses the MANIFEST, and nothing else. Keys stay live.
+func TestSalvageLostManifest(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	fillUsage(t, folder, testOptions)
+	s := openAgain(t, folder, testOptions)
+	f := storagetest.Fill(t, s)
+	k, _, err := f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
+	f.Must(k, err)
+	killed := killedCopy(t, folder)
+	for name, lose := range map[string]func(name string) error{
+		"removed": os.Remove,
+		"empty":   func(name string) error { return os.Truncate(name, 0) },
+	} {
+		damaged := killedCopy(t, killed)
+		if err := lose(filepath.Join(damaged, badgerdb.ManifestFilename)); err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(t.TempDir(), "new")
+		report, err := Salvage(t.Context(), damaged, to, testOptions, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(report.Damaged) == 0 || len(report.Lost) > 0 || !salvagedKey(t, to, testOptions, k.ID).Live(time.Now()) {
+			t.Errorf("%s: got %+v, want nothing lost and a live key", name, report)
 		}
 	}
 }

@@ -29,9 +29,9 @@ type wreckLog struct {
 	iv   []byte       // the begin of all IVs
 	take func(f found)
 	bad  func(offset, length int, what string)
-	// first is the version of the first entry that read finds, 0 for none. It is that of the
-	// first commit.
-	first uint64
+	// read sets first and last: the versions of the first entry that it finds, and of the last
+	// commit that it takes. They are 0 if there is none.
+	first, last uint64
 }
 
 // read reads all entries that can be read. tail are those of a last commit without its end.
@@ -52,6 +52,7 @@ func (l *wreckLog) read() (tail []found, rest, lost int) {
 	var version uint64
 	finish := func() {
 		for _, f := range commit {
+			l.last = f.version
 			l.take(f)
 		}
 		commit = nil
@@ -90,6 +91,7 @@ func (l *wreckLog) read() (tail []found, rest, lost int) {
 		case bits&commitBit != 0:
 			commit = append(commit, f)
 		default:
+			l.last = f.version
 			l.take(f)
 		}
 	}

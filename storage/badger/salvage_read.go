@@ -39,7 +39,7 @@ type wreck struct {
 	lost         int             // parts that are lost; one that may have held a whole change counts twice
 	unreferenced map[string]bool // files where records may be lost or old that nothing else tells of
 	acknowledged uint64          // the number of the last commit that was acknowledged, 0 for unknown
-	latest       uint64          // the highest version of the whole records
+	latest       uint64          // the highest version of the whole records in tables
 }
 
 // unreferencedKinds are the kinds of records that nothing else tells of, with the kinds of their
@@ -96,10 +96,11 @@ func (w *wreck) read() error {
 		w.lose(name, 2, true)
 	}
 	type rest struct {
-		file   string
-		length int
-		size   int
-		tail   []found
+		file        string
+		length      int
+		size        int
+		tail        []found
+		first, last uint64 // versions
 	}
 	var rests []rest
 	for _, name := range logs {
@@ -108,14 +109,9 @@ func (w *wreck) read() error {
 			return err
 		}
 		l := wreckLog{data: data, key: w.key, take: func(f found) { w.take(name, f, true) }, bad: func(offset, length int, what string) { w.bad(name, offset, length, what) }}
-		before := w.latest
 		tail, length, lost := l.read()
 		w.lose(name, lost, lost > 0)
-		if l.first > before+1 { // each commit has the next version
-			w.lose(name, 2, true)
-			w.bad(name, 0, 0, "commits before this log are lost: an earlier log is missing or damaged")
-		}
-		rests = append(rests, rest{name, length, len(bytes.TrimRight(data, "\x00")), tail})
+		rests = append(rests, rest{name, length, len(bytes.TrimRight(data, "\x00")), tail, l.first, l.last})
 	}
 	if len(w.places) > 0 || !isWhole || w.lackLasting(unlisted) {
 		for _, name := range unlisted { // they have records that are lost elsewhere, or did no harm
@@ -123,6 +119,14 @@ func (w *wreck) read() error {
 				return err
 			}
 		}
+	}
+	last := w.latest
+	for _, r := range rests {
+		if r.first > last+1 { // each commit has the next version
+			w.lose(r.file, 2, true)
+			w.bad(r.file, 0, 0, "commits before this log are lost: an earlier log is missing or damaged")
+		}
+		last = max(last, r.last)
 	}
 	// A crash leaves a commit without its end, or a torn one, at the end of the last log. It
 	// was not acknowledged.
@@ -218,7 +222,12 @@ func (w *wreck) readTable(name string) error {
 	if err != nil {
 		return err
 	}
-	lost, isUnreferenced := w.tableOf(name, data, func(f found, isWhole bool) { w.take(name, f, isWhole) }).read()
+	lost, isUnreferenced := w.tableOf(name, data, func(f found, isWhole bool) {
+		if f.key.Valid() && (isWhole || isSealed(f)) {
+			w.latest = max(w.latest, f.version)
+		}
+		w.take(name, f, isWhole)
+	}).read()
 	w.lose(name, lost, isUnreferenced)
 	return nil
 }
@@ -253,9 +262,6 @@ func (w *wreck) lackLasting(tables []string) (lack bool) {
 // own checksums tell whether they are whole. These do not cover the version and the expiry.
 // So it is unknown which of two copies is newer, and nothing has expired.
 func (w *wreck) take(file string, f found, isWhole bool) {
-	if f.key.Valid() && (isWhole || isSealed(f)) {
-		w.latest = max(w.latest, f.version)
-	}
 	hasExpired := f.expires != 0 && f.expires <= w.now
 	if w.ctx.Err() != nil || !f.key.Valid() || f.isRemoval && !isWhole || hasExpired && (isWhole || !isSealed(f)) {
 		return
