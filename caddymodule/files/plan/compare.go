@@ -64,6 +64,8 @@ type steps struct {
 	version *files.Version
 	// latest is the number of the file's version, also if it is yet to be made.
 	latest int
+	// designated is the number of the version that is designated until then.
+	designated int
 	// patch is the body of the preset's update, nil for none. It goes first for a preset
 	// that must be active before it takes a version.
 	patch      []byte
@@ -132,7 +134,7 @@ func (r *reader) compareNew(file *files.Preset, workspaceID string) (comparison,
 	c := newChange(file.Workspace, file.Slug, Create)
 	c.file, c.workspaceID = file, workspaceID
 	c.version, c.earlier = &file.Version, file.Earlier
-	c.Earlier, c.latest = len(file.Earlier), len(file.Earlier)+1
+	c.Earlier, c.latest, c.designated = len(file.Earlier), len(file.Earlier)+1, 1
 	blank := listed{Name: file.Slug, Slug: file.Slug, Status: domain.PresetActive}
 	if err := c.compareVersion(version{Config: []byte("{}"), Dialect: file.Version.Capture.Dialect}); err != nil {
 		return comparison{}, err
@@ -193,7 +195,7 @@ func (r *reader) compareExisting(ctx context.Context, file *files.Preset, worksp
 		}
 		c.patchFirst = true
 	}
-	c.latest = next
+	c.latest, c.designated = next, current.Designated.Number
 	problem, err := r.compareLabels(ctx, c, current, next)
 	if err != nil || problem != "" {
 		return comparison{problem: problem}, err

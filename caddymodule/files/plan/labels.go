@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,22 +39,31 @@ func (l *LabelChange) now() *Target {
 }
 
 // before returns the target to set before a version of a number is made. It is not needed if
-// the label stands for all of its versions already.
-func (l *LabelChange) before(number int) (part *Target, needed bool) {
+// the label names all older versions of To already, unless To has no others.
+//
+// A label that needs newer versions, too, serves what it did until they are made, and only
+// names the older ones. A new label, which nobody uses yet, serves the older ones. If the file
+// gives them no weight, it serves the designated version.
+func (l *LabelChange) before(number, designated int) (part *Target, needed bool) {
 	if l.done || l.To == nil {
 		return nil, !l.done
 	}
 	old := l.To.below(number)
-	kept := make(map[files.Number]bool)
-	if now := l.now(); now != nil && !old.equals(*l.To) {
-		for n := range now.numbers {
-			kept[n] = true
-		}
+	if len(old) == len(l.To.shares()) {
+		return l.To, true
 	}
-	for n := range old.numbers {
-		needed = needed || n != 0 && !kept[n]
+	now := l.now()
+	switch {
+	case len(old) == 0:
+		return nil, false
+	case now != nil:
+		named := now.naming(old)
+		return &named, !named.equals(*now)
+	case slices.ContainsFunc(old, func(share files.Share) bool { return share.Weight > 0 }):
+		return &Target{Split: old}, true
+	default:
+		return new(Target{Version: files.Number(designated)}.naming(old)), true
 	}
-	return &old, needed
 }
 
 // Target is what a label stands for: one version, or a split. Its JSON is that of the API,
@@ -124,36 +134,56 @@ func (t Target) equals(other Target) bool {
 	return t.Version == other.Version && slices.Equal(t.Split, other.Split)
 }
 
-// below returns t with the versions below a number alone. It is zero if there is none.
-func (t Target) below(number int) Target {
-	isBelow := func(n files.Number) bool { return n != files.Latest && int(n) < number }
+// shares returns the versions of t with their weights. A version without a split has weight 1.
+func (t Target) shares() []files.Share {
 	if t.Split == nil {
-		if isBelow(t.Version) {
-			return t
+		return []files.Share{{Version: t.Version, Weight: 1}}
+	}
+	return t.Split
+}
+
+// below returns the shares of t that are versions below a number.
+func (t Target) below(number int) (old []files.Share) {
+	for _, share := range t.shares() {
+		if share.Version != files.Latest && int(share.Version) < number {
+			old = append(old, share)
 		}
-		return Target{}
 	}
-	var part Target
-	total := 0
-	for _, share := range t.Split {
-		if isBelow(share.Version) {
-			part.Split = append(part.Split, share)
-			total += share.Weight
+	return old
+}
+
+// naming returns t with the versions of shares that it lacks, at weight 0. If those are too
+// many for a split, t loses the lightest versions that shares does not have. Requests then go
+// only to versions that t served before, and few sessions move. There must be fewer shares
+// than a split can have.
+func (t Target) naming(shares []files.Share) Target {
+	split := slices.Clone(t.shares())
+	for _, share := range shares {
+		if !hasVersion(split, share.Version) {
+			split = append(split, files.Share{Version: share.Version})
 		}
 	}
-	if total == 0 && len(part.Split) > 0 { // which no split may have
-		part.Split[0].Weight = 1
+	if len(split) == len(t.shares()) {
+		return t
 	}
-	return part
+	var others []files.Share
+	for _, share := range split {
+		if !hasVersion(shares, share.Version) {
+			others = append(others, share)
+		}
+	}
+	slices.SortStableFunc(others, func(a, b files.Share) int { return cmp.Compare(a.Weight, b.Weight) })
+	excess := others[:max(0, len(split)-domain.MaxShares)]
+	return Target{Split: slices.DeleteFunc(split, func(share files.Share) bool { return hasVersion(excess, share.Version) })}
+}
+
+func hasVersion(shares []files.Share, version files.Number) bool {
+	return slices.ContainsFunc(shares, func(share files.Share) bool { return share.Version == version })
 }
 
 // numbers calls yield with all versions of t.
 func (t Target) numbers(yield func(files.Number) bool) {
-	if t.Split == nil {
-		yield(t.Version)
-		return
-	}
-	for _, share := range t.Split {
+	for _, share := range t.shares() {
 		if !yield(share.Version) {
 			return
 		}

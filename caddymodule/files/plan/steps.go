@@ -139,12 +139,11 @@ func (s *sequence) update(ctx context.Context, c *Change) error {
 }
 
 // setLabels sets and removes labels before a version of a number is made, as far as they name
-// versions that exist. Making one may remove old versions that no label names. A split of old
-// and new versions has the old ones alone until then.
+// versions that exist. Making one may remove old versions that no label names.
 func (s *sequence) setLabels(ctx context.Context, c *Change, number int) error {
 	for i := range c.Labels {
 		l := &c.Labels[i]
-		part, needed := l.before(number)
+		part, needed := l.before(number, c.designated)
 		if !needed {
 			continue
 		}
