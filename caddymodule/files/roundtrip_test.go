@@ -32,8 +32,11 @@ func TestNewVersion(t *testing.T) {
 func tree(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if info, err := os.Stat(path); err != nil || info.IsDir() { // maybe through a link
 			return err
 		}
 		text, err := os.ReadFile(path)

@@ -154,19 +154,27 @@ type workspaceWriter struct {
 	*writer
 	root rootFolder
 	slug string
-	// uses are the files that the file of a preset names by !file, each as often as it does.
-	uses map[string][]use
+	// named are the files that the file of a preset names by !file, by the preset's slug.
+	named map[string][]string
+	// uses are how often it names each, by the name and the slug.
+	uses map[string]map[string]int
+	// present are the named files that are there, by their state and name.
+	present map[fileState]map[string]os.FileInfo
 }
 
-// use is a file that a preset's file names.
-type use struct {
-	name string      // cleaned
-	info os.FileInfo // nil if there is no such file
+// fileState is equal for all names of a file, which it finds without a look at all files.
+// Another file may have the same one.
+type fileState struct{ size, modified int64 }
+
+func stateOf(info os.FileInfo) fileState {
+	return fileState{info.Size(), info.ModTime().UnixNano()}
 }
 
 // findUses reads the presets of the folder for the files that they name.
 func (w *workspaceWriter) findUses() {
-	w.uses = make(map[string][]use)
+	w.named = make(map[string][]string)
+	w.uses = make(map[string]map[string]int)
+	w.present = make(map[fileState]map[string]os.FileInfo)
 	entries, err := readNames(w.root.Root, ".")
 	if err != nil {
 		w.mistake(w.slug, w.root.problem(".", err))
@@ -183,42 +191,70 @@ func (w *workspaceWriter) findUses() {
 // the file is written.
 func (w *workspaceWriter) findUsesOf(slug string) {
 	scratch := &reader{schemas: w.schemas}
-	if d, ok := scratch.open(w.root, path.Join(w.slug, slug+extension)); ok && d.root != nil {
-		w.uses[slug] = w.usesBelow(d.root, nil)
+	d, ok := scratch.open(w.root, path.Join(w.slug, slug+extension))
+	if !ok || d.root == nil {
+		return
+	}
+	for _, name := range w.named[slug] {
+		delete(w.uses[name], slug)
+	}
+	w.named[slug] = namesBelow(d.root, nil)
+	for _, name := range w.named[slug] {
+		w.addUse(name, slug)
 	}
 }
 
-// usesBelow adds the files that n names.
-func (w *workspaceWriter) usesBelow(n *yaml.Node, uses []use) []use {
+// namesBelow adds the files that n names, cleaned.
+func namesBelow(n *yaml.Node, names []string) []string {
 	if isFile(n) {
 		if name, problem := includeName(n.Value); problem == "" {
-			info, _ := w.root.Stat(name) // nil after an error
-			uses = append(uses, use{name, info})
+			names = append(names, name)
 		}
 	}
 	for _, part := range n.Content {
-		uses = w.usesBelow(part, uses)
+		names = namesBelow(part, names)
 	}
-	return uses
+	return names
 }
 
-// users returns the presets whose files name a file, each as often as it does. Links to the
-// file count.
-func (w *workspaceWriter) users(name string) (slugs []string) {
-	info, _ := w.root.Stat(name) // nil after an error
-	for slug, uses := range w.uses {
-		for _, one := range uses {
-			if one.name == name || info != nil && one.info != nil && os.SameFile(one.info, info) {
-				slugs = append(slugs, slug)
-			}
+// addUse notes that the file of a preset names a file once more.
+func (w *workspaceWriter) addUse(name, slug string) {
+	if w.uses[name] == nil {
+		w.uses[name] = make(map[string]int)
+	}
+	w.uses[name][slug]++
+	info, err := w.root.Stat(name)
+	if err != nil {
+		return // a missing file has no other names
+	}
+	state := stateOf(info)
+	if w.present[state] == nil {
+		w.present[state] = make(map[string]os.FileInfo)
+	}
+	w.present[state][name] = info
+}
+
+// users returns how many presets name a file, and how often the file of one preset does. Links
+// to the file count. A preset counts once for each of the file's names.
+func (w *workspaceWriter) users(name, slug string) (presets, times int) {
+	presets, times = len(w.uses[name]), w.uses[name][slug]
+	info, err := w.root.Stat(name)
+	if err != nil {
+		return presets, times
+	}
+	for other, one := range w.present[stateOf(info)] {
+		if other != name && os.SameFile(one, info) {
+			presets += len(w.uses[other])
+			times += w.uses[other][slug]
 		}
 	}
-	return slugs
+	return presets, times
 }
 
 // isOwn reports whether only the file of a preset names a file, and only once.
 func (w *workspaceWriter) isOwn(name, slug string) bool {
-	return slices.Equal(w.users(name), []string{slug})
+	presets, times := w.users(name, slug)
+	return presets == 1 && times == 1
 }
 
 // hasText reports whether a file stands for a text.
@@ -246,7 +282,8 @@ func (w *workspaceWriter) newPrompt(slug string) func(text string) string {
 			}
 			_, err := w.root.Lstat(name)
 			isFree := errors.Is(err, os.ErrNotExist) || n == 1 // check refuses a file of nobody
-			if w.hasText(name, text) || w.isOwn(name, slug) || isFree && len(w.users(name)) == 0 {
+			users, _ := w.users(name, slug)
+			if w.hasText(name, text) || w.isOwn(name, slug) || isFree && users == 0 {
 				return name
 			}
 		}

@@ -2,6 +2,7 @@ package files_test
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -347,33 +349,45 @@ func TestWriteSharedPrompt(t *testing.T) {
 // TestWriteOthersPrompt checks that a prompt which another preset names is not changed.
 func TestWriteOthersPrompt(t *testing.T) {
 	const file, old, changed = "responses:\n  instructions: !file %s\n", "kind\n", "one\ntwo"
+	modified := time.Unix(1, 0)
 	named := func(name string) string { return strings.Replace(file, "%s", name, 1) }
 	for _, test := range []struct {
 		name    string
 		present map[string]string
-		link    string // to b.md, empty for none
+		prepare func(folder string) error // such as by a link to b.md, nil for nothing
 		want    []string
 		prompt  string // the text of b.md afterwards
 	}{
-		{"the name of the preset", map[string]string{"a.yaml": named("b.md"), "b.yaml": named("b.md"), "b.md": old}, "", []string{"default/b-2.md", "default/b.yaml"}, old},
-		{"another spelling", map[string]string{"a.yaml": named("./b.md"), "b.yaml": named("b.md"), "b.md": old}, "", []string{"default/b-2.md", "default/b.yaml"}, old},
-		{"a prompt in the YAML", map[string]string{"a.yaml": named("b.md"), "b.yaml": "responses:\n  instructions: kind\n", "b.md": old}, "", []string{"default/b-2.md", "default/b.yaml"}, old},
-		{"a new preset", map[string]string{"a.yaml": named("b.md"), "b.md": old}, "", []string{"default/b-2.md", "default/b.yaml"}, old},
-		{"a link", map[string]string{"a.yaml": named("l.md"), "b.yaml": named("b.md"), "b.md": old}, "l.md", []string{"default/b-2.md", "default/b.yaml"}, old},
-		{"files with numbers", map[string]string{"a.yaml": named("b.md"), "b.yaml": named("b.md"), "b.md": old, "b-2.md": "notes\n", "c.yaml": named("b-3.md"), "b-3.md": old}, "", []string{"default/b-4.md", "default/b.yaml"}, old},
-		{"a large file with a number", map[string]string{"a.yaml": named("b.md"), "b.yaml": named("b.md"), "b.md": old, "b-2.md": strings.Repeat("x", files.MaxFileSize+1)}, "", []string{"default/b-3.md", "default/b.yaml"}, old},
-		{"a file with the text", map[string]string{"a.yaml": named("b.md"), "b.yaml": "responses:\n  instructions: kind\n", "b.md": changed + "\n"}, "", []string{"default/b.yaml"}, changed + "\n"},
-		{"a file with a mistake", map[string]string{"a.yaml": "mode1: m\n" + named("b.md"), "b.yaml": named("b.md"), "b.md": old}, "", []string{"default/b-2.md", "default/b.yaml"}, old},
-		{"a file that is missing", map[string]string{"a.yaml": named("b.md")}, "", []string{"default/b-2.md", "default/b.yaml"}, ""},
-		{"twice in one file", map[string]string{"b.yaml": "earlier:\n  - responses:\n      instructions: !file b.md\n" + named("b.md"), "b.md": old}, "", []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"the name of the preset", map[string]string{"a.yaml": named("b.md"), "b.yaml": named("b.md"), "b.md": old}, nil, []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"another spelling", map[string]string{"a.yaml": named("./b.md"), "b.yaml": named("b.md"), "b.md": old}, nil, []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"a prompt in the YAML", map[string]string{"a.yaml": named("b.md"), "b.yaml": "responses:\n  instructions: kind\n", "b.md": old}, nil, []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"a new preset", map[string]string{"a.yaml": named("b.md"), "b.md": old}, nil, []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"a link", map[string]string{"a.yaml": named("l.md"), "b.yaml": named("b.md"), "b.md": old}, func(folder string) error {
+			return os.Symlink("b.md", filepath.Join(folder, "l.md"))
+		}, []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"a hard link", map[string]string{"a.yaml": named("l.md"), "b.yaml": named("b.md"), "b.md": old}, func(folder string) error {
+			return os.Link(filepath.Join(folder, "b.md"), filepath.Join(folder, "l.md"))
+		}, []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"a link to the folder", map[string]string{"a.yaml": named("here/b.md"), "b.yaml": named("b.md"), "b.md": old}, func(folder string) error {
+			return os.Symlink(".", filepath.Join(folder, "here"))
+		}, []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"a file with the same state", map[string]string{"a.yaml": named("a.md"), "a.md": old, "b.yaml": named("b.md"), "b.md": old}, func(folder string) error {
+			return errors.Join(os.Chtimes(filepath.Join(folder, "a.md"), modified, modified), os.Chtimes(filepath.Join(folder, "b.md"), modified, modified))
+		}, []string{"default/b.md"}, changed + "\n"},
+		{"files with numbers", map[string]string{"a.yaml": named("b.md"), "b.yaml": named("b.md"), "b.md": old, "b-2.md": "notes\n", "c.yaml": named("b-3.md"), "b-3.md": old}, nil, []string{"default/b-4.md", "default/b.yaml"}, old},
+		{"a large file with a number", map[string]string{"a.yaml": named("b.md"), "b.yaml": named("b.md"), "b.md": old, "b-2.md": strings.Repeat("x", files.MaxFileSize+1)}, nil, []string{"default/b-3.md", "default/b.yaml"}, old},
+		{"a file with the text", map[string]string{"a.yaml": named("b.md"), "b.yaml": "responses:\n  instructions: kind\n", "b.md": changed + "\n"}, nil, []string{"default/b.yaml"}, changed + "\n"},
+		{"a file with a mistake", map[string]string{"a.yaml": "mode1: m\n" + named("b.md"), "b.yaml": named("b.md"), "b.md": old}, nil, []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"a file that is missing", map[string]string{"a.yaml": named("b.md")}, nil, []string{"default/b-2.md", "default/b.yaml"}, ""},
+		{"twice in one file", map[string]string{"b.yaml": "earlier:\n  - responses:\n      instructions: !file b.md\n" + named("b.md"), "b.md": old}, nil, []string{"default/b-2.md", "default/b.yaml"}, old},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for name, text := range test.present {
 				put(t, filepath.Join(dir, "default", name), []byte(text))
 			}
-			if test.link != "" {
-				if err := os.Symlink("b.md", filepath.Join(dir, "default", test.link)); err != nil {
+			if test.prepare != nil {
+				if err := test.prepare(filepath.Join(dir, "default")); err != nil {
 					t.Fatal(err)
 				}
 			}
