@@ -105,21 +105,31 @@ func toolOfMember(member string) string {
 // toolOfModel returns the name of the server tool that a model's name implies, or "". The
 // name may have several vendors in front, and a reference at the end. LiteLLM takes a name
 // with commas for a list of models. If they imply several tools, the first in serverTools
-// counts.
+// counts. Lists can be very long, so nothing is collected.
 func toolOfModel(model string) string {
-	var names, variants []string
-	for one := range strings.SplitSeq(strings.ToLower(model), ",") {
-		parts := strings.Split(strings.ReplaceAll(one, "@", ":"), ":")
-		for i, part := range parts {
-			parts[i] = strings.TrimSpace(part)
-		}
-		names, variants = append(names, "/"+parts[0]), append(variants, parts[1:]...)
-	}
+	model = strings.ReplaceAll(strings.ToLower(model), "@", ":")
 	return findTool(func(t *serverTool) bool {
-		return slices.ContainsFunc(t.models, func(model string) bool {
-			return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, "/"+model) })
-		}) || slices.ContainsFunc(t.variants, func(variant string) bool { return slices.Contains(variants, variant) })
+		return (t.models != nil || t.variants != nil) && t.isImpliedBy(model)
 	})
+}
+
+// isImpliedBy reports whether a list of models in lower case implies the tool. It has
+// commas between models, and colons between the parts of each.
+func (t *serverTool) isImpliedBy(models string) bool {
+	for model := range strings.SplitSeq(models, ",") {
+		isVariant := false
+		for part := range strings.SplitSeq(model, ":") {
+			part = strings.TrimSpace(part)
+			switch {
+			case isVariant && slices.Contains(t.variants, part):
+				return true
+			case !isVariant && slices.ContainsFunc(t.models, func(name string) bool { return part == name || strings.HasSuffix(part, "/"+name) }):
+				return true
+			}
+			isVariant = true
+		}
+	}
+	return false
 }
 
 func findTool(by func(t *serverTool) bool) string {

@@ -36,6 +36,30 @@ func TestServerToolsAreDocumented(t *testing.T) {
 	}
 }
 
+// A list of models can be as long as a request, so toolOfModel keeps nothing of it.
+func TestToolOfALongListOfModels(t *testing.T) {
+	for list, want := range map[string]string{
+		strings.Repeat("a,", 100_000):                                     "",
+		strings.Repeat("a:b,", 100_000) + "a:online":                      "openrouter:web_search",
+		"a" + strings.Repeat(":b", 100_000) + " : online ":                "openrouter:web_search",
+		"a:online," + strings.Repeat("a,", 100_000) + "openrouter/fusion": "openrouter:fusion",
+	} {
+		allocations := testing.AllocsPerRun(1, func() {
+			if got := toolOfModel(list); got != want {
+				t.Errorf("%.20s…: got %q, want %q", list, got, want)
+			}
+		})
+		if allocations > 10 {
+			t.Errorf("%.20s…: got %v allocations, want at most 10", list, allocations)
+		}
+	}
+	for model, want := range map[string]string{"online": "", ":online": "openrouter:web_search", "a@Online": "openrouter:web_search", "x/openrouter/fusion": "openrouter:fusion", "xopenrouter/fusion": "", "a:openrouter/fusion": ""} {
+		if got := toolOfModel(model); got != want {
+			t.Errorf("%s: got %q, want %q", model, got, want)
+		}
+	}
+}
+
 // Every spelling of the table is a use of its tool, in every place.
 func TestEverySpellingOfServerTools(t *testing.T) {
 	for _, tool := range serverTools {
