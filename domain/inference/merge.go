@@ -107,6 +107,11 @@ type merger struct {
 	issues []domain.Issue
 	// relocked are the fields of the request with a prompt that the policy left out.
 	relocked []string
+	// named is how many models the request names, as far as the policy counted them.
+	named int
+	// ownModels are the models that the preset names. ownPlugins are its plugins in their
+	// canonicalForm. Both are nil until the policy needs them.
+	ownModels, ownPlugins map[string]bool
 }
 
 // workspaceDefaults has the fields that a workspace adds to requests that name a preset. It

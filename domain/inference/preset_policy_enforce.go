@@ -12,7 +12,7 @@ import (
 )
 
 // maxBrokenIssues bounds the places that a refusal names. Under a policy, maxModels bounds
-// the entries of a list of models. maxPartDepth bounds how many parts are in each other.
+// the models that a request names. maxPartDepth bounds how many parts are in each other.
 // maxRenamed bounds a value that is compared with the preset's under another name, in bytes.
 const (
 	maxBrokenIssues = 20
@@ -192,9 +192,9 @@ func (e *enforcement) lock(f *part, t target) bool {
 }
 
 func (e *enforcement) lockMember(f *part, t target, want, whole jsontext.Value) bool {
-	sent, isFirst := e.isSent(f), true // many others may follow, so only the first is compared with all
+	sent, isFirst := e.isSent(f), true // many others may follow, so only the first is compared
 	return e.editMember(f, t, whole, func(name string, value jsontext.Value) jsontext.Value {
-		if sent && value.Kind() != 'n' && !isSameJSON(value, want) && (!isFirst || !e.isOwn(value, t.place)) {
+		if sent && value.Kind() != 'n' && (!isFirst || !isSameJSON(value, want) && !e.isOwn(value, t.place)) {
 			e.recordViolation(t.name, lockedMessage, true, f.Name, name)
 		}
 		isFirst = false
@@ -280,14 +280,17 @@ func (m *merger) restoreLocked() {
 func (e *enforcement) limit(f *part, t target) bool {
 	switch {
 	case t.kind == boundRule && t.member == "":
-		value := e.bounded(f, t, f.Value, f.Name)
+		value := e.bounded(f, t, f.Value, e.ownScalar(t.places), f.Name)
 		return bytes.Equal(value, f.Value) || e.replace(f, value)
 	case t.kind == boundRule:
 		var instead jsontext.Value
 		if f.Value.Kind() != '{' && f.Name == t.field {
 			instead = e.own(t.field)
 		}
-		return e.editMember(f, t, instead, func(name string, value jsontext.Value) jsontext.Value { return e.bounded(f, t, value, f.Name, name) })
+		ours := e.ownScalar(t.places) // once, since the members can be many
+		return e.editMember(f, t, instead, func(name string, value jsontext.Value) jsontext.Value {
+			return e.bounded(f, t, value, ours, f.Name, name)
+		})
 	case t.member != "":
 		return e.editMember(f, t, nil, func(string, jsontext.Value) jsontext.Value { return nil })
 	case t.field == "plugins" && t.name == e.policy.toolsName:
@@ -297,8 +300,8 @@ func (e *enforcement) limit(f *part, t target) bool {
 }
 
 // bounded returns an allowed value for one in f. That is itself, else the nearest number,
-// else the preset's value, else nil.
-func (e *enforcement) bounded(f *part, t target, value jsontext.Value, path ...string) jsontext.Value {
+// else ours, the preset's value, else nil.
+func (e *enforcement) bounded(f *part, t target, value, ours jsontext.Value, path ...string) jsontext.Value {
 	if value.Kind() == 'n' {
 		return value
 	}
@@ -306,7 +309,6 @@ func (e *enforcement) bounded(f *part, t target, value jsontext.Value, path ...s
 	if name == "" {
 		return value
 	}
-	ours := e.ownScalar(t.places)
 	sent := e.isSent(f) && (f.from == FromRequest || !bytes.Equal(value, ours)) // else a lock put it there
 	e.recordViolation(name, boundedMessage, sent, path...)
 	if nearest := t.nearest(value); nearest != nil {
@@ -363,9 +365,22 @@ func (e *enforcement) isOwn(value jsontext.Value, at place) bool {
 
 // isSameJSON reports whether two values are the same but for their notation.
 func isSameJSON(a, b jsontext.Value) bool {
-	if a == nil || b == nil || len(a) > 2*domain.MaxStoredSize {
+	if a == nil || b == nil {
 		return false
 	}
-	a, b = a.Clone(), b.Clone()
-	return a.Canonicalize() == nil && b.Canonicalize() == nil && bytes.Equal(a, b)
+	form := canonicalForm(a)
+	return form != nil && bytes.Equal(form, canonicalForm(b))
+}
+
+// canonicalForm returns a value without differences of notation. It returns nil for a value
+// that is longer than any of a preset, or has no such form.
+func canonicalForm(value jsontext.Value) jsontext.Value {
+	if len(value) > 2*domain.MaxStoredSize {
+		return nil
+	}
+	value = value.Clone()
+	if value.Canonicalize() != nil {
+		return nil
+	}
+	return value
 }

@@ -1,6 +1,8 @@
 package inference
 
 import (
+	"bytes"
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -52,6 +54,8 @@ func (e *enforcement) limitModelsOf(f *part, name string) (jsontext.Value, error
 		return e.allowedPlugins(f)
 	case hasModels && f.Value.Kind() == '[':
 		return e.allowedModels(f.Value, f.Name), nil
+	case hasModels:
+		return e.allowedEntry(f.Value, f.Name), nil
 	}
 	return e.allowedModel(f.Value, f.Name), nil
 }
@@ -78,10 +82,10 @@ func (m *merger) limitUnknownModels() error {
 	if m.models == nil {
 		return nil
 	}
-	if err := checkModels(m.models, "/models"); err != nil {
+	e := &enforcement{merger: m, fields: []part{{Member: newMember("models", m.models), from: FromRequest}}}
+	if err := e.enforceParts(); err != nil {
 		return err
 	}
-	e := &enforcement{merger: m, fields: []part{{Member: newMember("models", m.models), from: FromRequest}}}
 	e.each(m.policy.lockedBy, func(f *part, t target) bool {
 		if !isSameJSON(f.Value, m.settings.models) {
 			e.recordViolation(t.name, lockedMessage, true, f.Name)
@@ -89,7 +93,7 @@ func (m *merger) limitUnknownModels() error {
 		return false
 	})
 	if len(e.fields) > 0 && (m.policy.limitsModels || m.policy.toolsName != "") {
-		e.fields[0].Value = e.allowedModels(m.models, "models")
+		e.fields[0].Value = e.allowedModels(e.fields[0].Value, "models")
 	}
 	if len(e.fields) == 0 || m.policy.drops("models") {
 		m.models = nil
@@ -105,7 +109,7 @@ func (e *enforcement) allowedModels(list jsontext.Value, field string) jsontext.
 	var allowed []jsontext.Value
 	all := true
 	for i, item := range rawjson.Items(list) {
-		if e.allowedModel(item, field, strconv.Itoa(i)) == nil {
+		if e.allowedEntry(item, field, strconv.Itoa(i)) == nil {
 			all = false
 			continue
 		}
@@ -120,10 +124,10 @@ func (e *enforcement) allowedModels(list jsontext.Value, field string) jsontext.
 	return rawjson.ArrayOf(allowed...)
 }
 
-// allowedModel returns a model, or an entry of a list, if it is allowed, else nil.
-func (e *enforcement) allowedModel(value jsontext.Value, path ...string) jsontext.Value {
+// allowedEntry returns an entry of a list of models if its models are allowed, else nil.
+func (e *enforcement) allowedEntry(value jsontext.Value, path ...string) jsontext.Value {
+	found := false
 	if value.Kind() == '{' { // an entry of fallbacks
-		found := false
 		for m, err := range rawjson.Object(value) {
 			if err != nil {
 				return nil
@@ -138,10 +142,15 @@ func (e *enforcement) allowedModel(value jsontext.Value, path ...string) jsontex
 				found = true
 			}
 		}
-		if found {
-			return value
-		}
 	}
+	if found {
+		return value
+	}
+	return e.allowedModel(value, path...)
+}
+
+// allowedModel returns a model if it is allowed, else nil.
+func (e *enforcement) allowedModel(value jsontext.Value, path ...string) jsontext.Value {
 	model, ok := rawjson.Text(value)
 	if !ok {
 		if !e.policy.limitsModels { // what it stands for cannot be told
@@ -152,7 +161,7 @@ func (e *enforcement) allowedModel(value jsontext.Value, path ...string) jsontex
 	}
 	rule := "models"
 	switch limitsModels := e.policy.limitsModels; {
-	case e.mayName(model), !limitsModels && toolOfModel(model) == "":
+	case !limitsModels && toolOfModel(model) == "", e.mayName(model):
 		return value
 	case !limitsModels: // the name brings a tool
 		rule = e.policy.toolsName
@@ -166,7 +175,7 @@ func (e *enforcement) allowedModel(value jsontext.Value, path ...string) jsontex
 func (e *enforcement) allowedPlugins(f *part) (jsontext.Value, error) {
 	at := e.at + pointer(f.Name)
 	switch {
-	case isSameJSON(f.Value, e.own("plugins")):
+	case bytes.Equal(f.Value, e.own("plugins")):
 		return f.Value, nil
 	case f.Value.Kind() != '[':
 		return nil, domain.InvalidAt(at, "must be an array "+whereLimitedByPolicy)
@@ -174,7 +183,7 @@ func (e *enforcement) allowedPlugins(f *part) (jsontext.Value, error) {
 	var allowed []jsontext.Value
 	all := true
 	for i, plugin := range rawjson.Items(f.Value) {
-		place, err := findModelOfPlugin(plugin, at+"/"+strconv.Itoa(i), e.merger.mayName)
+		place, err := e.checkPlugin(plugin, at+"/"+strconv.Itoa(i))
 		switch {
 		case err != nil:
 			return nil, err
@@ -194,27 +203,65 @@ func (e *enforcement) allowedPlugins(f *part) (jsontext.Value, error) {
 	return rawjson.ArrayOf(allowed...), nil
 }
 
+// checkPlugin returns the place in a plugin of a model that is not allowed, or "". The
+// preset's own plugins are allowed. A plugin without models counts as a model, since it
+// takes time and memory as well.
+func (e *enforcement) checkPlugin(plugin jsontext.Value, at string) (place string, err error) {
+	if e.isOwnPlugin(plugin) {
+		return "", e.countModel(at)
+	}
+	before := e.named
+	var tooMany error
+	place, err = findModelOfPlugin(plugin, at, func(model string) bool {
+		tooMany = e.countModel(at)
+		return tooMany == nil && e.mayName(model)
+	})
+	if err == nil && e.named == before {
+		tooMany = e.countModel(at)
+	}
+	return place, cmp.Or(tooMany, err)
+}
+
 // mayName reports whether the policy's patterns allow a model, or the preset names it.
 func (m *merger) mayName(model string) bool {
-	return m.isOwnModel(model) || slices.ContainsFunc(m.policy.models, func(pattern string) bool { return domain.MatchModel(pattern, model) })
+	return slices.ContainsFunc(m.policy.models, func(pattern string) bool { return domain.MatchModel(pattern, model) }) || m.isOwnModel(model)
 }
 
 // isOwnModel reports whether the preset names a model.
 func (m *merger) isOwnModel(model string) bool {
-	s := m.settings
-	return isNamed(rawjson.Find(s.fields, "model"), model) || isNamed(rawjson.Find(s.fields, "models"), model) ||
-		isNamed(rawjson.Find(s.fields, "fallbacks"), model) || isNamed(s.models, model)
+	if m.ownModels == nil {
+		m.ownModels = m.settings.namedModels()
+	}
+	return m.ownModels[model]
 }
 
-// isNamed reports whether a setting is a model, or has it in its list.
-func isNamed(setting jsontext.Value, model string) bool {
-	if rawjson.IsText(setting, model) {
-		return true
-	}
-	for _, item := range rawjson.Items(setting) {
-		if rawjson.IsText(item, model) || rawjson.IsText(rawjson.Get(item, "model"), model) {
-			return true
+// namedModels returns the models that the settings name.
+func (s *settings) namedModels() map[string]bool {
+	names := map[string]bool{}
+	add := func(value jsontext.Value) {
+		if name, ok := rawjson.Text(value); ok {
+			names[name] = true
 		}
 	}
-	return false
+	lists := []jsontext.Value{rawjson.Find(s.fields, "models"), rawjson.Find(s.fields, "fallbacks"), s.models}
+	for _, setting := range append(lists, rawjson.Find(s.fields, "model")) {
+		add(setting)
+		for _, item := range rawjson.Items(setting) {
+			add(item)
+			add(rawjson.Get(item, "model"))
+		}
+	}
+	return names
+}
+
+// isOwnPlugin reports whether the preset has a plugin, in any notation.
+func (m *merger) isOwnPlugin(plugin jsontext.Value) bool {
+	if m.ownPlugins == nil {
+		m.ownPlugins = map[string]bool{}
+		for _, own := range rawjson.Items(rawjson.Find(m.settings.fields, "plugins")) {
+			m.ownPlugins[string(canonicalForm(own))] = true
+		}
+		delete(m.ownPlugins, "") // one without a canonical form
+	}
+	return len(m.ownPlugins) > 0 && m.ownPlugins[string(canonicalForm(plugin))]
 }

@@ -37,14 +37,15 @@ func (e *enforcement) enforceParts() error {
 				return domain.InvalidAt(e.at+pointer(f.Name)+place[len("/")+len(within):], "must not refer to a preset")
 			}
 		}
+		if err := e.countModels(f, name == "model", hasModels); err != nil {
+			return err
+		}
 		var err error
 		switch kind := f.Value.Kind(); {
 		case kind == '{' && (hasModels || slices.Contains(mergedFields, name)):
 			err = e.enforcePart(f, hasModels, f.Name)
 		case kind == '[' && hasModels:
-			if err = checkModels(f.Value, e.at+pointer(f.Name)); err == nil {
-				err = e.enforceEach(f)
-			}
+			err = e.enforceEach(f)
 		}
 		if err != nil {
 			return err
@@ -88,12 +89,34 @@ func (e *enforcement) hasModels(name string, value jsontext.Value) bool {
 	return false
 }
 
-// checkModels returns an Invalid error for a list of too many models.
-func checkModels(list jsontext.Value, at string) error {
-	for i := range rawjson.Items(list) {
-		if i == maxModels {
-			return domain.InvalidAt(at, fmt.Sprintf("must have at most %d entries, by the preset's policy", maxModels))
+// countModels counts the models that a field of the request names, without those of entries
+// that are objects. enforcePart counts these.
+func (e *enforcement) countModels(f *part, isModel, hasModels bool) error {
+	if f.from != FromRequest || !isModel && !hasModels {
+		return nil
+	}
+	at := e.at + pointer(f.Name)
+	switch f.Value.Kind() {
+	case '"':
+		return e.countModel(at)
+	case '[':
+		for _, item := range rawjson.Items(f.Value) {
+			if item.Kind() == '{' {
+				continue
+			}
+			if err := e.countModel(at); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+// countModel counts a model that the request names at a place. It returns an Invalid error
+// if these are too many.
+func (m *merger) countModel(at string) error {
+	if m.named++; m.named > maxModels {
+		return domain.InvalidAt(at, fmt.Sprintf("must not bring the request above %d models, by the preset's policy", maxModels))
 	}
 	return nil
 }
@@ -147,8 +170,14 @@ func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
 		}
 		inner.fields = append(inner.fields, part{Member: m, from: f.from})
 	}
+	before := e.named
 	if err := inner.enforceParts(); err != nil {
 		return err
+	}
+	if isEntry && f.from == FromRequest && e.named == before { // it takes memory as if it named one
+		if err := e.countModel(inner.at); err != nil {
+			return err
+		}
 	}
 	if inner.isSentPart {
 		if name := e.policy.promptLock; name != "" {

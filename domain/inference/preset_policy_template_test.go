@@ -2,6 +2,7 @@ package inference_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -148,14 +149,22 @@ func canonical(t *testing.T, text []byte) string {
 	return string(value)
 }
 
-// Each entry and member takes much more memory than its bytes.
+// Each entry and member takes much more memory than its bytes. Each model is compared with
+// all patterns.
 func TestPartsUnderAPolicyAreBounded(t *testing.T) {
 	r := newResolving(t)
-	r.ruled(t, "p", version{chat, `{"model":"m"}`, ""}, `{"lock":["seed","reasoning.effort","system"],"models":["n"],"violation":"refuse"}`)
+	const config = `{"model":"m","plugins":[{"id":"fusion","model":"own"}]}`
+	r.ruled(t, "p", version{chat, config, ""}, `{"lock":["seed","reasoning.effort","system"],"models":["n"],"violation":"refuse"}`)
 	list := func(n int, item string) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
 	for _, tc := range []struct{ rest, message string }{
-		{`"models":[` + list(1025, `"n"`) + `]`, "/models: must have at most 1024 entries"},
-		{`"extra_body":{"Fallbacks":[` + list(1025, `{}`) + `]}`, "/extra_body/Fallbacks: must have at most 1024 entries"},
+		{`"models":[` + list(1025, `"n"`) + `]`, "/models: must not bring the request above 1024 models"},
+		{`"extra_body":{"Fallbacks":[` + list(1025, `{}`) + `]}`, "/extra_body/Fallbacks/1024: must not bring the request above 1024 models"},
+		{`"models":[` + list(1000, `"n"`) + `],"extra_body":{"model":"n","Models":[` + list(24, `"n"`) + `]}`, "/extra_body/Models: must not bring"},
+		{`"fallbacks":[` + list(2, `{"a":[`+list(600, `"n"`)+`]}`) + `]`, "/fallbacks/1/a: must not bring"},
+		{`"fallbacks":[` + list(2, `{`+list(600, `"Model":"n"`)+`}`) + `]`, "/fallbacks/1/Model: must not bring"},
+		{`"plugins":[` + list(1025, `{"id":"web"}`) + `]`, "/plugins/1024: must not bring"},
+		{`"plugins":[{"id":"web"},{"analysis_models":[` + list(1024, `"n"`) + `]}]`, "/plugins/1: must not bring"},
+		{`"plugins":[` + list(1025, `{"id":"fusion", "model":"own"}`) + `]`, "/plugins/1024: must not bring"},
 		{`"extra_body":{` + list(1025, `"a":1`) + `}`, "/extra_body: must have at most 1024 fields"},
 		{`"fallbacks":[{` + list(1025, `"a":1`) + `}]`, "/fallbacks/0: must have at most 1024 fields"},
 		{`"models":[` + list(1024, `1`) + `]`, "/models/19: must be the name of a model"},
@@ -168,7 +177,67 @@ func TestPartsUnderAPolicyAreBounded(t *testing.T) {
 	}
 	resolver := r.resolver(t, inference.Config{DropFields: []string{"models"}})
 	_, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"p","models":[` + list(1025, `"n"`) + `]}`)})
-	wantKind(t, err, domain.Invalid, "/models: must have at most 1024 entries")
-	got, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"p","reasoning":{` + list(5000, `"a":1`) + `},"messages":[{"role":"user","content":"u"}]}`)})
-	wantBody(t, got, err, `{"reasoning":{`+list(5000, `"a":1`)+`},"messages":[{"role":"user","content":"u"}],"model":"m"}`)
+	wantKind(t, err, domain.Invalid, "/models: must not bring the request above 1024 models")
+	_, err = resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"p","models":[` + list(2, `{`+list(600, `"model":"n"`)+`}`) + `]}`)})
+	wantKind(t, err, domain.Invalid, "/models/1/model: must not bring the request above 1024 models")
+	most := `"plugins":[` + list(512, `{"id":"web"}`) + `],"models":[` + list(511, `"n"`) + `],"model":"m"}`
+	got, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"p",` + most)})
+	wantBody(t, got, err, `{`+most)
+	own := `{"model":"m","models":[` + list(1025, `"o"`) + `]}`
+	r.ruled(t, "many", version{chat, own, ""}, `{"models":[]}`)
+	got, err = r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"many"}`)})
+	wantBody(t, got, err, own)
+	got, err = r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"p","reasoning":{` + list(5000, `"a":1`) + `},"messages":[{"role":"user","content":"u"}]}`)})
+	wantBody(t, got, err, `{"reasoning":{`+list(5000, `"a":1`)+`},"messages":[{"role":"user","content":"u"}],"model":"m","plugins":[{"id":"fusion","model":"own"}]}`)
+}
+
+// TestLargeRequestsUnderAPolicy resolves requests that would take minutes if each of many
+// parts of them were compared with a large preset.
+func TestLargeRequestsUnderAPolicy(t *testing.T) {
+	r := newResolving(t)
+	list := func(n int, item string) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
+	large := `"format":{"type":"json_schema","name":"n","schema":{"enum":[` + list(10_000, `"a word"`) + `]}}`
+	r.ruled(t, "models", version{responses, `{"model":"m","models":[` + list(1000, `"`+strings.Repeat("a", 100)+`"`) + `]}`, ""}, `{"models":["n","`+strings.Join(strings.Split(strings.Repeat("x", 60), ""), `","`)+`"]}`)
+	r.ruled(t, "part", version{responses, `{"model":"m","text":{` + large + `,"verbosity":"low"}}`, ""}, `{"lock":["text.format"]}`)
+	r.ruled(t, "bound", version{responses, `{"model":"m","text":{` + large + `,"verbosity":"low"}}`, ""}, `{"bounds":{"text.verbosity":{"in":["low"]}}}`)
+	r.ruled(t, "plugins", version{responses, `{"model":"m","plugins":[` + list(5_000, `{"id":"fusion","model":"own"}`) + `]}`, ""}, `{"models":[]}`)
+	lists := list(1000, `{"a":[`+list(1000, `"n"`)+`]}`)
+	for _, tc := range []struct{ slug, rest, want, message string }{
+		{"models", `"extra_body":{"fallbacks":[` + lists + `]}`, "", "/extra_body/fallbacks/1/a: must not bring"},
+		{"models", `"plugins":[{"analysis_models":[` + list(1_000_000, `"n"`) + `]}]`, "", "/plugins/0: must not bring"},
+		{"models", `"plugins":[` + list(1_000_000, `{}`) + `]`, "", "/plugins/1024: must not bring"},
+		{"models", `"extra_body":{"model":` + strings.Repeat(`{"model":`, 9000) + `"` + strings.Repeat("n", 8<<20) + `"` + strings.Repeat("}", 9001), `"extra_body":{}`, ""},
+		{"plugins", `"plugins":[` + list(1000, `{"id":"fusion","model":"x"}`) + `]`, "", ""},
+		{"part", `"text":{` + list(100_000, `"Format":1`) + `}`, "", ""},
+		{"bound", `"text":{` + list(100_000, `"verbosity":"high"`) + `}`, `"text":{` + list(100_000, `"verbosity":"low"`) + `}`, ""},
+	} {
+		t.Run(tc.slug+" "+tc.rest[:30], func(t *testing.T) {
+			ask := func(rest string) (inference.Resolution, error) {
+				body := strings.TrimSuffix(`{"preset":"`+tc.slug+`",`+rest, ",") + `}`
+				return r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: responses, Body: []byte(body)})
+			}
+			got, err := ask(tc.rest)
+			if tc.message != "" {
+				wantKind(t, err, domain.Invalid, tc.message)
+				return
+			}
+			want, wantErr := ask(tc.want)
+			if err != nil || wantErr != nil || len(got.Enforced) != 1 {
+				t.Fatalf("got %v and %v, enforced %q, want one rule enforced", err, wantErr, got.Enforced)
+			}
+			if a, b := sortFields(t, got.Body.Bytes()), sortFields(t, want.Body.Bytes()); a != b {
+				t.Errorf("got %.200s, want %.200s", a, b)
+			}
+		})
+	}
+}
+
+// sortFields returns an object with its members in the order of their names.
+func sortFields(t *testing.T, object []byte) string {
+	t.Helper()
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(object, &fields); err != nil {
+		t.Fatal(err)
+	}
+	return mustJSON(t, fields)
 }
