@@ -179,7 +179,7 @@ func TestDamageOfARecord(t *testing.T) {
 	const canary = "CANARY of a record"
 	s := caddytest.Start(t, caddytest.Standard)
 	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m","instructions":"`+canary+`"}`).Want(t, 200)
-	s.Stop() // writes it to a table
+	stopIntoTable(t, s)
 	s.Reload(caddytest.Standard)
 	series := `caddy_presets_store_damage_total{store="` + s.CanonicalFolder() + `"}`
 	if got := s.Metric(series); got != "0" {
@@ -234,6 +234,17 @@ func TestMetricsWhileOpening(t *testing.T) {
 	}
 }
 
+// stopIntoTable stops a server, and waits until its store, which had no table, has written its
+// log to one. Work in the background may use the store for a moment longer than the server.
+func stopIntoTable(t *testing.T, s *caddytest.Server) {
+	t.Helper()
+	s.Stop()
+	caddytest.Await(t, "no table is written", func() bool {
+		tables, err := filepath.Glob(filepath.Join(s.Folder, "*.sst"))
+		return err == nil && len(tables) > 0
+	})
+}
+
 // TestServedFromMemory damages the table of a running server. Presets and keys that are in
 // memory are served on, and a metric and the log say so. A key that is revoked then stays
 // revoked.
@@ -260,7 +271,7 @@ func testServedFromMemory(t *testing.T, interval string) {
 	caddytest.Await(t, "the use of the key is not stored", func() bool {
 		return !strings.Contains(s.Admin("GET", "/presets/keys/"+stuck.ID, "").Body, `"last_used_at":null`)
 	})
-	s.Stop() // writes the log to a table
+	stopIntoTable(t, s)
 	if err := s.Load(site(s)); err != nil {
 		t.Fatal(err)
 	}
@@ -311,12 +322,13 @@ func testServedFromMemory(t *testing.T, interval string) {
 	for _, says := range []string{"stored data were found damaged: presets and keys that are in memory are served on", "the store is damaged: restore a backup"} {
 		caddytest.Await(t, "the log does not say: "+says, func() bool { return strings.Contains(s.Logs(), says) })
 	}
-	ask("known", kept.Secret, 202)
+	ask("known", kept.Secret, 202) // from memory, or from the table
+	before := s.Metric(served)
 	ask("damaged", kept.Secret, 202) // only memory has it
-	ask("unknown", kept.Secret, 500)
-	if got := s.Metric(served); got != "2" {
-		t.Errorf("got %s of %s, want 2", got, served)
+	if got := s.Metric(served); got == before {
+		t.Errorf("got %s of %s, as before", got, served)
 	}
+	ask("unknown", kept.Secret, 500)
 	s.Admin("DELETE", "/presets/keys/"+revoked.ID, "").Want(t, 200)
 	ask("damaged", revoked.Secret, 401)
 	s.Admin("GET", "/presets/health", "").Want(t, 200, `"available":true`, `"damaged":true`)

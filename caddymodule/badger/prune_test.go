@@ -20,7 +20,7 @@ func TestPruneGivesDiskSpaceBack(t *testing.T) {
 	for n := range 100 {
 		s.Manage("POST", "/v1/presets/p/responses", fmt.Sprintf(config, n)).Want(t, 200)
 	}
-	s.Stop() // writes all of it to tables
+	stopIntoTable(t, s)
 	if err := s.Load(s.Site(caddytest.Standard)); err != nil {
 		t.Fatal(err)
 	}
