@@ -52,8 +52,7 @@ func TestSalvageRevokedKey(t *testing.T) {
 				}
 				f := storagetest.Fill(t, s)
 				f.Some()
-				k, _, err := f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
-				f.Must(k, err)
+				k := issueKey(t, f)
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
@@ -92,8 +91,7 @@ func revokedInLog(t *testing.T, o Options) (folder, log string, k domain.Key) {
 	}
 	f := storagetest.Fill(t, s)
 	f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
-	k, _, err = f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
-	f.Must(k, err)
+	k = issueKey(t, f)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -184,8 +182,7 @@ func TestSalvageLostManifest(t *testing.T) {
 	fillUsage(t, folder, testOptions)
 	s := openAgain(t, folder, testOptions)
 	f := storagetest.Fill(t, s)
-	k, _, err := f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
-	f.Must(k, err)
+	k := issueKey(t, f)
 	killed := killedCopy(t, folder)
 	for name, lose := range map[string]func(name string) error{
 		"removed": os.Remove,
@@ -214,8 +211,7 @@ func TestSalvageCutCommit(t *testing.T) {
 	s := openAgain(t, folder, testOptions)
 	f := storagetest.Fill(t, s)
 	f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
-	k, _, err := f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
-	f.Must(k, err)
+	k := issueKey(t, f)
 	log, before := usedLog(t, folder)
 	f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
 	killed := killedCopy(t, folder)
@@ -248,6 +244,14 @@ func TestSalvageCutCommit(t *testing.T) {
 	if cuts < 3 {
 		t.Errorf("the commit has %d entries", cuts)
 	}
+}
+
+// issueKey issues an inference key of the default workspace.
+func issueKey(t *testing.T, f storagetest.Filler) domain.Key {
+	t.Helper()
+	k, _, err := f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
+	f.Must(k, err)
+	return k
 }
 
 // change makes a change that concerns no key.
@@ -367,8 +371,7 @@ func TestSalvageRemovedKey(t *testing.T) {
 	}
 	f := storagetest.Fill(t, s)
 	f.Some()
-	k, _, err := f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
-	f.Must(k, err)
+	k := issueKey(t, f)
 	f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
