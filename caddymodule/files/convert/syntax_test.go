@@ -128,7 +128,7 @@ func TestExponentialReferences(t *testing.T) {
 // TestLargeTexts reads and writes texts for which a search from each brace to the end, or a copy
 // for each part, would take days.
 func TestLargeTexts(t *testing.T) {
-	const size = 10 << 20
+	const size = 2 << 20
 	for _, test := range []struct {
 		syntax    syntax
 		part, end string
