@@ -75,43 +75,13 @@ func (w *wreck) read() error {
 	w.newest, w.broken, w.unreferenced = make(map[string]found), make(map[string]brokenCopy), make(map[string]bool)
 	listed, isWhole := w.readManifest()
 	w.readSequence()
-	var unlisted, logs []string
-	for _, entry := range entries {
-		switch name := entry.Name(); {
-		case filepath.Ext(name) == ".mem":
-			logs = append(logs, name)
-		case filepath.Ext(name) != ".sst":
-		case listed[name]:
-			delete(listed, name)
-			if err := w.readTable(name); err != nil {
-				return err
-			}
-		default:
-			unlisted = append(unlisted, name)
-		}
+	unlisted, err := w.readListed(entries, listed)
+	if err != nil {
+		return err
 	}
-	slices.SortFunc(logs, compareLogs)
-	for _, name := range slices.Sorted(maps.Keys(listed)) {
-		w.bad(name, 0, 0, "the table is missing")
-		w.lose(name, 2, true)
-	}
-	type rest struct {
-		file        string
-		length      int
-		size        int
-		tail        []found
-		first, last uint64 // versions
-	}
-	var rests []rest
-	for _, name := range logs {
-		data, err := w.readFile(name)
-		if err != nil {
-			return err
-		}
-		l := wreckLog{data: data, key: w.key, take: func(f found) { w.take(name, f, true) }, bad: func(offset, length int, what string) { w.bad(name, offset, length, what) }}
-		tail, length, lost := l.read()
-		w.lose(name, lost, lost > 0)
-		rests = append(rests, rest{name, length, len(bytes.TrimRight(data, "\x00")), tail, l.first, l.last})
+	logs, err := w.readLogs(entries)
+	if err != nil {
+		return err
 	}
 	if len(w.places) > 0 || !isWhole || w.lackLasting(unlisted) {
 		for _, name := range unlisted { // they have records that are lost elsewhere, or did no harm
@@ -120,34 +90,96 @@ func (w *wreck) read() error {
 			}
 		}
 	}
-	last := w.latest
-	for _, r := range rests {
-		if r.first > last+1 { // each commit has the next version
-			w.lose(r.file, 2, true)
-			w.bad(r.file, 0, 0, "commits before this log are lost: an earlier log is missing or damaged")
+	w.findLostLogs(logs)
+	w.judgeLogEnds(logs)
+	return nil
+}
+
+// readListed reads the tables that the MANIFEST lists. It returns the others.
+func (w *wreck) readListed(entries []os.DirEntry, listed map[string]bool) (unlisted []string, err error) {
+	for _, entry := range entries {
+		switch name := entry.Name(); {
+		case filepath.Ext(name) != ".sst":
+		case listed[name]:
+			delete(listed, name)
+			if err := w.readTable(name); err != nil {
+				return nil, err
+			}
+		default:
+			unlisted = append(unlisted, name)
 		}
-		last = max(last, r.last)
 	}
-	// A crash leaves a commit without its end, or a torn one, at the end of the last log. It
-	// was not acknowledged.
+	for _, name := range slices.Sorted(maps.Keys(listed)) {
+		w.bad(name, 0, 0, "the table is missing")
+		w.lose(name, 2, true)
+	}
+	return unlisted, nil
+}
+
+// logSummary is what readLogs knows of a log.
+type logSummary struct {
+	file        string
+	size        int     // without the zeros at the end
+	unread      int     // bytes at the end that are no entries
+	tail        []found // entries of a commit without its end
+	first, last uint64  // versions
+}
+
+// readLogs reads all logs, the oldest first.
+func (w *wreck) readLogs(entries []os.DirEntry) (logs []logSummary, err error) {
+	var names []string
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) == ".mem" {
+			names = append(names, entry.Name())
+		}
+	}
+	slices.SortFunc(names, compareLogs)
+	for _, name := range names {
+		data, err := w.readFile(name)
+		if err != nil {
+			return nil, err
+		}
+		l := wreckLog{data: data, key: w.key, take: func(f found) { w.take(name, f, true) }, bad: func(offset, length int, what string) { w.bad(name, offset, length, what) }}
+		tail, unread, lost := l.read()
+		w.lose(name, lost, lost > 0)
+		logs = append(logs, logSummary{name, len(bytes.TrimRight(data, "\x00")), unread, tail, l.first, l.last})
+	}
+	return logs, nil
+}
+
+// findLostLogs looks for gaps between the logs and what is before them: each commit has the
+// next version.
+func (w *wreck) findLostLogs(logs []logSummary) {
+	last := w.latest
+	for _, l := range logs {
+		if l.first > last+1 {
+			w.lose(l.file, 2, true)
+			w.bad(l.file, 0, 0, "commits before this log are lost: an earlier log is missing or damaged")
+		}
+		last = max(last, l.last)
+	}
+}
+
+// judgeLogEnds decides whether the logs have lost their ends. A crash leaves a commit
+// without its end, or a torn one, at the end of the last log. It was not acknowledged.
+func (w *wreck) judgeLogEnds(logs []logSummary) {
 	isShort := w.acknowledged == 0 || w.commit() < w.acknowledged
-	for i, r := range rests {
-		isLast := !slices.ContainsFunc(rests[i+1:], func(later rest) bool { return later.size > logHeader })
+	for i, l := range logs {
+		isLast := !slices.ContainsFunc(logs[i+1:], func(later logSummary) bool { return later.size > logHeader })
 		if isShort {
-			for _, f := range r.tail {
-				w.take(r.file, f, true)
+			for _, f := range l.tail {
+				w.take(l.file, f, true)
 			}
 		}
 		switch {
-		case r.length > 0 && (isShort || !isLast):
-			w.lose(r.file, 2, true)
-			w.bad(r.file, r.size-r.length, r.length, "the end of the log is damaged")
-		case isShort && len(r.tail) > 0: // cut between two entries
-			w.lose(r.file, 2, true)
-			w.bad(r.file, r.size, 0, "the end of the last commit is missing")
+		case l.unread > 0 && (isShort || !isLast):
+			w.lose(l.file, 2, true)
+			w.bad(l.file, l.size-l.unread, l.unread, "the end of the log is damaged")
+		case isShort && len(l.tail) > 0: // cut between two entries
+			w.lose(l.file, 2, true)
+			w.bad(l.file, l.size, 0, "the end of the last commit is missing")
 		}
 	}
-	return nil
 }
 
 // readManifest returns the tables that the MANIFEST names, and whether it is whole.
