@@ -39,7 +39,8 @@ func init() {
 	})
 }
 
-// isCommand is true in programs with Caddy's commands, which include probeCommand.
+// isCommand is true in Caddy's own command, which includes probeCommand. It is false in
+// tests, and in programs that embed Caddy without its commands.
 var isCommand atomic.Bool
 
 // probeResult is the JSON output of probeCommand.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -150,10 +151,12 @@ func TestModelBound(t *testing.T) {
 	}
 }
 
-func TestModelWait(t *testing.T) {
+func TestModelWait(t *testing.T) { synctest.Test(t, testModelWait) }
+
+func testModelWait(t *testing.T) {
 	m := NewModel(1 << 20)
 	m.Reset(*made(1, 10), 10)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := m.Wait(ctx, 11); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got error %v, want that the time is over", err)

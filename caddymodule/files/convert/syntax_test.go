@@ -125,8 +125,8 @@ func TestExponentialReferences(t *testing.T) {
 	}
 }
 
-// TestLargeTexts reads and writes texts for which a search from each brace to the end, or a copy
-// for each part, would take days.
+// TestLargeTexts reads and writes texts of eight times the stored size. A search from each brace
+// to the end, or a copy for each part, would take more than a minute.
 func TestLargeTexts(t *testing.T) {
 	const size = 2 << 20
 	for _, test := range []struct {
