@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -57,11 +56,6 @@ func (f *folder) open(ctx context.Context) (*badgerstore.Store, error) {
 		Probe: func(folder string, o badgerstore.Options) error { return f.probe(ctx, folder, o) },
 	})
 	f.checks, f.isDamaged = newCheckState(time.Now()), false
-	if err == nil && isCommand.Load() {
-		// An idle server would keep 5 MiB that opening a store used. This takes a few
-		// milliseconds.
-		debug.FreeOSMemory()
-	}
 	return store, err
 }
 

@@ -39,8 +39,7 @@ func init() {
 	})
 }
 
-// isCommand is true in Caddy's own command, which includes probeCommand. It is false in
-// tests, and in programs that embed Caddy without its commands.
+// isCommand is true in programs with Caddy's commands, which include probeCommand.
 var isCommand atomic.Bool
 
 // probeResult is the JSON output of probeCommand.
