@@ -320,9 +320,10 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	if text, body.unpacked, err = c.decodeBody(body.sent); err != nil {
 		return none, err
 	}
+	otherType := isOtherType(c.r.Header)
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, inference.Request{
 		Dialect: c.route.dialect, Takes: c.route.takes, Body: text, Opaque: text == nil && len(body.sent) > 0,
-		SessionID: c.r.Header.Get(sessionHeader), Charset: charsetOf(c.r.Header), Memory: body,
+		SessionID: c.r.Header.Get(sessionHeader), OtherType: otherType, Query: c.r.URL.RawQuery, Memory: body,
 	})
 	if err != nil {
 		return none, err
@@ -345,6 +346,9 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		if len(resolution.Body) == 1 { // the merged body is a copy
 			body.sub(int64(cap(text)))
 			body.recycle()
+		}
+		if otherType { // the gateway must read the fields that were resolved
+			c.r.Header["Content-Type"] = []string{jsonMedia}
 		}
 		c.r.ContentLength = int64(resolution.Body.Len())
 		c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
@@ -53,17 +54,21 @@ func isRead(r *http.Request) bool {
 	return false
 }
 
-// charsetOf returns the charset in a request's media type, or "" without one. Where
-// gateways may read the header differently it returns "unclear", which is no charset.
-func charsetOf(header http.Header) string {
-	const unclear = "unclear"
-	values := header.Values("Content-Type")
-	if !strings.Contains(strings.ToLower(strings.Join(values, ",")), "charset") {
-		return ""
+// isOtherType reports whether a request's header may name another type than JSON in UTF-8. A
+// request without a type is JSON. Some gateways look for the word "form" anywhere in the
+// header, so no parameter but the charset may be there.
+func isOtherType(header http.Header) bool {
+	values := header["Content-Type"]
+	if len(values) == 0 || len(values) == 1 && (values[0] == jsonMedia || values[0] == "") {
+		return false
 	}
-	_, parameters, err := mime.ParseMediaType(values[0])
-	if err != nil || len(values) > 1 || parameters["charset"] == "" {
-		return unclear
+	kind, parameters, err := mime.ParseMediaType(values[0])
+	if err != nil || len(values) > 1 || kind != jsonMedia {
+		return true
 	}
-	return parameters["charset"]
+	charset, given := parameters["charset"]
+	if !given {
+		return len(parameters) > 0
+	}
+	return len(parameters) > 1 || !slices.Contains([]string{"utf-8", "utf8", "us-ascii", "ascii"}, strings.ToLower(charset))
 }

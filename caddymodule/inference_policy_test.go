@@ -103,7 +103,8 @@ func TestDisabledToolsByOtherNames(t *testing.T) {
 			{body: `{"plugins":[{"id":"fusion"}]}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
 			{body: `{"plugins":{"web":{}}}`, status: 400, message: "/plugins: must be an array where server tools are disabled"},
 			{body: `{"model":["m:online"]}`, status: 400, message: "/model: must be a string where server tools are disabled"},
-			{body: `{"+AHQ-ools":[]}`, status: 400, message: "content-type: must have no charset but utf-8", headers: []string{"Content-Type: application/json; charset=utf-7"}},
+			{body: `{"+AHQ-ools":[]}`, status: 400, message: "content-type: must be application/json, with no parameter but charset=utf-8, where server tools are disabled", headers: []string{"Content-Type: application/json; charset=utf-7"}},
+			{body: `{"model":"m","user":"&model=m:online&z="}`, status: 400, message: "content-type: must be application/json", headers: []string{"Content-Type: application/x-www-form-urlencoded"}},
 		} {
 			live := s.ask(path, tc.body, tc.headers...)
 			live.want(t, tc.status, tc.message)
@@ -140,28 +141,80 @@ func TestMalformedReferencesAndSessions(t *testing.T) {
 	}
 }
 
-func TestCharsetOf(t *testing.T) {
+// TestResolvedIsJSON sends bodies that are JSON and a form at once. The gateway is told to
+// read the JSON that was resolved. A request without a preset keeps its type.
+func TestResolvedIsJSON(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("mail", `{"model":"m"}`)
+	s.setPolicy("mail", `{"models":[]}`)
+	const form = `,"metadata":{"x":"&model=n&input=x&y="}}`
+	for _, path := range inferencePaths {
+		for sent, want := range map[string]string{
+			"Content-Type: application/x-www-form-urlencoded":       jsonMedia,
+			"Content-Type: application/json; charset=utf-7":         jsonMedia,
+			"Content-Type: application/json; charset=utf-8; form=x": jsonMedia,
+			"Content-Type: application/json; charset=utf-8":         "application/json; charset=utf-8",
+			"X-Nothing: x": "",
+		} {
+			s.ask(path, `{"preset":"mail"`+form, sent).want(t, http.StatusAccepted)
+			got := s.upstream.one(t)
+			if types := got.header.Values("Content-Type"); strings.Join(types, " and ") != want {
+				t.Errorf("%s with %q: the gateway got the types %q, want %q", path, sent, types, want)
+			}
+			if !strings.Contains(got.body, form[1:len(form)-1]) {
+				t.Errorf("%s: the gateway got %s", path, got.body)
+			}
+		}
+		const formType = "application/x-www-form-urlencoded"
+		s.ask(path, `{"model":"a"`+form, "Content-Type: "+formType).want(t, http.StatusAccepted)
+		if got := s.upstream.one(t).header.Get("Content-Type"); got != formType {
+			t.Errorf("%s without a preset: the gateway got the type %q, want %q", path, got, formType)
+		}
+		s.ask(path+"?beta=true", `{"preset":"mail"}`).want(t, http.StatusAccepted)
+		if got := s.upstream.one(t).uri; got != path+"?beta=true" {
+			t.Errorf("the gateway got %s, want the query", got)
+		}
+		s.ask(path+"?model=n", `{"preset":"mail"}`).want(t, http.StatusBadRequest, "query: model must be in the body where the preset has a policy")
+		s.ask(path+"?model=n", `{"preset":"mail"}`, "X-Preset-Dry-Run: true").want(t, http.StatusBadRequest, "query: model must be in the body")
+		s.upstream.none(t)
+	}
+}
+
+func TestIsOtherType(t *testing.T) {
 	for _, tc := range []struct {
 		values []string
-		want   string
+		want   bool
 	}{
-		{nil, ""},
-		{[]string{""}, ""},
-		{[]string{"application/json"}, ""},
-		{[]string{"application/json", "text/plain"}, ""},
-		{[]string{"application/json; charset=utf-8"}, "utf-8"},
-		{[]string{`application/json;charset="UTF-8"`}, "UTF-8"},
-		{[]string{"application/json; Charset=utf-7"}, "utf-7"},
-		{[]string{"application/json; charset*=us-ascii'en'utf-7"}, "utf-7"},
-		{[]string{"application/json; charset=utf-8; charset=utf-7"}, "unclear"},
-		{[]string{"application/json; charset="}, "unclear"},
-		{[]string{"application/json; charset"}, "unclear"},
-		{[]string{"application/json; charset=utf-8", "application/json; charset=utf-7"}, "unclear"},
-		{[]string{"application/json", "application/json; charset=utf-7"}, "unclear"},
-		{[]string{"; charset=utf-7"}, "unclear"},
+		{nil, false},
+		{[]string{""}, false},
+		{[]string{"application/json"}, false},
+		{[]string{"Application/JSON"}, false},
+		{[]string{"application/json; charset=utf-8"}, false},
+		{[]string{`application/json;charset="UTF-8"`}, false},
+		{[]string{"application/json; charset=us-ascii"}, false},
+		{[]string{"application/json", "application/json"}, true},
+		{[]string{"application/json", "text/plain"}, true},
+		{[]string{"text/plain"}, true},
+		{[]string{"application/x-www-form-urlencoded"}, true},
+		{[]string{"multipart/form-data; boundary=x"}, true},
+		{[]string{"application/vnd.form+json"}, true},
+		{[]string{"application/json; profile=form"}, true},
+		{[]string{"application/json; charset=utf-8; profile=form"}, true},
+		{[]string{"application/json; Charset=utf-7"}, true},
+		{[]string{"application/json; charset*=us-ascii'en'utf-7"}, true},
+		{[]string{"application/json; charset=utf-8; charset=utf-7"}, true},
+		{[]string{"application/json; charset="}, true},
+		{[]string{"application/json; charset"}, true},
+		{[]string{"application/json; charset=utf-8", "application/json; charset=utf-7"}, true},
+		{[]string{"application/json", "application/json; charset=utf-7"}, true},
+		{[]string{"; charset=utf-7"}, true},
 	} {
-		if got := charsetOf(http.Header{"Content-Type": tc.values}); got != tc.want {
-			t.Errorf("%q: got %q, want %q", tc.values, got, tc.want)
+		header := http.Header{"Content-Type": tc.values}
+		if tc.values == nil {
+			header = http.Header{}
+		}
+		if got := isOtherType(header); got != tc.want {
+			t.Errorf("%q: got %t, want %t", tc.values, got, tc.want)
 		}
 	}
 }

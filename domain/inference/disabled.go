@@ -3,6 +3,8 @@ package inference
 import (
 	"context"
 	"errors"
+	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -18,7 +20,7 @@ func (r *Resolver) checkUnresolved(ctx context.Context, who domain.Principal, se
 	switch {
 	case domain.KindOf(err) == domain.NotFound:
 		return nil
-	case errors.Is(err, domain.ErrUnavailable) && !sent.Opaque && isUTF8(sent.Charset) && !mayUseServerTool(sent.Body):
+	case errors.Is(err, domain.ErrUnavailable) && !sent.Opaque && !sent.OtherType && checkQuery(sent.Query, "") == nil && !mayUseServerTool(sent.Body):
 		return nil
 	case err != nil:
 		return err
@@ -75,15 +77,48 @@ const (
 	whereLimitedByPolicy = "where the preset's policy limits models"
 )
 
-// checkReadable returns an Invalid error if the body of a request cannot be searched.
+// The fields of a query string are checked where one of the above or one of these applies.
+const (
+	whereRequired = "where the key requires a preset"
+	wherePolicy   = "where the preset has a policy"
+)
+
+// checkReadable returns an Invalid error if a gateway could read other fields in a request
+// than a search of its body.
 func checkReadable(sent Request, where string) error {
 	if sent.Opaque {
 		return domain.InvalidAt("content-encoding", "the body cannot be read, which it must "+where+": send it as it is or with gzip")
 	}
-	if !isUTF8(sent.Charset) {
-		return domain.InvalidAt("content-type", "must have no charset but utf-8 "+where)
+	if sent.OtherType {
+		return domain.InvalidAt("content-type", "must be application/json, with no parameter but charset=utf-8, "+where)
+	}
+	return checkQuery(sent.Query, where)
+}
+
+// checkQuery returns an Invalid error if a query string has a field of a request. LiteLLM
+// takes the model from there, before that of the body.
+func checkQuery(query, where string) error {
+	if query == "" {
+		return nil
+	}
+	parameters, err := url.ParseQuery(query)
+	if err != nil {
+		return domain.InvalidAt("query", "is malformed, which it must not be "+where)
+	}
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		field, _, _ := strings.Cut(name, "[") // some gateways read "model[]", too
+		if field = foldName(strings.TrimSpace(field)); isRequestField(field) {
+			return domain.InvalidAt("query", field+" must be in the body "+where)
+		}
 	}
 	return nil
+}
+
+// isRequestField reports whether a folded name is that of a field that selects the model,
+// its tools, its prompt or another setting.
+func isRequestField(name string) bool {
+	return !mayBeReplaced(name) || isForPresets(name) ||
+		slices.Contains(modelFields, name) || slices.Contains(mergedFields, name) || slices.Contains(overridingFields, name)
 }
 
 // unreadable returns the Invalid error for an error of a search.
@@ -92,11 +127,6 @@ func unreadable(err error, where string) error {
 		return shape
 	}
 	return domain.InvalidAt("", "is not JSON that can be read, which it must be "+where)
-}
-
-// isUTF8 reports whether a charset is UTF-8 or ASCII.
-func isUTF8(charset string) bool {
-	return containsFold([]string{"", "utf-8", "utf8", "us-ascii", "ascii"}, charset)
 }
 
 // maxPlace bounds the JSON Pointer in an error, in bytes, because tools can be nested

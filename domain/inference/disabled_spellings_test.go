@@ -189,26 +189,24 @@ func TestDisabledToolsOfPresetsByOtherNames(t *testing.T) {
 	}
 }
 
-// A gateway that goes by another charset reads another text.
-func TestCharsetsWhereToolsAreDisabled(t *testing.T) {
+// A gateway that goes by another type or charset reads another text.
+func TestOtherTypesWhereToolsAreDisabled(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})
 	strict, free := r.strict(t, "strict", search), r.team(t, "free", "dm", "")
 	for _, who := range []domain.Principal{strict, free} {
 		r.put(t, who.WorkspaceID, "p", version{responses, `{}`, ""})
 	}
-	for charset, utf8 := range map[string]bool{"": true, "utf-8": true, "UTF-8": true, "utf8": true, "us-ascii": true, "utf-7": false, "utf-16": false, "x": false} {
-		for _, body := range []string{`{"model":"m","+AHQ-ools":[]}`, `{"preset":"p","+AHQ-ools":[]}`} {
-			sent := inference.Request{Dialect: responses, Body: []byte(body), Charset: charset}
-			_, err := resolver.Resolve(t.Context(), strict, sent)
-			if utf8 && err != nil {
-				t.Errorf("%q: got error %v, want none", charset, err)
-			} else if !utf8 {
-				wantKind(t, err, domain.Invalid, ": content-type: must have no charset but utf-8")
-			}
-			if _, err := resolver.Resolve(t.Context(), free, sent); err != nil {
-				t.Errorf("%q where nothing is disabled: got error %v, want none", charset, err)
-			}
+	for _, body := range []string{`{"model":"m","+AHQ-ools":[]}`, `{"preset":"p","+AHQ-ools":[]}`, `{"model":"m","user":"&model=m:online&input=x&z="}`} {
+		sent := inference.Request{Dialect: responses, Body: []byte(body), OtherType: true}
+		_, err := resolver.Resolve(t.Context(), strict, sent)
+		wantKind(t, err, domain.Invalid, ": content-type: must be application/json, with no parameter but charset=utf-8, where server tools are disabled")
+		if _, err := resolver.Resolve(t.Context(), free, sent); err != nil {
+			t.Errorf("%s where nothing is disabled: got error %v, want none", body, err)
+		}
+		sent.OtherType = false
+		if _, err := resolver.Resolve(t.Context(), strict, sent); err != nil {
+			t.Errorf("%s as JSON: got error %v, want none", body, err)
 		}
 	}
 }

@@ -136,6 +136,9 @@ func (m *merger) merge() error {
 	if err := m.lockPrompt(); err != nil {
 		return err
 	}
+	if err := m.limitConversations(); err != nil {
+		return err
+	}
 	m.parts = make([]part, 0, len(m.request.fields)+len(m.settings.fields)+4)
 	for _, field := range m.request.fields {
 		if err := m.addSent(field); err != nil {

@@ -129,6 +129,9 @@ func newRule(name string, kind ruleKind) (*rule, error) {
 	case name == "tools":
 		r.places = append(r.places, otherToolPlaces...)
 	case name == "model": // a list of models can replace it
+		for _, field := range modelFields[1:] {
+			r.places = append(r.places, place{field: field})
+		}
 		r.places = append(append(r.places, settingPlaces("models")...), otherFallbackPlaces...)
 	case slices.Contains(r.places, place{field: "models"}):
 		r.places = append(r.places, otherFallbackPlaces...)

@@ -46,7 +46,7 @@ func (e *enforcement) limitModels() error {
 // limitModelsOf returns a field without the models that are not allowed. It returns nil if
 // nothing is left.
 func (e *enforcement) limitModelsOf(f *part, name string) (jsontext.Value, error) {
-	isModel, isPlugins := name == "model" && !e.isEntry, name == "plugins" && e.policy.limitsModels
+	isModel, isPlugins := slices.Contains(modelFields, name) && !e.isEntry, name == "plugins" && e.policy.limitsModels
 	switch hasModels := e.hasModels(name, f.Value); {
 	case !isModel && !isPlugins && !hasModels, !e.isSent(f):
 		return f.Value, nil
@@ -133,7 +133,7 @@ func (e *enforcement) allowedEntry(value jsontext.Value, path ...string) jsontex
 				return nil
 			}
 			switch name := foldName(m.Name); {
-			case name == "model":
+			case slices.Contains(modelFields, name):
 				found = true
 				if e.allowedModel(m.Value, append(path, m.Name)...) == nil {
 					return nil

@@ -14,7 +14,8 @@ import (
 
 // enforceParts enforces the policy on objects in the request that gateways may merge into
 // it. These are mergedFields, and fallbacks with settings of their own. It leaves out
-// references to presets and prompts that were not resolved. Models must be none.
+// overridingFields, and references to presets and prompts that were not resolved. Models
+// must be none.
 func (e *enforcement) enforceParts() error {
 	kept := e.fields[:0]
 	for i := range e.fields {
@@ -24,6 +25,10 @@ func (e *enforcement) enforceParts() error {
 			if e.policy.promptLock != "" && name != "preset" && f.Value.Kind() != 'n' {
 				e.recordViolation(e.policy.promptLock, lockedMessage, true, f.Name)
 			}
+			e.changed = true
+			continue
+		}
+		if slices.Contains(overridingFields, name) {
 			e.changed = true
 			continue
 		}
@@ -37,7 +42,7 @@ func (e *enforcement) enforceParts() error {
 				return domain.InvalidAt(e.at+pointer(f.Name)+place[len("/")+len(within):], "must not refer to a preset")
 			}
 		}
-		if err := e.countModels(f, name == "model", hasModels); err != nil {
+		if err := e.countModels(f, slices.Contains(modelFields, name), hasModels); err != nil {
 			return err
 		}
 		var err error
@@ -189,6 +194,12 @@ func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
 				inner.changed = inner.changed || prompt
 				return prompt
 			})
+		}
+		for i := range inner.fields {
+			f := &inner.fields[i]
+			if err := inner.limitConversation(&f.Member); err != nil {
+				return err
+			}
 		}
 		inner.each(e.policy.lockedBy, inner.lock)
 		if err := inner.limitModels(); err != nil {

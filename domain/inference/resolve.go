@@ -79,9 +79,12 @@ type Request struct {
 	// Opaque tells that the body could not be decoded. The request may hold more than
 	// Body then.
 	Opaque bool
-	// Charset is the charset that a header names, or empty. A Resolver always reads
-	// UTF-8.
-	Charset string
+	// OtherType tells that the header names another media type than JSON, another charset
+	// than UTF-8, or several types. A Resolver reads JSON in UTF-8 all the same. A gateway
+	// may read other fields in the same bytes.
+	OtherType bool
+	// Query is the query string of the address, as it goes upstream.
+	Query string
 	// SessionID is the session that a header names, empty for none.
 	SessionID string
 	// Takes names the fields that the route takes from a preset, besides the model and
@@ -208,8 +211,9 @@ func usableSession(id string) string {
 // may not name is Forbidden. Models of the preset and the workspace are not limited.
 //
 // A request that uses a disabled server tool is Forbidden, with or without a preset. Where
-// tools are disabled, an opaque request is Invalid. Only Resolution.Body refers to the body
-// afterwards.
+// tools are disabled or a key is limited to models, an opaque request and one of another
+// type are Invalid. There and under a policy, a field of a request in the query string is
+// Invalid. Only Resolution.Body refers to the body afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
 	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, memory: sent.Memory, streamUsage: r.streamUsage}
 	request := &m.request
@@ -257,6 +261,11 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 		return out, cmp.Or(err, prompt.err)
 	}
 	m.settings, m.workspace, m.policy = use.settings, workspace, use.policy
+	if m.policy != nil {
+		if err := checkQuery(sent.Query, wherePolicy); err != nil {
+			return out, err
+		}
+	}
 	if err := m.merge(); err != nil {
 		return out, err
 	}

@@ -15,7 +15,11 @@ func checkScope(who domain.Principal, request *parsedRequest, sent Request) erro
 		return domain.InvalidAt("/preset", "must name a preset, as the key serves no other requests")
 	}
 	patterns := who.ModelPatterns()
-	if len(patterns) == 0 {
+	switch {
+	case len(patterns) > 0:
+	case who.PresetRequired():
+		return checkQuery(sent.Query, whereRequired)
+	default:
 		return nil
 	}
 	if err := checkReadable(sent, whereLimited); err != nil {

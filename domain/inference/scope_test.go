@@ -70,6 +70,8 @@ func TestModelsOfAKey(t *testing.T) {
 		`{"fallbacks":[{"openai/a":["openai/b",{"model":"other/m"}]}]}`:                        "/fallbacks/0/openai~1a/1/model",
 		`{"router_settings_override":{"fallbacks":[{"openai/a":["other/m"]}]}}`:                "/router_settings_override/fallbacks/0/openai~1a/0",
 		`{"extra_body":{"Router_Settings_Override":{"context_window_fallbacks":["other/m"]}}}`: "/extra_body/Router_Settings_Override/context_window_fallbacks/0",
+		`{"deployment_id":"other/m"}`:                                                          "/deployment_id",
+		`{"extra_body":{"Deployment_Id":"other/m"}}`:                                           "/extra_body/Deployment_Id",
 		`{"fallbacks":["other/m"]}`:                                                            "/fallbacks/0",
 		`{"extra_body":{"model":"other/m"}}`:                                                   "/extra_body/model",
 		`{"tools":[{"type":"openrouter:subagent","parameters":{"model":"other/m"}}]}`:          "/tools/0/parameters/model",
@@ -89,12 +91,13 @@ func TestModelsOfAKey(t *testing.T) {
 	// A body that may hold more than is read is refused.
 	for name, sent := range map[string]inference.Request{
 		"an encoding": {Opaque: true},
-		"a charset":   {Charset: "utf-16", Body: []byte(`{}`)},
+		"a type":      {OtherType: true, Body: []byte(`{}`)},
 		"no JSON":     {Body: []byte(`{"model":"openai/a"`)},
 		"two objects": {Body: []byte(`{"model":"openai/a"} {"model":"other/m"}`)},
 		"an array":    {Body: []byte(`[{"model":"other/m"}]`)},
 		"a number":    {Body: []byte(`{"model":1}`)},
 		"no list":     {Body: []byte(`{"models":{"0":"other/m"}}`)},
+		"own models":  {Body: []byte(`{"extra_body":{"User_Config":{"model_list":[]}}}`)},
 	} {
 		sent.Dialect = domain.Chat
 		if _, err := resolver.Resolve(t.Context(), who, sent); domain.KindOf(err) != domain.Invalid {
@@ -147,6 +150,48 @@ func TestPresetsOfAKey(t *testing.T) {
 			}
 			if err := resolve(required, dialect, body); domain.KindOf(err) != domain.Invalid || !strings.Contains(err.Error(), "/preset: must name a preset") {
 				t.Errorf("%s: got %v", body, err)
+			}
+		}
+	}
+}
+
+// TestFieldsInTheQuery has fields of a request in the query string, from which LiteLLM takes
+// the model. They are refused where anything is limited.
+func TestFieldsInTheQuery(t *testing.T) {
+	r := newResolving(t)
+	r.put(t, r.home.ID, "free", version{dialect: domain.Responses, config: `{"model":"a/b"}`})
+	r.ruled(t, "ruled", version{dialect: domain.Responses, config: `{"model":"a/b"}`}, `{"models":[]}`)
+	strict := r.strict(t, "strict", search)
+	resolver := r.resolver(t, inference.Config{})
+	for name, limited := range map[string]struct {
+		who         domain.Principal
+		body, where string
+	}{
+		"a key with models":        {limitedBy(domain.Scope{Models: []string{"a/*"}}), `{"model":"a/b"}`, "where the key is limited to some models"},
+		"a key that needs presets": {limitedBy(domain.Scope{PresetRequired: true}), `{"preset":"free"}`, "where the key requires a preset"},
+		"disabled tools":           {strict, `{"model":"a/b"}`, "where server tools are disabled"},
+		"a policy":                 {user, `{"preset":"ruled"}`, "where the preset has a policy"},
+	} {
+		for _, dialect := range allDialects {
+			ask := func(who domain.Principal, body, query string) error {
+				_, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: dialect, Body: []byte(body), Query: query})
+				return err
+			}
+			for query, field := range map[string]string{
+				"model=x": "model", "a=b&MODEL=x": "model", "mo%64el": "model", "model[]=x": "model", "+model=x": "model",
+				"deployment_id=x": "deployment_id", "tools=x": "tools", "extra_body=x": "extra_body", "preset=x": "preset",
+				"fallbacks=x": "fallbacks", "user_config=x": "user_config", "temperature=2": "temperature", "web_search_options=x": "web_search_options",
+			} {
+				wantKind(t, ask(limited.who, limited.body, query), domain.Invalid, "query: "+field+" must be in the body "+limited.where)
+				if err := ask(user, `{"preset":"free"}`, query); err != nil {
+					t.Errorf("%s without limits: %v", query, err)
+				}
+			}
+			wantKind(t, ask(limited.who, limited.body, "a=b;model=x"), domain.Invalid, "query: is malformed, which it must not be "+limited.where)
+			for _, query := range []string{"", "beta=true", "api-version=2026-01-01&x"} {
+				if err := ask(limited.who, limited.body, query); err != nil {
+					t.Errorf("%s with %s: %v", query, name, err)
+				}
 			}
 		}
 	}

@@ -64,6 +64,15 @@ var fallbackFields = []string{"fallbacks", "context_window_fallbacks", "content_
 // mergedFields are the objects that LiteLLM makes a part of the request.
 var mergedFields = []string{"extra_body", "router_settings_override"}
 
+// modelFields are the fields that name the model. LiteLLM prefers deployment_id.
+var modelFields = []string{"model", "deployment_id"}
+
+// overridingFields are fields of LiteLLM that undo a policy: one drops settings, the other
+// has models of its own.
+var overridingFields = []string{"additional_drop_params", userConfig}
+
+const userConfig = "user_config"
+
 // mayBeReplaced reports whether a member of an entry of fallbackFields may be the name of a
 // model. Its value is then a list of the models that replace it. LiteLLM has such entries.
 func mayBeReplaced(name string) bool {

@@ -65,8 +65,10 @@ func (s *toolSearch) readRequestWith(top bool, other func(name string) error) (l
 			return s.readChoice()
 		case is("input"), is("messages"):
 			return s.readItems()
-		case is("model"):
+		case containsFold(modelFields, name):
 			return s.readModel(top && name == "model")
+		case is(userConfig) && s.text.Kind() != 'n':
+			return s.refuse("must not be sent")
 		case is("models"), is("analysis_models"), is("allowed_models"):
 			return s.elements(s.readNestedModel)
 		case containsFold(fallbackFields, name):
