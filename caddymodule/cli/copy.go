@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -140,7 +141,7 @@ func (c *copier) addVersion(cmd *cobra.Command, to api, at place, source, existi
 	sentence := fmt.Sprintf("Preset %s has the same designated version there already.", source.Slug)
 	if !files.SameCapture(source.Designated.capture(), existing.Designated.capture()) {
 		var err error
-		if answer, err = to.add(cmd.Context(), source.Slug, source.Designated, false, found.Tag()); err != nil {
+		if answer, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
 			return placedError{err, at}
 		}
 		var after preset
@@ -161,8 +162,8 @@ func (v version) capture() domain.Capture {
 	return domain.Capture{Dialect: v.Dialect, Config: v.Config, SystemPrompt: v.SystemPrompt, Template: v.Template}
 }
 
-// add makes a version of a preset. With an empty tag, the preset must not exist.
-func (a api) add(ctx context.Context, slug string, v version, isDraft bool, tag string) (*client.Answer, error) {
+// add makes a version of a preset if a condition holds. A nil condition is none.
+func (a api) add(ctx context.Context, slug string, v version, isDraft bool, condition http.Header) (*client.Answer, error) {
 	if !v.Dialect.Valid() {
 		return nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Number, v.Dialect)
 	}
@@ -176,7 +177,7 @@ func (a api) add(ctx context.Context, slug string, v version, isDraft bool, tag 
 		// The dialect of chat has a slash.
 		Path:   presetPath(slug) + "/" + string(v.Dialect),
 		Query:  a.query("message", domain.TextOrEmpty(v.Message)),
-		Header: make(http.Header),
+		Header: condition,
 	}
 	if v.Template != nil {
 		r.Query.Set("template", "true")
@@ -184,14 +185,12 @@ func (a api) add(ctx context.Context, slug string, v version, isDraft bool, tag 
 	if isDraft {
 		r.Query.Set("designate", "false")
 	}
-	if tag == "" {
-		r.Header.Set("If-None-Match", "*")
-	}
 	request := files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template).Request
-	return a.change(ctx, r, request, tag)
+	return a.change(ctx, r, request, "")
 }
 
-// copied is a copy in the making.
+// copied is a copy in the making. Only its first request has a condition: nobody else uses a
+// preset that is just made.
 type copied struct {
 	from, to api
 	at       place // of from
@@ -199,33 +198,56 @@ type copied struct {
 	// numbers has the number of each version's copy, by the number of the version.
 	numbers map[int]int
 	notes   io.Writer
-	tag     string // of the copy
 }
 
 func (c *copied) run(ctx context.Context, all bool) error {
+	for name := range c.source.Labels {
+		if err := domain.CheckLabel(name); err != nil {
+			return err
+		}
+	}
+	copyVersions := c.versions
 	if !all {
-		if err := c.version(ctx, c.source.Designated); err != nil {
-			return err
+		c.leaveOutLabels()
+		copyVersions = func(ctx context.Context) error { return c.version(ctx, c.source.Designated) }
+	}
+	err := copyVersions(ctx)
+	if err == nil {
+		err = c.describe(ctx)
+	}
+	if c.source.Status != domain.PresetDisabled || len(c.numbers) == 0 {
+		return err
+	}
+	// Disabling is last, since a disabled preset takes no versions. It is also done for an
+	// incomplete copy, and after ctx has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), disableTimeout)
+	defer cancel()
+	failed := c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, map[string]any{"status": c.source.Status})
+	switch {
+	case failed == nil:
+		return err
+	case err == nil:
+		return fmt.Errorf("the copy is still active: %w", failed)
+	default:
+		return fmt.Errorf("%w; the copy is still active: %w", err, failed)
+	}
+}
+
+// disableTimeout bounds the request that disables a copy.
+const disableTimeout = 10 * time.Second
+
+// leaveOutLabels leaves out the labels of other versions than the designated one.
+func (c *copied) leaveOutLabels() {
+	kept := make(map[string]domain.Target)
+	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
+		label := c.source.Labels[name]
+		if slices.ContainsFunc(shares(label), func(share domain.Share) bool { return share.Version != c.source.Number }) {
+			fmt.Fprintf(c.notes, "Label %s is left out: it stands for %s, and --all-versions copies all versions.\n", escape(name), targetText(label))
+			continue
 		}
-	} else if err := c.versions(ctx); err != nil {
-		return err
+		kept[name] = label
 	}
-	if err := c.describe(ctx); err != nil {
-		return err
-	}
-	if err := c.labels(ctx); err != nil {
-		return err
-	}
-	if all {
-		body := map[string]int{"version": c.numbers[c.source.Number]}
-		if err := c.change(ctx, client.Request{Method: http.MethodPost, Path: presetPath(c.source.Slug, "designate")}, body); err != nil {
-			return err
-		}
-	}
-	if c.source.Status == domain.PresetDisabled {
-		return c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, map[string]any{"status": c.source.Status})
-	}
-	return nil
+	c.source.Labels = kept
 }
 
 // versions copies all versions, oldest first. It holds one at a time.
@@ -250,23 +272,42 @@ func (c *copied) versions(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.numbers[c.source.Number] == 0 {
-		return fmt.Errorf("version %d was removed meanwhile", c.source.Number)
+	wanted := []domain.Share{{Version: c.source.Number}}
+	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
+		wanted = append(wanted, shares(c.source.Labels[name])...)
 	}
-	return nil
+	for _, share := range wanted {
+		if c.numbers[share.Version] == 0 {
+			return fmt.Errorf("version %d was removed meanwhile", share.Version)
+		}
+	}
+	return c.countKept(ctx)
 }
 
-// version copies a version. The first one makes the preset, and the others are drafts.
+// countKept tells if the server there has removed copies again.
+func (c *copied) countKept(ctx context.Context) error {
+	answer, err := c.to.get(ctx, presetPath(c.source.Slug, "versions"), c.to.query("fields", "summary", "limit", "1"))
+	if err == nil && answer.Total < len(c.numbers) {
+		fmt.Fprintf(c.notes, "The server there keeps %d of %d versions.\n", answer.Total, len(c.numbers))
+	}
+	return err
+}
+
+// version copies a version with its labels. The first one makes the preset. The others are
+// drafts, but for the designated one.
 func (c *copied) version(ctx context.Context, v version) error {
+	var condition http.Header
 	isFirst := len(c.numbers) == 0
-	answer, err := c.to.add(ctx, c.source.Slug, v, !isFirst, c.tag)
+	if isFirst {
+		condition = http.Header{"If-None-Match": {"*"}}
+	}
+	answer, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Number != c.source.Number, condition)
 	if err != nil {
 		if isFirst && (client.IsStatus(err, http.StatusPreconditionFailed) || client.IsStatus(err, http.StatusConflict)) {
 			return fmt.Errorf("preset %s exists there already, and may be archived", c.source.Slug)
 		}
 		return fmt.Errorf("version %d: %w", v.Number, err)
 	}
-	c.tag = answer.Tag()
 	var after preset
 	if err := decode(answer.Data, &after); err != nil {
 		return err
@@ -279,7 +320,7 @@ func (c *copied) version(ctx context.Context, v version) error {
 	if !files.SameCapture(v.capture(), made.capture()) {
 		return fmt.Errorf("the server there stored version %d differently: %s", v.Number, cmp.Or(answer.Header.Get("X-Preset-Ignored"), "compare the two"))
 	}
-	return nil
+	return c.labels(ctx, v.Number)
 }
 
 // describe copies the name, the description and the policy.
@@ -300,32 +341,47 @@ func (c *copied) describe(ctx context.Context) error {
 	return c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, patch)
 }
 
-// labels copies the labels of versions that were copied.
-func (c *copied) labels(ctx context.Context) error {
+// labels sets the labels that name a version whose copy was just made. The next version may
+// remove a copy without a label.
+func (c *copied) labels(ctx context.Context, number int) error {
 	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
 		label := c.source.Labels[name]
-		moved := domain.Target{Version: c.numbers[label.Version]}
-		isComplete := len(label.Split) > 0 || moved.Version > 0
-		for _, share := range label.Split {
-			number := c.numbers[share.Version]
-			isComplete = isComplete && number > 0
-			moved.Split = append(moved.Split, domain.Share{Version: number, Weight: share.Weight})
-		}
-		if !isComplete {
-			fmt.Fprintf(c.notes, "Label %s is left out: it stands for %s, and --all-versions copies all versions.\n", escape(name), targetText(label))
+		if !slices.ContainsFunc(shares(label), func(share domain.Share) bool { return share.Version == number }) {
 			continue
 		}
-		if err := domain.CheckLabel(name); err != nil {
-			return err
-		}
-		if err := c.change(ctx, client.Request{Method: http.MethodPut, Path: presetPath(c.source.Slug, "labels", name)}, moved); err != nil {
+		if err := c.change(ctx, client.Request{Method: http.MethodPut, Path: presetPath(c.source.Slug, "labels", name)}, c.moved(label)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// change changes the copy. It needs no tag: nobody else uses a preset that is just made.
+// moved returns the target of a label's copy. A split names the versions that are copied.
+// Until that is all of them, each has some weight, since a split needs one.
+func (c *copied) moved(label domain.Target) domain.Target {
+	moved := domain.Target{Version: c.numbers[label.Version]}
+	for _, share := range label.Split {
+		if number := c.numbers[share.Version]; number > 0 {
+			moved.Split = append(moved.Split, domain.Share{Version: number, Weight: share.Weight})
+		}
+	}
+	if len(moved.Split) < len(label.Split) {
+		for i := range moved.Split {
+			moved.Split[i].Weight = max(1, moved.Split[i].Weight)
+		}
+	}
+	return moved
+}
+
+// shares returns the versions of a target with their weights.
+func shares(of domain.Target) []domain.Share {
+	if len(of.Split) > 0 {
+		return of.Split
+	}
+	return []domain.Share{{Version: of.Version}}
+}
+
+// change changes the copy.
 func (c *copied) change(ctx context.Context, r client.Request, body any) error {
 	r.Query = c.to.query()
 	_, err := c.to.change(ctx, r, body, "")

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,13 +11,13 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
-// second adds a server with another store and the same keys. It returns its address and its
-// origin.
-func (s *server) second(t *testing.T) (address, origin string) {
+// second adds a server with another store and more lines of configuration. It has the same
+// keys with "other" for "secret". It returns its address and its origin.
+func (s *server) second(t *testing.T, lines ...string) (address, origin string) {
 	t.Helper()
 	address = caddytest.Address(t)
 	sites := s.Site(caddytest.Standard+"\ninference\n") +
-		s.SiteAt(address, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", caddytest.Folder(t), strings.ReplaceAll(caddytest.Standard, "secret", "other")))
+		s.SiteAt(address, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", caddytest.Folder(t), strings.Join(append(lines, strings.ReplaceAll(caddytest.Standard, "secret", "other")), "\n")))
 	if err := s.Load(sites); err != nil {
 		t.Fatal(err)
 	}
@@ -112,4 +113,86 @@ func TestCopyEndsInTheMiddle(t *testing.T) {
 	})
 	wantError(t, "the copy is incomplete (versions copied: 1): the key in PRESETS_KEY may not do that: version 2: No more",
 		words("copy email-copywriter --all-versions --to-workspace team")...)
+}
+
+// TestCopyToServerThatRemovesVersions copies all versions to a server that keeps one without a
+// label. Versions with a label stay, and so does the designated one.
+func TestCopyToServerThatRemovesVersions(t *testing.T) {
+	s := start(t, nil)
+	const mail = "/v1/presets/mail"
+	for n := 1; n <= 6; n++ {
+		s.Manage("POST", mail+"/responses", fmt.Sprintf(`{"model":"m%d"}`, n)).Want(t, 200)
+	}
+	for _, r := range [][3]string{
+		{"PUT", mail + "/labels/first", `{"version":1}`},
+		{"PUT", mail + "/labels/split", `{"split":[{"version":2,"weight":0},{"version":5,"weight":7}]}`},
+		{"POST", mail + "/designate", `{"version":3}`},
+		{"PATCH", mail, `{"status":"disabled"}`},
+	} {
+		s.Manage(r[0], r[1], r[2]).Want(t, 200)
+	}
+	address, origin := s.second(t, "keep_versions 1")
+	key := strings.ReplaceAll(caddytest.ManagementSecret, "secret", "other")
+	out, errOut, err := run("copy", "mail", "--all-versions", "--to-server", origin, "--to-key-file", storagetest.KeyFile(t, key+"\n"))
+	if err != nil || out != "Preset mail is copied: version 3 is now version 3 there. Versions copied: 6.\n" || errOut != "The server there keeps 5 of 6 versions.\n" {
+		t.Errorf("got %q, %q, %v", out, errOut, err)
+	}
+	copied := data[map[string]object](t, caddytest.Send(t, address, "GET", mail, "", caddytest.Bearer(key)).Body)["data"]
+	same(t, "mail", data[map[string]object](t, s.Manage("GET", mail, "").Body)["data"], copied, "status", "labels", "designated_version_number")
+}
+
+// TestCopyBesideOtherChange changes the copy while its versions are copied.
+func TestCopyBesideOtherChange(t *testing.T) {
+	s := start(t, nil)
+	s.fill()
+	posts := 0
+	s.before(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == "POST" {
+			posts++
+		}
+		if r.Method == "POST" && posts == 2 {
+			s.Manage("PUT", "/v1/presets/email-copywriter/labels/theirs?workspace_id=team", `{"version":1}`).Want(t, 200)
+		}
+		return false
+	})
+	mustRun(t, words("copy email-copywriter --all-versions --to-workspace team")...)
+	s.Manage("GET", "/v1/presets/email-copywriter?workspace_id=team", "").Want(t, 200,
+		`"designated_version_number":2`, `"staging":{"version":3}`, `"theirs":{"version":1}`)
+}
+
+// TestCopyOfDisabledPresetEndsInTheMiddle checks that an incomplete copy of a disabled preset
+// does not serve, or that the error says so.
+func TestCopyOfDisabledPresetEndsInTheMiddle(t *testing.T) {
+	for _, tc := range []struct {
+		name, refused, status, want string
+	}{
+		{"version", "POST", "disabled", "(versions copied: 1): the key in PRESETS_KEY may not do that: version 2: No more"},
+		{"version and status", "POST PATCH", "active", "version 2: No more; the copy is still active: mail: No more"},
+		{"status", "PATCH", "active", "(versions copied: 2): the key in PRESETS_KEY may not do that: the copy is still active: mail: No more"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := start(t, nil)
+			s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
+			s.Manage("POST", "/v1/presets/mail/responses", `{"model":"m1"}`).Want(t, 200)
+			s.Manage("POST", "/v1/presets/mail/responses", `{"model":"m2"}`).Want(t, 200)
+			s.Manage("PATCH", "/v1/presets/mail", `{"status":"disabled"}`).Want(t, 200)
+			changes := 0
+			s.before(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != "GET" {
+					changes++
+				}
+				if changes < 2 || !strings.Contains(tc.refused, r.Method) {
+					return false
+				}
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprint(w, `{"error":{"message":"No more"}}`)
+				return true
+			})
+			wantError(t, tc.want, words("copy mail --all-versions --to-workspace team")...)
+			if got := s.Manage("GET", "/v1/presets/mail?workspace_id=team", "").Field(t, "status"); got != tc.status {
+				t.Errorf("the copy is %s, want %s", got, tc.status)
+			}
+		})
+	}
 }
