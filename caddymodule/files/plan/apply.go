@@ -223,7 +223,8 @@ func (a *applier) applyChange(ctx context.Context, c *Change) error {
 	}
 }
 
-// restore restores a preset, and brings it up to date.
+// restore restores a preset, and brings it up to date. It archives the preset again if that
+// cannot be done.
 func (a *applier) restore(ctx context.Context, s *sequence, c *Change) error {
 	// An archived preset does not exist for clients, until somebody else restores it.
 	answer, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: presetPath(c.Slug, "/restore")}, ifNew)
@@ -241,7 +242,11 @@ func (a *applier) restore(ctx context.Context, s *sequence, c *Change) error {
 	case err != nil:
 		return orStopped(ctx, err)
 	case compared.problem != "":
-		return errors.New(compared.problem)
+		_, err := s.send(context.WithoutCancel(ctx), client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "")}, ifMatch(restored.tag))
+		if err != nil {
+			return fmt.Errorf("%s; and archiving the preset again failed: %w", compared.problem, err)
+		}
+		return fmt.Errorf("%s: the preset stays archived", compared.problem)
 	case compared.change == nil:
 		return nil
 	}

@@ -157,8 +157,8 @@ func (r *reader) compareNew(file *files.Preset, workspaceID string) (comparison,
 	return comparison{change: c}, nil
 }
 
-// compareArchived returns the change that restores a preset. Its version can be compared
-// only then.
+// compareArchived returns the change that restores a preset. Its versions can be read only
+// then.
 func (r *reader) compareArchived(ctx context.Context, file *files.Preset, workspaceID string, archived listed) (comparison, error) {
 	if problem := r.foreign(archived); problem != "" {
 		return comparison{problem: problem}, nil
@@ -170,7 +170,10 @@ func (r *reader) compareArchived(ctx context.Context, file *files.Preset, worksp
 	if err := c.compareFields(restored); err != nil {
 		return comparison{}, err
 	}
-	var err error
+	problem, err := r.compareArchivedLabels(ctx, c, archived)
+	if err != nil || problem != "" {
+		return comparison{problem: problem}, err
+	}
 	c.Drift, err = r.drift(ctx, workspaceID, archived)
 	return comparison{change: c}, err
 }

@@ -126,6 +126,59 @@ func TestArchivedInPlan(t *testing.T) {
 	}
 }
 
+// archive makes an archived preset p of two versions, of which the label l names one.
+func (s *server) archive(version int) {
+	s.T.Helper()
+	const on = "X-Preset-Owner: files"
+	s.Manage("POST", "/v1/presets/p/chat/completions", `{"model":"m1"}`, on).Want(s.T, 200)
+	s.Manage("POST", "/v1/presets/p/chat/completions", `{"model":"m2"}`, on).Want(s.T, 200)
+	s.Manage("PUT", "/v1/presets/p/labels/l", fmt.Sprintf(`{"version":%d}`, version), on).Want(s.T, 200)
+	s.Manage("DELETE", "/v1/presets/p", "", on).Want(s.T, 200)
+}
+
+// TestLabelsOfRestore plans labels of an archived preset.
+func TestLabelsOfRestore(t *testing.T) {
+	for _, tc := range []struct{ name, labels, want string }{
+		{"the same", "{l: 1}", `"labels":[]`},
+		{"moved", "{l: 2}", `"labels":[{"label":"l","from":{"version":1},"to":{"version":2}}]`},
+		{"another", "{new: latest}", `"labels":[{"label":"l","from":{"version":1},"to":null},{"label":"new","from":null,"to":{"version":"latest"}}]`},
+		{"the next version", "{l: 1, new: 3}", `"labels":[{"label":"new","from":null,"to":{"version":3}}]`},
+		{"no such version", "{l: 1, new: 9}", `"errors":[{"workspace":"default","slug":"p","message":"label new: the preset has no version 9"}]`},
+		{"a split", "{l: {split: [{version: 1, weight: 1}, {version: 9, weight: 1}]}}", `"message":"label l: the preset has no version 9"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := start(t)
+			s.archive(1)
+			s.write(map[string]string{"default/p.yaml": "labels: " + tc.labels + "\nchat: {model: m3}\n"})
+			p := s.plan(plan.Options{})
+			if text := describe(p); !strings.Contains(text, tc.want) {
+				t.Errorf("got %s, want a part %s", text, tc.want)
+			}
+			if len(p.Errors) == 0 {
+				s.apply(plan.Options{})
+				return
+			}
+			if _, err := p.Apply(t.Context(), plan.ApplyOptions{}); err == nil {
+				t.Error("a plan with errors is applied")
+			}
+			s.Manage("GET", "/v1/presets/p", "").Want(t, 404)
+		})
+	}
+}
+
+// TestRestoreThatFails restores a preset, and finds only then that a version was removed. The
+// preset is archived again.
+func TestRestoreThatFails(t *testing.T) {
+	s := startKeeping(t, 1)
+	s.archive(2) // version 1 is gone
+	s.write(map[string]string{"default/p.yaml": "labels: {l: 1}\nchat: {model: m3}\n"})
+	result, err := s.plan(plan.Options{}).Apply(t.Context(), plan.ApplyOptions{})
+	if err != nil || len(result.Failed) != 1 || result.Failed[0].Message != "label l: the preset has no version 1: the preset stays archived" {
+		t.Errorf("got %+v, %v", result, err)
+	}
+	s.Manage("GET", "/v1/presets/p", "").Want(t, 404)
+}
+
 // TestConflictOfRestore restores an archived preset between a plan and its application.
 func TestConflictOfRestore(t *testing.T) {
 	s := start(t)

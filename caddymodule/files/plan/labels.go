@@ -203,6 +203,10 @@ type missingVersion struct {
 	number int
 }
 
+func (m missingVersion) problem() string {
+	return fmt.Sprintf("label %s: the preset has no version %d", m.label, m.number)
+}
+
 // wantedLabels returns the labels of a file, and those of their versions that are not known.
 func wantedLabels(file *files.Preset, next int, known map[int]bool) (labels, []missingVersion) {
 	wanted := labels{make(map[string]Target, len(file.Labels)), next}
@@ -279,18 +283,46 @@ func (t Target) unmade(next, current int) Target {
 	return shown
 }
 
-// compareLabels finds the changes of labels. next is the number of the file's version. It
-// returns why the labels cannot be set, empty if they can.
-func (r *reader) compareLabels(ctx context.Context, c *Change, current preset, next int) (problem string, err error) {
-	from := make(map[string]Target, len(current.Labels))
-	known := map[int]bool{current.Designated.Number: true, next: true}
-	for name, target := range current.Labels {
+// targets returns the labels of a preset, and the versions that it has for sure.
+func (p listed) targets() (labels map[string]Target, known map[int]bool) {
+	labels, known = make(map[string]Target, len(p.Labels)), map[int]bool{p.Number: true}
+	for name, target := range p.Labels {
 		t := targetOf(target)
-		from[name] = t
+		labels[name] = t
 		for n := range t.numbers {
 			known[int(n)] = true
 		}
 	}
+	return labels, known
+}
+
+// compareArchivedLabels finds the changes of labels of an archived preset, as far as its
+// history tells. The number of the file's version is not known. A label may name an old
+// version that the server has removed: that is found only after the preset is restored.
+func (r *reader) compareArchivedLabels(ctx context.Context, c *Change, archived listed) (problem string, err error) {
+	from, known := archived.targets()
+	known[int(files.Latest)] = true
+	wanted, missing := wantedLabels(c.file, int(files.Latest), known)
+	if len(missing) > 0 {
+		newest, err := r.newestMade(ctx, c.workspaceID, c.Slug)
+		if err != nil {
+			return "", err
+		}
+		for _, m := range missing {
+			if newest > 0 && m.number > newest+1 { // the file's version may be the next one
+				return m.problem(), nil
+			}
+		}
+	}
+	c.Labels = append(c.Labels, wanted.changes(from, 0)...)
+	return "", nil
+}
+
+// compareLabels finds the changes of labels. next is the number of the file's version. It
+// returns why the labels cannot be set, empty if they can.
+func (r *reader) compareLabels(ctx context.Context, c *Change, current preset, next int) (problem string, err error) {
+	from, known := current.targets()
+	known[next] = true
 	if c.version != nil {
 		for i := range c.earlier {
 			known[next-1-i] = true
@@ -305,7 +337,7 @@ func (r *reader) compareLabels(ctx context.Context, c *Change, current preset, n
 		case err != nil:
 			return "", err
 		case !exists:
-			return fmt.Sprintf("label %s: the preset has no version %d", m.label, m.number), nil
+			return m.problem(), nil
 		}
 	}
 	made := next

@@ -49,6 +49,7 @@ type listed struct {
 	UpdatedAt   string                   `json:"updated_at"`
 	Policy      json.RawMessage          `json:"policy"`
 	Labels      map[string]domain.Target `json:"labels"`
+	Number      int                      `json:"designated_version_number"`
 }
 
 // preset is a preset of a server with the version that requests get.
@@ -256,6 +257,27 @@ func (r *reader) drift(ctx context.Context, workspaceID string, p listed) (bool,
 		}
 	}
 	return false, nil
+}
+
+// newestMade returns the number of the last version that a preset of any status got. It is 0
+// if the history does not have it, as after an import.
+func (r *reader) newestMade(ctx context.Context, workspaceID, slug string) (int, error) {
+	for element, err := range r.client.Elements(ctx, presetPath(slug, "/history"), in(workspaceID)) {
+		if err != nil {
+			return 0, err
+		}
+		var change struct {
+			Operation string `json:"operation"`
+			Version   int    `json:"version"`
+		}
+		if err := json.Unmarshal(element, &change); err != nil {
+			return 0, fmt.Errorf("the history has an unknown form: %w", err)
+		}
+		if change.Operation == "preset.create_version" {
+			return change.Version, nil
+		}
+	}
+	return 0, nil
 }
 
 // countChanges returns how many changes of a preset there were.
