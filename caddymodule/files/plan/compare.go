@@ -245,8 +245,9 @@ func (r *reader) nextVersion(ctx context.Context, c *Change, current preset) (in
 	return newest.Number + 1, nil
 }
 
-// madeOfSeries returns how many of the file's earlier versions a preset has. It is 0 unless
-// the preset has exactly the first of them, as after a run that was cut off.
+// madeOfSeries returns how many of the file's earlier versions a preset got. It is 0 unless
+// the preset got exactly the first of them, as after a run that was cut off. The server may
+// have removed some of them since then.
 func (r *reader) madeOfSeries(ctx context.Context, file *files.Preset, workspaceID string, current preset) (int, error) {
 	series := file.Earlier
 	if len(series) == 0 || current.Designated.Number != 1 {
@@ -257,18 +258,20 @@ func (r *reader) madeOfSeries(ctx context.Context, file *files.Preset, workspace
 		return 0, err
 	}
 	const size = 100
+	made := 0
 	for offset := 0; offset < total; offset += size {
 		page, now, err := r.versions(ctx, workspaceID, file.Slug, offset, size, false)
 		if err != nil || now != total || len(page) != min(size, total-offset) {
 			return 0, err
 		}
-		for i, v := range page {
-			if n := offset + i; v.Number != n+1 || !files.SameCapture(v.capture(), series[n].Capture) {
+		for _, v := range page {
+			if v.Number <= made || v.Number > len(series) || !files.SameCapture(v.capture(), series[v.Number-1].Capture) {
 				return 0, nil
 			}
+			made = v.Number
 		}
 	}
-	return total, nil
+	return made, nil
 }
 
 // compareVersion describes what differs between a version and that of the file.

@@ -124,6 +124,40 @@ chat: {model: m4}
 	s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"designated_version_number":4`)
 }
 
+// TestCutOffSeriesGoesOn cuts off a series at each of its versions, where old versions are
+// removed. The next run makes the others.
+func TestCutOffSeriesGoesOn(t *testing.T) {
+	for at := 2; at <= 6; at++ {
+		t.Run(fmt.Sprintf("at version %d", at), func(t *testing.T) {
+			s := startKeeping(t, 2)
+			s.write(map[string]string{"default/p.yaml": `
+labels: {old: 5}
+earlier: [{chat: {model: m1}}, {chat: {model: m2}}, {chat: {model: m3}}, {chat: {model: m4}}, {chat: {model: m5}}]
+chat: {model: m6}
+`})
+			through, posts := s.transport(), 0
+			p, err := plan.New(t.Context(), s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPost {
+					posts++
+				}
+				if posts >= at {
+					return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody}, nil
+				}
+				return through.RoundTrip(r)
+			})), s.read(), plan.Options{Owner: "files"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result, err := p.Apply(t.Context(), plan.ApplyOptions{}); err != nil || len(result.Failed) != 1 {
+				t.Errorf("got %+v, %v, want a failure", result, err)
+			}
+			s.apply(plan.Options{})
+			s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"designated_version_number":6`, `"labels":{"old":{"version":5}}`, `"config":{"model":"m6"}`)
+			s.Manage("GET", "/v1/presets/p/versions/5", "").Want(t, 200, `"config":{"model":"m5"}`)
+		})
+	}
+}
+
 // TestAllLabelsReplaced replaces labels of a preset that has as many as it can.
 func TestAllLabelsReplaced(t *testing.T) {
 	s := startKeeping(t, 3)
