@@ -1,6 +1,9 @@
 package plan_test
 
 import (
+	"bytes"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -168,5 +171,43 @@ func TestActions(t *testing.T) {
 		if got := s.versions("default", slug); got != want {
 			t.Errorf("preset %s has %d versions, want %d", slug, got, want)
 		}
+	}
+}
+
+// TestIgnoredFields applies files to a server that does not know all their settings.
+func TestIgnoredFields(t *testing.T) {
+	for _, tc := range []struct{ name, file, header, want string }{
+		{"named", "chat: {model: m, top_k: 7}\n", "top_k", "stored version 1 differently, and may be older than this program: top_k"},
+		{"not named", "chat: {model: m, top_k: 7}\n", "", "stored version 1 differently, and may be older than this program: compare the two"},
+		{"a draft", "earlier: [{chat: {model: m1}}, {chat: {model: m2, top_k: 7}}]\nchat: {model: m3}\n", "top_k", "stored version 2 differently, and may be older than this program: top_k"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := start(t)
+			s.write(map[string]string{"default/p.yaml": tc.file, "default/q.yaml": "chat: {model: m}\n"})
+			through := s.transport()
+			p, err := plan.New(t.Context(), s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
+				if r.Method != http.MethodPost {
+					return through.RoundTrip(r)
+				}
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					return nil, err
+				}
+				known := bytes.Replace(body, []byte(`,"top_k":7`), nil, 1)
+				r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(known)), int64(len(known))
+				answer, err := through.RoundTrip(r)
+				if err == nil && tc.header != "" && len(known) < len(body) {
+					answer.Header.Set("X-Preset-Ignored", tc.header)
+				}
+				return answer, err
+			})), s.read(), plan.Options{Owner: "files"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			result, err := p.Apply(t.Context(), plan.ApplyOptions{})
+			if err != nil || result.Done != 1 || len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Message, tc.want) {
+				t.Errorf("got %+v, %v, want %q", result, err, tc.want)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -113,9 +114,9 @@ func (s *sequence) update(ctx context.Context, c *Change) error {
 			return err
 		}
 	case c.Designate != 0:
-		if err := s.changePreset(ctx, client.Request{
+		if _, err := s.changePreset(ctx, client.Request{
 			Method: http.MethodPost, Path: presetPath(c.Slug, "/designate"), Body: fmt.Appendf(nil, `{"version":%d}`, c.Designate),
-		}, nil); err != nil {
+		}); err != nil {
 			return err
 		}
 	}
@@ -182,22 +183,19 @@ func (s *sequence) setLabelFirst(ctx context.Context, c *Change, l *LabelChange,
 	return nil
 }
 
-// changePreset sends a request that changes the preset, and takes its new tag. It decodes the
-// preset if into is not nil.
-func (s *sequence) changePreset(ctx context.Context, r client.Request, into any) error {
+// changePreset sends a request that changes the preset, and takes its new tag.
+func (s *sequence) changePreset(ctx context.Context, r client.Request) (*client.Answer, error) {
 	answer, err := s.send(ctx, r, s.condition())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.tag, s.isNew = answer.Tag(), false
-	if into == nil {
-		return nil
-	}
-	return decode(answer, into)
+	return answer, nil
 }
 
 func (s *sequence) patch(ctx context.Context, c *Change) error {
-	return s.changePreset(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.Slug, ""), Body: c.patch}, nil)
+	_, err := s.changePreset(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.Slug, ""), Body: c.patch})
+	return err
 }
 
 // post makes a version and returns its number. A draft is not designated, unless it is the
@@ -216,14 +214,26 @@ func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft 
 	case s.message != "" && !draft:
 		query.Set("message", s.message)
 	}
-	var p struct {
-		Designated struct {
-			Number int `json:"version"`
-		} `json:"designated_version"`
+	answer, err := s.changePreset(ctx, client.Request{Method: http.MethodPost, Path: presetPath(c.Slug, "/"+string(v.Capture.Dialect)), Query: query, Body: v.Request})
+	if err != nil {
+		return 0, err
 	}
-	r := client.Request{Method: http.MethodPost, Path: presetPath(c.Slug, "/"+string(v.Capture.Dialect)), Query: query, Body: v.Request}
-	err := s.changePreset(ctx, r, &p)
-	return p.Designated.Number, err
+	var p struct {
+		Designated version  `json:"designated_version"`
+		Created    *version `json:"created_version"` // a draft
+	}
+	if err := decode(answer, &p); err != nil {
+		return 0, err
+	}
+	made := p.Designated
+	if p.Created != nil {
+		made = *p.Created
+	}
+	if !files.SameCapture(made.capture(), v.Capture) { // else each run makes another version
+		return 0, fmt.Errorf("the server stored version %d differently, and may be older than this program: %s", made.Number,
+			cmp.Or(answer.Header.Get("X-Preset-Ignored"), "compare the two"))
+	}
+	return made.Number, nil
 }
 
 // setLabel gives a label a target, or removes it for nil. latest is the number of the file's
