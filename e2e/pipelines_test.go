@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,6 +61,48 @@ func gitlabScripts(t *testing.T, job string) (all []script) {
 	return all
 }
 
+// TestPipelineGroups checks that runs which apply wait for each other alone.
+func TestPipelineGroups(t *testing.T) {
+	var workflow struct {
+		Concurrency struct {
+			Group  string
+			Cancel string `yaml:"cancel-in-progress"`
+		}
+	}
+	pipeline(t, ".github/workflows/presets.yml", &workflow)
+	// The number is that of a pull request.
+	if got := workflow.Concurrency; got.Group != "presets-${{ github.event.number || 'apply' }}" || got.Cancel != "${{ github.event_name == 'pull_request' }}" {
+		t.Errorf("GitHub: got %+v", got)
+	}
+	var jobs map[string]struct {
+		Group string `yaml:"resource_group"`
+	}
+	pipeline(t, ".gitlab-ci.yml", &jobs)
+	if jobs["apply presets"].Group == "" || jobs["plan presets"].Group+jobs[".presets"].Group != "" {
+		t.Errorf("GitLab: got %+v, want a group of apply alone", jobs)
+	}
+}
+
+// gh stands for the program, which needs GitHub. It keeps the comments in $COMMENTS.
+const gh = `#!/bin/sh
+set -e
+case "$*" in
+"api --paginate repos/acme/presets/issues/7/comments --jq "*)
+	exec jq -r "$5" "$COMMENTS" ;;
+"api --silent --method PATCH repos/acme/presets/issues/comments/"*" --field body=@"*)
+	jq --argjson id "${5##*/}" --rawfile body "${7#body=@}" 'map(if .id == $id then .body = $body else . end)' "$COMMENTS" > "$COMMENTS.new" ;;
+"pr comment 7 --body-file "*)
+	jq --rawfile body "$5" '. + [{id: (length + 1), user: {login: "github-actions[bot]"}, body: $body}]' "$COMMENTS" > "$COMMENTS.new" ;;
+*)
+	echo "unknown: $*" >&2
+	exit 1 ;;
+esac
+mv "$COMMENTS.new" "$COMMENTS"
+`
+
+// otherComments are comments of another workflow, and of a person.
+const otherComments = `[{"id":1,"user":{"login":"github-actions[bot]"},"body":"Tests: 7"},{"id":2,"user":{"login":"ann"},"body":"<!-- caddy presets plan -->"}]`
+
 // TestPipelines runs the commands of the documented pipelines as their runners do. A pull
 // request shows the plan, and merging applies it.
 func TestPipelines(t *testing.T) {
@@ -66,50 +111,99 @@ func TestPipelines(t *testing.T) {
 		"gitlab": {gitlabScripts(t, "plan presets"), gitlabScripts(t, "apply presets")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if len(scripts.plan) != 2 || len(scripts.apply) != 1 {
+			if len(scripts.plan) != 2 || len(scripts.apply) == 0 {
 				t.Fatalf("got commands %+v", scripts)
 			}
+			if name == "github" {
+				needs(t, "jq", "jq")
+			}
 			r := newRepository(t)
-			bin := t.TempDir()
+			origin, bin := t.TempDir(), t.TempDir()
+			r.git(t, "init", "-q", "--bare", origin)
+			r.git(t, "remote", "add", "origin", origin)
 			if err := os.Symlink(r.binary, filepath.Join(bin, "caddy")); err != nil {
 				t.Fatal(err)
 			}
-			// gh needs GitHub. This one keeps the comment.
-			const gh = "#!/bin/sh\n[ \"$1 $2 $3 $4\" = 'pr comment 7 --body-file' ] && cp \"$5\" comment.md\n"
-			if err := os.WriteFile(filepath.Join(bin, "gh"), []byte(gh), 0o700); err != nil {
-				t.Fatal(err)
+			comments := filepath.Join(bin, "comments.json")
+			for file, text := range map[string]string{
+				filepath.Join(bin, "gh"): gh, comments: otherComments,
+				filepath.Join(r.folder, ".git", "info", "exclude"): "/*.md\n",
+			} {
+				if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
+					t.Fatal(err)
+				}
 			}
-			env := append(r.env, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "PRESETS_KEY="+managementKey, "PRESETS_SERVER="+r.site, "NUMBER=7")
+			env := append(r.env, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "PRESETS_KEY="+managementKey, "PRESETS_SERVER="+r.site,
+				"NUMBER=7", "GITHUB_REPOSITORY=acme/presets", "COMMENTS="+comments, "GITHUB_REF_NAME=main", "CI_COMMIT_BRANCH=main")
 			play := func(scripts []script) {
 				t.Helper()
 				for _, s := range scripts {
 					run(t, r.folder, env, "bash", "-euo", "pipefail", "-c", s.text)
 				}
 			}
-			r.write(t, "default/mail.yaml", "responses:\n  model: acme/small\n")
-			r.commit(t)
-			play(scripts.plan)
-			comment, err := os.ReadFile(filepath.Join(r.folder, "plan.md"))
-			if err != nil || !strings.Contains(string(comment), "mail") {
-				t.Errorf("the plan: got %s, %v", comment, err)
+			push := func() (revision string) {
+				t.Helper()
+				revision = r.commit(t)
+				r.git(t, "push", "-q", "origin", "main")
+				return revision
 			}
-			if kept, err := os.ReadFile(filepath.Join(r.folder, "comment.md")); name == "github" && string(kept) != string(comment) {
-				t.Errorf("the comment: got %s, %v", kept, err)
+			r.write(t, "default/mail.yaml", "responses:\n  model: acme/small\n")
+			first := push()
+			play(scripts.plan)
+			if text, err := os.ReadFile(filepath.Join(r.folder, "plan.md")); err != nil || !strings.Contains(string(text), "mail") {
+				t.Errorf("the plan: got %s, %v", text, err)
 			}
 			play(scripts.apply)
 			if all := r.versions(t, "default", "mail"); len(all) != 1 {
 				t.Errorf("got versions %+v, want 1", all)
 			}
 			play(scripts.plan) // without changes
+			text, err := os.ReadFile(filepath.Join(r.folder, "plan.md"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantComments(t, comments, name == "github", "<!-- caddy presets plan -->\n"+string(text))
 			r.write(t, "default/mail.yaml", "")
 			r.write(t, "default/other.yaml", "responses:\n  model: acme/small\n")
+			push()
 			play(scripts.apply)
-			if status, _ := r.send(t, "GET", "/v1/presets/mail", managementKey, ""); status != 404 {
-				t.Errorf("a file that is gone: got %d, want 404", status)
+			gone := func() {
+				t.Helper()
+				if status, _ := r.send(t, "GET", "/v1/presets/mail", managementKey, ""); status != 404 {
+					t.Errorf("a file that is gone: got %d, want 404", status)
+				}
+				if all := r.versions(t, "default", "other"); len(all) != 1 {
+					t.Errorf("got versions %+v, want 1", all)
+				}
 			}
+			gone()
+			r.git(t, "reset", "-q", "--hard", first) // a run of an older commit comes later
+			play(scripts.apply)
+			gone()
 			if _, _, err := try(t, r.folder, append(env, "PRESETS_KEY=wrong-key-of-the-pipeline"), "bash", "-euo", "pipefail", "-c", scripts.plan[0].text); err == nil {
 				t.Error("a plan that fails passes the pipeline")
 			}
 		})
+	}
+}
+
+// wantComments checks that the other comments are as they were, and that one more has a text
+// if there is one more.
+func wantComments(t *testing.T, file string, more bool, text string) {
+	t.Helper()
+	type comment struct {
+		ID   int    `json:"id"`
+		Body string `json:"body"`
+	}
+	var want, got []comment
+	stored, err := os.ReadFile(file)
+	if err == nil {
+		err = errors.Join(json.Unmarshal([]byte(otherComments), &want), json.Unmarshal(stored, &got))
+	}
+	if more {
+		want = append(want, comment{3, text})
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("the comments: got %+v, %v, want %+v", got, err, want)
 	}
 }
