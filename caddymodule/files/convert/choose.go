@@ -91,10 +91,9 @@ func (c *conversion) preset(schemas *schema.Schemas, p *prompt, slug string) (pr
 	}, true
 }
 
-// choose returns the version that requests get.
+// choose returns the version that requests get. It reports if the input does not have it.
 func (p *prompt) choose() *version {
 	slices.SortStableFunc(p.versions, func(a, b *version) int { return cmp.Compare(a.number, b.number) })
-	last := p.versions[len(p.versions)-1]
 	if p.chosen > 0 {
 		for _, v := range p.versions {
 			if v.number == p.chosen {
@@ -102,12 +101,17 @@ func (p *prompt) choose() *version {
 			}
 		}
 	}
+	taken := p.versions[len(p.versions)-1]
 	for _, v := range slices.Backward(p.versions) {
 		if v.isProduction {
-			return v
+			taken = v
+			break
 		}
 	}
-	return last
+	if p.chosen > 0 {
+		p.entries = append(p.entries, Entry{Kind: Changed, Version: taken.number, Message: fmt.Sprintf("is taken, since the input does not have version %d, which requests get", p.chosen)})
+	}
+	return taken
 }
 
 // series returns the versions to build. The chosen one is the last.

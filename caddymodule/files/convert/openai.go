@@ -71,7 +71,10 @@ func (c *conversion) readOpenAIExport(found *prompts, root node) {
 	if name != id {
 		p.title = name
 	}
-	p.chosen = root.get("production_version").number()
+	production := root.get("production_version")
+	if p.chosen = production.number(); production.exists() && p.chosen == 0 {
+		p.leave(production, "must be the number of a version: the newest one is taken")
+	}
 	for name, value := range root.members() {
 		if value.exists() && !slices.Contains([]string{"openai_prompt_id", "name", "production_version", "versions"}, name) {
 			p.leave(value, "has no counterpart")
