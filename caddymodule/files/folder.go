@@ -100,16 +100,23 @@ func withoutPath(err error) error {
 	return err
 }
 
-// replace writes a file and puts it in the place of another one. A link of the name is
-// replaced, and not followed.
+// replace writes a file and puts it in the place of another one, whose permissions it keeps.
+// Those of a new file depend on the umask. A link of the name is replaced, and not followed.
 func (f rootFolder) replace(name string, text []byte) (err error) {
+	permissions, isThere := fs.FileMode(0o666), false
+	if info, err := f.Lstat(name); err == nil && info.Mode().IsRegular() {
+		permissions, isThere = info.Mode().Perm(), true
+	}
 	temporary := path.Join(path.Dir(name), "."+path.Base(name)+"."+rand.Text()+".tmp")
-	file, err := f.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	file, err := f.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, permissions)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(text)
-	err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close())
+	if isThere {
+		err = errors.Join(err, file.Chmod(permissions)) // in spite of the umask
+	}
+	err = errors.Join(err, file.Sync(), file.Close())
 	if err == nil {
 		err = f.Rename(temporary, name)
 	}
