@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,8 +78,13 @@ func printReport(w io.Writer, report *convert.Report, asJSON bool) error {
 	if !asJSON {
 		return report.Print(w)
 	}
-	encoder := json.NewEncoder(w)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(report)
+	if err := encoder.Encode(report); err != nil {
+		return err
+	}
+	_, err := w.Write(safeJSON(w, text.Bytes()))
+	return err
 }

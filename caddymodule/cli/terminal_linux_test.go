@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -108,6 +109,33 @@ func TestTerminal(t *testing.T) {
 		}
 		if json, ok := strings.CutSuffix(text, "\n<nil>"); ok && command == "show mail --json" && data[struct{ Name string }](t, json).Name != evil {
 			t.Errorf("got %q, want the same JSON", json)
+		}
+	}
+}
+
+// TestTerminalConvert checks that the report of a conversion is escaped on a terminal, and only
+// there.
+func TestTerminalConvert(t *testing.T) {
+	quoted, err := json.Marshal(evil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	input := fmt.Sprintf(`[{"name":%s,"prompt":"Hello."}]`, quoted)
+	type report struct{ Written []struct{ Prompt string } }
+	for _, isTerminal := range []bool{true, false} {
+		var out io.Writer
+		var plain strings.Builder
+		tty, printed := terminal(t)
+		if out = tty; !isTerminal {
+			out = &plain
+		}
+		err := runTo(out, io.Discard, strings.NewReader(input), "presets", "convert", "langfuse", "-", t.TempDir(), "--json")
+		text := printed() + plain.String()
+		if isUnsafe := strings.ContainsAny(text, "\u202e\u009b"); err != nil || isUnsafe == isTerminal {
+			t.Errorf("on a terminal %t: got %q, %v", isTerminal, text, err)
+		}
+		if got := data[report](t, text); len(got.Written) != 1 || got.Written[0].Prompt != evil {
+			t.Errorf("on a terminal %t: got %q, want the name in it", isTerminal, text)
 		}
 	}
 }
