@@ -297,8 +297,8 @@ func (p listed) targets() (labels map[string]Target, known map[int]bool) {
 }
 
 // compareArchivedLabels finds the changes of labels of an archived preset, as far as its
-// history tells. The number of the file's version is not known. A label may name an old
-// version that the server has removed: that is found only after the preset is restored.
+// history tells. The number of the file's version is not known. The history does not tell
+// which old versions were removed. Such a label is found after the preset is restored.
 func (r *reader) compareArchivedLabels(ctx context.Context, c *Change, archived listed) (problem string, err error) {
 	from, known := archived.targets()
 	known[int(files.Latest)] = true
