@@ -99,6 +99,20 @@ scenario("a 412 of a label changes nothing", { key: managementKey }, async ({ pa
   assert.equal((await target("label-race", "staging")).version, 2);
 });
 
+scenario("undoing a removal overwrites nothing", { key: managementKey }, async ({ page }) => {
+  await makePreset("label-gone");
+  await manage("PUT", "/presets/label-gone/labels/production", { version: 3 });
+  await go(page, at("label-gone", "labels"));
+  await page.getByRole("button", { name: "Remove production" }).click();
+  const dialog = page.getByRole("dialog", { name: "Remove" }), remove = dialog.getByRole("button", { name: "Remove" });
+  await remove.click();
+  await status(page, /production is removed/);
+  await manage("PUT", "/presets/label-gone/labels/production", { version: 1 });
+  await page.getByRole("button", { name: "Undo" }).click();
+  await status(page, /changed meanwhile/);
+  assert.equal((await target("label-gone", "production")).version, 1);
+});
+
 scenario("a protected label says so, and a key without the right is told", {}, async ({ page }) => {
   await makePreset("guarded");
   await manage("PUT", "/presets/guarded/labels/production", { version: 2, protected: true });

@@ -165,13 +165,12 @@ function labelsBody(context, preset) {
 }
 
 /**
- * Undoes a change of a label.
+ * Undoes a change of a label, unless someone has changed it since.
  * @param {At} at @param {string} label @param {Target | undefined} before
- * @param {string} tag of the label after the change, empty if it is to be read
+ * @param {string} tag of the label after the change
  */
 async function putBack(at, label, before, tag) {
 	try {
-		tag ||= (await api.read(labelPath(at, label))).tag // a removed label keeps its tag
 		await (before ? api.change('PUT', labelPath(at, label), before, tag) : api.change('DELETE', labelPath(at, label), undefined, tag))
 		say(`${label} is ${before ? targetText(before) : 'removed'} again.`)
 	} catch (thrown) {
@@ -186,7 +185,7 @@ function remove(context, preset, label, target) {
 		h('p', null, 'Requests for ', code(`@preset/${at.slug}@${label}`), ` get 404 from then on. They get ${targetText(target)} now.`),
 	], async (tag) => {
 		await api.change('DELETE', labelPath(at, label), undefined, tag)
-		say(`${label} is removed.`, { name: 'Undo', run: () => putBack(at, label, target, '') })
+		say(`${label} is removed.`, { name: 'Undo', run: () => putBack(at, label, target, api.absent) })
 	}, { isDanger: true })
 }
 
