@@ -30,7 +30,7 @@ type Attempt = (place: Element, pressed: HTMLButtonElement, run: () => Promise<u
 type SendChange = (method: string, path: string, body: string | object | undefined, tag?: string) => Promise<Answer<any>>
 type OpenDialog = (name: string, heading: string, body: Child[], options?: DialogOptions) => { dialog: HTMLDialogElement, close: () => void }
 type AskInDialog = (context: Context, name: string, heading: string, body: Child[], run: () => Promise<unknown>, options?: AskOptions) => { close: () => void, confirm: HTMLButtonElement }
-type AskFirst = (context: Context, preset: PresetAnswer, name: string, heading: string, body: Child[], run: (tag: string) => Promise<unknown>, options: AskOptions) => void
+type AskFirst = (context: Context, preset: PresetAnswer, name: string, heading: string, body: Child[], run: (seen: PresetAnswer) => Promise<unknown>, options: AskOptions) => void
 type MakeFrame = (context: Context, tab: string, make: (preset: PresetAnswer) => PresetBody, makeMissing?: () => PresetBody) => View
 type ExplainConflict = (failure: Failure, path: string, before: Answer<any>, lookedAgain: (now: Answer<any>) => unknown) => HTMLElement | undefined
 type DialogOptions = { actions?: HTMLButtonElement[], style?: string, onClose?: () => void, signal?: AbortSignal, submit?: () => unknown }

@@ -105,6 +105,22 @@ scenario("undoing a removal overwrites nothing", { key: managementKey }, async (
   await go(page, at("label-gone", "labels"));
   await page.getByRole("button", { name: "Remove production" }).click();
   const dialog = page.getByRole("dialog", { name: "Remove" }), remove = dialog.getByRole("button", { name: "Remove" });
+  await shows(dialog, "v3");
+
+  // What comes back is what was removed in the end.
+  await manage("PUT", "/presets/label-gone/labels/production", { version: 2 });
+  await remove.click();
+  await shows(dialog, /was v3, and is v2 now/);
+  await dialog.getByRole("button", { name: "Look again" }).click();
+  await remove.click();
+  await status(page, /production is removed/);
+  await page.getByRole("button", { name: "Undo" }).click();
+  await status(page, /production is v2 again/);
+  assert.equal((await target("label-gone", "production")).version, 2);
+
+  // Someone sets the label before Undo is pressed.
+  await shows(page.getByRole("table", { name: "Labels" }), "v2");
+  await page.getByRole("button", { name: "Remove production" }).click();
   await remove.click();
   await status(page, /production is removed/);
   await manage("PUT", "/presets/label-gone/labels/production", { version: 1 });

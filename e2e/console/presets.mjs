@@ -291,20 +291,23 @@ scenario("a policy is set, changed by hand, refused, and removed", { key: manage
   // Someone else was faster.
   await openWith(/"max": 0\.50/);
   await text.fill('{"drop": ["seed"]}');
-  await manage("PATCH", "/presets/ruled", { description: "Meanwhile" });
+  await manage("PATCH", "/presets/ruled", { policy: { drop: ["top_p"] } });
   await save.click();
   await shows(dialog, /changed meanwhile/);
   await dialog.getByRole("button", { name: "Look again" }).click();
   await save.click();
-  await eventually(async () => assert.deepEqual((await policy()).drop, ["seed"]));
   await dialog.waitFor({ state: "detached" });
-  await openWith(/seed/);
+  assert.deepEqual((await policy()).drop, ["seed"]);
+  await page.getByRole("button", { name: "Undo" }).click();
+  await status(page, /policy is as before/);
+  assert.deepEqual((await policy()).drop, ["top_p"], "the one that was replaced");
+  await openWith(/top_p/);
   await text.fill("");
   await save.click();
   await status(page, /policy is removed/);
   assert.equal(await policy(), null);
   await page.getByRole("button", { name: "Undo" }).click();
-  await eventually(async () => assert.deepEqual((await policy()).drop, ["seed"]));
+  await eventually(async () => assert.deepEqual((await policy()).drop, ["top_p"]));
   await go(page, at("ruled", "history"));
   await shows(page.getByRole("table", { name: "History" }), "policy");
 });

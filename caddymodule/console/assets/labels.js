@@ -183,9 +183,9 @@ function remove(context, preset, label, target) {
 	const { at } = context
 	askFirst(context, preset, 'Remove', `Remove the label ${label}?`, [
 		h('p', null, 'Requests for ', code(`@preset/${at.slug}@${label}`), ` get 404 from then on. They get ${targetText(target)} now.`),
-	], async (tag) => {
-		await api.change('DELETE', labelPath(at, label), undefined, tag)
-		say(`${label} is removed.`, { name: 'Undo', run: () => putBack(at, label, target, api.absent) })
+	], async (seen) => {
+		await api.change('DELETE', labelPath(at, label), undefined, seen.tag)
+		say(`${label} is removed.`, { name: 'Undo', run: () => putBack(at, label, seen.data.labels[label], api.absent) })
 	}, { isDanger: true })
 }
 

@@ -31,13 +31,12 @@ export async function restore(at) {
 }
 
 /**
- * Shows a dialog for a change that needs the preset's tag.
+ * Shows a dialog for a change of the preset as someone has seen it: at first, or looking again.
  * @type {AskFirst}
  */
 export function askFirst(context, preset, name, heading, body, run, options) {
-	let { tag } = preset
-	ask(context, name, heading, body, () => run(tag), {
-		...options, explain: (failure) => conflict(failure, presetPath(context.at), preset, (now) => (tag = now.tag)),
+	ask(context, name, heading, body, () => run(preset), {
+		...options, explain: (failure) => conflict(failure, presetPath(context.at), preset, (now) => (preset = now)),
 	})
 }
 
@@ -45,8 +44,8 @@ export function askFirst(context, preset, name, heading, body, run, options) {
 export function archive(context, preset) {
 	const { at } = context
 	const text = 'Requests that name this preset get 404 from then on. Its versions and labels are kept, and Restore brings it back.'
-	askFirst(context, preset, 'Archive', `Archive ${at.slug}?`, [text], async (tag) => {
-		await api.change('DELETE', presetPath(at), undefined, tag)
+	askFirst(context, preset, 'Archive', `Archive ${at.slug}?`, [text], async (seen) => {
+		await api.change('DELETE', presetPath(at), undefined, seen.tag)
 		say(`${at.slug} is archived.`, { name: 'Undo', run: () => restore(at) })
 		go(toPresets(at.workspace))
 	}, { isDanger: true })
@@ -55,8 +54,8 @@ export function archive(context, preset) {
 /** @param {Context} context @param {PresetAnswer} preset */
 export function disable(context, preset) {
 	const { at } = context
-	askFirst(context, preset, 'Disable', `Disable ${at.slug}?`, ['Requests that name this preset get 404 from then on. Enable takes that back.'], async (tag) => {
-		const now = await api.change('PATCH', presetPath(at), { status: 'disabled' }, tag)
+	askFirst(context, preset, 'Disable', `Disable ${at.slug}?`, ['Requests that name this preset get 404 from then on. Enable takes that back.'], async (seen) => {
+		const now = await api.change('PATCH', presetPath(at), { status: 'disabled' }, seen.tag)
 		say(`${at.slug} is disabled.`, { name: 'Undo', run: () => enable(at, now.tag) })
 	}, { isDanger: true })
 }
@@ -74,8 +73,8 @@ export function describe(context, preset) {
 	askFirst(context, preset, 'Rename and describe', 'Rename and describe', [
 		field('Name', name, h('span', null, 'The slug stays ', user(at.slug), ', so requests do not change.')),
 		field('Description', description, 'Up to 500 characters.'),
-	], async (tag) => {
-		await api.change('PATCH', presetPath(at), { name: name.value.trim() || at.slug, description: description.value.trim() || null }, tag)
+	], async (seen) => {
+		await api.change('PATCH', presetPath(at), { name: name.value.trim() || at.slug, description: description.value.trim() || null }, seen.tag)
 		say('The name and the description are saved.')
 	}, { confirm: 'Save' })
 }
@@ -83,8 +82,9 @@ export function describe(context, preset) {
 /** Shows the policy, and changes it with a key that may. @param {Context} context @param {PresetAnswer} preset */
 export function policy(context, preset) {
 	const { at } = context
-	const before = partOf(preset.text, 'policy')
-	const text = preset.data.policy ? format(parse(before)) : ''
+	/** @param {PresetAnswer} answer */
+	const policyOf = (answer) => (answer.data.policy ? partOf(answer.text, 'policy') : '')
+	const before = policyOf(preset), text = before && format(parse(before))
 	if (!session.mayChange()) {
 		openDialog('Policy', `Policy of ${at.slug}`, [h('pre', { class: 'prompt', tabindex: '0' }, text)], { signal: context.signal })
 		return
@@ -94,12 +94,12 @@ export function policy(context, preset) {
 	const save = (value, tag) => api.change('PATCH', presetPath(at), `{"policy":${value || 'null'}}`, tag)
 	askFirst(context, preset, 'Policy', `Policy of ${at.slug}`, [
 		field('Settings that requests may not change', area, h('span', null, 'JSON, such as ', code('{"lock": ["tools"], "bounds": {"temperature": {"max": 1}}}'), '. Leave it empty to remove the policy.')),
-	], async (tag) => {
+	], async (seen) => {
 		const value = area.value.trim(), { problem, offset } = parseAs(value || '{}')
 		if (problem) {
 			throw api.newFailure(`line ${lineOf(value, offset)}: ${problem}`, { status: 400 })
 		}
-		const now = await save(value, tag)
-		say(`The policy is ${value ? 'saved' : 'removed'}.`, { name: 'Undo', run: () => save(preset.data.policy ? before : '', now.tag).then(() => say('The policy is as before.'), failed) })
+		const now = await save(value, seen.tag)
+		say(`The policy is ${value ? 'saved' : 'removed'}.`, { name: 'Undo', run: () => save(policyOf(seen), now.tag).then(() => say('The policy is as before.'), failed) })
 	}, { confirm: 'Save', isWide: true })
 }
