@@ -87,15 +87,31 @@ scenario("a bad label is told at its field", { key: managementKey }, async ({ pa
 
 scenario("a 412 of a label changes nothing", { key: managementKey }, async ({ page }) => {
   await makePreset("label-race");
+  await manage("PUT", "/presets/label-race/labels/staging", { version: 3 });
   await go(page, at("label-race", "labels"));
-  await page.getByRole("textbox", { name: "Label" }).fill("staging");
+  const main = page.getByRole("main"), row = page.getByRole("table", { name: "Labels" }).getByRole("row").filter({ hasText: "staging" });
+  const set = page.getByRole("button", { name: "Set label" });
+  await row.getByRole("button", { name: /^Move/ }).click();
   await page.getByRole("combobox", { name: "Version", exact: true }).selectOption("1");
-  // Someone else is faster, while the page cannot look.
-  await page.route("**/v1/presets/**", (route) => (route.request().method() === "GET" ? new Promise(() => {}) : route.continue()));
+
+  // Someone else is faster, and the list shows it already.
   await manage("PUT", "/presets/label-race/labels/staging", { version: 2 });
-  await page.unroute("**/v1/presets/**");
-  await page.getByRole("button", { name: "Set label" }).click();
-  await Promise.race([shows(page.getByRole("main"), /changed meanwhile/), shows(page.getByRole("table", { name: "Labels" }), "v2")]);
+  await page.evaluate(() => dispatchEvent(new Event("online"))); // makes the page look now
+  await shows(row, "v2");
+  await set.click();
+  await shows(main, /changed meanwhile/);
+  await shows(main, /was v3, and is v2 now/);
+  assert.equal((await target("label-race", "staging")).version, 2);
+
+  // Another change of the preset is in nobody's way once it is seen.
+  await main.getByRole("button", { name: "Look again" }).click();
+  await manage("PUT", "/presets/label-race/labels/other", { version: 3 });
+  await page.evaluate(() => dispatchEvent(new Event("online")));
+  await shows(page.getByRole("table", { name: "Labels" }), "other");
+  await set.click();
+  await status(page, /staging is v1/);
+  await page.getByRole("button", { name: "Undo" }).click();
+  await status(page, /staging is v2 again/);
   assert.equal((await target("label-race", "staging")).version, 2);
 });
 

@@ -53,6 +53,7 @@ const labelPath = (at, label, query = {}) => presetPath(at, `labels/${encodeURIC
 /** @type {MakeBody} */
 function labelsBody(context, preset) {
 	const { at } = context
+	let seen = preset // by who fills the form
 	const isClosed = () => !session.mayChange() || preset.data.status !== 'active'
 	const list = h('div')
 	const showList = () => {
@@ -75,6 +76,7 @@ function labelsBody(context, preset) {
 	}
 
 	const name = textInput({ maxlength: 64 })
+	const chosen = () => name.value.trim()
 	const parts = h('div'), place = h('div')
 	const total = h('p', { class: 'number', role: 'status' })
 	const set = submit('Set label', { disabled: isClosed() })
@@ -110,12 +112,13 @@ function labelsBody(context, preset) {
 	/** @param {string} label @param {Target} target */
 	const edit = (label, target) => {
 		name.value = label
+		seen = preset
 		shares = []
 		percents(target.split ?? [{ version: target.version ?? 1, weight: 1 }]).forEach((share) => addShare(share.version, share.percent))
 		showShares()
 	}
 	const run = async () => {
-		const label = name.value.trim()
+		const label = chosen()
 		if (!isLabelRight(name)) {
 			return
 		}
@@ -126,13 +129,13 @@ function labelsBody(context, preset) {
 		const target = shares.length === 1
 			? { version: Number(shares[0].version.value) }
 			: { split: shares.map((share) => ({ version: Number(share.version.value), weight: Math.round(Number(share.percent.value) * 100) })) }
-		const before = preset.data.labels[label]
+		const before = seen.data.labels[label]
 		await attempt(place, set, async () => {
-			const { tag } = await api.change('PUT', labelPath(at, label), target, preset.tag)
+			const { tag } = await api.change('PUT', labelPath(at, label), target, seen.tag)
 			say(`${label} is ${targetText(target)}.`, { name: 'Undo', run: () => putBack(at, label, before, tag) })
 			edit('', preset.data.designated_version)
-		}, (failure) => conflict(failure, presetPath(at), preset, (now) => {
-			preset = now
+		}, (failure) => conflict(failure, presetPath(at), seen, (now) => {
+			seen = preset = now
 			showList()
 		}))
 	}
@@ -157,6 +160,9 @@ function labelsBody(context, preset) {
 			place,
 			h('p', { class: 'actions end' }, set))),
 		update: (next) => {
+			if (targetText(next.data.labels[chosen()]) === targetText(seen.data.labels[chosen()])) {
+				seen = next // nobody has changed the form's label
+			}
 			preset = next
 			set.disabled = isClosed()
 			showList()
