@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/console"
 )
@@ -37,6 +38,16 @@ func (c *Console) provision(repl *caddy.Replacer, base string) (*console.Page, e
 		return nil, err
 	}
 	return console.New(c.Path, base)
+}
+
+// warnOfSharedOrigin warns if pages of the gateway need no key beside the console. Their scripts
+// can read its key, or answer in its place with a service worker. Its headers prevent neither.
+func (h *Handler) warnOfSharedOrigin() {
+	if h.Console == nil || h.Inference != nil && h.Inference.Keys == keysEverywhere {
+		return
+	}
+	h.logger.Warn("pages of the gateway can steal the console's key: set keys everywhere, or serve the console on another host name",
+		zap.String("console", h.Console.Path))
 }
 
 // consolePath is the pattern of a console's path. The page compares it with the address in

@@ -116,6 +116,31 @@ func TestConsole(t *testing.T) {
 	}
 }
 
+// TestSharedOriginIsWarnedOf checks that a start warns once if pages of the gateway need no key
+// beside the console.
+func TestSharedOriginIsWarnedOf(t *testing.T) {
+	s := start(t, standard)
+	const warning = "pages of the gateway can steal the console's key"
+	for subdirectives, warnings := range map[string]int{
+		standard + "\nconsole":                     1,
+		inferring("keys required") + "\nconsole":   1,
+		inferring("keys optional") + "\nconsole":   1,
+		inferring("keys off") + "\nconsole /ui":    1,
+		inferring("keys everywhere") + "\nconsole": 0,
+		standard + "\ninference\nconsole":          0,
+		standard:                                   0,
+		inferring("keys off"):                      0,
+	} {
+		before := len(s.logs())
+		if err := s.load(s.site(subdirectives)); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(s.logs()[before:], warning); got != warnings {
+			t.Errorf("%s: got %d warnings, want %d", subdirectives, got, warnings)
+		}
+	}
+}
+
 // TestNoConsole checks that without the directive the path is the gateway's.
 func TestNoConsole(t *testing.T) {
 	s := start(t, standard)
