@@ -123,14 +123,14 @@ func TestListTakesLittleMemory(t *testing.T) {
 	s.before(func(w http.ResponseWriter, r *http.Request) bool {
 		offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
 		fmt.Fprint(w, `{"data":[`)
-		for n := range 100 {
+		for n := range min(100, count-offset) {
 			if n > 0 {
 				fmt.Fprint(w, ",")
 			}
 			fmt.Fprintf(w, `{"id":"%d","slug":"p%d","description":"%s"}`, offset+n, offset+n, strings.Repeat("x", size))
 		}
 		fmt.Fprintf(w, `],"total_count":%d}`, count)
-		if offset%500 == 0 {
+		if offset%495 == 0 { // the first page and the sixth
 			runtime.GC()
 			var memory runtime.MemStats
 			runtime.ReadMemStats(&memory)

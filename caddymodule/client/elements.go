@@ -15,70 +15,86 @@ import (
 const (
 	// pageSize is how many elements a page has, at most.
 	pageSize = 100
-	// maxBack bounds how often a walk goes back because elements were removed.
-	maxBack = 1000
+	// maxTurns bounds how often a walk goes back or begins again because a list changes.
+	maxTurns = 1000
 )
 
 // Elements yields the elements of a list, such as /presets, in the server's order. It reads
-// page by page. It holds one page, and a hash of each element's id. An error ends it.
+// page by page. It holds one page, and hashes of each element's id and text. An error ends it.
 //
-// Other clients may change the list meanwhile. An element that is there all the time comes
-// once. Elements leaves out those that it sees again, and goes back if some are removed. It
-// ends with another look at the front of the list, where changed presets move to.
+// Other clients may add, change and remove elements meanwhile. An element that is there all
+// the time comes once. The exception is a preset that is renamed in a list by name: it may be
+// missing. Elements that move to the front of the list come last. An element without an id is
+// known by its text.
 func (c *Client) Elements(ctx context.Context, path string, query url.Values) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
-		w := walk{client: c, path: path, query: maps.Clone(query), seen: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
+		w := walk{client: c, path: path, query: maps.Clone(query), seed: maphash.MakeSeed(), passed: make(hashes)}
 		if w.query == nil {
 			w.query = make(url.Values)
 		}
 		w.query.Set("limit", strconv.Itoa(pageSize))
+		var read, before hashes // the texts of this walk, and those of the one before
 		offset, back := 0, 0
-		for isEnd := false; !isEnd; {
-			page, removed, err := w.read(ctx, offset)
-			switch {
-			case err != nil:
-				yield(nil, err)
-				return
-			case removed > 0 && offset > 0:
-				if back++; back > maxBack {
-					yield(nil, fmt.Errorf("the list of GET %s changes while it is read: try again when fewer changes are made", path))
-					return
-				}
-				offset -= min(removed, offset)
-				continue
-			}
-			offset += len(page)
-			isEnd = len(page) == 0 || offset >= w.total
-			if _, goOn := w.pass(page, yield); !goOn {
-				return
-			}
-		}
-		for front := 0; offset > pageSize && front < w.total; front += pageSize {
-			page, _, err := w.read(ctx, front)
+		for turns := 0; turns < maxTurns; {
+			page, total, err := w.read(ctx, offset)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if isNew, goOn := w.pass(page, yield); !goOn || !isNew && w.count >= w.total {
+			texts := w.texts(page)
+			switch {
+			case offset == 0:
+				read = make(hashes)
+			case len(texts) == 0 || !read.has(texts[0]):
+				// Unread elements may be in front of the page. They are not if it begins with a
+				// read one that has not moved. The text of one that moved is another.
+				turns++
+				back = max(pageSize/2, 2*back)
+				offset = max(0, min(offset, total)-back)
+				continue
+			}
+			back = 0
+			if !w.pass(page, yield) {
 				return
 			}
+			isEnd := offset+len(page) >= total
+			for _, text := range texts {
+				read[text] = struct{}{}
+				isEnd = isEnd || before.has(text) // the walk before read what follows
+			}
+			switch {
+			case isEnd && offset == 0:
+				return
+			case isEnd: // elements may have moved to the front
+				turns++
+				before, offset = read, 0
+			default:
+				offset += len(page) - 1
+			}
 		}
+		yield(nil, fmt.Errorf("the list of GET %s changes while it is read: try again when fewer changes are made", path))
 	}
 }
 
-// walk is a walk over a list.
+// hashes is a set of hashes.
+type hashes map[uint64]struct{}
+
+func (h hashes) has(hash uint64) bool {
+	_, ok := h[hash]
+	return ok
+}
+
+// walk has what all walks over one list share.
 type walk struct {
 	client *Client
 	path   string
 	query  url.Values
-	total  int // of the last page
-	count  int // of the elements that were yielded
-	seen   map[uint64]struct{}
 	seed   maphash.Seed
+	passed hashes // the ids that were yielded
 }
 
-// read reads a page. It also returns how many elements were removed since the last one.
-func (w *walk) read(ctx context.Context, offset int) (page []json.RawMessage, removed int, err error) {
+// read reads a page. It also returns how many elements the list has.
+func (w *walk) read(ctx context.Context, offset int) (page []json.RawMessage, total int, err error) {
 	w.query.Set("offset", strconv.Itoa(offset))
 	answer, err := w.client.Do(ctx, Request{Method: http.MethodGet, Path: w.path, Query: w.query})
 	if err != nil {
@@ -91,29 +107,35 @@ func (w *walk) read(ctx context.Context, offset int) (page []json.RawMessage, re
 	if len(page) != min(pageSize, max(0, answer.Total-offset)) {
 		return nil, 0, fmt.Errorf("the answer to GET %s has more or fewer elements than total_count tells", w.path)
 	}
-	removed, w.total = w.total-answer.Total, answer.Total
-	return page, removed, nil
+	return page, answer.Total, nil
 }
 
-// pass yields the elements that are new. It reports whether there are some, and whether to go
-// on. An element without an id is always new.
-func (w *walk) pass(page []json.RawMessage, yield func(json.RawMessage, error) bool) (isNew, goOn bool) {
+// texts returns the hash of each element's text.
+func (w *walk) texts(page []json.RawMessage) []uint64 {
+	texts := make([]uint64, len(page))
+	for i, element := range page {
+		texts[i] = maphash.Bytes(w.seed, element)
+	}
+	return texts
+}
+
+// pass yields the elements that were not yielded yet. It reports whether to go on.
+func (w *walk) pass(page []json.RawMessage, yield func(json.RawMessage, error) bool) bool {
 	for _, element := range page {
 		var named struct {
 			ID string `json:"id"`
 		}
-		if json.Unmarshal(element, &named) == nil && named.ID != "" {
-			hash := maphash.String(w.seed, named.ID)
-			if _, isKnown := w.seen[hash]; isKnown {
-				continue
-			}
-			w.seen[hash] = struct{}{}
+		if json.Unmarshal(element, &named) != nil || named.ID == "" {
+			named.ID = string(element)
 		}
-		isNew = true
-		w.count++
+		hash := maphash.String(w.seed, named.ID)
+		if w.passed.has(hash) {
+			continue
+		}
+		w.passed[hash] = struct{}{}
 		if !yield(element, nil) {
-			return isNew, false
+			return false
 		}
 	}
-	return isNew, true
+	return true
 }

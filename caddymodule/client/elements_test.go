@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,103 +16,266 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 )
 
-// list answers with pages of a list that changes between two requests.
+// element is an element of a list. Its text changes when it moves, as that of a preset does.
+type element struct {
+	ID      string `json:"id"`
+	Changes int    `json:"changes"`
+}
+
+// list answers with pages of a list that changes before each request.
 type list struct {
-	ids    []int
-	change func(requests int, ids []int) []int
-	count  int // of requests
+	elements []element
+	change   func(requests int, all []element) []element
+	count    int             // of requests
+	always   map[string]bool // the elements that each request found
 }
 
 func (l *list) RoundTrip(r *http.Request) (*http.Response, error) {
 	l.count++
 	if l.change != nil {
-		l.ids = l.change(l.count, l.ids)
+		l.elements = l.change(l.count, slices.Clone(l.elements))
 	}
+	now := make(map[string]bool)
+	for _, e := range l.elements {
+		now[e.ID] = l.count == 1 || l.always[e.ID]
+	}
+	l.always = now
 	offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
-	var elements []string
-	for _, id := range l.ids[min(offset, len(l.ids)):min(offset+limit, len(l.ids))] {
-		elements = append(elements, fmt.Sprintf(`{"id":"%d"}`, id))
+	page, err := json.Marshal(l.elements[min(offset, len(l.elements)):min(offset+limit, len(l.elements))])
+	if err != nil {
+		return nil, err
 	}
-	body := fmt.Sprintf(`{"data":[%s],"total_count":%d}`, strings.Join(elements, ","), len(l.ids))
+	body := fmt.Sprintf(`{"data":%s,"total_count":%d}`, page, len(l.elements))
 	return &http.Response{StatusCode: 200, Status: "200 OK", Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{}}, nil
 }
 
-func numbers(from, to int) (all []int) {
+// read walks over the list. It checks that all elements that were there all the time come
+// once, and no other twice. It returns the ids in the order in which they come.
+func (l *list) read(t *testing.T) (ids []string) {
+	t.Helper()
+	c := client.Client{Origin: "http://server", Key: "k", Transport: l}
+	times := make(map[string]int)
+	for text, err := range c.Elements(t.Context(), "/presets", nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e element
+		if err := json.Unmarshal(text, &e); err != nil {
+			t.Fatal(err)
+		}
+		if times[e.ID]++; times[e.ID] > 1 {
+			t.Errorf("element %s comes again", e.ID)
+		}
+		ids = append(ids, e.ID)
+	}
+	for id, isAlways := range l.always {
+		if isAlways && times[id] == 0 {
+			t.Errorf("element %s is missing", id)
+		}
+	}
+	return ids
+}
+
+// numbers returns new elements.
+func numbers(from, to int) (all []element) {
 	for n := from; n < to; n++ {
-		all = append(all, n)
+		all = append(all, element{ID: strconv.Itoa(n)})
 	}
 	return all
 }
 
-// TestElements walks over lists that others change meanwhile. All elements that were there
-// all the time come once.
+// changed returns elements after another change.
+func changed(elements ...element) []element {
+	elements = slices.Clone(elements)
+	for i := range elements {
+		elements[i].Changes++
+	}
+	return elements
+}
+
+// TestElements walks over lists that others change meanwhile.
 func TestElements(t *testing.T) {
 	for _, tc := range []struct {
-		name   string
-		count  int
-		change func(requests int, ids []int) []int
-		gone   int // these first elements may be missing
+		name     string
+		count    int
+		change   func(requests int, all []element) []element
+		requests int // at most
 	}{
-		{"empty", 0, nil, 0},
-		{"one page", 100, nil, 0},
-		{"many pages", 2345, nil, 0},
-		{"elements move to the front", 1000, func(requests int, ids []int) []int {
-			last := ids[len(ids)-1]
-			if requests > 5 {
-				return ids
+		{"empty", 0, nil, 1},
+		{"one page", 100, nil, 1},
+		{"many pages", 2345, nil, 25},
+		{"one is removed, and one comes at the end", 350, func(requests int, all []element) []element {
+			if requests != 3 {
+				return all
 			}
-			return append([]int{last}, ids[:len(ids)-1]...)
-		}, 0},
-		{"an element moves to the front, and then others before it", 1000, func(requests int, ids []int) []int {
-			if requests != 4 {
-				return ids
+			return append(all[1:], numbers(350, 351)...)
+		}, 7},
+		{"so it is before each request", 1000, func(requests int, all []element) []element {
+			return append(all[1:], numbers(1000+requests, 1001+requests)...)
+		}, 50},
+		{"so it is with a hundred at once", 1000, func(requests int, all []element) []element {
+			if requests%5 != 0 {
+				return all
 			}
-			return slices.Concat(ids[:150], ids[999:], ids[150:999])
-		}, 0},
-		{"new elements in front", 1000, func(requests int, ids []int) []int { return append([]int{10_000 + requests}, ids...) }, 0},
-		{"the first are removed", 1000, func(requests int, ids []int) []int {
-			if requests > 1 && requests < 20 {
-				return ids[3:]
-			}
-			return ids
+			return append(all[100:], numbers(1000+100*requests, 1100+100*requests)...)
 		}, 60},
-		{"all are removed", 1000, func(requests int, ids []int) []int {
+		{"one is removed, and one that was seen moves to the end", 200, func(requests int, all []element) []element {
+			if requests != 3 {
+				return all
+			}
+			return slices.Concat(all[:5], all[6:7], all[8:], changed(all[7]))
+		}, 6},
+		{"one is removed, and the last that was seen moves to the end", 200, func(requests int, all []element) []element {
+			if requests != 3 {
+				return all
+			}
+			return slices.Concat(all[1:198], all[199:], changed(all[198]))
+		}, 6},
+		{"the last page is removed", 200, func(requests int, all []element) []element {
+			if requests < 3 {
+				return all
+			}
+			return all[:150]
+		}, 6},
+		{"elements move to the front", 1000, func(requests int, all []element) []element {
+			if requests > 5 {
+				return all
+			}
+			return append(changed(all[len(all)-1]), all[:len(all)-1]...)
+		}, 13},
+		{"an element moves to the front, and then others before it", 1000, func(requests int, all []element) []element {
+			if requests != 4 {
+				return all
+			}
+			return slices.Concat(changed(all[:150]...), changed(all[999]), all[150:999])
+		}, 20},
+		{"one moves to the front, and one that was seen is removed", 1000, func(requests int, all []element) []element {
+			if requests != 4 {
+				return all
+			}
+			return slices.Concat(changed(all[999]), all[:50], all[51:999])
+		}, 13},
+		{"new elements in front", 1000, func(requests int, all []element) []element {
+			return append(numbers(10_000+requests, 10_001+requests), all...)
+		}, 13},
+		{"the first are removed", 1000, func(requests int, all []element) []element {
+			if requests > 1 && requests < 20 {
+				return all[3:]
+			}
+			return all
+		}, 25},
+		{"most are removed", 5000, func(requests int, all []element) []element {
+			if requests != 45 {
+				return all
+			}
+			return all[4900:]
+		}, 48},
+		{"all change", 5000, func(requests int, all []element) []element {
+			if requests != 45 {
+				return all
+			}
+			return changed(all...)
+		}, 110},
+		{"all are removed", 1000, func(requests int, all []element) []element {
 			if requests > 3 {
 				return nil
 			}
-			return ids
-		}, 1000},
+			return all
+		}, 10},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l := &list{ids: numbers(0, tc.count), change: tc.change}
-			c := client.Client{Origin: "http://server", Key: "k", Transport: l}
-			seen := make(map[string]int)
-			for element, err := range c.Elements(t.Context(), "/presets", nil) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				var one struct{ ID string }
-				if err := json.Unmarshal(element, &one); err != nil {
-					t.Fatal(err)
-				}
-				seen[one.ID]++
-			}
-			for n := range tc.count {
-				if times := seen[strconv.Itoa(n)]; times > 1 || times == 0 && n >= tc.gone {
-					t.Errorf("element %d comes %d times", n, times)
-				}
-			}
-			if want := tc.count/100 + 40; l.count > want {
-				t.Errorf("got %d requests, want at most %d", l.count, want)
+			l := &list{elements: numbers(0, tc.count), change: tc.change}
+			l.read(t)
+			if l.count > tc.requests {
+				t.Errorf("got %d requests, want at most %d", l.count, tc.requests)
 			}
 		})
 	}
 }
 
+// TestElementsOfRandomLists walks over lists of each order. Before each request there are
+// random changes, few or many.
+func TestElementsOfRandomLists(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		add  func(all []element, e element, random *rand.Rand) []element
+		// move changes element i, and puts it where it is then.
+		move func(all []element, i int) []element
+	}{
+		{
+			"oldest first",
+			func(all []element, e element, _ *rand.Rand) []element { return append(all, e) },
+			func(all []element, i int) []element { return slices.Concat(all[:i], changed(all[i]), all[i+1:]) },
+		},
+		{
+			"last change first",
+			func(all []element, e element, _ *rand.Rand) []element { return append([]element{e}, all...) },
+			func(all []element, i int) []element { return slices.Concat(changed(all[i]), all[:i], all[i+1:]) },
+		},
+		{
+			"last change last",
+			func(all []element, e element, _ *rand.Rand) []element { return append(all, e) },
+			func(all []element, i int) []element { return slices.Concat(all[:i], all[i+1:], changed(all[i])) },
+		},
+		{
+			"by slug",
+			func(all []element, e element, random *rand.Rand) []element {
+				return slices.Insert(all, random.IntN(len(all)+1), e)
+			},
+			func(all []element, i int) []element { return slices.Concat(all[:i], changed(all[i]), all[i+1:]) },
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for seed := range uint64(100) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				next := 150 + random.IntN(500)
+				l := &list{elements: numbers(0, next)}
+				l.change = func(_ int, all []element) []element {
+					changes := random.IntN(4)
+					if random.IntN(10) == 0 {
+						changes = random.IntN(400)
+					}
+					for range changes {
+						i := random.IntN(len(all) + 1)
+						switch random.IntN(3) {
+						case 0:
+							all = tc.add(all, element{ID: strconv.Itoa(next)}, random)
+							next++
+						case 1:
+							all = slices.Delete(all, min(i, len(all)), min(i+1, len(all)))
+						case 2:
+							if i < len(all) {
+								all = tc.move(all, i)
+							}
+						}
+					}
+					return all
+				}
+				if l.read(t); t.Failed() {
+					t.Fatalf("with seed %d", seed)
+				}
+			}
+		})
+	}
+}
+
+// TestElementsOfRestlessList reads a list whose elements all change before each request.
+func TestElementsOfRestlessList(t *testing.T) {
+	l := &list{elements: numbers(0, 150), change: func(_ int, all []element) []element { return changed(all...) }}
+	c := client.Client{Origin: "http://server", Key: "k", Transport: l}
+	var last error
+	for _, err := range c.Elements(t.Context(), "/presets", nil) {
+		last = err
+	}
+	if last == nil || !strings.Contains(last.Error(), "changes while it is read") || l.count > 2000 {
+		t.Errorf("got %v after %d requests, want an error", last, l.count)
+	}
+}
+
 // TestElementsStop checks that nothing is read that nobody wants, and that an error ends it.
 func TestElementsStop(t *testing.T) {
-	l := &list{ids: numbers(0, 1000)}
+	l := &list{elements: numbers(0, 1000)}
 	c := client.Client{Origin: "http://server", Key: "k", Transport: l}
 	var first []string
 	for element := range c.Elements(t.Context(), "/presets", nil) {
@@ -119,7 +283,7 @@ func TestElementsStop(t *testing.T) {
 			break
 		}
 	}
-	if !slices.Equal(first, []string{`{"id":"0"}`, `{"id":"1"}`}) || l.count != 1 {
+	if !slices.Equal(first, []string{`{"id":"0","changes":0}`, `{"id":"1","changes":0}`}) || l.count != 1 {
 		t.Errorf("got %v after %d requests", first, l.count)
 	}
 	c.Origin = "server"
