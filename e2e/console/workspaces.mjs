@@ -77,3 +77,25 @@ scenario("a key of one workspace begins there", {}, async ({ page }) => {
   await unlock(page, key);
   await shows(page.getByRole("table", { name: "Presets" }), "in-f");
 });
+
+scenario("the list to switch between workspaces is complete, even if it changes while it is read", { key: managementKey }, async ({ page }) => {
+  const create = (n) => manage("POST", "/workspaces", { name: `Team ${n}`, slug: `many-${n}` });
+  await Promise.all(Array.from({ length: 120 }, (_, n) => create(n)));
+  const change = async () => {
+    for (const n of [0, 1, 2]) {
+      await manage("DELETE", `/workspaces/many-${n}`);
+      await create(200 + n);
+    }
+  };
+  let changed;
+  await page.route((url) => url.pathname === "/v1/workspaces" && Number(url.searchParams.get("offset")) > 0, async (route) => {
+    await (changed ??= change());
+    await route.continue();
+  });
+  await page.reload();
+  const options = page.getByRole("combobox", { name: "Workspace" }).locator("option");
+  await eventually(async () => assert.ok(await options.count() > 100));
+  const all = [...await manage("GET", "/workspaces?limit=100"), ...await manage("GET", "/workspaces?limit=100&offset=100")];
+  assert.deepEqual(await options.allInnerTexts(), all.map(({ slug }) => slug));
+  assert.ok(changed);
+});

@@ -113,9 +113,14 @@ async function fillWorkspaces(select, workspace) {
 	/** @type {Workspace[]} */
 	const all = []
 	try {
-		for (let offset = 0, total = 1; offset < total && offset < 1000; offset += 100) {
-			const answer = await api.read('/workspaces' + search({ offset, limit: 100 }))
-			all.push(...answer.data)
+		for (let reads = 0, total = 1; all.length < total && reads < 20; reads++) {
+			const answer = await api.read('/workspaces' + search({ offset: Math.max(0, all.length - 1), limit: 100 }))
+			const last = all.pop()
+			if (last && last.id !== answer.data[0]?.id) {
+				all.length = 0 // some were deleted meanwhile, and others may be missed
+			} else {
+				all.push(...answer.data)
+			}
 			total = answer.total
 		}
 	} catch {
