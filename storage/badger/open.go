@@ -111,14 +111,20 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err := checkEncrypts(folder, o.EncryptionKey); err != nil {
 		return nil, errors.Join(err, guarded(db.Close))
 	}
-	c := &committer{db: db, logger: o.Logger, guard: g, reserve: reserver(folder)}
-	if err := c.resume(folder); err != nil {
-		return nil, errors.Join(err, guarded(db.Close))
-	}
 	if g.opened, err = os.Stat(folder); err != nil {
 		return nil, errors.Join(err, guarded(db.Close))
 	}
-	s = newStore(db, c, g)
+	c := &committer{db: db, logger: o.Logger, guard: g, reserve: reserver(folder)}
+	err = guarded(func() error {
+		if err := c.resume(folder); err != nil {
+			return err
+		}
+		s = newStore(db, c, g)
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, guarded(db.Close))
+	}
 	s.locked, locked = locked, nil
 	if m.State == stateNew {
 		m.State = stateReady

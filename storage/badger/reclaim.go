@@ -84,16 +84,20 @@ func (r *removals) due(now time.Time, size int64) bool {
 	}
 }
 
-// removedSize returns the size of the records that writes remove, as far as txn shows
-// them.
+// removedSize returns the size of the records that writes remove, as far as txn can read
+// them. The writes need none of them, so damage here is no reason to refuse a write.
 func removedSize(txn *badgerdb.Txn, writes map[string]records.Write) (size int64) {
 	for _, w := range writes {
 		if w.Record != nil {
 			continue
 		}
-		if item, err := txn.Get(w.Key); err == nil {
-			size += item.EstimatedSize()
-		}
+		_ = guarded(func() error {
+			item, err := txn.Get(w.Key)
+			if err == nil {
+				size += item.EstimatedSize()
+			}
+			return err
+		})
 	}
 	return size
 }
@@ -131,7 +135,8 @@ func (s *Store) Reclaim(ctx context.Context) error {
 	removed, before := s.committer.removed.take(began), s.tablesSize()
 	err := s.roomToReclaim()
 	if err == nil {
-		err = s.flushToTables(ctx)
+		// In an encrypted store, the index of a table may be read anew.
+		err = guarded(func() error { return s.flushToTables(ctx) })
 	}
 	if err == nil {
 		err = s.flatten(ctx)

@@ -1,16 +1,19 @@
 package badger
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 // addVersions stores versions of a preset in the default workspace, of some 32 KiB each.
@@ -172,6 +175,39 @@ func TestReclaimFails(t *testing.T) {
 	if err := s.Reclaim(ended); !errors.Is(err, errDeliberate) {
 		t.Errorf("got %v, want %v", err, errDeliberate)
 	}
+}
+
+// TestRemovalOfDamaged removes a version whose block makes Badger panic. Only its size is read.
+func TestRemovalOfDamaged(t *testing.T) {
+	if len(testOptions.EncryptionKey) > 0 {
+		t.Skip("the test damages blocks that are not encrypted")
+	}
+	t.Parallel()
+	folder := t.TempDir()
+	s := mustOpen(t, folder)
+	addVersions(t, s, "p", 3)
+	if err := s.Close(); err != nil { // which writes them to a table
+		t.Fatal(err)
+	}
+	s = mustOpen(t, folder)
+	tables, err := filepath.Glob(filepath.Join(folder, "*.sst"))
+	if err != nil || len(tables) != 1 {
+		t.Fatalf("got tables %v, %v, want one", tables, err)
+	}
+	content := readFile(t, tables[0])
+	blocks, _, err := (&wreckTable{data: content}).index()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(blocks, func(b blockPlace) bool { return b.first.Kind() == records.KindVersion })
+	begin := int64(blocks[at].offset)
+	patch(t, tables[0], begin, bytes.Repeat([]byte{0xff}, entryHeader))
+	defer patch(t, tables[0], begin, content[begin:][:entryHeader]) // or the compaction of Close would panic
+	_, err = domain.NewService(s).PresetVersion(t.Context(), domain.Principal{}, "", "p", 1)
+	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "panic") {
+		t.Fatalf("a read: got error %v, want that of a panic", err)
+	}
+	prune(t, s, 1)
 }
 
 func TestRemovals(t *testing.T) {
