@@ -137,19 +137,7 @@ func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) error 
 	defer cancel()
 	rec.flushing.Lock()
 	defer rec.flushing.Unlock()
-	rows, err := rec.ledger.Take(func(id domain.UsageID) (content []byte, err error) {
-		err = use.store.View(ctx, func(r domain.Reader) error {
-			if rec.node == "" {
-				rec.node = use.store.Node() // of the store that is open now
-			}
-			content, err = r.Usage(id, rec.node)
-			return err
-		})
-		if errors.Is(err, domain.ErrNotFound) {
-			return nil, nil
-		}
-		return content, err
-	})
+	rows, err := rec.take(ctx, use)
 	for len(rows) > 0 {
 		batch := firstBatch(rows)
 		if failed := rec.put(ctx, use, batch); failed != nil {
@@ -176,9 +164,37 @@ func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) error 
 	return err
 }
 
+// take returns the rows to store. While an import is not finished, requests wait in the ledger:
+// the import may bring the same rows. Rows are read at the moment of the check.
+func (rec *usageRecorder) take(ctx context.Context, use *usageRecording) (rows []domain.UsageRow, err error) {
+	if !rec.ledger.Pending() {
+		return nil, nil
+	}
+	err = use.store.View(ctx, func(r domain.Reader) error {
+		if err := domain.CheckImported(r); err != nil {
+			return err
+		}
+		if rec.node == "" {
+			rec.node = use.store.Node() // of the store that is open now
+		}
+		rows, err = rec.ledger.Take(func(id domain.UsageID) ([]byte, error) {
+			content, err := r.Usage(id, rec.node)
+			if errors.Is(err, domain.ErrNotFound) {
+				return nil, nil
+			}
+			return content, err
+		})
+		return err
+	})
+	return rows, err
+}
+
 // put stores rows in one change. It leaves out those of workspaces that are deleted.
 func (rec *usageRecorder) put(ctx context.Context, use *usageRecording, rows []domain.UsageRow) error {
 	return use.store.Update(ctx, func(tx domain.Tx) error {
+		if err := domain.CheckImported(tx); err != nil {
+			return err
+		}
 		for _, row := range rows {
 			row.Node = rec.node
 			if err := tx.PutUsage(row); err != nil && !errors.Is(err, domain.ErrNotFound) {
@@ -230,6 +246,9 @@ func prune(ctx context.Context, use *usageRecording, now time.Time) error {
 				continue
 			}
 			err = use.store.Update(ctx, func(tx domain.Tx) error {
+				if err := domain.CheckImported(tx); err != nil {
+					return err
+				}
 				for _, row := range rows {
 					if err := tx.RemoveUsage(row.UsageID, row.Node); err != nil {
 						return err

@@ -174,6 +174,17 @@ func (c *change) storeReplay() error {
 // errImporting is the answer to changes during an import.
 var errImporting = &Error{Kind: Unavailable, Message: "An import into the store is not finished", Err: ErrUnavailable}
 
+// CheckImported returns an Unavailable error while an import into the store is not finished.
+// Until then only the import changes the store. The changes of the Service check that
+// themselves.
+func CheckImported(r Reader) error {
+	head, err := r.AuditHead()
+	if err == nil && head.Importing {
+		err = errImporting
+	}
+	return err
+}
+
 // AbandonImport ends an unfinished import of the store for good. The imported objects stay.
 // forget removes the import's own mark in the same change. object says in the audit trail
 // which import it was. A store without an unfinished import is Conflict. w.Idempotency is

@@ -130,6 +130,15 @@ func (l *Ledger) roomBeside(at liveKey, most int) *Totals {
 	return t
 }
 
+// Pending reports whether something is not stored yet.
+func (l *Ledger) Pending() bool {
+	l.taking.Lock()
+	defer l.taking.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.live) > 0 || l.unstored() > 0
+}
+
 // Take returns the rows that changed since they were last given to Stored. Their order is
 // by workspace, preset, hours before days, and time. Each has the whole sum of this
 // process, and replaces the stored one.
