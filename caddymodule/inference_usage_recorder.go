@@ -17,9 +17,11 @@ import (
 // flushInterval is how often usage is stored. A crash loses this much at most.
 var flushInterval = 10 * time.Second // shorter in tests
 
+// flushTimeout bounds each step of storing usage: reading rows, storing them, and storing served
+// versions. A slow store then has at least some rows stored each time.
+var flushTimeout = 5 * time.Second // shorter in tests
+
 const (
-	// flushTimeout bounds one storing of usage, and the last one at a stop.
-	flushTimeout = 5 * time.Second
 	// pruneInterval is how often old rows are removed.
 	pruneInterval = time.Hour
 	// pruneBatch is how many rows are removed in one change.
@@ -133,23 +135,10 @@ func (rec *usageRecorder) run(ctx context.Context) {
 // flush stores the rows that changed, and when versions were served. Rows that cannot be
 // stored wait for the next time. flush logs its error.
 func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) error {
-	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
-	defer cancel()
 	rec.flushing.Lock()
 	defer rec.flushing.Unlock()
 	rows, err := rec.take(ctx, use)
-	for len(rows) > 0 {
-		batch := firstBatch(rows)
-		if failed := rec.put(ctx, use, batch); failed != nil {
-			err = errors.Join(err, failed)
-			break
-		}
-		rec.ledger.Stored(batch)
-		rows = rows[len(batch):]
-	}
-	if failed := rec.served.flush(ctx, use.store); failed != nil {
-		err = errors.Join(err, failed)
-	}
+	err = errors.Join(err, rec.store(ctx, use, rows), rec.storeServed(ctx, use))
 	if err != nil {
 		use.logger.Warn("storing usage failed; will try again", zap.Error(err), zap.Duration("after", flushInterval))
 	}
@@ -170,6 +159,8 @@ func (rec *usageRecorder) take(ctx context.Context, use *usageRecording) (rows [
 	if !rec.ledger.Pending() {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
 	err = use.store.View(ctx, func(r domain.Reader) error {
 		if err := domain.CheckImported(r); err != nil {
 			return err
@@ -187,6 +178,27 @@ func (rec *usageRecorder) take(ctx context.Context, use *usageRecording) (rows [
 		return err
 	})
 	return rows, err
+}
+
+// store stores rows in batches, and tells the ledger.
+func (rec *usageRecorder) store(ctx context.Context, use *usageRecording, rows []domain.UsageRow) error {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	for len(rows) > 0 {
+		batch := firstBatch(rows)
+		if err := rec.put(ctx, use, batch); err != nil {
+			return err
+		}
+		rec.ledger.Stored(batch)
+		rows = rows[len(batch):]
+	}
+	return nil
+}
+
+func (rec *usageRecorder) storeServed(ctx context.Context, use *usageRecording) error {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	return rec.served.flush(ctx, use.store)
 }
 
 // put stores rows in one change. It leaves out those of workspaces that are deleted.

@@ -270,6 +270,53 @@ func TestUsageBeforeImport(t *testing.T) {
 	r.has(1)
 }
 
+// slowStore answers so many reads of rows. After them a read takes all the time that is left.
+// Writes then have a minute.
+type slowStore struct {
+	domain.Store
+	fast int
+}
+
+func (s *slowStore) View(ctx context.Context, fn func(domain.Reader) error) error {
+	defer func() { flushTimeout = time.Minute }()
+	return s.Store.View(context.WithoutCancel(ctx), func(r domain.Reader) error { return fn(slowReader{r, ctx, s}) })
+}
+
+type slowReader struct {
+	domain.Reader
+	ctx   context.Context
+	store *slowStore
+}
+
+func (r slowReader) Usage(id domain.UsageID, node string) ([]byte, error) {
+	if r.store.fast--; r.store.fast < 0 {
+		<-r.ctx.Done()
+		return nil, r.ctx.Err()
+	}
+	return r.Reader.Usage(id, node)
+}
+
+// TestUsageOfSlowReads has too little time to read all rows. Those that were read are stored.
+func TestUsageOfSlowReads(t *testing.T) {
+	r := newRecorded(t)
+	store := &slowStore{Store: r.store, fast: 4} // the rows of an hour and a day, of two presets
+	r.use.store = store
+	defer func(timeout time.Duration) { flushTimeout = timeout }(flushTimeout)
+	flushTimeout = time.Millisecond
+	var rec usageRecorder
+	now := time.Now()
+	for _, preset := range []string{"a", "b", "c"} {
+		r.request(&rec, preset, now)
+	}
+	if err := rec.flush(t.Context(), r.use); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got error %v, want that of a read", err)
+	}
+	r.has(2)
+	store.fast = 2
+	r.flush(&rec)
+	r.has(3)
+}
+
 // TestUsageOfNodes has two nodes write to one store.
 func TestUsageOfNodes(t *testing.T) {
 	r := newRecorded(t)
