@@ -125,7 +125,7 @@ func (rec *usageRecorder) run(ctx context.Context) {
 				continue
 			}
 			pruned = now
-			if err := prune(ctx, use, now); err != nil && ctx.Err() == nil {
+			if err := rec.prune(ctx, use, now); err != nil && ctx.Err() == nil {
 				use.logger.Warn("removing old usage failed; will try again", zap.Error(err), zap.Duration("after", pruneInterval))
 			}
 		}
@@ -232,9 +232,21 @@ func firstBatch(rows []domain.UsageRow) []domain.UsageRow {
 	return rows
 }
 
-// prune removes the rows that are older than use keeps them.
-func prune(ctx context.Context, use *usageRecording, now time.Time) error {
-	for day, keep := range map[bool]time.Duration{false: use.keepHours, true: use.keepDays} {
+// keep returns the longest time for which use or another use keeps rows of hours, and rows of days.
+func (rec *usageRecorder) keep(use *usageRecording) (hours, days time.Duration) {
+	hours, days = use.keepHours, use.keepDays
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	for _, other := range rec.uses {
+		hours, days = max(hours, other.keepHours), max(days, other.keepDays)
+	}
+	return hours, days
+}
+
+// prune removes the rows that are older than any use keeps them.
+func (rec *usageRecorder) prune(ctx context.Context, use *usageRecording, now time.Time) error {
+	keepHours, keepDays := rec.keep(use)
+	for day, keep := range map[bool]time.Duration{false: keepHours, true: keepDays} {
 		old := domain.UsageRange{Day: day, To: now.Add(-keep)}
 		for more := true; more; {
 			var rows []domain.UsageRow

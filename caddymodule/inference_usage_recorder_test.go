@@ -206,7 +206,7 @@ func TestUsageDuringImport(t *testing.T) {
 		if err := rec.flush(t.Context(), r.use); !errors.Is(err, domain.ErrUnavailable) {
 			t.Errorf("got error %v, want ErrUnavailable", err)
 		}
-		if err := prune(t.Context(), r.use, now.AddDate(2, 0, 0)); err != nil && !errors.Is(err, domain.ErrUnavailable) {
+		if err := rec.prune(t.Context(), r.use, now.AddDate(2, 0, 0)); err != nil && !errors.Is(err, domain.ErrUnavailable) {
 			t.Error(err)
 		}
 		if _, err := domain.EnsureFeedbackSecret(t.Context(), r.store); !errors.Is(err, domain.ErrUnavailable) {
@@ -391,15 +391,19 @@ func TestUsageIsPruned(t *testing.T) {
 	r := newRecorded(t)
 	var rec usageRecorder
 	now := time.Date(2026, 11, 23, 12, 30, 0, 0, time.UTC)
-	r.use.keepHours, r.use.keepDays = 48*time.Hour, 10*24*time.Hour
 	for age := range 20 { // of days
 		for preset := range 30 { // which makes several batches
 			r.request(&rec, fmt.Sprint("p", preset), now.AddDate(0, 0, -age))
 		}
 	}
 	r.flush(&rec)
+	for _, keep := range [][2]time.Duration{{time.Hour, 24 * time.Hour}, {48 * time.Hour, 24 * time.Hour}, {time.Hour, 10 * 24 * time.Hour}} {
+		use := *r.use
+		use.keepHours, use.keepDays = keep[0], keep[1]
+		rec.uses = append(rec.uses, &use) // of several sites: what one of them keeps is kept
+	}
 	for range 2 {
-		if err := prune(t.Context(), r.use, now); err != nil {
+		if err := rec.prune(t.Context(), rec.newest(), now); err != nil {
 			t.Fatal(err)
 		}
 	}
