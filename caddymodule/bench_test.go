@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
@@ -100,6 +101,9 @@ func BenchmarkUsage(b *testing.B) {
 		h.shared = new(shared)
 		if h.Inference = (&Inference{Usage: measured}); measured != nil {
 			h.shared.usage.handles.Store(usage.NewHandles(domain.FeedbackSecret{}))
+			measured.recording = &usageRecording{store: store, logger: zap.NewNop()}
+			h.shared.usage.start(measured.recording)
+			b.Cleanup(func() { _ = h.shared.usage.end(measured.recording) })
 		}
 		if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
 			b.Fatal(err)

@@ -314,23 +314,25 @@ func (h *Handler) ensureLater(ctx context.Context) {
 	}
 }
 
-// Cleanup removes the handler from the users of its store. The storage guest closes it.
+// Cleanup removes the handler from the users of its store. The last user closes it, which may be
+// the storage guest.
 func (h *Handler) Cleanup() error {
 	if h.live == nil {
 		return nil // Provision never got that far
 	}
+	var err error
 	if h.Inference != nil {
 		h.Inference.resolver.Close() // late requests may keep the handler in memory for long
 		h.endMemory()
 		if h.Inference.Usage != nil {
-			h.shared.usage.end(h.Inference.Usage.recording)
+			err = h.shared.usage.end(h.Inference.Usage.recording)
 		}
 	}
 	if h.bundle != nil {
 		h.shared.bundles.remove(h.bundle)
 	}
 	h.stopWebhooks()
-	return h.live.Remove(h.use)
+	return errors.Join(err, h.live.Remove(h.use))
 }
 
 // ServeHTTP answers requests to the console and to the API. It hands all others to the

@@ -210,7 +210,7 @@ func (c *inferenceCall) recordUsage(used *usage.Request, home string) {
 	c.estimate(used)
 	c.h.metrics.usage.add(used)
 	if used.WorkspaceID = home; home != "" {
-		c.h.shared.usage.add(used)
+		c.h.shared.usage.add(c.h.Inference.Usage.recording, used)
 		c.rememberSession(used)
 	}
 	if c.repl != nil {

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
@@ -46,11 +47,21 @@ type usageRecorder struct {
 	lost       int64      // likewise
 }
 
-// add sums a request.
-func (rec *usageRecorder) add(used *usage.Request) {
+// add sums a request of a use. It may end after the last use, as a stream does after a reload.
+// Then it is stored at once, and its client does not wait for that.
+func (rec *usageRecorder) add(use *usageRecording, used *usage.Request) {
 	rec.ledger.Add(used)
 	if used.Preset != "" {
 		rec.served.add(used)
+	}
+	if rec.newest() == nil {
+		go func() {
+			release := hold(use.store)
+			rec.flushLast(use)
+			if err := release(); err != nil {
+				use.logger.Error("closing the store failed", zap.Error(err))
+			}
+		}()
 	}
 }
 
@@ -59,10 +70,23 @@ type usageRecording struct {
 	store               domain.Store
 	keepHours, keepDays time.Duration
 	logger              *zap.Logger
+	release             func() error // of the store, which is held from start to end
+}
+
+// hold keeps a store open until release is called. Requests hold a store themselves, so without
+// a hold each change of a flush would open and close it.
+func hold(store domain.Store) (release func() error) {
+	if h, ok := store.(engine.Holder); ok {
+		if release, err := h.Hold(); err == nil { // or a flush reports it
+			return release
+		}
+	}
+	return func() error { return nil }
 }
 
 // start adds a use. The first one begins to store usage from time to time.
 func (rec *usageRecorder) start(use *usageRecording) {
+	use.release = hold(use.store)
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	if rec.uses = append(rec.uses, use); len(rec.uses) > 1 {
@@ -77,8 +101,9 @@ func (rec *usageRecorder) start(use *usageRecording) {
 	}()
 }
 
-// end removes a use. The last one stores what is not stored yet.
-func (rec *usageRecorder) end(use *usageRecording) {
+// end removes a use. The last one stores what is not stored yet. The error is that of closing
+// the store.
+func (rec *usageRecorder) end(use *usageRecording) error {
 	rec.mu.Lock()
 	rec.uses = slices.DeleteFunc(rec.uses, func(other *usageRecording) bool { return other == use })
 	var stop func()
@@ -88,8 +113,16 @@ func (rec *usageRecorder) end(use *usageRecording) {
 	rec.mu.Unlock()
 	if stop != nil {
 		stop()
-		_ = rec.flush(context.Background(), use) // which logs
+		rec.flushLast(use)
 	}
+	return use.release()
+}
+
+// flushLast stores what is not stored yet, after the last use has ended. Another recorder may
+// soon store usage of the same store.
+func (rec *usageRecorder) flushLast(use *usageRecording) {
+	_ = rec.flush(context.Background(), use) // which logs
+	rec.ledger.Forget()
 }
 
 // newest returns the use that was added last, nil for none.

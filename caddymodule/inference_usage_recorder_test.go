@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
@@ -68,7 +70,9 @@ func newRecorded(t *testing.T) *recorded {
 	})
 	core, logs := observer.New(zap.DebugLevel)
 	r := &recorded{t: t, store: &recordedStore{Store: store, node: store.Node()}, logs: logs}
-	r.use = &usageRecording{r.store, time.Duration(defaultKeepHours), time.Duration(defaultKeepDays), zap.New(core)}
+	r.use = &usageRecording{
+		store: r.store, keepHours: time.Duration(defaultKeepHours), keepDays: time.Duration(defaultKeepDays), logger: zap.New(core),
+	}
 	r.workspace = domain.Workspace{ID: uuid.NewString(), Name: "first", Slug: "first", IOLoggingAPIKeyIDs: []byte("null")}
 	if err := store.Update(t.Context(), func(tx domain.Tx) error { return tx.PutWorkspace(r.workspace) }); err != nil {
 		t.Fatal(err)
@@ -76,10 +80,13 @@ func newRecorded(t *testing.T) *recorded {
 	return r
 }
 
+// recorder returns a recorder that stores nothing by itself.
+func (r *recorded) recorder() *usageRecorder { return &usageRecorder{uses: []*usageRecording{r.use}} }
+
 // request adds one request of a preset to a recorder.
 func (r *recorded) request(rec *usageRecorder, preset string, start time.Time) {
 	id := uuid.NewSHA1(uuid.Nil, []byte(preset)).String()
-	rec.add(&usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: preset, Version: 1, Status: 200, Start: start, FirstContent: -1})
+	rec.add(r.use, &usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: preset, Version: 1, Status: 200, Start: start, FirstContent: -1})
 }
 
 // flush stores what a recorder has.
@@ -126,18 +133,18 @@ func (r *recorded) has(want int) {
 // once, as soon as the store works again.
 func TestUsageIsCountedOnce(t *testing.T) {
 	r := newRecorded(t)
-	var rec usageRecorder
+	rec := r.recorder()
 	now := time.Now()
 	flush := func() { _ = rec.flush(t.Context(), r.use) }
-	r.request(&rec, "a", now)
+	r.request(rec, "a", now)
 	flush()
 	r.has(1)
 
 	r.store.before = domain.ErrUnavailable
-	r.request(&rec, "a", now)
+	r.request(rec, "a", now)
 	flush()
-	r.request(&rec, "a", now)
-	r.request(&rec, "b", now)
+	r.request(rec, "a", now)
+	r.request(rec, "b", now)
 	flush()
 	r.has(1)
 	if got := r.logs.FilterMessageSnippet("storing usage failed").Len(); got != 2 {
@@ -148,10 +155,10 @@ func TestUsageIsCountedOnce(t *testing.T) {
 	r.has(4)
 
 	r.store.after = domain.ErrUnknown // the change was made
-	r.request(&rec, "b", now)
+	r.request(rec, "b", now)
 	flush()
 	r.has(5)
-	r.request(&rec, "b", now)
+	r.request(rec, "b", now)
 	flush()
 	r.store.after = nil
 	flush()
@@ -164,18 +171,18 @@ func TestUsageIsCountedOnce(t *testing.T) {
 	r.store.before = nil
 
 	// After a crash another process goes on with the rows.
-	r.request(&rec, "a", now)
-	var next usageRecorder
-	r.request(&next, "a", now)
-	r.flush(&next)
+	r.request(rec, "a", now)
+	next := r.recorder()
+	r.request(next, "a", now)
+	r.flush(next)
 	r.has(7)
 
 	// A workspace that was deleted does not hinder the others.
 	gone := *r
 	gone.workspace.ID = uuid.NewString()
-	gone.request(&next, "a", now)
-	r.request(&next, "z", now)
-	r.flush(&next)
+	gone.request(next, "a", now)
+	r.request(next, "z", now)
+	r.flush(next)
 	r.has(8)
 }
 
@@ -184,9 +191,9 @@ func TestUsageIsCountedOnce(t *testing.T) {
 func TestUsageDuringImport(t *testing.T) {
 	r := newRecorded(t)
 	now := time.Now()
-	var exported, rec usageRecorder
-	r.request(&exported, "a", now)
-	r.request(&exported, "a", now)
+	exported, rec := r.recorder(), r.recorder()
+	r.request(exported, "a", now)
+	r.request(exported, "a", now)
 	rows, err := exported.ledger.Take(func(domain.UsageID) ([]byte, error) { return nil, nil })
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +231,7 @@ func TestUsageDuringImport(t *testing.T) {
 		}
 		return hours
 	}
-	r.request(&rec, "a", now)
+	r.request(rec, "a", now)
 	refused()
 	r.has(0)
 	update(func(tx domain.Tx) (err error) {
@@ -234,14 +241,14 @@ func TestUsageDuringImport(t *testing.T) {
 		}
 		return err
 	})
-	r.request(&rec, "a", now)
+	r.request(rec, "a", now)
 	refused()
 	r.has(2)
 	if got := served(); len(got) > 0 {
 		t.Errorf("got served versions %v during the import, want none", got)
 	}
 	update(func(tx domain.Tx) error { return tx.EndImport() })
-	r.flush(&rec)
+	r.flush(rec)
 	r.has(4)
 	if got := served(); got[1] != domain.ServedHour(now) {
 		t.Errorf("got served versions %v, want version 1", got)
@@ -252,8 +259,8 @@ func TestUsageDuringImport(t *testing.T) {
 // stored before the import ends.
 func TestUsageBeforeImport(t *testing.T) {
 	r := newRecorded(t)
-	var rec usageRecorder
-	r.request(&rec, "a", time.Now())
+	rec := r.recorder()
+	r.request(rec, "a", time.Now())
 	begin := func(begun func(domain.Tx) error) {
 		t.Helper()
 		if err := r.store.Store.Update(t.Context(), begun); err != nil {
@@ -266,7 +273,7 @@ func TestUsageBeforeImport(t *testing.T) {
 	}
 	r.has(0)
 	begin(func(tx domain.Tx) error { return tx.EndImport() })
-	r.flush(&rec)
+	r.flush(rec)
 	r.has(1)
 }
 
@@ -303,17 +310,76 @@ func TestUsageOfSlowReads(t *testing.T) {
 	r.use.store = store
 	defer func(timeout time.Duration) { flushTimeout = timeout }(flushTimeout)
 	flushTimeout = time.Millisecond
-	var rec usageRecorder
+	rec := r.recorder()
 	now := time.Now()
 	for _, preset := range []string{"a", "b", "c"} {
-		r.request(&rec, preset, now)
+		r.request(rec, preset, now)
 	}
 	if err := rec.flush(t.Context(), r.use); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got error %v, want that of a read", err)
 	}
 	r.has(2)
 	store.fast = 2
-	r.flush(&rec)
+	r.flush(rec)
+	r.has(3)
+}
+
+// heldStore counts those who hold it. Nobody else has it open.
+type heldStore struct {
+	domain.Store
+	t    *testing.T
+	held atomic.Int32
+}
+
+func (s *heldStore) Hold() (release func() error, err error) {
+	s.held.Add(1)
+	return func() error {
+		s.held.Add(-1)
+		return errors.New("of closing")
+	}, nil
+}
+
+func (s *heldStore) View(ctx context.Context, fn func(domain.Reader) error) error {
+	if s.held.Load() == 0 {
+		s.t.Error("a view of a store that is closed")
+	}
+	return s.Store.View(ctx, fn)
+}
+
+func (s *heldStore) Update(ctx context.Context, fn func(domain.Tx) error) error {
+	if s.held.Load() == 0 {
+		s.t.Error("a change of a store that is closed")
+	}
+	return s.Store.Update(ctx, fn)
+}
+
+// TestUsageIsStoredAtTheEnd ends a use after the store's guest, which does not hold the store any
+// more. A request that ends even later is stored, too. It adds to what others stored meanwhile.
+func TestUsageIsStoredAtTheEnd(t *testing.T) {
+	r := newRecorded(t)
+	store := &heldStore{Store: r.store, t: t}
+	r.use.store = store
+	now := time.Now()
+	var rec usageRecorder
+	rec.start(r.use)
+	r.request(&rec, "a", now)
+	if err := rec.end(r.use); err == nil || store.held.Load() != 0 {
+		t.Errorf("got error %v and %d holders, want the error of closing the store", err, store.held.Load())
+	}
+	r.has(1)
+
+	other := *r
+	other.use = &usageRecording{store: r.store, logger: zap.NewNop()}
+	next := other.recorder()
+	other.request(next, "a", now)
+	other.flush(next)
+	r.has(2)
+
+	r.request(&rec, "a", now)
+	closed := func() bool { return r.logs.FilterMessage("closing the store failed").Len() > 0 }
+	if !caddytest.Eventually(closed) || store.held.Load() != 0 {
+		t.Errorf("%d still hold the store", store.held.Load())
+	}
 	r.has(3)
 }
 
@@ -323,11 +389,11 @@ func TestUsageOfNodes(t *testing.T) {
 	now := time.Now()
 	for i := range 2 {
 		r.store.node = uuid.NewString()
-		var rec usageRecorder
+		rec := r.recorder()
 		for range i + 1 {
-			r.request(&rec, "a", now)
+			r.request(rec, "a", now)
 		}
-		r.flush(&rec)
+		r.flush(rec)
 	}
 	r.has(3)
 }
@@ -335,25 +401,25 @@ func TestUsageOfNodes(t *testing.T) {
 // TestUsageOfManyPresets stores more rows at once than one change can have.
 func TestUsageOfManyPresets(t *testing.T) {
 	r := newRecorded(t)
-	var rec usageRecorder
+	rec := r.recorder()
 	const presets = domain.MaxChangeObjects
 	for i := range presets {
-		r.request(&rec, fmt.Sprint("p", i), time.Now())
+		r.request(rec, fmt.Sprint("p", i), time.Now())
 	}
-	r.flush(&rec)
+	r.flush(rec)
 	r.has(presets)
 }
 
 // TestUsageOverflow has more series than a recorder keeps apart.
 func TestUsageOverflow(t *testing.T) {
 	r := newRecorded(t)
-	var rec usageRecorder
+	rec := r.recorder()
 	id := uuid.NewString()
 	for i := range usage.MaxSeries + 10 {
 		rec.ledger.Add(&usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: "a", Version: i, Start: time.Now(), FirstContent: -1})
 	}
 	for range 2 {
-		r.flush(&rec)
+		r.flush(rec)
 	}
 	r.has(usage.MaxSeries + 10)
 	if got := r.logs.FilterMessageSnippet("summed as other").Len(); got != 1 {
@@ -364,13 +430,13 @@ func TestUsageOverflow(t *testing.T) {
 // TestUsageThatIsLost has requests to more presets than there is any room for.
 func TestUsageThatIsLost(t *testing.T) {
 	r := newRecorded(t)
-	var rec usageRecorder
+	rec := r.recorder()
 	for i := range usage.MaxSeries {
 		rec.ledger.Add(&usage.Request{WorkspaceID: r.workspace.ID, Version: i, Start: time.Now(), FirstContent: -1})
 	}
 	const more = usage.MaxSeries / 5
 	for i := range more {
-		r.request(&rec, fmt.Sprint("p", i), time.Now())
+		r.request(rec, fmt.Sprint("p", i), time.Now())
 	}
 	for range 2 {
 		rec.flush(t.Context(), r.use)
@@ -389,14 +455,15 @@ func TestUsageThatIsLost(t *testing.T) {
 // TestUsageIsPruned removes rows that are older than the recorder keeps them.
 func TestUsageIsPruned(t *testing.T) {
 	r := newRecorded(t)
-	var rec usageRecorder
+	rec := r.recorder()
 	now := time.Date(2026, 11, 23, 12, 30, 0, 0, time.UTC)
 	for age := range 20 { // of days
 		for preset := range 30 { // which makes several batches
-			r.request(&rec, fmt.Sprint("p", preset), now.AddDate(0, 0, -age))
+			r.request(rec, fmt.Sprint("p", preset), now.AddDate(0, 0, -age))
 		}
 	}
-	r.flush(&rec)
+	r.flush(rec)
+	rec.uses = nil
 	for _, keep := range [][2]time.Duration{{time.Hour, 24 * time.Hour}, {48 * time.Hour, 24 * time.Hour}, {time.Hour, 10 * 24 * time.Hour}} {
 		use := *r.use
 		use.keepHours, use.keepDays = keep[0], keep[1]
@@ -465,8 +532,10 @@ func TestUsageIsCountedWithoutStore(t *testing.T) {
 	}
 	h := &Handler{
 		metrics: m, shared: newShared().(*shared),
-		Inference: &Inference{Usage: new(Usage), resolver: inference.NewResolver(store, inference.Config{})},
+		Inference: &Inference{Usage: &Usage{recording: r.use}, resolver: inference.NewResolver(store, inference.Config{})},
 	}
+	h.shared.usage.start(r.use)
+	defer h.shared.usage.end(r.use)
 	request := httptest.NewRequest(http.MethodPost, chatPath, nil)
 	c := &inferenceCall{call: h.newCall(httptest.NewRecorder(), request), route: inferenceRouteOf("chat/completions")}
 	c.who = domain.Principal{Kind: domain.InferenceKey, WorkspaceID: r.workspace.ID}

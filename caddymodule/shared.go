@@ -46,7 +46,9 @@ func (h *Handler) goLive(e engine.Engine, memory *domain.Memory) {
 	var recording *usageRecording
 	if h.Inference != nil && h.Inference.Usage != nil {
 		u := h.Inference.Usage
-		recording = &usageRecording{e.Store(), time.Duration(u.KeepHours), time.Duration(u.KeepDays), h.logger}
+		recording = &usageRecording{
+			store: e.Store(), keepHours: time.Duration(u.KeepHours), keepDays: time.Duration(u.KeepDays), logger: h.logger,
+		}
 		u.recording = recording
 		h.use.StoreUsage = func(ctx context.Context) error { return h.shared.usage.flush(ctx, recording) }
 	}

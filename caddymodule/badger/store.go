@@ -84,6 +84,7 @@ var (
 	_ engine.Checker        = (*store)(nil)
 	_ engine.Backuper       = (*store)(nil)
 	_ engine.RemovalAdviser = (*store)(nil)
+	_ engine.Holder         = (*store)(nil)
 	_ engine.HealthReporter = (*store)(nil)
 	_ engine.DamageReporter = (*store)(nil)
 )

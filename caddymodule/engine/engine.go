@@ -18,7 +18,7 @@ const Namespace = "http.handlers.presets.storage"
 // Provision fails for a wrong configuration, and not for a store that cannot be opened.
 // Such a store fails with domain.ErrUnavailable until it can be opened.
 type Engine interface {
-	// Store returns the store. It may implement Checker, Backuper, RemovalAdviser,
+	// Store returns the store. It may implement Checker, Backuper, RemovalAdviser, Holder,
 	// HealthReporter and DamageReporter, too. It is usable until the guest is cleaned up, and
 	// after that by the requests that were in flight then.
 	Store() domain.Store
@@ -38,6 +38,13 @@ type Backuper interface {
 	// Backup writes a backup of the store as it is at one moment. After an error, the
 	// output in w cannot be restored.
 	Backup(ctx context.Context, w io.Writer) error
+}
+
+// Holder is a store that others than its guest can keep open. Caddy cleans up the guest and the
+// handler in any order.
+type Holder interface {
+	// Hold keeps the store open until release is called once, whose error is that of closing it.
+	Hold() (release func() error, err error)
 }
 
 // RemovalAdviser is a store that tells an operator when disk space is free again.

@@ -118,5 +118,6 @@ var (
 	_ domain.Store                     = (*store)(nil)
 	_ engine.Checker                   = (*store)(nil)
 	_ engine.RemovalAdviser            = (*store)(nil)
+	_ engine.Holder                    = (*store)(nil)
 	_ engine.HealthReporter            = (*store)(nil)
 )

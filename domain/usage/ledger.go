@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -177,6 +178,13 @@ func (l *Ledger) Stored(rows []domain.UsageRow) {
 		}
 	}
 	l.forget()
+}
+
+// Forget drops the rows that are stored, which others may change from now on.
+func (l *Ledger) Forget() {
+	l.taking.Lock()
+	defer l.taking.Unlock()
+	maps.DeleteFunc(l.rows, func(_ domain.UsageID, row *ledgerRow) bool { return row.stored })
 }
 
 // settle moves the live series into their rows.

@@ -191,6 +191,24 @@ func TestLateRequests(t *testing.T) {
 	wantInUse(t, p, nil)
 }
 
+// TestHold keeps a handle open after its configuration has ended.
+func TestHold(t *testing.T) {
+	p := newPool()
+	s := ref(p, filepath.Join(t.TempDir(), "f"), "held")
+	f := acquire(t, s)
+	let, err := s.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if release(t, s); !isOpen(f) {
+		t.Error("it is closed under its holder")
+	}
+	if err := let(); err != nil || isOpen(f) {
+		t.Errorf("released: got error %v, and the handle is open: %t", err, isOpen(f))
+	}
+	wantInUse(t, p, nil)
+}
+
 // TestInUseWhileOpening lists the shared files while one is being opened.
 func TestInUseWhileOpening(t *testing.T) {
 	p, dir := newPool(), t.TempDir()

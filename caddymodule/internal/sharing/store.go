@@ -55,6 +55,14 @@ func (s *Store[C, S]) Release() error {
 	return s.pool.leave(s, s.share.Swap(nil))
 }
 
+// Hold implements engine.Holder.
+func (s *Store[C, S]) Hold() (release func() error, err error) {
+	if _, err := s.Acquire(); err != nil {
+		return nil, err
+	}
+	return s.Release, nil
+}
+
 // Use calls fn with the open store, which stays open until fn returns. It opens nothing if
 // ctx has ended. An error of closing the store goes to OnCloseError, because the call did
 // not cause it.
