@@ -175,7 +175,54 @@ func TestSalvageLostLog(t *testing.T) {
 	}
 }
 
-// TestSalvageLostManifest loses the MANIFEST, and nothing else. Keys stay live.
+// TestSalvageLostTable loses the MANIFEST, and the table that has the revocation of a key. Later
+// tables are whole. The key must not come to life.
+func TestSalvageLostTable(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	s, err := Open(folder, testOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := storagetest.Fill(t, s)
+	f.Some()
+	k := issueKey(t, f)
+	if err := s.Close(); err != nil { // which makes the first table
+		t.Fatal(err)
+	}
+	s = openAgain(t, folder, testOptions)
+	f = storagetest.Fill(t, s)
+	f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
+	for n := range 2 { // two more tables, of the logs of the killed stores
+		folder = killedCopy(t, folder)
+		s = openAgain(t, folder, testOptions)
+		eventually(t, "a table of the log", func() bool { return s.db.Levels()[0].NumTables == n+1 })
+		change(t, s)
+	}
+	damaged := killedCopy(t, folder)
+	tables, err := filepath.Glob(filepath.Join(damaged, "*.sst"))
+	if err != nil || len(tables) != 3 {
+		t.Fatalf("got tables %v, %v, want three", tables, err)
+	}
+	for _, name := range []string{tables[1], filepath.Join(damaged, badgerdb.ManifestFilename)} {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, keep := range []bool{false, true} {
+		to := filepath.Join(t.TempDir(), "new")
+		report, err := Salvage(t.Context(), damaged, to, testOptions, keep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if live := salvagedKey(t, to, testOptions, k.ID).Live(time.Now()); live != keep || len(report.Lost) == 0 {
+			t.Errorf("keepKeys %t: the key that was revoked is live: %t; got %+v", keep, live, report)
+		}
+	}
+}
+
+// TestSalvageLostManifest loses the MANIFEST, and nothing else. It is unknown whether a table is
+// lost, too. So keys are revoked, and all else is there.
 func TestSalvageLostManifest(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -197,8 +244,16 @@ func TestSalvageLostManifest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(report.Damaged) == 0 || len(report.Lost) > 0 || !salvagedKey(t, to, testOptions, k.ID).Live(time.Now()) {
-			t.Errorf("%s: got %+v, want nothing lost and a live key", name, report)
+		if salvagedKey(t, to, testOptions, k.ID).Live(time.Now()) {
+			t.Errorf("%s: the key is live", name)
+		}
+		for _, l := range report.Lost {
+			if l.Kind != "records" && l.Kind != "key" {
+				t.Errorf("%s: got %+v, want only what nothing tells of", name, l)
+			}
+		}
+		if len(report.Damaged) == 0 || len(report.Lost) != 2 {
+			t.Errorf("%s: got %+v, want the MANIFEST and two losses", name, report)
 		}
 	}
 }

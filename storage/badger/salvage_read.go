@@ -74,6 +74,9 @@ func (w *wreck) read() error {
 	}
 	w.newest, w.broken, w.unreferenced = make(map[string]found), make(map[string]brokenCopy), make(map[string]bool)
 	listed, isWhole := w.readManifest()
+	if !isWhole {
+		w.loseManifest()
+	}
 	w.readSequence()
 	unlisted, err := w.readListed(entries, listed)
 	if err != nil {
@@ -207,6 +210,10 @@ func (w *wreck) readManifest() (listed map[string]bool, isWhole bool) {
 	return nil, false
 }
 
+// loseManifest counts what a MANIFEST that is not whole may hide: tables that are missing, too.
+// Nothing else names them.
+func (w *wreck) loseManifest() { w.lose("tables that "+badgerdb.ManifestFilename+" named", 2, true) }
+
 // manifestEnd returns the end of the part of the MANIFEST that can be read.
 func manifestEnd(folder string) (int64, error) {
 	file, err := os.Open(filepath.Join(folder, badgerdb.ManifestFilename))
@@ -284,6 +291,7 @@ func (w *wreck) lackLasting(tables []string) (lack bool) {
 		look.read()
 		if lack {
 			w.bad(badgerdb.ManifestFilename, 0, 0, "it has lost its end, with the table "+name+": all tables were read")
+			w.loseManifest()
 			return true
 		}
 	}
