@@ -35,9 +35,13 @@ type folder struct {
 // maxRetryPause bounds the pause between attempts that read all tables.
 const maxRetryPause = 30 * time.Second
 
+// damagePause is the time between two attempts to open a damaged store whose files did not
+// change. A disk that cannot read counts as damaged, and may be able to read later.
+const damagePause = 10 * time.Minute
+
 // Open implements sharing.Opener.
 func (f *folder) Open(ctx context.Context) (*badgerstore.Store, error) {
-	f.retries = retryState{seen: contents(f.name), pause: sharing.RetryInterval, mayBeNew: f.mayBeNew()}
+	f.retries = retryState{seen: contents(f.name), tried: f.now(), pause: sharing.RetryInterval, mayBeNew: f.mayBeNew()}
 	store, err := f.open(ctx)
 	if err != nil && !f.IsFatal(err) {
 		f.logger().Error("the store cannot be opened: presets and workspaces are unavailable until it can, "+
@@ -82,20 +86,22 @@ func (f *folder) isStore() bool {
 // retryState says when to try again to open a store, and how.
 type retryState struct {
 	seen     string        // the folder's contents before the last attempt
+	tried    time.Time     // the last attempt
 	pause    time.Duration // after the next attempt, if it fails
 	next     time.Time     // no attempt before
 	mayBeNew bool          // there never was a store, so it may be created
 }
 
 // Retry implements sharing.Opener. It opens the store if its time has come and that may
-// succeed. A damaged store is tried again only after the folder's contents have changed.
+// succeed. A damaged store is tried again once the folder's contents have changed, or after
+// damagePause.
 func (f *folder) Retry(ctx context.Context, why error) (*badgerstore.Store, error) {
 	r, now := &f.retries, f.now()
 	if now.Before(r.next) {
 		return nil, why
 	}
 	found := contents(f.name)
-	if errors.Is(why, badgerstore.ErrDamaged) && found == r.seen {
+	if errors.Is(why, badgerstore.ErrDamaged) && found == r.seen && now.Sub(r.tried) < damagePause {
 		return nil, why
 	}
 	// While a store is being replaced, no empty one must be created.
@@ -103,7 +109,7 @@ func (f *folder) Retry(ctx context.Context, why error) (*badgerstore.Store, erro
 	if !r.mayBeNew && !f.isStore() {
 		return nil, why
 	}
-	r.seen = found // from before the attempt, so that later changes are noticed
+	r.seen, r.tried = found, now // the contents from before the attempt, so that later changes are noticed
 	began := time.Now()
 	store, err := f.open(ctx)
 	switch {

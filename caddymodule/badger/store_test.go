@@ -207,6 +207,36 @@ func TestCloseEndsProbe(t *testing.T) {
 	}
 }
 
+// TestRetryOfDamage tries a damaged store again after a while, though its files are the same. The
+// disk may not have been able to read for a moment, which counts as damage.
+func TestRetryOfDamage(t *testing.T) {
+	failure := badgerstore.ErrDamaged
+	probes := 0
+	f := newFolder(closedStore(t))
+	f.probe = func(context.Context, string, badgerstore.Options) error { probes++; return failure }
+	now := time.Now()
+	f.now = func() time.Time { return now }
+	_, why := f.Open(t.Context())
+	for attempts := 1; attempts < 4; attempts++ {
+		now = now.Add(damagePause - 1)
+		if _, why = f.Retry(t.Context(), why); probes != attempts || !errors.Is(why, badgerstore.ErrDamaged) {
+			t.Fatalf("got %v after %d attempts, want damage after %d", why, probes, attempts)
+		}
+		now = now.Add(1)
+		if _, why = f.Retry(t.Context(), why); probes != attempts+1 {
+			t.Fatalf("got %d attempts, want another one", probes)
+		}
+	}
+	now, failure = now.Add(damagePause), nil
+	store, err := f.Retry(t.Context(), why)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRetries checks that attempts that read all tables become rare, and attempts on a full
 // disk do not. Only a new reason is logged.
 func TestRetries(t *testing.T) {
