@@ -128,19 +128,25 @@ func maskOf(credential string) string {
 
 // sentValues returns the values of a header, with the credential that the client sent
 // in place of its mask. An earlier handler may have copied the mask from another header.
-// Several values stay masked: callers refuse them, and unmasking would take quadratic time.
+// Several values stay masked, because callers refuse them.
+//
+// It replaces one mask, and does not search the credential for others. So its time is linear
+// in the size of the headers.
 func sentValues(r *http.Request, name string) []string {
 	values := r.Header.Values(name)
 	if len(values) != 1 {
 		return values
 	}
-	hidden, _ := r.Context().Value(hiddenKeysCtxKey{}).([]hiddenKey)
-	if hidden == nil {
+	value := values[0]
+	at := strings.Index(value, domain.HiddenPrefix)
+	if at < 0 {
 		return values
 	}
-	sent := values[0]
+	hidden, _ := r.Context().Value(hiddenKeysCtxKey{}).([]hiddenKey)
 	for _, h := range hidden {
-		sent = strings.ReplaceAll(sent, h.mask, h.credential)
+		if after, ok := strings.CutPrefix(value[at:], h.mask); ok {
+			return []string{value[:at] + h.credential + after}
+		}
 	}
-	return []string{sent}
+	return values
 }

@@ -279,6 +279,36 @@ func TestMaskingManyValuesIsBounded(t *testing.T) {
 	}
 }
 
+// TestUnmaskingIsLinear hides a key in each of many headers. A long value is not searched
+// for all of them: neither one without a key, nor the text behind a mask.
+func TestUnmaskingIsLinear(t *testing.T) {
+	const many = 2000
+	r := httptest.NewRequest("GET", "/", nil)
+	var masks strings.Builder
+	for i := range many {
+		key := fmt.Sprint("caddypresets_inf_", i)
+		r.Header.Set(fmt.Sprint("X-", i), key)
+		masks.WriteString(maskOf(key)) // which the client knows if a gateway shows it
+	}
+	const foreign = "another's key"
+	r.Header.Set("Authorization", "Bearer "+masks.String())
+	r.Header.Set("X-Api-Key", foreign)
+	masked := keyFinder{}.maskOwnKeys(r)
+	if hidden, _ := masked.Context().Value(hiddenKeysCtxKey{}).([]hiddenKey); len(hidden) != many+1 {
+		t.Fatalf("got %d hidden keys, want %d", len(hidden), many+1)
+	}
+	if got := sentValues(masked, "Authorization"); !slices.Equal(got, []string{"Bearer " + masks.String()}) {
+		t.Error("masks in a credential were replaced")
+	}
+	if got := sentValues(masked, "X-Api-Key"); got[0] != foreign || &got[0] != &masked.Header["X-Api-Key"][0] {
+		t.Errorf("got %q, want the header's value as it is", got)
+	}
+	masked.Header.Set("X-Api-Key", "a "+masked.Header.Get("X-7")+masked.Header.Get("X-8")+" b") // by an earlier handler
+	if got, want := sentValues(masked, "X-Api-Key"), "a caddypresets_inf_7"+masked.Header.Get("X-8")+" b"; !slices.Equal(got, []string{want}) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestGuardOfFirstConnections checks that the guard is installed before the first request,
 // on each listener and protocol. The race detector covers this, too.
 func TestGuardOfFirstConnections(t *testing.T) {
