@@ -17,6 +17,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -518,6 +520,35 @@ func TestFailuresBehindAProxy(t *testing.T) {
 		for n := range 3 { // any client may have written what is left of an invalid address
 			guess(429, fmt.Sprintf("203.0.113.%d, unknown", 50+n))
 		}
+	}
+}
+
+// TestManyForwardedAddresses sends a header with many places for addresses, and then proxies.
+// They are read once, not for each proxy.
+func TestManyForwardedAddresses(t *testing.T) {
+	s := start(t, standard)
+	for _, strict := range []string{"", "trusted_proxies_strict\n"} {
+		s.options = "servers {\ntrusted_proxies static 127.0.0.0/8\n" + strict + "}"
+		s.reload(standard)
+		app, err := caddy.ActiveContext().App("http")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var server *caddyhttp.Server
+		for _, server = range app.(*caddyhttp.App).Servers { // there is one
+		}
+		allocations := func(places int) float64 {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.RemoteAddr = "127.0.0.1:1"
+			r.Header.Set("X-Forwarded-For", strings.Repeat("unknown,", places)+strings.Repeat("127.0.0.2,", maxHops)+"127.0.0.3")
+			r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), nil, server)
+			if got := originOf(r).String(); got != "127.0.0.2" {
+				t.Errorf("got %s, want the address after %d proxies", got, maxHops)
+			}
+			return testing.AllocsPerRun(3, func() { originOf(r) })
+		}
+		few := allocations(1)
+		storagetest.CheckAllocations(t, few+20, func() float64 { return allocations(10_000) })
 	}
 }
 

@@ -89,9 +89,11 @@ func rightmostUntrusted(r *http.Request, server *caddyhttp.Server) (netip.Addr, 
 }
 
 // trusts reports whether a server trusts the proxy of an address. Caddy tells that only of
-// requests, so trusts prepares a request from that address.
+// requests, so trusts prepares a request from that address. It has no headers, because Caddy
+// would read all addresses in them once more.
 func trusts(server *caddyhttp.Server, r *http.Request, address netip.Addr) bool {
 	probe := r.WithContext(r.Context()) // a shallow copy
+	probe.Header = nil
 	probe.RemoteAddr = netip.AddrPortFrom(address, 0).String()
 	probe = caddyhttp.PrepareRequest(probe, caddy.NewEmptyReplacer(), nil, server)
 	trusted, _ := caddyhttp.GetVar(probe.Context(), caddyhttp.TrustedProxyVarKey).(bool)
