@@ -241,15 +241,18 @@ func findReferenceIn(field rawjson.Member) string {
 		return ""
 	}
 	for index, element := range rawjson.Items(field.Value) {
-		place := "/" + field.Name + "/" + strconv.Itoa(index)
-		if isReference(element) { // some gateways take a name for an element
-			return place
-		}
+		model := element
 		for _, name := range path {
-			element, place = rawjson.Get(element, name), place+"/"+name
+			model = rawjson.Get(model, name)
 		}
-		if isReference(element) {
-			return place
+		place := func(below ...string) string {
+			return "/" + strings.Join(append([]string{field.Name, strconv.Itoa(index)}, below...), "/")
+		}
+		switch {
+		case isReference(element): // some gateways take a name for an element
+			return place()
+		case isReference(model):
+			return place(path...)
 		}
 	}
 	return ""
@@ -257,6 +260,9 @@ func findReferenceIn(field rawjson.Member) string {
 
 // isReference reports whether a model is a reference to a preset.
 func isReference(model jsontext.Value) bool {
+	if !mayContain(model, "preset") {
+		return false
+	}
 	text, _ := rawjson.Text(model)
 	return strings.Contains(text, domain.ReferenceMark)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // TestFieldsThatARouteTakes checks a route with few fields. The preset and the workspace
@@ -127,6 +128,29 @@ func TestFindReference(t *testing.T) {
 		if got := inference.FindReference([]byte(body)); got != "" {
 			t.Errorf("%s: got %q, want none", body, got)
 		}
+	}
+}
+
+// TestFindReferenceInManyModels checks that the search takes no memory for each model. A
+// client may send millions of them in a few kilobytes of gzip.
+func TestFindReferenceInManyModels(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates too")
+	}
+	const many = 10_000
+	for _, tc := range [...]struct{ begin, model, end, want string }{
+		{`{"models":[`, `"openai/gpt-5",`, `"@preset/p"]}`, "/models/10000"},
+		{`{"models":[`, `1,`, `"@preset/p"]}`, "/models/10000"},
+		{`{"fallbacks":[`, `{"model":"openai/gpt-5"},`, `"@preset/p"]}`, "/fallbacks/10000"},
+		{`{"requests":[`, `{"params":{"model":"openai/gpt-5"}},`, `{"params":{"model":"@preset/p"}}]}`, "/requests/10000/params/model"},
+	} {
+		body := []byte(tc.begin + strings.Repeat(tc.model, many) + tc.end)
+		if got := inference.FindReference(body); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.model, got, tc.want)
+		}
+		storagetest.CheckAllocations(t, 20, func() float64 {
+			return testing.AllocsPerRun(3, func() { inference.FindReference(body) })
+		})
 	}
 }
 
