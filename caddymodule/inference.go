@@ -317,7 +317,7 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	}
 	c.body = wholeBody
 	var text []byte
-	if text, body.unpacked, err = c.decodeBody(body.sent); err != nil {
+	if text, body.unpacked, err = c.decodeBody(body.sent, c.h.Inference.MaxBodySize); err != nil {
 		return none, err
 	}
 	otherType := isOtherType(c.r.Header)

@@ -11,8 +11,9 @@ import (
 
 // decodeBody returns the text of a body that was sent plain or with gzip. unpacked
 // reports whether the text has memory of its own. A body that cannot be decoded is nil:
-// the gateway judges it. A text that is too large, or has no memory left, is an error.
-func (c *inferenceCall) decodeBody(sent []byte) (text []byte, unpacked bool, err error) {
+// the gateway judges it. An unpacked text of more than limit bytes, or without memory, is
+// an error.
+func (c *inferenceCall) decodeBody(sent []byte, limit int64) (text []byte, unpacked bool, err error) {
 	switch codings := strings.Join(c.r.Header.Values("Content-Encoding"), ","); strings.ToLower(codings) {
 	case "", "identity":
 		return sent, false, nil
@@ -20,7 +21,7 @@ func (c *inferenceCall) decodeBody(sent []byte) (text []byte, unpacked bool, err
 	default:
 		return nil, false, nil
 	}
-	text, err = c.held.unpack(sent, c.h.Inference.MaxBodySize)
+	text, err = c.held.unpack(sent, limit)
 	switch _, refused := errors.AsType[*statusError](err); {
 	case refused:
 		return nil, false, err

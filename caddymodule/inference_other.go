@@ -18,11 +18,16 @@ func (c *inferenceCall) refuseReference() error {
 		return nil
 	}
 	c.holdBody()
-	sent, err := c.peek()
+	limit := c.h.Inference.MaxBodySize
+	if c.h.Inference.Keys == keysRequired && c.who.KeyID == "" { // a stranger
+		limit = min(limit, peekSize)
+		c.held.limit /= 2 // callers with a key have the other half
+	}
+	sent, err := c.peek(limit)
 	if err != nil {
 		return err
 	}
-	body, unpacked, err := c.decodeBody(sent)
+	body, unpacked, err := c.decodeBody(sent, limit)
 	switch {
 	case errors.Is(err, errNoMemory):
 		return err
@@ -49,18 +54,14 @@ func mayHoldJSON(header http.Header) bool {
 }
 
 // peekSize is how many bytes are read of a body that is not read whole. Such a body is
-// larger than max_body_size, or its caller has no key and keys are required.
+// larger than max_body_size, or its caller has no key and keys are required. Gzip of such a
+// caller is not unpacked to more.
 const peekSize = 64 << 10
 
-// peek reads the body, or its first bytes, and returns them. The request still goes
-// upstream as it was sent.
-func (c *inferenceCall) peek() ([]byte, error) {
-	window := c.h.Inference.MaxBodySize
-	isStranger := c.h.Inference.Keys == keysRequired && c.who.KeyID == ""
-	if isStranger {
-		c.held.limit /= 2 // callers with a key have the other half
-	}
-	if isStranger || c.r.ContentLength > window {
+// peek reads the body, or its first bytes, and returns them. A larger body than window is
+// not read whole. The request still goes upstream as it was sent.
+func (c *inferenceCall) peek(window int64) ([]byte, error) {
+	if c.r.ContentLength > window {
 		window = min(window, peekSize)
 	}
 	body, part, beginning := c.r.Body, c.call, *c.r

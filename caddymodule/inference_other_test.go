@@ -66,6 +66,20 @@ func TestPresetsOnOtherRoutes(t *testing.T) {
 	s.ask("/v1/embeddings", `{"model":"@preset/writer"}`).want(t, 202)
 }
 
+// TestGzipOfStrangers checks that a stranger cannot make the handler unpack and search a large
+// text with a small body.
+func TestGzipOfStrangers(t *testing.T) {
+	s := start(t, inferring("keys required"))
+	for size, status := range map[int]int{peekSize: 400, peekSize + 1: 202} {
+		const begin, end = `{"model":"@preset/writer","input":"`, `"}`
+		body := gzipped(begin + strings.Repeat("x", size-len(begin+end)) + end)
+		for _, key := range []string{"X-None: 1", bearer("caddypresets_inf_x")} {
+			s.do("POST", "/v1/embeddings", body, "Content-Encoding: gzip", key).want(t, status)
+		}
+		s.do("POST", "/v1/embeddings", body, "Content-Encoding: gzip", bearer(inferenceSecret)).want(t, 400)
+	}
+}
+
 // TestOtherRoutesPass sends requests without a preset to other routes. They pass unchanged,
 // whatever their size.
 func TestOtherRoutesPass(t *testing.T) {
