@@ -224,16 +224,13 @@ func (c *call) failure(err error) (int, []byte) {
 	} else if limit, ok := errors.AsType[*limitError](err); ok {
 		p.status, p.message = http.StatusTooManyRequests, limit.Error()
 		c.w.Header().Set("Retry-After", strconv.Itoa(limit.retryAfter()))
-		c.h.metrics.limited.Inc()
 	} else if hungUp(c.r.Context(), err) {
 		p.status, p.message = statusHungUp, "Client closed request"
 	} else {
 		shown := visibleError(err)
 		p.status, p.code, p.message, p.issues = status.Of(shown.Kind), shown.Code, shown.Message, shown.Issues
 	}
-	if errors.Is(err, domain.ErrCredentials) {
-		c.h.metrics.refused.Inc()
-	}
+	c.h.metrics.countFailure(err)
 	if errors.Is(err, errNoMemory) {
 		c.h.metrics.bodiesRefused.Inc()
 	}

@@ -478,6 +478,35 @@ func TestForeignCredentialsAreNoFailures(t *testing.T) {
 	}
 }
 
+// TestWrongKeysOnOpenRoutes sends keys to a route that needs none. A limited key shows there
+// that it works, so a wrong key is a failure. It counts for the limit and in the metric.
+func TestWrongKeysOnOpenRoutes(t *testing.T) {
+	for _, keys := range []string{keysRequired, keysOptional} {
+		s := start(t, limited("2 24h")+"\ninference {\nkeys "+keys+"\n}")
+		right := s.issue(`{"kind":"inference","models":["openai/*"]}`).secret
+		wrong := right[:len(right)-1] + "_"
+		ask := func(status int, headers ...string) {
+			t.Helper()
+			s.do("POST", "/v1/embeddings", "{}", headers...).want(t, status)
+		}
+		for range 5 {
+			ask(202)
+			ask(202, bearer(foreignBearer))
+			ask(403, bearer(right))
+		}
+		for range 5 {
+			ask(202, bearer(wrong))
+		}
+		ask(403, bearer(right)) // also from a limited address
+		s.do("GET", "/v1/presets", "", bearer("a-guess")).want(t, 429)
+		for result, want := range map[string]string{"refused": "2", "limited": "4"} {
+			if got := s.metric(`caddy_presets_auth_failures_total{result="` + result + `"}`); got != want {
+				t.Errorf("keys %s: got %s %s, want %s", keys, got, result, want)
+			}
+		}
+	}
+}
+
 // TestFailuresBehindAProxy checks that clients behind a trusted proxy are counted
 // separately. Addresses that a client adds itself are ignored. Headers from an untrusted
 // proxy are ignored too.

@@ -96,12 +96,19 @@ func (c *inferenceCall) authenticateInference() error {
 
 // identifyCaller sets the principal of a request that passes without authentication,
 // if it has a live inference key. It ignores all other credentials.
+//
+// A wrong key counts as a failure, because the route shows whether a key works. A key that
+// is limited to models gets 403 where a stranger passes.
 func (c *inferenceCall) identifyCaller() {
 	var room credentialRoom
-	if given, err := c.credentials.candidates(room[:0]); err == nil {
-		if who, err := c.caller(slices.DeleteFunc(given, c.h.isForeign)); err == nil && who.CheckInference() == nil {
-			c.setPrincipal(who)
-		}
+	given, err := c.credentials.candidates(room[:0])
+	if err != nil {
+		return
+	}
+	who, err := c.caller(slices.DeleteFunc(given, c.h.isForeign))
+	c.h.metrics.countFailure(err)
+	if err == nil && who.CheckInference() == nil {
+		c.setPrincipal(who)
 	}
 }
 

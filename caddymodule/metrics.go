@@ -61,7 +61,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "auth_failures_total",
-			Help: "Requests refused for a wrong key, or without a look-up because their address had failed too often.",
+			Help: "Requests with a wrong key, or without a look-up because their address had failed too often.",
 		}, []string{"result"}),
 		webhookRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "webhook_requests_total",
@@ -149,6 +149,15 @@ func register[C prometheus.Collector](registry *prometheus.Registry, c *C) error
 
 func (m *metrics) countRequest(operation string, status int, took time.Duration) {
 	m.requests.observe(took, operation, strconv.Itoa(status))
+}
+
+// countFailure counts an error that is a failed authentication.
+func (m *metrics) countFailure(err error) {
+	if _, ok := errors.AsType[*limitError](err); ok {
+		m.limited.Inc()
+	} else if errors.Is(err, domain.ErrCredentials) {
+		m.refused.Inc()
+	}
 }
 
 // countResolution counts an inference request that began at start. result is resolved,
