@@ -2,6 +2,7 @@ package inference
 
 import (
 	"bytes"
+	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -101,25 +102,47 @@ type parsedRequest struct {
 func (q *parsedRequest) read(body []byte) {
 	q.prompt, q.fields = &noPrompt, q.usual[:0]
 	for field, err := range usualNames.Object(body) {
-		switch {
-		case err == nil && len(q.fields) < maxRequestFields && !q.has(field.Name):
-			q.add(field) // also behind an error: a reference may follow, or the model
-		case q.err != nil: // the first error counts
-		case err != nil:
-			q.setError(domain.InvalidAt("", err.Error()))
-		case len(q.fields) == maxRequestFields:
-			q.setError(errTooManyFields)
-		default:
-			q.setError(domain.InvalidAt(pointer(field.Name), "duplicate name"))
+		if !q.readMember(field, err) {
+			break
 		}
-		if err != nil || q.err != nil && q.found {
-			break // no later field changes the answer
+	}
+	q.resolvePrompt()
+}
+
+// scan is read without the decoder. It returns false if that is needed.
+func (q *parsedRequest) scan(body []byte) bool {
+	q.prompt, q.fields = &noPrompt, q.usual[:0]
+	for field, err := range usualNames.Scan(body) {
+		if err != nil {
+			return false
 		}
-		q.readField(field)
+		if !q.readMember(field, nil) {
+			break
+		}
 	}
-	if q.prompt != &noPrompt {
-		q.resolvePrompt()
+	q.resolvePrompt()
+	return true
+}
+
+// readMember reads a field, or an error in its place. It returns false if no later field
+// changes the answer.
+func (q *parsedRequest) readMember(field rawjson.Member, err error) bool {
+	switch {
+	case err == nil && len(q.fields) < maxRequestFields && !q.has(field.Name):
+		q.add(field) // also behind an error: a reference may follow, or the model
+	case q.err != nil: // the first error counts
+	case err != nil:
+		q.setError(domain.InvalidAt("", err.Error()))
+	case len(q.fields) == maxRequestFields:
+		q.setError(errTooManyFields)
+	default:
+		q.setError(domain.InvalidAt(pointer(field.Name), "duplicate name"))
 	}
+	if err != nil || q.err != nil && q.found {
+		return false
+	}
+	q.readField(field)
+	return true
 }
 
 // has reports whether a field of a name was read.
@@ -209,15 +232,36 @@ func FindReference(body []byte) (place string) {
 	if !mayContain(body, "preset") {
 		return ""
 	}
-	for field, err := range rawjson.Object(body) {
+	place, err := findReferenceAmong(usualNames.Scan(body))
+	if err != nil {
+		onOwnStack(func() { place, _ = findReferenceAmong(usualNames.Object(body)) })
+	}
+	return place
+}
+
+func findReferenceAmong(fields iter.Seq2[rawjson.Member, error]) (place string, err error) {
+	for field, err := range fields {
 		if err != nil {
-			break
+			return "", err
 		}
 		if place := findReferenceIn(field); place != "" {
-			return place
+			return place, nil
 		}
 	}
-	return ""
+	return "", nil
+}
+
+// onOwnStack calls do on a stack of its own. Code that recurses on deeply nested JSON makes a
+// stack large, and it does not shrink while its goroutine waits for the gateway.
+func onOwnStack(do func()) {
+	ended := make(chan any)
+	go func() {
+		defer func() { ended <- recover() }()
+		do()
+	}()
+	if panicked := <-ended; panicked != nil {
+		panic(panicked)
+	}
 }
 
 // modelsWithin are the fields with a list of models. The members lead from an element of

@@ -94,6 +94,9 @@ func (p *promptReference) readObject(prompt jsontext.Value) {
 // resolvePrompt makes the request's prompt a reference, after all fields were read.
 func (q *parsedRequest) resolvePrompt() {
 	p := q.prompt
+	if p == &noPrompt {
+		return
+	}
 	p.openai.place, p.litellm.place = "/prompt/", "/prompt_"
 	p.place = noPrompt.place
 	p.only = !q.found

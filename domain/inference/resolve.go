@@ -216,8 +216,24 @@ func usableSession(id string) string {
 // Invalid. Only Resolution.Body refers to the body afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
 	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, memory: sent.Memory, streamUsage: r.streamUsage}
+	if m.request.scan(sent.Body) {
+		return r.resolve(ctx, who, sent, m)
+	}
+	var out struct {
+		Resolution
+		err error
+	}
+	onOwnStack(func() {
+		m.request = parsedRequest{}
+		m.request.read(sent.Body)
+		out.Resolution, out.err = r.resolve(ctx, who, sent, m)
+	})
+	return out.Resolution, out.err
+}
+
+// resolve is Resolve for a request that m has read.
+func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Request, m *merger) (Resolution, error) {
 	request := &m.request
-	request.read(sent.Body)
 	out := Resolution{SessionID: usableSession(request.sessionID)}
 	pass := func() (Resolution, error) {
 		if err := r.checkUnresolved(ctx, who, sent); err != nil {

@@ -200,7 +200,28 @@ func (n Names) Object(text []byte) iter.Seq2[Member, error] {
 }
 
 func (n Names) read(text []byte, yield func(Member, error) bool) {
-	seen, isLast := 0, false
+	if seen, ended := n.scan(text, yield); !ended {
+		n.decode(text, seen, yield)
+	}
+}
+
+// ErrNeedsDecoder is the error of Scan for a text that is no JSON, or that nests deeply.
+var ErrNeedsDecoder = errors.New("only the decoder can read this")
+
+// Scan is Object without the decoder, which takes up to 4 MiB of stack for JSON that nests
+// deeply. A stack does not shrink while its goroutine waits.
+func (n Names) Scan(text []byte) iter.Seq2[Member, error] {
+	return func(yield func(Member, error) bool) {
+		if _, ended := n.scan(text, yield); !ended {
+			yield(Member{}, ErrNeedsDecoder)
+		}
+	}
+}
+
+// scan yields the members that can be scanned, and counts them. ended is set at the end of
+// text or of the loop.
+func (n Names) scan(text []byte, yield func(Member, error) bool) (seen int, ended bool) {
+	isLast := false
 	for i := scanMark(text, 0, '{'); !isLast; seen++ {
 		var m Member
 		if m, i, isLast = scanMember(text, i); i == noEnd {
@@ -208,10 +229,10 @@ func (n Names) read(text []byte, yield func(Member, error) bool) {
 		}
 		m.Name = n.text(m.Quoted)
 		if !yield(m, nil) || isLast && scanSpace(text, i) == len(text) {
-			return
+			return seen, true
 		}
 	}
-	n.decode(text, seen, yield)
+	return seen, false
 }
 
 // decode is Object without the first members, by the decoder.

@@ -120,6 +120,14 @@ func checkScan(t *testing.T, text []byte) {
 	if gotErr != wantErr || !slices.EqualFunc(got, want, same) {
 		t.Fatalf("%q: got %+v, %q\nwant %+v, %q", text, got, gotErr, want, wantErr)
 	}
+	scanned, scanErr := collect(NewNames("a").Scan(text))
+	if scanErr != "" {
+		want = want[:min(len(want), len(scanned))]
+		wantErr = ErrNeedsDecoder.Error()
+	}
+	if scanErr != wantErr || !slices.EqualFunc(scanned, want, same) {
+		t.Fatalf("%q: got %+v, %q without the decoder\nwant %+v, %q", text, scanned, scanErr, want, wantErr)
+	}
 	for i := range min(len(text), 256) {
 		if end := scanValue(text, i); end != noEnd && !json.Valid(text[i:end]) {
 			t.Fatalf("%q is no JSON, and was accepted", text[i:end])

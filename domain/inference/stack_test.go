@@ -1,0 +1,73 @@
+package inference_test
+
+import (
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+)
+
+// A goroutine that waits for the gateway keeps its stack. Deeply nested JSON leaves it small.
+func TestDeepNestingLeavesStacksSmall(t *testing.T) {
+	r := newResolving(t)
+	r.put(t, r.home.ID, "p", version{chat, `{"model":"m"}`, ""})
+	strict := r.strict(t, "strict", search)
+	resolver := r.resolver(t, inference.Config{})
+	resolve := func(who domain.Principal, body string) func() {
+		return func() {
+			if _, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: chat, Body: []byte(body)}); err != nil {
+				t.Errorf("%.40s: %v", body, err)
+			}
+		}
+	}
+	invalid := `{"model":"m","x":` + strings.Repeat("[", 9998)
+	for name, do := range map[string]func(){
+		"no preset":     resolve(user, `{"model":"m","x":`+deep(9998)+`}`),
+		"a preset":      resolve(user, `{"preset":"p","x":`+deep(9998)+`}`),
+		"invalid JSON":  resolve(user, invalid),
+		"tools":         resolve(strict, `{"model":"m","tools":[`+nestedTools(2400, `{"type":"function"}`)+`]}`),
+		"another route": func() { inference.FindReference([]byte(`{"x":"preset","y":` + deep(9998) + `}`)) },
+	} {
+		const n, most = 50, 64 << 10
+		used := func() int64 {
+			var stats runtime.MemStats
+			runtime.GC() // frees the stacks of goroutines that ended
+			runtime.ReadMemStats(&stats)
+			return int64(stats.StackInuse)
+		}
+		before := used()
+		var done, ended sync.WaitGroup
+		wait := make(chan struct{})
+		done.Add(n)
+		for range n {
+			ended.Go(func() {
+				do()
+				done.Done()
+				<-wait
+			})
+		}
+		done.Wait()
+		if each := (used() - before) / n; each > most {
+			t.Errorf("%s: a stack has %d bytes, want at most %d", name, each, most)
+		}
+		close(wait)
+		ended.Wait()
+	}
+}
+
+// A panic on another stack is one of the caller, who may recover.
+func TestPanicOnAnotherStack(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("the panic is lost")
+		}
+	}()
+	resolver := inference.NewResolver(panicking{}, inference.Config{})
+	_, _ = resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"x":` + deep(100) + `}`)})
+}
+
+// panicking is a store without any method.
+type panicking struct{ domain.Store }
