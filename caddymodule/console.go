@@ -46,7 +46,7 @@ func (h *Handler) warnOfSharedOrigin() {
 	if h.Console == nil || h.Inference != nil && h.Inference.Keys == keysEverywhere {
 		return
 	}
-	h.logger.Warn("pages of the gateway can steal the console's key: set keys everywhere, or serve the console on another host name",
+	h.logger.Warn("pages of a gateway behind this site can steal the console's key: set keys everywhere, or serve the console on another host name",
 		zap.String("console", h.Console.Path))
 }
 

@@ -120,7 +120,7 @@ func TestConsole(t *testing.T) {
 // beside the console.
 func TestSharedOriginIsWarnedOf(t *testing.T) {
 	s := start(t, standard)
-	const warning = "pages of the gateway can steal the console's key"
+	const warning = "pages of a gateway behind this site can steal the console's key"
 	for subdirectives, warnings := range map[string]int{
 		standard + "\nconsole":                     1,
 		inferring("keys required") + "\nconsole":   1,

@@ -63,7 +63,7 @@ func isOtherType(header http.Header) bool {
 		return false
 	}
 	kind, parameters, err := mime.ParseMediaType(values[0])
-	if err != nil || len(values) > 1 || kind != jsonMedia {
+	if err != nil || len(values) > 1 || kind != jsonMedia || strings.Contains(values[0], "*") { // Go ignores some parameters with one
 		return true
 	}
 	charset, given := parameters["charset"]

@@ -203,6 +203,8 @@ func TestIsOtherType(t *testing.T) {
 		{[]string{"application/json; Charset=utf-7"}, true},
 		{[]string{"application/json; charset*=us-ascii'en'utf-7"}, true},
 		{[]string{"application/json; charset=utf-8; charset=utf-7"}, true},
+		{[]string{"application/json; charset*=form''x"}, true},
+		{[]string{"application/json; x*1=form"}, true},
 		{[]string{"application/json; charset="}, true},
 		{[]string{"application/json; charset"}, true},
 		{[]string{"application/json; charset=utf-8", "application/json; charset=utf-7"}, true},

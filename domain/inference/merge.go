@@ -105,8 +105,10 @@ type merger struct {
 	broken []string
 	// issues are the violations of a refusing policy, at most maxBrokenIssues.
 	issues []domain.Issue
-	// relocked are the fields of the request with a prompt that the policy left out.
+	// relocked are the fields of the request with a prompt or tools that the policy left out.
+	// hadTools tells that it left out tools of the conversation.
 	relocked []string
+	hadTools bool
 	// named is how many models the request names, as far as the policy counted them.
 	named int
 	// ownModels are the models that the preset names. ownPlugins are its plugins in their

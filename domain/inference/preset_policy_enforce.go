@@ -51,7 +51,7 @@ func (m *merger) enforce() error {
 	if m.policy == nil {
 		return nil
 	}
-	hadTools := m.index("tools") >= 0
+	hadTools := m.hadTools || m.index("tools") >= 0
 	for _, name := range m.relocked {
 		if i := m.index(name); i >= 0 {
 			m.parts[i].from = FromPolicy

@@ -16,8 +16,14 @@ func (m *merger) limitConversations() error {
 	}
 	e := &enforcement{merger: m}
 	for i := range m.request.fields {
-		if err := e.limitConversation(&m.request.fields[i]); err != nil {
+		f := &m.request.fields[i]
+		e.changed = false
+		if err := e.limitConversation(f); err != nil {
 			return err
+		}
+		if e.changed {
+			m.relocked = append(m.relocked, f.Name)
+			m.hadTools = true
 		}
 	}
 	return nil
@@ -29,7 +35,7 @@ func (e *enforcement) limitConversation(f *rawjson.Member) error {
 	if name := foldName(f.Name); e.policy.toolsName == "" || name != "input" && name != "messages" {
 		return nil
 	}
-	if !anyBringsTools(f.Value) {
+	if !e.anyBringsTools(f.Value) {
 		return nil
 	}
 	if err := e.reserve(len(f.Value)); err != nil {
@@ -37,7 +43,7 @@ func (e *enforcement) limitConversation(f *rawjson.Member) error {
 	}
 	left := append(make([]byte, 0, len(f.Value)), '[')
 	for i, item := range rawjson.Items(f.Value) {
-		if bringsTools(item) {
+		if e.bringsTools(item) {
 			if e.policy.lockedBy["tools"] != nil {
 				e.recordViolation(e.policy.toolsName, lockedMessage, true, f.Name, strconv.Itoa(i), "tools")
 			}
@@ -55,9 +61,9 @@ func (e *enforcement) limitConversation(f *rawjson.Member) error {
 	return nil
 }
 
-func anyBringsTools(conversation jsontext.Value) bool {
+func (m *merger) anyBringsTools(conversation jsontext.Value) bool {
 	for _, item := range rawjson.Items(conversation) {
-		if bringsTools(item) {
+		if m.bringsTools(item) {
 			return true
 		}
 	}
@@ -65,10 +71,29 @@ func anyBringsTools(conversation jsontext.Value) bool {
 }
 
 // bringsTools reports whether an item of a conversation gives tools to the model, as
-// additional_tools does in the Responses API.
-func bringsTools(item jsontext.Value) bool {
+// additional_tools does in the Responses API. Clients send back the items of earlier answers.
+// Those with the tools of an MCP server give none. Those with found tools give functions, which
+// a preset with tool_search allows.
+func (m *merger) bringsTools(item jsontext.Value) bool {
 	for name, value := range rawjson.Pairs(item) {
-		if isToolsName(name) && value.Kind() != 'n' {
+		if !isToolsName(name) || value.Kind() == 'n' || isEmptyContainer(value) {
+			continue
+		}
+		kind := rawjson.Get(item, "type")
+		switch {
+		case rawjson.IsText(kind, "mcp_list_tools"):
+		case rawjson.IsText(kind, "tool_search_output") && m.searchesTools() && !mayUseServerTool(object(newMember("tools", value))):
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// searchesTools reports whether the preset lets the model search for tools.
+func (m *merger) searchesTools() bool {
+	for _, tool := range rawjson.Items(m.setting("tools")) {
+		if rawjson.IsText(rawjson.Get(tool, "type"), "tool_search") {
 			return true
 		}
 	}

@@ -14,11 +14,14 @@ import (
 // mayHavePrompt reports whether a field of any dialect can have a system prompt.
 func mayHavePrompt(name string) bool {
 	switch foldName(name) {
-	case "instructions", "system", "messages", "input":
+	case "instructions", "system", liteLLMPrompt, "messages", "input":
 		return true
 	}
 	return false
 }
+
+// liteLLMPrompt is a field whose text LiteLLM adds to the system prompt.
+const liteLLMPrompt = "litellm_system_prompt"
 
 // isForPresets reports whether a field names a preset or a prompt, in any letter case. A
 // gateway may have prompts of its own.
@@ -29,7 +32,7 @@ func isForPresets(name string) bool {
 
 // lockPrompt leaves out the request's own system prompt, if the policy locks it. It does so
 // before the merge, which puts the preset's prompt in its place. Prompts are in
-// instructions and system, and in messages of the roles system and developer.
+// instructions, system and liteLLMPrompt, and in messages of the roles system and developer.
 func (m *merger) lockPrompt() error {
 	if m.policy == nil || m.policy.promptLock == "" {
 		return nil
@@ -39,7 +42,7 @@ func (m *merger) lockPrompt() error {
 	for _, f := range m.request.fields {
 		switch name := foldName(f.Name); {
 		case !mayHavePrompt(f.Name):
-		case name == "instructions" || name == "system":
+		case name == "instructions" || name == "system" || name == liteLLMPrompt:
 			text, ok := promptText("", f.Value, m.prompt.size)
 			if f.Value.Kind() != 'n' && (!ok || text != "" && !m.prompt.is(text)) {
 				e.recordViolation(m.policy.promptLock, lockedMessage, true, f.Name)

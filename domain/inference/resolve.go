@@ -81,7 +81,7 @@ type Request struct {
 	Opaque bool
 	// OtherType tells that the header names another media type than JSON, another charset
 	// than UTF-8, or several types. A Resolver reads JSON in UTF-8 all the same. A gateway
-	// may read other fields in the same bytes.
+	// may read other fields in the same bytes. The caller sends a merged request as JSON.
 	OtherType bool
 	// Query is the query string of the address, as it goes upstream.
 	Query string
@@ -236,6 +236,11 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	request := &m.request
 	out := Resolution{SessionID: usableSession(request.sessionID)}
 	pass := func() (Resolution, error) {
+		if request.found { // its type did not count
+			if err := checkScope(who, request, sent); err != nil {
+				return out, err
+			}
+		}
 		if err := r.checkUnresolved(ctx, who, sent); err != nil {
 			return out, err
 		}
@@ -244,7 +249,9 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 		}
 		return out, nil
 	}
-	if err := checkScope(who, request, sent); err != nil {
+	resolved := sent // a merged request goes upstream as JSON, whatever its type
+	resolved.OtherType = sent.OtherType && !request.found
+	if err := checkScope(who, request, resolved); err != nil {
 		return out, err
 	}
 	if !request.found {
@@ -289,7 +296,7 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err != nil {
 		return out, err
 	}
-	if err := workspace.checkTools(merged, sent); err != nil {
+	if err := workspace.checkTools(merged, resolved); err != nil {
 		return out, err
 	}
 	if r.tellModel {

@@ -98,6 +98,7 @@ func TestModelsOfAKey(t *testing.T) {
 		"a number":    {Body: []byte(`{"model":1}`)},
 		"no list":     {Body: []byte(`{"models":{"0":"other/m"}}`)},
 		"own models":  {Body: []byte(`{"extra_body":{"User_Config":{"model_list":[]}}}`)},
+		"a list":      {Body: []byte(`{"model_list":[{"model_name":"openai/a"}]}`)},
 	} {
 		sent.Dialect = domain.Chat
 		if _, err := resolver.Resolve(t.Context(), who, sent); domain.KindOf(err) != domain.Invalid {
@@ -180,7 +181,7 @@ func TestFieldsInTheQuery(t *testing.T) {
 			for query, field := range map[string]string{
 				"model=x": "model", "a=b&MODEL=x": "model", "mo%64el": "model", "model[]=x": "model", "+model=x": "model",
 				"deployment_id=x": "deployment_id", "tools=x": "tools", "extra_body=x": "extra_body", "preset=x": "preset",
-				"fallbacks=x": "fallbacks", "user_config=x": "user_config", "temperature=2": "temperature", "web_search_options=x": "web_search_options",
+				"fallbacks=x": "fallbacks", "user_config=x": "user_config", "litellm_system_prompt=x": "litellm_system_prompt", "temperature=2": "temperature", "web_search_options=x": "web_search_options",
 			} {
 				wantKind(t, ask(limited.who, limited.body, query), domain.Invalid, "query: "+field+" must be in the body "+limited.where)
 				if err := ask(user, `{"preset":"free"}`, query); err != nil {
@@ -193,6 +194,26 @@ func TestFieldsInTheQuery(t *testing.T) {
 					t.Errorf("%s with %s: %v", query, name, err)
 				}
 			}
+		}
+	}
+}
+
+// TestTypeOfUnknownPrompts has a prompt that no preset has. It passes unmerged, so its type
+// counts where the key is limited.
+func TestTypeOfUnknownPrompts(t *testing.T) {
+	r := newResolving(t)
+	r.put(t, r.home.ID, "known", version{dialect: domain.Responses, config: `{"model":"a/b"}`})
+	resolver := r.resolver(t, inference.Config{PassUnknownPrompts: true})
+	who := limitedBy(domain.Scope{Models: []string{"a/*"}})
+	for id, passes := range map[string]bool{"known": true, "unknown": false, "no slug!": false} {
+		sent := inference.Request{Dialect: domain.Responses, Body: []byte(`{"prompt":{"id":"` + id + `"},"user":"&model=x&y="}`), OtherType: true}
+		_, err := resolver.Resolve(t.Context(), who, sent)
+		if passes && err != nil || !passes && (err == nil || !strings.Contains(err.Error(), "content-type: must be application/json")) {
+			t.Errorf("%s: got error %v, want that it passes: %t", id, err, passes)
+		}
+		sent.OtherType = false
+		if _, err := resolver.Resolve(t.Context(), who, sent); err != nil {
+			t.Errorf("%s as JSON: %v", id, err)
 		}
 	}
 }

@@ -67,11 +67,11 @@ var mergedFields = []string{"extra_body", "router_settings_override"}
 // modelFields are the fields that name the model. LiteLLM prefers deployment_id.
 var modelFields = []string{"model", "deployment_id"}
 
-// overridingFields are fields of LiteLLM that undo a policy: one drops settings, the other
-// has models of its own.
-var overridingFields = []string{"additional_drop_params", userConfig}
+// ownModelFields are fields of LiteLLM with which a request brings deployments of its own.
+var ownModelFields = []string{"user_config", "model_list"}
 
-const userConfig = "user_config"
+// overridingFields are fields of LiteLLM that undo a policy. The first one drops settings.
+var overridingFields = append([]string{"additional_drop_params"}, ownModelFields...)
 
 // mayBeReplaced reports whether a member of an entry of fallbackFields may be the name of a
 // model. Its value is then a list of the models that replace it. LiteLLM has such entries.

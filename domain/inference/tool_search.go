@@ -67,7 +67,7 @@ func (s *toolSearch) readRequestWith(top bool, other func(name string) error) (l
 			return s.readItems()
 		case containsFold(modelFields, name):
 			return s.readModel(top && name == "model")
-		case is(userConfig) && s.text.Kind() != 'n':
+		case containsFold(ownModelFields, name) && s.text.Kind() != 'n':
 			return s.refuse("must not be sent")
 		case is("models"), is("analysis_models"), is("allowed_models"):
 			return s.elements(s.readNestedModel)

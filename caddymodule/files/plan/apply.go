@@ -223,8 +223,9 @@ func (a *applier) applyChange(ctx context.Context, c *Change) error {
 	}
 }
 
-// restore restores a preset, and brings it up to date. It archives the preset again if that
-// cannot be done.
+// restore restores a preset, and brings it up to date. It archives the preset again if the
+// file does not fit it. After another error the preset stays restored, and the next run goes
+// on.
 func (a *applier) restore(ctx context.Context, s *sequence, c *Change) error {
 	// An archived preset does not exist for clients, until somebody else restores it.
 	answer, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: presetPath(c.Slug, "/restore")}, ifNew)

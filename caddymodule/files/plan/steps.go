@@ -229,7 +229,7 @@ func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft 
 	if p.Created != nil {
 		made = *p.Created
 	}
-	if !files.SameCapture(made.capture(), v.Capture) { // else each run makes another version
+	if !files.SameCapture(made.capture(), v.Capture) { // each run makes another one, so it must not look like success
 		return 0, fmt.Errorf("the server stored version %d differently, and may be older than this program: %s", made.Number,
 			cmp.Or(answer.Header.Get("X-Preset-Ignored"), "compare the two"))
 	}
