@@ -20,11 +20,12 @@ import (
 
 // folder opens the store in a folder, and maintains it.
 type folder struct {
-	name   string
-	key    []byte // nil without encryption
-	probe  func(ctx context.Context, folder string, o badgerstore.Options) error
-	newest func() *settings // of the configuration that came last
-	now    func() time.Time // the time; tests set another
+	name     string
+	key      []byte // nil without encryption
+	existing bool   // no store may be created
+	probe    func(ctx context.Context, folder string, o badgerstore.Options) error
+	newest   func() *settings // of the configuration that came last
+	now      func() time.Time // the time; tests set another
 
 	retries retryState
 	checks  checkState
@@ -41,7 +42,7 @@ const damagePause = 10 * time.Minute
 
 // Open implements sharing.Opener.
 func (f *folder) Open(ctx context.Context) (*badgerstore.Store, error) {
-	f.retries = retryState{seen: contents(f.name), tried: f.now(), pause: sharing.RetryInterval, mayBeNew: f.mayBeNew()}
+	f.retries = retryState{seen: contents(f.name), tried: f.now(), pause: sharing.RetryInterval, mayBeNew: !f.existing && f.mayBeNew()}
 	store, err := f.open(ctx)
 	if err != nil && !f.IsFatal(err) {
 		f.logger().Error("the store cannot be opened: presets and workspaces are unavailable until it can, "+

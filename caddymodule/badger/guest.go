@@ -122,7 +122,7 @@ func (b *Badger) Cleanup() error {
 	if b.store == nil {
 		return nil // Provision never got that far
 	}
-	return b.store.Release()
+	return b.store.end()
 }
 
 // Interface guards

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,7 +20,7 @@ import (
 // folders has the handles of open folders, by their canonical names.
 var folders = sharing.Pool[settings, *badgerstore.Store]{
 	Opener: func(s settings, newest func() *settings) sharing.Opener[*badgerstore.Store] {
-		return &folder{name: s.folder, key: s.key, probe: probeApart, newest: newest, now: time.Now}
+		return &folder{name: s.folder, key: s.key, existing: s.ended.Load(), probe: probeApart, newest: newest, now: time.Now}
 	},
 	Compatible: func(others, s settings) error {
 		if bytes.Equal(others.key, s.key) {
@@ -40,6 +41,7 @@ type settings struct {
 	scrub  time.Duration // the interval between checks, not positive for none
 	cache  int64         // the memory for decrypted data, in bytes
 	logger *zap.Logger
+	ended  *atomic.Bool // the configuration has ended; newStore sets it
 }
 
 // store is a configuration's reference to the store in a folder.
@@ -47,7 +49,17 @@ type store struct {
 	*sharing.Store[settings, *badgerstore.Store]
 }
 
-func newStore(s settings) *store { return &store{folders.Store(s.folder, s)} }
+func newStore(s settings) *store {
+	s.ended = new(atomic.Bool)
+	return &store{folders.Store(s.folder, s)}
+}
+
+// end releases the store at the end of its configuration. A late request may open it again, but
+// makes no new store. The folder may have been moved away, or unmounted.
+func (s *store) end() error {
+	s.Settings.ended.Store(true)
+	return s.Release()
+}
 
 // AfterRemoval implements engine.RemovalAdviser.
 func (*store) AfterRemoval() string {

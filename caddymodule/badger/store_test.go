@@ -169,6 +169,35 @@ func TestRequestAfterTheEnd(t *testing.T) {
 	}
 }
 
+// TestNoNewStoreAfterTheEnd moves a folder away once its configuration has ended. A late request
+// makes no new store there, and finds the old one when it is back.
+func TestNoNewStoreAfterTheEnd(t *testing.T) {
+	l := newStore(settings{folder: caddytest.Folder(t), logger: zap.NewNop()})
+	if _, err := l.Acquire(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.end(); err != nil {
+		t.Fatal(err)
+	}
+	folder, away := l.Settings.folder, filepath.Join(t.TempDir(), "away")
+	if err := os.Rename(folder, away); err != nil {
+		t.Fatal(err)
+	}
+	view := func() error { return l.View(t.Context(), func(domain.Reader) error { return nil }) }
+	if err := view(); !errors.Is(err, domain.ErrUnavailable) {
+		t.Errorf("got %v, want that the store is unavailable", err)
+	}
+	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want that nothing is there", err)
+	}
+	if err := os.Rename(away, folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := view(); err != nil {
+		t.Error(err)
+	}
+}
+
 // closedStore makes a store and closes it.
 func closedStore(t *testing.T) (folder string) {
 	t.Helper()
