@@ -19,7 +19,7 @@ func (rec *usageRecorder) openHandles(ctx context.Context, use *usageRecording) 
 	if rec.handles.Load() != nil {
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, flushTimeout)
+	limited, cancel := context.WithTimeout(ctx, rec.flushTimeout)
 	defer cancel()
 	secret, err := domain.EnsureFeedbackSecret(limited, use.store)
 	if err == nil {

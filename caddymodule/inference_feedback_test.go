@@ -13,7 +13,7 @@ import (
 // store the secret at first. Each reads the handles of the other.
 func TestHandlesOfNodes(t *testing.T) {
 	r := newRecorded(t)
-	var first, second usageRecorder
+	first, second := usageRecorder{flushTimeout: flushTimeout}, usageRecorder{flushTimeout: flushTimeout}
 	r.store.before = domain.ErrUnavailable
 	for range 2 {
 		first.openHandles(t.Context(), r.use)

@@ -18,11 +18,9 @@ import (
 // flushInterval is how often usage is stored. A crash loses this much at most.
 var flushInterval = 10 * time.Second // shorter in tests
 
-// flushTimeout bounds each step of storing usage: reading rows, storing them, and storing served
-// versions. A slow store then has at least some rows stored each time.
-var flushTimeout = 5 * time.Second // shorter in tests
-
 const (
+	// flushTimeout is the usual one of a usageRecorder.
+	flushTimeout = 5 * time.Second
 	// pruneInterval is how often old rows are removed.
 	pruneInterval = time.Hour
 	// pruneBatch is how many rows are removed in one change.
@@ -30,8 +28,13 @@ const (
 )
 
 // usageRecorder stores the usage of all handlers of one store. It outlives reloads. Its methods
-// are safe for concurrent use. Its zero value is ready.
+// are safe for concurrent use. Set flushTimeout before its first use.
 type usageRecorder struct {
+	// flushTimeout bounds each step of storing usage: reading rows, storing them, and storing
+	// served versions. A slow store then has at least some rows stored each time. It bounds the
+	// whole of the last flush, so that a stop is not long.
+	flushTimeout time.Duration
+
 	ledger   usage.Ledger
 	served   servedVersions
 	sessions usage.Sessions
@@ -40,6 +43,7 @@ type usageRecorder struct {
 	mu   sync.Mutex
 	uses []*usageRecording // the newest last
 	stop func()            // ends run and waits for it, nil without uses
+	late int               // the requests after the last use since flushLate began, 0 if it does not run
 
 	flushing   sync.Mutex // held to use the fields below
 	node       string     // under which rows are stored, empty until the first row
@@ -48,20 +52,38 @@ type usageRecorder struct {
 }
 
 // add sums a request of a use. It may end after the last use, as a stream does after a reload.
-// Then it is stored at once, and its client does not wait for that.
+// Then it is stored at once, and its client does not wait for that. Many such requests are
+// stored together.
 func (rec *usageRecorder) add(use *usageRecording, used *usage.Request) {
 	rec.ledger.Add(used)
 	if used.Preset != "" {
 		rec.served.add(used)
 	}
-	if rec.newest() == nil {
-		go func() {
-			release := hold(use.store)
-			rec.flushLast(use)
-			if err := release(); err != nil {
-				use.logger.Error("closing the store failed", zap.Error(err))
-			}
-		}()
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if len(rec.uses) > 0 {
+		return
+	}
+	if rec.late++; rec.late == 1 {
+		go rec.flushLate(use)
+	}
+}
+
+// flushLate stores requests after the last use, until there are no more. A failure ends it: what
+// is left waits for the next such request, or for the next use.
+func (rec *usageRecorder) flushLate(use *usageRecording) {
+	release := hold(use.store)
+	for late := 1; late > 0; {
+		err := rec.flushLast(use)
+		rec.mu.Lock()
+		if err != nil || len(rec.uses) > 0 || rec.late == late {
+			rec.late = 0
+		}
+		late = rec.late
+		rec.mu.Unlock()
+	}
+	if err := release(); err != nil {
+		use.logger.Error("closing the store failed", zap.Error(err))
 	}
 }
 
@@ -113,16 +135,23 @@ func (rec *usageRecorder) end(use *usageRecording) error {
 	rec.mu.Unlock()
 	if stop != nil {
 		stop()
-		rec.flushLast(use)
+		_ = rec.flushLast(use) // which logs
 	}
 	return use.release()
 }
 
 // flushLast stores what is not stored yet, after the last use has ended. Another recorder may
-// soon store usage of the same store.
-func (rec *usageRecorder) flushLast(use *usageRecording) {
-	_ = rec.flush(context.Background(), use) // which logs
+// soon store usage of the same store. Each step has half of the time, so that slow reads leave
+// some for writes. flushLast logs its error.
+func (rec *usageRecorder) flushLast(use *usageRecording) error {
+	ctx, cancel := context.WithTimeout(context.Background(), rec.flushTimeout)
+	defer cancel()
+	err := rec.flushSteps(ctx, use, rec.flushTimeout/2)
+	if err != nil {
+		use.logger.Warn("storing the last usage failed; it may be lost", zap.Error(err))
+	}
 	rec.ledger.Forget()
+	return err
 }
 
 // newest returns the use that was added last, nil for none.
@@ -168,13 +197,31 @@ func (rec *usageRecorder) run(ctx context.Context) {
 // flush stores the rows that changed, and when versions were served. Rows that cannot be
 // stored wait for the next time. flush logs its error.
 func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) error {
-	rec.flushing.Lock()
-	defer rec.flushing.Unlock()
-	rows, err := rec.take(ctx, use)
-	err = errors.Join(err, rec.store(ctx, use, rows), rec.storeServed(ctx, use))
+	err := rec.flushSteps(ctx, use, rec.flushTimeout)
 	if err != nil {
 		use.logger.Warn("storing usage failed; will try again", zap.Error(err), zap.Duration("after", flushInterval))
 	}
+	return err
+}
+
+// flushSteps is flush with a timeout for each step. It does not log its error.
+func (rec *usageRecorder) flushSteps(ctx context.Context, use *usageRecording, timeout time.Duration) error {
+	rec.flushing.Lock()
+	defer rec.flushing.Unlock()
+	step := func(do func(context.Context) error) error {
+		limited, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return do(limited)
+	}
+	var rows []domain.UsageRow
+	err := errors.Join(
+		step(func(ctx context.Context) (err error) {
+			rows, err = rec.take(ctx, use)
+			return err
+		}),
+		step(func(ctx context.Context) error { return rec.store(ctx, use, rows) }),
+		step(func(ctx context.Context) error { return rec.served.flush(ctx, use.store) }),
+	)
 	if overflowed := rec.ledger.Overflowed(); overflowed > rec.overflowed {
 		use.logger.Warn("there are more series of usage than are kept apart: the rest is summed as other", zap.Int64("requests", overflowed-rec.overflowed))
 		rec.overflowed = overflowed
@@ -192,8 +239,6 @@ func (rec *usageRecorder) take(ctx context.Context, use *usageRecording) (rows [
 	if !rec.ledger.Pending() {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
-	defer cancel()
 	err = use.store.View(ctx, func(r domain.Reader) error {
 		if err := domain.CheckImported(r); err != nil {
 			return err
@@ -215,8 +260,6 @@ func (rec *usageRecorder) take(ctx context.Context, use *usageRecording) (rows [
 
 // store stores rows in batches, and tells the ledger.
 func (rec *usageRecorder) store(ctx context.Context, use *usageRecording, rows []domain.UsageRow) error {
-	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
-	defer cancel()
 	for len(rows) > 0 {
 		batch := firstBatch(rows)
 		if err := rec.put(ctx, use, batch); err != nil {
@@ -226,12 +269,6 @@ func (rec *usageRecorder) store(ctx context.Context, use *usageRecording, rows [
 		rows = rows[len(batch):]
 	}
 	return nil
-}
-
-func (rec *usageRecorder) storeServed(ctx context.Context, use *usageRecording) error {
-	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
-	defer cancel()
-	return rec.served.flush(ctx, use.store)
 }
 
 // put stores rows in one change. It leaves out those of workspaces that are deleted.

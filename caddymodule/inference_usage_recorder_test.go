@@ -81,7 +81,9 @@ func newRecorded(t *testing.T) *recorded {
 }
 
 // recorder returns a recorder that stores nothing by itself.
-func (r *recorded) recorder() *usageRecorder { return &usageRecorder{uses: []*usageRecording{r.use}} }
+func (r *recorded) recorder() *usageRecorder {
+	return &usageRecorder{flushTimeout: flushTimeout, uses: []*usageRecording{r.use}}
+}
 
 // request adds one request of a preset to a recorder.
 func (r *recorded) request(rec *usageRecorder, preset string, start time.Time) {
@@ -278,14 +280,23 @@ func TestUsageBeforeImport(t *testing.T) {
 }
 
 // slowStore answers so many reads of rows. After them a read takes all the time that is left.
-// Writes then have a minute.
+// Writes must have a later deadline, and then take as long as they need.
 type slowStore struct {
 	domain.Store
-	fast int
+	fast            int
+	reading, latest time.Time // deadlines: of the latest reads, and of all
+}
+
+func (s *slowStore) Update(ctx context.Context, fn func(domain.Tx) error) error {
+	s.latest, _ = ctx.Deadline()
+	if !s.latest.After(s.reading) {
+		return context.DeadlineExceeded
+	}
+	return s.Store.Update(context.WithoutCancel(ctx), fn)
 }
 
 func (s *slowStore) View(ctx context.Context, fn func(domain.Reader) error) error {
-	defer func() { flushTimeout = time.Minute }()
+	s.reading, _ = ctx.Deadline()
 	return s.Store.View(context.WithoutCancel(ctx), func(r domain.Reader) error { return fn(slowReader{r, ctx, s}) })
 }
 
@@ -308,9 +319,8 @@ func TestUsageOfSlowReads(t *testing.T) {
 	r := newRecorded(t)
 	store := &slowStore{Store: r.store, fast: 4} // the rows of an hour and a day, of two presets
 	r.use.store = store
-	defer func(timeout time.Duration) { flushTimeout = timeout }(flushTimeout)
-	flushTimeout = time.Millisecond
 	rec := r.recorder()
+	rec.flushTimeout = time.Millisecond
 	now := time.Now()
 	for _, preset := range []string{"a", "b", "c"} {
 		r.request(rec, preset, now)
@@ -322,6 +332,19 @@ func TestUsageOfSlowReads(t *testing.T) {
 	store.fast = 2
 	r.flush(rec)
 	r.has(3)
+
+	for _, preset := range []string{"d", "e", "f"} {
+		r.request(rec, preset, now)
+	}
+	rec.flushTimeout = time.Second
+	store.fast = 4
+	if err := rec.flushLast(r.use); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the last flush: got error %v, want that of a read", err)
+	}
+	r.has(5)
+	if more := store.latest.Sub(store.reading); more > rec.flushTimeout/2 {
+		t.Errorf("the last flush goes on for %v after its reads, want half of its time at most", more)
+	}
 }
 
 // heldStore counts those who hold it. Nobody else has it open.
@@ -329,10 +352,12 @@ type heldStore struct {
 	domain.Store
 	t    *testing.T
 	held atomic.Int32
+	all  atomic.Int32 // who held it ever
 }
 
 func (s *heldStore) Hold() (release func() error, err error) {
 	s.held.Add(1)
+	s.all.Add(1)
 	return func() error {
 		s.held.Add(-1)
 		return errors.New("of closing")
@@ -360,7 +385,7 @@ func TestUsageIsStoredAtTheEnd(t *testing.T) {
 	store := &heldStore{Store: r.store, t: t}
 	r.use.store = store
 	now := time.Now()
-	var rec usageRecorder
+	rec := usageRecorder{flushTimeout: flushTimeout}
 	rec.start(r.use)
 	r.request(&rec, "a", now)
 	if err := rec.end(r.use); err == nil || store.held.Load() != 0 {
@@ -381,6 +406,49 @@ func TestUsageIsStoredAtTheEnd(t *testing.T) {
 		t.Errorf("%d still hold the store", store.held.Load())
 	}
 	r.has(3)
+}
+
+// TestUsageOfLateRequests has requests after the last use while an earlier one is being stored.
+// They are stored together. A failure is not repeated for each.
+func TestUsageOfLateRequests(t *testing.T) {
+	r := newRecorded(t)
+	store := &heldStore{Store: r.store, t: t}
+	r.use.store = store
+	rec := usageRecorder{flushTimeout: time.Minute}
+	requests := func() {
+		t.Helper()
+		all, closed := store.all.Load(), r.logs.FilterMessage("closing the store failed").Len()
+		storing, resume := make(chan struct{}), make(chan struct{})
+		r.store.updating = sync.OnceFunc(func() { close(storing); <-resume })
+		r.request(&rec, "a", time.Now())
+		<-storing
+		for range 3 {
+			r.request(&rec, "a", time.Now())
+		}
+		close(resume)
+		if !caddytest.Eventually(func() bool {
+			return r.logs.FilterMessage("closing the store failed").Len() > closed && store.held.Load() == 0
+		}) {
+			t.Fatal("the store is still held")
+		}
+		if got := store.all.Load() - all; got != 1 {
+			t.Errorf("%d flushes held the store, want one for all requests", got)
+		}
+	}
+	requests()
+	r.has(4)
+	r.store.before = domain.ErrUnavailable
+	requests()
+	r.has(4)
+	if got := r.logs.FilterMessage("storing the last usage failed; it may be lost").Len(); got != 1 {
+		t.Errorf("got %d warnings, want one for all requests", got)
+	}
+	if got := r.logs.FilterMessageSnippet("will try again").Len(); got > 0 {
+		t.Errorf("%d warnings promise another try", got)
+	}
+	r.store.before = nil
+	requests()
+	r.has(12)
 }
 
 // TestUsageOfNodes has two nodes write to one store.

@@ -29,7 +29,11 @@ type shared struct {
 }
 
 func newShared() any {
-	return &shared{limiter: newAuthLimiter(), bundles: bundles{turn: semaphore.NewWeighted(1)}}
+	return &shared{
+		limiter: newAuthLimiter(),
+		usage:   usageRecorder{flushTimeout: flushTimeout},
+		bundles: bundles{turn: semaphore.NewWeighted(1)},
+	}
 }
 
 // goLive registers the handler as a user of its store, until Cleanup. From then on changes
