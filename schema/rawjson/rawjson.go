@@ -12,7 +12,6 @@ import (
 	"io"
 	"iter"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -171,8 +170,12 @@ type Member struct {
 }
 
 // Names are names that members often have. A member with one of them shares it, and needs
-// no memory for its own. They have no characters that JSON escapes.
+// no memory for its own. They have no characters that JSON escapes. Other names are cut as
+// Head cuts them at MaxName, unless there are no Names at all.
 type Names map[string]string
+
+// MaxName is how many bytes of a name are read where Names are given.
+const MaxName = 1 << 10
 
 // NewNames returns Names of a list.
 func NewNames(list ...string) Names {
@@ -183,11 +186,15 @@ func NewNames(list ...string) Names {
 	return names
 }
 
-func (n Names) text(quoted jsontext.Value) string {
+func (n Names) text(quoted jsontext.Value) (name string) {
 	if name, ok := n[string(quoted[1:len(quoted)-1])]; ok {
 		return name
 	}
-	name, _ := Text(quoted)
+	if n == nil {
+		name, _ = Text(quoted)
+	} else {
+		name, _ = Head(quoted, MaxName)
+	}
 	return name
 }
 
@@ -205,7 +212,7 @@ func (n Names) read(text []byte, yield func(Member, error) bool) {
 	}
 }
 
-// ErrNeedsDecoder is the error of Scan for a text that is no JSON, or that nests deeply.
+// ErrNeedsDecoder is the error of Scan for a text that is no JSON, or nests deeply.
 var ErrNeedsDecoder = errors.New("only the decoder can read this")
 
 // Scan is Object without the decoder, which takes up to 4 MiB of stack for JSON that nests
@@ -417,7 +424,11 @@ func Find(members []Member, name string) jsontext.Value {
 
 // ArrayOf returns an array of items.
 func ArrayOf(items ...jsontext.Value) jsontext.Value {
-	text := jsontext.Value{'['}
+	size := len("[]") + len(items)
+	for _, item := range items {
+		size += len(item)
+	}
+	text := append(make(jsontext.Value, 0, size), '[')
 	for i, item := range items {
 		if i > 0 {
 			text = append(text, ',')
@@ -443,37 +454,6 @@ func ObjectOf(members ...Member) jsontext.Value {
 func Quote(text string) jsontext.Value {
 	quoted, _ := jsontext.AppendQuote(nil, text)
 	return quoted
-}
-
-// Text returns the text of a value that is a string, in memory of its own.
-func Text(value jsontext.Value) (text string, ok bool) {
-	if value.Kind() != '"' {
-		return "", false
-	}
-	if inner, plain := plainText(value); plain {
-		return string(inner), true // without AppendUnquote, which costs twice as much
-	}
-	decoded, err := jsontext.AppendUnquote(nil, value)
-	return string(decoded), err == nil
-}
-
-// IsText reports whether a value is a string of this text.
-func IsText(value jsontext.Value, text string) bool {
-	if value.Kind() != '"' {
-		return false
-	}
-	if inner, plain := plainText(value); plain {
-		return string(inner) == text
-	}
-	decoded, ok := Text(value)
-	return ok && decoded == text
-}
-
-// plainText returns the text between the quotes of a string. It is plain if it has no
-// escapes and is valid UTF-8.
-func plainText(value jsontext.Value) (inner []byte, plain bool) {
-	inner = value[1 : len(value)-1]
-	return inner, bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner)
 }
 
 // maxDepth is how deep the decoder lets JSON nest.
