@@ -374,8 +374,8 @@ func (c *inferenceCall) setSession(id string) {
 
 // showResolution shows a resolution in placeholders and in headers of the answer.
 func (c *inferenceCall) showResolution(resolution inference.Resolution) {
-	// The slug may be a part of a model name of many MiB. A placeholder with the slug
-	// would keep all of that in memory, so it gets a copy.
+	// The slug may be a part of a longer name of a model. A placeholder with it would keep
+	// all of that in memory.
 	named := resolution.Preset + "@" + strconv.Itoa(resolution.Version)
 	c.named.workspace, c.named.id, c.named.label = resolution.WorkspaceID, resolution.PresetID, resolution.Label
 	c.named.preset, c.named.version = named[:len(resolution.Preset)], resolution.Version

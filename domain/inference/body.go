@@ -99,9 +99,11 @@ func sizeOf(parts []part) int {
 const largeText = 4 << 10
 
 // compose returns the merged request. It must be granted memory for all of it, since a
-// template can repeat a large value. It releases that of the pieces that are shared.
+// template can repeat a large value. It releases that of the pieces that are shared, and that
+// of copies, which are pieces too.
 func (m *merger) compose() (Body, error) {
 	size := sizeOf(m.parts)
+	m.release(m.copied)
 	if err := m.reserve(size); err != nil {
 		return nil, err
 	}
@@ -123,9 +125,7 @@ func (m *merger) compose() (Body, error) {
 		body = append(body, copied[begin:len(copied):len(copied)], text)
 		begin = len(copied)
 	}
-	if m.memory != nil {
-		m.memory.Release(m.sharedSize())
-	}
+	m.release(m.sharedSize())
 	return append(body, copied[begin:]), nil
 }
 
@@ -134,7 +134,7 @@ func (m *merger) compose() (Body, error) {
 func (m *merger) sharedSize() (size int) {
 	for i := range m.parts {
 		p := &m.parts[i]
-		if len(p.Value) >= largeText && (isEndOf(p.Value, rawjson.Find(m.request.fields, p.Name)) || isEndOf(p.Value, m.setting(p.Name))) {
+		if len(p.Value) >= largeText && (isEndOf(p.Value, rawjson.Find(m.sent, p.Name)) || isEndOf(p.Value, m.setting(p.Name))) {
 			size += len(p.Value)
 		}
 		for _, lead := range p.lead {

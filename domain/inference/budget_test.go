@@ -36,9 +36,9 @@ func TestBudgets(t *testing.T) {
 		do     func() error
 	}{
 		{"a request without a reference", 3, resolve(`"model":"m",`)},
-		{"a request with a reference", 25, resolve(`"model":"@preset/p",`)},
-		{"a request with variables", 35, resolve(`"prompt":{"id":"t","variables":{"a":"1","b":"\"2\"","c":"3"}},`)},
-		{"a request that keeps a policy", 26, resolve(`"model":"@preset/ruled",`)},
+		{"a request with a reference", 19, resolve(`"model":"@preset/p",`)},
+		{"a request with variables", 26, resolve(`"prompt":{"id":"t","variables":{"a":"1","b":"\"2\"","c":"3"}},`)},
+		{"a request that keeps a policy", 21, resolve(`"model":"@preset/ruled",`)},
 	} {
 		t.Run(operation.name, func(t *testing.T) {
 			storagetest.CheckAllocations(t, operation.budget, func() float64 {

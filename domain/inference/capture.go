@@ -2,6 +2,7 @@ package inference
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -24,7 +25,7 @@ func Capture(dialect domain.Dialect, members []rawjson.Member) (domain.Capture, 
 		switch {
 		case value.Kind() == 'n':
 		case name == promptField[dialect]:
-			if prompt, ok := promptText(dialect, value, len(value)); ok {
+			if prompt, ok := promptText(dialect, value); ok {
 				in.SystemPrompt = &prompt
 			}
 		case settingFields[name]&setOf(dialect) != 0:
@@ -42,6 +43,24 @@ func Capture(dialect domain.Dialect, members []rawjson.Member) (domain.Capture, 
 		return domain.Capture{}, err
 	}
 	return in, nil
+}
+
+// promptSeparator stands between the texts of a system prompt.
+const promptSeparator = "\n\n"
+
+// promptText returns the joined texts of a request's prompt field. It is not ok if there is
+// no text, not even an empty one.
+func promptText(dialect domain.Dialect, field jsontext.Value) (text string, ok bool) {
+	var joined strings.Builder
+	for part := range promptTexts(dialect, field) {
+		if ok {
+			joined.WriteString(promptSeparator)
+		}
+		text, _ := rawjson.Text(part)
+		joined.WriteString(text)
+		ok = true
+	}
+	return joined.String(), ok
 }
 
 // CaptureTemplate is Capture for a version that is a template. Its messages are those of
@@ -85,7 +104,7 @@ var listField = map[domain.Dialect]string{domain.Responses: "input", domain.Chat
 // isSystemMessage reports whether an item of a conversation is a message of the system or
 // of the developer. In a chat every item is a message.
 func isSystemMessage(dialect domain.Dialect, message jsontext.Value) bool {
-	if role := textOf(message, "role"); role != "system" && role != "developer" {
+	if role := rawjson.Get(message, "role"); !rawjson.IsText(role, "system") && !rawjson.IsText(role, "developer") {
 		return false
 	}
 	kind := rawjson.Get(message, "type")

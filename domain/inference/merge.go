@@ -91,6 +91,12 @@ type merger struct {
 	// streamUsage is Config.AddStreamUsage, and streamUsageAdded that the request needed it.
 	streamUsage, streamUsageAdded bool
 
+	// sent are the request's fields as they were sent. copied is how much memory was granted
+	// for copies, and refused is the error once some was not.
+	sent    []rawjson.Member
+	copied  int
+	refused error
+
 	// prompt is the system prompt, and messages are the template's, with values in the
 	// place of variables. They have commas between.
 	prompt       systemPrompt
@@ -132,6 +138,7 @@ type workspaceDefaults struct {
 // result. The workspace adds a model and a provider order if neither request nor preset has
 // one.
 func (m *merger) merge() error {
+	m.sent = m.request.fields
 	if err := m.render(); err != nil {
 		return err
 	}
@@ -220,9 +227,12 @@ func (m *merger) addSent(field rawjson.Member) error {
 		united := mergeTools(m.settings.tools, own)
 		if slices.EqualFunc(united, own, func(t jsontext.Value, o namedTool) bool { return string(t) == string(o.tool) }) {
 			add(field.Value, FromRequest)
-		} else {
-			add(rawjson.ArrayOf(united...), FromPreset)
+			return nil
 		}
+		if err := m.reserve(len(field.Value) + len(ours)); err != nil {
+			return err
+		}
+		add(rawjson.ArrayOf(united...), FromPreset)
 	case !sent && ours != nil && !m.isOverridden(field.Name):
 		add(ours, FromPreset)
 	case empty && ours == nil: // the preset says it in another field
@@ -332,7 +342,7 @@ func (m *merger) fillProviderSort() {
 	switch {
 	case provider == nil:
 		provider = object(newMember("sort", sort))
-	case provider.Kind() != '{', rawjson.Get(provider, "sort") != nil, rawjson.Get(provider, "order") != nil:
+	case provider.Kind() != '{', rawjson.Get(provider, "sort") != nil, rawjson.Get(provider, "order") != nil, m.reserve(len(provider)) != nil:
 		return
 	default:
 		provider = withField(provider, "sort", sort)
@@ -345,7 +355,7 @@ func (m *merger) fillProviderSort() {
 func withField(text jsontext.Value, name string, value jsontext.Value) jsontext.Value {
 	edited := append(make([]byte, 0, len(text)+len(name)+len(value)+len(`,"":`)), '{')
 	added := false
-	for field, err := range rawjson.Object(text) {
+	for field, err := range usualNames.Object(text) {
 		if err != nil {
 			return text
 		}

@@ -1,6 +1,8 @@
 package inference
 
 import (
+	"bytes"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -16,6 +18,11 @@ func (m *merger) render() error {
 			return domain.InvalidAt(sent.place, "the preset is no template and has no variables")
 		}
 		return nil
+	}
+	if bytes.IndexByte(sent.variables, '\\') >= 0 { // values with escapes are copied
+		if err := m.reserve(len(sent.variables)); err != nil {
+			return err
+		}
 	}
 	values, err := t.readValues(sent.place, sent.variables)
 	if err != nil {
@@ -42,7 +49,7 @@ func (m *merger) addConversation(field rawjson.Member) error {
 		}
 		p.lead = append(p.lead, items...)
 	}
-	if m.dialect == domain.Chat && !m.prompt.isEmpty() && !m.prompt.beginsList(m.dialect, field.Value) {
+	if m.dialect == domain.Chat && !m.prompt.isEmpty() && !m.prompt.begins(m.dialect, field.Value) {
 		add(m.prompt.between(systemMessageHead, systemMessageTail)...)
 		if m.prompt.from == FromVariable {
 			p.from = FromVariable

@@ -40,7 +40,7 @@ const (
 // readPart reads a part of a dialect. It is not ok for one that other dialects cannot have.
 func readPart(dialect domain.Dialect, part jsontext.Value) (p contentPart, ok bool) {
 	inside := func(object jsontext.Value, name string) jsontext.Value {
-		text, _ := insideOf(rawjson.Get(object, name))
+		text, _ := rawjson.Inside(rawjson.Get(object, name))
 		return text
 	}
 	p.caching = rawjson.Get(part, "cache_control")

@@ -182,7 +182,7 @@ func (e *enforcement) lock(f *part, t target) bool {
 		return true
 	case t.member != "":
 		return e.lockMember(f, t, rawjson.Get(want, t.member), want)
-	case bytes.Equal(f.Value, want), t.field == "plugins" && t.name == e.policy.toolsName && !hasToolPlugin(f.Value) && !hasToolPlugin(want):
+	case bytes.Equal(f.Value, want), t.field == "plugins" && t.name == e.policy.toolsName && !e.hasToolPlugin(f.Value) && !hasToolPlugin(want):
 		return true
 	}
 	if e.isSent(f) && !isSameJSON(f.Value, want) && !e.isOwn(f.Value, t.place) {
@@ -224,24 +224,34 @@ func (e *enforcement) editMember(f *part, t target, instead jsontext.Value, edit
 		}
 		e.replace(f, instead)
 	}
-	edited := append(make([]byte, 0, len(f.Value)), '{')
-	changed := false
-	for m, err := range rawjson.Object(f.Value) {
+	var edited []byte // nil as long as nothing changes
+	same := 0
+	for m, err := range usualNames.Object(f.Value) {
 		if err != nil { // it was read before
 			return false
 		}
+		value := m.Value
 		if foldName(m.Name) == t.member {
-			value := edit(m.Name, m.Value)
-			changed = changed || !bytes.Equal(value, m.Value)
-			if m.Value = value; value == nil {
-				continue
-			}
+			value = edit(m.Name, m.Value)
 		}
-		edited = appendMember(edited, m)
+		if edited == nil && bytes.Equal(value, m.Value) {
+			same++
+			continue
+		}
+		if edited == nil {
+			edited = e.copyMembers(f.Value, same)
+		}
+		if value != nil {
+			m.Value = value
+			edited = e.appendMember(edited, m)
+		}
+		if e.refused != nil {
+			return true
+		}
 	}
 	isEmpty := len(edited) == len("{")
 	switch {
-	case !changed:
+	case edited == nil:
 		return true
 	case isEmpty && t.kind == lockRule:
 		return e.replace(f, instead)
@@ -249,6 +259,35 @@ func (e *enforcement) editMember(f *part, t target, instead jsontext.Value, edit
 		return false
 	}
 	return e.replace(f, append(edited, '}'))
+}
+
+// copyMembers returns a copy of the first members of an object, without a last brace. There is
+// room for all of them.
+func (e *enforcement) copyMembers(object jsontext.Value, first int) []byte {
+	if e.reserve(len(object)) != nil {
+		return nil
+	}
+	copied := append(make([]byte, 0, len(object)), '{')
+	for m, err := range usualNames.Object(object) {
+		if err != nil || first == 0 {
+			break
+		}
+		copied = appendMember(copied, m)
+		first--
+	}
+	return copied
+}
+
+// appendMember is the function of this name, but takes memory if there is no more room.
+func (e *enforcement) appendMember(object []byte, m rawjson.Member) []byte {
+	size := len(object) + len(m.Quoted) + len(m.Value) + len(`,:}`)
+	if size > cap(object) {
+		if e.reserve(2*size) != nil {
+			return object
+		}
+		object = append(make([]byte, 0, 2*size), object...)
+	}
+	return appendMember(object, m)
 }
 
 // restoreLocked puts the preset's locked values where the request left them out.
@@ -269,7 +308,7 @@ func (m *merger) restoreLocked() {
 			case i < 0, m.parts[i].Value.Kind() == 'n':
 				m.set(at.field, whole, FromPolicy)
 			case at.member == "" || rawjson.Get(m.parts[i].Value, at.member) != nil:
-			case m.parts[i].Value.Kind() == '{':
+			case m.parts[i].Value.Kind() == '{' && m.reserve(len(m.parts[i].Value)+len(want)) == nil:
 				m.set(at.field, withField(m.parts[i].Value, at.member, want), FromPolicy)
 			}
 		}
@@ -294,9 +333,18 @@ func (e *enforcement) limit(f *part, t target) bool {
 	case t.member != "":
 		return e.editMember(f, t, nil, func(string, jsontext.Value) jsontext.Value { return nil })
 	case t.field == "plugins" && t.name == e.policy.toolsName:
-		return !hasToolPlugin(f.Value)
+		return !e.hasToolPlugin(f.Value)
 	}
 	return false
+}
+
+// hasToolPlugin is the function of this name, but takes memory for its copy.
+func (e *enforcement) hasToolPlugin(plugins jsontext.Value) bool {
+	if e.reserve(len(plugins)) != nil {
+		return false
+	}
+	defer e.release(len(plugins))
+	return hasToolPlugin(plugins)
 }
 
 // bounded returns an allowed value for one in f. That is itself, else the nearest number,
@@ -355,7 +403,7 @@ func (e *enforcement) isOwn(value jsontext.Value, at place) bool {
 	if at.member != "" || value.Kind() != '{' || e.own(at.field) != nil {
 		return false
 	}
-	for m, err := range rawjson.Object(value) {
+	for m, err := range usualNames.Object(value) {
 		if err != nil || m.Value.Kind() != 'n' && !e.isOwn(m.Value, place{at.field, foldName(m.Name)}) {
 			return false
 		}

@@ -118,7 +118,7 @@ func (e *enforcement) allowedModels(list jsontext.Value, field string) jsontext.
 	switch {
 	case allowed == nil:
 		return nil
-	case all:
+	case all, e.reserve(len(list)) != nil:
 		return list
 	}
 	return rawjson.ArrayOf(allowed...)
@@ -128,7 +128,7 @@ func (e *enforcement) allowedModels(list jsontext.Value, field string) jsontext.
 func (e *enforcement) allowedEntry(value jsontext.Value, path ...string) jsontext.Value {
 	found := false
 	if value.Kind() == '{' { // an entry of fallbacks
-		for m, err := range rawjson.Object(value) {
+		for m, err := range usualNames.Object(value) {
 			if err != nil {
 				return nil
 			}
@@ -149,8 +149,16 @@ func (e *enforcement) allowedEntry(value jsontext.Value, path ...string) jsontex
 	return e.allowedModel(value, path...)
 }
 
+// copiesOfModel is how often the name of a model is in memory while it is checked.
+const copiesOfModel = 3
+
 // allowedModel returns a model if it is allowed, else nil.
 func (e *enforcement) allowedModel(value jsontext.Value, path ...string) jsontext.Value {
+	size := copiesOfModel * len(value)
+	if e.reserve(size) != nil {
+		return value
+	}
+	defer e.release(size)
 	model, ok := rawjson.Text(value)
 	if !ok {
 		if !e.policy.limitsModels { // what it stands for cannot be told
@@ -200,6 +208,9 @@ func (e *enforcement) allowedPlugins(f *part) (jsontext.Value, error) {
 	case all:
 		return f.Value, nil
 	}
+	if err := e.reserve(len(f.Value)); err != nil {
+		return nil, err
+	}
 	return rawjson.ArrayOf(allowed...), nil
 }
 
@@ -210,6 +221,11 @@ func (e *enforcement) checkPlugin(plugin jsontext.Value, at string) (place strin
 	if e.isOwnPlugin(plugin) {
 		return "", e.countModel(at)
 	}
+	size := copiesOfModel * len(plugin)
+	if err := e.reserve(size); err != nil {
+		return "", err
+	}
+	defer e.release(size)
 	before := e.named
 	var tooMany error
 	place, err = findModelOfPlugin(plugin, at, func(model string) bool {

@@ -43,8 +43,8 @@ func (m *merger) lockPrompt() error {
 		switch name := foldName(f.Name); {
 		case !mayHavePrompt(f.Name):
 		case name == "instructions" || name == "system" || name == liteLLMPrompt:
-			text, ok := promptText("", f.Value, m.prompt.size)
-			if f.Value.Kind() != 'n' && (!ok || text != "" && !m.prompt.is(text)) {
+			match := m.prompt.match()
+			if ok := match.addField("", f.Value); f.Value.Kind() != 'n' && (!ok || !match.isEmpty && !match.is()) {
 				e.recordViolation(m.policy.promptLock, lockedMessage, true, f.Name)
 				m.relocked = append(m.relocked, f.Name)
 			}
@@ -71,7 +71,7 @@ func (e *enforcement) withoutPrompts(f rawjson.Member) (jsontext.Value, error) {
 		return nil, err
 	}
 	left := append(make([]byte, 0, len(f.Value)), '[')
-	var prompt strings.Builder
+	match := e.prompt.match()
 	for _, message := range rawjson.Items(f.Value) {
 		if !mayBeSystemMessage(message) {
 			if len(left) > len("[") {
@@ -80,17 +80,11 @@ func (e *enforcement) withoutPrompts(f rawjson.Member) (jsontext.Value, error) {
 			left = append(left, message...)
 			continue
 		}
-		if prompt.Len() > e.prompt.size { // it is another one already
-			continue
-		}
-		if text, _ := contentText(message, e.prompt.size); text != "" {
-			if prompt.Len() > 0 {
-				prompt.WriteString(promptSeparator)
-			}
-			prompt.WriteString(text)
+		if content := rawjson.Get(message, "content"); hasText(content) && (match.isEmpty || match.add(paragraphEnd)) {
+			match.addField("", content)
 		}
 	}
-	if text := prompt.String(); text != "" && !e.prompt.is(text) {
+	if !match.isEmpty && !match.is() {
 		e.recordViolation(e.policy.promptLock, lockedMessage, true, f.Name, strconv.Itoa(first))
 		e.relocked = append(e.relocked, f.Name)
 	}
@@ -107,9 +101,16 @@ func firstSystemMessage(list jsontext.Value) int {
 	return -1
 }
 
-// contentText returns the text of a message. It stops beyond enough bytes.
-func contentText(message jsontext.Value, enough int) (string, bool) {
-	return promptText("", rawjson.Get(message, "content"), enough)
+// hasText reports whether the joined texts of a content are not empty.
+func hasText(content jsontext.Value) bool {
+	isFirst := true
+	for text := range promptTexts("", content) {
+		if !isFirst || !isEmptyText(text) {
+			return true
+		}
+		isFirst = false
+	}
+	return false
 }
 
 // mayBeSystemMessage reports whether a gateway may take a message for one of the system or of
@@ -119,10 +120,13 @@ func mayBeSystemMessage(message jsontext.Value) bool {
 		if len(name) != len(`"role"`) && !bytes.Contains(name, []byte{'\\'}) {
 			continue
 		}
-		if text, _ := rawjson.Text(name); !strings.EqualFold(text, "role") {
+		if text, _ := rawjson.Head(name, len("role")); !strings.EqualFold(text, "role") {
 			continue
 		}
-		role, _ := rawjson.Text(value)
+		role, _ := rawjson.Head(value, maxText)
+		if len(role) > maxText { // perhaps behind much space
+			return true
+		}
 		if slices.Contains([]string{"system", "developer"}, strings.ToLower(strings.TrimSpace(role))) {
 			return true
 		}
@@ -130,10 +134,22 @@ func mayBeSystemMessage(message jsontext.Value) bool {
 	return false
 }
 
-// reserve takes memory for a copy of size bytes.
+// reserve takes memory for a copy of size bytes, until compose counts all parts. Once it was
+// refused, compose returns the error, so a caller need not.
 func (m *merger) reserve(size int) error {
-	if m.memory == nil {
-		return nil
+	if m.memory == nil || m.refused != nil {
+		return m.refused
 	}
-	return m.memory.Reserve(size)
+	if m.refused = m.memory.Reserve(size); m.refused == nil {
+		m.copied += size
+	}
+	return m.refused
+}
+
+// release gives back size bytes of those that reserve took.
+func (m *merger) release(size int) {
+	if m.memory != nil {
+		m.memory.Release(size)
+		m.copied -= size
+	}
 }

@@ -3,7 +3,6 @@ package inference
 import (
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -14,45 +13,28 @@ import (
 // promptField is the field of each dialect that takes a system prompt.
 var promptField = map[domain.Dialect]string{domain.Responses: "instructions", domain.Chat: "messages", domain.Messages: "system"}
 
-// promptSeparator stands between a preset's system prompt and the request's.
-const promptSeparator = "\n\n"
-
-// systemPrompt is a preset's system prompt, ready to be placed. Its pieces follow each
-// other.
+// systemPrompt is a preset's system prompt, ready to be placed. Its pieces are the insides of
+// JSON strings, and follow each other.
 type systemPrompt struct {
-	pieces []promptPiece
-	size   int // of all insides
+	pieces []jsontext.Value
+	size   int // of all pieces
 	from   Source
 	lone   []jsontext.Value // as alone returns it, nil if that was not prepared
-}
-
-// promptPiece is a piece of a system prompt.
-type promptPiece struct {
-	inside jsontext.Value // of a JSON string
-	text   string         // empty if only inside is known
-}
-
-func (p promptPiece) decoded() string {
-	if p.text != "" {
-		return p.text
-	}
-	text, _ := rawjson.Text(slices.Concat(jsontext.Value{'"'}, p.inside, jsontext.Value{'"'}))
-	return text
 }
 
 // newSystemPrompt returns the system prompt of a version without variables.
 func newSystemPrompt(text string, dialect domain.Dialect) systemPrompt {
 	p := systemPrompt{from: FromPreset}
 	if text != "" {
-		p.add(promptPiece{quoteInside(text), text})
+		p.add(quoteInside(text))
 	}
 	p.lone = slices.Clip(p.alone(dialect)) // shared, so append must copy it
 	return p
 }
 
-func (p *systemPrompt) add(piece promptPiece) {
+func (p *systemPrompt) add(piece jsontext.Value) {
 	p.pieces = append(p.pieces, piece)
-	p.size += len(piece.inside)
+	p.size += len(piece)
 }
 
 func (p systemPrompt) isEmpty() bool { return p.size == 0 }
@@ -60,11 +42,7 @@ func (p systemPrompt) isEmpty() bool { return p.size == 0 }
 // between returns the pieces with a text before and after them. There is room for one more.
 func (p systemPrompt) between(before, after jsontext.Value) []jsontext.Value {
 	all := make([]jsontext.Value, 0, len(p.pieces)+3)
-	all = append(all, before)
-	for _, piece := range p.pieces {
-		all = append(all, piece.inside)
-	}
-	return append(all, after)
+	return append(append(append(all, before), p.pieces...), after)
 }
 
 // The heads and tails are the JSON around the text of a prompt.
@@ -73,8 +51,11 @@ var (
 	firstMessageHead                     = jsontext.Value(`[{"role":"system","content":"`)
 	loneMessageTail                      = jsontext.Value(`"}]`)
 	firstBlockHead, systemBlockTail      = jsontext.Value(`[{"type":"text","text":"`), jsontext.Value(`"}`)
-	quotationMark, paragraphEnd          = jsontext.Value(`"`), jsontext.Value(`\n\n`)
+	quotationMark                        = jsontext.Value(`"`)
 )
+
+// paragraphEnd stands between a preset's system prompt and the request's.
+var paragraphEnd = quoteInside(promptSeparator)
 
 // alone returns the value of a dialect's prompt field in a request that has none.
 func (p systemPrompt) alone(dialect domain.Dialect) []jsontext.Value {
@@ -100,11 +81,10 @@ func (p systemPrompt) placeBefore(dialect domain.Dialect, value jsontext.Value) 
 	case dialect == domain.Chat:
 		return p.beforeFirst(dialect, value, firstMessageHead, systemMessageTail), nil
 	case value.Kind() == '"':
-		own, _ := rawjson.Text(value)
 		switch {
-		case p.begins(own):
+		case p.begins(dialect, value):
 			return nil, nil
-		case own == "":
+		case isEmptyText(value):
 			return p.between(quotationMark, nil), nil
 		}
 		return p.between(quotationMark, paragraphEnd), nil
@@ -117,40 +97,18 @@ func (p systemPrompt) placeBefore(dialect domain.Dialect, value jsontext.Value) 
 	}
 }
 
-// cutFrom returns what stands behind the prompt in text. It is not ok if text does not
-// begin with the prompt. The prompt may be too large to be put together.
-func (p systemPrompt) cutFrom(text string) (rest string, ok bool) {
-	for _, piece := range p.pieces {
-		if text, ok = strings.CutPrefix(text, piece.decoded()); !ok {
-			return "", false
-		}
-	}
-	return text, true
-}
-
-// is reports whether text is the prompt.
-func (p systemPrompt) is(text string) bool {
-	rest, ok := p.cutFrom(text)
-	return ok && rest == ""
-}
-
-// begins reports whether text begins with the whole prompt.
-func (p systemPrompt) begins(text string) bool {
-	rest, ok := p.cutFrom(text)
-	return ok && (rest == "" || strings.HasPrefix(rest, promptSeparator))
-}
-
-// beginsList reports whether a list of messages or blocks begins with the prompt.
-func (p systemPrompt) beginsList(dialect domain.Dialect, list jsontext.Value) bool {
-	own, _ := promptText(dialect, list, p.size+len(promptSeparator))
-	return p.begins(own)
+// begins reports whether a prompt field begins with the whole prompt.
+func (p systemPrompt) begins(dialect domain.Dialect, field jsontext.Value) bool {
+	match := p.match()
+	match.addField(dialect, field)
+	return match.isBegun()
 }
 
 // beforeFirst returns the text that replaces the opening bracket of list and puts an
 // element with the prompt first. head, which has the bracket, and tail are around it. It
 // returns nil for a list that begins with the prompt.
 func (p systemPrompt) beforeFirst(dialect domain.Dialect, list, head, tail jsontext.Value) []jsontext.Value {
-	if p.beginsList(dialect, list) {
+	if p.begins(dialect, list) {
 		return nil
 	}
 	lead := p.between(head, tail)
@@ -160,26 +118,59 @@ func (p systemPrompt) beforeFirst(dialect domain.Dialect, list, head, tail jsont
 	return lead
 }
 
-// promptText returns the joined texts of a request's prompt field. It stops beyond enough
-// bytes. It is not ok if there is no text, not even an empty one.
-func promptText(dialect domain.Dialect, value jsontext.Value, enough int) (text string, ok bool) {
-	var joined strings.Builder
-	for part := range promptTexts(dialect, value) {
-		if ok {
-			joined.WriteString(promptSeparator)
-		}
-		joined.WriteString(part)
-		if ok = true; joined.Len() > enough {
-			break
-		}
-	}
-	return joined.String(), ok
+// promptMatch compares texts with a prompt and the end of its paragraph. It copies nothing,
+// since both can be very large.
+type promptMatch struct {
+	// piece and pieces are what the texts must go on with, and left is their length.
+	piece   jsontext.Value
+	pieces  []jsontext.Value
+	left    int
+	differs bool
+	isEmpty bool // there was no text, or only empty ones
 }
 
-// promptTexts yields the texts of a request's system prompt. In a chat they are those of
-// the system and developer messages at its beginning.
-func promptTexts(dialect domain.Dialect, value jsontext.Value) iter.Seq[string] {
-	return func(yield func(string) bool) {
+func (p systemPrompt) match() promptMatch {
+	return promptMatch{pieces: append(slices.Clip(p.pieces), paragraphEnd), left: p.size + len(paragraphEnd), isEmpty: true}
+}
+
+// add compares the next text, which is the inside of a string. It returns false if more
+// texts change nothing.
+func (m *promptMatch) add(text jsontext.Value) bool {
+	m.isEmpty = m.isEmpty && len(text) == 0
+	for len(text) > 0 && !m.differs && m.left > 0 {
+		if len(m.piece) == 0 {
+			m.piece, m.pieces = m.pieces[0], m.pieces[1:]
+			continue
+		}
+		before := len(m.piece)
+		text, m.piece = rawjson.CutCommon(text, m.piece)
+		m.left -= before - len(m.piece)
+		m.differs = len(text) > 0 && len(m.piece) > 0
+	}
+	return !m.differs && m.left > 0
+}
+
+// addField compares the texts of a prompt field, joined. It reports whether there is one.
+func (m *promptMatch) addField(dialect domain.Dialect, field jsontext.Value) (ok bool) {
+	for text := range promptTexts(dialect, field) {
+		if ok && !m.add(paragraphEnd) || !m.add(text[1:len(text)-1]) {
+			return true
+		}
+		ok = true
+	}
+	return ok
+}
+
+// is reports whether the texts are the prompt.
+func (m *promptMatch) is() bool { return !m.differs && m.left == len(paragraphEnd) }
+
+// isBegun reports whether the texts begin with the whole prompt.
+func (m *promptMatch) isBegun() bool { return m.is() || m.left == 0 }
+
+// promptTexts yields the texts of a request's system prompt, which are strings. In a chat
+// they are those of the system and developer messages at its beginning.
+func promptTexts(dialect domain.Dialect, value jsontext.Value) iter.Seq[jsontext.Value] {
+	return func(yield func(jsontext.Value) bool) {
 		if dialect != domain.Chat {
 			yieldTexts(value, yield)
 			return
@@ -194,12 +185,12 @@ func promptTexts(dialect domain.Dialect, value jsontext.Value) iter.Seq[string] 
 
 // yieldTexts yields the texts of content, a string or an array of parts. It reports
 // whether to go on.
-func yieldTexts(content jsontext.Value, yield func(string) bool) bool {
-	if text, ok := rawjson.Text(content); ok {
-		return yield(text)
+func yieldTexts(content jsontext.Value, yield func(jsontext.Value) bool) bool {
+	if content.Kind() == '"' {
+		return yield(content)
 	}
 	for _, part := range rawjson.Items(content) {
-		if text, ok := rawjson.Text(rawjson.Get(part, "text")); ok && !yield(text) {
+		if text := rawjson.Get(part, "text"); text.Kind() == '"' && !yield(text) {
 			return false
 		}
 	}

@@ -2,11 +2,13 @@ package inference
 
 import (
 	"bytes"
+	"fmt"
 	"iter"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -48,8 +50,10 @@ func (ref reference) version(p *domain.Preset, id stickyID) (n int, label string
 	return 0, "", &domain.Error{Kind: domain.NotFound, Code: domain.VersionNotFound, Message: "Preset version not found: " + ref.String()}
 }
 
-// pinPattern matches the text behind the second @ of a reference.
-var pinPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
+// maxPin bounds the text behind the second @ of a reference, in bytes. pinPattern matches it.
+const maxPin = 128
+
+var pinPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,` + strconv.Itoa(maxPin-1) + `}$`)
 
 // parseReference reads slug, slug@version or slug@label. Errors name place.
 func parseReference(place, text string) (ref reference, err error) {
@@ -69,6 +73,9 @@ func mayContain(text []byte, word string) bool {
 // maxRequestFields bounds the top-level fields of a request that names a preset. The
 // dialects have far fewer.
 const maxRequestFields = 1024
+
+// maxReference bounds a model or a field preset that names a preset, in bytes.
+const maxReference = 4 << 10
 
 // usualFields is how many fields need no memory besides that of a parsedRequest. Beyond
 // them, a map finds duplicates.
@@ -147,6 +154,9 @@ func (q *parsedRequest) readMember(field rawjson.Member, err error) bool {
 
 // has reports whether a field of a name was read.
 func (q *parsedRequest) has(name string) bool {
+	if len(name) > rawjson.MaxName { // it was cut, and no gateway knows it
+		return false
+	}
 	if q.more != nil {
 		return q.more[name]
 	}
@@ -184,7 +194,7 @@ func (q *parsedRequest) readField(field rawjson.Member) {
 		}
 		q.prompt.readField(field)
 	case "session_id":
-		q.sessionID, _ = rawjson.Text(field.Value)
+		q.sessionID, _ = rawjson.Head(field.Value, utf8.UTFMax*maxSessionID) // a cut one is too long
 		if kind := field.Value.Kind(); kind != '"' && kind != 'n' {
 			q.setError(domain.InvalidAt("/session_id", "must be a string"))
 		} else {
@@ -194,21 +204,15 @@ func (q *parsedRequest) readField(field rawjson.Member) {
 		if field.Value.Kind() == 'n' {
 			return // not sent
 		}
-		text, ok := rawjson.Text(field.Value)
+		text, ok := rawjson.Head(field.Value, maxReference) // what is cut names no preset
 		if !ok {
 			q.rejectReference(domain.InvalidAt("/preset", "must be a string"))
 			return
 		}
 		q.setReference("/preset", text)
 	case "model":
-		if text, _ := rawjson.Text(field.Value); strings.Contains(text, domain.ReferenceMark) {
-			q.modelIsReference = true
-			q.model, text, _ = strings.Cut(text, domain.ReferenceMark)
-			if !isUsableModel(q.model) {
-				q.rejectReference(domain.InvalidAt("/model", "must have the name of a model before "+domain.ReferenceMark+", or nothing at all"))
-				return
-			}
-			q.setReference("/model", text)
+		if isReference(field.Value) {
+			q.readModel(field.Value)
 		}
 	case "models", "fallbacks":
 		// A reference cannot be resolved here: the gateway chooses from the list.
@@ -216,6 +220,22 @@ func (q *parsedRequest) readField(field rawjson.Member) {
 			q.rejectReference(domain.InvalidAt(place, "must not refer to a preset"))
 		}
 	}
+}
+
+// readModel reads a model that refers to a preset.
+func (q *parsedRequest) readModel(model jsontext.Value) {
+	q.modelIsReference = true
+	text, _ := rawjson.Head(model, maxReference)
+	if len(text) > maxReference {
+		q.rejectReference(domain.InvalidAt("/model", fmt.Sprintf("must be at most %d bytes if it refers to a preset", maxReference)))
+		return
+	}
+	q.model, text, _ = strings.Cut(text, domain.ReferenceMark)
+	if !isUsableModel(q.model) {
+		q.rejectReference(domain.InvalidAt("/model", "must have the name of a model before "+domain.ReferenceMark+", or nothing at all"))
+		return
+	}
+	q.setReference("/model", text)
 }
 
 // isUsableModel reports whether the text before a reference is empty or names a model.
@@ -303,13 +323,7 @@ func findReferenceIn(field rawjson.Member) string {
 }
 
 // isReference reports whether a model is a reference to a preset.
-func isReference(model jsontext.Value) bool {
-	if !mayContain(model, "preset") {
-		return false
-	}
-	text, _ := rawjson.Text(model)
-	return strings.Contains(text, domain.ReferenceMark)
-}
+func isReference(model jsontext.Value) bool { return rawjson.Contains(model, domain.ReferenceMark) }
 
 // setReference stores the reference. A second, different one is an error.
 func (q *parsedRequest) setReference(place, text string) {
@@ -333,10 +347,13 @@ func (q *parsedRequest) rejectReference(err error) {
 	q.setError(err)
 }
 
+// maxPointed bounds the names in a JSON Pointer, in bytes.
+const maxPointed = 128
+
 // pointer returns the JSON Pointer (RFC 6901) of a top-level field, or "" for a very long
 // name.
 func pointer(name string) string {
-	if len(name) > 128 {
+	if len(name) > maxPointed {
 		return ""
 	}
 	return string(jsontext.Pointer("").AppendToken(name))

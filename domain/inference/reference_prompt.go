@@ -77,7 +77,7 @@ func (p *promptReference) readField(field rawjson.Member) {
 func (p *promptReference) readObject(prompt jsontext.Value) {
 	members := map[string]*jsontext.Value{"id": &p.openai.id, "version": &p.openai.version, "variables": &p.openai.variables}
 	for quoted, value := range rawjson.Pairs(prompt) {
-		name, _ := rawjson.Text(quoted)
+		name, _ := rawjson.Head(quoted, maxPointed)
 		member := members[name]
 		switch {
 		case value.Kind() == 'n':
@@ -126,7 +126,7 @@ func (q *parsedRequest) resolvePrompt() {
 // namePrompt stores the reference of a prompt with an id.
 func (q *parsedRequest) namePrompt(m promptMembers) {
 	p, place := q.prompt, m.place+"id"
-	slug, isText := rawjson.Text(m.id)
+	slug, isText := rawjson.Head(m.id, utf8.UTFMax*maxShownID)
 	switch {
 	case !isText:
 		p.errID = domain.InvalidAt(place, "must be a string")
@@ -143,8 +143,8 @@ func (q *parsedRequest) namePrompt(m promptMembers) {
 	ref := reference{slug: slug}
 	if m.version != nil {
 		var ok bool
-		if ref.pin, ok = rawjson.Text(m.version); m.version.Kind() == '0' {
-			ref.pin, ok = string(m.version), true
+		if ref.pin, ok = rawjson.Head(m.version, maxPin); m.version.Kind() == '0' {
+			ref.pin, ok = string(m.version[:min(len(m.version), maxPin+1)]), true
 		}
 		if !ok || !pinPattern.MatchString(ref.pin) {
 			p.setError(m.place+"version", "must be the number of a version, or a label")

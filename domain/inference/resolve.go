@@ -91,8 +91,9 @@ type Request struct {
 	// the system prompt. Nil stands for all fields of the dialect. Other fields are not
 	// added, and not in Resolution.Dropped.
 	Takes []string
-	// Memory grants the memory of the merged body. Resolve returns its error. It releases what
-	// the merged body shares with Body and with the cache. Nil sets no limit.
+	// Memory grants the memory of the merged body, and of copies until it is made. Resolve
+	// returns its error. It releases what the merged body shares with Body and with the cache.
+	// Nil sets no limit.
 	Memory Memory
 }
 
@@ -140,7 +141,7 @@ type Resolution struct {
 	parts []part // names and sources alone
 }
 
-// Field is a top-level field of what goes upstream.
+// Field is a top-level field of what goes upstream. Its Name is cut as rawjson.Names cut it.
 type Field struct {
 	Name string
 	From Source
@@ -151,7 +152,7 @@ type Field struct {
 func (r Resolution) Fields() ([]Field, error) {
 	var fields []Field
 	if r.Preset == "" {
-		for field, err := range rawjson.Object(r.Body.Bytes()) {
+		for field, err := range usualNames.Object(r.Body.Bytes()) {
 			switch {
 			case err != nil:
 				return nil, nil

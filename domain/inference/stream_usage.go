@@ -22,7 +22,7 @@ func (m *merger) addStreamUsage() {
 	case value.Kind() != '{': // the gateway refuses it
 		return
 	default:
-		if said := rawjson.Get(value, include); said != nil && said.Kind() != 'n' {
+		if rawjson.Get(value, include) != nil || m.reserve(len(value)) != nil {
 			return
 		}
 		value = withField(value, include, wanted.Value)

@@ -67,6 +67,7 @@ type template struct {
 	dialect   domain.Dialect
 	variables []string
 	index     map[string]int // of variables
+	longest   int            // of the names of variables, in bytes
 	// prompt is the system prompt, as the inside of a JSON string.
 	prompt []piece
 	// messages are the elements of a list of messages, with commas between.
@@ -76,7 +77,6 @@ type template struct {
 // piece is a part of a template's JSON. It is text, or a variable.
 type piece struct {
 	json     jsontext.Value // text
-	plain    string         // the same in a system prompt, decoded
 	variable int            // its index, or noVariable
 	// whole is set if the variable is all of a content, or of a part. An object may take
 	// its place then.
@@ -101,9 +101,6 @@ func newTemplate(v domain.PresetVersion, to domain.Dialect) (t *template, droppe
 		c := compiler{template: t}
 		c.text(splitTemplate(*v.SystemPrompt))
 		t.prompt = c.finish()
-		for i, p := range t.prompt {
-			t.prompt[i].plain = promptPiece{inside: p.json}.decoded()
-		}
 	}
 	messages := jsontext.Value(v.Template.Messages)
 	stored := compiler{template: t, dialect: v.Dialect}
@@ -169,6 +166,7 @@ func (c *compiler) addVariable(name string, whole *placeOfWhole) {
 	if !known {
 		i = len(t.variables)
 		t.index[name], t.variables = i, append(t.variables, name)
+		t.longest = max(t.longest, len(name))
 	}
 	c.flush()
 	c.pieces = append(c.pieces, piece{variable: i, whole: whole})

@@ -1,10 +1,8 @@
 package inference
 
 import (
-	"bytes"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -31,7 +29,7 @@ func (t *template) readValues(place string, object jsontext.Value) ([]variableVa
 	values := make([]variableValue, len(t.variables))
 	var issues []domain.Issue
 	for quoted, value := range rawjson.Pairs(object) {
-		name, _ := rawjson.Text(quoted)
+		name, _ := rawjson.Head(quoted, max(maxPointed, t.longest))
 		i, known := t.index[name]
 		switch {
 		case len(issues) == maxUnknown:
@@ -69,7 +67,7 @@ func (t *template) readValues(place string, object jsontext.Value) ([]variableVa
 func readValue(value jsontext.Value) (v variableValue, issue *domain.Issue) {
 	switch value.Kind() {
 	case '"':
-		inside, ok := insideOf(value)
+		inside, ok := rawjson.Inside(value)
 		if !ok {
 			return v, &domain.Issue{Message: "must be UTF-8"}
 		}
@@ -99,7 +97,7 @@ func readObjectValue(value jsontext.Value) (*contentPart, *domain.Issue) {
 	}
 	seen := map[string]bool{}
 	for quoted, member := range rawjson.Pairs(value) {
-		name, _ := rawjson.Text(quoted)
+		name, _ := rawjson.Head(quoted, maxPointed)
 		switch {
 		case seen[name]:
 			return nil, &domain.Issue{Path: pointer(name), Message: "duplicate name"}
@@ -111,7 +109,7 @@ func readObjectValue(value jsontext.Value) (*contentPart, *domain.Issue) {
 		case !slices.Contains(known, name):
 			return nil, &domain.Issue{Path: pointer(name), Message: "is no member of such a value"}
 		default:
-			if _, ok := insideOf(member); !ok {
+			if !rawjson.IsUTF8(member) {
 				return nil, &domain.Issue{Path: pointer(name), Message: "must be a string, in UTF-8"}
 			}
 		}
@@ -125,23 +123,6 @@ func readObjectValue(value jsontext.Value) (*contentPart, *domain.Issue) {
 		return nil, &domain.Issue{Message: "must have one of " + strings.Join(known[:len(known)-1], ", ")}
 	}
 	return &part, nil
-}
-
-// insideOf returns the text between the quotes of a string, as this package writes it.
-// Equal strings have equal insides. It is not ok for another value, or for a string that
-// is not UTF-8.
-func insideOf(value jsontext.Value) (inside jsontext.Value, ok bool) {
-	if value.Kind() != '"' {
-		return nil, false
-	}
-	if inside := value[1 : len(value)-1]; bytes.IndexByte(inside, '\\') < 0 {
-		return inside, utf8.Valid(inside)
-	}
-	text, ok := rawjson.Text(value)
-	if !ok {
-		return nil, false
-	}
-	return quoteInside(text), true
 }
 
 // render returns the JSON of pieces with values in the place of variables. place is that
@@ -176,10 +157,10 @@ func (t *template) render(pieces []piece, values []variableValue, place string) 
 
 // renderPrompt returns the system prompt with values in the place of variables.
 func (t *template) renderPrompt(values []variableValue, place string) (systemPrompt, error) {
-	prompt := systemPrompt{from: FromPreset, pieces: make([]promptPiece, 0, len(t.prompt))}
+	prompt := systemPrompt{from: FromPreset, pieces: make([]jsontext.Value, 0, len(t.prompt))}
 	for _, p := range t.prompt {
 		if p.variable == noVariable {
-			prompt.add(promptPiece{p.json, p.plain})
+			prompt.add(p.json)
 			continue
 		}
 		value := values[p.variable]
@@ -187,7 +168,7 @@ func (t *template) renderPrompt(values []variableValue, place string) (systemPro
 			return systemPrompt{}, t.errInText(p, place)
 		}
 		prompt.from = FromVariable
-		prompt.add(promptPiece{inside: value.inside})
+		prompt.add(value.inside)
 	}
 	return prompt, nil
 }

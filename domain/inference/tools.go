@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"crypto/sha256"
 	"strconv"
 	"strings"
 
@@ -15,11 +16,12 @@ import (
 const maxTools = 4096
 
 // toolIdentity returns the identity of a tool. A request's tool replaces a preset's tool
-// of the same identity. A tool without a name has its whole text as its identity.
+// of the same identity. A tool without a name has its whole text as its identity. Names are
+// cut at maxText.
 func toolIdentity(dialect domain.Dialect, tool jsontext.Value) string {
 	identity := func(kind, name string) string {
 		if name == "" {
-			return "=" + string(tool)
+			return "=" + digest(tool)
 		}
 		return kind + "\x00" + name
 	}
@@ -38,6 +40,15 @@ func toolIdentity(dialect domain.Dialect, tool jsontext.Value) string {
 	default:
 		return identity("", kind)
 	}
+}
+
+// digest returns a text, or the hash of a long one.
+func digest(text []byte) string {
+	if len(text) > maxText {
+		hash := sha256.Sum256(text)
+		return string(hash[:])
+	}
+	return string(text)
 }
 
 // namedTool is a tool with its identity.

@@ -1,0 +1,113 @@
+package inference_test
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+)
+
+// grants is a Memory that grants as much as a limit in all.
+type grants struct{ limit, granted int }
+
+func (g *grants) Reserve(size int) error {
+	if size > g.limit-g.granted {
+		return errTooMuch
+	}
+	g.granted += size
+	return nil
+}
+
+func (*grants) Release(int) {}
+
+// A request copies no large text without memory for it. Other goroutines allocate, too, so a
+// request that allocates too much is resolved again.
+func TestLargeTextsAreNotCopied(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates too")
+	}
+	r := newResolving(t)
+	const size, little = 8 << 20, 1 << 20
+	long := strings.Repeat("x", size)
+	escaped := `\u0041` + long
+	r.put(t, r.home.ID, "p", version{chat, `{"model":"m","tools":[{"type":"function","function":{"name":"f"}}]}`, "Be brief."})
+	r.ruled(t, "locked", version{chat, `{"model":"m"}`, "Be brief."}, `{"lock":["system"]}`)
+	r.ruled(t, "ruled", version{chat, `{"model":"m","reasoning":{"effort":"low"},"provider":{"sort":"price"}}`, ""},
+		`{"lock":["reasoning.effort"],"bounds":{"reasoning.max_tokens":{"max":9}},"models":["m","o/*"],"drop":["tools"]}`)
+	r.putTemplate(t, "t", responses, `{"model":"m","instructions":"Say {{x}}.","input":"Where is {{x}}?"}`)
+	r.putTemplate(t, "files", responses, `{"model":"m","input":[`+strings.Repeat(`{"role":"user","content":"{{x}}"},`, 5)+`{"role":"user","content":"Hi"}]}`)
+	r.ruledTemplate(t, "locked-t", responses, `{"model":"m","instructions":"{{x}}"}`, `{"lock":["system"]}`)
+	team := r.team(t, "team", "dm", "price")
+	r.put(t, team.WorkspaceID, "p", version{chat, `{"model":"m"}`, ""})
+	resolver := r.resolver(t, inference.Config{AddStreamUsage: true, TellModel: true})
+	const talk = `"messages":[{"role":"user","content":"Hi"}]`
+	for name, tc := range map[string]struct {
+		who     domain.Principal
+		dialect domain.Dialect
+		body    string
+	}{
+		"instructions":                 {user, responses, `{"preset":"p","instructions":"` + long + `"}`},
+		"instructions with an escape":  {user, responses, `{"preset":"p","instructions":"` + escaped + `"}`},
+		"instructions behind a prompt": {user, responses, `{"preset":"p","instructions":"Be brief.\n\n` + long + `"}`},
+		"a system message":             {user, chat, `{"preset":"p","messages":[{"role":"system","content":"` + long + `"}]}`},
+		"parts of a system message":    {user, chat, `{"preset":"p","messages":[{"role":"system","content":[{"type":"text","text":"Be"},{"type":"text","text":"` + escaped + `"}]}]}`},
+		"blocks":                       {user, messages, `{"preset":"p","system":[{"type":"text","text":"` + long + `"}]}`},
+		"many empty blocks":            {user, messages, `{"preset":"p","system":[` + strings.Repeat(`{"text":""},`, size/12) + `{}]}`},
+		"a role":                       {user, chat, `{"preset":"p","messages":[{"role":"` + escaped + `","content":"Hi"}]}`},
+		"locked instructions":          {user, responses, `{"preset":"locked","instructions":"` + escaped + `"}`},
+		"a locked system message":      {user, chat, `{"preset":"locked","messages":[{"role":"system","content":"` + long + `"}]}`},
+		"a role under a lock":          {user, chat, `{"preset":"locked","messages":[{"role":"` + escaped + `","content":"Hi"}]}`},
+		"a member under a lock":        {user, chat, `{"preset":"locked","messages":[{"` + escaped + `":"system","content":"Hi"}]}`},
+		"a value in a prompt":          {user, responses, namesWithPrompt("t", `{"x":"`+long+`"}`, `,"instructions":"Say `+long+`."`)},
+		"a value in a locked prompt":   {user, responses, namesWithPrompt("locked-t", `{"x":"`+long+`"}`, `,"instructions":"`+long+`"`)},
+		"a value with an escape":       {user, chat, namesWithPrompt("t", `{"x":"`+escaped+`"}`, "")},
+		"the type of a value":          {user, chat, namesWithPrompt("files", `{"x":{"type":"`+escaped+`"}}`, "")},
+		"the name of a value":          {user, chat, namesWithPrompt("t", `{"`+escaped+`":"x"}`, "")},
+		"a model":                      {user, chat, `{"model":"` + long + `",` + talk + `}`},
+		"a model with an escape":       {user, chat, `{"model":"` + escaped + `",` + talk + `}`},
+		"a reference":                  {user, chat, `{"model":"` + long + `@preset/p",` + talk + `}`},
+		"a model of a list":            {user, chat, `{"models":["` + escaped + `@preset"],` + talk + `}`},
+		"a preset":                     {user, chat, `{"preset":"` + escaped + `",` + talk + `}`},
+		"a session":                    {user, chat, `{"session_id":"` + escaped + `",` + talk + `}`},
+		"the id of a prompt":           {user, chat, `{"prompt_id":"` + escaped + `"}`},
+		"the version of a prompt":      {user, chat, `{"prompt_id":"t","prompt_version":"` + escaped + `"}`},
+		"the number of a version":      {user, chat, `{"prompt_id":"t","prompt_version":` + strings.Repeat("1", size) + `}`},
+		"a member of a prompt":         {user, chat, `{"prompt":{"` + escaped + `":"t"}}`},
+		"a name":                       {user, chat, `{"` + long + `":1,` + talk + `}`},
+		"a name beside a preset":       {user, chat, `{"preset":"p","` + escaped + `":1,` + talk + `}`},
+		"a member that stays":          {user, chat, `{"preset":"ruled","reasoning":{"effort":"low","max_tokens":5,"` + escaped + `":"` + long + `"}}`},
+		"a member that goes":           {user, chat, `{"preset":"ruled","reasoning":{"` + escaped + `":"` + long + `","max_tokens":5,"effort":"high"}}`},
+		"a member that comes":          {user, chat, `{"preset":"ruled","reasoning":{"x":"` + long + `"}}`},
+		"a model under a policy":       {user, chat, `{"preset":"ruled","model":"o/` + escaped + `"}`},
+		"models under a policy":        {user, chat, `{"preset":"ruled","models":["o/x","x","o/` + long + `"]}`},
+		"a plugin under a policy":      {user, chat, `{"preset":"ruled","plugins":[{"id":"a"},{"id":"b","model":"x"},{"id":"` + escaped + `"}]}`},
+		"the name of a tool":           {user, chat, `{"preset":"p",` + talk + `,"tools":[{"type":"function","function":{"name":"` + escaped + `"}}]}`},
+		"a tool without a name":        {user, chat, `{"preset":"p",` + talk + `,"tools":[{"type":"function","function":{"x":"` + long + `"}}]}`},
+		"an order of providers":        {team, chat, `{"preset":"p",` + talk + `,"provider":{"x":"` + long + `"}}`},
+		"the usage of the stream":      {user, chat, `{"preset":"p",` + talk + `,"stream":true,"stream_options":{"x":"` + long + `"}}`},
+	} {
+		for _, limit := range []int{0, math.MaxInt} {
+			sent := inference.Request{Dialect: tc.dialect, Body: []byte(tc.body)}
+			allocated, granted := uint64(math.MaxUint64), 0
+			for try := 0; try < 3 && allocated > uint64(granted)+little; try++ {
+				memory := &grants{limit: limit}
+				sent.Memory = memory
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				got, err := resolver.Resolve(t.Context(), tc.who, sent)
+				runtime.ReadMemStats(&after)
+				if limit == 0 && got.Preset != "" || err != nil && domain.KindOf(err) == domain.Internal && !errors.Is(err, errTooMuch) {
+					t.Fatalf("%s: got preset %q, %v", name, got.Preset, err)
+				}
+				allocated, granted = after.TotalAlloc-before.TotalAlloc, memory.granted
+			}
+			if allocated > uint64(granted)+little {
+				t.Errorf("%s: %d KiB are allocated, want at most the granted %d KiB and little more", name, allocated>>10, granted>>10)
+			}
+		}
+	}
+}
