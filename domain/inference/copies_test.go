@@ -1,6 +1,7 @@
 package inference_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"math"
 	"runtime"
@@ -34,6 +35,7 @@ func TestLargeTextsAreNotCopied(t *testing.T) {
 	const size, little = 8 << 20, 1 << 20
 	long := strings.Repeat("x", size)
 	escaped := `\u0041` + long
+	file := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\x01", size)))
 	r.put(t, r.home.ID, "p", version{chat, `{"model":"m","tools":[{"type":"function","function":{"name":"f"}}]}`, "Be brief."})
 	r.ruled(t, "locked", version{chat, `{"model":"m"}`, "Be brief."}, `{"lock":["system"]}`)
 	r.ruled(t, "ruled", version{chat, `{"model":"m","reasoning":{"effort":"low"},"provider":{"sort":"price"}}`, ""},
@@ -65,6 +67,7 @@ func TestLargeTextsAreNotCopied(t *testing.T) {
 		"a value in a prompt":          {user, responses, namesWithPrompt("t", `{"x":"`+long+`"}`, `,"instructions":"Say `+long+`."`)},
 		"a value in a locked prompt":   {user, responses, namesWithPrompt("locked-t", `{"x":"`+long+`"}`, `,"instructions":"`+long+`"`)},
 		"a value with an escape":       {user, chat, namesWithPrompt("t", `{"x":"`+escaped+`"}`, "")},
+		"a value that is a file":       {user, messages, namesWithPrompt("files", `{"x":{"type":"input_file","file_data":"data:text/plain;base64,`+file+`"}}`, "")},
 		"the type of a value":          {user, chat, namesWithPrompt("files", `{"x":{"type":"`+escaped+`"}}`, "")},
 		"the name of a value":          {user, chat, namesWithPrompt("t", `{"`+escaped+`":"x"}`, "")},
 		"a model":                      {user, chat, `{"model":"` + long + `",` + talk + `}`},

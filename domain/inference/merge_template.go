@@ -28,6 +28,16 @@ func (m *merger) render() error {
 	if err != nil {
 		return err
 	}
+	if m.dialect == domain.Messages {
+		for _, v := range values {
+			if v.object == nil {
+				continue
+			}
+			if err := v.object.readPlain(m.reserve); err != nil { // once, as a template can repeat it
+				return err
+			}
+		}
+	}
 	if m.prompt, err = t.renderPrompt(values, sent.place); err != nil {
 		return err
 	}

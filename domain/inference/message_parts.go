@@ -20,6 +20,7 @@ type contentPart struct {
 	// instead if a file has other data, which only Responses and Chat can tell from a URL.
 	url, data        jsontext.Value
 	fileID, filename jsontext.Value
+	plain            jsontext.Value // of a file of plain text, as a whole string, once it was read
 	detail           jsontext.Value // of an image
 	audio            jsontext.Value // the object of a sound
 	// breakpoint is set if a prompt cache ends here, as Responses says it. caching is how
@@ -187,6 +188,52 @@ func (p *contentPart) fileMembers(dialect domain.Dialect) []jsontext.Value {
 	return pieces
 }
 
+// cutDataURL returns the type and the data of a data URL in base64.
+func (p *contentPart) cutDataURL() (media, data []byte, found bool) {
+	media, data, found = bytes.Cut(p.url[len("data:"):], []byte(";base64,"))
+	media, _, _ = bytes.Cut(media, []byte(";"))
+	return media, data, found
+}
+
+// readPlain sets plain, if the part is a file of plain text. reserve grants the memory.
+func (p *contentPart) readPlain(reserve func(size int) error) (err error) {
+	if p.kind != filePart || !isDataURL(p.url) {
+		return nil
+	}
+	if media, data, found := p.cutDataURL(); found && string(media) == "text/plain" {
+		p.plain, err = quoteBase64(data, reserve)
+	}
+	return err
+}
+
+// quoteBase64 returns the text of base64 as a JSON string, or nil if it is none.
+func quoteBase64(data []byte, reserve func(size int) error) (jsontext.Value, error) {
+	size := base64.StdEncoding.DecodedLen(len(data))
+	if err := reserve(size); err != nil {
+		return nil, err
+	}
+	text := make([]byte, size)
+	size, err := base64.StdEncoding.Decode(text, data)
+	if text = text[:size]; err != nil || !utf8.Valid(text) {
+		return nil, nil //nolint:nilerror // it is no text
+	}
+	size += len(`""`)
+	for _, char := range text {
+		switch char {
+		case '"', '\\', '\b', '\f', '\n', '\r', '\t':
+			size++
+		default:
+			if char < ' ' {
+				size += len(`\u0000`) - 1
+			}
+		}
+	}
+	if err := reserve(size); err != nil {
+		return nil, err
+	}
+	return jsontext.AppendQuote(make([]byte, 0, size), text)
+}
+
 // writeBlock returns an image or a file as Messages writes it, without its last brace.
 func (p *contentPart) writeBlock() (pieces []jsontext.Value, ok bool) {
 	add := func(texts ...any) {
@@ -208,17 +255,19 @@ func (p *contentPart) writeBlock() (pieces []jsontext.Value, ok bool) {
 	}
 	switch {
 	case p.url != nil && isDataURL(p.url):
-		media, data, found := bytes.Cut(p.url[len("data:"):], []byte(";base64,"))
-		media, _, _ = bytes.Cut(media, []byte(";"))
+		media, data, found := p.cutDataURL()
 		switch {
 		case !found:
 			return nil, false
 		case p.kind == filePart && string(media) == "text/plain":
-			text, err := base64.StdEncoding.DecodeString(string(data))
-			if err != nil || !utf8.Valid(text) {
+			text := p.plain
+			if text == nil {
+				text, _ = quoteBase64(data, func(int) error { return nil })
+			}
+			if text == nil {
 				return nil, false
 			}
-			add(`,"source":{"type":"text","media_type":"text/plain","data":`, quote(string(text)), `}`)
+			add(`,"source":{"type":"text","media_type":"text/plain","data":`, text, `}`)
 		default:
 			add(`,"source":{"type":"base64","media_type":"`, jsontext.Value(media), `","data":"`, jsontext.Value(data), `"}`)
 		}
