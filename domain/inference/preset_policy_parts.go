@@ -166,7 +166,7 @@ func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
 	if inner.depth > maxPartDepth {
 		return domain.InvalidAt(inner.at, "is nested too deeply for the preset's policy")
 	}
-	for m, err := range rawjson.Object(f.Value) {
+	for m, err := range usualNames.Object(f.Value) {
 		if err != nil {
 			return domain.InvalidAt(inner.at, "is not JSON that can be read")
 		}
