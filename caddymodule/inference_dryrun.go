@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // dryRunHeader asks for what would go upstream, without sending it.
@@ -80,7 +81,7 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (answer, error
 	}
 	// The body may be large, so it is quoted once, into the buffer that is sent.
 	const begin, body, end = `{"data":`, `,"body":`, `}`
-	data, err := c.held.alloc(int64(len(begin) + len(before) + len(body) + quotedSize(text) + len(after) + len(end)))
+	data, err := c.held.alloc(int64(len(begin) + len(before) + len(body) + rawjson.QuotedSize(text) + len(after) + len(end)))
 	if err != nil {
 		return answer{}, err
 	}
@@ -90,20 +91,4 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (answer, error
 	}
 	data = append(append(append(data, ','), after[1:]...), end...)
 	return answer{status: http.StatusOK, body: data}, nil // without an ETag: it is no stored object
-}
-
-// quotedSize returns how many bytes text has as a JSON string.
-func quotedSize(text []byte) int {
-	size := len(`""`) + len(text)
-	for _, b := range text {
-		switch b {
-		case '"', '\\', '\b', '\f', '\n', '\r', '\t':
-			size++
-		default:
-			if b < ' ' {
-				size += len(`\u001f`) - 1
-			}
-		}
-	}
-	return size
 }

@@ -217,17 +217,7 @@ func quoteBase64(data []byte, reserve func(size int) error) (jsontext.Value, err
 	if text = text[:size]; err != nil || !utf8.Valid(text) {
 		return nil, nil //nolint:nilerror // it is no text
 	}
-	size += len(`""`)
-	for _, char := range text {
-		switch char {
-		case '"', '\\', '\b', '\f', '\n', '\r', '\t':
-			size++
-		default:
-			if char < ' ' {
-				size += len(`\u0000`) - 1
-			}
-		}
-	}
+	size = rawjson.QuotedSize(text)
 	if err := reserve(size); err != nil {
 		return nil, err
 	}

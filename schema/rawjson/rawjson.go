@@ -456,6 +456,22 @@ func Quote(text string) jsontext.Value {
 	return quoted
 }
 
+// QuotedSize returns how many bytes a text of UTF-8 has as Quote writes it.
+func QuotedSize(text []byte) int {
+	size := len(`""`) + len(text)
+	for _, b := range text {
+		switch b {
+		case '"', '\\', '\b', '\f', '\n', '\r', '\t':
+			size++
+		default:
+			if b < ' ' {
+				size += len(`\u001f`) - 1
+			}
+		}
+	}
+	return size
+}
+
 // maxDepth is how deep the decoder lets JSON nest.
 const maxDepth = 10_000
 
