@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -134,9 +133,6 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 		o.Logger.Info("a new store was made", zap.String("folder", folder))
 	}
 	g.watch(db)
-	// The probe may leave more free memory than the store will use, and an idle process
-	// would keep it. This takes a few milliseconds.
-	debug.FreeOSMemory()
 	return s, nil
 }
 
