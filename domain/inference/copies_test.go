@@ -32,7 +32,7 @@ func TestLargeTextsAreNotCopied(t *testing.T) {
 		t.Skip("the race detector allocates too")
 	}
 	r := newResolving(t)
-	const size, little = 8 << 20, 1 << 20
+	const size, little = 2 << 20, 256 << 10
 	long := strings.Repeat("x", size)
 	escaped := `\u0041` + long
 	file := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\x01", size)))
@@ -45,6 +45,9 @@ func TestLargeTextsAreNotCopied(t *testing.T) {
 	r.putTemplate(t, "t", responses, `{"model":"m","instructions":"Say {{x}}.","input":"Where is {{x}}?"}`)
 	r.putTemplate(t, "files", responses, `{"model":"m","input":[`+strings.Repeat(`{"role":"user","content":"{{x}}"},`, 5)+`{"role":"user","content":"Hi"}]}`)
 	r.ruledTemplate(t, "locked-t", responses, `{"model":"m","instructions":"{{x}}"}`, `{"lock":["system"]}`)
+	r.ruled(t, "searching", version{responses, `{"model":"m","tools":[{"type":"tool_search"}]}`, ""}, `{"lock":["tools"]}`)
+	strict := r.strict(t, "strict", "openrouter:web_search")
+	limited := limitedBy(domain.Scope{Models: []string{"m"}})
 	team := r.team(t, "team", "dm", "price")
 	r.put(t, team.WorkspaceID, "p", version{chat, `{"model":"m"}`, ""})
 	resolver := r.resolver(t, inference.Config{AddStreamUsage: true, TellModel: true})
@@ -94,6 +97,12 @@ func TestLargeTextsAreNotCopied(t *testing.T) {
 		"a plugin under a policy":      {user, chat, `{"preset":"ruled","plugins":[{"id":"a"},{"id":"b","model":"x"},{"id":"` + escaped + `"}]}`},
 		"the name of a tool":           {user, chat, `{"preset":"p",` + talk + `,"tools":[{"type":"function","function":{"name":"` + escaped + `"}}]}`},
 		"a tool without a name":        {user, chat, `{"preset":"p",` + talk + `,"tools":[{"type":"function","function":{"x":"` + long + `"}}]}`},
+		"tools that were found":        {user, responses, `{"preset":"searching","input":[{"type":"tool_search_output","tools":[{"type":"function","name":"` + long + `"}]}]}`},
+		"a type where tools are off":   {strict, chat, `{"model":"m",` + talk + `,"tools":[{"type":"` + escaped + `"}]}`},
+		"a plugin where tools are off": {strict, chat, `{"model":"m",` + talk + `,"plugins":[{"id":"` + escaped + `"}]}`},
+		"a name where tools are off":   {strict, chat, `{"model":"m",` + talk + `,"tools":[{"` + escaped + `":1}]}`},
+		"a model of a limited key":     {limited, chat, `{"model":"` + escaped + `",` + talk + `}`},
+		"a fallback of a limited key":  {limited, chat, `{"model":"m",` + talk + `,"fallbacks":[{"` + escaped + `":["` + long + `"]}]}`},
 		"an order of providers":        {team, chat, `{"preset":"p",` + talk + `,"provider":{"x":"` + long + `"}}`},
 		"the usage of the stream":      {user, chat, `{"preset":"p",` + talk + `,"stream":true,"stream_options":{"x":"` + long + `"}}`},
 	} {

@@ -60,7 +60,7 @@ func (w *workspaceDefaults) checkTools(body Body, sent Request) error {
 		return nil
 	}
 	disabled := &domain.Error{Kind: domain.Forbidden, Code: domain.ToolDisabled, Message: "Server tool " + use.tool + " is disabled in this workspace"}
-	if use, _ := usedServerTool(sent.Body, []string{use.tool}); use.place != "" && len(use.place) <= maxPlace {
+	if use, _ := usedServerTool(sent.Body, []string{use.tool}); use.place != "" {
 		disabled.Issues = []domain.Issue{{Path: use.place, Message: "is disabled in this workspace"}}
 		if use.brought {
 			disabled.Issues[0].Message = "uses " + use.tool + " unless it is given other tools, and that is disabled in this workspace"
@@ -136,8 +136,8 @@ const maxPlace = 256
 // toolUse is the use of a server tool by a request. If tool is empty, there is no use.
 type toolUse struct {
 	tool string
-	// place is the JSON Pointer of the use. brought is set if another tool uses the tool
-	// there by default.
+	// place is the JSON Pointer of the use, empty if it has more than maxPlace bytes. brought
+	// is set if another tool uses the tool there by default.
 	place   string
 	brought bool
 }
@@ -150,9 +150,17 @@ func usedServerTool(body []byte, some []string) (toolUse, error) {
 // mayUseServerTool reports whether a request uses a tool that a workspace can disable. It
 // also returns true if the request cannot be read.
 func mayUseServerTool(body []byte) bool {
-	use, err := findServerTool(body, func(tool string) bool { return strings.HasPrefix(tool, vendorNamespace) })
+	use, err := findServerTool(body, isServerTool)
 	return use.tool != "" || err != nil
 }
+
+// haveServerTool is mayUseServerTool for the list of tools of a request.
+func haveServerTool(tools []byte) bool {
+	s := &toolSearch{text: rawjson.New(tools), wanted: isServerTool}
+	return s.elements(s.readTool) != nil
+}
+
+func isServerTool(tool string) bool { return strings.HasPrefix(tool, vendorNamespace) }
 
 // findServerTool returns the first use of a wanted server tool by a request of any dialect.
 // It knows all spellings in serverTools. A use can be a tool, also one of another tool, of
@@ -166,9 +174,9 @@ func findServerTool(body []byte, wanted func(tool string) bool) (toolUse, error)
 	return (&toolSearch{wanted: wanted, where: whereDisabled}).search(body)
 }
 
-// findModel returns the first model of a request that is not allowed, and its place. It
-// returns "" if there is none. It looks where findServerTool does. The text before a
-// reference to a preset is the name of a model, too.
+// findModel returns the first model of a request that is not allowed, and its place, see
+// toolUse. It returns "" if there is none. It looks where findServerTool does. The text before
+// a reference to a preset is the name of a model, too.
 func findModel(body []byte, allowed func(model string) bool) (place, model string, err error) {
 	s := &toolSearch{wanted: noTool, where: whereLimited, allowed: allowed}
 	use, err := s.search(body)
@@ -182,7 +190,7 @@ func findModelOfPlugin(plugin []byte, at string, allowed func(model string) bool
 	if err := s.readPlugin(); err != nil && !errors.Is(err, errFound) {
 		return "", err
 	}
-	if len(s.use.place) > maxPlace {
+	if s.use.tool != "" && s.use.place == "" {
 		return at, nil
 	}
 	return s.use.place, nil

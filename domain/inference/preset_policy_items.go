@@ -82,7 +82,7 @@ func (m *merger) bringsTools(item jsontext.Value) bool {
 		kind := rawjson.Get(item, "type")
 		switch {
 		case rawjson.IsText(kind, "mcp_list_tools"):
-		case rawjson.IsText(kind, "tool_search_output") && m.searchesTools() && !mayUseServerTool(object(newMember("tools", value))):
+		case rawjson.IsText(kind, "tool_search_output") && m.searchesTools() && !haveServerTool(value):
 		default:
 			return true
 		}

@@ -887,7 +887,7 @@ func TestWorkspacesInMemoryAreBounded(t *testing.T) {
 		}
 		team := r.team(t, fmt.Sprint("team", i), model, "")
 		r.changeWorkspace(t, team.WorkspaceID, func(w *domain.Workspace) { w.DisabledServerTools = &tools })
-		r.put(t, team.WorkspaceID, "p", version{dialect: domain.Responses, config: `{}`})
+		r.put(t, team.WorkspaceID, "p", version{dialect: domain.Responses, config: `{"model":"x"}`})
 		teams = append(teams, team)
 	}
 	resolve := func(resolver *inference.Resolver) {

@@ -34,7 +34,7 @@ func checkScope(who domain.Principal, request *parsedRequest, sent Request) erro
 	}
 	rule := "must match " + patternList(patterns)
 	forbidden := &domain.Error{Kind: domain.Forbidden, Code: domain.ModelNotAllowed, Message: "Model not allowed: " + rule}
-	if len(place) <= maxPlace {
+	if place != "" {
 		forbidden.Message = "Model not allowed: " + place + ": " + rule
 		forbidden.Issues = []domain.Issue{{Path: place, Message: rule}}
 	}

@@ -3,6 +3,7 @@ package inference
 import (
 	"bytes"
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -17,6 +18,7 @@ type toolSearch struct {
 	// the search as if it were a tool.
 	allowed func(model string) bool
 	at      string // the place of the text
+	names   int    // bytes of the names around the next value
 	where   string // the end of errors
 	use     toolUse
 }
@@ -153,16 +155,25 @@ func (s *toolSearch) readName(toolOf func(name string) string) (isObject bool, e
 	}
 }
 
-// pointer returns the JSON Pointer of the last value.
-func (s *toolSearch) pointer() string { return s.at + s.text.Pointer() }
+// place returns the JSON Pointer of the last value, or of a member below it. It returns "" if
+// that has more than maxPlace bytes.
+func (s *toolSearch) place(below string) string {
+	if s.names > maxPlace { // the decoder would copy the names
+		return ""
+	}
+	place := s.at + s.text.Pointer() + below
+	if len(place) > maxPlace {
+		return ""
+	}
+	return place
+}
 
-// find ends the search at the last value if it uses a wanted tool. It builds the place only
-// then, because that can be long.
+// find ends the search at the last value if it uses a wanted tool.
 func (s *toolSearch) find(tool string) error {
 	if tool == "" || !s.wanted(tool) {
 		return nil
 	}
-	s.use = toolUse{tool: tool, place: s.pointer()}
+	s.use = toolUse{tool: tool, place: s.place("")}
 	return errFound
 }
 
@@ -179,7 +190,7 @@ func (s *toolSearch) findAny(tool string) error {
 func (s *toolSearch) findBrought(tool, at string) error {
 	for _, brought := range impliedTools(tool) {
 		if s.wanted(brought) {
-			s.use = toolUse{tool: brought, place: s.pointer() + at, brought: true}
+			s.use = toolUse{tool: brought, place: s.place(at), brought: true}
 			return errFound
 		}
 	}
@@ -253,7 +264,7 @@ func (s *toolSearch) readPlugin() error {
 	case err != nil, off && !on:
 		return err
 	case used != "":
-		s.use = toolUse{tool: used, place: s.pointer() + at}
+		s.use = toolUse{tool: used, place: s.place(at)}
 		return errFound
 	case list.certain():
 		return nil
@@ -313,7 +324,7 @@ func (s *toolSearch) readModel(own bool) error {
 	}
 	if err == nil && s.allowed != nil {
 		if model, _, _ := strings.Cut(name, domain.ReferenceMark); model != "" && !s.allowed(model) {
-			s.use = toolUse{tool: model, place: s.pointer()}
+			s.use = toolUse{tool: model, place: s.place("")}
 			return errFound
 		}
 	}
@@ -323,13 +334,19 @@ func (s *toolSearch) readModel(own bool) error {
 	return err
 }
 
-// readText reads a string. null counts as an empty string.
+// readText reads a string with at most maxReference bytes. null counts as an empty string.
 func (s *toolSearch) readText() (string, error) {
 	switch s.text.Kind() {
 	case '"':
 		value, err := s.text.Value()
-		text, _ := rawjson.Text(value)
-		return text, err
+		if err != nil {
+			return "", err
+		}
+		text, _ := rawjson.Head(value, maxReference)
+		if len(text) > maxReference {
+			return "", s.refuseLast("must have at most " + strconv.Itoa(maxReference) + " bytes")
+		}
+		return text, nil
 	case 'n':
 		return "", s.text.Skip()
 	}
@@ -346,23 +363,25 @@ func (s *toolSearch) refuse(message string) error {
 
 // refuseLast is refuse for the last value.
 func (s *toolSearch) refuseLast(message string) error {
-	place := s.pointer()
-	if len(place) > maxPlace {
-		place, message = "", "a value that is nested too deeply to name "+message
+	place := s.place("")
+	if place == "" && s.names > 0 {
+		message = "a value that is nested too deeply to name " + message
 	}
 	return domain.InvalidAt(place, message+" "+s.where)
 }
 
-// members calls read before each value of the next object. It skips a value of another
-// type.
+// members calls read before each value of the next object. It cuts names at maxText, which
+// no known name has. It skips a value of another type.
 func (s *toolSearch) members(read func(name string) error) error {
 	if s.text.Kind() != '{' {
 		return s.text.Skip()
 	}
 	for quoted, err := range s.text.Members() {
 		if err == nil {
-			name, _ := rawjson.Text(quoted)
+			name, _ := rawjson.Head(quoted, maxText)
+			s.names += len("/") + len(name)
 			err = read(name)
+			s.names -= len("/") + len(name)
 		}
 		if err != nil {
 			return err
