@@ -46,13 +46,7 @@ func TestSalvageRevokedKey(t *testing.T) {
 				t.Parallel()
 				o := Options{EncryptionKey: key}
 				folder := t.TempDir()
-				s, err := Open(folder, o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				f := storagetest.Fill(t, s)
-				f.Some()
-				k := issueKey(t, f)
+				s, _, k := openWithKey(t, folder, o)
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
@@ -180,13 +174,7 @@ func TestSalvageLostLog(t *testing.T) {
 func TestSalvageLostTable(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	s, err := Open(folder, testOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := storagetest.Fill(t, s)
-	f.Some()
-	k := issueKey(t, f)
+	s, f, k := openWithKey(t, folder, testOptions)
 	if err := s.Close(); err != nil { // which makes the first table
 		t.Fatal(err)
 	}
@@ -299,6 +287,15 @@ func TestSalvageCutCommit(t *testing.T) {
 	if cuts < 3 {
 		t.Errorf("the commit has %d entries", cuts)
 	}
+}
+
+// openWithKey makes a store with some records and an inference key.
+func openWithKey(t *testing.T, folder string, o Options) (*Store, storagetest.Filler, domain.Key) {
+	t.Helper()
+	s := openAgain(t, folder, o)
+	f := storagetest.Fill(t, s)
+	f.Some()
+	return s, f, issueKey(t, f)
 }
 
 // issueKey issues an inference key of the default workspace.
@@ -420,13 +417,7 @@ func salvagedKey(t *testing.T, folder string, o Options, id string) (k domain.Ke
 func TestSalvageRemovedKey(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	s, err := Open(folder, testOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := storagetest.Fill(t, s)
-	f.Some()
-	k := issueKey(t, f)
+	s, f, k := openWithKey(t, folder, testOptions)
 	f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
