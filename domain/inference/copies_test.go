@@ -103,6 +103,13 @@ func TestLargeTextsAreNotCopied(t *testing.T) {
 		"a name where tools are off":   {strict, chat, `{"model":"m",` + talk + `,"tools":[{"` + escaped + `":1}]}`},
 		"a model of a limited key":     {limited, chat, `{"model":"` + escaped + `",` + talk + `}`},
 		"a fallback of a limited key":  {limited, chat, `{"model":"m",` + talk + `,"fallbacks":[{"` + escaped + `":["` + long + `"]}]}`},
+		"a name before malformed JSON": {user, chat, `{"` + escaped + `":?}`},
+		"a name before its end":        {user, chat, `{"preset":"p","` + escaped + `":{"a":`},
+		"a name in a malformed search": {strict, chat, `{"tools":[{"` + escaped + `":?}]}`},
+		"a name in a search that ends": {limited, chat, `{"x":{"` + escaped + `":[`},
+		"a model that is not UTF-8":    {user, chat, `{"preset":"ruled","model":"` + strings.Repeat("\xff", size) + `"}`},
+		"an item with its own tools":   {user, responses, `{"preset":"searching","input":[{"role":"user","content":"` + long + `","tools":[{"type":"function"}]}]}`},
+		"a plugin with data":           {user, chat, `{"preset":"ruled","plugins":[{"id":"x","data":"` + long + `"}]}`},
 		"an order of providers":        {team, chat, `{"preset":"p",` + talk + `,"provider":{"x":"` + long + `"}}`},
 		"the usage of the stream":      {user, chat, `{"preset":"p",` + talk + `,"stream":true,"stream_options":{"x":"` + long + `"}}`},
 	} {

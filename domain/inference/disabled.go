@@ -160,6 +160,15 @@ func haveServerTool(tools []byte) bool {
 	return s.elements(s.readTool) != nil
 }
 
+// hasToolPlugin is mayUseServerTool for the plugins of a request. It may have none.
+func hasToolPlugin(plugins []byte) bool {
+	if plugins == nil {
+		return false
+	}
+	s := &toolSearch{text: rawjson.New(plugins), wanted: isServerTool}
+	return s.elements(s.readPlugin) != nil
+}
+
 func isServerTool(tool string) bool { return strings.HasPrefix(tool, vendorNamespace) }
 
 // findServerTool returns the first use of a wanted server tool by a request of any dialect.

@@ -33,6 +33,7 @@ func TestDisabledToolsByOtherNames(t *testing.T) {
 		"options for LiteLLM to add":     {`{"extra_body":{"web_search_options":{}}}`, "/extra_body/web_search_options"},
 		"a plugin for LiteLLM to add":    {`{"extra_body":{"plugins":[{"id":"web"}]}}`, "/extra_body/plugins/0/id"},
 		"Gemini's":                       {`{"tools":[{"googleSearch":{}}]}`, "/tools/0/googleSearch"},
+		"Gemini's with a long s":         {`{"tools":[{"google\u017fearch":{}}]}`, "/tools/0/google\u017fearch"},
 		"Gemini's older":                 {`{"tools":[{"googleSearchRetrieval":{}}]}`, "/tools/0/googleSearchRetrieval"},
 		"Gemini's with underscores":      {`{"tools":[{"google_search_retrieval":{}}]}`, "/tools/0/google_search_retrieval"},
 		"letter case of a type":          {`{"tools":[{"type":" Web_Search_2025_08_26"}]}`, "/tools/0/type"},
@@ -137,7 +138,7 @@ func TestShapesWhereToolsAreDisabled(t *testing.T) {
 		`{"tools":[{"parameters":{"model":"@preset/x"}}]}`:                     "/tools/0/parameters/model: must not refer to a preset",
 		`{"tools":[{"parameters":{"analysis_models":["a@preset/x"]}}]}`:        "/tools/0/parameters/analysis_models/0: must not refer to a preset",
 		`{"Model":"a@preset/x"}`:                                               "/Model: must not refer to a preset",
-		`{"tools":[` + nestedTools(2000, `5`) + `]}`:                           "body: a value that is nested too deeply to name must be an object",
+		`{"tools":[` + nestedTools(2000, `5`) + `]}`:                           "body: a value whose place is too long to name must be an object",
 	} {
 		for _, dialect := range allDialects {
 			sent := inference.Request{Dialect: dialect, Body: []byte(body)}

@@ -182,7 +182,7 @@ func (e *enforcement) lock(f *part, t target) bool {
 		return true
 	case t.member != "":
 		return e.lockMember(f, t, rawjson.Get(want, t.member), want)
-	case bytes.Equal(f.Value, want), t.field == "plugins" && t.name == e.policy.toolsName && !e.hasToolPlugin(f.Value) && !hasToolPlugin(want):
+	case bytes.Equal(f.Value, want), t.field == "plugins" && t.name == e.policy.toolsName && !hasToolPlugin(f.Value) && !hasToolPlugin(want):
 		return true
 	}
 	if e.isSent(f) && !isSameJSON(f.Value, want) && !e.isOwn(f.Value, t.place) {
@@ -333,18 +333,9 @@ func (e *enforcement) limit(f *part, t target) bool {
 	case t.member != "":
 		return e.editMember(f, t, nil, func(string, jsontext.Value) jsontext.Value { return nil })
 	case t.field == "plugins" && t.name == e.policy.toolsName:
-		return !e.hasToolPlugin(f.Value)
+		return !hasToolPlugin(f.Value)
 	}
 	return false
-}
-
-// hasToolPlugin is the function of this name, but takes memory for its copy.
-func (e *enforcement) hasToolPlugin(plugins jsontext.Value) bool {
-	if e.reserve(len(plugins)) != nil {
-		return false
-	}
-	defer e.release(len(plugins))
-	return hasToolPlugin(plugins)
 }
 
 // bounded returns an allowed value for one in f. That is itself, else the nearest number,

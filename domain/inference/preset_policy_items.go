@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -30,7 +31,7 @@ func (m *merger) limitConversations() error {
 }
 
 // limitConversation leaves out the tools of the items of a conversation, if the policy locks
-// or drops tools. An item that is about nothing else is left out as a whole.
+// or drops tools. An item with neither content nor calls of tools is left out as a whole.
 func (e *enforcement) limitConversation(f *rawjson.Member) error {
 	if name := foldName(f.Name); e.policy.toolsName == "" || name != "input" && name != "messages" {
 		return nil
@@ -43,18 +44,21 @@ func (e *enforcement) limitConversation(f *rawjson.Member) error {
 	}
 	left := append(make([]byte, 0, len(f.Value)), '[')
 	for i, item := range rawjson.Items(f.Value) {
-		if e.bringsTools(item) {
-			if e.policy.lockedBy["tools"] != nil {
-				e.recordViolation(e.policy.toolsName, lockedMessage, true, f.Name, strconv.Itoa(i), "tools")
-			}
-			if item = withoutTools(item); item == nil {
-				continue
-			}
+		brings := e.bringsTools(item)
+		if brings && e.policy.lockedBy["tools"] != nil {
+			e.recordViolation(e.policy.toolsName, lockedMessage, true, f.Name, strconv.Itoa(i), "tools")
+		}
+		if brings && rawjson.Get(item, "content") == nil && rawjson.Get(item, "tool_calls") == nil {
+			continue
 		}
 		if len(left) > len("[") {
 			left = append(left, ',')
 		}
-		left = append(left, item...)
+		if brings {
+			left = appendWithoutTools(left, item)
+		} else {
+			left = append(left, item...)
+		}
 	}
 	f.Value = append(left, ']')
 	e.changed = true
@@ -76,18 +80,34 @@ func (m *merger) anyBringsTools(conversation jsontext.Value) bool {
 // a preset with tool_search allows.
 func (m *merger) bringsTools(item jsontext.Value) bool {
 	for name, value := range rawjson.Pairs(item) {
-		if !isToolsName(name) || value.Kind() == 'n' || isEmptyContainer(value) {
+		if !mayBeName(name, "tools") || value.Kind() == 'n' || isEmptyContainer(value) {
 			continue
 		}
-		kind := rawjson.Get(item, "type")
-		switch {
-		case rawjson.IsText(kind, "mcp_list_tools"):
-		case rawjson.IsText(kind, "tool_search_output") && m.searchesTools() && !haveServerTool(value):
-		default:
+		kind := m.itemType(item)
+		isEarlier := rawjson.IsText(kind, "mcp_list_tools") || rawjson.IsText(kind, "tool_search_output") && m.searchesTools()
+		if !isEarlier || haveServerTool(value) {
 			return true
 		}
 	}
 	return false
+}
+
+// itemType returns the type of an item of a Responses request. It returns nil if a gateway may
+// read another one.
+func (m *merger) itemType(item jsontext.Value) (kind jsontext.Value) {
+	if m.dialect != domain.Responses {
+		return nil
+	}
+	for name, value := range rawjson.Pairs(item) {
+		if !mayBeName(name, "type") {
+			continue
+		}
+		if kind != nil || string(name) != `"type"` {
+			return nil
+		}
+		kind = value
+	}
+	return kind
 }
 
 // searchesTools reports whether the preset lets the model search for tools.
@@ -100,26 +120,26 @@ func (m *merger) searchesTools() bool {
 	return false
 }
 
-// withoutTools returns an item of a conversation without its tools. It returns nil for one
-// that has neither content nor calls of tools.
-func withoutTools(item jsontext.Value) jsontext.Value {
-	if rawjson.Get(item, "content") == nil && rawjson.Get(item, "tool_calls") == nil {
-		return nil
-	}
-	left := append(make([]byte, 0, len(item)), '{')
+// appendWithoutTools appends an item of a conversation without its tools.
+func appendWithoutTools(to []byte, item jsontext.Value) []byte {
+	to = append(to, '{')
 	for name, value := range rawjson.Pairs(item) {
-		if !isToolsName(name) {
-			left = appendMember(left, rawjson.Member{Quoted: name, Value: value})
+		if mayBeName(name, "tools") {
+			continue
 		}
+		if to[len(to)-1] != '{' {
+			to = append(to, ',')
+		}
+		to = append(append(append(to, name...), ':'), value...)
 	}
-	return append(left, '}')
+	return append(to, '}')
 }
 
-// isToolsName reports whether a name, as it was sent, may be "tools" for a gateway.
-func isToolsName(quoted jsontext.Value) bool {
-	if len(quoted) > len(`"\u0074\u006f\u006f\u006c\u0073"`) {
+// mayBeName reports whether a gateway may read a member's name, as it was sent, as this name.
+func mayBeName(quoted jsontext.Value, name string) bool {
+	if len(quoted) > len(`""`)+len(`\u0074`)*len(name) {
 		return false
 	}
-	name, _ := rawjson.Text(quoted)
-	return foldName(name) == "tools"
+	text, _ := rawjson.Text(quoted)
+	return foldName(text) == name
 }

@@ -159,7 +159,10 @@ func (e *enforcement) allowedModel(value jsontext.Value, path ...string) jsontex
 		return value
 	}
 	defer e.release(size)
-	model, ok := rawjson.Text(value)
+	model, ok := "", rawjson.IsUTF8(value) // the text of another is three times as long
+	if ok {
+		model, ok = rawjson.Text(value)
+	}
 	if !ok {
 		if !e.policy.limitsModels { // what it stands for cannot be told
 			return value
@@ -221,11 +224,6 @@ func (e *enforcement) checkPlugin(plugin jsontext.Value, at string) (place strin
 	if e.isOwnPlugin(plugin) {
 		return "", e.countModel(at)
 	}
-	size := copiesOfModel * len(plugin)
-	if err := e.reserve(size); err != nil {
-		return "", err
-	}
-	defer e.release(size)
 	before := e.named
 	var tooMany error
 	place, err = findModelOfPlugin(plugin, at, func(model string) bool {

@@ -216,8 +216,3 @@ func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
 	e.replace(f, assemble(inner.fields))
 	return nil
 }
-
-// hasToolPlugin reports whether plugins use a server tool.
-func hasToolPlugin(plugins jsontext.Value) bool {
-	return plugins != nil && mayUseServerTool(object(newMember("plugins", plugins)))
-}

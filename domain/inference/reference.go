@@ -116,14 +116,14 @@ func (q *parsedRequest) read(body []byte) {
 	q.resolvePrompt()
 }
 
-// scan is read without the decoder. It returns false if that is needed.
-func (q *parsedRequest) scan(body []byte) bool {
+// readFlat is read for a body that does not nest deeply. It returns false for another.
+func (q *parsedRequest) readFlat(body []byte) bool {
 	q.prompt, q.fields = &noPrompt, q.usual[:0]
-	for field, err := range usualNames.Scan(body) {
-		if err != nil {
+	for field, err := range usualNames.Flat(body) {
+		if err == rawjson.ErrDeep { //nolint:errorlint // it is never wrapped
 			return false
 		}
-		if !q.readMember(field, nil) {
+		if !q.readMember(field, err) {
 			break
 		}
 	}
@@ -252,8 +252,8 @@ func FindReference(body []byte) (place string) {
 	if !mayContain(body, "preset") {
 		return ""
 	}
-	place, err := findReferenceAmong(usualNames.Scan(body))
-	if err != nil {
+	place, err := findReferenceAmong(usualNames.Flat(body))
+	if err == rawjson.ErrDeep { //nolint:errorlint // it is never wrapped
 		onOwnStack(func() { place, _ = findReferenceAmong(usualNames.Object(body)) })
 	}
 	return place

@@ -217,7 +217,7 @@ func usableSession(id string) string {
 // Invalid. Only Resolution.Body refers to the body afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
 	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, memory: sent.Memory, streamUsage: r.streamUsage}
-	if m.request.scan(sent.Body) {
+	if m.request.readFlat(sent.Body) {
 		return r.resolve(ctx, who, sent, m)
 	}
 	var out struct {

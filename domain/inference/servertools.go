@@ -147,8 +147,18 @@ func impliedTools(tool string) []string {
 	return nil
 }
 
+// hasPrefixFold reports whether text begins with an ASCII prefix in any letter case. Letters of
+// more than one byte can be equal to those of ASCII.
 func hasPrefixFold(text, prefix string) bool {
-	return len(text) >= len(prefix) && strings.EqualFold(text[:len(prefix)], prefix)
+	letters := 0
+	for i := range text {
+		if letters == len(prefix) {
+			text = text[:i]
+			break
+		}
+		letters++
+	}
+	return strings.EqualFold(text, prefix)
 }
 
 func containsFold(list []string, text string) bool {

@@ -26,11 +26,20 @@ type toolSearch struct {
 // errFound ends a search that was successful.
 var errFound = errors.New("found")
 
+// maxMalformed bounds a body that is searched up to where it is no JSON, in bytes. The decoder
+// copies the names around an error several times.
+const maxMalformed = 64 << 10
+
 // search returns the first use that s looks for in a body.
 func (s *toolSearch) search(body []byte) (toolUse, error) {
 	body = bytes.TrimPrefix(body, []byte("\ufeff")) // many gateways skip a byte order mark
 	if len(bytes.TrimSpace(body)) == 0 {
 		return toolUse{}, nil
+	}
+	if len(body) > maxMalformed {
+		if err := rawjson.Check(body); err != nil {
+			return toolUse{}, err
+		}
 	}
 	s.text = rawjson.New(body)
 	if s.text.Kind() != '{' {
@@ -364,14 +373,14 @@ func (s *toolSearch) refuse(message string) error {
 // refuseLast is refuse for the last value.
 func (s *toolSearch) refuseLast(message string) error {
 	place := s.place("")
-	if place == "" && s.names > 0 {
-		message = "a value that is nested too deeply to name " + message
+	if place == "" && (s.at != "" || s.names > 0) {
+		message = "a value whose place is too long to name " + message
 	}
 	return domain.InvalidAt(place, message+" "+s.where)
 }
 
-// members calls read before each value of the next object. It cuts names at maxText, which
-// no known name has. It skips a value of another type.
+// members calls read before each value of the next object. It cuts names that are longer than
+// maxText. No known name is. It skips a value of another type.
 func (s *toolSearch) members(read func(name string) error) error {
 	if s.text.Kind() != '{' {
 		return s.text.Skip()

@@ -1,6 +1,7 @@
 package rawjson
 
 import (
+	"iter"
 	"strings"
 	"testing"
 )
@@ -13,19 +14,15 @@ func BenchmarkObject(b *testing.B) {
 		"numbers": `","n":[1,23.5,{"a":true,"b":null},-4e5],"s":"`,
 	} {
 		text := []byte(`{"list":[` + strings.Repeat(`{"role":"user","content":"`+item+`"},`, 64<<10/(len(item)+28)) + `{}]}`)
-		for way, read := range map[string]func(text []byte, yield func(Member, error) bool){
-			"scanned": Names(nil).read,
-			"decoded": func(text []byte, yield func(Member, error) bool) { Names(nil).decode(text, 0, yield) },
-		} {
+		for way, read := range map[string]func(text []byte) iter.Seq2[Member, error]{"scanned": Object, "decoded": decode} {
 			b.Run(name+"/"+way, func(b *testing.B) {
 				b.SetBytes(int64(len(text)))
 				for b.Loop() {
-					read(text, func(_ Member, err error) bool {
+					for _, err := range read(text) {
 						if err != nil {
 							b.Fatal(err)
 						}
-						return true
-					})
+					}
 				}
 			})
 		}

@@ -7,11 +7,11 @@ package rawjson
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -38,21 +38,6 @@ func (w *Walker) reset(text []byte, options []jsontext.Options) *Walker {
 	w.text, w.buffer = text, *bytes.NewBuffer(text)
 	w.decoder.Reset(&w.buffer, options...)
 	return w
-}
-
-// walkers are reused, because a decoder takes half a kilobyte.
-var walkers = sync.Pool{New: func() any { return new(Walker) }}
-
-func borrow(text []byte) *Walker { return walkers.Get().(*Walker).reset(text, tolerant) }
-
-// maxPooled bounds the text of a Walker that is used again, in bytes. Its decoder keeps
-// memory for all names of the text.
-const maxPooled = 64 << 10
-
-func (w *Walker) giveBack() {
-	if len(w.text) <= maxPooled {
-		walkers.Put(w.reset(nil, tolerant))
-	}
 }
 
 // Kind returns the kind of the next value, 0 if there is none.
@@ -155,8 +140,9 @@ func (w *Walker) skipUnread(before int) error {
 
 // End returns an error if anything but space follows.
 func (w *Walker) End() error {
+	end := w.Offset()
 	if _, err := w.decoder.ReadToken(); err != io.EOF { //nolint:errorlint // the decoder's own mark, never wrapped
-		return fmt.Errorf("has text after its end at byte %d", w.Offset())
+		return errTextAfter(end)
 	}
 	return nil
 }
@@ -203,69 +189,71 @@ func Object(text []byte) iter.Seq2[Member, error] { return Names(nil).Object(tex
 
 // Object yields the members of text, an object. An error ends the loop.
 func (n Names) Object(text []byte) iter.Seq2[Member, error] {
-	return func(yield func(Member, error) bool) { n.read(text, yield) }
+	return func(yield func(Member, error) bool) { n.scan(text, maxDepth, yield) }
 }
 
-func (n Names) read(text []byte, yield func(Member, error) bool) {
-	if seen, ended := n.scan(text, yield); !ended {
-		n.decode(text, seen, yield)
-	}
-}
+// maxFlat is how deep JSON may nest for code that recurses on it.
+const maxFlat = 64
 
-// ErrNeedsDecoder is the error of Scan for a text that is no JSON, or nests deeply.
-var ErrNeedsDecoder = errors.New("only the decoder can read this")
+// ErrDeep is the error of Flat for JSON that nests deeper than 64 levels.
+var ErrDeep = errors.New("nests deeply")
 
-// Scan is Object without the decoder, which takes up to 4 MiB of stack for JSON that nests
-// deeply. A stack does not shrink while its goroutine waits.
-func (n Names) Scan(text []byte) iter.Seq2[Member, error] {
+// Flat is Object for JSON that nests in at most 64 levels. Code that recurses on such JSON
+// needs little stack. A stack does not shrink while its goroutine waits.
+func (n Names) Flat(text []byte) iter.Seq2[Member, error] {
 	return func(yield func(Member, error) bool) {
-		if _, ended := n.scan(text, yield); !ended {
-			yield(Member{}, ErrNeedsDecoder)
-		}
+		n.scan(text, maxFlat, func(m Member, err error) bool {
+			if err == errTooDeep { //nolint:errorlint // it is never wrapped
+				err = ErrDeep
+			}
+			return yield(m, err)
+		})
 	}
 }
 
-// scan yields the members that can be scanned, and counts them. ended is set at the end of
-// text or of the loop.
-func (n Names) scan(text []byte, yield func(Member, error) bool) (seen int, ended bool) {
+// scan yields the members of an object that nests as deep as most.
+func (n Names) scan(text []byte, most int, yield func(Member, error) bool) {
+	i := scanMark(text, 0, '{')
+	if i < 0 {
+		yield(Member{}, cmp.Or(Check(text), errNoObject))
+		return
+	}
 	isLast := false
-	for i := scanMark(text, 0, '{'); !isLast; seen++ {
+	if end := scanMark(text, i, '}'); end >= 0 {
+		i, isLast = end, true
+	}
+	for !isLast {
 		var m Member
-		if m, i, isLast = scanMember(text, i); i == noEnd {
-			break
+		if m, i, isLast = scanMember(text, i, most-1); m.Value != nil {
+			m.Name = n.text(m.Quoted)
+			if !yield(m, nil) {
+				return
+			}
 		}
-		m.Name = n.text(m.Quoted)
-		if !yield(m, nil) || isLast && scanSpace(text, i) == len(text) {
-			return seen, true
+		if i < 0 {
+			yield(Member{}, scanError(text, i))
+			return
 		}
 	}
-	return seen, false
+	if scanSpace(text, i) != len(text) {
+		yield(Member{}, errTextAfter(i))
+	}
 }
 
-// decode is Object without the first members, by the decoder.
-func (n Names) decode(text []byte, without int, yield func(Member, error) bool) {
-	w := borrow(text)
-	defer w.giveBack()
-	for quoted, err := range w.Members() {
-		m := Member{Quoted: quoted}
-		if err == nil {
-			m.Value, err = w.Value()
-		}
-		if err != nil {
-			yield(Member{}, err)
-			return
-		}
-		if without--; without >= 0 {
-			continue
-		}
-		m.Name = n.text(quoted)
-		if !yield(m, nil) {
-			return
-		}
+// Check returns an error unless text is one value. The error is that of a Walker.
+func Check(text []byte) error {
+	begin := scanSpace(text, 0)
+	if begin == len(text) {
+		return errEndsAt(0)
 	}
-	if err := w.End(); err != nil {
-		yield(Member{}, err)
+	end := scanValue(text, begin, maxDepth)
+	switch {
+	case end < 0:
+		return scanError(text, end)
+	case scanSpace(text, end) != len(text):
+		return errTextAfter(end)
 	}
+	return nil
 }
 
 // Members returns the members of text, an object.
@@ -475,17 +463,26 @@ func QuotedSize(text []byte) int {
 // maxDepth is how deep the decoder lets JSON nest.
 const maxDepth = 10_000
 
+var (
+	errNoObject = errors.New("must be an object")
+	errTooDeep  = fmt.Errorf("must not nest deeper than %d levels", maxDepth)
+)
+
+func errEndsAt(i int) error    { return fmt.Errorf("ends too early, at byte %d", i) }
+func errInvalidAt(i int) error { return fmt.Errorf("not valid JSON at byte %d", i) }
+func errTextAfter(i int) error { return fmt.Errorf("has text after its end at byte %d", i) }
+
 // describe returns an error with the place where text stops being JSON. The decoder's own
 // message may quote the text.
 func describe(err error) error {
 	syntax, ok := errors.AsType[*jsontext.SyntacticError](err)
 	switch {
 	case !ok: // there is no value at all
-		return errors.New("ends too early, at byte 0")
+		return errEndsAt(0)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("ends too early, at byte %d", syntax.ByteOffset)
+		return errEndsAt(int(syntax.ByteOffset))
 	case syntax.Err.Error() == "exceeded max depth": // the package exports no such error
-		return fmt.Errorf("must not nest deeper than %d levels", maxDepth)
+		return errTooDeep
 	}
-	return fmt.Errorf("not valid JSON at byte %d", syntax.ByteOffset)
+	return errInvalidAt(int(syntax.ByteOffset))
 }

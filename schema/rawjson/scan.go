@@ -2,22 +2,45 @@ package rawjson
 
 import (
 	"encoding/binary"
+	"math"
 	"math/bits"
 )
 
-// The functions of this file check JSON several times as fast as the decoder. Each takes a
-// text and the place where something begins, and returns where that ends. They accept only
-// what the decoder accepts. They return noEnd for anything else, and for values that nest
-// deeper than maxScanDepth. The decoder then decides, and it has the error.
+// The functions of this file check JSON several times as fast as the decoder, and copy
+// nothing. The decoder copies the names around an error. Each function takes a text and the
+// place where something begins, and returns where that ends. They accept what the decoder
+// accepts. Where they accept nothing they return a negative number: failedAt or tooDeep.
 
-const noEnd = -1
+// tooDeep is returned for a value that nests deeper than it may.
+const tooDeep = math.MinInt
 
-// maxScanDepth is one level for each bit of a word.
-const maxScanDepth = 64
+// failedAt returns the negative number for the place where text stops being JSON. One that
+// failed before stays.
+func failedAt(i int) int {
+	if i < 0 {
+		return i
+	}
+	return ^i
+}
+
+// scanError returns the error for a negative number. It is that of describe.
+func scanError(text []byte, end int) error {
+	switch {
+	case end == tooDeep:
+		return errTooDeep
+	case ^end == len(text):
+		return errEndsAt(len(text))
+	default:
+		return errInvalidAt(^end)
+	}
+}
+
+// wordBits is how many levels the word of scanValue has.
+const wordBits = 64
 
 // at returns a byte of text, 0 where there is none. JSON has no such byte.
 func at(text []byte, i int) byte {
-	if uint(i) < uint(len(text)) { // noEnd is not
+	if uint(i) < uint(len(text)) { // a negative number is not
 		return text[i]
 	}
 	return 0
@@ -33,7 +56,7 @@ func scanSpace(text []byte, i int) int {
 // scanMark scans one character and the space before it.
 func scanMark(text []byte, i int, mark byte) int {
 	if i = scanSpace(text, i); at(text, i) != mark {
-		return noEnd
+		return failedAt(i)
 	}
 	return i + 1
 }
@@ -44,31 +67,36 @@ func scanName(text []byte, i int) int {
 }
 
 // scanMember scans a member without its Name, and the comma or bracket behind it. isLast
-// tells that it is the bracket.
-func scanMember(text []byte, i int) (m Member, end int, isLast bool) {
+// tells that it is the bracket. The value may nest as deep as most. m has a value even if only
+// what is behind it fails.
+func scanMember(text []byte, i, most int) (m Member, end int, isLast bool) {
 	name := scanSpace(text, i)
 	nameEnd := scanString(text, name)
 	value := scanSpace(text, scanMark(text, nameEnd, ':'))
-	valueEnd := scanValue(text, value)
-	if valueEnd == noEnd {
-		return m, noEnd, false
+	valueEnd := scanValue(text, value, most)
+	if valueEnd < 0 {
+		return m, valueEnd, false
 	}
 	m.Quoted, m.Value = text[name:nameEnd:nameEnd], text[value:valueEnd:valueEnd]
-	if comma := scanMark(text, valueEnd, ','); comma != noEnd {
+	if comma := scanMark(text, valueEnd, ','); comma >= 0 {
 		return m, comma, false
 	}
 	return m, scanMark(text, valueEnd, '}'), true
 }
 
-// scanValue scans a value.
-func scanValue(text []byte, i int) int {
+// scanValue scans a value that nests as deep as most.
+func scanValue(text []byte, i, most int) int {
 	depth, objects := 0, uint64(0) // the lowest bit of objects is that of the innermost value
+	var outer []uint64             // full words
 	for {
 		i = scanSpace(text, i)
 		switch begin := at(text, i); begin {
 		case '{', '[':
-			if depth++; depth > maxScanDepth {
-				return noEnd
+			if depth > 0 && depth%wordBits == 0 {
+				outer = append(outer, objects)
+			}
+			if depth++; depth > most {
+				return tooDeep
 			}
 			objects <<= 1
 			if begin == '{' {
@@ -87,13 +115,17 @@ func scanValue(text []byte, i int) int {
 		default:
 			i = scanPlain(text, i)
 		}
-		for i != noEnd && depth > 0 {
+		for i >= 0 && depth > 0 {
 			if i = scanSpace(text, i); at(text, i) != closing(objects) {
 				break
 			}
 			i, depth, objects = i+1, depth-1, objects>>1
+			if depth > 0 && depth%wordBits == 0 {
+				last := len(outer) - 1
+				objects, outer = outer[last], outer[:last]
+			}
 		}
-		if i == noEnd || depth == 0 {
+		if i < 0 || depth == 0 {
 			return i
 		}
 		if i = scanMark(text, i, ','); objects&1 != 0 {
@@ -140,10 +172,12 @@ func scanPlain(text []byte, i int) int {
 }
 
 func scanWord(text []byte, i int, word string) int {
-	if end := i + len(word); end <= len(text) && string(text[i:end]) == word {
-		return end
+	for j := range len(word) {
+		if at(text, i+j) != word[j] {
+			return failedAt(i + j)
+		}
 	}
-	return noEnd
+	return i + len(word)
 }
 
 // scanDigits scans at least one digit.
@@ -153,7 +187,7 @@ func scanDigits(text []byte, i int) int {
 		i++
 	}
 	if i == begin {
-		return noEnd
+		return failedAt(i)
 	}
 	return i
 }
@@ -161,7 +195,7 @@ func scanDigits(text []byte, i int) int {
 // scanString scans a string. Like the tolerant decoder, it accepts invalid UTF-8.
 func scanString(text []byte, i int) int {
 	if at(text, i) != '"' {
-		return noEnd
+		return failedAt(i)
 	}
 	i++
 	for long := i + 16; i < long && isPlain(at(text, i)); i++ {
@@ -173,11 +207,17 @@ func scanString(text []byte, i int) int {
 		case char == '\\' && isEscape[at(text, i+1)]:
 			i += 2
 		case char == '\\':
-			if i = scanHex(text, i+1); i == noEnd {
-				return noEnd
+			end := scanHex(text, i+1)
+			switch {
+			case end >= 0:
+			case ^end == len(text):
+				return end
+			default: // the error is at the backslash
+				return failedAt(i)
 			}
+			i = end
 		case char < ' ':
-			return noEnd
+			return failedAt(i)
 		default: // the words below have none
 			i++
 		}
@@ -195,13 +235,13 @@ var isEscape = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true,
 // scanHex scans a u and four digits.
 func scanHex(text []byte, i int) int {
 	if at(text, i) != 'u' {
-		return noEnd
+		return failedAt(i)
 	}
 	end := i + len("uXXXX")
 	for i++; i < end; i++ {
 		digit := at(text, i)
 		if isHex := '0' <= digit && digit <= '9' || 'a' <= digit|0x20 && digit|0x20 <= 'f'; !isHex {
-			return noEnd
+			return failedAt(i)
 		}
 	}
 	return end
