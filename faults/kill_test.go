@@ -17,8 +17,8 @@ func TestKill(t *testing.T) {
 	begun := time.Now()
 	cycles, acknowledged := choose(8, 300), choose(800, 300_000)
 	s, r := newServer(t, options{}), newRecorder(t)
-	inStart := 0
-	for cycle := 0; cycle < cycles || r.acknowledged < acknowledged && cycle < 20*cycles; cycle++ {
+	cycle, inStart := 0, 0
+	for ; cycle < cycles || r.acknowledged < acknowledged && cycle < 20*cycles; cycle++ {
 		if cycle%3 == 2 {
 			// This start is killed before it ends, while it recovers from the last kill.
 			s.launch()
@@ -62,5 +62,5 @@ func TestKill(t *testing.T) {
 	if r.acknowledged < acknowledged {
 		t.Errorf("only %d writes were acknowledged, so almost nothing was tested", r.acknowledged)
 	}
-	result(t, "kill", begun, append([]any{"cycles", cycles, "in-start", inStart, "acknowledged", r.acknowledged}, r.found.figures()...)...)
+	result(t, "kill", begun, append([]any{"cycles", cycle, "in-start", inStart, "acknowledged", r.acknowledged}, r.found.figures()...)...)
 }
