@@ -115,6 +115,8 @@ type merger struct {
 	// hadTools tells that it left out tools of the conversation.
 	relocked []string
 	hadTools bool
+	// searches is the answer of searchesTools, nil before.
+	searches *bool
 	// named is how many models the request names, as far as the policy counted them.
 	named int
 	// ownModels are the models that the preset names. ownPlugins are its plugins in their

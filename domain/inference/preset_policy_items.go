@@ -33,10 +33,11 @@ func (m *merger) limitConversations() error {
 // limitConversation leaves out the tools of the items of a conversation, if the policy locks
 // or drops tools. An item with neither content nor calls of tools is left out as a whole.
 func (e *enforcement) limitConversation(f *rawjson.Member) error {
-	if name := foldName(f.Name); e.policy.toolsName == "" || name != "input" && name != "messages" {
+	field := foldName(f.Name)
+	if e.policy.toolsName == "" || field != "input" && field != "messages" {
 		return nil
 	}
-	if !e.anyBringsTools(f.Value) {
+	if !e.anyBringsTools(field, f.Value) {
 		return nil
 	}
 	if err := e.reserve(len(f.Value)); err != nil {
@@ -44,7 +45,7 @@ func (e *enforcement) limitConversation(f *rawjson.Member) error {
 	}
 	left := append(make([]byte, 0, len(f.Value)), '[')
 	for i, item := range rawjson.Items(f.Value) {
-		brings := e.bringsTools(item)
+		brings := e.bringsTools(field, item)
 		if brings && e.policy.lockedBy["tools"] != nil {
 			e.recordViolation(e.policy.toolsName, lockedMessage, true, f.Name, strconv.Itoa(i), "tools")
 		}
@@ -65,26 +66,24 @@ func (e *enforcement) limitConversation(f *rawjson.Member) error {
 	return nil
 }
 
-func (m *merger) anyBringsTools(conversation jsontext.Value) bool {
+func (m *merger) anyBringsTools(field string, conversation jsontext.Value) bool {
 	for _, item := range rawjson.Items(conversation) {
-		if m.bringsTools(item) {
+		if m.bringsTools(field, item) {
 			return true
 		}
 	}
 	return false
 }
 
-// bringsTools reports whether an item of a conversation gives tools to the model, as
-// additional_tools does in the Responses API. Clients send back the items of earlier answers.
-// Those with the tools of an MCP server give none. Those with found tools give functions, which
-// a preset with tool_search allows.
-func (m *merger) bringsTools(item jsontext.Value) bool {
+// bringsTools reports whether an item of a field gives tools to the model, as additional_tools
+// does in the Responses API.
+func (m *merger) bringsTools(field string, item jsontext.Value) bool {
+	isEarlier := false
 	for name, value := range rawjson.Pairs(item) {
 		if !mayBeName(name, "tools") || value.Kind() == 'n' || isEmptyContainer(value) {
 			continue
 		}
-		kind := m.itemType(item)
-		isEarlier := rawjson.IsText(kind, "mcp_list_tools") || rawjson.IsText(kind, "tool_search_output") && m.searchesTools()
+		isEarlier = isEarlier || m.isEarlier(field, item)
 		if !isEarlier || haveServerTool(value) {
 			return true
 		}
@@ -92,12 +91,19 @@ func (m *merger) bringsTools(item jsontext.Value) bool {
 	return false
 }
 
-// itemType returns the type of an item of a Responses request. It returns nil if a gateway may
-// read another one.
-func (m *merger) itemType(item jsontext.Value) (kind jsontext.Value) {
-	if m.dialect != domain.Responses {
-		return nil
+// isEarlier reports whether an item is one of an earlier answer that names tools. Clients of the
+// Responses API send them back. Those with the tools of an MCP server give none. Those with found
+// tools give functions, which a preset with tool_search allows.
+func (m *merger) isEarlier(field string, item jsontext.Value) bool {
+	if m.dialect != domain.Responses || field != "input" {
+		return false
 	}
+	kind := itemType(item)
+	return rawjson.IsText(kind, "mcp_list_tools") || rawjson.IsText(kind, "tool_search_output") && m.searchesTools()
+}
+
+// itemType returns the type of an item. It returns nil if a gateway may read another one.
+func itemType(item jsontext.Value) (kind jsontext.Value) {
 	for name, value := range rawjson.Pairs(item) {
 		if !mayBeName(name, "type") {
 			continue
@@ -110,14 +116,17 @@ func (m *merger) itemType(item jsontext.Value) (kind jsontext.Value) {
 	return kind
 }
 
-// searchesTools reports whether the preset lets the model search for tools.
+// searchesTools reports whether the preset lets the model search for tools. It finds out once,
+// since each item may ask.
 func (m *merger) searchesTools() bool {
-	for _, tool := range rawjson.Items(m.setting("tools")) {
-		if rawjson.IsText(rawjson.Get(tool, "type"), "tool_search") {
-			return true
+	if m.searches == nil {
+		found := false
+		for _, tool := range rawjson.Items(m.setting("tools")) {
+			found = found || rawjson.IsText(rawjson.Get(tool, "type"), "tool_search")
 		}
+		m.searches = &found
 	}
-	return false
+	return *m.searches
 }
 
 // appendWithoutTools appends an item of a conversation without its tools.

@@ -116,14 +116,14 @@ func (q *parsedRequest) read(body []byte) {
 	q.resolvePrompt()
 }
 
-// readFlat is read for a body that does not nest deeply. It returns false for another.
+// readFlat is read for JSON that does not nest deeply. It returns false for another body.
 func (q *parsedRequest) readFlat(body []byte) bool {
 	q.prompt, q.fields = &noPrompt, q.usual[:0]
 	for field, err := range usualNames.Flat(body) {
-		if err == rawjson.ErrDeep { //nolint:errorlint // it is never wrapped
+		if err != nil {
 			return false
 		}
-		if !q.readMember(field, err) {
+		if !q.readMember(field, nil) {
 			break
 		}
 	}
@@ -253,7 +253,7 @@ func FindReference(body []byte) (place string) {
 		return ""
 	}
 	place, err := findReferenceAmong(usualNames.Flat(body))
-	if err == rawjson.ErrDeep { //nolint:errorlint // it is never wrapped
+	if err != nil {
 		onOwnStack(func() { place, _ = findReferenceAmong(usualNames.Object(body)) })
 	}
 	return place

@@ -195,20 +195,11 @@ func (n Names) Object(text []byte) iter.Seq2[Member, error] {
 // maxFlat is how deep JSON may nest for code that recurses on it.
 const maxFlat = 64
 
-// ErrDeep is the error of Flat for JSON that nests deeper than 64 levels.
-var ErrDeep = errors.New("nests deeply")
-
-// Flat is Object for JSON that nests in at most 64 levels. Code that recurses on such JSON
-// needs little stack. A stack does not shrink while its goroutine waits.
+// Flat is Object for JSON that nests in at most 64 levels. For other JSON it has an error, too,
+// which does not tell the limit. Code that recurses on flat JSON needs little stack. A stack does
+// not shrink while its goroutine waits.
 func (n Names) Flat(text []byte) iter.Seq2[Member, error] {
-	return func(yield func(Member, error) bool) {
-		n.scan(text, maxFlat, func(m Member, err error) bool {
-			if err == errTooDeep { //nolint:errorlint // it is never wrapped
-				err = ErrDeep
-			}
-			return yield(m, err)
-		})
-	}
+	return func(yield func(Member, error) bool) { n.scan(text, maxFlat, yield) }
 }
 
 // scan yields the members of an object that nests as deep as most.
@@ -240,7 +231,7 @@ func (n Names) scan(text []byte, most int, yield func(Member, error) bool) {
 	}
 }
 
-// Check returns an error unless text is one value. The error is that of a Walker.
+// Check returns an error unless text is one value. Its place may differ from a Walker's.
 func Check(text []byte) error {
 	begin := scanSpace(text, 0)
 	if begin == len(text) {

@@ -156,6 +156,9 @@ func samePlace(t *testing.T, text []byte, got, want string) string {
 	if _, err := New(text[:gotAt]).Value(); err != nil && !strings.HasPrefix(err.Error(), "ends too early") {
 		t.Fatalf("%q: got %q, but the text before is no beginning of JSON: %v", text, got, err)
 	}
+	if _, err := New(text[:gotAt+1]).Value(); text[gotAt] != '\\' && (err == nil || strings.HasPrefix(err.Error(), "ends too early")) {
+		t.Fatalf("%q: got %q, but the text with that byte is the beginning of JSON: %v", text, got, err)
+	}
 	return got
 }
 
@@ -165,12 +168,15 @@ func checkScan(t *testing.T, text []byte) {
 	t.Helper()
 	got, gotErr := collect(NewNames("a").Object(text))
 	want, wantErr := collect(decode(text))
-	if wantErr == errNoObject.Error() { // the decoder has read its beginning
-		w := New(text)
-		_, err := w.Value()
-		if err == nil {
-			err = w.End()
-		}
+	w := New(text)
+	_, err := w.Value()
+	if err == nil {
+		err = w.End()
+	}
+	if (Check(text) == nil) != (err == nil) {
+		t.Fatalf("%q: got %v, want %v", text, Check(text), err)
+	}
+	if wantErr == errNoObject.Error() { // the decoder has read only its beginning
 		wantErr = cmp.Or(err, errNoObject).Error()
 	}
 	wantErr = samePlace(t, text, gotErr, wantErr)
@@ -182,7 +188,7 @@ func checkScan(t *testing.T, text []byte) {
 		t.Fatalf("%q: got %+v, %q\nwant %+v, %q", text, got, gotErr, want, wantErr)
 	}
 	flat, flatErr := collect(NewNames("a").Flat(text))
-	if flatErr == ErrDeep.Error() {
+	if flatErr == errTooDeep.Error() {
 		want, wantErr = want[:min(len(want), len(flat))], flatErr
 	}
 	if flatErr != wantErr || !slices.EqualFunc(flat, want, same) {
@@ -206,7 +212,11 @@ func TestScan(t *testing.T) {
 	}
 	for _, levels := range []int{maxFlat - 1, maxFlat, maxFlat + 1, 2*wordBits + 1, maxDepth - 1, maxDepth} {
 		for _, end := range []string{`,"b":1}`, `]`, `}x`, ``} {
-			checkScan(t, []byte(`{"a":`+strings.Repeat("[", levels)+strings.Repeat("]", levels)+end))
+			arrays := []byte(`{"a":` + strings.Repeat("[", levels) + strings.Repeat("]", levels) + end)
+			checkScan(t, arrays)
+			if _, err := collect(NewNames("a").Flat(arrays)); (err == errTooDeep.Error()) != (levels+1 > maxFlat) {
+				t.Errorf("%d arrays in an object: got %q", levels, err)
+			}
 			checkScan(t, []byte(strings.Repeat(`{"a":`, levels)+"[{}]"+strings.Repeat("}", levels-1)+end))
 			checkScan(t, []byte(`{"a":`+strings.Repeat(`[{"a":`, levels/2)+"1"+strings.Repeat("}]", levels/2)+end))
 		}

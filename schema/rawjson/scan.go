@@ -23,7 +23,7 @@ func failedAt(i int) int {
 	return ^i
 }
 
-// scanError returns the error for a negative number. It is that of describe.
+// scanError returns the error for a negative number, in the words of describe.
 func scanError(text []byte, end int) error {
 	switch {
 	case end == tooDeep:
