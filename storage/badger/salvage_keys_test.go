@@ -174,12 +174,12 @@ func TestSalvageLostLog(t *testing.T) {
 func TestSalvageLostTable(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	s, f, k := openWithKey(t, folder, testOptions)
+	s, _, k := openWithKey(t, folder, testOptions)
 	if err := s.Close(); err != nil { // which makes the first table
 		t.Fatal(err)
 	}
 	s = openAgain(t, folder, testOptions)
-	f = storagetest.Fill(t, s)
+	f := storagetest.Fill(t, s)
 	f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
 	for n := range 2 { // two more tables, of the logs of the killed stores
 		folder = killedCopy(t, folder)
