@@ -380,14 +380,14 @@ func (s *toolSearch) refuseLast(message string) error {
 }
 
 // members calls read before each value of the next object. It cuts names that are longer than
-// maxText. No known name is. It skips a value of another type.
+// rawjson.MaxName. No known name is. It skips a value of another type.
 func (s *toolSearch) members(read func(name string) error) error {
 	if s.text.Kind() != '{' {
 		return s.text.Skip()
 	}
 	for quoted, err := range s.text.Members() {
 		if err == nil {
-			name, _ := rawjson.Head(quoted, maxText)
+			name, _ := rawjson.Head(quoted, rawjson.MaxName)
 			s.names += len("/") + len(name)
 			err = read(name)
 			s.names -= len("/") + len(name)

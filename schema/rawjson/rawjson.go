@@ -29,13 +29,13 @@ var tolerant = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.A
 
 // New returns a Walker over text, in which names may repeat and strings may hold invalid
 // UTF-8.
-func New(text []byte) *Walker { return new(Walker).reset(text, tolerant) }
+func New(text []byte) *Walker { return newWalker(text, tolerant) }
 
 // NewStrict returns a Walker over text, in which neither is allowed.
-func NewStrict(text []byte) *Walker { return new(Walker).reset(text, nil) }
+func NewStrict(text []byte) *Walker { return newWalker(text, nil) }
 
-func (w *Walker) reset(text []byte, options []jsontext.Options) *Walker {
-	w.text, w.buffer = text, *bytes.NewBuffer(text)
+func newWalker(text []byte, options []jsontext.Options) *Walker {
+	w := &Walker{text: text, buffer: *bytes.NewBuffer(text)}
 	w.decoder.Reset(&w.buffer, options...)
 	return w
 }

@@ -208,14 +208,12 @@ func scanString(text []byte, i int) int {
 			i += 2
 		case char == '\\':
 			end := scanHex(text, i+1)
-			switch {
-			case end >= 0:
-			case ^end == len(text):
-				return end
-			default: // the error is at the backslash
-				return failedAt(i)
+			if end < 0 && ^end < len(text) {
+				end = failedAt(i) // the error is at the backslash
 			}
-			i = end
+			if i = end; i < 0 {
+				return i
+			}
 		case char < ' ':
 			return failedAt(i)
 		default: // the words below have none
