@@ -33,8 +33,7 @@ func TestSalvageRevokedKey(t *testing.T) {
 		},
 		"table": func(t *testing.T, folder string, o Options, revoke func(*Store)) string {
 			revoke(openAgain(t, folder, o))
-			killed := killedCopy(t, folder)
-			s := openAgain(t, killed, o) // makes a table of the log
+			killed, s := startAfterKill(t, folder, o) // makes a table of the log
 			change(t, s)
 			damaged := killedCopy(t, killed)
 			zero(t, newestOf(t, damaged, "*.sst"), 0, 200)
@@ -46,7 +45,7 @@ func TestSalvageRevokedKey(t *testing.T) {
 				t.Parallel()
 				o := Options{EncryptionKey: key}
 				folder := t.TempDir()
-				s, _, k := openWithKey(t, folder, o)
+				s, k := openWithOnlyKey(t, folder, o)
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
@@ -79,23 +78,17 @@ func TestSalvageRevokedKey(t *testing.T) {
 func revokedInLog(t *testing.T, o Options) (folder, log string, k domain.Key) {
 	t.Helper()
 	folder = t.TempDir()
-	s, err := Open(folder, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := storagetest.Fill(t, s)
-	f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
-	k = issueKey(t, f)
+	s, k := openWithOnlyKey(t, folder, o)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s = openAgain(t, folder, o)
-	f = storagetest.Fill(t, s)
+	f := storagetest.Fill(t, s)
 	f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
 	killed := killedCopy(t, folder)
 	log, _ = usedLog(t, killed)
-	later := killedCopy(t, killed)
-	change(t, openAgain(t, later, o)) // makes a table of the log, which the killed store lacks
+	later, s := startAfterKill(t, killed, o) // makes a table of the log, which the killed store lacks
+	change(t, s)
 	later = killedCopy(t, later)
 	laterLog, _ := usedLog(t, later)
 	for _, name := range []string{laterLog, sequenceName} {
@@ -181,10 +174,8 @@ func TestSalvageLostTable(t *testing.T) {
 	s = openAgain(t, folder, testOptions)
 	f := storagetest.Fill(t, s)
 	f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
-	for n := range 2 { // two more tables, of the logs of the killed stores
-		folder = killedCopy(t, folder)
-		s = openAgain(t, folder, testOptions)
-		eventually(t, "a table of the log", func() bool { return s.db.Levels()[0].NumTables == n+1 })
+	for range 2 { // two more tables, of the logs of the killed stores
+		folder, s = startAfterKill(t, folder, testOptions)
 		change(t, s)
 	}
 	damaged := killedCopy(t, folder)
@@ -289,6 +280,16 @@ func TestSalvageCutCommit(t *testing.T) {
 	}
 }
 
+// openWithOnlyKey makes a store with a workspace and an inference key. All of its records have
+// space in one block of a table.
+func openWithOnlyKey(t *testing.T, folder string, o Options) (*Store, domain.Key) {
+	t.Helper()
+	s := openAgain(t, folder, o)
+	f := storagetest.Fill(t, s)
+	f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
+	return s, issueKey(t, f)
+}
+
 // openWithKey makes a store with some records and an inference key.
 func openWithKey(t *testing.T, folder string, o Options) (*Store, storagetest.Filler, domain.Key) {
 	t.Helper()
@@ -330,6 +331,25 @@ func killedCopy(t *testing.T, folder string) string {
 	to := filepath.Join(t.TempDir(), "killed")
 	copyFolder(t, folder, to)
 	return to
+}
+
+// startAfterKill opens a copy of the folder of an open store, as a kill leaves it. It returns
+// once the copy has tables in the place of the logs, whose records may be in both before.
+func startAfterKill(t *testing.T, folder string, o Options) (copied string, s *Store) {
+	t.Helper()
+	copied = killedCopy(t, folder)
+	logs, err := filepath.Glob(filepath.Join(copied, "*.mem"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("got the logs %v, %v", logs, err)
+	}
+	s = openAgain(t, copied, o)
+	eventually(t, "no earlier log is left", func() bool {
+		return !slices.ContainsFunc(logs, func(log string) bool {
+			_, err := os.Stat(log)
+			return err == nil
+		})
+	})
+	return copied, s
 }
 
 // newestOf returns the file with the highest number.
@@ -425,9 +445,7 @@ func TestSalvageRemovedKey(t *testing.T) {
 	s = openAgain(t, folder, testOptions)
 	f = storagetest.Fill(t, s)
 	f.Must(f.RemoveKey(t.Context(), f.By, k.ID))
-	killed := killedCopy(t, folder)
-	s = openAgain(t, killed, testOptions)
-	eventually(t, "a table of the log", func() bool { return s.db.Levels()[0].NumTables > 0 })
+	killed, _ := startAfterKill(t, folder, testOptions) // makes a table of the log
 	whole, damaged := killedCopy(t, killed), killedCopy(t, killed)
 	flipChecksums(t, newestOf(t, damaged, "*.sst"))
 	for state, folder := range map[string]string{"whole": whole, "damaged": damaged} {
