@@ -45,7 +45,7 @@ func TestSalvageRevokedKey(t *testing.T) {
 				t.Parallel()
 				o := Options{EncryptionKey: key}
 				folder := t.TempDir()
-				s, k := openWithOnlyKey(t, folder, o)
+				s, _, k := openWithOnlyKey(t, folder, o)
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
@@ -78,7 +78,7 @@ func TestSalvageRevokedKey(t *testing.T) {
 func revokedInLog(t *testing.T, o Options) (folder, log string, k domain.Key) {
 	t.Helper()
 	folder = t.TempDir()
-	s, k := openWithOnlyKey(t, folder, o)
+	s, _, k := openWithOnlyKey(t, folder, o)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -242,10 +242,7 @@ func TestSalvageLostManifest(t *testing.T) {
 func TestSalvageCutCommit(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	s := openAgain(t, folder, testOptions)
-	f := storagetest.Fill(t, s)
-	f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
-	k := issueKey(t, f)
+	_, f, k := openWithOnlyKey(t, folder, testOptions)
 	log, before := usedLog(t, folder)
 	f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
 	killed := killedCopy(t, folder)
@@ -282,12 +279,12 @@ func TestSalvageCutCommit(t *testing.T) {
 
 // openWithOnlyKey makes a store with a workspace and an inference key. All of its records have
 // space in one block of a table.
-func openWithOnlyKey(t *testing.T, folder string, o Options) (*Store, domain.Key) {
+func openWithOnlyKey(t *testing.T, folder string, o Options) (*Store, storagetest.Filler, domain.Key) {
 	t.Helper()
 	s := openAgain(t, folder, o)
 	f := storagetest.Fill(t, s)
 	f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
-	return s, issueKey(t, f)
+	return s, f, issueKey(t, f)
 }
 
 // openWithKey makes a store with some records and an inference key.
