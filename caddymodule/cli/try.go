@@ -251,16 +251,16 @@ func printDryRun(w io.Writer, data json.RawMessage) error {
 		fmt.Fprintf(rows, "%s\t%s\n", escape(name), escape(from))
 	}
 	_ = rows.Flush() // into memory
-	note(&text, "Changed by the policy of the preset", result.Enforced)
-	note(&text, "Left out, because this API does not have them", result.Dropped)
+	printNames(&text, "Changed by the policy of the preset", result.Enforced)
+	printNames(&text, "Left out, because this API does not have them", result.Dropped)
 	fmt.Fprintln(&text, "\nNothing was sent to the gateway. --send sends it.")
 	_, err = io.WriteString(w, text.String())
 	return err
 }
 
-// note prints names, if there are any.
-func note(w io.Writer, what string, names []string) {
+// printNames prints names behind a title, if there are any.
+func printNames(w io.Writer, title string, names []string) {
 	if len(names) > 0 {
-		fmt.Fprintf(w, "%s: %s\n", what, escape(strings.Join(names, ", ")))
+		fmt.Fprintf(w, "%s: %s\n", title, escape(strings.Join(names, ", ")))
 	}
 }

@@ -125,9 +125,9 @@ func (r trialReport) print(w io.Writer) {
 		facts = append(facts, "first text after "+seconds(*r.FirstTextMilliseconds))
 	}
 	fmt.Fprintln(w, escape(strings.Join(append(facts, seconds(r.Milliseconds)+" in all"), "; ")))
-	note(w, "The model calls the tools", r.ToolCalls)
-	note(w, "Changed by the policy of the preset", r.Enforced)
-	note(w, "Left out, because this API does not have them", r.Dropped)
+	printNames(w, "The model calls the tools", r.ToolCalls)
+	printNames(w, "Changed by the policy of the preset", r.Enforced)
+	printNames(w, "Left out, because this API does not have them", r.Dropped)
 }
 
 func seconds(milliseconds int64) string { return fmt.Sprintf("%.2f s", float64(milliseconds)/1000) }

@@ -114,8 +114,8 @@ func checkQuery(query, where string) error {
 	return nil
 }
 
-// isRequestField reports whether a folded name is that of a field that selects the model,
-// its tools, its prompt or another setting.
+// isRequestField reports whether a folded name is that of a setting, such as the model, the
+// tools or the prompt.
 func isRequestField(name string) bool {
 	return !mayBeReplaced(name) || isForPresets(name) ||
 		slices.Contains(modelFields, name) || slices.Contains(mergedFields, name) || slices.Contains(overridingFields, name)

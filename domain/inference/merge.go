@@ -289,8 +289,8 @@ func (m *merger) set(name string, value jsontext.Value, from Source) {
 }
 
 // ensureModel makes sure that the merged request names a model. It takes the model of the
-// request, the preset or the workspace. Where the gateway or the route does not take a list
-// of models, it uses the first of the list.
+// request, the preset or the workspace. It uses the first model of a list if the gateway or
+// the route takes no lists.
 func (m *merger) ensureModel() error {
 	if model := m.value("model"); model != nil && !isEmptyText(model) || firstModel(m.value("models")) != nil {
 		return nil

@@ -196,7 +196,7 @@ func usableSession(id string) string {
 // workspace of who, and the zero Principal acts in the default one. The body of a request
 // that names no preset is returned unchanged, even if it is not JSON.
 //
-// Where a label has a split, a session always gets the same version. The session id comes
+// A session always gets the same version of a split. The session id comes
 // from the body, else from the header. Without a session id the key decides. Without a key
 // each request may get another version.
 //

@@ -9,7 +9,7 @@ import (
 // The functions of this file check JSON several times as fast as the decoder, and copy
 // nothing. The decoder copies the names around an error. Each function takes a text and the
 // place where something begins, and returns where that ends. They accept what the decoder
-// accepts. Where they accept nothing they return a negative number: failedAt or tooDeep.
+// accepts. For any other text they return a negative number: failedAt or tooDeep.
 
 // tooDeep is returned for a value that nests deeper than it may.
 const tooDeep = math.MinInt

@@ -23,7 +23,7 @@ func Text(value jsontext.Value) (text string, ok bool) {
 	return string(decoded), err == nil
 }
 
-// Head is Text, but cuts a text of more than most bytes. What is left has more, too.
+// Head is Text, but cuts a text of more than most bytes. The head has more than most bytes, too.
 func Head(value jsontext.Value, most int) (text string, ok bool) {
 	if len(value) <= most || value.Kind() != '"' {
 		return Text(value)

@@ -174,7 +174,7 @@ func (r *reader) compareArchived(ctx context.Context, file *files.Preset, worksp
 	if err != nil || problem != "" {
 		return comparison{problem: problem}, err
 	}
-	c.Drift, err = r.drift(ctx, workspaceID, archived)
+	c.Drift, err = r.hasDrifted(ctx, workspaceID, archived)
 	return comparison{change: c}, err
 }
 
@@ -204,7 +204,7 @@ func (r *reader) compareExisting(ctx context.Context, file *files.Preset, worksp
 		return comparison{problem: problem}, err
 	}
 	if !c.isEmpty() {
-		c.Drift, err = r.drift(ctx, workspaceID, current.listed)
+		c.Drift, err = r.hasDrifted(ctx, workspaceID, current.listed)
 		return comparison{change: c}, err
 	}
 	if current.ManagedBy != nil {

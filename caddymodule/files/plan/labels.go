@@ -48,7 +48,7 @@ func (l *LabelChange) before(number, designated int) (part *Target, needed bool)
 	if l.done || l.To == nil {
 		return nil, !l.done
 	}
-	old := l.To.below(number)
+	old := l.To.sharesBelow(number)
 	if len(old) == len(l.To.shares()) {
 		return l.To, true
 	}
@@ -57,12 +57,12 @@ func (l *LabelChange) before(number, designated int) (part *Target, needed bool)
 	case len(old) == 0:
 		return nil, false
 	case now != nil:
-		named := now.naming(old)
+		named := now.withShares(old)
 		return &named, !named.equals(*now)
 	case slices.ContainsFunc(old, func(share files.Share) bool { return share.Weight > 0 }):
 		return &Target{Split: old}, true
 	default:
-		return new(Target{Version: files.Number(designated)}.naming(old)), true
+		return new(Target{Version: files.Number(designated)}.withShares(old)), true
 	}
 }
 
@@ -142,8 +142,8 @@ func (t Target) shares() []files.Share {
 	return t.Split
 }
 
-// below returns the shares of t that are versions below a number.
-func (t Target) below(number int) (old []files.Share) {
+// sharesBelow returns the shares of t that are versions below a number.
+func (t Target) sharesBelow(number int) (old []files.Share) {
 	for _, share := range t.shares() {
 		if share.Version != files.Latest && int(share.Version) < number {
 			old = append(old, share)
@@ -152,11 +152,11 @@ func (t Target) below(number int) (old []files.Share) {
 	return old
 }
 
-// naming returns t with the versions of shares that it lacks, at weight 0. If those are too
+// withShares returns t with the versions of shares that it lacks, at weight 0. If those are too
 // many for a split, t loses the lightest versions that shares does not have. Requests then go
 // only to versions that t served before, and few sessions move. There must be fewer shares
 // than a split can have.
-func (t Target) naming(shares []files.Share) Target {
+func (t Target) withShares(shares []files.Share) Target {
 	split := slices.Clone(t.shares())
 	for _, share := range shares {
 		if !hasVersion(split, share.Version) {
@@ -253,7 +253,7 @@ func (l labels) changes(from map[string]Target, current int) []LabelChange {
 		if exists && old.equals(to) {
 			continue
 		}
-		change := LabelChange{Label: name, To: new(to.unmade(l.next, current))}
+		change := LabelChange{Label: name, To: new(to.withLatest(l.next, current))}
 		if exists {
 			change.From = &old
 		}
@@ -262,8 +262,8 @@ func (l labels) changes(from map[string]Target, current int) []LabelChange {
 	return append(removed, set...)
 }
 
-// unmade returns t with latest in the place of next, if next is above current.
-func (t Target) unmade(next, current int) Target {
+// withLatest returns t with latest in the place of next, if next is above current.
+func (t Target) withLatest(next, current int) Target {
 	if next <= current {
 		return t
 	}

@@ -219,7 +219,7 @@ func (p *Plan) prune(ctx context.Context, r *reader, presets []*files.Preset) er
 			default:
 				change := newChange(w.Slug, entry.Slug, Archive)
 				change.workspaceID, change.tag = w.ID, current.tag
-				if change.Drift, err = r.drift(ctx, w.ID, current.listed); err != nil {
+				if change.Drift, err = r.hasDrifted(ctx, w.ID, current.listed); err != nil {
 					return fmt.Errorf("preset %s in workspace %s: %w", entry.Slug, w.Slug, err)
 				}
 				p.Changes = append(p.Changes, change)

@@ -238,9 +238,9 @@ func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (lab
 	return l, nil
 }
 
-// drift reports whether somebody else changed a preset of the owner after the owner's last
+// hasDrifted reports whether somebody else changed a preset of the owner after the owner's last
 // change. The removal of old versions is no such change.
-func (r *reader) drift(ctx context.Context, workspaceID string, p listed) (bool, error) {
+func (r *reader) hasDrifted(ctx context.Context, workspaceID string, p listed) (bool, error) {
 	if p.ManagedBy == nil || *p.ManagedBy != r.owner {
 		return false, nil
 	}

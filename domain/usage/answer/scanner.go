@@ -45,7 +45,7 @@ const (
 )
 
 // scanner reads one JSON text in pieces. It checks the grammar of RFC 8259, and gives
-// values of interest to its event.
+// values of interest to its event. rawjson needs a whole text, and an answer comes in pieces.
 type scanner struct {
 	dialect domain.Dialect
 	event   event
