@@ -2,10 +2,15 @@ package e2e
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -14,17 +19,21 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // productionPage is the document that TestProductionPage runs.
 const productionPage = "docs/production.md"
+
+// lastOfInstall is the last command of the page's installation.
+const lastOfInstall = "systemctl daemon-reload\n"
 
 // systemctl stands in for systemd, which does not run here. It does to one unit what its
 // commands do: TestSystemdServer runs the unit's own command, and TestSystemdUnits checks the
 // units by "systemd-analyze verify".
 const systemctl = `#!/bin/sh
 case "$*" in
-'start caddy-presets') exec caddy start --config "$CONFIG" >>"$LOG" 2>&1 ;;
+'start caddy-presets' | 'enable --now caddy-presets.service caddy-presets-backup.timer') exec caddy start --config "$CONFIG" >>"$LOG" 2>&1 ;;
 'stop caddy-presets') exec caddy stop >/dev/null 2>&1 ;;
 'restart caddy-presets')
 	caddy stop >/dev/null 2>&1
@@ -50,14 +59,52 @@ type production struct {
 	shown           *strings.Replacer // the reverse
 }
 
-// caddyfileOf returns the only Caddyfile of a document.
-func caddyfileOf(t *testing.T, file string) string {
+// fenced returns the only code block of a language in a document.
+func fenced(t *testing.T, file, language string) string {
 	t.Helper()
-	found := regexp.MustCompile("(?ms)^```caddyfile\n(.*?)^```").FindAllStringSubmatch(read(t, filepath.Join(root, filepath.FromSlash(file))), -1)
+	found := regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```").FindAllStringSubmatch(read(t, filepath.Join(root, filepath.FromSlash(file))), -1)
 	if len(found) != 1 {
-		t.Fatalf("%s has %d Caddyfiles, want one", file, len(found))
+		t.Fatalf("%s has %d blocks of %s, want one", file, len(found), language)
 	}
 	return found[0][1]
+}
+
+// write makes a file below home, which only the test's user can use.
+func (p *production) write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(p.home, filepath.FromSlash(file)), []byte(content), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// certify makes the certificate and the key of etcd's member, which are those of its client and
+// of the authority, too.
+func (p *production) certify(t *testing.T) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{
+		"ca.pem": {Type: "CERTIFICATE", Bytes: certificate}, "presets.pem": {Type: "CERTIFICATE", Bytes: certificate},
+		"presets.key": {Type: "PRIVATE KEY", Bytes: secret},
+	} {
+		p.write(t, "etc/etcd/"+file, string(pem.EncodeToMemory(block)))
+	}
 }
 
 // newProduction makes the folders, the tools and the configuration. The certificate comes from
@@ -65,18 +112,13 @@ func caddyfileOf(t *testing.T, file string) string {
 func newProduction(t *testing.T, gateway, etcd string) *production {
 	t.Helper()
 	p := &production{home: t.TempDir(), site: freeAddress(t), metrics: freeAddress(t)}
-	for _, folder := range []string{"etc", "state", "backups", "bin", "run"} {
-		if err := os.Mkdir(filepath.Join(p.home, folder), 0o700); err != nil {
+	for _, folder := range []string{"etc/etcd", "state", "backups", "bin", "run", "ops/systemd"} {
+		if err := os.MkdirAll(filepath.Join(p.home, folder), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for file, content := range map[string]string{
-		"bin/systemctl": systemctl, "bin/runuser": runuser,
-	} {
-		if err := os.WriteFile(filepath.Join(p.home, file), []byte(content), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
+	p.write(t, "bin/systemctl", systemctl)
+	p.write(t, "bin/runuser", runuser)
 	// The binaries of two releases, and one with both engines.
 	for file, build := range map[string]struct{ folder, version string }{
 		"bin/caddy":                     {"", "v1.0.0"},
@@ -90,6 +132,7 @@ func newProduction(t *testing.T, gateway, etcd string) *production {
 	_, metrics, _ := net.SplitHostPort(p.metrics)
 	_, redirects, _ := net.SplitHostPort(freeAddress(t))
 	p.caddyfile = filepath.Join(p.home, "etc", "Caddyfile")
+	rehearsal := freeAddress(t)
 	pairs := [][2]string{
 		{"https://presets.example.com", "https://presets.example.com:" + port},
 		{"/etc/caddy-presets", filepath.Join(p.home, "etc")},
@@ -98,15 +141,21 @@ func newProduction(t *testing.T, gateway, etcd string) *production {
 		{"/run/caddy-presets", filepath.Join(p.home, "run")},
 		{"/usr/local/bin", filepath.Join(p.home, "bin")},
 		{"127.0.0.1:9180", p.metrics},
-		{"10.0.0.1:2379 10.0.0.2:2379 10.0.0.3:2379", etcd},
+		{"127.0.0.1:8080", rehearsal},
+		{"https://10.0.0.1:2379 https://10.0.0.2:2379 https://10.0.0.3:2379", "https://" + etcd},
 	}
 	var here, there []string
 	for _, pair := range pairs {
 		here, there = append(here, pair[0], pair[1]), append(there, pair[1], pair[0])
 	}
 	p.script, p.shown = strings.NewReplacer(here...), strings.NewReplacer(there...)
+	p.write(t, "etc/etcd.conf", p.script.Replace(fenced(t, productionPage, "text")))
+	// A second server beside the first has ports of its own.
+	p.write(t, "ops/systemd/Caddyfile", strings.NewReplacer("/var/lib/caddy-presets", filepath.Join(p.home, "state"),
+		"http://:8080", "http://"+rehearsal, "http://:9180", "http://"+freeAddress(t)).Replace(read(t, filepath.Join(systemdFolder, "Caddyfile"))))
 
-	text := caddyfileOf(t, productionPage)
+	p.certify(t)
+	text := fenced(t, productionPage, "caddyfile")
 	for _, change := range [][2]string{
 		{"{\n\temail", "{\n\tskip_install_trust\n\tpersist_config off\n\thttp_port " + redirects + "\n\temail"},
 		{"presets.example.com {\n", "presets.example.com:" + port + " {\n\tbind 127.0.0.1\n\ttls internal\n"},
@@ -118,14 +167,8 @@ func newProduction(t *testing.T, gateway, etcd string) *production {
 		}
 		text = strings.Replace(text, change[0], change[1], 1)
 	}
-	if err := os.WriteFile(p.caddyfile, []byte(p.script.Replace(text)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	curlrc := fmt.Sprintf("resolve = presets.example.com:%s:127.0.0.1\ncacert = %s\n", port, p.authority())
-	if err := os.WriteFile(filepath.Join(p.home, ".curlrc"), []byte(curlrc), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _, _ = try(t, p.home, p.env(), filepath.Join(p.home, "bin", "caddy"), "stop") })
+	p.write(t, "etc/Caddyfile", p.script.Replace(text))
+	p.write(t, ".curlrc", fmt.Sprintf("resolve = presets.example.com:%s:127.0.0.1\ncacert = %s\n", port, p.authority()))
 	return p
 }
 
@@ -154,6 +197,7 @@ var varying = []struct {
 	{regexp.MustCompile(`sha256:[0-9a-f]+…?`), "<digest>"},
 	{regexp.MustCompile(`in [0-9.]+m?s\b`), "in <duration>"},
 	{regexp.MustCompile(`[0-9.]+ ([KM]i)?B\b`), "<size>"},
+	{regexp.MustCompile(`go_version="[^"]*"`), "<version of Go>"},
 	{regexp.MustCompile(`commit \d+`), "commit <number>"},
 	{regexp.MustCompile(`\d+ (records|tables|rows of usage)\b`), "<number> $1"}, // usage is stored every ten seconds
 }
@@ -166,9 +210,9 @@ func comparable(text string) string {
 	return text
 }
 
-// TestProductionPage runs every command of docs/production.md in one shell, in the order of the
-// page. It compares their output with the page. Folders, ports and the gateway are those of
-// the test. The server and etcd are real.
+// TestProductionPage runs every command of docs/production.md behind the installation in one
+// shell, in the order of the page. It compares their output with the page. Folders, ports and the
+// gateway are those of the test. The server and etcd are real.
 //
 // Replaced are systemctl and runuser, for reasons that their stand-ins tell, and the public
 // certificate. The Caddyfile as it is on the page is adapted, too: it gets its certificate by
@@ -180,10 +224,13 @@ func TestProductionPage(t *testing.T) {
 		}
 	}
 	etcd := freeAddress(t)
-	serve(t, exec.CommandContext(lifetime(t), etcdBinary(t), "--data-dir", t.TempDir(), "--listen-client-urls", "http://"+etcd, "--advertise-client-urls", "http://"+etcd,
-		"--listen-peer-urls", "http://"+freeAddress(t)), etcd)
 	gateway := newUpstream(t)
 	p := newProduction(t, gateway.address(), etcd)
+	folder := filepath.Join(p.home, "etc", "etcd")
+	serve(t, exec.CommandContext(lifetime(t), etcdBinary(t), "--data-dir", t.TempDir(), "--listen-client-urls", "https://"+etcd, "--advertise-client-urls", "https://"+etcd,
+		"--listen-peer-urls", "http://"+freeAddress(t), "--client-cert-auth", "--trusted-ca-file", filepath.Join(folder, "ca.pem"),
+		"--cert-file", filepath.Join(folder, "presets.pem"), "--key-file", filepath.Join(folder, "presets.key")), etcd)
+	t.Cleanup(func() { _, _, _ = try(t, p.home, p.env(), filepath.Join(p.home, "bin", "caddy"), "stop") }) // before etcd
 	t.Cleanup(func() {
 		if log, err := os.ReadFile(filepath.Join(p.home, "log")); err == nil && t.Failed() {
 			t.Logf("caddy said:\n%s", log)
@@ -192,7 +239,13 @@ func TestProductionPage(t *testing.T) {
 	p.checkAdapted(t)
 
 	commands := documentedCommands(t, productionPage)
-	if len(commands) < 40 {
+	for i, c := range commands { // TestSystemdInstall runs the commands up to this one
+		if c.command == lastOfInstall {
+			commands = commands[i+1:]
+			break
+		}
+	}
+	if len(commands) < 40 || len(commands) == len(documentedCommands(t, productionPage)) {
 		t.Fatalf("found %d commands", len(commands))
 	}
 	const separator = "\x1f"
@@ -231,7 +284,7 @@ func (p *production) checkAdapted(t *testing.T) {
 		}
 		return adapted
 	}
-	page := caddyfileOf(t, productionPage)
+	page := fenced(t, productionPage, "caddyfile")
 	without := page
 	for _, part := range []string{`(?s)\t@browser .*respond @preflight[^\n]*\n`, `(?s)\t@keyed not \{.*?\n\t\}\n`, ` @keyed\b`} {
 		without = regexp.MustCompile(part).ReplaceAllString(without, "")
@@ -251,12 +304,12 @@ func (p *production) checkAdapted(t *testing.T) {
 // checks what the browser's page may read.
 func (p *production) checkBrowser(t *testing.T, gateway *upstream, management, inference string) {
 	t.Helper()
-	pem, err := os.ReadFile(p.authority())
+	text, err := os.ReadFile(p.authority())
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
+	roots.AppendCertsFromPEM(text)
 	_, port, _ := net.SplitHostPort(p.site)
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots},

@@ -93,7 +93,7 @@ func checkRules(t *testing.T, name, unit string) {
 	}
 }
 
-// offline lets the commands of docs/packages.md work below another root, as $ROOT names it. No
+// offline lets the commands of docs/production.md work below another root, as $ROOT names it. No
 // systemd runs there.
 var offline = map[string]string{
 	"systemd-sysusers": `exec "$REAL" --root="$ROOT" "$@"`,
@@ -106,8 +106,8 @@ echo "systemctl $*: not known here"
 exit 1`,
 }
 
-// TestSystemdInstall runs the commands of docs/packages.md that install the units. The files, the
-// user and the folders are then below another root.
+// TestSystemdInstall runs the commands of docs/production.md that install the units, and the one
+// that enables them. The files, the user and the folders are then below another root.
 func TestSystemdInstall(t *testing.T) {
 	if os.Getuid() != 0 {
 		skipOrFail(t, "it needs root, to make a folder of another user")
@@ -135,24 +135,24 @@ func TestSystemdInstall(t *testing.T) {
 
 	below := strings.NewReplacer(" /etc/", " "+home+"/etc/", ">/etc/", ">"+home+"/etc/", " /usr/local/", " "+home+"/usr/local/")
 	script, ended := "", false
-	for _, c := range documentedCommands(t, "docs/packages.md") {
-		begins := strings.HasPrefix(c.command, "install ") && strings.Contains(c.command, binary)
-		if script == "" && !begins {
-			continue
-		}
-		script += below.Replace(c.command)
-		if ended = strings.HasPrefix(c.command, "systemctl enable "); ended {
+	for _, c := range documentedCommands(t, productionPage) {
+		if ended {
 			break
 		}
+		script += below.Replace(c.command)
+		ended = c.command == lastOfInstall
 	}
-	if !ended || strings.Count(script, "\n") != 10 {
-		t.Fatalf("docs/packages.md installs with\n%s", script)
+	const enable = "systemctl enable --now caddy-presets.service caddy-presets-backup.timer\n"
+	if !ended || strings.Count(script, "\n") != 9 || !strings.Contains(read(t, filepath.Join(root, filepath.FromSlash(productionPage))), enable) {
+		t.Fatalf("%s installs with\n%s", productionPage, script)
 	}
+	script += enable
 	for _, path := range regexp.MustCompile(`(?m)(?:^|[^\w.*])(/\S+)`).FindAllStringSubmatch(script, -1) {
 		if path[1] != "/dev/null" && !strings.HasPrefix(path[1], home+"/") {
 			t.Fatalf("%s is a place of this machine:\n%s", path[1], script)
 		}
 	}
+	run(t, clone, nil, "sh", "-c", "sha256sum "+binary+" >SHA256SUMS")
 	env := []string{"ROOT=" + home, "PATH=" + tools + string(os.PathListSeparator) + os.Getenv("PATH")}
 	run(t, clone, env, "bash", "-euc", "umask 022\n"+script)
 
@@ -174,7 +174,7 @@ func TestSystemdInstall(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		content := "PRESETS_UPSTREAM=127.0.0.1:8000\n"
+		content := ""
 		if want.from != "" {
 			content = read(t, filepath.Join(clone, want.from))
 		}
