@@ -50,7 +50,8 @@ type Inference struct {
 
 	// The largest inference request, in bytes. It is read into memory. Larger ones are
 	// refused. On routes where presets are not resolved, larger ones pass.
-	// Default: 33554432 (32 MiB)
+	// Default: 33554432 (32 MiB), but at most a sixteenth of Go's memory limit in whole
+	// MiB, and at least 1 MiB
 	MaxBodySize int64 `json:"max_body_size,omitempty"`
 
 	// How much memory the bodies of inference requests may take at once, in bytes. Those
@@ -86,8 +87,6 @@ const (
 
 	promptsRefuse = "refuse"
 	promptsPass   = "pass"
-
-	defaultInferenceBodySize = 32 << 20
 )
 
 // unknownPrompts are the values of UnknownPrompts.
@@ -119,10 +118,6 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 		if err := checkDropField(field); err != nil {
 			return fmt.Errorf("drop_fields: %w", err)
 		}
-	}
-	i.MaxBodySize = cmp.Or(i.MaxBodySize, defaultInferenceBodySize)
-	if i.MaxBodySize < 0 {
-		return fmt.Errorf("max_body_size: must be positive, got %d", i.MaxBodySize)
 	}
 	if err := i.provisionMemory(); err != nil {
 		return err

@@ -15,6 +15,8 @@ import (
 )
 
 const (
+	// defaultInferenceBodySize is the largest default of max_body_size, in bytes.
+	defaultInferenceBodySize = 32 << 20
 	// defaultMaxMemory is the smallest default of max_memory, in bytes.
 	defaultMaxMemory = 128 << 20
 	// defaultMaxBodies is how many of the largest bodies fit into max_memory by default.
@@ -24,9 +26,16 @@ const (
 	mergeRoom = 2 << 20
 )
 
-// provisionMemory sets and checks max_memory. It must hold the largest body in two forms
-// at once: packed and unpacked, or sent and merged.
+// provisionMemory sets and checks max_body_size and max_memory. The memory must hold the largest
+// body in two forms at once: packed and unpacked, or sent and merged.
 func (i *Inference) provisionMemory() error {
+	if i.MaxBodySize == 0 {
+		const mib = 1 << 20
+		i.MaxBodySize = min(defaultInferenceBodySize, max(mib, goMemoryLimit()/16/mib*mib))
+	}
+	if i.MaxBodySize < 0 {
+		return fmt.Errorf("max_body_size: must be positive, got %d", i.MaxBodySize)
+	}
 	least := 2*i.MaxBodySize + mergeRoom
 	if i.MaxMemory == 0 {
 		i.MaxMemory = max(least, min(max(defaultMaxMemory, defaultMaxBodies*i.MaxBodySize), goMemoryLimit()/2))

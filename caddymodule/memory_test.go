@@ -17,12 +17,16 @@ func TestMemoryDefaults(t *testing.T) {
 		name                    string
 		limit, maxBody          int64
 		wantMemory, wantMaximum int64
+		wantBody                int64
 	}{
-		{"no limit", math.MaxInt64, 32 * mib, 48 * mib, 128 * mib},
-		{"no limit, large bodies", math.MaxInt64, 64 * mib, 48 * mib, 256 * mib},
-		{"1 GiB", 1024 * mib, 32 * mib, 48 * mib, 128 * mib},
-		{"115 MiB, small bodies", 116 * mib, 8 * mib, 29 * mib, 58 * mib},
-		{"115 MiB, bodies that need more", 116 * mib, 32 * mib, 29 * mib, 66 * mib},
+		{"no limit", math.MaxInt64, 0, 48 * mib, 128 * mib, 32 * mib},
+		{"no limit, large bodies", math.MaxInt64, 64 * mib, 48 * mib, 256 * mib, 64 * mib},
+		{"1 GiB", 1024 * mib, 0, 48 * mib, 128 * mib, 32 * mib},
+		{"256 MiB", 256 * mib, 0, 48 * mib, 128 * mib, 16 * mib},
+		{"116 MiB", 116 * mib, 0, 29 * mib, 58 * mib, 7 * mib},
+		{"116 MiB, small bodies", 116 * mib, 8 * mib, 29 * mib, 58 * mib, 8 * mib},
+		{"116 MiB, bodies that need more", 116 * mib, 32 * mib, 29 * mib, 66 * mib, 32 * mib},
+		{"less than bodies need", 4 * mib, 0, 1 * mib, 4 * mib, 1 * mib},
 	} {
 		debug.SetMemoryLimit(tc.limit)
 		memory, err := memoryFor(0)
@@ -30,8 +34,8 @@ func TestMemoryDefaults(t *testing.T) {
 		if err2 := i.provisionMemory(); err != nil || err2 != nil {
 			t.Errorf("%s: %v, %v", tc.name, err, err2)
 		}
-		if memory != tc.wantMemory || i.MaxMemory != tc.wantMaximum {
-			t.Errorf("%s: got %d and %d, want %d and %d", tc.name, memory, i.MaxMemory, tc.wantMemory, tc.wantMaximum)
+		if memory != tc.wantMemory || i.MaxMemory != tc.wantMaximum || i.MaxBodySize != tc.wantBody {
+			t.Errorf("%s: got %d, %d and bodies of %d, want %d, %d and %d", tc.name, memory, i.MaxMemory, i.MaxBodySize, tc.wantMemory, tc.wantMaximum, tc.wantBody)
 		}
 	}
 }
