@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +26,17 @@ import (
 // productionPage is the document that TestProductionPage runs.
 const productionPage = "docs/production.md"
 
-// lastOfInstall is the last command of the page's installation.
-const lastOfInstall = "systemctl daemon-reload\n"
+// productionCommands returns the commands of the page: those that install the server, and the
+// others.
+func productionCommands(t *testing.T) (install, others []documented) {
+	t.Helper()
+	all := documentedCommands(t, productionPage)
+	last := slices.IndexFunc(all, func(c documented) bool { return c.command == "systemctl daemon-reload\n" })
+	if last < 0 {
+		t.Fatalf("%s installs nothing", productionPage)
+	}
+	return all[:last+1], all[last+1:]
+}
 
 // systemctl stands in for systemd, which does not run here. It does to one unit what its
 // commands do: TestSystemdServer runs the unit's own command, and TestSystemdUnits checks the
@@ -238,14 +248,8 @@ func TestProductionPage(t *testing.T) {
 	})
 	p.checkAdapted(t)
 
-	commands := documentedCommands(t, productionPage)
-	for i, c := range commands { // TestSystemdInstall runs the commands up to this one
-		if c.command == lastOfInstall {
-			commands = commands[i+1:]
-			break
-		}
-	}
-	if len(commands) < 40 || len(commands) == len(documentedCommands(t, productionPage)) {
+	_, commands := productionCommands(t) // TestSystemdInstall runs the first ones
+	if len(commands) < 40 {
 		t.Fatalf("found %d commands", len(commands))
 	}
 	const separator = "\x1f"

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,10 +61,8 @@ func TestSmallContainer(t *testing.T) {
 		if err != nil {
 			return 0, err
 		}
-		for _, status := range statuses {
-			if a.status == status {
-				return status, nil
-			}
+		if slices.Contains(statuses, a.status) {
+			return a.status, nil
 		}
 		return a.status, fmt.Errorf("%s %s: got %v, want %v", method, path, a, statuses)
 	}
