@@ -146,10 +146,12 @@ func (s *Service) AuditTrail(ctx context.Context, after, limit int) (records []A
 			return err
 		}
 		records = nil
-		for n := max(after, 0); n < head.Count && len(records) < min(limit, MaxAuditPage); n++ {
-			record, err := r.AuditRecord(n + 1)
+		for record, err := range r.AuditTrail(after) {
 			if err != nil {
 				return err
+			}
+			if len(records) >= min(limit, MaxAuditPage) {
+				break
 			}
 			records = append(records, record)
 		}

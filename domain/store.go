@@ -146,6 +146,9 @@ type Reader interface {
 	// AuditRecord returns record n of the audit trail. For 1 <= n <= the
 	// head's Count a missing record is damage and not ErrNotFound.
 	AuditRecord(n int) (AuditRecord, error)
+	// AuditTrail yields the records of the audit trail after a number, the oldest first. It
+	// does not hold them all in memory. An error ends it. A missing record is damage.
+	AuditTrail(after int) iter.Seq2[AuditRecord, error]
 	// History returns the numbers of the audit records that concern a preset or a
 	// workspace, the newest first. total is how many there are in all: see
 	// AuditRecord.Concerns. The cost of a page depends neither on its offset nor on the

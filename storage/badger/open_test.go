@@ -124,7 +124,12 @@ func TestDamage(t *testing.T) {
 			"label change":      func(r domain.Reader) error { _, err := r.LabelChange(p, "staging", 1); return err },
 			"audit head":        func(r domain.Reader) error { _, err := r.AuditHead(); return err },
 			"audit record":      func(r domain.Reader) error { _, err := r.AuditRecord(2); return err },
-			"kept answer":       func(r domain.Reader) error { _, err := r.Replay(keptAnswer); return err },
+			"audit trail": func(r domain.Reader) (err error) {
+				for _, err = range r.AuditTrail(0) {
+				}
+				return err
+			},
+			"kept answer": func(r domain.Reader) error { _, err := r.Replay(keptAnswer); return err },
 			"workspace page": func(r domain.Reader) error {
 				_, _, err := r.WorkspacePage(domain.Page{Limit: 1})
 				return err
@@ -177,8 +182,8 @@ func TestDamage(t *testing.T) {
 		{"label change", func(_ domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
 			return records.LabelChangeKey(p.ID, "staging", 1)
 		}, true, []string{"label change"}},
-		{"audit head", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.AuditHeadKey() }, false, []string{"audit head", "audit record"}},
-		{"audit", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.AuditKey(2) }, true, []string{"audit record"}},
+		{"audit head", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.AuditHeadKey() }, false, []string{"audit head", "audit record", "audit trail"}},
+		{"audit", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.AuditKey(2) }, true, []string{"audit record", "audit trail"}},
 		{"kept answer", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.ReplayKey(keptAnswer) }, false, []string{"kept answer"}},
 		{"place", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
 			id := uuid.MustParse(w.ID)

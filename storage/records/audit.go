@@ -1,8 +1,10 @@
 package records
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"iter"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -22,6 +24,37 @@ func (r *Reader) AuditRecord(n int) (domain.AuditRecord, error) {
 		return domain.AuditRecord{}, domain.ErrNotFound
 	}
 	return loadExisting(r, AuditKey(n), decodeJSON[domain.AuditRecord])
+}
+
+// AuditTrail implements domain.Reader. It sees the writes that were staged when the
+// iteration began.
+func (r *Reader) AuditTrail(after int) iter.Seq2[domain.AuditRecord, error] {
+	return func(yield func(domain.AuditRecord, error) bool) {
+		head, err := r.AuditHead()
+		n := max(after, 0)
+		if err == nil && n >= head.Count {
+			return
+		}
+		if err == nil {
+			for record, err := range eachFrom(r, AuditKey(n+1), KindAudit.Prefix(), decodeTrail(n)) {
+				if n++; !yield(record, err) || err != nil || n == head.Count {
+					return
+				}
+			}
+			err = errMissing(KindAudit)
+		}
+		yield(domain.AuditRecord{}, err)
+	}
+}
+
+// decodeTrail decodes the records after a number. Each must follow the one before.
+func decodeTrail(after int) func(c *cursor) (domain.AuditRecord, error) {
+	return func(c *cursor) (domain.AuditRecord, error) {
+		if after++; !bytes.Equal(c.key, AuditKey(after)) {
+			return domain.AuditRecord{}, errMissing(KindAudit)
+		}
+		return decodeAt(c, decodeJSON[domain.AuditRecord])
+	}
 }
 
 // PutAudit implements domain.Tx. It refuses any number but the next.

@@ -11,35 +11,15 @@ func each[T any](r *Reader, prefix Key, decode func(c *cursor) (T, error)) iter.
 	return eachWanted(r, prefix, nil, decode)
 }
 
+// eachFrom is each for the records whose keys are from or higher.
+func eachFrom[T any](r *Reader, from, prefix Key, decode func(c *cursor) (T, error)) iter.Seq2[T, error] {
+	return pages[T]{r: r, prefix: prefix, next: from, decode: decode}.each
+}
+
 // eachWanted is each for the records that wanted selects. For the key of another record,
 // wanted returns a higher key under the prefix: no record before that is selected.
 func eachWanted[T any](r *Reader, prefix Key, wanted func(Key) (next Key), decode func(c *cursor) (T, error)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		if r.ended {
-			yield(*new(T), ErrEnded)
-			return
-		}
-		if prefix == nil {
-			return
-		}
-		pages := pages[T]{r: r, prefix: prefix, next: prefix, staged: r.staged(prefix), wanted: wanted, decode: decode}
-		for pages.next != nil {
-			page, err := pages.read()
-			for _, object := range page {
-				if !yield(object, nil) {
-					return
-				}
-				if r.ended {
-					yield(*new(T), ErrEnded)
-					return
-				}
-			}
-			if err != nil {
-				yield(*new(T), err)
-				return
-			}
-		}
-	}
+	return pages[T]{r: r, prefix: prefix, next: prefix, wanted: wanted, decode: decode}.each
 }
 
 // pages reads the records under a prefix page by page. No cursor stays open between two
@@ -56,6 +36,34 @@ type pages[T any] struct {
 // pageSize is the size of a page's records in bytes. The last record of a page may exceed
 // it.
 const pageSize = 16 << 10
+
+// each yields the objects of all pages.
+func (p pages[T]) each(yield func(T, error) bool) {
+	if p.r.ended {
+		yield(*new(T), ErrEnded)
+		return
+	}
+	if p.prefix == nil {
+		return
+	}
+	p.staged = p.r.staged(p.prefix)
+	for p.next != nil {
+		page, err := p.read()
+		for _, object := range page {
+			if !yield(object, nil) {
+				return
+			}
+			if p.r.ended {
+				yield(*new(T), ErrEnded)
+				return
+			}
+		}
+		if err != nil {
+			yield(*new(T), err)
+			return
+		}
+	}
+}
 
 // read returns the next page. With an error it also returns the objects before the failed
 // one.

@@ -13,7 +13,7 @@ func (r *Reader) listEnd(l list) (listEnd, error) {
 	if errors.Is(err, domain.ErrNotFound) {
 		err = r.walk(l.placePrefix(), func(c *cursor) error {
 			if c.key != nil {
-				return damaged(KindListEnd, "it is missing")
+				return errMissing(KindListEnd)
 			}
 			return nil
 		})
@@ -279,7 +279,7 @@ func (r *Reader) readRun(l list, places []uint64, take func([]byte) (struct{}, e
 					c.next()
 				}
 				if !bytes.Equal(c.key, k) {
-					return damaged(KindPlace, "it is missing")
+					return errMissing(KindPlace)
 				}
 				if _, err := decodeAt(c, take); err != nil {
 					return err

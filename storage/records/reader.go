@@ -66,10 +66,13 @@ func load[T any](r *Reader, k Key, decode func([]byte) (T, error)) (object T, er
 func loadExisting[T any](r *Reader, k Key, decode func([]byte) (T, error)) (T, error) {
 	object, err := load(r, k, decode)
 	if errors.Is(err, domain.ErrNotFound) {
-		err = damaged(k.Kind(), "it is missing")
+		err = errMissing(k.Kind())
 	}
 	return object, err
 }
+
+// errMissing returns the error for a record that must be there and is not.
+func errMissing(of Kind) error { return damaged(of, "it is missing") }
 
 // loadOrZero is load for an object that is not stored while it is empty.
 func loadOrZero[T any](r *Reader, k Key, decode func([]byte) (T, error)) (T, error) {
@@ -204,7 +207,7 @@ func loadVersion[T any](r *Reader, of Kind, p domain.PresetState, n int, decode 
 	}
 	k := versionKey(of, p.ID, n)
 	if k == nil {
-		return version, damaged(of, "it is missing")
+		return version, errMissing(of)
 	}
 	return loadExisting(r, k, decode)
 }

@@ -166,6 +166,17 @@ func auditRoundTrip(t *testing.T, s *suite) {
 		for _, n := range []int{math.MinInt, -1, 0, 301, math.MaxInt} {
 			wantNotFound(t, fmt.Sprint("record ", n))(r.AuditRecord(n))
 		}
+		for _, after := range []int{math.MinInt, -1, 0, 1, 150, 299, 300, math.MaxInt} {
+			i := after
+			for record, err := range r.AuditTrail(after) {
+				i = max(i, 0)
+				wantValue(t, want[i])(record, err)
+				i++
+			}
+			if i < 300 {
+				t.Errorf("the trail after record %d ends with record %d", after, i)
+			}
+		}
 	}
 	s.inBoth(t, check)
 	// Only the next number is accepted, and stored records stay.

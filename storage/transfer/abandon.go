@@ -144,8 +144,7 @@ func lookForMissing(ctx context.Context, r domain.Reader, m progress) (a Abandon
 	a.Lines, a.TrailMayEnd = m.Line, m.Line <= 1+head.Count
 	var order []string
 	workspaces, keys := map[string]*trailWorkspace{}, map[string]bool{}
-	for n := range head.Count {
-		record, err := r.AuditRecord(n + 1)
+	for record, err := range r.AuditTrail(0) {
 		if err == nil {
 			err = ctx.Err()
 		}

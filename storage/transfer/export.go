@@ -89,8 +89,7 @@ func (e *exporter) audit() error {
 		return err
 	}
 	var head domain.AuditHead
-	for head.Count < end.Count {
-		record, err := e.AuditRecord(head.Count + 1)
+	for record, err := range e.AuditTrail(0) {
 		if err != nil {
 			return err
 		}

@@ -154,10 +154,11 @@ func TestRefusedTwice(t *testing.T) {
 	}
 }
 
-// retrier is a gRPC proxy that can deliver a change twice.
+// retrier is a gRPC proxy that counts calls and can deliver a change twice.
 type retrier struct {
 	address string
 	to      *grpc.ClientConn
+	calls   atomic.Int64
 	// between is called once, between the two deliveries of the next change. Its error
 	// replaces the answer to the second delivery.
 	between atomic.Pointer[func() error]
@@ -185,6 +186,7 @@ func newRetrier(t *testing.T, to string) *retrier {
 
 // forward forwards any call.
 func (r *retrier) forward(_ any, from grpc.ServerStream) error {
+	r.calls.Add(1)
 	method, _ := grpc.MethodFromServerStream(from)
 	if method == etcdserverpb.KV_Txn_FullMethodName {
 		return r.forwardTxn(method, from)
