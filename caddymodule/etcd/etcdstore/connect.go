@@ -23,8 +23,9 @@ import (
 )
 
 // serviceConfig sends each request to the member with the fewest requests in flight. A
-// member that hangs keeps its connections for seconds. Its requests stay in flight
-// meanwhile, so that most others avoid it. With round robin one in three waits for it.
+// member that hangs keeps its connections for seconds. Its requests stay in flight until
+// Options.RequestTimeout, even if another member has answered, so that most others avoid it.
+// With round robin one in three waits for it.
 const serviceConfig = `{"loadBalancingConfig":[{"least_request_experimental":{"choiceCount":10}}]}`
 
 // connect returns a client. With a user it waits until the cluster answers. The error has

@@ -69,8 +69,9 @@ func decodeLast(response *clientv3.TxnResponse) (replica.Commit, error) {
 // that. Its guesses may fail now and hold later, when a lease has ended.
 //
 // The commit and its fences have Options.RequestTimeout together. The first answer to any of
-// them counts, however late. decide returns that answer and the commit that it belongs to. It
-// returns etcd's error if etcd refused the commit, and errUnknown if no answer came in time.
+// them counts, however late. After it the others go on until then: see serviceConfig. decide
+// returns that answer and the commit that it belongs to. It returns etcd's error if etcd
+// refused the commit, and errUnknown if no answer came in time.
 func (c *committer) decide(p proposal) (replica.Commit, *clientv3.TxnResponse, error) {
 	type answer struct {
 		to       replica.Commit
@@ -78,21 +79,30 @@ func (c *committer) decide(p proposal) (replica.Commit, *clientv3.TxnResponse, e
 		err      error
 	}
 	ctx, cancel := context.WithTimeout(c.store.ctx, c.store.timeout)
-	defer cancel()
-	answers := make(chan answer)
-	ask := func(p proposal) {
-		response, err := c.propose(ctx, p)
-		select {
-		case answers <- answer{p.next, response, err}:
-		case <-ctx.Done():
+	answers, running, answered := make(chan answer), 0, make(chan struct{})
+	defer func() {
+		close(answered)
+		if running == 0 {
+			cancel()
 		}
+	}()
+	ask := func(p proposal) {
+		running++
+		go func() {
+			response, err := c.propose(ctx, p)
+			select {
+			case answers <- answer{p.next, response, err}:
+			case <-answered:
+			}
+		}()
 	}
-	go ask(p)
+	ask(p)
 	patience := time.NewTimer(firstPatience)
 	defer patience.Stop()
 	for fences := 0; ; {
 		select {
 		case a := <-answers:
+			running--
 			if a.err == nil || a.to == p.next && isRefused(a.err) {
 				return a.to, a.response, a.err
 			}
@@ -101,7 +111,7 @@ func (c *committer) decide(p proposal) (replica.Commit, *clientv3.TxnResponse, e
 			if fences++; fences == 1 {
 				c.store.logger.Warn("etcd did not answer; finding out whether the change was made")
 			}
-			go ask(proposal{base: p.base, next: p.base.Next()})
+			ask(proposal{base: p.base, next: p.base.Next()})
 			patience.Reset(nextAttempt)
 		case <-ctx.Done():
 			return p.next, nil, errUnknown

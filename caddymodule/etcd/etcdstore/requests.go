@@ -28,16 +28,21 @@ const (
 
 // request makes attempts at a request that can be repeated, at one member after another.
 // It returns the first result without an error. All attempts together have
-// Options.RequestTimeout.
+// Options.RequestTimeout. After an answer the others go on until then: see serviceConfig.
 func request[T any](ctx context.Context, s *Store, attempt func(context.Context) (T, error)) (result T, err error) {
 	type outcome struct {
 		result T
 		err    error
 	}
-	whole, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+	defer context.AfterFunc(ctx, cancel)()
 	outcomes, running, answered := make(chan outcome), 0, make(chan struct{})
-	defer close(answered)
+	defer func() {
+		close(answered)
+		if err != nil || running == 0 {
+			cancel()
+		}
+	}()
 	next := time.NewTimer(0)
 	defer next.Stop()
 	var cause error // the last that says more than that the time is over

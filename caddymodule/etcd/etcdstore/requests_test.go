@@ -28,3 +28,51 @@ func TestRequestEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestSlowAttemptGoesOn has one attempt without an answer. Another attempt's answer does not
+// end it, so that its member has a request in flight. The end of the caller's context does
+// not end it either. The timeout does.
+func TestSlowAttemptGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Store{timeout: 10 * nextAttempt, dialErrors: new(dialErrors)}
+		ctx, cancel := context.WithCancel(t.Context())
+		var slow context.Context
+		result, err := request(ctx, s, func(ctx context.Context) (string, error) {
+			if slow != nil {
+				return "answer", nil
+			}
+			slow = ctx
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+		if result != "answer" || err != nil {
+			t.Fatalf("got %q, %v", result, err)
+		}
+		cancel()
+		synctest.Wait()
+		if slow.Err() != nil {
+			t.Error("the slow attempt has ended with the call")
+		}
+		time.Sleep(s.timeout)
+		synctest.Wait()
+		if slow.Err() == nil {
+			t.Error("the slow attempt goes on after the timeout")
+		}
+	})
+}
+
+// TestRequestIsAbandoned has a caller that gives up before any answer. All attempts end.
+func TestRequestIsAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Store{timeout: time.Hour, dialErrors: new(dialErrors)}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*nextAttempt)
+		defer cancel()
+		_, err := request(ctx, s, func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, domain.ErrUnavailable) {
+			t.Errorf("got error %v, want that of the caller's context", err)
+		}
+	})
+}

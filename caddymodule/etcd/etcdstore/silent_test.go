@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -56,4 +59,31 @@ func TestSilentMember(t *testing.T) {
 		t.Errorf("no write was acknowledged for %v", here.gap)
 	}
 	t.Logf("RESULT silent member: longest gap %v, the other's %v; unknown=%d unavailable=%d conflicts=%d", here.gap, there.gap, here.unknown, len(here.others), here.conflicts)
+}
+
+// TestSilentMemberIsAvoided makes one write after another, and a member answers nothing. A
+// request without an answer stays in flight, so that later ones go to other members.
+func TestSilentMemberIsAvoided(t *testing.T) {
+	t.Parallel()
+	proxies, through := proxied(t, cluster(t, 3))
+	core, logs := observer.New(zap.WarnLevel)
+	s := open(t, Options{Endpoints: through, Logger: zap.New(core)})
+	w := newID()
+	put(t, s, w, "p")
+	for range 10 { // connections to all members
+		if _, err := add(t.Context(), s, w, "p", "this"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proxies[0].set(func() { proxies[0].paused = [2]bool{true, true} })
+	defer proxies[0].set(func() { proxies[0].paused = [2]bool{} })
+	const writes = 40
+	for range writes {
+		if _, err := add(t.Context(), s, w, "p", "this"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := logs.FilterMessage("etcd did not answer; finding out whether the change was made").Len(); got > writes/8 {
+		t.Errorf("%d of %d writes waited for the silent member, want at most %d", got, writes, writes/8)
+	}
 }
