@@ -60,11 +60,19 @@ export function scenario(name, options, body) {
       if (found.length > 0) {
         error.message += `\nthe page also did: ${found.join("\n")}`;
       }
+      error.message += `\nthe page showed:\n${await shown(opened.page)}`;
       throw error;
     } finally {
       await opened.context.close();
     }
   });
+}
+
+// shown returns what a page shows, with the values of its fields. A failure on a busy machine
+// may never come again. .ci/failures prints few lines, and only the beginning of each.
+async function shown(page) {
+  const text = await page.locator("body").ariaSnapshot({ timeout: patience }).catch((error) => `nothing: ${error.message}`);
+  return text.replaceAll(/\s+/g, " ").match(/.{1,250}/g)?.slice(0, 10).join("\n");
 }
 
 // watch records violations of the policy, messages in the browser's console, and uncaught

@@ -180,6 +180,16 @@ for (const [dialect, [route, body]] of Object.entries(template)) {
   });
 }
 
+scenario("the fields of a template come, although its first read failed", { key: managementKey }, async ({ page }) => {
+  const [route, body] = template.chat;
+  await manage("POST", `/presets/try-again/${route}?template=true`, { model: "acme/large", ...body });
+  let reads = 0;
+  await page.route("**/try-again/versions/1?*", (read) => (++reads === 1 ? read.abort("connectionreset") : read.continue()));
+  await go(page, at("try-again", "try"));
+  await page.getByRole("group", { name: "Variables" }).getByRole("textbox", { name: "city", exact: true }).fill("Rome");
+  assert.equal(reads, 2);
+});
+
 scenario("each version gets its own variables, side by side", { key: managementKey }, async ({ page }) => {
   const capture = (content) => ({ model: "acme/large", messages: [{ role: "system", content }] });
   await manage("POST", "/presets/try-each/chat/completions", capture("Plain {{text}}."));

@@ -8,7 +8,7 @@ import { differences, readSide } from './differences.js'
 import { go } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { putLive } from './put_live.js'
-import { load } from './states.js'
+import { load, readUntilDone } from './states.js'
 import { versionName } from './versions.js'
 
 /** @type {MakeView} */
@@ -81,7 +81,7 @@ export function versionChoices({ at, signal }, values, others = []) {
 			selects[1].value = options[0].value // something to compare
 		}
 	}
-	read().catch(() => {}) // the view itself shows what is wrong
+	readUntilDone(read, signal) // the view itself shows what is wrong
 	return selects
 }
 

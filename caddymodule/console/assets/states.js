@@ -20,6 +20,26 @@ export function errorBox(thrown, again) {
 			again && button('Try again', again, { class: 'small' })))
 }
 
+/**
+ * Reads now, and again every few seconds after a failure. It returns a function that reads
+ * once more.
+ * @param {() => Promise<unknown>} read @param {AbortSignal} signal
+ */
+export function readUntilDone(read, signal) {
+	let timer = 0
+	let isDone = false
+	const look = () => {
+		clearTimeout(timer)
+		isDone = false
+		if (!signal.aborted && session.isUnlocked()) {
+			read().then(() => (isDone = true), () => (timer = window.setTimeout(look, pollInterval)))
+		}
+	}
+	addEventListener('unlock', () => isDone || look(), { signal })
+	look()
+	return look
+}
+
 /** Shows a skeleton unless there is content within 150 ms. @param {Element} place @param {number} lines */
 function expectContent(place, lines) {
 	const timer = setTimeout(() => {

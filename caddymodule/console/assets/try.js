@@ -9,7 +9,7 @@ import { readSide } from './differences.js'
 import { format, lineOf, parseAs, raw } from './json.js'
 import { targetText } from './labels.js'
 import { presetFrame } from './preset.js'
-import { errorBox } from './states.js'
+import { errorBox, readUntilDone } from './states.js'
 import { say } from './status.js'
 import { events, pieceOf, wholeText } from './stream.js'
 import { readTemplate } from './template.js'
@@ -102,11 +102,10 @@ function tryBody(context, preset) {
 			image: { type: 'input_image', image_url: text.value.trim() }, file: { type: 'input_file', file_url: text.value.trim() }, 'empty text': '',
 		}[kind.value.replace(' address', '')] ?? text.value
 	}
-	const look = () => showVariables().catch(() => {}) // sending says what is wrong
+	const look = readUntilDone(showVariables, context.signal) // sending says what is wrong
 	for (const select of [first, second]) {
 		select.addEventListener('change', look)
 	}
-	look()
 
 	/** Writes the request. It is undefined if a field is wrong. @param {string} ref */
 	const requestOf = (ref) => {
