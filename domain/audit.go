@@ -146,14 +146,16 @@ func (s *Service) AuditTrail(ctx context.Context, after, limit int) (records []A
 			return err
 		}
 		records = nil
+		if limit < 1 {
+			return nil
+		}
 		for record, err := range r.AuditTrail(after) {
 			if err != nil {
 				return err
 			}
-			if len(records) >= min(limit, MaxAuditPage) {
+			if records = append(records, record); len(records) == min(limit, MaxAuditPage) {
 				break
 			}
-			records = append(records, record)
 		}
 		return nil
 	})

@@ -186,11 +186,12 @@ func (s *consoleServer) run(t *testing.T, node, script string, env ...string) {
 	}
 	home := t.TempDir() // where browsers may write
 	env = append(env, "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home)
-	args := []string{script}
+	// .ci/failures reads this format.
+	args := []string{"--test-reporter=tap"}
 	if pattern := os.Getenv("PRESETS_CONSOLE_ONLY"); pattern != "" { // to work on one test
-		args = []string{"--test-name-pattern=" + pattern, script}
+		args = append(args, "--test-name-pattern="+pattern)
 	}
-	out, errs, err := try(t, "console", append(env, s.env...), node, args...)
+	out, errs, err := try(t, "console", append(env, s.env...), node, append(args, script)...)
 	if err != nil {
 		t.Errorf("node %s: %v", script, err)
 	}

@@ -27,6 +27,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
@@ -103,6 +104,23 @@ func tamper(t *testing.T, folder string, fn func(txn *badgerdb.Txn) error) {
 	}
 	if err := errors.Join(db.Update(fn), db.Close()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestDamagedTrail reads the records before a damaged one.
+func TestDamagedTrail(t *testing.T) {
+	folder := t.TempDir()
+	seed(t, folder)
+	s := mustOpen(t, folder)
+	if err := s.write(func(txn *badgerdb.Txn) error { return txn.Delete(records.AuditKey(2)) }); err != nil {
+		t.Fatal(err)
+	}
+	service := domain.NewService(s)
+	if trail, _, err := service.AuditTrail(t.Context(), 0, 1); err != nil || len(trail) != 1 {
+		t.Errorf("got %d records, %v, want the first", len(trail), err)
+	}
+	if _, _, err := service.AuditTrail(t.Context(), 0, 2); !errors.Is(err, storage.ErrDamaged) {
+		t.Errorf("got error %v, want that a record is damaged", err)
 	}
 }
 

@@ -169,7 +169,9 @@ func auditRoundTrip(t *testing.T, s *suite) {
 		for _, after := range []int{math.MinInt, -1, 0, 1, 150, 299, 300, math.MaxInt} {
 			i := after
 			for record, err := range r.AuditTrail(after) {
-				i = max(i, 0)
+				if i = max(i, 0); i >= len(want) {
+					t.Fatalf("the trail after record %d does not end with record %d", after, len(want))
+				}
 				wantValue(t, want[i])(record, err)
 				i++
 			}

@@ -21,21 +21,33 @@ export function errorBox(thrown, again) {
 }
 
 /**
- * Reads now, and again every few seconds after a failure. It returns a function that reads
- * once more.
+ * Reads now, and again every few seconds while the server cannot answer. It returns a
+ * function that reads once more.
  * @param {() => Promise<unknown>} read @param {AbortSignal} signal
  */
 export function readUntilDone(read, signal) {
 	let timer = 0
+	let latest = 0
 	let isDone = false
-	const look = () => {
+	const look = async () => {
 		clearTimeout(timer)
-		isDone = false
-		if (!signal.aborted && session.isUnlocked()) {
-			read().then(() => (isDone = true), () => (timer = window.setTimeout(look, pollInterval)))
+		const mine = ++latest
+		isDone = signal.aborted
+		try {
+			if (!isDone && session.isUnlocked()) {
+				await read()
+				isDone ||= mine === latest
+			}
+		} catch (thrown) {
+			const { status } = api.failureOf(thrown)
+			if (mine === latest && !signal.aborted && (status === 0 || status === 429 || status >= 500)) {
+				timer = window.setTimeout(again, pollInterval)
+			}
 		}
 	}
-	addEventListener('unlock', () => isDone || look(), { signal })
+	const again = () => isDone || document.hidden || look()
+	document.addEventListener('visibilitychange', again, { signal })
+	addEventListener('unlock', again, { signal })
 	look()
 	return look
 }

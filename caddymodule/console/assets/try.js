@@ -76,9 +76,9 @@ function tryBody(context, preset) {
 	}
 	/** Shows a field for each variable. It throws a Failure. */
 	const showVariables = async () => {
-		const refs = refsOf()
+		const refs = refsOf(), asked = preset
 		const read = new Map(await Promise.all(refs.map(async (ref) => /** @type {const} */ ([ref, await readTemplates(ref)]))))
-		if (refs.join() !== refsOf().join()) {
+		if (asked !== preset || refs.join() !== refsOf().join()) {
 			return
 		}
 		templates = read

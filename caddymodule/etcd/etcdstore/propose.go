@@ -19,6 +19,7 @@ type proposal struct {
 	vacant     []string
 	ops        []clientv3.Op
 	// backoff is how long the other nodes are asked to wait if base is not the last commit.
+	// A proposal that reaches etcd late asks them all the same.
 	// With 0 they are not asked.
 	backoff time.Duration
 }
@@ -69,10 +70,10 @@ func decodeLast(response *clientv3.TxnResponse) (replica.Commit, error) {
 // that. Its guesses may fail now and hold later, when a lease has ended.
 //
 // The commit and its fences have Options.RequestTimeout together. The first answer to any of
-// them counts, however late. After it the others go on until then: see serviceConfig. decide
-// returns that answer and the commit that it belongs to. It returns etcd's error if etcd
-// refused the commit, and errUnknown if no answer came in time.
-func (c *committer) decide(p proposal) (replica.Commit, *clientv3.TxnResponse, error) {
+// them counts, however late. The others then go on until that time: see serviceConfig. decide
+// returns the answer and the commit that it belongs to. It returns etcd's error if etcd
+// refused the commit, and errUnknown if no answer came in time. Then the others end.
+func (c *committer) decide(p proposal) (made replica.Commit, response *clientv3.TxnResponse, err error) {
 	type answer struct {
 		to       replica.Commit
 		response *clientv3.TxnResponse
@@ -82,7 +83,7 @@ func (c *committer) decide(p proposal) (replica.Commit, *clientv3.TxnResponse, e
 	answers, running, answered := make(chan answer), 0, make(chan struct{})
 	defer func() {
 		close(answered)
-		if running == 0 {
+		if err != nil || running == 0 {
 			cancel()
 		}
 	}()

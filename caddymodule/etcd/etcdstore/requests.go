@@ -28,7 +28,8 @@ const (
 
 // request makes attempts at a request that can be repeated, at one member after another.
 // It returns the first result without an error. All attempts together have
-// Options.RequestTimeout. After an answer the others go on until then: see serviceConfig.
+// Options.RequestTimeout. After a result without an error the others go on until that time:
+// see serviceConfig. After an error they end.
 func request[T any](ctx context.Context, s *Store, attempt func(context.Context) (T, error)) (result T, err error) {
 	type outcome struct {
 		result T

@@ -36,12 +36,11 @@ func TestSlowAttemptGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Store{timeout: 10 * nextAttempt, dialErrors: new(dialErrors)}
 		ctx, cancel := context.WithCancel(t.Context())
-		var slow context.Context
+		attempts := make(chan context.Context, 2)
 		result, err := request(ctx, s, func(ctx context.Context) (string, error) {
-			if slow != nil {
+			if attempts <- ctx; len(attempts) > 1 {
 				return "answer", nil
 			}
-			slow = ctx
 			<-ctx.Done()
 			return "", ctx.Err()
 		})
@@ -50,6 +49,7 @@ func TestSlowAttemptGoesOn(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
+		slow := <-attempts
 		if slow.Err() != nil {
 			t.Error("the slow attempt has ended with the call")
 		}

@@ -154,11 +154,13 @@ func TestRefusedTwice(t *testing.T) {
 	}
 }
 
-// retrier is a gRPC proxy that counts calls and can deliver a change twice.
+// retrier is a gRPC proxy that counts calls. It can deliver a change twice, and it can hang.
 type retrier struct {
 	address string
 	to      *grpc.ClientConn
 	calls   atomic.Int64
+	watches atomic.Int64 // that were begun
+	hangs   atomic.Bool  // new calls get no answer
 	// between is called once, between the two deliveries of the next change. Its error
 	// replaces the answer to the second delivery.
 	between atomic.Pointer[func() error]
@@ -187,7 +189,14 @@ func newRetrier(t *testing.T, to string) *retrier {
 // forward forwards any call.
 func (r *retrier) forward(_ any, from grpc.ServerStream) error {
 	r.calls.Add(1)
+	if r.hangs.Load() {
+		<-from.Context().Done()
+		return from.Context().Err()
+	}
 	method, _ := grpc.MethodFromServerStream(from)
+	if method == etcdserverpb.Watch_Watch_FullMethodName {
+		r.watches.Add(1)
+	}
 	if method == etcdserverpb.KV_Txn_FullMethodName {
 		return r.forwardTxn(method, from)
 	}
