@@ -31,19 +31,20 @@ func (r *Reader) AuditRecord(n int) (domain.AuditRecord, error) {
 func (r *Reader) AuditTrail(after int) iter.Seq2[domain.AuditRecord, error] {
 	return func(yield func(domain.AuditRecord, error) bool) {
 		head, err := r.AuditHead()
-		n := max(after, 0)
-		if err == nil && n >= head.Count {
+		if err != nil {
+			yield(domain.AuditRecord{}, err)
 			return
 		}
-		if err == nil {
-			for record, err := range eachFrom(r, AuditKey(n+1), KindAudit.Prefix(), decodeTrail(n)) {
-				if n++; !yield(record, err) || err != nil || n == head.Count {
-					return
-				}
-			}
-			err = errMissing(KindAudit)
+		n := max(after, 0)
+		if n >= head.Count {
+			return
 		}
-		yield(domain.AuditRecord{}, err)
+		for record, err := range eachFrom(r, AuditKey(n+1), KindAudit.Prefix(), decodeTrail(n)) {
+			if n++; !yield(record, err) || err != nil || n == head.Count {
+				return
+			}
+		}
+		yield(domain.AuditRecord{}, errMissing(KindAudit))
 	}
 }
 
