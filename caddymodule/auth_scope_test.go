@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // limitedSite is a site with all routes, and the presets in, out and hidden. hidden is
@@ -140,7 +140,7 @@ func TestNothingTellsOfWorkspacesOutOfReach(t *testing.T) {
 		}
 		for i, pair := range pairs {
 			for j, condition := range conditions {
-				if (i+j)%storagetest.Sample(4) != 0 {
+				if (i+j)%tier.Sample(4) != 0 {
 					continue
 				}
 				for _, slug := range []string{"within", "beyond", "absent"} {

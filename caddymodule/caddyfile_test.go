@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 func TestCaddyfileAdaptation(t *testing.T) {
@@ -82,6 +83,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 // TestDocumentedCaddyfilesLeakNoKey checks that no Caddyfile of the documents logs a key or
 // passes one to the gateway.
 func TestDocumentedCaddyfilesLeakNoKey(t *testing.T) {
+	tier.Slow(t)
 	caddytest.LeaksNoKey(t, documentedCaddyfiles(t), storeFolder)
 }
 

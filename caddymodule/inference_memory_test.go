@@ -22,6 +22,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // held returns the bytes of inference bodies in this process.
@@ -100,6 +101,7 @@ func bodyOf(model string, size int) string {
 // TestInferenceMemory stalls the gateway until max_memory is in use. Then requests are
 // refused at once until the gateway continues.
 func TestInferenceMemory(t *testing.T) {
+	tier.Slow(t)
 	s := start(t, inferring())
 	s.preset("writer", writer)
 	s.wantNothingHeld()
@@ -158,6 +160,7 @@ func TestInferenceMemory(t *testing.T) {
 // TestInferenceMemoryOverReload counts the requests of the old configuration, and applies
 // the new one's limit.
 func TestInferenceMemoryOverReload(t *testing.T) {
+	tier.Slow(t)
 	s := start(t, inferring())
 	g := newStalls(t)
 	load := func(lines ...string) {
@@ -184,6 +187,7 @@ func TestInferenceMemoryOverReload(t *testing.T) {
 // TestBodyIsDroppedOnceRead lets the gateway read a body and stream its answer. During the
 // stream the body and its memory are released.
 func TestBodyIsDroppedOnceRead(t *testing.T) {
+	tier.Slow(t)
 	s := start(t, inferring())
 	s.preset("writer", writer)
 	next := make(chan struct{})

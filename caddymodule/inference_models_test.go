@@ -21,6 +21,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 func aPreset(slug, model string) domain.ActivePreset {
@@ -503,6 +504,7 @@ func TestModelsRequest(t *testing.T) {
 // TestModelsTooLong sends a list beyond the bound. The rest passes without being held in
 // memory.
 func TestModelsTooLong(t *testing.T) {
+	tier.Slow(t)
 	w := httptest.NewRecorder()
 	piece := strings.Repeat(" ", 1<<20)
 	next := caddyhttp.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) error {

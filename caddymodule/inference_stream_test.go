@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // patience is how long a test waits for an immediate event. It only ends what hangs.
@@ -164,6 +164,7 @@ func TestTheGatewayBreaksOff(t *testing.T) {
 
 // TestLongStreamsAreNotCut checks that the body's deadline does not end a longer answer.
 func TestLongStreamsAreNotCut(t *testing.T) {
+	tier.Slow(t)
 	s := start(t, inferring("max_body_size 1MiB"))
 	s.preset("writer", writer)
 	s.options = "servers {\nprotocols h1 h2c\n}"
@@ -339,13 +340,14 @@ func TestExpectContinue(t *testing.T) {
 }
 
 func TestLargeBodies(t *testing.T) {
+	tier.Slow(t)
 	s := start(t, inferring())
 	s.preset("writer", writer)
 	filled := func(size int, head string) string {
 		return head + strings.Repeat("x\\n ü ", (size-len(head)-2)/7) + strings.Repeat("y", (size-len(head)-2)%7) + `"}`
 	}
 	size := 8 << 20
-	if storagetest.SecondTier() {
+	if tier.EveryCase() {
 		size = 30 << 20
 	}
 	for _, tc := range []struct {

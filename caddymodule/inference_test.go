@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // inferring is standard with an inference block of the given lines.
@@ -241,6 +243,7 @@ func (s *server) beside(subdirectives string) (address string) {
 
 // TestPassThrough sends requests without a reference. They pass unchanged.
 func TestPassThrough(t *testing.T) {
+	tier.Slow(t)
 	s := start(t, inferring("keys off"))
 	s.preset("writer", writer)
 	bodies := map[string]string{

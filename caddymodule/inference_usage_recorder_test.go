@@ -25,6 +25,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // recordedStore is a real store, and a test may break its writes.
@@ -316,6 +317,7 @@ func (r slowReader) Usage(id domain.UsageID, node string) ([]byte, error) {
 
 // TestUsageOfSlowReads has too little time to read all rows. Those that were read are stored.
 func TestUsageOfSlowReads(t *testing.T) {
+	tier.Slow(t)
 	r := newRecorded(t)
 	store := &slowStore{Store: r.store, fast: 4} // the rows of an hour and a day, of two presets
 	r.use.store = store

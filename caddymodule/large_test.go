@@ -6,11 +6,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestLargePages requests large pages from a client that does not read. Other large pages
 // do not fit into memory until it leaves or times out.
 func TestLargePages(t *testing.T) {
+	tier.Slow(t)
 	const room = 20 << 20
 	if !versionPages.TryAcquire(maxVersionPages - room) {
 		t.Fatal("pages of other tests are still being sent")

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/schema"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // cell is a request of the matrix, with its status for a key that permits it. In path and
@@ -318,7 +318,7 @@ func (s *server) changesRecorded() int {
 // that exist and that do not.
 func TestAuthorisationMatrix(t *testing.T) {
 	for _, creators := range []string{"management", "any"} {
-		t.Run("creators "+creators, func(t *testing.T) { testMatrix(t, creators, storagetest.Sample(3)) })
+		t.Run("creators "+creators, func(t *testing.T) { testMatrix(t, creators, tier.Sample(6)) })
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v5"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // whole returns a schema of the document without references, with all its rules for one
@@ -252,6 +254,7 @@ var tour = []struct{ op, method, path, body string }{
 // TestOpenAPIAnswers compares the server's answers with the document, for each operation
 // and each status that a client can cause.
 func TestOpenAPIAnswers(t *testing.T) {
+	tier.Slow(t)
 	const rest = "\nmax_body_size 64KiB\ninference {\nlist_models on\ndrop_fields extra\nmax_body_size 64KiB\nusage\n}"
 	s := start(t, standard+rest)
 	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {

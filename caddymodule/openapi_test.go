@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // openAPIFile is the document as the repository has it.
@@ -393,6 +394,7 @@ var beyond = []string{
 // TestOpenAPIBodiesAreAsChecked compares the document's request bodies with our checks. For
 // mutated bodies each run tests another part, because all would take minutes.
 func TestOpenAPIBodiesAreAsChecked(t *testing.T) {
+	tier.Slow(t)
 	doc := readDocument(t)
 	schemas, err := schema.Load()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // page is a page of any list.
@@ -233,7 +233,7 @@ func TestPagesWhileOthersWrite(t *testing.T) {
 	s := start(t, standard)
 	const still = 60
 	writes, reads := 240, 3
-	if storagetest.SecondTier() {
+	if tier.EveryCase() {
 		writes, reads = 800, 10
 	}
 	for i := range still {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // guardedOperations are changes of a protected preset with the protected label one, and
@@ -60,7 +60,7 @@ func TestProtectionMatrix(t *testing.T) {
 		{"inference", s.issue(`{"kind":"inference"}`).secret, false, false},
 		{"configured inference", inferenceSecret, false, false},
 	} {
-		if strings.HasPrefix(who.name, "of one workspace") && !storagetest.SecondTier() {
+		if strings.HasPrefix(who.name, "of one workspace") && !tier.EveryCase() {
 			continue
 		}
 		for _, op := range guardedOperations {

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestStockCaddyForwardsConnectUnframed checks Caddy without this module against
@@ -75,6 +77,7 @@ var branches = map[string]string{
 // TestUpstreamParsesWhatWasJudged checks that the gateway parses exactly the requests that
 // were judged and let through. It covers every version of HTTP and every framing.
 func TestUpstreamParsesWhatWasJudged(t *testing.T) {
+	tier.Slow(t)
 	const (
 		none      = 0           // the answer may be a reset
 		shortPath = "/v1/short" // for a request that is forwarded until its length proves wrong
@@ -252,6 +255,7 @@ func TestFreeReadersGetNothingUnseen(t *testing.T) {
 
 // TestUnusualPathsPass checks that unusual but safe paths pass unchanged.
 func TestUnusualPathsPass(t *testing.T) {
+	tier.Slow(t)
 	for branch, subdirectives := range map[string]string{"without inference": standard, "with inference": inferring("keys required")} {
 		t.Run(branch, func(t *testing.T) {
 			upstream := newRecorder(t)
@@ -277,6 +281,7 @@ func TestUnusualPathsPass(t *testing.T) {
 // TestRefusedPaths sends refused paths to each branch, on our routes and others, with and
 // without a key. The refusal has the route's envelope.
 func TestRefusedPaths(t *testing.T) {
+	tier.Slow(t)
 	refused := map[string]string{
 		"/files/%00": "control characters", "/files/%0a": "control characters", "/files/%1f": "control characters", "/files/%7F": "control characters", "/files/%09a": "control characters",
 		"/files/%c2%80": "control characters", "/files/%C2%85": "control characters", "/files/%c2%9f": "control characters", "/files/%250a": "control characters", "/files/%2500": "control characters",
@@ -483,6 +488,7 @@ const extended = "http2xconnect=1"
 // TestWebSocketConnect checks that WebSockets over HTTP/2 and HTTP/3 are judged as the GET
 // that the gateway gets.
 func TestWebSocketConnect(t *testing.T) {
+	tier.Slow(t)
 	connects := []string{"h3"}
 	if strings.Contains(os.Getenv("GODEBUG"), extended) {
 		connects = append(connects, "h2c", "h2")

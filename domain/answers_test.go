@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // asked has the objects that the Services are asked about.
@@ -77,6 +78,7 @@ func (a asked) answers(t *testing.T, s *domain.Service) map[string]string {
 // Two Services over one store answer like one without a memory, whichever of them made a
 // change.
 func TestAnswersAreNeverStale(t *testing.T) {
+	tier.Slow(t)
 	by := domain.By(admin)
 	create := func(slug string) func(*domain.Service) (domain.Outcome, error) {
 		return func(s *domain.Service) (domain.Outcome, error) {

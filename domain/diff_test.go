@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // diff is an answer of Service.Diff.
@@ -382,6 +383,7 @@ func TestPatchesMakeTheOtherConfig(t *testing.T) {
 // The cost of hostile settings is bounded: if the patch could be too large, it replaces
 // everything.
 func TestDiffOfHostileConfigs(t *testing.T) {
+	tier.Slow(t)
 	const room = domain.MaxStoredSize - 1024
 	filled := func(before, element, last, after string) string {
 		n := (room - len(before) - len(after)) / (len(element) + 1)
@@ -505,6 +507,7 @@ func TestDiffOfPrompts(t *testing.T) {
 
 // Hostile prompts give no more than both of them.
 func TestDiffOfHostilePrompts(t *testing.T) {
+	tier.Slow(t)
 	f := newFixture(t)
 	const room = domain.MaxStoredSize - 16
 	r := rand.New(rand.NewPCG(1, 1))

@@ -39,6 +39,10 @@ func skipOrFail(t *testing.T, format string, args ...any) {
 	t.Skipf("NOT TESTED: %s", why)
 }
 
+// everyCase reports whether exhaustive tests try all of their cases, as in .ci/run long.
+// Otherwise they try a sample.
+func everyCase() bool { return os.Getenv("PRESETS_TIER") == "3" }
+
 // lifetime ends before the test binary's deadline, which would leave processes running. The
 // test's end does not end it.
 func lifetime(t *testing.T) context.Context {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // request reads a file of the repository's testdata/requests.
@@ -92,6 +93,7 @@ func costs(tb testing.TB) []cost {
 
 // TestAllocations compares the allocations of a check with its budget.
 func TestAllocations(t *testing.T) {
+	tier.Slow(t)
 	if raceEnabled {
 		t.Skip("the race detector makes pools forget")
 	}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 func TestMessages(t *testing.T) {
@@ -180,6 +181,7 @@ func TestErrorText(t *testing.T) {
 
 // TestBudget checks that only values some rule looks at count.
 func TestBudget(t *testing.T) {
+	tier.Slow(t)
 	const tooMany = "has too much to check: more than 16384 values"
 	s := schemas(t).ResponsesRequest
 	checkRules(t, s, []rule{

@@ -10,12 +10,14 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
 // TestAbandonWithoutDefaultWorkspace gives an import up whose default workspace is missing, and
 // cannot be made. The answer still tells what is missing: no other answer will.
 func TestAbandonWithoutDefaultWorkspace(t *testing.T) {
+	tier.Slow(t)
 	open := func() (domain.Store, *domain.Service) {
 		store, err := badger.OpenInMemory()
 		if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestBackupCommand makes three backups of a live store. It restores the last one and
@@ -283,6 +284,7 @@ func (s *server) beginBackup() (conn net.Conn, first []byte) {
 
 // TestSlowBackup reads a backup slowly. The server continues to serve requests.
 func TestSlowBackup(t *testing.T) {
+	tier.Slow(t)
 	s := start(t, caddytest.Standard)
 	conn, first := s.beginBackup()
 	for range 10 {
@@ -306,6 +308,7 @@ func TestSlowBackup(t *testing.T) {
 // TestStalledBackup does not read a backup. The store is still closed when no configuration
 // uses it.
 func TestStalledBackup(t *testing.T) {
+	tier.Slow(t)
 	s := start(t, caddytest.Standard)
 	s.beginBackup()
 	inARow := 0

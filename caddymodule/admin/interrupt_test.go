@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // asCommand is the variable that makes this program caddy presets.
@@ -89,6 +90,7 @@ func (c command) interrupt(t *testing.T) {
 // TestInterruptWaiting interrupts commands that wait for standard input or for the server.
 // They end.
 func TestInterruptWaiting(t *testing.T) {
+	tier.Slow(t)
 	for what, args := range map[string][]string{
 		"import": {"import", "-"},
 		"export": {"export", "-"},

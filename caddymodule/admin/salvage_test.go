@@ -10,11 +10,13 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestSalvage salvages the damaged store of a server. The server then starts with the new
 // store.
 func TestSalvage(t *testing.T) {
+	tier.Slow(t)
 	for name, key := range map[string]string{"plain": "", "encrypted": storagetest.KeyDigits} {
 		t.Run(name, func(t *testing.T) {
 			var keyFile string

@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // useNewStore makes the server use a new store.
@@ -115,6 +116,7 @@ func TestTransferCommands(t *testing.T) {
 // TestTransferThroughPipes exports and imports through pipes. An import that was cut in a
 // pipe continues from a file.
 func TestTransferThroughPipes(t *testing.T) {
+	tier.Slow(t)
 	s := start(t, caddytest.Standard)
 	for n := range 300 {
 		s.Manage("POST", fmt.Sprintf("/v1/presets/p%d/responses", n), `{"model":"m"}`).Want(t, 200)

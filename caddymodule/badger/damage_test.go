@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/badger"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestDamagedStore damages a store. Only requests that need the store fail, until the
@@ -249,6 +250,7 @@ func stopIntoTable(t *testing.T, s *caddytest.Server) {
 // memory are served on, and a metric and the log say so. A key that is revoked then stays
 // revoked.
 func TestServedFromMemory(t *testing.T) {
+	tier.Slow(t)
 	for _, interval := range []string{"1s", "off"} {
 		t.Run("scrub_interval "+interval, func(t *testing.T) { testServedFromMemory(t, interval) })
 	}

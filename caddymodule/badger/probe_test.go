@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 func TestMain(m *testing.M) {
@@ -57,6 +58,7 @@ func pretendToProbe(what string) {
 // TestProbeApart checks that only the process's message marks a folder as damaged. Other
 // failures are temporary.
 func TestProbeApart(t *testing.T) {
+	tier.Slow(t)
 	isCommand.Store(true)
 	t.Cleanup(func() { isCommand.Store(false) })
 	t.Setenv("PRESETS_TEST_SECRET", "sekrit")

@@ -10,11 +10,13 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/badger"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestPruneGivesDiskSpaceBack removes a tenth of a store's records. The store frees the
 // disk space without a request.
 func TestPruneGivesDiskSpaceBack(t *testing.T) {
+	tier.Slow(t)
 	s := caddytest.Start(t, caddytest.Standard)
 	config := `{"model":"` + strings.Repeat("m", 100<<10) + `%d"}`
 	for n := range 100 {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/badger"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 func TestRejectedConfigurationKeepsTheHandle(t *testing.T) {
@@ -91,7 +91,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 	}
 	meanwhile := int64(0) // were written
 	rounds := 2
-	if storagetest.SecondTier() {
+	if tier.EveryCase() {
 		rounds = 6
 	}
 	for round := range rounds {

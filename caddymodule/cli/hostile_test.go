@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // evil is a text that would change what a terminal shows.
@@ -82,7 +82,7 @@ func TestManyPresets(t *testing.T) {
 		service = store.Newest().Service
 	}
 	const writers = 50
-	count := 10_000 / storagetest.Sample(5)
+	count := 10_000 / tier.Sample(5)
 	who := domain.By(domain.Principal{UserID: "ann", Kind: domain.ManagementKey})
 	failed := make(chan error, writers)
 	for w := range writers {
@@ -117,6 +117,7 @@ func TestManyPresets(t *testing.T) {
 
 // TestListTakesLittleMemory lists presets of 6 MB.
 func TestListTakesLittleMemory(t *testing.T) {
+	tier.Slow(t)
 	s := start(t, nil)
 	const count, size = 600, 10_000
 	var most uint64

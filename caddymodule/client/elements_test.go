@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // element is an element of a list. Its text changes when it moves, as that of a preset does.
@@ -197,6 +198,7 @@ func TestElements(t *testing.T) {
 // TestElementsOfRandomLists walks over lists of each order. Before each request there are
 // random changes, few or many.
 func TestElementsOfRandomLists(t *testing.T) {
+	tier.Slow(t)
 	for _, tc := range []struct {
 		name string
 		add  func(all []element, e element, random *rand.Rand) []element

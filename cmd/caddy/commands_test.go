@@ -14,6 +14,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 var updatePages = flag.Bool("update", false, "rewrite the output of the commands of docs/commands.md")
@@ -35,6 +37,7 @@ var (
 // TestCommandsPage runs the commands of docs/commands.md in one shell, and compares all that
 // they print with the page. The server is that of the quick start, with a gateway that streams.
 func TestCommandsPage(t *testing.T) {
+	tier.Slow(t)
 	bash, err := exec.LookPath("bash")
 	if err != nil || runtime.GOOS == "windows" {
 		t.Skip("bash is not installed")
@@ -96,7 +99,7 @@ func TestCommandsPage(t *testing.T) {
 		"__start_caddy && echo \"${COMPREPLY[@]}\"\n"
 	cmd := exec.Command(bash, "-c", script)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"),
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary(t))+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"CADDY_ADMIN="+admin, "PRESETS_SERVER="+p.url, "HOME="+home, "TERM=dumb")
 	output, err := cmd.CombinedOutput()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // filesRun is a finished command for files.
@@ -26,7 +26,7 @@ type filesRun struct {
 func (p *process) files(t *testing.T, secret string, args ...string) filesRun {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.Command(binary, append([]string{"presets"}, args...)...)
+	cmd := exec.Command(binary(t), append([]string{"presets"}, args...)...)
 	cmd.Env = append(os.Environ(), "PRESETS_SERVER="+p.url, "PRESETS_KEY="+secret)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	_ = cmd.Run() // a status is no failure
@@ -52,6 +52,7 @@ func startWithKey(t *testing.T, secret string) *process {
 
 // TestExitStatus checks the exit statuses of the commands for files.
 func TestExitStatus(t *testing.T) {
+	tier.Slow(t)
 	const secret = "management-secret-of-the-tests"
 	p := startWithKey(t, secret)
 	dir := t.TempDir()
@@ -85,16 +86,17 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// TestManyFiles bounds the processors' time and the memory of a plan of 5,000 files. The first
-// tier has 100.
+// TestManyFiles bounds the processors' time and the memory of a plan of 5,000 files, or of a
+// sample of 100.
 func TestManyFiles(t *testing.T) {
+	tier.Slow(t)
 	const secret = "management-secret-of-the-tests"
 	p := startWithKey(t, secret)
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "default"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	presets := 5000 / storagetest.Sample(50)
+	presets := 5000 / tier.Sample(50)
 	write := func(prompt string) {
 		for n := range presets {
 			name := filepath.Join(dir, "default", fmt.Sprintf("preset-%04d", n))

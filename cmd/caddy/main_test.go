@@ -25,28 +25,43 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
-// binary is this command, built once for all tests here.
-var binary string
+// folder has the binary.
+var folder string
 
 func TestMain(m *testing.M) {
-	folder, err := os.MkdirTemp("", "caddy-presets-")
-	if err != nil {
+	var err error
+	if folder, err = os.MkdirTemp("", "caddy-presets-"); err != nil {
 		panic(err)
-	}
-	binary = filepath.Join(folder, "caddy")
-	if runtime.GOOS == "windows" {
-		binary += ".exe"
-	}
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, ".").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building the command: %v\n%s", err, out)
-		os.Exit(1)
 	}
 	code := m.Run()
 	os.RemoveAll(folder)
 	os.Exit(code)
 }
+
+// binary returns the path of this command. The first test builds it for all.
+func binary(t *testing.T) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// build builds this command once.
+var build = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(folder, "caddy")
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the command: %w\n%s", err, out)
+	}
+	return path, nil
+})
 
 // process is a running Caddy.
 type process struct {
@@ -79,7 +94,7 @@ func (l *log) String() string {
 func start(t *testing.T, caddyfile, home, address, admin string, environment ...string) *process {
 	t.Helper()
 	p := &process{log: new(log), url: "http://" + address, admin: admin}
-	p.cmd = exec.Command(binary, "run", "--config", caddyfile)
+	p.cmd = exec.Command(binary(t), "run", "--config", caddyfile)
 	p.cmd.Env = append(os.Environ(), append(environment, "HOME="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "CADDY_ADMIN="+admin)...)
 	p.cmd.Dir = home
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
@@ -149,7 +164,7 @@ func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
 // command runs "caddy presets ..." and returns what it prints.
 func (p *process) command(args ...string) (out, errOut string, err error) {
 	var stdout, stderr bytes.Buffer
-	cmd := exec.Command(binary, append(append([]string{"presets"}, args...), "--address", p.admin)...)
+	cmd := exec.Command(p.cmd.Path, append(append([]string{"presets"}, args...), "--address", p.admin)...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
 	return stdout.String(), stderr.String(), err
@@ -183,6 +198,7 @@ func (p *process) verify(t *testing.T, earlier string) (head string) {
 // TestExample runs the example unchanged except for its echo gateway's port, which may be
 // in use. It creates keys and presets, and gets echoes for other requests.
 func TestExample(t *testing.T) {
+	tier.Slow(t)
 	example, err := os.ReadFile("../../Caddyfile.example")
 	if err != nil {
 		t.Fatal(err)
@@ -251,6 +267,7 @@ func TestExample(t *testing.T) {
 // the build that has it. A refused command prints only its message. A start without keys
 // explains how to create one.
 func TestExpectedMistakes(t *testing.T) {
+	tier.Slow(t)
 	home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	write := func(storage string) string {
@@ -268,7 +285,7 @@ func TestExpectedMistakes(t *testing.T) {
 		"mongo":                       "this build has badger",
 		`badger "{$PRESETS_NOT_SET}"`: "(a {$NAME} may not be set in the environment)",
 	} {
-		out, err := exec.Command(binary, "adapt", "--config", write(storage)).CombinedOutput()
+		out, err := exec.Command(binary(t), "adapt", "--config", write(storage)).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("storage %s: got %v and\n%s, want %q", storage, err, out, want)
 		}
@@ -300,7 +317,7 @@ func TestExpectedMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{backup: 0, other: 10, filepath.Join(home, "absent"): 1, filepath.Join(home, "Caddyfile"): 1} {
-		cmd := exec.Command(binary, "presets", "verify", name)
+		cmd := exec.Command(binary(t), "presets", "verify", name)
 		if out, err := cmd.CombinedOutput(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != want {
 			t.Errorf("verify %s: got %v and %s, want exit code %d", name, err, out, want)
 		}
@@ -310,7 +327,7 @@ func TestExpectedMistakes(t *testing.T) {
 // mainVersion returns the version of the main module of the binary, as Go wrote it.
 func mainVersion(t *testing.T) string {
 	t.Helper()
-	info, err := buildinfo.ReadFile(binary)
+	info, err := buildinfo.ReadFile(binary(t))
 	if err != nil || info.Main.Version == "" {
 		t.Fatalf("got version %q, %v", info.Main.Version, err)
 	}
@@ -320,6 +337,7 @@ func mainVersion(t *testing.T) string {
 // TestModuleCommands checks that commands about modules work or explain their failure. In
 // this build our module is the main module.
 func TestModuleCommands(t *testing.T) {
+	tier.Slow(t)
 	for _, test := range []struct {
 		args []string
 		want string
@@ -335,7 +353,7 @@ func TestModuleCommands(t *testing.T) {
 		{[]string{"remove-package", "github.com/caddy-presets/caddy-presets"}, "Error: caddy remove-package replaces", 1},
 		{[]string{"help", "upgrade"}, "caddy upgrade ", 0},
 	} {
-		cmd := exec.Command(binary, test.args...)
+		cmd := exec.Command(binary(t), test.args...)
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != test.exit || !strings.Contains(string(out), test.want) || strings.Contains(string(out), "panic") {
 			t.Errorf("caddy %s: got %v and\n%.2000s\nwant exit code %d and %q", test.args, err, out, test.exit, test.want)
@@ -346,6 +364,7 @@ func TestModuleCommands(t *testing.T) {
 // TestKilledServerLosesNothing kills the server with SIGKILL repeatedly. Acknowledged
 // writes remain.
 func TestKilledServerLosesNothing(t *testing.T) {
+	tier.Slow(t)
 	home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	caddyfile := filepath.Join(home, "Caddyfile")
@@ -357,7 +376,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	}
 	const writers = 8
 	cycles := 2
-	if storagetest.SecondTier() {
+	if tier.EveryCase() {
 		cycles = 3
 	}
 	var (
@@ -497,6 +516,7 @@ func noneHolds(t *testing.T, folder, secret, except string) {
 // TestWebhookAtShutdown checks that a stopping server sends the waiting events of a
 // webhook. A receiver that hangs does not keep it longer than its grace period.
 func TestWebhookAtShutdown(t *testing.T) {
+	tier.Slow(t)
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no SIGTERM")
 	}

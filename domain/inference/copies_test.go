@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // grants is a Memory that grants as much as a limit in all.
@@ -28,6 +29,7 @@ func (*grants) Release(int) {}
 // A request copies no large text without memory for it. Other goroutines allocate, too, so a
 // request that allocates too much is resolved again.
 func TestLargeTextsAreNotCopied(t *testing.T) {
+	tier.Slow(t)
 	if raceEnabled {
 		t.Skip("the race detector allocates too")
 	}

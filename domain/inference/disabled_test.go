@@ -12,7 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // strict stores a workspace where some server tools are disabled and returns who
@@ -446,10 +446,11 @@ func checkDisabled(body []byte, err error) string {
 
 // Requests made at random are refused if and only if they use a disabled tool.
 func TestDisabledToolsProperties(t *testing.T) {
+	tier.Slow(t)
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})
 	who := r.strict(t, "strict", fetch, search)
-	rounds := 20000 / storagetest.Sample(5)
+	rounds := 20000 / tier.Sample(5)
 	refused := 0
 	for round := range rounds {
 		g := gen{rand.New(rand.NewPCG(11, uint64(round)))}

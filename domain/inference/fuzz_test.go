@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 var allDialects = []domain.Dialect{responses, chat, messages}
@@ -490,6 +491,7 @@ func quoted(text string) string {
 }
 
 func TestProperties(t *testing.T) {
+	tier.Slow(t)
 	const rounds = 500
 	for _, from := range allDialects {
 		for _, to := range allDialects {

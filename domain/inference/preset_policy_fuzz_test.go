@@ -14,7 +14,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // spellings are all paths of a setting, in all dialects. They are written out here, and not
@@ -327,7 +327,8 @@ func (c ruledCase) checkRuled(resolve func(body []byte) (inference.Resolution, e
 
 // TestPolicyProperties resolves random requests for random presets.
 func TestPolicyProperties(t *testing.T) {
-	rounds := 30 / storagetest.Sample(3)
+	tier.Slow(t)
+	rounds := 30 / tier.Sample(3)
 	r := newResolving(t)
 	who := r.team(t, "team", "dm", "latency")
 	resolver := r.resolver(t, inference.Config{})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // ruledTemplate stores a template with a policy, given as clients send it.
@@ -194,6 +195,7 @@ func TestPartsUnderAPolicyAreBounded(t *testing.T) {
 // TestLargeRequestsUnderAPolicy resolves requests that would take minutes if each of many
 // parts of them were compared with a large preset.
 func TestLargeRequestsUnderAPolicy(t *testing.T) {
+	tier.Slow(t)
 	r := newResolving(t)
 	list := func(n int, item string) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
 	large := `"format":{"type":"json_schema","name":"n","schema":{"enum":[` + list(10_000, `"a word"`) + `]}}`

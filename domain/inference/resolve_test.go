@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // topLevel splits an object with the standard library's decoder, which domain
@@ -808,6 +808,7 @@ func heap() int64 {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
+	tier.Slow(t)
 	const cacheSize, bound = 1 << 20, 4 << 20
 	text := func(n int) string { return `"` + strings.Repeat("x", n) + `"` }
 	for i, tc := range []struct {
@@ -829,7 +830,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		{"empty", 3000, `{}`, "", domain.Responses, 0},
 		{"labels", 500, `{"model":"m"}`, "", domain.Responses, 64},
 	} {
-		if i%storagetest.Sample(3) != 0 {
+		if i%tier.Sample(3) != 0 {
 			continue
 		}
 		t.Run(tc.name, func(t *testing.T) {
@@ -878,9 +879,10 @@ func manyLabels(n int) map[string]domain.Target {
 }
 
 func TestWorkspacesInMemoryAreBounded(t *testing.T) {
+	tier.Slow(t)
 	r := newResolving(t)
 	var teams []domain.Principal
-	for i := range 400 / storagetest.Sample(4) {
+	for i := range 400 / tier.Sample(4) {
 		model, tools := strings.Repeat("m", 100000), []string{"openrouter:web_search"}
 		if i%2 == 0 {
 			model, tools = "m", []string{"openrouter:" + strings.Repeat("x", 50000), "openrouter:" + strings.Repeat("y", 50000)}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 const splitPreset = "0b5d1f2e-8f0e-4c1e-9a53-3f6b0a4c7d11"
@@ -56,6 +56,7 @@ func count(served []int, version int) (n int) {
 }
 
 func TestSplitsGiveEachVersionItsShare(t *testing.T) {
+	tier.Slow(t)
 	ids := sessions(60000)
 	for _, split := range [][]domain.Share{
 		{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}},
@@ -107,10 +108,11 @@ func TestSplitsAreTheSameEverywhere(t *testing.T) {
 // A change of one weight moves ids only to or away from that version. It moves no more of
 // them than the change of its share.
 func TestSplitsMoveOnlyWhatMustMove(t *testing.T) {
+	tier.Slow(t)
 	ids := sessions(6000)
 	g := rand.New(rand.NewPCG(3, 4))
 	moves := 0
-	for range 60 / storagetest.Sample(4) {
+	for range 60 / tier.Sample(4) {
 		split := make([]domain.Share, 2+g.IntN(5))
 		for i := range split {
 			split[i] = domain.Share{Version: i*3 + 1, Weight: 1 + g.IntN(100)}

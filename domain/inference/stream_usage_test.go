@@ -8,7 +8,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 func TestStreamUsageIsAdded(t *testing.T) {
@@ -163,12 +163,13 @@ func filtered(parts ...string) string {
 }
 
 func TestStreamUsageFilter(t *testing.T) {
+	tier.Slow(t)
 	for name, marked := range filteredStreams {
 		sent, want := splitStream(marked)
 		if got := filtered(eachByte([]byte(sent))...); got != want {
 			t.Errorf("%s, byte for byte: got %.300q, want %.300q", name, got, want)
 		}
-		step := 1 + len(sent)/(2000/storagetest.Sample(4))
+		step := 1 + len(sent)/(2000/tier.Sample(4))
 		for at := 0; at <= len(sent); at += step {
 			if got := filtered(sent[:at], sent[at:]); got != want {
 				t.Fatalf("%s, cut at %d: got %.300q, want %.300q", name, at, got, want)

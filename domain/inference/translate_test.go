@@ -17,7 +17,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 var allDialects = []domain.Dialect{domain.Responses, domain.Chat, domain.Messages}
@@ -535,7 +535,7 @@ func canonical(settings map[string]any, d domain.Dialect) map[string]any {
 // other one.
 func eachGenerated(t *testing.T, check func(t *testing.T, g generator, settings []rawjson.Member, from, to domain.Dialect)) {
 	g := generator{rand.New(rand.NewPCG(1, 2))}
-	for i := range 500 / storagetest.Sample(4) {
+	for i := range 500 / tier.Sample(4) {
 		for _, from := range allDialects {
 			text := g.settings(from)
 			for _, to := range allDialects {

@@ -15,6 +15,9 @@ export const managementKey = process.env.PRESETS_MANAGEMENT_KEY;
 export const inferenceKey = process.env.PRESETS_INFERENCE_KEY;
 export const screenshots = process.env.PRESETS_SCREENSHOTS; // a folder, or nothing
 
+// everyCase says that exhaustive tests try all of their cases.
+export const everyCase = process.env.PRESETS_TIER === "3";
+
 // patience is the longest that a step may take. It only ends what hangs.
 export const patience = Number(process.env.CONSOLE_PATIENCE ?? 30_000);
 

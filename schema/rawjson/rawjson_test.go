@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // The error for a text that is no object names the fault and its place.
@@ -203,6 +205,7 @@ func checkScan(t *testing.T, text []byte) {
 
 // Long strings are scanned in another way than short ones, and so are their ends.
 func TestScan(t *testing.T) {
+	tier.Slow(t)
 	for length := range 100 {
 		for _, mark := range []string{"", `\"`, `\u00e9`, `\u00g9`, `\x`, "\x1f", "\xff", "\x7f", "é", "\x00", `"`} {
 			plain := strings.Repeat("x", length)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // readWhole reads a backup as Restore does.
@@ -26,9 +26,10 @@ func readWhole(content, key []byte) error {
 	return b.err
 }
 
-// TestDamagedBackup cuts a backup at each length and flips a bit of each byte. The first
-// tier flips one in every fifth byte.
+// TestDamagedBackup cuts a backup at each length and flips a bit of each byte, or of
+// every fifth in a sample.
 func TestDamagedBackup(t *testing.T) {
+	tier.Slow(t)
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		t.Run(name, func(t *testing.T) {
 			full, _ := small(t, Options{EncryptionKey: key})
@@ -57,7 +58,7 @@ func TestDamagedBackup(t *testing.T) {
 			if err := readWhole(full, key); err != nil {
 				t.Fatal(err)
 			}
-			step := storagetest.Sample(5)
+			step := tier.Sample(5)
 			for n := 0; n < len(full); n += step {
 				restoring := n%(211*step) == 0
 				cut := full[:n]
@@ -97,6 +98,7 @@ func chunks(t *testing.T, backup []byte) (lines []byte, chunks [][]byte, end []b
 
 // Chunks that are all right by themselves are not in another place, or backup.
 func TestRearrangedBackup(t *testing.T) {
+	tier.Slow(t)
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		t.Run(name, func(t *testing.T) {
 			withKey(t, key)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // backUp returns a backup of s and checks its summary.
@@ -376,6 +377,7 @@ func (w *stalled) Write(p []byte) (int, error) {
 
 // TestBackupEnds closes the store under a backup, and ends one by its context.
 func TestBackupEnds(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	for what, end := range map[string]func(s *Store, stop func()) error{
 		"closed": func(s *Store, _ func()) error { go s.Close(); return domain.ErrClosed },

@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // verifyBackup verifies a backup, and checks that no temporary file is left.
@@ -113,8 +114,8 @@ func TestVerifyBackup(t *testing.T) {
 	}
 }
 
-// TestVerifyDamagedBackup cuts a backup at each length and flips a bit of each byte. The
-// first tier flips one in every fifth byte.
+// TestVerifyDamagedBackup cuts a backup at each length and flips a bit of each byte,
+// or of every fifth in a sample.
 func TestVerifyDamagedBackup(t *testing.T) {
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +129,7 @@ func TestVerifyDamagedBackup(t *testing.T) {
 					t.Errorf("%s: got error %v", what, err)
 				}
 			}
-			for n := 0; n < len(full); n += storagetest.Sample(5) {
+			for n := 0; n < len(full); n += tier.Sample(5) {
 				refused(fmt.Sprintf("%d of %d bytes", n, len(full)), full[:n], n >= len(BackupMagic))
 				flipped := bytes.Clone(full)
 				flipped[n] ^= 1 << (n % 8)
@@ -166,6 +167,7 @@ func TestVerifyBackupKeys(t *testing.T) {
 // TestVerifyBackupAsRestored removes and changes records of each kind. The backup's report
 // is that of the store which Restore makes of it.
 func TestVerifyBackupAsRestored(t *testing.T) {
+	tier.Slow(t)
 	backup, _ := furnished(t, nil)
 	kinds := map[records.Kind]bool{}
 	rewritten(t, backup, func(k records.Key, record []byte) []byte {

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // furnish adds to the store of seed, so that it has every kind of record. It adds an
@@ -96,6 +97,7 @@ func TestVerify(t *testing.T) {
 // TestCheckOfEachKind removes, replaces and damages a record of each kind in turn. A check
 // finds all of that, and nothing without it.
 func TestCheckOfEachKind(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	folder := t.TempDir()
 	furnish(t, folder)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 var errDeliberate = errors.New("a deliberate failure")
@@ -229,6 +230,7 @@ func TestGroupWithFailures(t *testing.T) {
 
 // TestGroupSplit queues more than a transaction holds.
 func TestGroupSplit(t *testing.T) {
+	tier.Slow(t)
 	s := mustOpen(t, t.TempDir())
 	var commits, runs atomic.Int64
 	countCommits(s, &commits)

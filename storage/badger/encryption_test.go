@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // testOptions are how tests open stores. TestEncrypted runs some of them once more,
@@ -42,7 +42,7 @@ func withKey(t *testing.T, key []byte) {
 // An encrypted store keeps every promise of a store on a disk.
 func TestEncrypted(t *testing.T) {
 	withKey(t, testKey)
-	if storagetest.SecondTier() { // nothing in them depends on the key in particular
+	if tier.EveryCase() { // nothing in them depends on the key in particular
 		t.Run("store", TestStore)
 		t.Run("crash", TestCrash)
 	}

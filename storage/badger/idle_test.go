@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // compactors returns the number of Badger's compactors that run, in all stores.
@@ -17,6 +19,7 @@ func compactors() int {
 // TestIdleCompactors checks that compactors stop without writes. A write, a Reclaim and Close
 // start them again, and work. Tests with t.Parallel run later, so no other store is open.
 func TestIdleCompactors(t *testing.T) {
+	tier.Slow(t)
 	s := mustOpen(t, t.TempDir())
 	all := s.db.Opts().NumCompactors
 	for _, test := range []struct {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestMovedFolder acknowledges nothing that would go to files which no start finds.
@@ -67,6 +67,7 @@ func TestWithoutFiles(t *testing.T) {
 // TestCheckOfDamage flips a bit in an open store where Badger trusts the data, or removes a
 // table. The check must find this damage and no other.
 func TestCheckOfDamage(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	source := t.TempDir()
 	furnish(t, source)
@@ -102,7 +103,7 @@ func TestCheckOfDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	for range 8 / storagetest.Sample(4) {
+	for range 8 / tier.Sample(4) {
 		damage("bit flipped", func(t *testing.T, table string) {
 			content := readFile(t, table)
 			at := rand.IntN(len(content)) // in a small table much of it are offsets

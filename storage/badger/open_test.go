@@ -30,6 +30,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // crashFolder passes the folder to a child process that the test kills.
@@ -342,6 +343,7 @@ func TestSettings(t *testing.T) {
 // TestShortenedTable damages tables so that Badger itself panics, on a goroutine where no
 // caller can recover.
 func TestShortenedTable(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	for name, damage := range map[string]func(t *testing.T, table string, size int64){
 		"empty":     func(t *testing.T, table string, _ int64) { truncate(t, table, 0) },
@@ -379,6 +381,7 @@ func TestShortenedTable(t *testing.T) {
 // If a MANIFEST has lost its end, Badger deletes the tables that it no longer names. The
 // store must not be served without these tables, and they must not be deleted.
 func TestShortenedManifest(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	source := t.TempDir()
 	w, p, _ := seed(t, source) // closed, so all of it is in a table
@@ -390,7 +393,7 @@ func TestShortenedManifest(t *testing.T) {
 	copyFolder(t, source, crashed)
 	whole := readFile(t, filepath.Join(crashed, badgerdb.ManifestFilename))
 	restored := ""
-	for length := 8; length < len(whole); length += 7 * storagetest.Sample(5) {
+	for length := 8; length < len(whole); length += 7 * tier.Sample(5) {
 		folder := t.TempDir()
 		copyFolder(t, crashed, folder)
 		truncate(t, filepath.Join(folder, badgerdb.ManifestFilename), int64(length))
@@ -603,6 +606,7 @@ func TestDamagedTable(t *testing.T) {
 // TestDamagedLog copies a running store, as a crash would leave it, and flips
 // a byte in its write-ahead log. Badger opens that, without what follows.
 func TestDamagedLog(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	folder, crashed := t.TempDir(), t.TempDir()
 	s := mustOpen(t, folder)
@@ -1019,7 +1023,7 @@ func TestCrash(t *testing.T) {
 	type acknowledged struct{ id, hash string }
 	acks := map[string]map[int]acknowledged{}
 	total := 0
-	cycles := 6 / storagetest.Sample(2)
+	cycles := 6 / tier.Sample(2)
 	for cycle := range cycles {
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), crashFolder+"="+folder) // withKey sets crashKey

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // addVersions stores versions of a preset in the default workspace, of some 32 KiB each.
@@ -68,6 +69,7 @@ func mustReclaim(t *testing.T, s *Store) {
 
 // A prune of a tenth of the store gives the disk space back, and nothing else goes.
 func TestReclaim(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	folder := t.TempDir()
 	s := mustOpen(t, folder)
@@ -116,6 +118,7 @@ func TestReclaim(t *testing.T) {
 // It ends with its context and with the store, between two compactions, and the store
 // is as good as before.
 func TestReclaimEnds(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	folder := t.TempDir()
 	s := mustOpen(t, folder)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // A restore leaves out what has expired since the backup.
@@ -44,6 +45,7 @@ func TestRestoreExpired(t *testing.T) {
 }
 
 func TestRestoreRefuses(t *testing.T) {
+	tier.Slow(t)
 	full, _ := small(t, Options{})
 	secret, _ := small(t, Options{EncryptionKey: testKey})
 	line := func(old, to string) []byte { return bytes.Replace(full, []byte(old), []byte(to), 1) }

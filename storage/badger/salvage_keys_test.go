@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestSalvageRevokedKey loses all records of a revocation, and nothing else: in a part of a
@@ -102,6 +103,7 @@ func revokedInLog(t *testing.T, o Options) (folder, log string, k domain.Key) {
 // TestSalvageLogHeader flips bits in the header of the log that has the revocation of a key.
 // The key must not come to life.
 func TestSalvageLogHeader(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	o := Options{EncryptionKey: testKey}
 	killed, log, k := revokedInLog(t, o)
@@ -137,6 +139,7 @@ func TestSalvageLogHeader(t *testing.T) {
 // TestSalvageLostLog loses the log that has the revocation of a key. The key must not come to
 // life.
 func TestSalvageLostLog(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	killed, log, k := revokedInLog(t, testOptions)
 	for name, lose := range map[string]func(name string) error{
@@ -165,6 +168,7 @@ func TestSalvageLostLog(t *testing.T) {
 // TestSalvageLostTable loses the MANIFEST, and the table that has the revocation of a key. Later
 // tables are whole. The key must not come to life.
 func TestSalvageLostTable(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	folder := t.TempDir()
 	s, _, k := openWithKey(t, folder, testOptions)
@@ -203,6 +207,7 @@ func TestSalvageLostTable(t *testing.T) {
 // TestSalvageLostManifest loses the MANIFEST, and nothing else. It is unknown whether a table is
 // lost, too. So keys are revoked, and all else is there.
 func TestSalvageLostManifest(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	folder := t.TempDir()
 	fillUsage(t, folder, testOptions)
@@ -240,6 +245,7 @@ func TestSalvageLostManifest(t *testing.T) {
 // TestSalvageCutCommit cuts a log between two entries of its last commit, which revokes a key.
 // The commit was acknowledged. The key must not come to life.
 func TestSalvageCutCommit(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	folder := t.TempDir()
 	_, f, k := openWithOnlyKey(t, folder, testOptions)
@@ -432,6 +438,7 @@ func salvagedKey(t *testing.T, folder string, o Options, id string) (k domain.Ke
 // TestSalvageRemovedKey salvages a store from which a key was removed. The key is not lost. It
 // does not come back from an older copy either, if the blocks with its removal are damaged.
 func TestSalvageRemovedKey(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	folder := t.TempDir()
 	s, f, k := openWithKey(t, folder, testOptions)

@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
@@ -312,7 +313,7 @@ func wreckStores(t *testing.T, o Options) (killed, stopped string, truth exporte
 		if round == 2 {
 			truth = exportStore(t, s)
 			copyFolder(t, folder, killed)
-			if !storagetest.SecondTier() {
+			if !tier.EveryCase() {
 				cutLogs(t, killed)
 			}
 		}
@@ -394,7 +395,7 @@ func TestSalvageDamaged(t *testing.T) {
 					inflictOne(t, trial, state, folder, p.file, p.how)
 				}
 				t.Logf("%s: %v", state, trial.counts)
-				if storagetest.SecondTier() && (trial.counts["whole"] == 0 || trial.counts["partly"] == 0) {
+				if tier.EveryCase() && (trial.counts["whole"] == 0 || trial.counts["partly"] == 0) {
 					t.Errorf("%s: got %v", state, trial.counts)
 				}
 			}
@@ -408,8 +409,8 @@ type wreckPlace struct {
 	how  int
 }
 
-// wreckPlaces returns all files of a store with twelve ways to damage each. The first tier
-// tries a few of them.
+// wreckPlaces returns all files of a store with twelve ways to damage each, or a
+// sample of them.
 func wreckPlaces(t *testing.T, folder string) (all []wreckPlace) {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -422,11 +423,12 @@ func wreckPlaces(t *testing.T, folder string) (all []wreckPlace) {
 		}
 	}
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return all[:len(all)/storagetest.Sample(len(all)/3)]
+	return all[:len(all)/tier.Sample(len(all)/3)]
 }
 
 // TestSalvageLostLabels clears the blocks that have the histories of labels, and those around.
 func TestSalvageLostLabels(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	killed, _, truth := wreckStores(t, Options{})
 	trial := &wreckTrial{truth: truth, counts: make(map[string]int)}
@@ -441,7 +443,7 @@ func TestSalvageLostLabels(t *testing.T) {
 			continue
 		}
 		const block = 16 << 10
-		for begin := max(first-block, 0); begin < min(last+block, len(content)); begin += block / 2 * storagetest.Sample(2) {
+		for begin := max(first-block, 0); begin < min(last+block, len(content)); begin += block / 2 * tier.Sample(2) {
 			damaged := filepath.Join(t.TempDir(), "damaged")
 			copyFolder(t, killed, damaged)
 			changed := bytes.Clone(content)
@@ -460,12 +462,13 @@ func TestSalvageLostLabels(t *testing.T) {
 // TestSalvageLostCommits clears parts of the log that have whole commits. No other record tells
 // which preset the last commits changed, so the preset is as it was before them.
 func TestSalvageLostCommits(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	killed, _, truth := wreckStores(t, Options{EncryptionKey: testKey})
 	trial := &wreckTrial{truth: truth, o: Options{EncryptionKey: testKey}, counts: make(map[string]int)}
 	log, used := usedLog(t, killed)
 	const part = 6 << 10 // longer than a commit
-	for begin := used - part; begin > used/2; begin -= part / 4 * storagetest.Sample(24) {
+	for begin := used - part; begin > used/2; begin -= part / 4 * tier.Sample(24) {
 		damaged := filepath.Join(t.TempDir(), "damaged")
 		copyFolder(t, killed, damaged)
 		zero(t, filepath.Join(damaged, log), begin, begin+part)
@@ -479,6 +482,7 @@ func TestSalvageLostCommits(t *testing.T) {
 // TestSalvageCutTable cuts the end off the largest table, which has its index. The kinds of
 // records that come last in it are lost.
 func TestSalvageCutTable(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	_, stopped, truth := wreckStores(t, Options{})
 	trial := &wreckTrial{truth: truth, counts: make(map[string]int)}
@@ -493,7 +497,7 @@ func TestSalvageCutTable(t *testing.T) {
 		}
 	}
 	const step = 8 << 10
-	for end := size - step; end > 0; end -= step * storagetest.Sample(4) {
+	for end := size - step; end > 0; end -= step * tier.Sample(4) {
 		damaged := filepath.Join(t.TempDir(), "damaged")
 		copyFolder(t, stopped, damaged)
 		truncate(t, filepath.Join(damaged, largest), int64(end))

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // usageRows is the number of rows of usage in a store of fillUsage.
@@ -139,6 +140,7 @@ func damageBlock(t *testing.T, folder string, o Options, content []byte, isIn fu
 
 // TestSalvageUnreferencedLog loses a row of usage in a log. No other record tells of it.
 func TestSalvageUnreferencedLog(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	for kind, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		folder, o := t.TempDir(), Options{EncryptionKey: key}
@@ -166,6 +168,7 @@ func TestSalvageUnreferencedLog(t *testing.T) {
 // record has an older or a newer copy, or none. An entry in a block ends with its version (8
 // bytes), two bytes of bits, its expiry (1 byte) and the record.
 func TestSalvageUnsealed(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	const (
 		recordHeader = 5

@@ -4,15 +4,17 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // UseMemory puts temporary files into a folder in memory, until undo is called. Stores
 // there take a fraction of the time, because no disk flushes their writes. It does nothing
-// in the second tier, where TMPDIR is set. It does nothing either if less than 4 GiB of
+// if TMPDIR is set, or if tests try every case. It does nothing either if less than 4 GiB of
 // memory are available for files.
 func UseMemory() (undo func()) {
 	undo = func() {}
-	if SecondTier() || os.Getenv("TMPDIR") != "" {
+	if tier.EveryCase() || os.Getenv("TMPDIR") != "" {
 		return undo
 	}
 	const memory = "/dev/shm"

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // presetPage returns a page of a workspace's presets, and the number of all of them.
@@ -152,13 +153,13 @@ func presetPages(t *testing.T, s *suite) {
 	check(1) // the lists are empty
 	for _, w := range ids {
 		// Enough presets for pages, and the records that count them, to have several parts.
-		for i := range 300 / Sample(2) {
+		for i := range 300 / tier.Sample(2) {
 			toFront(newPreset(w, slugOf(i)))
 		}
 		s.mustUpdate(t, func(tx domain.Tx) error { return put(tx, oldestFirst(all[w])...) })
 	}
 	check(1)
-	for round := range 120 / Sample(2) {
+	for round := range 120 / tier.Sample(4) {
 		// An engine may run the function again, so the model is reset.
 		before := cloneLists(all)
 		changes, fails, looks, start := 1+random.IntN(12), random.IntN(6) == 0, random.IntN(4) == 0, clock

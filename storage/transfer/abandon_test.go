@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // namesIn returns the slugs of the workspaces and presets of a store, and the ids of its keys.
@@ -57,8 +57,9 @@ func without(all, others []string) []string {
 }
 
 // TestAbandon gives an import up after each of its batches. The imported objects stay, are
-// consistent, and can be exported, imported and changed. The first tier tries one of five.
+// consistent, and can be exported, imported and changed. A sample tries one batch of five.
 func TestAbandon(t *testing.T) {
+	tier.Slow(t)
 	from := newStore(t)
 	f := fill(t, from)
 	f.Some()
@@ -67,7 +68,7 @@ func TestAbandon(t *testing.T) {
 	workspaces, presets, keys := namesIn(t, from)
 	by := domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
 	partial, trailCut := 0, 0
-	for batches := 1; ; batches += storagetest.Sample(5) {
+	for batches := 1; ; batches += tier.Sample(5) {
 		to := started(t)
 		service := domain.NewService(to)
 		s := &interrupted{Store: to, before: nothing, after: func(n int) error {
@@ -163,6 +164,7 @@ func TestAbandon(t *testing.T) {
 // TestAbandonLabels gives an import up after each line of a preset. The preset gets no label of
 // a version that was pruned, and not more labels than it may have.
 func TestAbandonLabels(t *testing.T) {
+	tier.Slow(t)
 	from := newStore(t)
 	f := fill(t, from)
 	f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
@@ -254,6 +256,7 @@ func headOf(t *testing.T, s domain.Store) (head domain.AuditHead) {
 // TestAbandonRunning gives an import up while it runs. One of the two fails, and the store is
 // as the other left it.
 func TestAbandonRunning(t *testing.T) {
+	tier.Slow(t)
 	from := newStore(t)
 	f := fill(t, from)
 	f.Some()
@@ -307,13 +310,14 @@ func TestAbandonRunning(t *testing.T) {
 // then. Objects that were never imported are not lost. If the store is damaged, they may be,
 // and the report says that.
 func TestSalvageUnfinished(t *testing.T) {
+	tier.Slow(t)
 	from := newStore(t)
 	f := fill(t, from)
 	f.Some()
 	f.Much()
 	content := exported(t, from)
 	by := domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
-	for batches := 1; ; batches += max(3, storagetest.Sample(18)) {
+	for batches := 1; ; batches += max(3, tier.Sample(18)) {
 		folder := t.TempDir()
 		to, err := badger.Open(folder, badger.Options{})
 		if err != nil {

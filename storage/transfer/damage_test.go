@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // small returns an export of a little of everything.
@@ -96,8 +96,9 @@ func TestCut(t *testing.T) {
 
 // No byte can be another.
 func TestChangedByte(t *testing.T) {
+	tier.Slow(t)
 	content := small(t)
-	for range 2000 / storagetest.Sample(4) {
+	for range 2000 / tier.Sample(4) {
 		changed, at := slices.Clone(content), rand.IntN(len(content))
 		changed[at] ^= 1 << rand.IntN(8)
 		refuses(t, fmt.Sprintf("byte %d changed", at), changed, "")

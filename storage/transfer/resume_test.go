@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // interrupted is a store that calls back before and after each update.
@@ -41,6 +42,7 @@ func inSmall(ctx context.Context, s domain.Store, content []byte) (Summary, erro
 // An interrupted import continues, whichever batch and failure interrupted it. Until then
 // the store is consistent and cannot be exported.
 func TestResume(t *testing.T) {
+	tier.Slow(t)
 	from := newStore(t)
 	f := fill(t, from)
 	f.Some()

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // edited returns an export with the first line changed that edit applies to, and that
@@ -89,6 +90,7 @@ func ofKey(edit func(k *domain.Key)) func(*line) bool {
 // Import refuses objects that the API could not have created, despite a correct sum. The
 // error names the line and the field.
 func TestWrongFields(t *testing.T) {
+	tier.Slow(t)
 	content := small(t)
 	large := strings.Repeat("x", domain.MaxStoredSize)
 	for _, tc := range []struct {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/convert"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // convertText converts a text, and writes what it has into a folder.
@@ -86,6 +87,7 @@ func TestUnknownProductionVersion(t *testing.T) {
 // TestHostileInputs has inputs that are broken, deep or large. Nothing of them is written,
 // and the report has a reason without their text.
 func TestHostileInputs(t *testing.T) {
+	tier.Slow(t)
 	deep := strings.Repeat("[", 200) + strings.Repeat("]", 200)
 	const value = "VALUE-OF-THE-INPUT"
 	for _, test := range []struct {

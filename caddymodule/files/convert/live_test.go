@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/convert"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // server answers the GET requests of a live account. Its routes are by path and query.
@@ -216,6 +217,7 @@ func TestRedirectsKeepTheKey(t *testing.T) {
 
 // TestEndlessAnswers has an account whose list has no end, and one whose answer has none.
 func TestEndlessAnswers(t *testing.T) {
+	tier.Slow(t)
 	pages := 0
 	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/public/v2/prompts" {
@@ -264,6 +266,7 @@ func TestAccountsWanted(t *testing.T) {
 }
 
 func TestInputs(t *testing.T) {
+	tier.Slow(t)
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		name = filepath.Join(dir, name)

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // shown writes segments with variables in angle brackets.
@@ -128,6 +129,7 @@ func TestExponentialReferences(t *testing.T) {
 // TestLargeTexts reads and writes texts of eight times the stored size. A search from each brace
 // to the end, or a copy for each part, would take more than a minute.
 func TestLargeTexts(t *testing.T) {
+	tier.Slow(t)
 	const size = 2 << 20
 	for _, test := range []struct {
 		syntax    syntax

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // cutOff fails requests: from one on, or only that one. Each fails before it reaches the
@@ -84,9 +84,10 @@ func (s *server) prepare(old, owner string) {
 // TestCutOff cuts off a run at each of its requests, and repeats the run. All is then as the
 // files say, and no version was made twice.
 func TestCutOff(t *testing.T) {
+	tier.Slow(t)
 	s := start(t)
 	folder := s.dir
-	step := storagetest.Sample(13)
+	step := tier.Sample(13)
 	for i, mode := range []struct {
 		name        string
 		once, after bool
@@ -98,7 +99,7 @@ func TestCutOff(t *testing.T) {
 	} {
 		t.Run(mode.name, func(t *testing.T) {
 			s.T = t
-			// The modes of the first tier begin at different requests.
+			// In a sample, the modes begin at different requests.
 			for at, done := 1+3*i%step, false; !done; at += step {
 				old, fresh := fmt.Sprintf("old-%d", at), fmt.Sprintf("new-%d", at)
 				owner := "owner-" + old

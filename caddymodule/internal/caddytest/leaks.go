@@ -23,7 +23,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // settings is an object of a configuration.
@@ -63,7 +63,7 @@ func LeaksNoKey(t *testing.T, caddyfiles map[string]string, storeFolder func(*te
 			continue
 		}
 		for j := range 4 {
-			if (i+j)%storagetest.Sample(4) != 0 { // the first tier tries another one with each Caddyfile
+			if (i+j)%tier.Sample(4) != 0 { // the first tier tries another one with each Caddyfile
 				continue
 			}
 			access, up := j/2 == 0, j%2 == 0
@@ -197,7 +197,7 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 						continue // stock Caddy logs the names of headers that it drops, at DEBUG
 					}
 					paths := []string{"/v1/chat/completions", "/v1/embeddings", "/v1/presets"}
-					if !storagetest.SecondTier() {
+					if !tier.EveryCase() {
 						paths = paths[(i+j)%len(paths):][:1]
 					}
 					for _, path := range paths {

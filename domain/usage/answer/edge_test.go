@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // reasons are all reasons.
@@ -221,6 +222,7 @@ func TestNoAllocation(t *testing.T) {
 
 // TestBomb reads answers that decode to more than the limit.
 func TestBomb(t *testing.T) {
+	tier.Slow(t)
 	for encoding, encode := range encoders {
 		bomb := encode(t, append([]byte("{"+known+`,"x":"`), bytes.Repeat([]byte("a"), maxDecoded+1)...))
 		start := time.Now()

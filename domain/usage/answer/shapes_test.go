@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // shapes are answers as the official clients' types describe them: openai 7.57.0,
@@ -99,6 +100,7 @@ func shape(tb testing.TB, file string) (domain.Dialect, string, []byte) {
 }
 
 func TestShapes(t *testing.T) {
+	tier.Slow(t)
 	tested := map[string]bool{}
 	for _, test := range shapes {
 		tested[test.file] = true
