@@ -318,7 +318,7 @@ func (s *server) changesRecorded() int {
 // that exist and that do not.
 func TestAuthorisationMatrix(t *testing.T) {
 	for _, creators := range []string{"management", "any"} {
-		t.Run("creators "+creators, func(t *testing.T) { testMatrix(t, creators, tier.Sample(6)) })
+		t.Run("creators "+creators, func(t *testing.T) { testMatrix(t, creators, tier.Sample(3)) })
 	}
 }
 

@@ -74,7 +74,7 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
-// TestManyPresets lists 10,000 presets in the second tier.
+// TestManyPresets lists 10,000 presets, or a sample of 2,000.
 func TestManyPresets(t *testing.T) {
 	start(t, nil)
 	var service *domain.Service

@@ -28,16 +28,14 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
-// folder has the binary.
+// folder is where build puts the binary, or "" before.
 var folder string
 
 func TestMain(m *testing.M) {
-	var err error
-	if folder, err = os.MkdirTemp("", "caddy-presets-"); err != nil {
-		panic(err)
-	}
 	code := m.Run()
-	os.RemoveAll(folder)
+	if folder != "" {
+		os.RemoveAll(folder)
+	}
 	os.Exit(code)
 }
 
@@ -53,6 +51,10 @@ func binary(t *testing.T) string {
 
 // build builds this command once.
 var build = sync.OnceValues(func() (string, error) {
+	var err error
+	if folder, err = os.MkdirTemp("", "caddy-presets-"); err != nil {
+		return "", err
+	}
 	path := filepath.Join(folder, "caddy")
 	if runtime.GOOS == "windows" {
 		path += ".exe"

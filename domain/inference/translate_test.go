@@ -533,9 +533,9 @@ func canonical(settings map[string]any, d domain.Dialect) map[string]any {
 
 // eachGenerated calls check with settings of each dialect on the way to each
 // other one.
-func eachGenerated(t *testing.T, check func(t *testing.T, g generator, settings []rawjson.Member, from, to domain.Dialect)) {
+func eachGenerated(t *testing.T, rounds int, check func(t *testing.T, g generator, settings []rawjson.Member, from, to domain.Dialect)) {
 	g := generator{rand.New(rand.NewPCG(1, 2))}
-	for i := range 500 / tier.Sample(4) {
+	for i := range rounds {
 		for _, from := range allDialects {
 			text := g.settings(from)
 			for _, to := range allDialects {
@@ -555,7 +555,7 @@ func eachGenerated(t *testing.T, check func(t *testing.T, g generator, settings 
 
 // Settings that are not listed as dropped come back from the other dialect.
 func TestTranslateRoundTrip(t *testing.T) {
-	eachGenerated(t, func(t *testing.T, _ generator, settings []rawjson.Member, from, to domain.Dialect) {
+	eachGenerated(t, 500/tier.Sample(4), func(t *testing.T, _ generator, settings []rawjson.Member, from, to domain.Dialect) {
 		there, dropped := translate(settings, from, to, nil)
 		checkTranslation(t, there, dropped, to, nil)
 		back, droppedBack := translate(there, to, from, nil)
@@ -594,7 +594,7 @@ func TestTranslateUnknown(t *testing.T) {
 		"thinking": "reasoning", "output_config": "reasoning text response_format", "text": "response_format verbosity output_config",
 		"response_format": "text output_config", "verbosity": "text",
 	}
-	eachGenerated(t, func(t *testing.T, g generator, settings []rawjson.Member, from, to domain.Dialect) {
+	eachGenerated(t, 500/tier.Sample(4), func(t *testing.T, g generator, settings []rawjson.Member, from, to domain.Dialect) {
 		unknown := map[string]bool{}
 		for range g.IntN(20) {
 			unknown[names[g.IntN(len(names))]] = true

@@ -47,9 +47,20 @@ func TestEncrypted(t *testing.T) {
 		t.Run("crash", TestCrash)
 	}
 	for name, test := range map[string]func(*testing.T){
-		"damage": TestDamage, "shortened table": TestShortenedTable, "shortened manifest": TestShortenedManifest,
-		"harmless orphans": TestHarmlessOrphans, "empty logs": TestEmptyLogs, "damaged table": TestDamagedTable,
-		"damaged log": TestDamagedLog, "sequence": TestSequence, "settings": TestSettings, "verify": TestVerify, "check": TestCheckOfEachKind,
+		"damage": TestDamage, "harmless orphans": TestHarmlessOrphans, "empty logs": TestEmptyLogs,
+		"damaged table": TestDamagedTable, "sequence": TestSequence, "settings": TestSettings, "verify": TestVerify,
+	} {
+		t.Run(name, test)
+	}
+}
+
+// TestEncryptedSlow is TestEncrypted with slow tests.
+func TestEncryptedSlow(t *testing.T) {
+	tier.Slow(t)
+	withKey(t, testKey)
+	for name, test := range map[string]func(*testing.T){
+		"shortened table": TestShortenedTable, "shortened manifest": TestShortenedManifest,
+		"damaged log": TestDamagedLog, "check": TestCheckOfEachKind,
 	} {
 		t.Run(name, test)
 	}

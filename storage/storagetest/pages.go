@@ -159,7 +159,7 @@ func presetPages(t *testing.T, s *suite) {
 		s.mustUpdate(t, func(tx domain.Tx) error { return put(tx, oldestFirst(all[w])...) })
 	}
 	check(1)
-	for round := range 120 / tier.Sample(4) {
+	for round := range 120 / tier.Sample(2) {
 		// An engine may run the function again, so the model is reset.
 		before := cloneLists(all)
 		changes, fails, looks, start := 1+random.IntN(12), random.IntN(6) == 0, random.IntN(4) == 0, clock

@@ -63,7 +63,7 @@ func LeaksNoKey(t *testing.T, caddyfiles map[string]string, storeFolder func(*te
 			continue
 		}
 		for j := range 4 {
-			if (i+j)%tier.Sample(4) != 0 { // the first tier tries another one with each Caddyfile
+			if (i+j)%tier.Sample(4) != 0 { // a sample has another one for each Caddyfile
 				continue
 			}
 			access, up := j/2 == 0, j%2 == 0

@@ -125,14 +125,15 @@ func anchors(text []byte) map[string]bool {
 }
 
 var (
-	goTest   = regexp.MustCompile("\\bgo (?:-C (\\S+) )?test [^`\n]*")
-	runFlag  = regexp.MustCompile(` -(?:run|bench) '?([^' ` + "`" + `]+)`)
+	goTest   = regexp.MustCompile("(?:PRESETS_TIER=\\S+ )?\\bgo (?:-C (\\S+) )?test [^`\n]*")
+	runFlag  = regexp.MustCompile(` -(run|bench) '?([^' ` + "`" + `]+)`)
 	packages = regexp.MustCompile(` \./(\S*)`)
-	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w*)\(`)
+	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w*)\(.*\n\t(tier\.Slow)?`)
 )
 
 // TestCommands checks that every test that a document's command names exists in the
-// packages of that command. Without that, "go test -run" passes and tests nothing.
+// packages of that command. It also checks that slow tests get their tier. Without that,
+// "go test -run" passes and tests nothing.
 func TestCommands(t *testing.T) {
 	t.Chdir(root)
 	files, err := filepath.Glob("*.md")
@@ -150,11 +151,14 @@ func TestCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, command := range goTest.FindAllSubmatch(text, -1) {
-			names := namesOfTests(t, string(command[1]), string(command[0]))
+			names, slow := namesOfTests(t, string(command[1]), string(command[0]))
+			if bytes.HasPrefix(command[0], []byte("PRESETS_TIER=")) {
+				slow = ""
+			}
 			for _, flag := range runFlag.FindAllSubmatch(command[0], -1) {
-				parts := strings.Split(string(flag[1]), "|")
-				if bytes.ContainsAny(flag[1], "()") {
-					parts = []string{string(flag[1])}
+				parts := strings.Split(string(flag[2]), "|")
+				if bytes.ContainsAny(flag[2], "()") {
+					parts = []string{string(flag[2])}
 				}
 				for _, part := range parts {
 					pattern, err := regexp.Compile("(?m:" + part + ")")
@@ -164,6 +168,8 @@ func TestCommands(t *testing.T) {
 					case part == "^$":
 					case !pattern.MatchString(names):
 						t.Errorf("%s: %s: no test is named %s", file, command[0], part)
+					case string(flag[1]) == "run" && pattern.MatchString(slow):
+						t.Errorf("%s: %s: without PRESETS_TIER=2 it skips slow tests of %s", file, command[0], part)
 					}
 					count++
 				}
@@ -176,8 +182,8 @@ func TestCommands(t *testing.T) {
 }
 
 // namesOfTests returns the names of all tests in the packages of a command, one on each
-// line. The command runs in a folder.
-func namesOfTests(t *testing.T, folder, command string) string {
+// line, and those of slow tests. The command runs in a folder.
+func namesOfTests(t *testing.T, folder, command string) (all, slow string) {
 	folders := []string{folder}
 	if named := packages.FindAllStringSubmatch(command, -1); len(named) > 0 {
 		folders = nil
@@ -185,7 +191,7 @@ func namesOfTests(t *testing.T, folder, command string) string {
 			folders = append(folders, path.Join(folder, name[1]))
 		}
 	}
-	var names strings.Builder
+	var names, slowNames strings.Builder
 	for _, folder := range folders {
 		files := testFiles(t, folder)
 		if len(files) == 0 {
@@ -198,10 +204,13 @@ func namesOfTests(t *testing.T, folder, command string) string {
 			}
 			for _, found := range testFunc.FindAllSubmatch(text, -1) {
 				fmt.Fprintf(&names, "%s\n", found[1])
+				if len(found[2]) > 0 {
+					fmt.Fprintf(&slowNames, "%s\n", found[1])
+				}
 			}
 		}
 	}
-	return names.String()
+	return names.String(), slowNames.String()
 }
 
 // testFiles returns the files of tests in a folder. If its name ends with three dots, it also
