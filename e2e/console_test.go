@@ -53,7 +53,7 @@ var consoleScenarios = []string{
 // TestConsole runs the console of the binary in Chromium, in front of services that speak
 // the three dialects. PRESETS_SCREENSHOTS names a folder for pictures of each view.
 func TestConsole(t *testing.T) {
-	node, chromium := findConsoleModules(t), findBrowser(t, "PRESETS_CHROMIUM", "chromium", "chromium-browser", "google-chrome")
+	node, chromium := findConsoleModules(t), findBrowser(t, "PRESETS_CHROMIUM", "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 	for _, scenario := range consoleScenarios {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()

@@ -22,7 +22,8 @@ export const everyCase = process.env.PRESETS_TIER === "3";
 export const patience = Number(process.env.CONSOLE_PATIENCE ?? 30_000);
 
 let launched;
-const launch = () => (launched ??= chromium.launch({ executablePath: process.env.CONSOLE_CHROMIUM, args: ["--lang=en-GB"] }));
+// --disable-gpu: a server has none, and would draw for it.
+const launch = () => (launched ??= chromium.launch({ executablePath: process.env.CONSOLE_CHROMIUM, args: ["--lang=en-GB", "--disable-gpu"] }));
 after(async () => (await launched)?.close());
 
 // browse opens the console in a browser context of its own, which is what a new user has.
