@@ -448,14 +448,14 @@ func (r *repository) proxy(t *testing.T, before func(*http.Request), after func(
 // nothing twice.
 func TestFilesCutOff(t *testing.T) {
 	r := newRepository(t)
-	step := 2
+	step := 4
 	if everyCase() {
 		step = 1
 	}
 	for _, answered := range []bool{false, true} {
 		n := 1
 		if answered {
-			n = step
+			n += step / 2 // between those before
 		}
 		for !r.cutOff(t, fmt.Sprintf("w%d-%t", n, answered), n, answered) {
 			n += step

@@ -27,7 +27,7 @@ import (
 func TestFlip(t *testing.T) {
 	begun := time.Now()
 	stores := append(makeStores(t, false), makeStores(t, true)...)
-	trials := choose(30, 2000)
+	trials := choose(10, 2000)
 
 	// Alternate between stores. Each has every kind of damage to every kind of file.
 	places := make([][]damage, len(stores))

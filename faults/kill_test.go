@@ -15,7 +15,7 @@ import (
 // acknowledged write is lost, and no write is partial.
 func TestKill(t *testing.T) {
 	begun := time.Now()
-	cycles, acknowledged := choose(8, 300), choose(800, 300_000)
+	cycles, acknowledged := choose(5, 300), choose(500, 300_000)
 	s, r := newServer(t, options{}), newRecorder(t)
 	cycle, inStart := 0, 0
 	for ; cycle < cycles || r.acknowledged < acknowledged && cycle < 20*cycles; cycle++ {

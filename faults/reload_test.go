@@ -19,12 +19,12 @@ import (
 	"time"
 )
 
-// TestReload reloads a hundred times under load. No request fails, no write is lost, the
+// TestReload reloads fifty times under load. No request fails, no write is lost, the
 // store stays open and nothing leaks. Caddy may close connections while a request arrives.
 // These count only if there are more than with a site that gives a fixed answer.
 func TestReload(t *testing.T) {
 	begun := time.Now()
-	blocks, reloads := 4*choose(1, 10), 25
+	blocks, reloads := choose(2, 40), 25
 	// Each pending request of an old configuration leaves a connection to the gateway. By
 	// default Caddy keeps it for two minutes.
 	s := newServer(t, options{presets: reloadConfig(0), gateway: fmt.Sprintf("reverse_proxy %s {\ntransport http {\nkeepalive 1s\n}\n}", newGateway(t))})

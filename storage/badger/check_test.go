@@ -8,8 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 
@@ -297,29 +297,19 @@ func TestCheck(t *testing.T) {
 	furnish(t, folder)
 	s := mustOpen(t, folder)
 	service := domain.NewService(s)
-	done := make(chan struct{})
-	writing := make(chan error)
-	go func() {
-		var err error
-		for i := 0; err == nil; i++ {
-			select {
-			case <-done:
-				writing <- nil
-				return
-			case <-time.After(time.Millisecond): // or there would be ever more to check
-				_, err = service.CreateWorkspace(context.Background(), by(""), domain.NewWorkspace{Name: "w", Slug: fmt.Sprint("w-", i)})
+	for i := range 10 {
+		var written error
+		var writing sync.WaitGroup
+		writing.Go(func() {
+			for n := range 30 {
+				_, err := service.CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "w", Slug: fmt.Sprintf("w-%d-%d", i, n)})
+				written = errors.Join(written, err)
 			}
+		})
+		report, err := s.Check(t.Context())
+		if writing.Wait(); err != nil || written != nil || report.Err() != nil || report.Tables == 0 {
+			t.Errorf("got %+v, %v and %v, want no problems", report, err, written)
 		}
-		writing <- err
-	}()
-	for range 10 {
-		if report, err := s.Check(t.Context()); err != nil || report.Err() != nil || report.Tables == 0 {
-			t.Errorf("got %+v, %v, want no problems", report, err)
-		}
-	}
-	close(done)
-	if err := <-writing; err != nil {
-		t.Fatal(err)
 	}
 	if status := s.Status(); status.Checked.IsZero() || status.Damage != 0 || !status.Writable || status.NeededBytes < minFree {
 		t.Errorf("got %+v, want a checked store that can be written", status)
