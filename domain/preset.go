@@ -154,11 +154,17 @@ const ReferenceMark = "@preset/"
 // Reference returns the name by which a request selects p as its model.
 func (p Preset) Reference() string { return ReferenceMark + p.Slug }
 
+// MaxPresetSlug is the greatest length of a preset's slug, in bytes.
+const MaxPresetSlug = 128
+
+// PresetSlugRule says in an error what a preset's slug must be.
+const PresetSlugRule = "must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit"
+
 // CheckPresetSlug returns an Invalid error if slug, already percent-decoded, cannot be
 // used.
 func CheckPresetSlug(slug string) error {
 	if !presetSlug.MatchString(slug) {
-		return InvalidAt("slug", "must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit")
+		return InvalidAt("slug", PresetSlugRule)
 	}
 	return nil
 }

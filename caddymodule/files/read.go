@@ -152,7 +152,7 @@ func (r *reader) workspace(root *os.Root, slug string) Workspace {
 	return w
 }
 
-const slugMessage = "the name of a file is the slug of a preset: it must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit"
+const slugMessage = "the name of a file is the slug of a preset: it " + domain.PresetSlugRule
 
 // preset reads the file of a preset in the folder of its workspace.
 func (r *reader) preset(root folder, workspace, slug string) (p Preset, ok bool) {

@@ -12,8 +12,6 @@ import (
 var outsideSlug = regexp.MustCompile(`[^A-Za-z0-9._~-]+`)
 
 const (
-	// maxSlug is the length of a slug.
-	maxSlug = 128
 	// roomForNumber is the room for a number behind a slug.
 	roomForNumber = 8
 	// noSlug is the slug of a name without a letter or digit that a slug can have.
@@ -27,8 +25,8 @@ func slugOf(name string) string {
 		return name
 	}
 	slug := trimSlug(outsideSlug.ReplaceAllString(name, "-"))
-	if len(slug) > maxSlug {
-		slug = trimSlug(slug[:maxSlug])
+	if len(slug) > domain.MaxPresetSlug {
+		slug = trimSlug(slug[:domain.MaxPresetSlug])
 	}
 	if slug == "" {
 		return noSlug
@@ -59,8 +57,8 @@ func freeSlug(taken map[string]bool, slug string) string {
 	free := slug
 	for n := 2; taken[strings.ToLower(free)]; n++ {
 		free = slug
-		if len(free) > maxSlug-roomForNumber {
-			free = free[:maxSlug-roomForNumber]
+		if len(free) > domain.MaxPresetSlug-roomForNumber {
+			free = free[:domain.MaxPresetSlug-roomForNumber]
 		}
 		free += "-" + strconv.Itoa(n)
 	}
