@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -151,14 +150,13 @@ func hasNotGrown(got, was int64, share float64) bool {
 	return got <= was+max(1, int64(share*float64(was)))
 }
 
-// storeLock identifies the current opening of a store. Its file is created at each opening
-// and removed at the close.
+// lockOf is the file that a store writes at each opening and each close.
+func lockOf(folder string) string { return filepath.Join(folder, "STORE-LOCK") }
+
+// storeLock identifies the current opening of a store.
 func storeLock(t *testing.T, folder string) os.FileInfo {
 	t.Helper()
-	if runtime.GOOS == "windows" {
-		skipOrFail(t, "a store's lock is no file on Windows")
-	}
-	info, err := os.Stat(filepath.Join(folder, "LOCK"))
+	info, err := os.Stat(lockOf(folder))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,8 +83,8 @@ func TestRejectedReloads(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(k.newStore, "STORE")); err != nil {
 				t.Errorf("%s: never got as far as its store: %v", k.name, err)
 			}
-			if _, err := os.Stat(filepath.Join(k.newStore, "LOCK")); !os.IsNotExist(err) {
-				t.Errorf("%s: its store is still open: %v", k.name, err)
+			if holder, err := os.ReadFile(lockOf(k.newStore)); err != nil || len(holder) > 0 {
+				t.Errorf("%s: its store is still open by %q: %v", k.name, holder, err)
 			}
 		}
 	}

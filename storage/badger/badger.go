@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -70,8 +69,8 @@ type Store struct {
 	versions  *versions
 	readers   groupcommit.Gate
 	committer *committer
-	guard     *guard   // nil in memory
-	locked    *os.File // the lock of the folder, nil in memory
+	guard     *guard    // nil in memory
+	locked    storeLock // empty in memory
 	stamps    *domain.Stamps
 	limit     time.Duration // of Close
 	close     func() error
@@ -276,7 +275,8 @@ func (s *Store) finish() error {
 	s.guard.closing.Store(true)
 	err := guarded(s.db.Close)
 	s.guard.stop()
-	return errors.Join(err, removeUnusedLogs(s.guard.folder), s.locked.Close())
+	s.locked.setHolder("")
+	return errors.Join(err, removeUnusedLogs(s.guard.folder), s.locked.release())
 }
 
 // panicError is a panic as an error.

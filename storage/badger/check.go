@@ -32,7 +32,7 @@ func Verify(ctx context.Context, folder string, o Options) (report storage.Repor
 	if err != nil {
 		return report, err
 	}
-	defer locked.Close()
+	defer func() { _ = locked.release() }()
 	listed, _ := listedTables(folder) // probeCopy returns the error, too
 	report.Tables = len(listed)
 	err = probeCopy(folder, o, func(db *badgerdb.DB) error {

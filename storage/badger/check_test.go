@@ -8,8 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 
@@ -298,17 +298,26 @@ func TestCheck(t *testing.T) {
 	s := mustOpen(t, folder)
 	service := domain.NewService(s)
 	for i := range 10 {
-		var written error
-		var writing sync.WaitGroup
-		writing.Go(func() {
-			for n := range 30 {
-				_, err := service.CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "w", Slug: fmt.Sprintf("w-%d-%d", i, n)})
-				written = errors.Join(written, err)
+		done, writing := make(chan struct{}), make(chan error)
+		go func() {
+			var err error
+			for n := 0; n < 30 && err == nil; n++ { // or there would be ever more to check
+				select {
+				case <-done:
+					writing <- nil
+					return
+				case <-time.After(time.Millisecond):
+					_, err = service.CreateWorkspace(context.Background(), by(""), domain.NewWorkspace{Name: "w", Slug: fmt.Sprintf("w-%d-%d", i, n)})
+				}
 			}
-		})
-		report, err := s.Check(t.Context())
-		if writing.Wait(); err != nil || written != nil || report.Err() != nil || report.Tables == 0 {
-			t.Errorf("got %+v, %v and %v, want no problems", report, err, written)
+			writing <- err
+		}()
+		if report, err := s.Check(t.Context()); err != nil || report.Err() != nil || report.Tables == 0 {
+			t.Errorf("got %+v, %v, want no problems", report, err)
+		}
+		close(done)
+		if err := <-writing; err != nil {
+			t.Fatal(err)
 		}
 	}
 	if status := s.Status(); status.Checked.IsZero() || status.Damage != 0 || !status.Writable || status.NeededBytes < minFree {

@@ -9,11 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock locks a file against other processes and calls, until the returned file is closed.
-// The error is errLocked if it is locked already.
+// locks reports whether lock locks anything here.
+const locks = true
+
+// lock locks a file against other processes and calls, until unlock is called with the returned
+// file. The error is errLocked if it is locked already.
 func lock(name string) (*os.File, error) { return lockFile(name, os.O_RDWR|os.O_CREATE) }
 
-// lockExisting is lock for a file that exists, which it does not change.
+// lockExisting is lock for a file or a folder that exists, which it does not change.
 func lockExisting(name string) (*os.File, error) { return lockFile(name, os.O_RDONLY) }
 
 // lockFile opens a file with flags, and locks it.
@@ -29,4 +32,10 @@ func lockFile(name string, flags int) (*os.File, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
+}
+
+// unlock unlocks and closes a file that lock returned. A process that another goroutine is starting
+// has the file until it executes its program, so closing alone would unlock it later.
+func unlock(file *os.File) error {
+	return errors.Join(unix.Flock(int(file.Fd()), unix.LOCK_UN), file.Close())
 }

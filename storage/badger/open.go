@@ -93,9 +93,10 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err != nil {
 		return nil, err
 	}
+	opened := false
 	defer func() {
-		if locked != nil { // no Store has taken it over
-			err = errors.Join(err, locked.Close())
+		if !opened { // no Store has taken it over
+			err = errors.Join(err, locked.release())
 		}
 	}()
 	removeLeftovers(folder, tempPattern)
@@ -103,7 +104,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err := probeOrCreate(folder, m, g, o); err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", folder, err)
 	}
-	db, err := openBadger(settings(folder, o).WithLogger(engineLog{o.Logger.Sugar(), g.holdCompaction, g.paceFlatten}))
+	db, err := openBadger(settings(folder, o).WithBypassLockGuard(locks).WithLogger(engineLog{o.Logger.Sugar(), g.holdCompaction, g.paceFlatten}))
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,8 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err != nil {
 		return nil, errors.Join(err, guarded(db.Close))
 	}
-	s.locked, locked = locked, nil
+	s.locked, opened = locked, true
+	locked.setHolder(fmt.Sprintln(os.Getpid()))
 	if m.State == stateNew {
 		m.State = stateReady
 		if err := m.write(folder); err != nil {
@@ -260,21 +262,38 @@ func openBadger(o badgerdb.Options) (*badgerdb.DB, error) {
 }
 
 // lockName is the file that a process locks before it reads a store, and while it uses the
-// store. Badger takes its own lock later.
+// store. While a Store is open it has the number of the process, for people.
 const lockName = MarkerName + "-LOCK"
 
 var errLocked = errors.New("another process has its lock")
 
-// lockStore locks the store in folder, until the file that it returns is closed.
-func lockStore(folder string) (*os.File, error) {
-	locked, err := lock(filepath.Join(folder, lockName))
+// storeLock holds the locks of a store: lockName, and the folder, which is Badger's lock.
+type storeLock struct{ file, folder *os.File }
+
+// lockStore locks the store in folder. It takes Badger's lock, too, because Badger's own way to
+// release it is not at once: see unlock.
+func lockStore(folder string) (l storeLock, err error) {
+	if l.file, err = lock(filepath.Join(folder, lockName)); err == nil {
+		if l.folder, err = lockExisting(folder); err != nil {
+			err = errors.Join(err, unlock(l.file))
+		}
+	}
 	if errors.Is(err, errLocked) {
-		return nil, inUse(folder, err)
+		return storeLock{}, inUse(folder, err)
 	}
 	if err != nil { // a file system that cannot be written, say
-		return nil, fmt.Errorf("%w: locking the store in %s: %w", errUnavailable, folder, err)
+		return storeLock{}, fmt.Errorf("%w: locking the store in %s: %w", errUnavailable, folder, err)
 	}
-	return locked, nil
+	return l, nil
+}
+
+func (l storeLock) release() error { return errors.Join(unlock(l.folder), unlock(l.file)) }
+
+// setHolder writes the number of a process into the lock, or none. There may be no space for it.
+func (l storeLock) setHolder(text string) {
+	if l.file.Truncate(0) == nil {
+		_, _ = l.file.WriteAt([]byte(text), 0)
+	}
 }
 
 // inUse returns the error of a folder that another process has open.

@@ -47,7 +47,7 @@ func VerifyQuickly(folder string, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer locked.Close()
+	defer func() { _ = locked.release() }()
 	return Probe(folder, o)
 }
 

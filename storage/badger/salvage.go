@@ -100,7 +100,7 @@ func checkTarget(from, to string) error {
 }
 
 // lockIfStore locks the store in a folder if it has a lock file. It makes none.
-func lockIfStore(folder string) (unlock func(), err error) {
+func lockIfStore(folder string) (release func(), err error) {
 	name := filepath.Join(folder, lockName)
 	if _, err := os.Stat(name); err != nil {
 		return func() {}, nil //nolint:nilerror // without the file no process has the folder open
@@ -112,7 +112,7 @@ func lockIfStore(folder string) (unlock func(), err error) {
 	if err != nil { // a lock cannot be taken on some read-only file systems
 		return func() {}, nil //nolint:nilerror // as above
 	}
-	return func() { _ = locked.Close() }, nil
+	return func() { _ = unlock(locked) }, nil
 }
 
 // openWreck returns the wreck in a folder. marked says that the STORE file is damaged.

@@ -161,7 +161,7 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
-// TestAbandonLabels gives an import up after each line of a preset. The preset gets no label of
+// TestAbandonLabels gives an import up after each line of a preset, or a sample. The preset gets no label of
 // a version that was pruned, and not more labels than it may have.
 func TestAbandonLabels(t *testing.T) {
 	tier.Slow(t)
