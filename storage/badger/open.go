@@ -270,8 +270,8 @@ var errLocked = errors.New("another process has its lock")
 // storeLock holds the locks of a store: lockName, and the folder, which is Badger's lock.
 type storeLock struct{ file, folder *os.File }
 
-// lockStore locks the store in folder. It takes Badger's lock, too, because Badger's own way to
-// release it is not at once: see unlock.
+// lockStore locks the store in folder. It takes Badger's lock, too. Badger would release that by
+// closing it, which may take effect later: see unlock.
 func lockStore(folder string) (l storeLock, err error) {
 	if l.file, err = lock(filepath.Join(folder, lockName)); err == nil {
 		if l.folder, err = lockExisting(folder); err != nil {

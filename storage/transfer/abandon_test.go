@@ -161,8 +161,8 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
-// TestAbandonLabels gives an import up after each line of a preset, or a sample. The preset gets no label of
-// a version that was pruned, and not more labels than it may have.
+// TestAbandonLabels gives an import up after each line of a preset, or after a sample of them.
+// The preset gets no label of a version that was pruned, and not more labels than it may have.
 func TestAbandonLabels(t *testing.T) {
 	tier.Slow(t)
 	from := newStore(t)
