@@ -444,18 +444,18 @@ func (r *repository) proxy(t *testing.T, before func(*http.Request), after func(
 
 // TestFilesCutOff kills apply at each of its changes. It does so once before the change
 // reaches the server, and once before the answer reaches apply. A sample tries
-// one change of three each, and not the same ones. The next apply makes what is missing, and
+// one change of six each, and not the same ones. The next apply makes what is missing, and
 // nothing twice.
 func TestFilesCutOff(t *testing.T) {
 	r := newRepository(t)
-	step := 3
+	step := 6
 	if everyCase() {
 		step = 1
 	}
 	for _, answered := range []bool{false, true} {
 		n := 1
 		if answered && !everyCase() {
-			n++
+			n += step / 2
 		}
 		for !r.cutOff(t, fmt.Sprintf("w%d-%t", n, answered), n, answered) {
 			n += step

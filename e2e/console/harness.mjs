@@ -53,23 +53,32 @@ export function scenario(name, options, body) {
   test(name, { timeout: 10 * patience }, async (t) => {
     const opened = await browse({ ...options, key: undefined });
     try {
-      if (options.key) {
-        await unlock(opened.page, options.key);
-      }
-      await body({ t, ...opened });
-      opened.guard.check();
-    } catch (error) {
-      await picture(opened.page, `failed-${name.replaceAll(/[^a-z0-9]+/gi, "-")}`).catch(() => {});
-      const found = opened.guard.found();
-      if (found.length > 0) {
-        error.message += `\nthe page also did: ${found.join("\n")}`;
-      }
-      error.message += `\nthe page showed:\n${await shown(opened.page)}`;
-      throw error;
+      await explained(name, opened, async () => {
+        if (options.key) {
+          await unlock(opened.page, options.key);
+        }
+        await body({ t, ...opened });
+        opened.guard.check();
+      });
     } finally {
       await opened.context.close();
     }
   });
+}
+
+// explained runs the body of a test. The error of a failure says what the page showed and did.
+export async function explained(name, { page, guard }, body) {
+  try {
+    await body();
+  } catch (error) {
+    await picture(page, `failed-${name.replaceAll(/[^a-z0-9]+/gi, "-")}`).catch(() => {});
+    const found = guard.found();
+    if (found.length > 0) {
+      error.message += `\nthe page also did: ${found.join("\n")}`;
+    }
+    error.message += `\nthe page showed:\n${await shown(page)}`;
+    throw error;
+  }
 }
 
 // shown returns what a page shows, with the values of its fields. A failure on a busy machine

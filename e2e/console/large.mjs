@@ -1,11 +1,10 @@
-// Many presets and long prompts. With PRESETS_TIER=3 there are 10,000 presets. The times are
-// printed for BENCHMARKS.md, which has those of a quiet machine. Only a task that freezes the page
-// fails.
+// Many presets and long prompts. The times are printed for BENCHMARKS.md, which has those of a
+// quiet machine. Only a task that freezes the page fails.
 
 import assert from "node:assert/strict";
-import { at, browse, console_, eventually, everyCase, go, manage, managementKey, scenario, send, shows } from "./harness.mjs";
+import { at, browse, console_, eventually, go, manage, managementKey, scenario, send, shows } from "./harness.mjs";
 
-const count = everyCase ? 10_000 : 1_000;
+const count = 10_000;
 
 async function fill() {
   let next = 0;
