@@ -143,7 +143,7 @@ scenario("a 412 while saving shows what has changed, and keeps the edit", { key:
   assert.equal(await designated("raced"), 4);
 });
 
-scenario("leaving with edits asks", { key: managementKey }, async ({ page }) => {
+scenario("leaving with edits asks", { fresh: true, key: managementKey }, async ({ page }) => {
   await makePreset("leaving");
   await go(page, at("leaving", "new"));
   await eventually(async () => assert.match(await prompt(page).inputValue(), /team/));
@@ -264,7 +264,7 @@ for (const [name, address, write] of [
   });
 }
 
-scenario("a page that asks for a key again sends nothing", {}, async ({ page }) => {
+scenario("a page that asks for a key again sends nothing", { fresh: true }, async ({ page }) => {
   await makePreset("quiet");
   await page.clock.install();
   const { id, key: secret } = await administer("POST", "keys", { kind: "management" });
@@ -301,7 +301,7 @@ for (const [dialect, route, first, member] of [
   ["responses", "responses", { instructions: "Plain." }, "input"],
   ["messages", "messages", { max_tokens: 9, system: "Plain." }, "messages"],
 ]) {
-  scenario(`a version in the dialect ${dialect} becomes a template, and is edited as one`, { key: managementKey }, async ({ page }) => {
+  scenario(`a version in the dialect ${dialect} becomes a template, and is edited as one`, { fresh: true, key: managementKey }, async ({ page }) => {
     const slug = `templated-${dialect}`;
     await manage("POST", `/presets/${slug}/${route}`, { model: "acme/small", ...first });
     await go(page, at(slug, "new"));

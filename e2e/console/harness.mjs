@@ -47,21 +47,48 @@ export async function unlock(page, key) {
   await page.getByRole("button", { name: "Lock", exact: true }).waitFor();
 }
 
+// kept are the pages of tests that passed, by their options. A new page takes longer than most
+// tests do.
+const kept = new Map();
+
+// reopen opens the console in a page that was kept, as after a reload without a key.
+async function reopen({ at = "", scheme = "light", width = 1280, height = 900, reducedMotion = "no-preference" }, opened) {
+  const { page, guard } = opened;
+  await page.evaluate(() => sessionStorage.clear());
+  await page.setViewportSize({ width, height });
+  await page.emulateMedia({ colorScheme: scheme, reducedMotion });
+  await page.goto(console_ + at);
+  guard.forget();
+  return opened;
+}
+
 // scenario is a test with a page. It fails if the page did what it must never do. key is
-// the one to unlock with. The body gets the page and may open more.
-export function scenario(name, options, body) {
+// the one to unlock with. The body gets the page and may open more. With fresh the page and its
+// context are new, and no later test gets them. A test that listens to its page, or changes its
+// clock or its context, needs that.
+export function scenario(name, { key, fresh = false, ...options }, body) {
   test(name, { timeout: 10 * patience }, async (t) => {
-    const opened = await browse({ ...options, key: undefined });
+    const kind = fresh ? Symbol("fresh") : JSON.stringify({ ...options, at: undefined });
+    const before = kept.get(kind);
+    kept.delete(kind); // only a test that passes keeps it
+    const opened = before ? await reopen(options, before) : await browse(options);
+    let passed = false;
     try {
       await explained(name, opened, async () => {
-        if (options.key) {
-          await unlock(opened.page, options.key);
+        if (key) {
+          await unlock(opened.page, key);
         }
         await body({ t, ...opened });
         opened.guard.check();
       });
+      passed = true;
     } finally {
-      await opened.context.close();
+      if (passed && !fresh) {
+        await opened.page.unrouteAll();
+        kept.set(kind, opened);
+      } else {
+        await opened.context.close();
+      }
     }
   });
 }
@@ -128,6 +155,10 @@ async function watch(page, expected = () => false) {
   return {
     requests,
     found: () => found,
+    forget: () => {
+      found.length = 0;
+      requests.length = 0;
+    },
     check: () => assert.deepEqual(found, []),
   };
 }

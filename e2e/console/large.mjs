@@ -15,7 +15,7 @@ async function fill() {
   }));
 }
 
-scenario(`${count} presets are listed, searched and paged`, { key: managementKey }, async ({ page, context, t }) => {
+scenario(`${count} presets are listed, searched and paged`, { fresh: true, key: managementKey }, async ({ page, context, t }) => {
   await fill();
   await page.addInitScript(() => {
     const observer = new MutationObserver(() => {

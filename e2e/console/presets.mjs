@@ -37,7 +37,7 @@ scenario("a wrong key is told, and the right one unlocks", {}, async ({ page }) 
   await eventually(async () => assert.equal(await key.count(), 0));
 });
 
-scenario("the key is in this tab alone, and Lock forgets it", { key: managementKey }, async ({ page, context }) => {
+scenario("the key is in this tab alone, and Lock forgets it", { fresh: true, key: managementKey }, async ({ page, context }) => {
   const stores = () => page.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie]));
   assert.ok((await stores()).includes(managementKey));
   assert.equal(await page.evaluate(() => JSON.stringify({ ...localStorage }) + document.cookie), "{}");
@@ -177,7 +177,7 @@ scenario("every view has an address, and back and forward follow them", { key: m
   }
 });
 
-scenario("a copied link opens its view in another tab, after its key", {}, async ({ context }) => {
+scenario("a copied link opens its view in another tab, after its key", { fresh: true }, async ({ context }) => {
   await makePreset("linked");
   for (const [view, name] of [["", /v3/], ["versions/2", /^v2/], ["compare/1..3", /v1|Settings/], ["labels", /label/i], ["try", /try/i], ["use", /use/i], ["history", /history/i], ["new", /new version/i]]) {
     const page = await context.newPage();
@@ -220,7 +220,7 @@ scenario("an inference key sees its presets, and is told why it cannot change th
   }
 });
 
-scenario("the console locks after 30 minutes without use", {}, async ({ context }) => {
+scenario("the console locks after 30 minutes without use", { fresh: true }, async ({ context }) => {
   const page = await context.newPage();
   await page.clock.install();
   await page.goto(console_);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { console_, eventually, managementKey, scenario, send, site } from "./harness.mjs";
 
-scenario("the page loads without a warning, and asks nobody else", {}, async ({ page, guard }) => {
+scenario("the page loads without a warning, and asks nobody else", { fresh: true }, async ({ page, guard }) => {
   await page.getByRole("textbox", { name: "API key" }).waitFor();
   const paths = guard.requests.map((request) => new URL(request.url())).filter((url) => url.protocol !== "data:").map((url) => url.pathname);
   assert.ok(paths.length >= 3, `${paths}`);
@@ -19,7 +19,7 @@ scenario("the browser denies the page the features that the header names", {}, a
   assert.deepEqual(allowed.filter((feature) => denied.split(", ").includes(`${feature}=()`)), []);
 });
 
-scenario("the policy stops what a flaw of the page could do", { expected: () => true }, async ({ page }) => {
+scenario("the policy stops what a flaw of the page could do", { fresh: true, expected: () => true }, async ({ page }) => {
   const done = await page.evaluate(async () => {
     const tries = {
       html: () => (document.body.innerHTML = "<b>x</b>"),
@@ -63,7 +63,7 @@ scenario("the policy stops what a flaw of the page could do", { expected: () => 
   assert.equal(done.ran, undefined);
 });
 
-scenario("nothing of the page is in a frame of another site", { expected: () => true }, async ({ page, context, guard }) => {
+scenario("nothing of the page is in a frame of another site", { fresh: true, expected: () => true }, async ({ page, context, guard }) => {
   const other = await context.newPage();
   await other.route("http://other.example/", (route) => route.fulfill({ contentType: "text/html", body: `<iframe src="${console_}"></iframe>` }));
   await other.goto("http://other.example/");
@@ -73,7 +73,7 @@ scenario("nothing of the page is in a frame of another site", { expected: () => 
   await page.close();
 });
 
-scenario("assets come from the cache the second time, and the shell does not", {}, async ({ page }) => {
+scenario("assets come from the cache the second time, and the shell does not", { fresh: true }, async ({ page }) => {
   await page.getByRole("textbox", { name: "API key" }).waitFor();
   const served = new Map();
   page.on("response", async (response) => {

@@ -56,7 +56,7 @@ scenario("each view shows an error of the API with its request id, and recovers"
   }
 });
 
-scenario("offline is told, and what is shown stays", { key: managementKey, expected: (text) => /ERR_INTERNET_DISCONNECTED|ERR_NETWORK_CHANGED/.test(text) }, async ({ page, context }) => {
+scenario("offline is told, and what is shown stays", { fresh: true, key: managementKey, expected: (text) => /ERR_INTERNET_DISCONNECTED|ERR_NETWORK_CHANGED/.test(text) }, async ({ page, context }) => {
   await go(page, at("states", "new"));
   const prompt = page.getByRole("textbox", { name: "Prompt" });
   await eventually(async () => assert.equal(await prompt.inputValue(), prompts[2]));
@@ -82,7 +82,7 @@ export const hostile = [
   "\uFEFF\u0000-less \u{1F468}\u200D\u{1F469}\u200D\u{1F467} a\u0301\u0302\u0303\u0304".replace("\u0000", ""),
 ];
 
-scenario("text that users wrote is shown as text, and breaks nothing", { key: managementKey, width: 360 }, async ({ page }) => {
+scenario("text that users wrote is shown as text, and breaks nothing", { fresh: true, key: managementKey, width: 360 }, async ({ page }) => {
   const slug = "s".repeat(128);
   const prompt = `${hostile.join("\n")}\n${"no-break-".repeat(200)}`;
   await manage("POST", `/presets/${slug}/chat/completions?message=${encodeURIComponent(hostile[0])}`, { model: "x".repeat(200), user: hostile[1], messages: [{ role: "system", content: "before" }] });
