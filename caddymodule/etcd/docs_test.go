@@ -175,7 +175,7 @@ func TestDocumentedUnits(t *testing.T) {
 	_, port, _ := net.SplitHostPort(s.sites[0])
 	t.Setenv("PRESETS_ETCD", "https://"+strings.Join(clients, " https://"))
 	t.Setenv("PRESETS_UPSTREAM", s.upstream.Listener.Addr().String())
-	text := strings.NewReplacer("/etc/caddy/etcd", filepath.ToSlash(folder), "\tmetrics\n", "\tmetrics\n\tadmin "+s.admin+"\n\tpersist_config off\n",
+	text := strings.NewReplacer("/etc/caddy-presets/etcd", filepath.ToSlash(folder), "\tmetrics\n", "\tmetrics\n\tadmin "+s.admin+"\n\tpersist_config off\n",
 		"http://:8080 {", "http://:"+port+" {\n\tbind 127.0.0.1").Replace(document(t, "cluster/Caddyfile"))
 	if err := s.loadText(text); err != nil {
 		t.Fatal(err)

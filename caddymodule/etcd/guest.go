@@ -102,6 +102,7 @@ func (e *Etcd) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
+	options.Memory = int((engine.Memory(ctx) + 1) / 2)
 	name := "etcd " + strings.Join(replaced.Endpoints, ",") + " " + options.Prefix
 	store := newStore(identity, settings{name: name, options: options, logger: ctx.Logger()})
 	if _, err := store.Acquire(); err != nil {

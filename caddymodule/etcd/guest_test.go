@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -421,6 +423,43 @@ func TestDependencies(t *testing.T) {
 			t.Errorf("the main module has package %s", name)
 		}
 	}
+}
+
+// TestMemory checks that the engine gets half of the setting memory, also after a reload.
+func TestMemory(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	s := newServer(t, 1)
+	used := func() (bytes float64) {
+		_, rest, _ := strings.Cut(s.metrics(), "\ncaddy_presets_etcd_memory_bytes{")
+		_, rest, _ = strings.Cut(rest, "} ")
+		text, _, _ := strings.Cut(rest, "\n")
+		bytes, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes
+	}
+	if err := s.load(c.address + "\nmemory 4MiB"); err != nil {
+		t.Fatal(err)
+	}
+	prompt := strings.Repeat("p", 60<<10)
+	for i := range 50 {
+		s.want(http.StatusOK, 0, managementSecret, http.MethodPost, fmt.Sprintf("/v1/presets/p-%d/chat/completions", i),
+			`{"model": "m", "messages": [{"role": "system", "content": "`+prompt+`"}]}`)
+	}
+	if got := used(); got < 1<<20 || got > 2<<20 {
+		t.Errorf("got %v bytes of records, want between 1 and 2 MiB", got)
+	}
+	if err := s.load(c.address + "\nmemory 1MiB"); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); used() > 512<<10; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("got %v bytes of records after a reload, want at most 512 KiB", used())
+		}
+	}
+	s.want(http.StatusOK, 0, managementSecret, http.MethodGet, "/v1/presets/p-1", "")
 }
 
 // TestLogAfterReload checks where a store logs after a reload that changed the log's

@@ -129,7 +129,8 @@ func newServer(t *testing.T, sites int) *server {
 	return s
 }
 
-// load loads a configuration in which all sites use a store.
+// load loads a configuration in which all sites use a store. The text of one may have more
+// options of the directive after it.
 func (s *server) load(storage ...string) error {
 	text := fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n}\n}\n", s.admin, s.logFile)
 	for i, address := range s.sites {

@@ -18,7 +18,7 @@ import (
 // secrets and are never shown.
 var clusters = sharing.Pool[settings, *etcdstore.Store]{
 	Opener: func(s settings, newest func() *settings) sharing.Opener[*etcdstore.Store] {
-		o := &opener{name: s.name, options: s.options}
+		o := &opener{name: s.name, options: s.options, newest: newest}
 		o.options.Logger = logof.New(func() *zap.Logger {
 			if s := newest(); s != nil {
 				return s.logger
@@ -43,6 +43,7 @@ type settings struct {
 type opener struct {
 	name    string
 	options etcdstore.Options
+	newest  func() *settings
 	logged  string // the last reason why the store cannot be opened
 }
 
@@ -70,8 +71,13 @@ func (o *opener) Retry(ctx context.Context, _ error) (*etcdstore.Store, error) {
 	return store, err
 }
 
-// Maintain implements sharing.Opener. The store maintains itself.
-func (*opener) Maintain(context.Context, *etcdstore.Store) {}
+// Maintain implements sharing.Opener. A reload may have changed the memory of the store, which
+// does all else itself.
+func (o *opener) Maintain(_ context.Context, store *etcdstore.Store) {
+	if s := o.newest(); s != nil {
+		store.SetMemory(s.options.Memory)
+	}
+}
 
 // logReason logs why the store cannot be opened, unless that was logged last. If the
 // cluster does not answer, the errors differ but count as one reason.

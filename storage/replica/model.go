@@ -217,6 +217,19 @@ func (m *Model) hold(key string, record []byte, since int64) {
 		m.held[key] = m.used.PushFront(h)
 		m.size += h.cost()
 	}
+	m.shrink()
+}
+
+// SetLimit changes the bound of the model, in bytes.
+func (m *Model) SetLimit(limit int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.limit = limit
+	m.shrink()
+}
+
+// shrink drops the records that were not used for longest, until the limit is kept.
+func (m *Model) shrink() {
 	for m.size > m.limit {
 		m.drop(m.used.Back())
 	}

@@ -139,6 +139,10 @@ func TestModelBound(t *testing.T) {
 	at(t, m, "0", 10, "", false)
 	put("large", limit/8)
 	at(t, m, "large", 10, "", false)
+	if m.SetLimit(limit / 4); m.size > limit/4 || m.size == 0 {
+		t.Errorf("got %d bytes, want %d at most, and some", m.size, limit/4)
+	}
+	m.SetLimit(limit)
 	m.Apply([]Change{{Key: "first", Record: make([]byte, 2*limit)}}, 11, made(2, 11), false) // a held one grows
 	if m.size > limit {
 		t.Errorf("got %d bytes, want %d at most", m.size, limit)

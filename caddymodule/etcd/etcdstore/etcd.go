@@ -36,7 +36,8 @@ type Options struct {
 	// MaxStaleness bounds how long copies in memory count as current without an answer
 	// from the cluster. Default: 5 s
 	MaxStaleness time.Duration
-	// Memory bounds the copies of records in memory, in bytes. Default: 64 MiB
+	// Memory bounds the copies of records in memory, in bytes. Default: 64 MiB. It is at least
+	// 64 KiB. See also SetMemory.
 	Memory int
 	// Logger gets the store's messages. Nil discards them.
 	Logger *zap.Logger
@@ -51,6 +52,7 @@ const (
 	defaultTimeout      = 5 * time.Second
 	defaultMaxStaleness = 5 * time.Second
 	defaultMemory       = 64 << 20
+	minMemory           = 64 << 10
 
 	// defaultPurgeInterval is how often a node looks for the rest of a deleted workspace. A
 	// node that died may have left it. A look costs one request.
@@ -130,12 +132,18 @@ func (o *Options) fill() {
 	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultTimeout)
 	o.MaxStaleness = cmp.Or(o.MaxStaleness, defaultMaxStaleness)
-	o.Memory = cmp.Or(o.Memory, defaultMemory)
+	o.Memory = boundMemory(o.Memory)
 	o.purgeInterval = cmp.Or(o.purgeInterval, defaultPurgeInterval)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
 }
+
+// boundMemory returns the memory for records that a setting stands for, in bytes.
+func boundMemory(setting int) int { return max(cmp.Or(setting, defaultMemory), minMemory) }
+
+// SetMemory changes Options.Memory of an open store.
+func (s *Store) SetMemory(bytes int) { s.model.SetLimit(boundMemory(bytes)) }
 
 // View implements domain.Store. It asks the cluster for the last commit, and shows the
 // store as of that commit. If the cluster has not answered for MaxStaleness, View, Update
