@@ -169,6 +169,9 @@ func TestObjectsFitTogether(t *testing.T) {
 				for _, term := range affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 					matching("the affinity of "+pod, term.LabelSelector)
 				}
+				for _, term := range affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+					matching("the affinity of "+pod, term.PodAffinityTerm.LabelSelector)
+				}
 			}
 		}
 	}
