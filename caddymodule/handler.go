@@ -73,8 +73,8 @@ type Handler struct {
 	MaxBodySize int64 `json:"max_body_size,omitempty"`
 
 	// How much memory the caches of this handler may take, in bytes. They hold keys, answers
-	// and resolved presets. An encrypted Badger store takes half as much besides, for what it
-	// has decrypted. Default: 50331648 (48 MiB), but at most a quarter of Go's memory limit
+	// and resolved presets. An encrypted Badger store, or the engine etcd, takes half
+	// as much besides. Default: 50331648 (48 MiB), but at most a quarter of Go's memory limit
 	Memory int64 `json:"memory,omitempty"`
 
 	// The keys that may create presets and their versions: "management" for

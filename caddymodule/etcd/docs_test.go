@@ -173,10 +173,13 @@ func TestDocumentedUnits(t *testing.T) {
 
 	s := newServer(t, 1)
 	_, port, _ := net.SplitHostPort(s.sites[0])
+	watched := freeAddress(t)
+	_, monitoring, _ := net.SplitHostPort(watched)
 	t.Setenv("PRESETS_ETCD", "https://"+strings.Join(clients, " https://"))
 	t.Setenv("PRESETS_UPSTREAM", s.upstream.Listener.Addr().String())
 	text := strings.NewReplacer("/etc/caddy-presets/etcd", filepath.ToSlash(folder), "\tmetrics\n", "\tmetrics\n\tadmin "+s.admin+"\n\tpersist_config off\n",
-		"http://:8080 {", "http://:"+port+" {\n\tbind 127.0.0.1").Replace(document(t, "cluster/Caddyfile"))
+		"http://:8080 {", "http://:"+port+" {\n\tbind 127.0.0.1",
+		"http://:9180 {", "http://:"+monitoring+" {\n\tbind 127.0.0.1").Replace(document(t, "cluster/Caddyfile"))
 	if err := s.loadText(text); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +209,7 @@ func TestDocumentedUnits(t *testing.T) {
 
 	// The metrics have the names and values that the page describes.
 	page := document(t, "cluster.md")
-	shown := s.metrics()
+	shown := get(t, "http://"+watched+"/metrics")
 	described := make(chan *prometheus.Desc, 100)
 	ours := regexp.MustCompile("`(caddy_presets_etcd_[a-z_]+)`")
 	(metrics{}).Describe(described)
@@ -218,17 +221,9 @@ func TestDocumentedUnits(t *testing.T) {
 			t.Errorf("there is no metric %s", name[1])
 		}
 	}
-	response, err := http.Get("http://" + monitored[1] + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	theirs, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs := get(t, "http://"+monitored[1]+"/metrics")
 	for _, name := range regexp.MustCompile("`(etcd_[a-z_]+)`").FindAllStringSubmatch(page, -1) {
-		if !strings.Contains(string(theirs), "\n# TYPE "+name[1]+" ") {
+		if !strings.Contains(theirs, "\n# TYPE "+name[1]+" ") {
 			t.Errorf("etcd has no metric %s", name[1])
 		}
 	}
@@ -238,6 +233,21 @@ func TestDocumentedUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.want(503, 0, "", "GET", "/healthz", "")
+}
+
+// get returns the answer to a GET.
+func get(t *testing.T, url string) string {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("%s: got %d, %v, %s", url, response.StatusCode, err, text)
+	}
+	return string(text)
 }
 
 func unique(texts []string) map[string]bool {

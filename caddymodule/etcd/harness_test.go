@@ -197,14 +197,5 @@ func (s *server) logs() string {
 
 func (s *server) metrics() string {
 	s.t.Helper()
-	response, err := http.Get("http://" + s.admin + "/metrics")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		s.t.Errorf("metrics: got %d, %v, %s", response.StatusCode, err, text)
-	}
-	return string(text)
+	return get(s.t, "http://"+s.admin+"/metrics")
 }

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { before } from "node:test";
-import { accessible, at, designated, eventually, everyCase, explained, fits, go, inferenceKey, makePreset, manage, managementKey, picture, scenario, screenshots, shows, status } from "./harness.mjs";
+import { accessible, at, designated, eventually, everyCase, explained, fits, go, inferenceKey, makePreset, manage, managementKey, patience, picture, scenario, screenshots, shows, status } from "./harness.mjs";
 
 before(async () => {
   const words = { "email-copywriter": "Short, friendly emails to customers", "support-triage": "Sorts tickets by urgency", "meeting-summary": "Notes of a call", "sql-assistant": null };
@@ -151,13 +151,16 @@ scenario("unlock: no violation, and it fits", {}, async ({ page }) => {
 });
 
 // All views have one page, because a new one takes as long as a look at it.
-scenario("no view has a violation, and each fits", { key: managementKey }, async ({ t, page, guard }) => {
+scenario("no view has a violation, and each fits", { key: managementKey, fresh: true, timeout: views.length * 10 * patience }, async ({ t, page, guard }) => {
   for (const [name, address, ready] of views) {
-    await t.test(name, () => explained(name, { page, guard }, async () => {
+    await t.test(name, { timeout: 10 * patience }, () => explained(name, { page, guard }, async () => {
+      guard.forget();
       await page.setViewportSize(wide);
+      await page.mouse.move(0, 0);
       await go(page, address);
       await ready(page);
       await look(page, name);
+      guard.check();
     }));
   }
 });

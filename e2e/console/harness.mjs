@@ -47,31 +47,41 @@ export async function unlock(page, key) {
   await page.getByRole("button", { name: "Lock", exact: true }).waitFor();
 }
 
-// kept are the pages of tests that passed, by their options. A new page takes longer than most
-// tests do.
-const kept = new Map();
+// kept is the page of the last test that passed. A new page takes longer than most tests do.
+let kept;
 
-// reopen opens the console in a page that was kept, as after a reload without a key.
-async function reopen({ at = "", scheme = "light", width = 1280, height = 900, reducedMotion = "no-preference" }, opened) {
-  const { page, guard } = opened;
-  await page.evaluate(() => sessionStorage.clear());
+// begin opens the console for a test, in the page that was kept or in a new one.
+async function begin({ at = "", scheme = "light", width = 1280, height = 900, reducedMotion = "no-preference", ...rest }, fresh) {
+  const opened = kept;
+  if (fresh || !opened) {
+    return browse({ at, scheme, width, height, reducedMotion, ...rest });
+  }
+  kept = undefined; // until this test has passed
+  const { page } = opened;
   await page.setViewportSize({ width, height });
   await page.emulateMedia({ colorScheme: scheme, reducedMotion });
   await page.goto(console_ + at);
-  guard.forget();
   return opened;
+}
+
+// keep leaves the console, and keeps the page for the next test. Only the key is stored there.
+async function keep(opened) {
+  const { page, guard } = opened;
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+  await page.evaluate(() => sessionStorage.clear());
+  await page.goto("about:blank");
+  await page.mouse.move(0, 0);
+  guard.forget();
+  kept = opened;
 }
 
 // scenario is a test with a page. It fails if the page did what it must never do. key is
 // the one to unlock with. The body gets the page and may open more. With fresh the page and its
 // context are new, and no later test gets them. A test that listens to its page, or changes its
 // clock or its context, needs that.
-export function scenario(name, { key, fresh = false, ...options }, body) {
-  test(name, { timeout: 10 * patience }, async (t) => {
-    const kind = fresh ? Symbol("fresh") : JSON.stringify({ ...options, at: undefined });
-    const before = kept.get(kind);
-    kept.delete(kind); // only a test that passes keeps it
-    const opened = before ? await reopen(options, before) : await browse(options);
+export function scenario(name, { key, expected, fresh = expected !== undefined, timeout = 10 * patience, ...options }, body) {
+  test(name, { timeout }, async (t) => {
+    const opened = await begin({ ...options, expected }, fresh);
     let passed = false;
     try {
       await explained(name, opened, async () => {
@@ -83,9 +93,8 @@ export function scenario(name, { key, fresh = false, ...options }, body) {
       });
       passed = true;
     } finally {
-      if (passed && !fresh) {
-        await opened.page.unrouteAll();
-        kept.set(kind, opened);
+      if (passed && !fresh && !kept) {
+        await keep(opened);
       } else {
         await opened.context.close();
       }

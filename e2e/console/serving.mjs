@@ -19,7 +19,7 @@ scenario("the browser denies the page the features that the header names", {}, a
   assert.deepEqual(allowed.filter((feature) => denied.split(", ").includes(`${feature}=()`)), []);
 });
 
-scenario("the policy stops what a flaw of the page could do", { fresh: true, expected: () => true }, async ({ page }) => {
+scenario("the policy stops what a flaw of the page could do", { expected: () => true }, async ({ page }) => {
   const done = await page.evaluate(async () => {
     const tries = {
       html: () => (document.body.innerHTML = "<b>x</b>"),
@@ -63,7 +63,7 @@ scenario("the policy stops what a flaw of the page could do", { fresh: true, exp
   assert.equal(done.ran, undefined);
 });
 
-scenario("nothing of the page is in a frame of another site", { fresh: true, expected: () => true }, async ({ page, context, guard }) => {
+scenario("nothing of the page is in a frame of another site", { expected: () => true }, async ({ page, context, guard }) => {
   const other = await context.newPage();
   await other.route("http://other.example/", (route) => route.fulfill({ contentType: "text/html", body: `<iframe src="${console_}"></iframe>` }));
   await other.goto("http://other.example/");

@@ -56,7 +56,7 @@ scenario("each view shows an error of the API with its request id, and recovers"
   }
 });
 
-scenario("offline is told, and what is shown stays", { fresh: true, key: managementKey, expected: (text) => /ERR_INTERNET_DISCONNECTED|ERR_NETWORK_CHANGED/.test(text) }, async ({ page, context }) => {
+scenario("offline is told, and what is shown stays", { key: managementKey, expected: (text) => /ERR_INTERNET_DISCONNECTED|ERR_NETWORK_CHANGED/.test(text) }, async ({ page, context }) => {
   await go(page, at("states", "new"));
   const prompt = page.getByRole("textbox", { name: "Prompt" });
   await eventually(async () => assert.equal(await prompt.inputValue(), prompts[2]));
