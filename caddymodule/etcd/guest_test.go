@@ -21,6 +21,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
 const password = "password-of-the-tests"
@@ -454,10 +456,8 @@ func TestMemory(t *testing.T) {
 	if err := s.load(c.address + "\nmemory 1MiB"); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(30 * time.Second); used() > 512<<10; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("got %v bytes of records after a reload, want at most 512 KiB", used())
-		}
+	if !caddytest.Eventually(func() bool { return used() <= 512<<10 }) {
+		t.Fatalf("got %v bytes of records after a reload, want at most 512 KiB", used())
 	}
 	s.want(http.StatusOK, 0, managementSecret, http.MethodGet, "/v1/presets/p-1", "")
 }
@@ -479,10 +479,8 @@ func TestLogAfterReload(t *testing.T) {
 	}
 	c.kill()
 	const stale = "etcd has not answered for max_staleness"
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(s.logs(), stale); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the log in use does not say that the store is stale")
-		}
+	if !caddytest.Eventually(func() bool { return strings.Contains(s.logs(), stale) }) {
+		t.Fatal("the log in use does not say that the store is stale")
 	}
 	if text, err := os.ReadFile(first); err != nil || strings.Contains(string(text), stale) {
 		t.Errorf("the former log says it, too (%v)", err)

@@ -26,8 +26,12 @@ let launched;
 const launch = () => (launched ??= chromium.launch({ executablePath: process.env.CONSOLE_CHROMIUM, args: ["--lang=en-GB", "--disable-gpu"] }));
 after(async () => (await launched)?.close());
 
+// usual are how a page is opened, if a test does not say it.
+const usual = { at: "", scheme: "light", width: 1280, height: 900, reducedMotion: "no-preference" };
+
 // browse opens the console in a browser context of its own, which is what a new user has.
-export async function browse({ key, at = "", scheme = "light", width = 1280, height = 900, reducedMotion = "no-preference", expected } = {}) {
+export async function browse({ key, expected, ...options } = {}) {
+  const { at, scheme, width, height, reducedMotion } = { ...usual, ...options };
   const browser = await launch();
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion, locale: "en-GB", timezoneId: "UTC" });
   context.setDefaultTimeout(patience);
@@ -51,11 +55,12 @@ export async function unlock(page, key) {
 let kept;
 
 // begin opens the console for a test, in the page that was kept or in a new one.
-async function begin({ at = "", scheme = "light", width = 1280, height = 900, reducedMotion = "no-preference", ...rest }, fresh) {
+async function begin(options, fresh) {
   const opened = kept;
   if (fresh || !opened) {
-    return browse({ at, scheme, width, height, reducedMotion, ...rest });
+    return browse(options);
   }
+  const { at, scheme, width, height, reducedMotion } = { ...usual, ...options };
   kept = undefined; // until this test has passed
   const { page } = opened;
   await page.setViewportSize({ width, height });
@@ -93,7 +98,7 @@ export function scenario(name, { key, expected, fresh = expected !== undefined, 
       });
       passed = true;
     } finally {
-      if (passed && !fresh && !kept) {
+      if (passed && !fresh) {
         await keep(opened);
       } else {
         await opened.context.close();
