@@ -69,7 +69,7 @@ func (s *server) waitOldListenersClosed(address string) {
 // footprint is the resources of a process.
 type footprint struct {
 	fds, goroutines int   // fds without the store's files
-	heap            int64 // bytes in use after a collection
+	heap            int64 // bytes of objects after a collection, without the gaps between them
 	rss, anonymous  int64 // bytes of memory: all, and without pages of files
 }
 
@@ -82,7 +82,7 @@ func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
 var (
 	goroutinesTotal = regexp.MustCompile(`goroutine profile: total (\d+)`)
-	heapInUse       = regexp.MustCompile(`# HeapInuse = (\d+)`)
+	heapAllocated   = regexp.MustCompile(`# HeapAlloc = (\d+)`)
 	residentPages   = regexp.MustCompile(`(VmRSS|RssAnon):\s*(\d+) kB`)
 )
 
@@ -128,8 +128,8 @@ func (s *server) footprint() footprint {
 		}
 	}
 	// The second collection frees objects whose finalizers ran after the first.
-	read("/debug/pprof/heap?gc=1&debug=1", heapInUse)
-	f.heap = read("/debug/pprof/heap?gc=1&debug=1", heapInUse)
+	read("/debug/pprof/heap?gc=1&debug=1", heapAllocated)
+	f.heap = read("/debug/pprof/heap?gc=1&debug=1", heapAllocated)
 	f.goroutines = int(read("/debug/pprof/goroutine?debug=1", goroutinesTotal))
 	return f
 }
