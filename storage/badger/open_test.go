@@ -351,6 +351,7 @@ func TestShortenedTable(t *testing.T) {
 		"100 bytes": func(t *testing.T, table string, _ int64) { truncate(t, table, 100) },
 		"half":      func(t *testing.T, table string, size int64) { truncate(t, table, size/2) },
 		"all but 1": func(t *testing.T, table string, size int64) { truncate(t, table, size-1) },
+		"2 GiB":     func(t *testing.T, table string, _ int64) { truncate(t, table, 2<<30) },
 		"huge checksum": func(t *testing.T, table string, size int64) {
 			patch(t, table, size-4, []byte{0x7f, 0xff, 0xff, 0xff})
 		},
