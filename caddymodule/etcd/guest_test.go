@@ -356,15 +356,16 @@ func TestRefused(t *testing.T) {
 	}
 	says := func(cause string) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		said := func() bool {
 			for line := range strings.Lines(s.logs()) {
 				if strings.Contains(line, "the cluster answers, but the store cannot be opened") && strings.Contains(line, cause) {
-					return
+					return true
 				}
 			}
-			if time.Now().After(end) {
-				t.Fatalf("the log does not say %q", cause)
-			}
+			return false
+		}
+		if !caddytest.Eventually(said) {
+			t.Fatalf("the log does not say %q", cause)
 		}
 	}
 	says("authentication failed")
@@ -377,12 +378,13 @@ func TestRefused(t *testing.T) {
 	if _, err := root.RoleGrantPermission(ctx, "presets", "caddy-presets/", end, clientv3.PermissionType(clientv3.PermReadWrite)); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if status, answer := s.do(0, managementSecret, "GET", "/v1/presets", ""); status == 200 {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("got %d %s", status, answer)
-		}
+	var status int
+	var answer string
+	if !caddytest.Eventually(func() bool {
+		status, answer = s.do(0, managementSecret, "GET", "/v1/presets", "")
+		return status == 200
+	}) {
+		t.Fatalf("got %d %s", status, answer)
 	}
 	logs, told := s.logs(), ""
 	for line := range strings.Lines(logs) {

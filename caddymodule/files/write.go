@@ -33,8 +33,8 @@ const (
 // Otherwise only what differs is changed: comments, order and the other values stay. A
 // file, a workspace or a preset that set does not have stays, too. So do earlier versions,
 // if the preset in set has none. A prompt with a line break or more than 100 characters
-// goes to the file <slug>.md, or to <slug>-2.md if another preset names that one. One that has
-// another place already stays there, unless another preset names its file, too.
+// goes to the file <slug>.md. It is <slug>-2.md if another preset names that one. A prompt
+// that has another place already stays there, unless another preset names its file, too.
 //
 // Each file is replaced atomically, and never through a link out of the folder. A failure
 // does not keep the other files from being written. The error is then Errors, such as for

@@ -272,7 +272,7 @@ func findReferenceAmong(fields iter.Seq2[rawjson.Member, error]) (place string, 
 }
 
 // onOwnStack calls do on a stack of its own. Code that recurses on deeply nested JSON makes a
-// stack large, and it does not shrink while its goroutine waits for the gateway.
+// stack large. It does not shrink while its goroutine waits for the gateway.
 func onOwnStack(do func()) {
 	ended := make(chan any)
 	go func() {

@@ -61,8 +61,8 @@ func IsText(value jsontext.Value, text string) bool {
 	return len(inside) == 0 && text == ""
 }
 
-// Contains reports whether a value is a string that contains a text, which is not empty and
-// has no characters that JSON escapes.
+// Contains reports whether a value is a string that contains a text. The text is not empty
+// and has no characters that JSON escapes.
 func Contains(value jsontext.Value, text string) bool {
 	if value.Kind() != '"' {
 		return false

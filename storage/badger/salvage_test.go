@@ -134,9 +134,9 @@ func isNamed(report storage.Salvage, of storage.Loss) bool {
 	})
 }
 
-// isTraceless reports whether the last audit record of an object is lost. A part of a file that
-// the report has as damaged held all that told of the object, or of its last change. The preset
-// of a version or label is then as it was before.
+// isTraceless reports whether the last audit record of an object is lost. The report has
+// a damaged part of a file, which held all that told of the object or of its last change. The
+// preset of a version or label is then as it was before.
 func (e exported) isTraceless(report storage.Salvage, got exported, of storage.Loss) bool {
 	id := of.PresetID
 	switch of.Kind {

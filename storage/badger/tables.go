@@ -75,8 +75,8 @@ func checkTable(path string, with *pb.DataKey) error {
 }
 
 // tableBuffers has the memory that tables are read into. A table is a few MiB. Reading it
-// costs a third less processor time than mapping it, and a disk that fails gives an error
-// instead of a fault.
+// costs a third less processor time than mapping it. A disk that fails gives an error, not
+// a fault.
 var tableBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // readTable calls fn with a table, which is valid until fn returns. with is the key of an
