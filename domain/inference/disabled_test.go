@@ -352,9 +352,8 @@ func TestOpaqueRequestsWhereToolsAreDisabled(t *testing.T) {
 // search or web fetch.
 func usedByGo(body []byte) bool {
 	var request struct {
-		Tools, Plugins, Input, Messages, Model, Models, Fallbacks json.RawMessage
+		Tools, Plugins, Input, Messages, Fallbacks json.RawMessage
 
-		Panel  json.RawMessage `json:"analysis_models"`
 		Choice json.RawMessage `json:"tool_choice"`
 		Search json.RawMessage `json:"web_search_options"`
 		Extra  json.RawMessage `json:"extra_body"`
@@ -372,7 +371,7 @@ func usedByGo(body []byte) bool {
 		_, _, _ = json.Unmarshal(plugin, &id), json.Unmarshal(plugin, &enabled), json.Unmarshal(plugin, &its)
 		on := string(enabled.Enabled) != "false"
 		brings := id.ID == "fusion" && !isArray(its.Tools)
-		if on && (id.ID == "web" || id.ID == "web-fetch" || brings) || slices.ContainsFunc(elements(its.Tools), isToolOfGo) {
+		if on && (id.ID == "web" || id.ID == "web-fetch" || brings) || namesModelOfGo(plugin) || slices.ContainsFunc(elements(its.Tools), isToolOfGo) {
 			return true
 		}
 	}
@@ -383,16 +382,30 @@ func usedByGo(body []byte) bool {
 			return true
 		}
 	}
-	for _, model := range slices.Concat(elements(request.Models), elements(request.Panel), elements(request.Fallbacks), []json.RawMessage{request.Model}) {
-		var name string
-		if json.Unmarshal(model, &name) == nil && (strings.HasSuffix(name, ":online") || name == "openrouter/fusion") {
-			return true
-		}
+	if namesModelOfGo(body) {
+		return true
 	}
 	if search := string(request.Search); search != "" && search != "null" && search != "false" {
 		return true
 	}
 	return slices.ContainsFunc(append(elements(request.Fallbacks), request.Extra), func(r json.RawMessage) bool { return usedByGo(r) })
+}
+
+// namesModelOfGo is usedByGo for the names of models in a request, a tool or a plugin.
+func namesModelOfGo(object json.RawMessage) bool {
+	var named struct {
+		Model, Models, Fallbacks json.RawMessage
+
+		Panel json.RawMessage `json:"analysis_models"`
+	}
+	_ = json.Unmarshal(object, &named)
+	for _, model := range slices.Concat(elements(named.Models), elements(named.Panel), elements(named.Fallbacks), []json.RawMessage{named.Model}) {
+		var name string
+		if json.Unmarshal(model, &name) == nil && (strings.HasSuffix(name, ":online") || name == "openrouter/fusion") {
+			return true
+		}
+	}
+	return false
 }
 
 func isToolOfGo(tool json.RawMessage) bool {
@@ -412,7 +425,7 @@ func isToolOfGo(tool json.RawMessage) bool {
 			return true
 		}
 	}
-	return usedByGo(inner.Parameters) || slices.ContainsFunc(elements(inner.Tools), isToolOfGo)
+	return namesModelOfGo(tool) || usedByGo(inner.Parameters) || slices.ContainsFunc(elements(inner.Tools), isToolOfGo)
 }
 
 func isChoiceOfGo(choice json.RawMessage) bool {
@@ -496,7 +509,7 @@ func (g gen) requestWithTools() string {
 			if g.IntN(8) == 0 {
 				return pick(g, []string{"null", kind(), `{"name":` + kind() + `}`})
 			}
-			names := []string{"type", "name", "parameters", "tools", "description"}
+			names := []string{"type", "name", "parameters", "tools", "model", "models", "analysis_models", "description"}
 			g.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 			return g.object(names[:g.IntN(4)], func(name string) string {
 				switch {
@@ -508,6 +521,10 @@ func (g gen) requestWithTools() string {
 					return tools(depth - 1)
 				case name == "tools":
 					return `[]`
+				case name == "model":
+					return model()
+				case name == "models" || name == "analysis_models":
+					return models()
 				}
 				return kind()
 			})
@@ -522,7 +539,7 @@ func (g gen) requestWithTools() string {
 			case "plugins":
 				return g.list(g.IntN(3), func() string {
 					id := pick(g, []string{`"id":"moderation"`, `"id":"web"`, `"id":"fusion"`, `"id":"response-healing"`, `"name":"web"`})
-					return pick(g, []string{`{` + id + `,"tools":` + tools(1) + `}`, `{` + id + `,"enabled":false}`, `{"enabled":true,` + id + `}`, `{` + id + `,"tools":[]}`})
+					return pick(g, []string{`{` + id + `,"tools":` + tools(1) + `}`, `{` + id + `,"enabled":false}`, `{` + id + `,"models":` + models() + `,"model":` + model() + `}`, `{"enabled":true,` + id + `}`, `{` + id + `,"tools":[]}`})
 				})
 			case "input", "messages":
 				return g.list(g.IntN(3), func() string {

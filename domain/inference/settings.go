@@ -67,6 +67,9 @@ var mergedFields = []string{"extra_body", "router_settings_override"}
 // modelFields are the fields that name the model. LiteLLM prefers deployment_id.
 var modelFields = []string{"model", "deployment_id"}
 
+// modelListFields are the fields with lists of models, without fallbackFields.
+var modelListFields = []string{"models", "analysis_models", "allowed_models"}
+
 // ownModelFields are fields of LiteLLM with which a request brings deployments of its own.
 var ownModelFields = []string{"user_config", "model_list"}
 

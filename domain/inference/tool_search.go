@@ -76,21 +76,34 @@ func (s *toolSearch) readRequestWith(top bool, other func(name string) error) (l
 			return s.readChoice()
 		case is("input"), is("messages"):
 			return s.readItems()
-		case containsFold(modelFields, name):
-			return s.readModel(top && name == "model")
+		case top && name == "model":
+			return s.readModel(true)
 		case containsFold(ownModelFields, name) && s.text.Kind() != 'n':
 			return s.refuse("must not be sent")
-		case is("models"), is("analysis_models"), is("allowed_models"):
-			return s.elements(s.readNestedModel)
-		case containsFold(fallbackFields, name):
-			return s.elements(s.readFallback)
 		case containsFold(mergedFields, name):
 			_, err := s.readRequest(false)
+			return err
+		}
+		if isModels, err := s.readModels(name); isModels {
 			return err
 		}
 		return other(name)
 	})
 	return list, err
+}
+
+// readModels reads a member that names models, of a request, a tool or a plugin. It returns
+// false for any other member, which it does not read.
+func (s *toolSearch) readModels(name string) (isModels bool, err error) {
+	switch {
+	case containsFold(modelFields, name):
+		return true, s.readNestedModel()
+	case containsFold(modelListFields, name):
+		return true, s.elements(s.readNestedModel)
+	case containsFold(fallbackFields, name):
+		return true, s.elements(s.readFallback)
+	}
+	return false, nil
 }
 
 // readField reads another member of a request.
@@ -108,7 +121,7 @@ func (l *toolList) add(given bool) {
 
 func (l toolList) certain() bool { return l.given && !l.missing }
 
-// readTool reads a tool or just its type. A tool may have its own tools and model.
+// readTool reads a tool or just its type. A tool may have its own tools and models.
 func (s *toolSearch) readTool() error {
 	var list toolList
 	var bringing, at string
@@ -134,8 +147,9 @@ func (s *toolSearch) readTool() error {
 			return err
 		case is("tools"):
 			return s.elements(s.readTool)
-		case is("model"):
-			return s.readNestedModel()
+		}
+		if isModels, err := s.readModels(name); isModels {
+			return err
 		}
 		return s.readSwitch(toolOfMember(name))
 	})
@@ -235,7 +249,7 @@ func (s *toolSearch) readChoice() error {
 }
 
 // readPlugin reads a plugin or just its id. A plugin brings its tool unless it is switched
-// off. It may have its own tools and models.
+// off. It may have its own tools, models and parameters.
 func (s *toolSearch) readPlugin() error {
 	if isObject, err := s.readName(toolOfPlugin); !isObject {
 		return err
@@ -249,10 +263,9 @@ func (s *toolSearch) readPlugin() error {
 		case is("tools"):
 			list.add(name == "tools" && s.text.Kind() == '[')
 			return s.elements(s.readTool)
-		case is("model"):
-			return s.readNestedModel()
-		case is("analysis_models"), is("allowed_models"):
-			return s.elements(s.readNestedModel)
+		case is("parameters"):
+			_, err := s.readRequest(false)
+			return err
 		case is("enabled"): // in another letter case, some gateways ignore it
 			kind := s.text.Kind()
 			on, off = on || kind != 'f', off || kind == 'f' && name == "enabled"
@@ -265,6 +278,9 @@ func (s *toolSearch) readPlugin() error {
 			if impliedTools(tool) != nil && used == "" {
 				bringing, at = tool, "/"+name
 			}
+			return err
+		}
+		if isModels, err := s.readModels(name); isModels {
 			return err
 		}
 		return s.text.Skip()
