@@ -28,6 +28,14 @@ type parameters struct {
 // "Authentication", item 5).
 const sessionHeader = "X-Session-Id"
 
+// showSession sets the placeholder of a session, which access logs may have. A session that
+// holds a key of ours is not shown.
+func (c *call) showSession(id string) {
+	if !domain.HoldsIssued(id) {
+		c.setPlaceholder(sessionPlaceholder, id)
+	}
+}
+
 // readParameters reads the parameters of the path, the query and the headers.
 func (c *call) readParameters() (err error) {
 	id := c.r.Header.Get(sessionHeader) // a body may override it
@@ -35,7 +43,7 @@ func (c *call) readParameters() (err error) {
 		return err
 	}
 	if id != "" {
-		c.setPlaceholder(sessionPlaceholder, id)
+		c.showSession(id)
 	}
 	if slug := c.slug(); slug != "" {
 		if err := domain.CheckPresetSlug(slug); err != nil {

@@ -66,7 +66,7 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 		case err != nil:
 			return answer{}, err
 		case given:
-			c.setPlaceholder(sessionPlaceholder, id)
+			c.showSession(id)
 		}
 		how, err := c.readRelease()
 		if err != nil {

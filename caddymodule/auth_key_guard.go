@@ -73,10 +73,11 @@ type hiddenKey struct{ mask, credential string }
 // hiddenKeysCtxKey is the context key of a request's []hiddenKey.
 type hiddenKeysCtxKey struct{}
 
-// maskOwnKeys masks the headers of r that hold a key of ours. The context of the returned
-// request has the keys. A header whose name holds a key is removed. Without such headers it
-// returns r and does not allocate.
+// maskOwnKeys masks the headers of r that hold a key of ours, and such a host. The context of
+// the returned request has the keys of headers. A header whose name holds a key is removed.
+// Without such headers it returns r and does not allocate.
 func (f keyFinder) maskOwnKeys(r *http.Request) *http.Request {
+	maskHost(r)
 	var hidden []hiddenKey
 	for name, values := range r.Header {
 		if !f.isOwn(name, values) {
@@ -99,6 +100,13 @@ func (f keyFinder) maskOwnKeys(r *http.Request) *http.Request {
 		return r
 	}
 	return r.WithContext(context.WithValue(r.Context(), hiddenKeysCtxKey{}, hidden))
+}
+
+// maskHost masks a host that holds an issued key. Clients send the host as a header.
+func maskHost(r *http.Request) {
+	if domain.HoldsIssued(r.Host) {
+		r.Host = maskOf(r.Host)
+	}
 }
 
 // cutScheme cuts value behind a Bearer or Basic scheme, for which matchers look.

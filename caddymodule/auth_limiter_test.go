@@ -224,6 +224,9 @@ func TestOrigin(t *testing.T) {
 		{"192.0.2.1:1", "[::ffff:192.0.2.1]:1", true, "192.0.2.1"},
 		{"[2001:db8:1:2::1]:1", "[2001:db8:1:2:ffff:ffff:ffff:ffff]:1", true, "2001:db8:1:2::/64"},
 		{"[2001:db8:1:2::1]:1", "[2001:db8:1:3::1]:1", false, "2001:db8:1:2::/64"},
+		{"[::1]:1", "[::2]:1", true, "::/64"},
+		{"[::1]:1", "@", false, "::/64"},
+		{"0.0.0.0:1", "[::]:1", false, "0.0.0.0"},
 		{"[fe80::1%eth0]:1", "[fe80::2%eth1]:1", true, "fe80::/64"},
 		{"@", "", true, "unknown"},
 		{"nonsense:1", "@", true, "unknown"},
@@ -585,7 +588,7 @@ func TestManyForwardedAddresses(t *testing.T) {
 // cannot lock each other out.
 func TestFailuresWithoutAnAddress(t *testing.T) {
 	h := &Handler{shared: newShared().(*shared), failureLimit: failureLimit{1, time.Minute}, logger: zap.NewNop(), service: domain.NewService(&told{err: domain.ErrNotFound})}
-	for remote, limited := range map[string]bool{"@": false, "": false, "192.0.2.1:1": true} {
+	for remote, limited := range map[string]bool{"@": false, "": false, "192.0.2.1:1": true, "[::1]:1": true} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = remote
 		c := &call{h: h, r: r}

@@ -13,8 +13,11 @@ import (
 
 // origin identifies a client by its IPv4 address, or by the /64 of its IPv6 address. One
 // client has all addresses of a /64. It is zero for a client without an IP address, as on a
-// Unix socket.
+// Unix socket. The last byte of a /64 is the length of its prefix. So ::/64, which has ::1,
+// is not zero.
 type origin [16]byte
+
+const prefixLength = 64
 
 // originOf returns the origin of a request.
 func originOf(r *http.Request) origin {
@@ -24,7 +27,8 @@ func originOf(r *http.Request) origin {
 	}
 	from := origin(address.As16())
 	if !address.Unmap().Is4() {
-		clear(from[8:])
+		clear(from[prefixLength/8:])
+		from[len(from)-1] = prefixLength
 	}
 	return from
 }
@@ -37,7 +41,7 @@ func (o origin) String() string {
 	case address.Is4():
 		return address.String()
 	default:
-		return address.String() + "/64"
+		return netip.PrefixFrom(address, prefixLength).Masked().String()
 	}
 }
 

@@ -32,12 +32,14 @@ func isKeyHeader(name string) bool {
 }
 
 // stripOwnKeys removes all headers and trailers that hold a key of ours, with all
-// of their values. It does nothing to others.
+// of their values. It masks such a host, since no request is without one. It does nothing to
+// others.
 //
 // Trailers come with the end of the body. They are removed before the reader sees that
 // end. Go's transport sends trailers only if some were announced, and then all of them.
 func (f keyFinder) stripOwnKeys(r *http.Request) {
 	maps.DeleteFunc(r.Header, f.isOwn)
+	maskHost(r)
 	if len(r.Trailer) > 0 {
 		maps.DeleteFunc(r.Trailer, f.isOwn) // announced names
 		r.Body = &trailerBody{r.Body, f, r.Trailer}

@@ -357,13 +357,13 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 
 // setSession sets the session header, which load balancers use, to the session of the
 // body. The body's session wins over the header's. A session that cannot be in a header
-// stays in the body.
+// stays in the body, and so does one that holds a key of ours.
 func (c *inferenceCall) setSession(id string) {
-	if id != "" {
+	if id != "" && !domain.HoldsIssued(id) {
 		c.r.Header.Set(sessionHeader, id)
 	}
 	if c.session = c.r.Header.Get(sessionHeader); c.session != "" {
-		c.setPlaceholder(sessionPlaceholder, c.session)
+		c.showSession(c.session)
 	}
 }
 
@@ -399,13 +399,25 @@ func headerList(names []string) string {
 	return list[:strings.LastIndex(list[:most], ", ")+1] + " ..."
 }
 
-// serveModels lets the gateway list its models and adds the caller's presets.
-func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
-	c.op.name = "models_list"
-	c.setPlaceholder(operationPlaceholder, c.op.name)
-	if err := c.authenticateInference(); err != nil {
+// mayReadModels authenticates a request for models, and checks that its key may send it.
+// Else it answers the request.
+func (c *inferenceCall) mayReadModels(operation string) bool {
+	c.op.name = operation
+	c.setPlaceholder(operationPlaceholder, operation)
+	err := c.authenticateInference()
+	if err == nil {
+		err = c.checkUnresolvedRoute() // it may have a body, or open a tunnel
+	}
+	if err != nil {
 		varyByKey(c.w.Header())
 		c.render(answer{}, err)
+	}
+	return err == nil
+}
+
+// serveModels lets the gateway list its models and adds the caller's presets.
+func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
+	if !c.mayReadModels("models_list") {
 		return nil
 	}
 	failed, err := listModels(c.w, c.r, next, c.who, func(withModels bool) iter.Seq2[domain.ActivePreset, error] {

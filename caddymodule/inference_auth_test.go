@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 const (
@@ -536,6 +538,41 @@ func TestUnfilteredLogs(t *testing.T) {
 			} else if format != "" && len(got) > 0 {
 				t.Errorf("%s: in spite of the filter the key is in %q", tc.name, got)
 			}
+		}
+	}
+}
+
+// TestKeysInTheSessionAndTheHost checks that no key of ours goes upstream or into a log from
+// there.
+func TestKeysInTheSessionAndTheHost(t *testing.T) {
+	s := start(t, inferring("keys off"))
+	s.manage("POST", "/v1/presets/p/chat/completions", `{"model":"m"}`).want(t, 200)
+	for _, kind := range []string{"inference", "management"} {
+		secret := s.issue(`{"kind":"` + kind + `"}`).secret
+		session := func(rest string) string { return `{"session_id":"` + secret + `","messages":[],` + rest + `}` }
+		s.manage("POST", "/v1/presets/q/chat/completions", session(`"model":"m"`)).want(t, 200)
+		for name, request := range map[string]string{
+			"a session":               post(chatPath, session(`"model":"m"`)),
+			"a session with a preset": post(chatPath, session(`"model":"@preset/p"`)),
+			"a host":                  strings.Replace(post(chatPath, `{"model":"m"}`), "Host: ", "Host: "+secret+".", 1),
+			"a host of another route": strings.Replace(post("/v1/embeddings", `{"model":"m"}`), "Host: ", "Host: "+strings.ToUpper(secret), 1),
+		} {
+			exchange(t, s.address, request).want(t, 202)
+			got := s.upstream.one(t)
+			for header, values := range got.header {
+				if domain.HoldsIssued(strings.Join(values, " ")) && !strings.Contains(strings.Join(values, " "), domain.HiddenPrefix) {
+					t.Errorf("a key as %s: the gateway got %s: %s", name, header, values)
+				}
+			}
+			if strings.Contains(strings.ToLower(got.host), strings.ToLower(secret)) {
+				t.Errorf("a key as %s: the gateway got the host %s", name, got.host)
+			}
+			if got.header.Get("X-Session-Id") != "" {
+				t.Errorf("a key as %s: the gateway got it as session", name)
+			}
+		}
+		if strings.Contains(strings.ToLower(s.logs()), strings.ToLower(secret)) {
+			t.Errorf("a log has an %s key", kind)
 		}
 	}
 }

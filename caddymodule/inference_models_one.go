@@ -25,11 +25,7 @@ func listedSlug(path string) (slug string, ok bool) {
 // figures. A refusal of the gateway passes as the answer, and so does a body that is
 // not JSON.
 func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
-	c.op.name = "model_get"
-	c.setPlaceholder(operationPlaceholder, c.op.name)
-	if err := c.authenticateInference(); err != nil {
-		varyByKey(c.w.Header())
-		c.render(answer{}, err)
+	if !c.mayReadModels("model_get") {
 		return nil
 	}
 	ofList := *c.r.URL

@@ -33,6 +33,16 @@ func TestOtherRoutes(t *testing.T) {
 		"a WebSocket": func(key string) string {
 			return get("/v1/realtime?model=a:online", key, "Connection: Upgrade", "Upgrade: websocket")
 		},
+		"models with a body": func(key string) string { return strings.Replace(post("/v1/models", use, key), "POST", "GET", 1) },
+		"a model with a body": func(key string) string {
+			return strings.Replace(post("/v1/models/@preset/x", use, key), "POST", "GET", 1)
+		},
+		"a WebSocket to models": func(key string) string {
+			return get("/v1/models", key, "Connection: Upgrade", "Upgrade: websocket")
+		},
+		"a WebSocket to a model": func(key string) string {
+			return get("/v1/models/@preset%2Fx", key, "Connection: Upgrade", "Upgrade: websocket")
+		},
 	}
 	read := map[string]func(key string) string{
 		"models":          func(key string) string { return get("/v1/models", key) },
@@ -42,30 +52,41 @@ func TestOtherRoutes(t *testing.T) {
 		"what is decided": func(key string) string { return post(chatPath, `{"model":"openai/gpt-5"}`, key) },
 	}
 	const message = "This route cannot be used in a workspace where server tools are disabled"
-	for name, request := range unread {
-		refused := exchange(t, s.address, request(strict))
-		refused.want(t, http.StatusForbidden, message)
-		if refused.header.Get("X-Gateway") != "" {
-			t.Errorf("%s: the answer came from the gateway", name)
-		}
-		if got := s.upstream.all(); len(got) > 0 {
-			t.Errorf("%s: the gateway got %v, want nothing", name, got)
-		}
-		if got := exchange(t, s.address, request(free)); got.status != http.StatusAccepted {
-			t.Errorf("%s: got %d %s where nothing is disabled, want 202", name, got.status, got.body)
-		}
-		s.upstream.one(t)
-	}
-	for name, request := range read {
-		for _, key := range []string{strict, free} {
-			if got := exchange(t, s.address, request(key)); got.status != http.StatusAccepted {
-				t.Errorf("%s: got %d %s, want 202", name, got.status, got.body)
+	limited := bearer(s.issue(`{"kind":"inference","models":["openai/*"]}`).secret)
+	for _, listing := range []string{"list_models off", "list_models on"} {
+		s.reload(inferring("keys everywhere", "other_routes refuse", listing))
+		for name, request := range unread {
+			name = listing + ", " + name
+			for _, key := range []string{strict, limited} {
+				refused := exchange(t, s.address, request(key))
+				if refused.status != http.StatusForbidden || refused.header.Get("X-Gateway") != "" {
+					t.Errorf("%s: got %d %s, want 403 and not from the gateway", name, refused.status, refused.body)
+				}
+				if key == strict {
+					refused.want(t, http.StatusForbidden, message)
+				}
+			}
+			if got := s.upstream.all(); len(got) > 0 {
+				t.Errorf("%s: the gateway got %v, want nothing", name, got)
+			}
+			if got := exchange(t, s.address, request(free)); got.status != http.StatusAccepted {
+				t.Errorf("%s: got %d %s where nothing is disabled, want 202", name, got.status, got.body)
 			}
 			s.upstream.one(t)
 		}
+		for name, request := range read {
+			for _, key := range []string{strict, free} {
+				if got := exchange(t, s.address, request(key)); got.status != http.StatusAccepted {
+					t.Errorf("%s, %s: got %d %s, want 202", listing, name, got.status, got.body)
+				}
+				s.upstream.one(t)
+			}
+		}
+		s.do("HEAD", "/v1/models", "", strict).want(t, http.StatusAccepted)
+		s.upstream.one(t)
+		s.do("HEAD", "/v1/models", use, strict).want(t, http.StatusForbidden)
+		s.upstream.none(t)
 	}
-	s.do("HEAD", "/v1/models", "", strict).want(t, http.StatusAccepted)
-	s.upstream.one(t)
 
 	for _, settings := range [][]string{{"keys everywhere"}, {"keys everywhere", "other_routes pass"}, {"keys required"}, {"keys off", "other_routes refuse"}} {
 		s.reload(inferring(settings...)) // with keys off, no tool is disabled
