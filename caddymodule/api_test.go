@@ -353,7 +353,9 @@ func TestSessionIDAndPlaceholders(t *testing.T) {
 	}{
 		{func() { s.manage("POST", path, "{}", "X-Session-Id: from-header").want(t, 200) }, created("2", "from-header")},
 		{func() { s.manage("POST", path, `{"session_id":"from-body"}`, "X-Session-Id: from-header").want(t, 200) }, created("3", "from-body")},
-		{func() { s.manage("POST", path, `{"session_id":"caddypresets_inf_x"}`, "X-Session-Id: from-header").want(t, 200) }, created("4", "from-header")},
+		{func() {
+			s.manage("POST", path, `{"session_id":"caddypresets_inf_x"}`, "X-Session-Id: from-header").want(t, 200)
+		}, created("4", "from-header")},
 		{
 			func() { s.manage("POST", path, "no JSON").want(t, 400) },
 			map[string]any{
