@@ -116,6 +116,12 @@ func TestKeyCommand(t *testing.T) {
 	if out, _, err := run("key", "list", "--address", s.AdminAddress); err != nil || !strings.Contains(out, keys[0].ID) || strings.Contains(out, secret) {
 		t.Errorf("list gives %q, %v", out, err)
 	}
+	for _, command := range []string{"show", "revoke", "remove"} { // a key that leaked is at hand, and its id is not
+		out, note, err := run("key", command, secret, "--address", s.AdminAddress)
+		if err == nil || !strings.Contains(err.Error(), "not the id of one") || strings.Contains(out+note+err.Error()+s.Logs(), secret) {
+			t.Errorf("%s of a key gives %q, %q, %v, or shows it", command, out, note, err)
+		}
+	}
 	out, note, err = run("key", "revoke", keys[0].ID, "--address", s.AdminAddress)
 	if err != nil || out != "" || !strings.Contains(note, "Revoked management key "+keys[0].ID) {
 		t.Errorf("revoke gives %q and %q, %v", out, note, err)
@@ -139,7 +145,8 @@ func TestKeyCommand(t *testing.T) {
 		"Workspace not found":             {"create", "--kind", "inference", "--workspace", "nowhere", "--address", s.AdminAddress},
 		"Key not found":                   {"revoke", "nothing", "--address", s.AdminAddress},
 		"accepts 1 arg":                   {"revoke", "--address", s.AdminAddress},
-		"performing request":              {"list", "--address", caddytest.Address(t)},
+		"cannot be reached; --address":    {"list", "--address", caddytest.Address(t)},
+		"expires_in: must be":             {"create", "--kind", "inference", "--expires", "0s", "--address", s.AdminAddress},
 		"no live store":                   {"list", "--address", s.AdminAddress, "--store", "other"},
 	} {
 		if out, _, err := run(append([]string{"key"}, args...)...); err == nil || !strings.Contains(err.Error(), says) {

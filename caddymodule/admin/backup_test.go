@@ -3,6 +3,7 @@ package admin_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -183,6 +185,28 @@ func TestBackupToPipe(t *testing.T) {
 	}
 }
 
+// TestBackupToAFullDisk checks that the error is that of the disk, and does not blame the server.
+func TestBackupToAFullDisk(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	for _, room := range []int{0, 10, 500} {
+		disk := &fullDisk{room: room}
+		if err := admin.BackupInto(t.Context(), s.AdminAddress, disk); !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "server") {
+			t.Errorf("with room for %d bytes: got %v, want %v alone", room, err, syscall.ENOSPC)
+		}
+	}
+}
+
+// fullDisk is a file on a disk with room for some bytes.
+type fullDisk struct{ room int }
+
+func (f *fullDisk) Write(p []byte) (int, error) {
+	if len(p) > f.room {
+		return 0, syscall.ENOSPC
+	}
+	f.room -= len(p)
+	return len(p), nil
+}
+
 func TestBackupRefusals(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	dir := t.TempDir()
@@ -203,7 +227,7 @@ func TestBackupRefusals(t *testing.T) {
 		"no such file":         {file("no/such/folder")},
 		"accepts 1 arg":        {},
 		"no live store":        {"--store", "other", file("new")},
-		"performing request":   {"--address", caddytest.Address(t), file("new")},
+		"cannot be reached":    {"--address", caddytest.Address(t), file("new")},
 	} {
 		if !slices.Contains(args, "--address") {
 			args = append(args, "--address", s.AdminAddress)

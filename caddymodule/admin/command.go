@@ -110,6 +110,9 @@ func (t *client) send(method, path string, headers http.Header, body io.Reader) 
 		path += separator + "store=" + url.QueryEscape(t.store)
 	}
 	response, err := caddycmd.AdminAPIRequest(address, method, path, headers, body)
+	if err != nil && strings.Contains(err.Error(), ": dial ") {
+		return nil, fmt.Errorf("the admin endpoint %s cannot be reached; --address, --config or CADDY_ADMIN names another: %w", address, err)
+	}
 	return response, plainAdminError(err)
 }
 

@@ -42,6 +42,11 @@ func RunWith(stdin io.Reader, args ...string) (out, errOut string, err error) {
 	return stdout.String(), stderr.String(), err
 }
 
+// BackupInto backs up to a writer.
+func BackupInto(ctx context.Context, address string, to io.Writer) error {
+	return (&client{address: address}).backupTo(ctx, io.Discard, to)
+}
+
 // BackupTo backs up to a new file until ctx ends.
 func BackupTo(ctx context.Context, address, name string) error {
 	c := &client{address: address}

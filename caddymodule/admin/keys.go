@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"text/tabwriter"
@@ -115,7 +116,7 @@ func issueKey(r request) error {
 	if in.ExpiresIn != "" {
 		var err error
 		if lifetime, err = caddy.ParseDuration(in.ExpiresIn); err != nil || lifetime <= 0 {
-			return badRequest(errors.New("expires_in: must be a positive duration such as 720h or 30d"))
+			return badRequest(fmt.Errorf("expires_in: must be a positive duration such as 720h or 30d, of at most %dd", math.MaxInt64/(24*time.Hour)))
 		}
 	}
 	k, secret, err := r.Service.IssueKey(r.Context(), operator, domain.NewKey{
@@ -140,6 +141,19 @@ func keyCommand() *cobra.Command {
 		removeKeyCommand(&target), pruneKeysCommand(&target))
 	refuseUnknown(key)
 	return key
+}
+
+// errSecretAsID refuses a key in place of its id. Caddy logs the address of each request to the
+// admin endpoint.
+var errSecretAsID = errors.New("that is a key, and not the id of one, so nothing was sent. " +
+	`Find its id with "caddy presets key list": ENDS IN has its last characters`)
+
+// callKey calls a path of the key of an id, or below it.
+func (t *client) callKey(method, id, below string, k *issuedKey) error {
+	if domain.HoldsIssued(id) {
+		return errSecretAsID
+	}
+	return t.call(method, Path+"keys/"+url.PathEscape(id)+below, nil, k)
 }
 
 func createKeyCommand(target *client) *cobra.Command {
@@ -219,7 +233,7 @@ func revokeKeyCommand(target *client) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var k issuedKey
-			if err := target.call(http.MethodDelete, Path+"keys/"+url.PathEscape(args[0]), nil, &k); err != nil {
+			if err := target.callKey(http.MethodDelete, args[0], "", &k); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "Revoked %s key %s.\n", k.Kind, k.ID)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
@@ -66,7 +65,7 @@ key, and no name.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var k issuedKey
-			if err := target.call(http.MethodPost, Path+"keys/"+url.PathEscape(args[0])+"/remove", nil, &k); err != nil {
+			if err := target.callKey(http.MethodPost, args[0], "/remove", &k); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "Removed %s key %s, which was %s.\n", k.Kind, k.ID, k.state())

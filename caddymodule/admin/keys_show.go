@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -70,7 +69,7 @@ func showKeyCommand(target *client) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var k issuedKey
-			if err := target.call(http.MethodGet, Path+"keys/"+url.PathEscape(args[0]), nil, &k); err != nil {
+			if err := target.callKey(http.MethodGet, args[0], "", &k); err != nil {
 				return err
 			}
 			if asJSON {

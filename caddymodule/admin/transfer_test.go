@@ -147,6 +147,9 @@ func TestTransferThroughPipes(t *testing.T) {
 		t.Errorf("a backup of an unfinished import: got error %v, want a refusal", err)
 	}
 	s.Manage("POST", "/v1/presets/p0/responses", `{"model":"m2"}`).Want(t, 503, "An import into the store is not finished")
+	if out, _, err := run("health", "--address", s.AdminAddress); err != nil || !strings.Contains(out, ": available, refuses changes: an import into the store is not finished") {
+		t.Errorf("the health of an unfinished import: got %q, %v", out, err)
+	}
 	if err := s.Load(s.Site(caddytest.Standard)); err != nil { // as a restart
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -97,7 +98,11 @@ else the Git revision of the folder.`,
 			}
 			switch {
 			case len(done.Failed) > 0:
-				return fmt.Errorf("not applied: %d; run it again", len(done.Failed))
+				hint := ""
+				if slices.ContainsFunc(done.Failed, func(f plan.Failure) bool { return f.Conflict }) {
+					hint = "; run it again"
+				}
+				return fmt.Errorf("not applied: %d%s", len(done.Failed), hint)
 			case stopped != nil:
 				return errors.New("stopped before all was applied; run it again")
 			}

@@ -174,8 +174,11 @@ func targetIn(text string) (to domain.Target, err error) {
 		if share.Version, err = strconv.Atoi(number); err == nil {
 			share.Weight, err = strconv.Atoi(weight)
 		}
-		if err != nil || share.Version < 1 || share.Weight < 0 || share.Weight > domain.MaxWeight {
+		if err != nil || share.Version < 1 || share.Weight < 0 {
 			return to, errForm
+		}
+		if share.Weight > domain.MaxWeight {
+			return to, fmt.Errorf("%q: a weight is at most %d", text, domain.MaxWeight)
 		}
 		to.Split = append(to.Split, share)
 	}

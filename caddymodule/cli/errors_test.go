@@ -53,7 +53,7 @@ func TestMistakes(t *testing.T) {
 		{"label email-copywriter latest 1", "label: is reserved"},
 		{"label email-copywriter live 2:x", `"2:x" is neither the number of a version nor a split such as 2:90,3:10`},
 		{"label email-copywriter live 2:90,", "nor a split"},
-		{"label email-copywriter live 2:10001", "nor a split"},
+		{"label email-copywriter live 2:10001", "a weight is at most 10000"},
 		{"label email-copywriter live stable", "nor a split"},
 		{"label email-copywriter live 9", "not found"},
 		{"label email-copywriter live", "accepts 3 arg(s)"},

@@ -115,7 +115,7 @@ error. Mistakes in files are found without a server.`,
 			case err != nil:
 				return err
 			case isMistake:
-				return fmt.Errorf("mistakes in the files: %d", len(mistakes))
+				return fmt.Errorf("mistakes in the files: %d", mistakes.Count())
 			case len(found.Errors) > 0:
 				return fmt.Errorf("presets that cannot be brought to what their files say: %d", len(found.Errors))
 			case !found.Empty():

@@ -139,7 +139,7 @@ func linesOf(all []detail) []string {
 // writeMarkdownMistakes prints the mistakes in files as a comment.
 func writeMarkdownMistakes(w io.Writer, mistakes files.Errors) error {
 	var m markdown
-	m.add(fmt.Sprintf("### Presets: mistakes in the files: %d\n\n", len(mistakes)))
+	m.add(fmt.Sprintf("### Presets: mistakes in the files: %d\n\n", mistakes.Count()))
 	var lines []string
 	for _, mistake := range mistakes {
 		lines = append(lines, escape(mistake.Error()))

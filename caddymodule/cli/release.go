@@ -32,6 +32,9 @@ the next apply would take it back.`,
 			}
 			said := "had no owner"
 			if p.ManagedBy != nil {
+				if *p.ManagedBy != owner {
+					return fmt.Errorf("preset %s is managed by %s and not by %s: name that owner with --owner", p.Slug, *p.ManagedBy, owner)
+				}
 				said = "was released by " + *p.ManagedBy
 				r := client.Request{Method: http.MethodPatch, Path: presetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}}}
 				if answer, err = a.change(ctx, r, map[string]any{"managed_by": nil}, answer.Tag()); err != nil {

@@ -120,7 +120,11 @@ func printElements(cmd *cobra.Command, elements iter.Seq2[json.RawMessage, error
 	return array.end()
 }
 
-// keepRows prints the rows so far, and returns the error that ended a table.
+// keepRows prints the rows so far, and returns the error that ended a table. It prints nothing
+// if there are none.
 func keepRows(rows *table, err error) error {
+	if rows.rows == 0 {
+		return err
+	}
 	return errors.Join(err, rows.end())
 }

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -213,6 +214,8 @@ func (t *trial) readInput(cmd *cobra.Command) (string, error) {
 		return "", fmt.Errorf("reading standard input: %w", err)
 	case len(text) > maxInput:
 		return "", fmt.Errorf("standard input has more than %d bytes", maxInput)
+	case !utf8.Valid(text):
+		return "", errors.New("standard input is not UTF-8 text")
 	}
 	return strings.TrimRight(string(text), "\r\n"), nil
 }

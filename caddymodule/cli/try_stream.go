@@ -78,14 +78,14 @@ func (t *trial) stream(cmd *cobra.Command, a api, dialect domain.Dialect, r clie
 		report.print(cmd.ErrOrStderr())
 		return err
 	}
-	if err != nil {
+	if err != nil && report.Text == "" && len(report.ToolCalls) == 0 {
 		return err
 	}
-	text, err := json.Marshal(report)
-	if err != nil {
-		return err
+	text, failed := json.Marshal(report)
+	if failed == nil {
+		failed = printJSON(cmd, &client.Answer{Data: text})
 	}
-	return printJSON(cmd, &client.Answer{Data: text})
+	return cmp.Or(err, failed)
 }
 
 // trialReport is what --json prints of an answer.

@@ -186,6 +186,19 @@ func TestTryGatewayErrors(t *testing.T) {
 	}
 }
 
+// TestTryCut ends a stream early. The text that came is printed, as JSON too.
+func TestTryCut(t *testing.T) {
+	g := &gateway{status: 200, contentType: "text/event-stream", body: "data: {\"choices\":[{\"delta\":{\"content\":\"Once upon\"}}]}\n\n"}
+	s := start(t, g.ServeHTTP)
+	s.presets()
+	for _, arg := range []string{"--send=true", "--json"} {
+		out, _, err := run("try", "c", "--send", arg)
+		if err == nil || !strings.Contains(err.Error(), "the answer ended before it was complete") || !strings.Contains(out, "Once upon") {
+			t.Errorf("%s: got %q, %v", arg, out, err)
+		}
+	}
+}
+
 // TestTryWhole prints answers that are no streams.
 func TestTryWhole(t *testing.T) {
 	g := &gateway{status: 200, contentType: "application/json"}

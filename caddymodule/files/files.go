@@ -113,6 +113,8 @@ type Error struct {
 	// long one ends in an ellipsis. It has the names of the file as they are.
 	Path    string
 	Message string // never shows a value of the file
+
+	others int // the mistakes that this one stands for, beside itself
 }
 
 // Error returns the mistake in one line, such as
@@ -136,6 +138,15 @@ func (e *Error) Error() string {
 // Errors are the mistakes of a folder, sorted by file and place. There are at most MaxErrors,
 // and a last one without a file if there are more.
 type Errors []*Error
+
+// Count returns the number of mistakes, also of those that are not in e.
+func (e Errors) Count() int {
+	count := len(e)
+	for _, one := range e {
+		count += one.others
+	}
+	return count
+}
 
 // Error returns all mistakes, one in each line.
 func (e Errors) Error() string {

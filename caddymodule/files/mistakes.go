@@ -40,7 +40,7 @@ func (m *mistakes) err() error {
 	})
 	all := slices.CompactFunc(m.list, func(a, b *Error) bool { return *a == *b })
 	if lost := m.lost + len(all) - MaxErrors; lost > 0 {
-		all = append(all[:MaxErrors:MaxErrors], &Error{Message: fmt.Sprintf("and %d more mistakes", lost)})
+		all = append(all[:MaxErrors:MaxErrors], &Error{Message: fmt.Sprintf("and %d more mistakes", lost), others: lost - 1})
 	}
 	return all
 }

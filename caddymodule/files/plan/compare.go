@@ -118,15 +118,16 @@ func (r *reader) comparePreset(ctx context.Context, file *files.Preset) (compari
 	}
 }
 
-// foreign returns the problem of a preset that another owner manages, empty for none.
-func (r *reader) foreign(p listed) string {
+// foreign returns the problem of a preset of a workspace that another owner manages, empty for
+// none.
+func (r *reader) foreign(p listed, workspace string) string {
 	if p.ManagedBy == nil || *p.ManagedBy == r.owner {
 		return ""
 	}
 	if domain.CheckOwner("managed_by", *p.ManagedBy) != nil {
 		return "is managed by another owner than " + r.owner + ": remove its file" // a name that is none may not be shown as a command
 	}
-	return fmt.Sprintf("is managed by %s and not by %s: remove its file, or end that with: caddy presets release --owner %s <slug>", *p.ManagedBy, r.owner, *p.ManagedBy)
+	return fmt.Sprintf("is managed by %s and not by %s: remove its file, or end that with: caddy presets release --owner %s --workspace %s %s", *p.ManagedBy, r.owner, *p.ManagedBy, workspace, p.Slug)
 }
 
 // compareNew returns the change that makes a preset.
@@ -160,7 +161,7 @@ func (r *reader) compareNew(file *files.Preset, workspaceID string) (comparison,
 // compareArchived returns the change that restores a preset. Its versions can be read only
 // then.
 func (r *reader) compareArchived(ctx context.Context, file *files.Preset, workspaceID string, archived listed) (comparison, error) {
-	if problem := r.foreign(archived); problem != "" {
+	if problem := r.foreign(archived, file.Workspace); problem != "" {
 		return comparison{problem: problem}, nil
 	}
 	c := newChange(file.Workspace, file.Slug, Restore)
@@ -180,7 +181,7 @@ func (r *reader) compareArchived(ctx context.Context, file *files.Preset, worksp
 
 // compareExisting compares a preset that clients see.
 func (r *reader) compareExisting(ctx context.Context, file *files.Preset, workspaceID string, current preset) (comparison, error) {
-	if problem := r.foreign(current.listed); problem != "" {
+	if problem := r.foreign(current.listed, file.Workspace); problem != "" {
 		return comparison{problem: problem}, nil
 	}
 	c := newChange(file.Workspace, file.Slug, Update)
