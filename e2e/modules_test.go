@@ -46,8 +46,11 @@ func TestModules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(string(text), client+" ") {
-				t.Errorf("%s of the main module names %s", name, client)
+			for line := range strings.Lines(string(text)) {
+				// The requirements of Caddy's requirements have a sum of their go.mod alone.
+				if strings.Contains(line, client+" ") && !strings.Contains(line, "/go.mod ") {
+					t.Errorf("%s of the main module has %s", name, line)
+				}
 			}
 		}
 	}
