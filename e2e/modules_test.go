@@ -47,8 +47,9 @@ func TestModules(t *testing.T) {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(string(text)) {
-				// The requirements of Caddy's requirements have a sum of their go.mod alone.
-				if strings.Contains(line, client+" ") && !strings.Contains(line, "/go.mod ") {
+				// Requirements of Caddy's name it, and then go.sum has sums of its go.mod alone.
+				isNamed := client == "golang.org/x/tools" && strings.Contains(line, "/go.mod ")
+				if strings.Contains(line, client+" ") && !isNamed {
 					t.Errorf("%s of the main module has %s", name, line)
 				}
 			}
