@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,14 +117,11 @@ func runRotation(cmd *cobra.Command, target *client, folder string, keep int, ke
 func (t *client) backupTo(ctx context.Context, messages, to io.Writer) error {
 	var info badger.BackupInfo
 	var end badger.BackupEnd
-	copied := &failingWriter{w: to}
 	p, err := t.fetch(ctx, messages, Path+"backup", func(p *progress) (err error) {
-		info, end, err = badger.CheckBackup(io.TeeReader(p, copied), p.estimate)
+		info, end, err = badger.CheckBackup(io.TeeReader(p, to), p.estimate)
 		return err
 	})
 	switch {
-	case err != nil && copied.err != nil: // to CheckBackup, that looks like a backup that ends too early
-		return copied.err
 	case errors.Is(err, badger.ErrNotRestorable):
 		return fmt.Errorf("the server sent an incomplete backup; its log has the reason: %w", err)
 	case err != nil:
@@ -138,18 +134,6 @@ func (t *client) backupTo(ctx context.Context, messages, to io.Writer) error {
 	_, err = fmt.Fprintf(messages, "Made a backup of commit %d, %s: %s in %v, of %d records, digest %s\n",
 		info.Commit, encrypted, humanize.IBytes(uint64(p.read())), p.elapsed(), end.Records, end.Digest)
 	return err
-}
-
-// failingWriter remembers the error of a writer.
-type failingWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (f *failingWriter) Write(p []byte) (n int, err error) {
-	n, err = f.w.Write(p)
-	f.err = cmp.Or(f.err, err)
-	return n, err
 }
 
 func restoreCommand() *cobra.Command {

@@ -154,7 +154,10 @@ func ReadBackupInfo(r io.Reader) (BackupInfo, error) {
 
 // readInfo reads the first lines of a backup, and returns them too.
 func readInfo(r *bufio.Reader) (info BackupInfo, lines []byte, err error) {
-	if begin, _ := r.Peek(len(BackupMagic)); !strings.HasPrefix(BackupMagic, string(begin)) {
+	switch begin, err := r.Peek(len(BackupMagic)); {
+	case err != nil && !errors.Is(err, io.EOF):
+		return info, nil, err // the next read would not repeat it
+	case !strings.HasPrefix(BackupMagic, string(begin)):
 		return info, nil, notRestorable("it is no backup of presets")
 	}
 	first, err := readLine(r)
