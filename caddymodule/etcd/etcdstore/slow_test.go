@@ -159,7 +159,7 @@ type retrier struct {
 	address string
 	to      *grpc.ClientConn
 	calls   atomic.Int64
-	watches atomic.Int64 // that were begun
+	watches atomic.Int64 // that have not ended
 	hangs   atomic.Bool  // new calls get no answer
 	// between is called once, between the two deliveries of the next change. Its error
 	// replaces the answer to the second delivery.
@@ -196,6 +196,7 @@ func (r *retrier) forward(_ any, from grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(from)
 	if method == etcdserverpb.Watch_Watch_FullMethodName {
 		r.watches.Add(1)
+		defer r.watches.Add(-1)
 	}
 	if method == etcdserverpb.KV_Txn_FullMethodName {
 		return r.forwardTxn(method, from)
