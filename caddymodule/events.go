@@ -50,7 +50,9 @@ func (h *Handler) changing() func([]domain.AuditRecord) {
 // for them.
 func (h *Handler) announce(done domain.AuditRecord) {
 	if eventTypes[done.Operation] != "" {
-		h.shared.webhooks.announce(done)
+		if !h.shared.webhooks.IsEmpty() {
+			h.shared.webhooks.Push(newWebhookEvent(done))
+		}
 		h.events.announce(done)
 	}
 }
@@ -108,7 +110,7 @@ func newAnnouncer(ctx caddy.Context, stopping *stopClock) (*announcer, error) {
 		return nil, fmt.Errorf("subscribing to Caddy's end: %w", err)
 	}
 	logger := ctx.Logger()
-	// Requests outlive the configuration under which they came, and so do their events.
+	// Requests may outlive their configuration, and so may their events.
 	ctx.Context = context.WithoutCancel(ctx.Context)
 	emit := func(event string, data map[string]any) { events.Emit(ctx, event, data) }
 	return &announcer{wanted: events.ShouldEmit, emit: emit, logger: logger}, nil

@@ -24,6 +24,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
@@ -134,7 +135,7 @@ type Handler struct {
 	keys         map[domain.KeyHash]domain.Principal
 	finder       keyFinder // of keys that must not go upstream
 	failureLimit failureLimit
-	webhooks     []*webhookUse
+	webhooks     []*webhook.Receiver
 	bundle       *bundle // nil without one
 	stopping     stopClock
 	shared       *shared               // with the other handlers of the store

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/version"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -100,7 +101,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 	)
 	m.build.Set(1)
 	m.refused, m.limited = m.failures.WithLabelValues("refused"), m.failures.WithLabelValues("limited")
-	for _, reason := range []string{droppedFull, droppedFailed, droppedStop} { // an increase from 0 is seen
+	for _, reason := range webhook.DropReasons() { // an increase from 0 is seen
 		m.webhookDropped.WithLabelValues(reason)
 	}
 	return m, err

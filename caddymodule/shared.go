@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -20,7 +21,7 @@ type shared struct {
 	limiter  *authLimiter
 	advised  sync.Once // see adviseFirstKey
 	changes  changeOrder
-	webhooks webhooks
+	webhooks *webhook.Queues
 	usage    usageRecorder
 	bundles  bundles
 
@@ -30,9 +31,10 @@ type shared struct {
 
 func newShared() any {
 	return &shared{
-		limiter: newAuthLimiter(),
-		usage:   usageRecorder{flushTimeout: flushTimeout},
-		bundles: bundles{turn: semaphore.NewWeighted(1)},
+		limiter:  newAuthLimiter(),
+		usage:    usageRecorder{flushTimeout: flushTimeout},
+		webhooks: webhook.NewQueues(webhookLimits),
+		bundles:  bundles{turn: semaphore.NewWeighted(1)},
 	}
 }
 
@@ -58,7 +60,7 @@ func (h *Handler) goLive(e engine.Engine, memory *domain.Memory) {
 	}
 	h.live = live.Add(e.Name(), h.use)
 	h.shared = h.live.Shared(newShared).(*shared)
-	h.shared.webhooks.add(h.webhooks)
+	h.shared.webhooks.Add(h.webhooks)
 	h.inheritMemory()
 	if recording != nil {
 		h.shared.usage.start(recording)

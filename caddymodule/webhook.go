@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -13,9 +14,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
+	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -29,6 +31,12 @@ type Webhook struct {
 	// {env.WEBHOOK_SECRET} or {file./run/secrets/webhook}. The secret itself is refused: it
 	// would be readable at /config.
 	Secret string `json:"secret"`
+}
+
+// webhookLimits are those of each receiver.
+var webhookLimits = webhook.Limits{
+	Waiting: 10_000, Parallel: 16, Timeout: 10 * time.Second,
+	First: time.Second, Longest: 5 * time.Minute, Tries: 25, Age: time.Hour,
 }
 
 // errWebhookSecret is the error for a literal secret. It does not show it.
@@ -45,15 +53,6 @@ func checkWebhookURL(text string) error {
 		return errors.New("must hold no user and password, since the configuration can be read")
 	}
 	return nil
-}
-
-// webhookUse is how one handler uses a webhook.
-type webhookUse struct {
-	url     string
-	host    string // for logs: the URL may hold a token
-	secret  []byte
-	logger  *zap.Logger
-	metrics *metrics
 }
 
 // provisionWebhooks resolves the placeholders of the webhooks. Errors never show a secret.
@@ -81,7 +80,10 @@ func (h *Handler) provisionWebhooks(repl *caddy.Replacer) error {
 			return fmt.Errorf("%s: %w", place, err)
 		}
 		u, _ := url.Parse(address) // was checked
-		h.webhooks = append(h.webhooks, &webhookUse{address, u.Host, []byte(secret), h.logger, h.metrics})
+		h.webhooks = append(h.webhooks, &webhook.Receiver{
+			URL: address, Host: u.Host, Secret: []byte(secret), Logger: h.logger,
+			Requests: h.metrics.webhookRequests, Dropped: h.metrics.webhookDropped,
+		})
 	}
 	return nil
 }
@@ -114,54 +116,16 @@ func (h *Handler) unmarshalWebhook(d *caddyfile.Dispenser) (err error) {
 	return err
 }
 
-// webhooks are the queues of one store's events, by the URL of their receiver. They outlive
-// reloads. Its methods are safe for concurrent use.
-type webhooks struct {
-	mu     sync.Mutex
-	queues map[string]*webhookQueue
-}
-
-// add makes a queue use a handler's settings, until remove.
-func (w *webhooks) add(uses []*webhookUse) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, use := range uses {
-		q := w.queues[use.url]
-		if q == nil {
-			q = newWebhookQueue(webhookLimits)
-			if w.queues == nil {
-				w.queues = make(map[string]*webhookQueue)
-			}
-			w.queues[use.url] = q
-		}
-		q.add(use)
-	}
-}
-
-// remove undoes add. It returns the queues that have no user any more.
-func (w *webhooks) remove(uses []*webhookUse) (unused []*webhookQueue) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, use := range uses {
-		if q := w.queues[use.url]; q.remove(use) {
-			delete(w.queues, use.url)
-			unused = append(unused, q)
-		}
-	}
-	return unused
-}
-
-// announce queues the event of a change for all receivers.
-func (w *webhooks) announce(done domain.AuditRecord) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.queues) == 0 {
-		return
-	}
-	e := newDelivery(done)
-	for _, q := range w.queues {
-		q.push(e)
-	}
+// newWebhookEvent returns the event of a change for webhooks.
+func newWebhookEvent(done domain.AuditRecord) webhook.Event {
+	kind := eventTypes[done.Operation]
+	body, _ := json.Marshal(struct { // never fails
+		ID   string         `json:"id"`
+		Type string         `json:"type"`
+		Time time.Time      `json:"time"`
+		Data map[string]any `json:"data"`
+	}{uuid.NewString(), kind, done.Time, eventData(done)})
+	return webhook.Event{Object: done.Object.ID, Kind: kind, Number: done.Number, At: time.Now(), Body: body}
 }
 
 // maxWebhookStop bounds how long the end of the process waits for receivers. It also bounds
@@ -197,7 +161,7 @@ func (h *Handler) stopWebhooks() {
 	if len(h.webhooks) == 0 {
 		return
 	}
-	unused := h.shared.webhooks.remove(h.webhooks)
+	unused := h.shared.webhooks.Remove(h.webhooks)
 	if len(unused) == 0 {
 		return
 	}
@@ -207,7 +171,7 @@ func (h *Handler) stopWebhooks() {
 	}
 	var wait sync.WaitGroup
 	for _, q := range unused {
-		wait.Go(func() { q.stop(limit) })
+		wait.Go(func() { q.Stop(limit) })
 	}
 	if caddy.Exiting() {
 		wait.Wait()

@@ -19,6 +19,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 )
 
 const webhookSecret = "webhook-secret-of-the-tests"
@@ -51,7 +52,7 @@ func receives(t *testing.T) *receiver {
 	t.Helper()
 	t.Setenv("PRESETS_WEBHOOK", webhookSecret)
 	usual := webhookLimits
-	webhookLimits.first, webhookLimits.longest, webhookLimits.tries = time.Millisecond, 50*time.Millisecond, 1_000_000
+	webhookLimits.First, webhookLimits.Longest, webhookLimits.Tries = time.Millisecond, 50*time.Millisecond, 1_000_000
 	t.Cleanup(func() { webhookLimits = usual })
 	r := &receiver{t: t, status: func(string) int { return 200 }}
 	r.Server = httptest.NewServer(r)
@@ -139,14 +140,14 @@ func (h hook) isSigned(secret string) bool {
 	got := h.header.Get("X-Presets-Signature")
 	var at int64
 	_, err := fmt.Sscanf(got, "t=%d,v1=", &at)
-	return err == nil && got == sign([]byte(secret), time.Unix(at, 0), []byte(h.body))
+	return err == nil && got == webhook.Sign([]byte(secret), time.Unix(at, 0), []byte(h.body))
 }
 
 // TestSignature checks a signature that openssl made.
 func TestSignature(t *testing.T) {
 	// printf '%s.%s' 1767225600 '{"id":"1"}' | openssl dgst -sha256 -hmac webhook-secret-of-the-tests
 	const want = "t=1767225600,v1=1d144f77571d36984d116baa16b16668c8f508f9e3866690aaf2666d16bff35e"
-	if got := sign([]byte(webhookSecret), time.Unix(1767225600, 999), []byte(`{"id":"1"}`)); got != want {
+	if got := webhook.Sign([]byte(webhookSecret), time.Unix(1767225600, 999), []byte(`{"id":"1"}`)); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -171,7 +172,7 @@ func TestDocumentedSignature(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := run.CombinedOutput()
-	_, want, _ := strings.Cut(sign([]byte(webhookSecret), time.Unix(1767225600, 0), []byte(body)), "v1=")
+	_, want, _ := strings.Cut(webhook.Sign([]byte(webhookSecret), time.Unix(1767225600, 0), []byte(body)), "v1=")
 	if err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("%s gives %s, %v, want %s", command, out, err, want)
 	}

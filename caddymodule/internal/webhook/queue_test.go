@@ -1,4 +1,4 @@
-package caddymodule
+package webhook
 
 import (
 	"context"
@@ -18,9 +18,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-
-	"github.com/caddy-presets/caddy-presets/domain"
 )
+
+var usual = Limits{
+	Waiting: 10_000, Parallel: 16, Timeout: 10 * time.Second,
+	First: time.Second, Longest: 5 * time.Minute, Tries: 25, Age: time.Hour,
+}
 
 // pipes is a listener whose connections are in memory. Time in a synctest bubble can pass
 // while they are idle.
@@ -67,9 +70,9 @@ type posted struct {
 
 // queueTest is a queue with a real HTTP server as its receiver, in a synctest bubble.
 type queueTest struct {
-	*webhookQueue
+	*Queue
 	t      *testing.T
-	use    *webhookUse
+	to     *Receiver
 	logged *observer.ObservedLogs
 	server *http.Server
 
@@ -78,16 +81,18 @@ type queueTest struct {
 }
 
 // newQueueTest returns a queue whose requests answer answers, after they were recorded.
-func newQueueTest(t *testing.T, by limits, answer func(p posted, w http.ResponseWriter, r *http.Request)) *queueTest {
+func newQueueTest(t *testing.T, by Limits, answer func(p posted, w http.ResponseWriter, r *http.Request)) *queueTest {
 	t.Helper()
-	m, err := newMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
+	counter := func(name string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name}, []string{"by"})
 	}
 	core, logged := observer.New(zap.DebugLevel)
 	q := &queueTest{
-		webhookQueue: newWebhookQueue(by), t: t, logged: logged,
-		use: &webhookUse{"http://receiver.test/token-of-the-tests", "receiver.test", []byte("webhook-secret-of-the-tests"), zap.New(core), m},
+		Queue: newQueue(by), t: t, logged: logged,
+		to: &Receiver{
+			"http://receiver.test/token-of-the-tests", "receiver.test", []byte("webhook-secret-of-the-tests"), zap.New(core),
+			counter("requests"), counter("dropped"),
+		},
 	}
 	listener := &pipes{accept: make(chan net.Conn), closed: make(chan struct{})}
 	transport := q.client.Transport.(*http.Transport)
@@ -95,28 +100,26 @@ func newQueueTest(t *testing.T, by limits, answer func(p posted, w http.Response
 	begin := time.Now()
 	q.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var e struct {
-			Data struct {
-				Slug   string
-				Number int `json:"audit_number"`
-			}
+			Slug   string
+			Number int
 		}
 		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
 			t.Error(err)
 		}
-		p := posted{e.Data.Slug, e.Data.Number, time.Since(begin)}
+		p := posted{e.Slug, e.Number, time.Since(begin)}
 		q.mu.Lock()
 		q.got = append(q.got, p)
 		q.mu.Unlock()
 		answer(p, w, r)
 	})}
 	go func() { _ = q.server.Serve(listener) }()
-	q.add(q.use)
+	q.add(q.to)
 	return q
 }
 
 // end stops the queue at once, and the receiver.
 func (q *queueTest) end() {
-	q.stop(0)
+	q.Stop(0)
 	q.close()
 }
 
@@ -129,9 +132,8 @@ func (q *queueTest) close() {
 
 // event queues an event of a preset.
 func (q *queueTest) event(slug string, number int) {
-	q.push(newDelivery(domain.AuditRecord{
-		Number: number, Operation: "preset.designate", Object: domain.AuditObject{Kind: "preset", ID: "id of " + slug, Slug: slug},
-	}))
+	body := fmt.Appendf(nil, `{"slug":%q,"number":%d}`, slug, number)
+	q.push(Event{Object: "id of " + slug, Kind: "designated", Number: number, At: time.Now(), Body: body})
 }
 
 // posts returns the requests so far.
@@ -143,20 +145,20 @@ func (q *queueTest) posts() []posted {
 
 // dropped returns the number of events that were dropped for a reason.
 func (q *queueTest) dropped(reason string) int {
-	return int(testutil.ToFloat64(q.use.metrics.webhookDropped.WithLabelValues(reason)))
+	return int(testutil.ToFloat64(q.to.Dropped.WithLabelValues(reason)))
 }
 
-// TestWebhookBackoff checks that a failed event is sent again after growing intervals. It is
+// TestBackoff checks that a failed event is sent again after growing intervals. It is
 // dropped after its age or its tries. The next one is then sent.
-func TestWebhookBackoff(t *testing.T) {
+func TestBackoff(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		by    limits
+		by    Limits
 		least int
 		most  int
 	}{
-		{"by age", limits{waiting: 9, parallel: 1, timeout: time.Second, first: time.Second, longest: time.Minute, tries: 1000, age: time.Hour}, 42, 130},
-		{"by tries", limits{waiting: 9, parallel: 1, timeout: time.Second, first: time.Second, longest: time.Minute, tries: 7, age: time.Hour}, 7, 7},
+		{"by age", Limits{Waiting: 9, Parallel: 1, Timeout: time.Second, First: time.Second, Longest: time.Minute, Tries: 1000, Age: time.Hour}, 42, 130},
+		{"by tries", Limits{Waiting: 9, Parallel: 1, Timeout: time.Second, First: time.Second, Longest: time.Minute, Tries: 7, Age: time.Hour}, 7, 7},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -184,7 +186,7 @@ func TestWebhookBackoff(t *testing.T) {
 				if last := got[tries-1].after; last > time.Hour {
 					t.Errorf("the last try comes after %v", last)
 				}
-				if q.dropped(droppedFailed) != 1 || int(testutil.ToFloat64(q.use.metrics.webhookRequests.WithLabelValues("failed"))) != tries {
+				if q.dropped(droppedFailed) != 1 || int(testutil.ToFloat64(q.to.Requests.WithLabelValues("failed"))) != tries {
 					t.Error("the metrics do not tell")
 				}
 				for _, entry := range q.logged.All() {
@@ -197,14 +199,12 @@ func TestWebhookBackoff(t *testing.T) {
 	}
 }
 
-// TestWebhookOfAnOldEvent checks that each event is tried once, however old it is.
-func TestWebhookOfAnOldEvent(t *testing.T) {
+// TestOldEvent checks that each event is tried once, however old it is.
+func TestOldEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueueTest(t, webhookLimits, func(_ posted, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) })
+		q := newQueueTest(t, usual, func(_ posted, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) })
 		defer q.end()
-		old := newDelivery(domain.AuditRecord{Operation: "preset.designate"})
-		old.at = time.Now().Add(-24 * time.Hour)
-		q.push(old)
+		q.push(Event{At: time.Now().Add(-24 * time.Hour), Body: []byte("{}")})
 		time.Sleep(90 * time.Minute)
 		synctest.Wait()
 		if got := q.posts(); len(got) != 1 || q.dropped(droppedFailed) != 1 {
@@ -213,8 +213,8 @@ func TestWebhookOfAnOldEvent(t *testing.T) {
 	})
 }
 
-// TestWebhookRetryAfter checks that the receiver decides when an event is sent again.
-func TestWebhookRetryAfter(t *testing.T) {
+// TestRetryAfter checks that the receiver decides when an event is sent again.
+func TestRetryAfter(t *testing.T) {
 	for _, tc := range []struct {
 		value       string
 		least, most time.Duration
@@ -230,7 +230,7 @@ func TestWebhookRetryAfter(t *testing.T) {
 		t.Run(tc.value, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first := true
-				q := newQueueTest(t, webhookLimits, func(_ posted, w http.ResponseWriter, _ *http.Request) {
+				q := newQueueTest(t, usual, func(_ posted, w http.ResponseWriter, _ *http.Request) {
 					if first {
 						first = false
 						value := tc.value
@@ -254,13 +254,13 @@ func TestWebhookRetryAfter(t *testing.T) {
 	}
 }
 
-// TestWebhookOrder checks that events of one preset are sent in their order, one after
+// TestOrder checks that events of one preset are sent in their order, one after
 // another. A preset whose events fail, or are taken slowly, delays no other.
-func TestWebhookOrder(t *testing.T) {
+func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := make(map[int]bool)
 		var mu sync.Mutex
-		q := newQueueTest(t, webhookLimits, func(p posted, w http.ResponseWriter, r *http.Request) {
+		q := newQueueTest(t, usual, func(p posted, w http.ResponseWriter, r *http.Request) {
 			switch p.slug {
 			case "failing":
 				mu.Lock()
@@ -311,12 +311,12 @@ func TestWebhookOrder(t *testing.T) {
 	})
 }
 
-// TestWebhookQueueIsBounded checks that events beyond the bound are dropped and counted, and
+// TestQueueIsBounded checks that events beyond the bound are dropped and counted, and
 // that the requests at once are bounded.
-func TestWebhookQueueIsBounded(t *testing.T) {
+func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		by := webhookLimits
-		by.waiting, by.parallel = 10, 3
+		by := usual
+		by.Waiting, by.Parallel = 10, 3
 		release := make(chan struct{})
 		q := newQueueTest(t, by, func(posted, http.ResponseWriter, *http.Request) { <-release })
 		defer q.end()
@@ -340,11 +340,11 @@ func TestWebhookQueueIsBounded(t *testing.T) {
 	})
 }
 
-// TestWebhookTimeout checks that a receiver that hangs does not keep a request for long.
-func TestWebhookTimeout(t *testing.T) {
+// TestTimeout checks that a receiver that hangs does not keep a request for long.
+func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := true
-		q := newQueueTest(t, webhookLimits, func(_ posted, _ http.ResponseWriter, r *http.Request) {
+		q := newQueueTest(t, usual, func(_ posted, _ http.ResponseWriter, r *http.Request) {
 			if hang {
 				hang = false
 				<-r.Context().Done()
@@ -354,17 +354,17 @@ func TestWebhookTimeout(t *testing.T) {
 		q.event("p", 1)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := q.posts(); len(got) != 2 || got[1].after < webhookLimits.timeout || got[1].after > webhookLimits.timeout+2*time.Second {
+		if got := q.posts(); len(got) != 2 || got[1].after < usual.Timeout || got[1].after > usual.Timeout+2*time.Second {
 			t.Errorf("got %v", got)
 		}
 	})
 }
 
-// TestWebhookStop checks that a queue that stops sends what it can within the limit, and
+// TestQueueStop checks that a queue that stops sends what it can within the limit, and
 // counts the rest. It keeps no goroutine, or the bubble would fail.
-func TestWebhookStop(t *testing.T) {
+func TestQueueStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueueTest(t, webhookLimits, func(p posted, w http.ResponseWriter, _ *http.Request) {
+		q := newQueueTest(t, usual, func(p posted, w http.ResponseWriter, _ *http.Request) {
 			switch p.slug {
 			case "down":
 				w.WriteHeader(503)
@@ -377,20 +377,20 @@ func TestWebhookStop(t *testing.T) {
 			q.event("slow", n)
 		}
 		begin := time.Now()
-		q.stop(5 * time.Second)
+		q.Stop(5 * time.Second)
 		if took := time.Since(begin); took != 5*time.Second {
 			t.Errorf("it took %v, want 5s", took)
 		}
-		delivered := int(testutil.ToFloat64(q.use.metrics.webhookRequests.WithLabelValues("delivered")))
+		delivered := int(testutil.ToFloat64(q.to.Requests.WithLabelValues("delivered")))
 		if delivered != 2 || q.dropped(droppedStop) != 6 || q.dropped(droppedFailed) != 0 {
 			t.Errorf("%d were delivered and %d dropped, want 2 and 6", delivered, q.dropped(droppedStop))
 		}
 		q.close()
 
-		idle := newQueueTest(t, webhookLimits, func(posted, http.ResponseWriter, *http.Request) {})
+		idle := newQueueTest(t, usual, func(posted, http.ResponseWriter, *http.Request) {})
 		begin = time.Now()
 		idle.event("p", 1)
-		idle.stop(time.Hour)
+		idle.Stop(time.Hour)
 		if took := time.Since(begin); took != 0 || len(idle.posts()) != 1 {
 			t.Errorf("it took %v without a need", took)
 		}
@@ -398,11 +398,11 @@ func TestWebhookStop(t *testing.T) {
 	})
 }
 
-// TestWebhookRedirect checks that no redirect is followed: the event would go elsewhere.
-func TestWebhookRedirect(t *testing.T) {
+// TestRedirect checks that no redirect is followed: the event would go elsewhere.
+func TestRedirect(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		synctest.Test(t, func(t *testing.T) {
-			q := newQueueTest(t, webhookLimits, func(_ posted, w http.ResponseWriter, r *http.Request) {
+			q := newQueueTest(t, usual, func(_ posted, w http.ResponseWriter, r *http.Request) {
 				if strings.HasPrefix(r.URL.Path, "/elsewhere") {
 					t.Error("the redirect was followed")
 				}
