@@ -263,7 +263,7 @@ func (b *heldBody) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// skipRead drops the pieces at the beginning of which nothing is left.
+// skipRead drops leading pieces that were read whole.
 func (b *heldBody) skipRead() {
 	for len(b.rest) > 0 && len(b.rest[0]) == 0 {
 		b.rest = b.rest[1:]

@@ -176,7 +176,11 @@ type scanned struct {
 // each calls fn with every preset that matches, the last changed first.
 func (s *scanner) each(fn func(p scanned)) error {
 	if s.query.only != nil {
-		return s.eachOfOnly(fn)
+		found, err := s.only()
+		for _, p := range found {
+			fn(p)
+		}
+		return err
 	}
 	for page := (Page{Limit: scanPage}); ; page.Offset += page.Limit {
 		if err := s.ctx.Err(); err != nil {
@@ -211,21 +215,20 @@ func newScanned(text jsontext.Value) (p scanned, err error) {
 	return p, err
 }
 
-// eachOfOnly is each for the few presets of a query's only, which it reads alone. So neither
-// its time nor its memory depends on other presets.
-func (s *scanner) eachOfOnly(fn func(p scanned)) error {
-	var found []scanned
+// only returns the presets of each for a query's only. It reads no other presets. So neither
+// its time nor its memory depends on them.
+func (s *scanner) only() (found []scanned, err error) {
 	for _, slug := range s.query.only {
 		state, text, err := s.PresetJSON(s.workspace, slug)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			continue
 		case err != nil:
-			return err
+			return nil, err
 		}
 		p, err := newScanned(text)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if s.query.Filter.Accepts(state.Status) && s.matches(p) {
 			found = append(found, p)
@@ -234,10 +237,7 @@ func (s *scanner) eachOfOnly(fn func(p scanned)) error {
 	slices.SortFunc(found, func(a, b scanned) int {
 		return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), strings.Compare(a.Slug, b.Slug))
 	})
-	for _, p := range found {
-		fn(p)
-	}
-	return nil
+	return found, nil
 }
 
 func (s *scanner) matches(p scanned) bool {

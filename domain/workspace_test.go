@@ -334,7 +334,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 	if _, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey}); err != nil {
 		t.Fatal(err)
 	}
-	tied, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey, Workspace: "default"})
+	ofDefault, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey, Workspace: "default"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 	on.ConfirmDefault = true
 	_, err = f.DeleteWorkspace(t.Context(), ask, old.ID, on)
 	wantKind(t, err, domain.Invalid, "live keys") // one is tied to it by its id
-	if _, err := f.RevokeKey(t.Context(), ask, tied.ID); err != nil {
+	if _, err := f.RevokeKey(t.Context(), ask, ofDefault.ID); err != nil {
 		t.Fatal(err)
 	}
 	trail := f.trail(t)

@@ -126,8 +126,8 @@ func (m *merger) countModel(at string) error {
 	return nil
 }
 
-// enforceEach enforces the policy on the objects in a list. It leaves out those of which
-// nothing is left.
+// enforceEach enforces the policy on the objects in a list. It leaves out objects
+// that become empty.
 func (e *enforcement) enforceEach(f *part) error {
 	var items []jsontext.Value
 	changed := false

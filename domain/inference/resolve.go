@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/internal/cache"
@@ -166,30 +163,6 @@ func (r Resolution) Fields() ([]Field, error) {
 		fields = append(fields, Field{p.Name, p.from})
 	}
 	return fields, nil
-}
-
-// maxSessionID bounds a session id, in characters (specification, "Limits").
-const maxSessionID = 256
-
-func isShortSession(id string) bool { return utf8.RuneCountInString(id) <= maxSessionID }
-
-// CheckSessionID returns an Invalid error at place if id has more than 256 characters
-// (specification, "Limits").
-func CheckSessionID(place, id string) error {
-	if !isShortSession(id) {
-		return domain.InvalidAt(place, fmt.Sprintf("must be at most %d characters", maxSessionID))
-	}
-	return nil
-}
-
-// usableSession returns id. It returns an empty text if id is too long, or if a header
-// cannot hold it.
-func usableSession(id string) string {
-	unusable := func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
-	if !isShortSession(id) || strings.ContainsFunc(id, unusable) {
-		return ""
-	}
-	return id
 }
 
 // Resolve applies the preset that an inference request names. The preset is in the

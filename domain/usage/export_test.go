@@ -1,6 +1,9 @@
 package usage
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // HandleContent returns the content of a handle.
 func HandleContent(a Answered) []byte { return appendAnswered(nil, a) }
@@ -21,7 +24,7 @@ func Encode(slug string, list []Series) ([]byte, error) {
 		if changes[key] == nil {
 			changes[key] = new(Totals)
 		}
-		changes[key].Merge(&list[i].Totals)
+		changes[key].merge(&list[i].Totals, math.MaxInt)
 	}
 	content, _, err := mergeRow(nil, slug, changes)
 	return content, err

@@ -84,10 +84,7 @@ func (t *Totals) Add(r *Request) {
 	}
 }
 
-// Merge adds another sum.
-func (t *Totals) Merge(o *Totals) { t.merge(o, math.MaxInt) }
-
-// merge is Merge with at most so many names of outcomes.
+// merge adds another sum, with at most so many names of outcomes.
 func (t *Totals) merge(o *Totals, names int) {
 	t.mergeNumbers(o, names)
 	t.duration.merge(o.duration.frames)

@@ -167,9 +167,8 @@ func TestBackup(t *testing.T) {
 			})
 			var backups [][]byte
 			for range 2 {
-				for before := writes.Load(); writes.Load() < before+20; {
-					time.Sleep(time.Millisecond)
-				}
+				before := writes.Load()
+				eventually(t, "twenty writes were made", func() bool { return writes.Load() >= before+20 })
 				backups = append(backups, backUp(t, s))
 			}
 			stop.Store(true)

@@ -80,7 +80,7 @@ func ample(string) (uint64, error) { return 1 << 40, nil }
 // eventually waits for something.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
 			t.Fatalf("after two minutes: %s is not so", what)
 		}

@@ -38,9 +38,7 @@ func hold(t *testing.T, s *Store) (release func(n int)) {
 	<-running
 	return func(n int) {
 		t.Helper()
-		for s.queued() < n {
-			time.Sleep(100 * time.Microsecond)
-		}
+		eventually(t, "all operations are queued", func() bool { return s.queued() >= n })
 		close(gate)
 		if err := <-done; err != nil {
 			t.Errorf("the holding update: %v", err)
@@ -59,9 +57,7 @@ func enqueue(t *testing.T, s *Store, fns ...func(domain.Tx) error) (wait func() 
 	before := s.queued()
 	for i, fn := range fns {
 		wg.Go(func() { errs[i] = s.Update(context.Background(), fn) })
-		for s.queued() < before+i+1 {
-			time.Sleep(10 * time.Microsecond)
-		}
+		eventually(t, "the operation is queued", func() bool { return s.queued() > before+i })
 	}
 	return func() []error {
 		wg.Wait()
@@ -332,9 +328,7 @@ func TestCancelledWhileQueued(t *testing.T) {
 			return tx.PutWorkspace(newWorkspace("cancelled"))
 		})
 	}()
-	for s.queued() < 1 {
-		time.Sleep(100 * time.Microsecond)
-	}
+	eventually(t, "the operation is queued", func() bool { return s.queued() == 1 })
 	cancel()
 	select { // although the committer is busy
 	case err := <-answer:

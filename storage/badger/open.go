@@ -1,10 +1,8 @@
 package badger
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -163,63 +161,6 @@ func probeOrCreate(folder string, m marker, g *guard, o Options) error {
 	return g.checkOpening()
 }
 
-// compareLogs compares the numbers of two logs of a folder. They have five digits or more.
-func compareLogs(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
-
-// logHeader is the length of the header of Badger's logs. A header of zeros marks a log
-// that is not encrypted. An empty log may have one in any store, because Badger does not
-// append to the logs that it finds.
-const logHeader = 20
-
-// removeUnusedLogs removes the empty logs in folder, which a reserver has made.
-func removeUnusedLogs(folder string) error {
-	logs, err := filepath.Glob(filepath.Join(folder, "*.mem"))
-	if err != nil {
-		return err
-	}
-	for _, name := range logs {
-		if info, err := os.Stat(name); err == nil && info.Size() == 0 {
-			if err := os.Remove(name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// addLogHeaders adds a header to the empty logs in folder. Badger does not open a folder
-// with an empty log. A kill leaves one when Badger has just made it, or is about to remove
-// it. If another process has the folder open, the header at the end of its log is harmless.
-func addLogHeaders(folder string) error {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		switch filepath.Ext(entry.Name()) {
-		case ".mem", ".vlog":
-		default:
-			continue
-		}
-		info, err := entry.Info()
-		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() > 0 {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		file, err := os.OpenFile(filepath.Join(folder, entry.Name()), os.O_WRONLY|os.O_APPEND, 0)
-		if err != nil {
-			return err
-		}
-		_, err = file.Write(make([]byte, logHeader))
-		if err := errors.Join(err, file.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // resume reads the number of the last commit. It fails if acknowledged commits are missing.
 func (c *committer) resume(folder string) error {
 	sequence, err := lastCommit(c.db)
@@ -260,73 +201,3 @@ func openBadger(o badgerdb.Options) (*badgerdb.DB, error) {
 		return nil, fmt.Errorf("%w: the store in %s cannot be opened: %w", errUnavailable, o.Dir, err)
 	}
 }
-
-// lockName is the file that a process locks before it reads a store, and while it uses the
-// store. While a Store is open it has the number of the process, for people.
-const lockName = MarkerName + "-LOCK"
-
-var errLocked = errors.New("another process has its lock")
-
-// storeLock holds the locks of a store: lockName, and the folder, which is Badger's lock.
-type storeLock struct{ file, folder *os.File }
-
-// lockStore locks the store in folder. It takes Badger's lock, too. Badger would release that by
-// closing it, which may take effect later: see unlock.
-func lockStore(folder string) (l storeLock, err error) {
-	if l.file, err = lock(filepath.Join(folder, lockName)); err == nil {
-		if l.folder, err = lockExisting(folder); err != nil {
-			err = errors.Join(err, unlock(l.file))
-		}
-	}
-	if errors.Is(err, errLocked) {
-		return storeLock{}, inUse(folder, err)
-	}
-	if err != nil { // a file system that cannot be written, say
-		return storeLock{}, fmt.Errorf("%w: locking the store in %s: %w", errUnavailable, folder, err)
-	}
-	return l, nil
-}
-
-func (l storeLock) release() error { return errors.Join(unlock(l.folder), unlock(l.file)) }
-
-// setHolder writes the number of a process into the lock, or none. There may be no space for it.
-func (l storeLock) setHolder(text string) {
-	if l.file.Truncate(0) == nil {
-		_, _ = l.file.WriteAt([]byte(text), 0)
-	}
-}
-
-// inUse returns the error of a folder that another process has open.
-func inUse(folder string, err error) error {
-	return misuseError{fmt.Errorf("the store in %s is in use: only one process at a time can open it (%w: %w)", folder, ErrInUse, err)}
-}
-
-// engineLog gets Badger's messages. It drops debug messages: there are several for each
-// write, and some show keys. One of them holds compactions. Flatten is paced and ended by
-// its informational messages.
-type engineLog struct {
-	to   *zap.SugaredLogger
-	hold func()
-	step func()
-}
-
-func (l engineLog) Errorf(format string, args ...any) {
-	l.to.Errorf(strings.TrimSpace(format), args...)
-}
-
-func (l engineLog) Warningf(format string, args ...any) {
-	l.to.Warnf(strings.TrimSpace(format), args...)
-}
-
-func (l engineLog) Infof(format string, args ...any) {
-	l.step()
-	l.to.Debugf(strings.TrimSpace(format), args...)
-}
-
-func (l engineLog) Debugf(format string, _ ...any) {
-	if strings.HasPrefix(format, tableFollows) {
-		l.hold()
-	}
-}
-
-var _ badgerdb.Logger = engineLog{}

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
-// TestSalvageRevokedKey loses all records of a revocation, and nothing else: in a part of a
-// log, or in the one block of a table. An earlier record of the key is whole. The key must not
+// TestSalvageRevokedKey loses all records of a revocation, and nothing else. They are in a
+// part of a log, or in the one block of a table. An earlier record of the key is whole. The key must not
 // come to life, unless the operator wants that.
 func TestSalvageRevokedKey(t *testing.T) {
 	t.Parallel()

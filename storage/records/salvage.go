@@ -89,7 +89,7 @@ type salvager struct {
 //     newest whole one is designated. A preset without a whole version is lost.
 //   - A preset without a record and a copy is lost, since its slug and status are unknown.
 //     It could serve requests although it was disabled.
-//   - A lost workspace of which presets are left gets no settings. If its slug is unknown, it
+//   - A lost workspace that still has presets gets no settings. If its slug is unknown, it
 //     gets a new one.
 //   - Labels of lost versions are removed. The changes of a label are copied up to the first
 //     that is lost. One more change then leads to its state.

@@ -51,7 +51,7 @@ func (s *salvager) readPresets() {
 	}
 }
 
-// reportLostPreset reports a preset of which neither its record nor its copy in the list was found.
+// reportLostPreset reports a preset whose record and copy in the list are both lost.
 func (s *salvager) reportLostPreset(id string, versions int) {
 	lost := storage.Loss{Kind: "preset", PresetID: id, What: fmt.Sprintf("its record is lost; %d whole versions of it were found, and not copied", versions)}
 	for _, a := range s.byID[id] {

@@ -78,7 +78,7 @@ type Counts struct {
 	Presets      int `json:"presets"`
 	Versions     int `json:"versions"`
 	LabelChanges int `json:"label_changes"`
-	Served       int `json:"served"` // presets of which a version was served
+	Served       int `json:"served"` // presets with a version that was served
 	Usage        int `json:"usage"`
 	Answers      int `json:"answers"`
 	Keys         int `json:"keys"`

@@ -78,7 +78,7 @@ func openBrotli(old, r io.Reader) (io.Reader, error) {
 }
 
 // brotliReader mends the end of a brotli.Reader. That one calls a whole stream excessive
-// input if its last bits came byte by byte: it counts bytes that it has read already.
+// input if its last bits came byte by byte. It counts bytes that it has read already.
 type brotliReader struct{ brotli.Reader }
 
 func (z *brotliReader) Read(p []byte) (int, error) {

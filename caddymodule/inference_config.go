@@ -1,0 +1,138 @@
+package caddymodule
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+)
+
+// Inference resolves presets in inference requests. These are POSTs to /chat/completions,
+// /responses and /messages below the base path, and to /responses/input_tokens and
+// /messages/count_tokens. A request names a preset by the model "@preset/<slug>" or
+// "<model>@preset/<slug>", or by a field preset. "@<version>" or "@<label>" may follow the
+// slug. A field prompt names it as OpenAI's clients do, and has the values of a template's
+// variables. The preset is merged into the request, which then goes upstream.
+//
+// A request that names no preset goes upstream byte for byte. One that uses a server tool
+// that its workspace has disabled is refused. On any other POST of JSON below the base
+// path, a model that names a preset is refused. Other routes are not searched for server
+// tools (see OtherRoutes).
+type Inference struct {
+	// The requests that need a live inference key of ours. With "everywhere", all
+	// requests to the gateway need one. With "required", only inference requests do,
+	// and other routes are open to everyone. With "optional", other credentials pass,
+	// and their requests resolve in the workspace default. With "off", nothing is
+	// authenticated, and all requests resolve in the workspace default. A live key
+	// acts in its own workspace, unless this is "off". A key of ours never goes
+	// upstream. Default: everywhere
+	Keys string `json:"keys,omitempty"`
+
+	// Top-level fields that the gateway behind does not know. They are left
+	// out of requests that name a preset.
+	DropFields []string `json:"drop_fields,omitempty"`
+
+	// Whether the active presets of the caller's workspace are models. The answer to a GET
+	// of /models below the base path then lists them. A GET of /models/@preset/<slug> reads
+	// one. Default: false
+	ListModels bool `json:"list_models,omitempty"`
+
+	// The largest inference request, in bytes. It is read into memory. Larger ones are
+	// refused. On routes where presets are not resolved, larger ones pass.
+	// Default: 33554432 (32 MiB), but at most a sixteenth of Go's memory limit in whole
+	// MiB, and at least 1 MiB
+	MaxBodySize int64 `json:"max_body_size,omitempty"`
+
+	// How much memory the bodies of inference requests may take at once, in bytes. Those
+	// of all handlers in the process count. A body counts, packed and unpacked, until
+	// the gateway has read it. A request beyond the limit is refused with 503 at once.
+	// The least is twice max_body_size and 2 MiB. Default: 134217728 (128 MiB), or four
+	// times max_body_size if that is more; but at most half of Go's memory limit
+	MaxMemory int64 `json:"max_memory,omitempty"`
+
+	// Whether requests to routes on which no preset is resolved pass, although the
+	// caller's workspace has disabled server tools. "pass" hands them to the gateway.
+	// "refuse" answers them with 403, except GET, HEAD and OPTIONS without a body or an
+	// upgrade. It needs keys "everywhere" or "off". Default: pass
+	OtherRoutes string `json:"other_routes,omitempty"`
+
+	// The handling of a request that names a prompt alone, if no preset has the prompt's id.
+	// The field prompt or prompt_id names it. "refuse" answers the request with 404. "pass"
+	// hands it to the gateway. Default: refuse
+	UnknownPrompts string `json:"unknown_prompts,omitempty"`
+
+	// The measurement of tokens, cost and time of inference requests. Without it nothing is
+	// measured.
+	Usage *Usage `json:"usage,omitempty"`
+
+	resolver *inference.Resolver
+}
+
+const (
+	keysEverywhere = "everywhere"
+	keysRequired   = "required"
+	keysOptional   = "optional"
+	keysOff        = "off"
+
+	promptsRefuse = "refuse"
+	promptsPass   = "pass"
+)
+
+// unknownPrompts are the values of UnknownPrompts.
+var unknownPrompts = []string{promptsRefuse, promptsPass}
+
+// inferenceKeys are the values of Keys.
+var inferenceKeys = []string{keysEverywhere, keysRequired, keysOptional, keysOff}
+
+// fieldName matches the names that drop_fields may hold: they go into a header.
+var fieldName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
+// neverDropped are the fields without which a request asks for nothing.
+var neverDropped = []string{"model", "messages", "input", "instructions", "system"}
+
+// provision sets defaults and prepares to resolve from store. It caches in memory.
+func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
+	i.Keys = cmp.Or(i.Keys, keysEverywhere)
+	if err := directive.CheckWord(i.Keys, inferenceKeys...); err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	if err := i.provisionOtherRoutes(); err != nil {
+		return fmt.Errorf("other_routes: %w", err)
+	}
+	i.UnknownPrompts = cmp.Or(i.UnknownPrompts, promptsRefuse)
+	if err := directive.CheckWord(i.UnknownPrompts, unknownPrompts...); err != nil {
+		return fmt.Errorf("unknown_prompts: %w", err)
+	}
+	for _, field := range i.DropFields {
+		if err := checkDropField(field); err != nil {
+			return fmt.Errorf("drop_fields: %w", err)
+		}
+	}
+	if err := i.provisionMemory(); err != nil {
+		return err
+	}
+	if i.Usage != nil {
+		if err := i.Usage.provision(); err != nil {
+			return fmt.Errorf("usage: %w", err)
+		}
+	}
+	i.resolver = inference.NewResolver(store, inference.Config{
+		Memory: memory, DropFields: i.DropFields, PassUnknownPrompts: i.UnknownPrompts == promptsPass,
+		TellModel: i.Usage != nil, AddStreamUsage: i.Usage.addsStreamUsage(),
+	})
+	return nil
+}
+
+func checkDropField(field string) error {
+	if !fieldName.MatchString(field) {
+		return fmt.Errorf("must be names of letters, digits, _ . and -, got %q", field)
+	}
+	if slices.Contains(neverDropped, field) {
+		return fmt.Errorf("%s cannot be dropped", field)
+	}
+	return nil
+}

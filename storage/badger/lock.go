@@ -1,0 +1,48 @@
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// lockName is the file that a process locks before it reads a store, and while it uses the
+// store. While a Store is open it has the number of the process, for people.
+const lockName = MarkerName + "-LOCK"
+
+var errLocked = errors.New("another process has its lock")
+
+// storeLock holds the locks of a store: lockName, and the folder, which is Badger's lock.
+type storeLock struct{ file, folder *os.File }
+
+// lockStore locks the store in folder. It takes Badger's lock, too. Badger would release that by
+// closing it, which may take effect later: see unlock.
+func lockStore(folder string) (l storeLock, err error) {
+	if l.file, err = lock(filepath.Join(folder, lockName)); err == nil {
+		if l.folder, err = lockExisting(folder); err != nil {
+			err = errors.Join(err, unlock(l.file))
+		}
+	}
+	if errors.Is(err, errLocked) {
+		return storeLock{}, inUse(folder, err)
+	}
+	if err != nil { // a file system that cannot be written, say
+		return storeLock{}, fmt.Errorf("%w: locking the store in %s: %w", errUnavailable, folder, err)
+	}
+	return l, nil
+}
+
+func (l storeLock) release() error { return errors.Join(unlock(l.folder), unlock(l.file)) }
+
+// setHolder writes the number of a process into the lock, or none. There may be no space for it.
+func (l storeLock) setHolder(text string) {
+	if l.file.Truncate(0) == nil {
+		_, _ = l.file.WriteAt([]byte(text), 0)
+	}
+}
+
+// inUse returns the error of a folder that another process has open.
+func inUse(folder string, err error) error {
+	return misuseError{fmt.Errorf("the store in %s is in use: only one process at a time can open it (%w: %w)", folder, ErrInUse, err)}
+}
