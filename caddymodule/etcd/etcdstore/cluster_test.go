@@ -160,7 +160,7 @@ func (l *tally) write(ctx context.Context, stores []*Store, workspaceID string, 
 				for n := 0; n < each && ctx.Err() == nil; n++ {
 					slug, who := []string{"p", "q"}[(j+n)%2], fmt.Sprintf("%d/%d/%d", i, j, n)
 					number, err := add(context.WithoutCancel(ctx), s, workspaceID, slug, who)
-					l.note(slug, who, number, err)
+					l.record(slug, who, number, err)
 				}
 			})
 		}
@@ -168,7 +168,7 @@ func (l *tally) write(ctx context.Context, stores []*Store, workspaceID string, 
 	all.Wait()
 }
 
-func (l *tally) note(slug, who string, number int, err error) {
+func (l *tally) record(slug, who string, number int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

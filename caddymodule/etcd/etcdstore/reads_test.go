@@ -28,10 +28,10 @@ func TestReadsAreCurrent(t *testing.T) {
 	for i := range presets {
 		put(t, stores[0], w, slug(i))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all sync.WaitGroup
-	var writes, reads, copies, good atomic.Int64
+	var writes, reads, good atomic.Int64
 	for n, s := range stores {
 		for i := range presets {
 			all.Go(func() {
@@ -65,7 +65,6 @@ func TestReadsAreCurrent(t *testing.T) {
 				if err := s.Sync(t.Context()); err != nil {
 					t.Error(err)
 				}
-				copies.Add(1)
 				if stamp != 0 && s.Stamps().Preset(w, slug(i)) == stamp {
 					good.Add(1)
 					if int64(kept) < before {
@@ -75,8 +74,12 @@ func TestReadsAreCurrent(t *testing.T) {
 			}
 		})
 	}
-	all.Wait()
-	t.Logf("RESULT reads are current: writes=%d reads=%d copies=%d of which good=%d", writes.Load(), reads.Load(), copies.Load(), good.Load())
+	defer all.Wait()
+	defer cancel()
+	eventually(t, 2*time.Minute, "there are enough writes, reads and copies with a good stamp", func() bool {
+		return t.Failed() || writes.Load() >= 1000 && reads.Load() >= 1000 && good.Load() >= 5
+	})
+	t.Logf("RESULT reads are current: writes=%d reads=%d good copies=%d", writes.Load(), reads.Load(), good.Load())
 }
 
 // current reads a preset. It fails if the version or the designated one is older than
