@@ -468,7 +468,8 @@ func (s *server) get(path string) (answer, error) { return s.send(http.MethodGet
 
 // freeAddress returns a loopback address for a server that the test starts. The kernel
 // chooses the port. An open connection holds it until the test ends, so the kernel gives
-// it to no other process. A server that asks for it gets it.
+// it to no other process. A server that asks for it gets it. It is a copy of
+// storagetest.ReserveAddress, because this module imports nothing of the main one.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

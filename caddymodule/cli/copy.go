@@ -112,7 +112,7 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 	if c.newVersion {
 		return c.addVersion(cmd, to, at, source, existing, found)
 	}
-	made := copied{to: to, source: source, from: from, at: c.place(), numbers: make(map[int]int), notes: cmd.ErrOrStderr()}
+	made := copied{to: to, source: source, from: from, at: c.place(), numbers: make(map[int]int), messages: cmd.ErrOrStderr()}
 	if err := made.run(ctx, c.all); err != nil {
 		err = placedError{err, at}
 		if len(made.numbers) > 0 {
@@ -196,8 +196,8 @@ type copied struct {
 	at       place // of from
 	source   preset
 	// numbers has the number of each version's copy, by the number of the version.
-	numbers map[int]int
-	notes   io.Writer
+	numbers  map[int]int
+	messages io.Writer
 }
 
 func (c *copied) run(ctx context.Context, all bool) error {
@@ -242,7 +242,7 @@ func (c *copied) leaveOutLabels() {
 	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
 		label := c.source.Labels[name]
 		if slices.ContainsFunc(shares(label), func(share domain.Share) bool { return share.Version != c.source.Number }) {
-			fmt.Fprintf(c.notes, "Label %s is left out: it stands for %s, and --all-versions copies all versions.\n", escape(name), targetText(label))
+			fmt.Fprintf(c.messages, "Label %s is left out: it stands for %s, and --all-versions copies all versions.\n", escape(name), targetText(label))
 			continue
 		}
 		kept[name] = label
@@ -288,7 +288,7 @@ func (c *copied) versions(ctx context.Context) error {
 func (c *copied) countKept(ctx context.Context) error {
 	answer, err := c.to.get(ctx, presetPath(c.source.Slug, "versions"), c.to.query("fields", "summary", "limit", "1"))
 	if err == nil && answer.Total < len(c.numbers) {
-		fmt.Fprintf(c.notes, "The server there keeps %d of %d versions.\n", answer.Total, len(c.numbers))
+		fmt.Fprintf(c.messages, "The server there keeps %d of %d versions.\n", answer.Total, len(c.numbers))
 	}
 	return err
 }

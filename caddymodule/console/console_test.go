@@ -8,12 +8,15 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // files are a small set of every type.
@@ -142,6 +145,21 @@ func TestDeepLinks(t *testing.T) {
 	} {
 		if got := p.get(t, "GET", "/console"+path); got.StatusCode != want {
 			t.Errorf("%q: got %d, want %d", path, got.StatusCode, want)
+		}
+	}
+}
+
+// TestDeepLinksTakeEachSlug checks that a preset has an address exactly if its slug is valid.
+func TestDeepLinksTakeEachSlug(t *testing.T) {
+	p := newTestPage(t, "/console", files())
+	slugs := []string{"", strings.Repeat("x", domain.MaxPresetSlug), strings.Repeat("x", domain.MaxPresetSlug+1), "é", "aé"}
+	for b := range 256 {
+		slugs = append(slugs, string([]byte{byte(b)}), string([]byte{'a', byte(b)}))
+	}
+	for _, slug := range slugs {
+		got := p.get(t, "GET", "/console/w/default/p/"+url.PathEscape(slug)).StatusCode == 200
+		if want := domain.CheckPresetSlug(slug) == nil; got != want {
+			t.Errorf("the slug %q: got an address %t, want %t", slug, got, want)
 		}
 	}
 }

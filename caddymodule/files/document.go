@@ -82,7 +82,7 @@ func isBroken(broken []string, at string) bool {
 	})
 }
 
-// locate returns the value to which names and indexes lead from n. If there is none, it
+// locate returns the value at a path of names and indexes from n. If there is none, it
 // returns the last one on the way.
 func locate(n *yaml.Node, names []string) *yaml.Node {
 	for _, name := range names {

@@ -63,7 +63,7 @@ func namesBelow(n *yaml.Node, names []string) []string {
 	return names
 }
 
-// addUse notes that the file of a preset names a file once more.
+// addUse counts that the file of a preset names a file once more.
 func (w *workspaceWriter) addUse(name, slug string) {
 	if w.uses[name] == nil {
 		w.uses[name] = make(map[string]int)

@@ -83,7 +83,7 @@ function feedback(a, b, name, nameA, nameB) {
 	}
 }
 
-/** Cost and time, of which a report has no spread. @param {Figures} a @param {Figures} b @param {string} nameA @param {string} nameB */
+/** Cost and time. A report has no spread of them. @param {Figures} a @param {Figures} b @param {string} nameA @param {string} nameB */
 function plain(a, b, nameA, nameB) {
 	/** @type {[string, (one: Figures) => number | null, (n: number) => string, string, string][]} */
 	const figures = [

@@ -127,7 +127,7 @@ func orStopped(ctx context.Context, err error) error {
 	return err
 }
 
-// finish notes the outcome of a change.
+// finish records the outcome of a change.
 func (a *applier) finish(workspace, slug string, err error) {
 	if errors.Is(err, errStopped) {
 		return
