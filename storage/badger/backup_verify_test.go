@@ -321,7 +321,8 @@ func TestSpool(t *testing.T) {
 			continue
 		}
 		content, err := io.ReadAll(io.NewSectionReader(file, 0, math.MaxInt64)) // its name is gone
-		if err != nil || bytes.Contains(content, []byte(canary)) || bytes.Contains(content, []byte("003/")) {
+		// Random bytes may have a short text.
+		if err != nil || bytes.Contains(content, []byte(canary)) || bytes.Contains(content, []byte(keys[0])) {
 			t.Errorf("the file shows what it holds: %v", err)
 		}
 		// A file that is damaged or gone says nothing about the backup.
