@@ -64,10 +64,10 @@ func (c *call) authenticate() error {
 	return nil
 }
 
-// identify returns the principal of the first live key among one or more secrets. It
-// looks for keys in memory first, then in the store. If no key is live,
-// each secret counts as a failure of the client's address. The error is domain.ErrCredentials
-// then, or a *limitError if the address has failed too often.
+// identify returns the principal of the first live key among one or more secrets. It looks
+// for keys in memory first, then in the store. If no key is live, each secret counts as a
+// failure of the client's address. The error is domain.ErrCredentials then, or a *limitError
+// if the address has failed too often.
 //
 // Clients without an address, as on a Unix socket, are not limited. They cannot be told
 // apart.

@@ -445,7 +445,7 @@ func TestWrongKeysKeepNoRightOneOut(t *testing.T) {
 			}
 		})
 	}
-	for !s.eventually(func() bool { return limited.Load() > 0 }) {
+	if !s.eventually(func() bool { return limited.Load() > 0 }) {
 		t.Fatal("the address is not limited")
 	}
 	for _, secret := range append(issued, managementSecret) {

@@ -35,7 +35,7 @@ const (
 )
 
 // TestTimingOfWrongKeys measures how long wrong keys of different kinds take. The times do
-// not reveal the kind. The control refuses damaged keys without a look-up. The same samples
+// not tell a damaged key from one that was never issued. The control refuses damaged keys without a look-up. The same samples
 // reveal it.
 func TestTimingOfWrongKeys(t *testing.T) {
 	store, err := badger.Open(t.TempDir(), badger.Options{})

@@ -20,6 +20,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 const webhookSecret = "webhook-secret-of-the-tests"
@@ -47,7 +48,8 @@ type hook struct {
 	Data   map[string]any
 }
 
-// receives starts a receiver with a webhook's secret in the environment.
+// receives starts a receiver with a webhook's secret in the environment. Call it before start:
+// a server takes the limits of its webhooks then.
 func receives(t *testing.T) *receiver {
 	t.Helper()
 	t.Setenv("PRESETS_WEBHOOK", webhookSecret)
@@ -175,6 +177,25 @@ func TestDocumentedSignature(t *testing.T) {
 	_, want, _ := strings.Cut(webhook.Sign([]byte(webhookSecret), time.Unix(1767225600, 0), []byte(body)), "v1=")
 	if err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("%s gives %s, %v, want %s", command, out, err, want)
+	}
+}
+
+func TestNewWebhookEvent(t *testing.T) {
+	before := time.Now()
+	done := domain.AuditRecord{
+		Number: 7, Time: before.Add(-time.Hour), Operation: "preset.designate",
+		Object: domain.AuditObject{Kind: "preset", ID: "the id", Slug: "p", WorkspaceID: "w"},
+	}
+	e := newWebhookEvent(done)
+	if e.Object != "the id" || e.Kind != eventTypes["preset.designate"] || e.Number != 7 || e.At.Before(before) || e.At.After(time.Now()) {
+		t.Errorf("got %+v", e)
+	}
+	var body hook
+	if err := json.Unmarshal(e.Body, &body); err != nil {
+		t.Fatal(err)
+	}
+	if body.ID == "" || body.Type != e.Kind || !body.Time.Equal(done.Time) || body.Data["slug"] != "p" || body.Data["id"] != "the id" {
+		t.Errorf("got %s", e.Body)
 	}
 }
 

@@ -215,8 +215,8 @@ func newScanned(text jsontext.Value) (p scanned, err error) {
 	return p, err
 }
 
-// only returns the presets of each for a query's only. It reads no other presets. So neither
-// its time nor its memory depends on them.
+// only returns the presets that match among those of query.only, the last changed first. It
+// reads no other presets, so neither its time nor its memory depends on them.
 func (s *scanner) only() (found []scanned, err error) {
 	for _, slug := range s.query.only {
 		state, text, err := s.PresetJSON(s.workspace, slug)

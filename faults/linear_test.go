@@ -96,8 +96,9 @@ func TestLinearizableControl(t *testing.T) {
 	result(t, "linear-control", begun, figures...)
 }
 
+// waitFor waits until a run has come so far, or for a minute if it does not get there.
 func waitFor(progress func() float64, moment float64) {
-	for progress() < moment {
+	for end := time.Now().Add(time.Minute); progress() < moment && time.Now().Before(end); {
 		time.Sleep(2 * time.Millisecond)
 	}
 }

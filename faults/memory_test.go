@@ -65,8 +65,12 @@ func TestMemory(t *testing.T) {
 				t.Errorf("the process grew by %.0f MiB, want at most %.0f", mib(grown), mib(most))
 			}
 			if model != "m" { // the gateway gets other requests compressed, which is small
-				for before := answered.Load(); answered.Load() == before; {
+				more, before := 0, answered.Load()
+				for ; answered.Load() == before && more < requests; more++ {
 					send(1) // while the others wait
+				}
+				if answered.Load() == before {
+					t.Errorf("%d more requests wait, and none was refused", more)
 				}
 			}
 			waiting := int(gateway.waiting.Load())

@@ -122,8 +122,8 @@ func (t *trial) run(cmd *cobra.Command, slug string) error {
 	return printDryRun(cmd.OutOrStdout(), answer.Data)
 }
 
-// readVersion reads the version that is tried. The server chooses one of a
-// split, and readVersion reads its first. All of them take the same request but for their variables.
+// readVersion reads the version that is tried, or the first one of a split. The server may
+// choose another one. All take the same request but for their variables.
 func (t *trial) readVersion(ctx context.Context, a api, slug string) (version, error) {
 	p, _, err := a.preset(ctx, slug)
 	if err != nil || t.version == "" {

@@ -165,10 +165,12 @@ func TestBackup(t *testing.T) {
 					}
 				}
 			})
+			defer wg.Wait()
+			defer stop.Store(true)
 			var backups [][]byte
 			for range 2 {
 				before := writes.Load()
-				eventually(t, "twenty writes were made", func() bool { return writes.Load() >= before+20 })
+				eventually(t, "twenty writes were made", func() bool { return t.Failed() || writes.Load() >= before+20 })
 				backups = append(backups, backUp(t, s))
 			}
 			stop.Store(true)
@@ -402,9 +404,7 @@ func TestBackupEnds(t *testing.T) {
 		}()
 		<-to.waiting
 		want := end(s, stop)
-		for what == "closed" && s.closing.Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, "the store closes", func() bool { return what != "closed" || s.closing.Err() != nil })
 		close(to.goOn)
 		if err := <-got; !errors.Is(err, want) {
 			t.Errorf("%s: got error %v, want %v", what, err, want)

@@ -36,10 +36,12 @@ func hold(t *testing.T, s *Store) (release func(n int)) {
 		})
 	}()
 	<-running
+	open := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open) // so that the store can be closed after a failure
 	return func(n int) {
 		t.Helper()
 		eventually(t, "all operations are queued", func() bool { return s.queued() >= n })
-		close(gate)
+		open()
 		if err := <-done; err != nil {
 			t.Errorf("the holding update: %v", err)
 		}

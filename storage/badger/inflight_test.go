@@ -208,12 +208,13 @@ func TestLateCommit(t *testing.T) {
 			}
 			late, behind := make(chan error, 1), make(chan error, 1)
 			go func() {
+				end := time.Now().Add(time.Minute)
 				for {
 					err := s.Update(context.Background(), put(newWorkspace("late")))
 					select {
 					case <-inFlight:
 					case <-time.After(time.Millisecond):
-						if errors.Is(err, domain.ErrUnavailable) {
+						if errors.Is(err, domain.ErrUnavailable) && time.Now().Before(end) {
 							continue // it was given up before it got to the disk
 						}
 					}
@@ -221,7 +222,11 @@ func TestLateCommit(t *testing.T) {
 					return
 				}
 			}()
-			<-inFlight
+			select {
+			case <-inFlight:
+			case err := <-late:
+				t.Fatalf("before it got to the disk: got error %v", err)
+			}
 			go func() { behind <- s.Update(context.Background(), put(newWorkspace("behind"))) }()
 			if err := <-late; !errors.Is(err, domain.ErrUnknown) || errors.Is(err, domain.ErrUnavailable) {
 				t.Errorf("the late one: got error %v, want ErrUnknown", err)

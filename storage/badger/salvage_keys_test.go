@@ -16,8 +16,8 @@ import (
 )
 
 // TestSalvageRevokedKey loses all records of a revocation, and nothing else. They are in a
-// part of a log, or in the one block of a table. An earlier record of the key is whole. The key must not
-// come to life, unless the operator wants that.
+// part of a log, or in the one block of a table. An earlier record of the key is whole. The
+// key must not come to life, unless the operator wants that.
 func TestSalvageRevokedKey(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, folder string, o Options, revoke func(*Store)) (damaged string){

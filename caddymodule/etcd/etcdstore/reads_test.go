@@ -32,6 +32,9 @@ func TestReadsAreCurrent(t *testing.T) {
 	defer cancel()
 	var all sync.WaitGroup
 	var writes, reads, good atomic.Int64
+	defer func() {
+		t.Logf("RESULT reads are current: writes=%d reads=%d good copies=%d", writes.Load(), reads.Load(), good.Load())
+	}()
 	for n, s := range stores {
 		for i := range presets {
 			all.Go(func() {
@@ -79,7 +82,6 @@ func TestReadsAreCurrent(t *testing.T) {
 	eventually(t, 2*time.Minute, "there are enough writes, reads and copies with a good stamp", func() bool {
 		return t.Failed() || writes.Load() >= 1000 && reads.Load() >= 1000 && good.Load() >= 5
 	})
-	t.Logf("RESULT reads are current: writes=%d reads=%d good copies=%d", writes.Load(), reads.Load(), good.Load())
 }
 
 // current reads a preset. It fails if the version or the designated one is older than

@@ -156,11 +156,11 @@ func TestRefusedTwice(t *testing.T) {
 
 // retrier is a gRPC proxy that counts calls. It can deliver a change twice, and it can hang.
 type retrier struct {
-	address string
-	to      *grpc.ClientConn
-	calls   atomic.Int64
-	watches atomic.Int64 // that have not ended
-	hangs   atomic.Bool  // new calls get no answer
+	address  string
+	to       *grpc.ClientConn
+	requests atomic.Int64 // calls except watches
+	watches  atomic.Int64 // that have not ended
+	hangs    atomic.Bool  // new calls get no answer
 	// between is called once, between the two deliveries of the next change. Its error
 	// replaces the answer to the second delivery.
 	between atomic.Pointer[func() error]
@@ -188,15 +188,16 @@ func newRetrier(t *testing.T, to string) *retrier {
 
 // forward forwards any call.
 func (r *retrier) forward(_ any, from grpc.ServerStream) error {
-	r.calls.Add(1)
-	if r.hangs.Load() {
-		<-from.Context().Done()
-		return from.Context().Err()
-	}
 	method, _ := grpc.MethodFromServerStream(from)
 	if method == etcdserverpb.Watch_Watch_FullMethodName {
 		r.watches.Add(1)
 		defer r.watches.Add(-1)
+	} else {
+		r.requests.Add(1)
+	}
+	if r.hangs.Load() {
+		<-from.Context().Done()
+		return from.Context().Err()
 	}
 	if method == etcdserverpb.KV_Txn_FullMethodName {
 		return r.forwardTxn(method, from)

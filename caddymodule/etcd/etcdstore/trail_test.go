@@ -30,12 +30,12 @@ func TestTrailIsReadInPages(t *testing.T) {
 	}
 	r := newRetrier(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{r.address}})
-	before := r.calls.Load()
+	before := r.requests.Load()
 	records, head, err := domain.NewService(s).AuditTrail(t.Context(), 0, length)
 	if err != nil || len(records) != length || head.Count != length {
 		t.Fatalf("got %d of %d records, %v", len(records), head.Count, err)
 	}
-	if got := r.calls.Load() - before; got > length/8 {
+	if got := r.requests.Load() - before; got > length/8 {
 		t.Errorf("got %d requests for %d records, want at most %d", got, length, length/8)
 	}
 }

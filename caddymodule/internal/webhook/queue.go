@@ -44,15 +44,15 @@ const (
 // DropReasons returns the values of the label of Receiver.Dropped.
 func DropReasons() []string { return []string{droppedFull, droppedFailed, droppedStop} }
 
-// Receiver is a receiver of events, as one configuration describes it. Its queue counts
-// requests by their result, and dropped events by their reason.
+// Receiver is a receiver of events, as one configuration describes it. It must not change
+// after Queues.Add.
 type Receiver struct {
 	URL      string // may hold a token
 	Host     string // of URL, for logs
 	Secret   []byte // the key of signatures
 	Logger   *zap.Logger
-	Requests *prometheus.CounterVec
-	Dropped  *prometheus.CounterVec
+	Requests *prometheus.CounterVec // the label is "delivered" or "failed"
+	Dropped  *prometheus.CounterVec // the label is one of DropReasons
 }
 
 // Event is one event for all receivers.

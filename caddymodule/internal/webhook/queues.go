@@ -3,14 +3,14 @@ package webhook
 import "sync"
 
 // Queues are the queues of one store's events, by the URL of their receiver. They outlive
-// reloads. Its methods are safe for concurrent use.
+// reloads. Their methods are safe for concurrent use.
 type Queues struct {
 	limits Limits // of each queue
 	mu     sync.Mutex
 	queues map[string]*Queue
 }
 
-// NewQueues returns no queues yet. Each later one has these limits.
+// NewQueues returns an empty set of queues. Each queue will have these limits.
 func NewQueues(by Limits) *Queues { return &Queues{limits: by, queues: make(map[string]*Queue)} }
 
 // Add makes queues use receivers, until Remove. The newest receiver of a URL applies.
@@ -27,7 +27,8 @@ func (q *Queues) Add(receivers []*Receiver) {
 	}
 }
 
-// Remove undoes Add. It returns the queues without a receiver, for Queue.Stop.
+// Remove undoes an Add of the same receivers. It returns the queues without a receiver, for
+// Queue.Stop.
 func (q *Queues) Remove(receivers []*Receiver) (unused []*Queue) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
