@@ -99,6 +99,7 @@ func TestModelsOfAKey(t *testing.T) {
 		"no list":     {Body: []byte(`{"models":{"0":"other/m"}}`)},
 		"own models":  {Body: []byte(`{"extra_body":{"User_Config":{"model_list":[]}}}`)},
 		"a list":      {Body: []byte(`{"model_list":[{"model_name":"openai/a"}]}`)},
+		"a table":     {Body: []byte(`{"model":"openai/a","context_window_fallback_dict":{"openai/a":"other/m"}}`)},
 	} {
 		sent.Dialect = domain.Chat
 		if _, err := resolver.Resolve(t.Context(), who, sent); domain.KindOf(err) != domain.Invalid {

@@ -70,8 +70,9 @@ var modelFields = []string{"model", "deployment_id"}
 // modelListFields are the fields with lists of models, without fallbackFields.
 var modelListFields = []string{"models", "analysis_models", "allowed_models"}
 
-// ownModelFields are fields of LiteLLM with which a request brings deployments of its own.
-var ownModelFields = []string{"user_config", "model_list"}
+// ownModelFields are fields of LiteLLM with which a request brings its own deployments, or its
+// own table of models that replace another.
+var ownModelFields = []string{"user_config", "model_list", "context_window_fallback_dict"}
 
 // overridingFields are fields of LiteLLM that undo a policy. The first one drops settings.
 var overridingFields = append([]string{"additional_drop_params"}, ownModelFields...)
