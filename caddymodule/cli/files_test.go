@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -293,6 +294,49 @@ func TestRevision(t *testing.T) {
 	mustRun(t, "apply", outside, "--yes", "--message", "by hand")
 	s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"message":"by hand"`)
 	wantError(t, "message: must", "apply", outside, "--yes", "--message", "a\nb")
+}
+
+// TestRevisionRunsNoProgram has a repository in the files of a commit. Its configuration names a
+// program, which Git would run.
+func TestRevisionRunsNoProgram(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip(err)
+	}
+	dir, ran := t.TempDir(), filepath.Join(t.TempDir(), "ran")
+	run := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command("git", args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	caddytest.WriteFiles(t, dir, map[string]string{
+		"presets/default/.gitattributes": "* filter=x\n", "presets/default/a.yaml": "chat: {model: m}\n",
+	})
+	run("init", "-q", "presets")
+	run("-C", "presets", "add", ".")
+	run("-C", "presets", "-c", "user.name=n", "-c", "user.email=n@example.com", "commit", "-qm", "first")
+	for _, name := range []string{"HEAD", "index", "objects", "refs"} {
+		if err := os.Rename(filepath.Join(dir, "presets/.git", name), filepath.Join(dir, "presets", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "presets/.git")); err != nil {
+		t.Fatal(err)
+	}
+	caddytest.WriteFiles(t, dir, map[string]string{
+		"presets/config":         "[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\n[filter \"x\"]\nclean = \"touch '" + ran + "'; cat\"\n",
+		"presets/default/a.yaml": "chat: {model: n}\n", // of the same size, so that Git compares the content
+	})
+	run("init", "-q") // the repository of the folder, which has all that in its files
+	s := start(t, nil)
+	mustRun(t, "apply", filepath.Join(dir, "presets"), "--yes")
+	s.Manage("GET", "/v1/presets/a", "").Want(t, 200, `"message":null`)
+	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the program ran: %v", err)
+	}
 }
 
 // TestWrongFiles runs commands that cannot work.
