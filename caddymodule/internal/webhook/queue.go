@@ -11,10 +11,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
+	"net/http/httptrace"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -67,11 +68,11 @@ type Event struct {
 // Queue sends events to one receiver. Those of one object are sent one after
 // another, in their order. Its methods are safe for concurrent use.
 type Queue struct {
-	limits Limits
-	client *http.Client
-	slots  *semaphore.Weighted // of requests
-	gone   context.Context     // ends when nothing is sent any more
-	end    context.CancelFunc
+	limits    Limits
+	transport *http.Transport
+	slots     *semaphore.Weighted // of requests
+	gone      context.Context     // ends when nothing is sent any more
+	end       context.CancelFunc
 
 	running   sync.WaitGroup // lanes
 	mu        sync.Mutex
@@ -84,12 +85,10 @@ type Queue struct {
 func newQueue(by Limits) *Queue {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = int(by.Parallel)
+	transport.MaxResponseHeaderBytes = maxAnswerHeader
 	q := &Queue{
 		limits: by, slots: semaphore.NewWeighted(by.Parallel), lanes: make(map[string][]Event),
-		client: &http.Client{
-			Transport:     transport,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		transport: transport,
 	}
 	q.gone, q.end = context.WithCancel(context.Background())
 	return q
@@ -203,11 +202,19 @@ func (q *Queue) try(e Event) error {
 	return err
 }
 
-// send posts a body. A status other than 2xx is an error. Errors do not show the URL, which
-// may hold a token.
+// maxAnswerHeader bounds the header of an answer, in bytes.
+const maxAnswerHeader = 64 << 10
+
+// errAnswer replaces errors that may quote what the receiver sent.
+var errAnswer = errors.New("the receiver's answer is not HTTP")
+
+// send posts a body. A status other than 2xx is an error, and redirects are not followed.
+// Errors do not show the URL, which may hold a token. They quote nothing of an answer.
 func (q *Queue) send(to *Receiver, body []byte) error {
 	ctx, cancel := context.WithTimeout(q.gone, q.limits.Timeout)
 	defer cancel()
+	var answered atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { answered.Store(true) }})
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, bytes.NewReader(body))
 	if err != nil {
 		return errors.New("the URL is invalid")
@@ -215,11 +222,14 @@ func (q *Queue) send(to *Receiver, body []byte) error {
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "caddy-presets")
 	r.Header.Set("X-Presets-Signature", Sign(to.Secret, time.Now(), body))
-	answer, err := q.client.Do(r)
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		return failed.Err
-	}
-	if err != nil {
+	answer, err := q.transport.RoundTrip(r)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case answered.Load():
+		return errAnswer
+	default:
 		return err
 	}
 	defer answer.Body.Close()
@@ -265,5 +275,5 @@ func (q *Queue) Stop(within time.Duration) {
 	q.running.Wait()
 	deadline.Stop()
 	q.end()
-	q.client.CloseIdleConnections()
+	q.transport.CloseIdleConnections()
 }

@@ -95,8 +95,7 @@ func newQueueTest(t *testing.T, by Limits, answer func(p posted, w http.Response
 		},
 	}
 	listener := &pipes{accept: make(chan net.Conn), closed: make(chan struct{})}
-	transport := q.client.Transport.(*http.Transport)
-	transport.Proxy, transport.DialContext = nil, listener.dial
+	q.transport.Proxy, q.transport.DialContext = nil, listener.dial
 	begin := time.Now()
 	q.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var e struct {
@@ -415,6 +414,42 @@ func TestRedirect(t *testing.T) {
 			q.end()
 			if len(q.posts()) < 3 || q.dropped(droppedStop) != 1 {
 				t.Errorf("%d: got %v, want it to be sent again", status, q.posts())
+			}
+		})
+	}
+}
+
+// TestNothingIsQuoted checks that the log has nothing of a receiver's answer, which may be long
+// and have the token of the URL.
+func TestNothingIsQuoted(t *testing.T) {
+	for name, answer := range map[string]string{
+		"a location":    "HTTP/1.1 302 Found\r\nLocation: /token-of-the-tests%\r\nContent-Length: 0\r\n\r\n",
+		"a long header": "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("token-of-the-tests ", 8<<10) + "\r\n\r\n",
+		"no HTTP":       "token-of-the-tests\r\n\r\n",
+		"a status":      "HTTP/1.1 token-of-the-tests\r\n\r\n",
+		"a length":      "HTTP/1.1 200 OK\r\nContent-Length: token-of-the-tests\r\n\r\n",
+		"an encoding":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: token-of-the-tests\r\n\r\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueueTest(t, usual, func(_ posted, w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.WriteString(conn, answer)
+				conn.Close()
+			})
+			q.event("p", 1)
+			time.Sleep(10 * time.Second)
+			q.end()
+			if len(q.posts()) < 3 || q.logged.Len() < 3 {
+				t.Errorf("%s: got %v, want it to be sent again", name, q.posts())
+			}
+			for _, entry := range q.logged.All() {
+				if text := fmt.Sprint(entry.Message, entry.ContextMap()); strings.Contains(text, "-of-the-tests") || len(text) > 1<<10 {
+					t.Errorf("%s: the log has %.300s", name, text)
+				}
 			}
 		})
 	}
