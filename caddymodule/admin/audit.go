@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -232,16 +231,16 @@ func printRecordLines(w io.Writer, records iter.Seq2[domain.AuditRecord, error])
 }
 
 func printRecords(w io.Writer, records iter.Seq2[domain.AuditRecord, error]) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NUMBER\tTIME\tOPERATION\tOBJECT\tVERSION\tUSER\tKEY\tREQUEST")
+	table := newTable(w)
+	table.row("NUMBER", "TIME", "OPERATION", "OBJECT", "VERSION", "USER", "KEY", "REQUEST")
 	for r, err := range records {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Number, r.Time.Format(time.RFC3339), r.Operation,
+		table.row(strconv.Itoa(r.Number), r.Time.Format(time.RFC3339), r.Operation,
 			objectName(r.Object), versionChange(r), r.UserID, cmp.Or(r.KeyID, "-"), cmp.Or(r.RequestID, "-"))
 	}
-	return table.Flush()
+	return table.flush()
 }
 
 // objectName returns an object's reference, slug or id, with its split, status and removed

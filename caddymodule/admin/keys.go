@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"text/tabwriter"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -243,14 +242,14 @@ func revokeKeyCommand(target *client) *cobra.Command {
 }
 
 func printKeys(w io.Writer, keys []issuedKey) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tKIND\tSTATE\tENDS IN\tUSER\tWORKSPACE\tCREATED\tEXPIRES\tLAST USED\tMAY\tNAME")
+	table := newTable(w)
+	table.row("ID", "KIND", "STATE", "ENDS IN", "USER", "WORKSPACE", "CREATED", "EXPIRES", "LAST USED", "MAY", "NAME")
 	for _, k := range keys {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Kind, k.state(), k.Hint,
+		table.row(k.ID, string(k.Kind), k.state(), k.Hint,
 			cmp.Or(k.UserID, "-"), cmp.Or(k.WorkspaceSlug, k.WorkspaceID), k.CreatedAt.Format(time.RFC3339),
 			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), k.may(listedNames), k.Name)
 	}
-	return table.Flush()
+	return table.flush()
 }
 
 func (k issuedKey) state() string {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -83,7 +82,7 @@ func showKeyCommand(target *client) *cobra.Command {
 }
 
 func (k issuedKey) print(w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := newTable(w)
 	for _, row := range [][2]string{
 		{"id", k.ID},
 		{"kind", string(k.Kind)},
@@ -97,15 +96,15 @@ func (k issuedKey) print(w io.Writer) error {
 		{"revoked", timeOr(k.RevokedAt, "never")},
 		{"last used", timeOr(k.LastUsedAt, "never")},
 	} {
-		fmt.Fprintf(table, "%s\t%s\n", row[0], row[1])
+		table.row(row[0], row[1])
 	}
 	title := "may"
 	if !k.Live {
 		title = "could, while live"
 	}
 	for _, part := range k.permissions(math.MaxInt) {
-		fmt.Fprintf(table, "%s\t%s\n", title, part)
+		table.row(title, part)
 		title = ""
 	}
-	return table.Flush()
+	return table.flush()
 }

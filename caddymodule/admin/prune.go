@@ -7,7 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -171,12 +171,12 @@ again.`,
 
 func printPruned(w io.Writer, result pruneResult) error {
 	if result.Total > 0 {
-		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "WORKSPACE\tPRESET\tCOUNT\tVERSIONS")
+		table := newTable(w)
+		table.row("WORKSPACE", "PRESET", "COUNT", "VERSIONS")
 		for _, p := range result.Presets {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", p.WorkspaceSlug, p.Slug, p.Count, p.Versions)
+			table.row(p.WorkspaceSlug, p.Slug, strconv.Itoa(p.Count), p.Versions)
 		}
-		if err := table.Flush(); err != nil {
+		if err := table.flush(); err != nil {
 			return err
 		}
 	}

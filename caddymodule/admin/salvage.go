@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -130,13 +129,4 @@ func describeLoss(l storage.Loss) string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-// plain returns a text that a terminal shows as it is. A damaged store or an imported file may
-// hold anything.
-func plain(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsGraphic(r) }) {
-		return strconv.QuoteToGraphic(text)
-	}
-	return text
 }

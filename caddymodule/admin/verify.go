@@ -165,16 +165,18 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 
 func (v verdict) print(w io.Writer) error {
 	var text strings.Builder
-	text.WriteString(v.describe())
+	if line := v.describe(); line != "" {
+		fmt.Fprintln(&text, plain(line))
+	}
 	for _, problem := range v.Problems {
-		fmt.Fprintln(&text, problem)
+		fmt.Fprintln(&text, plain(problem))
 	}
 	if v.More > 0 {
 		fmt.Fprintf(&text, "and %d more\n", v.More)
 	}
 	switch {
 	case v.Error != "":
-		fmt.Fprintln(&text, v.Error)
+		fmt.Fprintln(&text, plain(v.Error))
 	case !v.Damaged:
 		text.WriteString("Nothing is damaged")
 		if v.Records > 0 { // a quick check counts nothing

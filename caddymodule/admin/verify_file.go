@@ -124,9 +124,9 @@ func (v verdict) describe() string {
 		if v.Backup.Digest != "" {
 			line += ", digest " + v.Backup.Digest
 		}
-		return line + ".\n"
+		return line + "."
 	case v.Export != nil:
-		return fmt.Sprintf("An export made at %s of %s, digest %s.\n", v.Export.CreatedAt.Format(time.RFC3339), describeCounts(v.Export.Counts), v.Export.Digest)
+		return fmt.Sprintf("An export made at %s of %s, digest %s.", v.Export.CreatedAt.Format(time.RFC3339), describeCounts(v.Export.Counts), v.Export.Digest)
 	default:
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"regexp"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -154,3 +155,6 @@ func (d *digest) add(k records.Key, record []byte) {
 }
 
 func (d *digest) text() string { return "sha256:" + hex.EncodeToString(d.hash.Sum(nil)) }
+
+// digestText matches what digest.text returns.
+var digestText = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)

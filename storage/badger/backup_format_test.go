@@ -195,3 +195,15 @@ func FuzzBackup(f *testing.F) {
 		}
 	})
 }
+
+// TestEndWithOtherDigest reads ends that no server wrote. Commands print the digest.
+func TestEndWithOtherDigest(t *testing.T) {
+	right := newDigest().text()
+	for digest, want := range map[string]error{
+		right: nil, "": ErrNotRestorable, right + "0": ErrNotRestorable, strings.ToUpper(right): ErrNotRestorable, `\u001b[2J` + right: ErrNotRestorable, right + `\n`: ErrNotRestorable,
+	} {
+		if _, err := parseEnd([]byte(`{"digest":"` + digest + `"}`)); !errors.Is(err, want) {
+			t.Errorf("%s: got error %v, want %v", digest, err, want)
+		}
+	}
+}

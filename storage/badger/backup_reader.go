@@ -69,7 +69,7 @@ func (f *frames) length() (int, error) {
 
 // parseEnd reads the JSON of the end.
 func parseEnd(text []byte) (e BackupEnd, err error) {
-	if err := json.Unmarshal(text, &e); err != nil {
+	if err := json.Unmarshal(text, &e); err != nil || !digestText.MatchString(e.Digest) {
 		return e, broken("it was changed or damaged")
 	}
 	return e, nil
