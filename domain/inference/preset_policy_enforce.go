@@ -26,6 +26,7 @@ const (
 	boundedMessage  = "is outside of the bounds of the preset's policy"
 	modelMessage    = "is a model that the preset's policy does not allow"
 	notATextMessage = "must be the name of a model, by the preset's policy"
+	notAListMessage = "must be a list of models, by the preset's policy"
 )
 
 // enforcement enforces the policy on the fields of one object. That is the merged request,
@@ -104,7 +105,7 @@ func (e *enforcement) recordViolation(name, message string, sent bool, path ...s
 	if !sent || !e.policy.refuse || len(e.issues) == maxBrokenIssues {
 		return
 	}
-	if message != modelMessage && message != notATextMessage {
+	if message != modelMessage && message != notATextMessage && message != notAListMessage {
 		message += " (" + name + ")"
 	}
 	issue := domain.Issue{Path: e.at, Message: message}
@@ -139,7 +140,8 @@ func (e *enforcement) isSent(f *part) bool {
 }
 
 // each applies rules to the fields that they are about. apply returns false for a field to
-// be left out.
+// be left out. A null is left out where it could replace the preset's value: in a part, and
+// under a name in another letter case.
 func (e *enforcement) each(rules map[string][]target, apply func(f *part, t target) bool) {
 	if len(rules) == 0 {
 		return
@@ -151,8 +153,9 @@ func (e *enforcement) each(rules map[string][]target, apply func(f *part, t targ
 		if e.isEntry && name == "model" {
 			name = ""
 		}
+		isOther := e.isSentPart || e.at == "" && f.Name != name
 		for _, t := range rules[name] {
-			if keep = apply(f, t); !keep {
+			if keep = (!isOther || f.Value.Kind() != 'n') && apply(f, t); !keep {
 				e.changed = true
 				break
 			}
@@ -180,6 +183,9 @@ func (e *enforcement) lock(f *part, t target) bool {
 	switch {
 	case e.at == "" && f.from == FromPreset && !e.isSent(f): // as it is in the preset
 		return true
+	case t.member != "" && e.replacesOwn(t):
+		e.recordViolation(t.name, lockedMessage, e.isSent(f), f.Name)
+		return false
 	case t.member != "":
 		return e.lockMember(f, t, rawjson.Get(want, t.member), want)
 	case bytes.Equal(f.Value, want), t.field == "plugins" && t.name == e.policy.toolsName && !hasToolPlugin(f.Value) && !hasToolPlugin(want):
@@ -327,9 +333,10 @@ func (e *enforcement) limit(f *part, t target) bool {
 			instead = e.own(t.field)
 		}
 		ours := e.ownScalar(t.places) // once, since the members can be many
-		return e.editMember(f, t, instead, func(name string, value jsontext.Value) jsontext.Value {
+		keep := e.editMember(f, t, instead, func(name string, value jsontext.Value) jsontext.Value {
 			return e.bounded(f, t, value, ours, f.Name, name)
 		})
+		return keep && (!e.replacesOwn(t) || isGiven(rawjson.Get(f.Value, t.member)))
 	case t.member != "":
 		return e.editMember(f, t, nil, func(string, jsontext.Value) jsontext.Value { return nil })
 	case t.field == "plugins" && t.name == e.policy.toolsName:
@@ -359,6 +366,15 @@ func (e *enforcement) bounded(f *part, t target, value, ours jsontext.Value, pat
 	return ours
 }
 
+// replacesOwn reports whether an object of a part would replace the preset's, with a member that
+// a rule is about. A gateway merges a part member by member, and no deeper.
+func (e *enforcement) replacesOwn(t target) bool {
+	return e.isSentPart && slices.ContainsFunc(t.places, func(at place) bool { return e.presetAt(at) != nil })
+}
+
+// isGiven reports whether a value is neither missing nor null.
+func isGiven(value jsontext.Value) bool { return value != nil && value.Kind() != 'n' }
+
 // ownScalar returns the preset's value at the first of places that has one, or nil.
 func (e *enforcement) ownScalar(places []place) jsontext.Value {
 	for _, at := range places {
@@ -369,9 +385,17 @@ func (e *enforcement) ownScalar(places []place) jsontext.Value {
 	return nil
 }
 
-// ownAt returns the preset's value at a place, or nil.
+// ownAt returns the preset's value at a place, or nil. A part has none.
 func (e *enforcement) ownAt(at place) jsontext.Value {
-	ours := e.own(at.field)
+	if e.at != "" {
+		return nil
+	}
+	return e.presetAt(at)
+}
+
+// presetAt returns the preset's value at a place, or nil.
+func (m *merger) presetAt(at place) jsontext.Value {
+	ours := m.setting(at.field)
 	if at.member != "" {
 		ours = rawjson.Get(ours, at.member)
 	}

@@ -14,8 +14,8 @@ import (
 
 // enforceParts enforces the policy on objects in the request that gateways may merge into
 // it. These are mergedFields, and fallbacks with settings of their own. It leaves out
-// overridingFields, and references to presets and prompts that were not resolved. Models
-// must be none.
+// overridingFields, mergedFields that are no objects, and references to presets and prompts that
+// were not resolved. Models must be none.
 func (e *enforcement) enforceParts() error {
 	kept := e.fields[:0]
 	for i := range e.fields {
@@ -28,7 +28,9 @@ func (e *enforcement) enforceParts() error {
 			e.changed = true
 			continue
 		}
-		if slices.Contains(overridingFields, name) {
+		kind := f.Value.Kind()
+		isMerged := slices.Contains(mergedFields, name)
+		if slices.Contains(overridingFields, name) || isMerged && kind != '{' && kind != 'n' { // LiteLLM takes a list of pairs
 			e.changed = true
 			continue
 		}
@@ -46,8 +48,8 @@ func (e *enforcement) enforceParts() error {
 			return err
 		}
 		var err error
-		switch kind := f.Value.Kind(); {
-		case kind == '{' && (hasModels || slices.Contains(mergedFields, name)):
+		switch {
+		case kind == '{' && (hasModels || isMerged):
 			err = e.enforcePart(f, hasModels, f.Name)
 		case kind == '[' && hasModels:
 			err = e.enforceEach(f)
@@ -92,6 +94,18 @@ func (e *enforcement) hasModels(name string, value jsontext.Value) bool {
 		}
 	}
 	return false
+}
+
+// hidesModels reports whether an entry of a list of models replaces a model by what is no list.
+// LiteLLM reads its first member, and would take one name or the names of an object for a list.
+func (e *enforcement) hidesModels() bool {
+	if !e.isEntry || !e.isSentPart || len(e.fields) == 0 || !e.policy.limitsModels && e.policy.toolsName == "" {
+		return false
+	}
+	first := e.fields[0].Name
+	return mayBeReplaced(first) && slices.ContainsFunc(e.fields, func(f part) bool {
+		return f.Name == first && (f.Value.Kind() == '"' || f.Value.Kind() == '{')
+	})
 }
 
 // countModels counts the models that a field of the request names, without those of entries
@@ -207,6 +221,11 @@ func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
 		}
 	}
 	inner.each(e.policy.limitedBy, inner.limit)
+	if inner.hidesModels() {
+		e.recordViolation("models", notAListMessage, true, path...)
+		e.replace(f, object())
+		return nil
+	}
 	if !inner.changed {
 		return nil
 	}

@@ -71,6 +71,8 @@ func TestModelsOfAKey(t *testing.T) {
 		`{"router_settings_override":{"fallbacks":[{"openai/a":["other/m"]}]}}`:                "/router_settings_override/fallbacks/0/openai~1a/0",
 		`{"extra_body":{"Router_Settings_Override":{"context_window_fallbacks":["other/m"]}}}`: "/extra_body/Router_Settings_Override/context_window_fallbacks/0",
 		`{"deployment_id":"other/m"}`:                                                          "/deployment_id",
+		`{"model":"openai/a","model_id":"other/m"}`:                                            "/model_id",
+		`{"fallbacks":[{"model":"openai/a","Model_ID":"other/m"}]}`:                            "/fallbacks/0/Model_ID",
 		`{"extra_body":{"Deployment_Id":"other/m"}}`:                                           "/extra_body/Deployment_Id",
 		`{"fallbacks":["other/m"]}`:                                                            "/fallbacks/0",
 		`{"extra_body":{"model":"other/m"}}`:                                                   "/extra_body/model",
@@ -99,6 +101,13 @@ func TestModelsOfAKey(t *testing.T) {
 		"no list":     {Body: []byte(`{"models":{"0":"other/m"}}`)},
 		"own models":  {Body: []byte(`{"extra_body":{"User_Config":{"model_list":[]}}}`)},
 		"a list":      {Body: []byte(`{"model_list":[{"model_name":"openai/a"}]}`)},
+		"pairs":       {Body: []byte(`{"model":"openai/a","extra_body":[["model","other/m"]]}`)},
+		"more pairs":  {Body: []byte(`{"model":"openai/a","Router_Settings_Override":[["fallbacks",["other/m"]]]}`)},
+		"a text":      {Body: []byte(`{"model":"openai/a","extra_body":"{\"model\":\"other/m\"}"}`)},
+		"a fallback":  {Body: []byte(`{"model":"openai/a","fallbacks":[{"openai/a":"other/m"}]}`)},
+		"for any":     {Body: []byte(`{"model":"openai/a","fallbacks":[{"*":"openai/b"}]}`)},
+		"an object":   {Body: []byte(`{"model":"openai/a","context_window_fallbacks":[{"openai/a":{"other/m":1}}]}`)},
+		"twice":       {Body: []byte(`{"model":"openai/a","fallbacks":[{"openai/a":["openai/b"],"openai/a":"other/m"}]}`)},
 		"a table":     {Body: []byte(`{"model":"openai/a","context_window_fallback_dict":{"openai/a":"other/m"}}`)},
 	} {
 		sent.Dialect = domain.Chat
@@ -108,6 +117,10 @@ func TestModelsOfAKey(t *testing.T) {
 		if _, err := resolver.Resolve(t.Context(), user, sent); err != nil {
 			t.Errorf("%s: %v without limits", name, err)
 		}
+	}
+	const fallback = `{"model":"openai/a","fallbacks":[{"model":"openai/b","user":"u","metadata":{}}],"extra_body":{"user":"u"}}`
+	if _, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: domain.Chat, Body: []byte(fallback)}); err != nil {
+		t.Errorf("a fallback with other fields: %v", err)
 	}
 	many := limitedBy(domain.Scope{Models: []string{"a", "b", "c", "d", "e", "f"}})
 	_, err := resolver.Resolve(t.Context(), many, inference.Request{Dialect: domain.Chat, Body: []byte(`{"model":"g"}`)})

@@ -64,8 +64,9 @@ var fallbackFields = []string{"fallbacks", "context_window_fallbacks", "content_
 // mergedFields are the objects that LiteLLM makes a part of the request.
 var mergedFields = []string{"extra_body", "router_settings_override"}
 
-// modelFields are the fields that name the model. LiteLLM prefers deployment_id.
-var modelFields = []string{"model", "deployment_id"}
+// modelFields are the fields that name the model. LiteLLM prefers deployment_id. For Bedrock and
+// SageMaker it prefers model_id.
+var modelFields = []string{"model", "deployment_id", "model_id"}
 
 // modelListFields are the fields with lists of models, without fallbackFields.
 var modelListFields = []string{"models", "analysis_models", "allowed_models"}
@@ -81,7 +82,8 @@ var overridingFields = append([]string{"additional_drop_params"}, ownModelFields
 // model. Its value is then a list of the models that replace it. LiteLLM has such entries.
 func mayBeReplaced(name string) bool {
 	name = foldName(name)
-	return settingFields[name] == 0 && toolOfField(name) == "" && !mayHavePrompt(name) && !slices.Contains(fallbackFields, name)
+	return settingFields[name] == 0 && toolOfField(name) == "" && !mayHavePrompt(name) &&
+		!slices.Contains(fallbackFields, name) && !slices.Contains(modelFields, name) && !slices.Contains(mergedFields, name)
 }
 
 // IsKept reports whether a preset keeps a member of a dialect's requests. These are settings,

@@ -62,9 +62,14 @@ func (s *toolSearch) readRequest(top bool) (toolList, error) {
 	return s.readRequestWith(top, s.readField)
 }
 
-// readRequestWith is readRequest with a function that reads other members.
-func (s *toolSearch) readRequestWith(top bool, other func(name string) error) (list toolList, err error) {
+// readRequestWith is readRequest with a function that reads other members. isFirst tells that a
+// member has the name of the first one of the object.
+func (s *toolSearch) readRequestWith(top bool, other func(name string, isFirst bool) error) (list toolList, err error) {
+	first, read := "", 0
 	err = s.members(func(name string) error {
+		if read++; read == 1 {
+			first = name
+		}
 		is := func(other string) bool { return strings.EqualFold(name, other) }
 		switch {
 		case is("tools"):
@@ -81,13 +86,16 @@ func (s *toolSearch) readRequestWith(top bool, other func(name string) error) (l
 		case containsFold(ownModelFields, name) && s.text.Kind() != 'n':
 			return s.refuse("must not be sent")
 		case containsFold(mergedFields, name):
+			if kind := s.text.Kind(); kind != '{' && kind != 'n' { // LiteLLM takes a list of pairs
+				return s.refuse("must be an object")
+			}
 			_, err := s.readRequest(false)
 			return err
 		}
 		if isModels, err := s.readModels(name); isModels {
 			return err
 		}
-		return other(name)
+		return other(name, name == first)
 	})
 	return list, err
 }
@@ -107,7 +115,7 @@ func (s *toolSearch) readModels(name string) (isModels bool, err error) {
 }
 
 // readField reads another member of a request.
-func (s *toolSearch) readField(name string) error { return s.readSwitch(toolOfField(name)) }
+func (s *toolSearch) readField(name string, _ bool) error { return s.readSwitch(toolOfField(name)) }
 
 // toolList tells whether an object has its own list of tools for every gateway. given is
 // set if it has an array of the exact name. missing is set if it has a member of another
@@ -317,14 +325,21 @@ func (s *toolSearch) readItems() error {
 }
 
 // readFallback reads the name of a model, or a request with a model. It may also be an
-// object with lists of those, see mayBeReplaced.
+// object with lists of those, see mayBeReplaced. LiteLLM then reads its first member, and would
+// take one name or the names of an object for a list.
 func (s *toolSearch) readFallback() error {
 	if s.text.Kind() != '{' {
 		return s.readNestedModel()
 	}
-	_, err := s.readRequestWith(false, func(name string) error {
-		if s.text.Kind() != '[' || !mayBeReplaced(name) {
-			return s.readField(name)
+	_, err := s.readRequestWith(false, func(name string, isFirst bool) error {
+		kind := s.text.Kind()
+		switch {
+		case !mayBeReplaced(name):
+			return s.readField(name, false)
+		case isFirst && (kind == '"' || kind == '{'):
+			return s.refuse("must be an array")
+		case kind != '[':
+			return s.readField(name, false)
 		}
 		return s.elements(func() error {
 			if kind := s.text.Kind(); kind != '"' && kind != '{' {
