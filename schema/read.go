@@ -110,6 +110,18 @@ func (r *reader) readToken() error {
 	return nil
 }
 
+// CheckDepth returns an error if JSON nests deeper than some levels, which a body of MaxDepth
+// cannot hold. It says nothing about other mistakes.
+func CheckDepth(text []byte, levels int) error {
+	decoder := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	for decoder.StackDepth() <= levels {
+		if _, err := decoder.ReadToken(); err != nil {
+			return nil // at its end, or at a mistake
+		}
+	}
+	return fmt.Errorf("must not nest deeper than %d levels", levels)
+}
+
 // skip skips one value.
 func (r *reader) skip() error {
 	for depth := r.decoder.StackDepth(); ; {

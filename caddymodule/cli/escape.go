@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // escape returns text for one line of a terminal. A server, a file or a model may be
@@ -91,11 +93,33 @@ func isUnsafe(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// indentJSON returns JSON with line breaks, for a terminal.
+// maxIndented is how deep JSON may nest that is indented: as deep as the API takes it. Each
+// level indents all lines in it, so a small answer could become a very large text.
+const maxIndented = 128
+
+// indentJSON returns JSON with line breaks, for a terminal. Deeper JSON than maxIndented has
+// one line.
 func indentJSON(text json.RawMessage) (string, error) {
 	var indented bytes.Buffer
-	if err := json.Indent(&indented, text, "", "  "); err != nil {
+	var err error
+	if isDeep(text) {
+		err = json.Compact(&indented, text)
+	} else {
+		err = json.Indent(&indented, text, "", "  ")
+	}
+	if err != nil {
 		return "", fmt.Errorf("the answer has invalid JSON: %w", err)
 	}
 	return string(escapeJSON(indented.Bytes())), nil
+}
+
+// isDeep reports whether JSON nests deeper than maxIndented.
+func isDeep(text []byte) bool {
+	decoder := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	for decoder.StackDepth() <= maxIndented {
+		if _, err := decoder.ReadToken(); err != nil {
+			return false // at its end, or at a mistake
+		}
+	}
+	return true
 }

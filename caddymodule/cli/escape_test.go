@@ -41,6 +41,33 @@ func TestEscape(t *testing.T) {
 	}
 }
 
+// TestIndentJSON indents no JSON that is deeper than the API takes it.
+func TestIndentJSON(t *testing.T) {
+	nested := func(levels int) string {
+		return `{"a":` + strings.Repeat("[", levels-1) + "1,\"\u202e\"" + strings.Repeat("]", levels-1) + "}"
+	}
+	for _, tc := range []struct {
+		levels, breaks int
+	}{{2, 5}, {128, 257}, {129, 0}, {9000, 0}} {
+		text := nested(tc.levels)
+		got, err := cli.IndentJSON([]byte(text))
+		if err != nil {
+			t.Errorf("%d levels: %v", tc.levels, err)
+		}
+		if breaks := strings.Count(got, "\n"); breaks != tc.breaks {
+			t.Errorf("%d levels: got %d line breaks, want %d", tc.levels, breaks, tc.breaks)
+		}
+		if flat := strings.NewReplacer(" ", "", "\n", "").Replace(got); flat != strings.ReplaceAll(text, "\u202e", `\u202e`) {
+			t.Errorf("%d levels: got other JSON, %.100q", tc.levels, flat)
+		}
+	}
+	for _, text := range []string{"", "{", strings.Repeat("[", 9000), strings.Repeat("[", 9000) + "x" + strings.Repeat("]", 9000)} {
+		if got, err := cli.IndentJSON([]byte(text)); err == nil {
+			t.Errorf("%.20q: got %.20q, want an error", text, got)
+		}
+	}
+}
+
 // FuzzEscape checks that nothing unsafe is left. Safe text stays as it is, and JSON stays the
 // same JSON.
 func FuzzEscape(f *testing.F) {

@@ -5,5 +5,6 @@ var (
 	Escape     = escape
 	EscapeText = escapeText
 	EscapeJSON = escapeJSON
+	IndentJSON = indentJSON
 	IsUnsafe   = isUnsafe
 )

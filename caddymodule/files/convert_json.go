@@ -11,12 +11,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-const (
-	// maxCopied bounds the JSON that the aliases of a file stand for, in bytes.
-	maxCopied = 1 << 20
-	// maxExpanded bounds the JSON of a file, with the texts of !file, in bytes.
-	maxExpanded = 16 << 20
-)
+// maxExpanded bounds the JSON of a file, with the texts of !file, in bytes.
+const maxExpanded = 16 << 20
 
 // entry is a member of a mapping.
 type entry struct {
@@ -98,13 +94,10 @@ func (d *document) name(key *yaml.Node, path []string) (string, bool) {
 // converter writes YAML values as JSON.
 type converter struct {
 	*document
-	json   []byte
-	path   []string
-	files  bool         // !file is allowed
-	open   []*yaml.Node // the values with anchors around this one
-	alias  int          // how many aliases are around this value
-	copied int          // the JSON that aliases stand for, in bytes
-	ended  bool         // a bound is exceeded
+	json  []byte
+	path  []string
+	files bool // !file is allowed
+	ended bool // a bound is exceeded
 }
 
 // value appends the JSON of n. Values with mistakes are null, 0 or empty.
@@ -112,34 +105,12 @@ func (c *converter) value(n *yaml.Node) {
 	if c.ended {
 		return
 	}
-	before := len(c.json)
-	switch {
-	case len(c.path) > schema.MaxDepth:
+	if len(c.path) > schema.MaxDepth {
 		c.end(n, fmt.Sprintf("must not nest deeper than %d levels", schema.MaxDepth))
-	case n.Kind == yaml.AliasNode:
-		if slices.Contains(c.open, n.Alias) {
-			c.mistake(n, c.path, "the alias stands for a value around it")
-			c.json = append(c.json, "null"...)
-			break
-		}
-		c.alias++
-		c.value(n.Alias)
-		c.alias--
-	case n.Anchor != "" && n.Kind != yaml.ScalarNode:
-		c.open = append(c.open, n)
-		c.content(n)
-		c.open = c.open[:len(c.open)-1]
-	default:
-		c.content(n)
+		return
 	}
-	if c.alias > 0 && n.Kind == yaml.ScalarNode { // lists and objects are counted by their content
-		c.copied += len(c.json) - before + 1
-	}
-	switch {
-	case c.ended:
-	case c.copied > maxCopied:
-		c.end(n, fmt.Sprintf("the aliases of a file may stand for at most %d bytes", maxCopied))
-	case c.expanded+len(c.json) > maxExpanded:
+	c.content(follow(n))
+	if !c.ended && c.expanded+len(c.json) > maxExpanded {
 		c.end(n, fmt.Sprintf("a file with the texts of its !file may have at most %d bytes", maxExpanded))
 	}
 }
@@ -151,9 +122,6 @@ func (c *converter) end(n *yaml.Node, message string) {
 }
 
 func (c *converter) content(n *yaml.Node) {
-	if c.alias > 0 {
-		c.copied += 2
-	}
 	switch n.Kind {
 	case yaml.MappingNode:
 		c.json = append(c.json, '{')

@@ -186,6 +186,7 @@ func (d *document) request(dialect domain.Dialect, n *yaml.Node, path []string, 
 		d.mistakesOf(n, path, err)
 		members, _ = rawjson.Members(body)
 	}
+	keys := keysOf(follow(n))
 	for _, m := range members {
 		if inference.IsKept(dialect, m.Name) || m.Name == inference.ConversationField(dialect) {
 			continue
@@ -194,7 +195,7 @@ func (d *document) request(dialect domain.Dialect, n *yaml.Node, path []string, 
 		if !rules.Names(m.Name) {
 			message = "is unknown, so a preset does not keep it: leave it out"
 		}
-		d.mistake(keyOf(follow(n), m.Name), append(slices.Clip(path), m.Name), message)
+		d.mistake(keys[m.Name], append(slices.Clip(path), m.Name), message)
 	}
 	if len(d.broken) > before {
 		return v
@@ -210,14 +211,13 @@ func (d *document) request(dialect domain.Dialect, n *yaml.Node, path []string, 
 	return v
 }
 
-// keyOf returns the key of a member of a mapping, nil if there is none.
-func keyOf(n *yaml.Node, name string) *yaml.Node {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == name {
-			return n.Content[i]
-		}
+// keysOf returns the keys of a mapping by their texts. Of equal ones it is the first.
+func keysOf(n *yaml.Node) map[string]*yaml.Node {
+	keys := make(map[string]*yaml.Node, len(n.Content)/2)
+	for i := len(n.Content) - 2; i >= 0; i -= 2 {
+		keys[n.Content[i].Value] = n.Content[i]
 	}
-	return nil
+	return keys
 }
 
 // rules returns the schema of a dialect's requests.

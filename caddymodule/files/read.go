@@ -178,7 +178,8 @@ func (r *reader) open(root folder, file string) (*document, bool) {
 	return r.parse(root, file, text)
 }
 
-// parse parses the text of a YAML file. It is not ok if it is not YAML.
+// parse parses the text of a YAML file. It is not ok if it is not YAML, or if its aliases
+// stand for too much.
 func (r *reader) parse(root folder, file string, text []byte) (d *document, ok bool) {
 	d = &document{
 		reader: r, file: file, text: text, folder: root,
@@ -190,10 +191,11 @@ func (r *reader) parse(root folder, file string, text []byte) (d *document, ok b
 		r.mistakes.add(&Error{File: file, Line: p.line, Column: p.column, Message: p.message})
 		return nil, false
 	}
-	if d.root = n; n != nil {
-		d.findSecretsBelow(n)
+	if d.root = n; n == nil {
+		return d, true
 	}
-	return d, true
+	d.findSecretsBelow(n)
+	return d, d.checkAliases(n)
 }
 
 // defaults reads the defaults of a workspace.

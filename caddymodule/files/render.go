@@ -37,6 +37,7 @@ func put(mapping *yaml.Node, name string, value *yaml.Node) {
 }
 
 // jsonNode returns the node of a JSON value. Members and numbers keep their order and text.
+// The value nests at most schema.MaxDepth levels: each level indents all lines in it.
 func jsonNode(value jsontext.Value) *yaml.Node {
 	value = bytes.TrimLeft(value, " \t\r\n")
 	switch value.Kind() {

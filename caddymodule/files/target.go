@@ -2,6 +2,7 @@ package files
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/schema"
 )
 
 // maxInline bounds a prompt of one line that stands in the YAML file, in characters.
@@ -35,6 +37,11 @@ type target struct {
 // file returns the mapping for the file. Members that mean the same already are kept.
 func (t *target) file() (*yaml.Node, error) {
 	p, q := t.preset, t.present
+	for _, v := range append(slices.Clip(p.Earlier), p.Version) {
+		if err := schema.CheckDepth(v.Request, schema.MaxDepth); err != nil {
+			return nil, fmt.Errorf("a request %w", err)
+		}
+	}
 	file := &yaml.Node{Kind: yaml.MappingNode}
 	policy, err := policyNode(p.Policy, t.root)
 	if err != nil {
@@ -136,6 +143,9 @@ func policyNode(policy *domain.Policy, root *yaml.Node) (*yaml.Node, error) {
 	text, err := jsonv2.Marshal(policy, jsonv2.Deterministic(true))
 	if err != nil {
 		return nil, err
+	}
+	if err := schema.CheckDepth(text, schema.MaxDepth); err != nil {
+		return nil, fmt.Errorf("the policy %w", err)
 	}
 	n := jsonNode(text)
 	stated := root != nil && child(root, "policy") != nil && child(follow(child(root, "policy")), "violation") != nil

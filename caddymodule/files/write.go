@@ -349,7 +349,16 @@ func (o overlay) read(name string) ([]byte, string) {
 // defaults writes the file of the workspace itself.
 func (w *workspaceWriter) defaults(one Workspace) {
 	file := path.Join(w.slug, workspaceFile)
+	refuse := func(problem string) {
+		w.mistake(file, fmt.Sprintf("the defaults of workspace %s are not written: %s", w.slug, problem))
+	}
 	wanted := one.Defaults
+	for _, text := range []json.RawMessage{one.Defaults, one.Stored} {
+		if err := schema.CheckDepth(text, schema.MaxDepth); err != nil {
+			refuse("they " + err.Error())
+			return
+		}
+	}
 	var text []byte
 	if _, err := w.root.Lstat(workspaceFile); errors.Is(err, os.ErrNotExist) {
 		if wanted == nil {
@@ -401,7 +410,7 @@ func (w *workspaceWriter) defaults(one Workspace) {
 		problem = unchangeable
 	}
 	if problem != "" {
-		w.mistake(file, fmt.Sprintf("the defaults of workspace %s are not written: %s", w.slug, problem))
+		refuse(problem)
 		return
 	}
 	w.write(workspaceFile, text)

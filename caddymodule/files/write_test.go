@@ -417,3 +417,19 @@ func TestWritePromptOfNewPreset(t *testing.T) {
 	}
 	sameSet(t, read(t, dir), set)
 }
+
+// TestWriteDeep refuses what nests deeper than the API allows, before it is indented.
+func TestWriteDeep(t *testing.T) {
+	deep := strings.Repeat("[", 9000) + "1" + strings.Repeat(",1", 20_000) + strings.Repeat("]", 9000)
+	for name, w := range map[string]files.Workspace{
+		"preset p of workspace default is not written: a request":  {Presets: []files.Preset{{Slug: "p", Version: files.NewVersion(domain.Chat, []byte(`{"a":`+deep+"}"), nil, nil)}}},
+		"preset p of workspace default is not written: the policy": {Presets: []files.Preset{{Slug: "p", Version: files.NewVersion(domain.Chat, nil, nil, nil), Policy: &domain.Policy{Bounds: map[string]domain.Bound{"top_p": {Min: []byte(deep)}}}}}},
+		"the defaults of workspace default are not written: they":  {Defaults: []byte(`{"a":` + deep + "}")},
+	} {
+		w.Slug = "default"
+		written, err := files.Write(t.TempDir(), &files.Set{Workspaces: []files.Workspace{w}})
+		if err == nil || len(written) > 0 || !strings.Contains(err.Error(), name+" must not nest deeper than 128 levels") {
+			t.Errorf("%s: got %v, %.300v", name, written, err)
+		}
+	}
+}

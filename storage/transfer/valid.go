@@ -116,6 +116,14 @@ func checkVersion(v domain.PresetVersion) error {
 			return inField("", err)
 		}
 	}
+	if err := schema.CheckDepth(v.Config, schema.MaxDepth); err != nil {
+		return inField("/config", err)
+	}
+	if v.Template != nil {
+		if err := schema.CheckDepth(v.Template.Messages, schema.MaxDepth-1); err != nil { // they were in a body
+			return inField("/template/messages", err)
+		}
+	}
 	if err := v.Template.Check(); err != nil {
 		return inField("", err)
 	}

@@ -131,6 +131,10 @@ func TestWrongFields(t *testing.T) {
 		{"/message: must not have control characters", ofVersion(func(v *versionLine) { v.Message = new("a\nb") })},
 		{"/message: must be 1 to 500 characters", ofVersion(func(v *versionLine) { v.Message = &large })},
 		{"what a preset version stores must be at most 262144 bytes", ofVersion(func(v *versionLine) { v.SystemPrompt = &large })},
+		{"/config: must not nest deeper than 128 levels", ofVersion(func(v *versionLine) { v.Config = `{"a":` + nested(128) + "}" })},
+		{"/template/messages: must not nest deeper than 127 levels", ofVersion(func(v *versionLine) {
+			v.Template = &templateLine{Messages: `[{"a":` + nested(126) + "}]"}
+		})},
 		{"/template/variables/0: must be the name of a variable", ofVersion(func(v *versionLine) {
 			v.Template = &templateLine{Variables: []string{"a b"}, Messages: `[]`}
 		})},
@@ -172,6 +176,30 @@ func TestWrongFields(t *testing.T) {
 		if _, err := inSmall(t.Context(), s, changed); !errors.Is(err, ErrFile) {
 			t.Errorf("%s: got error %v of an import, want ErrFile", tc.says, err)
 		}
+	}
+}
+
+// nested returns lists in lists.
+func nested(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
+
+// The deepest JSON that the API takes can be imported, and no deeper one.
+func TestDepth(t *testing.T) {
+	version := func(levels int) domain.PresetVersion {
+		return domain.PresetVersion{
+			ID: uuid.NewString(), Dialect: domain.Chat, Config: []byte(`{"a":` + nested(levels-1) + "}"),
+			Template: &domain.Template{Messages: []byte(`[{"a":` + nested(levels-3) + "}]")},
+		}
+	}
+	if err := checkVersion(version(128)); err != nil {
+		t.Errorf("128 levels: %v", err)
+	}
+	v := version(129)
+	if err := checkVersion(v); err == nil || err.Error() != "/config: must not nest deeper than 128 levels" {
+		t.Errorf("129 levels: got %v", err)
+	}
+	v.Config = []byte("{}")
+	if err := checkVersion(v); err == nil || err.Error() != "/template/messages: must not nest deeper than 127 levels" {
+		t.Errorf("129 levels of messages: got %v", err)
 	}
 }
 

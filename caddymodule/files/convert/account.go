@@ -176,7 +176,7 @@ func (a *account) once(ctx context.Context, path string) ([]byte, error) {
 // count from 0, and some from 1. each gets the items of the member list, and returns whether
 // it saw one for the first time.
 func (a *account) pages(ctx context.Context, path, list string, query func(page int) url.Values, total func(node) node, each func(node) (isNew bool)) error {
-	seen, idle := 0, 0
+	seen, idle, listed := 0, 0, 0
 	for page := range maxPages {
 		root, err := a.get(ctx, path, query(page))
 		if err != nil {
@@ -189,6 +189,9 @@ func (a *account) pages(ctx context.Context, path, list string, query func(page 
 		count, before := 0, seen
 		for item := range items.items() {
 			count++
+			if listed++; listed > maxPrompts {
+				return errTooManyPrompts
+			}
 			if each(item) {
 				seen++
 			}

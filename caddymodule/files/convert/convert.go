@@ -74,6 +74,9 @@ func Convert(ctx context.Context, source Source, input string, o Options) (*file
 		return nil, nil, fmt.Errorf("the source must be one of %s", joinSources())
 	}
 	prompts, err := read(c)
+	if c.taken > maxPrompts {
+		err = errTooManyPrompts
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -98,6 +101,14 @@ type conversion struct {
 	options Options
 	input   string
 	report  Report
+	taken   int // how often take was called
+}
+
+// take counts a prompt, a version or a part of the input that may be one. A reader takes each
+// before it keeps anything of it. It is not ok beyond maxPrompts: then Convert fails.
+func (c *conversion) take() (ok bool) {
+	c.taken++
+	return c.taken <= maxPrompts
 }
 
 // isLive reports whether the input is a live account.

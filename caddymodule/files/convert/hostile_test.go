@@ -163,10 +163,34 @@ func explosion() string {
 
 // TestTooManyPrompts has more prompts than an input may have.
 func TestTooManyPrompts(t *testing.T) {
-	text := "[" + strings.Repeat(`{"name":"a"},`, 20_000) + `{"name":"a"}]`
-	_, _, err := convert.Convert(t.Context(), convert.Langfuse, "-", convert.Options{Stdin: strings.NewReader(text)})
-	if err == nil || !strings.Contains(err.Error(), "more than 20000") {
-		t.Errorf("got %v", err)
+	list := func(item string) string { return "[" + strings.Repeat(item+",", 20_000) + item + "]" }
+	members := func(value string) string {
+		var text strings.Builder
+		for i := range 20_001 {
+			fmt.Fprintf(&text, `,"a%d":%s`, i, value)
+		}
+		return "{" + text.String()[1:] + "}"
+	}
+	for name, test := range map[string]struct {
+		source convert.Source
+		text   string
+	}{
+		"entries":            {convert.Langfuse, list(`{"name":"a"}`)},
+		"bodies":             {convert.OpenAI, list(`{"input":""}`)},
+		"no bodies":          {convert.OpenAI, list("1")},
+		"exported versions":  {convert.OpenAI, `{"name":"a","versions":` + list("{}") + "}"},
+		"specs":              {convert.LiteLLM, `{"prompts":` + list(`{"prompt_id":"a"}`) + "}"},
+		"contents":           {convert.LiteLLM, members(`{"content":"x"}`)},
+		"no contents":        {convert.LiteLLM, members("1")},
+		"templates":          {convert.Portkey, `{"prompts":` + list("{}") + "}"},
+		"list of templates":  {convert.Portkey, list("{}")},
+		"partials":           {convert.Portkey, `{"prompts":[],"partials":` + list("{}") + "}"},
+		"partials by a name": {convert.Portkey, `{"prompts":[],"partials":` + members(`"x"`) + "}"},
+	} {
+		_, _, err := convert.Convert(t.Context(), test.source, "-", convert.Options{Stdin: strings.NewReader(test.text)})
+		if err == nil || !strings.Contains(err.Error(), "more than 20000") {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ const (
 	maxInput = 64 << 20
 	// maxFiles bounds the files of a folder.
 	maxFiles = 10_000
-	// maxPrompts bounds the prompts of an input.
+	// maxPrompts bounds the prompts and versions of an input, and each list of a live account.
 	maxPrompts = 20_000
 )
 

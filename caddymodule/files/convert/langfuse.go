@@ -27,9 +27,6 @@ func readLangfuse(c *conversion) ([]*prompt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(entries) > maxPrompts {
-		return nil, errTooManyPrompts
-	}
 	var found prompts
 	texts := newLangfuseTexts(entries)
 	for _, entry := range entries {
@@ -59,7 +56,12 @@ func (c *conversion) langfuseEntries() (entries []node, err error) {
 	for _, root := range roots {
 		switch root.kind() {
 		case '[':
-			entries = slices.AppendSeq(entries, root.items())
+			for entry := range root.items() {
+				if !c.take() {
+					return nil, errTooManyPrompts
+				}
+				entries = append(entries, entry)
+			}
 		case '{':
 			entries = append(entries, root)
 		default:
@@ -199,9 +201,7 @@ func (c *conversion) fetchLangfuse() (entries []node, err error) {
 			c.report.Entries = append(c.report.Entries, Entry{Kind: NotWritten, Prompt: item.textOf("name"), Message: err.Error()})
 			continue
 		}
-		if entries = append(entries, fetched...); len(entries) > maxPrompts {
-			return nil, errTooManyPrompts
-		}
+		entries = append(entries, fetched...)
 	}
 	return entries, nil
 }
@@ -218,6 +218,9 @@ func (c *conversion) fetchLangfusePrompt(a *account, path string, item node) (en
 	slices.Sort(numbers)
 	if c.options.AllVersions {
 		for _, number := range numbers {
+			if !c.take() {
+				return nil, errTooManyPrompts
+			}
 			entry, err := a.get(c.ctx, path, url.Values{"version": {strconv.Itoa(number)}})
 			if err != nil {
 				return nil, err

@@ -78,6 +78,9 @@ func (r *litellm) document(d document) {
 	switch {
 	case root.get("prompts").kind() == '[':
 		for spec := range root.get("prompts").items() {
+			if !r.take() {
+				break
+			}
 			r.spec(spec, nil)
 		}
 	case root.get("prompt_id").exists():
@@ -105,6 +108,9 @@ func (r *litellm) jsonForm(id string, form node) {
 		return
 	}
 	for name, value := range form.members() {
+		if !r.take() {
+			break
+		}
 		if !value.get("content").exists() {
 			r.refuse(value, "must be a prompt, with content and metadata")
 			continue
@@ -247,6 +253,9 @@ func (r *litellm) fetchOne(a *account, spec node) error {
 		}
 	}
 	for _, one := range specs {
+		if !r.take() {
+			return errTooManyPrompts
+		}
 		parameters := one.get("litellm_params")
 		if parameters.get("dotprompt_content").exists() || parameters.get("prompt_data").exists() || parameters.textOf("prompt_integration") != "dotprompt" {
 			r.spec(one, nil)

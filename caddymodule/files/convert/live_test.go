@@ -215,6 +215,26 @@ func TestRedirectsKeepTheKey(t *testing.T) {
 	}
 }
 
+// TestTooManyInAccounts has lists with more prompts or versions than an input may have.
+func TestTooManyInAccounts(t *testing.T) {
+	list := func(item string) string { return "[" + strings.Repeat(item+",", 20_000) + item + "]" }
+	s := newServer(t, "Accept", "application/json", map[string]string{
+		"/presets?limit=100&offset=0":        `{"data":` + list(`{"slug":"a"}`) + "}",
+		"/prompts/list":                      `{"prompts":[{"prompt_id":"a"}]}`,
+		"/prompts/a/versions":                `{"prompts":` + list(`{"prompt_id":"a"}`) + "}",
+		"/v1/prompts/partials?page_size=100": `{"data":[]}`,
+		"/v1/prompts?page_size=100":          `{"data":[{"slug":"a"}],"total":1}`,
+		"/v1/prompts/a":                      `{"prompt_version":2}`,
+		"/v1/prompts/a/versions":             `{"data":` + list(`{"prompt_version":1,"string":"x"}`) + "}",
+	})
+	for source, base := range map[convert.Source]string{convert.OpenRouter: s.URL, convert.LiteLLM: s.URL, convert.Portkey: s.URL + "/v1"} {
+		_, _, err := convert.Convert(t.Context(), source, base, convert.Options{Key: "k", AllVersions: true, Wait: noWait})
+		if err == nil || !strings.Contains(err.Error(), "more than 20000") {
+			t.Errorf("%s: got %v", source, err)
+		}
+	}
+}
+
 // TestEndlessAnswers has an account whose list has no end, and one whose answer has none.
 func TestEndlessAnswers(t *testing.T) {
 	tier.Slow(t)

@@ -27,6 +27,9 @@ func readOpenAI(c *conversion) ([]*prompt, error) {
 			continue
 		}
 		for item := range root.items() {
+			if !c.take() {
+				break
+			}
 			c.readOpenAIObject(&found, item)
 		}
 	}
@@ -81,6 +84,9 @@ func (c *conversion) readOpenAIExport(found *prompts, root node) {
 		}
 	}
 	for item := range root.get("versions").items() {
+		if !c.take() {
+			break
+		}
 		v := &version{number: item.get("version").number(), dialect: domain.Responses, syntax: plainBraces, place: item}
 		v.readMessages(item.get("messages"), "id", "status")
 		v.readSettings(item.get("config"))

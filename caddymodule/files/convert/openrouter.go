@@ -40,9 +40,6 @@ func readOpenRouter(c *conversion) ([]*prompt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(found.all) > maxPrompts {
-		return nil, errTooManyPrompts
-	}
 	for _, p := range found.all {
 		if err := c.readOpenRouterPreset(a, p, query); err != nil {
 			if !isAboutOne(err) {

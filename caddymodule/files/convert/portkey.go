@@ -27,9 +27,6 @@ func readPortkey(c *conversion) ([]*prompt, error) {
 			r.collect(root)
 		}
 	}
-	if len(r.prompts) > maxPrompts {
-		return nil, errTooManyPrompts
-	}
 	for _, listed := range r.prompts {
 		r.prompt(listed.name, listed.at)
 	}
@@ -56,16 +53,28 @@ func (r *portkey) collect(root node) {
 	switch {
 	case root.kind() == '[':
 		for item := range root.items() {
+			if !r.take() {
+				break
+			}
 			r.collect(item)
 		}
 	case root.get("prompts").kind() == '[' || root.get("partials").exists():
 		for item := range root.get("prompts").items() {
+			if !r.take() {
+				break
+			}
 			r.prompts = append(r.prompts, portkeyPrompt{at: item})
 		}
 		for item := range root.get("partials").items() {
+			if !r.take() {
+				break
+			}
 			r.partial(item)
 		}
 		for name, text := range root.get("partials").members() {
+			if !r.take() {
+				break
+			}
 			if text, ok := text.text(); ok {
 				r.partials.partials[name] = text
 			}

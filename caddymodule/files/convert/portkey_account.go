@@ -66,9 +66,6 @@ func (r *portkey) list(a *account, path string) (names []string, err error) {
 		names = append(names, name)
 		return true
 	})
-	if len(names) > maxPrompts {
-		return nil, errTooManyPrompts
-	}
 	return names, err
 }
 
@@ -81,6 +78,9 @@ func (r *portkey) fetchOne(a *account, name string) error {
 	}
 	number := published.get("prompt_version").number()
 	r.found.of(name).chosen = number
+	if !r.take() {
+		return errTooManyPrompts
+	}
 	r.prompts = append(r.prompts, portkeyPrompt{name, published})
 	versions, err := a.get(r.ctx, path+"/versions", nil)
 	if err != nil {
@@ -99,6 +99,9 @@ func (r *portkey) fetchOne(a *account, name string) error {
 			if item, err = a.get(r.ctx, path+"/versions/"+url.PathEscape(item.textOf("prompt_version_id")), nil); err != nil {
 				return err
 			}
+		}
+		if !r.take() {
+			return errTooManyPrompts
 		}
 		r.prompts = append(r.prompts, portkeyPrompt{name, item})
 	}

@@ -39,29 +39,36 @@ func trimSlug(slug string) string { return strings.Trim(slug, "._~-") }
 // slugs gives the prompts of a conversion their slugs. Slugs that differ only in case
 // cannot be files in one folder everywhere, so they count as equal.
 func slugs(prompts []*prompt) []string {
-	taken := make(map[string]bool)
+	given := slugList{taken: make(map[string]bool), next: make(map[string]int)}
 	all := make([]string, len(prompts))
 	// Names that are slugs keep them, wherever they stand.
 	for _, valid := range []bool{true, false} {
 		for i, p := range prompts {
 			if (domain.CheckPresetSlug(p.name) == nil) == valid {
-				all[i] = freeSlug(taken, slugOf(p.name))
+				all[i] = given.free(slugOf(p.name))
 			}
 		}
 	}
 	return all
 }
 
-// freeSlug returns slug, or with a number behind it if it is taken. It takes the result.
-func freeSlug(taken map[string]bool, slug string) string {
+// slugList has the slugs that are given.
+type slugList struct {
+	taken map[string]bool
+	// next are the first numbers that may be free, by the text before the number.
+	next map[string]int
+}
+
+// free returns slug, or with a number behind it if it is taken. It takes the result.
+func (l *slugList) free(slug string) string {
 	free := slug
-	for n := 2; taken[strings.ToLower(free)]; n++ {
-		free = slug
-		if len(free) > domain.MaxPresetSlug-roomForNumber {
-			free = free[:domain.MaxPresetSlug-roomForNumber]
-		}
-		free += "-" + strconv.Itoa(n)
+	base := slug[:min(len(slug), domain.MaxPresetSlug-roomForNumber)]
+	folded := strings.ToLower(base)
+	for l.taken[strings.ToLower(free)] {
+		n := max(l.next[folded], 2)
+		l.next[folded] = n + 1
+		free = base + "-" + strconv.Itoa(n)
 	}
-	taken[strings.ToLower(free)] = true
+	l.taken[strings.ToLower(free)] = true
 	return free
 }

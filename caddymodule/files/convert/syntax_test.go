@@ -241,6 +241,22 @@ func TestSlugs(t *testing.T) {
 	}
 }
 
+// TestEqualSlugs numbers equal slugs with a number of steps that grows like theirs.
+func TestEqualSlugs(t *testing.T) {
+	all := make([]*prompt, 2000)
+	for i := range all {
+		all[i] = &prompt{name: "/same/"}
+	}
+	var got []string
+	steps := testing.AllocsPerRun(1, func() { got = slugs(all) })
+	if steps > 20*float64(len(all)) {
+		t.Errorf("%d slugs take %.0f allocations", len(all), steps)
+	}
+	if last := got[len(got)-1]; got[0] != "same" || last != "same-2000" {
+		t.Errorf("got %s to %s", got[0], last)
+	}
+}
+
 func TestVisible(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain é 日":               "plain é 日",
