@@ -5,12 +5,13 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 )
 
 // plain returns a text that a terminal shows as it is. A damaged store or an imported file may
 // hold anything.
 func plain(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsGraphic(r) }) {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsGraphic(r) }) {
 		return strconv.QuoteToGraphic(text)
 	}
 	return text

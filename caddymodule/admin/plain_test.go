@@ -3,13 +3,14 @@ package admin
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // TestPlain prints texts of hostile files. A terminal would obey them.
 func TestPlain(t *testing.T) {
-	const hostile = "\x1b]0;x\a\x1b[2J\tx\ny\u202e"
+	const hostile = "\x1b]0;x\a\x1b[2J\tx\ny\u202e\x9b\xff"
 	records := func(yield func(domain.AuditRecord, error) bool) {
 		yield(domain.AuditRecord{Number: 1, Operation: hostile, UserID: hostile, KeyID: hostile, RequestID: hostile, Object: domain.AuditObject{Slug: hostile, Label: hostile}}, nil)
 	}
@@ -28,7 +29,7 @@ func TestPlain(t *testing.T) {
 		if err := print(&text); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if got := text.String(); strings.ContainsAny(got, "\x1b\a\u202e") || strings.Contains(got, "\ny") || !strings.Contains(got, `\x1b`) {
+		if got := text.String(); strings.ContainsAny(got, "\x1b\a\u202e") || !utf8.ValidString(got) || strings.Contains(got, "\ny") || !strings.Contains(got, `\x1b`) {
 			t.Errorf("%s: got %q", name, got)
 		}
 	}

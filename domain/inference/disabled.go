@@ -117,7 +117,7 @@ func checkQuery(query, where string) error {
 // isRequestField reports whether a folded name is that of a setting, such as the model, the
 // tools or the prompt.
 func isRequestField(name string) bool {
-	return !mayBeReplaced(name) || isForPresets(name) || slices.Contains(overridingFields, name)
+	return isRuled(name) || isForPresets(name) || slices.Contains(overridingFields, name)
 }
 
 // unreadable returns the Invalid error for an error of a search.

@@ -153,9 +153,11 @@ func (e *enforcement) each(rules map[string][]target, apply func(f *part, t targ
 		if e.isEntry && name == "model" {
 			name = ""
 		}
-		isOther := e.isSentPart || e.at == "" && f.Name != name
 		for _, t := range rules[name] {
-			if keep = (!isOther || f.Value.Kind() != 'n') && apply(f, t); !keep {
+			if keep = f.Value.Kind() != 'n' || !e.isBeside(f); keep {
+				keep = apply(f, t)
+			}
+			if !keep {
 				e.changed = true
 				break
 			}
@@ -183,7 +185,10 @@ func (e *enforcement) lock(f *part, t target) bool {
 	switch {
 	case e.at == "" && f.from == FromPreset && !e.isSent(f): // as it is in the preset
 		return true
-	case t.member != "" && e.replacesOwn(t):
+	case t.member != "" && e.isBeside(f) && e.presetAt(t.place) != nil:
+		if e.hasOnce(f.Value, t.member, e.presetAt(t.place)) {
+			return true
+		}
 		e.recordViolation(t.name, lockedMessage, e.isSent(f), f.Name)
 		return false
 	case t.member != "":
@@ -333,10 +338,9 @@ func (e *enforcement) limit(f *part, t target) bool {
 			instead = e.own(t.field)
 		}
 		ours := e.ownScalar(t.places) // once, since the members can be many
-		keep := e.editMember(f, t, instead, func(name string, value jsontext.Value) jsontext.Value {
+		return e.editMember(f, t, instead, func(name string, value jsontext.Value) jsontext.Value {
 			return e.bounded(f, t, value, ours, f.Name, name)
 		})
-		return keep && (!e.replacesOwn(t) || isGiven(rawjson.Get(f.Value, t.member)))
 	case t.member != "":
 		return e.editMember(f, t, nil, func(string, jsontext.Value) jsontext.Value { return nil })
 	case t.field == "plugins" && t.name == e.policy.toolsName:
@@ -366,14 +370,25 @@ func (e *enforcement) bounded(f *part, t target, value, ours jsontext.Value, pat
 	return ours
 }
 
-// replacesOwn reports whether an object of a part would replace the preset's, with a member that
-// a rule is about. A gateway merges a part member by member, and no deeper.
-func (e *enforcement) replacesOwn(t target) bool {
-	return e.isSentPart && slices.ContainsFunc(t.places, func(at place) bool { return e.presetAt(at) != nil })
+// isBeside reports whether a gateway may put a field into the place of the preset's: it is in a
+// part, or its name has another letter case. Gateways replace whole fields, not their members.
+func (e *enforcement) isBeside(f *part) bool {
+	return e.isSentPart || e.at == "" && f.Name != foldName(f.Name)
 }
 
-// isGiven reports whether a value is neither missing nor null.
-func isGiven(value jsontext.Value) bool { return value != nil && value.Kind() != 'n' }
+// hasOnce reports whether an object has a member once, in any letter case, with this value.
+func (e *enforcement) hasOnce(object jsontext.Value, name string, want jsontext.Value) bool {
+	var found []rawjson.Member
+	for m, err := range usualNames.Object(object) {
+		if err != nil || len(found) > 1 {
+			return false
+		}
+		if foldName(m.Name) == name {
+			found = append(found, m)
+		}
+	}
+	return len(found) == 1 && found[0].Name == name && isSameJSON(found[0].Value, want)
+}
 
 // ownScalar returns the preset's value at the first of places that has one, or nil.
 func (e *enforcement) ownScalar(places []place) jsontext.Value {

@@ -99,7 +99,8 @@ func (e *enforcement) hasModels(name string, value jsontext.Value) bool {
 // hidesModels reports whether an entry of a list of models replaces a model by what is no list.
 // LiteLLM reads its first member, and would take one name or the names of an object for a list.
 func (e *enforcement) hidesModels() bool {
-	if !e.isEntry || !e.isSentPart || len(e.fields) == 0 || !e.policy.limitsModels && e.policy.toolsName == "" {
+	hasRule := e.policy.limitsModels || e.policy.toolsName != "" || e.changed // another member may be the first now
+	if !e.isEntry || !e.isSentPart || len(e.fields) == 0 || !hasRule {
 		return false
 	}
 	first := e.fields[0].Name
@@ -117,6 +118,9 @@ func (e *enforcement) countModels(f *part, isModel, hasModels bool) error {
 	at := e.at + pointer(f.Name)
 	switch f.Value.Kind() {
 	case '"':
+		if model, ok := rawjson.Text(f.Value); ok && isModel && len(model) <= maxReference && isFieldName(model) {
+			return domain.InvalidAt(at, fieldNameMessage)
+		}
 		return e.countModel(at)
 	case '[':
 		for _, item := range rawjson.Items(f.Value) {

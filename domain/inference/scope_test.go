@@ -108,6 +108,9 @@ func TestModelsOfAKey(t *testing.T) {
 		"for any":     {Body: []byte(`{"model":"openai/a","fallbacks":[{"*":"openai/b"}]}`)},
 		"an object":   {Body: []byte(`{"model":"openai/a","context_window_fallbacks":[{"openai/a":{"other/m":1}}]}`)},
 		"twice":       {Body: []byte(`{"model":"openai/a","fallbacks":[{"openai/a":["openai/b"],"openai/a":"other/m"}]}`)},
+		"a field":     {Body: []byte(`{"model":"openai/stop","fallbacks":[{"stop":["other/m"]}]}`)},
+		"its object":  {Body: []byte(`{"model":"openai/text","fallbacks":[{"text":{"other/m":1}}]}`)},
+		"twice again": {Body: []byte(`{"model":"openai/openai/text"}`)},
 		"a table":     {Body: []byte(`{"model":"openai/a","context_window_fallback_dict":{"openai/a":"other/m"}}`)},
 	} {
 		sent.Dialect = domain.Chat
@@ -118,9 +121,13 @@ func TestModelsOfAKey(t *testing.T) {
 			t.Errorf("%s: %v without limits", name, err)
 		}
 	}
-	const fallback = `{"model":"openai/a","fallbacks":[{"model":"openai/b","user":"u","metadata":{}}],"extra_body":{"user":"u"}}`
-	if _, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: domain.Chat, Body: []byte(fallback)}); err != nil {
-		t.Errorf("a fallback with other fields: %v", err)
+	for _, fallback := range []string{
+		`{"model":"openai/a","fallbacks":[{"model":"openai/b","user":"u","metadata":{}}],"extra_body":{"user":"u"}}`,
+		`{"model":"openai/a","fallbacks":[{"metadata":{},"model":"openai/b"},{"custom_llm_provider":"x","model":"openai/b"}]}`,
+	} {
+		if _, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: domain.Chat, Body: []byte(fallback)}); err != nil {
+			t.Errorf("%s: %v", fallback, err)
+		}
 	}
 	many := limitedBy(domain.Scope{Models: []string{"a", "b", "c", "d", "e", "f"}})
 	_, err := resolver.Resolve(t.Context(), many, inference.Request{Dialect: domain.Chat, Body: []byte(`{"model":"g"}`)})

@@ -2,6 +2,7 @@ package inference
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -78,12 +79,31 @@ var ownModelFields = []string{"user_config", "model_list", "context_window_fallb
 // overridingFields are fields of LiteLLM that undo a policy. The first one drops settings.
 var overridingFields = append([]string{"additional_drop_params"}, ownModelFields...)
 
+// entryFields are other fields of requests, and of LiteLLM's entries of fallbackFields.
+var entryFields = []string{
+	"user", "metadata", "store", "stream", "stream_options", "timeout", "session_id", "safety_identifier",
+	"custom_llm_provider", "api_base", "base_url", "api_key", "api_version", "num_retries", "extra_headers",
+}
+
+// isRuled reports whether a folded name is that of a field that a limit or a policy is about,
+// such as the model, a setting, the tools or the prompt.
+func isRuled(name string) bool {
+	return settingFields[name] != 0 || toolOfField(name) != "" || mayHavePrompt(name) ||
+		slices.Contains(fallbackFields, name) || slices.Contains(modelFields, name) || slices.Contains(mergedFields, name)
+}
+
 // mayBeReplaced reports whether a member of an entry of fallbackFields may be the name of a
 // model. Its value is then a list of the models that replace it. LiteLLM has such entries.
 func mayBeReplaced(name string) bool {
 	name = foldName(name)
-	return settingFields[name] == 0 && toolOfField(name) == "" && !mayHavePrompt(name) &&
-		!slices.Contains(fallbackFields, name) && !slices.Contains(modelFields, name) && !slices.Contains(mergedFields, name)
+	return !isRuled(name) && !slices.Contains(entryFields, name)
+}
+
+// isFieldName reports whether a model has the name of a field, also without a provider in front
+// of it. Then mayBeReplaced would be wrong.
+func isFieldName(model string) bool {
+	provider, _, _ := strings.Cut(model, "/")
+	return !mayBeReplaced(model) || !mayBeReplaced(strings.ReplaceAll(model, provider+"/", "")) // as LiteLLM does
 }
 
 // IsKept reports whether a preset keeps a member of a dialect's requests. These are settings,

@@ -354,11 +354,17 @@ func (s *toolSearch) readFallback() error {
 // readNestedModel reads a model's name that is not the request's own.
 func (s *toolSearch) readNestedModel() error { return s.readModel(false) }
 
+// fieldNameMessage refuses a model with the name of a field.
+const fieldNameMessage = "must not have the name of a field"
+
 // readModel reads a model's name. Only the request's own model may refer to a preset, which
 // the Resolver resolves. In other places a gateway resolves it, and that preset may use any
 // tool.
 func (s *toolSearch) readModel(own bool) error {
 	name, err := s.readText()
+	if err == nil && isFieldName(name) {
+		err = s.refuseLast(fieldNameMessage)
+	}
 	if err == nil {
 		err = s.findAny(toolOfModel(name))
 	}

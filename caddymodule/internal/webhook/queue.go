@@ -206,15 +206,15 @@ func (q *Queue) try(e Event) error {
 const maxAnswerHeader = 64 << 10
 
 // errAnswer replaces errors that may quote what the receiver sent.
-var errAnswer = errors.New("the receiver's answer is not HTTP")
+var errAnswer = errors.New("the connection broke, or the receiver's answer is not HTTP")
 
 // send posts a body. A status other than 2xx is an error, and redirects are not followed.
 // Errors do not show the URL, which may hold a token. They quote nothing of an answer.
 func (q *Queue) send(to *Receiver, body []byte) error {
 	ctx, cancel := context.WithTimeout(q.gone, q.limits.Timeout)
 	defer cancel()
-	var answered atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { answered.Store(true) }})
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, bytes.NewReader(body))
 	if err != nil {
 		return errors.New("the URL is invalid")
@@ -227,7 +227,7 @@ func (q *Queue) send(to *Receiver, body []byte) error {
 	case err == nil:
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case answered.Load():
+	case connected.Load():
 		return errAnswer
 	default:
 		return err
