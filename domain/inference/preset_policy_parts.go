@@ -2,6 +2,7 @@ package inference
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -98,12 +99,15 @@ func (e *enforcement) hasModels(name string, value jsontext.Value) bool {
 
 // hidesModels reports whether an entry of a list of models replaces a model by what is no list.
 // LiteLLM reads its first member, and would take one name or the names of an object for a list.
-func (e *enforcement) hidesModels() bool {
-	hasRule := e.policy.limitsModels || e.policy.toolsName != "" || e.changed // another member may be the first now
-	if !e.isEntry || !e.isSentPart || len(e.fields) == 0 || !hasRule {
+// before is the first member that was sent: a key's limits were checked with it.
+func (e *enforcement) hidesModels(before string) bool {
+	if !e.isEntry || !e.isSentPart || len(e.fields) == 0 {
 		return false
 	}
 	first := e.fields[0].Name
+	if !e.policy.limitsModels && e.policy.toolsName == "" && first == before {
+		return false
+	}
 	return mayBeReplaced(first) && slices.ContainsFunc(e.fields, func(f part) bool {
 		return f.Name == first && (f.Value.Kind() == '"' || f.Value.Kind() == '{')
 	})
@@ -118,19 +122,32 @@ func (e *enforcement) countModels(f *part, isModel, hasModels bool) error {
 	at := e.at + pointer(f.Name)
 	switch f.Value.Kind() {
 	case '"':
-		if model, ok := rawjson.Text(f.Value); ok && isModel && len(model) <= maxReference && isFieldName(model) {
-			return domain.InvalidAt(at, fieldNameMessage)
-		}
-		return e.countModel(at)
+		return cmp.Or(checkModelName(f.Value, at), e.countModel(at))
 	case '[':
-		for _, item := range rawjson.Items(f.Value) {
+		for i, item := range rawjson.Items(f.Value) {
 			if item.Kind() == '{' {
 				continue
 			}
-			if err := e.countModel(at); err != nil {
+			if err := cmp.Or(checkModelName(item, at+"/"+strconv.Itoa(i)), e.countModel(at)); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// checkModelName returns an Invalid error for a model with the name of a field, or with a name
+// that is too long.
+func checkModelName(value jsontext.Value, at string) error {
+	if value.Kind() != '"' {
+		return nil
+	}
+	model, _ := rawjson.Head(value, maxReference)
+	switch {
+	case len(model) > maxReference:
+		return domain.InvalidAt(at, "must have at most "+strconv.Itoa(maxReference)+" bytes")
+	case isFieldName(model):
+		return domain.InvalidAt(at, fieldNameMessage)
 	}
 	return nil
 }
@@ -193,6 +210,10 @@ func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
 		}
 		inner.fields = append(inner.fields, part{Member: m, from: f.from})
 	}
+	first := ""
+	if len(inner.fields) > 0 {
+		first = inner.fields[0].Name
+	}
 	before := e.named
 	if err := inner.enforceParts(); err != nil {
 		return err
@@ -225,7 +246,7 @@ func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
 		}
 	}
 	inner.each(e.policy.limitedBy, inner.limit)
-	if inner.hidesModels() {
+	if inner.hidesModels(first) {
 		e.recordViolation("models", notAListMessage, true, path...)
 		e.replace(f, object())
 		return nil

@@ -20,6 +20,7 @@ func limitedBy(scope domain.Scope) domain.Principal {
 func TestModelsOfAKey(t *testing.T) {
 	r := newResolving(t)
 	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"other/theirs","models":["other/too"]}`})
+	r.put(t, r.home.ID, "text", version{dialect: domain.Responses, config: `{"model":"other/theirs"}`})
 	resolver := r.resolver(t, inference.Config{})
 	who := limitedBy(domain.Scope{Models: []string{"openai/*", "anthropic/x:online"}})
 	for _, body := range []string{
@@ -32,6 +33,8 @@ func TestModelsOfAKey(t *testing.T) {
 		`{"router_settings_override":{"num_retries":2,"fallbacks":[{"openai/a":["openai/b",{"model":"openai/c"}]}]}}`,
 		`{"model":"@preset/p"}`,
 		`{"preset":"p"}`,
+		`{"model":"@preset/text"}`,
+		`{"model":"openai/gpt-5@preset/text"}`,
 		`{"model":"openai/gpt-5@preset/p"}`,
 		`{"preset":"p","model":null}`,
 	} {
@@ -110,6 +113,7 @@ func TestModelsOfAKey(t *testing.T) {
 		"twice":       {Body: []byte(`{"model":"openai/a","fallbacks":[{"openai/a":["openai/b"],"openai/a":"other/m"}]}`)},
 		"a field":     {Body: []byte(`{"model":"openai/stop","fallbacks":[{"stop":["other/m"]}]}`)},
 		"its object":  {Body: []byte(`{"model":"openai/text","fallbacks":[{"text":{"other/m":1}}]}`)},
+		"a preset's":  {Body: []byte(`{"model":"openai/stop@preset/p","fallbacks":[{"stop":["other/m"]}]}`)},
 		"twice again": {Body: []byte(`{"model":"openai/openai/text"}`)},
 		"a table":     {Body: []byte(`{"model":"openai/a","context_window_fallback_dict":{"openai/a":"other/m"}}`)},
 	} {

@@ -100,10 +100,16 @@ func mayBeReplaced(name string) bool {
 }
 
 // isFieldName reports whether a model has the name of a field, also without a provider in front
-// of it. Then mayBeReplaced would be wrong.
+// of it, or in LiteLLM's list of models. Then mayBeReplaced would be wrong.
 func isFieldName(model string) bool {
-	provider, _, _ := strings.Cut(model, "/")
-	return !mayBeReplaced(model) || !mayBeReplaced(strings.ReplaceAll(model, provider+"/", "")) // as LiteLLM does
+	for one := range strings.SplitSeq(model, ",") {
+		one = strings.TrimSpace(one)
+		provider, _, _ := strings.Cut(one, "/")
+		if !mayBeReplaced(one) || !mayBeReplaced(strings.ReplaceAll(one, provider+"/", "")) { // as LiteLLM does
+			return true
+		}
+	}
+	return false
 }
 
 // IsKept reports whether a preset keeps a member of a dialect's requests. These are settings,

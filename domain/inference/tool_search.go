@@ -362,17 +362,16 @@ const fieldNameMessage = "must not have the name of a field"
 // tool.
 func (s *toolSearch) readModel(own bool) error {
 	name, err := s.readText()
-	if err == nil && isFieldName(name) {
+	model, _, _ := strings.Cut(name, domain.ReferenceMark)
+	if err == nil && isFieldName(model) {
 		err = s.refuseLast(fieldNameMessage)
 	}
 	if err == nil {
 		err = s.findAny(toolOfModel(name))
 	}
-	if err == nil && s.allowed != nil {
-		if model, _, _ := strings.Cut(name, domain.ReferenceMark); model != "" && !s.allowed(model) {
-			s.use = toolUse{tool: model, place: s.place("")}
-			return errFound
-		}
+	if err == nil && s.allowed != nil && model != "" && !s.allowed(model) {
+		s.use = toolUse{tool: model, place: s.place("")}
+		return errFound
 	}
 	if err == nil && !own && strings.Contains(name, domain.ReferenceMark) {
 		err = s.refuseLast("must not refer to a preset")
