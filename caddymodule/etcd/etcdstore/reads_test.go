@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -114,4 +116,16 @@ func current(t *testing.T, s *Store, workspaceID, slug string, acknowledged *ato
 		t.Errorf("reading: %v", err)
 	}
 	return latest
+}
+
+// TestMemberWithoutStore reads from a member that lags so far behind that it has no store yet.
+// An empty prefix has the same answer.
+func TestMemberWithoutStore(t *testing.T) {
+	s := open(t, Options{})
+	s.anyMember = newFetcher(&Store{client: s.client, dialErrors: s.dialErrors, prefix: prefix(t) + "empty/", timeout: s.timeout, ctx: s.ctx, logger: s.logger}, clientv3.WithSerializable())
+	w := newID()
+	put(t, s, w, "p")
+	if got := versions(t, s, w, "p"); len(got) != 0 {
+		t.Errorf("got versions %q, want none", got)
+	}
 }

@@ -81,11 +81,12 @@ func (s *snapshot) load(key string) ([]byte, error) {
 }
 
 // fetch reads the latest state of a record into memory. A member that lags behind the
-// snapshot's last commit is not enough: then a quorum is asked.
+// snapshot's last commit is not enough: then a quorum is asked. Such a member may have no
+// store yet.
 func (s *snapshot) fetch(key string) (result replica.Found, err error) {
 	f := s.store.model.Begin(key)
 	result, err = s.store.anyMember.read(s.ctx, key)
-	if err == nil && result.Last < s.last.Revision {
+	if errors.Is(err, errGone) || err == nil && result.Last < s.last.Revision {
 		result, err = s.store.quorum.read(s.ctx, key)
 	}
 	if err == nil && result.Last < s.last.Revision {
