@@ -119,10 +119,13 @@ var errGone = fmt.Errorf("%w: the store's keys have been removed from etcd", dom
 
 // isRefused reports whether an error is etcd's answer that it refuses a request. Other errors
 // say nothing about the outcome. An etcd with too many requests may be busy with an earlier
-// delivery of the same one.
+// delivery of the same one. A member that was restarted knows no token: another member, or the
+// next attempt with a new token, may accept the request.
 func isRefused(err error) bool {
-	if errors.Is(err, rpctypes.ErrTooManyRequests) {
-		return false
+	for _, passing := range []error{rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision} {
+		if errors.Is(err, passing) {
+			return false
+		}
 	}
 	code := status.Code(err)
 	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -25,6 +26,26 @@ func TestRequestEnds(t *testing.T) {
 		})
 		if !errors.Is(err, domain.ErrUnavailable) || attempts != 4 || time.Since(begun) != 3*retryPause {
 			t.Errorf("got error %v after %d attempts and %v, want that it is unavailable after 4 and %v", err, attempts, time.Since(begun), 3*retryPause)
+		}
+	})
+}
+
+// TestTokenIsForgotten has a member that was restarted, and does not know the token any more.
+// Another member accepts the request.
+func TestTokenIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, refusal := range []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision} {
+			s := &Store{timeout: 10 * nextAttempt, dialErrors: new(dialErrors)}
+			attempts := 0
+			result, err := request(t.Context(), s, func(context.Context) (string, error) {
+				if attempts++; attempts == 1 {
+					return "", refusal
+				}
+				return "answer", nil
+			})
+			if result != "answer" || err != nil {
+				t.Errorf("%v: got %q, %v, want the other member's answer", refusal, result, err)
+			}
 		}
 	})
 }
