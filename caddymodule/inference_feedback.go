@@ -13,18 +13,16 @@ import (
 // requestIDHeader has the handle of a request with a preset, for feedback.
 const requestIDHeader = "X-Preset-Request-Id"
 
-// openHandles makes the handles of the store's secret, unless they are there. Without them
-// answers have no handle.
+// openHandles makes the handles of the store's secret. Without them answers have no handle. The
+// secret changes when the store is replaced, as by a backup.
 func (rec *usageRecorder) openHandles(ctx context.Context, use *usageRecording) {
-	if rec.handles.Load() != nil {
-		return
-	}
 	limited, cancel := context.WithTimeout(ctx, rec.flushTimeout)
 	defer cancel()
 	secret, err := domain.EnsureFeedbackSecret(limited, use.store)
-	if err == nil {
+	switch {
+	case err == nil:
 		rec.handles.Store(usage.NewHandles(secret))
-	} else if ctx.Err() == nil {
+	case rec.handles.Load() == nil && ctx.Err() == nil:
 		use.logger.Warn("preparing feedback failed; will try again", zap.Error(err), zap.Duration("after", flushInterval))
 	}
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // TestHandlesOfNodes has two nodes make handles for one store. The first node fails to
-// store the secret at first. Each reads the handles of the other.
+// store the secret at first. Each reads the handles of the other. They also read the handles of
+// a store that takes the place of theirs.
 func TestHandlesOfNodes(t *testing.T) {
 	r := newRecorded(t)
 	first, second := usageRecorder{flushTimeout: flushTimeout}, usageRecorder{flushTimeout: flushTimeout}
@@ -39,6 +40,19 @@ func TestHandlesOfNodes(t *testing.T) {
 		handle := pair[0].handles.Load().New(usage.Answered{Key: usage.Key{Version: 3}, Start: now})
 		if got, err := pair[1].handles.Load().Read(handle, now); err != nil || got.Key.Version != 3 {
 			t.Errorf("got %+v and %v of the other node's handle, want version 3", got, err)
+		}
+	}
+
+	replaced := newRecorded(t)
+	for _, rec := range []*usageRecorder{&first, &second} {
+		rec.openHandles(t.Context(), replaced.use)
+	}
+	third := usageRecorder{flushTimeout: flushTimeout}
+	third.openHandles(t.Context(), replaced.use)
+	handle := third.handles.Load().New(usage.Answered{Key: usage.Key{Version: 3}, Start: now})
+	for _, rec := range []*usageRecorder{&first, &second} {
+		if got, err := rec.handles.Load().Read(handle, now); err != nil || got.Key.Version != 3 {
+			t.Errorf("got %+v and %v of a handle of the store in its place, want version 3", got, err)
 		}
 	}
 }

@@ -27,8 +27,8 @@ const (
 	pruneBatch = domain.MaxChangeRemoved / 4
 )
 
-// usageRecorder stores the usage of all handlers of one store. It outlives reloads. Its methods
-// are safe for concurrent use. Set flushTimeout before its first use.
+// usageRecorder stores the usage of all handlers of one store. A second one of the same store
+// and process would overwrite its rows. Its methods are safe for concurrent use. Set flushTimeout before its first use.
 type usageRecorder struct {
 	// flushTimeout bounds each step of storing usage: reading rows, storing them, and storing
 	// served versions. A slow store then has at least some rows stored each time. It bounds the
@@ -140,8 +140,8 @@ func (rec *usageRecorder) end(use *usageRecording) error {
 	return use.release()
 }
 
-// flushLast stores what is not stored yet, after the last use has ended. Another recorder may
-// soon store usage of the same store. Each step has half of the time, so that slow reads leave
+// flushLast stores what is not stored yet, after the last use has ended. Before the next use, the
+// store may be replaced by a backup, so the recorder forgets its rows. Each step has half of the time, so that slow reads leave
 // some for writes. flushLast logs its error.
 func (rec *usageRecorder) flushLast(use *usageRecording) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rec.flushTimeout)

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// shared is the state that all handlers of one store share. It outlives reloads.
+// shared is the state that all handlers of one store share. It lives as long as the process.
 type shared struct {
 	limiter  *authLimiter
 	advised  sync.Once // see adviseFirstKey

@@ -17,15 +17,15 @@ import (
 // stores holds a *Store by the name of each store that a running configuration uses.
 var stores = caddy.NewUsagePool()
 
+// shared holds the value of Store.Shared by the name of each store.
+var shared sync.Map
+
 // Store is a store that one or more handlers use. During a reload they belong to two
 // configurations. Its methods are safe for concurrent use.
 type Store struct {
 	name string
 	gone context.Context
 	end  context.CancelFunc
-
-	once   sync.Once
-	shared any
 
 	lastBackup atomic.Pointer[time.Time]
 
@@ -91,11 +91,15 @@ func (s *Store) Destruct() error {
 // Name returns the name that the store was added with.
 func (s *Store) Name() string { return s.name }
 
-// Shared returns a value that all users of the store share. The first call makes it. It
-// outlives reloads.
+// Shared returns a value that all users of stores with this name share. The first call makes
+// it. It lives as long as the process. A request may use it after the last use has ended, while
+// a later configuration uses the store again.
 func (s *Store) Shared(create func() any) any {
-	s.once.Do(func() { s.shared = create() })
-	return s.shared
+	value, ok := shared.Load(s.name)
+	if !ok {
+		value, _ = shared.LoadOrStore(s.name, create())
+	}
+	return value
 }
 
 // RecordBackup records that a backup of the store was sent whole.
