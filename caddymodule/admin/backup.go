@@ -24,7 +24,7 @@ func getBackup(r request) error {
 	if !ok {
 		return badRequest(errors.New("this storage engine has no backup command: use its own tools"))
 	}
-	// A backup of an unfinished import would look complete.
+	// The engine refuses an unfinished import, too. This answer tells how to finish it.
 	switch unfinished, err := transfer.Unfinished(r.Context(), r.Store); {
 	case err != nil:
 		return withStatus(err)

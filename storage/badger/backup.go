@@ -23,7 +23,8 @@ import (
 // meanwhile. The backup is encrypted if the store is.
 //
 // Backup checks the tables and each record, and refuses a damaged store. The error names
-// the kind of the damaged record and shows no content. After an error, the output in w
+// the kind of the damaged record and shows no content. A store with an unfinished import is
+// domain.ErrUnavailable. After an error, the output in w
 // cannot be restored. A few MiB of memory are enough for any store. Backup ends early with
 // ctx. It ends soon with domain.ErrClosed when the store is being closed.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, BackupEnd, error) {
@@ -39,6 +40,10 @@ func (s *Store) backup(ctx context.Context, w io.Writer) (info BackupInfo, end B
 	defer cancel()
 	ended := func() error { return context.Cause(until) }
 	err = s.view(ctx, func(txn *badgerdb.Txn, r *records.Reader) error {
+		// A backup of an unfinished import would look complete.
+		if err := domain.CheckImported(r); err != nil {
+			return err
+		}
 		// A damaged index would hide some of the records.
 		var files storage.Report
 		if err := s.checkFiles(&files, ended); err != nil {

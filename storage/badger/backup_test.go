@@ -473,3 +473,23 @@ func BenchmarkBackup(b *testing.B) {
 		})
 	}
 }
+
+// TestBackupOfAnImport begins and ends an import. A store is not backed up in between.
+func TestBackupOfAnImport(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	for _, step := range []struct {
+		change func(domain.Tx) error
+		want   error
+	}{
+		{domain.Tx.BeginImport, domain.ErrUnavailable},
+		{domain.Tx.EndImport, nil},
+	} {
+		if err := s.Update(t.Context(), step.change); err != nil {
+			t.Fatal(err)
+		}
+		var to bytes.Buffer
+		if _, _, err := s.Backup(t.Context(), &to); !errors.Is(err, step.want) || err != nil && to.Len() > 0 {
+			t.Errorf("got error %v after %d bytes, want %v", err, to.Len(), step.want)
+		}
+	}
+}
