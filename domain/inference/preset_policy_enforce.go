@@ -11,12 +11,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// maxBrokenIssues bounds the places that a refusal names. Under a policy, maxModels bounds
-// the models that a request names. maxPartDepth bounds how many parts are in each other.
+// maxBrokenIssues bounds the places that a refusal names. maxPartDepth bounds how many parts are in each other.
 // maxRenamed bounds a value that is compared with the preset's under another name, in bytes.
 const (
 	maxBrokenIssues = 20
-	maxModels       = 1024
 	maxPartDepth    = 4
 	maxRenamed      = 4 << 10
 )

@@ -2,7 +2,6 @@ package inference
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -45,7 +44,7 @@ func (e *enforcement) enforceParts() error {
 				return domain.InvalidAt(e.at+pointer(f.Name)+place[len("/")+len(within):], "must not refer to a preset")
 			}
 		}
-		if err := e.countModels(f, slices.Contains(modelFields, name), hasModels); err != nil {
+		if err := e.takeModels(f, slices.Contains(modelFields, name), hasModels); err != nil {
 			return err
 		}
 		var err error
@@ -113,22 +112,22 @@ func (e *enforcement) hidesModels(before string) bool {
 	})
 }
 
-// countModels counts the models that a field of the request names, without those of entries
+// takeModels takes the models that a field of the request names, without those of entries
 // that are objects. enforcePart counts these.
-func (e *enforcement) countModels(f *part, isModel, hasModels bool) error {
+func (e *enforcement) takeModels(f *part, isModel, hasModels bool) error {
 	if f.from != FromRequest || !isModel && !hasModels {
 		return nil
 	}
 	at := e.at + pointer(f.Name)
 	switch f.Value.Kind() {
 	case '"':
-		return cmp.Or(checkModelName(f.Value, at), e.countModel(at))
+		return e.takeModel(f.Value, at)
 	case '[':
 		for i, item := range rawjson.Items(f.Value) {
 			if item.Kind() == '{' {
 				continue
 			}
-			if err := cmp.Or(checkModelName(item, at+"/"+strconv.Itoa(i)), e.countModel(at)); err != nil {
+			if err := e.takeModel(item, at+"/"+strconv.Itoa(i)); err != nil {
 				return err
 			}
 		}
@@ -136,17 +135,20 @@ func (e *enforcement) countModels(f *part, isModel, hasModels bool) error {
 	return nil
 }
 
-// checkModelName returns an Invalid error for a model with the name of a field, or with a name
-// that is too long.
-func checkModelName(value jsontext.Value, at string) error {
+// takeModel counts a value in place of a model. It returns an Invalid error for a model with the
+// name of a field, for a name that is too long, and for too many models.
+func (m *merger) takeModel(value jsontext.Value, at string) error {
 	if value.Kind() != '"' {
-		return nil
+		return m.countModel(at)
 	}
 	model, _ := rawjson.Head(value, maxReference)
-	switch {
-	case len(model) > maxReference:
+	if len(model) > maxReference {
 		return domain.InvalidAt(at, "must have at most "+strconv.Itoa(maxReference)+" bytes")
-	case isFieldName(model):
+	}
+	if err := m.countModels(at, modelsIn(model)); err != nil {
+		return err
+	}
+	if isFieldName(model) {
 		return domain.InvalidAt(at, fieldNameMessage)
 	}
 	return nil
@@ -154,8 +156,10 @@ func checkModelName(value jsontext.Value, at string) error {
 
 // countModel counts a model that the request names at a place. It returns an Invalid error
 // if these are too many.
-func (m *merger) countModel(at string) error {
-	if m.named++; m.named > maxModels {
+func (m *merger) countModel(at string) error { return m.countModels(at, 1) }
+
+func (m *merger) countModels(at string, count int) error {
+	if m.named += count; m.named > maxModels {
 		return domain.InvalidAt(at, fmt.Sprintf("must not bring the request above %d models, by the preset's policy", maxModels))
 	}
 	return nil

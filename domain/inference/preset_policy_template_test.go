@@ -162,10 +162,11 @@ func TestPartsUnderAPolicyAreBounded(t *testing.T) {
 	r.ruled(t, "p", version{chat, config, ""}, `{"lock":["seed","reasoning.effort","system"],"models":["n"],"violation":"refuse"}`)
 	list := func(n int, item string) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
 	for _, tc := range []struct{ rest, message string }{
-		{`"models":[` + list(1025, `"n"`) + `]`, "/models: must not bring the request above 1024 models"},
+		{`"models":[` + list(1025, `"n"`) + `]`, "/models/1024: must not bring the request above 1024 models"},
 		{`"extra_body":{"Fallbacks":[` + list(1025, `{}`) + `]}`, "/extra_body/Fallbacks/1024: must not bring the request above 1024 models"},
-		{`"models":[` + list(1000, `"n"`) + `],"extra_body":{"model":"n","Models":[` + list(24, `"n"`) + `]}`, "/extra_body/Models: must not bring"},
-		{`"fallbacks":[` + list(2, `{"a":[`+list(600, `"n"`)+`]}`) + `]`, "/fallbacks/1/a: must not bring"},
+		{`"models":[` + list(1000, `"n"`) + `],"extra_body":{"model":"n","Models":[` + list(24, `"n"`) + `]}`, "/extra_body/Models/23: must not bring"},
+		{`"fallbacks":[` + list(2, `{"a":[`+list(600, `"n"`)+`]}`) + `]`, "/fallbacks/1/a/424: must not bring"},
+		{`"models":["` + list(1025, "n") + `"]`, "/models/0: must not bring the request above 1024 models"},
 		{`"fallbacks":[` + list(2, `{`+list(600, `"Model":"n"`)+`}`) + `]`, "/fallbacks/1/Model: must not bring"},
 		{`"plugins":[` + list(1025, `{"id":"web"}`) + `]`, "/plugins/1024: must not bring"},
 		{`"plugins":[{"id":"web"},{"analysis_models":[` + list(1024, `"n"`) + `]}]`, "/plugins/1: must not bring"},
@@ -182,7 +183,7 @@ func TestPartsUnderAPolicyAreBounded(t *testing.T) {
 	}
 	resolver := r.resolver(t, inference.Config{DropFields: []string{"models"}})
 	_, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"p","models":[` + list(1025, `"n"`) + `]}`)})
-	wantKind(t, err, domain.Invalid, "/models: must not bring the request above 1024 models")
+	wantKind(t, err, domain.Invalid, "/models/1024: must not bring the request above 1024 models")
 	_, err = resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"p","models":[` + list(2, `{`+list(600, `"model":"n"`)+`}`) + `]}`)})
 	wantKind(t, err, domain.Invalid, "/models/1/model: must not bring the request above 1024 models")
 	most := `"plugins":[` + list(512, `{"id":"web"}`) + `],"models":[` + list(511, `"n"`) + `],"model":"m"}`

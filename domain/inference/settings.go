@@ -99,6 +99,12 @@ func mayBeReplaced(name string) bool {
 	return !isRuled(name) && !slices.Contains(entryFields, name)
 }
 
+// maxModels bounds the models that a request names in all places together, where they are checked.
+const maxModels = 1024
+
+// modelsIn returns how many models a name has. LiteLLM takes a list with commas.
+func modelsIn(name string) int { return 1 + strings.Count(name, ",") }
+
 // isFieldName reports whether a model has the name of a field, also without a provider in front
 // of it, or in LiteLLM's list of models. Then mayBeReplaced would be wrong.
 func isFieldName(model string) bool {

@@ -3,6 +3,7 @@ package inference
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -19,12 +20,18 @@ type toolSearch struct {
 	allowed func(model string) bool
 	at      string // the place of the text
 	names   int    // bytes of the names around the next value
+	models  int    // named so far
+	visited int    // members, tools and plugins so far
 	where   string // the end of errors
 	use     toolUse
 }
 
 // errFound ends a search that was successful.
 var errFound = errors.New("found")
+
+// maxVisited bounds the members, tools and plugins that are searched in a body. Those of messages do
+// not count. A body of 32 MiB could else have millions, and is small when it is compressed.
+const maxVisited = 64 << 10
 
 // maxMalformed bounds a body that is searched up to where it is no JSON, in bytes. The decoder
 // copies the names around an error several times.
@@ -170,6 +177,9 @@ func (s *toolSearch) readTool() error {
 // readName reads a tool or plugin that is given by name only. It returns true for an
 // object, which it does not read.
 func (s *toolSearch) readName(toolOf func(name string) string) (isObject bool, err error) {
+	if err := s.visit(); err != nil {
+		return false, err
+	}
 	switch s.text.Kind() {
 	case '{':
 		return true, nil
@@ -320,7 +330,7 @@ func (s *toolSearch) readItems() error {
 		if s.text.Kind() == '[' {
 			return s.refuse("must be an object")
 		}
-		return s.members(readMember)
+		return s.allMembers(readMember)
 	})
 }
 
@@ -363,6 +373,9 @@ const fieldNameMessage = "must not have the name of a field"
 func (s *toolSearch) readModel(own bool) error {
 	name, err := s.readText()
 	model, _, _ := strings.Cut(name, domain.ReferenceMark)
+	if s.models += modelsIn(name); err == nil && s.models > maxModels {
+		err = s.refuseLast(fmt.Sprintf("must not bring the request above %d models", maxModels))
+	}
 	if err == nil && isFieldName(model) {
 		err = s.refuseLast(fieldNameMessage)
 	}
@@ -415,9 +428,27 @@ func (s *toolSearch) refuseLast(message string) error {
 	return domain.InvalidAt(place, message+" "+s.where)
 }
 
-// members calls read before each value of the next object. It cuts names that are longer than
-// rawjson.MaxName. No known name is. It skips a value of another type.
+// visit counts the next value, and refuses it if these are too many.
+func (s *toolSearch) visit() error {
+	if s.visited++; s.visited > maxVisited {
+		return s.refuse(fmt.Sprintf("must not bring the fields, tools and plugins above %d", maxVisited))
+	}
+	return nil
+}
+
+// members is allMembers, and visits each value.
 func (s *toolSearch) members(read func(name string) error) error {
+	return s.allMembers(func(name string) error {
+		if err := s.visit(); err != nil {
+			return err
+		}
+		return read(name)
+	})
+}
+
+// allMembers calls read before each value of the next object. It cuts names that are longer than
+// rawjson.MaxName. No known name is. It skips a value of another type.
+func (s *toolSearch) allMembers(read func(name string) error) error {
 	if s.text.Kind() != '{' {
 		return s.text.Skip()
 	}
