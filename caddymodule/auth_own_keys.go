@@ -61,38 +61,50 @@ func (t *trailerBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isOwn reports whether a header or trailer holds a key of ours, or a mask of one.
+// isOwn reports whether a header or trailer holds a key of ours, or a mask of one. A credential
+// header may hold one if it has too many tokens.
 func (f keyFinder) isOwn(name string, values []string) bool {
 	if domain.HoldsIssued(name) {
 		return true
 	}
+	search := keySearch{f, maxTokens}
 	mayBeConfigured := isKeyHeader(name)
 	for _, value := range values {
-		if domain.HoldsIssued(value) || mayBeConfigured && f.holdsUnmarked(value) {
+		if domain.HoldsIssued(value) || mayBeConfigured && search.holdsUnmarked(value) {
 			return true
 		}
 	}
 	return false
 }
 
-// holdsKey reports whether the value of a credential header holds a key of ours.
+// holdsKey is isOwn for one value of a credential header.
 func (f keyFinder) holdsKey(value string) bool {
-	return domain.HoldsIssued(value) || f.holdsUnmarked(value)
+	return domain.HoldsIssued(value) || (&keySearch{f, maxTokens}).holdsUnmarked(value)
+}
+
+// maxTokens is how many tokens of a header are compared with the configured keys. A header with
+// more is taken for one of ours, since hashing all of them could take milliseconds.
+const maxTokens = 128
+
+// keySearch searches the values of one header.
+type keySearch struct {
+	keyFinder
+	left int // of maxTokens
 }
 
 // holdsUnmarked reports whether the value of a credential header holds a key whose prefix
 // is not visible. That is a configured key, or any key in Basic credentials.
-func (f keyFinder) holdsUnmarked(value string) bool {
+func (s *keySearch) holdsUnmarked(value string) bool {
 	if isPlain(value) {
-		return f.isConfigured(secretOf(value))
+		return s.isConfigured(secretOf(value))
 	}
-	if f.holdsConfigured(value) {
+	if s.holdsConfigured(value) {
 		return true
 	}
 	before := ""
 	for part := range parts(value, delimiters+"=") { // base64 ends in one
 		if strings.EqualFold(before, "Basic") {
-			if text, ok := decodeBasic(part); ok && (domain.HoldsIssued(text) || f.isConfigured(text) || f.holdsConfigured(text)) {
+			if text, ok := decodeBasic(part); ok && (domain.HoldsIssued(text) || s.isConfigured(text) || s.holdsConfigured(text)) {
 				return true
 			}
 		}
@@ -136,13 +148,16 @@ const assignments = ":="
 // holdsConfigured reports whether a configured key is a token of text. A token may stand
 // alone, after a scheme, after a name (key:K, key=K), in quotes or in brackets. A key with
 // letters or digits joined to it is another token, and not found.
-func (f keyFinder) holdsConfigured(text string) bool {
+func (s *keySearch) holdsConfigured(text string) bool {
+	if !s.hasConfigured() {
+		return false
+	}
 	secret := secretOf(text)
-	if f.isConfigured(secret) {
+	if s.isConfigured(secret) {
 		return true
 	}
 	isOther := func(token string) bool {
-		return len(token) >= minSecret && token != secret && f.isConfigured(token)
+		return len(token) >= minSecret && token != secret && s.isConfigured(token)
 	}
 	for _, separators := range [...]string{delimiters, delimiters + assignments} {
 		for token := range parts(text, separators) {
@@ -164,7 +179,7 @@ func (f keyFinder) holdsConfigured(text string) bool {
 			}
 			n++
 			for _, side := range [...]string{word[:i], word[i+1:]} {
-				if isOther(side) || isOther(strings.Trim(side, delimiters)) {
+				if trimmed := strings.Trim(side, delimiters); isOther(side) || trimmed != side && isOther(trimmed) {
 					return true
 				}
 			}
@@ -173,15 +188,24 @@ func (f keyFinder) holdsConfigured(text string) bool {
 	return false
 }
 
-func (f keyFinder) isConfigured(secret string) bool {
-	if secret == "" || len(secret) > maxSecret || len(f.own) == 0 && !slices.ContainsFunc(f.stores, (*live.Store).HasKeys) {
+// hasConfigured reports whether there are configured keys.
+func (f keyFinder) hasConfigured() bool {
+	return len(f.own) > 0 || slices.ContainsFunc(f.stores, (*live.Store).HasKeys)
+}
+
+// isConfigured reports whether a token is a configured key, or one too many.
+func (s *keySearch) isConfigured(token string) bool {
+	if token == "" || len(token) > maxSecret || !s.hasConfigured() {
 		return false
 	}
-	key := domain.HashSecret(secret)
-	if _, ok := f.own[key]; ok {
+	if s.left--; s.left < 0 {
 		return true
 	}
-	for _, store := range f.stores {
+	key := domain.HashSecret(token)
+	if _, ok := s.own[key]; ok {
+		return true
+	}
+	for _, store := range s.stores {
 		if store.HasKey(key) {
 			return true
 		}

@@ -120,6 +120,48 @@ func TestConfiguredKeysAreTokens(t *testing.T) {
 	}
 }
 
+// TestTokensOfAHeaderAreBounded checks how many tokens of a header are compared with keys. A header
+// with more counts as one of ours. The usual schemes with parameters have far fewer.
+func TestTokensOfAHeaderAreBounded(t *testing.T) {
+	f := keyFinder{own: map[domain.KeyHash]domain.Principal{domain.HashSecret(managementSecret): {}}}
+	compared := func(values ...string) int {
+		search := keySearch{f, 1 << 30}
+		for _, value := range values {
+			if search.holdsUnmarked(value) {
+				t.Errorf("%.60q: is a key", value)
+			}
+		}
+		return 1<<30 - search.left
+	}
+	hash := strings.Repeat("0123456789abcdef", 4)
+	for _, value := range []string{
+		`Digest username="a-rather-long-user-name", realm="http-auth@example.org", uri="/dir/index-of-all.html", algorithm=SHA-256, nonce="7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v", nc=00000001, cnonce="f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ", qop=auth, response="` + hash + `", opaque="FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS"`,
+		`OAuth realm="https://photos.example.org/", oauth_consumer_key="dpf43f3p2l4k3l03-long", oauth_token="nnch734d00sl2jdk-long", oauth_signature_method="HMAC-SHA256-long", oauth_timestamp="1191242096", oauth_nonce="kllo9940pd9333jh-long", oauth_version="1.0", oauth_signature="tR3%2BTy81lMeYAr%2FFid0kMTYa%2FWM%3D"`,
+		`AWS4-HMAC-SHA256 Credential=AKIDEXAMPLEAKIDEXAMPLE/20150830/us-east-1/bedrock/aws4_request, SignedHeaders=content-type;host;x-amz-content-sha256;x-amz-date;x-amz-security-token, Signature=` + hash,
+	} {
+		if n := compared(value); n > maxTokens/2 || f.holdsKey(value) {
+			t.Errorf("%.20s: %d tokens are compared, want at most %d", value, n, maxTokens/2)
+		}
+	}
+	word := strings.Repeat("a", 20) + strings.Repeat("=", 16) + strings.Repeat("b", 20) + " "
+	hostile := strings.Repeat(word, 70)
+	if n := compared(hostile); n < 10*maxTokens {
+		t.Fatalf("%d tokens are compared without the limit: the header is not hostile", n)
+	}
+	few := strings.Repeat("c", 20) + "=x"
+	for _, values := range [][]string{{hostile}, slices.Repeat([]string{word}, 70), slices.Repeat([]string{few}, maxTokens+1)} {
+		if !f.isOwn("Authorization", values) {
+			t.Errorf("%d values: not taken for a key", len(values))
+		}
+		if (keyFinder{}).isOwn("Authorization", values) {
+			t.Error("is taken for a key where none is configured")
+		}
+	}
+	if !f.holdsKey(strings.Repeat(few+" ", 10) + managementSecret) {
+		t.Error("a key behind others is not found")
+	}
+}
+
 // TestKeysOfOtherSites checks that a configured key works on every site of its store, on
 // other servers too. It works as long as any configuration has it.
 func TestKeysOfOtherSites(t *testing.T) {

@@ -19,7 +19,6 @@ import (
 // shared is the state that all handlers of one store share. It lives as long as the process.
 type shared struct {
 	limiter  *authLimiter
-	advised  sync.Once // see adviseFirstKey
 	changes  changeOrder
 	webhooks *webhook.Queues
 	usage    usageRecorder
@@ -105,7 +104,7 @@ func (h *Handler) adviseFirstKey(ctx context.Context) {
 	if keys, err := h.service.Keys(ctx); err != nil || len(keys) > 0 {
 		return // the store logs its failures
 	}
-	h.shared.advised.Do(func() {
+	h.live.Once(func() {
 		h.logger.Warn("no key is configured for this site and none was issued: make the first with caddy presets key create --kind management", zap.String("store", h.live.Name()))
 	})
 }

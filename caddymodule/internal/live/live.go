@@ -27,6 +27,7 @@ type Store struct {
 	gone context.Context
 	end  context.CancelFunc
 
+	once       sync.Once
 	lastBackup atomic.Pointer[time.Time]
 
 	mu   sync.Mutex
@@ -101,6 +102,10 @@ func (s *Store) Shared(create func() any) any {
 	}
 	return value
 }
+
+// Once calls do, unless it was called since a configuration began to use the store. It outlives
+// reloads.
+func (s *Store) Once(do func()) { s.once.Do(do) }
 
 // RecordBackup records that a backup of the store was sent whole.
 func (s *Store) RecordBackup(at time.Time) { s.lastBackup.Store(&at) }
