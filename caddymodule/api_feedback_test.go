@@ -70,7 +70,7 @@ func (s *server) handled(path, body string, headers ...string) (got response, ha
 // recorder returns that of the server's store.
 func (s *server) recorder() *usageRecorder {
 	s.t.Helper()
-	return &live.All()[s.canonicalFolder()].Shared(newShared).(*shared).usage
+	return live.All()[s.canonicalFolder()].Shared(nil).(*shared).usage
 }
 
 // answersOf lets the upstream answer in JSON, with a header that is ours.

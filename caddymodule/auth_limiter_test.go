@@ -162,7 +162,7 @@ func (s *slowKeys) View(context.Context, func(domain.Reader) error) error {
 func TestFailuresLoadTheStoreLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowKeys{stamps: domain.NewStamps()}
-		h := &Handler{shared: newShared().(*shared), failureLimit: failureLimit{1, time.Hour}, service: domain.NewService(store), logger: zap.NewNop(), keys: map[domain.KeyHash]domain.Principal{
+		h := &Handler{shared: newShared(t.Name()), failureLimit: failureLimit{1, time.Hour}, service: domain.NewService(store), logger: zap.NewNop(), keys: map[domain.KeyHash]domain.Principal{
 			domain.HashSecret(managementSecret): {KeyID: "config-management-1"},
 		}}
 		guess := func(ctx context.Context, address int) error {
@@ -587,7 +587,7 @@ func TestManyForwardedAddresses(t *testing.T) {
 // TestFailuresWithoutAnAddress checks clients of a Unix socket. They have no address and
 // cannot lock each other out.
 func TestFailuresWithoutAnAddress(t *testing.T) {
-	h := &Handler{shared: newShared().(*shared), failureLimit: failureLimit{1, time.Minute}, logger: zap.NewNop(), service: domain.NewService(&told{err: domain.ErrNotFound})}
+	h := &Handler{shared: newShared(t.Name()), failureLimit: failureLimit{1, time.Minute}, logger: zap.NewNop(), service: domain.NewService(&told{err: domain.ErrNotFound})}
 	for remote, limited := range map[string]bool{"@": false, "": false, "192.0.2.1:1": true, "[::1]:1": true} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = remote

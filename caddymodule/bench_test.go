@@ -98,11 +98,11 @@ func BenchmarkUsage(b *testing.B) {
 	b.Cleanup(func() { _ = store.Close() })
 	for _, measured := range []*Usage{nil, {}} {
 		h := newBareHandler(b, store)
-		h.shared = new(shared)
+		h.shared = newShared(b.Name())
 		if h.Inference = (&Inference{Usage: measured}); measured != nil {
-			h.shared.usage.handles.Store(usage.NewHandles(domain.FeedbackSecret{}))
 			measured.recording = &usageRecording{store: store, logger: zap.NewNop()}
 			h.shared.usage.start(measured.recording)
+			h.shared.usage.handles.Store(usage.NewHandles(domain.FeedbackSecret{}))
 			b.Cleanup(func() { _ = h.shared.usage.end(measured.recording) })
 		}
 		if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {

@@ -193,7 +193,7 @@ func newMeasuredHandler(tb testing.TB, store domain.Store) *Handler {
 	tb.Helper()
 	h := newBareHandler(tb, store)
 	h.service = domain.NewService(h.metrics.measure(store))
-	h.shared, h.failureLimit = newShared().(*shared), failureLimit{defaultAuthFailures, defaultAuthFailureWindow}
+	h.shared, h.failureLimit = newShared(tb.Name()), failureLimit{defaultAuthFailures, defaultAuthFailureWindow}
 	for i := range 10 {
 		h.keys[domain.HashSecret(fmt.Sprintf("another-secret-%d", i))] = domain.Principal{KeyID: "other"}
 	}

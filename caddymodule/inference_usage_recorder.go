@@ -3,10 +3,12 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"go.uber.org/zap"
 
@@ -27,8 +29,8 @@ const (
 	pruneBatch = domain.MaxChangeRemoved / 4
 )
 
-// usageRecorder stores the usage of all handlers of one store. A second one of the same store
-// and process would overwrite its rows. Its methods are safe for concurrent use. Set flushTimeout before its first use.
+// usageRecorder stores the usage of all handlers of one store. Its methods are safe for
+// concurrent use. Set flushTimeout before its first use.
 type usageRecorder struct {
 	// flushTimeout bounds each step of storing usage: reading rows, storing them, and storing
 	// served versions. A slow store then has at least some rows stored each time. It bounds the
@@ -49,6 +51,29 @@ type usageRecorder struct {
 	node       string     // under which rows are stored, empty until the first row
 	overflowed int64      // of the ledger, as it was last logged
 	lost       int64      // likewise
+}
+
+// recorders has the usageRecorder of each store by the store's name.
+var recorders struct {
+	sync.Mutex
+	byStore map[string]weak.Pointer[usageRecorder]
+}
+
+// recorderOf returns the usageRecorder of a store. Two of one process would overwrite each other's
+// rows. So a request that goes on after the last use keeps the recorder for the next use.
+func recorderOf(store string) *usageRecorder {
+	recorders.Lock()
+	defer recorders.Unlock()
+	if rec := recorders.byStore[store].Value(); rec != nil {
+		return rec
+	}
+	maps.DeleteFunc(recorders.byStore, func(_ string, p weak.Pointer[usageRecorder]) bool { return p.Value() == nil })
+	if recorders.byStore == nil {
+		recorders.byStore = make(map[string]weak.Pointer[usageRecorder])
+	}
+	rec := &usageRecorder{flushTimeout: flushTimeout}
+	recorders.byStore[store] = weak.Make(rec)
+	return rec
 }
 
 // add sums a request of a use. It may end after the last use, as a stream does after a reload.
@@ -106,7 +131,8 @@ func hold(store domain.Store) (release func() error) {
 	return func() error { return nil }
 }
 
-// start adds a use. The first one begins to store usage from time to time.
+// start adds a use. The first one begins to store usage from time to time. Since the use before it,
+// a backup may have replaced the store.
 func (rec *usageRecorder) start(use *usageRecording) {
 	use.release = hold(use.store)
 	rec.mu.Lock()
@@ -114,6 +140,8 @@ func (rec *usageRecorder) start(use *usageRecording) {
 	if rec.uses = append(rec.uses, use); len(rec.uses) > 1 {
 		return
 	}
+	rec.served.forget()
+	rec.handles.Store(nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	rec.stop = func() { cancel(); <-ended }
@@ -140,8 +168,8 @@ func (rec *usageRecorder) end(use *usageRecording) error {
 	return use.release()
 }
 
-// flushLast stores what is not stored yet, after the last use has ended. Before the next use, the
-// store may be replaced by a backup, so the recorder forgets its rows. Each step has half of the time, so that slow reads leave
+// flushLast stores what is not stored yet, after the last use has ended. A backup may replace the
+// store before the next use, so the rows that are stored are forgotten. Each step has half of the time, so that slow reads leave
 // some for writes. flushLast logs its error.
 func (rec *usageRecorder) flushLast(use *usageRecording) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rec.flushTimeout)

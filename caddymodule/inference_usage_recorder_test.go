@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -410,6 +411,43 @@ func TestUsageIsStoredAtTheEnd(t *testing.T) {
 	r.has(3)
 }
 
+// TestRecorderGoesOn has a recorder that a request still uses after the last use. The next use has
+// the same recorder. A backup may have replaced the store in between.
+func TestRecorderGoesOn(t *testing.T) {
+	r := newRecorded(t)
+	rec := recorderOf(t.Name())
+	rec.start(r.use)
+	now := time.Now()
+	r.request(rec, "a", now)
+	if err := rec.end(r.use); err != nil {
+		t.Fatal(err)
+	}
+	r.has(1)
+	runtime.GC()
+	if recorderOf(t.Name()) != rec || recorderOf(t.Name()+"-other") == rec {
+		t.Fatal("want the recorder that is in use, and another one for another store")
+	}
+	rec.handles.Store(usage.NewHandles(domain.FeedbackSecret{1}))
+	handles := rec.handles.Load()
+
+	other := newRecorded(t)
+	rec.start(other.use)
+	if !caddytest.Eventually(func() bool { got := rec.handles.Load(); return got != nil && got != handles }) {
+		t.Error("the handles are still those of the first store")
+	}
+	r.request(rec, "a", now) // the same preset in the other store
+	rec.served.mu.Lock()
+	if len(rec.served.fresh) != 1 {
+		t.Error("the version counts as served in the other store, too")
+	}
+	rec.served.mu.Unlock()
+	other.request(rec, "a", now)
+	if err := rec.end(other.use); err != nil {
+		t.Error(err)
+	}
+	other.has(1)
+}
+
 // TestUsageOfLateRequests has requests after the last use while an earlier one is being stored.
 // They are stored together. A failure is not repeated for each.
 func TestUsageOfLateRequests(t *testing.T) {
@@ -601,7 +639,7 @@ func TestUsageIsCountedWithoutStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &Handler{
-		metrics: m, shared: newShared().(*shared),
+		metrics: m, shared: newShared(t.Name()),
 		Inference: &Inference{Usage: &Usage{recording: r.use}, resolver: inference.NewResolver(store, inference.Config{})},
 	}
 	h.shared.usage.start(r.use)

@@ -52,6 +52,13 @@ func (v *servedVersions) put(of domain.ServedPreset, version int, hour int64) {
 	v.fresh[of][version] = max(v.fresh[of][version], hour)
 }
 
+// forget forgets which hours are stored.
+func (v *servedVersions) forget() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.known = nil
+}
+
 // flush stores the fresh hours. If it fails, they wait for the next time.
 func (v *servedVersions) flush(ctx context.Context, store domain.Store) error {
 	v.mu.Lock()

@@ -41,7 +41,7 @@ func TestCleanupFreesResolvedPresets(t *testing.T) {
 	use := &live.Use{Store: store, Service: service}
 	h := &Handler{
 		Inference: &Inference{resolver: inference.NewResolver(store, inference.Config{})},
-		live:      live.Add(t.Name(), use), use: use, shared: newShared().(*shared),
+		live:      live.Add(t.Name(), use), use: use, shared: newShared(t.Name()),
 	}
 	ask := func() (views int) {
 		before := store.views

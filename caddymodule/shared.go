@@ -16,22 +16,23 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// shared is the state that all handlers of one store share. It lives as long as the process.
+// shared is the state that all handlers of one store share. It outlives reloads.
 type shared struct {
 	limiter  *authLimiter
+	advised  sync.Once // see adviseFirstKey
 	changes  changeOrder
 	webhooks *webhook.Queues
-	usage    usageRecorder
+	usage    *usageRecorder
 	bundles  bundles
 
 	mu        sync.Mutex
 	inferring []*Handler // those with an inference block, until Cleanup
 }
 
-func newShared() any {
+func newShared(store string) *shared {
 	return &shared{
 		limiter:  newAuthLimiter(),
-		usage:    usageRecorder{flushTimeout: flushTimeout},
+		usage:    recorderOf(store),
 		webhooks: webhook.NewQueues(webhookLimits),
 		bundles:  bundles{turn: semaphore.NewWeighted(1)},
 	}
@@ -58,7 +59,7 @@ func (h *Handler) goLive(e engine.Engine, memory *domain.Memory) {
 		h.use.StoreUsage = func(ctx context.Context) error { return h.shared.usage.flush(ctx, recording) }
 	}
 	h.live = live.Add(e.Name(), h.use)
-	h.shared = h.live.Shared(newShared).(*shared)
+	h.shared = h.live.Shared(func() any { return newShared(h.live.Name()) }).(*shared)
 	h.shared.webhooks.Add(h.webhooks)
 	h.inheritMemory()
 	if recording != nil {
@@ -104,7 +105,7 @@ func (h *Handler) adviseFirstKey(ctx context.Context) {
 	if keys, err := h.service.Keys(ctx); err != nil || len(keys) > 0 {
 		return // the store logs its failures
 	}
-	h.live.Once(func() {
+	h.shared.advised.Do(func() {
 		h.logger.Warn("no key is configured for this site and none was issued: make the first with caddy presets key create --kind management", zap.String("store", h.live.Name()))
 	})
 }

@@ -44,7 +44,7 @@ func TestTimingOfWrongKeys(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	h := newMeasuredHandler(t, store)
-	h.shared, h.failureLimit = newShared().(*shared), failureLimit{maxAuthFailures, time.Second} // no request reaches the limit
+	h.shared, h.failureLimit = newShared(t.Name()), failureLimit{maxAuthFailures, time.Second} // no request reaches the limit
 	h.Inference = &Inference{}
 	if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
 		t.Fatal(err)

@@ -17,9 +17,6 @@ import (
 // stores holds a *Store by the name of each store that a running configuration uses.
 var stores = caddy.NewUsagePool()
 
-// shared holds the value of Store.Shared by the name of each store.
-var shared sync.Map
-
 // Store is a store that one or more handlers use. During a reload they belong to two
 // configurations. Its methods are safe for concurrent use.
 type Store struct {
@@ -27,7 +24,9 @@ type Store struct {
 	gone context.Context
 	end  context.CancelFunc
 
-	once       sync.Once
+	once   sync.Once
+	shared any
+
 	lastBackup atomic.Pointer[time.Time]
 
 	mu   sync.Mutex
@@ -92,20 +91,12 @@ func (s *Store) Destruct() error {
 // Name returns the name that the store was added with.
 func (s *Store) Name() string { return s.name }
 
-// Shared returns a value that all users of stores with this name share. The first call makes
-// it. It lives as long as the process. A request may use it after the last use has ended, while
-// a later configuration uses the store again.
+// Shared returns a value that all users of the store share. The first call makes it. It
+// outlives reloads.
 func (s *Store) Shared(create func() any) any {
-	value, ok := shared.Load(s.name)
-	if !ok {
-		value, _ = shared.LoadOrStore(s.name, create())
-	}
-	return value
+	s.once.Do(func() { s.shared = create() })
+	return s.shared
 }
-
-// Once calls do, unless it was called since a configuration began to use the store. It outlives
-// reloads.
-func (s *Store) Once(do func()) { s.once.Do(do) }
 
 // RecordBackup records that a backup of the store was sent whole.
 func (s *Store) RecordBackup(at time.Time) { s.lastBackup.Store(&at) }
