@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// maxBrokenIssues bounds the places that a refusal names. maxPartDepth bounds how many parts are in each other.
-// maxRenamed bounds a value that is compared with the preset's under another name, in bytes.
+// maxBrokenIssues bounds the places that a refusal names. maxPartDepth bounds how many parts are
+// in each other. maxRenamed bounds a value that is compared with the preset's under another name, in bytes.
 const (
 	maxBrokenIssues = 20
 	maxPartDepth    = 4

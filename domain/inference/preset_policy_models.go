@@ -222,16 +222,16 @@ func (e *enforcement) allowedPlugins(f *part) (jsontext.Value, error) {
 // takes time and memory as well.
 func (e *enforcement) checkPlugin(plugin jsontext.Value, at string) (place string, err error) {
 	if e.isOwnPlugin(plugin) {
-		return "", e.countModel(at)
+		return "", e.countModels(at, 1)
 	}
 	before := e.named
 	var tooMany error
 	place, err = findModelOfPlugin(plugin, at, func(model string) bool {
-		tooMany = e.countModel(at)
+		tooMany = e.countModels(at, 1)
 		return tooMany == nil && e.mayName(model)
 	})
 	if err == nil && e.named == before {
-		tooMany = e.countModel(at)
+		tooMany = e.countModels(at, 1)
 	}
 	return place, cmp.Or(tooMany, err)
 }

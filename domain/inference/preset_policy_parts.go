@@ -44,7 +44,7 @@ func (e *enforcement) enforceParts() error {
 				return domain.InvalidAt(e.at+pointer(f.Name)+place[len("/")+len(within):], "must not refer to a preset")
 			}
 		}
-		if err := e.takeModels(f, slices.Contains(modelFields, name), hasModels); err != nil {
+		if err := e.checkModels(f, slices.Contains(modelFields, name), hasModels); err != nil {
 			return err
 		}
 		var err error
@@ -112,22 +112,22 @@ func (e *enforcement) hidesModels(before string) bool {
 	})
 }
 
-// takeModels takes the models that a field of the request names, without those of entries
-// that are objects. enforcePart counts these.
-func (e *enforcement) takeModels(f *part, isModel, hasModels bool) error {
+// checkModels checks and counts the models that a field of the request names, without those of
+// entries that are objects. enforcePart counts these.
+func (e *enforcement) checkModels(f *part, isModel, hasModels bool) error {
 	if f.from != FromRequest || !isModel && !hasModels {
 		return nil
 	}
 	at := e.at + pointer(f.Name)
 	switch f.Value.Kind() {
 	case '"':
-		return e.takeModel(f.Value, at)
+		return e.checkModel(f.Value, at)
 	case '[':
 		for i, item := range rawjson.Items(f.Value) {
 			if item.Kind() == '{' {
 				continue
 			}
-			if err := e.takeModel(item, at+"/"+strconv.Itoa(i)); err != nil {
+			if err := e.checkModel(item, at+"/"+strconv.Itoa(i)); err != nil {
 				return err
 			}
 		}
@@ -135,11 +135,11 @@ func (e *enforcement) takeModels(f *part, isModel, hasModels bool) error {
 	return nil
 }
 
-// takeModel counts a value in place of a model. It returns an Invalid error for a model with the
-// name of a field, for a name that is too long, and for too many models.
-func (m *merger) takeModel(value jsontext.Value, at string) error {
+// checkModel checks and counts a value in place of a model. It returns an Invalid error for a model
+// with the name of a field, for a name that is too long, and for too many models.
+func (m *merger) checkModel(value jsontext.Value, at string) error {
 	if value.Kind() != '"' {
-		return m.countModel(at)
+		return m.countModels(at, 1)
 	}
 	model, _ := rawjson.Head(value, maxReference)
 	if len(model) > maxReference {
@@ -154,10 +154,8 @@ func (m *merger) takeModel(value jsontext.Value, at string) error {
 	return nil
 }
 
-// countModel counts a model that the request names at a place. It returns an Invalid error
+// countModels counts models that the request names at a place. It returns an Invalid error
 // if these are too many.
-func (m *merger) countModel(at string) error { return m.countModels(at, 1) }
-
 func (m *merger) countModels(at string, count int) error {
 	if m.named += count; m.named > maxModels {
 		return domain.InvalidAt(at, fmt.Sprintf("must not bring the request above %d models, by the preset's policy", maxModels))
@@ -223,7 +221,7 @@ func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
 		return err
 	}
 	if isEntry && f.from == FromRequest && e.named == before { // it takes memory as if it named one
-		if err := e.countModel(inner.at); err != nil {
+		if err := e.countModels(inner.at, 1); err != nil {
 			return err
 		}
 	}

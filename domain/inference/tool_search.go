@@ -29,8 +29,9 @@ type toolSearch struct {
 // errFound ends a search that was successful.
 var errFound = errors.New("found")
 
-// maxVisited bounds the members, tools and plugins that are searched in a body. Those of messages do
-// not count. A body of 32 MiB could else have millions, and is small when it is compressed.
+// maxVisited bounds the members, tools and plugins that are searched in a body. A body of 32 MiB
+// could else have millions, and is small when it is compressed. The fields of messages do not
+// count: they are many in large requests, and are compared with one name.
 const maxVisited = 64 << 10
 
 // maxMalformed bounds a body that is searched up to where it is no JSON, in bytes. The decoder

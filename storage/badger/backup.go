@@ -24,9 +24,9 @@ import (
 //
 // Backup checks the tables and each record, and refuses a damaged store. The error names
 // the kind of the damaged record and shows no content. A store with an unfinished import is
-// domain.ErrUnavailable. After an error, the output in w
-// cannot be restored. A few MiB of memory are enough for any store. Backup ends early with
-// ctx. It ends soon with domain.ErrClosed when the store is being closed.
+// domain.ErrUnavailable. After an error, the output in w cannot be restored. A few MiB of
+// memory are enough for any store. Backup ends early with ctx. It ends soon with
+// domain.ErrClosed when the store is being closed.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, BackupEnd, error) {
 	info, end, err := s.backup(ctx, w)
 	if err != nil && !errors.Is(err, domain.ErrClosed) {

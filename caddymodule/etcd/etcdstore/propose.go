@@ -110,7 +110,7 @@ func (c *committer) decide(p proposal) (made replica.Commit, response *clientv3.
 			patience.Reset(retryPause) // it may have been made all the same
 		case <-patience.C:
 			if fences++; fences == 1 {
-				c.store.logger.Warn("etcd did not answer; finding out whether the change was made")
+				c.store.logger.Warn("the outcome of a change is not known; finding out whether the change was made")
 			}
 			ask(proposal{base: p.base, next: p.base.Next()})
 			patience.Reset(nextAttempt)

@@ -119,8 +119,8 @@ var errGone = fmt.Errorf("%w: the store's keys have been removed from etcd", dom
 
 // isRefused reports whether an error is etcd's answer that it refuses a request. Other errors
 // say nothing about the outcome. An etcd with too many requests may be busy with an earlier
-// delivery of the same one. A member that was restarted knows no token: another member, or the
-// next attempt with a new token, may accept the request.
+// delivery of the same one. A member that was restarted, or that lags behind a login, does not
+// know the token. Another member, or the next attempt with a new token, may accept the request.
 func isRefused(err error) bool {
 	for _, passing := range []error{rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision} {
 		if errors.Is(err, passing) {

@@ -82,11 +82,11 @@ func (s *snapshot) load(key string) ([]byte, error) {
 
 // fetch reads the latest state of a record into memory. A member that lags behind the
 // snapshot's last commit is not enough: then a quorum is asked. Such a member may have no
-// store yet.
+// store yet, or not know this node's rights.
 func (s *snapshot) fetch(key string) (result replica.Found, err error) {
 	f := s.store.model.Begin(key)
 	result, err = s.store.anyMember.read(s.ctx, key)
-	if errors.Is(err, errGone) || err == nil && result.Last < s.last.Revision {
+	if errors.Is(err, errGone) || isRefused(err) || err == nil && result.Last < s.last.Revision {
 		result, err = s.store.quorum.read(s.ctx, key)
 	}
 	if err == nil && result.Last < s.last.Revision {
