@@ -210,8 +210,8 @@ func TestLargeRequestsUnderAPolicy(t *testing.T) {
 	r.ruled(t, "plugins", version{responses, `{"model":"m","plugins":[` + list(5_000, `{"id":"fusion","model":"own"}`) + `]}`, ""}, `{"models":[]}`)
 	lists := list(1000, `{"a":[`+list(1000, `"n"`)+`]}`)
 	for _, tc := range []struct{ slug, rest, want, message string }{
-		{"models", `"extra_body":{"fallbacks":[` + lists + `]}`, "", "/extra_body/fallbacks/1/a: must not bring"},
-		{"models", `"plugins":[{"analysis_models":[` + list(1_000_000, `"n"`) + `]}]`, "", "/plugins/0: must not bring"},
+		{"models", `"extra_body":{"fallbacks":[` + lists + `]}`, "", "/extra_body/fallbacks/1/a/24: must not bring the request above 1024 models"},
+		{"models", `"plugins":[{"analysis_models":[` + list(1_000_000, `"n"`) + `]}]`, "", "/plugins/0/analysis_models/1024: must not bring the request above 1024 models"},
 		{"models", `"plugins":[` + list(1_000_000, `{}`) + `]`, "", "/plugins/1024: must not bring"},
 		{"models", `"extra_body":{"model":` + strings.Repeat(`{"model":`, 9000) + `"` + strings.Repeat("n", 8<<20) + `"` + strings.Repeat("}", 9001), `"extra_body":{}`, ""},
 		{"plugins", `"plugins":[` + list(1000, `{"id":"fusion","model":"x"}`) + `]`, "", ""},
