@@ -117,6 +117,11 @@ type merger struct {
 	hadTools bool
 	// searches is the answer of searchesTools, nil before.
 	searches *bool
+	// presetValues are the preset's values that the policy compared with others, by their place.
+	presetValues map[place]*presetValue
+	// corrected is how many values the policy replaced with the nearest, and partFields how many
+	// fields the parts of the request have.
+	corrected, partFields int
 	// named is how many models the request names, as far as the policy counted them.
 	named int
 	// ownModels are the models that the preset names. ownPlugins are its plugins in their

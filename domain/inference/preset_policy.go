@@ -190,8 +190,15 @@ var otherToolPlaces = func() []place {
 }()
 
 // overriding has the field that overrides a setting, or a part of it, by the setting's
-// name. A lock or a bound of the setting locks that field, too.
-var overriding = map[string]string{"max_tool_calls": "stop_server_tools_when", "provider": "route"}
+// name. A lock or a bound of the setting locks that field, too. Anthropic also takes the old name
+// of output_config.format.
+var overriding = map[string]string{
+	"max_tool_calls": "stop_server_tools_when", "provider": "route",
+	"response_format": oldFormatField, "text.format": oldFormatField, "output_config.format": oldFormatField,
+	"text": oldFormatField, "output_config": oldFormatField,
+}
+
+const oldFormatField = "output_format"
 
 // otherFallbackPlaces are the fields besides fallbacks that replace the model.
 var otherFallbackPlaces = func() (places []place) {

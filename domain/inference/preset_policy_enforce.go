@@ -13,10 +13,13 @@ import (
 
 // maxBrokenIssues bounds the places that a refusal names. maxPartDepth bounds how many parts are
 // in each other. maxRenamed bounds a value that is compared with the preset's under another name, in bytes.
+// maxPartFields bounds the fields of all parts together.
 const (
 	maxBrokenIssues = 20
 	maxPartDepth    = 4
 	maxRenamed      = 4 << 10
+	maxCorrected    = 4 << 10
+	maxPartFields   = 64 << 10
 )
 
 const (
@@ -184,7 +187,7 @@ func (e *enforcement) lock(f *part, t target) bool {
 	case e.at == "" && f.from == FromPreset && !e.isSent(f): // as it is in the preset
 		return true
 	case t.member != "" && e.isBeside(f) && e.presetAt(t.place) != nil:
-		if e.hasOnce(f.Value, t.member, e.presetAt(t.place)) {
+		if e.hasOnce(f.Value, t.place) {
 			return true
 		}
 		e.recordViolation(t.name, lockedMessage, e.isSent(f), f.Name)
@@ -359,13 +362,22 @@ func (e *enforcement) bounded(f *part, t target, value, ours jsontext.Value, pat
 	}
 	sent := e.isSent(f) && (f.from == FromRequest || !bytes.Equal(value, ours)) // else a lock put it there
 	e.recordViolation(name, boundedMessage, sent, path...)
-	if nearest := t.nearest(value); nearest != nil {
+	if nearest := e.nearest(t, value); nearest != nil {
 		return nearest
 	}
 	if ours != nil && t.disallows(ours) != "" {
-		return t.nearest(ours)
+		return e.nearest(t, ours)
 	}
 	return ours
+}
+
+// nearest is rule.nearest for the first maxCorrected values. Further ones have none, since each
+// is compared with all numbers of the rule.
+func (m *merger) nearest(t target, value jsontext.Value) jsontext.Value {
+	if m.corrected++; m.corrected > maxCorrected {
+		return nil
+	}
+	return t.nearest(value)
 }
 
 // isBeside reports whether a gateway may put a field into the place of the preset's: it is in a
@@ -374,18 +386,19 @@ func (e *enforcement) isBeside(f *part) bool {
 	return e.isSentPart || e.at == "" && f.Name != foldName(f.Name)
 }
 
-// hasOnce reports whether an object has a member once, in any letter case, with this value.
-func (e *enforcement) hasOnce(object jsontext.Value, name string, want jsontext.Value) bool {
+// hasOnce reports whether an object has the member of a place once, in any letter case, with the
+// preset's value.
+func (m *merger) hasOnce(object jsontext.Value, at place) bool {
 	var found []rawjson.Member
-	for m, err := range usualNames.Object(object) {
+	for f, err := range usualNames.Object(object) {
 		if err != nil || len(found) > 1 {
 			return false
 		}
-		if foldName(m.Name) == name {
-			found = append(found, m)
+		if foldName(f.Name) == at.member {
+			found = append(found, f)
 		}
 	}
-	return len(found) == 1 && found[0].Name == name && isSameJSON(found[0].Value, want)
+	return len(found) == 1 && found[0].Name == at.member && m.isPresets(found[0].Value, at)
 }
 
 // ownScalar returns the preset's value at the first of places that has one, or nil.
@@ -406,13 +419,42 @@ func (e *enforcement) ownAt(at place) jsontext.Value {
 	return e.presetAt(at)
 }
 
+// presetValue is the preset's value at a place, or nil. form is its canonicalForm, once hasForm is
+// set.
+type presetValue struct {
+	value, form jsontext.Value
+	hasForm     bool
+}
+
 // presetAt returns the preset's value at a place, or nil.
-func (m *merger) presetAt(at place) jsontext.Value {
-	ours := m.setting(at.field)
-	if at.member != "" {
-		ours = rawjson.Get(ours, at.member)
+func (m *merger) presetAt(at place) jsontext.Value { return m.presetValueAt(at).value }
+
+// presetValueAt finds each value once: many fields of parts may be compared with it.
+func (m *merger) presetValueAt(at place) *presetValue {
+	known := m.presetValues[at]
+	if known == nil {
+		known = &presetValue{value: m.setting(at.field)}
+		if at.member != "" {
+			known.value = rawjson.Get(known.value, at.member)
+		}
+		if m.presetValues == nil {
+			m.presetValues = make(map[place]*presetValue)
+		}
+		m.presetValues[at] = known
 	}
-	return ours
+	return known
+}
+
+// isPresets reports whether a value is the preset's at a place, but for its notation.
+func (m *merger) isPresets(value jsontext.Value, at place) bool {
+	ours := m.presetValueAt(at)
+	if ours.value == nil || value.Kind() != ours.value.Kind() {
+		return false
+	}
+	if !ours.hasForm {
+		ours.form, ours.hasForm = canonicalForm(ours.value), true
+	}
+	return ours.form != nil && bytes.Equal(canonicalForm(value), ours.form)
 }
 
 // isOwn reports whether the preset has a value as the setting of a place, under any of the
@@ -422,8 +464,7 @@ func (e *enforcement) isOwn(value jsontext.Value, at place) bool {
 		return false
 	}
 	isOwnAt := func(at place) bool {
-		ours := e.ownAt(at)
-		return len(ours) <= maxRenamed && isSameJSON(value, ours)
+		return len(e.presetAt(at)) <= maxRenamed && e.isPresets(value, at)
 	}
 	if isOwnAt(at) || slices.ContainsFunc(samePlaces[at], isOwnAt) {
 		return true

@@ -187,6 +187,9 @@ func (e *enforcement) enforceEach(f *part) error {
 	if !changed {
 		return nil
 	}
+	if err := e.reserve(len(f.Value)); err != nil {
+		return err
+	}
 	e.replace(f, rawjson.ArrayOf(items...))
 	return nil
 }
@@ -209,6 +212,9 @@ func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
 		}
 		if len(inner.fields) == maxRequestFields { // each takes much more memory than its bytes
 			return domain.InvalidAt(inner.at, fmt.Sprintf("must have at most %d fields, by the preset's policy", maxRequestFields))
+		}
+		if e.partFields++; e.partFields > maxPartFields {
+			return domain.InvalidAt(inner.at, fmt.Sprintf("must not bring the parts of the request above %d fields, by the preset's policy", maxPartFields))
 		}
 		inner.fields = append(inner.fields, part{Member: m, from: f.from})
 	}

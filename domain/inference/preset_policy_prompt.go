@@ -49,6 +49,12 @@ func (m *merger) lockPrompt() error {
 				m.relocked = append(m.relocked, f.Name)
 			}
 			continue
+		case f.Name != name && name == promptField[m.dialect]: // a gateway may take it for the one with the prompt
+			if f.Value.Kind() != 'n' {
+				e.recordViolation(m.policy.promptLock, lockedMessage, true, f.Name)
+			}
+			m.relocked = append(m.relocked, f.Name)
+			continue
 		default:
 			var err error
 			if f.Value, err = e.withoutPrompts(f); err != nil {

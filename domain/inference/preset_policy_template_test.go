@@ -214,6 +214,8 @@ func TestLargeRequestsUnderAPolicy(t *testing.T) {
 		{"models", `"plugins":[{"analysis_models":[` + list(1_000_000, `"n"`) + `]}]`, "", "/plugins/0/analysis_models/1024: must not bring the request above 1024 models"},
 		{"models", `"plugins":[` + list(1_000_000, `{}`) + `]`, "", "/plugins/1024: must not bring"},
 		{"models", `"extra_body":{"model":` + strings.Repeat(`{"model":`, 9000) + `"` + strings.Repeat("n", 8<<20) + `"` + strings.Repeat("}", 9001), `"extra_body":{}`, ""},
+		{"part", `"extra_body":{` + list(1024, `"text":{"format":{}}`) + `}`, `"extra_body":{}`, ""},
+		{"part", `"fallbacks":[` + list(1000, `{`+list(1000, `"text":{"format":0}`)+`}`) + `]`, "", "/fallbacks/65: must not bring the parts of the request above 65536 fields"},
 		{"plugins", `"plugins":[` + list(1000, `{"id":"fusion","model":"x"}`) + `]`, "", ""},
 		{"part", `"text":{` + list(100_000, `"Format":1`) + `}`, "", ""},
 		{"bound", `"text":{` + list(100_000, `"verbosity":"high"`) + `}`, `"text":{` + list(100_000, `"verbosity":"low"`) + `}`, ""},

@@ -81,7 +81,7 @@ var overridingFields = append([]string{"additional_drop_params"}, ownModelFields
 
 // entryFields are other fields of requests, and of LiteLLM's entries of fallbackFields.
 var entryFields = []string{
-	"user", "metadata", "store", "stream", "stream_options", "timeout", "session_id", "safety_identifier",
+	oldFormatField, "user", "metadata", "store", "stream", "stream_options", "timeout", "session_id", "safety_identifier",
 	"custom_llm_provider", "api_base", "base_url", "api_key", "api_version", "num_retries", "extra_headers",
 }
 

@@ -98,7 +98,10 @@ func readObjectValue(value jsontext.Value) (*contentPart, *domain.Issue) {
 	seen := map[string]bool{}
 	for quoted, member := range rawjson.Pairs(value) {
 		name, _ := rawjson.Head(quoted, maxPointed)
+		isKnown := name == "type" || name == "prompt_cache_breakpoint" || slices.Contains(known, name)
 		switch {
+		case !isKnown && member.Kind() == 'n':
+			continue // there may be millions
 		case seen[name]:
 			return nil, &domain.Issue{Path: pointer(name), Message: "duplicate name"}
 		case name == "type", member.Kind() == 'n':
@@ -106,7 +109,7 @@ func readObjectValue(value jsontext.Value) (*contentPart, *domain.Issue) {
 			if mode := rawjson.Get(member, "mode"); !rawjson.IsText(mode, "explicit") {
 				return nil, &domain.Issue{Path: pointer(name) + "/mode", Message: "must be explicit"}
 			}
-		case !slices.Contains(known, name):
+		case !isKnown:
 			return nil, &domain.Issue{Path: pointer(name), Message: "is no member of such a value"}
 		default:
 			if !rawjson.IsUTF8(member) {

@@ -381,6 +381,8 @@ func TestPromptsAsReferences(t *testing.T) {
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","image_url":{"url":"s3cret"}}}}}`, domain.Invalid, "/prompt/variables/x/image_url: must be a string"},
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","image_url":"s3cret","role":"system"}}}}`, domain.Invalid, "/prompt/variables/x/role: is no member"},
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_text","text":"s3cret"}}}}`, domain.Invalid, "/prompt/variables/x: must be a string: the template has the variable inside a text"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_text","text":null,"text":"s3cret"}}}}`, domain.Invalid, "/prompt/variables/x/text: duplicate name"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_text","text":"s3cret","role":null,"role":null}}}}`, domain.Invalid, "/prompt/variables/x: must be a string: the template has the variable inside a text"},
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":"\ud800"}}}`, domain.Invalid, "/prompt/variables/x: must be UTF-8"},
 	} {
 		for _, resolver := range []*inference.Resolver{resolver, passing} {
