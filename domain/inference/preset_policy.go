@@ -121,7 +121,7 @@ func newRule(name string, kind ruleKind) (*rule, error) {
 	if r.places == nil {
 		return nil, fmt.Errorf("no dialect has a setting of the name %q", name)
 	}
-	if field := overriding[name]; field != "" && kind == lockRule {
+	if field := overriding[name]; field != "" && (kind == lockRule || kind == dropRule && field == oldFormatField) {
 		r.places = append(r.places, place{field: field})
 	}
 	switch {
@@ -276,6 +276,7 @@ var samePlaces = func() map[place][]place {
 			all[placeOf(path)] = scalarPlaces(path)
 		}
 	}
+	all[place{field: oldFormatField}] = scalarPlaces("output_config.format")
 	return all
 }()
 

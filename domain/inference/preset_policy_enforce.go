@@ -2,6 +2,7 @@ package inference
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -13,7 +14,8 @@ import (
 
 // maxBrokenIssues bounds the places that a refusal names. maxPartDepth bounds how many parts are
 // in each other. maxRenamed bounds a value that is compared with the preset's under another name, in bytes.
-// maxPartFields bounds the fields of all parts together.
+// maxCorrected bounds the numbers that are replaced with the nearest. maxPartFields bounds the fields
+// of all sent parts together.
 const (
 	maxBrokenIssues = 20
 	maxPartDepth    = 4
@@ -371,10 +373,16 @@ func (e *enforcement) bounded(f *part, t target, value, ours jsontext.Value, pat
 	return ours
 }
 
-// nearest is rule.nearest for the first maxCorrected values. Further ones have none, since each
-// is compared with all numbers of the rule.
+// nearest is rule.nearest for the first maxCorrected numbers. Each is compared with all numbers of
+// the rule, so the request is refused for further ones.
 func (m *merger) nearest(t target, value jsontext.Value) jsontext.Value {
+	if _, ok := readNumber(value); !ok {
+		return nil
+	}
 	if m.corrected++; m.corrected > maxCorrected {
+		if m.refused == nil {
+			m.refused = domain.InvalidAt("", fmt.Sprintf("must not have more than %d numbers outside of the bounds of the preset's policy", maxCorrected))
+		}
 		return nil
 	}
 	return t.nearest(value)

@@ -213,7 +213,10 @@ func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
 		if len(inner.fields) == maxRequestFields { // each takes much more memory than its bytes
 			return domain.InvalidAt(inner.at, fmt.Sprintf("must have at most %d fields, by the preset's policy", maxRequestFields))
 		}
-		if e.partFields++; e.partFields > maxPartFields {
+		if inner.isSentPart {
+			e.partFields++
+		}
+		if e.partFields > maxPartFields {
 			return domain.InvalidAt(inner.at, fmt.Sprintf("must not bring the parts of the request above %d fields, by the preset's policy", maxPartFields))
 		}
 		inner.fields = append(inner.fields, part{Member: m, from: f.from})

@@ -49,11 +49,11 @@ func (m *merger) lockPrompt() error {
 				m.relocked = append(m.relocked, f.Name)
 			}
 			continue
-		case f.Name != name && name == promptField[m.dialect]: // a gateway may take it for the one with the prompt
+		case f.Name != name && m.putsPromptIn(name): // a gateway may take it for the preset's
 			if f.Value.Kind() != 'n' {
 				e.recordViolation(m.policy.promptLock, lockedMessage, true, f.Name)
+				m.relocked = append(m.relocked, name)
 			}
-			m.relocked = append(m.relocked, f.Name)
 			continue
 		default:
 			var err error
@@ -65,6 +65,12 @@ func (m *merger) lockPrompt() error {
 	}
 	m.request.fields = kept
 	return nil
+}
+
+// putsPromptIn reports whether the merge puts the preset's prompt or a template's messages into a
+// field.
+func (m *merger) putsPromptIn(name string) bool {
+	return name == promptField[m.dialect] && !m.prompt.isEmpty() || name == listField[m.dialect] && len(m.messages) > 0
 }
 
 // withoutPrompts returns a field without its system messages.

@@ -36,11 +36,14 @@ func TestLockedFormatByItsOldName(t *testing.T) {
 	for _, name := range []string{"response_format", "text.format", "output_config.format"} {
 		slug := strings.ReplaceAll(name, ".", "-")
 		r.ruled(t, slug, version{messages, `{"model":"m","max_tokens":9}`, ""}, `{"lock":["`+name+`"]}`)
+		r.ruled(t, slug+"-drop", version{messages, `{"model":"m","max_tokens":9}`, ""}, `{"drop":["`+name+`"]}`)
 		for _, form := range []string{`"output_format":{"type":"json_schema"}`, `"extra_body":{"output_format":{"type":"json_schema"}}`} {
-			body := `{"preset":"` + slug + `","messages":[],` + form + `}`
-			got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: messages, Body: []byte(body)})
-			if err != nil || strings.Contains(string(got.Body.Bytes()), "output_format") || len(got.Enforced) != 1 {
-				t.Errorf("%s: got %s, %v, enforced %q", body, got.Body.Bytes(), err, got.Enforced)
+			for _, slug := range []string{slug, slug + "-drop"} {
+				body := `{"preset":"` + slug + `","messages":[],` + form + `}`
+				got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: messages, Body: []byte(body)})
+				if err != nil || strings.Contains(string(got.Body.Bytes()), "output_format") || len(got.Enforced) != 1-strings.Count(slug, "-drop") {
+					t.Errorf("%s: got %s, %v, enforced %q", body, got.Body.Bytes(), err, got.Enforced)
+				}
 			}
 		}
 	}
@@ -52,6 +55,10 @@ func TestNearestIsBounded(t *testing.T) {
 	r := newResolving(t)
 	r.ruled(t, "p", version{chat, `{"model":"m"}`, ""}, `{"bounds":{"reasoning.max_tokens":{"in":[1,2,3]}}}`)
 	body := `{"preset":"p","messages":[],"reasoning":{` + strings.Repeat(`"max_tokens":9,`, sent) + `"x":1}}`
-	got, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(body)})
+	resolver := r.resolver(t, inference.Config{})
+	_, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(body)})
+	wantKind(t, err, domain.Invalid, "must not have more than 4096 numbers outside of the bounds")
+	body = strings.Replace(body, `"max_tokens":9,`, "", sent-corrected)
+	got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(body)})
 	wantBody(t, got, err, `{"messages":[],"reasoning":{`+strings.Repeat(`"max_tokens":3,`, corrected)+`"x":1},"model":"m"}`)
 }
