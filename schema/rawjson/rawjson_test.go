@@ -203,14 +203,18 @@ func checkScan(t *testing.T, text []byte) {
 	}
 }
 
-// Long strings are scanned in another way than short ones, and so are their ends.
+// Strings are scanned in blocks, and their ends byte by byte.
 func TestScan(t *testing.T) {
 	tier.Slow(t)
-	for length := range 100 {
-		for _, mark := range []string{"", `\"`, `\u00e9`, `\u00g9`, `\x`, "\x1f", "\xff", "\x7f", "é", "\x00", `"`} {
-			plain := strings.Repeat("x", length)
+	marks := []string{"", `\"`, `\\`, `\u00e9`, `\u00g9`, `\x`, "\x1f", "\xff", "\x7f", "é", "\x00", `"`, `\"#`, `\\]`, "#", "]"}
+	for length := range 70 {
+		plain := strings.Repeat("x", length)
+		for _, mark := range marks {
 			checkScan(t, []byte(`{"a":"`+plain+mark+plain+`", "b" : 1}`))
 			checkScan(t, []byte(`{"a":"`+plain+mark))
+			for _, next := range marks {
+				checkScan(t, []byte(`{"a":"`+plain+mark+next+strings.Repeat("x", 40)+`","b":1}`))
+			}
 		}
 	}
 	for _, levels := range []int{maxFlat - 1, maxFlat, maxFlat + 1, 2*wordBits + 1, maxDepth - 1, maxDepth} {

@@ -1,10 +1,6 @@
 package rawjson
 
-import (
-	"encoding/binary"
-	"math"
-	"math/bits"
-)
+import "math"
 
 // The functions of this file check JSON several times as fast as the decoder, and copy
 // nothing. The decoder copies the names around an error. Each function takes a text and the
@@ -190,96 +186,4 @@ func scanDigits(text []byte, i int) int {
 		return failedAt(i)
 	}
 	return i
-}
-
-// scanString scans a string. Like the tolerant decoder, it accepts invalid UTF-8.
-func scanString(text []byte, i int) int {
-	if at(text, i) != '"' {
-		return failedAt(i)
-	}
-	i++
-	for long := i + 16; i < long && isPlain(at(text, i)); i++ {
-	}
-	for {
-		switch char := at(text, i); {
-		case char == '"':
-			return i + 1
-		case char == '\\' && isEscape[at(text, i+1)]:
-			i += 2
-		case char == '\\':
-			end := scanHex(text, i+1)
-			if end < 0 && ^end < len(text) {
-				end = failedAt(i) // the error is at the backslash
-			}
-			if i = end; i < 0 {
-				return i
-			}
-		case char < ' ':
-			return failedAt(i)
-		default: // the words below have none
-			i++
-		}
-		i += plainLength(text[i:])
-	}
-}
-
-// isPlain reports whether a character stands for itself, and is not the end.
-func isPlain(char byte) bool { return char >= ' ' && char != '"' && char != '\\' }
-
-// isEscape has the characters that are an escape behind a backslash, but for the u of a
-// code.
-var isEscape = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
-
-// scanHex scans a u and four digits.
-func scanHex(text []byte, i int) int {
-	if at(text, i) != 'u' {
-		return failedAt(i)
-	}
-	end := i + len("uXXXX")
-	for i++; i < end; i++ {
-		digit := at(text, i)
-		if isHex := '0' <= digit && digit <= '9' || 'a' <= digit|0x20 && digit|0x20 <= 'f'; !isHex {
-			return failedAt(i)
-		}
-	}
-	return end
-}
-
-// plainLength returns how many characters at the beginning are plain, at least. It is
-// exact unless that is near the end of text.
-func plainLength(text []byte) int {
-	rest := text
-	for len(rest) >= 32 {
-		a, b := special(binary.LittleEndian.Uint64(rest)), special(binary.LittleEndian.Uint64(rest[8:]))
-		c, d := special(binary.LittleEndian.Uint64(rest[16:])), special(binary.LittleEndian.Uint64(rest[24:]))
-		if a|b|c|d == 0 {
-			rest = rest[32:]
-			continue
-		}
-		// A processor need not guess at these branches: each only selects a value.
-		first := 24 + bits.TrailingZeros64(d)/8
-		if c != 0 {
-			first = 16 + bits.TrailingZeros64(c)/8
-		}
-		if b != 0 {
-			first = 8 + bits.TrailingZeros64(b)/8
-		}
-		if a != 0 {
-			first = bits.TrailingZeros64(a) / 8
-		}
-		return len(text) - len(rest) + first
-	}
-	return len(text) - len(rest)
-}
-
-// special sets the highest bit of the first byte that is a quote, a backslash or a control
-// character. Bits above are of no use, and there are none below. It is 0 if no byte is.
-//
-// A quote is 0x22. With the bit 0x02 inverted, it is 0x20, a space is 0x22, and control
-// characters stay below 0x20.
-func special(eight uint64) uint64 {
-	const each, high = 0x0101010101010101, 0x8080808080808080
-	quotes := (eight ^ 0x02*each) - 0x21*each
-	backslashes := (eight ^ '\\'*each) - each
-	return (quotes | backslashes) &^ eight & high
 }

@@ -1,0 +1,107 @@
+package rawjson
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// scanString scans a string. Like the tolerant decoder, it accepts invalid UTF-8.
+//
+// It looks at blocks of 32 bytes. Where a block begins does not depend on the escapes before, so
+// a processor works on several at once.
+func scanString(text []byte, i int) int {
+	if at(text, i) != '"' {
+		return failedAt(i)
+	}
+	const size = 32
+	for i++; len(text)-i >= size; {
+		block, next := text[i:i+size], i+size
+		a, b := special(binary.LittleEndian.Uint64(block)), special(binary.LittleEndian.Uint64(block[8:]))
+		c, d := special(binary.LittleEndian.Uint64(block[16:])), special(binary.LittleEndian.Uint64(block[24:]))
+		if a|b|c|d == 0 {
+			i = next
+			continue
+		}
+		for places := gather(a) | gather(b)<<8 | gather(c)<<16 | gather(d)<<24; places != 0; places &= places - 1 {
+			place := bits.TrailingZeros32(places)
+			switch char := block[place%size]; { // the compiler sees that it is in bounds
+			case char == '\\':
+				if !isEscape[at(text, i+place+1)] {
+					if end := scanCode(text, i+place); end < 0 {
+						return end
+					}
+				}
+				places &^= 2 << place // the next may be a quote or a backslash, too
+				if place == size-1 {
+					next++
+				}
+			case char == '"':
+				return i + place + 1
+			case char < ' ':
+				return failedAt(i + place)
+			}
+		}
+		i = next
+	}
+	for { // less than a block is left
+		switch char := at(text, i); {
+		case char == '"':
+			return i + 1
+		case char == '\\' && isEscape[at(text, i+1)]:
+			i += 2
+		case char == '\\':
+			if i = scanCode(text, i); i < 0 {
+				return i
+			}
+		case char < ' ':
+			return failedAt(i)
+		default:
+			i++
+		}
+	}
+}
+
+// isEscape has the characters that are an escape behind a backslash, but for the u of a
+// code.
+var isEscape = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+
+// scanCode scans a backslash, a u and four digits. An error is at the backslash, unless the text
+// ends there.
+func scanCode(text []byte, i int) int {
+	end := scanHex(text, i+1)
+	if end < 0 && ^end < len(text) {
+		return failedAt(i)
+	}
+	return end
+}
+
+// scanHex scans a u and four digits.
+func scanHex(text []byte, i int) int {
+	if at(text, i) != 'u' {
+		return failedAt(i)
+	}
+	end := i + len("uXXXX")
+	for i++; i < end; i++ {
+		digit := at(text, i)
+		if isHex := '0' <= digit && digit <= '9' || 'a' <= digit|0x20 && digit|0x20 <= 'f'; !isHex {
+			return failedAt(i)
+		}
+	}
+	return end
+}
+
+// special sets the highest bit of each byte that is a quote, a backslash or a control character.
+// It may also set that of a byte behind such a one. It is 0 if there is none.
+//
+// A quote is 0x22. With the bit 0x02 inverted, it is 0x20, a space is 0x22, and control
+// characters stay below 0x20.
+func special(eight uint64) uint64 {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	quotes := (eight ^ 0x02*each) - 0x21*each
+	backslashes := (eight ^ '\\'*each) - each
+	return (quotes | backslashes) &^ eight & high
+}
+
+// gather returns the highest bits of eight bytes, that of the first byte lowest. Other bits must
+// be 0. The multiplication moves each bit to the highest byte, and no two to one place.
+func gather(eight uint64) uint32 { return uint32(eight >> 7 * 0x0102040810204080 >> 56) }
