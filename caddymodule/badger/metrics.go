@@ -20,13 +20,14 @@ var (
 	storeWritable  = describeStore("writable", "Whether the store takes writes.")
 	storeFree      = describeStore("free_bytes", "Space that is left on the store's file system.")
 	storeNeeded    = describeStore("needed_bytes", "Space that has to be left for a write.")
+	storeSlowed    = describeStore("slowed_seconds_total", "Time that writes waited because compactions did not keep up, since the store was opened.")
 	storeDamage    = describeStore("damage_total", "Damaged records that reads and checks found since the store was opened.")
 	storeChecked   = describeStore("checked_timestamp_seconds", "When the whole store was last checked, or 0 if not since it was opened.")
 )
 
 // Describe implements prometheus.Collector.
 func (storeMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{storeAvailable, storeWritable, storeFree, storeNeeded, storeDamage, storeChecked} {
+	for _, d := range []*prometheus.Desc{storeAvailable, storeWritable, storeFree, storeNeeded, storeSlowed, storeDamage, storeChecked} {
 		to <- d
 	}
 }
@@ -53,6 +54,7 @@ func collect(to chan<- prometheus.Metric, folder string, store *badgerstore.Stor
 	gauge(storeWritable, sharing.BoolValue(status.Writable))
 	gauge(storeFree, float64(status.FreeBytes))
 	gauge(storeNeeded, float64(status.NeededBytes))
+	to <- prometheus.MustNewConstMetric(storeSlowed, prometheus.CounterValue, status.Slowed.Seconds(), folder)
 	to <- prometheus.MustNewConstMetric(storeDamage, prometheus.CounterValue, float64(status.Damage), folder)
 	checked := 0.0
 	if !status.Checked.IsZero() {

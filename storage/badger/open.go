@@ -37,8 +37,8 @@ func settings(folder string, o Options) badgerdb.Options {
 		WithNumCompactors(2).
 		// A compaction of level 0 rewrites the level below. Twice the bytes of Badger's
 		// default in level 0, and ten times its base level, write a quarter less.
-		WithNumLevelZeroTables(20).
-		WithNumLevelZeroTablesStall(40).
+		WithNumLevelZeroTables(compactTables).
+		WithNumLevelZeroTablesStall(stallTables).
 		WithBaseLevelSize(128 << 20).
 		// A compaction writes a dozen tables at a time, each with a buffer of twice its
 		// size. Half of Badger's default halves them.

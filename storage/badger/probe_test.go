@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	badgerdb "github.com/dgraph-io/badger/v4"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
@@ -44,24 +46,30 @@ func TestCheckSpace(t *testing.T) {
 	}
 }
 
-// TestProbeStalled probes a store that was killed while writes waited for compactions. Level 0 is
-// full, and there are as many logs as Badger holds memtables.
-func TestProbeStalled(t *testing.T) {
-	folder, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
-	seed(t, folder)
-	most := settings(folder, testOptions).NumLevelZeroTablesStall
-	// Small memtables make level 0 full by few bytes.
+// withLevelZero opens a folder without compactions, and writes until level 0 has this many tables.
+func withLevelZero(t *testing.T, folder string, tables int) *badgerdb.DB {
+	t.Helper()
+	// Small memtables make tables of few bytes.
 	db, err := openBadger(withoutCompactions(settings(folder, testOptions)).WithMemTableSize(128 << 10).WithValueThreshold(16 << 10))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for version := db.MaxVersion() + 1; db.Levels()[0].NumTables < most; version++ {
+	for version := db.MaxVersion() + 1; db.Levels()[0].NumTables < tables; version++ {
 		k := records.ReplayKey(domain.ReplayID{byte(version), byte(version >> 8)})
 		txn := db.NewTransactionAt(version-1, true)
 		if err := errors.Join(txn.Set(k, records.Seal(k, make([]byte, 15<<10))), txn.CommitAt(version, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return db
+}
+
+// TestProbeStalled probes a store that was killed while writes waited for compactions. Level 0 is
+// full, and there are as many logs as Badger holds memtables.
+func TestProbeStalled(t *testing.T) {
+	folder, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
+	seed(t, folder)
+	db := withLevelZero(t, folder, stallTables)
 	copyKilled(t, folder, killed)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)

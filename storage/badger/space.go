@@ -46,21 +46,21 @@ const (
 	// closed sooner needs none.
 	ballastDelay = 2 * time.Second
 
-	// The guard measures the free space every busyInterval after a write, and computes the
-	// needed space every neededInterval. Once busyFor has passed without a write, it does both
+	// The guard measures the free space every busyInterval after a write, and looks at the levels
+	// every levelsInterval. Once busyFor has passed without a write, it does both
 	// every idleInterval.
 	busyFor        = 10 * time.Second
 	busyInterval   = 5 * time.Millisecond
-	neededInterval = 250 * time.Millisecond
+	levelsInterval = 250 * time.Millisecond
 	idleInterval   = 500 * time.Millisecond
 )
 
-// spaceOf returns the space that a database may need in the background. It writes its
-// memory to tables, and compacts level 0. A compaction rewrites level 0 and the level
+// spaceOf returns the space that a database with these levels may need in the background. It
+// writes its memory to tables, and compacts level 0. A compaction rewrites level 0 and the level
 // below before it removes anything.
-func spaceOf(db *badgerdb.DB) uint64 {
+func spaceOf(levels []badgerdb.LevelInfo) uint64 {
 	needed := uint64(flushSpace)
-	for _, level := range db.Levels() {
+	for _, level := range levels {
 		if level.Level == 0 || level.IsBaseLevel {
 			needed += uint64(level.Size)
 		}
@@ -76,6 +76,7 @@ type guard struct {
 	logger *zap.Logger
 
 	needed          atomic.Uint64          // what Badger may need
+	levelZero       atomic.Int64           // tables of level 0
 	ballastDebt     atomic.Uint64          // space that writes leave free until there is a ballast
 	made            time.Time              // when newGuard was called
 	lastWrite       atomic.Int64           // nanoseconds since then
@@ -247,9 +248,9 @@ func (g *guard) watch(db *badgerdb.DB) {
 			if g.sinceWrite() > busyFor {
 				interval = idleInterval
 			}
-			if now.Sub(computed) >= neededInterval && !g.closing.Load() {
+			if now.Sub(computed) >= levelsInterval && !g.closing.Load() {
 				computed = now
-				g.needed.Store(max(spaceOf(db), minFree))
+				g.measure(db)
 				g.refresh(now.Sub(opened) >= ballastDelay)
 			} else if free, err := g.free(g.folder); err == nil && free < ballastFloor {
 				g.release()
@@ -261,6 +262,13 @@ func (g *guard) watch(db *badgerdb.DB) {
 			}
 		}
 	}()
+}
+
+// measure computes what depends on the levels of db.
+func (g *guard) measure(db *badgerdb.DB) {
+	levels := db.Levels()
+	g.needed.Store(max(spaceOf(levels), minFree))
+	g.levelZero.Store(int64(levels[0].NumTables))
 }
 
 // refresh logs a change of the free space. It frees the ballast, or makes one if mayMake is
@@ -331,7 +339,7 @@ func (g *guard) stop() {
 // checkClosing returns an error if Badger has too little space to write its memory to
 // tables and to compact them. It frees the ballast if needed.
 func (g *guard) checkClosing(db *badgerdb.DB) error {
-	g.needed.Store(spaceOf(db))
+	g.needed.Store(spaceOf(db.Levels()))
 	err := g.checkOpening()
 	if errors.Is(err, ErrDiskFull) {
 		return fmt.Errorf("the store is left as it is, which loses nothing: %w", err)

@@ -174,7 +174,7 @@ func TestSpaceNeeded(t *testing.T) {
 	folder := t.TempDir()
 	seed(t, folder)
 	s := mustOpen(t, folder)
-	if got := spaceOf(s.db); got <= flushSpace || got > flushSpace+1<<20 {
+	if got := spaceOf(s.db.Levels()); got <= flushSpace || got > flushSpace+1<<20 {
 		t.Errorf("a small store: got %d bytes, want a little more than %d", got, flushSpace)
 	}
 }

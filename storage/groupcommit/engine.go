@@ -82,6 +82,8 @@ type Group[S any] struct {
 	Base S
 	// Writes are the records to write, by key. They are not changed any more.
 	Writes map[string]records.Write
+	// Size is how many bytes Writes have, as Limits count them. Of one key, each operation counts.
+	Size int64
 	// Guesses are keys that must not have a record in Base.
 	Guesses []string
 	// Tries is the highest number of tries of any of its operations.
@@ -90,7 +92,6 @@ type Group[S any] struct {
 	ops          []*operation
 	from         S // the state that its operations read, with layer.Below on top
 	layer        records.Layer
-	size         int64
 	mustNotGuess bool // no operation may guess
 	full         bool // there was no room for the next operation
 }
