@@ -20,7 +20,7 @@ var (
 	storeWritable  = describeStore("writable", "Whether the store takes writes.")
 	storeFree      = describeStore("free_bytes", "Space that is left on the store's file system.")
 	storeNeeded    = describeStore("needed_bytes", "Space that has to be left for a write.")
-	storeSlowed    = describeStore("slowed_seconds_total", "Time that writes waited because compactions did not keep up, since the store was opened.")
+	storeSlowed    = describeStore("slowed_seconds_total", "Time for which the store held writes back since it was opened, because compactions did not keep up.")
 	storeDamage    = describeStore("damage_total", "Damaged records that reads and checks found since the store was opened.")
 	storeChecked   = describeStore("checked_timestamp_seconds", "When the whole store was last checked, or 0 if not since it was opened.")
 )

@@ -7,8 +7,8 @@ import (
 
 // scanString scans a string. Like the tolerant decoder, it accepts invalid UTF-8.
 //
-// It looks at blocks of 32 bytes. Where a block begins does not depend on the escapes before, so
-// a processor works on several at once.
+// It looks at blocks of 32 bytes. Where a block begins hardly depends on the escapes before, so a
+// processor works on several at once.
 func scanString(text []byte, i int) int {
 	if at(text, i) != '"' {
 		return failedAt(i)

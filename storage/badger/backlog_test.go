@@ -1,55 +1,98 @@
 package badger
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 )
 
-// TestPauseOf checks that groups are slowed down early enough, and that the largest one leaves time
-// for the disk.
-func TestPauseOf(t *testing.T) {
+// TestDurationOf checks that writes are held back before level 0 is full, by their size.
+func TestDurationOf(t *testing.T) {
 	const large = memTableSize * 15 / 100
 	before := time.Duration(0)
 	for tables := range int64(2 * stallTables) {
-		small, pause := pauseOf(1<<10, tables), pauseOf(large, tables)
+		small, duration := durationOf(large/1000, tables), durationOf(large, tables)
 		switch {
-		case (pause > 0) != (tables >= slowTables):
-			t.Errorf("%d tables: got a pause of %v, want one from %d on", tables, pause, slowTables)
-		case pause < before || pause > longestPause:
-			t.Errorf("%d tables: got a pause of %v after %v, and at most %v is allowed", tables, pause, before, longestPause)
-		case small > pause/100:
-			t.Errorf("%d tables: a group of 1 KiB waits %v, and one of %d KiB %v", tables, small, large>>10, pause)
+		case (duration > 0) != (tables >= slowTables):
+			t.Errorf("%d tables: got %v, want a duration from %d on", tables, duration, slowTables)
+		case duration < before:
+			t.Errorf("%d tables: got %v, and %v with one less", tables, duration, before)
+		case small > duration/999:
+			t.Errorf("%d tables: got %v for a thousandth of what takes %v", tables, small, duration)
 		}
-		before = pause
+		before = duration
 	}
-	if pause := pauseOf(1<<20, stallTables); pause < time.Second {
-		t.Errorf("got a pause of %v before level 0 is full, want writes to be slower than compactions", pause)
+	if got := durationOf(memTableSize, stallTables); got < 10*time.Second {
+		t.Errorf("before level 0 is full, a table takes %v: want more time for compactions", got)
 	}
 }
 
-// TestBacklog checks that a write waits while level 0 has many tables, and that the store
-// tells for how long.
+// TestBacklog checks that a write waits for those before it while level 0 has many tables.
 func TestBacklog(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	s.guard.stop() // it would count the tables
-	var pause time.Duration
-	s.committer.pauses.sleep = func(d time.Duration) { pause += d }
-	write := func(slug string) {
-		if err := s.Update(t.Context(), put(newWorkspace(slug))); err != nil {
-			t.Fatal(err)
-		}
+	const ample = 1 << 40
+	space := uint64(ample)
+	s, err := openFolder(t.TempDir(), testOptions, func(string) (uint64, error) { return space, nil })
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, name := range []string{"first", "second"} {
-		s.guard.levelZero.Store(slowTables - 1)
-		write(name + "-before")
-		before := pause
-		s.guard.levelZero.Store(stallTables)
-		write(name)
-		if pause == before || s.Status().Slowed != pause {
-			t.Errorf("got pauses of %v and a status of %v, after %v", pause, s.Status().Slowed, before)
-		}
+	defer s.Close()
+	s.guard.stop() // it would count the tables
+	c := s.committer
+	var held []time.Duration
+	c.backlog.hold = func(d time.Duration) { held = append(held, d) }
+	write := func(slug string) error { return s.Update(t.Context(), put(newWorkspace(slug))) }
+	defer func() { space = ample }()
+	for _, test := range []struct {
+		name   string
+		tables int64
+		due    time.Time
+		free   uint64
+		isHeld bool
+	}{
+		{"few-tables", slowTables - 1, time.Now().Add(time.Hour), ample, false},
+		{"nothing-before", stallTables, time.Time{}, ample, false},
+		{"much-before", stallTables, time.Now().Add(time.Hour), ample, true},
+		{"full-disk", stallTables, time.Now().Add(time.Hour), 0, false},
+		{"slow", slowTables, time.Now().Add(time.Hour), ample, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c.backlog.due, held, space = test.due, nil, test.free
+			s.guard.levelZero.Store(test.tables)
+			if err := write(test.name); errors.Is(err, ErrDiskFull) != (test.free == 0) || err != nil && test.free > 0 {
+				t.Fatal(err)
+			}
+			if isHeld := len(held) == 1 && held[0] > 50*time.Minute; isHeld != test.isHeld || len(held) > 1 {
+				t.Errorf("got waits of %v, want one: %t", held, test.isHeld)
+			}
+			if test.tables < slowTables && !c.backlog.due.IsZero() || test.isHeld && !c.backlog.due.After(test.due) {
+				t.Errorf("the next write waits until %v, and this one until %v", c.backlog.due, test.due)
+			}
+		})
+	}
+}
+
+// TestCloseEndsBacklog closes a store while a write is held back. The write is made.
+func TestCloseEndsBacklog(t *testing.T) {
+	folder := t.TempDir()
+	s := mustOpen(t, folder)
+	s.guard.stop() // it would count the tables
+	s.guard.levelZero.Store(stallTables)
+	s.committer.backlog.due = time.Now().Add(time.Hour)
+	holding := make(chan struct{})
+	s.committer.backlog.hold = func(d time.Duration) {
+		close(holding)
+		s.committer.hold(d)
+	}
+	written := make(chan error, 1)
+	go func() { written <- s.Update(t.Context(), put(newWorkspace("held"))) }()
+	<-holding
+	if err := errors.Join(s.Close(), <-written); err != nil {
+		t.Error(err)
+	}
+	if s.Status().Slowed == 0 {
+		t.Error("the status does not tell that a write was held back")
 	}
 }
 

@@ -139,7 +139,7 @@ func newStore(db *badgerdb.DB, c *committer, g *guard) *Store {
 	s := &Store{db: db, versions: newVersions(db), committer: c, guard: g, stamps: domain.NewStamps(), limit: closeLimit}
 	s.close = sync.OnceValue(s.closeOnce)
 	s.closing, s.stop = context.WithCancel(context.Background())
-	c.stamps, c.versions = s.stamps, s.versions
+	c.stamps, c.versions, c.closing = s.stamps, s.versions, s.closing
 	c.start()
 	s.purged = make(chan struct{})
 	go func() {

@@ -136,7 +136,7 @@ type Status struct {
 	// FreeBytes is the free space of the file system. NeededBytes is the space that a
 	// write needs. Both are 0 in memory and if the free space is unknown.
 	FreeBytes, NeededBytes uint64
-	// Slowed is for how long writes were slowed down since the store was opened, because
+	// Slowed is for how long writes were held back since the store was opened, because
 	// compactions did not keep up.
 	Slowed time.Duration
 	// Writable is false while writes are refused.
@@ -150,7 +150,7 @@ type Status struct {
 
 // Status returns the state of s. It asks the system for the free space and reads nothing.
 func (s *Store) Status() Status {
-	status := Status{Writable: !s.committer.halted.Load() && !s.committer.silent.Load(), Damage: s.damage.Load(), Slowed: time.Duration(s.committer.pauses.total.Load())}
+	status := Status{Writable: !s.committer.halted.Load() && !s.committer.silent.Load(), Damage: s.damage.Load(), Slowed: time.Duration(s.committer.backlog.held.Load())}
 	if nanos := s.checked.Load(); nanos != 0 {
 		status.Checked = time.Unix(0, nanos)
 	}

@@ -2,6 +2,7 @@ package badger
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -49,11 +50,12 @@ type committer struct {
 	// commit calls a function that commits a transaction; tests let it fail.
 	commit   func(func() error) error
 	patience time.Duration // diskPatience, but for tests
-	pauses   pauses
+	backlog  backlog
 
 	halted atomic.Bool // stopped is set
 	// deleted holds a token when workspaces may have been deleted since it was taken.
 	deleted chan struct{}
+	closing context.Context // of the store
 	removed removals
 
 	phase  atomic.Int32 // of Commit
@@ -68,7 +70,7 @@ type committer struct {
 func (c *committer) start() {
 	c.commit = func(commit func() error) error { return commit() }
 	c.patience = diskPatience
-	c.pauses.sleep = time.Sleep
+	c.backlog.hold = c.hold
 	c.deleted = make(chan struct{}, 1)
 	c.groups = groupcommit.New(c, limitsOf(c.db))
 }
@@ -150,7 +152,7 @@ func (c *committer) write(g *groupcommit.Group[*badgerdb.Txn]) error {
 	if c.stopped != nil { // since the group began
 		return notAttempted(c.stopped)
 	}
-	if err := c.prepare(g.Size); err != nil {
+	if err := c.prepare(); err != nil {
 		return err
 	}
 	if !c.phase.CompareAndSwap(preparing, committing) {
@@ -206,11 +208,8 @@ func (c *committer) stop(err error) {
 // prepare checks that a commit has the space that it needs. It also writes to the file system
 // with a system call, which waits if the file system is frozen. Badger writes through a memory
 // map. A thread that waits there stops the whole process at its next garbage collection.
-//
-// A group of this many bytes waits here if compactions do not keep up.
-func (c *committer) prepare(size int64) error {
+func (c *committer) prepare() error {
 	if c.guard != nil {
-		c.pauses.pause(size, c.guard.levelZero.Load())
 		if err := c.guard.checkWritesAllowed(); err != nil {
 			return err
 		}

@@ -232,11 +232,7 @@ func (s *Store) flatten(ctx context.Context) error {
 	defer s.flattening.Unlock()
 	stepped := time.Now()
 	err := s.runFlatten(func() {
-		select {
-		case <-ctx.Done():
-			panic(flattenEnded{})
-		case <-time.After(reclaimPause * time.Since(stepped)):
-		}
+		s.rest(ctx, reclaimPause*time.Since(stepped))
 		s.guard.wake() // the guard looks more often at a disk that is written to
 		stepped = time.Now()
 	})
@@ -244,6 +240,20 @@ func (s *Store) flatten(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return err
+}
+
+// rest waits, but not while the backlog of compactions slows writes down. It ends Flatten with ctx.
+func (s *Store) rest(ctx context.Context, most time.Duration) {
+	for end := time.Now().Add(most); ; {
+		select {
+		case <-ctx.Done():
+			panic(flattenEnded{})
+		case <-time.After(min(time.Until(end), levelsInterval)):
+		}
+		if s.guard.levelZero.Load() >= slowTables || !time.Now().Before(end) {
+			return
+		}
+	}
 }
 
 // runFlatten calls Badger's Flatten, which stops Badger's ordinary compactions. It starts them

@@ -247,3 +247,22 @@ func TestRemovals(t *testing.T) {
 		t.Error("less than the least is due")
 	}
 }
+
+// TestRest checks that a Reclaim does not rest while writes are held back, and that it ends with its
+// context.
+func TestRest(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	s.guard.stop() // it would count the tables
+	s.guard.levelZero.Store(slowTables)
+	s.rest(t.Context(), time.Hour)
+	s.guard.levelZero.Store(0)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := guarded(func() error {
+		s.rest(ctx, time.Hour)
+		return nil
+	})
+	if p, ok := errors.AsType[*panicError](err); !ok || p.value != any(flattenEnded{}) {
+		t.Errorf("got %v, want the end of Flatten", err)
+	}
+}

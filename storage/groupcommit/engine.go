@@ -43,6 +43,9 @@ type Engine[S any] interface {
 // lone operation is committed without a change of goroutines.
 type Exclusive[S any] interface {
 	Engine[S]
+	// Admit waits until the engine wants to take a group, which it does in any case. It is called
+	// before each Commit, on the same goroutine. Patience does not bound it.
+	Admit(g *Group[S])
 	// Patience is the maximum duration of Commit.
 	Patience() time.Duration
 	// Abandon returns the answer to a group whose Commit takes longer. The errors mean the
@@ -82,8 +85,6 @@ type Group[S any] struct {
 	Base S
 	// Writes are the records to write, by key. They are not changed any more.
 	Writes map[string]records.Write
-	// Size is how many bytes Writes have, as Limits count them. Of one key, each operation counts.
-	Size int64
 	// Guesses are keys that must not have a record in Base.
 	Guesses []string
 	// Tries is the highest number of tries of any of its operations.
@@ -92,6 +93,7 @@ type Group[S any] struct {
 	ops          []*operation
 	from         S // the state that its operations read, with layer.Below on top
 	layer        records.Layer
+	size         int64
 	mustNotGuess bool // no operation may guess
 	full         bool // there was no room for the next operation
 }

@@ -152,11 +152,11 @@ func (c *Committer[S]) add(g *Group[S], op *operation, guesses []string) bool {
 	case count > c.limits.Writes || size > c.limits.OperationSize:
 		op.err = fmt.Errorf("%w: a change of %d records and %d bytes is more than one transaction holds", domain.ErrTooLarge, count, size)
 		return true
-	case len(g.Guesses)+len(guesses) > c.limits.Guesses || len(g.Writes)+count > c.limits.Writes || g.Size > 0 && g.Size+size > c.limits.GroupSize:
+	case len(g.Guesses)+len(guesses) > c.limits.Guesses || len(g.Writes)+count > c.limits.Writes || g.size > 0 && g.size+size > c.limits.GroupSize:
 		return false
 	}
 	op.dependsOnGroup = op.dependsOnGroup || count > 0
-	g.Size += size
+	g.size += size
 	g.Guesses = append(g.Guesses, guesses...)
 	maps.Copy(g.Writes, c.stage.Writes)
 	return true

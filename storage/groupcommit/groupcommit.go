@@ -229,6 +229,7 @@ func (c *Committer[S]) commit(g *Group[S], late func(outcome[S])) (o outcome[S],
 		o.state, o.err = c.engine.Commit(g)
 		return o, true
 	}
+	c.exclusive.Admit(g)
 	var settled atomic.Bool
 	watchdog := time.AfterFunc(c.exclusive.Patience(), func() {
 		if !settled.Swap(true) {

@@ -511,6 +511,8 @@ func (e *exclusive) Commit(g *groupcommit.Group[int]) (int, error) {
 	return e.memory.Commit(g)
 }
 
+func (e *exclusive) Admit(*groupcommit.Group[int]) {}
+
 func (e *exclusive) Patience() time.Duration { return time.Minute }
 
 func (e *exclusive) Abandon(*groupcommit.Group[int]) error { return domain.ErrUnknown }
