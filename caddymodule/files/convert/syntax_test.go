@@ -249,7 +249,7 @@ func TestEqualSlugs(t *testing.T) {
 	}
 	var got []string
 	steps := testing.AllocsPerRun(1, func() { got = slugs(all) })
-	if steps > 20*float64(len(all)) {
+	if steps > 100*float64(len(all)) { // a thousand each if it looks for the first free number
 		t.Errorf("%d slugs take %.0f allocations", len(all), steps)
 	}
 	if last := got[len(got)-1]; got[0] != "same" || last != "same-2000" {
