@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
-	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 // In a large store, compactions do not keep up with all that the processors can write. Level 0 then
@@ -55,8 +54,7 @@ func (c *committer) Admit(g *groupcommit.Group[*badgerdb.Txn]) {
 		return
 	}
 	b, tables := &c.backlog, c.guard.levelZero.Load()
-	duration := durationOf(sizeOf(g.Writes), tables)
-	if duration == 0 {
+	if tables < slowTables {
 		b.due = time.Time{}
 		return
 	}
@@ -73,7 +71,7 @@ func (c *committer) Admit(g *groupcommit.Group[*badgerdb.Txn]) {
 	if now := time.Now(); b.due.Before(now) {
 		b.due = now
 	}
-	b.due = b.due.Add(duration)
+	b.due = b.due.Add(durationOf(limitsOf(c.db).SizeOf(g.Writes), tables))
 }
 
 // hold waits, but not for a store that is being closed.
@@ -84,12 +82,4 @@ func (c *committer) hold(wait time.Duration) {
 	case <-time.After(wait):
 	case <-c.closing.Done():
 	}
-}
-
-// sizeOf returns the size of writes, as limitsOf counts them.
-func sizeOf(writes map[string]records.Write) (size int64) {
-	for _, w := range writes {
-		size += int64(len(w.Key)+len(w.Record)) + writeCost
-	}
-	return size
 }

@@ -113,3 +113,11 @@ type Limits struct {
 	// WriteCost is the size of a write besides its key and its record, in bytes.
 	WriteCost int64
 }
+
+// SizeOf returns the size of writes in bytes, as GroupSize and OperationSize count it.
+func (l Limits) SizeOf(writes map[string]records.Write) (size int64) {
+	for _, w := range writes {
+		size += int64(len(w.Key)+len(w.Record)) + l.WriteCost
+	}
+	return size
+}

@@ -147,7 +147,7 @@ func (c *Committer[S]) fetch(op *operation, from records.Snapshot) {
 // add adds the writes in the stage to a group. It returns false if the group has no room. If
 // no group has room for them, the operation has an error.
 func (c *Committer[S]) add(g *Group[S], op *operation, guesses []string) bool {
-	count, size := len(c.stage.Writes), c.estimateSize()
+	count, size := len(c.stage.Writes), c.limits.SizeOf(c.stage.Writes)
 	switch {
 	case count > c.limits.Writes || size > c.limits.OperationSize:
 		op.err = fmt.Errorf("%w: a change of %d records and %d bytes is more than one transaction holds", domain.ErrTooLarge, count, size)
@@ -160,12 +160,4 @@ func (c *Committer[S]) add(g *Group[S], op *operation, guesses []string) bool {
 	g.Guesses = append(g.Guesses, guesses...)
 	maps.Copy(g.Writes, c.stage.Writes)
 	return true
-}
-
-// estimateSize returns the size of the writes in the stage, as Limits count it.
-func (c *Committer[S]) estimateSize() (size int64) {
-	for _, w := range c.stage.Writes {
-		size += int64(len(w.Key)+len(w.Record)) + c.limits.WriteCost
-	}
-	return size
 }
