@@ -15,31 +15,34 @@ import (
 // bounds those of a preset.
 const maxTools = 4096
 
-// toolIdentity returns the identity of a tool. A request's tool replaces a preset's tool
-// of the same identity. A tool without a name has its whole text as its identity. Names are
-// cut at maxText.
+// toolIdentity returns the identity of a tool. A request's tool replaces a preset's tool of the same
+// identity. That is its name, whatever its type, because providers refuse two tools of one name. An
+// MCP server goes by its label, and a tool without a name by its type. A function without a name has
+// its whole text as its identity. Names are cut at maxText.
 func toolIdentity(dialect domain.Dialect, tool jsontext.Value) string {
-	identity := func(kind, name string) string {
-		if name == "" {
-			return "=" + digest(tool)
-		}
-		return kind + "\x00" + name
-	}
-	switch kind := textOf(tool, "type"); {
+	kind, name := textOf(tool, "type"), textOf(tool, "name")
+	space := "name"
+	switch {
 	case dialect == domain.Chat && (kind == "function" || kind == "custom"):
-		return identity(kind, textOf(rawjson.Get(tool, kind), "name")) // named inside
-	case kind == "function", dialect == domain.Messages && (kind == "" || kind == "custom"):
-		return identity("function", textOf(tool, "name"))
+		name = textOf(rawjson.Get(tool, kind), "name") // named inside
 	case kind == "openrouter:advisor", kind == "openrouter:subagent":
 		// The one without a name is the default instance.
 		return kind + "\x00" + strings.TrimSpace(textOf(rawjson.Get(tool, "parameters"), "name"))
-	case kind == "custom", kind == "namespace":
-		return identity(kind, textOf(tool, "name"))
+	case kind == "namespace":
+		space = kind
 	case kind == "mcp":
-		return identity(kind, textOf(tool, "server_label"))
-	default:
-		return identity("", kind)
+		space, name = kind, textOf(tool, "server_label")
+	case kind == "mcp_toolset":
+		space, name = kind, textOf(tool, "mcp_server_name")
+	case name == "" && strings.HasPrefix(kind, "web_search"): // with a date, or as a preview
+		space, name = "type", "web_search"
+	case name == "" && kind != "function" && kind != "custom", strings.HasPrefix(kind, vendorNamespace):
+		space, name = "type", kind
 	}
+	if name == "" {
+		return "=" + digest(tool)
+	}
+	return space + "\x00" + name
 }
 
 // digest returns a text, or the hash of a long one.
