@@ -162,7 +162,10 @@ func (m *merger) merge() error {
 		}
 	}
 	for _, field := range m.settings.fields {
-		if m.takesField(field.Name) && m.index(field.Name) < 0 && !m.isOverridden(field.Name) {
+		if !m.takesField(field.Name) || m.index(field.Name) >= 0 {
+			continue
+		}
+		if field.Value = m.contribution(field.Name, field.Value); field.Value != nil {
 			m.parts = append(m.parts, part{Member: field, from: FromPreset})
 		}
 	}
@@ -240,11 +243,25 @@ func (m *merger) addSent(field rawjson.Member) error {
 			return err
 		}
 		add(rawjson.ArrayOf(united...), FromPreset)
-	case !sent && ours != nil && !m.isOverridden(field.Name):
-		add(ours, FromPreset)
 	case empty && ours == nil: // the preset says it in another field
 	default:
-		add(field.Value, FromRequest)
+		if ours != nil {
+			ours = m.contribution(field.Name, ours)
+		}
+		switch {
+		case ours == nil:
+			add(field.Value, FromRequest)
+		case !sent:
+			add(ours, FromPreset)
+		case slices.Contains(memberFields, field.Name) && field.Value.Kind() == '{' && ours.Kind() == '{':
+			if merged, added := m.mergeMembers(field.Value, ours); added {
+				add(merged, FromPreset)
+			} else {
+				add(field.Value, FromRequest)
+			}
+		default:
+			add(field.Value, FromRequest)
+		}
 	}
 	return nil
 }

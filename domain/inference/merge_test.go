@@ -111,8 +111,8 @@ func TestMergeOfFields(t *testing.T) {
 			body: `{"preset":"p","model":"x","input":"hi","top_p":1}`, want: `{"model":"x","input":"hi","top_p":1}`,
 		},
 		{
-			name: "values are replaced whole", config: `{"model":"m","reasoning":{"effort":"high","max_tokens":5},"text":{"verbosity":"low"}}`,
-			body: `{"preset":"p","reasoning":{"effort":"low"},"text":{"format":{}}}`, want: `{"reasoning":{"effort":"low"},"text":{"format":{}},"model":"m"}`,
+			name: "values are replaced whole", config: `{"model":"m","provider":{"zdr":true},"prompt_cache_options":{"mode":"explicit"}}`,
+			body: `{"preset":"p","provider":{"sort":"price"},"prompt_cache_options":{"ttl":"1h"}}`, want: `{"provider":{"sort":"price"},"prompt_cache_options":{"ttl":"1h"},"model":"m"}`,
 		},
 		{
 			name: "false, zero and empty text are values", config: `{"model":"m","parallel_tool_calls":true,"temperature":1,"route":"sort"}`,
@@ -253,7 +253,7 @@ func TestMergeOfEmptyFields(t *testing.T) {
 		},
 		{
 			name: "what holds something empty", config: `{"model":"m","text":{"verbosity":"low"},"include":["a"]}`,
-			body: `{"preset":"p","text":{"format":{}},"include":[[]]}`, want: `{"text":{"format":{}},"include":[[]],"model":"m"}`,
+			body: `{"preset":"p","text":{"format":{}},"include":[[]]}`, want: `{"text":{"format":{},"verbosity":"low"},"include":[[]],"model":"m"}`,
 		},
 		{
 			name: "what no preset has", config: `{"model":"m"}`, prompt: "P", to: chat,
@@ -281,6 +281,118 @@ func TestMergeOfEmptyFields(t *testing.T) {
 		},
 		{
 			name: "model", body: `{"preset":"p","model":{}}`, want: `{"model":"m"}`, fields: "model=preset",
+		},
+	})
+}
+
+// reasoning, text and output_config are merged member by member.
+func TestMergeOfMembers(t *testing.T) {
+	const reasons = `{"model":"m","reasoning":{ "effort":"high","summary":"auto"}}`
+	testMerge(t, []merging{
+		{
+			name: "Codex", config: `{"model":"m","reasoning":{"effort":"high"}}`,
+			body: `{"model":"@preset/p","reasoning":{ "summary" : "auto" }}`, want: `{"model":"m","reasoning":{"summary":"auto","effort":"high"}}`,
+			fields: "model=preset reasoning=preset",
+		},
+		{
+			name: "OpenAI's agents, by their defaults", config: `{"model":"m","reasoning":{"effort":"high"},"text":{"format":{"type":"json_object"},"verbosity":"high"}}`,
+			body: `{"preset":"p","reasoning":{"effort":"none"},"text":{"verbosity":"low"}}`, want: `{"reasoning":{"effort":"none"},"text":{"verbosity":"low","format":{"type":"json_object"}},"model":"m"}`,
+			fields: "reasoning=request text=preset model=preset",
+		},
+		{
+			name: "bytes, in the request's order and then the preset's", config: `{"model":"m","reasoning":{"b":1.0,"\u0061":2,"c":[ 1 ]}}`,
+			body: `{"preset":"p","reasoning":{ "x": 1e3,"b" : 2.0 }}`, want: `{"reasoning":{"x":1e3,"b":2.0,"\u0061":2,"c":[ 1 ]},"model":"m"}`,
+		},
+		{
+			name: "a member of null", config: reasons,
+			body: `{"preset":"p","reasoning":{"effort":null,"mode":"pro","summary":null}}`, want: `{"reasoning":{"effort":"high","mode":"pro","summary":"auto"},"model":"m"}`,
+		},
+		{
+			name: "a member of null in the preset", config: `{"model":"m","reasoning":{"effort":null,"summary":"auto"}}`,
+			body: `{"preset":"p","reasoning":{"mode":null}}`, want: `{"reasoning":{"mode":null,"summary":"auto"},"model":"m"}`,
+		},
+		{
+			name: "the request has all members", config: reasons,
+			body: `{"preset":"p","reasoning":{ "summary":"detailed", "effort":"low" }}`, want: `{"reasoning":{ "summary":"detailed", "effort":"low" },"model":"m"}`,
+			fields: "reasoning=request model=preset",
+		},
+		{
+			name: "what is in members is replaced whole", config: `{"model":"m","text":{"format":{"type":"json_schema","name":"n","schema":{}}}}`,
+			body: `{"preset":"p","text":{"format":{"type":"text"}}}`, want: `{"text":{"format":{"type":"text"}},"model":"m"}`,
+		},
+		{
+			name: "what is no object is replaced whole", config: reasons,
+			body: `{"preset":"p","reasoning":"high"}`, want: `{"reasoning":"high","model":"m"}`,
+		},
+		{
+			name: "the preset's is no object", config: `{"model":"m","reasoning":"high"}`,
+			body: `{"preset":"p","reasoning":{"summary":"auto"}}`, want: `{"reasoning":{"summary":"auto"},"model":"m"}`,
+		},
+		{
+			name: "messages", to: messages, config: `{"model":"m","output_config":{"effort":"high","format":{"type":"json_schema","schema":{}}}}`,
+			body: `{"preset":"p","output_config":{"effort":"low"}}`, want: `{"output_config":{"effort":"low","format":{"type":"json_schema","schema":{}}},"model":"m"}`,
+		},
+		{
+			name: "of another dialect", to: messages, from: responses, config: `{"model":"m","reasoning":{"effort":"high"}}`,
+			body: `{"preset":"p","output_config":{"task_budget":{}}}`, want: `{"output_config":{"task_budget":{},"effort":"high"},"model":"m"}`,
+		},
+		{
+			name: "one that the gateway does not know", config: reasons, dropFields: []string{"reasoning"},
+			body: `{"preset":"p","reasoning":{"mode":"pro"}}`, want: `{"model":"m"}`, dropped: "reasoning",
+		},
+
+		// The effort has two names in chat.
+		{
+			name: "another member of the request", to: chat, config: `{"model":"m","reasoning_effort":"high"}`,
+			body: `{"preset":"p","reasoning":{"summary":"auto"}}`, want: `{"reasoning":{"summary":"auto"},"model":"m","reasoning_effort":"high"}`,
+			fields: "reasoning=request model=preset reasoning_effort=preset",
+		},
+		{
+			name: "another member of the preset", to: chat, config: reasons,
+			body: `{"preset":"p","reasoning_effort":"low"}`, want: `{"reasoning_effort":"low","model":"m","reasoning":{"summary":"auto"}}`,
+			fields: "reasoning_effort=request model=preset reasoning=preset",
+		},
+		{
+			name: "other members of both", to: chat, config: `{"model":"m","reasoning":{"effort":"high","summary":"auto"}}`,
+			body: `{"preset":"p","reasoning":{"mode":"pro"},"reasoning_effort":"low"}`, want: `{"reasoning":{"mode":"pro","summary":"auto"},"reasoning_effort":"low","model":"m"}`,
+		},
+		{
+			name: "the effort under the request's other name", to: chat, config: `{"model":"m","reasoning_effort":"high"}`,
+			body: `{"preset":"p","reasoning":{"effort":"low"}}`, want: `{"reasoning":{"effort":"low"},"model":"m"}`,
+		},
+		{
+			name: "an effort of null", to: chat, config: `{"model":"m","reasoning_effort":"high"}`,
+			body: `{"preset":"p","reasoning":{"effort":null}}`, want: `{"reasoning":{"effort":null},"model":"m","reasoning_effort":"high"}`,
+		},
+		{
+			name: "an effort of null under the short name", to: chat, config: reasons,
+			body: `{"preset":"p","reasoning_effort":null}`, want: `{"reasoning_effort":null,"model":"m","reasoning":{ "effort":"high","summary":"auto"}}`,
+		},
+		{
+			name: "an effort that the gateway does not know", to: chat, config: reasons, dropFields: []string{"reasoning_effort"},
+			body: `{"preset":"p","reasoning_effort":"low"}`, want: `{"model":"m","reasoning":{ "effort":"high","summary":"auto"}}`, dropped: "reasoning_effort",
+		},
+		{
+			name: "a reasoning that is no object", to: chat, config: `{"model":"m","reasoning_effort":"high"}`,
+			body: `{"preset":"p","reasoning":"low"}`, want: `{"reasoning":"low","model":"m"}`,
+		},
+
+		// Gateways refuse an effort beside a budget, unless the preset shows that this one does not.
+		{
+			name: "the request's budget, the preset's effort", config: reasons,
+			body: `{"preset":"p","reasoning":{"max_tokens":5}}`, want: `{"reasoning":{"max_tokens":5,"summary":"auto"},"model":"m"}`,
+		},
+		{
+			name: "the request's effort, the preset's budget", to: chat, from: messages, config: `{"model":"m","thinking":{"type":"enabled","budget_tokens":5}}`,
+			body: `{"preset":"p","reasoning_effort":"low"}`, want: `{"reasoning_effort":"low","model":"m"}`,
+		},
+		{
+			name: "the preset has both, the request the effort", config: `{"model":"m","reasoning":{"effort":"high","max_tokens":5}}`,
+			body: `{"preset":"p","reasoning":{"effort":"low"}}`, want: `{"reasoning":{"effort":"low","max_tokens":5},"model":"m"}`,
+		},
+		{
+			name: "the preset has both, the request the budget", to: chat, config: `{"model":"m","reasoning":{"max_tokens":5},"reasoning_effort":"high"}`,
+			body: `{"preset":"p","reasoning":{"max_tokens":6}}`, want: `{"reasoning":{"max_tokens":6},"model":"m","reasoning_effort":"high"}`,
 		},
 	})
 }

@@ -216,15 +216,16 @@ func (c counterpart) allPaths() []string {
 }
 
 // settingPaths returns the paths of a setting in all dialects, nil if there is no setting
-// of this name. The name of a field with several settings stands for all of them.
+// of this name. The name of a field that is no setting itself stands for all settings in it.
 func settingPaths(name string) []string {
 	paths := map[string]bool{}
 	if settingFields[name] != 0 && !presetOnly[name] {
 		paths[name] = true
 	}
+	isSetting := slices.ContainsFunc(counterparts, func(c counterpart) bool { return slices.Contains(c.allPaths(), name) })
 	for _, c := range counterparts {
 		for _, path := range c.allPaths() {
-			if path == name || c.within[path] == name || strings.HasPrefix(path, name+".") {
+			if path == name || c.within[path] == name || !isSetting && strings.HasPrefix(path, name+".") {
 				paths[path] = true
 			}
 		}

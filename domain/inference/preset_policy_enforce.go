@@ -186,7 +186,10 @@ func (e *enforcement) lock(f *part, t target) bool {
 		want = e.own(t.field)
 	}
 	switch {
-	case e.at == "" && f.from == FromPreset && !e.isSent(f): // as it is in the preset
+	case e.at == "" && f.from == FromPreset && !e.isSent(f):
+		if t.member == "" || rawjson.Get(f.Value, t.member) == nil { // the request said it in another field
+			f.Value = e.own(f.Name)
+		}
 		return true
 	case t.member != "" && e.isBeside(f) && e.presetAt(t.place) != nil:
 		if e.hasOnce(f.Value, t.place) {
@@ -225,10 +228,10 @@ func (e *enforcement) lockMember(f *part, t target, want, whole jsontext.Value) 
 // out for nil. A field that is no object gets the value instead. So does a locked one
 // without any members left. editMember returns false for a field to be left out.
 func (e *enforcement) editMember(f *part, t target, instead jsontext.Value, edit func(name string, value jsontext.Value) jsontext.Value) bool {
-	switch f.Value.Kind() {
-	case 'n':
+	switch kind := f.Value.Kind(); {
+	case kind == 'n', kind == '"' && t.place == serialPlace: // a choice of tools is a text in most dialects
 		return true
-	case '{':
+	case kind == '{':
 	default:
 		if t.kind != dropRule {
 			e.recordViolation(t.name, lockedMessage, e.isSent(f), f.Name)
@@ -322,6 +325,7 @@ func (m *merger) restoreLocked() {
 			case i < 0, m.parts[i].Value.Kind() == 'n':
 				m.set(at.field, whole, FromPolicy)
 			case at.member == "" || rawjson.Get(m.parts[i].Value, at.member) != nil:
+			case at == serialPlace && textOf(m.parts[i].Value, "type") == "none": // it has no such member
 			case m.parts[i].Value.Kind() == '{' && m.reserve(len(m.parts[i].Value)+len(want)) == nil:
 				m.set(at.field, withField(m.parts[i].Value, at.member, want), FromPolicy)
 			}
@@ -342,6 +346,9 @@ func (e *enforcement) limit(f *part, t target) bool {
 		}
 		ours := e.ownScalar(t.places) // once, since the members can be many
 		return e.editMember(f, t, instead, func(name string, value jsontext.Value) jsontext.Value {
+			if t.place == serialPlace { // the bound is of what it switches off
+				return negate(e.bounded(f, t, negate(value), negate(ours), f.Name, name))
+			}
 			return e.bounded(f, t, value, ours, f.Name, name)
 		})
 	case t.member != "":

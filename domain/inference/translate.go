@@ -37,10 +37,13 @@ func translate(settings []rawjson.Member, from, to domain.Dialect, unknown map[s
 		}
 	}
 	if rawjson.Find(settings, "tools") != nil && t.get("tools") == nil {
-		t.dropToolUse()
+		t.dropToolUse(settings)
 	}
 	if from != domain.Chat && to == domain.Chat {
 		t.shortenReasoning()
+	}
+	if from != domain.Messages && to == domain.Messages {
+		t.completeChoice()
 	}
 	return t.result()
 }
@@ -100,6 +103,8 @@ var counterparts = []counterpart{
 	{paths: paths{domain.Responses: {"models"}, domain.Chat: {"models"}, domain.Messages: {"fallbacks"}}, convert: convertFallbacks},
 	{paths: paths{domain.Responses: {"tools"}, domain.Chat: {"tools"}, domain.Messages: {"tools"}}, convert: convertTools},
 	{paths: paths{domain.Responses: {"tool_choice"}, domain.Chat: {"tool_choice"}, domain.Messages: {"tool_choice"}}, convert: convertToolChoice},
+	{paths: paths{domain.Responses: {"parallel_tool_calls"}, domain.Chat: {"parallel_tool_calls"}, domain.Messages: {serialPath}}, convert: convertParallel},
+	{paths: paths{domain.Responses: {"service_tier"}, domain.Chat: {"service_tier"}, domain.Messages: {"service_tier"}}, convert: convertServiceTier},
 }
 
 // translation translates one object from one dialect to another.
@@ -133,7 +138,7 @@ func (t *translation) yieldsToOthers(name string) bool {
 	if t.from == t.to {
 		return t.unknown[name]
 	}
-	return name == "max_tokens" || name == "reasoning_effort" || name == "fallbacks"
+	return name == "max_tokens" || name == "reasoning_effort" || name == "fallbacks" || name == "parallel_tool_calls"
 }
 
 // setting translates one setting.
@@ -148,6 +153,9 @@ func (t *translation) setting(s rawjson.Member) {
 		}
 	default:
 		t.move(s.Name, s.Value)
+		if s.Name == "tool_choice" && t.from == domain.Messages {
+			t.moveSerial(s.Value)
+		}
 	}
 }
 

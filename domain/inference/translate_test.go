@@ -208,14 +208,35 @@ func TestTranslate(t *testing.T) {
 		{"none to messages", domain.Chat, domain.Messages, `{"tool_choice":"none"}`, "", `{"tool_choice":{"type":"none"}}`, ""},
 		{"required to messages", domain.Chat, domain.Messages, `{"tool_choice":"required"}`, "", `{"tool_choice":{"type":"any"}}`, ""},
 		{"required to chat", domain.Responses, domain.Chat, `{"tool_choice":"required"}`, "", `{"tool_choice":"required"}`, ""},
-		{"auto from messages", domain.Messages, domain.Chat, `{"tool_choice":{"type":"auto","disable_parallel_tool_use":true,"x":null}}`, "", `{"tool_choice":"auto"}`, "tool_choice.disable_parallel_tool_use"},
+		{"auto from messages", domain.Messages, domain.Chat, `{"tool_choice":{"type":"auto","disable_parallel_tool_use":true,"x":null}}`, "", `{"tool_choice":"auto","parallel_tool_calls":false}`, ""},
 		{"none from messages", domain.Messages, domain.Responses, `{"tool_choice":{"type":"none"}}`, "", `{"tool_choice":"none"}`, ""},
 		{"any from messages", domain.Messages, domain.Responses, `{"tool_choice":{"type":"any"}}`, "", `{"tool_choice":"required"}`, ""},
 		{"choice responses to chat", domain.Responses, domain.Chat, `{"tool_choice":{"type":"function","name":"f"}}`, "", `{"tool_choice":{"type":"function","function":{"name":"f"}}}`, ""},
 		{"choice responses to messages", domain.Responses, domain.Messages, `{"tool_choice":{"name":"f","type":"function"}}`, "", `{"tool_choice":{"type":"tool","name":"f"}}`, ""},
 		{"choice chat to responses", domain.Chat, domain.Responses, `{"tool_choice":{"type":"function","function":{"name":"f","strict":true}}}`, "", `{"tool_choice":{"type":"function","name":"f"}}`, "tool_choice.function.strict"},
 		{"choice chat to messages", domain.Chat, domain.Messages, `{"tool_choice":{"type":"function","function":{"name":"f"}}}`, "", `{"tool_choice":{"type":"tool","name":"f"}}`, ""},
-		{"choice messages to responses", domain.Messages, domain.Responses, `{"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true}}`, "", `{"tool_choice":{"type":"function","name":"f"}}`, "tool_choice.disable_parallel_tool_use"},
+		{"choice messages to responses", domain.Messages, domain.Responses, `{"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true}}`, "", `{"tool_choice":{"type":"function","name":"f"},"parallel_tool_calls":false}`, ""},
+		{"parallel calls are what messages does", domain.Messages, domain.Chat, `{"tool_choice":{"type":"any","disable_parallel_tool_use":false}}`, "", `{"tool_choice":"required"}`, "tool_choice.disable_parallel_tool_use"},
+		{"no parallel calls of no tool", domain.Messages, domain.Responses, `{"tool_choice":{"type":"none","disable_parallel_tool_use":true}}`, "", `{"tool_choice":"none"}`, "tool_choice.disable_parallel_tool_use"},
+		{"no parallel calls, and a choice that is lost", domain.Messages, domain.Chat, `{"tool_choice":{"type":"new","disable_parallel_tool_use":true}}`, "", `{"parallel_tool_calls":false}`, "tool_choice"},
+		{"no parallel calls, null", domain.Messages, domain.Chat, `{"tool_choice":{"type":"any","disable_parallel_tool_use":null}}`, "", `{"tool_choice":"required"}`, ""},
+		{"no parallel calls to messages", domain.Chat, domain.Messages, `{"parallel_tool_calls":false}`, "", `{"tool_choice":{"type":"auto","disable_parallel_tool_use":true}}`, ""},
+		{"no parallel calls to messages, before a choice", domain.Responses, domain.Messages, `{"parallel_tool_calls":false,"model":"m","tool_choice":"required"}`, "", `{"tool_choice":{"type":"any","disable_parallel_tool_use":true},"model":"m"}`, ""},
+		{"no parallel calls to messages, beside a function", domain.Chat, domain.Messages, `{"tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false}`, "", `{"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true}}`, ""},
+		{"no parallel calls to messages, beside none", domain.Chat, domain.Messages, `{"tool_choice":"none","parallel_tool_calls":false}`, "", `{"tool_choice":{"type":"none"}}`, "parallel_tool_calls"},
+		{"no parallel calls to messages, no tools left", domain.Responses, domain.Messages, `{"tools":[{"type":"shell"}],"parallel_tool_calls":false}`, "", `{}`, "tools.0 parallel_tool_calls"},
+		{"no parallel calls to messages, tool_choice unknown", domain.Chat, domain.Messages, `{"parallel_tool_calls":false}`, "tool_choice", `{}`, "tool_choice"},
+		{"no parallel calls of another shape", domain.Chat, domain.Messages, `{"parallel_tool_calls":"no"}`, "", `{}`, "parallel_tool_calls"},
+		{"no parallel calls, unknown", domain.Messages, domain.Chat, `{"tool_choice":{"type":"any","disable_parallel_tool_use":true}}`, "parallel_tool_calls", `{"tool_choice":"required"}`, "parallel_tool_calls"},
+		{"no parallel calls, same dialect", domain.Messages, domain.Messages, `{"tool_choice":{"type":"none", "disable_parallel_tool_use":true}}`, "", `{"tool_choice":{"type":"none", "disable_parallel_tool_use":true}}`, ""},
+
+		// The tier.
+		{"tier to messages", domain.Chat, domain.Messages, `{"service_tier":"flex","model":"m"}`, "", `{"model":"m"}`, "service_tier"},
+		{"tier that all have", domain.Responses, domain.Messages, `{"service_tier":"auto"}`, "", `{"service_tier":"auto"}`, ""},
+		{"tier of messages to messages", domain.Messages, domain.Messages, `{"service_tier":"priority"}`, "", `{"service_tier":"priority"}`, ""},
+		{"tier of Anthropic alone", domain.Messages, domain.Chat, `{"service_tier":"standard_only"}`, "", `{}`, "service_tier"},
+		{"tier of messages that others have", domain.Messages, domain.Responses, `{"service_tier":"priority"}`, "", `{"service_tier":"priority"}`, ""},
+		{"tier to chat", domain.Responses, domain.Chat, `{"service_tier":"flex"}`, "", `{"service_tier":"flex"}`, ""},
 		{"choice messages to chat", domain.Messages, domain.Chat, `{"tool_choice":{"type":"tool","name":"f"}}`, "", `{"tool_choice":{"type":"function","function":{"name":"f"}}}`, ""},
 		{"choice without a name", domain.Messages, domain.Chat, `{"tool_choice":{"type":"tool","x":1}}`, "", `{}`, "tool_choice"},
 		{"search choice to chat", domain.Responses, domain.Chat, `{"tool_choice":{"type": "web_search_preview"}}`, "", `{"tool_choice":{"type": "web_search_preview"}}`, ""},
@@ -268,7 +289,7 @@ func TestTranslate(t *testing.T) {
 // A field without a rule stays as it is or is listed.
 func TestTranslateFieldsWithoutRule(t *testing.T) {
 	ruled := unknownSet(`max_output_tokens max_completion_tokens max_tokens reasoning reasoning_effort thinking output_config
-		text response_format verbosity stop stop_sequences fallbacks tools tool_choice`)
+		text response_format verbosity stop stop_sequences fallbacks tools tool_choice parallel_tool_calls service_tier`)
 	for name, in := range settingFields {
 		for _, from := range allDialects {
 			for _, to := range allDialects {
@@ -361,13 +382,17 @@ func (g generator) toolChoice(d domain.Dialect) string {
 func (g generator) settings(d domain.Dialect) string {
 	tool := func() string { return g.tool(d) }
 	name := func() string { return g.pick(`"a"`, `"b"`, `"c"`) }
+	tier := g.pick(`"auto"`, `"flex"`)
+	if d == domain.Messages {
+		tier = g.pick(`"auto"`, `"standard_only"`)
+	}
 	members := []string{
 		`model:"m"`, `models:` + g.array(name), `provider:{"zdr": true}`, `plugins:[{"id":"web"}]`, `temperature:1.0`, `top_p:0.5`, `top_k:3`,
-		`tools:` + g.array(tool), `tool_choice:` + g.toolChoice(d), `service_tier:"auto"`, `route:"sort"`, `stop_server_tools_when:[{"type":"max_cost"}]`,
+		`tools:` + g.array(tool), `tool_choice:` + g.toolChoice(d), `service_tier:` + tier, `route:"sort"`, `stop_server_tools_when:[{"type":"max_cost"}]`,
 		`cache_control:{"type":"ephemeral"}`, `cache_enabled:true`, `cache_ttl_seconds:4`,
 	}
 	if d != domain.Messages {
-		members = append(members, `parallel_tool_calls:true`, `frequency_penalty:1`, `presence_penalty:1`, `top_logprobs:1`, `modalities:["text"]`, `image_config:{"a":1}`, `prompt_cache_options:{"mode":"explicit"}`)
+		members = append(members, `parallel_tool_calls:`+g.pick("true", "false"), `frequency_penalty:1`, `presence_penalty:1`, `top_logprobs:1`, `modalities:["text"]`, `image_config:{"a":1}`, `prompt_cache_options:{"mode":"explicit"}`)
 	}
 	reasoning := g.object(`effort:`+g.effort(), `max_tokens:`+g.number(), `summary:`+g.pick(`"auto"`, `null`), `enabled:true`, `mode:"pro"`)
 	format := g.pick(`{"type":"text"}`, `{"type":"json_object"}`)
@@ -501,6 +526,9 @@ func canonical(settings map[string]any, d domain.Dialect) map[string]any {
 		}
 		return models
 	})
+	if settings["parallel_tool_calls"] == false && settings["tool_choice"] == nil {
+		settings["tool_choice"] = "auto" // which has it in messages
+	}
 	format, _ := settings["response_format"].(map[string]any)
 	format, _ = format["json_schema"].(map[string]any)
 	if text, ok := settings["text"].(map[string]any); ok {
@@ -592,7 +620,7 @@ func TestTranslateUnknown(t *testing.T) {
 	sentAs := map[string]string{
 		"fallbacks": "models", "max_tokens": "max_output_tokens", "reasoning": "output_config thinking", "reasoning_effort": "reasoning output_config",
 		"thinking": "reasoning", "output_config": "reasoning text response_format", "text": "response_format verbosity output_config",
-		"response_format": "text output_config", "verbosity": "text",
+		"response_format": "text output_config", "verbosity": "text", "parallel_tool_calls": "tool_choice", "tool_choice": "parallel_tool_calls",
 	}
 	eachGenerated(t, 500/tier.Sample(4), func(t *testing.T, g generator, settings []rawjson.Member, from, to domain.Dialect) {
 		unknown := map[string]bool{}
@@ -610,7 +638,11 @@ func TestTranslateUnknown(t *testing.T) {
 			other := others[f.Name]
 			switch {
 			case bytes.Equal(got, f.Value):
-			case got == nil && (unknown[f.Name] || (f.Name == "tool_choice" || f.Name == "parallel_tool_calls") && unknown["tools"]):
+			case got == nil && slices.Contains(toolUseFields, f.Name) && unknown["tools"]:
+				if !slices.ContainsFunc(toolUseFields, listed) { // by the name that it was captured with
+					t.Errorf("%s is gone, want it in %q", f.Name, dropped)
+				}
+			case got == nil && unknown[f.Name]:
 				if !listed(f.Name) && (to != domain.Chat || rawjson.Find(known, other) == nil && (!unknown[other] || !listed(other))) {
 					t.Errorf("%s is gone, want it in %q or under another name", f.Name, dropped)
 				}

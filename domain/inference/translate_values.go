@@ -193,6 +193,7 @@ func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted
 	members, _ := rawjson.Members(value) // a value that is no object has no type
 	kind := typeOf(members)
 	if from == domain.Messages {
+		members = slices.DeleteFunc(members, func(m rawjson.Member) bool { return m.Name == serialMember }) // moveSerial has it
 		for mode, inMessages := range choiceModes {
 			if kind == inMessages {
 				return quote(mode), others(members, "type")
@@ -218,16 +219,86 @@ func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted
 	return nil, nil
 }
 
+// In messages, parallel calls of tools are switched off by a member of the choice of tools.
+const (
+	serialMember = "disable_parallel_tool_use"
+	serialPath   = "tool_choice." + serialMember
+)
+
+var serialPlace = placeOf(serialPath)
+
+// convertParallel translates whether a model may call several tools at once, which messages negates.
+// Only no is translated to or from there, because yes is what all dialects do without the setting.
+func convertParallel(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
+	kind := value.Kind()
+	switch {
+	case from != domain.Messages && to != domain.Messages:
+		return value, nil
+	case to == domain.Messages && kind == 'f', from == domain.Messages && kind == 't':
+		return negate(value), nil
+	}
+	return nil, nil
+}
+
+// negate returns the other boolean, and any other value as it is.
+func negate(value jsontext.Value) jsontext.Value {
+	switch value.Kind() {
+	case 't':
+		return jsontext.Value("false")
+	case 'f':
+		return jsontext.Value("true")
+	}
+	return value
+}
+
+// moveSerial translates the member of a choice of messages that switches parallel calls off. A choice
+// of no tool has no such member.
+func (t *translation) moveSerial(choice jsontext.Value) {
+	switch serial := rawjson.Get(choice, serialMember); {
+	case serial == nil || serial.Kind() == 'n':
+	case textOf(choice, "type") == "none":
+		t.drop(serialPath)
+	default:
+		t.move(serialPath, serial)
+	}
+}
+
+// completeChoice gives a choice of messages that consists of serialMember alone the type that means
+// the same as no choice. It removes the member from a choice of no tool, which does not have it.
+func (t *translation) completeChoice() {
+	i := t.index("tool_choice")
+	if i < 0 || t.get(serialPath) == nil {
+		return
+	}
+	switch f := &t.fields[i]; textOf(f.Value, "type") {
+	case "":
+		f.Value = object(newMember("type", quote("auto")), newMember(serialMember, jsontext.Value("true")))
+	case "none":
+		f.Value = object(newMember("type", quote("none")))
+		t.lost = append(t.lost, loss{"parallel_tool_calls", f.at})
+	}
+}
+
+// convertServiceTier translates the tier of a service. Anthropic's API refuses the tiers of others,
+// and they refuse the one that only it has.
+func convertServiceTier(value jsontext.Value, _, to domain.Dialect) (converted jsontext.Value, lost []string) {
+	tier, _ := rawjson.Text(value)
+	if isOnlyAnthropics := tier == "standard_only"; tier != "auto" && isOnlyAnthropics != (to == domain.Messages) {
+		return nil, nil
+	}
+	return value, nil
+}
+
 // toolUseFields are the settings of tool use.
 var toolUseFields = []string{"tool_choice", "parallel_tool_calls"}
 
-// dropToolUse removes the settings of tool use from a result without tools, because
-// gateways would refuse it.
-func (t *translation) dropToolUse() {
-	for _, name := range toolUseFields {
-		if i := t.index(name); i >= 0 {
-			t.lost = append(t.lost, loss{name, t.fields[i].at})
-			t.fields = slices.Delete(t.fields, i, i+1)
+// dropToolUse removes the settings of tool use from a result without tools, because gateways would
+// refuse it.
+func (t *translation) dropToolUse(settings []rawjson.Member) {
+	t.fields = slices.DeleteFunc(t.fields, func(f placed) bool { return slices.Contains(toolUseFields, f.Name) })
+	for i, s := range settings {
+		if t.at = i; slices.Contains(toolUseFields, s.Name) && s.Value.Kind() != 'n' {
+			t.drop(s.Name)
 		}
 	}
 }

@@ -1,0 +1,114 @@
+package inference
+
+import (
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// memberFields are merged member by member, because they have settings of their own. Codex sends a
+// reasoning with every request that would else erase the preset's effort.
+var memberFields = []string{"reasoning", "text", "output_config"}
+
+// contribution returns what the preset adds to the request by its value of a field. That is less
+// than ours, or nothing, where the request says the same in another field.
+func (m *merger) contribution(name string, ours jsontext.Value) jsontext.Value {
+	switch {
+	case name == "reasoning" || name == "reasoning_effort":
+		return m.contributedReasoning(name, ours)
+	case m.isOverridden(name):
+		return nil
+	}
+	return ours
+}
+
+// contributedReasoning is contribution for the two fields that have the effort. The request's effort
+// or budget replaces the preset's other one, too, unless the preset has both: some gateways refuse
+// them together.
+func (m *merger) contributedReasoning(name string, ours jsontext.Value) jsontext.Value {
+	sent, own := m.sentSetting("reasoning"), m.setting("reasoning")
+	var sentEffort, ownEffort jsontext.Value
+	if m.dialect == domain.Chat {
+		sentEffort, ownEffort = m.sentSetting("reasoning_effort"), m.setting("reasoning_effort")
+	}
+	if sent != nil && sent.Kind() != '{' || sentEffort != nil && ours.Kind() != '{' {
+		return nil
+	}
+	hasEffort, hasBudget := sentEffort != nil || rawjson.Get(sent, "effort") != nil, rawjson.Get(sent, "max_tokens") != nil
+	if !hasEffort && !hasBudget {
+		return ours
+	}
+	keepsEffort := !hasEffort && rawjson.Get(own, "max_tokens") != nil
+	keepsBudget := !hasBudget && (ownEffort != nil || rawjson.Get(own, "effort") != nil)
+	switch {
+	case name == "reasoning_effort" && !keepsEffort:
+		return nil
+	case name == "reasoning_effort" || m.reserve(len(ours)) != nil:
+		return ours
+	}
+	return withoutFields(ours, func(member string) bool {
+		return member == "effort" && !keepsEffort || member == "max_tokens" && !keepsBudget
+	})
+}
+
+// sentSetting returns the request's value of a field that the gateway knows, or nil. null, {} and []
+// count as not sent.
+func (m *merger) sentSetting(name string) jsontext.Value {
+	if value := rawjson.Find(m.request.fields, name); !m.unknown[name] && !isEmptyContainer(value) {
+		return value
+	}
+	return nil
+}
+
+// withoutFields returns an object without some of its members, or nil if nothing is left that is not
+// null. Other members keep their bytes.
+func withoutFields(text jsontext.Value, leavesOut func(name string) bool) jsontext.Value {
+	left := append(make([]byte, 0, len(text)), '{')
+	isEmpty := true
+	for field, err := range usualNames.Object(text) {
+		if err != nil {
+			return text
+		}
+		if !leavesOut(field.Name) {
+			left = appendMember(left, field)
+			isEmpty = isEmpty && field.Value.Kind() == 'n'
+		}
+	}
+	if isEmpty {
+		return nil
+	}
+	return append(left, '}')
+}
+
+// mergeMembers returns the request's object with the members that only the preset's has. null counts
+// as missing. added is false if there are none, and merged is the request's object then.
+func (m *merger) mergeMembers(request, preset jsontext.Value) (merged jsontext.Value, added bool) {
+	missing, err := rawjson.Members(preset)
+	if err != nil { // it was read before
+		return request, false
+	}
+	missing = slices.DeleteFunc(missing, func(ours rawjson.Member) bool {
+		return ours.Value.Kind() == 'n' || rawjson.Get(request, ours.Name) != nil
+	})
+	if len(missing) == 0 || m.reserve(len(request)+len(preset)) != nil {
+		return request, false
+	}
+	merged = append(make([]byte, 0, len(request)+len(preset)), '{')
+	for field, err := range usualNames.Object(request) {
+		if err != nil {
+			return request, false
+		}
+		if i := slices.IndexFunc(missing, func(ours rawjson.Member) bool { return ours.Name == field.Name }); i >= 0 {
+			field.Value = missing[i].Value // in the place of null
+			missing = slices.Delete(missing, i, i+1)
+		}
+		merged = appendMember(merged, field)
+	}
+	for _, ours := range missing {
+		merged = appendMember(merged, ours)
+	}
+	return append(merged, '}'), true
+}
