@@ -66,9 +66,16 @@ type origin struct {
 	// preset and the workspace by themselves.
 	request, alone []byte
 	prompt         string
+	// dropped are the settings that the merge left out, of the request and of alone.
+	dropped, aloneDropped []string
 	// Settings of the workspace and the operator.
 	textModel, providerSort string
 	dropFields              []string
+}
+
+// leavesOut reports whether a list of dropped settings has a field, or a part of it.
+func leavesOut(dropped []string, field string) bool {
+	return slices.ContainsFunc(dropped, func(name string) bool { return name == field || strings.HasPrefix(name, field+".") })
 }
 
 // check returns the fault of a merged request, or "".
@@ -99,6 +106,15 @@ func (o origin) check(merged []byte) string {
 		}
 		got[name] = values[i]
 	}
+	for _, name := range []string{"max_tokens", "max_completion_tokens"} {
+		// The request's limit may have the preset's name.
+		if other := synonymOf(o.dialect, name); sent[name] != nil && !isNotSent(name, sent[name]) && !isEmptyContainer(sent[name]) && !slices.Contains(o.dropFields, name) && got[name] == nil && got[other] != nil && preset[other] != nil && preset[name] == nil {
+			sentNames = slices.DeleteFunc(slices.Clone(sentNames), func(sent string) bool { return sent == other })
+			sentNames[slices.Index(sentNames, name)] = other
+			sent[other] = sent[name]
+			delete(sent, name)
+		}
+	}
 	if got["preset"] != nil {
 		return "has a field preset"
 	}
@@ -106,6 +122,15 @@ func (o origin) check(merged []byte) string {
 	// Every field is somebody's.
 	for name, value := range got {
 		own, its := sent[name], preset[name]
+		if isMerged(name, own, its) {
+			if fault := checkMembers(value, own, its); fault != "" {
+				return fmt.Sprintf("field %q %s", name, fault)
+			}
+			continue
+		}
+		if (own == nil || isNotSent(name, own) || isEmptyContainer(own)) && (leavesOut(o.aloneDropped, name) || leavesOut(o.dropped, name) || strings.HasPrefix(name, "reasoning") && synonym(o.dialect, name, sent) != nil) {
+			continue // more or less of it than in alone
+		}
 		if isEmptyContainer(own) && its != nil && name != "model" && !o.combined(name) && synonym(o.dialect, name, sent) == nil && !bytes.Equal(value, its) {
 			return fmt.Sprintf("field %q lacks what the preset has, for the request's %s", name, own)
 		}
@@ -137,13 +162,15 @@ func (o origin) check(merged []byte) string {
 			order = append(order, name)
 		}
 	}
-	for i, name := range sentNames {
-		empty := isEmptyContainer(sentValues[i])
-		if name == "preset" || name == "model" || slices.Contains(o.dropFields, name) || empty && preset[name] == nil && preset[synonymOf(o.dialect, name)] != nil {
+	for _, name := range sentNames {
+		value := sent[name]
+		empty := isEmptyContainer(value)
+		isLost := got[name] == nil && leavesOut(o.dropped, name) && (empty || isNotSent(name, value))
+		if name == "preset" || name == "model" || slices.Contains(o.dropFields, name) || isLost || empty && preset[name] == nil && preset[synonymOf(o.dialect, name)] != nil {
 			continue
 		}
 		kept = append(kept, name)
-		if string(sentValues[i]) != "null" && (!empty || preset[name] == nil) && !o.combined(name) && !bytes.Equal(got[name], sentValues[i]) {
+		if string(value) != "null" && (!empty || preset[name] == nil && !leavesOut(o.aloneDropped, name)) && !o.combined(name) && !isMerged(name, value, preset[name]) && !bytes.Equal(got[name], value) {
 			return fmt.Sprintf("field %q is not the request's", name)
 		}
 	}
@@ -155,7 +182,7 @@ func (o origin) check(merged []byte) string {
 	}
 	// Every setting is there, too.
 	for _, name := range ours {
-		if got[name] == nil && name != "model" && synonym(o.dialect, name, sent) == nil {
+		if got[name] == nil && name != "model" && synonym(o.dialect, name, sent) == nil && !leavesOut(o.dropped, name) {
 			return fmt.Sprintf("lacks the preset's %q", name)
 		}
 	}
@@ -174,6 +201,45 @@ func isNotSent(name string, value json.RawMessage) bool {
 func isEmptyContainer(value json.RawMessage) bool {
 	text := strings.Join(strings.Fields(string(value)), "")
 	return text == "{}" || text == "[]"
+}
+
+// isMerged reports whether both values of a field are merged member by member.
+func isMerged(name string, sent, preset json.RawMessage) bool {
+	_, _, isObject := topLevel(sent)
+	_, _, isToo := topLevel(preset)
+	return (name == "reasoning" || name == "text" || name == "output_config") && isObject && isToo && !isEmptyContainer(sent)
+}
+
+// checkMembers returns the fault of an object that was merged member by member, or "". The preset's
+// effort and budget may be missing.
+func checkMembers(got, sent, preset json.RawMessage) string {
+	members := func(object json.RawMessage) map[string]json.RawMessage {
+		all := map[string]json.RawMessage{}
+		names, values, _ := topLevel(object)
+		for i, name := range names {
+			if all[name] == nil {
+				all[name] = values[i]
+			}
+		}
+		return all
+	}
+	merged, own, its := members(got), members(sent), members(preset)
+	for name, value := range merged {
+		if !bytes.Equal(value, own[name]) && (!bytes.Equal(value, its[name]) || own[name] != nil && string(own[name]) != "null") {
+			return fmt.Sprintf("has %q of nobody", name)
+		}
+	}
+	for name := range own {
+		if merged[name] == nil {
+			return fmt.Sprintf("lacks the request's %q", name)
+		}
+	}
+	for name, value := range its {
+		if (merged[name] == nil || string(merged[name]) == "null") && string(value) != "null" && name != "effort" && name != "max_tokens" {
+			return fmt.Sprintf("lacks the preset's %q", name)
+		}
+	}
+	return ""
 }
 
 // combined reports whether a field may be combined from several sources.
@@ -528,7 +594,7 @@ func TestProperties(t *testing.T) {
 						}
 						t.Fatalf("round %d: got error %v\nwant success\npreset %s", round, err, p.config)
 					}
-					o.alone = alone.Body.Bytes()
+					o.alone, o.aloneDropped = alone.Body.Bytes(), alone.Dropped
 					got, err := resolve(o.request)
 					if err != nil {
 						if domain.KindOf(err) != domain.Invalid || !strings.Contains(err.Error(), ": /tools: ") && !strings.Contains(err.Error(), ": /"+promptFields[to]+": ") {
@@ -537,6 +603,7 @@ func TestProperties(t *testing.T) {
 						continue
 					}
 					merged++
+					o.dropped = got.Dropped
 					if fault := o.check(got.Body.Bytes()); fault != "" {
 						t.Fatalf("round %d: got %s\nwhich %s\nrequest %s\npreset %s\nprompt %q\nalone %s", round, got.Body, fault, o.request, p.config, p.prompt, o.alone)
 					}
@@ -572,6 +639,8 @@ func TestARequestIsNotChangedByThePresetMadeOfIt(t *testing.T) {
 				return `"m"`
 			case "instructions":
 				return pick(g, genTexts)
+			case "tool_choice", "parallel_tool_calls": // [] would count as not sent, and be left out without tools
+				return `"auto"`
 			case "tools":
 				return g.list(g.IntN(6), func() string { return g.tool(responses) })
 			}
@@ -707,7 +776,10 @@ func FuzzResolve(f *testing.F) {
 		if p := latest(t, r, who); p.LatestVersion != got.Version {
 			return // pinned to one of another dialect and prompt
 		}
-		o := origin{dialect: to, request: body, alone: alone.Body.Bytes(), prompt: prompt, textModel: "dm", providerSort: "latency"}
+		o := origin{
+			dialect: to, request: body, alone: alone.Body.Bytes(), prompt: prompt, textModel: "dm", providerSort: "latency",
+			dropped: got.Dropped, aloneDropped: alone.Dropped,
+		}
 		if fault := o.check(got.Body.Bytes()); fault != "" {
 			t.Fatalf("got %q\nwhich %s\nrequest %q\npreset %q\nprompt %q\nalone %q", got.Body, fault, body, config, prompt, alone.Body)
 		}

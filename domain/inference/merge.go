@@ -37,6 +37,8 @@ type settings struct {
 	// models is the preset's list of models where the gateway knows no such
 	// field.
 	models jsontext.Value
+	// breakpoints is how many cache breakpoints the settings and the template have.
+	breakpoints int
 }
 
 // newSettings prepares a stored version for a dialect. An error means that the stored
@@ -65,6 +67,7 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 	case v.SystemPrompt != nil:
 		s.prompt = newSystemPrompt(*v.SystemPrompt, dialect)
 	}
+	s.countBreakpoints()
 	return s, nil
 }
 
@@ -182,7 +185,11 @@ func (m *merger) merge() error {
 	}
 	m.fillProviderSort()
 	m.addStreamUsage()
-	return m.ensureModel()
+	if err := m.ensureModel(); err != nil {
+		return err
+	}
+	m.reconcile()
+	return nil
 }
 
 // addSent adds a field of the request, merged with the preset's.

@@ -199,7 +199,7 @@ func TestMergeOfFields(t *testing.T) {
 		},
 		{
 			name: "another dialect, the request wins", to: chat, from: messages, config: `{"model":"m","max_tokens":50,"stop_sequences":["a"]}`,
-			body: `{"preset":"p","stop":"b","max_tokens":1}`, want: `{"stop":"b","max_tokens":1,"model":"m"}`,
+			body: `{"preset":"p","stop":"b","max_tokens":1}`, want: `{"stop":"b","max_completion_tokens":1,"model":"m"}`,
 		},
 	})
 }
@@ -599,12 +599,12 @@ func TestMergeOfProvider(t *testing.T) {
 func TestMergeOfSynonyms(t *testing.T) {
 	testMerge(t, []merging{
 		{
-			name: "max_tokens overrides max_completion_tokens", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
-			body: `{"preset":"p","max_tokens":1}`, want: `{"max_tokens":1,"model":"m"}`,
+			name: "the preset's name of the limit, the request's value", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
+			body: `{"preset":"p","max_tokens":1,"user":"u"}`, want: `{"max_completion_tokens":1,"user":"u","model":"m"}`, fields: "max_completion_tokens=request user=request model=preset",
 		},
 		{
-			name: "max_completion_tokens overrides max_tokens", to: chat, config: `{"max_tokens":5,"model":"m"}`,
-			body: `{"preset":"p","max_completion_tokens":1}`, want: `{"max_completion_tokens":1,"model":"m"}`,
+			name: "the preset's older name", to: chat, config: `{"max_tokens":5,"model":"m"}`,
+			body: `{"model":"@preset/p","max_completion_tokens":1}`, want: `{"model":"m","max_tokens":1}`,
 		},
 		{
 			name: "a null one does not", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
@@ -612,7 +612,23 @@ func TestMergeOfSynonyms(t *testing.T) {
 		},
 		{
 			name: "one null, one sent", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
-			body: `{"preset":"p","max_completion_tokens":null,"max_tokens":1}`, want: `{"max_completion_tokens":null,"max_tokens":1,"model":"m"}`,
+			body: `{"preset":"p","max_completion_tokens":null,"max_tokens":1}`, want: `{"max_completion_tokens":1,"model":"m"}`,
+		},
+		{
+			name: "one sent, one null", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
+			body: `{"preset":"p","max_tokens":1,"user":"u","max_completion_tokens":null}`, want: `{"max_completion_tokens":1,"user":"u","model":"m"}`,
+		},
+		{
+			name: "the limit of another model", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
+			body: `{"model":"x@preset/p","max_tokens":1}`, want: `{"model":"x","max_tokens":1}`,
+		},
+		{
+			name: "the limit of the preset's model, named", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
+			body: `{"preset":"p","model":"m","max_tokens":1}`, want: `{"model":"m","max_completion_tokens":1}`,
+		},
+		{
+			name: "the limit of the workspace's model", to: chat, config: `{"max_completion_tokens":5}`, textModel: "dm",
+			body: `{"preset":"p","max_tokens":1}`, want: `{"max_completion_tokens":1,"model":"dm"}`,
 		},
 		{
 			name: "a preset with both, a request with one", to: chat, config: `{"model":"m","max_completion_tokens":5,"max_tokens":6}`,
@@ -640,7 +656,7 @@ func TestMergeOfSynonyms(t *testing.T) {
 		},
 		{
 			name: "of another dialect", to: chat, from: responses, config: `{"model":"m","max_output_tokens":5}`,
-			body: `{"preset":"p","max_tokens":1}`, want: `{"max_tokens":1,"model":"m"}`,
+			body: `{"preset":"p","max_tokens":1}`, want: `{"max_completion_tokens":1,"model":"m"}`,
 		},
 		{
 			name: "models override fallbacks", to: messages, config: `{"model":"m","fallbacks":[{"model":"a"}]}`,

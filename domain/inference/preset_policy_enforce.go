@@ -82,7 +82,7 @@ func (m *merger) enforce() error {
 	}
 	if hadTools && m.index("tools") < 0 { // gateways refuse a choice of no tools
 		m.parts = slices.DeleteFunc(m.parts, func(p part) bool {
-			return slices.Contains(toolUseFields, p.Name) && (m.setting(p.Name) == nil || m.setting("tools") != nil)
+			return slices.Contains(toolUseFields, p.Name) && m.sentSetting(p.Name) != nil // reconcile does the preset's
 		})
 	}
 	return m.refusal()
