@@ -87,7 +87,7 @@ type breakpointStripper struct {
 // stripTools removes breakpoints of tools that only the preset has. Locked tools keep theirs.
 func (m *merger) stripTools(s *breakpointStripper) {
 	tools := m.value("tools")
-	if s.surplus <= 0 || m.policy.isLocked("tools") || m.reserve(len(tools)) != nil {
+	if s.surplus <= 0 || m.setting("tools") == nil || m.policy.isLocked("tools") || m.reserve(len(tools)) != nil {
 		return
 	}
 	var stripped []jsontext.Value

@@ -48,6 +48,9 @@ func TestLargeTextsAreNotCopied(t *testing.T) {
 	r.putTemplate(t, "files", responses, `{"model":"m","input":[`+strings.Repeat(`{"role":"user","content":"{{x}}"},`, 5)+`{"role":"user","content":"Hi"}]}`)
 	r.ruledTemplate(t, "locked-t", responses, `{"model":"m","instructions":"{{x}}"}`, `{"lock":["system"]}`)
 	r.ruled(t, "searching", version{responses, `{"model":"m","tools":[{"type":"tool_search"}]}`, ""}, `{"lock":["tools"]}`)
+	const cached = `"cache_control":{"type":"ephemeral"}`
+	r.put(t, r.home.ID, "cached", version{messages, `{"model":"m","tools":[{"name":"f",` + cached + `}],` + cached + `}`, ""})
+	r.put(t, r.home.ID, "cached-alone", version{messages, `{"model":"m",` + cached + `}`, ""})
 	strict := r.strict(t, "strict", "openrouter:web_search")
 	limited := limitedBy(domain.Scope{Models: []string{"m"}})
 	team := r.team(t, "team", "dm", "price")
@@ -93,6 +96,8 @@ func TestLargeTextsAreNotCopied(t *testing.T) {
 		"a member that goes":           {user, chat, `{"preset":"ruled","reasoning":{"` + escaped + `":"` + long + `","max_tokens":5,"effort":"high"}}`},
 		"members that grow":            {user, chat, `{"preset":"growing","reasoning":{` + strings.Repeat(`"effort":1,`, size/100) + `"a":1}}`},
 		"a member that comes":          {user, chat, `{"preset":"ruled","reasoning":{"x":"` + long + `"}}`},
+		"breakpoints":                  {user, messages, `{"preset":"cached","system":` + blocksWithBreakpoints(5) + `,"tools":[{"name":"` + long + `"}]}`},
+		"many tools and breakpoints":   {user, messages, `{"preset":"cached-alone","system":` + blocksWithBreakpoints(5) + `,"tools":[` + strings.Repeat(`{},`, size/3) + `{}]}`},
 		"a model under a policy":       {user, chat, `{"preset":"ruled","model":"o/` + escaped + `"}`},
 		"models under a policy":        {user, chat, `{"preset":"ruled","models":["o/x","x","o/` + long + `"]}`},
 		"entries under a policy":       {user, chat, `{"preset":"ruled","models":["x",{"model":"o/x","x":"` + long + `"}]}`},

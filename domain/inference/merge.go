@@ -141,12 +141,12 @@ type workspaceDefaults struct {
 	disabledTools []string
 }
 
-// merge merges the preset into the request, shallowly: the request's own fields win. null
-// counts as not sent, and so do {} and [] where the preset has the field. Lists of tools
+// merge merges the preset into the request: the request's own fields win. null counts as not
+// sent, and so do {} and [] where the preset has the field. Lists of tools and memberFields
 // are merged, and the preset's system prompt comes first. A template's messages come behind
 // the system messages with which the conversation begins. The policy is enforced on the
 // result. The workspace adds a model and a provider order if neither request nor preset has
-// one.
+// one. Settings of the preset that gateways refuse beside the rest are left out at last.
 func (m *merger) merge() error {
 	m.sent = m.request.fields
 	if err := m.render(); err != nil {

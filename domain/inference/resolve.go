@@ -122,9 +122,9 @@ type Resolution struct {
 	// StreamUsageAdded tells that Body asks for usage at the end of the stream, and the
 	// client's request did not.
 	StreamUsageAdded bool
-	// Dropped names settings and fields that did not go upstream. The request's dialect
-	// has no counterpart for them, or the gateway does not know them. Names consist of
-	// ASCII letters, digits and _ . : - only.
+	// Dropped names settings and fields that did not go upstream as they are. The request's
+	// dialect has no counterpart for them, the gateway does not know them, or gateways refuse
+	// them beside the rest. Names consist of ASCII letters, digits and _ . : - only.
 	Dropped []string
 	// FromMemory tells that the preset was resolved without reading the store.
 	FromMemory bool
