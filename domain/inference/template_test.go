@@ -303,6 +303,31 @@ func TestPlaceOfATemplatesMessages(t *testing.T) {
 	wantBody(t, got, err, `{"model":"m","input":[`+template+`],"instructions":"P 1"}`)
 }
 
+// An input_text stands for its text inside a text, and is a part where the variable is all of one.
+func TestInputTextInsideAText(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, inference.Config{})
+	r.putTemplate(t, "p", responses, `{"model":"m","instructions":"Know {{x}}.","input":[{"role":"user","content":"{{x}}, again {{x}}"},{"role":"user","content":"{{x}}"},{"role":"user","content":[{"type":"input_text","text":"{{x}}"},{"type":"input_text","text":" {{x}} "}]}]}`)
+	const value = `{"x":{"type":"input_text","text":"\u0041 \"b\"\/{{x}}","prompt_cache_breakpoint":{"mode":"explicit"}}}`
+	const text = `A \"b\"/{{x}}`
+	for dialect, want := range map[domain.Dialect]string{
+		responses: `{"model":"m","input":[{"role":"user","content":"` + text + `, again ` + text + `"},` +
+			`{"role":"user","content":[{"type":"input_text","text":"` + text + `","prompt_cache_breakpoint":{"mode":"explicit"}}]},` +
+			`{"role":"user","content":[{"type":"input_text","text":"` + text + `","prompt_cache_breakpoint":{"mode":"explicit"}},{"type":"input_text","text":" ` + text + ` "}]}],"instructions":"Know ` + text + `."}`,
+		chat: `{"model":"m","messages":[{"role":"system","content":"Know ` + text + `."},{"role":"user","content":"` + text + `, again ` + text + `"},` +
+			`{"role":"user","content":[{"type":"text","text":"` + text + `"}]},{"role":"user","content":[{"type":"text","text":"` + text + `"},{"type":"text","text":" ` + text + ` "}]}]}`,
+		messages: `{"model":"m","messages":[{"role":"user","content":"` + text + `, again ` + text + `"},` +
+			`{"role":"user","content":[{"type":"text","text":"` + text + `"}]},{"role":"user","content":[{"type":"text","text":"` + text + `"},{"type":"text","text":" ` + text + ` "}]}],"system":"Know ` + text + `."}`,
+	} {
+		got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: dialect, Body: []byte(namesWithPrompt("p", value, ""))})
+		wantBody(t, got, err, want)
+	}
+	got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: responses, Body: []byte(namesWithPrompt("p", `{"x":{"type":"input_text","text":""}}`, ""))})
+	if err != nil || !strings.Contains(got.Body.String(), `"Know ."`) {
+		t.Errorf("an empty text: got %s, %v", got.Body, err)
+	}
+}
+
 func TestPromptsAsReferences(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})
@@ -380,9 +405,9 @@ func TestPromptsAsReferences(t *testing.T) {
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","detail":"low"}}}}`, domain.Invalid, "/prompt/variables/x: must have one of image_url, file_id"},
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","image_url":{"url":"s3cret"}}}}}`, domain.Invalid, "/prompt/variables/x/image_url: must be a string"},
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","image_url":"s3cret","role":"system"}}}}`, domain.Invalid, "/prompt/variables/x/role: is no member"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_text","text":"s3cret"}}}}`, domain.Invalid, "/prompt/variables/x: must be a string: the template has the variable inside a text"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","image_url":"s3cret"}}}}`, domain.Invalid, "/prompt/variables/x: must be a string or input_text: the template has the variable inside a text"},
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_text","text":null,"text":"s3cret"}}}}`, domain.Invalid, "/prompt/variables/x/text: duplicate name"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_text","text":"s3cret","role":null,"role":null}}}}`, domain.Invalid, "/prompt/variables/x: must be a string: the template has the variable inside a text"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_file","file_id":"s3cret","role":null,"role":null}}}}`, domain.Invalid, "/prompt/variables/x: must be a string or input_text: the template has the variable inside a text"},
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":"\ud800"}}}`, domain.Invalid, "/prompt/variables/x: must be UTF-8"},
 	} {
 		for _, resolver := range []*inference.Resolver{resolver, passing} {
