@@ -127,7 +127,7 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	if c.prepare() {
 		return nil
 	}
-	if c.h.Inference.Usage != nil && c.route.generates() {
+	if c.h.Inference.Usage != nil && !c.route.counts {
 		return c.serveMeasured(next)
 	}
 	return next.ServeHTTP(c.w, c.r)
