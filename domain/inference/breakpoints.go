@@ -121,9 +121,10 @@ func (m *merger) stripTemplate(s *breakpointStripper) {
 	}
 	p := &m.parts[m.index(listField[m.dialect])]
 	first := &m.messages[0][0] // a template's messages begin with a brace
-	begin := slices.IndexFunc(p.lead, func(piece jsontext.Value) bool { return len(piece) > 0 && &piece[0] == first })
+	isFirst := func(text jsontext.Value) bool { return len(text) > 0 && &text[0] == first }
+	at := slices.IndexFunc(p.edits, func(e edit) bool { return slices.ContainsFunc(e.texts, isFirst) })
 	list := rawjson.ArrayOf(slices.Concat(m.messages...))
-	if begin < 0 || m.reserve(2*len(list)) != nil {
+	if at < 0 || m.reserve(2*len(list)) != nil {
 		return
 	}
 	var stripped []jsontext.Value
@@ -131,7 +132,9 @@ func (m *merger) stripTemplate(s *breakpointStripper) {
 		stripped = append(stripped, s.strip(message, "messages."+strconv.Itoa(i), maxBlockDepth))
 	}
 	list = rawjson.ArrayOf(stripped...)
-	p.lead = slices.Concat(p.lead[:begin], []jsontext.Value{list[1 : len(list)-1]}, p.lead[begin+len(m.messages):])
+	texts := p.edits[at].texts
+	begin := slices.IndexFunc(texts, isFirst)
+	p.edits[at].texts = slices.Concat(texts[:begin], []jsontext.Value{list[1 : len(list)-1]}, texts[begin+len(m.messages):])
 }
 
 // strip returns a tool, a block or a message without surplus breakpoints. at is its place in the
