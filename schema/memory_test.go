@@ -117,7 +117,7 @@ func TestMemory(t *testing.T) {
 		"most conditions":          most(`{"stop_server_tools_when":[`, func(int) string { return `{"type":"step_count_is","step_count":1e-300}` }, 4, `]}`),
 		"most of everything": `{"instructions":` + text(size/2-200<<10) + `,"provider":{"order":` + list(schema.MaxValues-100, "1") +
 			most(`},`, names, 1, `}`),
-		"huge numbers": repeat(`{"stop_server_tools_when":[`, `{"type":"step_count_is","step_count":1e999999}`, `]}`),
+		"huge numbers": repeat(`{"stop_server_tools_when":[`, `{"type":"step_count_is","step_count":1e308}`, `]}`),
 	})
 	const prompt = `{"role":"system","content":[{"type":"text","text":""}]}`
 	checkMemory(t, s.ChatRequest, size, map[string]string{
