@@ -160,6 +160,23 @@ func TestMemory(t *testing.T) {
 		"most broken edits":      most(`{"context_management":{"edits":[`, func(int) string { return `{}` }, 2, `]}}`),
 		"most stop sequences":    most(`{"stop_sequences":[`, func(int) string { return `1` }, 1, `]}`),
 	})
+	checkMemory(t, s.ChatTemplate, size, map[string]string{
+		"messages":             repeat(`{"messages":[`, `{"role":"user","content":""}`, `]}`),
+		"parts":                repeat(`{"messages":[{"role":"user","content":[`, `{"type":"text","text":""}`, `]}]}`),
+		"calls":                repeat(`{"messages":[{"role":"assistant","tool_calls":[`, `{"id":"","type":"function","function":{"name":"","arguments":""}}`, `]}]}`),
+		"one long text":        `{"messages":[{"role":"user","content":` + text(size/2-64) + `}]}`,
+		"most messages":        most(`{"messages":[`, func(int) string { return `{"role":"user","content":""}` }, 4, `]}`),
+		"most broken messages": most(`{"messages":[`, func(int) string { return `{"role":"user","content":5}` }, 4, `]}`),
+		"most broken parts":    most(`{"messages":[{"role":"user","content":[`, func(int) string { return `{"type":"text","text":5}` }, 5, `]}]}`),
+		"most broken calls":    most(`{"messages":[{"role":"assistant","tool_calls":[`, func(int) string { return `{"id":5,"type":"function","function":{}}` }, 7, `]}]}`),
+	})
+	checkMemory(t, s.MessagesTemplate, size, map[string]string{
+		"most broken blocks": most(`{"messages":[{"role":"user","content":[`, func(int) string { return `{"type":"text","text":5}` }, 5, `]}]}`),
+	})
+	checkMemory(t, s.ResponsesTemplate, size, map[string]string{
+		"most broken items": most(`{"input":[`, func(int) string { return `{"role":5,"content":5}` }, 6, `]}`),
+		"most broken parts": most(`{"input":[{"role":"user","content":[`, func(int) string { return `{"type":"input_text"}` }, 4, `]}]}`),
+	})
 }
 
 // checkMemory checks what bodies of at most size bytes cost.

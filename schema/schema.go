@@ -47,6 +47,9 @@ type Schemas struct {
 	ChatRequest *Schema
 	// MessagesRequest is the body of POST /presets/{slug}/messages.
 	MessagesRequest *Schema
+	// ResponsesTemplate, ChatTemplate and MessagesTemplate are these bodies with ?template=true.
+	// The version keeps their messages, so they are checked whole.
+	ResponsesTemplate, ChatTemplate, MessagesTemplate *Schema
 	// UpdatePreset is the body of PATCH /presets/{slug}.
 	UpdatePreset *Schema
 	// Designate is the body of POST /presets/{slug}/designate.
@@ -82,6 +85,9 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 		{&s.ResponsesRequest, "responses-request.json", responsesRelations},
 		{&s.ChatRequest, "chat-request.json", chatRelations},
 		{&s.MessagesRequest, "messages-request.json", messagesRelations},
+		{&s.ResponsesTemplate, "responses-template.json", responsesRelations},
+		{&s.ChatTemplate, "chat-template.json", chatRelations},
+		{&s.MessagesTemplate, "messages-template.json", messagesRelations},
 		{&s.UpdatePreset, "update-preset.json", nil},
 		{&s.Designate, "designate.json", nil},
 		{&s.Label, "label.json", nil},
