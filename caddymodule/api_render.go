@@ -259,11 +259,7 @@ func hungUp(ctx context.Context, err error) bool {
 // visibleError returns the error that the caller may see.
 func visibleError(err error) *domain.Error {
 	if broken, ok := errors.AsType[*schema.Error](err); ok {
-		issues := make([]domain.Issue, len(broken.Violations))
-		for i, v := range broken.Violations {
-			issues[i] = domain.Issue(v)
-		}
-		return domain.InvalidIssues(issues...)
+		return status.Invalid(broken)
 	}
 	if e, ok := errors.AsType[*domain.Error](err); ok && e.Kind != domain.Internal {
 		return e

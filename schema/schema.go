@@ -65,6 +65,12 @@ type Schemas struct {
 	CreateWorkspace *Schema
 	// UpdateWorkspace is the body of PATCH /workspaces/{id}.
 	UpdateWorkspace *Schema
+	// NewKey is the body of POST keys of the admin endpoint.
+	NewKey *Schema
+	// KeyPruning is the body of POST keys/prune of the admin endpoint.
+	KeyPruning *Schema
+	// Pruning is the body of POST prune of the admin endpoint.
+	Pruning *Schema
 }
 
 // Load returns the schemas, compiled by the first call of the process. It
@@ -95,6 +101,9 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 		{&s.WorkspaceReference, "workspace-reference.json", nil},
 		{&s.CreateWorkspace, "create-workspace.json", nil},
 		{&s.UpdateWorkspace, "update-workspace.json", nil},
+		{&s.NewKey, "new-key.json", nil},
+		{&s.KeyPruning, "key-pruning.json", nil},
+		{&s.Pruning, "pruning.json", nil},
 	} {
 		if *body.schema, err = compile(compiler, body.file); err != nil {
 			return nil, err
