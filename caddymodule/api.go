@@ -138,7 +138,7 @@ func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve runs the operation of a request: match, authenticate, authorize, read, validate,
-// run. It never reads the body of a stranger.
+// run. It keeps nothing of the body of a stranger.
 func (c *call) serve() (answer, error) {
 	err := c.match()
 	c.setPlaceholder(operationPlaceholder, c.op.name)
