@@ -347,7 +347,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		if again.body != r.body || again.header.Get("Idempotency-Replayed") != "true" {
 			t.Errorf("%s: got %s, want the same again, marked as a replay: %s", step.op, again.body, r.body)
 		}
-		check(step.op, ask(with("other=1"), step.body, key), 422)
+		check(step.op, ask(step.path, step.body, key, "X-Preset-Owner: another"), 422)
 	}
 	s.manage("DELETE", "/v1/presets/p", "").want(t, 200)
 	for _, step := range tour[:3] {
@@ -405,6 +405,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("key_create", admin("POST", "keys", `{"kind":"management","user_id":"u","workspace":"default","name":"n","expires_in":"1h"}`), 201)
 	check("key_create", admin("POST", "keys", `{"kind":"root"}`), 400)
 	check("key_create", admin("POST", "keys", `{"kind":"inference","workspace":"absent"}`), 404)
+	check("key_create", admin("POST", "keys", strings.Repeat(" ", 64<<10)+"{}"), 413)
 	check("key_list", admin("GET", "keys", ""), 200)
 	check("key_revoke", admin("DELETE", "keys/"+other.id, ""), 200)
 	check("key_revoke", admin("DELETE", "keys/absent", ""), 404)

@@ -58,8 +58,8 @@ func TestOpenAPIServed(t *testing.T) {
 	if r.status != 200 || r.header.Get("Content-Type") != "application/yaml" || r.body != string(want) {
 		t.Errorf("got %d %s and %d bytes, want the document", r.status, r.header.Get("Content-Type"), len(r.body))
 	}
-	if r := send(t, "POST", "http://"+s.admin+"/presets/openapi.yaml", ""); r.status != 405 || r.header.Get("Allow") != "GET" {
-		t.Errorf("POST gives %d, Allow %q, want 405 and GET", r.status, r.header.Get("Allow"))
+	if r := send(t, "POST", "http://"+s.admin+"/presets/openapi.yaml", ""); r.status != 405 || r.header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST gives %d, Allow %q, want 405 and GET, HEAD", r.status, r.header.Get("Allow"))
 	}
 }
 
