@@ -52,6 +52,8 @@ type Options struct {
 	Stdin io.Reader
 	// Transport sends the requests to a live account; nil for http.DefaultTransport.
 	Transport http.RoundTripper
+	// Timeout bounds the time of one answer of a live account; 0 for a minute.
+	Timeout time.Duration
 	// Wait waits before a repeated request; nil for a timer. It ends early with ctx.
 	Wait func(ctx context.Context, d time.Duration) error
 }

@@ -267,6 +267,8 @@ func TestNoPrompt(t *testing.T) {
 		{"configuration", "config.yaml", config, false},
 		{"configuration with a document's mark", "config.yml", "---\n" + config + "---\nUser: a\n", false},
 		{"configuration under another name", "settings", config, false},
+		{"configuration behind comments", "settings", "# keys\n\n" + config, false},
+		{"text", "mail.txt", "Hi {{ name }}: welcome\n", true},
 		{"front matter", "mail.txt", "---\nmodel: m\n---\nhello\n", true},
 		{"a role", "mail", "System: be brief\n", true},
 		{"prompt file", "mail.prompt", "hello\n", true},

@@ -98,14 +98,17 @@ func (r *litellm) document(d document) {
 	}
 }
 
-// isPromptText reports whether a text that is in no .prompt file has the marks of one. A YAML file
-// is configuration, whatever it has.
+// firstSetting matches a text whose first line, but for comments, is a setting in YAML.
+var firstSetting = regexp.MustCompile(`^(?:[ \t]*(?:#[^\n]*)?\n)*[\w-]+:(?:\s|$)`)
+
+// isPromptText reports whether a text that is in no .prompt file may be a prompt. A YAML file is
+// configuration, and so is a text that begins with a setting, and has no mark of a prompt.
 func isPromptText(extension, text string) bool {
 	if extension == ".yaml" || extension == ".yml" {
 		return false
 	}
 	_, body, hasFront := cutFrontMatter(withoutReturns(text))
-	return hasFront || slices.ContainsFunc(strings.Split(body, "\n"), func(line string) bool {
+	return hasFront || !firstSetting.MatchString(body) || slices.ContainsFunc(strings.Split(body, "\n"), func(line string) bool {
 		_, _, ok := cutRole(strings.TrimSpace(line))
 		return ok
 	})
