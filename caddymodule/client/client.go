@@ -84,7 +84,7 @@ const (
 	// defaultTries is how often a request is sent at most. The pauses between take 6 s.
 	defaultTries = 6
 	// maxWait bounds the pause before a repeated request.
-	maxWait = 10 * time.Second
+	maxWait        = 10 * time.Second
 	defaultTimeout = 2 * time.Minute
 	// maxAnswer bounds an answer, in bytes. A page of 100 versions may have 26 MB.
 	maxAnswer = 64 << 20

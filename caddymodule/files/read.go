@@ -62,7 +62,7 @@ type reader struct {
 	schemas  *schema.Schemas
 	mistakes mistakes
 	others   []string // as Set.Others
-	buffer   []byte // of JSON
+	buffer   []byte   // of JSON
 }
 
 // readNames returns the entries of a folder, sorted by name.

@@ -28,7 +28,7 @@ func TestJSONOf(t *testing.T) {
 		"a: 1\nb: 2 # x\u2028model: m\n":    "front:2:9: has an invisible end of a line: remove it, or write it as \\L in double quotes",
 		"a: |\n  x\u2029  y\n":              "front:2:4: has an invisible end of a line: remove it, or write it as \\P",
 		"a: \"x\u0085y\"\n":                 "front:1:6: has an invisible end of a line: remove it, or write it as \\N",
-		"a: 1\r\nb: x\ry\u2028\n":          "front:2:5: has an invisible end of a line: remove it, or write it as \\r",
+		"a: 1\r\nb: x\ry\u2028\n":           "front:2:5: has an invisible end of a line: remove it, or write it as \\r",
 		"a: 0x10\n":                         "front:1:4: /a: ",
 		"a: sk-" + strings.Repeat("a1", 12): "has the form of a secret",
 	} {

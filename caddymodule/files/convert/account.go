@@ -31,7 +31,7 @@ type account struct {
 	transport http.RoundTripper
 	wait      func(ctx context.Context, d time.Duration) error
 	timeout   time.Duration // of one answer
-	left      int64 // bytes that answers may still have
+	left      int64         // bytes that answers may still have
 }
 
 // account returns the account of the input. Its requests have a header with the credential,
