@@ -221,7 +221,7 @@ func (b *bundle) apply() (changed int, err error) {
 		return 0, err
 	}
 	for _, note := range p.Notes {
-		b.logger.Warn("preset of the bundle is left as it is", zap.String("workspace", note.Workspace), zap.String("preset", note.Slug), zap.String("reason", note.Message))
+		b.logger.Warn("part of the bundle is left as it is", zap.String("workspace", note.Workspace), zap.String("preset", note.Slug), zap.String("reason", note.Message))
 	}
 	if len(p.Errors) > 0 {
 		var problems []error

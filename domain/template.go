@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,24 +23,19 @@ type Template struct {
 }
 
 // CutVariableName returns the name of a variable that begins text, and the text behind it.
-// The name is empty if none begins it. A name has letters, digits, _ . and -, and begins
-// with a letter or _.
+// The name is empty if none begins it. A name has letters, marks and digits of any script,
+// _ . and -, and begins with none of the last two.
 func CutVariableName(text string) (name, rest string) {
-	end := 0
-	for end < len(text) && isNameByte(text[end], end == 0) {
-		end++
+	end := strings.IndexFunc(text, func(r rune) bool {
+		return r == utf8.RuneError || !unicode.In(r, unicode.L, unicode.M, unicode.Nd) && r != '_' && r != '.' && r != '-'
+	})
+	if end < 0 {
+		end = len(text)
+	}
+	if text != "" && (text[0] == '.' || text[0] == '-') {
+		end = 0
 	}
 	return text[:end], text[end:]
-}
-
-func isNameByte(c byte, first bool) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '_':
-		return true
-	case '0' <= c && c <= '9', c == '.', c == '-':
-		return !first
-	}
-	return false
 }
 
 // Check returns an Invalid error if no capture makes such a template. It does not compare

@@ -23,7 +23,7 @@ func TestTemplateCheck(t *testing.T) {
 		place     string
 	}{
 		{[]string{"a", ""}, `[]`, "/template/variables/1"},
-		{[]string{"1a"}, `[]`, "/template/variables/0"},
+		{[]string{"-a"}, `[]`, "/template/variables/0"},
 		{[]string{"a", "b", "a"}, `[]`, "/template/variables/2"},
 		{[]string{"a\n"}, `[]`, "/template/variables/0"},
 		{nil, ``, "/template/messages"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
 )
 
@@ -19,6 +20,13 @@ type applied struct {
 	Plan   *plan.Plan `json:"plan"`
 	Done   int        `json:"done"`
 	Failed []failure  `json:"failed"`
+}
+
+// refusedApply is the JSON of an apply of files that have mistakes.
+type refusedApply struct {
+	Plan   mistakes  `json:"plan"`
+	Done   int       `json:"done"`
+	Failed []failure `json:"failed"`
 }
 
 // failure is a preset or a workspace that could not be changed.
@@ -48,6 +56,12 @@ else the Git revision of the folder.`,
 			ctx, stop := interruptible(cmd)
 			defer stop()
 			found, err := p.make(ctx, cmd, args)
+			if mistakes, ok := errors.AsType[files.Errors](err); ok && p.asJSON {
+				if err := writeJSON(cmd.OutOrStdout(), refusedApply{Plan: newMistakes(mistakes), Failed: []failure{}}); err != nil {
+					return err
+				}
+				return mistakesError(mistakes)
+			}
 			if err != nil {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 
 func convertCommand() *cobra.Command {
 	var o convert.Options
+	var reach connection
 	var keyFile string
 	var asJSON bool
 	sources := make([]string, 0, len(convert.Sources()))
@@ -48,7 +49,11 @@ credential. The exit status is 1 if a prompt or a version is not written.`,
 					return err
 				}
 			}
-			o.Stdin = cmd.InOrStdin()
+			var err error
+			if o.Transport, err = reach.transport(cmd); err != nil {
+				return err
+			}
+			o.Stdin, o.Timeout = cmd.InOrStdin(), reach.timeout
 			set, report, err := convert.Convert(cmd.Context(), source, input, o)
 			if err == nil {
 				err = convert.Write(dir, set, report)
@@ -65,6 +70,7 @@ credential. The exit status is 1 if a prompt or a version is not written.`,
 			return nil
 		},
 	}
+	reach.connectionFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&keyFile, "key-file", "", "File with the key of a live account, - for standard input; for Langfuse the public key, a colon and the secret key")
 	flags.StringVar(&o.Workspace, "workspace", "default", "The slug of the workspace for the presets")

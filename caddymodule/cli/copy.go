@@ -80,7 +80,7 @@ func (c *copier) destination(cmd *cobra.Command, from api) (api, place, error) {
 	}
 	key, err := readKey(cmd, "to-key-file", c.toKeyFile, "")
 	at.server, at.key = c.toServer, c.toKeyFile
-	return api{&client.Client{Origin: c.toServer, Key: key, Transport: from.Transport, Tries: tries}, c.toWorkspace}, at, err
+	return api{&client.Client{Origin: c.toServer, Key: key, Transport: from.Transport, Timeout: from.Timeout, Tries: tries}, c.toWorkspace}, at, err
 }
 
 func (c *copier) run(cmd *cobra.Command, slug string) error {

@@ -25,14 +25,18 @@ owner. Without --status it leaves out archived presets. It reads all pages.`,
 			if to.asJSON {
 				return printElements(cmd, presets)
 			}
-			rows := newTable(cmd.OutOrStdout(), "SLUG", "STATUS", "VERSION", "LABELS", "OWNER", "UPDATED")
+			rows := newTable(cmd.OutOrStdout(), "SLUG", "STATUS", "VERSION", "LABELS", "OWNER", "UPDATED", "NAME")
 			for element, err := range presets {
 				var p preset
 				if err == nil {
 					err = decode(element, &p)
 				}
 				if err == nil {
-					err = rows.row(p.Slug, string(p.Status), numberText(p.Number), labelsText(p.Labels), domain.TextOrEmpty(p.ManagedBy), timeText(p.UpdatedAt))
+					name := p.Name
+					if name == p.Slug {
+						name = ""
+					}
+					err = rows.row(p.Slug, string(p.Status), numberText(p.Number), labelsText(p.Labels), domain.TextOrEmpty(p.ManagedBy), timeText(p.UpdatedAt), name)
 				}
 				if err != nil {
 					return keepRows(rows, err)

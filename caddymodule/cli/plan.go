@@ -115,7 +115,7 @@ error. Mistakes in files are found without a server.`,
 			case err != nil:
 				return err
 			case isMistake:
-				return fmt.Errorf("mistakes in the files: %d", mistakes.Count())
+				return mistakesError(mistakes)
 			case len(found.Errors) > 0:
 				return fmt.Errorf("presets that cannot be brought to what their files say: %d", len(found.Errors))
 			case !found.Empty():
@@ -154,6 +154,11 @@ type mistake struct {
 	Column  int    `json:"column"` // as line
 	Path    string `json:"path"`
 	Message string `json:"message"`
+}
+
+// mistakesError is the error of a command that has printed the mistakes.
+func mistakesError(found files.Errors) error {
+	return fmt.Errorf("mistakes in the files: %d", found.Count())
 }
 
 func newMistakes(found files.Errors) mistakes {

@@ -48,7 +48,13 @@ func (t *table) row(cells ...string) error {
 	return nil
 }
 
-func (t *table) end() error { return t.w.Flush() }
+// end prints the rest of the rows, or that there is none.
+func (t *table) end() error {
+	if t.rows == 0 {
+		_, _ = fmt.Fprintln(t.w, "(none)")
+	}
+	return t.w.Flush()
+}
 
 // jsonArray prints an array of JSON, element by element. An array that is cut off by an
 // error is no JSON.

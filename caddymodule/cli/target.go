@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"strings"
 
@@ -31,6 +30,7 @@ const (
 // target says which server a command speaks to, with which key, and how it prints. Flags
 // set it.
 type target struct {
+	connection
 	server, keyFile string
 	// workspace is a slug or an id, empty for the key's own.
 	workspace string
@@ -55,8 +55,9 @@ func (t *target) serverFlags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("key-file") // fails for an unknown flag only
 }
 
-// originFlag adds the flag of the server's origin to a command.
+// originFlag adds the flags of the server's origin, and of the connection to it, to a command.
 func (t *target) originFlag(cmd *cobra.Command) {
+	t.connectionFlags(cmd)
 	cmd.Flags().StringVar(&t.server, "server", cmp.Or(os.Getenv(serverVariable), defaultServer),
 		"The origin of the server; with a path, if its base path is not /v1. "+serverVariable+" sets the default")
 }
@@ -73,9 +74,16 @@ func (t *target) client(cmd *cobra.Command) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = maxConnections
-	return &client.Client{Origin: t.server, Key: key, Transport: transport}, nil
+	return t.clientWith(cmd, key)
+}
+
+// clientWith returns the client of the server with a key.
+func (t *target) clientWith(cmd *cobra.Command, key string) (*client.Client, error) {
+	transport, err := t.transport(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return &client.Client{Origin: t.server, Key: key, Transport: transport, Timeout: t.timeout}, nil
 }
 
 // readKey returns the key in a file, which a flag names, or else in an environment variable.

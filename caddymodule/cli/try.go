@@ -81,7 +81,15 @@ The command takes an inference key, and works in the workspace of this key.`,
 
 func (t *trial) api(cmd *cobra.Command) (api, error) {
 	key, err := readKey(cmd, "inference-key-file", t.keyFile, inferenceKeyVariable)
-	return api{Client: &client.Client{Origin: t.server, Key: key, Tries: tries}}, err
+	if err != nil {
+		return api{}, err
+	}
+	c, err := t.clientWith(cmd, key)
+	if err != nil {
+		return api{}, err
+	}
+	c.Tries = tries
+	return api{Client: c}, nil
 }
 
 func (t *trial) completionAPI(cmd *cobra.Command) (api, error) {

@@ -26,6 +26,9 @@ type Client struct {
 	Key string
 	// Transport sends the requests; nil for http.DefaultTransport.
 	Transport http.RoundTripper
+	// Timeout bounds the time of one request, with reading its answer; 0 for 2 minutes. A request that
+	// took so long is not repeated. Send has no such bound.
+	Timeout time.Duration
 	// Tries bounds how often a request is sent; 0 for 6.
 	Tries int
 	// Wait waits before a repeated request; nil for a timer. It ends early with ctx.
@@ -81,9 +84,8 @@ const (
 	// defaultTries is how often a request is sent at most. The pauses between take 6 s.
 	defaultTries = 6
 	// maxWait bounds the pause before a repeated request.
-	maxWait = 10 * time.Second
-	// maxTime bounds one try of a request, with reading its answer.
-	maxTime = 2 * time.Minute
+	maxWait        = 10 * time.Second
+	defaultTimeout = 2 * time.Minute
 	// maxAnswer bounds an answer, in bytes. A page of 100 versions may have 26 MB.
 	maxAnswer = 64 << 20
 )
@@ -128,8 +130,14 @@ func (c *Client) wait(ctx context.Context, d time.Duration) error {
 // once sends a request once. pause is how long to wait before it is sent again. It is negative
 // if that cannot help, and 0 if the server does not tell.
 func (c *Client) once(ctx context.Context, r Request) (_ *Answer, pause time.Duration, err error) {
-	limited, cancel := context.WithTimeout(ctx, maxTime)
+	timeout := cmp.Or(c.Timeout, defaultTimeout)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	defer func() {
+		if err != nil && ctx.Err() == nil && limited.Err() != nil {
+			pause, err = -1, fmt.Errorf("%s has not answered %s %s within %s: %w", c.Origin, r.Method, r.Path, timeout, limited.Err())
+		}
+	}()
 	response, err := c.Send(limited, r)
 	if err != nil {
 		if ctx.Err() != nil {

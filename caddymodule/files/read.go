@@ -53,6 +53,7 @@ func Read(dir string) (*Set, error) {
 	if err := r.mistakes.err(); err != nil {
 		return nil, err
 	}
+	set.Others = r.others
 	return set, nil
 }
 
@@ -60,7 +61,8 @@ func Read(dir string) (*Set, error) {
 type reader struct {
 	schemas  *schema.Schemas
 	mistakes mistakes
-	buffer   []byte // of JSON
+	others   []string // as Set.Others
+	buffer   []byte   // of JSON
 }
 
 // readNames returns the entries of a folder, sorted by name.
@@ -88,17 +90,47 @@ func (r *reader) entry(root *os.Root, name string) (w Workspace, ok bool) {
 		}
 		return w, false
 	}
-	if problem := r.workspaceProblem(name); problem != "" {
-		r.mistake(name, problem)
-		return w, false
-	}
 	below, err := root.OpenRoot(name)
 	if err != nil {
 		r.mistake(name, rootFolder{root}.problem(name, err))
 		return w, false
 	}
 	defer below.Close()
+	if !r.isWorkspace(below, name) {
+		r.others = append(r.others, name)
+		return w, false
+	}
+	if problem := r.workspaceProblem(name); problem != "" {
+		r.mistake(name, problem)
+		return w, false
+	}
 	return r.workspace(below, name), true
+}
+
+// isWorkspace reports whether a folder has a YAML file. One in a folder below it is a mistake, because
+// there it describes nothing.
+func (r *reader) isWorkspace(root *os.Root, slug string) (is bool) {
+	err := fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir():
+			if name != "." && strings.HasPrefix(e.Name(), ".") {
+				return fs.SkipDir
+			}
+		case !isYAMLName(name):
+		case strings.Contains(name, "/"):
+			r.mistake(path.Join(slug, name), "must be in the folder "+slug+" itself, because folders below it describe nothing")
+			is = true
+		default:
+			is = true
+		}
+		return nil
+	})
+	if err != nil {
+		r.mistake(slug, rootFolder{root}.problem(".", err))
+	}
+	return is
 }
 
 // workspaceProblem returns why a name is not the slug of a workspace, empty if it is one.

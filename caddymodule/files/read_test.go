@@ -29,12 +29,12 @@ func TestReadLayout(t *testing.T) {
 	for name, text := range map[string]string{
 		"README.md": "a", ".git/config.yaml": "a: [", ".hidden.yaml": "a: [", "script.sh": "a",
 		"b/z.yaml": preset, "b/a.yaml": preset, "b/README.md": "a", "b/.draft.yaml": "a: [", "b/.workspace.yaml": "# nothing yet\n",
-		"b/prompts/a.yaml": "a: [", "b/Mail.v2~x.yaml": preset, "a-1/.keep": "",
+		"b/prompts/a.md": "a", "b/.old/a.yaml": "a: [", "b/Mail.v2~x.yaml": preset, "a-1/.workspace.yaml": "{}", "Docs/README.md": "a", "empty/.keep": "",
 	} {
 		put(t, filepath.Join(dir, name), []byte(text))
 	}
 	set = read(t, dir)
-	if len(set.Workspaces) != 2 || set.Workspaces[0].Slug != "a-1" || set.Workspaces[0].Defaults != nil || string(set.Workspaces[1].Defaults) != "{}" {
+	if len(set.Workspaces) != 2 || set.Workspaces[0].Slug != "a-1" || string(set.Workspaces[0].Defaults) != "{}" || string(set.Workspaces[1].Defaults) != "{}" || strings.Join(set.Others, " ") != "Docs empty" {
 		t.Errorf("got %s", show(set))
 	}
 	var names []string
@@ -47,7 +47,7 @@ func TestReadLayout(t *testing.T) {
 
 	for name, text := range map[string]string{
 		"loose.yaml": preset, "loose.yml": preset, "Team/a.yaml": preset, "0b9fb1d4-9c7e-4a3a-8d0b-3c1f0f3b6c11/a.yaml": preset,
-		"b/c.yml": preset, "b/d.YAML": preset, "b/-e.yaml": preset, "b/.workspace.yml": "", "b/large.yaml": "# " + strings.Repeat("a", files.MaxFileSize), "b/folder.yaml/a": "",
+		"b/c.yml": preset, "b/d.YAML": preset, "b/-e.yaml": preset, "b/.workspace.yml": "", "b/large.yaml": "# " + strings.Repeat("a", files.MaxFileSize), "b/folder.yaml/a": "", "b/prompts/old/a.yaml": "a: [", "c/sub/a.yml": preset,
 		"b/utf16.yaml": "\xff\xfea\x00", "w/.workspace.yaml": "slug: x\nname: 1\ncolour: red\ndefault_provider_sort: best\n", "b/esc\x1b[31m.yaml": preset,
 	} {
 		put(t, filepath.Join(dir, name), []byte(text))
@@ -77,7 +77,9 @@ func TestReadLayout(t *testing.T) {
 		"b/linked.yaml: is a link out of the folder, or to nothing",
 		"b/nowhere.yaml: is a link out of the folder, or to nothing",
 		"b/pipe.yaml: must be a regular file",
+		"b/prompts/old/a.yaml: must be in the folder b itself, because folders below it describe nothing",
 		"b/utf16.yaml:1:1: is not UTF-8",
+		"c/sub/a.yml: must be in the folder c itself, because folders below it describe nothing",
 		"linked: is a link out of the folder, or to nothing",
 		"loose.yaml: belongs into the folder of a workspace, such as default/",
 		"loose.yml: belongs into the folder of a workspace, such as default/",

@@ -29,6 +29,10 @@ func parse(text []byte) (*yaml.Node, *problem) {
 		line, column := placeOf(text, at)
 		return nil, &problem{line, column, "is not UTF-8"}
 	}
+	if at, escape := otherLineEnd(text); at >= 0 {
+		line, column := placeOf(text, at)
+		return nil, &problem{line, column, "has an invisible end of a line: remove it, or write it as " + escape + " in double quotes"}
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
@@ -56,6 +60,32 @@ func firstInvalid(text []byte) int {
 		}
 		at += size
 	}
+}
+
+// lineEnds are the characters besides the line feed that end a line for the YAML library, with
+// their escapes. Editors show no new line, so a setting may hide behind a comment.
+var lineEnds = []struct{ text, escape string }{{"\u2028", `\L`}, {"\u2029", `\P`}, {"\u0085", `\N`}, {"\r", `\r`}}
+
+// otherLineEnd returns the index of the first of lineEnds, and its escape. It is -1 if there is
+// none. A carriage return before a line feed is none.
+func otherLineEnd(text []byte) (at int, escape string) {
+	at = -1
+	for _, end := range lineEnds {
+		for from := 0; ; {
+			next := bytes.Index(text[from:], []byte(end.text))
+			if next < 0 {
+				break
+			}
+			if next += from; end.text != "\r" || !bytes.HasPrefix(text[next+1:], []byte{'\n'}) {
+				if at < 0 || next < at {
+					at, escape = next, end.escape
+				}
+				break
+			}
+			from = next + 1
+		}
+	}
+	return at, escape
 }
 
 // placeOf returns the line and the column of a byte of text. Both count from 1, columns in

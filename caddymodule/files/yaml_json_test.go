@@ -12,6 +12,7 @@ func TestJSONOf(t *testing.T) {
 		{"", "null"},
 		{"# nothing\n", "null"},
 		{"text", `"text"`},
+		{"a: \"\\L\\P\\N\\r\\u2028\"\r\nb: 1\r\n", "{\"a\":\"\u2028\u2029\u0085\\r\u2028\",\"b\":1}"},
 	} {
 		got, err := JSONOf("front", []byte(test.text))
 		if err != nil || string(got) != test.want {
@@ -24,6 +25,10 @@ func TestJSONOf(t *testing.T) {
 		"a: !file x\n":                      "front:1:4: /a: !file is allowed only in the request",
 		"a: &a [*a]\n":                      "front:1:8: /a/0: the alias stands for a value around it",
 		"\xff":                              "front:1:1: is not UTF-8",
+		"a: 1\nb: 2 # x\u2028model: m\n":    "front:2:9: has an invisible end of a line: remove it, or write it as \\L in double quotes",
+		"a: |\n  x\u2029  y\n":              "front:2:4: has an invisible end of a line: remove it, or write it as \\P",
+		"a: \"x\u0085y\"\n":                 "front:1:6: has an invisible end of a line: remove it, or write it as \\N",
+		"a: 1\r\nb: x\ry\u2028\n":           "front:2:5: has an invisible end of a line: remove it, or write it as \\r",
 		"a: 0x10\n":                         "front:1:4: /a: ",
 		"a: sk-" + strings.Repeat("a1", 12): "has the form of a secret",
 	} {

@@ -313,7 +313,7 @@ for (const [dialect, route, first, member] of [
     await prompt(page).fill("You know {{city}}.");
     await shows(names, /Template is off.*city/);
     await templateSwitch(page).check();
-    await prompt(page).fill("You know {{ city }}, {{{_b.c-d}}}, \\{{no}}, {{2nd}}, {{}}, {{open, {{a\tb}}.");
+    await prompt(page).fill("You know {{ city }}, {{{_b.c-d}}}, \\{{no}}, {{-2}}, {{}}, {{open, {{a\tb}}.");
     await shows(names, "Variables: city, _b.c-d");
     const part = { responses: "input_text" }[dialect] ?? "text";
     await messages(page).fill(JSON.stringify([

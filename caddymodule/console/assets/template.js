@@ -3,7 +3,7 @@
 import { code, h } from './elements.js'
 import { format, memberOf, parse, raw } from './json.js'
 
-const variable = /\\\{\{|\{\{ *([A-Za-z_][\w.-]*) *\}\}/g
+const variable = /\\\{\{|\{\{ *([\p{L}\p{M}\p{Nd}_][\p{L}\p{M}\p{Nd}_.-]*) *\}\}/gu
 const textTypes = ['text', 'input_text', 'output_text']
 
 /** Reads a member that is a string. @param {JSONValue | undefined} value @param {string} name @returns {string | undefined} */

@@ -30,7 +30,8 @@ type account struct {
 	header    http.Header
 	transport http.RoundTripper
 	wait      func(ctx context.Context, d time.Duration) error
-	left      int64 // bytes that answers may still have
+	timeout   time.Duration // of one answer
+	left      int64         // bytes that answers may still have
 }
 
 // account returns the account of the input. Its requests have a header with the credential,
@@ -43,6 +44,7 @@ func (c *conversion) account(header, value string) (*account, error) {
 	a := &account{
 		base: strings.TrimRight(u.Scheme+"://"+u.Host+u.EscapedPath(), "/"), header: http.Header{"Accept": {"application/json"}},
 		transport: c.options.Transport, wait: c.options.Wait, left: maxInput,
+		timeout: cmp.Or(c.options.Timeout, answerTime),
 	}
 	if a.transport == nil {
 		a.transport = http.DefaultTransport
@@ -145,7 +147,7 @@ func (a *account) get(ctx context.Context, path string, query url.Values) (node,
 var errTooLong = fmt.Errorf("the answers have more than %d bytes in all", maxInput)
 
 func (a *account) once(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, http.NoBody)
 	if err != nil {

@@ -22,8 +22,15 @@ func (c *conversion) assemble(prompts []*prompt) (*files.Set, error) {
 	}
 	workspace := files.Workspace{Slug: c.options.Workspace}
 	names := slugs(prompts)
+	taken := make(map[string]bool)
 	for i, p := range prompts {
 		preset, written, ok := c.preset(schemas, p, names[i])
+		if folded := strings.ToLower(names[i]); ok && taken[folded] {
+			p.refuse(node{}, "another prompt of the input has its slug "+names[i])
+			ok = false
+		} else {
+			taken[folded] = ok
+		}
 		if ok {
 			workspace.Presets = append(workspace.Presets, preset)
 			c.report.Written = append(c.report.Written, written)
@@ -48,6 +55,9 @@ func (c *conversion) preset(schemas *schema.Schemas, p *prompt, slug string) (pr
 		if !slices.ContainsFunc(p.entries, func(e Entry) bool { return e.Kind == NotWritten }) {
 			p.refuse(node{}, "has no version")
 		}
+		return preset, written, false
+	}
+	if p.hasRepeated() {
 		return preset, written, false
 	}
 	chosen := p.choose()
@@ -89,6 +99,20 @@ func (c *conversion) preset(schemas *schema.Schemas, p *prompt, slug string) (pr
 	return preset, Written{
 		Prompt: p.name, Workspace: preset.Workspace, Slug: slug, Version: chosen.number, Versions: len(preset.Earlier) + 1,
 	}, true
+}
+
+// hasRepeated reports whether two versions have one number, and refuses the prompt then: only the
+// source can tell which of them is meant.
+func (p *prompt) hasRepeated() (repeated bool) {
+	seen := make(map[int]bool)
+	for _, v := range p.versions {
+		if seen[v.number] && (v.number > 0 || p.oneUnnumbered) {
+			p.refuse(v.place, "has "+numberOr(v.number, "no number")+" as its version, as another entry has: neither is taken")
+			repeated = true
+		}
+		seen[v.number] = true
+	}
+	return repeated
 }
 
 // choose returns the version that requests get. It reports if the input does not have it.

@@ -52,6 +52,8 @@ type Options struct {
 	Stdin io.Reader
 	// Transport sends the requests to a live account; nil for http.DefaultTransport.
 	Transport http.RoundTripper
+	// Timeout bounds the time of one answer of a live account; 0 for a minute.
+	Timeout time.Duration
 	// Wait waits before a repeated request; nil for a timer. It ends early with ctx.
 	Wait func(ctx context.Context, d time.Duration) error
 }
@@ -127,8 +129,10 @@ type prompt struct {
 	versions []*version
 	// chosen is the number of the version that requests get. It is 0 if the source does not
 	// tell: then it is the last with isProduction, or else the last.
-	chosen  int
-	entries []Entry
+	chosen int
+	// oneUnnumbered is set if the source has at most one version without a number.
+	oneUnnumbered bool
+	entries       []Entry
 }
 
 // version is a version of a prompt in its source's template language.
@@ -155,6 +159,8 @@ type version struct {
 type setting struct {
 	name  string
 	value node
+	// places are the paths of a list's items in the source. It is nil while it has all of them.
+	places []string
 }
 
 // leave reports a part of a prompt that has no counterpart.
@@ -184,4 +190,6 @@ func (v *version) refuse(at node, message string) {
 }
 
 // set adds a setting.
-func (v *version) set(name string, value node) { v.settings = append(v.settings, setting{name, value}) }
+func (v *version) set(name string, value node) {
+	v.settings = append(v.settings, setting{name: name, value: value})
+}

@@ -215,3 +215,160 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 		}
 	}
 }
+
+// TestLiteLLMIdentity reads entries whose inner ids are equal. Clients send the outer ids, so each
+// is a prompt, and a number that is there twice is told.
+func TestLiteLLMIdentity(t *testing.T) {
+	spec := func(outer, inner, content string) string {
+		return fmt.Sprintf(`{"prompt_id": %q, "litellm_params": {"prompt_id": %q, "prompt_integration": "dotprompt", "dotprompt_content": %q}}`, outer, inner, "User: "+content)
+	}
+	for _, test := range []struct {
+		name, specs string
+		written     string
+		messages    []string // parts of the entries' messages, in order
+	}{
+		{"equal inner ids", spec("first", "prompt", "a") + "," + spec("second", "prompt", "b") + "," + spec("third.v1", "prompt", "c"), "first:1 second:1 third:1", []string{"another id", "another id", "another id"}},
+		{"versions of one", spec("first.v1", "prompt", "a") + "," + spec("first.v2", "first", "b"), "first:2", []string{"another id"}},
+		{"a number twice", spec("first.v1", "first", "a") + "," + spec("first.v1", "first", "b") + "," + spec("other", "other", "c"), "other:1", []string{"has 1 as its version"}},
+		{"no number twice", spec("first", "first", "a") + "," + spec("first", "first", "b"), "", []string{"has no number as its version"}},
+		{"no outer id", `{"litellm_params": {"prompt_id": "inner", "prompt_integration": "dotprompt", "dotprompt_content": "User: a"}}`, "inner:1", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, report, err := convert.Convert(t.Context(), convert.LiteLLM, "-", convert.Options{AllVersions: true, Stdin: strings.NewReader(`{"prompts": [` + test.specs + `]}`)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var written []string
+			for _, w := range report.Written {
+				written = append(written, fmt.Sprintf("%s:%d", w.Slug, w.Versions))
+			}
+			if got := strings.Join(written, " "); got != test.written {
+				t.Errorf("wrote %q, want %q", got, test.written)
+			}
+			if len(report.Entries) != len(test.messages) {
+				t.Fatalf("got entries %+v, want %q", report.Entries, test.messages)
+			}
+			for i, want := range test.messages {
+				if !strings.Contains(report.Entries[i].Message, want) {
+					t.Errorf("got %q, want %q", report.Entries[i].Message, want)
+				}
+			}
+		})
+	}
+}
+
+// TestNoPrompt refuses files that are no prompts. A configuration has keys.
+func TestNoPrompt(t *testing.T) {
+	const config = "model_list:\n  - model_name: m\n    litellm_params:\n      api_key: do-not-show-this\n"
+	for _, test := range []struct {
+		name, file, text string
+		isPrompt         bool
+	}{
+		{"configuration", "config.yaml", config, false},
+		{"configuration with a document's mark", "config.yml", "---\n" + config + "---\nUser: a\n", false},
+		{"configuration under another name", "settings", config, false},
+		{"configuration behind comments", "settings", "# keys\n\n" + config, false},
+		{"text", "mail.txt", "Hi {{ name }}: welcome\n", true},
+		{"front matter", "mail.txt", "---\nmodel: m\n---\nhello\n", true},
+		{"a role", "mail", "System: be brief\n", true},
+		{"prompt file", "mail.prompt", "hello\n", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), test.file)
+			if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			set, report, err := convert.Convert(t.Context(), convert.LiteLLM, path, convert.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if isPrompt := len(set.Workspaces) == 1; isPrompt != test.isPrompt || report.Count(convert.NotWritten) == 0 != test.isPrompt {
+				t.Errorf("got %d workspaces and the report %+v", len(set.Workspaces), report.Entries)
+			}
+			if !test.isPrompt && !strings.Contains(report.Entries[0].Message, "the proxy's address") {
+				t.Errorf("got %q", report.Entries[0].Message)
+			}
+		})
+	}
+}
+
+// TestUnreadMarks reports what looks like a role or a front matter, and is text for LiteLLM.
+func TestUnreadMarks(t *testing.T) {
+	for _, test := range []struct {
+		text     string
+		messages []string
+	}{
+		{"Developer: a\nuser: b\nuser: c\n", []string{"begins with Developer:", "begins with user:"}},
+		{"System: a\nASSISTANT: b\n", []string{"begins with ASSISTANT:"}},
+		{"\n---\nmodel: m\n---\nUser: a\n", []string{"line 2: is text, as at LiteLLM: a front matter begins in the first line"}},
+		{"---\nmodel: m\nUser: a\n", []string{"line 1: is text, as at LiteLLM: a front matter ends"}},
+		{"---\nmodel: m\n---\nUser: a\n---\nb\n", nil},
+		{"Users: a\nnote: b\n", nil},
+	} {
+		path := filepath.Join(t.TempDir(), "mail.prompt")
+		if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, report, err := convert.Convert(t.Context(), convert.LiteLLM, path, convert.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var messages []string
+		for _, e := range report.Entries {
+			messages = append(messages, e.Message)
+		}
+		if len(messages) != len(test.messages) {
+			t.Errorf("%q: got %q, want %q", test.text, messages, test.messages)
+			continue
+		}
+		for i, want := range test.messages {
+			if !strings.Contains(messages[i], want) || report.Entries[i].Kind != convert.Changed {
+				t.Errorf("%q: got %q, want %q", test.text, messages[i], want)
+			}
+		}
+	}
+}
+
+// TestUnfitParts leaves out the items of lists that do not fit, and keeps the others. Else it leaves
+// out the whole setting, and reports all of its violations.
+func TestUnfitParts(t *testing.T) {
+	tool := func(name string) string { return `{"type": "function", "function": {"name": ` + name + `}}` }
+	for _, test := range []struct {
+		name, metadata string
+		config         string
+		messages       []string
+	}{
+		{
+			"one tool of three", `{"model": "m", "tools": [` + tool(`"a"`) + `,` + tool(`5`) + `,` + tool(`"c"`) + `], "tool_choice": "auto"}`,
+			`{"model":"m","tools":[` + tool(`"a"`) + `,` + tool(`"c"`) + `],"tool_choice":"auto"}`,
+			[]string{"/metadata/tools/1: does not fit, and the others stay: function/name"},
+		},
+		{
+			"the tool of the choice", `{"tools": [` + tool(`"a"`) + `,{"type": "function", "function": {"name": "b", "parameters": 5}}], "tool_choice": {"type": "function", "function": {"name": "b"}}}`,
+			`{"tools":[` + tool(`"a"`) + `]}`,
+			[]string{"/metadata/tools/1: does not fit", "/metadata/tool_choice: names a tool that is left out"},
+		},
+		{"all tools", `{"model": "m", "tools": [` + tool(`5`) + `]}`, `{"model":"m"}`, []string{"/metadata/tools: does not fit: tools/0/function/name"}},
+		{
+			"an object", `{"model": "m", "provider": {"sort": 5, "order": 7}}`, `{"model":"m"}`,
+			[]string{"/metadata/provider: does not fit: provider/order"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			body := `{"content": "User: hello", "metadata": ` + test.metadata + `}`
+			set, report, err := convert.Convert(t.Context(), convert.LiteLLM, "-", convert.Options{Stdin: strings.NewReader(`{"mail": ` + body + `}`)})
+			if err != nil || len(set.Workspaces) != 1 {
+				t.Fatalf("got %v, report %+v", err, report)
+			}
+			config := string(set.Workspaces[0].Presets[0].Version.Capture.Config)
+			if strings.ReplaceAll(config, " ", "") != strings.ReplaceAll(test.config, " ", "") {
+				t.Errorf("got %s\nwant %s", config, test.config)
+			}
+			for i, want := range test.messages {
+				if len(report.Entries) != len(test.messages) || !strings.Contains(report.Entries[i].Path+": "+report.Entries[i].Message, want) {
+					t.Fatalf("got %+v, want %q", report.Entries, test.messages)
+				}
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,7 +49,7 @@ func (c *conversion) documents(extensions ...string) ([]document, error) {
 	case info.Mode().IsRegular():
 		names = []string{c.input}
 	case info.IsDir():
-		if names, err = namesIn(c.input, extensions); err != nil {
+		if names, err = c.namesIn(extensions); err != nil {
 			return nil, err
 		}
 	default:
@@ -76,6 +77,10 @@ func (c *conversion) documents(extensions ...string) ([]document, error) {
 	documents := make([]document, 0, len(names))
 	for _, name := range names {
 		file, err := open(name)
+		if err != nil && info.IsDir() {
+			c.unreadable(name, cannotBeRead(err))
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -88,15 +93,24 @@ func (c *conversion) documents(extensions ...string) ([]document, error) {
 	return documents, nil
 }
 
-// namesIn returns the files of a folder with one of the extensions. A link counts as the
-// file that it leads to, so that a pipe cannot hold the reader.
-func namesIn(folder string, extensions []string) (names []string, err error) {
-	root, err := os.OpenRoot(folder)
+// cannotBeRead returns the message about a file of a folder that could not be opened.
+func cannotBeRead(err error) string {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err
+	}
+	return "cannot be read, and may be a link out of the folder or to nothing: " + err.Error()
+}
+
+// namesIn returns the files of the folder with one of the extensions. A link counts as the
+// file that it leads to, so that a pipe cannot hold the reader. One that leads out of the folder is
+// reported.
+func (c *conversion) namesIn(extensions []string) (names []string, err error) {
+	root, err := os.OpenRoot(c.input)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	entries, err := os.ReadDir(folder)
+	entries, err := os.ReadDir(c.input)
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +121,14 @@ func namesIn(folder string, extensions []string) (names []string, err error) {
 		}
 		info, err := root.Stat(name)
 		if err != nil {
-			return nil, err
+			c.unreadable(name, cannotBeRead(err))
+			continue
 		}
 		if !info.Mode().IsRegular() {
 			continue
 		}
 		if names = append(names, name); len(names) > maxFiles {
-			return nil, fmt.Errorf("%s has more than %d files", folder, maxFiles)
+			return nil, fmt.Errorf("%s has more than %d files", c.input, maxFiles)
 		}
 	}
 	return names, nil

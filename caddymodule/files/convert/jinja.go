@@ -5,9 +5,12 @@ import (
 	"strings"
 )
 
+// jinjaWord is a name of Jinja, which begins with no digit.
+const jinjaWord = `[\p{L}_][\p{L}\p{M}\p{Nd}_]*`
+
 var (
-	jinjaName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	jinjaDotted = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$`)
+	jinjaName   = regexp.MustCompile(`^` + jinjaWord + `$`)
+	jinjaDotted = regexp.MustCompile(`^` + jinjaWord + `(\.` + jinjaWord + `)+$`)
 	// jinjaWords look like names, and are none.
 	jinjaWords = map[string]bool{
 		"true": true, "false": true, "none": true, "True": true, "False": true, "None": true, "not": true, "loop": true, "self": true,
@@ -15,10 +18,9 @@ var (
 )
 
 const (
-	jinjaExpression = "has {{ … }} with more than a name, such as a filter: a template has names alone"
-	jinjaStatement  = "has {% … %}: a template has no statements"
-	jinjaUnclosed   = "has {{, {% or {# without an end"
-	dottedName      = "has a name with a dot: it is one name here, and clients send its value under the whole name"
+	jinjaStatement = "has {% … %}: a template has no statements"
+	jinjaUnclosed  = "has {{, {% or {# without an end"
+	dottedName     = "has a name with a dot: it is one name here, and clients send its value under the whole name"
 )
 
 // jinja is the syntax of Jinja as far as a template can express it: {{ name }}.
@@ -48,7 +50,7 @@ func jinja(text string) ([]segment, []finding) {
 			b.variable(inner)
 			b.find(finding{message: dottedName})
 		default:
-			b.find(finding{jinjaExpression, true})
+			b.find(finding{"has " + tagShown(inner) + ", which is more than a name: a template has names alone", true})
 		}
 		text = rest
 	}

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"net/url"
 	"path/filepath"
@@ -59,6 +60,11 @@ func (r *litellm) document(d document) {
 		r.unreadable(d.name, "is not UTF-8")
 		return
 	}
+	if !isJSON && extension != ".prompt" && !isPromptText(extension, string(d.text)) {
+		r.unreadable(d.name, "is no prompt: a .prompt file has its settings between lines of three hyphens, or lines that begin with User: or System:. "+
+			"If it is the proxy's configuration, convert the folder of its prompts, or give the proxy's address")
+		return
+	}
 	if !isJSON {
 		if name == "" {
 			name = noSlug
@@ -92,10 +98,27 @@ func (r *litellm) document(d document) {
 	}
 }
 
+// firstSetting matches a text whose first line, but for comments, is a setting in YAML.
+var firstSetting = regexp.MustCompile(`^(?:[ \t]*(?:#[^\n]*)?\n)*[\w-]+:(?:\s|$)`)
+
+// isPromptText reports whether a text that is in no .prompt file may be a prompt. A YAML file is
+// configuration, and so is a text that begins with a setting, and has no mark of a prompt.
+func isPromptText(extension, text string) bool {
+	if extension == ".yaml" || extension == ".yml" {
+		return false
+	}
+	_, body, hasFront := cutFrontMatter(withoutReturns(text))
+	return hasFront || !firstSetting.MatchString(body) || slices.ContainsFunc(strings.Split(body, "\n"), func(line string) bool {
+		_, _, ok := cutRole(strings.TrimSpace(line))
+		return ok
+	})
+}
+
 // add adds a version to a prompt.
 func (r *litellm) add(id string, v *version) {
 	v.dialect, v.syntax = domain.Chat, jinja
 	p := r.found.of(id)
+	p.oneUnnumbered = true
 	p.versions = append(p.versions, v)
 }
 
@@ -142,13 +165,13 @@ var specParameters = map[string]bool{
 	"prompt_id": true, "prompt_integration": true, "dotprompt_content": true, "prompt_data": true, "prompt_directory": true,
 }
 
-// spec reads a PromptSpec. raw is what the proxy shows of its content apart, or nil.
+// spec reads a PromptSpec. raw is what the proxy shows of its content apart, or nil. The proxy
+// looks for the id of a request among the outer ids, so those tell prompts apart.
 func (r *litellm) spec(spec node, raw *node) {
 	parameters := spec.get("litellm_params")
 	id, number := splitVersion(spec.textOf("prompt_id"))
-	if own := parameters.textOf("prompt_id"); own != "" {
-		id, _ = splitVersion(own)
-	}
+	inner, _ := splitVersion(parameters.textOf("prompt_id"))
+	id = cmp.Or(id, inner)
 	if n := spec.get("version").number(); n > 0 {
 		number = n
 	}
@@ -176,11 +199,14 @@ func (r *litellm) spec(spec node, raw *node) {
 			v.leave(value, "has no counterpart")
 		}
 	}
-	v.readSpecContent(spec, id, raw)
+	if inner != "" && inner != id {
+		v.change(parameters.get("prompt_id"), "is another id than prompt_id, which clients send and the slug is made of")
+	}
+	v.readSpecContent(spec, []string{inner, id}, raw)
 }
 
-// readSpecContent reads the content of a PromptSpec.
-func (v *version) readSpecContent(spec node, id string, raw *node) {
+// readSpecContent reads the content of a PromptSpec, whose JSON form may be below one of its ids.
+func (v *version) readSpecContent(spec node, ids []string, raw *node) {
 	parameters := spec.get("litellm_params")
 	if text, ok := parameters.get("dotprompt_content").text(); ok {
 		v.readPromptFile(parameters.get("dotprompt_content"), text)
@@ -198,8 +224,11 @@ func (v *version) readSpecContent(spec node, id string, raw *node) {
 	if raw != nil && !data.exists() {
 		data = *raw
 	}
-	if byID := data.get(id); byID.get("content").exists() {
-		data = byID
+	for _, id := range ids {
+		if byID := data.get(id); byID.get("content").exists() {
+			data = byID
+			break
+		}
 	}
 	if !data.get("content").exists() {
 		v.refuse(spec, "has no content: only dotprompt keeps it in LiteLLM")

@@ -313,13 +313,20 @@ func TestInputs(t *testing.T) {
 	for _, test := range []struct{ name, input, want string }{
 		{"a folder without files", empty, "has no file that ends in .prompt or .json"},
 		{"no file", filepath.Join(dir, "none"), "none"},
-		{"a link out of the folder", linked, "escapes"},
+		{"only a link out of the folder", linked, "has no file that ends in"},
 		{"a large file", write("large.json", strings.Repeat(" ", 64<<20+1)), "more than 67108864 bytes"},
 	} {
 		_, _, err := convert.Convert(t.Context(), convert.LiteLLM, test.input, convert.Options{})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", test.name, err, test.want)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(linked, "b.prompt"), []byte("User: b"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, report, err := convert.Convert(t.Context(), convert.LiteLLM, linked, convert.Options{})
+	if err != nil || len(report.Written) != 1 || report.Count(convert.NotWritten) != 1 || report.Entries[0].File != "a.prompt" {
+		t.Errorf("a link beside a prompt: got %+v, %v", report, err)
 	}
 	set, report, err := convert.Convert(t.Context(), convert.LiteLLM, "-", convert.Options{Stdin: strings.NewReader("Hi {{ name }}.")})
 	if err != nil || len(set.Workspaces) != 1 || set.Workspaces[0].Presets[0].Slug != "prompt" || report.Count(convert.NotWritten) > 0 {

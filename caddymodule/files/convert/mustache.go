@@ -81,7 +81,7 @@ func (e *mustacheExpansion) tag(tag string, inside []string) {
 		whole, rest := domain.CutVariableName(name)
 		switch {
 		case whole == "" || rest != "":
-			e.refuse("has {{…}} around something that cannot be a name here")
+			e.refuse("has " + tagShown(name) + ", which cannot be a variable here")
 			return
 		case strings.Contains(name, "."):
 			e.find(finding{message: dottedName})

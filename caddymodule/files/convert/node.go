@@ -30,7 +30,7 @@ func parse(file, path string, text []byte) (node, error) {
 		err = w.End()
 	}
 	if err != nil {
-		return node{}, errors.New("is no JSON: it " + err.Error())
+		return node{}, errors.New("is no JSON: " + err.Error())
 	}
 	return node{file: file, path: path, value: value}, nil
 }

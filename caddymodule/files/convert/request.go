@@ -2,10 +2,6 @@ package convert
 
 import (
 	"errors"
-	"slices"
-	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -42,7 +38,7 @@ func (v *version) build(schemas *schema.Schemas) (built files.Version, ok bool) 
 }
 
 // capture checks the request as a server does, and returns what it stores. Settings that
-// the check refuses are left out.
+// the the check refuses are left out, or the items of a list that it refuses.
 func (v *version) capture(schemas *schema.Schemas, prompt []rawjson.Member, isTemplate bool) (domain.Capture, bool) {
 	check := files.SchemaOf(schemas, v.dialect, isTemplate)
 	for {
@@ -77,36 +73,6 @@ func withoutPlace(err error) string {
 		return refused.Message
 	}
 	return err.Error()
-}
-
-// drop leaves out the settings that a check refused. It returns false if the check refused
-// something else, which cannot be left out.
-func (v *version) drop(refused *schema.Error) bool {
-	dropped := make(map[string]bool)
-	for _, violation := range refused.Violations {
-		segment, rest, _ := strings.Cut(strings.TrimPrefix(violation.Path, "/"), "/")
-		name := jsontext.Pointer(segment).LastToken()
-		i := slices.IndexFunc(v.settings, func(s setting) bool { return s.name == name })
-		if i < 0 {
-			return false
-		}
-		if !dropped[name] {
-			at := v.settings[i].value
-			if rest != "" {
-				at.path += "/" + rest
-			}
-			v.leave(at, "does not fit: "+segment+" "+violation.Message)
-		}
-		dropped[name] = true
-	}
-	var rest []setting
-	for _, s := range v.settings {
-		if !dropped[s.name] {
-			rest = append(rest, s)
-		}
-	}
-	v.settings = rest
-	return len(dropped) > 0
 }
 
 // reportSettings removes settings that repeat or are null, and reports those with variables.

@@ -1,9 +1,12 @@
 package convert
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"regexp"
-	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -12,63 +15,80 @@ import (
 var outsideSlug = regexp.MustCompile(`[^A-Za-z0-9._~-]+`)
 
 const (
-	// roomForNumber is the room for a number behind a slug.
-	roomForNumber = 8
+	// hashDigits is the length of a name's hash behind a slug: 40 bits.
+	hashDigits = 10
 	// noSlug is the slug of a name without a letter or digit that a slug can have.
 	noSlug = "prompt"
 )
 
 // slugOf returns the slug of a name. A valid one stays. Otherwise a hyphen stands for each
-// run of other characters. The slug then begins and ends with a letter or digit.
+// run of other characters, and the slug begins and ends with a letter or digit. A hash of the
+// name follows where letters are missing, since other names have the same remaining ones.
 func slugOf(name string) string {
 	if domain.CheckPresetSlug(name) == nil {
 		return name
 	}
 	slug := trimSlug(outsideSlug.ReplaceAllString(name, "-"))
-	if len(slug) > domain.MaxPresetSlug {
-		slug = trimSlug(slug[:domain.MaxPresetSlug])
-	}
-	if slug == "" {
-		return noSlug
+	lost := strings.ContainsFunc(name, func(r rune) bool {
+		return r > unicode.MaxASCII && unicode.In(r, unicode.L, unicode.M, unicode.N)
+	})
+	if slug == "" || lost || len(slug) > domain.MaxPresetSlug {
+		return hashedSlug(name)
 	}
 	return slug
 }
 
+// hashedSlug returns the slug of a name that no other name has.
+func hashedSlug(name string) string {
+	slug := cmp.Or(trimSlug(outsideSlug.ReplaceAllString(name, "-")), noSlug)
+	if most := domain.MaxPresetSlug - hashDigits - 1; len(slug) > most {
+		slug = trimSlug(slug[:most])
+	}
+	sum := sha256.Sum256([]byte(name))
+	return slug + "-" + hex.EncodeToString(sum[:])[:hashDigits]
+}
+
 func trimSlug(slug string) string { return strings.Trim(slug, "._~-") }
 
-// slugs gives the prompts of a conversion their slugs. Slugs that differ only in case
-// cannot be files in one folder everywhere, so they count as equal.
+// slugs gives the prompts of a conversion their slugs, whatever the order of the prompts. Slugs
+// that differ only in case cannot be files in one folder everywhere, so they count as equal.
+// Of equal ones each gets the hash of its name, except for the keeper of them.
 func slugs(prompts []*prompt) []string {
-	given := slugList{taken: make(map[string]bool), next: make(map[string]int)}
 	all := make([]string, len(prompts))
-	// Names that are slugs keep them, wherever they stand.
-	for _, valid := range []bool{true, false} {
-		for i, p := range prompts {
-			if (domain.CheckPresetSlug(p.name) == nil) == valid {
-				all[i] = given.free(slugOf(p.name))
+	equal := make(map[string][]int)
+	for i, p := range prompts {
+		all[i] = slugOf(p.name)
+		folded := strings.ToLower(all[i])
+		equal[folded] = append(equal[folded], i)
+	}
+	for folded, group := range equal {
+		if len(group) == 1 {
+			continue
+		}
+		keeper := keeperOf(prompts, group, folded)
+		for _, i := range group {
+			if i != keeper {
+				all[i] = hashedSlug(prompts[i].name)
 			}
 		}
 	}
 	return all
 }
 
-// slugList has the slugs that are given.
-type slugList struct {
-	taken map[string]bool
-	// next are the first numbers that may be free, by the text before the number.
-	next map[string]int
-}
-
-// free returns slug, or with a number behind it if it is taken. It takes the result.
-func (l *slugList) free(slug string) string {
-	free := slug
-	base := slug[:min(len(slug), domain.MaxPresetSlug-roomForNumber)]
-	folded := strings.ToLower(base)
-	for l.taken[strings.ToLower(free)] {
-		n := max(l.next[folded], 2)
-		l.next[folded] = n + 1
-		free = base + "-" + strconv.Itoa(n)
+// keeperOf returns which of a group of prompts with equal slugs keeps its name as the slug, -1 for
+// none. It is the only one whose name is a slug, or else the one with small letters alone.
+func keeperOf(prompts []*prompt, group []int, folded string) int {
+	keeper, valid := -1, 0
+	for _, i := range group {
+		if domain.CheckPresetSlug(prompts[i].name) != nil {
+			continue
+		}
+		if valid++; valid == 1 || prompts[i].name == folded {
+			keeper = i
+		}
 	}
-	l.taken[strings.ToLower(free)] = true
-	return free
+	if valid > 1 && prompts[keeper].name != folded {
+		return -1
+	}
+	return keeper
 }

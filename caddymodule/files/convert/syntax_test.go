@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -46,18 +48,19 @@ func TestSyntaxes(t *testing.T) {
 	}{
 		{"plain", plainBraces, "a {{b}} {{ c }}{{\td\n}}", "a <b> <c><d>", ""},
 		{"plain: three braces", plainBraces, "{{{b}}}", "{<b>}", ""},
-		{"plain: no name", plainBraces, "{{b c}} {{}} {{ }} {{", "{{b c}} {{}} {{ }} {{", "has {{…}} around"},
-		{"plain: names", plainBraces, "{{a.b-c_1}} {{1a}}", "<a.b-c_1> {{1a}}", "has {{…}} around"},
+		{"plain: no name", plainBraces, "{{b c}} {{}} {{ }} {{", "{{b c}} {{}} {{ }} {{", "has {{b c}}, which is no variable"},
+		{"plain: names", plainBraces, "{{a.b-c_1}} {{1a}} {{質問}} {{prénom}} {{प्रश्न}}", "<a.b-c_1> <1a> <質問> <prénom> <प्रश्न>", ""},
+		{"plain: no names", plainBraces, "{{-a}} {{.}} {{a\u200bb}} {{" + strings.Repeat("x y ", 20) + "}}", "{{-a}} {{.}} {{a\u200bb}} {{" + strings.Repeat("x y ", 20) + "}}", "has {{…}}, which is no variable"},
 		{"plain: a variable inside", plainBraces, "{{ {{b}} }}", "{{ <b> }}", ""},
 
 		{"jinja", jinja, "a {{b}}{{ c_1 }} {d}", "a <b><c_1> {d}", ""},
 		{"jinja: a comment", jinja, "a{# b {{c}} #}d", "ad", "has a comment"},
-		{"jinja: a filter", jinja, "{{ a | upper }}", "", "!has {{ … }} with more"},
-		{"jinja: a call", jinja, "{{ a() }}", "", "!has {{ … }} with more"},
-		{"jinja: arithmetic", jinja, "{{ a-b }}", "", "!has {{ … }} with more"},
-		{"jinja: whitespace control", jinja, "{{- a }}", "", "!has {{ … }} with more"},
-		{"jinja: a constant", jinja, "{{ true }}", "", "!has {{ … }} with more"},
-		{"jinja: a text", jinja, `{{ "{{" }}`, "", "!has {{ … }} with more"},
+		{"jinja: a filter", jinja, "{{ a | upper }}", "", "!has {{a | upper}}, which is more than a name"},
+		{"jinja: a call", jinja, "{{ a() }}", "", "!has {{a()}}, which is more than a name"},
+		{"jinja: arithmetic", jinja, "{{ a-b }}", "", "!has {{a-b}}, which is more than a name"},
+		{"jinja: whitespace control", jinja, "{{- a }}", "", "!has {{- a}}, which is more than a name"},
+		{"jinja: a constant", jinja, "{{ true }}", "", "!has {{true}}, which is more than a name"},
+		{"jinja: a text", jinja, `{{ "{{" }}`, "", "!has {{\"{{\"}}, which is more than a name"},
 		{"jinja: a statement", jinja, "{% if a %}b{% endif %}", "b", "!has {% … %}"},
 		{"jinja: open", jinja, "a {{ b", "a {{ b", "!has {{, {% or {#"},
 		{"jinja: an open comment", jinja, "a {# b", "a {# b", "!has {{, {% or {#"},
@@ -73,8 +76,8 @@ func TestSyntaxes(t *testing.T) {
 		{"mustache: a section", partials.syntax, "{{#a}}b{{/a}}", "b", "!has a section"},
 		{"mustache: an inverted section", partials.syntax, "{{^ a }}b{{/ a }}", "b", "!has a section"},
 		{"mustache: delimiters", partials.syntax, "{{=<% %>=}}<% a %>", "<% a %>", "!changes the delimiters"},
-		{"mustache: the element", partials.syntax, "{{.}}", "", "!has {{…}} around"},
-		{"mustache: a name with a space", partials.syntax, "{{a b}}", "", "!has {{…}} around"},
+		{"mustache: the element", partials.syntax, "{{.}}", "", "!has {{.}}, which cannot be"},
+		{"mustache: a name with a space", partials.syntax, "{{a b}}", "", "!has {{a b}}, which cannot be"},
 		{"mustache: open", partials.syntax, "{{a", "", "!has {{ without"},
 		{"mustache: a dotted name", partials.syntax, "{{a.b}}", "<a.b>", "has a name with a dot"},
 
@@ -218,42 +221,68 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// TestSlugs makes slugs of names in several orders. A slug depends on its name, and on no order.
 func TestSlugs(t *testing.T) {
 	long := strings.Repeat("x", 140)
-	var all []*prompt
-	for _, name := range []string{
-		"support/reply", "support-reply", "Support-Reply", "a b  c", "../../etc/passwd", ".hidden", "\x1b[31mred\n", "日本", "", "pmpt_68", "dots.and~", "-", long, long + "y", "v1/",
-	} {
-		all = append(all, &prompt{name: name})
+	want := map[string]string{
+		"support-reply":    "support-reply",
+		"support/reply":    "support-reply-ae37fc53aa",
+		"Support-Reply":    "Support-Reply-344a992901",
+		"Two":              "Two",
+		"t w o":            "t-w-o",
+		"ONE":              "ONE-2192e8955d",
+		"One":              "One-8b12507783",
+		"a b  c":           "a-b-c",
+		"../../etc/passwd": "etc-passwd",
+		"\x1b[31mred\n":    "31mred",
+		"日本":               "prompt-",
+		"質問":               "prompt-",
+		"café":             "caf-",
+		"":                 "prompt-e3b0c44298",
+		"pmpt_68":          "pmpt_68",
+		"dots.and~":        "dots.and~",
+		"-":                "prompt-",
+		long:               long[:117] + "-",
+		long + "y":         long[:117] + "-",
+		"v1/":              "v1",
+		"“quoted”":         "quoted",
 	}
-	want := []string{
-		"support-reply-3", "support-reply", "Support-Reply-2", "a-b-c", "etc-passwd", "hidden", "31mred", "prompt", "prompt-2", "pmpt_68", "dots.and~", "prompt-3",
-		long[:128], long[:120] + "-2", "v1",
-	}
-	got := slugs(all)
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	for _, slug := range got {
-		if err := domain.CheckPresetSlug(slug); err != nil {
-			t.Errorf("%q: %v", slug, err)
+	names := slices.Sorted(maps.Keys(want))
+	first := make(map[string]string)
+	for range 20 {
+		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		all := make([]*prompt, len(names))
+		for i, name := range names {
+			all[i] = &prompt{name: name}
+		}
+		seen := make(map[string]bool)
+		for i, slug := range slugs(all) {
+			name := names[i]
+			if first[name] == "" {
+				first[name] = slug
+			}
+			isExact := !strings.HasSuffix(want[name], "-")
+			if first[name] != slug || isExact && slug != want[name] || !isExact && (!strings.HasPrefix(slug, want[name]) || len(slug) != len(want[name])+hashDigits) {
+				t.Errorf("%q: got %q, want %q", name, slug, want[name])
+			}
+			if err := domain.CheckPresetSlug(slug); err != nil || seen[strings.ToLower(slug)] {
+				t.Errorf("%q: %q is taken or wrong: %v", name, slug, err)
+			}
+			seen[strings.ToLower(slug)] = true
 		}
 	}
 }
 
-// TestEqualSlugs numbers equal slugs with a number of steps that grows like theirs.
-func TestEqualSlugs(t *testing.T) {
-	all := make([]*prompt, 2000)
-	for i := range all {
-		all[i] = &prompt{name: "/same/"}
+// TestTakenSlug refuses a prompt whose name is the hashed slug of another one.
+func TestTakenSlug(t *testing.T) {
+	hashed := hashedSlug("質問")
+	body := `{"` + hashed + `": {"content": "a"}, "質問": {"content": "b"}}`
+	set, report, err := Convert(t.Context(), LiteLLM, "-", Options{Stdin: strings.NewReader(body)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	var got []string
-	steps := testing.AllocsPerRun(1, func() { got = slugs(all) })
-	if steps > 100*float64(len(all)) { // a thousand each if it looks for the first free number
-		t.Errorf("%d slugs take %.0f allocations", len(all), steps)
-	}
-	if last := got[len(got)-1]; got[0] != "same" || last != "same-2000" {
-		t.Errorf("got %s to %s", got[0], last)
+	if presets := set.Workspaces[0].Presets; len(presets) != 1 || presets[0].Slug != hashed || report.Count(NotWritten) != 1 {
+		t.Errorf("got %d presets, report %+v", len(presets), report.Entries)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -97,12 +98,23 @@ func plainBraces(text string) ([]segment, []finding) {
 			inner = inner[:next] // so that no part is searched again and again
 		}
 		if tag, _, closed := strings.Cut(inner, "}}"); closed && strings.Trim(tag, space) != "" {
-			b.find(finding{message: "has {{…}} around something that is no name: it is text here"})
+			b.find(finding{message: "has " + tagShown(tag) + ", which is no variable: it is text here"})
 		}
 		b.literal("{")
 		text = text[at+1:]
 	}
 	return b.result()
+}
+
+// maxTagShown bounds a tag in a report, in characters.
+const maxTagShown = 40
+
+// tagShown returns a tag for a report, {{…}} if it is too long to be a name.
+func tagShown(tag string) string {
+	if tag = strings.Trim(tag, space); utf8.RuneCountInString(tag) > maxTagShown {
+		tag = "…"
+	}
+	return "{{" + tag + "}}"
 }
 
 // builder collects the segments of a text.
@@ -133,9 +145,12 @@ func (b *builder) result() ([]segment, []finding) {
 	return b.segments, b.found
 }
 
+// maxFindings bounds the findings in one text.
+const maxFindings = 50
+
 // find adds a finding, once.
 func (b *builder) find(f finding) {
-	if !slices.Contains(b.found, f) {
+	if !slices.Contains(b.found, f) && (f.refuses || len(b.found) < maxFindings) {
 		b.found = append(b.found, f)
 	}
 }
@@ -143,8 +158,8 @@ func (b *builder) find(f finding) {
 // textual are the types of content parts with a text that may have variables.
 var textual = map[string]bool{"text": true, "input_text": true, "output_text": true}
 
-// otherVariable matches a variable or another tag in JSON.
-var otherVariable = regexp.MustCompile(`\{\{\s*[#^/>&]?\s*[A-Za-z_][\w.-]*\s*\}\}`)
+// otherVariable matches a variable or another tag in JSON, where letters may be escaped.
+var otherVariable = regexp.MustCompile(`\{\{\s*[#^/>&]?\s*(?:[\p{L}\p{M}\p{Nd}_]|\\u[0-9A-Fa-f]{4})(?:[\p{L}\p{M}\p{Nd}_.-]|\\u[0-9A-Fa-f]{4})*\s*\}\}`)
 
 // eachText calls change for every text of a message that may have variables. It returns the
 // message with the texts that change returns.

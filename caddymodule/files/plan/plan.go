@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -141,10 +142,14 @@ func New(ctx context.Context, c *client.Client, set *files.Set, o Options) (*Pla
 	if err := p.compareAll(ctx, r, presets, o.Progress); err != nil {
 		return nil, err
 	}
-	if o.Prune {
-		if err := p.prune(ctx, r, presets); err != nil {
-			return nil, err
+	if err := p.addOthers(ctx, r, set, presets, o.Prune); err != nil {
+		return nil, err
+	}
+	for _, folder := range set.Others {
+		if r.ids[folder] != "" {
+			continue // of a workspace whose last file went
 		}
+		p.Notes = append(p.Notes, Problem{Workspace: folder, Message: "the folder has no YAML file, so it is none: .workspace.yaml makes it one"})
 	}
 	slices.SortFunc(p.Changes, compareChanges)
 	slices.SortFunc(p.Adopt, func(a, b Adoption) int { return compareChanges(a.change, b.change) })
@@ -192,39 +197,75 @@ func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Prese
 	return nil
 }
 
-// prune adds the archiving of presets of the owner that no file describes.
-func (p *Plan) prune(ctx context.Context, r *reader, presets []*files.Preset) error {
+// addOthers adds what becomes of the presets of the owner that no file describes. With prune
+// they are archived. Otherwise a note names them, for workspaces that have a folder.
+func (p *Plan) addOthers(ctx context.Context, r *reader, set *files.Set, presets []*files.Preset, prune bool) error {
 	type name struct{ workspace, slug string }
 	described := make(map[name]bool, len(presets))
 	for _, file := range presets {
 		described[name{file.Workspace, file.Slug}] = true
 	}
 	for _, w := range r.workspaces {
+		if !prune && !hasFolder(set, w.Slug) {
+			continue
+		}
 		listed, err := r.list(ctx, w.ID, "")
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", w.Slug, err)
 		}
+		var others []string
 		for _, entry := range listed {
 			if described[name{w.Slug, entry.Slug}] || entry.ManagedBy == nil || *entry.ManagedBy != r.owner {
 				continue
 			}
-			current, err := r.preset(ctx, w.ID, entry.Slug)
-			switch {
-			case client.IsStatus(err, http.StatusNotFound): // somebody archived it
-			case err != nil:
+			others = append(others, entry.Slug)
+			if !prune {
+				continue
+			}
+			if err := p.prune(ctx, r, w, entry.Slug); err != nil {
 				return fmt.Errorf("preset %s in workspace %s: %w", entry.Slug, w.Slug, err)
-			case current.ManagedBy == nil || *current.ManagedBy != r.owner:
-			case current.Status != domain.PresetActive:
-				p.Notes = append(p.Notes, Problem{w.Slug, entry.Slug, "has no file and is disabled: it is left, since only an active preset can be archived"})
-			default:
-				change := newChange(w.Slug, entry.Slug, Archive)
-				change.workspaceID, change.tag = w.ID, current.tag
-				if change.Drift, err = r.hasDrifted(ctx, w.ID, current.listed); err != nil {
-					return fmt.Errorf("preset %s in workspace %s: %w", entry.Slug, w.Slug, err)
-				}
-				p.Changes = append(p.Changes, change)
 			}
 		}
+		if !prune && len(others) > 0 {
+			p.Notes = append(p.Notes, Problem{Workspace: w.Slug, Message: "presets of " + r.owner + " without a file, which --prune archives: " + shortList(others)})
+		}
+	}
+	return nil
+}
+
+// hasFolder reports whether a workspace has a folder in the files.
+func hasFolder(set *files.Set, slug string) bool {
+	return slices.Contains(set.Others, slug) || slices.ContainsFunc(set.Workspaces, func(w files.Workspace) bool { return w.Slug == slug })
+}
+
+// maxListed bounds the names in one note.
+const maxListed = 50
+
+func shortList(names []string) string {
+	slices.Sort(names)
+	if len(names) > maxListed {
+		names = append(names[:maxListed:maxListed], fmt.Sprintf("and %d more", len(names)-maxListed))
+	}
+	return strings.Join(names, ", ")
+}
+
+// prune adds the archiving of a preset of the owner that no file describes.
+func (p *Plan) prune(ctx context.Context, r *reader, w workspace, slug string) error {
+	current, err := r.preset(ctx, w.ID, slug)
+	switch {
+	case client.IsStatus(err, http.StatusNotFound): // somebody archived it
+	case err != nil:
+		return err
+	case current.ManagedBy == nil || *current.ManagedBy != r.owner:
+	case current.Status != domain.PresetActive:
+		p.Notes = append(p.Notes, Problem{w.Slug, slug, "has no file and is disabled: it is left, since only an active preset can be archived"})
+	default:
+		change := newChange(w.Slug, slug, Archive)
+		change.workspaceID, change.tag = w.ID, current.tag
+		if change.Drift, err = r.hasDrifted(ctx, w.ID, current.listed); err != nil {
+			return err
+		}
+		p.Changes = append(p.Changes, change)
 	}
 	return nil
 }

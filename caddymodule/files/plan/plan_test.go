@@ -110,7 +110,8 @@ func TestActions(t *testing.T) {
 		{
 			name:  "a file goes without prune",
 			files: map[string]string{"default/mail.yaml": "", "default/mail.md": "", "default/other.yaml": "chat: {}\n"},
-			plan:  "create default/other",
+			plan:  "create default/other, note default/",
+			holds: []string{`{"workspace":"default","message":"presets of files without a file, which --prune archives: mail"}`},
 		},
 		{
 			name:  "prune",
@@ -209,5 +210,20 @@ func TestIgnoredFields(t *testing.T) {
 				t.Errorf("got %+v, %v, want %q", result, err, tc.want)
 			}
 		})
+	}
+}
+
+// TestOtherFolders leaves folders without YAML alone, and says so unless the server has such a
+// workspace.
+func TestOtherFolders(t *testing.T) {
+	s := start(t)
+	s.write(map[string]string{"docs/README.md": "a", "default/prompts/a.md": "a"})
+	p := s.plan(plan.Options{})
+	if got := actions(p); got != "note docs/" || !strings.Contains(p.Notes[0].Message, "has no YAML file") {
+		t.Errorf("got plan %q with notes %+v", got, p.Notes)
+	}
+	s.write(map[string]string{"docs/.workspace.yaml": "# a workspace\n"})
+	if got := actions(s.plan(plan.Options{})); got != "create docs" {
+		t.Errorf("got plan %q", got)
 	}
 }

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	// defaultTimeout is how long a server may take to answer.
+	defaultTimeout = 30 * time.Second
+	// noticeAfter is how long a command waits before it says so.
+	noticeAfter = 3 * time.Second
+)
+
+// connection says how a command connects to a server. Flags set it.
+type connection struct {
+	timeout time.Duration
+	caFile  string
+}
+
+// connectionFlags adds the flags of a connection to a command.
+func (c *connection) connectionFlags(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&c.timeout, "timeout", defaultTimeout, "How long the server may take for an answer")
+	cmd.Flags().StringVar(&c.caFile, "cacert", "", "File with the certificates, in PEM, of authorities to trust besides the system's")
+	_ = cmd.MarkFlagFilename("cacert") // fails for an unknown flag only
+}
+
+// transport returns a transport to servers, which says on standard error that it waits.
+func (c *connection) transport(cmd *cobra.Command) (http.RoundTripper, error) {
+	if c.timeout <= 0 {
+		return nil, fmt.Errorf("--timeout must be positive, got %s", c.timeout)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = maxConnections
+	if c.caFile != "" {
+		text, err := os.ReadFile(c.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("--cacert: %w", err)
+		}
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		if !pool.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--cacert: %s has no certificate in PEM", c.caFile)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+		transport.ForceAttemptHTTP2 = true
+	}
+	say := sync.OnceFunc(func() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "The server has not answered yet. Waiting up to %s, which --timeout sets.\n", c.timeout)
+	})
+	return noticing{transport, noticeAfter, say}, nil
+}
+
+// noticing is a transport that calls say if a response does not begin within after.
+type noticing struct {
+	http.RoundTripper
+	after time.Duration
+	say   func()
+}
+
+func (n noticing) RoundTrip(r *http.Request) (*http.Response, error) {
+	defer time.AfterFunc(n.after, n.say).Stop()
+	return n.RoundTripper.RoundTrip(r)
+}
