@@ -91,9 +91,6 @@ var inferenceKeys = []string{keysEverywhere, keysRequired, keysOptional, keysOff
 // fieldName matches the names that drop_fields may hold: they go into a header.
 var fieldName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
-// neverDropped are the fields without which a request asks for nothing.
-var neverDropped = []string{"model", "messages", "input", "instructions", "system"}
-
 // provision sets defaults and prepares to resolve from store. It caches in memory.
 func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	i.Keys = cmp.Or(i.Keys, keysEverywhere)
@@ -131,7 +128,7 @@ func checkDropField(field string) error {
 	if !fieldName.MatchString(field) {
 		return fmt.Errorf("must be names of letters, digits, _ . and -, got %q", field)
 	}
-	if slices.Contains(neverDropped, field) {
+	if slices.Contains(domain.NeverDropped, field) {
 		return fmt.Errorf("%s cannot be dropped", field)
 	}
 	return nil

@@ -10,8 +10,9 @@ import (
 // addStreamUsage makes a chat stream end with its usage, unless the request says whether it
 // wants that. The other dialects always tell their usage.
 func (m *merger) addStreamUsage() {
-	const options, include = "stream_options", "include_usage"
-	if !m.streamUsage || m.dialect != domain.Chat || m.unknown[options] || m.policy.drops(options) || m.value("stream").Kind() != 't' {
+	const stream, options, include = "stream", "stream_options", "include_usage"
+	isDropped := m.unknown[options] || m.unknown[stream] || m.policy.drops(options) || m.policy.drops(stream)
+	if !m.streamUsage || m.dialect != domain.Chat || isDropped || m.value(stream).Kind() != 't' {
 		return
 	}
 	wanted := newMember(include, []byte("true"))
