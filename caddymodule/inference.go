@@ -37,9 +37,7 @@ type inferenceCall struct {
 // r no longer has keys of ours. sent has the credentials that the client sent.
 func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
 	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, path: h.routeOf(normalized)}
-	if c.repl != nil {
-		mapPlaceholders(c.repl)
-	}
+	c.mapPlaceholders()
 	if r.Method == http.MethodPost {
 		c.route = inferenceRouteOf(c.path)
 	}
