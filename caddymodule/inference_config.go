@@ -60,9 +60,16 @@ type Inference struct {
 	// upgrade. It needs keys "everywhere" or "off". Default: pass
 	OtherRoutes string `json:"other_routes,omitempty"`
 
+	// The paths of other routes that a key with limits may use. Without them it may use the
+	// routes on which presets are resolved, and read the list of models and the models that
+	// it may name. A path is decoded and complete, such as /health/liveliness. One that ends
+	// in /* stands for all paths below it. Letter case counts. Default: none
+	LimitedPaths []string `json:"limited_paths,omitempty"`
+
 	// The handling of a request that names a prompt alone, if no preset has the prompt's id.
 	// The field prompt or prompt_id names it. "refuse" answers the request with 404. "pass"
-	// hands it to the gateway. Default: refuse
+	// hands it to the gateway, unless its key is limited or server tools are disabled in its
+	// workspace. Default: refuse
 	UnknownPrompts string `json:"unknown_prompts,omitempty"`
 
 	// The measurement of tokens, cost and time of inference requests. Without it nothing is
@@ -99,6 +106,11 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	}
 	if err := i.provisionOtherRoutes(); err != nil {
 		return fmt.Errorf("other_routes: %w", err)
+	}
+	for _, path := range i.LimitedPaths {
+		if err := checkLimitedPath(path); err != nil {
+			return fmt.Errorf("limited_paths: %w", err)
+		}
 	}
 	i.UnknownPrompts = cmp.Or(i.UnknownPrompts, promptsRefuse)
 	if err := directive.CheckWord(i.UnknownPrompts, unknownPrompts...); err != nil {
