@@ -75,7 +75,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 		return nil
 	}
 	if c.path == "models" && c.who.LimitsModels() && isRead(c.r) && c.r.Method != http.MethodOptions {
-		_, err = listModels(c.w, c.r, next, c.who, nil)
+		_, err = c.listModels(next, nil)
 		return err
 	}
 	return next.ServeHTTP(c.w, c.r)
@@ -288,7 +288,7 @@ func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 	if !c.mayReadModels("models_list") {
 		return nil
 	}
-	failed, err := listModels(c.w, c.r, next, c.who, func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
+	failed, err := c.listModels(next, func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
 		return c.h.service.ActivePresets(c.r.Context(), c.who, withModels)
 	})
 	if failed != nil && !hungUp(c.r.Context(), failed) {

@@ -49,7 +49,8 @@ type Inference struct {
 
 	// How much memory the bodies of inference requests may take at once, in bytes. Those
 	// of all handlers in the process count. A body counts, packed and unpacked, until
-	// the gateway has read it. A request beyond the limit is refused with 503 at once.
+	// the gateway has read it. Lists of models count until the client has read them, and
+	// take at most half. A request beyond the limit is refused with 503 at once.
 	// The least is twice max_body_size and 2 MiB. Default: 134217728 (128 MiB), or four
 	// times max_body_size if that is more; but at most half of Go's memory limit
 	MaxMemory int64 `json:"max_memory,omitempty"`
