@@ -215,11 +215,71 @@ func TestLimitedInference(t *testing.T) {
 			s.do("POST", path, `{"model":"other/a"}`, bearer(inferenceSecret)).want(t, 202)
 			s.upstream.one(t)
 		}
-		s.do("GET", "/v1/responses/resp_1", "", key).want(t, 202)
-		s.upstream.one(t)
 	}
 	wantError := s.do("POST", responsesPath, `{"model":"other/a"}`, models)
 	wantError.want(t, 403, `"code":"model_not_allowed"`)
+}
+
+// TestLimitedRoutes sends requests to the gateway that no limit can judge. Reads run models, too:
+// LiteLLM does so for GET /health?model=x.
+func TestLimitedRoutes(t *testing.T) {
+	s := limitedSite(t)
+	const refused = "This route cannot be used with a key that is limited to presets or models"
+	keys := map[string]string{
+		"presets":  bearer(s.issue(`{"kind":"inference","presets":["within"]}`).secret),
+		"required": bearer(s.issue(`{"kind":"inference","preset_required":true}`).secret),
+		"models":   bearer(s.issue(`{"kind":"inference","models":["openai/*"]}`).secret),
+	}
+	ask := func(where string, status int, method, path, body string, headers ...string) {
+		t.Helper()
+		got := s.do(method, path, body, headers...)
+		reached := len(s.upstream.all()) > 0
+		if got.status != status || reached != (status == 202) || status == 403 && method != "HEAD" && !strings.Contains(got.body, refused) {
+			t.Errorf("%s, %s %s: got %d %s, and it reached the gateway: %t. Want %d", where, method, path, got.status, got.body, reached, status)
+		}
+	}
+	webSocket := []string{"Connection: Upgrade", "Upgrade: websocket"}
+	for _, listing := range []string{"list_models off", "list_models on"} {
+		for _, mode := range []string{"everywhere", "required"} {
+			s.reload(inferring(listing, "keys "+mode, "limited_paths /health/liveliness /files/* /v1/responses /v1/chat/*"))
+			for name, key := range keys {
+				where := fmt.Sprintf("%s, keys %s, %s", listing, mode, name)
+				for _, path := range []string{
+					"/health?model=other/a", "/health", "/", "/models", "/v1/model/info", "/v1/responses/resp_1", "/v1/responses", "/v1/chat/completions",
+					"/v1/realtime?model=other/a", "/health/liveliness/x", "/Health/Liveliness", "/files", "/filesystem", "/health%2Fliveliness%2Fx",
+				} {
+					for _, method := range []string{"GET", "HEAD", "OPTIONS", "DELETE"} {
+						ask(where, 403, method, path, "", key)
+					}
+				}
+				for _, method := range []string{"GET", "HEAD"} {
+					ask(where, 202, method, "/v1/models?limit=1000", "", key)
+				}
+				ask(where, 403, "DELETE", "/v1/models/openai/a", "", key)
+				ask(where, 403, "GET", "/v1/models", "x", key)
+				ask(where, 403, "GET", "/v1/models", "", append(webSocket, key)...)
+				ask(where, 403, "GET", "/v1/responses", "", append(webSocket, key)...)
+				ask(where, map[bool]int{true: 403, false: 202}[name == "required"], "GET", "/v1/models/openai%2Fa", "", key)
+				ask(where, map[bool]int{true: 202, false: 403}[name == "presets"], "GET", "/v1/models/other/a", "", key)
+				for _, path := range []string{"/health/liveliness", "/health/liveliness/", "//health//liveliness?model=x", "/health%2Fliveliness", "/files/a/b"} {
+					ask(where, 202, "GET", path, "", key)
+					ask(where, 202, "DELETE", path, "", key)
+				}
+				ask(where, 202, "POST", "/v1/chat/completions/cmpl_1", "", key)
+				ask(where, 400, "POST", "/v1/chat/../../health", "", key)
+			}
+			for _, path := range []string{"/health?model=other/a", "/v1/models/other/a", "/v1/responses/resp_1"} {
+				ask("without limits", 202, "GET", path, "", bearer(inferenceSecret))
+			}
+		}
+	}
+	s.reload(inferring("limited_paths /*"))
+	for _, key := range keys {
+		ask("all", 202, "GET", "/health?model=other/a", "", key)
+		ask("all", 403, "GET", "/v1/responses", "", key)
+	}
+	s.reload(inferring("keys off"))
+	ask("keys off", 202, "GET", "/health?model=other/a", "", keys["models"])
 }
 
 // TestLimitedModelLists compares the ids of lists of models, in both shapes.

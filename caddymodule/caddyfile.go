@@ -45,6 +45,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			max_body_size   <size>
 //			max_memory      <size>
 //			other_routes    pass|refuse
+//			limited_paths   <path>...
 //			unknown_prompts refuse|pass
 //			attribution     keep|drop
 //			usage {
@@ -174,6 +175,15 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 		return unmarshalSize(d, place, &i.MaxMemory)
 	case "other_routes":
 		i.OtherRoutes, err = directive.OnlyWord(d, place, otherRoutes...)
+	case "limited_paths":
+		if i.LimitedPaths = d.RemainingArgs(); len(i.LimitedPaths) == 0 {
+			return d.Err("inference: limited_paths wants paths" + directive.MaybeUnset)
+		}
+		for _, path := range i.LimitedPaths {
+			if err := checkLimitedPath(path); err != nil {
+				return d.Errf("inference: limited_paths: %v", err)
+			}
+		}
 	case "unknown_prompts":
 		i.UnknownPrompts, err = directive.OnlyWord(d, place, unknownPrompts...)
 	case "attribution":

@@ -17,7 +17,8 @@ import (
 type inferenceCall struct {
 	call
 	credentials credentials // as they were sent; keys of ours are no longer in the headers
-	path        string      // normalized, below the base path; or nothing
+	normalized  string      // the path
+	path        string      // the normalized path below the base path; or nothing
 	route       *inferenceRoute
 	dryRun      bool
 	held        *heldBody // is own, or nil. call.body only tells that it was read
@@ -36,10 +37,8 @@ type inferenceCall struct {
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.
 // r no longer has keys of ours. sent has the credentials that the client sent.
 func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
-	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, path: h.routeOf(normalized)}
-	if c.repl != nil {
-		mapPlaceholders(c.repl)
-	}
+	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, normalized: normalized, path: h.routeOf(normalized)}
+	c.mapPlaceholders()
 	if r.Method == http.MethodPost {
 		c.route = inferenceRouteOf(c.path)
 	}
@@ -76,7 +75,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 		return nil
 	}
 	if c.path == "models" && c.who.LimitsModels() && isRead(c.r) && c.r.Method != http.MethodOptions {
-		_, err = listModels(c.w, c.r, next, c.who, nil)
+		_, err = c.listModels(next, nil)
 		return err
 	}
 	return next.ServeHTTP(c.w, c.r)
@@ -277,8 +276,8 @@ func (c *inferenceCall) mayReadModels(operation string) bool {
 	c.op.name = operation
 	c.setPlaceholder(operationPlaceholder, operation)
 	err := c.authenticateInference()
-	if err == nil {
-		err = c.checkUnresolvedRoute() // it may have a body, or open a tunnel
+	if err == nil && !isRead(c.r) { // it has a body, or opens a tunnel
+		err = c.checkUnresolvedRoute()
 	}
 	if err != nil {
 		varyByKey(c.w.Header())
@@ -292,7 +291,7 @@ func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 	if !c.mayReadModels("models_list") {
 		return nil
 	}
-	failed, err := listModels(c.w, c.r, next, c.who, func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
+	failed, err := c.listModels(next, func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
 		return c.h.service.ActivePresets(c.r.Context(), c.who, withModels)
 	})
 	if failed != nil && !hungUp(c.r.Context(), failed) {

@@ -49,7 +49,8 @@ type Inference struct {
 
 	// How much memory the bodies of inference requests may take at once, in bytes. Those
 	// of all handlers in the process count. A body counts, packed and unpacked, until
-	// the gateway has read it. A request beyond the limit is refused with 503 at once.
+	// the gateway has read it. Lists of models count until the client has read them, and
+	// take at most half. A request beyond the limit is refused with 503 at once.
 	// The least is twice max_body_size and 2 MiB. Default: 134217728 (128 MiB), or four
 	// times max_body_size if that is more; but at most half of Go's memory limit
 	MaxMemory int64 `json:"max_memory,omitempty"`
@@ -60,9 +61,16 @@ type Inference struct {
 	// upgrade. It needs keys "everywhere" or "off". Default: pass
 	OtherRoutes string `json:"other_routes,omitempty"`
 
+	// The paths of other routes that a key with limits may use. Without them it may use the
+	// routes on which presets are resolved, and read the list of models and the models that
+	// it may name. A path is decoded and complete, such as /health/liveliness. One that ends
+	// in /* stands for all paths below it. Letter case counts. Default: none
+	LimitedPaths []string `json:"limited_paths,omitempty"`
+
 	// The handling of a request that names a prompt alone, if no preset has the prompt's id.
 	// The field prompt or prompt_id names it. "refuse" answers the request with 404. "pass"
-	// hands it to the gateway. Default: refuse
+	// hands it to the gateway, unless its key is limited or server tools are disabled in its
+	// workspace. Default: refuse
 	UnknownPrompts string `json:"unknown_prompts,omitempty"`
 
 	// The block with which Claude Code begins the system prompt of requests to /messages and
@@ -104,9 +112,6 @@ var inferenceKeys = []string{keysEverywhere, keysRequired, keysOptional, keysOff
 // fieldName matches the names that drop_fields may hold: they go into a header.
 var fieldName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
-// neverDropped are the fields without which a request asks for nothing.
-var neverDropped = []string{"model", "messages", "input", "instructions", "system"}
-
 // provision sets defaults and prepares to resolve from store. It caches in memory.
 func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	i.Keys = cmp.Or(i.Keys, keysEverywhere)
@@ -115,6 +120,11 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	}
 	if err := i.provisionOtherRoutes(); err != nil {
 		return fmt.Errorf("other_routes: %w", err)
+	}
+	for _, path := range i.LimitedPaths {
+		if err := checkLimitedPath(path); err != nil {
+			return fmt.Errorf("limited_paths: %w", err)
+		}
 	}
 	i.UnknownPrompts = cmp.Or(i.UnknownPrompts, promptsRefuse)
 	if err := directive.CheckWord(i.UnknownPrompts, unknownPrompts...); err != nil {
@@ -148,7 +158,7 @@ func checkDropField(field string) error {
 	if !fieldName.MatchString(field) {
 		return fmt.Errorf("must be names of letters, digits, _ . and -, got %q", field)
 	}
-	if slices.Contains(neverDropped, field) {
+	if slices.Contains(domain.NeverDropped, field) {
 		return fmt.Errorf("%s cannot be dropped", field)
 	}
 	return nil

@@ -67,7 +67,7 @@ func (s *byteSemaphore) tryAcquire(n, limit int64) bool {
 
 func (s *byteSemaphore) release(n int64) { s.held.Add(-n) }
 
-// inferenceMemory is the memory for bodies of inference requests, in all handlers of this
+// inferenceMemory is the memory for bodies of inference requests and lists of models, in all handlers of this
 // process. It outlives reloads, as requests do.
 var inferenceMemory byteSemaphore
 

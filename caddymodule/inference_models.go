@@ -2,16 +2,17 @@ package caddymodule
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"iter"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -23,61 +24,67 @@ const maxModels = 16 << 20
 // is true. An error ends them. A nil presetLister has none.
 type presetLister func(withModels bool) iter.Seq2[domain.ActivePreset, error]
 
-// listModels lets next answer r, a GET of the model list, and adds presets to the answer.
+// listModels lets next answer a GET of the model list, and adds presets to the answer.
 // It edits a whole list (see readModels) of at most maxModels bytes, sent plain with status
 // 200. Other answers pass unchanged, except for Vary. So does the list if presets fail.
-// failed is their error, and err is next's.
+// failed is their error, and err is next's. Without memory for the list it answers 503.
 //
 // It asks next for no content encoding, no range and no conditional answer, because such a
 // list cannot be edited.
 //
-// If the key of who limits models, the list has only those that it may use.
-func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, who domain.Principal, presets presetLister) (failed, err error) {
-	list, err := fetchModels(w, r, next)
-	if err != nil {
+// If the caller's key limits models, the list has only those that it may use.
+func (c *inferenceCall) listModels(next caddyhttp.Handler, presets presetLister) (failed, err error) {
+	list := c.newListWriter()
+	defer list.free()
+	if err := list.fetch(next); err != nil {
 		_ = list.release() // unchanged
 		return nil, err
 	}
-	if !list.holding {
-		return nil, nil
-	}
-	text := list.held.Bytes()
-	at, added, failed := addModels(text, presets)
-	parts := [][]byte{text[:at], added, text[at:]}
-	isLimited := false
-	if who.LimitsModels() {
-		var limited []byte
-		if limited, isLimited = limitModels(slices.Concat(parts...), who.MayUseModel); isLimited {
-			parts = [][]byte{limited}
+	var parts inference.Body
+	if list.holding {
+		if parts, failed = editModels(list.held, &list.memory, c.who, presets); errors.Is(failed, errNoMemory) {
+			list.refuse(failed)
 		}
 	}
-	if len(added) == 0 && !isLimited {
+	switch {
+	case list.refused != nil:
+		c.render(answer{}, list.refused)
+		return nil, nil
+	case parts == nil:
 		_ = list.release() // an error means that the client left
 		return failed, nil
 	}
-	length := 0
-	for _, part := range parts {
-		length += len(part)
+	if c.who.LimitsModels() {
+		list.drop() // parts are copies
 	}
-	describeEdited(w.Header(), length)
-	w.WriteHeader(http.StatusOK)
-	for _, part := range parts {
-		if _, err := w.Write(part); err != nil {
-			break // the client left
-		}
-	}
+	describeEdited(c.w.Header(), parts.Len())
+	_ = list.send(parts)
 	return failed, nil
 }
 
-// fetchModels lets next answer a request for the model list. Every answer varies by key.
-func fetchModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) (*listWriter, error) {
-	askForWholeList(r)
-	list := &listWriter{ResponseWriter: w}
-	err := next.ServeHTTP(list, r)
-	if !list.decided { // next wrote nothing: an error route may
-		varyByKey(w.Header())
+// editModels returns the parts of a model list with the entries of presets, and without the
+// models that who may not use. If who limits models, the parts do not refer to text. It returns
+// nil for a list that stays as it is. The error comes from presets, or is errNoMemory.
+func editModels(text []byte, memory *reservation, who domain.Principal, presets presetLister) (parts inference.Body, err error) {
+	list, err := readModels(text, memory)
+	if err != nil {
+		if errors.Is(err, errNoMemory) {
+			return nil, err
+		}
+		return nil, nil
 	}
-	return list, err
+	defer memory.sub(list.size)
+	added, failed := list.addPresets(presets, memory)
+	switch {
+	case errors.Is(failed, errNoMemory):
+		return nil, failed
+	case who.LimitsModels():
+		parts, err = list.limit(text, added, who.MayUseModel, memory)
+		return parts, cmp.Or(err, failed)
+	case len(added) > 0:
+		parts = inference.Body{text[:list.end], added, text[list.end:]}
+	}
+	return parts, failed
 }
 
 // askForWholeList changes a GET or HEAD so that its answer is the whole list, plain.
@@ -99,53 +106,60 @@ func describeEdited(header http.Header, length int) {
 	}
 }
 
-// limitModels returns a model list without the entries whose id may not be used, and those
-// without an id. It is not ok if text is not a list to edit.
-func limitModels(text []byte, mayUse func(id string) bool) (limited []byte, ok bool) {
-	list, ok := readModels(text)
-	if !ok {
-		return nil, false
+// limit returns the parts of the list in text with added, and without the entries whose id may
+// not be used, and those without an id. It copies text.
+func (l *modelList) limit(text, added []byte, mayUse func(id string) bool, memory *reservation) (parts inference.Body, err error) {
+	limited, err := memory.alloc(int64(len(text)))
+	if err != nil {
+		return nil, err
 	}
-	start := list.dataEnd - len(list.data) + len("[")
-	limited = append(make([]byte, 0, len(text)), text[:start]...)
+	limited = append(limited, text[:l.dataEnd-len(l.data)+len("[")]...)
 	separator := ""
-	for _, entry := range rawjson.Items(list.data) {
+	for _, entry := range rawjson.Items(l.data) {
 		if id, _ := rawjson.Text(rawjson.Get(entry, "id")); id != "" && mayUse(id) {
 			limited = append(append(limited, separator...), entry...)
 			separator = ","
 		}
 	}
-	return append(limited, text[list.end:]...), true
+	if separator == "" {
+		added = bytes.TrimPrefix(added, []byte(","))
+	}
+	at := len(limited)
+	limited = append(limited, text[l.end:]...)
+	return inference.Body{limited[:at], added, limited[at:]}, nil
 }
 
-// addModels returns the entries that presets add to the model list in body. at is their
-// place, before the bracket that ends its data. It adds no preset that the list has
-// already. If body is not a list to edit (see readModels), it reads no preset.
-//
-// The error comes from presets, or is errTooManyPresets.
-func addModels(body []byte, presets presetLister) (at int, added []byte, err error) {
-	list, ok := readModels(body)
-	if !ok || list.more || presets == nil {
-		return 0, nil, nil
+// addPresets returns the entries of presets for the place before the bracket that ends the list's
+// data. It adds no preset that the list has already, and reads none for a page that is not the
+// last. The error comes from presets, or is errTooManyPresets or errNoMemory.
+func (l *modelList) addPresets(presets presetLister, memory *reservation) (added []byte, err error) {
+	if l.more || presets == nil {
+		return nil, nil
 	}
-	for p, err := range presets(!list.isOpenAI()) {
+	for p, err := range presets(!l.isOpenAI()) {
 		if err != nil {
-			return 0, nil, err
+			return nil, err
 		}
-		if _, listed := list.entries[p.Reference()]; listed {
+		if _, listed := l.entries[p.Reference()]; listed {
 			continue
 		}
-		if list.count > 0 || len(added) > 0 {
+		if l.count > 0 || len(added) > 0 {
 			added = append(added, ',')
 		}
-		if added = list.appendModel(added, p); len(added) > maxModels {
-			return 0, nil, errTooManyPresets
+		before := cap(added)
+		added = l.appendModel(added, p)
+		err = memory.add(int64(cap(added) - before))
+		switch {
+		case errors.Is(err, errNoMemory):
+			return nil, err
+		case err != nil, len(added) > maxModels:
+			return nil, errTooManyPresets
 		}
 	}
-	return list.end, added, nil
+	return added, nil
 }
 
-var errTooManyPresets = errors.New("the presets of the workspace take more than " + strconv.Itoa(maxModels) + " bytes of the model list")
+var errTooManyPresets = errors.New("the presets of the workspace are too many for the list of models")
 
 // appendModel appends the entry of p in a list of this shape. OpenAI's needs no model.
 func (l *modelList) appendModel(text []byte, p domain.ActivePreset) []byte {
@@ -213,6 +227,8 @@ func appendMember(text []byte, head, value string) []byte {
 
 // modelList is a model list that was read.
 type modelList struct {
+	memory     *reservation
+	size       int64                     // reserved for entries
 	count      int                       // entries
 	entries    map[string]jsontext.Value // those that have an id, each a part of text
 	data       jsontext.Value            // the array of the entries, which ends at dataEnd
@@ -234,29 +250,48 @@ type modelList struct {
 //   - OpenRouter's: it has no "object", and each entry has a canonical_slug, or
 //     both architecture and pricing.
 //
-// It reads strictly: a list that clients may understand differently is not ok. A list with
+// It reads strictly: a list that clients may understand differently is errNoModels. A list with
 // two members of one name is an example. Presets come on the last page. Clients count the
 // entries of the pages before it to ask for the next one.
-func readModels(text []byte) (l *modelList, ok bool) {
-	l = &modelList{entries: map[string]jsontext.Value{}}
+//
+// It reserves memory for what it keeps of the entries, and returns errNoMemory or errTooLarge if
+// there is none.
+func readModels(text []byte, memory *reservation) (*modelList, error) {
+	l := &modelList{memory: memory, entries: map[string]jsontext.Value{}}
+	if err := l.read(text); err != nil {
+		memory.sub(l.size)
+		return nil, err
+	}
+	return l, nil
+}
+
+var errNoModels = errors.New("not a list of models to edit")
+
+// entrySize is what an entry takes in modelList.entries, about, in bytes.
+const entrySize = 128
+
+func (l *modelList) read(text []byte) error {
 	w := rawjson.NewStrict(text)
 	for name, err := range w.Members() {
 		var value jsontext.Value
 		if err == nil {
 			value, err = w.Value()
 		}
-		if err != nil || !l.readMember(name, value) {
-			return nil, false
+		if err != nil {
+			return errNoModels
+		}
+		if err := l.readMember(name, value); err != nil {
+			return err
 		}
 		if l.isArray && l.end == 0 { // this was data
 			l.data, l.dataEnd = value, w.Offset()
 			l.end = len(bytes.TrimRight(text[:w.Offset()-len("]")], " \t\r\n"))
 		}
 	}
-	if w.End() != nil {
-		return nil, false
+	if w.End() != nil || !l.isArray || !l.isOpenAI() && !l.isOpenRouter() {
+		return errNoModels
 	}
-	return l, l.isArray && (l.isOpenAI() || l.isOpenRouter())
+	return nil
 }
 
 func (l *modelList) isOpenAI() bool {
@@ -267,16 +302,16 @@ func (l *modelList) isOpenRouter() bool {
 	return !l.tagged && l.count > 0 && l.openRouter == l.count
 }
 
-// readMember reads a member of the list. It returns false for data that is no list of
+// readMember reads a member of the list. It returns errNoModels for data that is no list of
 // objects.
-func (l *modelList) readMember(name, value jsontext.Value) bool {
+func (l *modelList) readMember(name, value jsontext.Value) error {
 	kind := value.Kind()
 	switch {
 	case rawjson.IsText(name, "data") && kind == '[':
 		l.isArray = true
 		for _, entry := range rawjson.Items(value) {
-			if !l.readEntry(entry) {
-				return false
+			if err := l.readEntry(entry); err != nil {
+				return err
 			}
 		}
 	case rawjson.IsText(name, "object"):
@@ -288,16 +323,16 @@ func (l *modelList) readMember(name, value jsontext.Value) bool {
 		next, _ := rawjson.Text(rawjson.Get(value, "next"))
 		l.more = l.more || next != ""
 	}
-	return true
+	return nil
 }
 
-// readEntry reads an entry of the list. It returns false for one that is no object.
-func (l *modelList) readEntry(entry jsontext.Value) bool {
+// readEntry reads an entry of the list. It returns errNoModels for one that is no object.
+func (l *modelList) readEntry(entry jsontext.Value) error {
 	var id, object string
 	var slug, architecture, pricing bool
 	for m, err := range rawjson.Object(entry) {
 		if err != nil {
-			return false
+			return errNoModels
 		}
 		switch m.Name {
 		case "id":
@@ -313,6 +348,11 @@ func (l *modelList) readEntry(entry jsontext.Value) bool {
 		}
 	}
 	if _, known := l.entries[id]; !known && id != "" {
+		size := int64(entrySize + len(id))
+		if err := l.memory.add(size); err != nil {
+			return err
+		}
+		l.size += size
 		l.entries[id] = entry
 	}
 	l.count++
@@ -322,5 +362,5 @@ func (l *modelList) readEntry(entry jsontext.Value) bool {
 	if slug || architecture && pricing {
 		l.openRouter++
 	}
-	return true
+	return nil
 }

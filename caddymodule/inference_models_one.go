@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 
@@ -31,22 +32,34 @@ func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
 	ofList := *c.r.URL
 	ofList.Path, ofList.RawPath = c.h.BasePath+"/models", ""
 	c.r.URL, c.r.RequestURI = &ofList, ofList.RequestURI()
-	list, err := fetchModels(c.w, c.r, next)
-	if err != nil || !list.holding {
+	list := c.newListWriter()
+	defer list.free()
+	if err := list.fetch(next); err != nil || !list.holding && list.refused == nil {
 		return err
 	}
-	entry, err := c.findModel(list.held.Bytes(), slug)
-	describeEdited(c.w.Header(), len(entry))
+	entry, err := c.findModel(list, slug)
+	if errors.Is(err, errNoMemory) {
+		list.refuse(err)
+	} else {
+		describeEdited(c.w.Header(), len(entry))
+	}
 	c.render(answer{status: http.StatusOK, body: entry}, err)
 	return nil
 }
 
-// findModel returns the entry of a preset for the model list in body: the gateway's own,
-// or ours. The error is NotFound if there is no such preset, or body is not a list to edit.
-func (c *inferenceCall) findModel(body []byte, slug string) ([]byte, error) {
+// findModel returns the entry of a preset for a model list: the gateway's own, or ours. The
+// error is NotFound if there is no such preset, or it is not a list to edit. It is errNoMemory if
+// there is no memory for the list.
+func (c *inferenceCall) findModel(fetched *listWriter, slug string) ([]byte, error) {
+	if fetched.refused != nil {
+		return nil, fetched.refused
+	}
 	id := domain.Preset{Slug: slug}.Reference()
-	list, ok := readModels(body)
-	if !ok {
+	list, err := readModels(fetched.held, &fetched.memory)
+	switch {
+	case errors.Is(err, errNoMemory):
+		return nil, err
+	case err != nil:
 		return nil, &domain.Error{Kind: domain.NotFound, Message: "Model not found: " + id + ". The gateway's list of models has a form to which no presets are added"}
 	}
 	if entry, listed := list.entries[id]; listed && c.who.ReachesPreset(slug) {

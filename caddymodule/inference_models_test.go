@@ -234,6 +234,16 @@ func TestModelsAdded(t *testing.T) {
 	}
 }
 
+// addModels returns the entries that presets add to the model list in body, and their place.
+func addModels(body []byte, presets presetLister) (at int, added []byte, err error) {
+	list, err := readModels(body, nil)
+	if err != nil {
+		return 0, nil, nil
+	}
+	added, err = list.addPresets(presets, nil)
+	return list.end, added, err
+}
+
 func withAdded(body []byte, at int, added []byte) []byte {
 	return bytes.Join([][]byte{body[:at], added, body[at:]}, nil)
 }
@@ -383,10 +393,16 @@ const (
 	editedList = `{"object":"list","data":[` + openAIEntry + `]}`
 )
 
+// newListCall returns a request for models to a handler with so much memory for lists.
+func newListCall(w http.ResponseWriter, r *http.Request, memory int64) *inferenceCall {
+	h := &Handler{Inference: &Inference{MaxMemory: 2 * memory}}
+	return &inferenceCall{call: h.newCall(w, r)}
+}
+
 // listTo runs listModels with the preset p.
 func listTo(t *testing.T, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	t.Helper()
-	failed, err := listModels(w, r, next, domain.Principal{}, presetsOf(aPreset("p", "a/b")))
+	failed, err := newListCall(w, r, 64<<20).listModels(next, presetsOf(aPreset("p", "a/b")))
 	if failed != nil {
 		t.Errorf("failed with %v", failed)
 	}
@@ -675,7 +691,7 @@ func TestModelsPresetsFail(t *testing.T) {
 	failure := errors.New("disk on fire")
 	w := httptest.NewRecorder()
 	gateway := modelsUpstream(200, []string{"Content-Type: application/json", `ETag: "1"`}, plainList)
-	failed, err := listModels(w, newListRequest(), gateway, domain.Principal{}, presetsUntil(failure, aPreset("p", "")))
+	failed, err := newListCall(w, newListRequest(), 64<<20).listModels(gateway, presetsUntil(failure, aPreset("p", "")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,14 @@ package caddymodule
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 const (
@@ -31,17 +33,46 @@ func (i *Inference) provisionOtherRoutes() error {
 	return nil
 }
 
-// checkUnresolvedRoute checks a request whose body is not searched. It is refused if the key is
-// limited to presets or models. With other_routes "refuse" it is refused if the caller's
-// workspace has disabled server tools.
+// checkUnresolvedRoute checks a request that is not searched. It is refused if the key is
+// limited, unless it reads models, or its path is one of limited_paths. With other_routes
+// "refuse" it is refused if the caller's workspace has disabled server tools, unless it reads.
 func (c *inferenceCall) checkUnresolvedRoute() error {
-	if isRead(c.r) {
+	if c.who.IsLimited() && !c.readsModels() && !c.isLimitedPath() {
+		return errLimitedKey
+	}
+	if isRead(c.r) || c.h.Inference.OtherRoutes != otherRoutesRefuse {
 		return nil
 	}
-	if err := c.who.CheckUnresolvedRoute(); err != nil || c.h.Inference.OtherRoutes != otherRoutesRefuse {
-		return err
-	}
 	return c.h.Inference.resolver.CheckUnresolvedRoute(c.r.Context(), c.who)
+}
+
+var errLimitedKey = &domain.Error{Kind: domain.Forbidden, Message: "This route cannot be used with a key that is limited to presets or models"}
+
+// readsModels reports whether a request reads the list of models, or one that its key may use.
+func (c *inferenceCall) readsModels() bool {
+	id, isModel := strings.CutPrefix(c.path, "models/")
+	return isRead(c.r) && (c.path == "models" || isModel && c.who.MayUseModel(id))
+}
+
+// isLimitedPath reports whether limited_paths opens the path of a request. They open no inference
+// route: what a key with limits sends there must be resolved.
+func (c *inferenceCall) isLimitedPath() bool {
+	return inferenceRouteOf(c.path) == nil && slices.ContainsFunc(c.h.Inference.LimitedPaths, func(open string) bool {
+		below, isPrefix := strings.CutSuffix(open, "*")
+		return c.normalized == open || isPrefix && strings.HasPrefix(c.normalized, below)
+	})
+}
+
+// checkLimitedPath checks an element of limited_paths.
+func checkLimitedPath(open string) error {
+	below, isPrefix := strings.CutSuffix(open, "/*")
+	if isPrefix && below == "" {
+		return nil
+	}
+	if normalized, err := normalizePath(below); err != nil || normalized != below || !strings.HasPrefix(below, "/") || strings.ContainsAny(below, "*{}") {
+		return fmt.Errorf("must be decoded paths such as /health/liveliness, or /files/* for all below, got %q", open)
+	}
+	return nil
 }
 
 // isRead reports whether a request can only read. It has no body, and opens no tunnel

@@ -593,12 +593,13 @@ func TestInferenceIsObservable(t *testing.T) {
 		{"resolved", func() { s.ask(chatPath, `{"model":"@preset/writer"}`).want(t, 202) }, [6]any{"inference_chat", "writer", "2", home, key, nil}},
 		{"pinned", func() { s.ask(responsesPath, `{"preset":"writer@1","session_id":"s"}`).want(t, 202) }, [6]any{"inference_responses", "writer", "1", home, key, "s"}},
 		{"session of the header", func() { s.ask(messagesPath, `{"model":"@preset/writer"}`, "X-Session-Id: h").want(t, 202) }, [6]any{"inference_messages", "writer", "2", home, key, "h"}},
-		{"passed", func() { s.ask(chatPath, `{"model":"m","session_id":"s"}`).want(t, 202) }, [6]any{"inference_chat", nil, nil, nil, key, "s"}},
+		{"passed", func() { s.ask(chatPath, `{"model":"m","session_id":"s"}`).want(t, 202) }, [6]any{"inference_chat", nil, nil, home, key, "s"}},
 		{"dry run", func() { s.ask(chatPath, `{"model":"@preset/writer"}`, "X-Preset-Dry-Run: true").want(t, 200) }, [6]any{"inference_chat", "writer", "2", home, key, nil}},
-		{"refused", func() { s.ask(messagesPath, `{"model":"@preset/nothing"}`).want(t, 404) }, [6]any{"inference_messages", nil, nil, nil, key, nil}},
+		{"refused", func() { s.ask(messagesPath, `{"model":"@preset/nothing"}`).want(t, 404) }, [6]any{"inference_messages", nil, nil, home, key, nil}},
 		{"stranger", func() { s.do("POST", responsesPath, `{}`).want(t, 401) }, [6]any{"inference_responses", nil, nil, nil, nil, nil}},
-		{"models", func() { s.do("GET", "/v1/models", "", bearer(inferenceSecret)).want(t, 202) }, [6]any{"models_list", nil, nil, nil, key, nil}},
-		{"not ours", func() { s.ask("/v1/embeddings", `{}`).want(t, 202) }, [6]any{nil, nil, nil, nil, key, nil}},
+		{"models", func() { s.do("GET", "/v1/models", "", bearer(inferenceSecret)).want(t, 202) }, [6]any{"models_list", nil, nil, home, key, nil}},
+		{"not ours", func() { s.ask("/v1/embeddings", `{}`).want(t, 202) }, [6]any{nil, nil, nil, home, key, nil}},
+		{"a management key", func() { s.do("POST", chatPath, `{}`, bearer(managementSecret)).want(t, 403) }, [6]any{"inference_chat", nil, nil, home, "config-management-1", nil}},
 		{"not ours, of a stranger", func() { s.do("POST", "/v1/embeddings", `{}`).want(t, 202) }, [6]any{nil, nil, nil, nil, nil, nil}},
 	} {
 		got := s.logged(tc.send)

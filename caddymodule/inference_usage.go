@@ -221,8 +221,8 @@ func (c *inferenceCall) recordUsage(used *usage.Request, home string) {
 	}
 }
 
-// home returns the workspace of a request without a preset, which is that of its key. It is
-// empty if the store cannot tell that.
+// home returns the workspace of the request's key, which is that of a request without a preset.
+// It is empty if the store cannot tell that.
 func (c *inferenceCall) home() string {
 	id, err := c.h.Inference.resolver.WorkspaceID(c.r.Context(), c.who)
 	if err != nil {

@@ -84,11 +84,11 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		}),
 		bodyBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
-			Help: "Bytes of memory that bodies of inference requests take in this process.",
+			Help: "Bytes of memory that bodies of inference requests and lists of models take in this process.",
 		}, func() float64 { return float64(inferenceMemory.held.Load()) }),
 		bodiesRefused: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_bodies_refused_total",
-			Help: "Inference requests refused because bodies took all of max_memory.",
+			Help: "Inference requests and lists of models refused because these took all of max_memory.",
 		}),
 	}
 	err := errors.Join(

@@ -3,8 +3,6 @@ package caddymodule
 import (
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
@@ -31,14 +29,21 @@ func (c *call) setPlaceholder(name, value string) {
 	}
 }
 
-// mapPlaceholders gives repl the placeholders of usage. It makes others of ours without a value
-// empty. Otherwise header_up and the like send their names upstream.
-func mapPlaceholders(repl *caddy.Replacer) {
-	repl.Map(func(name string) (any, bool) {
+// mapPlaceholders gives the replacer the placeholders of usage, and the workspace of the key,
+// which is looked up when it is asked for. It makes others of ours without a value empty.
+// Otherwise header_up and the like send their names upstream.
+func (c *inferenceCall) mapPlaceholders() {
+	if c.repl == nil {
+		return
+	}
+	c.repl.Map(func(name string) (any, bool) {
 		if of, ok := strings.CutPrefix(name, usagePlaceholder); ok && of != "" {
-			if value, _ := repl.Get(usagePlaceholder); value != "" {
+			if value, _ := c.repl.Get(usagePlaceholder); value != "" {
 				return usageText(value.(*usage.Request), of), true
 			}
+		}
+		if name == workspacePlaceholder && c.who.KeyID != "" {
+			return c.home(), true
 		}
 		return "", strings.HasPrefix(name, placeholderPrefix)
 	})

@@ -26,8 +26,8 @@ func TestPlaceholdersOfSeveralHandlers(t *testing.T) {
 	outer.setPlaceholder(versionPlaceholder, "1")
 	want("{http.presets.slug}@{http.presets.version}", "a@1")
 	want("{http.presets.key_id}", "{http.presets.key_id}")
-	inner := new(Handler).newCall(nil, r)
-	mapPlaceholders(repl)
+	inner := &inferenceCall{call: new(Handler).newCall(nil, r)}
+	inner.mapPlaceholders()
 	inner.setPlaceholder(slugPlaceholder, "b")
 	want("{http.presets.slug}@{http.presets.version}", "b@1")
 	want("{http.presets.key_id}{http.presets.}{http.presets.no_such}", "")

@@ -154,19 +154,14 @@ func (p Principal) MayUseModel(id string) bool {
 	return !p.scope().PresetRequired && p.MayNameModel(id)
 }
 
-// CheckUnresolvedRoute returns a Forbidden error if p may not use a route on which no preset is
-// resolved.
-func (p Principal) CheckUnresolvedRoute() error {
-	if p.LimitsModels() {
-		return &Error{Kind: Forbidden, Message: "This route cannot be used with a key that is limited to presets or models"}
-	}
-	return nil
-}
+// IsLimited reports whether p has an inference key with any limit. It may only send requests that
+// can be judged.
+func (p Principal) IsLimited() bool { return p.LimitsModels() || len(p.scope().Presets) > 0 }
 
 // CheckCreationAsInference returns a Forbidden error for an inference key with limits. Its own
 // presets would lead around them.
 func (p Principal) CheckCreationAsInference() error {
-	if p.Kind != ManagementKey && (p.LimitsModels() || len(p.scope().Presets) > 0) {
+	if p.Kind != ManagementKey && p.IsLimited() {
 		return errOnlyManagement()
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -22,7 +23,8 @@ type Policy struct {
 	// Models are patterns of the models that a request may name besides the preset's own.
 	// See MatchModel. Nil allows all models, an empty list allows none.
 	Models []string `json:"models,omitzero"`
-	// Drop are settings that never go upstream.
+	// Drop are top-level fields that never go upstream. Settings are among them, and are
+	// dropped under all of their names.
 	Drop      []string  `json:"drop,omitempty"`
 	Violation Violation `json:"violation"`
 }
@@ -47,6 +49,9 @@ const (
 	RefuseViolation Violation = "refuse"
 )
 
+// NeverDropped are the top-level fields of a request without which it asks for nothing.
+var NeverDropped = []string{"model", "messages", "input", "instructions", "system"}
+
 // MaxPolicySize bounds the JSON of a policy, in bytes.
 const MaxPolicySize = 16 << 10
 
@@ -68,6 +73,11 @@ func (p *Policy) Check() error {
 	for i, pattern := range p.Models {
 		if err := CheckModelPattern(pattern); err != nil {
 			return InvalidAt("/policy/models/"+strconv.Itoa(i), err.Error())
+		}
+	}
+	for i, name := range p.Drop {
+		if slices.Contains(NeverDropped, strings.ToLower(name)) {
+			return InvalidAt("/policy/drop/"+strconv.Itoa(i), name+" cannot be dropped")
 		}
 	}
 	switch text, err := p.encode(); {

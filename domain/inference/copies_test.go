@@ -47,10 +47,10 @@ func TestLargeTextsAreNotCopied(t *testing.T) {
 	r.putTemplate(t, "t", responses, `{"model":"m","instructions":"Say {{x}}.","input":"Where is {{x}}?"}`)
 	r.putTemplate(t, "files", responses, `{"model":"m","input":[`+strings.Repeat(`{"role":"user","content":"{{x}}"},`, 5)+`{"role":"user","content":"Hi"}]}`)
 	r.ruledTemplate(t, "locked-t", responses, `{"model":"m","instructions":"{{x}}"}`, `{"lock":["system"]}`)
-	r.ruled(t, "searching", version{responses, `{"model":"m","tools":[{"type":"tool_search"}]}`, ""}, `{"lock":["tools"]}`)
 	const cached = `"cache_control":{"type":"ephemeral"}`
 	r.put(t, r.home.ID, "cached", version{messages, `{"model":"m","tools":[{"name":"f",` + cached + `}],` + cached + `}`, ""})
 	r.put(t, r.home.ID, "cached-alone", version{messages, `{"model":"m",` + cached + `}`, ""})
+	r.ruled(t, "tooled", version{responses, `{"model":"m","tools":[{"type":"function","name":"f"}]}`, ""}, `{"lock":["tools"]}`)
 	strict := r.strict(t, "strict", "openrouter:web_search")
 	limited := limitedBy(domain.Scope{Models: []string{"m"}})
 	team := r.team(t, "team", "dm", "price")
@@ -104,7 +104,6 @@ func TestLargeTextsAreNotCopied(t *testing.T) {
 		"a plugin under a policy":         {user, chat, `{"preset":"ruled","plugins":[{"id":"a"},{"id":"b","model":"x"},{"id":"` + escaped + `"}]}`},
 		"the name of a tool":              {user, chat, `{"preset":"p",` + talk + `,"tools":[{"type":"function","function":{"name":"` + escaped + `"}}]}`},
 		"a tool without a name":           {user, chat, `{"preset":"p",` + talk + `,"tools":[{"type":"function","function":{"x":"` + long + `"}}]}`},
-		"tools that were found":           {user, responses, `{"preset":"searching","input":[{"type":"tool_search_output","tools":[{"type":"function","name":"` + long + `"}]}]}`},
 		"a type where tools are off":      {strict, chat, `{"model":"m",` + talk + `,"tools":[{"type":"` + escaped + `"}]}`},
 		"a plugin where tools are off":    {strict, chat, `{"model":"m",` + talk + `,"plugins":[{"id":"` + escaped + `"}]}`},
 		"a name where tools are off":      {strict, chat, `{"model":"m",` + talk + `,"tools":[{"` + escaped + `":1}]}`},
@@ -115,7 +114,7 @@ func TestLargeTextsAreNotCopied(t *testing.T) {
 		"a name in a malformed search":    {strict, chat, `{"tools":[{"` + escaped + `":?}]}`},
 		"a name in a search that ends":    {limited, chat, `{"x":{"` + escaped + `":[`},
 		"a model that is not UTF-8":       {user, chat, `{"preset":"ruled","model":"` + strings.Repeat("\xff", size) + `"}`},
-		"an item with its own tools":      {user, responses, `{"preset":"searching","input":[{"role":"user","content":"` + long + `","tools":[{"type":"function"}]}]}`},
+		"an item with its own tools":      {user, responses, `{"preset":"tooled","input":[{"role":"user","content":"` + long + `","tools":[{"type":"function"}]}]}`},
 		"a plugin with data":              {user, chat, `{"preset":"ruled","plugins":[{"id":"x","data":"` + long + `"}]}`},
 		"an order of providers":           {team, chat, `{"preset":"p",` + talk + `,"provider":{"x":"` + long + `"}}`},
 		"the usage of the stream":         {user, chat, `{"preset":"p",` + talk + `,"stream":true,"stream_options":{"x":"` + long + `"}}`},
@@ -125,6 +124,7 @@ func TestLargeTextsAreNotCopied(t *testing.T) {
 		"a locked attribution":            {user, messages, `{"preset":"locked","system":[{"text":"` + escaped + `","type":"text"},` + claudeCode + `]}`},
 		"a large locked attribution":      {user, messages, `{"preset":"locked","system":[{"text":"x-anthropic-billing-header:` + escaped + `","type":"text"}]}`},
 		"the name of a message":           {user, chat, `{"preset":"p","messages":[{"` + escaped + `":1,"role":"system","content":"` + long + `"}]}`},
+		"tools that were listed":          {user, responses, `{"preset":"tooled","input":[{"type":"mcp_list_tools","tools":[{"type":"function","name":"` + long + `"}]}]}`},
 	} {
 		for _, limit := range []int{little, math.MaxInt} {
 			sent := inference.Request{Dialect: tc.dialect, Body: []byte(tc.body)}

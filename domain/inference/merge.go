@@ -119,8 +119,6 @@ type merger struct {
 	// hadTools tells that it left out tools of the conversation.
 	relocked []string
 	hadTools bool
-	// searches is the answer of searchesTools, nil before.
-	searches *bool
 	// presetValues are the preset's values that the policy compared with others, by their place.
 	presetValues map[place]*presetValue
 	// corrected is how many values the policy replaced with the nearest, and partFields how many

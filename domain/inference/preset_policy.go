@@ -76,7 +76,7 @@ func newPolicy(stored *domain.Policy) (*policy, error) {
 		return nil, err
 	}
 	for _, name := range stored.Drop {
-		r, err := newRule(name, dropRule)
+		r, err := newRule(foldName(name), dropRule)
 		if err != nil {
 			return nil, err
 		}
@@ -117,6 +117,9 @@ func newRule(name string, kind ruleKind) (*rule, error) {
 		r.places = scalarPlaces(name)
 	} else {
 		r.places = settingPlaces(name)
+	}
+	if r.places == nil && kind == dropRule { // a field that is no setting has one name
+		r.places = []place{{field: name}}
 	}
 	if r.places == nil {
 		return nil, fmt.Errorf("no dialect has a setting of the name %q", name)

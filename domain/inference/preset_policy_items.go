@@ -93,28 +93,10 @@ func (m *merger) bringsTools(field string, item jsontext.Value) bool {
 	return false
 }
 
-// isEarlier reports whether an item is one of an earlier answer that names tools. Clients of the
-// Responses API send them back. Those with the tools of an MCP server give none. Those with found
-// tools give functions, which a preset with tool_search allows.
+// isEarlier reports whether an item is one of an earlier answer that lists the tools of an MCP
+// server. Clients of the Responses API send it back. It gives the model none.
 func (m *merger) isEarlier(field string, item jsontext.Value) bool {
-	if m.dialect != domain.Responses || field != "input" {
-		return false
-	}
-	kind := soleMember(item, "type")
-	return rawjson.IsText(kind, "mcp_list_tools") || rawjson.IsText(kind, "tool_search_output") && m.searchesTools()
-}
-
-// searchesTools reports whether the preset lets the model search for tools. It finds out once,
-// since each item may ask.
-func (m *merger) searchesTools() bool {
-	if m.searches == nil {
-		found := false
-		for _, tool := range rawjson.Items(m.setting("tools")) {
-			found = found || rawjson.IsText(rawjson.Get(tool, "type"), "tool_search")
-		}
-		m.searches = &found
-	}
-	return *m.searches
+	return m.dialect == domain.Responses && field == "input" && rawjson.IsText(soleMember(item, "type"), "mcp_list_tools")
 }
 
 // appendWithoutTools appends an item of a conversation without its tools.

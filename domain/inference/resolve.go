@@ -22,7 +22,9 @@ type Config struct {
 	// them from requests that name a preset.
 	DropFields []string
 	// PassUnknownPrompts lets requests pass whose prompt has an id that no preset has, and
-	// that name no preset otherwise. By default they are NotFound.
+	// that name no preset otherwise. By default they are NotFound, and so they are for a key
+	// with limits and where server tools are disabled: a gateway's prompt may have any model
+	// and any tool.
 	PassUnknownPrompts bool
 	// TellModel fills Resolution.Model.
 	TellModel bool
@@ -217,11 +219,6 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	request := &m.request
 	out := Resolution{SessionID: usableSession(request.sessionID)}
 	pass := func() (Resolution, error) {
-		if request.found { // its type did not count
-			if err := checkScope(who, request, sent); err != nil {
-				return out, err
-			}
-		}
 		if err := r.checkUnresolved(ctx, who, sent); err != nil {
 			return out, err
 		}
@@ -248,7 +245,10 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 		return out, err
 	}
 	prompt := request.prompt
-	passUnknown := r.passPrompts && prompt.only && !who.PresetRequired()
+	passUnknown, err := r.passesUnknown(ctx, who, prompt)
+	if err != nil {
+		return out, err
+	}
 	switch mistake := cmp.Or(prompt.errID, prompt.err); {
 	case prompt.errID != nil && passUnknown:
 		return pass()
@@ -303,6 +303,18 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	}
 	out.Enforced = m.broken
 	return out, nil
+}
+
+// passesUnknown reports whether a request passes if no preset has the id of its prompt.
+func (r *Resolver) passesUnknown(ctx context.Context, who domain.Principal, prompt *promptReference) (bool, error) {
+	if !r.passPrompts || !prompt.only || who.IsLimited() {
+		return false, nil
+	}
+	workspace, err := r.workspace(ctx, who)
+	if domain.KindOf(err) == domain.NotFound { // it has disabled nothing
+		return true, nil
+	}
+	return err == nil && len(workspace.disabledTools) == 0, err
 }
 
 // workspace returns the defaults of the workspace that who acts in, from the cache where

@@ -223,22 +223,72 @@ func TestFieldsInTheQuery(t *testing.T) {
 	}
 }
 
-// TestTypeOfUnknownPrompts has a prompt that no preset has. It passes unmerged, so its type
-// counts where the key is limited.
-func TestTypeOfUnknownPrompts(t *testing.T) {
+// TestUnknownPromptsOfLimits has a prompt that no preset has. A gateway's prompt brings its own
+// model and tools, so it passes neither for a key with limits nor where tools are disabled.
+func TestUnknownPromptsOfLimits(t *testing.T) {
 	r := newResolving(t)
 	r.put(t, r.home.ID, "known", version{dialect: domain.Responses, config: `{"model":"a/b"}`})
+	strict := r.strict(t, "strict", search)
 	resolver := r.resolver(t, inference.Config{PassUnknownPrompts: true})
-	who := limitedBy(domain.Scope{Models: []string{"a/*"}})
-	for id, passes := range map[string]bool{"known": true, "unknown": false, "no slug!": false} {
-		sent := inference.Request{Dialect: domain.Responses, Body: []byte(`{"prompt":{"id":"` + id + `"},"user":"&model=x&y="}`), OtherType: true}
-		_, err := resolver.Resolve(t.Context(), who, sent)
-		if passes && err != nil || !passes && (err == nil || !strings.Contains(err.Error(), "content-type: must be application/json")) {
-			t.Errorf("%s: got error %v, want that it passes: %t", id, err, passes)
+	for name, tc := range map[string]struct {
+		who    domain.Principal
+		passes bool
+	}{
+		"no limits":       {user, true},
+		"models":          {limitedBy(domain.Scope{Models: []string{"a/*"}}), false},
+		"presets":         {limitedBy(domain.Scope{Presets: []string{"known"}}), false},
+		"a preset needed": {limitedBy(domain.Scope{PresetRequired: true}), false},
+		"disabled tools":  {strict, false},
+	} {
+		for _, prompt := range []string{
+			`"prompt":{"id":"unknown"}`, `"prompt":{"id":"no slug!"}`, `"prompt":{"id":7}`, `"prompt_id":"unknown"`,
+			`"prompt_id":"unknown","prompt":{"variables":{"x":"1"}}`, `"model":"a/b","prompt":{"id":"unknown","version":"x y"}`,
+		} {
+			for _, dialect := range allDialects {
+				_, err := resolver.Resolve(t.Context(), tc.who, inference.Request{Dialect: dialect, Body: []byte(`{` + prompt + `}`)})
+				if kind := domain.KindOf(err); tc.passes != (err == nil) || err != nil && kind != domain.NotFound && kind != domain.Invalid {
+					t.Errorf("%s: %s: got %v, want that it passes: %t", name, prompt, err, tc.passes)
+				}
+			}
 		}
-		sent.OtherType = false
-		if _, err := resolver.Resolve(t.Context(), who, sent); err != nil {
-			t.Errorf("%s as JSON: %v", id, err)
+		if tc.who.WorkspaceID != strict.WorkspaceID {
+			if _, err := resolver.Resolve(t.Context(), tc.who, inference.Request{Dialect: domain.Responses, Body: []byte(`{"prompt":{"id":"known"}}`)}); err != nil {
+				t.Errorf("%s: known: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestPromptsElsewhere names prompts where a gateway may read them, and the Resolver does not.
+// Models of a key and disabled tools could be got around by them.
+func TestPromptsElsewhere(t *testing.T) {
+	r := newResolving(t)
+	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"a/b"}`})
+	for name, who := range map[string]domain.Principal{
+		"where the key is limited to some models": limitedBy(domain.Scope{Models: []string{"a/*"}}),
+		"where server tools are disabled":         r.strict(t, "strict", search),
+	} {
+		for body, place := range map[string]string{
+			`{"model":"a/b","Prompt":{"id":"theirs"}}`:                                  "/Prompt",
+			`{"model":"a/b","PROMPT_ID":"theirs"}`:                                      "/PROMPT_ID",
+			`{"model":"a/b","pre\u017fet":"theirs"}`:                                    "/pre\u017fet",
+			`{"model":"a/b","extra_body":{"prompt":{"id":"theirs"}}}`:                   "/extra_body/prompt",
+			`{"model":"a/b","extra_body":{"extra_body":{"Preset":"theirs"}}}`:           "/extra_body/extra_body/Preset",
+			`{"model":"a/b","router_settings_override":{"prompt_id":"theirs"}}`:         "/router_settings_override/prompt_id",
+			`{"model":"a/b","fallbacks":[{"model":"a/b","prompt_id":"theirs"}]}`:        "/fallbacks/0/prompt_id",
+			`{"model":"a/b","fallbacks":[{"a/b":[{"model":"a/c","preset":"theirs"}]}]}`: "/fallbacks/0/a~1b/0/preset",
+		} {
+			_, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), who, inference.Request{Dialect: domain.Chat, Body: []byte(body)})
+			wantKind(t, err, domain.Invalid, place+": must not be sent "+name)
+		}
+		for _, body := range []string{
+			`{"model":"a/b","Prompt":null,"extra_body":{"prompt_id":null}}`,
+			`{"model":"a/b","tools":[{"type":"function","function":{"name":"f"},"parameters":{"prompt":"x"}}],"plugins":[{"id":"x","preset":"y"}]}`,
+			`{"model":"a/b","metadata":{"prompt":"x"}}`,
+		} {
+			if _, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), who, inference.Request{Dialect: domain.Chat, Body: []byte(body)}); err != nil {
+				t.Errorf("%s: %v", body, err)
+			}
 		}
 	}
 }

@@ -10,8 +10,9 @@ import (
 // addStreamUsage makes a chat stream end with its usage, unless the request says whether it
 // wants that. The other dialects always tell their usage.
 func (m *merger) addStreamUsage() {
-	const options, include = "stream_options", "include_usage"
-	if !m.streamUsage || m.dialect != domain.Chat || m.unknown[options] || m.policy.drops(options) || m.value("stream").Kind() != 't' {
+	const stream, options, include = "stream", "stream_options", "include_usage"
+	isDropped := m.unknown[options] || m.unknown[stream] || m.policy.drops(options) || m.policy.drops(stream)
+	if !m.streamUsage || m.dialect != domain.Chat || isDropped || m.value(stream).Kind() != 't' {
 		return
 	}
 	wanted := newMember(include, []byte("true"))
@@ -32,7 +33,8 @@ func (m *merger) addStreamUsage() {
 }
 
 // IsStreamUsage reports whether an event of a chat stream is the chunk that has only the
-// stream's usage. data is that of the event. A chunk that also tells an error is not.
+// stream's usage. data is that of the event. Its choices say nothing: most gateways send none,
+// and LiteLLM one with an empty delta. A chunk that also tells an error is not.
 func IsStreamUsage(data []byte) bool {
 	noChoices, hasUsage := false, false
 	for field, err := range rawjson.Object(data) {
@@ -41,7 +43,7 @@ func IsStreamUsage(data []byte) bool {
 		}
 		switch field.Name {
 		case "choices":
-			if noChoices = field.Value.Kind() == '[' && isEmptyContainer(field.Value); !noChoices {
+			if noChoices = saysNothing(field.Value); !noChoices {
 				return false // a second field of the name changes nothing
 			}
 		case "usage":
@@ -53,6 +55,51 @@ func IsStreamUsage(data []byte) bool {
 		}
 	}
 	return noChoices && hasUsage
+}
+
+// saysNothing reports whether choices have nothing for the client: no role, no content and no
+// reason to finish.
+func saysNothing(choices jsontext.Value) bool {
+	if choices.Kind() != '[' {
+		return false
+	}
+	for _, choice := range rawjson.Items(choices) {
+		if choice.Kind() != '{' {
+			return false
+		}
+		for member, err := range rawjson.Object(choice) {
+			isIndex := member.Name == "index" && member.Value.Kind() == '0'
+			if err != nil || !isIndex && !isNothing(member.Value, 1) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isNothing reports whether a value is null or empty, or has such values alone in so many levels.
+func isNothing(value jsontext.Value, levels int) bool {
+	switch value.Kind() {
+	case 'n':
+		return true
+	case '"':
+		return isEmptyText(value)
+	case '[':
+		for _, element := range rawjson.Items(value) {
+			if levels == 0 || !isNothing(element, levels-1) {
+				return false
+			}
+		}
+		return true
+	case '{':
+		for _, member := range rawjson.Pairs(value) {
+			if levels == 0 || !isNothing(member, levels-1) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // maxModelName bounds the models that Resolution.Model tells, in bytes.

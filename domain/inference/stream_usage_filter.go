@@ -146,19 +146,30 @@ func eventData(event []byte) []byte {
 }
 
 // chunkProbe reads the data of an event byte by byte. It tells early that the data is no
-// chunk of IsStreamUsage.
+// chunk of IsStreamUsage, which decides about the others.
 type chunkProbe struct {
 	depth           int
 	begun           bool // there was a brace
 	inText, escaped bool
-	isName          bool   // the next text is a name of the outer object
-	matched         int    // bytes of choicesName that the text has, or otherName
-	due             string // must follow, without space
+	isName          bool                 // the next text is a name, of the outer object or in choices
+	matched         int                  // bytes of the name that is looked for, or otherName or escapedName
+	due             string               // must follow, without space
+	inChoices       bool                 // in the value of choices, where everything says nothing
+	isIndex         bool                 // the next value in choices may be a number
+	objects         [deepestNothing]bool // by depth in choices, whether it is an object
 }
 
 const (
 	choicesName = "choices"
+	indexName   = "index"
 	otherName   = -1
+	escapedName = -2 // which may be any
+
+	// The depths of what is in choices: its elements, their members, and those of their delta.
+	// What is deeper has something.
+	choicesDepth   = 2
+	choiceDepth    = 3
+	deepestNothing = 6
 )
 
 // read reads the next byte. It returns false if the data is no such chunk.
@@ -166,7 +177,7 @@ func (c *chunkProbe) read(b byte) bool {
 	switch {
 	case c.inText:
 		c.readText(b)
-		return true
+		return c.isName || !c.inChoices || !c.inText // a text in choices ends at once
 	case strings.IndexByte(" \t", b) >= 0:
 		return true
 	case c.due != "":
@@ -174,7 +185,10 @@ func (c *chunkProbe) read(b byte) bool {
 			return false
 		}
 		c.due = c.due[1:]
+		c.inChoices = c.due == ""
 	case c.depth == 0 && (c.begun || b != '{'):
+		return false
+	case c.depth == choicesDepth && c.inChoices && strings.IndexByte("{,]", b) < 0:
 		return false
 	}
 	switch b {
@@ -183,32 +197,52 @@ func (c *chunkProbe) read(b byte) bool {
 	case '{', '[':
 		c.begun = true
 		c.depth++
-		c.isName = c.depth == 1
+		if c.inChoices {
+			if c.depth == deepestNothing {
+				return false
+			}
+			c.objects[c.depth] = b == '{'
+		}
+		c.isName = c.holdsNames()
 	case '}', ']':
 		c.depth--
+		c.inChoices = c.inChoices && c.depth >= choicesDepth
 	case ',':
-		c.isName = c.depth == 1
+		c.isName, c.isIndex = c.holdsNames(), false
 	case ':':
 		c.isName = false
+	default:
+		return !c.inChoices || strings.IndexByte("nul", b) >= 0 || c.isIndex
 	}
 	return true
 }
 
+// holdsNames reports whether the names of the present object are read.
+func (c *chunkProbe) holdsNames() bool { return c.depth == 1 || c.inChoices && c.objects[c.depth] }
+
 // readText reads a byte of a text.
 func (c *chunkProbe) readText(b byte) {
+	name := choicesName
+	if c.inChoices {
+		name = indexName
+	}
 	switch {
 	case c.escaped:
 		c.escaped = false
 	case b == '\\':
-		c.escaped, c.matched = true, otherName
+		c.escaped, c.matched = true, escapedName
 	case b == '"':
 		c.inText = false
-		if c.isName && c.depth == 1 && c.matched == len(choicesName) {
-			c.due = ":[]"
+		switch {
+		case !c.isName:
+		case c.inChoices:
+			c.isIndex = c.depth == choiceDepth && (c.matched == len(name) || c.matched == escapedName)
+		case c.matched == len(name):
+			c.due = ":["
 		}
-	case c.matched >= 0 && c.matched < len(choicesName) && b == choicesName[c.matched]:
+	case c.matched >= 0 && c.matched < len(name) && b == name[c.matched]:
 		c.matched++
-	default:
+	case c.matched != escapedName:
 		c.matched = otherName
 	}
 }

@@ -501,15 +501,6 @@ func TestPromptsAsReferences(t *testing.T) {
 	}
 }
 
-// Where the workspace disables a tool, an unknown prompt does not get around that.
-func TestUnknownPromptsAreSearchedForTools(t *testing.T) {
-	r := newResolving(t)
-	who := r.strict(t, "strict", search)
-	body := []byte(`{"prompt":{"id":"theirs"},"tools":[{"type":"` + search + `"}]}`)
-	_, err := r.resolver(t, inference.Config{PassUnknownPrompts: true}).Resolve(t.Context(), who, inference.Request{Dialect: responses, Body: body})
-	wantKind(t, err, domain.Forbidden, search)
-}
-
 func TestEqualValuesHaveEqualBytes(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})

@@ -53,7 +53,7 @@ func (s *toolSearch) search(body []byte) (toolUse, error) {
 	if s.text.Kind() != '{' {
 		return toolUse{}, s.refuse("must be an object")
 	}
-	_, err := s.readRequest(true)
+	_, err := s.readRequestWith(true, s.readOwnField)
 	if err == nil {
 		err = s.text.End()
 	}
@@ -63,15 +63,15 @@ func (s *toolSearch) search(body []byte) (toolUse, error) {
 	return toolUse{}, err
 }
 
-// readRequest reads a request, or a part of it that a gateway may treat as a request. It
-// also reads the parameters of a tool, which have the same members. It returns the state of
-// its list of tools.
-func (s *toolSearch) readRequest(top bool) (toolList, error) {
-	return s.readRequestWith(top, s.readField)
+// readParameters reads the parameters of a tool or a plugin, which have members of a request. It
+// returns the state of their list of tools.
+func (s *toolSearch) readParameters() (toolList, error) {
+	return s.readRequestWith(false, s.readField)
 }
 
-// readRequestWith is readRequest with a function that reads other members. isFirst tells that a
-// member has the name of the first one of the object.
+// readRequestWith reads a request, or a part of it that a gateway may treat as a request, with a
+// function that reads other members. isFirst tells that a member has the name of the first one of
+// the object.
 func (s *toolSearch) readRequestWith(top bool, other func(name string, isFirst bool) error) (list toolList, err error) {
 	first, read := "", 0
 	err = s.members(func(name string) error {
@@ -97,7 +97,7 @@ func (s *toolSearch) readRequestWith(top bool, other func(name string, isFirst b
 			if kind := s.text.Kind(); kind != '{' && kind != 'n' { // LiteLLM takes a list of pairs
 				return s.refuse("must be an object")
 			}
-			_, err := s.readRequest(false)
+			_, err := s.readRequestWith(false, s.readPartField)
 			return err
 		}
 		if isModels, err := s.readModels(name); isModels {
@@ -122,8 +122,27 @@ func (s *toolSearch) readModels(name string) (isModels bool, err error) {
 	return false, nil
 }
 
-// readField reads another member of a request.
+// readField reads another member of an object.
 func (s *toolSearch) readField(name string, _ bool) error { return s.readSwitch(toolOfField(name)) }
+
+// readOwnField is readField for the request itself. The Resolver reads the names of presets and
+// prompts only as they are written. A gateway that reads another spelling may have such a prompt,
+// with a model and tools of its own.
+func (s *toolSearch) readOwnField(name string, isFirst bool) error {
+	if name == foldName(name) {
+		return s.readField(name, isFirst)
+	}
+	return s.readPartField(name, isFirst)
+}
+
+// readPartField is readField for a part of the request, in which the Resolver reads no names of
+// presets and prompts.
+func (s *toolSearch) readPartField(name string, isFirst bool) error {
+	if isForPresets(name) && s.text.Kind() != 'n' {
+		return s.refuse("must not be sent")
+	}
+	return s.readField(name, isFirst)
+}
 
 // toolList tells whether an object has its own list of tools for every gateway. given is
 // set if it has an array of the exact name. missing is set if it has a member of another
@@ -158,7 +177,7 @@ func (s *toolSearch) readTool() error {
 			}
 			return s.find(tool)
 		case is("parameters"):
-			inner, err := s.readRequest(false)
+			inner, err := s.readParameters()
 			list.add(name == "parameters" && inner.certain())
 			return err
 		case is("tools"):
@@ -283,7 +302,7 @@ func (s *toolSearch) readPlugin() error {
 			list.add(name == "tools" && s.text.Kind() == '[')
 			return s.elements(s.readTool)
 		case is("parameters"):
-			_, err := s.readRequest(false)
+			_, err := s.readParameters()
 			return err
 		case is("enabled"): // in another letter case, some gateways ignore it
 			kind := s.text.Kind()
@@ -350,7 +369,7 @@ func (s *toolSearch) readFallback() error {
 		case isFirst && (kind == '"' || kind == '{'):
 			return s.refuse("must be an array")
 		case kind != '[':
-			return s.readField(name, false)
+			return s.readPartField(name, false)
 		}
 		return s.elements(func() error {
 			if kind := s.text.Kind(); kind != '"' && kind != '{' {
