@@ -30,10 +30,7 @@ func (m *merger) fitBreakpoints() {
 	for _, list := range []jsontext.Value{m.value("tools"), m.sentSetting("system"), m.sentSetting("messages")} {
 		surplus += countBreakpoints(list)
 	}
-	if t := m.settings.template; t != nil {
-		surplus += t.breakpoints
-	}
-	s := breakpointStripper{surplus: surplus}
+	s := breakpointStripper{surplus: surplus + m.settings.templateBreakpoints}
 	m.stripTools(&s)
 	m.stripTemplate(&s)
 	m.dropped = append(m.dropped, s.dropped...)
@@ -42,14 +39,17 @@ func (m *merger) fitBreakpoints() {
 	}
 }
 
-// countBreakpoints sets breakpoints.
+// countBreakpoints sets breakpoints and templateBreakpoints.
 func (s *settings) countBreakpoints() {
 	s.breakpoints = countBreakpoints(rawjson.Find(s.fields, "tools"))
 	if rawjson.Find(s.fields, "cache_control") != nil {
 		s.breakpoints++
 	}
-	if s.template != nil {
-		s.breakpoints += s.template.breakpoints
+	if t := s.template; t != nil { // values have no breakpoints
+		values := slices.Repeat([]variableValue{{inside: jsontext.Value{}}}, len(t.variables))
+		messages, _ := t.render(t.messages, values, "")
+		s.templateBreakpoints = countBreakpoints(rawjson.ArrayOf(slices.Concat(messages...)))
+		s.breakpoints += s.templateBreakpoints
 	}
 }
 
@@ -116,7 +116,7 @@ func (m *merger) ownTool(tool jsontext.Value) int {
 
 // stripTemplate removes breakpoints of the template's messages.
 func (m *merger) stripTemplate(s *breakpointStripper) {
-	if s.surplus <= 0 || m.settings.template == nil || m.settings.template.breakpoints == 0 {
+	if s.surplus <= 0 || m.settings.templateBreakpoints == 0 {
 		return
 	}
 	p := &m.parts[m.index(listField[m.dialect])]

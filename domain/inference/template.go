@@ -70,10 +70,8 @@ type template struct {
 	longest   int            // of the names of variables, in bytes
 	// prompt is the system prompt, as the inside of a JSON string.
 	prompt []piece
-	// messages are the elements of a list of messages, with commas between. breakpoints is how many
-	// cache breakpoints they have.
-	messages    []piece
-	breakpoints int
+	// messages are the elements of a list of messages, with commas between.
+	messages []piece
 }
 
 // piece is a part of a template's JSON. It is text, or a variable.
@@ -108,13 +106,13 @@ func newTemplate(v domain.PresetVersion, to domain.Dialect) (t *template, droppe
 	stored := compiler{template: t, dialect: v.Dialect}
 	stored.messages(messages) // even if the dialect cannot express all of them, it needs all variables
 	if v.Dialect == to {
-		t.messages, t.breakpoints = stored.finish(), countBreakpoints(messages)
+		t.messages = stored.finish()
 		return t, nil
 	}
 	messages, dropped = translateMessages(messages, v.Dialect, to)
 	translated := compiler{template: t, dialect: to}
 	translated.messages(messages)
-	t.messages, t.breakpoints = translated.finish(), countBreakpoints(messages)
+	t.messages = translated.finish()
 	return t, dropped
 }
 
