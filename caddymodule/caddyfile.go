@@ -46,6 +46,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			max_memory      <size>
 //			other_routes    pass|refuse
 //			unknown_prompts refuse|pass
+//			attribution     keep|drop
 //			usage {
 //				keep <age of hours> <age of days>
 //				price <model> {
@@ -175,6 +176,8 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 		i.OtherRoutes, err = directive.OnlyWord(d, place, otherRoutes...)
 	case "unknown_prompts":
 		i.UnknownPrompts, err = directive.OnlyWord(d, place, unknownPrompts...)
+	case "attribution":
+		i.Attribution, err = directive.OnlyWord(d, place, attributions...)
 	case "usage":
 		i.Usage = new(Usage)
 		return i.Usage.unmarshal(d)

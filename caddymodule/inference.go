@@ -127,7 +127,7 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	if c.prepare() {
 		return nil
 	}
-	if c.h.Inference.Usage != nil && c.route.generates() {
+	if c.h.Inference.Usage != nil && !c.route.counts {
 		return c.serveMeasured(next)
 	}
 	return next.ServeHTTP(c.w, c.r)
@@ -194,24 +194,27 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	}
 	c.setSession(resolution.SessionID)
 	c.asked = resolution.Model
-	if resolution.Preset == "" {
+	if resolution.Preset != "" {
+		c.showResolution(resolution)
+	}
+	if !resolution.Rewritten {
 		if body.unpacked {
 			body.sub(int64(cap(text)))
 		}
 		resolution.Body[0] = body.sent
 	} else {
-		c.showResolution(resolution)
 		if resolution.StreamUsageAdded {
 			c.hideStreamUsage()
 		}
 		if body.unpacked {
+			body.dropSent()
 			c.r.Header.Del("Content-Encoding")
 		}
 		if len(resolution.Body) == 1 { // the merged body is a copy
 			body.sub(int64(cap(text)))
 			body.recycle()
 		}
-		if otherType { // the gateway must read the fields that were resolved
+		if otherType && resolution.Preset != "" { // the gateway must read the fields that were resolved
 			c.r.Header["Content-Type"] = []string{jsonMedia}
 		}
 		c.r.ContentLength = int64(resolution.Body.Len())

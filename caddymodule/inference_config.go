@@ -12,13 +12,13 @@ import (
 )
 
 // Inference resolves presets in inference requests. These are POSTs to /chat/completions,
-// /responses and /messages below the base path, and to /responses/input_tokens and
-// /messages/count_tokens. A request names a preset by the model "@preset/<slug>" or
+// /responses and /messages below the base path, and to /responses/compact,
+// /responses/input_tokens and /messages/count_tokens. A request names a preset by the model "@preset/<slug>" or
 // "<model>@preset/<slug>", or by a field preset. "@<version>" or "@<label>" may follow the
 // slug. A field prompt names it as OpenAI's clients do, and has the values of a template's
 // variables. The preset is merged into the request, which then goes upstream.
 //
-// A request that names no preset goes upstream byte for byte. One that uses a server tool
+// A request that names no preset goes upstream byte for byte (but see Attribution). One that uses a server tool
 // that its workspace has disabled is refused. On any other POST of JSON below the base
 // path, a model that names a preset is refused. Other routes are not searched for server
 // tools (see OtherRoutes).
@@ -65,6 +65,13 @@ type Inference struct {
 	// hands it to the gateway. Default: refuse
 	UnknownPrompts string `json:"unknown_prompts,omitempty"`
 
+	// The block with which Claude Code begins the system prompt of requests to /messages and
+	// /messages/count_tokens. Its text is a line that begins with
+	// "x-anthropic-billing-header:", and differs with each request. "keep" leaves it in first
+	// place, as Anthropic's API needs it. "drop" leaves it out, also where no preset is named,
+	// because it spoils the prompt caches of other upstreams. Default: keep
+	Attribution string `json:"attribution,omitempty"`
+
 	// The measurement of tokens, cost and time of inference requests. Without it nothing is
 	// measured.
 	Usage *Usage `json:"usage,omitempty"`
@@ -80,7 +87,13 @@ const (
 
 	promptsRefuse = "refuse"
 	promptsPass   = "pass"
+
+	attributionKeep = "keep"
+	attributionDrop = "drop"
 )
+
+// attributions are the values of Attribution.
+var attributions = []string{attributionKeep, attributionDrop}
 
 // unknownPrompts are the values of UnknownPrompts.
 var unknownPrompts = []string{promptsRefuse, promptsPass}
@@ -107,6 +120,10 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	if err := directive.CheckWord(i.UnknownPrompts, unknownPrompts...); err != nil {
 		return fmt.Errorf("unknown_prompts: %w", err)
 	}
+	i.Attribution = cmp.Or(i.Attribution, attributionKeep)
+	if err := directive.CheckWord(i.Attribution, attributions...); err != nil {
+		return fmt.Errorf("attribution: %w", err)
+	}
 	for _, field := range i.DropFields {
 		if err := checkDropField(field); err != nil {
 			return fmt.Errorf("drop_fields: %w", err)
@@ -122,7 +139,7 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	}
 	i.resolver = inference.NewResolver(store, inference.Config{
 		Memory: memory, DropFields: i.DropFields, PassUnknownPrompts: i.UnknownPrompts == promptsPass,
-		TellModel: i.Usage != nil, AddStreamUsage: i.Usage.addsStreamUsage(),
+		TellModel: i.Usage != nil, AddStreamUsage: i.Usage.addsStreamUsage(), DropAttribution: i.Attribution == attributionDrop,
 	})
 	return nil
 }

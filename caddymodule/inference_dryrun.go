@@ -59,6 +59,7 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (answer, error
 	if !utf8.Valid(text) {
 		return answer{}, domain.InvalidAt("", "is not UTF-8, which an answer in JSON cannot hold")
 	}
+	resolution.Body = inference.Body{text}
 	fields, err := resolution.Fields()
 	if err != nil {
 		return answer{}, err

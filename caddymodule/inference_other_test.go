@@ -18,7 +18,7 @@ import (
 )
 
 var otherPaths = []string{
-	"/v1/embeddings", "/v1/completions", "/v1/images/generations", "/v1/audio/speech", "/v1/moderations", "/v1/rerank", "/v1/responses/compact",
+	"/v1/embeddings", "/v1/completions", "/v1/images/generations", "/v1/audio/speech", "/v1/moderations", "/v1/rerank", "/v1/responses/compact/x",
 	"/v1/messages/batches", "/v1/chat/completions/x", "/v1//embeddings/", "/v1/x",
 }
 
@@ -27,7 +27,7 @@ var otherPaths = []string{
 func TestPresetsOnOtherRoutes(t *testing.T) {
 	s := start(t, inferring("max_body_size 100KB"))
 	s.preset("writer", writer)
-	const says = "presets work in POST /v1/chat/completions, /v1/responses, /v1/responses/input_tokens, /v1/messages and /v1/messages/count_tokens"
+	const says = "presets work in POST /v1/chat/completions, /v1/responses, /v1/responses/compact, /v1/responses/input_tokens, /v1/messages and /v1/messages/count_tokens"
 	long := strings.Repeat("x", 90_000)
 	for _, mode := range []string{"required", "everywhere", "optional", "off"} {
 		s.reload(inferring("max_body_size 100KB", "keys "+mode))
@@ -53,7 +53,7 @@ func TestPresetsOnOtherRoutes(t *testing.T) {
 	}
 	s.ask("/v1/embeddings", `{"input":"","model":"@preset/writer"}`).wantError(t, 400, "Invalid request parameters: /model: must not refer to a preset: "+says)
 	s.ask("/v1/messages/batches", `{"requests":[{"custom_id":"a","params":{"model":"@preset/writer"}}]}`).want(t, 400, `{"type":"error","error":{"type":"invalid_request_error"`, "/requests/0/params/model")
-	s.ask("/v1/responses/compact", `{"model":"@preset/writer"}`).want(t, 400, `{"error":{"code":"`)
+	s.ask("/v1/responses/compact/x", `{"model":"@preset/writer"}`).want(t, 400, `{"error":{"code":"`)
 	s.upstream.none(t)
 	if got := s.metric(`caddy_presets_resolutions_total{operation="inference_other",result="refused"}`); got == "" || got == "0" {
 		t.Errorf("got %q refusals in the metrics", got)

@@ -23,7 +23,7 @@ func TestOtherRoutes(t *testing.T) {
 		"of Ollama":              func(key string) string { return post("/api/chat", use, key) },
 		"another base path":      func(key string) string { return post("/openai/v1/chat/completions", use, key) },
 		"in another letter case": func(key string) string { return post("/V1/chat/completions", use, key) },
-		"a longer path":          func(key string) string { return post("/v1/responses/compact", use, key) },
+		"a longer path":          func(key string) string { return post("/v1/responses/compact/x", use, key) },
 		"another method":         func(key string) string { return strings.Replace(post(chatPath, use, key), "POST", "PUT", 1) },
 		"no method of reads":     func(key string) string { return strings.Replace(get("/v1/responses/x", key), "GET", "DELETE", 1) },
 		"a read with a body":     func(key string) string { return strings.Replace(post(chatPath, use, key), "POST", "GET", 1) },

@@ -14,26 +14,28 @@ type inferenceRoute struct {
 	envelope func(problem) any // of errors
 	// takes is inference.Request.Takes.
 	takes []string
+	// counts tells that the route only counts tokens, and no model generates.
+	counts bool
 }
 
 // inferenceRoutes are all of them. Clients budget a prompt with the routes that count
-// tokens, so presets are resolved there, too. Those routes take fewer fields, and
-// gateways refuse all others. takes lists the settings that Anthropic's and OpenAI's
-// clients can send there.
+// tokens, and shorten a conversation with responses/compact, so presets are resolved there, too.
+// Those routes take fewer fields, and gateways refuse all others. takes lists the settings that
+// Anthropic's and OpenAI's clients can send there, and that Codex sends to responses/compact.
 var inferenceRoutes = []inferenceRoute{
-	{"chat/completions", "inference_chat", domain.Chat, newEnvelope, nil},
-	{"responses", "inference_responses", domain.Responses, newResponsesError, nil},
+	{"chat/completions", "inference_chat", domain.Chat, newEnvelope, nil, false},
+	{"responses", "inference_responses", domain.Responses, newResponsesError, nil, false},
+	{"responses/compact", "inference_responses_compact", domain.Responses, newResponsesError, []string{
+		"tools", "parallel_tool_calls", "reasoning", "text", "service_tier", "prompt_cache_options",
+	}, false},
 	{"responses/input_tokens", "inference_responses_count", domain.Responses, newResponsesError, []string{
 		"tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "truncation",
-	}},
-	{"messages", "inference_messages", domain.Messages, newMessagesError, nil},
+	}, true},
+	{"messages", "inference_messages", domain.Messages, newMessagesError, nil, false},
 	{"messages/count_tokens", "inference_messages_count", domain.Messages, newMessagesError, []string{
 		"tools", "tool_choice", "thinking", "output_config", "context_management", "speed", "cache_control",
-	}},
+	}, true},
 }
-
-// generates reports whether the route lets a model generate. Others count tokens.
-func (r *inferenceRoute) generates() bool { return r.takes == nil }
 
 // otherRoute labels refusals on the routes on which no preset is resolved.
 const otherRoute = "inference_other"

@@ -11,10 +11,11 @@ import (
 const (
 	countMessagesPath  = "/v1/messages/count_tokens"
 	countResponsesPath = "/v1/responses/input_tokens"
+	compactPath        = "/v1/responses/compact"
 )
 
-// TestCounts checks that a count gets the preset's fields as its inference route does. It
-// gets only the fields that it accepts.
+// TestCounts checks that a count or a compaction gets the preset's fields as its inference route
+// does. It gets only the fields that it accepts.
 func TestCounts(t *testing.T) {
 	s := start(t, inferring("drop_fields speed"))
 	s.preset("writer", `{"model":"openai/gpt-5","instructions":"Be brief.","temperature":0.70,"max_output_tokens":100,"include":["reasoning.encrypted_content"],
@@ -24,6 +25,11 @@ func TestCounts(t *testing.T) {
 		countResponsesPath: {
 			`{"model":"@preset/writer","input":"hi","max_output_tokens":5}`,
 			`{"model":"openai/gpt-5","input":"hi","max_output_tokens":5,"reasoning":{"effort":"low"},"tools":[{"type":"function","name":"f","parameters":{}}],"truncation":"auto","instructions":"Be brief."}`,
+			"",
+		},
+		compactPath: {
+			`{"model":"gpt-5-mini@preset/writer","instructions":"Own.","input":[{"role":"user","content":"hi"}],"prompt_cache_key":"k"}`,
+			`{"model":"gpt-5-mini","instructions":"Be brief.\n\nOwn.","input":[{"role":"user","content":"hi"}],"prompt_cache_key":"k","reasoning":{"effort":"low"},"tools":[{"type":"function","name":"f","parameters":{}}]}`,
 			"",
 		},
 		countMessagesPath: {
@@ -61,8 +67,9 @@ func TestCounts(t *testing.T) {
 	// Each refusal has the envelope of its route's clients.
 	s.ask(countMessagesPath, `{"model":"@preset/absent"}`).want(t, 404, `{"type":"error","error":{"type":"not_found_error"`)
 	s.ask(countResponsesPath, `{"model":"@preset/absent"}`).want(t, 404, `{"error":{"code":"`)
+	s.ask(compactPath, `{"model":"@preset/absent"}`).want(t, 404, `{"error":{"code":"preset_not_found"`)
 	s.manage("PATCH", "/v1/workspaces/default", `{"disabled_server_tools":["openrouter:web_search"]}`).want(t, 200)
-	for _, path := range []string{countMessagesPath, countResponsesPath} {
+	for _, path := range []string{countMessagesPath, countResponsesPath, compactPath} {
 		s.ask(path, `{"model":"@preset/writer","tools":[{"type":"openrouter:web_search"}]}`).want(t, 403, "openrouter:web_search")
 		s.ask(path, `{"model":"m","tools":[{"type":"openrouter:web_search"}]}`).want(t, 403, "openrouter:web_search")
 	}

@@ -1123,7 +1123,7 @@ func TestInferenceRoutes(t *testing.T) {
 		chatPath, responsesPath, messagesPath, "/v1//responses", "/v1/responses/", "/v1/responses//",
 		"//v1/responses", "/v1/%72esponses", "/%761/responses", "/v1/chat//completions", "/v1/responses%3fx", "/v1/responses%ff",
 		"/v1/chat%2Fcompletions", "/v1%2Fmessages", "/v1;a/messages;b", "/v1/chat%252Fcompletions", "/v1/messages?x=/../", "http://gateway.test/v1/responses",
-		"/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/messages//count_tokens/", "/v1/responses%2Finput_tokens",
+		"/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/responses/compact", "/v1/messages//count_tokens/", "/v1/responses%2Finput_tokens",
 	}, []string{
 		"/v1/responses/abc", "/v1/responsesx", "/v1responses", "/v1chat/completions", "/responses", "/messages", "/chat/completions", "/v2/responses", "/v1/chat", "/v1/completions",
 		"/v1/embeddings", "/v1/v1/responses", "/v1/messages/count_tokens/x", "/V1/responses", "/v1/Responses", "/x/v1/responses",
@@ -1174,6 +1174,7 @@ func TestInferenceJSON(t *testing.T) {
 		`{"drop_fields":[""]}`:                        "inference: drop_fields: must be names",
 		`{"drop_fields":"provider"}`:                  "",
 		`{"list_models":"on"}`:                        "",
+		`{"attribution":"leave"}`:                     `inference: attribution: must be keep or drop, got "leave"`,
 		`{"other_routes":"deny"}`:                     `inference: other_routes: must be pass or refuse, got "deny"`,
 		`{"keys":"required","other_routes":"refuse"}`: "inference: other_routes: refuse needs keys everywhere, or off",
 		`{"keys":"optional","other_routes":"refuse"}`: "inference: other_routes: refuse needs keys everywhere, or off",

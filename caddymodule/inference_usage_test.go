@@ -32,6 +32,7 @@ var usedAnswers = []usedAnswer{
 	{"chat stream", chatPath, "text/event-stream", "data: {\"model\":\"priced/m\",\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":1000000,\"completion_tokens\":7}}\r\n\r\ndata: [DONE]\n\n", 1_000_000, 7, "0.500014"},
 	{"responses", responsesPath, "application/json", `{"model":"m","status":"completed","usage":{"input_tokens":3,"output_tokens":4}}`, 3, 4, ""},
 	{"responses stream", responsesPath, "text/event-stream; charset=utf-8", "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"" + strings.Repeat("x", 1<<20) + "\"}\n\ndata: {\"type\":\"response.completed\",\"response\":{\"model\":\"m\",\"usage\":{\"input_tokens\":5,\"output_tokens\":6}}}", 5, 6, ""},
+	{"compaction", compactPath, "application/json", `{"object":"response.compaction","output":[{"type":"compaction","encrypted_content":"x"}],"usage":{"input_tokens":20,"output_tokens":2}}`, 20, 2, ""},
 	{"messages", messagesPath, "application/json", `{"type":"message","model":"m","usage":{"input_tokens":3,"cache_read_input_tokens":10,"output_tokens":4}}`, 13, 4, ""},
 	{"messages stream", messagesPath, "text/event-stream", "data: {\"type\":\"message_start\",\"message\":{\"model\":\"m\",\"usage\":{\"input_tokens\":8,\"output_tokens\":1}}}\n\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"Hi\"}}\n\ndata: {\"type\":\"message_delta\",\"usage\":{\"input_tokens\":null,\"output_tokens\":9}}\n\n", 8, 9, ""},
 }

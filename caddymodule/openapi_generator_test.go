@@ -65,8 +65,9 @@ var descriptions = map[string]description{
 	"models_list":         {"inference", "List the models of the gateway and the presets", "Models", ""},
 	"model_get":           {"inference", "Get a model of the gateway, or a preset as one", "Model", ""},
 
-	"inference_responses_count": {"inference", "Count the tokens of a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
-	"inference_messages_count":  {"inference", "Count the tokens of a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
+	"inference_responses_count":   {"inference", "Count the tokens of a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
+	"inference_responses_compact": {"inference", "Compact the conversation of a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
+	"inference_messages_count":    {"inference", "Count the tokens of a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
 
 	"key_create":           {"admin", "Issue a key", "201 NewIssuedKey", "store"},
 	"key_list":             {"admin", "List the issued keys", "IssuedKeys", "store"},

@@ -104,8 +104,7 @@ var openAIChat = openAIRoute{
 		_, err := c.Chat.Completions.New(ctx, params)
 		return err
 	},
-	systemUpstream: `{"model": "acme/large", "messages": [{"role": "system", "content": "You are a copywriter."},
-		{"role": "system", "content": "Mine."}, {"role": "user", "content": %q}],
+	systemUpstream: `{"model": "acme/large", "messages": [{"role": "system", "content": "You are a copywriter.\n\nMine."}, {"role": "user", "content": %q}],
 		"temperature": 0.2, "max_completion_tokens": 512, "reasoning_effort": "low", "verbosity": "low"}`,
 	tools: func(ctx context.Context, c openai.Client, model, choice string) (name, arguments string, err error) {
 		params := chatParams(model)

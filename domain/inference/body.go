@@ -38,11 +38,16 @@ func (b Body) String() string { return string(b.Bytes()) }
 // part is one field of a merged request.
 type part struct {
 	rawjson.Member
-	// lead stands before the value, which lacks its first byte then, and tail behind it. So
-	// a prompt is added without a copy of the value, which may be most of the request.
-	lead []jsontext.Value
-	tail jsontext.Value
-	from Source
+	// edits are in the order of their places. So a prompt is added without a copy of the value,
+	// which may be most of the request.
+	edits []edit
+	from  Source
+}
+
+// edit puts texts into the place of the bytes of a value from begin to end.
+type edit struct {
+	begin, end int
+	texts      []jsontext.Value
 }
 
 var (
@@ -59,12 +64,19 @@ func textsOf(parts []part) iter.Seq[jsontext.Value] {
 			if !yield(before) || !yield(p.Quoted) || !yield(colon) {
 				return
 			}
-			for _, lead := range p.lead {
-				if !yield(lead) {
+			at := 0
+			for _, e := range p.edits {
+				if !yield(p.Value[at:e.begin]) {
 					return
 				}
+				for _, text := range e.texts {
+					if !yield(text) {
+						return
+					}
+				}
+				at = e.end
 			}
-			if !yield(p.Value) || !yield(p.tail) {
+			if !yield(p.Value[at:]) {
 				return
 			}
 			before = comma
@@ -132,21 +144,33 @@ func (m *merger) compose() (Body, error) {
 // sharedSize returns the length of the large texts that take no memory of their own. They are
 // parts of the request's body or of a cached preset. Others were made for this request.
 func (m *merger) sharedSize() (size int) {
+	add := func(text jsontext.Value) {
+		if len(text) >= largeText {
+			size += len(text)
+		}
+	}
 	for i := range m.parts {
 		p := &m.parts[i]
-		if len(p.Value) >= largeText && (isEndOf(p.Value, rawjson.Find(m.sent, p.Name)) || isEndOf(p.Value, m.setting(p.Name))) {
-			size += len(p.Value)
-		}
-		for _, lead := range p.lead {
-			if len(lead) >= largeText && m.settings.template == nil { // it is of the preset's prompt
-				size += len(lead)
+		isShared, at := isSameMemory(p.Value, rawjson.Find(m.sent, p.Name)) || isSameMemory(p.Value, m.setting(p.Name)), 0
+		for _, e := range p.edits {
+			if isShared {
+				add(p.Value[at:e.begin])
 			}
+			for _, text := range e.texts {
+				if m.settings.template == nil { // it is of the preset's prompt
+					add(text)
+				}
+			}
+			at = e.end
+		}
+		if isShared {
+			add(p.Value[at:])
 		}
 	}
 	return size
 }
 
-// isEndOf reports whether text, which is not empty, is the end of whole in the same memory.
-func isEndOf(text, whole jsontext.Value) bool {
-	return len(text) <= len(whole) && &text[len(text)-1] == &whole[len(whole)-1]
+// isSameMemory reports whether two values are the same bytes in memory, and not empty.
+func isSameMemory(a, b jsontext.Value) bool {
+	return len(a) > 0 && len(a) == len(b) && &a[0] == &b[0]
 }

@@ -29,12 +29,17 @@ func TestMergedBodyIsCounted(t *testing.T) {
 	r.ruled(t, "locked", version{chat, `{"model":"m","reasoning":{"effort":"low"}}`, "Be brief."}, `{"lock":["system","reasoning.effort"]}`)
 	team := r.team(t, "team", "dm", "price")
 	r.put(t, team.WorkspaceID, "p", version{chat, `{"model":"m"}`, "Be brief."})
+	r.ruled(t, "toolless", version{messages, `{"model":"m"}`, "Be brief."}, `{"lock":["tools"]}`)
 	const talk = `"messages":[{"role":"user","content":"Hi"}]`
 	for name, tc := range map[string]struct {
 		who  domain.Principal
 		body string
 		made int
 	}{
+		"a system message":        {user, `{"preset":"p","messages":[{"name":"` + long + `","role":"system","content":"` + long + `"}]}`, 0},
+		"parts of one":            {user, `{"preset":"long","messages":[{"role":"system","content":[{"type":"text","text":"` + long + `"}]}]}`, 0},
+		"a template's place":      {user, namesWithPrompt("t", `{"x":"y"}`, `,"messages":[{"role":"system","content":"`+long+`"},{"role":"user","content":"`+long+`"}]`), 0},
+		"a limited conversation":  {user, `{"preset":"toolless","messages":[{"role":"user","content":"` + long + `","tools":[{}]}]}`, size},
 		"a conversation":          {user, `{"preset":"p","messages":[{"role":"user","content":"` + long + `"}]}`, 0},
 		"a setting":               {user, `{"preset":"p",` + talk + `,"user":"` + long + `"}`, 0},
 		"a long prompt":           {user, `{"preset":"long",` + talk + `}`, 0},

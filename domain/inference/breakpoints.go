@@ -119,11 +119,8 @@ func (m *merger) stripTemplate(s *breakpointStripper) {
 	if s.surplus <= 0 || m.settings.templateBreakpoints == 0 {
 		return
 	}
-	p := &m.parts[m.index(listField[m.dialect])]
-	first := &m.messages[0][0] // a template's messages begin with a brace
-	begin := slices.IndexFunc(p.lead, func(piece jsontext.Value) bool { return len(piece) > 0 && &piece[0] == first })
 	list := rawjson.ArrayOf(slices.Concat(m.messages...))
-	if begin < 0 || m.reserve(2*len(list)) != nil {
+	if m.reserve(2*len(list)) != nil {
 		return
 	}
 	var stripped []jsontext.Value
@@ -131,7 +128,14 @@ func (m *merger) stripTemplate(s *breakpointStripper) {
 		stripped = append(stripped, s.strip(message, "messages."+strconv.Itoa(i), maxBlockDepth))
 	}
 	list = rawjson.ArrayOf(stripped...)
-	p.lead = slices.Concat(p.lead[:begin], []jsontext.Value{list[1 : len(list)-1]}, p.lead[begin+len(m.messages):])
+	first := &m.messages[0][0] // a template's messages begin with a brace
+	edits := m.parts[m.index(listField[m.dialect])].edits
+	for i := range edits {
+		e := &edits[i]
+		if at := slices.IndexFunc(e.texts, func(text jsontext.Value) bool { return len(text) > 0 && &text[0] == first }); at >= 0 {
+			e.texts = slices.Concat(e.texts[:at], []jsontext.Value{list[1 : len(list)-1]}, e.texts[at+len(m.messages):])
+		}
+	}
 }
 
 // strip returns a tool, a block or a message without surplus breakpoints. at is its place in the

@@ -16,7 +16,8 @@ import (
 //
 // The system prompt is instructions in Responses, and system in Messages. In Chat it is
 // the system and developer messages at the beginning. Two line breaks join blocks and
-// messages. An empty prompt differs from none. More than domain.MaxStoredSize is Invalid.
+// messages. An attribution of Claude Code is left out. An empty prompt differs from none. More than
+// domain.MaxStoredSize is Invalid.
 func Capture(dialect domain.Dialect, members []rawjson.Member) (domain.Capture, error) {
 	in := domain.Capture{Dialect: dialect}
 	config := []byte{'{'}
@@ -52,7 +53,11 @@ const promptSeparator = "\n\n"
 // no text, not even an empty one.
 func promptText(dialect domain.Dialect, field jsontext.Value) (text string, ok bool) {
 	var joined strings.Builder
-	for part := range promptTexts(dialect, field) {
+	begin := 0
+	if block, _ := firstBlock(field); dialect == domain.Messages && isAttribution(block) {
+		begin = 1
+	}
+	for part := range promptTexts(dialect, begin, field) {
 		if ok {
 			joined.WriteString(promptSeparator)
 		}

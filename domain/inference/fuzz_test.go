@@ -355,23 +355,98 @@ func (o origin) checkProvider(got, sent, preset json.RawMessage) string {
 }
 
 func (o origin) checkPrompt(got, sent json.RawMessage) string {
-	var text, own string
-	if json.Unmarshal(got, &text) == nil {
-		if !bytes.HasSuffix(got, bytes.TrimPrefix(sent, []byte(`"`))) {
-			return "does not end with the request's bytes"
-		}
-		if _ = json.Unmarshal(sent, &own); text != o.prompt+"\n\n"+own {
-			return "is not the prompt, an empty line and the request's"
-		}
-		return ""
+	if bytes.HasPrefix(got, []byte(`"`)) {
+		return o.checkPromptText(got, sent)
 	}
-	list, rest := elements(got), elements(sent)
-	if len(list) != len(rest)+1 || !slices.EqualFunc(list[1:], rest, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
+	list, rest, at := elements(got), elements(sent), 0
+	switch {
+	case len(rest) == 0:
+	case o.dialect == messages && isAttributed(rest[0]):
+		at = 1
+	case o.dialect == chat && isSystemMessage(rest[0]) && (len(list) == len(rest) || !bytes.Contains(rest[0], []byte(`\u00`))): // which a name could have
+		if len(list) != len(rest) || !slices.EqualFunc(list[1:], rest[1:], bytesEqual) {
+			return "has not the request's other messages"
+		}
+		return o.checkMessage(list[0], rest[0])
+	}
+	if len(list) != len(rest)+1 || !slices.EqualFunc(slices.Concat(list[:at], list[at+1:]), rest, bytesEqual) {
 		return "is not the request's with one before it"
 	}
 	var first struct{ Role, Content, Type, Text string }
-	if json.Unmarshal(list[0], &first) != nil || first.Content+first.Text != o.prompt || first.Role+first.Type != map[domain.Dialect]string{chat: "system", messages: "text"}[o.dialect] {
+	if json.Unmarshal(list[at], &first) != nil || first.Content+first.Text != o.prompt || first.Role+first.Type != map[domain.Dialect]string{chat: "system", messages: "text"}[o.dialect] {
 		return "does not begin with the prompt"
+	}
+	return ""
+}
+
+// isAttributed reports whether a block begins with the attribution of Claude Code.
+func isAttributed(block json.RawMessage) bool {
+	names, values, _ := topLevel(block)
+	for i, name := range names {
+		var text *string
+		if name == "text" && string(values[i]) != "null" {
+			return json.Unmarshal(values[i], &text) == nil && strings.HasPrefix(*text, "x-anthropic-billing-header:")
+		}
+	}
+	return false
+}
+
+func bytesEqual(a, b json.RawMessage) bool { return bytes.Equal(a, b) }
+
+func (o origin) checkPromptText(got, sent json.RawMessage) string {
+	var text, own string
+	_, _ = json.Unmarshal(got, &text), json.Unmarshal(sent, &own)
+	want := o.prompt
+	if own != "" {
+		want += "\n\n" + own
+	}
+	if text != want || own != "" && !bytes.HasSuffix(got, sent[1:]) {
+		return "is not the prompt, an empty line and the request's"
+	}
+	return ""
+}
+
+// isSystemMessage reports whether a prompt belongs into a message.
+func isSystemMessage(message json.RawMessage) bool {
+	names, values, _ := topLevel(message)
+	found := map[string]json.RawMessage{}
+	for i, name := range names {
+		name = strings.ToLower(name)
+		if found[name] != nil || name != names[i] && (name == "role" || name == "content") {
+			return false
+		}
+		found[name] = values[i]
+	}
+	content := found["content"]
+	isText := bytes.HasPrefix(content, []byte(`"`)) || bytes.HasPrefix(content, []byte(`[`)) || string(content) == "null"
+	return isText && (string(found["role"]) == `"system"` || string(found["role"]) == `"developer"`)
+}
+
+// checkMessage checks a message into which the prompt was put.
+func (o origin) checkMessage(got, sent json.RawMessage) string {
+	names, values, _ := topLevel(got)
+	sentNames, sentValues, _ := topLevel(sent)
+	if !slices.Equal(names, sentNames) {
+		return "has not the members of the request's message"
+	}
+	for i, name := range names {
+		content, own := values[i], sentValues[i]
+		switch {
+		case name != "content":
+			if !bytes.Equal(content, own) {
+				return fmt.Sprintf("has another %q in the message", name)
+			}
+		case own[0] == '[':
+			parts := elements(content)
+			var first struct{ Type, Text string }
+			if len(parts) == 0 || json.Unmarshal(parts[0], &first) != nil || first.Type != "text" || first.Text != o.prompt || !slices.EqualFunc(parts[1:], elements(own), bytesEqual) {
+				return "has not the prompt before the message's parts"
+			}
+		default:
+			if fault := o.checkPromptText(content, own); fault != "" {
+				return fault
+			}
+		}
 	}
 	return ""
 }
@@ -542,7 +617,9 @@ func (g gen) request(d domain.Dialect, prompt string) string {
 				return pick(g, []string{`{"role":"` + pick(g, []string{"system", "developer", "user"}) + `","content":` + content + `}`, g.value(2)})
 			})
 		case d == messages && g.IntN(2) == 0:
-			return g.list(g.IntN(3), func() string { return pick(g, []string{`{"type":"text","text":` + own() + `}`, g.value(1)}) })
+			return g.list(g.IntN(3), func() string {
+				return pick(g, []string{`{"type":"text","text":` + own() + `}`, g.value(1), claudeCode})
+			})
 		}
 		return own()
 	})
@@ -678,6 +755,8 @@ func FuzzResolve(f *testing.F) {
 		{`{"pr\u0065set":"\u0070","messages":[{"role":"system","content":[{"type":"text","text":"P"}]}]}`, both, "P"},
 		{`{"preset":"p","messages":[{"role":"developer","content":"P"},5],"system":[{"text":"P"}]}`, both, "P"},
 		{`{"preset":"p","system":[],"messages":null,"instructions":""}`, `{}`, "P"},
+		{`{"preset":"p","system":[` + claudeCode + `,{"text":"a"}],"messages":[ {"role" : "system","content":[ ] } ]}`, `{}`, "P"},
+		{`{"preset":"p","messages":[{"role":"system","content":"a","c\u006fntent":"b"},{"role":"system","content":null}]}`, `{}`, "P"},
 		{`{"preset":"p","system":[5,{"type":"text","text":"x"}],"tools":[]}`, `{"tools":[{"name":"f"}]}`, "\n"},
 		{
 			`{"preset":"p","tools":[{"type":"function","name":"f"},{"type":"function","function":{"name":"f"}},{"name":"f"},5]}`,

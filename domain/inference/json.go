@@ -1,8 +1,10 @@
 package inference
 
 import (
+	"bytes"
 	"maps"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -54,4 +56,32 @@ func object(members ...rawjson.Member) jsontext.Value {
 		parts[i].Member = m
 	}
 	return assemble(parts)
+}
+
+// soleMember returns a member of an object as it was sent. It returns nil if there is none, or if a
+// gateway may read another one.
+func soleMember(object jsontext.Value, name string) (value jsontext.Value) {
+	for quoted, member := range rawjson.Pairs(object) {
+		if !mayBeName(quoted, name) {
+			continue
+		}
+		if value != nil || string(quoted[1:len(quoted)-1]) != name {
+			return nil
+		}
+		value = member
+	}
+	return value
+}
+
+// mayBeName reports whether a gateway may read a member's name, as it was sent, as this name.
+func mayBeName(quoted jsontext.Value, name string) bool {
+	if len(quoted) > len(`""`)+len(`\u0074`)*len(name) {
+		return false
+	}
+	inside := quoted[1 : len(quoted)-1]
+	if !bytes.ContainsFunc(inside, func(char rune) bool { return char == '\\' || char >= utf8.RuneSelf }) {
+		return bytes.EqualFold(inside, []byte(name))
+	}
+	text, _ := rawjson.Text(quoted)
+	return foldName(text) == name
 }

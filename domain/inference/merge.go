@@ -94,6 +94,7 @@ type merger struct {
 	memory    Memory  // nil: without a limit
 	// streamUsage is Config.AddStreamUsage, and streamUsageAdded that the request needed it.
 	streamUsage, streamUsageAdded bool
+	dropsAttribution              bool // Config.DropAttribution, for requests of Messages
 
 	// sent are the request's fields as they were sent. copied is how much memory was granted
 	// for copies, and refused is the error once some was not.
@@ -150,6 +151,11 @@ type workspaceDefaults struct {
 // one. Settings of the preset that gateways refuse beside the rest are left out at last.
 func (m *merger) merge() error {
 	m.sent = m.request.fields
+	if m.dropsAttribution {
+		if err := m.dropAttribution(); err != nil {
+			return err
+		}
+	}
 	if err := m.render(); err != nil {
 		return err
 	}
@@ -179,7 +185,7 @@ func (m *merger) merge() error {
 		}
 	}
 	if field := promptField[m.dialect]; !m.prompt.isEmpty() && m.index(field) < 0 {
-		m.parts = append(m.parts, part{Member: newMember(field, nil), lead: m.prompt.alone(m.dialect), from: m.prompt.from})
+		m.parts = append(m.parts, part{Member: newMember(field, nil), edits: []edit{{texts: m.prompt.alone(m.dialect)}}, from: m.prompt.from})
 	}
 	if err := m.enforce(); err != nil {
 		return err
@@ -224,18 +230,18 @@ func (m *merger) addSent(field rawjson.Member) error {
 	case field.Name == promptField[m.dialect] && !m.prompt.isEmpty():
 		if !sent {
 			add(nil, m.prompt.from)
-			m.parts[len(m.parts)-1].lead = m.prompt.alone(m.dialect)
+			m.parts[len(m.parts)-1].edits = []edit{{texts: m.prompt.alone(m.dialect)}}
 			return nil
 		}
-		lead, err := m.prompt.placeBefore(m.dialect, field.Value)
+		edits, err := m.prompt.place(m.dialect, field.Value, false)
 		switch {
 		case err != nil:
 			return err
-		case lead == nil:
+		case edits == nil:
 			add(field.Value, FromRequest)
 		default:
-			add(field.Value[1:], m.prompt.from)
-			m.parts[len(m.parts)-1].lead = lead
+			add(field.Value, m.prompt.from)
+			m.parts[len(m.parts)-1].edits = edits
 		}
 	case field.Name == "tools" && sent && ours != nil:
 		own, err := splitTools(m.dialect, field.Value, maxTools)

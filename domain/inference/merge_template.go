@@ -2,6 +2,7 @@ package inference
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -51,37 +52,27 @@ func (m *merger) render() error {
 // addConversation adds the conversation of the request, with the template's messages behind
 // the system messages with which it begins. field has no value if the request has none.
 func (m *merger) addConversation(field rawjson.Member) error {
-	p := part{Member: field, tail: jsontext.Value{']'}, from: m.messagesFrom}
-	p.lead = append(make([]jsontext.Value, 0, len(m.messages)+len(m.prompt.pieces)+8), jsontext.Value{'['})
-	add := func(items ...jsontext.Value) {
-		if len(p.lead) > 1 {
-			p.lead = append(p.lead, jsontext.Value{','})
-		}
-		p.lead = append(p.lead, items...)
+	p := part{Member: field, from: m.messagesFrom}
+	if field.Value == nil {
+		p.Value = jsontext.Value(`[]`)
 	}
-	if m.dialect == domain.Chat && !m.prompt.isEmpty() && !m.prompt.begins(m.dialect, field.Value) {
-		add(m.prompt.between(systemMessageHead, systemMessageTail)...)
-		if m.prompt.from == FromVariable {
+	switch kind := p.Value.Kind(); {
+	case kind == '[':
+		var err error
+		if m.dialect == domain.Chat && !m.prompt.isEmpty() {
+			p.edits, err = m.prompt.place(m.dialect, p.Value, true)
+		}
+		if err != nil {
+			return err
+		}
+		if len(p.edits) > 0 && m.prompt.from == FromVariable {
 			p.from = FromVariable
 		}
-	}
-	switch kind := field.Value.Kind(); {
-	case field.Value == nil:
-		add(m.messages...)
+		p.edits = append(p.edits, m.behindSystem(p.Value))
 	case kind == '"' && m.dialect == domain.Responses:
-		add(m.messages...)
-		add(jsontext.Value(userMessageHead))
-		p.tail = jsontext.Value("}]")
-	case kind == '[':
-		var head jsontext.Value
-		isLeading := func(message jsontext.Value) bool { return isSystemMessage(m.dialect, message) }
-		if head, p.Value = rawjson.SplitItems(field.Value, isLeading); len(head) > 0 {
-			add(head)
-		}
-		add(m.messages...)
-		if p.tail = nil; p.Value[0] != ']' {
-			p.lead = append(p.lead, jsontext.Value{','})
-		}
+		lead := slices.Concat([]jsontext.Value{{'['}}, m.messages, []jsontext.Value{comma, jsontext.Value(userMessageHead)})
+		end := len(p.Value)
+		p.edits = []edit{{0, 0, lead}, {end, end, []jsontext.Value{jsontext.Value("}]")}}}
 	case m.dialect == domain.Responses:
 		return domain.InvalidAt("/"+field.Name, "must be a string or an array")
 	default:
@@ -89,4 +80,19 @@ func (m *merger) addConversation(field rawjson.Member) error {
 	}
 	m.parts = append(m.parts, p)
 	return nil
+}
+
+// behindSystem returns the edit that puts the template's messages behind the system messages with
+// which a conversation begins.
+func (m *merger) behindSystem(conversation jsontext.Value) edit {
+	isLeading := func(message jsontext.Value) bool { return isSystemMessage(m.dialect, message) }
+	head, tail := rawjson.SplitItems(conversation, isLeading)
+	at, isLast := len(conversation)-len(tail), tail[0] == ']'
+	switch {
+	case !isLast:
+		return edit{at, at, append(slices.Clip(m.messages), comma)}
+	case len(head) > 0:
+		return edit{at, at, append([]jsontext.Value{comma}, m.messages...)}
+	}
+	return edit{at, at, m.messages}
 }

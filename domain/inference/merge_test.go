@@ -939,18 +939,30 @@ func TestPlaceOfThePrompt(t *testing.T) {
 		placed("empty", chat, `[]`, `[`+message+`]`),
 		placed("empty with white space", chat, "[ \n]", `[`+message+" \n]"),
 		placed("a user's", chat, `[ `+own+` ]`, `[`+message+`, `+own+` ]`),
-		placed("system of its own", chat, `[{"role":"system","content":"Write \u0065."},`+own+`]`, `[`+message+`,{"role":"system","content":"Write \u0065."},`+own+`]`),
-		placed("developer of its own", chat, `[{"role":"developer","content":"Write."},`+own+`]`, `[`+message+`,{"role":"developer","content":"Write."},`+own+`]`),
+		placed("system of its own", chat, `[ {"role":"system", "name":"n","content" : "Write \u0065.","cache_control":{"type":"ephemeral"}} , `+own+`]`,
+			`[ {"role":"system", "name":"n","content" : "`+in+`\n\nWrite \u0065.","cache_control":{"type":"ephemeral"}} , `+own+`]`),
+		placed("developer of its own", chat, `[{"content":"Write.","role":"developer"},`+own+`]`, `[{"content":"`+in+`\n\nWrite.","role":"developer"},`+own+`]`),
+		placed("the same text before the content", chat, `[{"name":"Write.","role":"system","x":["Write."],"content":"Write."}]`, `[{"name":"Write.","role":"system","x":["Write."],"content":"`+in+`\n\nWrite."}]`),
+		placed("several of its own", chat, `[{"role":"system","content":"a"},{"role":"developer","content":"b"},`+own+`,{"role":"system","content":"c"}]`,
+			`[{"role":"system","content":"`+in+`\n\na"},{"role":"developer","content":"b"},`+own+`,{"role":"system","content":"c"}]`),
+		placed("an empty system of its own", chat, `[{"role":"system","content":""},`+own+`]`, `[{"role":"system","content":`+quoted+`},`+own+`]`),
+		placed("a type of its own", chat, `[{"type":"message","role":"system","content":"a"}]`, `[{"type":"message","role":"system","content":"`+in+`\n\na"}]`),
 		placed("begins with it", chat, `[{"content":`+quoted+`,"role":"system"},`+own+`]`, `[{"content":`+quoted+`,"role":"system"},`+own+`]`),
 		placed("begins with it and more", chat, `[{"role":"system","content":"`+in+`\n\nMore."},`+own+`]`, `[{"role":"system","content":"`+in+`\n\nMore."},`+own+`]`),
 		placed("a developer begins with it", chat, `[{"role":"developer","content":`+quoted+`}]`, `[{"role":"developer","content":`+quoted+`}]`),
 		placed("a user begins with it", chat, `[{"role":"user","content":`+quoted+`}]`, `[`+message+`,{"role":"user","content":`+quoted+`}]`),
-		placed("a word that begins with it", chat, `[{"role":"system","content":"`+in+`x"}]`, `[`+message+`,{"role":"system","content":"`+in+`x"}]`),
-		placed("in second place", chat, `[{"role":"system","content":"a"},{"role":"system","content":`+quoted+`}]`, `[`+message+`,{"role":"system","content":"a"},{"role":"system","content":`+quoted+`}]`),
+		placed("a word that begins with it", chat, `[{"role":"system","content":"`+in+`x"}]`, `[{"role":"system","content":"`+in+`\n\n`+in+`x"}]`),
+		placed("in second place", chat, `[{"role":"system","content":"a"},{"role":"system","content":`+quoted+`}]`, `[{"role":"system","content":"`+in+`\n\na"},{"role":"system","content":`+quoted+`}]`),
 		placed("after a user", chat, `[`+own+`,{"role":"system","content":`+quoted+`}]`, `[`+message+`,`+own+`,{"role":"system","content":`+quoted+`}]`),
-		placed("content parts of its own", chat, `[{"role":"system","content":[{"type":"text","text":"a"}]}]`, `[`+message+`,{"role":"system","content":[{"type":"text","text":"a"}]}]`),
+		placed("content parts of its own", chat, `[{"role":"system","content":[ {"type":"text","text":"a","cache_control":{"type":"ephemeral"}} ]}]`, `[{"role":"system","content":[`+block+`, {"type":"text","text":"a","cache_control":{"type":"ephemeral"}} ]}]`),
+		placed("no content parts", chat, `[{"role":"developer","content":[ ]}]`, `[{"role":"developer","content":[`+block+` ]}]`),
 		placed("content parts that begin with it", chat, `[{"role":"system","content":[{"type":"text","text":`+quoted+`},{"type":"text","text":"a"}]}]`, `[{"role":"system","content":[{"type":"text","text":`+quoted+`},{"type":"text","text":"a"}]}]`),
-		placed("content null", chat, `[{"role":"system","content":null}]`, `[`+message+`,{"role":"system","content":null}]`),
+		placed("content null", chat, `[{"role":"system","content":null}]`, `[{"role":"system","content":`+quoted+`}]`),
+		placed("content that is no text", chat, `[{"role":"system","content":{"text":"a"}}]`, `[`+message+`,{"role":"system","content":{"text":"a"}}]`),
+		placed("no content", chat, `[{"role":"system"}]`, `[`+message+`,{"role":"system"}]`),
+		placed("two contents", chat, `[{"role":"system","content":"a","content":"b"}]`, `[`+message+`,{"role":"system","content":"a","content":"b"}]`),
+		placed("content in two letter cases", chat, `[{"role":"system","content":"a","Content":"b"}]`, `[`+message+`,{"role":"system","content":"a","Content":"b"}]`),
+		placed("two roles", chat, `[{"role":"system","content":"a","role":"user"}]`, `[`+message+`,{"role":"system","content":"a","role":"user"}]`),
 		placed("no role", chat, `[{"content":`+quoted+`}]`, `[`+message+`,{"content":`+quoted+`}]`),
 		placed("no messages", chat, `[5,null,"x"]`, `[`+message+`,5,null,"x"]`),
 		refused("string", chat, `"hi"`),
@@ -964,7 +976,7 @@ func TestPlaceOfThePrompt(t *testing.T) {
 		{
 			name: "chat: only the first of them", to: chat, prompt: "One.\n\nTwo.",
 			body: `{"preset":"p","messages":[{"role":"system","content":"One."},{"role":"user","content":"Two."}]}`,
-			want: `{"messages":[{"role":"system","content":"One.\n\nTwo."},{"role":"system","content":"One."},{"role":"user","content":"Two."}],"model":"m"}`,
+			want: `{"messages":[{"role":"system","content":"One.\n\nTwo.\n\nOne."},{"role":"user","content":"Two."}],"model":"m"}`,
 		},
 		{
 			name: "the name's bytes", prompt: "P", body: `{"instruct\u0069ons":"x","preset":"p"}`, want: `{"instruct\u0069ons":"P\n\nx","model":"m"}`,
@@ -1002,6 +1014,65 @@ func TestPlaceOfThePrompt(t *testing.T) {
 		}
 	}
 	testMerge(t, cases)
+}
+
+// A gateway that takes one system message, and takes it first, accepts each merged request that it
+// accepts without the preset.
+func TestOneSystemMessage(t *testing.T) {
+	r := newResolving(t)
+	r.put(t, r.home.ID, "prompt", version{responses, `{"model":"m"}`, "P"})
+	r.put(t, r.home.ID, "silent", version{chat, `{"model":"m"}`, ""})
+	r.ruled(t, "locked", version{chat, `{"model":"m"}`, "P"}, `{"lock":["system"]}`)
+	r.putTemplate(t, "chat", chat, `{"model":"m","messages":[{"role":"system","content":"P"},{"role":"developer","content":"Q"},{"role":"user","content":"T"}]}`)
+	r.putTemplate(t, "responses", responses, `{"model":"m","instructions":"P","input":[{"role":"developer","content":"Q"},{"role":"user","content":"T"}]}`)
+	r.putTemplate(t, "items", responses, `{"model":"m","input":[{"role":"system","content":"Q"}]}`)
+	r.putTemplate(t, "messages", messages, `{"model":"m","system":"P","messages":[{"role":"system","content":"Q"},{"role":"user","content":"T"}]}`)
+	r.ruledTemplate(t, "locked-template", responses, `{"model":"m","instructions":"P","input":[{"role":"developer","content":"Q"},{"role":"user","content":"T"}]}`, `{"lock":["system"]}`)
+	resolver := r.resolver(t, inference.Config{})
+	isAccepted := func(body []byte) bool {
+		var request struct{ Messages []struct{ Role string } }
+		err := json.Unmarshal(body, &request)
+		for i, message := range request.Messages {
+			if i > 0 && (message.Role == "system" || message.Role == "developer") {
+				return false
+			}
+		}
+		return err == nil
+	}
+	for _, slug := range []string{"prompt", "silent", "locked", "chat", "responses", "items", "messages", "locked-template"} {
+		for _, list := range []string{
+			``, `{"role":"user","content":"U"}`, `{"role":"system","content":"S"}`, `{"role":"developer","content":"S"},{"role":"user","content":"U"}`,
+			`{"role":"system","content":[{"type":"text","text":"S"}]},{"role":"user","content":"U"},{"role":"assistant","content":"A"},{"role":"user","content":"U"}`,
+			`{"role":"system","content":"P\n\nS"},{"role":"user","content":"U"}`, `{"role":"system","content":""},{"role":"user","content":"U"}`,
+			`{"role":"system","content":[]},{"role":"user","content":"U"}`, `{"role":"system","content":null},{"role":"user","content":"U"}`,
+		} {
+			got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"` + slug + `","messages":[` + list + `]}`)})
+			if err != nil || !isAccepted(got.Body.Bytes()) {
+				t.Errorf("%s: %s: got %s, %v", slug, list, got.Body, err)
+			}
+		}
+	}
+}
+
+// Requests of a conversation begin with the same bytes as the one before, so caches of prefixes hit.
+func TestPrefixesStayEqual(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, inference.Config{})
+	r.put(t, r.home.ID, "p", version{messages, `{"model":"m"}`, "P"})
+	for _, own := range []string{``, `{"role":"system","content":"S \u0065"},`, `{"role":"developer","content":[{"type":"text","text":"S"}],"name":"n"},`} {
+		before := ""
+		for turns := range 4 {
+			list := own + `{"role":"user","content":"U"}` + strings.Repeat(`,{"role":"assistant","content":"A"},{"role":"user","content":"U"}`, turns)
+			got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"preset":"p","model":"m","messages":[` + list + `]}`)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(got.Body.String(), before) {
+				t.Errorf("got %s, want one that begins with %s", got.Body, before)
+			}
+			before = strings.TrimSuffix(got.Body.String(), `]}`)
+		}
+	}
 }
 
 func TestAnEmptyPromptIsNone(t *testing.T) {

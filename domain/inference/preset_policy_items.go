@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -12,9 +13,10 @@ import (
 // limitConversations is limitConversation for the request. It comes before the merge, which
 // puts the preset's messages into the conversation.
 func (m *merger) limitConversations() error {
-	if m.policy == nil {
+	if m.policy == nil || m.policy.toolsName == "" {
 		return nil
 	}
+	m.request.fields = slices.Clone(m.request.fields) // m.sent stays
 	e := &enforcement{merger: m}
 	for i := range m.request.fields {
 		f := &m.request.fields[i]
@@ -98,22 +100,8 @@ func (m *merger) isEarlier(field string, item jsontext.Value) bool {
 	if m.dialect != domain.Responses || field != "input" {
 		return false
 	}
-	kind := itemType(item)
+	kind := soleMember(item, "type")
 	return rawjson.IsText(kind, "mcp_list_tools") || rawjson.IsText(kind, "tool_search_output") && m.searchesTools()
-}
-
-// itemType returns the type of an item. It returns nil if a gateway may read another one.
-func itemType(item jsontext.Value) (kind jsontext.Value) {
-	for name, value := range rawjson.Pairs(item) {
-		if !mayBeName(name, "type") {
-			continue
-		}
-		if kind != nil || string(name) != `"type"` {
-			return nil
-		}
-		kind = value
-	}
-	return kind
 }
 
 // searchesTools reports whether the preset lets the model search for tools. It finds out once,
@@ -142,13 +130,4 @@ func appendWithoutTools(to []byte, item jsontext.Value) []byte {
 		to = append(append(append(to, name...), ':'), value...)
 	}
 	return append(to, '}')
-}
-
-// mayBeName reports whether a gateway may read a member's name, as it was sent, as this name.
-func mayBeName(quoted jsontext.Value, name string) bool {
-	if len(quoted) > len(`""`)+len(`\u0074`)*len(name) {
-		return false
-	}
-	text, _ := rawjson.Text(quoted)
-	return foldName(text) == name
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -43,12 +44,9 @@ func (m *merger) lockPrompt() error {
 		switch name := foldName(f.Name); {
 		case !mayHavePrompt(f.Name):
 		case name == "instructions" || name == "system" || name == liteLLMPrompt:
-			match := m.prompt.match()
-			if ok := match.addField("", f.Value); f.Value.Kind() != 'n' && (!ok || !match.isEmpty && !match.is()) {
-				e.recordViolation(m.policy.promptLock, lockedMessage, true, f.Name)
-				m.relocked = append(m.relocked, f.Name)
+			if f.Value = e.withoutPrompt(f); f.Value == nil {
+				continue
 			}
-			continue
 		case f.Name != name && m.putsPromptIn(name): // a gateway may take it for the preset's
 			if f.Value.Kind() != 'n' {
 				e.recordViolation(m.policy.promptLock, lockedMessage, true, f.Name)
@@ -65,6 +63,24 @@ func (m *merger) lockPrompt() error {
 	}
 	m.request.fields = kept
 	return nil
+}
+
+// withoutPrompt returns what is left of a field with a system prompt. That is the attribution of
+// Claude Code, which is no prompt of the caller, or nil.
+func (e *enforcement) withoutPrompt(f rawjson.Member) (left jsontext.Value) {
+	isEmpty, begin := false, 0
+	if e.dialect == domain.Messages && f.Name == promptField[e.dialect] {
+		if left, isEmpty = lockedAttribution(f.Value); left != nil {
+			begin = 1
+		}
+	}
+	isEmpty = isEmpty || f.Value.Kind() == 'n'
+	match := e.prompt.match()
+	if ok := match.addField("", begin, f.Value); !isEmpty && (!ok || !match.isEmpty && !match.is()) {
+		e.recordViolation(e.policy.promptLock, lockedMessage, true, f.Name)
+		e.relocked = append(e.relocked, f.Name)
+	}
+	return left
 }
 
 // putsPromptIn reports whether the merge puts the preset's prompt or a template's messages into a
@@ -93,7 +109,7 @@ func (e *enforcement) withoutPrompts(f rawjson.Member) (jsontext.Value, error) {
 			continue
 		}
 		if content := rawjson.Get(message, "content"); hasText(content) && (match.isEmpty || match.add(paragraphEnd)) {
-			match.addField("", content)
+			match.addField("", 0, content)
 		}
 	}
 	if !match.isEmpty && !match.is() {
@@ -116,7 +132,7 @@ func firstSystemMessage(list jsontext.Value) int {
 // hasText reports whether the joined texts of a content are not empty.
 func hasText(content jsontext.Value) bool {
 	isFirst := true
-	for text := range promptTexts("", content) {
+	for text := range promptTexts("", 0, content) {
 		if !isFirst || !isEmptyText(text) {
 			return true
 		}

@@ -19,7 +19,8 @@ type systemPrompt struct {
 	pieces []jsontext.Value
 	size   int // of all pieces
 	from   Source
-	lone   []jsontext.Value // as alone returns it, nil if that was not prepared
+	// lone and ended are what alone and paragraph return, nil if that was not prepared.
+	lone, ended []jsontext.Value
 }
 
 // newSystemPrompt returns the system prompt of a version without variables.
@@ -28,7 +29,7 @@ func newSystemPrompt(text string, dialect domain.Dialect) systemPrompt {
 	if text != "" {
 		p.add(quoteInside(text))
 	}
-	p.lone = slices.Clip(p.alone(dialect)) // shared, so append must copy it
+	p.lone, p.ended = slices.Clip(p.alone(dialect)), slices.Clip(p.paragraph()) // shared, so append must copy them
 	return p
 }
 
@@ -45,12 +46,20 @@ func (p systemPrompt) between(before, after jsontext.Value) []jsontext.Value {
 	return append(append(append(all, before), p.pieces...), after)
 }
 
+// paragraph returns the pieces and the end of their paragraph.
+func (p systemPrompt) paragraph() []jsontext.Value {
+	if p.ended != nil {
+		return p.ended
+	}
+	return append(slices.Clip(p.pieces), paragraphEnd)
+}
+
 // The heads and tails are the JSON around the text of a prompt.
 var (
 	systemMessageHead, systemMessageTail = jsontext.Value(`{"role":"system","content":"`), jsontext.Value(`"}`)
-	firstMessageHead                     = jsontext.Value(`[{"role":"system","content":"`)
-	loneMessageTail                      = jsontext.Value(`"}]`)
-	firstBlockHead, systemBlockTail      = jsontext.Value(`[{"type":"text","text":"`), jsontext.Value(`"}`)
+	firstMessageHead, loneMessageTail    = jsontext.Value(`[{"role":"system","content":"`), jsontext.Value(`"}]`)
+	textPartHead, textPartTail           = jsontext.Value(`{"type":"text","text":"`), jsontext.Value(`"}`)
+	nextPartHead                         = jsontext.Value(`,{"type":"text","text":"`)
 	quotationMark                        = jsontext.Value(`"`)
 )
 
@@ -68,54 +77,86 @@ func (p systemPrompt) alone(dialect domain.Dialect) []jsontext.Value {
 	return p.between(quotationMark, quotationMark)
 }
 
-// placeBefore returns the text that replaces the first byte of value, a request's own
-// prompt field. It puts the preset's prompt first, because providers cache by prefix.
+// place returns the edit that puts the preset's prompt into value, a request's own prompt field.
+// The prompt comes first, because providers cache by prefix, and into a prompt that is there,
+// because some models take one system message only. In Messages an attribution stays before it.
+// goesOn tells that the merge adds items to an empty list.
 //
-// It returns nil for a request that already begins with the prompt. An example is the
+// It returns none for a request that already begins with the prompt. An example is the
 // request that the preset was made from.
-func (p systemPrompt) placeBefore(dialect domain.Dialect, value jsontext.Value) ([]jsontext.Value, error) {
-	field := promptField[dialect]
-	switch {
-	case dialect == domain.Chat && value.Kind() != '[':
-		return nil, domain.InvalidAt("/"+field, "must be an array")
-	case dialect == domain.Chat:
-		return p.beforeFirst(dialect, value, firstMessageHead, systemMessageTail), nil
-	case value.Kind() == '"':
-		switch {
-		case p.begins(dialect, value):
-			return nil, nil
-		case isEmptyText(value):
-			return p.between(quotationMark, nil), nil
-		}
-		return p.between(quotationMark, paragraphEnd), nil
-	case dialect == domain.Messages && value.Kind() == '[':
-		return p.beforeFirst(dialect, value, firstBlockHead, systemBlockTail), nil
-	case dialect == domain.Messages:
-		return nil, domain.InvalidAt("/"+field, "must be a string or an array")
-	default:
-		return nil, domain.InvalidAt("/"+field, "must be a string")
+func (p systemPrompt) place(dialect domain.Dialect, value jsontext.Value, goesOn bool) ([]edit, error) {
+	switch kind := value.Kind(); {
+	case dialect == domain.Chat && kind != '[':
+		return nil, domain.InvalidAt("/messages", "must be an array")
+	case dialect == domain.Responses && kind != '"':
+		return nil, domain.InvalidAt("/instructions", "must be a string")
+	case kind != '"' && kind != '[':
+		return nil, domain.InvalidAt("/system", "must be a string or an array")
 	}
+	switch {
+	case p.begins(dialect, value):
+		return nil, nil
+	case dialect == domain.Chat:
+		return []edit{p.inMessages(value, goesOn)}, nil
+	}
+	if block, _ := firstBlock(value); isAttributed(block) {
+		behind := rawjson.Offset(value, block) + len(block)
+		return []edit{{behind, behind, p.between(nextPartHead, textPartTail)}}, nil
+	}
+	return []edit{p.inContent(value, 0)}, nil
+}
+
+// inMessages returns the edit that puts the prompt into a list of messages: into the first one, if
+// that is of the system or the developer, else before it.
+func (p systemPrompt) inMessages(list jsontext.Value, goesOn bool) edit {
+	for _, first := range rawjson.Items(list) {
+		role := soleMember(first, "role")
+		if !rawjson.IsText(role, "system") && !rawjson.IsText(role, "developer") {
+			break
+		}
+		content := soleMember(first, "content")
+		switch content.Kind() {
+		case '"', '[':
+			return p.inContent(content, rawjson.Offset(list, content))
+		case 'n':
+			at := rawjson.Offset(list, content)
+			return edit{at, at + len(content), p.between(quotationMark, quotationMark)}
+		}
+		break
+	}
+	message := p.between(systemMessageHead, systemMessageTail)
+	if goesOn || !isEmptyContainer(list) {
+		message = append(message, comma)
+	}
+	return edit{1, 1, message}
+}
+
+// inContent returns the edit that puts the prompt before a content at a place of a value. The
+// content is a text or a list of parts.
+func (p systemPrompt) inContent(content jsontext.Value, at int) edit {
+	at++ // behind the quotation mark or the bracket
+	switch {
+	case isEmptyText(content):
+		return edit{at, at, p.pieces}
+	case content.Kind() == '"':
+		return edit{at, at, p.paragraph()}
+	}
+	part := p.between(textPartHead, textPartTail)
+	if !isEmptyContainer(content) {
+		part = append(part, comma)
+	}
+	return edit{at, at, part}
 }
 
 // begins reports whether a prompt field begins with the whole prompt.
 func (p systemPrompt) begins(dialect domain.Dialect, field jsontext.Value) bool {
 	match := p.match()
-	match.addField(dialect, field)
+	match.addField(dialect, 0, field)
+	if block, _ := firstBlock(field); dialect == domain.Messages && !match.isBegun() && isAttributed(block) {
+		match = p.match()
+		match.addField(dialect, 1, field)
+	}
 	return match.isBegun()
-}
-
-// beforeFirst returns the text that replaces the opening bracket of list and puts an
-// element with the prompt first. head, which has the bracket, and tail are around it. It
-// returns nil for a list that begins with the prompt.
-func (p systemPrompt) beforeFirst(dialect domain.Dialect, list, head, tail jsontext.Value) []jsontext.Value {
-	if p.begins(dialect, list) {
-		return nil
-	}
-	lead := p.between(head, tail)
-	if !isEmptyContainer(list) {
-		lead = append(lead, comma)
-	}
-	return lead
 }
 
 // promptMatch compares texts with a prompt and the end of its paragraph. It copies nothing,
@@ -130,7 +171,7 @@ type promptMatch struct {
 }
 
 func (p systemPrompt) match() promptMatch {
-	return promptMatch{pieces: append(slices.Clip(p.pieces), paragraphEnd), left: p.size + len(paragraphEnd), isEmpty: true}
+	return promptMatch{pieces: p.paragraph(), left: p.size + len(paragraphEnd), isEmpty: true}
 }
 
 // add compares the next text, which is the inside of a string. It returns false if more
@@ -150,9 +191,9 @@ func (m *promptMatch) add(text jsontext.Value) bool {
 	return !m.differs && m.left > 0
 }
 
-// addField compares the texts of a prompt field, joined. It reports whether there is one.
-func (m *promptMatch) addField(dialect domain.Dialect, field jsontext.Value) (ok bool) {
-	for text := range promptTexts(dialect, field) {
+// addField compares promptTexts, joined. It reports whether there is one.
+func (m *promptMatch) addField(dialect domain.Dialect, begin int, field jsontext.Value) (ok bool) {
+	for text := range promptTexts(dialect, begin, field) {
 		if ok && !m.add(paragraphEnd) || !m.add(text[1:len(text)-1]) {
 			return true
 		}
@@ -168,28 +209,32 @@ func (m *promptMatch) is() bool { return !m.differs && m.left == len(paragraphEn
 func (m *promptMatch) isBegun() bool { return m.is() || m.left == 0 }
 
 // promptTexts yields the texts of a request's system prompt, which are strings. In a chat
-// they are those of the system and developer messages at its beginning.
-func promptTexts(dialect domain.Dialect, value jsontext.Value) iter.Seq[jsontext.Value] {
+// they are those of the system and developer messages at its beginning. In another dialect they
+// are those of the parts from begin on.
+func promptTexts(dialect domain.Dialect, begin int, value jsontext.Value) iter.Seq[jsontext.Value] {
 	return func(yield func(jsontext.Value) bool) {
 		if dialect != domain.Chat {
-			yieldTexts(value, yield)
+			yieldTexts(begin, value, yield)
 			return
 		}
 		for _, message := range rawjson.Items(value) {
-			if !isSystemMessage(dialect, message) || !yieldTexts(rawjson.Get(message, "content"), yield) {
+			if !isSystemMessage(dialect, message) || !yieldTexts(0, rawjson.Get(message, "content"), yield) {
 				return
 			}
 		}
 	}
 }
 
-// yieldTexts yields the texts of content, a string or an array of parts. It reports
-// whether to go on.
-func yieldTexts(content jsontext.Value, yield func(jsontext.Value) bool) bool {
+// yieldTexts yields the texts of content, a string or an array of parts, of which it leaves out
+// those before begin. It reports whether to go on.
+func yieldTexts(begin int, content jsontext.Value, yield func(jsontext.Value) bool) bool {
 	if content.Kind() == '"' {
 		return yield(content)
 	}
-	for _, part := range rawjson.Items(content) {
+	for i, part := range rawjson.Items(content) {
+		if i < begin {
+			continue
+		}
 		if text := rawjson.Get(part, "text"); text.Kind() == '"' && !yield(text) {
 			return false
 		}

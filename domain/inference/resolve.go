@@ -29,6 +29,9 @@ type Config struct {
 	// AddStreamUsage asks the gateway for the usage of chat streams that name a preset and
 	// say nothing of it. Resolution.StreamUsageAdded tells where it does.
 	AddStreamUsage bool
+	// DropAttribution leaves the block out with which Claude Code begins the system prompt of a
+	// Messages request, also of one that names no preset. Resolution.Rewritten tells that then.
+	DropAttribution bool
 }
 
 // Resolver applies presets to inference requests. It caches presets, prepared for each
@@ -44,13 +47,14 @@ type Resolver struct {
 	passPrompts bool
 	// tellModel is Config.TellModel, and streamUsage is Config.AddStreamUsage.
 	tellModel, streamUsage bool
+	dropsAttribution       bool // Config.DropAttribution
 	cache                  *cache.Cache[cacheKey, domain.Stamp, cached]
 }
 
 // NewResolver returns a Resolver over store.
 func NewResolver(store domain.Store, config Config) *Resolver {
 	memory := cmp.Or(config.Memory, domain.NewMemory(domain.DefaultMemory))
-	r := &Resolver{store: store, unknown: make(map[string]bool), passPrompts: config.PassUnknownPrompts, tellModel: config.TellModel, streamUsage: config.AddStreamUsage, cache: cache.New[cacheKey, domain.Stamp, cached](memory)}
+	r := &Resolver{store: store, unknown: make(map[string]bool), passPrompts: config.PassUnknownPrompts, tellModel: config.TellModel, streamUsage: config.AddStreamUsage, dropsAttribution: config.DropAttribution, cache: cache.New[cacheKey, domain.Stamp, cached](memory)}
 	for _, field := range config.DropFields {
 		r.unknown[field] = true
 	}
@@ -104,9 +108,11 @@ type Memory interface {
 
 // Resolution is the result of resolving an inference request.
 type Resolution struct {
-	// Body goes upstream. It is the request's own body where that names no preset, and nil
-	// after an error.
+	// Body goes upstream. It is nil after an error.
 	Body Body
+	// Rewritten tells that Body is not the request's own. That is so for each request that names
+	// a preset, and for one without the attribution that it was sent with.
+	Rewritten bool
 	// Preset is the slug of the applied preset. It is empty where the request names
 	// none, and so are PresetID, Version, Label, WorkspaceID and Dropped.
 	Preset      string
@@ -167,7 +173,8 @@ func (r Resolution) Fields() ([]Field, error) {
 
 // Resolve applies the preset that an inference request names. The preset is in the
 // workspace of who, and the zero Principal acts in the default one. The body of a request
-// that names no preset is returned unchanged, even if it is not JSON.
+// that names no preset is returned unchanged, even if it is not JSON, but for
+// Config.DropAttribution.
 //
 // A session always gets the same version of a split. The session id comes
 // from the body, else from the header. Without a session id the key decides. Without a key
@@ -189,7 +196,7 @@ func (r Resolution) Fields() ([]Field, error) {
 // type are Invalid. There and under a policy, a field of a request in the query string is
 // Invalid. Only Resolution.Body refers to the body afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
-	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, memory: sent.Memory, streamUsage: r.streamUsage}
+	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, memory: sent.Memory, streamUsage: r.streamUsage, dropsAttribution: r.dropsAttribution && sent.Dialect == domain.Messages}
 	if m.request.readFlat(sent.Body) {
 		return r.resolve(ctx, who, sent, m)
 	}
@@ -218,7 +225,13 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 		if err := r.checkUnresolved(ctx, who, sent); err != nil {
 			return out, err
 		}
-		if out.Body = (Body{sent.Body}); r.tellModel {
+		out.Body = Body{sent.Body}
+		if m.dropsAttribution {
+			if rest := request.withoutAttribution(sent.Body); rest != nil {
+				out.Body, out.Rewritten = rest, true
+			}
+		}
+		if r.tellModel {
 			out.Model = modelOf(request.value)
 		}
 		return out, nil
@@ -279,7 +292,7 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	for i := range m.parts { // their values refer to the request's body
 		m.parts[i] = part{Member: rawjson.Member{Name: m.parts[i].Name}, from: m.parts[i].from}
 	}
-	out.Body, out.parts = merged, m.parts
+	out.Body, out.Rewritten, out.parts = merged, true, m.parts
 	out.Preset, out.PresetID, out.Version, out.Label, out.WorkspaceID = request.ref.slug, use.presetID, use.number, use.label, workspace.id
 	out.StreamUsageAdded, out.FromMemory = m.streamUsageAdded, known && use.fromMemory
 	out.Dropped = slices.Clip(use.settings.dropped) // shared, so append must copy it

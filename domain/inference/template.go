@@ -95,25 +95,52 @@ type placeOfWhole struct {
 
 // newTemplate prepares a version's template for a dialect. It also returns the names of the
 // messages, or of their parts, that the dialect cannot express, as translate does.
+//
+// In Chat, system messages at the beginning become a part of the system prompt, as they do where
+// a template is made. Some models take one system message only.
 func newTemplate(v domain.PresetVersion, to domain.Dialect) (t *template, dropped []string) {
 	t = &template{dialect: to, index: make(map[string]int)}
-	if v.SystemPrompt != nil {
-		c := compiler{template: t}
-		c.text(splitTemplate(*v.SystemPrompt))
-		t.prompt = c.finish()
-	}
-	messages := jsontext.Value(v.Template.Messages)
-	stored := compiler{template: t, dialect: v.Dialect}
-	stored.messages(messages) // even if the dialect cannot express all of them, it needs all variables
+	prompt, messages := domain.TextOrEmpty(v.SystemPrompt), jsontext.Value(v.Template.Messages)
+	t.prompt = t.compilePrompt(prompt)
+	t.messages = t.compileMessages(v.Dialect, messages) // even if the dialect cannot express all of them, it needs all variables
 	if v.Dialect == to {
-		t.messages = stored.finish()
 		return t, nil
 	}
 	messages, dropped = translateMessages(messages, v.Dialect, to)
-	translated := compiler{template: t, dialect: to}
-	translated.messages(messages)
-	t.messages = translated.finish()
+	if to == domain.Chat {
+		head, rest := rawjson.SplitItems(messages, isSystemText)
+		if text, ok := promptText(to, slices.Concat(jsontext.Value{'['}, head, jsontext.Value{']'})); ok {
+			if prompt != "" {
+				prompt += promptSeparator
+			}
+			t.prompt = t.compilePrompt(prompt + text)
+			messages = slices.Concat(jsontext.Value{'['}, rest)
+		}
+	}
+	t.messages = t.compileMessages(to, messages)
 	return t, dropped
+}
+
+func (t *template) compilePrompt(text string) []piece {
+	c := compiler{template: t}
+	c.text(splitTemplate(text))
+	return c.finish()
+}
+
+func (t *template) compileMessages(dialect domain.Dialect, list jsontext.Value) []piece {
+	c := compiler{template: t, dialect: dialect}
+	c.messages(list)
+	return c.finish()
+}
+
+// isSystemText reports whether a chat message is one of the system or developer with text alone.
+func isSystemText(message jsontext.Value) bool {
+	for _, part := range rawjson.Items(rawjson.Get(message, "content")) {
+		if !isTextPart(textOf(part, "type")) {
+			return false
+		}
+	}
+	return isSystemMessage(domain.Chat, message)
 }
 
 // hasVariables reports whether there is a variable among pieces.

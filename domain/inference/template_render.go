@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// variableValue is the value of a variable. One of the fields is set.
+// variableValue is the value of a variable: a text, an object, or an object that is a text.
 type variableValue struct {
 	inside jsontext.Value // of a string, as this package writes it
 	object *contentPart
@@ -73,8 +73,10 @@ func readValue(value jsontext.Value) (v variableValue, issue *domain.Issue) {
 		}
 		return variableValue{inside: inside}, nil
 	case '{':
-		object, issue := readObjectValue(value)
-		return variableValue{object: object}, issue
+		if v.object, issue = readObjectValue(value); issue == nil {
+			v.inside = v.object.text
+		}
+		return v, issue
 	}
 	return v, &domain.Issue{Message: "must be a string, or an object of the type " + valueTypes}
 }
@@ -139,12 +141,12 @@ func (t *template) render(pieces []piece, values []variableValue, place string) 
 		}
 		value := values[p.variable]
 		switch {
-		case value.object == nil && p.whole == nil:
+		case p.whole == nil && value.inside == nil:
+			return nil, t.errInText(p, place)
+		case p.whole == nil:
 			rendered = append(rendered, value.inside)
 		case value.object == nil:
 			rendered = append(rendered, p.whole.beforeText, value.inside, p.whole.afterText)
-		case p.whole == nil:
-			return nil, t.errInText(p, place)
 		default:
 			object, ok := value.object.write(t.dialect, p.whole.byAssistant)
 			if !ok {
@@ -167,7 +169,7 @@ func (t *template) renderPrompt(values []variableValue, place string) (systemPro
 			continue
 		}
 		value := values[p.variable]
-		if value.object != nil {
+		if value.inside == nil {
 			return systemPrompt{}, t.errInText(p, place)
 		}
 		prompt.from = FromVariable
@@ -177,5 +179,5 @@ func (t *template) renderPrompt(values []variableValue, place string) (systemPro
 }
 
 func (t *template) errInText(p piece, place string) error {
-	return domain.InvalidAt(place+pointer(t.variables[p.variable]), "must be a string: the template has the variable inside a text")
+	return domain.InvalidAt(place+pointer(t.variables[p.variable]), "must be a string or input_text: the template has the variable inside a text")
 }

@@ -259,12 +259,18 @@ func TestPlaceOfATemplatesMessages(t *testing.T) {
 		{responses, "p", ``, `{"model":"m","input":[` + template + `],"instructions":"P 1"}`},
 		{responses, "p", `,"input":null`, `{"input":[` + template + `],"model":"m","instructions":"P 1"}`},
 		{responses, "p", `,"input":[]`, `{"input":[` + template + `],"model":"m","instructions":"P 1"}`},
-		{responses, "p", `,"input":[ ]`, `{"input":[` + template + `],"model":"m","instructions":"P 1"}`},
+		{responses, "p", `,"input":[ ]`, `{"input":[ ` + template + `],"model":"m","instructions":"P 1"}`},
 		{responses, "p", `,"input":"Hi \u00e9"`, `{"input":[` + template + `,{"role":"user","content":"Hi \u00e9"}],"model":"m","instructions":"P 1"}`},
-		{responses, "p", `,"instructions":"Own","input":[ {"role":"developer","content":"S"} , {"role":"user","content":"U"} ]`, `{"instructions":"P 1\n\nOwn","input":[{"role":"developer","content":"S"},` + template + `,{"role":"user","content":"U"} ],"model":"m"}`},
+		{responses, "p", `,"instructions":"Own","input":[ {"role":"developer","content":"S"} , {"role":"user","content":"U"} ]`, `{"instructions":"P 1\n\nOwn","input":[ {"role":"developer","content":"S"} , ` + template + `,{"role":"user","content":"U"} ],"model":"m"}`},
+		{responses, "p", `,"input":[ {"role":"developer","content":"S"} ]`, `{"input":[ {"role":"developer","content":"S"} ,` + template + `],"model":"m","instructions":"P 1"}`},
 		{chat, "p", ``, `{"model":"m","messages":[` + system + `,` + template + `]}`},
-		{chat, "p", `,"messages":[{"role":"system","content":"S"},{"role":"developer","content":"S2"},{"role":"user","content":"U"},{"role":"system","content":"late"}]`, `{"messages":[` + system + `,{"role":"system","content":"S"},{"role":"developer","content":"S2"},` + template + `,{"role":"user","content":"U"},{"role":"system","content":"late"}],"model":"m"}`},
-		{chat, "p", `,"messages":[{"role":"system","content":"S"}]`, `{"messages":[` + system + `,{"role":"system","content":"S"},` + template + `],"model":"m"}`},
+		{chat, "p", `,"messages":[{"role":"system","content":"S"},{"role":"developer","content":"S2"},{"role":"user","content":"U"},{"role":"system","content":"late"}]`, `{"messages":[{"role":"system","content":"P 1\n\nS"},{"role":"developer","content":"S2"},` + template + `,{"role":"user","content":"U"},{"role":"system","content":"late"}],"model":"m"}`},
+		{chat, "p", `,"messages":[{"role":"system","content":"S"}]`, `{"messages":[{"role":"system","content":"P 1\n\nS"},` + template + `],"model":"m"}`},
+		{chat, "p", `,"messages":[ {"role":"developer","content":[{"type":"text","text":"S"}]} ]`, `{"messages":[ {"role":"developer","content":[{"type":"text","text":"P 1"},{"type":"text","text":"S"}]} ,` + template + `],"model":"m"}`},
+		{chat, "p", `,"messages":[ ]`, `{"messages":[` + system + `, ` + template + `],"model":"m"}`},
+		{chat, "p", `,"messages":[{"role":"user","content":"U"}]`, `{"messages":[` + system + `,` + template + `,{"role":"user","content":"U"}],"model":"m"}`},
+		{chat, "p", `,"messages":[{"role":"system"},{"role":"user","content":"U"}]`, `{"messages":[` + system + `,{"role":"system"},` + template + `,{"role":"user","content":"U"}],"model":"m"}`},
+		{chat, "silent", `,"messages":[{"role":"system","content":"S"},{"role":"user","content":"U"}]`, `{"messages":[{"role":"system","content":"P 1\n\nS"},{"role":"user","content":"U"}],"model":"m"}`},
 		{chat, "p", `,"messages":[` + system + `,{"role":"user","content":"U"}]`, `{"messages":[` + system + `,` + template + `,{"role":"user","content":"U"}],"model":"m"}`},
 		{messages, "p", `,"messages":[{"role":"user","content":"U"}]`, `{"messages":[{"role":"user","content":"T 1"},{"role":"system","content":"D"},{"role":"user","content":"U"}],"model":"m","system":"P 1"}`},
 		{messages, "p", `,"system":[{"type":"text","text":"S"}],"messages":[]`, `{"system":[{"type":"text","text":"P 1"},{"type":"text","text":"S"}],"messages":[{"role":"user","content":"T 1"},{"role":"system","content":"D"}],"model":"m"}`},
@@ -301,6 +307,79 @@ func TestPlaceOfATemplatesMessages(t *testing.T) {
 	// The routes that count tokens take the messages, too.
 	got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: responses, Takes: []string{"tools"}, Body: []byte(namesWithPrompt("p", `{"x":"1"}`, ""))})
 	wantBody(t, got, err, `{"model":"m","input":[`+template+`],"instructions":"P 1"}`)
+}
+
+// An input_text stands for its text inside a text, and is a part where the variable is all of one.
+func TestInputTextInsideAText(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, inference.Config{})
+	r.putTemplate(t, "p", responses, `{"model":"m","instructions":"Know {{x}}.","input":[{"role":"user","content":"{{x}}, again {{x}}"},{"role":"user","content":"{{x}}"},{"role":"user","content":[{"type":"input_text","text":"{{x}}"},{"type":"input_text","text":" {{x}} "}]}]}`)
+	const value = `{"x":{"type":"input_text","text":"\u0041 \"b\"\/{{x}}","prompt_cache_breakpoint":{"mode":"explicit"}}}`
+	const text = `A \"b\"/{{x}}`
+	for dialect, want := range map[domain.Dialect]string{
+		responses: `{"model":"m","input":[{"role":"user","content":"` + text + `, again ` + text + `"},` +
+			`{"role":"user","content":[{"type":"input_text","text":"` + text + `","prompt_cache_breakpoint":{"mode":"explicit"}}]},` +
+			`{"role":"user","content":[{"type":"input_text","text":"` + text + `","prompt_cache_breakpoint":{"mode":"explicit"}},{"type":"input_text","text":" ` + text + ` "}]}],"instructions":"Know ` + text + `."}`,
+		chat: `{"model":"m","messages":[{"role":"system","content":"Know ` + text + `."},{"role":"user","content":"` + text + `, again ` + text + `"},` +
+			`{"role":"user","content":[{"type":"text","text":"` + text + `"}]},{"role":"user","content":[{"type":"text","text":"` + text + `"},{"type":"text","text":" ` + text + ` "}]}]}`,
+		messages: `{"model":"m","messages":[{"role":"user","content":"` + text + `, again ` + text + `"},` +
+			`{"role":"user","content":[{"type":"text","text":"` + text + `"}]},{"role":"user","content":[{"type":"text","text":"` + text + `"},{"type":"text","text":" ` + text + ` "}]}],"system":"Know ` + text + `."}`,
+	} {
+		got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: dialect, Body: []byte(namesWithPrompt("p", value, ""))})
+		wantBody(t, got, err, want)
+	}
+	got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: responses, Body: []byte(namesWithPrompt("p", `{"x":{"type":"input_text","text":""}}`, ""))})
+	if err != nil || !strings.Contains(got.Body.String(), `"Know ."`) {
+		t.Errorf("an empty text: got %s, %v", got.Body, err)
+	}
+}
+
+// System messages with which a template's messages begin join the system prompt of a chat. So it has
+// one system message more than the request at most, and none more where the request has one.
+func TestSystemMessagesOfATemplateInChat(t *testing.T) {
+	const user = `{"role":"user","content":"T"}`
+	for name, tc := range map[string]struct {
+		from             domain.Dialect
+		instructions     string
+		list             string
+		prompt, messages string
+	}{
+		"a developer's":         {responses, `"P {{x}}"`, `[{"role":"developer","content":"D {{x}}"},` + user + `]`, `P 1\n\nD 1`, user},
+		"alone":                 {responses, `null`, `[{"type":"message","role":"system","content":[{"type":"input_text","text":"D"},{"type":"input_text","text":"{{x}}"}]},` + user + `]`, `D\n\n1`, user},
+		"beside an empty one":   {responses, `""`, `[{"role":"developer","content":"D"},` + user + `]`, `D`, user},
+		"several":               {responses, `"P"`, `[{"role":"developer","content":"D"},{"role":"system","content":"\\{{x}}"}]`, `P\n\nD\n\n{{x}}`, ``},
+		"later ones stay":       {responses, `"P"`, `[` + user + `,{"role":"developer","content":"D"}]`, `P`, user + `,{"role":"developer","content":"D"}`},
+		"one with an image":     {responses, `"P"`, `[{"role":"developer","content":[{"type":"input_image","image_url":"u"}]},` + user + `]`, `P`, `{"role":"developer","content":[{"type":"image_url","image_url":{"url":"u"}}]},` + user},
+		"of the messages API":   {messages, `"P"`, `[{"role":"system","content":[{"type":"text","text":"D","cache_control":{"type":"ephemeral"}}]},` + user + `]`, `P\n\nD`, user},
+		"a template of nothing": {responses, `null`, `[]`, ``, ``},
+	} {
+		r := newResolving(t)
+		resolver := r.resolver(t, inference.Config{})
+		r.putTemplate(t, "p", tc.from, `{"model":"m","`+promptFields[tc.from]+`":`+tc.instructions+`,"`+map[domain.Dialect]string{responses: "input", messages: "messages"}[tc.from]+`":`+tc.list+`}`)
+		values := `null`
+		if strings.Contains(strings.ReplaceAll(tc.instructions+tc.list, `\\{{`, ""), "{{") {
+			values = `{"x":"1"}`
+		}
+		join := func(items ...string) string {
+			return strings.Join(slices.DeleteFunc(items, func(item string) bool { return item == "" }), ",")
+		}
+		ask := `{"role":"user","content":"U"}`
+		for own, leading := range map[string]string{
+			ask: map[bool]string{true: `{"role":"system","content":"` + tc.prompt + `"}`}[tc.prompt != ""],
+			`{"role":"system","content":"S"},` + ask: map[bool]string{
+				true: `{"role":"system","content":"` + tc.prompt + `\n\nS"}`, false: `{"role":"system","content":"S"}`,
+			}[tc.prompt != ""],
+		} {
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: chat, Body: []byte(namesWithPrompt("p", values, `,"messages":[`+own+`]`))})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if want := `{"messages":[` + join(leading, tc.messages, ask) + `],"model":"m"}`; got.Body.String() != want || len(got.Dropped) > 0 {
+				t.Errorf("%s: got  %s, dropped %q\nwant %s", name, got.Body, got.Dropped, want)
+			}
+		}
+	}
 }
 
 func TestPromptsAsReferences(t *testing.T) {
@@ -380,9 +459,9 @@ func TestPromptsAsReferences(t *testing.T) {
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","detail":"low"}}}}`, domain.Invalid, "/prompt/variables/x: must have one of image_url, file_id"},
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","image_url":{"url":"s3cret"}}}}}`, domain.Invalid, "/prompt/variables/x/image_url: must be a string"},
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","image_url":"s3cret","role":"system"}}}}`, domain.Invalid, "/prompt/variables/x/role: is no member"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_text","text":"s3cret"}}}}`, domain.Invalid, "/prompt/variables/x: must be a string: the template has the variable inside a text"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","image_url":"s3cret"}}}}`, domain.Invalid, "/prompt/variables/x: must be a string or input_text: the template has the variable inside a text"},
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_text","text":null,"text":"s3cret"}}}}`, domain.Invalid, "/prompt/variables/x/text: duplicate name"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_text","text":"s3cret","role":null,"role":null}}}}`, domain.Invalid, "/prompt/variables/x: must be a string: the template has the variable inside a text"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_file","file_id":"s3cret","role":null,"role":null}}}}`, domain.Invalid, "/prompt/variables/x: must be a string or input_text: the template has the variable inside a text"},
 		{`{"prompt":{"id":"pmpt_68","variables":{"x":"\ud800"}}}`, domain.Invalid, "/prompt/variables/x: must be UTF-8"},
 	} {
 		for _, resolver := range []*inference.Resolver{resolver, passing} {

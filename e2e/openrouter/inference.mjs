@@ -186,8 +186,7 @@ await check("chat.send with a system message of its own", async () => {
     chatRequest: { model: "@preset/copywriter", messages: [{ role: "system", content: "Mine." }, { role: "user", content: userText }] },
   });
   assert.deepEqual((await upstream()).body.messages, [
-    { role: "system", content: "You are a copywriter." },
-    { role: "system", content: "Mine." },
+    { role: "system", content: "You are a copywriter.\n\nMine." },
     { role: "user", content: userText },
   ]);
 });

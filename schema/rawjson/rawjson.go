@@ -304,6 +304,17 @@ func SplitItems(array jsontext.Value, leads func(item jsontext.Value) bool) (hea
 	}
 }
 
+// Offset returns where part is in whole. It must be one of the values that the functions of this
+// package found in whole, whose memory it shares.
+func Offset(whole, part jsontext.Value) int {
+	for at := 0; ; at++ {
+		at += bytes.Index(whole[at:], part)
+		if &whole[at] == &part[0] {
+			return at
+		}
+	}
+}
+
 // cursor goes through an object or array that a Walker has read. It only looks for the
 // ends of values. The decoder would check them again, which takes three times as long.
 type cursor struct {

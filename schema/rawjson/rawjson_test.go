@@ -345,3 +345,17 @@ func TestSplitItems(t *testing.T) {
 		}
 	}
 }
+
+// A value is found where it is, not where another one has the same bytes.
+func TestOffset(t *testing.T) {
+	text := jsontext.Value(`{"a":["x"],"b":["x"], "c" : [ "x" ]}`)
+	var got []int
+	for name, list := range Pairs(text) {
+		for _, item := range Items(list) {
+			got = append(got, Offset(text, name), Offset(text, list), Offset(list, item), Offset(text, item))
+		}
+	}
+	if want := []int{1, 5, 1, 6, 11, 15, 1, 16, 22, 28, 2, 30}; !slices.Equal(got, want) || Offset(text, text) != 0 {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
