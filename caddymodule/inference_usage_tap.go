@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"time"
@@ -77,8 +78,8 @@ func (t *tap) close(begun time.Time, ended, left bool) *usage.Request {
 		Start: begun, Duration: time.Since(begun),
 		FirstByte: between(begun, t.first), FirstContent: between(begun, seen.FirstContent),
 	}
-	if seen.Cost != "" {
-		cost, err := decimal.NewFromString(seen.Cost)
+	if told := cmp.Or(seen.Cost, gatewayanswer.CostOf(t.Header())); told != "" {
+		cost, err := decimal.NewFromString(told)
 		used.Cost, used.HasCost = cost, err == nil
 	}
 	if t.status == 0 || t.status >= 400 {

@@ -24,7 +24,7 @@ export function sumOf(all) {
 		requests: sum((one) => one.requests), errors: sum((one) => one.errors), aborted: sum((one) => one.aborted), unknown: sum((one) => one.unknown),
 		input_tokens: sum((one) => one.input_tokens), output_tokens: sum((one) => one.output_tokens),
 		cache_read_input_tokens: sum((one) => one.cache_read_input_tokens), reasoning_output_tokens: sum((one) => one.reasoning_output_tokens),
-		cost: costs.length === 0 ? null : String(costs.reduce((before, one) => before + Number(one.cost), 0)), cost_estimated: all.some((one) => one.cost_estimated),
+		cost: costs.length === 0 ? null : String(costs.reduce((before, one) => before + Number(one.cost), 0)), cost_estimated: all.some((one) => one.cost_estimated), cost_unknown: sum((one) => one.cost_unknown),
 		duration_ms: null, first_content_ms: null, feedback: {},
 	}
 }
@@ -32,8 +32,8 @@ export function sumOf(all) {
 /** @param {Figures} figures */
 export const errorRate = ({ errors, requests }) => (requests === 0 ? 0 : errors / requests)
 
-/** The cost of a request whose usage is known, null if no cost is known. @param {Figures} figures */
-export const costEach = ({ cost, requests, unknown }) => (cost === null || requests === unknown ? null : Number(cost) / (requests - unknown))
+/** The cost of a request without those whose cost is unknown, null if no cost is known. @param {Figures} figures */
+export const costEach = ({ cost, requests, cost_unknown: unknown }) => (cost === null || requests === unknown ? null : Number(cost) / (requests - unknown))
 
 /** @type {Record<string, string>} */
 const nulls = { version: 'no version', label: 'no label', model: 'no model', status: 'no status', preset: 'no preset', key: 'no key' }

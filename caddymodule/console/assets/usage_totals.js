@@ -25,6 +25,9 @@ const percentiles = (of) => (of ? figure(h('span', null, h('span', { class: 'mut
 /** @param {number} part @param {number} whole @param {string} word */
 const share = (part, whole, word) => part > 0 && `${percentText(part / whole, 0)} ${word}`
 
+/** Says what is not exact in a cost. @param {Figures} of */
+const costNote = (of) => [of.cost_estimated && 'estimated', of.cost_unknown > 0 && `${countText(of.cost_unknown)} unknown`].filter(Boolean).join(', ')
+
 /** Makes the table of totals. @param {At} at @param {UsageReport} report @param {string} first the name of its first column */
 export function totals(at, { series }, first) {
 	const names = [...new Set(series.flatMap(({ total }) => Object.keys(total.feedback)))].sort()
@@ -37,7 +40,7 @@ export function totals(at, { series }, first) {
 			['Input tokens', figure(countText(total.input_tokens), share(total.cache_read_input_tokens, total.input_tokens, 'from a cache'))],
 			['Output tokens', figure(countText(total.output_tokens), share(total.reasoning_output_tokens, total.output_tokens, 'reasoning'))],
 			['Unknown', total.unknown > 0 ? figure(countText(total.unknown), percentText(total.unknown / total.requests)) : none()],
-			['Cost', total.cost === null ? none() : figure(h('span', { title: total.cost }, costText(Number(total.cost))), total.cost_estimated && 'estimated')],
+			['Cost', total.cost === null ? none() : figure(h('span', { title: total.cost }, costText(Number(total.cost))), costNote(total))],
 			['Cost each', each === null ? none() : figure(costText(each), total.cost_estimated && 'estimated')],
 			['Duration', percentiles(total.duration_ms)],
 			['First content', percentiles(total.first_content_ms)],
@@ -61,6 +64,7 @@ export function summary({ series, step }) {
 			cost !== null && `, cost ${costText(Number(cost))}${all.cost_estimated ? ' (estimated)' : ''}`, '.'),
 		h('p', { class: 'hint' },
 			unknown > 0 && `The tokens of ${countText(unknown)} ${unknown === 1 ? 'request are' : 'requests are'} unknown, and count nowhere. `,
+			cost !== null && all.cost_unknown > 0 && `The cost of ${countText(all.cost_unknown)} ${all.cost_unknown === 1 ? 'request' : 'requests'} is unknown, and counts nowhere. `,
 			all.cost_estimated && 'Estimated costs are by the prices of the server, since the gateway gives none. ',
 			`Times are in UTC. The last ${step} is not over.`),
 	]

@@ -41,7 +41,8 @@ func Reasons() []Reason {
 
 // Seen has the usage of an answer.
 type Seen struct {
-	// Model is the model that answered, "" if the answer does not say.
+	// Model is the model that answered, "" if the answer does not say. Of a stream whose events
+	// have two names, it is the outermost: LiteLLM has its own beside the provider's.
 	Model string
 	// Tokens are meaningful if Unknown is empty.
 	Tokens Tokens

@@ -97,6 +97,15 @@ func (e *event) part(n node) *part {
 	return &e.outer
 }
 
+// named returns the part whose model counts. LiteLLM has its own name of the model in each event,
+// and the provider's within. Its answers that are no stream have its own alone.
+func (e *event) named() *part {
+	if e.outer.model.len > 0 {
+		return &e.outer
+	}
+	return &e.in
+}
+
 // beginAt records that a value of type v begins at n. It forgets an earlier one of the same name.
 func (e *event) beginAt(n node, v valueKind) {
 	switch n {

@@ -61,13 +61,13 @@ func reference(d domain.Dialect, streamed bool, body []byte, complete bool) (s S
 				}
 			case domain.Responses:
 				terminal := k == completedKind || k == failedKind
-				setModel(&s, within["model"], terminal)
+				setModel(&s, named(m, within), terminal)
 				if terminal && within["usage"] != nil {
 					usage, final, broken = asUsage(within["usage"]), true, isBroken(within["usage"])
 				}
 			case domain.Messages:
 				if k == startKind {
-					setModel(&s, within["model"], false)
+					setModel(&s, named(m, within), false)
 					if within["usage"] != nil {
 						usage, final, broken = flat(nil, asUsage(within["usage"])), false, isBroken(within["usage"])
 					}
@@ -162,6 +162,14 @@ func object(text string) (map[string]any, bool) {
 	var m map[string]any
 	err := dec.Decode(&m)
 	return m, err == nil && m != nil
+}
+
+// named returns the model of an event of a stream.
+func named(event, within map[string]any) any {
+	if name, ok := event["model"].(string); ok && name != "" && len(name) <= maxText {
+		return name
+	}
+	return within["model"]
 }
 
 func setModel(s *Seen, v any, again bool) {
