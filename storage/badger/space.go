@@ -14,6 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
+
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 const (
@@ -268,6 +270,7 @@ func (g *guard) watch(db *badgerdb.DB) {
 			}
 			if now.Sub(computed) >= levelsInterval && !g.closing.Load() {
 				computed = now
+				fileowner.Adopt(g.folder) // a killed server of root leaves its files, too
 				g.measure(db)
 				g.refresh(now.Sub(opened) >= ballastDelay)
 			} else if free, err := g.free(g.folder); err == nil && free < ballastFloor {
