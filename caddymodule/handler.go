@@ -195,6 +195,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 	}
 	h.guardServer(ctx)
+	h.warnOfLateDirectives(ctx)
 	h.warnOfLoggedKeys(ctx)
 	h.warnOfSharedOrigin()
 	return nil

@@ -248,6 +248,9 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 	if line := Leaked(logged, keys); line != "" {
 		t.Errorf("the log holds a key: %s", line)
 	}
+	if bytes.Contains(logged, []byte("do not guard the API and the console")) {
+		t.Error("the log warns of a directive that does not guard")
+	}
 	if presets { // else the upstream is a node of ours
 		if line := Leaked(wire.Take(), append(keys, domain.HiddenPrefix)); line != "" {
 			t.Errorf("the gateway got a key: %s", line)
