@@ -184,9 +184,10 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	if text, body.unpacked, err = c.decodeBody(body.sent, c.h.Inference.MaxBodySize); err != nil {
 		return none, err
 	}
+	adoptSession(c.r.Header)
 	otherType := isOtherType(c.r.Header)
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, inference.Request{
-		Dialect: c.route.dialect, Takes: c.route.takes, Body: text, Opaque: text == nil && len(body.sent) > 0,
+		Dialect: c.route.dialect, Takes: c.route.takes, Body: text,
 		SessionID: c.r.Header.Get(sessionHeader), OtherType: otherType, Query: c.r.URL.RawQuery, Memory: body,
 	})
 	if err != nil {
@@ -222,6 +223,23 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	body.replay(resolution.Body, c.r.Body)
 	c.r.Body = body
 	return resolution, nil
+}
+
+// agentSessions are the headers in which Codex and Claude Code name a session.
+var agentSessions = [...]string{"Session-Id", "X-Claude-Code-Session-Id"}
+
+// adoptSession sets the session header to the session of an agent, if there is no other. An
+// agent's header that is too long for a session is something else.
+func adoptSession(header http.Header) {
+	if header.Get(sessionHeader) != "" {
+		return
+	}
+	for _, name := range agentSessions {
+		if id := header.Get(name); id != "" && inference.CheckSessionID(name, id) == nil {
+			header.Set(sessionHeader, id)
+			return
+		}
+	}
 }
 
 // setSession sets the session header, which load balancers use, to the session of the

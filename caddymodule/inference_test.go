@@ -515,6 +515,40 @@ func TestSessions(t *testing.T) {
 			}
 		}
 	}
+	// Agents have headers of their own.
+	for _, tc := range []struct {
+		headers []string
+		want    string
+	}{
+		{[]string{"Session-Id: codex"}, "codex"},
+		{[]string{"X-Claude-Code-Session-Id: claude"}, "claude"},
+		{[]string{"X-Claude-Code-Session-Id: claude", "Session-Id: codex"}, "codex"},
+		{[]string{"Session-Id: codex", "X-Session-Id: from-header"}, "from-header"},
+		{[]string{"Session-Id: codex", "X-Session-Id: "}, "codex"},
+		{[]string{"Session-Id: ", "X-Claude-Code-Session-Id: claude"}, "claude"},
+		{[]string{"Session-Id: " + long}, long},
+		{[]string{"Session-Id: " + long + "x", "X-Claude-Code-Session-Id: claude"}, "claude"},
+		{[]string{"X-Claude-Code-Session-Id: " + long + "x"}, ""},
+	} {
+		for _, model := range []string{"m", "@preset/writer"} {
+			for _, path := range inferencePaths {
+				s.ask(path, `{"model":"`+model+`"}`, tc.headers...).want(t, http.StatusAccepted)
+				got := s.upstream.one(t)
+				if id := got.header.Get("X-Session-Id"); id != tc.want {
+					t.Errorf("%s, %s%s: got X-Session-Id %q, want %q", tc.headers, model, path, id, tc.want)
+				}
+				for _, sent := range tc.headers {
+					if name, value, _ := strings.Cut(sent, ": "); name != "X-Session-Id" && value != "" && got.header.Get(name) != value {
+						t.Errorf("%s: got %s %q", tc.headers, name, got.header.Get(name))
+					}
+				}
+				s.ask(path, `{"session_id":"from-body","model":"`+model+`"}`, tc.headers...).want(t, http.StatusAccepted)
+				if id := s.upstream.one(t).header.Get("X-Session-Id"); id != "from-body" {
+					t.Errorf("%s, %s%s: got X-Session-Id %q, want the body's", tc.headers, model, path, id)
+				}
+			}
+		}
+	}
 	// There are two headers: the body's session id replaces both.
 	s.ask(chatPath, `{"session_id":"b"}`, "X-Session-Id: 1", "X-Session-Id: 2").want(t, http.StatusAccepted)
 	if got := s.upstream.one(t).header.Values("X-Session-Id"); !slices.Equal(got, []string{"b"}) {
