@@ -46,6 +46,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			max_memory      <size>
 //			other_routes    pass|refuse
 //			unknown_prompts refuse|pass
+//			websockets      refuse|pass
 //			usage {
 //				keep <age of hours> <age of days>
 //				price <model> {
@@ -175,6 +176,8 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 		i.OtherRoutes, err = directive.OnlyWord(d, place, otherRoutes...)
 	case "unknown_prompts":
 		i.UnknownPrompts, err = directive.OnlyWord(d, place, unknownPrompts...)
+	case "websockets":
+		i.WebSockets, err = directive.OnlyWord(d, place, webSockets...)
 	case "usage":
 		i.Usage = new(Usage)
 		return i.Usage.unmarshal(d)

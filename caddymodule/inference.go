@@ -40,11 +40,15 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 	if c.repl != nil {
 		mapPlaceholders(c.repl)
 	}
-	if r.Method == http.MethodPost {
-		c.route = inferenceRouteOf(c.path)
-	}
-	if c.route != nil {
+	route := inferenceRouteOf(c.path)
+	switch {
+	case route == nil:
+	case r.Method == http.MethodPost:
+		c.route = route
 		return c.serve(next)
+	case c.asksForWebSocket() && h.Inference.WebSockets == webSocketsRefuse:
+		c.refuseWebSocket(route)
+		return nil
 	}
 	if method := methodUpstream(r); h.Inference.ListModels && (method == http.MethodGet || method == http.MethodHead) {
 		if c.path == "models" {
@@ -82,10 +86,25 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 	return next.ServeHTTP(c.w, c.r)
 }
 
-// opensInference reports whether a request asks for a WebSocket on an inference route:
-// some gateways run models through it.
-func (c *inferenceCall) opensInference() bool {
-	return inferenceRouteOf(c.path) != nil && (isWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0)
+// asksForWebSocket reports whether a request asks for a WebSocket. stripUpgrade leaves no other
+// upgrade.
+func (c *inferenceCall) asksForWebSocket() bool {
+	return isWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0
+}
+
+var errNoWebSocket = &statusError{http.StatusUpgradeRequired, "This route serves no WebSocket: send a POST over HTTP"}
+
+// refuseWebSocket answers a request for a WebSocket on an inference route. Codex takes the status
+// as a request to use HTTP, and repeats its request several times after any other.
+func (c *inferenceCall) refuseWebSocket(route *inferenceRoute) {
+	c.op.name, c.envelope = route.name, route.envelope
+	c.setPlaceholder(operationPlaceholder, c.op.name)
+	if c.r.ProtoMajor == 1 { // RFC 9110, section 15.5.22
+		c.w.Header().Set("Upgrade", "HTTP/1.1")
+		c.w.Header().Set("Connection", "Upgrade")
+	}
+	c.render(answer{}, errNoWebSocket)
+	c.h.metrics.countResolution(c.op.name, "refused", c.start)
 }
 
 // checkOther authenticates a request to another route and decides whether it may go on.
@@ -96,7 +115,8 @@ func (c *inferenceCall) checkOther() error {
 			return err
 		}
 	case keysRequired:
-		if !c.opensInference() {
+		// Some gateways run models through a WebSocket.
+		if inferenceRouteOf(c.path) == nil || !c.asksForWebSocket() {
 			c.identifyCaller()
 		} else if err := c.authenticateInference(); err != nil {
 			return err

@@ -65,6 +65,11 @@ type Inference struct {
 	// hands it to the gateway. Default: refuse
 	UnknownPrompts string `json:"unknown_prompts,omitempty"`
 
+	// The handling of a request for a WebSocket on an inference route. "refuse" answers it with
+	// 426, so that Codex goes on over HTTP. "pass" hands it to the gateway. What is sent through
+	// a WebSocket is not read: no preset is resolved, and no policy holds. Default: refuse
+	WebSockets string `json:"websockets,omitempty"`
+
 	// The measurement of tokens, cost and time of inference requests. Without it nothing is
 	// measured.
 	Usage *Usage `json:"usage,omitempty"`
@@ -80,7 +85,13 @@ const (
 
 	promptsRefuse = "refuse"
 	promptsPass   = "pass"
+
+	webSocketsRefuse = "refuse"
+	webSocketsPass   = "pass"
 )
+
+// webSockets are the values of WebSockets.
+var webSockets = []string{webSocketsRefuse, webSocketsPass}
 
 // unknownPrompts are the values of UnknownPrompts.
 var unknownPrompts = []string{promptsRefuse, promptsPass}
@@ -106,6 +117,10 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	i.UnknownPrompts = cmp.Or(i.UnknownPrompts, promptsRefuse)
 	if err := directive.CheckWord(i.UnknownPrompts, unknownPrompts...); err != nil {
 		return fmt.Errorf("unknown_prompts: %w", err)
+	}
+	i.WebSockets = cmp.Or(i.WebSockets, webSocketsRefuse)
+	if err := directive.CheckWord(i.WebSockets, webSockets...); err != nil {
+		return fmt.Errorf("websockets: %w", err)
 	}
 	for _, field := range i.DropFields {
 		if err := checkDropField(field); err != nil {

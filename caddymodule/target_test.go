@@ -555,6 +555,13 @@ func TestWebSocketConnect(t *testing.T) {
 					tc.r.method, tc.r.header, tc.r.body = "CONNECT", key, smuggled
 					w.do(version, tc.r).wantError(t, tc.status, "")
 				}
+				if branch != "without inference" {
+					r := w.do(version, wireRequest{method: "CONNECT", protocol: "websocket", target: "/v1/responses", header: key, body: smuggled})
+					r.want(t, http.StatusUpgradeRequired, `{"error":{"code":426,"type":"invalid_prompt","message":"This route serves no WebSocket`)
+					if r.header.Get("Upgrade") != "" {
+						t.Error("HTTP/2 and HTTP/3 have no header Upgrade")
+					}
+				}
 				status := 202
 				if branch == "keys everywhere" {
 					status = 401
