@@ -223,7 +223,10 @@ func (c *call) failure(err error) (int, []byte) {
 		p.status, p.message = transport.status, transport.message
 	} else if limit, ok := errors.AsType[*limitError](err); ok {
 		p.status, p.message = http.StatusTooManyRequests, limit.Error()
-		c.w.Header().Set("Retry-After", strconv.Itoa(limit.retryAfter()))
+		header.Set("Retry-After", strconv.Itoa(limit.retryAfter()))
+	} else if coding, ok := errors.AsType[*codingError](err); ok {
+		p.status, p.message = http.StatusUnsupportedMediaType, coding.Error()
+		header.Set("Accept-Encoding", knownCodings)
 	} else if hungUp(c.r.Context(), err) {
 		p.status, p.message = statusHungUp, "Client closed request"
 	} else {
