@@ -22,7 +22,8 @@ type inferenceCall struct {
 	dryRun      bool
 	held        *heldBody // is own, or nil. call.body only tells that it was read
 	own         heldBody
-	named       struct { // the applied preset, empty without one
+	answer      beginning // of the gateway
+	named       struct {  // the applied preset, empty without one
 		workspace, id, preset, label string
 		version                      int
 	}
@@ -147,10 +148,17 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	if c.prepare() {
 		return nil
 	}
+	c.answer.ResponseWriter = c.w
+	c.w = &c.answer
 	if c.h.Inference.Usage != nil && c.route.generates() {
-		return c.serveMeasured(next)
+		err = c.serveMeasured(next)
+	} else {
+		err = next.ServeHTTP(c.w, c.r)
 	}
-	return next.ServeHTTP(c.w, c.r)
+	if err != nil && !c.answer.begun {
+		c.renderGatewayError(err)
+	}
+	return err
 }
 
 // holdBody prepares to read a body. The caller calls held.end.

@@ -60,7 +60,7 @@ func TestCounts(t *testing.T) {
 
 	// Each refusal has the envelope of its route's clients.
 	s.ask(countMessagesPath, `{"model":"@preset/absent"}`).want(t, 404, `{"type":"error","error":{"type":"not_found_error"`)
-	s.ask(countResponsesPath, `{"model":"@preset/absent"}`).want(t, 404, `{"error":{"code":"`)
+	s.ask(countResponsesPath, `{"model":"@preset/absent"}`).want(t, 404, `{"error":{"code":404,"type":"preset_not_found",`)
 	s.manage("PATCH", "/v1/workspaces/default", `{"disabled_server_tools":["openrouter:web_search"]}`).want(t, 200)
 	for _, path := range []string{countMessagesPath, countResponsesPath} {
 		s.ask(path, `{"model":"@preset/writer","tools":[{"type":"openrouter:web_search"}]}`).want(t, 403, "openrouter:web_search")
