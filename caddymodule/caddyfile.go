@@ -48,6 +48,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			limited_paths   <path>...
 //			unknown_prompts refuse|pass
 //			attribution     keep|drop
+//			websockets      refuse|pass
 //			usage {
 //				keep <age of hours> <age of days>
 //				price <model> {
@@ -188,6 +189,8 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 		i.UnknownPrompts, err = directive.OnlyWord(d, place, unknownPrompts...)
 	case "attribution":
 		i.Attribution, err = directive.OnlyWord(d, place, attributions...)
+	case "websockets":
+		i.WebSockets, err = directive.OnlyWord(d, place, webSockets...)
 	case "usage":
 		i.Usage = new(Usage)
 		return i.Usage.unmarshal(d)

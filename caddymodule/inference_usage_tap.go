@@ -65,13 +65,14 @@ func (t *tap) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // close ends a request that began at begun, and returns what it used. ended tells whether
-// the gateway sent all of its answer, and left whether the client is gone.
+// the gateway sent all of its answer, and left whether the client is gone. A client that has the
+// last event of a stream has all of it.
 func (t *tap) close(begun time.Time, ended, left bool) *usage.Request {
 	if t.reader == nil {
 		t.reader = gatewayanswer.New(t.dialect, "", "")
 	}
-	aborted := t.broken || left && !ended
 	seen := t.reader.Close(ended && !t.broken)
+	aborted := !seen.Ended && (t.broken || left && !ended)
 	used := &usage.Request{
 		Dialect: t.dialect, Model: seen.Model, Status: t.status, Failed: seen.Failed, Aborted: aborted,
 		Streamed: seen.Streamed, Tokens: seen.Tokens, Unknown: seen.Unknown,

@@ -374,6 +374,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		check(route.name, s.manage("POST", path, body), 403)
 		check(route.name, s.do("POST", path, `{"model":"@preset/absent"}`, bearer(inferenceSecret)), 404)
 		check(route.name, s.do("POST", path, strings.Repeat(" ", 64<<10)+body, bearer(inferenceSecret)), 413)
+		check(route.name, s.do("POST", path, body, bearer(inferenceSecret), "Content-Encoding: compress"), 415)
 	}
 	const feedback = "/v1/presets/p/feedback"
 	s.do("POST", "/v1/responses", `{"model":"@preset/p","seed":5,"session_id":"s"}`, bearer(inferenceSecret)).want(t, 200)
@@ -448,6 +449,17 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("store_abandon_import", admin("DELETE", "import", ""), 200)
 	s.folder = folder
 
+	for status, proxy := range map[int]string{
+		502: "reverse_proxy " + freeAddress(t),
+		504: "reverse_proxy " + gateway(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }) + " {\ntransport http {\nresponse_header_timeout 50ms\n}\n}",
+	} {
+		if err := s.load(s.proxying(standard+rest, proxy)); err != nil {
+			t.Fatal(err)
+		}
+		for _, route := range inferenceRoutes {
+			check(route.name, s.do("POST", "/v1/"+route.path, `{"model":"m"}`, bearer(inferenceSecret)), status)
+		}
+	}
 	s.reload(strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit 1 24h", 1) + rest)
 	s.do("GET", "/v1/presets", "", bearer("a-guess")).want(t, 401)
 	for _, step := range tour {

@@ -96,7 +96,9 @@ var refusals = map[int]string{
 	http.StatusConflict:              "The preset is not active, or has no version that a draft could follow. Or too many others changed it at the same time. Or feedback is not taken, because usage is not measured.",
 	http.StatusPreconditionFailed:    "The object is not in the state that the request names.",
 	http.StatusRequestEntityTooLarge: "The body is too large.",
-	http.StatusUnsupportedMediaType:  "The body is not JSON, or has a content encoding.",
+	http.StatusUnsupportedMediaType:  "The body is not JSON, or has a content encoding that is not known.",
+	http.StatusBadGateway:            "The gateway cannot be reached.",
+	http.StatusGatewayTimeout:        "The gateway does not answer in time.",
 	http.StatusUnprocessableEntity:   "The Idempotency-Key was used for another request.",
 	http.StatusTooManyRequests:       "The client's address has failed to authenticate too often, and the key was not looked at.",
 	http.StatusInternalServerError:   "It is the server's fault.",
@@ -256,7 +258,8 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 			body: bodyObject(gatewayRequests[route.dialect], true), errors: errorSchemas[route.dialect],
 			refusals: []int{
 				http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
-				http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
+				http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests,
+				http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 			},
 		})
 	}
@@ -389,6 +392,9 @@ func (d *openAPI) refusal(schema string, status int) (name string) {
 		headers := map[string]any{"X-Request-Id": referenceTo("headers", "X-Request-Id")}
 		if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 			headers["Retry-After"] = referenceTo("headers", "Retry-After")
+		}
+		if schema == "MessagesError" {
+			headers["Request-Id"] = referenceTo("headers", "Request-Id")
 		}
 		answer["headers"] = headers
 	}

@@ -207,7 +207,7 @@ func TestPrompts(t *testing.T) {
 			name   string
 			prompt responses.ResponsePromptParam
 			status int
-			code   string
+			cause  string
 			says   string
 		}{
 			{"missing variables", responses.ResponsePromptParam{ID: promptID}, 400, "invalid_prompt", "/prompt/variables: lacks variables of the template: city, photo"},
@@ -218,7 +218,7 @@ func TestPrompts(t *testing.T) {
 			{"unknown version", responses.ResponsePromptParam{ID: promptID, Version: openai.String("9"), Variables: city}, 404, "preset_version_not_found", "@preset/" + promptID + "@9"},
 		} {
 			_, err := client.Responses.New(deadline(t), responses.ResponseNewParams{Prompt: test.prompt})
-			checkOpenAIError(t, openAIResponses, test.name, err, test.status, test.code, test.says)
+			checkOpenAIError(t, openAIResponses, test.name, err, test.status, test.cause, test.says)
 			if err != nil && strings.Contains(err.Error(), "Łódź") {
 				t.Errorf("%s: the error has a value: %v", test.name, err)
 			}
@@ -226,7 +226,7 @@ func TestPrompts(t *testing.T) {
 			if stream.Next() {
 				t.Errorf("%s, streaming: got an event", test.name)
 			}
-			checkOpenAIError(t, openAIResponses, test.name+", streaming", stream.Err(), test.status, test.code, test.says)
+			checkOpenAIError(t, openAIResponses, test.name+", streaming", stream.Err(), test.status, test.cause, test.says)
 			_ = stream.Close()
 		}
 		if _, after := behind.last(); after != before {

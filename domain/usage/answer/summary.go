@@ -13,6 +13,7 @@ type summary struct {
 	final        bool // usage has its final counts
 	broken       bool // the last event with usage cannot be read
 	failed       bool
+	ended        bool // the last event of a stream has passed
 	firstContent time.Time
 }
 
