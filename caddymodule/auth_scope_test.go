@@ -241,7 +241,7 @@ func TestLimitedRoutes(t *testing.T) {
 	webSocket := []string{"Connection: Upgrade", "Upgrade: websocket"}
 	for _, listing := range []string{"list_models off", "list_models on"} {
 		for _, mode := range []string{"everywhere", "required"} {
-			s.reload(inferring(listing, "keys "+mode, "limited_paths /health/liveliness /files/* /v1/responses /v1/chat/*"))
+			s.reload(inferring(listing, "websockets pass", "keys "+mode, "limited_paths /health/liveliness /files/* /v1/responses /v1/chat/*"))
 			for name, key := range keys {
 				where := fmt.Sprintf("%s, keys %s, %s", listing, mode, name)
 				for _, path := range []string{
