@@ -34,13 +34,15 @@ var familyPresets = []struct{ slug, path, body string }{
 // familySettings are the settings of these presets as a request has them, by the last element of its
 // path and the preset.
 var familySettings = map[string]map[string]any{
-	"completions/gpt":          {"max_completion_tokens": 2000., "reasoning_effort": "low", "verbosity": "low", "parallel_tool_calls": false},
-	"completions/qwen":         {"max_tokens": 2000., "temperature": 0.2, "top_p": 0.9, "parallel_tool_calls": false},
-	"responses/gpt":            {"max_output_tokens": 2000., "reasoning.effort": "low", "text.verbosity": "low", "parallel_tool_calls": false},
-	"responses/qwen":           {"max_output_tokens": 2000., "temperature": 0.2, "top_p": 0.9, "parallel_tool_calls": false},
-	"messages/claude":          {"max_tokens": 8000., "temperature": 0.2, "tool_choice.disable_parallel_tool_use": true},
-	"messages/claude-thinking": {"max_tokens": 8000., "thinking.type": "enabled", "thinking.budget_tokens": 4000.},
+	"completions/gpt":          {"model": "gpt-5-nano", "max_completion_tokens": 2000., "reasoning_effort": "low", "verbosity": "low", "parallel_tool_calls": false},
+	"completions/qwen":         {"model": qwen, "max_tokens": 2000., "temperature": 0.2, "top_p": 0.9, "parallel_tool_calls": false},
+	"responses/gpt":            {"model": "gpt-5-nano", "max_output_tokens": 2000., "reasoning.effort": "low", "text.verbosity": "low", "parallel_tool_calls": false},
+	"responses/qwen":           {"model": qwen, "max_output_tokens": 2000., "temperature": 0.2, "top_p": 0.9, "parallel_tool_calls": false},
+	"messages/claude":          {"model": "claude-sonnet-4-6", "max_tokens": 8000., "temperature": 0.2, "tool_choice.disable_parallel_tool_use": true},
+	"messages/claude-thinking": {"model": "claude-sonnet-4-6", "max_tokens": 8000., "thinking.type": "enabled", "thinking.budget_tokens": 4000.},
 }
+
+const qwen = "Qwen/Qwen3.5-35B-A3B"
 
 // startFamilies runs Caddy in front of a strict provider, with the presets of these tests.
 func startFamilies(t *testing.T) (*server, *provider) {
@@ -57,35 +59,33 @@ func startFamilies(t *testing.T) (*server, *provider) {
 // the preset's model, prompt, tool and settings. The client itself sends the settings own.
 func (r judged) check(t *testing.T, preset string, own []string) {
 	t.Helper()
-	if r.why != "" {
-		t.Errorf("%s with %s is refused: %s\n%.4000s", r.uri, preset, r.why, r.body)
-		return
-	}
 	var body map[string]any
 	if err := json.Unmarshal([]byte(r.body), &body); err != nil {
 		t.Fatal(err)
 	}
+	shown := maps.Clone(body)
+	for _, long := range []string{"messages", "input", "system", "instructions", "tools"} {
+		delete(shown, long)
+	}
+	t.Logf("%s with %s: %v", r.uri, preset, shown)
+	if r.why != "" {
+		t.Errorf("is refused: %s", r.why)
+	}
 	path, _, _ := strings.Cut(r.uri, "?")
-	route := filepath.Base(path)
-	settings, ok := familySettings[route+"/"+preset]
+	settings, ok := familySettings[filepath.Base(path)+"/"+preset]
 	if !ok {
-		t.Fatalf("%s with %s is not expected", r.uri, preset)
+		t.Fatal("is not expected")
 	}
 	for name, want := range settings {
 		if got := at(body, name); !slices.Contains(own, name) && !reflect.DeepEqual(got, want) {
-			t.Errorf("%s with %s: %s is %v, want the preset's %v\n%.4000s", r.uri, preset, name, got, want, r.body)
-		}
-	}
-	for _, preset := range familyPresets {
-		if strings.Contains(r.body, "@preset") || strings.Contains(r.body, `"`+preset.slug+`"`) {
-			t.Errorf("%s names a preset upstream:\n%.4000s", r.uri, r.body)
+			t.Errorf("%s is %v, want the preset's %v", name, got, want)
 		}
 	}
 	if first := firstPrompt(body); !strings.HasPrefix(first, "Be brief.") {
-		t.Errorf("%s with %s: the prompt begins with %.100q, want the preset's\n%.4000s", r.uri, preset, first, r.body)
+		t.Errorf("the prompt begins with %.100q, want the preset's", first)
 	}
 	if !strings.Contains(r.body, `"find_customer"`) {
-		t.Errorf("%s with %s lacks the preset's tool\n%.4000s", r.uri, preset, r.body)
+		t.Error("lacks the preset's tool")
 	}
 }
 
@@ -99,7 +99,7 @@ func at(object map[string]any, name string) any {
 	return at(next, inner)
 }
 
-// firstPrompt returns the first text of the system prompt.
+// firstPrompt returns the first text of the system prompt, behind the attribution of Claude Code.
 func firstPrompt(body map[string]any) string {
 	prompt := body["system"]
 	if text, ok := body["instructions"].(string); ok {
@@ -108,11 +108,17 @@ func firstPrompt(body map[string]any) string {
 	if messages, ok := body["messages"].([]any); ok && prompt == nil {
 		prompt = messages[0].(map[string]any)["content"]
 	}
-	if blocks, ok := prompt.([]any); ok {
-		prompt = blocks[0].(map[string]any)["text"]
+	blocks, ok := prompt.([]any)
+	if !ok {
+		text, _ := prompt.(string)
+		return text
 	}
-	text, _ := prompt.(string)
-	return text
+	for _, block := range blocks {
+		if text, _ := block.(map[string]any)["text"].(string); !strings.HasPrefix(text, "x-anthropic-billing-header:") {
+			return text
+		}
+	}
+	return ""
 }
 
 // pythonClient is a client of python/clients.py.
