@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -119,21 +121,39 @@ func TestAgents(t *testing.T) {
 		t.Run(a.name+" "+a.preset, func(t *testing.T) {
 			command := a.find(t)
 			s, behind := startFamilies(t)
-			home := t.TempDir()
-			args, env := a.configure(t, home, s.site, "@preset/"+a.preset)
-			env = append(env, "HOME="+home, "USERPROFILE="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home, "XDG_STATE_HOME="+home)
-			args = append(command[1:], append(args, "What is there to see in Rome?")...)
-			out, errs, err := try(t, home, env, command[0], args...)
-			if err != nil || !strings.Contains(out, providerText) {
-				t.Errorf("%s says %s%s, %v; want the provider's %q", a.name, out, errs, err, providerText)
+			sent := a.ask(t, s, behind, command)
+			for _, name := range a.own {
+				if !slices.Contains(sent, name) {
+					t.Errorf("sends no %s of its own: docs/inference.md says so", name)
+				}
 			}
-			requests := behind.take()
-			if len(requests) == 0 {
-				t.Error("no request reached the provider")
-			}
-			for _, request := range requests {
-				t.Run("request", func(t *testing.T) { request.check(t, a.preset, a.own) })
+			// A policy holds the limit that each of these agents sends.
+			if slices.Contains(a.own, "max_tokens") {
+				s.manage(t, http.MethodPatch, "/v1/presets/"+a.preset, `{"policy": {"lock": ["max_output_tokens"]}}`)
+				a.own = slices.DeleteFunc(slices.Clone(a.own), func(name string) bool { return name == "max_tokens" })
+				a.ask(t, s, behind, command)
 			}
 		})
 	}
+}
+
+// ask runs an agent with a question, and checks its requests. It returns its own settings in them.
+func (a agent) ask(t *testing.T, s *server, behind *provider, command []string) (sent []string) {
+	t.Helper()
+	home := t.TempDir()
+	args, env := a.configure(t, home, s.site, "@preset/"+a.preset)
+	env = append(env, "HOME="+home, "USERPROFILE="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home, "XDG_STATE_HOME="+home)
+	args = slices.Concat(command[1:], args, []string{"What is there to see in Rome?"})
+	out, errs, err := try(t, home, env, command[0], args...)
+	if err != nil || !strings.Contains(out, providerText) {
+		t.Errorf("%s says %s%s, %v; want the provider's %q", a.name, out, errs, err, providerText)
+	}
+	requests := behind.take()
+	if len(requests) == 0 {
+		t.Error("no request reached the provider")
+	}
+	for _, request := range requests {
+		t.Run("request", func(t *testing.T) { sent = append(sent, request.check(t, a.preset, a.own)...) })
+	}
+	return sent
 }

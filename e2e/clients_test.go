@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -56,8 +57,9 @@ func startFamilies(t *testing.T) (*server, *provider) {
 }
 
 // check fails the test unless the provider took a request that names a preset, and the request has
-// the preset's model, prompt, tool and settings. The client itself sends the settings own.
-func (r judged) check(t *testing.T, preset string, own []string) {
+// the preset's model, prompt, tool and settings. The client itself sends the settings own. check
+// returns those that have not the preset's value.
+func (r judged) check(t *testing.T, preset string, own []string) (sent []string) {
 	t.Helper()
 	var body map[string]any
 	if err := json.Unmarshal([]byte(r.body), &body); err != nil {
@@ -76,9 +78,18 @@ func (r judged) check(t *testing.T, preset string, own []string) {
 	if !ok {
 		t.Fatal("is not expected")
 	}
+	if kind := at(body, "tool_choice.type"); kind == "any" || kind == "tool" { // of the client, as a whole
+		own = append(slices.Clone(own), "tool_choice.disable_parallel_tool_use")
+		settings = with(settings, "thinking.type", nil, "thinking.budget_tokens", nil) // which would be refused
+	} else if limit, _ := body["max_tokens"].(float64); settings["thinking.budget_tokens"] != nil && limit <= 4000 {
+		settings = with(settings, "thinking.budget_tokens", limit-1)
+	}
 	for name, want := range settings {
-		if got := at(body, name); !slices.Contains(own, name) && !reflect.DeepEqual(got, want) {
-			t.Errorf("%s is %v, want the preset's %v", name, got, want)
+		if got := at(body, name); !reflect.DeepEqual(got, want) {
+			sent = append(sent, name)
+			if !slices.Contains(own, name) {
+				t.Errorf("%s is %v, want the preset's %v", name, got, want)
+			}
 		}
 	}
 	if first := firstPrompt(body); !strings.HasPrefix(first, "Be brief.") {
@@ -87,6 +98,7 @@ func (r judged) check(t *testing.T, preset string, own []string) {
 	if !strings.Contains(r.body, `"find_customer"`) {
 		t.Error("lacks the preset's tool")
 	}
+	return sent
 }
 
 // at returns the value of a member, whose name has a dot before that of an inner one.
@@ -121,65 +133,48 @@ func firstPrompt(body map[string]any) string {
 	return ""
 }
 
-// pythonClient is a client of python/clients.py.
-type pythonClient struct {
-	own    []string // settings that the client always sends itself
-	inLong bool     // only .ci/run long installs it
-}
-
-// pythonClients are in two environments, because some need an older version of openai.
-var pythonClients = map[string]map[string]pythonClient{
-	"current": {
-		"openai_chat":           {},
-		"openai_responses":      {},
-		"anthropic":             {own: []string{"max_tokens"}},
-		"openrouter_chat":       {},
-		"openrouter_responses":  {},
-		"agents_chat":           {},
-		"agents_responses":      {},
-		"litellm_chat":          {},
-		"litellm_responses":     {},
-		"litellm_anthropic":     {own: []string{"max_tokens"}},
-		"pydantic_ai_chat":      {},
-		"pydantic_ai_responses": {},
-		"pydantic_ai_anthropic": {own: []string{"max_tokens"}},
-		"langchain_chat":        {inLong: true},
-		"langchain_responses":   {inLong: true},
-		"langchain_anthropic":   {own: []string{"max_tokens"}, inLong: true},
-		"dspy":                  {inLong: true},
+// pythonClients are the clients of python/clients.py, by the environments that they need, with the
+// settings that each always sends itself.
+var pythonClients = map[string]map[string][]string{
+	"requirements.txt": {
+		"openai_chat":           nil,
+		"openai_responses":      nil,
+		"anthropic":             {"max_tokens"},
+		"openrouter_chat":       nil,
+		"openrouter_responses":  nil,
+		"agents_chat":           nil,
+		"agents_responses":      nil,
+		"litellm_chat":          {"max_tokens", "max_completion_tokens"},
+		"litellm_responses":     nil,
+		"litellm_anthropic":     {"max_tokens"},
+		"pydantic_ai_chat":      nil,
+		"pydantic_ai_responses": nil,
+		"pydantic_ai_anthropic": {"max_tokens"},
 	},
-	"older": {
-		"instructor_tools":      {inLong: true},
-		"instructor_json":       {inLong: true},
-		"instructor_anthropic":  {own: []string{"max_tokens"}, inLong: true},
-		"llama_index_chat":      {own: []string{"temperature"}, inLong: true},
-		"llama_index_responses": {own: []string{"temperature", "top_p"}, inLong: true},
+	"requirements-long.txt": {
+		"langchain_chat":      nil,
+		"langchain_responses": nil,
+		"langchain_anthropic": {"max_tokens"},
+		"dspy":                nil,
 	},
-}
-
-// python returns the interpreter of an environment, in the folder that PRESETS_PYTHON names.
-func python(t *testing.T, environment string) string {
-	t.Helper()
-	found := filepath.Join(os.Getenv("PRESETS_PYTHON"), environment, "bin", "python")
-	if runtime.GOOS == "windows" {
-		found = filepath.Join(os.Getenv("PRESETS_PYTHON"), environment, "Scripts", "python.exe")
-	}
-	if _, err := os.Stat(found); err != nil {
-		skipOrFail(t, "Python's clients are not installed: see CONTRIBUTING.md")
-	}
-	return found
+	"requirements-older.txt": { // of an older client of OpenAI
+		"instructor_tools":      nil,
+		"instructor_json":       nil,
+		"instructor_anthropic":  {"max_tokens"},
+		"llama_index_chat":      {"temperature"},
+		"llama_index_responses": {"temperature", "top_p"},
+	},
 }
 
 // TestPythonClients runs Python's clients against the built binary, in front of a strict provider.
 // Each sends requests that name presets, beside its own prompt, tools and settings.
 func TestPythonClients(t *testing.T) {
-	for environment, clients := range pythonClients {
-		t.Run(environment, func(t *testing.T) {
-			maps.DeleteFunc(clients, func(_ string, c pythonClient) bool { return c.inLong && !everyCase() })
-			if len(clients) == 0 {
+	for requirements, clients := range pythonClients {
+		t.Run(requirements, func(t *testing.T) {
+			if requirements != "requirements.txt" && !everyCase() {
 				t.Skip("only .ci/run long has these clients")
 			}
-			interpreter := python(t, environment)
+			interpreter := pythonWith(t, filepath.Join("python", requirements))
 			s, behind := startFamilies(t)
 			out, errs, err := try(t, "python", []string{
 				"OPENAI_BASE_URL=" + s.site + "/v1", "OPENAI_API_KEY=" + inferenceKey,
@@ -191,17 +186,57 @@ func TestPythonClients(t *testing.T) {
 			if err != nil {
 				t.Errorf("clients.py: %v\n%s", err, errs)
 			}
-			requests := map[string]int{}
+			requests, sent := map[string]int{}, map[string][]string{}
 			for _, request := range behind.take() {
 				client, preset, _ := strings.Cut(request.client, "/")
 				requests[client]++
-				t.Run(request.client, func(t *testing.T) { request.check(t, preset, clients[client].own) })
+				t.Run(request.client, func(t *testing.T) { sent[client] = append(sent[client], request.check(t, preset, clients[client])...) })
 			}
-			for client := range clients {
+			for client, own := range clients {
 				if requests[client] < 2 {
 					t.Errorf("%s sent %d requests, want one or more for each of two presets", client, requests[client])
+				}
+				for _, name := range own {
+					if !slices.Contains(sent[client], name) {
+						t.Errorf("%s sends no %s of its own: docs/inference.md says so", client, name)
+					}
 				}
 			}
 		})
 	}
+}
+
+// pythons are the environments of Python that tests share. TestMain removes them.
+var pythons = struct {
+	folder      string
+	interpreter map[string]string // by the file of requirements
+}{interpreter: map[string]string{}}
+
+// pythonWith returns the interpreter of an environment with the packages of a file, made once for
+// all tests. Tests that run in parallel must not use it.
+func pythonWith(t *testing.T, requirements string) string {
+	t.Helper()
+	if found := pythons.interpreter[requirements]; found != "" {
+		return found
+	}
+	var err error
+	if pythons.folder == "" {
+		if pythons.folder, err = os.MkdirTemp("", "presets-python-"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	environment, err := os.MkdirTemp(pythons.folder, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(lifetime(t), needs(t, "python3", "python3-venv"), "-m", "venv", environment).CombinedOutput(); err != nil {
+		skipOrFail(t, "it needs Python's module venv, of Debian's package python3-venv: %v\n%s", err, out)
+	}
+	interpreter := filepath.Join(environment, "bin", "python")
+	if runtime.GOOS == "windows" {
+		interpreter = filepath.Join(environment, "Scripts", "python.exe")
+	}
+	run(t, ".", nil, interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--requirement", requirements)
+	pythons.interpreter[requirements] = interpreter
+	return interpreter
 }

@@ -83,12 +83,25 @@ def openrouter_chat(preset):
             model=f"@preset/{preset}", messages=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}]
         )
         assert answer.choices[0].message.content
+        refused_by_openrouter(lambda: gateway.chat.send(model="@preset/nobody", messages=[{"role": "user", "content": QUESTION}]))
 
 
 @client(GATEWAY_PRESETS)
 def openrouter_responses(preset):
     with openrouter() as gateway:
         assert gateway.beta.responses.send(model=f"@preset/{preset}", instructions=SYSTEM, input=QUESTION).output
+        refused_by_openrouter(lambda: gateway.beta.responses.send(model="@preset/nobody", input=QUESTION))
+
+
+def refused_by_openrouter(send):
+    from openrouter.errors import NotFoundResponseError
+
+    try:
+        send()
+    except NotFoundResponseError as error:  # not that of a body that the client cannot read
+        assert error.data.error.code == 404 and "@preset/nobody" in error.data.error.message, error
+    else:
+        raise AssertionError("a preset that does not exist serves")
 
 
 def openrouter():
@@ -131,7 +144,8 @@ def litellm_chat(preset):
     from litellm import completion
 
     messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}]
-    assert completion(model=f"openai/@preset/{preset}", messages=messages, num_retries=0).choices[0].message.content
+    # The client does not know the preset's model, and guesses the name of the limit.
+    assert completion(model=f"openai/@preset/{preset}", messages=messages, max_tokens=1000, num_retries=0).choices[0].message.content
 
 
 @client(GATEWAY_PRESETS)
