@@ -67,6 +67,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		webhook             <url> {
 //			secret <placeholder>
 //		}
+//		require             <placeholder>...
 //	}
 //
 // management_key, inference_key and webhook may repeat. The secret of a key is a placeholder such as
@@ -128,6 +129,8 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (er
 		return err
 	case "webhook":
 		return h.unmarshalWebhook(d)
+	case "require":
+		return h.unmarshalRequire(d)
 	default:
 		return d.Errf("unrecognized subdirective %q", name)
 	}

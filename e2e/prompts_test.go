@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -301,3 +302,45 @@ func TestPromptsJavaScript(t *testing.T) {
 	}
 	behind.checkSecrets(t)
 }
+
+// TestPromptsPython runs the Python of docs/migrate/openai-prompts.md in front of a strict provider.
+func TestPromptsPython(t *testing.T) {
+	interpreter := pythonWith(t, filepath.Join("python", "requirements.txt"))
+	behind := newProvider(t)
+	s := startWith(t, "inference", behind.directives())
+	s.manage(t, http.MethodPost, "/v1/presets/pmpt_68f7a1c2/responses?template=true", `{"model": "gpt-5-mini", "instructions": "You know {{city}}.",
+		"reasoning": {"effort": "high"}, "text": {"verbosity": "high"},
+		"input": [{"role": "user", "content": "Where in {{city}} is this?"}, {"role": "user", "content": "{{photo}}"}]}`)
+	var code strings.Builder
+	for _, block := range pythonBlock.FindAllStringSubmatch(read(t, filepath.Join(root, "docs", "migrate", "openai-prompts.md")), -1) {
+		code.WriteString(block[1])
+	}
+	run(t, "python", []string{"OPENAI_BASE_URL=" + s.site + "/v1", "OPENAI_API_KEY=" + inferenceKey}, interpreter, "prompts.py", code.String())
+
+	const (
+		settings = `"model": "gpt-5-mini", "instructions": "You know Rome.", "reasoning": {"effort": %q}, "text": {"verbosity": %q}`
+		input    = `{"role": "user", "content": "Where in Rome is this?"}, {"role": "user", "content": "a dome"}`
+		churches = `, "include": [], "input": [` + input + `, {"role": "user", "content": "And churches?"}]`
+	)
+	ofThePreset := fmt.Sprintf(settings, "high", "high")
+	want := []string{
+		ofThePreset + `, "input": [` + input + `]`,
+		ofThePreset + `, "stream": true, "input": [` + input + `]`,
+		ofThePreset + churches,
+		ofThePreset + `, "stream": true, "input": [` + input + `]`,
+		`"model": "gpt-5-mini", "reasoning_effort": "high", "verbosity": "high", "messages": [{"role": "system", "content": "You know Rome."}, ` + input + `]`,
+		fmt.Sprintf(settings, "none", "low") + churches,
+	}
+	sent := behind.take()
+	if len(sent) != len(want) {
+		t.Fatalf("the provider got %d requests, want %d", len(sent), len(want))
+	}
+	for i, r := range sent {
+		if r.why != "" {
+			t.Errorf("request %d is refused: %s", i, r.why)
+		}
+		checkJSON(t, fmt.Sprintf("request %d", i), r.body, "{"+want[i]+"}")
+	}
+}
+
+var pythonBlock = regexp.MustCompile("(?ms)^```python\r?\n(.*?)^```")

@@ -52,6 +52,7 @@ func LeaksNoKey(t *testing.T, caddyfiles map[string]string, storeFolder func(*te
 	for name, value := range map[string]string{
 		"PRESETS_UPSTREAM": "127.0.0.1:1", "PRESETS_ETCD": "http://127.0.0.1:1",
 		"PRESETS_WEBHOOK_SECRET": "webhook-secret-of-the-tests",
+		"LITELLM_KEY":            "key-of-a-gateway", "OPENAI_API_KEY": "key-of-a-gateway", "ANTHROPIC_API_KEY": "key-of-a-gateway", "OPENROUTER_API_KEY": "key-of-a-gateway",
 	} {
 		t.Setenv(name, value)
 	}
