@@ -29,6 +29,13 @@ var agents = []agent{
 	{name: "claude-code", program: claudeProgram, preset: "claude-thinking", own: []string{"max_tokens", "thinking.type", "thinking.budget_tokens"}, configure: configureClaude},
 	{name: "codex", program: "@openai/codex/bin/codex.js", preset: "gpt", own: []string{"parallel_tool_calls"}, configure: configureCodex},
 	{name: "codex", program: "@openai/codex/bin/codex.js", preset: "qwen", own: []string{"parallel_tool_calls"}, configure: configureCodex},
+	{ // tries a WebSocket first, and goes on over HTTP
+		name: "codex with the provider openai", program: "@openai/codex/bin/codex.js", preset: "gpt", own: []string{"parallel_tool_calls"},
+		configure: func(t *testing.T, home, site, model string) (args, env []string) {
+			write(t, filepath.Join(home, "config.toml"), fmt.Sprintf("model = %q\nopenai_base_url = \"%s/v1\"\n", model, site))
+			return []string{"exec", "--skip-git-repo-check"}, []string{"CODEX_HOME=" + home, "CODEX_API_KEY=" + inferenceKey}
+		},
+	},
 	{
 		name: "pi", program: "@mariozechner/pi-coding-agent/dist/cli.js", preset: "qwen", own: []string{"max_tokens"},
 		configure: func(t *testing.T, home, site, model string) (args, env []string) {
