@@ -20,8 +20,18 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// openAPIBase is the handwritten part of the OpenAPI document.
-var openAPIBase = filepath.Join("openapi", "base.yaml")
+// The OpenAPI documents, by the names of their files.
+const (
+	apiDocument   = "openapi.yaml"
+	adminDocument = "openapi-admin.yaml"
+)
+
+// openAPIBases are the handwritten parts of the documents. The components of both are in that
+// of apiDocument.
+var openAPIBases = map[string]string{
+	apiDocument:   filepath.Join("openapi", "base.yaml"),
+	adminDocument: filepath.Join("openapi", "base-admin.yaml"),
+}
 
 // description is the document's text on an operation, in addition to its row in a route
 // table.
@@ -68,21 +78,22 @@ var descriptions = map[string]description{
 	"inference_responses_count": {"inference", "Count the tokens of a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
 	"inference_messages_count":  {"inference", "Count the tokens of a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
 
-	"key_create":           {"admin", "Issue a key", "201 NewIssuedKey", "store"},
-	"key_list":             {"admin", "List the issued keys", "IssuedKeys", "store"},
-	"key_get":              {"admin", "Get an issued key", "IssuedKey", "store"},
-	"key_revoke":           {"admin", "Revoke a key", "IssuedKey", "store"},
-	"key_remove":           {"admin", "Remove a revoked or expired key", "IssuedKey", "store"},
-	"key_prune":            {"admin", "Remove all revoked and expired keys", "PrunedKeys", "store"},
-	"audit_list":           {"admin", "Read the audit trail", "Audit", "store after audit_limit"},
-	"version_prune":        {"admin", "Remove old versions of presets, for good", "Pruned", "store"},
-	"backup_get":           {"admin", "Back up the store", "Backup", "store"},
-	"store_export":         {"admin", "Export the store, for whichever engine", "Export", "store"},
-	"store_import":         {"admin", "Import an export into a store that is empty", "Imported", "store"},
-	"store_abandon_import": {"admin", "Give an unfinished import up for good", "AbandonedImport", "store"},
-	"store_verify":         {"admin", "Look for damage in the store", "Verdict", "store"},
-	"health_get":           {"admin", "Get the state of all stores", "Health", "store"},
-	"openapi_get":          {"admin", "Get this document", "OpenAPI", ""},
+	"key_create":           {"keys", "Issue a key", "201 NewIssuedKey", "store"},
+	"key_list":             {"keys", "List the issued keys", "IssuedKeys", "store"},
+	"key_get":              {"keys", "Get an issued key", "IssuedKey", "store"},
+	"key_revoke":           {"keys", "Revoke a key", "IssuedKey", "store"},
+	"key_remove":           {"keys", "Remove a revoked or expired key", "IssuedKey", "store"},
+	"key_prune":            {"keys", "Remove all revoked and expired keys", "PrunedKeys", "store"},
+	"audit_list":           {"audit", "Read the audit trail", "Audit", "store after audit_limit"},
+	"version_prune":        {"store", "Remove old versions of presets, for good", "Pruned", "store"},
+	"backup_get":           {"store", "Back up the store", "Backup", "store"},
+	"store_export":         {"store", "Export the store, for whichever engine", "Export", "store"},
+	"store_import":         {"store", "Import an export into a store that is empty", "Imported", "store"},
+	"store_abandon_import": {"store", "Give an unfinished import up for good", "AbandonedImport", "store"},
+	"store_verify":         {"store", "Look for damage in the store", "Verdict", "store"},
+	"health_get":           {"store", "Get the state of all stores", "Health", "store"},
+	"openapi_get":          {"documents", "Get the document of the API", "OpenAPI", ""},
+	"openapi_admin_get":    {"documents", "Get the document of this endpoint", "OpenAPI", ""},
 }
 
 // refusals are the error answers by status.
@@ -103,7 +114,7 @@ var refusals = map[int]string{
 }
 
 // pathParameters name the segments {} of paths by the segment before them.
-var pathParameters = map[string]string{"keys": "key", "models": "model"}
+var pathParameters = map[string]string{"keys": "key_id", "models": "model"}
 
 // errorSchemas are the schemas of the errors of each inference API.
 var errorSchemas = map[domain.Dialect]string{
@@ -116,23 +127,22 @@ var gatewayRequests = map[domain.Dialect]string{
 	domain.Chat: "GatewayChatRequest", domain.Responses: "GatewayResponsesRequest", domain.Messages: "GatewayMessagesRequest",
 }
 
-// newOpenAPI generates the OpenAPI document of all operations, in YAML, from the route
-// tables, the schema files, openAPIBase and descriptions.
-func newOpenAPI() ([]byte, error) {
+// newOpenAPI generates an OpenAPI document, in YAML, from the route tables, the schema files,
+// openAPIBases and descriptions.
+func newOpenAPI(name string) ([]byte, error) {
 	schemas, err := schema.Load()
 	if err != nil {
 		return nil, err
 	}
-	var document yaml.Node
-	base, err := os.ReadFile(openAPIBase)
+	root, err := readBase(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := yaml.Unmarshal(base, &document); err != nil {
+	base, err := readBase(apiDocument)
+	if err != nil {
 		return nil, err
 	}
-	root := document.Content[0]
-	components := memberNode(root, "components")
+	components := memberNode(base, "components")
 	d := openAPI{
 		schemas:   memberNode(components, "schemas"),
 		responses: memberNode(components, "responses"),
@@ -150,23 +160,76 @@ func newOpenAPI() ([]byte, error) {
 	if err := d.addFiles(bodies); err != nil {
 		return nil, err
 	}
-	for _, e := range d.endpoints(schemas) {
+	all := d.endpoints(schemas)
+	if name == adminDocument {
+		all = adminEndpoints()
+	}
+	for _, e := range all {
 		if err := d.add(e); err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)
 		}
 	}
 	*memberNode(root, "paths") = *newNode(d.paths)
-	root.Content[0].HeadComment = "# Generated by a test of caddymodule. Do not edit: go test ./caddymodule -run OpenAPI -update"
+	removeUnused(components, root)
+	*memberNode(root, "components") = *components
+	root.Content[0].HeadComment = "# Generated by a test of caddymodule. Do not edit: go generate ./caddymodule/openapi"
 	var text bytes.Buffer
 	encoder := yaml.NewEncoder(&text)
 	encoder.SetIndent(2)
-	if err := errors.Join(encoder.Encode(&document), encoder.Close()); err != nil {
+	if err := errors.Join(encoder.Encode(root), encoder.Close()); err != nil {
 		return nil, err
 	}
 	return text.Bytes(), nil
 }
 
-// openAPI is the document during its generation.
+// readBase returns the handwritten part of a document.
+func readBase(name string) (*yaml.Node, error) {
+	text, err := os.ReadFile(openAPIBases[name])
+	if err != nil {
+		return nil, err
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	return document.Content[0], nil
+}
+
+// removeUnused removes the components that the paths of a document do not lead to, and the
+// security schemes of a document whose requests need none.
+func removeUnused(components, root *yaml.Node) {
+	used := make(map[string]bool)
+	var follow func(n *yaml.Node)
+	follow = func(n *yaml.Node) {
+		if ref := memberNode(n, "$ref"); ref != nil && !used[ref.Value] {
+			used[ref.Value] = true
+			kind, name, _ := strings.Cut(strings.TrimPrefix(ref.Value, "#/components/"), "/")
+			if target := memberNode(memberNode(components, kind), name); target != nil {
+				follow(target)
+			}
+		}
+		for _, part := range n.Content {
+			follow(part)
+		}
+	}
+	follow(memberNode(root, "paths"))
+	for kind, all := range members(copyNode(components)) {
+		if kind == "securitySchemes" && len(memberNode(root, "security").Content) > 0 {
+			continue
+		}
+		kept := memberNode(components, kind)
+		for name := range members(all) {
+			if !used["#/components/"+kind+"/"+name] {
+				takeMember(kept, name)
+			}
+		}
+		if len(kept.Content) == 0 {
+			takeMember(components, kind)
+		}
+	}
+}
+
+// openAPI is a document during its generation.
 type openAPI struct {
 	schemas, responses *yaml.Node
 	files              schemaFiles
@@ -182,7 +245,6 @@ type endpoint struct {
 	refusals           []int
 	errors             string // the schema of refusals
 	security           any    // nil for the usual ones
-	servers            any    // of the path, nil for the usual ones
 	unhealthy          bool   // a 503 is the success with other values
 }
 
@@ -200,7 +262,7 @@ func referenceTo(kind, name string) map[string]string {
 	return map[string]string{"$ref": "#/components/" + kind + "/" + name}
 }
 
-// endpoints returns all operations that we serve.
+// endpoints returns all operations of the API.
 func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 	inference := domain.Principal{Kind: domain.InferenceKey}
 	open := (&Handler{PresetCreators: creatorsAny}).routes(schemas)
@@ -261,12 +323,16 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 		name: "model_get", method: http.MethodGet, path: "models/{}", security: keys, errors: "Error",
 		refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable},
 	})
+	return all
+}
+
+// adminEndpoints returns all operations of the admin endpoint.
+func adminEndpoints() (all []endpoint) {
 	for _, op := range admin.Routes() {
 		e := endpoint{
 			name: op.Name, method: op.Method, path: op.Path, errors: "AdminError",
 			needs: "A request by fetch needs an Origin header that Caddy allows.", parameters: []string{"Origin"},
 			refusals: []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusInternalServerError, http.StatusServiceUnavailable},
-			security: []any{}, servers: adminServers,
 		}
 		switch op.Body {
 		case "":
@@ -283,14 +349,6 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 	}
 	return all
 }
-
-// adminServers are the servers of the admin endpoint's paths. The prefix presets is part of
-// them, to tell these paths from those of presets.
-var adminServers = []any{map[string]any{
-	"url":         "{admin}" + strings.TrimSuffix(admin.Path, "/"),
-	"description": "Caddy's admin endpoint",
-	"variables":   map[string]any{"admin": map[string]string{"default": "http://127.0.0.1:2019", "description": "Where the admin endpoint is."}},
-}}
 
 // add adds the endpoint's operation to the paths.
 func (d *openAPI) add(e endpoint) error {
@@ -332,9 +390,6 @@ func (d *openAPI) add(e endpoint) error {
 	if item == nil {
 		item = make(map[string]any)
 		d.paths[strings.Join(path, "/")] = item
-	}
-	if e.servers != nil {
-		item["servers"] = e.servers
 	}
 	item[strings.ToLower(e.method)] = documented{
 		Summary: about.summary, Description: e.needs, ID: e.name, Tags: []string{about.tag}, Security: e.security,
@@ -392,6 +447,9 @@ func (d *openAPI) refusal(schema string, status int) (name string) {
 
 // memberNode returns a member of a mapping, or nil.
 func memberNode(object *yaml.Node, name string) *yaml.Node {
+	if object.Kind != yaml.MappingNode {
+		return nil
+	}
 	for i := 0; i < len(object.Content); i += 2 {
 		if object.Content[i].Value == name {
 			return object.Content[i+1]
