@@ -315,6 +315,7 @@ func TestSchemaAgrees(t *testing.T) {
 		"labels: {a: {split: [{version: 1}]}}\nresponses: {}", "labels: {a: {split: [{version: 1, weight: 10001}]}}\nresponses: {}", "policy: {locks: []}\nresponses: {}", "policy: {lock: [nothing]}\nresponses: {}",
 		"template: 'yes'\nresponses: {}", "earlier: [{}]\nresponses: {}", "earlier: [{message: '', chat: {}}]\nresponses: {}", "responses: {tools: [{type: function}]}", "messages: {fallbacks: [{model: m}], models: []}",
 		"chat: {messages: [{role: nobody}]}", "chat: {messages: [{role: system, content: 1}]}", "responses: [a]", "description: [a]\nresponses: {}", "responses: {model: '@preset/a'}",
+		`name: "a\nb"` + "\nresponses: {}", `description: "a\eb"` + "\nresponses: {}",
 	} {
 		check(t, bad+"\n", false)
 	}
@@ -325,6 +326,7 @@ func TestWorkspaceSchemaAgrees(t *testing.T) {
 	compiled := compilePublished(t, "workspace.schema.json")
 	for text, good := range map[string]bool{
 		"name: Team A\ndescription: null\ndefault_text_model: m\ndefault_provider_sort: price\ndisabled_server_tools: ['openrouter:web_search']\nio_logging_sampling_rate: 0.50\n": true,
+		`description: "a\nb"`: true, `name: "a\nb"`: false, `description: "a\x7f"`: false,
 		"{}": true, "slug: a": false, "unknown: 1": false, "name: 1": false, "default_provider_sort: best": false, "disabled_server_tools: [web_search]": false,
 	} {
 		var document yaml.Node
