@@ -169,6 +169,9 @@ func newOpenAPI(name string) ([]byte, error) {
 			return nil, fmt.Errorf("%s: %w", e.name, err)
 		}
 	}
+	if err := nameTypes(components); err != nil {
+		return nil, err
+	}
 	*memberNode(root, "paths") = *newNode(d.paths)
 	removeUnused(components, root)
 	*memberNode(root, "components") = *components
@@ -337,7 +340,7 @@ func adminEndpoints() (all []endpoint) {
 		switch op.Body {
 		case "":
 		case admin.LinesBody:
-			e.body = map[string]any{"required": true, "content": map[string]any{admin.LinesType: map[string]any{}}}
+			e.body = map[string]any{"required": true, "content": map[string]any{admin.LinesType: map[string]any{"schema": map[string]string{"type": "string", "format": "binary"}}}}
 		default:
 			e.body = bodyObject(op.Body, true)
 		}

@@ -106,9 +106,7 @@ A:
       type: object
       required: [kind]
       properties: {kind: {type: string, enum: [three]}}
-    - allOf: [{$ref: "#/components/schemas/Other"}]
-      required: [kind]
-      properties: {kind: {not: {enum: [one, uno, two, three, never]}}}
+    - $ref: "#/components/schemas/Other"
     - type: "null"
 One:
   title: One
@@ -124,7 +122,8 @@ Other:
   title: Other
   type: object
   additionalProperties: true
-  properties: {kind: {type: string}}
+  required: [kind]
+  properties: {kind: {type: string, not: {enum: [one, uno, two, three, never]}}}
 `), &want); err != nil {
 		t.Fatal(err)
 	}

@@ -257,7 +257,8 @@ func TestOpenAPIConversations(t *testing.T) {
 	} {
 		contents := make(map[string]bool)
 		parts := 0
-		doc.kinds(doc.at("#/components/schemas/"+test.schema+"/properties/"+test.list), func(list map[string]any) {
+		whole := doc.whole(map[string]any{"$ref": "#/components/schemas/" + test.schema})
+		doc.kinds(whole["properties"].(map[string]any)[test.list], func(list map[string]any) {
 			if list["items"] == nil {
 				return
 			}
