@@ -5,7 +5,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"testing"
 )
 
@@ -72,4 +75,52 @@ func TestOpenAPIClients(t *testing.T) {
 			run(t, "openapi", nil, node, "generated/out/"+program, s.site, "http://"+s.admin, managementKey)
 		})
 	}
+}
+
+// TestOpenAPIPythonClients generates Python clients from the documents with two generators, and uses
+// them against the binary.
+func TestOpenAPIPythonClients(t *testing.T) {
+	python := newPythonEnvironment(t, filepath.Join("openapi", "python", "requirements.txt"))
+	scripts, err := filepath.Abs(filepath.Join("openapi", "python"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	generator := func(name string) string { return filepath.Join(filepath.Dir(python), executable(name)) }
+	for name, document := range map[string]string{"api": apiDocument, "admin": adminDocument} {
+		path := documentPath(t, document)
+		out := run(t, folder, nil, generator("openapi-python-client"), "generate", "--path", path, "--meta", "none",
+			"--output-path", name+"_client", "--config", filepath.Join(scripts, "client.yaml"), "--fail-on-warning")
+		t.Logf("%s: openapi-python-client:\n%s", document, out)
+		run(t, folder, nil, generator("datamodel-codegen"), "--input", path, "--input-file-type", "openapi", "--output", name+"_models.py",
+			"--output-model-type", "pydantic_v2.BaseModel", "--target-python-version", "3.11", "--formatters", "builtin")
+		if numbered := numberedClass.FindAllString(read(t, filepath.Join(folder, name+"_models.py")), -1); numbered != nil {
+			t.Errorf("%s: datamodel-code-generator numbers types that have no name: %q", document, numbered)
+		}
+	}
+	s := startWith(t, "inference {\nusage\n}", "reverse_proxy "+newUpstream(t).address())
+	for _, script := range []string{"check_client.py", "check_models.py"} {
+		t.Run(script, func(t *testing.T) {
+			run(t, folder, []string{"PYTHONPATH=" + folder, "PYTHONDONTWRITEBYTECODE=1"}, python, filepath.Join(scripts, script), s.site, "http://"+s.admin, managementKey)
+		})
+	}
+}
+
+// numberedClass matches a class that has the name of another one and a number.
+var numberedClass = regexp.MustCompile(`(?m)^class \w*[a-z]\d+\(`)
+
+// newPythonEnvironment returns the Python of a new virtual environment with the packages of a file.
+// The test is skipped without Python.
+func newPythonEnvironment(t *testing.T, requirements string) string {
+	t.Helper()
+	folder := t.TempDir()
+	if out, err := exec.Command(needs(t, "python3", "python3-venv"), "-m", "venv", folder).CombinedOutput(); err != nil {
+		skipOrFail(t, "it needs Python's module venv, of Debian's package python3-venv: %v\n%s", err, out)
+	}
+	python := filepath.Join(folder, "bin", "python")
+	if runtime.GOOS == "windows" {
+		python = filepath.Join(folder, "Scripts", "python.exe")
+	}
+	run(t, ".", nil, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", requirements)
+	return python
 }
