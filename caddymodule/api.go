@@ -2,6 +2,8 @@ package caddymodule
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -19,48 +21,70 @@ type operation struct {
 	authorize func(domain.Principal) error
 	body      requestBody
 	run       func(*call) (answer, error)
-
-	inWorkspace bool // it acts in a workspace, which the request may name
+	traits    traits
+	query     string // the names of its parameters, with spaces between, besides workspace_id
 }
 
 // requestBody is the body of an operation. Without a schema no body is read.
 type requestBody struct {
 	*schema.Schema
 	isOptional bool
+	template   *schema.Schema // in the place of Schema with ?template=true, or nil
+}
+
+// traits are properties of an operation.
+type traits uint8
+
+const (
+	// inWorkspace is for operations in a workspace, which the request may name.
+	inWorkspace traits = 1 << iota
+	// changes is for operations that change what is stored. Most put something live or remove
+	// it, so they refuse parameters that they do not know: designated=false would be lost.
+	changes
+)
+
+// is reports whether the operation has a trait.
+func (op operation) is(t traits) bool { return op.traits&t != 0 }
+
+// takes reports whether the operation has a parameter of a name.
+func (op operation) takes(parameter string) bool {
+	return parameter == "workspace_id" && op.is(inWorkspace) || slices.Contains(strings.Fields(op.query), parameter)
 }
 
 // routes returns all operations (specification, "Endpoints").
 func (h *Handler) routes(schemas *schema.Schemas) []operation {
 	const get, post, put, patch, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete
 	manage, create := domain.Principal.CheckManagement, h.checkCreation
-	body := func(s *schema.Schema) requestBody { return requestBody{s, false} }
-	none, reference := requestBody{}, requestBody{schemas.WorkspaceReference, true}
+	body := func(s *schema.Schema) requestBody { return requestBody{s, false, nil} }
+	capture := func(s, template *schema.Schema) requestBody { return requestBody{s, false, template} }
+	const page, release, report = "offset limit", "designate template label message", "from to step by"
+	none, reference := requestBody{}, requestBody{schemas.WorkspaceReference, true, nil}
 	return []operation{
-		{"preset_list", get, "presets", anyone, none, listPresets, true},
-		{"preset_get", get, "presets/{slug}", anyone, none, getPreset, true},
-		{"preset_update", patch, "presets/{slug}", manage, body(schemas.UpdatePreset), updatePreset, true},
-		{"preset_archive", del, "presets/{slug}", manage, reference, archivePreset, true},
-		{"preset_restore", post, "presets/{slug}/restore", manage, reference, restorePreset, true},
-		{"preset_create_responses", post, "presets/{slug}/responses", create, body(schemas.ResponsesRequest), createPresetFrom(domain.Responses), true},
-		{"preset_create_chat", post, "presets/{slug}/chat/completions", create, body(schemas.ChatRequest), createPresetFrom(domain.Chat), true},
-		{"preset_create_messages", post, "presets/{slug}/messages", create, body(schemas.MessagesRequest), createPresetFrom(domain.Messages), true},
-		{"preset_designate", post, "presets/{slug}/designate", manage, body(schemas.Designate), designateVersion, true},
-		{"preset_diff", get, "presets/{slug}/diff", anyone, none, diffVersions, true},
-		{"preset_history", get, "presets/{slug}/history", manage, none, presetHistory, true},
-		{"preset_usage", get, "presets/{slug}/usage", anyone, none, presetUsage, true},
-		{"preset_feedback", post, "presets/{slug}/feedback", anyone, body(schemas.Feedback), giveFeedback, true},
-		{"version_list", get, "presets/{slug}/versions", anyone, none, listVersions, true},
-		{"version_get", get, "presets/{slug}/versions/{version}", anyone, none, getVersion, true},
-		{"label_get", get, "presets/{slug}/labels/{label}", anyone, none, getLabel, true},
-		{"label_put", put, "presets/{slug}/labels/{label}", manage, body(schemas.Label), putLabel, true},
-		{"label_delete", del, "presets/{slug}/labels/{label}", manage, reference, deleteLabel, true},
-		{"workspace_list", get, "workspaces", manage, none, listWorkspaces, false},
-		{"workspace_create", post, "workspaces", domain.Principal.CheckManagementOfAll, body(schemas.CreateWorkspace), createWorkspace, false},
-		{"workspace_get", get, "workspaces/{workspace}", manage, none, getWorkspace, false},
-		{"workspace_update", patch, "workspaces/{workspace}", manage, body(schemas.UpdateWorkspace), updateWorkspace, false},
-		{"workspace_delete", del, "workspaces/{workspace}", manage, none, deleteWorkspace, false},
-		{"workspace_usage", get, "workspaces/{workspace}/usage", manage, none, workspaceUsage, false},
-		{"workspace_history", get, "workspaces/{workspace}/history", manage, none, workspaceHistory, false},
+		{"preset_list", get, "presets", anyone, none, listPresets, inWorkspace, "q status sort order " + page},
+		{"preset_get", get, "presets/{slug}", anyone, none, getPreset, inWorkspace, ""},
+		{"preset_update", patch, "presets/{slug}", manage, body(schemas.UpdatePreset), updatePreset, inWorkspace | changes, ""},
+		{"preset_archive", del, "presets/{slug}", manage, reference, archivePreset, inWorkspace | changes, ""},
+		{"preset_restore", post, "presets/{slug}/restore", manage, reference, restorePreset, inWorkspace | changes, ""},
+		{"preset_create_responses", post, "presets/{slug}/responses", create, capture(schemas.ResponsesRequest, schemas.ResponsesTemplate), createPresetFrom(domain.Responses), inWorkspace | changes, release},
+		{"preset_create_chat", post, "presets/{slug}/chat/completions", create, capture(schemas.ChatRequest, schemas.ChatTemplate), createPresetFrom(domain.Chat), inWorkspace | changes, release},
+		{"preset_create_messages", post, "presets/{slug}/messages", create, capture(schemas.MessagesRequest, schemas.MessagesTemplate), createPresetFrom(domain.Messages), inWorkspace | changes, release},
+		{"preset_designate", post, "presets/{slug}/designate", manage, body(schemas.Designate), designateVersion, inWorkspace | changes, ""},
+		{"preset_diff", get, "presets/{slug}/diff", anyone, none, diffVersions, inWorkspace, "from to"},
+		{"preset_history", get, "presets/{slug}/history", manage, none, presetHistory, inWorkspace, page},
+		{"preset_usage", get, "presets/{slug}/usage", anyone, none, presetUsage, inWorkspace, report},
+		{"preset_feedback", post, "presets/{slug}/feedback", anyone, body(schemas.Feedback), giveFeedback, inWorkspace, ""},
+		{"version_list", get, "presets/{slug}/versions", anyone, none, listVersions, inWorkspace, "fields " + page},
+		{"version_get", get, "presets/{slug}/versions/{version}", anyone, none, getVersion, inWorkspace, ""},
+		{"label_get", get, "presets/{slug}/labels/{label}", anyone, none, getLabel, inWorkspace, page},
+		{"label_put", put, "presets/{slug}/labels/{label}", manage, body(schemas.Label), putLabel, inWorkspace | changes, ""},
+		{"label_delete", del, "presets/{slug}/labels/{label}", manage, reference, deleteLabel, inWorkspace | changes, ""},
+		{"workspace_list", get, "workspaces", manage, none, listWorkspaces, 0, page},
+		{"workspace_create", post, "workspaces", domain.Principal.CheckManagementOfAll, body(schemas.CreateWorkspace), createWorkspace, changes, ""},
+		{"workspace_get", get, "workspaces/{workspace}", manage, none, getWorkspace, 0, ""},
+		{"workspace_update", patch, "workspaces/{workspace}", manage, body(schemas.UpdateWorkspace), updateWorkspace, changes, ""},
+		{"workspace_delete", del, "workspaces/{workspace}", manage, none, deleteWorkspace, changes, "confirm_default_workspace_deletion"},
+		{"workspace_usage", get, "workspaces/{workspace}/usage", manage, none, workspaceUsage, 0, report},
+		{"workspace_history", get, "workspaces/{workspace}/history", manage, none, workspaceHistory, 0, page},
 	}
 }
 
@@ -114,7 +138,7 @@ func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve runs the operation of a request: match, authenticate, authorize, read, validate,
-// run. It never reads the body of a stranger.
+// run. It keeps nothing of the body of a stranger.
 func (c *call) serve() (answer, error) {
 	err := c.match()
 	c.setPlaceholder(operationPlaceholder, c.op.name)
@@ -137,10 +161,10 @@ func (c *call) serve() (answer, error) {
 	if err != nil {
 		return a, err
 	}
+	c.listIgnored()
 	if c.op.method == http.MethodGet {
 		return c.checkConditional(a)
 	}
-	c.listIgnored()
 	return a, nil
 }
 

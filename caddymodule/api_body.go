@@ -6,7 +6,6 @@ import (
 	"mime"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
 )
 
 // bodyTimeout is how long a body of up to 4 MiB may take to arrive, a rate of 0.6 Mbit/s.
@@ -32,7 +32,11 @@ func (c *call) readBody() (err error) {
 	if body.isOptional && len(c.body) == 0 { // sent in chunks, and empty
 		return nil
 	}
-	if c.members, err = body.Check(c.body); err != nil {
+	check := body.Schema
+	if c.given.isTemplate {
+		check = body.template
+	}
+	if c.members, err = check.Check(c.body); err != nil {
 		return err
 	}
 	if body.isOptional {
@@ -42,15 +46,7 @@ func (c *call) readBody() (err error) {
 }
 
 // decode decodes the body after its validation.
-func (c *call) decode(value any) error { return jsonv2.Unmarshal(c.body, value, integers) }
-
-// integers decodes every integer of JSON Schema, such as 1.0. The schemas bound them to
-// what a float64 holds exactly.
-var integers = jsonv2.WithUnmarshalers(jsonv2.UnmarshalFunc(func(text []byte, n *int) error {
-	number, err := strconv.ParseFloat(string(text), 64)
-	*n = int(number)
-	return err
-}))
+func (c *call) decode(value any) error { return schema.Decode(c.body, value) }
 
 // readWorkspaceReference takes the workspace from the body. It may be there instead of in
 // the query.
@@ -60,10 +56,24 @@ func (c *call) readWorkspaceReference() error {
 	case err != nil || !given:
 		return err
 	case c.given.workspace != "" && id != c.given.workspace:
-		return domain.InvalidAt("/workspace_id", "must be the same as in the query")
+		return c.checkSameWorkspace(c.given.workspace, id)
 	}
 	c.given.workspace = id
 	return nil
+}
+
+// checkSameWorkspace returns an error unless the query and the body name one workspace, of which
+// one may be its slug and the other its id.
+func (c *call) checkSameWorkspace(inQuery, inBody string) error {
+	first, err := c.h.service.Workspace(c.r.Context(), c.who, inQuery)
+	if err != nil {
+		return err
+	}
+	second, err := c.h.service.Workspace(c.r.Context(), c.who, inBody)
+	if err == nil && first.WorkspaceID != second.WorkspaceID {
+		err = domain.InvalidAt("/workspace_id", "must be the same as in the query")
+	}
+	return err
 }
 
 // textOf returns a member of the body that is a string by its schema.

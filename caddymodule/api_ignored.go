@@ -1,9 +1,12 @@
 package caddymodule
 
-import "net/url"
+import (
+	"net/url"
+	"slices"
+)
 
 const (
-	// maxIgnored is how many ignored members a header names.
+	// maxIgnored is how many ignored names a header has, and how many unknown ones an error.
 	maxIgnored = 20
 	// maxIgnoredName is how many bytes of such a name it has.
 	maxIgnoredName = 64
@@ -23,30 +26,33 @@ var knownToClients = map[string]bool{
 	"extra_body": true,
 }
 
-// listIgnored names the unknown top-level members of the body in a header, because they may
-// be misspelt. Known members that are not stored, such as input, are not listed. It
-// depends on the body alone, so that a replay has the header as well.
+// listIgnored names the unknown parameters of the query and the unknown top-level members of
+// the body in a header, because they may be misspelt. Known members that are not stored, such
+// as input, are not listed. It depends on the query and the body alone, so that a replay
+// has the header as well.
 func (c *call) listIgnored() {
-	if c.op.body.Schema == nil {
-		return
-	}
-	var names []string
+	names := slices.Clone(c.given.unknown)
 	for _, m := range c.members {
-		if c.op.body.Names(m.Name) || knownToClients[m.Name] {
-			continue
-		}
-		if len(names) == maxIgnored {
-			names = append(names, "...")
+		if len(names) > maxIgnored {
 			break
 		}
-		names = append(names, headerName(m.Name))
+		if !c.op.body.Names(m.Name) && !knownToClients[m.Name] {
+			names = append(names, m.Name)
+		}
 	}
-	if names != nil {
-		c.w.Header().Set("X-Preset-Ignored", headerList(names))
+	if names == nil {
+		return
 	}
+	if len(names) > maxIgnored {
+		names = append(names[:maxIgnored], "...")
+	}
+	for i, name := range names {
+		names[i] = headerName(name)
+	}
+	c.w.Header().Set("X-Preset-Ignored", headerList(names))
 }
 
-// headerName returns a member's name for a list in a header. It cuts long names. It
+// headerName returns a name that a client chose for a list in a header, or for an error. It cuts long names. It
 // percent-encodes all but ASCII letters, digits and `_ . ~ - $ & + : = @`.
 func headerName(name string) string {
 	switch {

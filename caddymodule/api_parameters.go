@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -17,6 +18,8 @@ import (
 // parameters are read from the path, the query and the headers of a request.
 type parameters struct {
 	query          url.Values
+	unknown        []string // the parameters of the query that the operation does not have, sorted
+	isTemplate     bool
 	workspace      string // to act in, or empty
 	condition      domain.Condition
 	idempotencyKey string
@@ -51,12 +54,10 @@ func (c *call) readParameters() (err error) {
 		}
 		c.setPlaceholder(slugPlaceholder, slug)
 	}
-	if query := c.r.URL.RawQuery; query != "" {
-		if c.given.query, err = url.ParseQuery(query); err != nil {
-			return domain.InvalidAt("query", "malformed")
-		}
+	if err := c.readQuery(); err != nil {
+		return err
 	}
-	if c.op.inWorkspace {
+	if c.op.is(inWorkspace) {
 		if c.given.workspace, err = c.queried("workspace_id"); err != nil {
 			return err
 		}
@@ -72,6 +73,35 @@ func (c *call) readParameters() (err error) {
 	}
 	c.given.override, err = readOnce(c.r.Header, "X-Preset-Override")
 	return err
+}
+
+// readQuery reads the query, and refuses unknown parameters of a change.
+func (c *call) readQuery() (err error) {
+	if c.r.URL.RawQuery == "" {
+		return nil
+	}
+	if c.given.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
+		return domain.InvalidAt("query", "malformed")
+	}
+	for name := range c.given.query {
+		if !c.op.takes(name) {
+			c.given.unknown = append(c.given.unknown, name)
+		}
+	}
+	slices.Sort(c.given.unknown)
+	if c.given.unknown != nil && c.op.is(changes) {
+		issues := make([]domain.Issue, min(len(c.given.unknown), maxIgnored))
+		for i := range issues {
+			issues[i] = domain.Issue{Path: headerName(c.given.unknown[i]), Message: "is no parameter of this request"}
+		}
+		return domain.InvalidIssues(issues...)
+	}
+	if c.op.body.template != nil {
+		isTemplate, err := c.queriedFlag("template")
+		c.given.isTemplate = isTemplate != nil && *isTemplate
+		return err
+	}
+	return nil
 }
 
 // slug returns the preset slug of the path, "" if the operation has none.
@@ -97,20 +127,27 @@ func (c *call) queriedFlag(name string) (*bool, error) {
 
 // readPage reads offset and limit. Both may be empty, since clients send them so.
 func (c *call) readPage() (page domain.Page, err error) {
-	number := func(name string, otherwise, least, most int, rule string) int {
-		given := c.given.query[name]
-		if len(given) == 0 || len(given) == 1 && given[0] == "" {
-			return otherwise
-		}
-		n, broken := strconv.ParseUint(given[0], 10, strconv.IntSize-1) // which takes no sign
-		if (len(given) > 1 || broken != nil || int(n) < least || int(n) > most) && err == nil {
-			err = domain.InvalidAt(name, "must be "+rule)
-		}
-		return int(n)
+	if page.Offset, err = c.queriedNumber("offset", 0, 0, math.MaxInt, "an integer of at least 0"); err != nil {
+		return page, err
 	}
-	page.Offset = number("offset", 0, 0, math.MaxInt, "an integer of at least 0")
-	page.Limit = number("limit", domain.DefaultPage, 1, domain.MaxPage, "an integer from 1 to "+strconv.Itoa(domain.MaxPage))
+	page.Limit, err = c.queriedNumber("limit", domain.DefaultPage, 1, domain.MaxPage, "an integer from 1 to "+strconv.Itoa(domain.MaxPage))
 	return page, err
+}
+
+// queriedNumber is queried for a number. The rule says which.
+func (c *call) queriedNumber(name string, otherwise, least, most int, rule string) (int, error) {
+	if given := c.given.query[name]; len(given) == 0 || len(given) == 1 && given[0] == "" {
+		return otherwise, nil
+	}
+	text, err := c.queried(name)
+	if err != nil {
+		return 0, err
+	}
+	n, ok := domain.ParseNumber(text)
+	if !ok || n < least || n > most {
+		return 0, domain.InvalidAt(name, "must be "+rule)
+	}
+	return n, nil
 }
 
 // readCondition reads the headers of a conditional request (RFC 9110, 13.1.1 and

@@ -73,10 +73,7 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 			return answer{}, err
 		}
 		captureFrom := inference.Capture
-		switch template, err := c.queriedFlag("template"); {
-		case err != nil:
-			return answer{}, err
-		case template != nil && *template:
+		if c.given.isTemplate {
 			captureFrom = inference.CaptureTemplate
 		}
 		capture, err := captureFrom(dialect, c.members)
@@ -268,9 +265,8 @@ func (c *call) releasePage() {
 }
 
 func getVersion(c *call) (answer, error) {
-	text := c.r.PathValue("version")
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || strconv.Itoa(n) != text {
+	n, ok := domain.ParseNumber(c.r.PathValue("version"))
+	if !ok || n < 1 {
 		return answer{}, &domain.Error{
 			Kind: domain.Invalid, Message: "Version must be a positive integer",
 			Issues: []domain.Issue{{Path: "version", Message: "must be a positive integer"}},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -181,11 +182,8 @@ func (c *call) render(a answer, err error) (status int) {
 	if id := c.requestID(); id != "" {
 		header.Set("X-Request-Id", id)
 	}
-	if c.body == nil && c.r.ContentLength != 0 && c.r.ProtoMajor == 1 {
-		// An open connection would wait for the rest of the body before it carries
-		// the answer.
-		header.Set("Connection", "close")
-		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(lingerTimeout))
+	if c.body == nil {
+		leaveBody(c.w, c.r)
 	}
 	if a.tag != "" {
 		header.Set("ETag", `"`+a.tag+`"`)
@@ -200,6 +198,27 @@ func (c *call) render(a answer, err error) (status int) {
 	c.w.WriteHeader(status)
 	_, _ = c.w.Write(body) // an error means that the client left
 	return status
+}
+
+// maxDiscarded is the largest body, in bytes, that is read although nobody wants it. It is that of
+// net/http over HTTP/1.1.
+const maxDiscarded = 256 << 10
+
+// leaveBody prepares the answer to a request whose body is not wanted.
+func leaveBody(w http.ResponseWriter, r *http.Request) {
+	switch control := http.NewResponseController(w); {
+	case r.ContentLength == 0:
+	case r.ProtoMajor == 1:
+		// An open connection would wait for the rest of the body before it carries
+		// the answer.
+		w.Header().Set("Connection", "close")
+		_ = control.SetReadDeadline(time.Now().Add(lingerTimeout))
+	case r.ProtoMajor == 2 && 0 < r.ContentLength && r.ContentLength <= maxDiscarded:
+		// An answer before the end of the body resets the stream, and curl then often loses
+		// the answer. A body of unknown length may never end.
+		_ = control.SetReadDeadline(time.Now().Add(lingerTimeout))
+		_, _ = io.CopyN(io.Discard, r.Body, maxDiscarded)
+	}
 }
 
 // limitWriting sets a write deadline, unless the operator set a write timeout. A client
@@ -259,11 +278,7 @@ func hungUp(ctx context.Context, err error) bool {
 // visibleError returns the error that the caller may see.
 func visibleError(err error) *domain.Error {
 	if broken, ok := errors.AsType[*schema.Error](err); ok {
-		issues := make([]domain.Issue, len(broken.Violations))
-		for i, v := range broken.Violations {
-			issues[i] = domain.Issue(v)
-		}
-		return domain.InvalidIssues(issues...)
+		return status.Invalid(broken)
 	}
 	if e, ok := errors.AsType[*domain.Error](err); ok && e.Kind != domain.Internal {
 		return e

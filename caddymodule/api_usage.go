@@ -83,27 +83,37 @@ func (u *usageReport) answer(err error) (answer, error) {
 	return answer{status: http.StatusOK, media: u.media, body: u.body, tag: domain.Tag(u.body)}, nil
 }
 
-// acceptsCSV reports whether a client names text/csv in Accept, and likes nothing better
-// that JSON is (RFC 9110, 12.5.1).
+// acceptsCSV reports whether a client likes CSV better than JSON (RFC 9110, 12.5.1). Named with
+// the same quality, JSON wins. A name counts more than a range such as */*.
 func acceptsCSV(header http.Header) bool {
-	csv, json := 0.0, 0.0
+	csv, json := acceptanceOf(header, csvMedia), acceptanceOf(header, jsonMedia)
+	return csv.quality > json.quality || csv.quality > 0 && csv.quality == json.quality && csv.precision > json.precision
+}
+
+// acceptance is what Accept says of a media type.
+type acceptance struct {
+	quality   float64
+	precision int // of the range that says so: 3 for the name, 2 for text/*, 1 for */*, 0 for none
+}
+
+// acceptanceOf returns what the most precise range of Accept says of a media type.
+func acceptanceOf(header http.Header, media string) (best acceptance) {
+	kind, _, _ := strings.Cut(media, "/")
+	precisions := map[string]int{media: 3, kind + "/*": 2, "*/*": 1}
 	for item := range strings.SplitSeq(strings.Join(header.Values("Accept"), ","), ",") {
-		media, parameters, err := mime.ParseMediaType(item)
+		given, parameters, err := mime.ParseMediaType(item)
 		if err != nil {
 			continue
 		}
-		quality := 1.0
+		a := acceptance{1, precisions[given]}
 		if text, ok := parameters["q"]; ok {
-			if quality, err = strconv.ParseFloat(text, 64); err != nil {
+			if a.quality, err = strconv.ParseFloat(text, 64); err != nil {
 				continue
 			}
 		}
-		switch media {
-		case csvMedia:
-			csv = max(csv, quality)
-		case jsonMedia, "application/*", "*/*":
-			json = max(json, quality)
+		if a.precision > best.precision || a.precision == best.precision && a.precision > 0 && a.quality > best.quality {
+			best = a
 		}
 	}
-	return csv > 0 && csv >= json
+	return best
 }

@@ -151,7 +151,9 @@ func TestUsageAsCSV(t *testing.T) {
 	}
 	for accept, want := range map[string]string{
 		"text/csv": csvMedia, "text/csv, */*;q=0.1": csvMedia, "application/json;q=0.2,text/csv;q=0.3": csvMedia, "Text/CSV; charset=utf-8": csvMedia,
-		"": jsonMedia, "*/*": jsonMedia, "text/*": jsonMedia, "text/csv;q=0": jsonMedia, "text/csv;q=0.5, application/json": jsonMedia, "text/csv;q=x": jsonMedia,
+		"": jsonMedia, "*/*": jsonMedia, "text/*": csvMedia, "text/*;q=0.5, application/json": jsonMedia, "text/csv;q=0": jsonMedia, "text/csv;q=0.5, application/json": jsonMedia, "text/csv;q=x": jsonMedia,
+		"text/csv, application/json": jsonMedia, "application/json;q=0.5, text/csv;q=0.5": jsonMedia, "text/csv, */*": csvMedia, "text/csv, application/*": csvMedia,
+		"*/*, application/json;q=0, text/csv;q=0.1": csvMedia, "*/*, text/csv;q=0": jsonMedia,
 	} {
 		got := s.manage("GET", "/v1/presets/writer/usage", "", "Accept: "+accept)
 		if got.status != 200 || got.header.Get("Content-Type") != want || got.header.Get("Vary") != "Accept" {

@@ -341,6 +341,7 @@ func (h *Handler) Cleanup() error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	path, err := h.checkTarget(r)
 	if h.page.Owns(path) {
+		leaveBody(w, r)
 		h.page.ServeHTTP(w, r) // also with err: its refusals have the headers of the page
 		return nil
 	}

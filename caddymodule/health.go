@@ -60,6 +60,7 @@ func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request) {
 	case !engine.HealthOf(r.Context(), h.use.Store).Available:
 		status, text = http.StatusServiceUnavailable, "unavailable"
 	}
+	leaveBody(w, r)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

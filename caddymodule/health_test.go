@@ -32,6 +32,9 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%s %s: got Allow %q", tc.method, tc.path, allow)
 		}
 	}
+	if got := s.do("TRACE", "/healthz", ""); got.status != 405 || got.header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("TRACE: got %d and Allow %q, want 405 and what is allowed", got.status, got.header.Get("Allow"))
+	}
 	s.do("GET", "/healthz", "").want(t, 200, "ok") // without a key
 
 	// The store is damaged while another is in use.

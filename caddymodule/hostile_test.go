@@ -218,6 +218,9 @@ func (s *server) hostile(name, request string, want ...int) {
 		}
 		r := response{answer.StatusCode, answer.Header, string(body)}
 		answers = append(answers, r.status)
+		if r.status == http.StatusMethodNotAllowed && r.header.Get("Allow") == "" && r.body != "" { // Caddy's own has no body
+			t.Errorf("%q: the 405 does not say which methods are allowed", name)
+		}
 		switch {
 		case r.header.Get("X-Gateway") != "":
 			fromGateway++

@@ -191,7 +191,7 @@ func TestWorkspaceReferences(t *testing.T) {
 				"in the query":                {do("?workspace_id=team", ""), 200, "team"},
 				"in both":                     {do("?workspace_id=team", `{"workspace_id":"team"}`), 200, "team"},
 				"escaped":                     {do("?workspace_id=te%61m", `{"workspace_id":"\u0074eam"}`), 200, "team"},
-				"in both, of different names": {do("?workspace_id=team", `{"workspace_id":"`+team+`"}`), 400, ""},
+				"in both, of different names": {do("?workspace_id=team", `{"workspace_id":"`+team+`"}`), 200, "team"},
 				"in both, different":          {do("?workspace_id=team", `{"workspace_id":"default"}`), 400, ""},
 				"unknown":                     {do("", `{"workspace_id":"nowhere"}`), 404, ""},
 				"empty text":                  {do("", `{"workspace_id":""}`), 400, ""},

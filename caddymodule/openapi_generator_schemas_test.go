@@ -277,6 +277,9 @@ func (w *schemaWriter) convert(s *yaml.Node, file, place string) {
 	if surface := takeMember(s, "shallow"); surface != nil { // only rules that hold for any value are kept
 		s.Content = append(s.Content, surface.Content...)
 	}
+	if rest := memberNode(s, "additionalProperties"); rest != nil && isNothing(rest) {
+		*rest = *newNode(false) // in a form that generators know
+	}
 	alternatives, words := w.alternatives(s, file), takeWords(s)
 	eachSubschema(s, func(keyword, name string, sub *yaml.Node) {
 		place := place + "/" + keyword + "/" + name
@@ -375,7 +378,12 @@ func (w *schemaWriter) refuses(s *yaml.Node, property, name string) bool {
 	if rule == nil {
 		return false
 	}
-	not := memberNode(rule, "not")
+	return isNothing(rule)
+}
+
+// isNothing reports whether a schema permits no value.
+func isNothing(s *yaml.Node) bool {
+	not := memberNode(s, "not")
 	return not != nil && len(not.Content) == 0
 }
 

@@ -157,12 +157,17 @@ func newOpenAPI(name string) ([]byte, error) {
 			bodies = append(bodies, op.body.File())
 		}
 	}
+	for _, op := range admin.Routes(schemas) {
+		if op.Body != nil {
+			bodies = append(bodies, op.Body.File())
+		}
+	}
 	if err := d.addFiles(bodies); err != nil {
 		return nil, err
 	}
 	all := d.endpoints(schemas)
 	if name == adminDocument {
-		all = adminEndpoints()
+		all = d.adminEndpoints(schemas)
 	}
 	for _, e := range all {
 		if err := d.add(e); err != nil {
@@ -286,13 +291,13 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 			e.body = bodyObject(d.files.nameOf(op.body.File()), !op.body.isOptional)
 			e.refusals = append(e.refusals, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 		}
-		if op.inWorkspace {
+		if op.is(inWorkspace) {
 			e.parameters = append(e.parameters, "workspace_id")
 		}
-		if op.inWorkspace || strings.Contains(op.path, "{") {
+		if op.is(inWorkspace) || strings.Contains(op.path, "{") {
 			e.refusals = append(e.refusals, http.StatusNotFound)
 		}
-		if op.name == "preset_feedback" { // it changes no object
+		if op.method != http.MethodGet && !op.is(changes) { // it changes no object
 			e.refusals = append(e.refusals, http.StatusConflict)
 			all = append(all, e)
 			continue
@@ -330,19 +335,19 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 }
 
 // adminEndpoints returns all operations of the admin endpoint.
-func adminEndpoints() (all []endpoint) {
-	for _, op := range admin.Routes() {
+func (d *openAPI) adminEndpoints(schemas *schema.Schemas) (all []endpoint) {
+	for _, op := range admin.Routes(schemas) {
 		e := endpoint{
 			name: op.Name, method: op.Method, path: op.Path, errors: "AdminError",
 			needs: "A request by fetch needs an Origin header that Caddy allows.", parameters: []string{"Origin"},
 			refusals: []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusInternalServerError, http.StatusServiceUnavailable},
 		}
-		switch op.Body {
-		case "":
-		case admin.LinesBody:
+		switch {
+		case op.Lines:
 			e.body = map[string]any{"required": true, "content": map[string]any{admin.LinesType: map[string]any{"schema": map[string]string{"type": "string", "format": "binary"}}}}
-		default:
-			e.body = bodyObject(op.Body, true)
+		case op.Body != nil:
+			e.body = bodyObject(d.files.nameOf(op.Body.File()), true)
+			e.refusals = append(e.refusals, http.StatusRequestEntityTooLarge)
 		}
 		if op.Method != http.MethodGet {
 			e.refusals = append(e.refusals, http.StatusConflict)

@@ -62,8 +62,8 @@ func TestOpenAPIServed(t *testing.T) {
 		if r.status != 200 || r.header.Get("Content-Type") != "application/yaml" || r.body != string(want) {
 			t.Errorf("%s: got %d %s and %d bytes, want the document", name, r.status, r.header.Get("Content-Type"), len(r.body))
 		}
-		if r := send(t, "POST", "http://"+s.admin+"/presets/"+name, ""); r.status != 405 || r.header.Get("Allow") != "GET" {
-			t.Errorf("%s: POST gives %d, Allow %q, want 405 and GET", name, r.status, r.header.Get("Allow"))
+		if r := send(t, "POST", "http://"+s.admin+"/presets/"+name, ""); r.status != 405 || r.header.Get("Allow") != "GET, HEAD" {
+			t.Errorf("%s: POST gives %d, Allow %q, want 405 and GET, HEAD", name, r.status, r.header.Get("Allow"))
 		}
 	}
 }

@@ -201,19 +201,28 @@ func (h *Handler) isAmbiguous(escaped string) bool {
 	return true
 }
 
+// passedMethods are the usual methods that the gateway gets.
+const passedMethods = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
+
 // refuse answers a request with an error of checkTarget, in the error envelope of its
 // route.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized string, err error) {
 	c := h.newCall(w, r)
 	route := inferenceRouteOf(h.routeOf(normalized))
-	switch {
-	case route != nil:
+	if route != nil {
 		c.op.name, c.envelope = route.name, route.envelope
-		if errors.Is(err, errMethodNotAllowed) {
+	}
+	if errors.Is(err, errMethodNotAllowed) {
+		switch {
+		case route != nil:
 			w.Header().Set("Allow", http.MethodPost)
+		case h.Health != "" && normalized == h.Health:
+			w.Header().Set("Allow", "GET, HEAD")
+		case h.isAPIPath(normalized):
+			err = c.match() // which is no success, as no operation has such a method
+		default:
+			w.Header().Set("Allow", passedMethods)
 		}
-	case h.isAPIPath(normalized) && errors.Is(err, errMethodNotAllowed):
-		_ = c.match() // sets Allow
 	}
 	c.setPlaceholder(operationPlaceholder, c.op.name)
 	status := c.render(answer{}, err)

@@ -322,13 +322,14 @@ func TestRefusedPaths(t *testing.T) {
 			} {
 				w.do("h2c", wireRequest{method: "POST", target: target, body: "{}"}).want(t, 400, parts...)
 			}
-			for target, allow := range map[string]string{chatPath: "POST", "/v1/presets": "GET, HEAD", "/v1/presets/p/labels/l": "DELETE, GET, HEAD, PUT", "/files/a": ""} {
+			for target, allow := range map[string]string{chatPath: "POST", "/v1/presets": "GET, HEAD", "/v1/presets/p/labels/l": "DELETE, GET, HEAD, PUT", "/files/a": passedMethods} {
 				got := w.do("h2", wireRequest{method: "TRACE", target: target})
 				got.wantError(t, 405, "Method not allowed")
 				if got.header.Get("Allow") != allow {
 					t.Errorf("TRACE %s: got Allow %q, want %q", target, got.header.Get("Allow"), allow)
 				}
 			}
+			w.do("h2", wireRequest{method: "TRACE", target: "/v1/presets/p/nothing"}).wantError(t, 404, "Resource not found")
 			wantRequests(t, upstream.all(t), nil)
 		})
 	}

@@ -504,6 +504,69 @@ func (s *http2Stream) Read(p []byte) (int, error) {
 
 func (s *http2Stream) abandon() { s.conn.Close() }
 
+// ping waits until the server has read all that was sent. It returns the frames before its answer.
+func (s *http2Stream) ping(t *testing.T) (frames []http2.Frame) {
+	t.Helper()
+	if err := s.framer.WritePing(false, [8]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		frame, err := s.framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ping, ok := frame.(*http2.PingFrame); ok && ping.IsAck() {
+			return frames
+		}
+		frames = append(frames, frame)
+	}
+}
+
+// TestRefusalsTakeInSmallBodies checks over HTTP/2 that the server reads a small body before it
+// refuses the request. An answer before the body's end resets the stream, and curl loses it.
+func TestRefusalsTakeInSmallBodies(t *testing.T) {
+	upstream := newRecorder(t)
+	w := startWired(t, presetsDirective(t, standard+"\nconsole\nhealth /healthz\ninference {\nkeys required\n}")+upstream.proxy())
+	bearerOfOurs := bearer(managementSecret)
+	for _, r := range []wireRequest{
+		{method: "POST", target: "/v1/presets/p/responses"},
+		{method: "POST", target: "/v1/presets/p/responses", header: []string{bearerOfOurs, "Content-Type: text/plain"}},
+		{method: "POST", target: "/v1/presets/p/responses?x=1", header: []string{bearerOfOurs}},
+		{method: "POST", target: "/v1/presets/p/nothing"},
+		{method: "PUT", target: "/v1/presets/p"},
+		{method: "GET", target: "/v1/presets/p", header: []string{bearerOfOurs}},
+		{method: "POST", target: responsesPath},
+		{method: "POST", target: "/v1/x/%2e%2e/responses"},
+		{method: "TRACE", target: "/files"},
+		{method: "POST", target: "/healthz"},
+		{method: "POST", target: "/console"},
+	} {
+		r.open, r.length = true, "2"
+		for _, version := range []string{"h2c", "h2"} {
+			for range 5 { // because the server's answer and the test's body may cross
+				s := w.begin(version, r).(*http2Stream)
+				frames := s.ping(t)
+				if _, err := s.Write([]byte("{}")); err != nil {
+					t.Fatal(err)
+				}
+				_ = s.Close()
+				status, _ := s.header()
+				_, _ = io.Copy(io.Discard, s)
+				for _, frame := range append(frames, s.ping(t)...) {
+					if reset, ok := frame.(*http2.RSTStreamFrame); ok {
+						t.Errorf("%s %s over %s: the stream was reset with %v", r.method, r.target, version, reset.ErrCode)
+					}
+				}
+				if status < 400 {
+					t.Errorf("%s %s over %s: got %d, want a refusal", r.method, r.target, version, status)
+				}
+				s.abandon()
+			}
+		}
+	}
+	wantRequests(t, upstream.all(t), nil)
+}
+
 // http3Stream is an exchange with HTTP/3.
 type http3Stream struct {
 	conn   *quic.Conn

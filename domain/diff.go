@@ -76,12 +76,12 @@ func namedVersion(r Reader, p Preset, name, parameter string) (PresetVersion, er
 		return PresetVersion{}, InvalidAt(parameter, "must be the number of a version, or a label")
 	}
 	if strings.Trim(name, "0123456789") == "" {
-		n, err := strconv.Atoi(name)
-		switch {
-		case err != nil: // the number is higher than that of any version
+		if name[0] == '0' {
+			return PresetVersion{}, InvalidAt(parameter, "must be a positive number without leading zeros, or a label")
+		}
+		n, ok := ParseNumber(name)
+		if !ok { // it is higher than that of any version
 			return PresetVersion{}, errNoSuchVersion(parameter)
-		case n == 0:
-			return PresetVersion{}, InvalidAt(parameter, "must be a positive number, or a label")
 		}
 		return versionOf(r, p, n, parameter)
 	}

@@ -80,7 +80,7 @@ func TestDiff(t *testing.T) {
 	}
 	want := `{"from":1,"to":2,"config":[{"op":"replace","path":"/model","value":"m<2>"}],` +
 		`"system_prompt":"--- support@1\n+++ support@2\n@@ -1,2 +1,2 @@\n Be brief.\n-Be kind.\n+Be strict.\n","template":[]}`
-	for _, named := range [][2]string{{"1", "2"}, {"stable", "next"}, {"1", "next"}, {"01", "2"}} {
+	for _, named := range [][2]string{{"1", "2"}, {"stable", "next"}, {"1", "next"}} {
 		found, err := f.Diff(t.Context(), user, "", "support", named[0], named[1])
 		if err != nil || string(found.JSON) != want || found.Number != 2 {
 			t.Errorf("%v: got  %s, version %d, %v\nwant %s, version 2", named, found.JSON, found.Number, err, want)
@@ -104,6 +104,7 @@ func TestDiff(t *testing.T) {
 		"no such from":          {admin, "", "support", "3", "1", domain.NotFound, "Preset version not found", "from"},
 		"no such to":            {admin, "", "support", "1", "3", domain.NotFound, "Preset version not found", "to"},
 		"beyond all numbers":    {admin, "", "support", "1", strings.Repeat("9", 40), domain.NotFound, "Preset version not found", "to"},
+		"a leading zero":        {admin, "", "support", "01", "1", domain.Invalid, "from: must be a positive number without leading zeros", "from"},
 		"negative":              {admin, "", "support", "-1", "1", domain.Invalid, "from: must be the number", "from"},
 		"latest":                {admin, "", "support", "1", "latest", domain.NotFound, "Label not found", "to"},
 		"no such label":         {admin, "", "support", "gone", "1", domain.NotFound, "Label not found", "from"},

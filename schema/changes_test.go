@@ -99,7 +99,7 @@ func TestDesignateAndLabel(t *testing.T) {
 		{"version of null", `{"version":null}`, refused("/version: must be an integer")},
 		{"largest version", `{"version":9007199254740991}`, nil},
 		{"too large a version", `{"version":9007199254740992}`, refused("/version: must be at most 9007199254740991")},
-		{"far too large a version", `{"version":1e999999999}`, refused("/version: must be at most 9007199254740991")},
+		{"far too large a version", `{"version":1e308}`, refused("/version: must be at most 9007199254740991")},
 	} {
 		checkRules(t, s.Designate, []rule{version})
 		checkRules(t, s.Label, []rule{version})
@@ -155,7 +155,7 @@ func TestFeedback(t *testing.T) {
 		{"false", `{"request_id":"r","score":false}`, nil},
 		{"largest score", `{"request_id":"r","score":1.0}`, nil},
 		{"too large a score", `{"request_id":"r","score":1.01}`, refused("/score: must be at most 1")},
-		{"far too large a score", `{"request_id":"r","score":1e999999999}`, refused("/score: must be at most 1")},
+		{"far too large a score", `{"request_id":"r","score":1e308}`, refused("/score: must be at most 1")},
 		{"too small a score", `{"request_id":"r","score":-1.01}`, refused("/score: must be at least -1")},
 		{"score as text", `{"request_id":"r","score":"1"}`, refused("/score: must be a number or a boolean")},
 		{"score of null", `{"request_id":"r","score":null}`, refused("/score: must be a number or a boolean")},

@@ -85,6 +85,26 @@ func FuzzCheckChanges(f *testing.F) {
 	})
 }
 
+// FuzzCheckTemplates has the bodies of templates. The first byte of the input selects one.
+func FuzzCheckTemplates(f *testing.F) {
+	s := schemas(f)
+	bodies := []*schema.Schema{s.ResponsesTemplate, s.ChatTemplate, s.MessagesTemplate}
+	for i := range bodies {
+		for _, seed := range []string{
+			`{"messages":[{"role":"user","content":5},{"role":"tool","content":[{"type":"text"},1]},{"role":"assistant","tool_calls":[{"type":"function"}]}],"input":[{"content":[{"type":5}]}]}`,
+			`{"input":[{"role":"user","content":[{"type":"input_text","text":"t"}]},{"type":"function_call","name":1}],"messages":[{"role":"user","content":[{"type":"tool_result","content":[{}]}]}]}`,
+		} {
+			f.Add(append([]byte{byte(i)}, seed...))
+		}
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) == 0 {
+			t.Skip()
+		}
+		checkBody(t, bodies[int(body[0])%len(bodies)], body[1:])
+	})
+}
+
 func FuzzCheckWorkspace(f *testing.F) {
 	f.Add(request(f, "workspace.json"))
 	for _, seed := range []string{

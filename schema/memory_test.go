@@ -117,7 +117,7 @@ func TestMemory(t *testing.T) {
 		"most conditions":          most(`{"stop_server_tools_when":[`, func(int) string { return `{"type":"step_count_is","step_count":1e-300}` }, 4, `]}`),
 		"most of everything": `{"instructions":` + text(size/2-200<<10) + `,"provider":{"order":` + list(schema.MaxValues-100, "1") +
 			most(`},`, names, 1, `}`),
-		"huge numbers": repeat(`{"stop_server_tools_when":[`, `{"type":"step_count_is","step_count":1e999999}`, `]}`),
+		"huge numbers": repeat(`{"stop_server_tools_when":[`, `{"type":"step_count_is","step_count":1e308}`, `]}`),
 	})
 	const prompt = `{"role":"system","content":[{"type":"text","text":""}]}`
 	checkMemory(t, s.ChatRequest, size, map[string]string{
@@ -159,6 +159,23 @@ func TestMemory(t *testing.T) {
 		"most of broken members": most(`{"tools":[`, func(int) string { return `{"name":1,"input_schema":1,"description":1,"cache_control":1}` }, 6, `]}`),
 		"most broken edits":      most(`{"context_management":{"edits":[`, func(int) string { return `{}` }, 2, `]}}`),
 		"most stop sequences":    most(`{"stop_sequences":[`, func(int) string { return `1` }, 1, `]}`),
+	})
+	checkMemory(t, s.ChatTemplate, size, map[string]string{
+		"messages":             repeat(`{"messages":[`, `{"role":"user","content":""}`, `]}`),
+		"parts":                repeat(`{"messages":[{"role":"user","content":[`, `{"type":"text","text":""}`, `]}]}`),
+		"calls":                repeat(`{"messages":[{"role":"assistant","tool_calls":[`, `{"id":"","type":"function","function":{"name":"","arguments":""}}`, `]}]}`),
+		"one long text":        `{"messages":[{"role":"user","content":` + text(size/2-64) + `}]}`,
+		"most messages":        most(`{"messages":[`, func(int) string { return `{"role":"user","content":""}` }, 4, `]}`),
+		"most broken messages": most(`{"messages":[`, func(int) string { return `{"role":"user","content":5}` }, 4, `]}`),
+		"most broken parts":    most(`{"messages":[{"role":"user","content":[`, func(int) string { return `{"type":"text","text":5}` }, 5, `]}]}`),
+		"most broken calls":    most(`{"messages":[{"role":"assistant","tool_calls":[`, func(int) string { return `{"id":5,"type":"function","function":{}}` }, 7, `]}]}`),
+	})
+	checkMemory(t, s.MessagesTemplate, size, map[string]string{
+		"most broken blocks": most(`{"messages":[{"role":"user","content":[`, func(int) string { return `{"type":"text","text":5}` }, 5, `]}]}`),
+	})
+	checkMemory(t, s.ResponsesTemplate, size, map[string]string{
+		"most broken items": most(`{"input":[`, func(int) string { return `{"role":5,"content":5}` }, 6, `]}`),
+		"most broken parts": most(`{"input":[{"role":"user","content":[`, func(int) string { return `{"type":"input_text"}` }, 4, `]}]}`),
 	})
 }
 

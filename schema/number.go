@@ -3,10 +3,10 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -16,10 +16,27 @@ const MaxNumberLength = 1024
 
 var errNumberTooLong = fmt.Errorf("has a number of more than %d characters", MaxNumberLength)
 
-// decodeNumber returns a number for the validator. The validator computes exactly, so it
-// gets the text. It would compute every digit of 1e999999, and it fails on 1e999999999. So
-// a number beyond the range of float64 becomes the nearest number of that range. No rule
-// has a bound beyond it.
+// fitsDouble reports whether a number is in the range of a float64 (RFC 7493, section 2.2).
+// Clients in Go cannot read a page that has another one.
+func fitsDouble(text []byte) bool {
+	if len(text) <= 308 && !bytes.ContainsAny(text, "eE") {
+		return true
+	}
+	_, err := strconv.ParseFloat(string(text), 64)
+	return err == nil
+}
+
+// lastNumber returns the number that ends text.
+func lastNumber(text []byte) []byte {
+	begin := len(text)
+	for begin > 0 && strings.IndexByte("0123456789+-.eE", text[begin-1]) >= 0 {
+		begin--
+	}
+	return text[begin:]
+}
+
+// decodeNumber returns a number for the validator, which computes exactly and so gets the
+// text. The number is in the range of float64.
 func decodeNumber(text jsontext.Value) (any, error) {
 	if len(text) > MaxNumberLength {
 		return nil, errNumberTooLong
@@ -28,11 +45,7 @@ func decodeNumber(text jsontext.Value) (any, error) {
 	if len(text) < 16 && !bytes.ContainsAny(text, "eE") {
 		return exact, nil
 	}
-	f, err := strconv.ParseFloat(string(exact), 64)
-	if errors.Is(err, strconv.ErrRange) {
-		return math.Copysign(math.MaxFloat64, f), nil
-	}
-	if f == 0 {
+	if f, err := strconv.ParseFloat(string(exact), 64); err == nil && f == 0 {
 		return nearZero(text), nil
 	}
 	return exact, nil

@@ -22,10 +22,6 @@ func TestNumber(t *testing.T) {
 		{"1e3", json.Number("1e3")},
 		{"0.00009999999999999999999", json.Number("0.00009999999999999999999")},
 		{"1e308", json.Number("1e308")},
-		{"1e309", math.MaxFloat64},
-		{"-1e309", -math.MaxFloat64},
-		{"1e999999999", math.MaxFloat64},
-		{"1E+99999999999999999999", math.MaxFloat64},
 		{"1e-300", json.Number("1e-300")},
 		{"1e-324", math.SmallestNonzeroFloat64},
 		{"-1e-324", -math.SmallestNonzeroFloat64},
@@ -33,7 +29,6 @@ func TestNumber(t *testing.T) {
 		{"0e999999999", 0.0},
 		{"-0.000e-999999999", 0.0},
 		{"0.0" + strings.Repeat("0", 400) + "1", math.SmallestNonzeroFloat64},
-		{"1" + strings.Repeat("0", 400), math.MaxFloat64},
 		{"1" + strings.Repeat("0", 400) + "e-400", json.Number("1" + strings.Repeat("0", 400) + "e-400")},
 	} {
 		t.Run(fmt.Sprintf("%.40s", test.text), func(t *testing.T) {
@@ -61,6 +56,9 @@ func FuzzNumber(f *testing.F) {
 		v := jsontext.Value(text)
 		if !v.IsValid() || v.Kind() != '0' || strings.TrimSpace(text) != text || len(text) > MaxNumberLength {
 			t.Skip()
+		}
+		if !fitsDouble(v) {
+			t.Skip() // readValue refuses it
 		}
 		got, err := decodeNumber(v)
 		if err != nil {

@@ -94,8 +94,12 @@ func (r *reader) free() {
 }
 
 func (r *reader) readToken() error {
-	if _, err := r.decoder.ReadToken(); err != nil {
+	token, err := r.decoder.ReadToken()
+	if err != nil {
 		return err
+	}
+	if token.Kind() == '0' && !fitsDouble(lastNumber(r.text[:r.decoder.InputOffset()])) {
+		return violation(string(r.decoder.StackPointer()), "must be in the range of a double (IEEE 754), which ends at 1.8e308")
 	}
 	depth := r.decoder.StackDepth()
 	if depth > MaxDepth {

@@ -47,6 +47,9 @@ type Schemas struct {
 	ChatRequest *Schema
 	// MessagesRequest is the body of POST /presets/{slug}/messages.
 	MessagesRequest *Schema
+	// ResponsesTemplate, ChatTemplate and MessagesTemplate are these bodies with ?template=true.
+	// The version keeps their messages, so they are checked whole.
+	ResponsesTemplate, ChatTemplate, MessagesTemplate *Schema
 	// UpdatePreset is the body of PATCH /presets/{slug}.
 	UpdatePreset *Schema
 	// Designate is the body of POST /presets/{slug}/designate.
@@ -62,6 +65,12 @@ type Schemas struct {
 	CreateWorkspace *Schema
 	// UpdateWorkspace is the body of PATCH /workspaces/{id}.
 	UpdateWorkspace *Schema
+	// NewKey is the body of POST keys of the admin endpoint.
+	NewKey *Schema
+	// KeyPruning is the body of POST keys/prune of the admin endpoint.
+	KeyPruning *Schema
+	// Pruning is the body of POST prune of the admin endpoint.
+	Pruning *Schema
 }
 
 // Load returns the schemas, compiled by the first call of the process. It
@@ -82,6 +91,9 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 		{&s.ResponsesRequest, "responses-request.json", responsesRelations},
 		{&s.ChatRequest, "chat-request.json", chatRelations},
 		{&s.MessagesRequest, "messages-request.json", messagesRelations},
+		{&s.ResponsesTemplate, "responses-template.json", responsesRelations},
+		{&s.ChatTemplate, "chat-template.json", chatRelations},
+		{&s.MessagesTemplate, "messages-template.json", messagesRelations},
 		{&s.UpdatePreset, "update-preset.json", nil},
 		{&s.Designate, "designate.json", nil},
 		{&s.Label, "label.json", nil},
@@ -89,6 +101,9 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 		{&s.WorkspaceReference, "workspace-reference.json", nil},
 		{&s.CreateWorkspace, "create-workspace.json", nil},
 		{&s.UpdateWorkspace, "update-workspace.json", nil},
+		{&s.NewKey, "new-key.json", nil},
+		{&s.KeyPruning, "key-pruning.json", nil},
+		{&s.Pruning, "pruning.json", nil},
 	} {
 		if *body.schema, err = compile(compiler, body.file); err != nil {
 			return nil, err

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// shallowKeyword is the keyword for values that are checked only at their surface. They may
-// be long and are not fully kept. It holds a schema that may have a type, and items with a
+// shallowKeyword is the keyword for values that are checked only at their surface, unless
+// another rule looks at them whole. They may be long and are not fully kept. It holds a schema that may have a type, and items with a
 // type and a discriminator. Items of a variant without rules are never decoded, and do not
 // count for MaxValues. The others are decoded one by one.
 const shallowKeyword = "shallow"
@@ -93,7 +93,10 @@ var kinds = map[jsontext.Kind]struct {
 
 // Validate implements jsonschema.ExtSchema. It stops at MaxViolations items.
 func (sh *shallow) Validate(ctx jsonschema.ValidationContext, v any) error {
-	s := v.(*skimmed) // decoder.value ensures this type
+	s, ok := v.(*skimmed)
+	if !ok {
+		return nil // another rule looks at it whole
+	}
 	if !slices.Contains(sh.surface.Types, kinds[s.kind].name) {
 		return ctx.Error(shallowKeyword+"/type", "wrong type")
 	}

@@ -77,6 +77,20 @@ func (r rules) add(v jsontext.Value, schemas ...*jsonschema.Schema) rules {
 	return r
 }
 
+// shallow returns the rule that looks at the surface of the value alone, nil if there is none
+// or another rule looks at it whole.
+func (r rules) shallow() (sh *shallow) {
+	for _, s := range r {
+		switch own := shallowOf(s); {
+		case own != nil:
+			sh = own
+		case hasRules(s):
+			return nil
+		}
+	}
+	return sh
+}
+
 // member returns the schemas of a member, and whether a rule depends on its presence.
 func (r rules) member(name string) (schemas []*jsonschema.Schema, counted bool) {
 	for _, s := range r {
@@ -118,10 +132,8 @@ func (d *decoder) value(v jsontext.Value, schemas []*jsonschema.Schema) (any, er
 	}
 	var room [8]*jsonschema.Schema
 	r := rules(room[:0]).add(v, schemas...)
-	for _, s := range r {
-		if sh := shallowOf(s); sh != nil {
-			return d.skim(sh.surface, v)
-		}
+	if sh := r.shallow(); sh != nil {
+		return d.skim(sh.surface, v)
 	}
 	if !slices.ContainsFunc(r, hasRules) {
 		return opaque(v), nil

@@ -47,7 +47,7 @@ func TestAbandonWithoutDefaultWorkspace(t *testing.T) {
 	failing := &failingStore{Store: to, updates: 1}
 	w := httptest.NewRecorder()
 	use := &live.Use{Store: failing, Service: domain.NewService(failing)}
-	if err := abandonImport(request{httptest.NewRequest("DELETE", "/presets/import", nil), use, nil, w, ""}); err != nil {
+	if err := abandonImport(request{Request: httptest.NewRequest("DELETE", "/presets/import", nil), Use: use, w: w}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"missing":{"workspaces":1,"workspace_slugs":["default"],"presets":`, `"default_workspace_error":"the disk is on fire"`} {

@@ -3,14 +3,12 @@
 package admin
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/caddymodule/openapi"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
 )
 
 // Path is the prefix of all paths of the admin endpoint.
@@ -54,38 +53,37 @@ func (e *endpoint) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{{Pattern: Path, Handler: caddy.AdminHandlerFunc(e.serve)}}
 }
 
-// Route is an operation of the admin endpoint.
+// Route is an operation of the admin endpoint. A GET is a HEAD, too.
 type Route struct {
 	Name   string // in the OpenAPI document
 	Method string
-	Path   string // below Path; one segment {} is variable and not empty
-	Body   string // its schema in that document, or LinesBody; empty for none
+	Path   string         // below Path; one segment {} is variable and not empty
+	Body   *schema.Schema // nil for none
+	Lines  bool           // the body is an export, of media type LinesType
+	Query  string         // the names of its parameters, with spaces between
 
 	run   func(request) error                                // for one store, or nil
 	serve func(w http.ResponseWriter, r *http.Request) error // without run
 }
 
-// LinesBody is the Body of a Route that takes an export, of media type LinesType.
-const LinesBody = "export"
-
 // Routes returns all operations. Only the answer to the creation of a key holds a secret,
 // once.
-func Routes() []Route {
+func Routes(schemas *schema.Schemas) []Route {
 	return []Route{
-		{Name: "key_create", Method: http.MethodPost, Path: "keys", Body: "NewKey", run: issueKey},
-		{Name: "key_list", Method: http.MethodGet, Path: "keys", run: listKeys},
-		{Name: "key_get", Method: http.MethodGet, Path: "keys/{}", run: getKey},
-		{Name: "key_revoke", Method: http.MethodDelete, Path: "keys/{}", run: revokeKey},
-		{Name: "key_remove", Method: http.MethodPost, Path: "keys/{}/remove", run: removeKey},
-		{Name: "key_prune", Method: http.MethodPost, Path: "keys/prune", Body: "KeyPruning", run: pruneKeys},
-		{Name: "audit_list", Method: http.MethodGet, Path: "audit", run: listAudit},
-		{Name: "version_prune", Method: http.MethodPost, Path: "prune", Body: "Pruning", run: pruneVersions},
-		{Name: "backup_get", Method: http.MethodGet, Path: "backup", run: getBackup},
-		{Name: "store_export", Method: http.MethodGet, Path: "export", run: exportStore},
-		{Name: "store_import", Method: http.MethodPost, Path: "import", Body: LinesBody, run: importStore},
-		{Name: "store_abandon_import", Method: http.MethodDelete, Path: "import", run: abandonImport},
-		{Name: "store_verify", Method: http.MethodPost, Path: "verify", run: verifyStore},
-		{Name: "health_get", Method: http.MethodGet, Path: "health", serve: serveHealth},
+		{Name: "key_create", Method: http.MethodPost, Path: "keys", Body: schemas.NewKey, Query: "store", run: issueKey},
+		{Name: "key_list", Method: http.MethodGet, Path: "keys", Query: "store", run: listKeys},
+		{Name: "key_get", Method: http.MethodGet, Path: "keys/{}", Query: "store", run: getKey},
+		{Name: "key_revoke", Method: http.MethodDelete, Path: "keys/{}", Query: "store", run: revokeKey},
+		{Name: "key_remove", Method: http.MethodPost, Path: "keys/{}/remove", Query: "store", run: removeKey},
+		{Name: "key_prune", Method: http.MethodPost, Path: "keys/prune", Body: schemas.KeyPruning, Query: "store", run: pruneKeys},
+		{Name: "audit_list", Method: http.MethodGet, Path: "audit", Query: "store after limit", run: listAudit},
+		{Name: "version_prune", Method: http.MethodPost, Path: "prune", Body: schemas.Pruning, Query: "store", run: pruneVersions},
+		{Name: "backup_get", Method: http.MethodGet, Path: "backup", Query: "store", run: getBackup},
+		{Name: "store_export", Method: http.MethodGet, Path: "export", Query: "store", run: exportStore},
+		{Name: "store_import", Method: http.MethodPost, Path: "import", Lines: true, Query: "store", run: importStore},
+		{Name: "store_abandon_import", Method: http.MethodDelete, Path: "import", Query: "store", run: abandonImport},
+		{Name: "store_verify", Method: http.MethodPost, Path: "verify", Query: "store", run: verifyStore},
+		{Name: "health_get", Method: http.MethodGet, Path: "health", Query: "store", serve: serveHealth},
 		{Name: "openapi_get", Method: http.MethodGet, Path: "openapi.yaml", serve: serveDocument(openapi.Document)},
 		{Name: "openapi_admin_get", Method: http.MethodGet, Path: "openapi-admin.yaml", serve: serveDocument(openapi.AdminDocument)},
 	}
@@ -104,9 +102,32 @@ func (rt Route) match(path string) (param string, ok bool) {
 	return param, begins && ends && err == nil && rest != "" && !strings.Contains(rest, "/")
 }
 
+// methods returns the methods of the route.
+func (rt Route) methods() []string {
+	if rt.Method == http.MethodGet {
+		return []string{http.MethodGet, http.MethodHead}
+	}
+	return []string{rt.Method}
+}
+
+// checkQuery refuses unknown parameters, as bodies are refused that have unknown members: most
+// operations give rights or remove something.
+func (rt Route) checkQuery(text string) error {
+	query, err := url.ParseQuery(text)
+	if err != nil {
+		return badRequest(errors.New("query: malformed"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(strings.Fields(rt.Query), name) {
+			return badRequest(fmt.Errorf("%q: is no parameter of this request", name))
+		}
+	}
+	return nil
+}
+
 // runOn runs the route's operation on a store.
 func (rt Route) runOn(store *live.Store, r request) error {
-	r.Use, r.live = store.Newest(), store
+	r.Use, r.live, r.schema = store.Newest(), store, rt.Body
 	if r.Use == nil { // its last handler was just cleaned up
 		return caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: errors.New("a reload has just closed the store: try again")}
 	}
@@ -114,23 +135,32 @@ func (rt Route) runOn(store *live.Store, r request) error {
 }
 
 func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {
+	schemas, err := schema.Load()
+	if err != nil {
+		return err
+	}
 	path := strings.TrimPrefix(r.URL.EscapedPath(), Path)
 	var allow []string
-	for _, rt := range Routes() {
+	for _, rt := range Routes(schemas) {
 		param, ok := rt.match(path)
-		switch {
-		case !ok:
-		case rt.Method != r.Method:
-			allow = append(allow, rt.Method)
-		case rt.run == nil:
-			return rt.serve(w, r)
-		default:
-			store, err := pickStore(r.URL.Query().Get("store"))
-			if err != nil {
-				return err
-			}
-			return rt.runOn(store, request{Request: r, w: w, param: param})
+		if !ok {
+			continue
 		}
+		if !slices.Contains(rt.methods(), r.Method) {
+			allow = append(allow, rt.methods()...)
+			continue
+		}
+		if err := rt.checkQuery(r.URL.RawQuery); err != nil {
+			return err
+		}
+		if rt.run == nil {
+			return rt.serve(w, r)
+		}
+		store, err := pickStore(r)
+		if err != nil {
+			return err
+		}
+		return rt.runOn(store, request{Request: r, w: w, param: param})
 	}
 	if allow == nil {
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("resource not found")}
@@ -154,49 +184,35 @@ type request struct {
 	*live.Use // of the handler that was provisioned last
 	live      *live.Store
 	w         http.ResponseWriter
-	param     string // the path's variable segment, decoded
+	param     string         // the path's variable segment, decoded
+	schema    *schema.Schema // of the body
 }
 
-// read decodes the body.
+// read checks the body against its schema and decodes it.
 func (r request) read(into any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxBody))
-	if err == nil {
-		err = jsonv2.Unmarshal(body, into, jsonv2.RejectUnknownMembers(true))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return caddy.APIError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: fmt.Errorf("the body must be at most %d bytes", maxBody)}
 	}
 	if err != nil {
-		return badRequest(describeBody(err))
+		return badRequest(fmt.Errorf("reading the body: %w", err))
 	}
-	return nil
+	_, err = r.schema.Check(body)
+	if broken, ok := errors.AsType[*schema.Error](err); ok {
+		return withStatus(status.Invalid(broken))
+	}
+	if err != nil {
+		return err
+	}
+	return schema.Decode(body, into)
 }
 
-// describeBody returns an error of decoding a body that names the field, and no Go type.
-func describeBody(err error) error {
-	wrong, ok := errors.AsType[*jsonv2.SemanticError](err)
-	if !ok {
-		return fmt.Errorf("reading the body: %w", err)
+// pickStore returns the live store that ?store= names, or the only one without it.
+func pickStore(r *http.Request) (*live.Store, error) {
+	name, err := domain.OnlyValue("store", r.URL.Query()["store"])
+	if err != nil {
+		return nil, withStatus(err)
 	}
-	field := cmp.Or(string(wrong.JSONPointer), "the body")
-	if errors.Is(err, jsonv2.ErrUnknownName) {
-		return fmt.Errorf("%s: is not known", field)
-	}
-	want := "of another type"
-	if wrong.GoType != nil {
-		switch kind := wrong.GoType.Kind(); kind {
-		case reflect.String:
-			want = "a string"
-		case reflect.Bool:
-			want = "true or false"
-		case reflect.Int:
-			want = "a whole number"
-		case reflect.Struct:
-			want = "an object"
-		}
-	}
-	return fmt.Errorf("%s: must be %s", field, want)
-}
-
-// pickStore returns the live store of a name, or the only one if name is empty.
-func pickStore(name string) (*live.Store, error) {
 	all := live.All()
 	names := slices.Sorted(maps.Keys(all))
 	list := strings.Join(names, ", ")

@@ -40,7 +40,7 @@ func TestAdminEndpoint(t *testing.T) {
 		{"POST", "", `{"kind":"inference","expires_in":"0s"}`, 400, "expires_in"},
 		{"POST", "", `{"kind":"inference","expires_in":"soon"}`, 400, "expires_in"},
 		{"POST", "", `{"kind":"inference","owner":"x"}`, 400, "owner"},
-		{"POST", "", `{"kind":"inference","name":"` + strings.Repeat("x", admin.MaxBody) + `"}`, 400, "too large"},
+		{"POST", "", `{"kind":"inference","name":"` + strings.Repeat("x", admin.MaxBody) + `"}`, 413, "the body must be at most 65536 bytes"},
 		{"POST", "", ``, 400, "body"},
 		{"PUT", "", ``, 405, "method not allowed"},
 		{"GET", "/" + k.ID, ``, 200, `"name":"ci"`},
@@ -65,7 +65,7 @@ func TestAdminEndpoint(t *testing.T) {
 			t.Errorf("%s %s %.80s: got %d %s, want %d %s", tc.method, tc.path, tc.body, r.Status, r.Body, tc.status, tc.says)
 		}
 	}
-	for path, allow := range map[string]string{"": "GET, POST", "/" + k.ID: "DELETE, GET", "/" + k.ID + "/remove": "POST", "/prune": "DELETE, GET, POST"} {
+	for path, allow := range map[string]string{"": "GET, HEAD, POST", "/" + k.ID: "DELETE, GET, HEAD", "/" + k.ID + "/remove": "POST", "/prune": "DELETE, GET, HEAD, POST"} {
 		if got := s.Admin("PUT", keys+path, "").Header.Get("Allow"); got != allow {
 			t.Errorf("PUT %s: got Allow %q, want %q", path, got, allow)
 		}

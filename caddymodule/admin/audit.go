@@ -37,11 +37,11 @@ func listAudit(r request) error {
 	query := r.URL.Query()
 	after, err := numberIn(query, "after", 0, 0, math.MaxInt)
 	if err != nil {
-		return badRequest(err)
+		return withStatus(err)
 	}
 	limit, err := numberIn(query, "limit", defaultAuditPage, 1, domain.MaxAuditPage)
 	if err != nil {
-		return badRequest(err)
+		return withStatus(err)
 	}
 	records, head, err := r.Service.AuditTrail(r.Context(), after, limit)
 	if err != nil {
@@ -52,13 +52,13 @@ func listAudit(r request) error {
 
 // numberIn returns a number of a query, or the default otherwise.
 func numberIn(query url.Values, name string, otherwise, least, most int) (int, error) {
-	given := query[name]
-	if given == nil {
-		return otherwise, nil
+	text, err := domain.OnlyValue(name, query[name])
+	if err != nil || text == "" {
+		return otherwise, err
 	}
-	n, err := strconv.Atoi(given[0])
-	if err != nil || n < least || n > most || len(given) > 1 {
-		return 0, fmt.Errorf("%s: must be one number from %d to %d", name, least, most)
+	n, ok := domain.ParseNumber(text)
+	if !ok || n < least || n > most {
+		return 0, domain.InvalidAt(name, fmt.Sprintf("must be a number from %d to %d", least, most))
 	}
 	return n, nil
 }

@@ -117,16 +117,21 @@ func TestAuditEndpoint(t *testing.T) {
 	for query, says := range map[string]string{
 		"?after=-1":              "after",
 		"?after=":                "after",
+		"?after=01":              "after: must be a number",
+		"?limit=%2B1":            "limit: must be a number",
+		"?x=1":                   `\"x\": is no parameter of this request`,
+		"?limit=%":               "query: malformed",
+		"?store=":                "store: must not be empty",
 		"?after=x":               "after",
 		"?after=1.5":             "after",
-		"?after=1&after=1":       "after: must be one number",
+		"?after=1&after=1":       "after: given more than once",
 		"?after=" + digits(30):   "after",
-		"?limit=0":               "limit: must be one number from 1 to 1000",
-		"?limit=1001":            "limit: must be one number from 1 to 1000",
+		"?limit=0":               "limit: must be a number from 1 to 1000",
+		"?limit=1001":            "limit: must be a number from 1 to 1000",
 		"?limit=-1":              "limit",
 		"?limit=all":             "limit",
-		"?limit=1&limit=2":       "limit: must be one number",
-		"?after=1&limit=1&limit": "limit: must be one number",
+		"?limit=1&limit=2":       "limit: given more than once",
+		"?after=1&limit=1&limit": "limit: given more than once",
 	} {
 		if r := s.audit(query); r.Status != 400 || !strings.Contains(r.Body, says) {
 			t.Errorf("%s: got %d %s, want 400 and %q", query, r.Status, r.Body, says)
@@ -136,7 +141,7 @@ func TestAuditEndpoint(t *testing.T) {
 		t.Errorf("an unknown store gives %d, want 404", r.Status)
 	}
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
-		if r := s.Admin(method, "/presets/audit", "{}"); r.Status != 405 || r.Header.Get("Allow") != "GET" {
+		if r := s.Admin(method, "/presets/audit", "{}"); r.Status != 405 || r.Header.Get("Allow") != "GET, HEAD" {
 			t.Errorf("%s gives %d, Allow %q, want 405 and GET", method, r.Status, r.Header.Get("Allow"))
 		}
 	}

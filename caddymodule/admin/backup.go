@@ -31,7 +31,11 @@ func getBackup(r request) error {
 	case unfinished:
 		return badRequest(transfer.ErrUnfinished)
 	}
-	to := r.download("application/octet-stream")
+	const contentType = "application/octet-stream"
+	if r.isHead(contentType) {
+		return nil
+	}
+	to := r.download(contentType)
 	defer to.close()
 	err := store.Backup(to.ctx, to)
 	if err == nil {

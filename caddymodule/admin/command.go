@@ -47,6 +47,7 @@ func addCommands(presets *cobra.Command) {
 		presets.AddCommand(command)
 	}
 	presets.AddCommand(cli.Commands()...)
+	presets.PersistentPreRunE = refuseEmpty
 	refuseUnknown(presets)
 }
 

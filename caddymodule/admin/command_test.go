@@ -20,12 +20,12 @@ import (
 func TestCommandErrorsAreMessages(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	for want, args := range map[string][]string{
-		"Invalid request parameters: /kind: must be ":                          {"key", "create", "--kind", "root"},
-		"Workspace not found":                                                  {"key", "create", "--kind", "inference", "--workspace", "absent"},
-		"Key not found":                                                        {"key", "revoke", "absent"},
-		"Invalid request parameters: keep: must be at least 1":                 {"prune", "--keep", "0"},
-		`no live store is named "absent"; live stores: ` + s.CanonicalFolder(): {"key", "list", "--store", "absent"},
-		"expires_in: must be a positive duration":                              {"key", "create", "--kind", "inference", "--expires", "soon"},
+		"Invalid request parameters: /kind: must be ":                                     {"key", "create", "--kind", "root"},
+		"Workspace not found":                                                             {"key", "create", "--kind", "inference", "--workspace", "absent"},
+		"Key not found":                                                                   {"key", "revoke", "absent"},
+		"Invalid request parameters: /keep: must be at least 1":                           {"prune", "--keep", "0"},
+		`no live store is named "absent"; live stores: ` + s.CanonicalFolder():            {"key", "list", "--store", "absent"},
+		"Invalid request parameters: /expires_in: must be a duration such as 720h or 30d": {"key", "create", "--kind", "inference", "--expires", "soon"},
 	} {
 		out, _, err := run(append(args, "--address", s.AdminAddress)...)
 		if err == nil || out != "" || !strings.HasPrefix(err.Error(), want) || strings.ContainsAny(err.Error(), "{}\n") {

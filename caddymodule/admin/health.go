@@ -30,12 +30,12 @@ type storeHealth struct {
 // inference requests are served.
 func serveHealth(w http.ResponseWriter, r *http.Request) error {
 	stores := live.All()
-	if name := r.URL.Query().Get("store"); name != "" {
-		store, err := pickStore(name)
+	if r.URL.Query().Has("store") {
+		store, err := pickStore(r)
 		if err != nil {
 			return err
 		}
-		stores = map[string]*live.Store{name: store}
+		stores = map[string]*live.Store{store.Name(): store}
 	}
 	answer := healthOf(r.Context(), stores)
 	w.Header().Set("Cache-Control", "no-store")

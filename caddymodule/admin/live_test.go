@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
@@ -80,7 +81,11 @@ func TestLastHandlerIsCleanedUp(t *testing.T) {
 	if err := store.Remove(use); err != nil {
 		t.Fatal(err)
 	}
-	for _, rt := range Routes() {
+	schemas, err := schema.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rt := range Routes(schemas) {
 		if rt.run == nil {
 			continue
 		}

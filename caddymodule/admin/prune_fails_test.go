@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
@@ -35,6 +36,10 @@ func TestPruneFailsInTheMiddle(t *testing.T) {
 			}
 		}
 	}
+	schemas, err := schema.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		updates int
 		says    string
@@ -44,7 +49,7 @@ func TestPruneFailsInTheMiddle(t *testing.T) {
 	} {
 		failing.updates = tc.updates
 		r := httptest.NewRequest("POST", "/presets/prune", strings.NewReader(`{"keep":1}`))
-		err := pruneVersions(request{r, &live.Use{Service: service}, nil, httptest.NewRecorder(), ""})
+		err := pruneVersions(request{Request: r, Use: &live.Use{Service: service}, w: httptest.NewRecorder(), schema: schemas.Pruning})
 		if api, ok := errors.AsType[caddy.APIError](err); !ok || api.HTTPStatus != 500 || api.Err.Error() != tc.says {
 			t.Errorf("got error %v, want a 500 that says %q", err, tc.says)
 		}

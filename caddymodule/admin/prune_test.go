@@ -72,7 +72,7 @@ func TestPruneCommand(t *testing.T) {
 			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
 		}
 	}
-	for body, says := range map[string]string{``: "body", `{"keep":"1"}`: "/keep: must be a whole number", `{"keep":1,"preset":"p"}`: "/preset: is not known", `{"keep":-1}`: "keep: must be at least 1"} {
+	for body, says := range map[string]string{``: "body", `{"keep":"1"}`: "/keep: must be an integer", `{"keep":1,"preset":"p"}`: "/preset: unknown field", `{"keep":-1}`: "keep: must be at least 1"} {
 		if r := s.prune(body); r.Status != 400 || !strings.Contains(r.Body, says) {
 			t.Errorf("%s: got %d %s, want 400 and %q", body, r.Status, r.Body, says)
 		}

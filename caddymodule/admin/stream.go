@@ -46,6 +46,16 @@ func (r request) download(contentType string) *stream {
 	return s
 }
 
+// isHead answers a HEAD for a download with the type alone: nothing is read from the store for
+// it, and no backup counts as made.
+func (r request) isHead(contentType string) bool {
+	if r.Method != http.MethodHead {
+		return false
+	}
+	r.w.Header().Set("Content-Type", contentType)
+	return true
+}
+
 // upload returns a stream to read the body from. The caller calls close.
 func (r request) upload() *stream {
 	s := &stream{body: r.Body, setDeadline: http.NewResponseController(r.w).SetReadDeadline}

@@ -33,6 +33,9 @@ func exportStore(r request) error {
 		return transferError(err)
 	}
 	r.w.Header().Set(recordsHeader, strconv.Itoa(about))
+	if r.isHead(LinesType) {
+		return nil
+	}
 	to := r.download(LinesType)
 	defer to.close()
 	_, err = transfer.Export(to.ctx, r.Store, to)

@@ -184,10 +184,10 @@ func (p preset) numberOf(ref string) (int, error) {
 // numberIn returns the number of a version in ref, and 0 if ref has the form of a label.
 func numberIn(ref string) (int, error) {
 	if ref != "" && strings.Trim(ref, "0123456789") == "" {
-		if n, err := strconv.Atoi(ref); err == nil && n > 0 {
+		if n, ok := domain.ParseNumber(ref); ok && n > 0 {
 			return n, nil
 		}
-		return 0, fmt.Errorf("%s is no version: versions are numbered from 1", ref)
+		return 0, fmt.Errorf("%s is no version: versions are numbered from 1, without leading zeros", ref)
 	}
 	if domain.CheckLabel(ref) != nil {
 		return 0, fmt.Errorf("%q is neither the number of a version nor a label", ref)

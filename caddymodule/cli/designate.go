@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -171,10 +170,10 @@ func targetIn(text string) (to domain.Target, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		number, weight, _ := strings.Cut(part, ":")
 		var share domain.Share
-		if share.Version, err = strconv.Atoi(number); err == nil {
-			share.Weight, err = strconv.Atoi(weight)
-		}
-		if err != nil || share.Version < 1 || share.Weight < 0 {
+		var isVersion, isWeight bool
+		share.Version, isVersion = domain.ParseNumber(number)
+		share.Weight, isWeight = domain.ParseNumber(weight)
+		if !isVersion || !isWeight || share.Version == 0 {
 			return to, errForm
 		}
 		if share.Weight > domain.MaxWeight {

@@ -2,7 +2,6 @@ package files
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -10,11 +9,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
-
-// maxNumber is the highest number of a version, as in schema/designate.json.
-const maxNumber = 1<<53 - 1
-
-var positive = regexp.MustCompile(`^[1-9][0-9]*$`)
 
 // labels reads the labels of a preset.
 func (d *document) labels(n *yaml.Node, path []string) map[string]Label {
@@ -62,19 +56,22 @@ func (d *document) label(n *yaml.Node, path []string) (label Label) {
 
 // number reads the number of a version, or latest.
 func (d *document) number(n *yaml.Node) (Number, bool) {
-	n = follow(n)
-	if n.Kind != yaml.ScalarNode {
-		return 0, false
-	}
-	s, problem := readScalar(n)
-	if problem != "" {
-		return 0, false
-	}
+	s := scalarOf(n)
 	if s.kind == '"' && s.text == domain.LatestLabel {
 		return Latest, true
 	}
-	number, err := strconv.ParseInt(s.text, 10, 64)
-	return Number(number), s.kind == '0' && positive.MatchString(s.text) && err == nil && number <= maxNumber
+	number, ok := s.integer()
+	return Number(number), ok && number > 0
+}
+
+// scalarOf returns the meaning of a value, which has no kind unless it is a scalar.
+func scalarOf(n *yaml.Node) scalar {
+	if n = follow(n); n.Kind == yaml.ScalarNode {
+		if s, problem := readScalar(n); problem == "" {
+			return s
+		}
+	}
+	return scalar{}
 }
 
 // split reads the versions of a split, by the rules of domain.Target.
@@ -112,9 +109,8 @@ func (d *document) share(n *yaml.Node, path []string) (share Share, ok bool) {
 			}
 		case "weight":
 			weight = true
-			text, isText := d.digits(e.value)
-			n, err := strconv.Atoi(text)
-			if !isText || err != nil || n > domain.MaxWeight {
+			n, ok := scalarOf(e.value).integer()
+			if !ok || n < 0 || n > domain.MaxWeight {
 				d.mistake(e.value, at, fmt.Sprintf("must be an integer between 0 and %d", domain.MaxWeight))
 				n = 1 // the split has a weight, which is a mistake already
 			}
@@ -135,14 +131,4 @@ func (d *document) share(n *yaml.Node, path []string) (share Share, ok bool) {
 		share.Weight = 1
 	}
 	return share, ok
-}
-
-// digits returns the text of a number without a sign, a point or an exponent.
-func (d *document) digits(n *yaml.Node) (string, bool) {
-	n = follow(n)
-	if n.Kind != yaml.ScalarNode {
-		return "", false
-	}
-	s, problem := readScalar(n)
-	return s.text, problem == "" && s.kind == '0' && (s.text == "0" || positive.MatchString(s.text))
 }

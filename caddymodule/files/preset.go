@@ -179,7 +179,7 @@ func (d *document) request(dialect domain.Dialect, n *yaml.Node, path []string, 
 	if !ok {
 		return v
 	}
-	rules := d.rules(dialect)
+	rules := SchemaOf(d.schemas, dialect, template)
 	body := bytes.Clone(text)
 	members, err := rules.Check(body)
 	if err != nil {
@@ -220,14 +220,18 @@ func keysOf(n *yaml.Node) map[string]*yaml.Node {
 	return keys
 }
 
-// rules returns the schema of a dialect's requests.
-func (r *reader) rules(dialect domain.Dialect) *schema.Schema {
+// SchemaOf returns the schema of the requests of a dialect that versions are made of. That of
+// templates checks messages whole.
+func SchemaOf(schemas *schema.Schemas, dialect domain.Dialect, isTemplate bool) *schema.Schema {
+	request, template := schemas.ResponsesRequest, schemas.ResponsesTemplate
 	switch dialect {
 	case domain.Chat:
-		return r.schemas.ChatRequest
+		request, template = schemas.ChatRequest, schemas.ChatTemplate
 	case domain.Messages:
-		return r.schemas.MessagesRequest
-	default:
-		return r.schemas.ResponsesRequest
+		request, template = schemas.MessagesRequest, schemas.MessagesTemplate
 	}
+	if isTemplate {
+		return template
+	}
+	return request
 }

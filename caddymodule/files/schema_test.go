@@ -312,6 +312,12 @@ func TestSchemaAgrees(t *testing.T) {
 		write(t, dir, setOf(newGenerator(seed).preset(t, "p")))
 		check(t, tree(t, dir)["default/p.yaml"], true)
 	}
+	for _, good := range []string{
+		"labels: {a: 1.0, b: {split: [{version: 1e0, weight: 10.0}]}}\nresponses: {}",
+		"template: true\nchat: {messages: [{role: user, content: '{{x}}'}, {role: tool, tool_call_id: a, content: b}]}", "chat: {messages: [{role: tool, tool_call_id: a, content: b}]}",
+	} {
+		check(t, good+"\n", true)
+	}
 	for _, bad := range []string{
 		"{}", "a: 1\nresponses: {}", "responses: {}\nchat: {}", "responses: {temperature: hot}", "responses: {stream: true}", "responses: {foo: 1}",
 		"chat: {instructions: a}", "messages: {temperature: 1, max_tokens: 1.5}", "name: ''\nresponses: {}", "status: archived\nresponses: {}", "labels: {latest: 1}\nresponses: {}",

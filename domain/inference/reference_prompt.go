@@ -144,7 +144,9 @@ func (q *parsedRequest) namePrompt(m promptMembers) {
 	if m.version != nil {
 		var ok bool
 		if ref.pin, ok = rawjson.Head(m.version, maxPin); m.version.Kind() == '0' {
-			ref.pin, ok = string(m.version[:min(len(m.version), maxPin+1)]), true
+			var n int
+			n, ok = rawjson.Int(m.version)
+			ref.pin = strconv.Itoa(n)
 		}
 		if !ok || !pinPattern.MatchString(ref.pin) {
 			p.setError(m.place+"version", "must be the number of a version, or a label")

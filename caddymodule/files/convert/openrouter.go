@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/schema"
@@ -155,7 +156,7 @@ func misfits(dialect domain.Dialect, settings []byte) int {
 	if err != nil {
 		return 0 // assemble reports it
 	}
-	_, err = schemaOf(schemas, dialect).Check(settings)
+	_, err = files.SchemaOf(schemas, dialect, false).Check(settings)
 	if refused, ok := errors.AsType[*schema.Error](err); ok {
 		return len(refused.Violations)
 	}

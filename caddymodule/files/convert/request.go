@@ -44,7 +44,7 @@ func (v *version) build(schemas *schema.Schemas) (built files.Version, ok bool) 
 // capture checks the request as a server does, and returns what it stores. Settings that
 // the check refuses are left out.
 func (v *version) capture(schemas *schema.Schemas, prompt []rawjson.Member, isTemplate bool) (domain.Capture, bool) {
-	check := schemaOf(schemas, v.dialect)
+	check := files.SchemaOf(schemas, v.dialect, isTemplate)
 	for {
 		members := make([]rawjson.Member, 0, len(v.settings)+len(prompt))
 		for _, s := range v.settings {
@@ -69,17 +69,6 @@ func (v *version) capture(schemas *schema.Schemas, prompt []rawjson.Member, isTe
 			return domain.Capture{}, false
 		}
 	}
-}
-
-// schemaOf returns the schema of the requests of a dialect.
-func schemaOf(schemas *schema.Schemas, dialect domain.Dialect) *schema.Schema {
-	switch dialect {
-	case domain.Chat:
-		return schemas.ChatRequest
-	case domain.Messages:
-		return schemas.MessagesRequest
-	}
-	return schemas.ResponsesRequest
 }
 
 // withoutPlace returns the message of a refusal.

@@ -1,0 +1,254 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/schema"
+)
+
+// operations returns the route table by method and path, as the matrix names them.
+func operations(t *testing.T) map[string]operation {
+	t.Helper()
+	schemas, err := schema.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]operation)
+	for _, op := range new(Handler).routes(schemas) {
+		all[op.method+" "+op.path] = op
+	}
+	return all
+}
+
+// withQuery returns a path with another parameter.
+func withQuery(path, query string) string {
+	if strings.Contains(path, "?") {
+		return path + "&" + query
+	}
+	return path + "?" + query
+}
+
+// TestQueries sends unknown, repeated and malformed parameters to every route.
+func TestQueries(t *testing.T) {
+	s := start(t, standard)
+	f := &fixtures{s: s}
+	active, archived, workspace := f.preset(false), f.preset(true), f.workspace()
+	ops := operations(t)
+	for _, route := range slices.Sorted(maps.Keys(matrix)) {
+		op, row := ops[route], matrix[route]
+		preset := active
+		if row.archived {
+			preset = archived
+		}
+		path := "/v1/" + f.fill(row.exists.path, preset, workspace)
+		body := f.fill(row.exists.body, preset, workspace)
+		before := s.changesRecorded()
+		refused := func(query, issue string) {
+			t.Helper()
+			r := s.manage(op.method, withQuery(path, query), body)
+			if r.status != 400 || !strings.Contains(r.body, `"path":"`+issue) {
+				t.Errorf("%s?%s: got %d %s, want 400 and %q", route, query, r.status, r.body, issue)
+			}
+		}
+		const unknown = "lable=canary&designated=false&a%0Ab=1"
+		if op.is(changes) {
+			refused(unknown, `a%0Ab","message":"is no parameter of this request"},{"path":"designated","message":"is no parameter of this request"},{"path":"lable",`)
+		} else if r := s.manage(op.method, withQuery(path, unknown), body); r.status != row.exists.status ||
+			r.status < 300 && r.header.Get("X-Preset-Ignored") != "a%0Ab, designated, lable" {
+			t.Errorf("%s: got %d with X-Preset-Ignored %q, want %d and the unknown parameters", route, r.status, r.header.Get("X-Preset-Ignored"), row.exists.status)
+		}
+		refused("a=1;b=2", "query")
+		parameters := strings.Fields(op.query)
+		if op.is(inWorkspace) {
+			parameters = append(parameters, "workspace_id")
+		}
+		for _, name := range parameters {
+			refused(name+"=1&"+name+"=1", name+`","message":"given more than once`)
+			if name == "limit" || name == "offset" {
+				for _, number := range []string{"01", "00", "%2B1", "1.0", "1e0", "-1", "%201", "0x1", "99999999999999999999"} {
+					refused(name+"="+number, name)
+				}
+			}
+		}
+		if op.name == "preset_diff" {
+			for _, number := range []string{"01", "00", "0", "%2B1", "-1", "%201"} {
+				for name, query := range map[string]string{"from": "?from=" + number + "&to=1", "to": "?from=1&to=" + number} {
+					r := s.manage(op.method, "/v1/presets/"+preset+"/diff"+query, "")
+					if r.status != 400 || !strings.Contains(r.body, `"path":"`+name+`"`) {
+						t.Errorf("%s: got %d %s, want 400 and the parameter", query, r.status, r.body)
+					}
+				}
+			}
+		}
+		if strings.Contains(op.path, "{version}") {
+			for _, number := range []string{"01", "0", "+1", "1.0", "1e0", "99999999999999999999"} {
+				s.manage(op.method, strings.TrimSuffix(path, "1")+number, body).wantError(t, 400, "Version must be a positive integer")
+			}
+		}
+		if after := s.changesRecorded(); after != before {
+			t.Errorf("%s: refused requests made %d changes", route, after-before)
+		}
+	}
+	s.manage("GET", "/v1/presets?limit=&offset=", "").want(t, 200) // as clients send them
+	s.manage("GET", "/v1/presets/"+active, "", "If-None-Match: *").want(t, 304)
+}
+
+// TestUnknownParametersOfFeedback checks that parameters are named before members.
+func TestUnknownParametersOfFeedback(t *testing.T) {
+	s := start(t, inferring("usage"))
+	s.manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).want(t, 200)
+	s.ask(responsesPath, `{"model":"@preset/p","session_id":"s"}`).want(t, 202)
+	const body = `{"session_id":"s","score":1,"unknwn":1}`
+	if !s.eventually(func() bool { return s.manage("POST", "/v1/presets/p/feedback?by=me", body).status == 202 }) {
+		t.Fatal("the session gets no feedback")
+	}
+	if got := s.manage("POST", "/v1/presets/p/feedback?by=me", body).header.Get("X-Preset-Ignored"); got != "by, unknwn" {
+		t.Errorf("got X-Preset-Ignored %q, want the parameter and the member", got)
+	}
+}
+
+// TestWorkspaceTwice names the workspace in the query and in the body, each by its id or slug.
+func TestWorkspaceTwice(t *testing.T) {
+	s := start(t, standard)
+	f := &fixtures{s: s}
+	const slug = "team"
+	id := s.manage("POST", "/v1/workspaces", `{"name":"Team","slug":"`+slug+`"}`).field(t, "id")
+	other := s.manage("POST", "/v1/workspaces", `{"name":"Other","slug":"other"}`).field(t, "id")
+	for route, op := range operations(t) {
+		if !op.body.isOptional {
+			continue
+		}
+		for _, inQuery := range []string{slug, id, strings.ToUpper(id)} {
+			for _, inBody := range []string{slug, id, other, "other", "absent"} {
+				f.n++
+				p := fmt.Sprintf("p-%d", f.n)
+				s.manage("POST", "/v1/presets/"+p+"/responses?workspace_id=team&label=a", `{}`).want(t, 200)
+				want := map[string]int{"absent": 404, other: 400, "other": 400}[inBody]
+				if want == 0 {
+					want = 200
+				}
+				path := "/v1/" + strings.NewReplacer("{slug}", p, "{label}", "a").Replace(op.path) + "?workspace_id=" + inQuery
+				if r := s.manage(op.method, path, `{"workspace_id":"`+inBody+`"}`); r.status != want {
+					t.Errorf("%s: %s in the query and %s in the body: got %d %s, want %d", route, inQuery, inBody, r.status, r.body, want)
+				}
+			}
+		}
+	}
+}
+
+// TestIntegersOfJSON sends integers as 1.0 and 1e0, which JSON Schema takes for integers.
+func TestIntegersOfJSON(t *testing.T) {
+	s := start(t, inferring(""))
+	f := &fixtures{s: s}
+	p := f.preset(false)
+	for _, one := range []string{"1.0", "1e0", "10e-1", "1.000000000000000000000"} {
+		for _, tc := range []struct{ method, path, body, want string }{
+			{"POST", "/designate", `{"version":` + one + `}`, `"version":1,`},
+			{"PUT", "/labels/one", `{"version":` + one + `}`, `"version":1,`},
+			{"PUT", "/labels/one", `{"split":[{"version":` + one + `,"weight":` + one + `}]}`, `"split":[{"version":1,"weight":1}]`},
+			{"POST", "/responses", `{"top_k":` + one + `,"max_output_tokens":` + one + `}`, `"top_k":` + one},
+		} {
+			s.manage(tc.method, "/v1/presets/"+p+tc.path, tc.body).want(t, 200, tc.want)
+		}
+	}
+	s.manage("POST", "/v1/workspaces", `{"name":"n","slug":"s","io_logging_api_key_ids":[1.0]}`).want(t, 201, `[1.0]`)
+	for _, route := range inferencePaths {
+		for _, version := range []string{"1", "1.0", "1e0", `"1"`} {
+			r := s.ask(route, `{"model":"m","prompt":{"id":"`+p+`","version":`+version+`}}`)
+			if r.status != 202 || r.header.Get("X-Preset") != p+"@1" {
+				t.Errorf("%s with version %s: got %d %s and X-Preset %q, want version 1", route, version, r.status, r.body, r.header.Get("X-Preset"))
+			}
+		}
+		for _, version := range []string{"1.5", "0", "1e99", `"01"`, `"1.0"`} {
+			if r := s.ask(route, `{"model":"m","prompt":{"id":"`+p+`","version":`+version+`}}`); r.status != 400 && r.status != 404 {
+				t.Errorf("%s with version %s: got %d %s, want a refusal", route, version, r.status, r.body)
+			}
+		}
+		s.ask(route, `{"model":"@preset/`+p+`@01"}`).want(t, 404)
+	}
+}
+
+// TestBodiesOfEveryRoute sends bodies that no route takes to every route that takes one.
+func TestBodiesOfEveryRoute(t *testing.T) {
+	s := start(t, standard)
+	f := &fixtures{s: s}
+	p, w := f.preset(false), f.workspace()
+	before := s.changesRecorded()
+	for route, op := range operations(t) {
+		if op.body.Schema == nil {
+			continue
+		}
+		path := "/v1/" + strings.NewReplacer("{slug}", p, "{label}", "one", "{workspace}", w).Replace(op.path)
+		for body, want := range map[string]string{
+			"null":                       `"path":"","message":"must be an object"`,
+			"[]":                         `"path":"","message":"must be an object"`,
+			`""`:                         `"path":"","message":"must be an object"`,
+			`{"x":{"y":[0,1e400]}}`:      `"path":"/x/y/1","message":"must be in the range of a double`,
+			`{"x":-1E+309}`:              `"path":"/x","message":"must be in the range of a double`,
+			`{"metadata":{"a":1e99999}}`: `"path":"/metadata/a","message":"must be in the range of a double`,
+			`{"policy":{"bounds":{"temperature":{"max":1e400}}}}`: `"path":"/policy/bounds/temperature/max","message":"must be in the range of a double`,
+			`{"split":[{"version":1,"weight":1e400}]}`:            `"path":"/split/0/weight","message":"must be in the range of a double`,
+		} {
+			if r := s.manage(op.method, path, body); r.status != 400 || !strings.Contains(r.body, want) {
+				t.Errorf("%s %s: got %d %s, want 400 and %s", route, body, r.status, r.body, want)
+			}
+		}
+	}
+	if after := s.changesRecorded(); after != before {
+		t.Errorf("refused requests made %d changes", after-before)
+	}
+}
+
+// TestNullsOfAWorkspace sends null for each member of a workspace. It is what the document
+// says: the default where the member may be null, and refused elsewhere.
+func TestNullsOfAWorkspace(t *testing.T) {
+	s := start(t, standard)
+	properties, _ := readDocument(t, apiDocument).at("#/components/schemas/WorkspaceSettings/properties").(map[string]any)
+	if len(properties) < 10 {
+		t.Fatalf("the document has the members %v", properties)
+	}
+	n, nullable := 0, 0
+	create := func(member string) response {
+		n++
+		return s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":"w-%d"%s}`, n, member))
+	}
+	member := func(r response, name string) string {
+		var answer struct {
+			Data map[string]any `json:"data"`
+		}
+		if err := json.Unmarshal([]byte(r.body), &answer); err != nil {
+			t.Fatal(err)
+		}
+		value, ok := answer.Data[name]
+		if !ok {
+			t.Errorf("%s is not in the answer %s", name, r.body)
+		}
+		return fmt.Sprint(value)
+	}
+	without := create("")
+	for name, rule := range properties {
+		if name == "name" || name == "slug" {
+			continue
+		}
+		r := create(`,"` + name + `":null`)
+		if !strings.Contains(fmt.Sprint(rule), "null") {
+			if r.status != http.StatusBadRequest || !strings.Contains(r.body, `"path":"/`+name+`"`) {
+				t.Errorf("%s: got %d %s, want 400, as null is no value of it", name, r.status, r.body)
+			}
+			continue
+		}
+		nullable++
+		if r.status != http.StatusCreated || member(r, name) != member(without, name) {
+			t.Errorf("%s: got %d %s, want the default", name, r.status, r.body)
+		}
+	}
+	if nullable < 5 {
+		t.Errorf("%d members may be null, want at least 5", nullable)
+	}
+}
