@@ -294,13 +294,13 @@ func TestOpenAPIAnswers(t *testing.T) {
 			}
 		}
 		headers, _ := answer["headers"].(map[string]any)
-		sometimes := []string{"Idempotency-Replayed", "X-Preset-Ignored", requestIDHeader}
+		sometimes := []string{"Idempotency-Replayed", "X-Preset-Ignored", requestIDHeader, "Vary"}
 		for name := range headers {
 			if r.header.Get(name) == "" && !slices.Contains(sometimes, name) {
 				t.Errorf("%s: the answer %d has no %s", op, r.status, name)
 			}
 		}
-		for _, name := range append(sometimes, "ETag", "X-Request-Id") {
+		for _, name := range append(sometimes, "ETag", "X-Request-Id", "Allow", "WWW-Authenticate", "Retry-After") {
 			if headers[name] == nil && r.header.Get(name) != "" {
 				t.Errorf("%s: the answer %d has %s, which is not described", op, r.status, name)
 			}
@@ -319,6 +319,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			return step.path + "?" + parameter
 		}
 		check(step.op, s.do(step.method, step.path, step.body), 401)
+		check(step.op, s.manage("PROPFIND", step.path, ""), 405)
 		check(step.op, ask(step.path, step.body, "If-None-Match: none"), 400)
 		check(step.op, ask(step.path, step.body, `If-Match: "0123456789abcdef0123456789abcdef"`), 412)
 		forbidden := step.path
@@ -357,6 +358,11 @@ func TestOpenAPIAnswers(t *testing.T) {
 		}
 		check(step.op, ask(step.path, step.body, key, "X-Preset-Owner: another"), 422)
 	}
+	tooLarge := s.manage("GET", "/v1/presets", "", "X-Large: "+strings.Repeat("a", 2<<20))
+	check("preset_list", tooLarge, 431)
+	if media := tooLarge.header.Get("Content-Type"); !strings.HasPrefix(media, "text/plain") {
+		t.Errorf("headers that are too large get a body of the media type %s", media)
+	}
 	s.manage("DELETE", "/v1/presets/p", "").want(t, 200)
 	for _, step := range tour[:3] {
 		check(step.op, s.manage(step.method, step.path, step.body), 409)
@@ -392,6 +398,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("preset_feedback", s.do("POST", feedback, score, bearer(inferenceSecret)), 202)
 	check("preset_feedback", s.manage("POST", feedback, `{"request_id":"r","score":0.5}`), 404)
 	check("preset_feedback", s.do("POST", feedback, score), 401)
+	check("preset_feedback", s.manage("PUT", feedback, score), 405)
 	check("preset_feedback", s.do("POST", feedback+"?workspace_id=new", score, bearer(inferenceSecret)), 403)
 	check("preset_feedback", s.manage("POST", feedback, "[]"), 400)
 	check("preset_feedback", s.manage("POST", feedback, strings.Repeat(" ", 64<<10)+score), 413)
@@ -415,6 +422,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("key_create", operate("POST", "keys", `{"kind":"inference","workspace":"absent"}`), 404)
 	check("key_create", operate("POST", "keys", strings.Repeat(" ", 64<<10)+"{}"), 413)
 	check("key_list", operate("GET", "keys", ""), 200)
+	check("key_list", operate("PUT", "keys", ""), 405)
 	check("key_revoke", operate("DELETE", "keys/"+other.id, ""), 200)
 	check("key_revoke", operate("DELETE", "keys/absent", ""), 404)
 	check("key_get", operate("GET", "keys/"+other.id, ""), 200)
@@ -474,7 +482,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			status, _ := strconv.Atoi(status)
 			switch {
 			case seen[op][status]:
-			case status == 500, status == 503, status == 408, status == 409, isAdmin[op] && status >= 400:
+			case status == 500, status == 503, status == 408, status == 409, status == 431, isAdmin[op] && status >= 400:
 				// no single request causes these statuses at once
 			default:
 				t.Errorf("%s: no request got the answer %d", op, status)

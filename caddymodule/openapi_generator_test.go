@@ -102,6 +102,7 @@ var refusals = map[int]string{
 	http.StatusUnauthorized:          "There is no key, or not a live one.",
 	http.StatusForbidden:             "The key does not permit this, or the workspace does not.",
 	http.StatusNotFound:              "There is no such object.",
+	http.StatusMethodNotAllowed:      "The path does not offer this method. Allow lists those that it offers.",
 	http.StatusRequestTimeout:        "The body took too long to arrive.",
 	http.StatusConflict:              "The preset is not active, or has no version that a draft could follow. Or too many others changed it at the same time. Or feedback is not taken, because usage is not measured.",
 	http.StatusPreconditionFailed:    "The object is not in the state that the request names.",
@@ -109,9 +110,12 @@ var refusals = map[int]string{
 	http.StatusUnsupportedMediaType:  "The body is not JSON, or has a content encoding.",
 	http.StatusUnprocessableEntity:   "The Idempotency-Key was used for another request.",
 	http.StatusTooManyRequests:       "The client's address has failed to authenticate too often, and the key was not looked at.",
+	statusHeadersTooLarge:            "The headers are larger than the server's max_header_size. Go's HTTP server refuses them, so the body is its text.",
 	http.StatusInternalServerError:   "It is the server's fault.",
 	http.StatusServiceUnavailable:    "Nothing was changed: the disk is full, or the store cannot be used.",
 }
+
+const statusHeadersTooLarge = http.StatusRequestHeaderFieldsTooLarge
 
 // pathParameters name the segments {} of paths by the segment before them.
 var pathParameters = map[string]string{"keys": "key_id", "models": "model"}
@@ -170,6 +174,7 @@ func newOpenAPI(name string) ([]byte, error) {
 		all = d.adminEndpoints(schemas)
 	}
 	for _, e := range all {
+		e.refusals = append(e.refusals, statusHeadersTooLarge)
 		if err := d.add(e); err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)
 		}
@@ -277,7 +282,7 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 	for i, op := range new(Handler).routes(schemas) {
 		e := endpoint{
 			name: op.name, method: op.method, path: op.path, errors: "Error",
-			refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable},
+			refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable},
 		}
 		switch {
 		case op.authorize(inference) == nil:
@@ -340,7 +345,7 @@ func (d *openAPI) adminEndpoints(schemas *schema.Schemas) (all []endpoint) {
 		e := endpoint{
 			name: op.Name, method: op.Method, path: op.Path, errors: "AdminError",
 			needs: "A request by fetch needs an Origin header that Caddy allows.", parameters: []string{"Origin"},
-			refusals: []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusInternalServerError, http.StatusServiceUnavailable},
+			refusals: []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusInternalServerError, http.StatusServiceUnavailable},
 		}
 		switch {
 		case op.Lines:
@@ -434,6 +439,9 @@ func segmentsOf(path string) iter.Seq2[string, string] {
 // refusal returns the name of the answer of a status with an error of a schema.
 func (d *openAPI) refusal(schema string, status int) (name string) {
 	name = schema + strconv.Itoa(status)
+	if status == statusHeadersTooLarge {
+		name = "HeadersTooLarge"
+	}
 	if memberNode(d.responses, name) != nil {
 		return name
 	}
@@ -442,11 +450,27 @@ func (d *openAPI) refusal(schema string, status int) (name string) {
 		about = "Caddy does not allow the request's Origin or Host."
 	}
 	answer := map[string]any{"description": about, "content": jsonContent(schema)}
+	headers := make(map[string]any)
 	if schema != "AdminError" {
-		headers := map[string]any{"X-Request-Id": referenceTo("headers", "X-Request-Id")}
-		if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		headers["X-Request-Id"] = referenceTo("headers", "X-Request-Id")
+	}
+	if schema == "Error" { // reports vary by Accept, and models by the key
+		headers["Vary"] = referenceTo("headers", "Vary")
+	}
+	switch status {
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		if schema != "AdminError" {
 			headers["Retry-After"] = referenceTo("headers", "Retry-After")
 		}
+	case http.StatusUnauthorized:
+		headers["WWW-Authenticate"] = referenceTo("headers", "WWW-Authenticate")
+	case http.StatusMethodNotAllowed:
+		headers["Allow"] = referenceTo("headers", "Allow")
+	case statusHeadersTooLarge:
+		headers = nil
+		answer["content"] = map[string]any{"text/plain": map[string]any{"schema": map[string]string{"type": "string"}}}
+	}
+	if len(headers) > 0 {
 		answer["headers"] = headers
 	}
 	putNode(d.responses, name, newNode(answer))

@@ -60,12 +60,14 @@ const refused = await manager.POST("/presets/{slug}/chat/completions", {
   body: { temperature: "hot" },
 });
 assert.equal(refused.response.status, 400);
-assert.equal(refused.error?.error.code, 400);
-assert.deepEqual(refused.error?.error.metadata?.issues.map(({ path }) => path), ["/temperature"]);
+assert.ok(typeof refused.error === "object"); // a 431 has a text
+assert.equal(refused.error.error.code, 400);
+assert.deepEqual(refused.error.error.metadata?.issues.map(({ path }) => path), ["/temperature"]);
 
 const forbidden = await operator.POST("/keys", { body: { kind: "inference" } });
 assert.equal(forbidden.response.status, 403, "fetch without an Origin");
-assert.match(forbidden.error?.error ?? "", /origin/);
+assert.ok(typeof forbidden.error === "object");
+assert.match(forbidden.error.error, /origin/);
 const origin = { header: { Origin: admin } };
 const issued = await operator.POST("/keys", { body: { kind: "inference", name: "fetch" }, params: origin });
 assert.equal(issued.response.status, 201, JSON.stringify(issued.error));
