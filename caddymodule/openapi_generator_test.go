@@ -173,6 +173,18 @@ func newOpenAPI(name string) ([]byte, error) {
 	if name == adminDocument {
 		all = d.adminEndpoints(schemas)
 	}
+	requests, responses, err := readExamples()
+	if err != nil {
+		return nil, err
+	}
+	for component, example := range members(responses) {
+		response := memberNode(d.responses, component)
+		if response == nil {
+			return nil, fmt.Errorf("%s has an example of %s, which is no response", openAPIExamples, component)
+		}
+		addExample(memberNode(response, "content"), example)
+	}
+	d.requests = requests
 	for _, e := range all {
 		e.refusals = append(e.refusals, statusHeadersTooLarge)
 		if err := d.add(e); err != nil {
@@ -245,6 +257,7 @@ func removeUnused(components, root *yaml.Node) {
 // openAPI is a document during its generation.
 type openAPI struct {
 	schemas, responses *yaml.Node
+	requests           *yaml.Node // the examples of their bodies, by operation
 	files              schemaFiles
 	paths              map[string]map[string]any
 }
@@ -394,7 +407,19 @@ func (d *openAPI) add(e endpoint) error {
 		responses["304"] = referenceTo("responses", "NotModified")
 	}
 	for _, status := range e.refusals {
-		responses[strconv.Itoa(status)] = referenceTo("responses", d.refusal(e.errors, status))
+		name, err := d.refusal(e.errors, status)
+		if err != nil {
+			return err
+		}
+		responses[strconv.Itoa(status)] = referenceTo("responses", name)
+	}
+	if e.body != nil {
+		e.body = newNode(e.body)
+		example := memberNode(d.requests, e.name)
+		if example == nil {
+			return fmt.Errorf("its body has no example in %s", openAPIExamples)
+		}
+		addExample(memberNode(e.body.(*yaml.Node), "content"), example)
 	}
 	if e.unhealthy {
 		responses["503"] = referenceTo("responses", success)
@@ -437,13 +462,13 @@ func segmentsOf(path string) iter.Seq2[string, string] {
 }
 
 // refusal returns the name of the answer of a status with an error of a schema.
-func (d *openAPI) refusal(schema string, status int) (name string) {
+func (d *openAPI) refusal(schema string, status int) (name string, err error) {
 	name = schema + strconv.Itoa(status)
 	if status == statusHeadersTooLarge {
 		name = "HeadersTooLarge"
 	}
 	if memberNode(d.responses, name) != nil {
-		return name
+		return name, nil
 	}
 	about := refusals[status]
 	if schema == "AdminError" && status == http.StatusForbidden {
@@ -468,13 +493,22 @@ func (d *openAPI) refusal(schema string, status int) (name string) {
 		headers["Allow"] = referenceTo("headers", "Allow")
 	case statusHeadersTooLarge:
 		headers = nil
-		answer["content"] = map[string]any{"text/plain": map[string]any{"schema": map[string]string{"type": "string"}}}
+		text := map[string]any{"schema": map[string]string{"type": "string"}, "example": "431 Request Header Fields Too Large"}
+		answer["content"] = map[string]any{"text/plain": text}
 	}
 	if len(headers) > 0 {
 		answer["headers"] = headers
 	}
-	putNode(d.responses, name, newNode(answer))
-	return name
+	response := newNode(answer)
+	if status != statusHeadersTooLarge {
+		example, err := exampleOfError(schema, status)
+		if err != nil {
+			return "", err
+		}
+		addExample(memberNode(response, "content"), example)
+	}
+	putNode(d.responses, name, response)
+	return name, nil
 }
 
 // memberNode returns a member of a mapping, or nil.
