@@ -349,7 +349,7 @@ func (w *schemaWriter) alternatives(s *yaml.Node, file string) (all []any) {
 			putNode(other, "required", newNode([]string{v.property}))
 			putNode(memberNode(memberNode(other, "properties"), v.property), "not", newNode(map[string]any{"enum": known}))
 		case v.values == nil:
-			others := map[string]any{v.property: map[string]any{"not": map[string]any{"enum": known}}}
+			others := map[string]any{v.property: map[string]any{"description": "A kind that no other alternative has.", "not": map[string]any{"enum": known}}}
 			title := "Other " + memberNode(s, "title").Value
 			all = append(all, ordered("title", title, "allOf", []any{w.addSchema(name)}, "required", []string{v.property}, "properties", others))
 		case w.selection(name) != nil:
@@ -421,6 +421,9 @@ func (v *variant) restrictIfGiven(s *yaml.Node) {
 	}
 	if memberNode(properties, v.property) == nil {
 		value := ordered("type", "string", "enum", v.values)
+		if title := memberNode(s, "title"); title != nil && len(v.values) > 1 {
+			value = ordered("description", "A kind of "+strings.ToLower(title.Value[:1])+title.Value[1:]+".", "type", "string", "enum", v.values)
+		}
 		properties.Content = append([]*yaml.Node{newNode(v.property), value}, properties.Content...)
 	}
 	putNode(s, "properties", properties)

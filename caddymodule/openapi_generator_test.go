@@ -39,61 +39,206 @@ type description struct {
 	tag, summary string
 	success      string // the answer, of components/responses; its status is 200 unless it begins with one
 	parameters   string // of components/parameters, besides those of all such operations
+	about        string // what the summary does not say
 }
 
 // descriptions are by the name of the operation.
 var descriptions = map[string]description{
-	"preset_list":             {"presets", "List presets", "Presets", "q status sort order offset limit"},
-	"preset_get":              {"presets", "Get a preset", "Preset", ""},
-	"preset_update":           {"presets", "Change the name, the description or the status of a preset", "Preset", ""},
-	"preset_archive":          {"presets", "Archive a preset; its slug stays taken", "Deleted", ""},
-	"preset_restore":          {"presets", "Restore an archived preset", "Preset", ""},
-	"preset_create_responses": {"presets", "Create a preset, or its next version, from a responses request", "Preset", "designate template label_to_set message"},
-	"preset_create_chat":      {"presets", "Create a preset, or its next version, from a chat completions request", "Preset", "designate template label_to_set message"},
-	"preset_create_messages":  {"presets", "Create a preset, or its next version, from a messages request", "Preset", "designate template label_to_set message"},
-	"preset_designate":        {"versions", "Make another version the one that serves requests", "Preset", ""},
-	"preset_diff":             {"versions", "Compare two versions of a preset", "Diff", "from to"},
-	"preset_history":          {"presets", "List the changes of a preset, also of an archived one", "History", "offset limit"},
-	"preset_usage":            {"usage", "Report what requests with a preset used", "Usage", "usage_from usage_to usage_step preset_usage_by"},
-	"preset_feedback":         {"usage", "Say how well a request with a preset did", "202 Feedback", ""},
-	"version_list":            {"versions", "List the versions of a preset", "Versions", "fields offset limit"},
-	"version_get":             {"versions", "Get a version of a preset", "Version", ""},
-	"label_get":               {"labels", "Get a label with its history", "Label", "offset limit"},
-	"label_put":               {"labels", "Make a label stand for a version or a split", "Label", ""},
-	"label_delete":            {"labels", "Remove a label; its history stays", "Deleted", ""},
-	"workspace_list":          {"workspaces", "List workspaces", "Workspaces", "offset limit"},
-	"workspace_create":        {"workspaces", "Create a workspace", "201 Workspace", ""},
-	"workspace_get":           {"workspaces", "Get a workspace", "Workspace", ""},
-	"workspace_update":        {"workspaces", "Change a workspace", "Workspace", ""},
-	"workspace_usage":         {"usage", "Report what requests used in a workspace", "Usage", "usage_from usage_to usage_step workspace_usage_by"},
-	"workspace_history":       {"workspaces", "List the changes of a workspace, its presets and the keys that act only in it", "History", "offset limit"},
-	"workspace_delete":        {"workspaces", "Delete a workspace in which no live key acts, with its presets", "Deleted", "confirm_default_workspace_deletion"},
+	"preset_list": {
+		"presets", "List presets", "Presets", "q status sort order offset limit",
+		"A page of the workspace's presets, without their versions. Walk the pages as docs/api.md says, since others may write meanwhile.",
+	},
+	"preset_get": {
+		"presets", "Get a preset", "Preset", "",
+		"The preset with the version that requests get. Its entity tag is the condition of a change.",
+	},
+	"preset_update": {
+		"presets", "Change the name, the description or the status of a preset", "Preset", "",
+		"Absent members stay as they are. Null clears the description, the policy and the owner.",
+	},
+	"preset_archive": {
+		"presets", "Archive a preset; its slug stays taken", "Deleted", "",
+		"Requests and lists no longer see the preset. Its versions, labels and history stay, and a second removal changes nothing.",
+	},
+	"preset_restore": {
+		"presets", "Restore an archived preset", "Preset", "",
+		"The preset is active again, with the versions and labels that it had.",
+	},
+	"preset_create_responses": {
+		"presets", "Create a preset, or its next version, from a responses request", "Preset", "designate template label_to_set message",
+		"The settings and the instructions become the version. The input is dropped, unless the version is a template.",
+	},
+	"preset_create_chat": {
+		"presets", "Create a preset, or its next version, from a chat completions request", "Preset", "designate template label_to_set message",
+		"The settings and the leading system and developer messages become the version. Other messages are dropped, unless the version is a template.",
+	},
+	"preset_create_messages": {
+		"presets", "Create a preset, or its next version, from a messages request", "Preset", "designate template label_to_set message",
+		"The settings and the system prompt become the version. The messages are dropped, unless the version is a template.",
+	},
+	"preset_designate": {
+		"versions", "Make another version the one that serves requests", "Preset", "",
+		"Requests that name the preset alone get that version. The body names it by its number or by a label without a split.",
+	},
+	"preset_diff": {
+		"versions", "Compare two versions of a preset", "Diff", "from to",
+		"The changes of the settings and of the template as JSON Patches, and a unified diff of the system prompts.",
+	},
+	"preset_history": {
+		"presets", "List the changes of a preset, also of an archived one", "History", "offset limit",
+		"Who changed what, with which key, and which version requests got before and after.",
+	},
+	"preset_usage": {
+		"usage", "Report what requests with a preset used", "Usage", "usage_from usage_to usage_step preset_usage_by",
+		"Requests, tokens, cost and times as rows of hours or days, if the server measures usage.",
+	},
+	"preset_feedback": {
+		"usage", "Say how well a request with a preset did", "202 Feedback", "",
+		"The request is named by its X-Preset-Request-Id or by its session. The score counts for the version that answered.",
+	},
+	"version_list": {
+		"versions", "List the versions of a preset", "Versions", "fields offset limit",
+		"All versions that were not pruned, in the order of their numbers.",
+	},
+	"version_get": {
+		"versions", "Get a version of a preset", "Version", "",
+		"A version never changes. Only designated, labels and last_served_at say what became of it.",
+	},
+	"label_get": {
+		"labels", "Get a label with its history", "Label", "offset limit",
+		"What the label stands for and who moved it. A deleted label is found, too, with its history.",
+	},
+	"label_put": {
+		"labels", "Make a label stand for a version or a split", "Label", "",
+		"The label is made if it does not exist. Requests that name it get the version, or one of the split, at once.",
+	},
+	"label_delete": {
+		"labels", "Remove a label; its history stays", "Deleted", "",
+		"Requests that name the label get 404 from then on.",
+	},
+	"workspace_list": {
+		"workspaces", "List workspaces", "Workspaces", "offset limit",
+		"All workspaces that the key sees, the oldest first.",
+	},
+	"workspace_create": {
+		"workspaces", "Create a workspace", "201 Workspace", "",
+		"A taken slug is refused, with or without a condition. Members that may be null take their default for it.",
+	},
+	"workspace_get": {
+		"workspaces", "Get a workspace", "Workspace", "",
+		"The workspace with its defaults, by its id or slug.",
+	},
+	"workspace_update": {
+		"workspaces", "Change a workspace", "Workspace", "",
+		"Absent members stay as they are. The slug of the workspace default cannot be changed.",
+	},
+	"workspace_usage": {
+		"usage", "Report what requests used in a workspace", "Usage", "usage_from usage_to usage_step workspace_usage_by",
+		"The report of a preset for all requests of the workspace, also for those without a preset.",
+	},
+	"workspace_history": {
+		"workspaces", "List the changes of a workspace, its presets and the keys that act only in it", "History", "offset limit",
+		"The changes of all of them in one list, the newest first.",
+	},
+	"workspace_delete": {
+		"workspaces", "Delete a workspace in which no live key acts, with its presets", "Deleted", "confirm_default_workspace_deletion",
+		"The presets are gone for good. The workspace default is made again at once, empty.",
+	},
 
-	"inference_chat":      {"inference", "Run a chat completions request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
-	"inference_responses": {"inference", "Run a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
-	"inference_messages":  {"inference", "Run a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
-	"models_list":         {"inference", "List the models of the gateway and the presets", "Models", ""},
-	"model_get":           {"inference", "Get a model of the gateway, or a preset as one", "Model", ""},
+	"inference_chat": {
+		"inference", "Run a chat completions request", "Inference", "X-Session-Id X-Preset-Dry-Run",
+		"The preset that the request names is merged into it, and the gateway answers.",
+	},
+	"inference_responses": {
+		"inference", "Run a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run",
+		"Like chat completions, in the terms of the responses API.",
+	},
+	"inference_messages": {
+		"inference", "Run a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run",
+		"Like chat completions, in the terms of the messages API.",
+	},
+	"models_list": {
+		"inference", "List the models of the gateway and the presets", "Models", "",
+		"Without list_models the gateway's answer passes unchanged.",
+	},
+	"model_get": {
+		"inference", "Get a model of the gateway, or a preset as one", "Model", "",
+		"A preset is found by its name as a model, such as @preset/email-copywriter.",
+	},
 
-	"inference_responses_count": {"inference", "Count the tokens of a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
-	"inference_messages_count":  {"inference", "Count the tokens of a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
+	"inference_responses_count": {
+		"inference", "Count the tokens of a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run",
+		"The gateway counts the merged request, and runs nothing.",
+	},
+	"inference_messages_count": {
+		"inference", "Count the tokens of a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run",
+		"The gateway counts what the merged messages request has, and runs nothing.",
+	},
 
-	"key_create":           {"keys", "Issue a key", "201 NewIssuedKey", "store"},
-	"key_list":             {"keys", "List the issued keys", "IssuedKeys", "store"},
-	"key_get":              {"keys", "Get an issued key", "IssuedKey", "store"},
-	"key_revoke":           {"keys", "Revoke a key", "IssuedKey", "store"},
-	"key_remove":           {"keys", "Remove a revoked or expired key", "IssuedKey", "store"},
-	"key_prune":            {"keys", "Remove all revoked and expired keys", "PrunedKeys", "store"},
-	"audit_list":           {"audit", "Read the audit trail", "Audit", "store after audit_limit"},
-	"version_prune":        {"store", "Remove old versions of presets, for good", "Pruned", "store"},
-	"backup_get":           {"store", "Back up the store", "Backup", "store"},
-	"store_export":         {"store", "Export the store, for whichever engine", "Export", "store"},
-	"store_import":         {"store", "Import an export into a store that is empty", "Imported", "store"},
-	"store_abandon_import": {"store", "Give an unfinished import up for good", "AbandonedImport", "store"},
-	"store_verify":         {"store", "Look for damage in the store", "Verdict", "store"},
-	"health_get":           {"store", "Get the state of all stores", "Health", "store"},
-	"openapi_get":          {"documents", "Get the document of the API", "OpenAPI", ""},
-	"openapi_admin_get":    {"documents", "Get the document of this endpoint", "OpenAPI", ""},
+	"key_create": {
+		"keys", "Issue a key", "201 NewIssuedKey", "store",
+		"The secret is in this response alone. Limits narrow what an inference key reaches.",
+	},
+	"key_list": {
+		"keys", "List the issued keys", "IssuedKeys", "store",
+		"Revoked and expired keys are listed until they are removed. No secret is shown.",
+	},
+	"key_get": {
+		"keys", "Get an issued key", "IssuedKey", "store",
+		"The key by its id, also when it is no longer live.",
+	},
+	"key_revoke": {
+		"keys", "Revoke a key", "IssuedKey", "store",
+		"The key stops working at once. Revoking it again changes nothing.",
+	},
+	"key_remove": {
+		"keys", "Remove a revoked or expired key", "IssuedKey", "store",
+		"The record of the key goes, and the audit trail stays. A live key is refused.",
+	},
+	"key_prune": {
+		"keys", "Remove all revoked and expired keys", "PrunedKeys", "store",
+		"With older_than only those that ended that long ago.",
+	},
+	"audit_list": {
+		"audit", "Read the audit trail", "Audit", "store after audit_limit",
+		"Records from a number on. The head tells whether the trail was changed, if it is compared with an earlier one.",
+	},
+	"version_prune": {
+		"store", "Remove old versions of presets, for good", "Pruned", "store",
+		"Designated and labelled versions stay. The space comes back by and by.",
+	},
+	"backup_get": {
+		"store", "Back up the store", "Backup", "store",
+		"A stream in the engine's own form, which its restore command reads.",
+	},
+	"store_export": {
+		"store", "Export the store, for whichever engine", "Export", "store",
+		"A stream of JSON Lines from one moment, which every engine can import.",
+	},
+	"store_import": {
+		"store", "Import an export into a store that is empty", "Imported", "store",
+		"An interrupted import is resumed by sending the same export again.",
+	},
+	"store_abandon_import": {
+		"store", "Give an unfinished import up for good", "AbandonedImport", "store",
+		"What was imported stays, and the store takes requests. The response names what is missing.",
+	},
+	"store_verify": {
+		"store", "Look for damage in the store", "Verdict", "store",
+		"Reads all stored data and compares their checksums, which takes a while.",
+	},
+	"health_get": {
+		"store", "Get the state of all stores", "Health", "store",
+		"For monitoring: a store that cannot be read makes it a 503.",
+	},
+	"openapi_get": {
+		"documents", "Get the document of the API", "OpenAPI", "",
+		"It describes presets, workspaces and inference at a site.",
+	},
+	"openapi_admin_get": {
+		"documents", "Get the document of this endpoint", "OpenAPI", "",
+		"It describes keys, the audit trail and the store.",
+	},
 }
 
 // refusals are the error answers by status.
@@ -430,7 +575,7 @@ func (d *openAPI) add(e endpoint) error {
 		d.paths[strings.Join(path, "/")] = item
 	}
 	item[strings.ToLower(e.method)] = documented{
-		Summary: about.summary, Description: e.needs, ID: e.name, Tags: []string{about.tag}, Security: e.security,
+		Summary: about.summary, Description: strings.TrimSpace(about.about + " " + e.needs), ID: e.name, Tags: []string{about.tag}, Security: e.security,
 		Parameters: parameters, Body: e.body, Responses: responses,
 	}
 	return nil

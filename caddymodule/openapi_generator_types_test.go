@@ -45,6 +45,9 @@ func nameTypes(components *yaml.Node) error {
 	for _, kind := range []string{"parameters", "headers", "responses"} {
 		for name, part := range members(memberNode(components, kind)) {
 			for _, s := range schemasOf(part) {
+				if about := memberNode(part, "description"); isType(s) && memberNode(s, "description") == nil {
+					putNode(s, "description", about)
+				}
 				n.simplify(s)
 				n.name(s, name+map[string]string{"responses": "Response"}[kind])
 				n.passNull(s)

@@ -112,7 +112,7 @@ One:
   title: One
   type: object
   required: [kind]
-  properties: {kind: {type: string, enum: [one, uno]}, again: {$ref: "#/components/schemas/Two"}}
+  properties: {kind: {description: A kind of one., type: string, enum: [one, uno]}, again: {$ref: "#/components/schemas/Two"}}
 Two:
   title: Two
   type: object
