@@ -213,7 +213,7 @@ func (s *Service) AuthenticateKnown(hash KeyHash) (Principal, bool) {
 // k is not live.
 func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 	now := s.now()
-	_, isRevoked := s.revocations().of(hash)
+	_, isRevoked := s.revocations().all()[hash]
 	if subtle.ConstantTimeCompare(k.Hash[:], hash[:]) != 1 || isRevoked || !k.Live(now) {
 		return Principal{}, ErrCredentials
 	}

@@ -15,9 +15,9 @@ import (
 // tries again.
 var ErrRevocationNotStored = errors.New("the key is refused from now on, but its revocation is not stored yet")
 
-// Revocations has the revocations that a store has not taken yet, in memory alone. It belongs to
-// the Stamps of an open store, which all its Services share. It is safe for concurrent use.
-type Revocations struct {
+// revocations are those that a store has not taken yet, in memory alone. They belong to the Stamps of
+// an open store, which all its Services share. They are safe for concurrent use.
+type revocations struct {
 	mu      sync.Mutex                             // held to replace the map
 	pending atomic.Pointer[map[KeyHash]revocation] // nil or empty for none
 }
@@ -29,18 +29,8 @@ type revocation struct {
 	write Write
 }
 
-// of returns the revocation of a key that is not stored.
-func (r *Revocations) of(hash KeyHash) (revocation, bool) {
-	pending := r.pending.Load()
-	if pending == nil {
-		return revocation{}, false
-	}
-	of, ok := (*pending)[hash]
-	return of, ok
-}
-
-// all returns the revocations that are not stored.
-func (r *Revocations) all() map[KeyHash]revocation {
+// all returns the revocations that are not stored, by their keys. The map is not changed any more.
+func (r *revocations) all() map[KeyHash]revocation {
 	if pending := r.pending.Load(); pending != nil {
 		return *pending
 	}
@@ -48,23 +38,20 @@ func (r *Revocations) all() map[KeyHash]revocation {
 }
 
 // add adds a revocation, unless the key has one. It returns the one that the key has then.
-func (r *Revocations) add(hash KeyHash, of revocation) revocation {
+func (r *revocations) add(hash KeyHash, of revocation) revocation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if earlier, ok := r.of(hash); ok {
+	if earlier, ok := r.all()[hash]; ok {
 		return earlier
 	}
-	pending := maps.Clone(r.all())
-	if pending == nil {
-		pending = make(map[KeyHash]revocation)
-	}
-	pending[hash] = of
+	pending := map[KeyHash]revocation{hash: of}
+	maps.Copy(pending, r.all())
 	r.pending.Store(&pending)
 	return of
 }
 
 // remove removes the revocation of a key.
-func (r *Revocations) remove(hash KeyHash) {
+func (r *revocations) remove(hash KeyHash) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pending := maps.Clone(r.all())
@@ -73,8 +60,8 @@ func (r *Revocations) remove(hash KeyHash) {
 }
 
 // show sets RevokedAt of a stored key whose revocation is not stored.
-func (r *Revocations) show(k *Key) {
-	if of, ok := r.of(k.Hash); ok {
+func (r *revocations) show(k *Key) {
+	if of, ok := r.all()[k.Hash]; ok {
 		k.RevokedAt = &of.at
 	}
 }
@@ -90,7 +77,7 @@ func (s *Service) RevokeKey(ctx context.Context, w Write, id string) (Key, error
 	if err != nil {
 		return Key{}, err
 	}
-	if _, isPending := s.revocations().of(k.Hash); k.RevokedAt != nil && !isPending {
+	if _, isPending := s.revocations().all()[k.Hash]; k.RevokedAt != nil && !isPending {
 		return k, nil
 	}
 	w.Idempotency = Idempotency{}
@@ -143,4 +130,4 @@ func (s *Service) StoreRevocations(ctx context.Context) (stored, left []string) 
 }
 
 // revocations returns those of the store.
-func (s *Service) revocations() *Revocations { return &s.store.Stamps().revocations }
+func (s *Service) revocations() *revocations { return &s.store.Stamps().revocations }

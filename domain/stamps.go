@@ -33,7 +33,7 @@ type Stamps struct {
 	// is suspended.
 	until, untilWall atomic.Int64
 	// revocations are of the store's keys.
-	revocations Revocations
+	revocations revocations
 }
 
 // begun is the origin of monotonic times.
