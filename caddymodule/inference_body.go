@@ -95,6 +95,9 @@ func decodeFrom(coding string, m *reservation, sent []byte, limit int64) (text [
 			err = &codingError{"the body is not valid " + coding}
 		}
 	}()
+	if len(sent) == 0 { // another coding decoded to nothing
+		return nil, io.ErrUnexpectedEOF
+	}
 	return bodyDecoders[coding](m, sent, limit)
 }
 

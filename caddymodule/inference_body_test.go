@@ -123,6 +123,7 @@ func TestContentEncodings(t *testing.T) {
 		{"another coding", "compress", body, refused},
 		{"another coding among others", "gzip, Snappy, br", zipped, refused},
 		{"a parameter", "gzip;q=1", zipped, refused},
+		{"nothing within", "br, zstd", encode(t, "zstd", ""), refused},
 		{"too often", "gzip, gzip, gzip, gzip", encode(t, "gzip, gzip, gzip, gzip", body), refused},
 	}
 	for _, coding := range knownEncodings {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -468,7 +469,10 @@ func TestOpenAPIAnswers(t *testing.T) {
 
 	for status, proxy := range map[int]string{
 		502: "reverse_proxy " + freeAddress(t),
-		504: "reverse_proxy " + gateway(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }) + " {\ntransport http {\nresponse_header_timeout 50ms\n}\n}",
+		504: "reverse_proxy " + gateway(t, func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // then the server sees that Caddy leaves
+			<-r.Context().Done()
+		}) + " {\ntransport http {\nresponse_header_timeout 50ms\n}\n}",
 	} {
 		if err := s.load(s.proxying(standard+rest, proxy)); err != nil {
 			t.Fatal(err)
