@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v5"
@@ -71,17 +72,29 @@ func TestOpenAPIServed(t *testing.T) {
 // document is an OpenAPI document, parsed as plain YAML.
 type document map[string]any
 
+// readDocument returns a document as it is generated. Tests share it.
 func readDocument(t *testing.T, name string) document {
 	t.Helper()
-	text, err := newOpenAPI(name)
+	doc, err := parsedDocuments[name]()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var doc map[string]any
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		t.Fatal(err)
-	}
 	return doc
+}
+
+var parsedDocuments = map[string]func() (document, error){
+	apiDocument:   sync.OnceValues(func() (document, error) { return parseDocument(apiDocument) }),
+	adminDocument: sync.OnceValues(func() (document, error) { return parseDocument(adminDocument) }),
+}
+
+func parseDocument(name string) (document, error) {
+	text, err := newOpenAPI(name)
+	if err != nil {
+		return nil, err
+	}
+	var doc map[string]any
+	err = yaml.Unmarshal(text, &doc)
+	return doc, err
 }
 
 // inBoth runs a test for each document.
