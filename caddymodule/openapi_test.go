@@ -19,6 +19,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v5"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -553,4 +554,102 @@ func documentedPath(t *testing.T, route string) string {
 		path = append(path, segment)
 	}
 	return strings.Join(path, "/")
+}
+
+// TestOpenAPIParameters checks that the document has the query parameters that each route takes.
+func TestOpenAPIParameters(t *testing.T) {
+	schemas, err := schema.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(document, name string, takes []string) {
+		t.Helper()
+		doc := readDocument(t, document)
+		var got []string
+		parameters, _ := doc.operations()[name]["parameters"].([]any)
+		for _, reference := range parameters {
+			if parameter := doc.object(reference.(map[string]any)["$ref"].(string)); parameter["in"] == "query" {
+				got = append(got, parameter["name"].(string))
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(takes)
+		if !slices.Equal(got, takes) {
+			t.Errorf("%s: the document has the parameters %q, and the route takes %q", name, got, takes)
+		}
+	}
+	for _, op := range new(Handler).routes(schemas) {
+		takes := strings.Fields(op.query)
+		if op.is(inWorkspace) {
+			takes = append(takes, "workspace_id")
+		}
+		check(apiDocument, op.name, takes)
+	}
+	for _, rt := range admin.Routes(schemas) {
+		check(adminDocument, rt.Name, strings.Fields(rt.Query))
+	}
+}
+
+// TestOpenAPIKeptConversations checks that the document permits every conversation that a template may
+// have, and refuses those of wrong types.
+func TestOpenAPIKeptConversations(t *testing.T) {
+	tier.Slow(t)
+	doc := readDocument(t, apiDocument)
+	validator := doc.validator(t)
+	schemas, err := schema.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for component, api := range map[string]struct {
+		template *schema.Schema
+		body     string
+	}{
+		"ChatRequest": {schemas.ChatTemplate, `{"messages":[
+			{"role":"system","content":[{"type":"text","text":"{{x}}"}]},
+			{"role":"user","name":"n","content":[{"type":"text","text":"t"},{"type":"image_url","image_url":{"url":"u","detail":"low"}},{"type":"input_audio","input_audio":{"data":"d","format":"wav"}},{"type":"file","file":{"file_data":"d","file_id":"i","filename":"f"}}]},
+			{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},
+			{"role":"tool","tool_call_id":"1","content":"r"},{"role":"user","content":"t"}]}`},
+		"MessagesRequest": {schemas.MessagesTemplate, `{"messages":[
+			{"role":"user","content":[{"type":"text","text":"t","cache_control":{"type":"ephemeral","ttl":"5m"}},{"type":"image","source":{"type":"url","url":"u"}}]},
+			{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"n","input":{"a":1}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","is_error":false,"content":[{"type":"text","text":"t"}]}]},{"role":"assistant","content":"t"}]}`},
+		"ResponsesRequest": {schemas.ResponsesTemplate, `{"input":[
+			{"role":"user","content":[{"type":"input_text","text":"t"},{"type":"input_image","image_url":"u","file_id":null,"detail":"auto"},{"type":"input_file","file_data":"d","file_id":"i","file_url":"u","filename":"f"}]},
+			{"type":"message","role":"assistant","content":[{"type":"output_text","text":"t"}]},
+			{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"1","output":"o"},{"role":"user","content":"t"}]}`},
+	} {
+		plain := validator("#/components/schemas/" + component)
+		var body any
+		if err := json.Unmarshal([]byte(api.body), &body); err != nil {
+			t.Fatal(err)
+		}
+		accepted, refused, both := 0, 0, 0
+		compare := func(body any) {
+			text, err := json.Marshal(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, ours := api.template.Check(text)
+			theirs := plain.Validate(body)
+			switch {
+			case ours == nil && theirs == nil:
+				accepted++
+			case ours == nil:
+				t.Errorf("%s: a template may have what the document refuses: %s: %v", component, text, theirs)
+			case theirs == nil:
+				refused++ // for example a part of a known type, which is one of another type to the document
+			default:
+				both++
+			}
+		}
+		compare(body)
+		if accepted != 1 {
+			t.Fatalf("%s: the example is refused", component)
+		}
+		mutations(body, compare)
+		if accepted < 20 || both < 100 {
+			t.Errorf("%s: of the mutated bodies %d are accepted, %d refused, and %d by the check alone", component, accepted, both, refused)
+		}
+		t.Logf("%s: %d accepted, %d refused, %d by the check alone", component, accepted, both, refused)
+	}
 }

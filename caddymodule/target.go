@@ -201,8 +201,8 @@ func (h *Handler) isAmbiguous(escaped string) bool {
 	return true
 }
 
-// passedMethods are the usual methods that the gateway gets.
-const passedMethods = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
+// gatewayMethods are the usual methods that the gateway gets.
+const gatewayMethods = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
 
 // refuse answers a request with an error of checkTarget, in the error envelope of its
 // route.
@@ -221,7 +221,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized stri
 		case h.isAPIPath(normalized):
 			err = c.match() // which is no success, as no operation has such a method
 		default:
-			w.Header().Set("Allow", passedMethods)
+			w.Header().Set("Allow", gatewayMethods)
 		}
 	}
 	c.setPlaceholder(operationPlaceholder, c.op.name)

@@ -322,7 +322,7 @@ func TestRefusedPaths(t *testing.T) {
 			} {
 				w.do("h2c", wireRequest{method: "POST", target: target, body: "{}"}).want(t, 400, parts...)
 			}
-			for target, allow := range map[string]string{chatPath: "POST", "/v1/presets": "GET, HEAD", "/v1/presets/p/labels/l": "DELETE, GET, HEAD, PUT", "/files/a": passedMethods} {
+			for target, allow := range map[string]string{chatPath: "POST", "/v1/presets": "GET, HEAD", "/v1/presets/p/labels/l": "DELETE, GET, HEAD, PUT", "/files/a": gatewayMethods} {
 				got := w.do("h2", wireRequest{method: "TRACE", target: target})
 				got.wantError(t, 405, "Method not allowed")
 				if got.header.Get("Allow") != allow {
