@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -86,10 +88,13 @@ var refusedByAdmin = map[int]string{
 
 // exampleOfError returns an error of a schema with a status, as the server would send it.
 func exampleOfError(schema string, status int) (*yaml.Node, error) {
+	if refused[status] == nil || schema == "AdminError" && refusedByAdmin[status] == "" {
+		return nil, fmt.Errorf("the status %d has no error as an example", status)
+	}
 	var body any = map[string]string{"error": refusedByAdmin[status]}
 	if envelopeOf := map[string]func(problem) any{"Error": newEnvelope, "ResponsesError": newResponsesError, "MessagesError": newMessagesError}[schema]; envelopeOf != nil {
 		p := problem{status: status, message: refused[status].Error()}
-		if shown, ok := refused[status].(*domain.Error); ok {
+		if shown, ok := errors.AsType[*domain.Error](refused[status]); ok {
 			p.code, p.issues = shown.Code, shown.Issues
 		}
 		body = envelopeOf(p)

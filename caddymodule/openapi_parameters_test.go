@@ -26,9 +26,9 @@ var parameterValues = []string{
 	strings.Repeat("é", 257), strings.Repeat("é", 500), strings.Repeat("é", 501),
 }
 
-// TestOpenAPIParameters compares what the document says about each parameter with what the server
+// TestOpenAPIParameterValues compares what the document says about each parameter with what the server
 // takes: a value that the document refuses gets 400 with the parameter's name, and no other does.
-func TestOpenAPIParameters(t *testing.T) {
+func TestOpenAPIParameterValues(t *testing.T) {
 	tier.Slow(t)
 	s := start(t, standard+"\ninference {\nusage\n}")
 	doc := readDocument(t, apiDocument)

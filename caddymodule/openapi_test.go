@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v5"
@@ -72,17 +73,29 @@ func TestOpenAPIServed(t *testing.T) {
 // document is an OpenAPI document, parsed as plain YAML.
 type document map[string]any
 
+// readDocument returns a document as it is generated. Tests share it.
 func readDocument(t *testing.T, name string) document {
 	t.Helper()
-	text, err := newOpenAPI(name)
+	doc, err := parsedDocuments[name]()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var doc map[string]any
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		t.Fatal(err)
-	}
 	return doc
+}
+
+var parsedDocuments = map[string]func() (document, error){
+	apiDocument:   sync.OnceValues(func() (document, error) { return parseDocument(apiDocument) }),
+	adminDocument: sync.OnceValues(func() (document, error) { return parseDocument(adminDocument) }),
+}
+
+func parseDocument(name string) (document, error) {
+	text, err := newOpenAPI(name)
+	if err != nil {
+		return nil, err
+	}
+	var doc map[string]any
+	err = yaml.Unmarshal(text, &doc)
+	return doc, err
 }
 
 // inBoth runs a test for each document.
@@ -543,17 +556,17 @@ func documentedPath(t *testing.T, route string) string {
 	return strings.Join(path, "/")
 }
 
-// TestOpenAPIQueries checks that the document has the query parameters that each route takes.
-func TestOpenAPIQueries(t *testing.T) {
+// TestOpenAPIParameters checks that the document has the query parameters that each route takes.
+func TestOpenAPIParameters(t *testing.T) {
 	schemas, err := schema.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := func(doc document, name string, takes []string) {
+	check := func(document, name string, takes []string) {
 		t.Helper()
-		documented := doc.operations()
+		doc := readDocument(t, document)
 		var got []string
-		parameters, _ := documented[name]["parameters"].([]any)
+		parameters, _ := doc.operations()[name]["parameters"].([]any)
 		for _, reference := range parameters {
 			if parameter := doc.object(reference.(map[string]any)["$ref"].(string)); parameter["in"] == "query" {
 				got = append(got, parameter["name"].(string))
@@ -565,16 +578,15 @@ func TestOpenAPIQueries(t *testing.T) {
 			t.Errorf("%s: the document has the parameters %q, and the route takes %q", name, got, takes)
 		}
 	}
-	api, adminAPI := readDocument(t, apiDocument), readDocument(t, adminDocument)
 	for _, op := range new(Handler).routes(schemas) {
 		takes := strings.Fields(op.query)
 		if op.is(inWorkspace) {
 			takes = append(takes, "workspace_id")
 		}
-		check(api, op.name, takes)
+		check(apiDocument, op.name, takes)
 	}
 	for _, rt := range admin.Routes(schemas) {
-		check(adminAPI, rt.Name, strings.Fields(rt.Query))
+		check(adminDocument, rt.Name, strings.Fields(rt.Query))
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 func TestOpenAPITypes(t *testing.T) {
 	inBoth(t, func(t *testing.T, doc document) {
 		doc.eachSchema(func(place string, s map[string]any) {
+			if s == nil {
+				t.Errorf("%s: true or false instead of a schema", place)
+			}
 			last := place[strings.LastIndexByte(place, '/')+1:]
 			named := strings.Count(place, "/") == 3 // #/components/schemas/ and its name
 			inType := strings.Contains(place, "/allOf/") || strings.HasSuffix(place, "/not") || strings.Contains(place, "/not/") || last == "then" || last == "if" || last == "else"
@@ -38,9 +41,9 @@ func TestOpenAPITypes(t *testing.T) {
 	})
 }
 
-// eachSchema calls visit with the place of each schema of the document, and of each in it. A
-// schema that is true or false is the empty one, and only the keyword additionalProperties may
-// have such a schema.
+// eachSchema calls visit with the place of each schema of the document, and of each in it. It
+// passes nil for one that is true or false, except in additionalProperties, where generators know
+// these.
 func (d document) eachSchema(visit func(place string, s map[string]any)) {
 	var walk func(place string, value any)
 	walk = func(place string, value any) {
