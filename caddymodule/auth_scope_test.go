@@ -247,6 +247,7 @@ func TestLimitedRoutes(t *testing.T) {
 				for _, path := range []string{
 					"/health?model=other/a", "/health", "/", "/models", "/v1/model/info", "/v1/responses/resp_1", "/v1/responses", "/v1/chat/completions",
 					"/v1/realtime?model=other/a", "/health/liveliness/x", "/Health/Liveliness", "/files", "/filesystem", "/health%2Fliveliness%2Fx",
+					"/health/liveliness%3Fmodel=other/a", "/health/liveliness%2523/x", "/files/a%3Fb", "/v1/models%3F/x", "/v1/models/openai%2Fa%23b",
 				} {
 					for _, method := range []string{"GET", "HEAD", "OPTIONS", "DELETE"} {
 						ask(where, 403, method, path, "", key)

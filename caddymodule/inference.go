@@ -322,7 +322,7 @@ func (c *inferenceCall) mayReadModels(operation string) bool {
 	c.op.name = operation
 	c.setPlaceholder(operationPlaceholder, operation)
 	err := c.authenticateInference()
-	if err == nil && !isRead(c.r) { // it has a body, or opens a tunnel
+	if err == nil && (!isRead(c.r) || c.hidesQuery()) { // it has a body, opens a tunnel, or reads something else
 		err = c.checkUnresolvedRoute()
 	}
 	if err != nil {

@@ -37,7 +37,7 @@ func (i *Inference) provisionOtherRoutes() error {
 // limited, unless it reads models, or its path is one of limited_paths. With other_routes
 // "refuse" it is refused if the caller's workspace has disabled server tools, unless it reads.
 func (c *inferenceCall) checkUnresolvedRoute() error {
-	if c.who.IsLimited() && !c.readsModels() && !c.isLimitedPath() {
+	if c.who.IsLimited() && (c.hidesQuery() || !c.readsModels() && !c.isLimitedPath()) {
 		return errLimitedKey
 	}
 	if isRead(c.r) || c.h.Inference.OtherRoutes != otherRoutesRefuse {
@@ -47,6 +47,12 @@ func (c *inferenceCall) checkUnresolvedRoute() error {
 }
 
 var errLimitedKey = &domain.Error{Kind: domain.Forbidden, Message: "This route cannot be used with a key that is limited to presets or models"}
+
+// hidesQuery reports whether the path of a request has an encoded ? or #. Its normalized path ends
+// there, and a gateway may take what follows as a part of the path.
+func (c *inferenceCall) hidesQuery() bool {
+	return strings.ContainsAny(decodeFully(c.r.URL.Path), "?#")
+}
 
 // readsModels reports whether a request reads the list of models, or one that its key may use.
 func (c *inferenceCall) readsModels() bool {

@@ -27,7 +27,8 @@ func (m *merger) contribution(name string, ours jsontext.Value) jsontext.Value {
 
 // contributedReasoning is contribution for the two fields that have the effort. The request's effort
 // or budget replaces the preset's other one, too, unless the preset has both: some gateways refuse
-// them together.
+// them together. Whether reasoning is enabled goes with them, and where the request switches it off,
+// it replaces both.
 func (m *merger) contributedReasoning(name string, ours jsontext.Value) jsontext.Value {
 	sent, own := m.sentSetting("reasoning"), m.setting("reasoning")
 	var sentEffort, ownEffort jsontext.Value
@@ -38,11 +39,12 @@ func (m *merger) contributedReasoning(name string, ours jsontext.Value) jsontext
 		return nil
 	}
 	hasEffort, hasBudget := sentEffort != nil || rawjson.Get(sent, "effort") != nil, rawjson.Get(sent, "max_tokens") != nil
-	if !hasEffort && !hasBudget {
+	isOff := rawjson.Get(sent, "enabled").Kind() == 'f'
+	if !hasEffort && !hasBudget && !isOff {
 		return ours
 	}
-	keepsEffort := !hasEffort && rawjson.Get(own, "max_tokens") != nil
-	keepsBudget := !hasBudget && (ownEffort != nil || rawjson.Get(own, "effort") != nil)
+	keepsEffort := !isOff && !hasEffort && rawjson.Get(own, "max_tokens") != nil
+	keepsBudget := !isOff && !hasBudget && (ownEffort != nil || rawjson.Get(own, "effort") != nil)
 	switch {
 	case name == "reasoning_effort" && !keepsEffort:
 		return nil
@@ -50,7 +52,7 @@ func (m *merger) contributedReasoning(name string, ours jsontext.Value) jsontext
 		return ours
 	}
 	return withoutFields(ours, func(member string) bool {
-		return member == "effort" && !keepsEffort || member == "max_tokens" && !keepsBudget
+		return member == "effort" && !keepsEffort || member == "max_tokens" && !keepsBudget || member == "enabled"
 	})
 }
 

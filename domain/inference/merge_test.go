@@ -394,6 +394,28 @@ func TestMergeOfMembers(t *testing.T) {
 			name: "the preset has both, the request the budget", to: chat, config: `{"model":"m","reasoning":{"max_tokens":5},"reasoning_effort":"high"}`,
 			body: `{"preset":"p","reasoning":{"max_tokens":6}}`, want: `{"reasoning":{"max_tokens":6},"model":"m","reasoning_effort":"high"}`,
 		},
+
+		// Nothing contradicts what the request says about reasoning.
+		{
+			name: "the request switches it off", config: `{"model":"m","reasoning":{"effort":"high","summary":"auto"}}`,
+			body: `{"preset":"p","reasoning":{"enabled":false}}`, want: `{"reasoning":{"enabled":false,"summary":"auto"},"model":"m"}`,
+		},
+		{
+			name: "the request switches it off, the preset has both", to: chat, config: `{"model":"m","reasoning":{"max_tokens":5},"reasoning_effort":"high"}`,
+			body: `{"preset":"p","reasoning":{"enabled":false}}`, want: `{"reasoning":{"enabled":false},"model":"m"}`,
+		},
+		{
+			name: "the request switches it on", config: `{"model":"m","reasoning":{"effort":"high","enabled":false}}`,
+			body: `{"preset":"p","reasoning":{"enabled":true}}`, want: `{"reasoning":{"enabled":true,"effort":"high"},"model":"m"}`,
+		},
+		{
+			name: "the preset switches it off", config: `{"model":"m","reasoning":{"enabled":false,"summary":"auto"}}`,
+			body: `{"preset":"p","reasoning":{"effort":"low"}}`, want: `{"reasoning":{"effort":"low","summary":"auto"},"model":"m"}`,
+		},
+		{
+			name: "the preset switches it off, the request has the short name", to: chat, config: `{"model":"m","reasoning":{"enabled":false}}`,
+			body: `{"preset":"p","reasoning_effort":"low"}`, want: `{"reasoning_effort":"low","model":"m"}`,
+		},
 	})
 }
 
