@@ -209,7 +209,7 @@ func TestBodiesOfEveryRoute(t *testing.T) {
 // says: the default where the member may be null, and refused elsewhere.
 func TestNullsOfAWorkspace(t *testing.T) {
 	s := start(t, standard)
-	properties, _ := readDocument(t).at("#/components/schemas/WorkspaceSettings/properties").(map[string]any)
+	properties, _ := readDocument(t, apiDocument).at("#/components/schemas/WorkspaceSettings/properties").(map[string]any)
 	if len(properties) < 10 {
 		t.Fatalf("the document has the members %v", properties)
 	}

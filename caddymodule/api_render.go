@@ -67,23 +67,25 @@ func newEnvelope(p problem) any {
 	return e
 }
 
-// responsesError is the error answer of POST /responses.
+// responsesError is the error answer of POST /responses. Its code is the status, because
+// OpenRouter's Python client wants an integer. OpenAI's clients show the type.
 type responsesError struct {
 	Error struct {
-		Code    string `json:"code"`
+		Code    int    `json:"code"`
+		Type    string `json:"type"`
 		Message string `json:"message"`
 	} `json:"error"`
 	Metadata *metadata `json:"metadata"`
 }
 
-// newResponsesError gives a code of its own to each cause that programs handle separately.
+// newResponsesError gives a type of its own to each cause that programs handle separately.
 // All other refused requests are an invalid_prompt.
 func newResponsesError(p problem) any {
 	var e responsesError
-	e.Error.Message = p.message
-	e.Error.Code = cmp.Or(string(p.code), responsesErrorCodes[p.status], "invalid_prompt")
+	e.Error.Code, e.Error.Message = p.status, p.message
+	e.Error.Type = cmp.Or(string(p.code), responsesErrorTypes[p.status], "invalid_prompt")
 	if p.code == "" && p.status >= http.StatusInternalServerError {
-		e.Error.Code = "server_error"
+		e.Error.Type = "server_error"
 	}
 	if p.issues != nil {
 		e.Metadata = &metadata{p.issues}
@@ -91,8 +93,8 @@ func newResponsesError(p problem) any {
 	return e
 }
 
-// responsesErrorCodes are codes of responsesError by status.
-var responsesErrorCodes = map[int]string{
+// responsesErrorTypes are types of responsesError by status.
+var responsesErrorTypes = map[int]string{
 	http.StatusUnauthorized:    "invalid_api_key",
 	http.StatusForbidden:       "insufficient_permissions",
 	http.StatusTooManyRequests: "rate_limit_exceeded",
@@ -111,7 +113,7 @@ func newMessagesError(p problem) any {
 	e := messagesError{Type: "error"}
 	e.Error.Message = p.message
 	e.Error.Type = cmp.Or(messagesErrorTypes[p.status], "invalid_request_error")
-	if p.status >= http.StatusInternalServerError {
+	if p.status >= http.StatusInternalServerError && p.status != http.StatusGatewayTimeout {
 		e.Error.Type = "api_error"
 	}
 	return e
@@ -119,11 +121,13 @@ func newMessagesError(p problem) any {
 
 // messagesErrorTypes are types of messagesError by status.
 var messagesErrorTypes = map[int]string{
-	http.StatusUnauthorized:    "authentication_error",
-	http.StatusForbidden:       "permission_error",
-	http.StatusNotFound:        "not_found_error",
-	http.StatusRequestTimeout:  "timeout_error",
-	http.StatusTooManyRequests: "rate_limit_error",
+	http.StatusUnauthorized:          "authentication_error",
+	http.StatusForbidden:             "permission_error",
+	http.StatusNotFound:              "not_found_error",
+	http.StatusRequestTimeout:        "timeout_error",
+	http.StatusRequestEntityTooLarge: "request_too_large",
+	http.StatusTooManyRequests:       "rate_limit_error",
+	http.StatusGatewayTimeout:        "timeout_error",
 }
 
 // lingerTimeout is how long a client may go on sending an unread body, and read the answer.
@@ -238,11 +242,18 @@ func (c *call) limitWriting(size int) (lift func()) {
 // with the answer's X-Request-Id.
 func (c *call) failure(err error) (int, []byte) {
 	p := problem{userID: c.who.UserID}
-	if transport, ok := errors.AsType[*statusError](err); ok {
+	header := c.w.Header()
+	gateway, isGateways := errors.AsType[*gatewayError](err)
+	if isGateways {
+		p.status, p.message = gateway.status, gateway.Error()
+	} else if transport, ok := errors.AsType[*statusError](err); ok {
 		p.status, p.message = transport.status, transport.message
 	} else if limit, ok := errors.AsType[*limitError](err); ok {
 		p.status, p.message = http.StatusTooManyRequests, limit.Error()
-		c.w.Header().Set("Retry-After", strconv.Itoa(limit.retryAfter()))
+		header.Set("Retry-After", strconv.Itoa(limit.retryAfter()))
+	} else if coding, ok := errors.AsType[*codingError](err); ok {
+		p.status, p.message = http.StatusUnsupportedMediaType, coding.Error()
+		header.Set("Accept-Encoding", knownCodings)
 	} else if hungUp(c.r.Context(), err) {
 		p.status, p.message = statusHungUp, "Client closed request"
 	} else {
@@ -254,15 +265,20 @@ func (c *call) failure(err error) (int, []byte) {
 		c.h.metrics.bodiesRefused.Inc()
 	}
 	switch {
+	case isGateways: // Caddy logs it
 	case p.status == http.StatusUnauthorized:
-		c.w.Header().Set("WWW-Authenticate", "Bearer")
+		header.Set("WWW-Authenticate", "Bearer")
 	case p.status == http.StatusServiceUnavailable:
 		// Do not log each request: the store logs it once, and memory has a metric.
-		c.w.Header().Set("Retry-After", retryAfter)
+		header.Set("Retry-After", retryAfter)
 	case p.status >= http.StatusInternalServerError:
 		c.logFailure(err)
 	}
-	body, err := jsonv2.Marshal(c.envelope(p))
+	shown := c.envelope(p)
+	if _, ok := shown.(messagesError); ok { // Anthropic's clients read the id there
+		header.Set("Request-Id", c.requestID())
+	}
+	body, err := jsonv2.Marshal(shown)
 	if err != nil { // cannot happen: names of members are valid text
 		c.logFailure(err)
 		return http.StatusInternalServerError, []byte(`{"error":{"code":500,"message":"Internal Server Error"}}`)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 )
@@ -30,6 +31,7 @@ type figures struct {
 	OutputTokens int `json:"output_tokens"`
 	Cost         *string
 	Estimated    bool                             `json:"cost_estimated"`
+	CostUnknown  int                              `json:"cost_unknown"`
 	Duration     *struct{ P50, P95, P99 float64 } `json:"duration_ms"`
 }
 
@@ -54,6 +56,55 @@ func (r report) summary() string {
 		lines = append(lines, fmt.Sprintf("%s %d/%d %d+%d", key, s.Total.Requests, s.Total.Errors, s.Total.InputTokens, s.Total.OutputTokens))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// TestUsageOfLiteLLM has the answers of LiteLLM 1.108.7. The cost is in a header unless the answer
+// is a stream. A stream of messages tells none. The model is its own name of it, in all of them.
+func TestUsageOfLiteLLM(t *testing.T) {
+	s := start(t, inferring("usage {\nstream_usage add\n}"))
+	s.preset("writer", `{"model":"cheap"}`)
+	recorded := func(file string) string {
+		text, err := os.ReadFile("../domain/usage/answer/testdata/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	const json, events = "application/json", "text/event-stream; charset=utf-8"
+	for _, a := range []struct{ path, media, cost, body, hidden string }{
+		{chatPath, json, "0.000125", `{"model":"cheap","choices":[],"usage":{"completion_tokens":50,"prompt_tokens":100}}`, ""},
+		{chatPath, events, "", recorded("chat/litellm.sse"), `"cost":0.000125`},
+		{responsesPath, json, "0.000125", `{"model":"cheap","status":"completed","usage":{"input_tokens":100,"output_tokens":50,"cost":null}}`, ""},
+		{responsesPath, events, "", recorded("responses/litellm.sse"), ""},
+		{messagesPath, json, "2.4999999999999998e-05", `{"model":"cheap","usage":{"input_tokens":100,"output_tokens":50}}`, ""},
+		{messagesPath, events, "", "data: {\"type\":\"message_start\",\"message\":{\"model\":\"cheap\",\"usage\":{\"input_tokens\":100,\"output_tokens\":0}}}\n\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":50}}\n\n", ""},
+		{chatPath, json, "None", `{"model":"cheap","choices":[],"usage":{"completion_tokens":50,"prompt_tokens":100}}`, ""},
+	} {
+		s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", a.media)
+			if a.cost != "" {
+				w.Header().Set("x-litellm-response-cost", a.cost)
+			}
+			_, _ = io.WriteString(w, a.body)
+		})
+		got := s.ask(a.path, fmt.Sprintf(`{"preset":"writer","stream":%t}`, a.media == events))
+		if got.status != 200 || (got.body == a.body) == (a.hidden != "") || a.hidden != "" && strings.Contains(got.body, a.hidden) || !strings.Contains(got.body, "[DONE]") && strings.Contains(a.body, "[DONE]") {
+			t.Errorf("%s %s: got %d %s", a.path, a.media, got.status, got.body)
+		}
+	}
+	const want = `{"model":"cheap"} 7/0 700+350`
+	var got report
+	if !s.eventually(func() bool { got = s.usage("/v1/presets/writer/usage?by=model"); return got.summary() == want }) {
+		t.Fatalf("got %s, want %s", got.summary(), want)
+	}
+	if total := got.Data.Series[0].Total; total.Cost == nil || *total.Cost != "0.000525" || total.CostUnknown != 2 {
+		t.Errorf("got a cost of %v and %d unknown, want 4 of 0.000125, one of 0.000025 and 2", total.Cost, total.CostUnknown)
+	}
+	if got := s.metric(series("cost_unknown_total", "")); got != "2" {
+		t.Errorf("the metric has %q unknown costs, want 2", got)
+	}
+	r := s.manage("GET", "/v1/presets/writer/usage?by=model", "", "Accept: text/csv")
+	r.want(t, 200, ",cost_estimated,cost_unknown,")
 }
 
 // TestUsageReports compares reports with the requests that were made, across a reload and a

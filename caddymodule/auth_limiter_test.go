@@ -335,7 +335,7 @@ func TestAuthFailureLimit(t *testing.T) {
 	refused("a guess", get("a-guess"), plain)
 	refused("another scheme", s.do("GET", "/v1/presets", "", "Authorization: Basic x"), plain)
 	refused("chat", s.do("POST", chatPath, "{}", bearer(foreignBearer)), plain)
-	refused("responses", s.do("POST", responsesPath, "{}", bearer(foreignBearer)), `{"error":{"code":"rate_limit_exceeded",`)
+	refused("responses", s.do("POST", responsesPath, "{}", bearer(foreignBearer)), `{"error":{"code":429,"type":"rate_limit_exceeded",`)
 	refused("messages", s.do("POST", messagesPath, "{}", "X-Api-Key: "+foreignKey), `{"type":"error","error":{"type":"rate_limit_error",`)
 	refused("models", s.do("GET", "/v1/models", "", bearer(foreignBearer)), plain)
 	refused("a dry run", s.do("POST", chatPath, "{}", bearer(foreignBearer), "X-Preset-Dry-Run: true"), plain)

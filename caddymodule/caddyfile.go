@@ -48,6 +48,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			limited_paths   <path>...
 //			unknown_prompts refuse|pass
 //			attribution     keep|drop
+//			websockets      refuse|pass
 //			usage {
 //				keep <age of hours> <age of days>
 //				price <model> {
@@ -66,6 +67,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		webhook             <url> {
 //			secret <placeholder>
 //		}
+//		require             <placeholder>...
 //	}
 //
 // management_key, inference_key and webhook may repeat. The secret of a key is a placeholder such as
@@ -127,6 +129,8 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (er
 		return err
 	case "webhook":
 		return h.unmarshalWebhook(d)
+	case "require":
+		return h.unmarshalRequire(d)
 	default:
 		return d.Errf("unrecognized subdirective %q", name)
 	}
@@ -188,6 +192,8 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 		i.UnknownPrompts, err = directive.OnlyWord(d, place, unknownPrompts...)
 	case "attribution":
 		i.Attribution, err = directive.OnlyWord(d, place, attributions...)
+	case "websockets":
+		i.WebSockets, err = directive.OnlyWord(d, place, webSockets...)
 	case "usage":
 		i.Usage = new(Usage)
 		return i.Usage.unmarshal(d)

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -83,6 +84,13 @@ func readFully(p string) string {
 	}
 }
 
+// hidesQuery reports whether a decoded path is that of an inference route with a query or a
+// fragment.
+func hidesQuery(read string) bool {
+	query := strings.IndexAny(read, "?#")
+	return query >= 0 && slices.ContainsFunc(inferenceRoutes, func(route inferenceRoute) bool { return read[:query] == "/v1/"+route.path })
+}
+
 // FuzzPath checks who answers a request, by its method and path. We answer if a gateway
 // could read it as ours. It is refused if a gateway could read it as another request.
 // Otherwise the gateway answers. A slug is stored only if it matches the pattern.
@@ -93,6 +101,7 @@ func FuzzPath(f *testing.F) {
 		"/v1/x/../workspaces", "/v1/presetsx", "/v1/presets/%2e%2e/responses", "/v1%2fpresets", "/v1/workspaces/%00",
 		"/v1/presets%00", "/v1/presets%c0%afa", "/v1%5cpresets", "/v1;x/presets;y/a", "/v1/presets%252fa", "/v1/x;/..;/presets", "/v1/%",
 		"/v1/presets%252fx;%25zz", "/%2525252e./a", "/x%0a", "/caf%E9", "/v1/presets%ff", "/v1;%2fx/presets", "/%25%32%66v1/presets", "/a%3f/../b", "/v1%3fx/presets",
+		"/v1/messages%3Fmodel=m", "/v1/chat/completions%252523x",
 	} {
 		f.Add("POST", seed)
 	}
@@ -130,6 +139,10 @@ func FuzzPath(f *testing.F) {
 		case ours:
 			if passed {
 				t.Errorf("%q was passed on, which a gateway may read as ours", path)
+			}
+		case hidesQuery(read):
+			if w.Code != http.StatusBadRequest {
+				t.Errorf("%q got %d, though a gateway may read a query in it", path, w.Code)
 			}
 		case !strings.ContainsAny(read, ";?#") && utf8.ValidString(read):
 			if !passed {

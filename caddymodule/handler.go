@@ -124,6 +124,11 @@ type Handler struct {
 	// The receivers of signed events.
 	Webhooks []Webhook `json:"webhook,omitempty"`
 
+	// Placeholders that must have a value when the configuration is loaded, such as
+	// {env.GATEWAY_KEY} of a reverse_proxy. Caddy takes an empty text for a variable that is
+	// not set, so a start would succeed, and each request to the gateway fail.
+	Require []string `json:"require,omitempty"`
+
 	ctx          caddy.Context
 	logger       *zap.Logger
 	metrics      *metrics
@@ -157,6 +162,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	h.ctx, h.logger = ctx, ctx.Logger()
 	repl := caddy.NewReplacer()
 
+	if err := h.provisionRequire(repl); err != nil {
+		return fmt.Errorf("require: %w", err)
+	}
 	if err := h.provisionSettings(repl); err != nil {
 		return err
 	}
@@ -195,6 +203,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 	}
 	h.guardServer(ctx)
+	h.warnOfLateDirectives(ctx)
 	h.warnOfLoggedKeys(ctx)
 	h.warnOfSharedOrigin()
 	return nil

@@ -23,7 +23,8 @@ type inferenceCall struct {
 	dryRun      bool
 	held        *heldBody // is own, or nil. call.body only tells that it was read
 	own         heldBody
-	named       struct { // the applied preset, empty without one
+	answer      beginning // of the gateway
+	named       struct {  // the applied preset, empty without one
 		workspace, id, preset, label string
 		version                      int
 	}
@@ -39,11 +40,15 @@ type inferenceCall struct {
 func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
 	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, normalized: normalized, path: h.routeOf(normalized)}
 	c.mapPlaceholders()
-	if r.Method == http.MethodPost {
-		c.route = inferenceRouteOf(c.path)
-	}
-	if c.route != nil {
+	route := inferenceRouteOf(c.path)
+	switch {
+	case route == nil:
+	case r.Method == http.MethodPost:
+		c.route = route
 		return c.serve(next)
+	case c.asksForWebSocket() && h.Inference.WebSockets == webSocketsRefuse:
+		c.refuseWebSocket(route)
+		return nil
 	}
 	if method := methodUpstream(r); h.Inference.ListModels && (method == http.MethodGet || method == http.MethodHead) {
 		if c.path == "models" {
@@ -81,10 +86,25 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 	return next.ServeHTTP(c.w, c.r)
 }
 
-// opensInference reports whether a request asks for a WebSocket on an inference route:
-// some gateways run models through it.
-func (c *inferenceCall) opensInference() bool {
-	return inferenceRouteOf(c.path) != nil && (isWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0)
+// asksForWebSocket reports whether a request asks for a WebSocket. stripUpgrade leaves no other
+// upgrade.
+func (c *inferenceCall) asksForWebSocket() bool {
+	return isWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0
+}
+
+var errNoWebSocket = &statusError{http.StatusUpgradeRequired, "This route serves no WebSocket: send a POST over HTTP"}
+
+// refuseWebSocket answers a request for a WebSocket on an inference route. Codex takes the status
+// as a request to use HTTP, and repeats its request several times after any other.
+func (c *inferenceCall) refuseWebSocket(route *inferenceRoute) {
+	c.op.name, c.envelope = route.name, route.envelope
+	c.setPlaceholder(operationPlaceholder, c.op.name)
+	if c.r.ProtoMajor == 1 { // RFC 9110, section 15.5.22
+		c.w.Header().Set("Upgrade", "HTTP/1.1")
+		c.w.Header().Set("Connection", "Upgrade")
+	}
+	c.render(answer{}, errNoWebSocket)
+	c.h.metrics.countResolution(c.op.name, "refused", c.start)
 }
 
 // checkOther authenticates a request to another route and decides whether it may go on.
@@ -95,7 +115,8 @@ func (c *inferenceCall) checkOther() error {
 			return err
 		}
 	case keysRequired:
-		if !c.opensInference() {
+		// Some gateways run models through a WebSocket.
+		if inferenceRouteOf(c.path) == nil || !c.asksForWebSocket() {
 			c.identifyCaller()
 		} else if err := c.authenticateInference(); err != nil {
 			return err
@@ -126,10 +147,17 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	if c.prepare() {
 		return nil
 	}
+	c.answer.ResponseWriter = c.w
+	c.w = &c.answer
 	if c.h.Inference.Usage != nil && !c.route.counts {
-		return c.serveMeasured(next)
+		err = c.serveMeasured(next)
+	} else {
+		err = next.ServeHTTP(c.w, c.r)
 	}
-	return next.ServeHTTP(c.w, c.r)
+	if err != nil && !c.answer.begun {
+		c.renderGatewayError(err)
+	}
+	return err
 }
 
 // holdBody prepares to read a body. The caller calls held.end.
@@ -183,9 +211,10 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	if text, body.unpacked, err = c.decodeBody(body.sent, c.h.Inference.MaxBodySize); err != nil {
 		return none, err
 	}
+	adoptSession(c.r.Header)
 	otherType := isOtherType(c.r.Header)
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, inference.Request{
-		Dialect: c.route.dialect, Takes: c.route.takes, Body: text, Opaque: text == nil && len(body.sent) > 0,
+		Dialect: c.route.dialect, Takes: c.route.takes, Body: text,
 		SessionID: c.r.Header.Get(sessionHeader), OtherType: otherType, Query: c.r.URL.RawQuery, Memory: body,
 	})
 	if err != nil {
@@ -224,6 +253,23 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	body.replay(resolution.Body, c.r.Body)
 	c.r.Body = body
 	return resolution, nil
+}
+
+// agentSessions are the headers in which Codex and Claude Code name a session.
+var agentSessions = [...]string{"Session-Id", "X-Claude-Code-Session-Id"}
+
+// adoptSession sets the session header to the session of an agent, if there is no other. An
+// agent's header that is too long for a session is something else.
+func adoptSession(header http.Header) {
+	if header.Get(sessionHeader) != "" {
+		return
+	}
+	for _, name := range agentSessions {
+		if id := header.Get(name); id != "" && inference.CheckSessionID(name, id) == nil {
+			header.Set(sessionHeader, id)
+			return
+		}
+	}
 }
 
 // setSession sets the session header, which load balancers use, to the session of the

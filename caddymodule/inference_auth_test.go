@@ -122,8 +122,8 @@ func TestInferenceKeys(t *testing.T) {
 					if !strings.Contains(r.body, tc.message) || r.header.Get("X-Gateway") != "" || (r.header.Get("WWW-Authenticate") == "Bearer") != (status == 401) {
 						t.Errorf("%s: got %s with headers %v, want %s", where, r.body, r.header, tc.message)
 					}
-					code := map[int]string{400: "invalid_prompt", 401: "invalid_api_key", 403: "insufficient_permissions"}[status]
-					if envelope := map[string]string{chatPath: `{"error":{"code":4`, responsesPath: `{"error":{"code":"` + code + `"`, messagesPath: `{"type":"error","error":{"type":"`}[path]; !strings.HasPrefix(r.body, envelope) {
+					cause := map[int]string{400: "invalid_prompt", 401: "invalid_api_key", 403: "insufficient_permissions"}[status]
+					if envelope := map[string]string{chatPath: `{"error":{"code":4`, responsesPath: fmt.Sprintf(`{"error":{"code":%d,"type":"%s"`, status, cause), messagesPath: `{"type":"error","error":{"type":"`}[path]; !strings.HasPrefix(r.body, envelope) {
 						t.Errorf("%s: got %s, want the route's envelope", where, r.body)
 					}
 					continue

@@ -80,6 +80,11 @@ type Inference struct {
 	// because it spoils the prompt caches of other upstreams. Default: keep
 	Attribution string `json:"attribution,omitempty"`
 
+	// The handling of a request for a WebSocket on an inference route. "refuse" answers it with
+	// 426, so that Codex goes on over HTTP. "pass" hands it to the gateway. What is sent through
+	// a WebSocket is not read: no preset is resolved, and no policy holds. Default: refuse
+	WebSockets string `json:"websockets,omitempty"`
+
 	// The measurement of tokens, cost and time of inference requests. Without it nothing is
 	// measured.
 	Usage *Usage `json:"usage,omitempty"`
@@ -98,10 +103,16 @@ const (
 
 	attributionKeep = "keep"
 	attributionDrop = "drop"
+
+	webSocketsRefuse = "refuse"
+	webSocketsPass   = "pass"
 )
 
 // attributions are the values of Attribution.
 var attributions = []string{attributionKeep, attributionDrop}
+
+// webSockets are the values of WebSockets.
+var webSockets = []string{webSocketsRefuse, webSocketsPass}
 
 // unknownPrompts are the values of UnknownPrompts.
 var unknownPrompts = []string{promptsRefuse, promptsPass}
@@ -133,6 +144,10 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	i.Attribution = cmp.Or(i.Attribution, attributionKeep)
 	if err := directive.CheckWord(i.Attribution, attributions...); err != nil {
 		return fmt.Errorf("attribution: %w", err)
+	}
+	i.WebSockets = cmp.Or(i.WebSockets, webSocketsRefuse)
+	if err := directive.CheckWord(i.WebSockets, webSockets...); err != nil {
+		return fmt.Errorf("websockets: %w", err)
 	}
 	for _, field := range i.DropFields {
 		if err := checkDropField(field); err != nil {

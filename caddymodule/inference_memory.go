@@ -193,7 +193,7 @@ var wholeBody = []byte{}
 type heldBody struct {
 	reservation
 	sent     []byte // as it was sent, nil once something else goes upstream
-	unpacked bool   // sent is gzip, and its text is memory of its own
+	unpacked bool   // sent is encoded, and its text is memory of its own
 
 	original io.Closer // the body that sent was read from
 

@@ -300,7 +300,8 @@ func TestNothingLeaks(t *testing.T) {
 	bomb := gzipped(strings.Repeat("x", 10<<20))
 	lying := []byte(gzipped(bodyOf("@preset/writer", 100<<10)))
 	copy(lying[len(lying)-4:], "\xff\xff\xff\x7f")
-	const encoded, dry = "Content-Encoding: gzip", "X-Preset-Dry-Run: true"
+	frames, nested := encode(t, "zstd", bodyOf("@preset/writer", 300<<10)), encode(t, "br, gzip", bodyOf("m", 300<<10))
+	const encoded, zstd, dry = "Content-Encoding: gzip", "Content-Encoding: zstd", "X-Preset-Dry-Run: true"
 	// try sends a request. The connection may close before the body is sent.
 	try := func(ctx context.Context, path string, body io.Reader, headers ...string) {
 		r, err := http.NewRequestWithContext(ctx, "POST", s.url+path, body)
@@ -328,6 +329,10 @@ func TestNothingLeaks(t *testing.T) {
 		func(path string) { ask(path, gzipped(bodyOf("m", 700<<10)), encoded) },
 		func(path string) { ask(path, bodyOf("m", 2<<20)) },
 		func(path string) { ask(path, bomb, encoded) },
+		func(path string) { ask(path, frames, zstd) },
+		func(path string) { ask(path, frames[:len(frames)/2], zstd) },
+		func(path string) { ask(path, frames, "Content-Encoding: br") },
+		func(path string) { ask(path, nested, "Content-Encoding: br, gzip") },
 		func(path string) { ask(path, bomb[:len(bomb)-20], encoded) },
 		func(path string) { ask(path, string(lying), encoded) },
 		func(path string) { ask(path, bodyOf("@preset/nothing", 300<<10)) },
@@ -484,56 +489,6 @@ func TestLargestBodyFits(t *testing.T) {
 		t.Errorf("got %d bytes, %v, want %d", len(body), err, largest)
 	}
 	m.release()
-}
-
-// TestUnpack unpacks bodies whose trailer has the right size, or a wrong one.
-func TestUnpack(t *testing.T) {
-	text := strings.Repeat("x", 300_000)
-	lying := func(size string) string {
-		packed := []byte(gzipped(text))
-		return string(append(packed[:len(packed)-4], size...))
-	}
-	for _, tc := range []struct {
-		name, sent, want string
-		err              error
-	}{
-		{"plain", gzipped(text), text, nil},
-		{"empty", gzipped(""), "", nil},
-		{"two members", gzipped(text) + gzipped("y"), text + "y", nil},
-		{"two members, the second larger", gzipped("y") + gzipped(text), "y" + text, nil},
-		{"empty last member", gzipped(text) + gzipped(""), text, nil},
-		{"of the largest size", gzipped(strings.Repeat("x", 400_000)), strings.Repeat("x", 400_000), nil},
-		{"a byte too large", gzipped(strings.Repeat("x", 400_001)), "", errTooLarge},
-		{"two members, too large", gzipped(text) + gzipped(text), "", errTooLarge},
-	} {
-		m := &reservation{limit: 1 << 20}
-		got, err := m.unpack([]byte(tc.sent), 400_000)
-		if !errors.Is(err, tc.err) || string(got) != tc.want {
-			t.Errorf("%s: got %d bytes, %v, want %d, %v", tc.name, len(got), err, len(tc.want), tc.err)
-		}
-		if m.held.Load() != int64(cap(got)) || err == nil && cap(got) > max(len(tc.want), 300_000)+1 {
-			t.Errorf("%s: %d bytes are reserved, and %d taken, for %d", tc.name, m.held.Load(), cap(got), len(tc.want))
-		}
-		m.release()
-	}
-	for name, sent := range map[string]string{
-		"more than there is": lying("\xff\xff\xff\xff"), "less than there is": lying("\x01\x00\x00\x00"), "cut": gzipped(text)[:50], "none": "", "short": "\x1f\x8b",
-	} {
-		m := &reservation{limit: 1 << 20}
-		if got, err := m.unpack([]byte(sent), 400_000); err == nil || errors.Is(err, errTooLarge) {
-			t.Errorf("%s: got %d bytes, %v, want an error of the format", name, len(got), err)
-		}
-		if m.held.Load() != 0 {
-			t.Errorf("%s: %d bytes are reserved", name, m.held.Load())
-		}
-	}
-	m := &reservation{limit: 200_000}
-	if _, err := m.unpack([]byte(gzipped(text)), 400_000); !errors.Is(err, errTooLarge) {
-		t.Errorf("got %v without memory, want errTooLarge", err)
-	}
-	if held() != 0 {
-		t.Errorf("%d bytes are held", held())
-	}
 }
 
 // TestHeldBody reads, closes and drops bodies, also concurrently.

@@ -32,7 +32,7 @@ func (c *inferenceCall) refuseReference() error {
 	case errors.Is(err, errNoMemory):
 		return err
 	case err != nil:
-		return nil //nolint:nilerror // a body that is too large to search passes
+		return nil //nolint:nilerror // a body that cannot be searched passes
 	case unpacked:
 		defer c.held.sub(int64(cap(body)))
 	}
@@ -54,8 +54,8 @@ func mayHoldJSON(header http.Header) bool {
 }
 
 // peekSize is how many bytes are read of a body that is not read whole. Such a body is
-// larger than max_body_size, or its caller has no key and keys are required. Gzip of such a
-// caller is not unpacked to more.
+// larger than max_body_size, or its caller has no key and keys are required. A body of such a
+// caller is not decoded to more.
 const peekSize = 64 << 10
 
 // peek reads the body, or its first bytes, and returns them. A larger body than window is

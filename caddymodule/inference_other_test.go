@@ -39,6 +39,8 @@ func TestPresetsOnOtherRoutes(t *testing.T) {
 				"as fetch":       post(path, `{"model":"@preset/absent"}`, "Content-Type: text/plain;charset=UTF-8"),
 				"+json":          post(path, `{"models":["a","@preset/writer"]}`, "Content-Type: Application/Vnd.x+JSON"),
 				"gzip":           post(path, gzipped(`{"model":"@preset/writer"}`), "Content-Type: application/json", "Content-Encoding: gzip"),
+				"zstd":           post(path, encode(t, "zstd", `{"model":"@preset/writer"}`), "Content-Encoding: zstd"),
+				"br and deflate": post(path, encode(t, "br, deflate", `{"model":"@preset/writer"}`), "Content-Encoding: br, deflate"),
 				"chunked":        postChunked(path, `{"model":"@preset/writer","input":"`+long+`"}`, nil),
 				"a huge one":     post(path, `{"model":"@preset/writer","input":"`+long+long+`"}`),
 				"a huge chunked": postChunked(path, `{"model":"@preset/writer","input":"`+long+long+`"}`, nil),
@@ -53,7 +55,7 @@ func TestPresetsOnOtherRoutes(t *testing.T) {
 	}
 	s.ask("/v1/embeddings", `{"input":"","model":"@preset/writer"}`).wantError(t, 400, "Invalid request parameters: /model: must not refer to a preset: "+says)
 	s.ask("/v1/messages/batches", `{"requests":[{"custom_id":"a","params":{"model":"@preset/writer"}}]}`).want(t, 400, `{"type":"error","error":{"type":"invalid_request_error"`, "/requests/0/params/model")
-	s.ask("/v1/responses/compact/x", `{"model":"@preset/writer"}`).want(t, 400, `{"error":{"code":"`)
+	s.ask("/v1/responses/compact/x", `{"model":"@preset/writer"}`).want(t, 400, `{"error":{"code":400,"type":"invalid_prompt",`)
 	s.upstream.none(t)
 	if got := s.metric(`caddy_presets_resolutions_total{operation="inference_other",result="refused"}`); got == "" || got == "0" {
 		t.Errorf("got %q refusals in the metrics", got)
@@ -66,17 +68,20 @@ func TestPresetsOnOtherRoutes(t *testing.T) {
 	s.ask("/v1/embeddings", `{"model":"@preset/writer"}`).want(t, 202)
 }
 
-// TestGzipOfStrangers checks that a stranger cannot make the handler unpack and search a large
-// text with a small body.
-func TestGzipOfStrangers(t *testing.T) {
+// TestEncodedBodiesOfStrangers checks that a stranger cannot make the handler decode and search
+// a large text with a small body.
+func TestEncodedBodiesOfStrangers(t *testing.T) {
 	s := start(t, inferring("keys required"))
-	for size, status := range map[int]int{peekSize: 400, peekSize + 1: 202} {
-		const begin, end = `{"model":"@preset/writer","input":"`, `"}`
-		body := gzipped(begin + strings.Repeat("x", size-len(begin+end)) + end)
-		for _, key := range []string{"X-None: 1", bearer("caddypresets_inf_x")} {
-			s.do("POST", "/v1/embeddings", body, "Content-Encoding: gzip", key).want(t, status)
+	for _, coding := range knownEncodings {
+		for size, status := range map[int]int{peekSize: 400, peekSize + 1: 202} {
+			const begin, end = `{"model":"@preset/writer","input":"`, `"}`
+			body := encode(t, coding, begin+strings.Repeat("x", size-len(begin+end))+end)
+			encoding := "Content-Encoding: " + coding
+			for _, key := range []string{"X-None: 1", bearer("caddypresets_inf_x")} {
+				s.do("POST", "/v1/embeddings", body, encoding, key).want(t, status)
+			}
+			s.do("POST", "/v1/embeddings", body, encoding, bearer(inferenceSecret)).want(t, 400)
 		}
-		s.do("POST", "/v1/embeddings", body, "Content-Encoding: gzip", bearer(inferenceSecret)).want(t, 400)
 	}
 }
 
@@ -101,6 +106,8 @@ func TestOtherRoutesPass(t *testing.T) {
 		"gzip of a megabyte":  gzipped(`{"model":"@preset/writer","input":"` + strings.Repeat("x", 1<<20) + `"}`),
 		"gzip, larger":        gzipped(`{"model":"@preset/writer","input":"` + base64.StdEncoding.EncodeToString(random) + `"}`),
 		"another coding":      `{"model":"@preset/writer"}`,
+		"no brotli":           `{"model":"@preset/writer"}`,
+		"brotli":              encode(t, "br", `{"model":"m","preset":"p"}`),
 	}
 	for name, body := range bodies {
 		coding := "X-None: 1"
@@ -108,6 +115,8 @@ func TestOtherRoutesPass(t *testing.T) {
 		case strings.HasPrefix(name, "gzip"):
 			coding = "Content-Encoding: gzip"
 		case name == "another coding":
+			coding = "Content-Encoding: compress"
+		case strings.HasSuffix(name, "brotli"):
 			coding = "Content-Encoding: br"
 		}
 		for framing, request := range map[string]string{
@@ -202,7 +211,7 @@ func TestRefusalsOnOtherRoutes(t *testing.T) {
 	before := refused()
 	for path, beginning := range map[string]string{
 		"/v1/messages/batches": `{"type":"error","error":{"type":"authentication_error"`,
-		"/v1/responses/x":      `{"error":{"code":"invalid_api_key"`,
+		"/v1/responses/x":      `{"error":{"code":401,"type":"invalid_api_key"`,
 		"/v1/embeddings":       `{"error":{"code":401,`,
 		"/elsewhere":           `{"error":{"code":401,`,
 	} {

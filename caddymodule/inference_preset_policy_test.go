@@ -166,8 +166,8 @@ func TestPolicyUpstream(t *testing.T) {
 		for _, headers := range [][]string{nil, {"X-Preset-Dry-Run: true"}} {
 			r := ask("", headers...)
 			r.want(t, 403, "/provider: is locked by the preset's policy (provider)", "/model: is a model that the preset's policy does not allow", "/temperature: is outside of the bounds of the preset's policy (temperature)")
-			if path == responsesPath && !strings.Contains(r.body, `"code":"preset_policy_broken"`) {
-				t.Errorf("got %s, want a code of its own", r.body)
+			if path == responsesPath && !strings.Contains(r.body, `"type":"preset_policy_broken"`) {
+				t.Errorf("got %s, want a type of its own", r.body)
 			}
 			if strings.Contains(r.body, "price") || strings.Contains(r.body, "logit_bias") {
 				t.Errorf("%s: the refusal has values, or a dropped field: %s", path, r.body)

@@ -66,8 +66,8 @@ func TestCounts(t *testing.T) {
 
 	// Each refusal has the envelope of its route's clients.
 	s.ask(countMessagesPath, `{"model":"@preset/absent"}`).want(t, 404, `{"type":"error","error":{"type":"not_found_error"`)
-	s.ask(countResponsesPath, `{"model":"@preset/absent"}`).want(t, 404, `{"error":{"code":"`)
-	s.ask(compactPath, `{"model":"@preset/absent"}`).want(t, 404, `{"error":{"code":"preset_not_found"`)
+	s.ask(countResponsesPath, `{"model":"@preset/absent"}`).want(t, 404, `{"error":{"code":404,"type":"preset_not_found",`)
+	s.ask(compactPath, `{"model":"@preset/absent"}`).want(t, 404, `{"error":{"code":404,"type":"preset_not_found",`)
 	s.manage("PATCH", "/v1/workspaces/default", `{"disabled_server_tools":["openrouter:web_search"]}`).want(t, 200)
 	for _, path := range []string{countMessagesPath, countResponsesPath, compactPath} {
 		s.ask(path, `{"model":"@preset/writer","tools":[{"type":"openrouter:web_search"}]}`).want(t, 403, "openrouter:web_search")
@@ -197,19 +197,59 @@ func TestModelOfAPreset(t *testing.T) {
 	passes("/v1/models/@preset/writer")
 }
 
-// TestWebSocketsOnInferenceRoutes opens WebSockets on inference routes with keys required.
-// They need a key, as a POST does.
+// TestWebSocketsOnInferenceRoutes asks for WebSockets on inference routes. They are refused with
+// 426 in the route's form, unless the setting hands them on. Then they need a key, as a POST does.
 func TestWebSocketsOnInferenceRoutes(t *testing.T) {
 	s := start(t, inferring("keys required"))
-	for path, status := range map[string]int{"/v1/responses": 401, "/v1/chat%2Fcompletions": 401, "/v1/realtime": 202} {
-		request := "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
-		if got := exchange(t, s.address, request+"\r\n"); got.status != status {
-			t.Errorf("%s without a key: got %d, want %d", path, got.status, status)
-		}
-		if got := exchange(t, s.address, request+bearer(inferenceSecret)+"\r\n\r\n"); got.status != 202 {
-			t.Errorf("%s with a key: got %d, want 202", path, got.status)
+	ask := func(path string, headers ...string) response {
+		return exchange(t, s.address, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n"+lines(headers)+"\r\n")
+	}
+	key := bearer(inferenceSecret)
+	for _, mode := range []string{"everywhere", "required", "optional", "off"} {
+		s.reload(inferring("keys " + mode))
+		for path, parts := range map[string]string{
+			"/v1/responses":                `{"error":{"code":426,"type":"invalid_prompt","message":"This route serves no WebSocket: send a POST over HTTP"},"metadata":null}`,
+			"/v1/responses?model=m":        `{"error":{"code":426,"type":"invalid_prompt",`,
+			"/v1/responses/input_tokens":   `{"error":{"code":426,"type":"invalid_prompt",`,
+			"/v1/chat%2Fcompletions":       `{"error":{"code":426,"message":"This route serves no WebSocket: send a POST over HTTP"}}`,
+			"/v1//messages/":               `{"type":"error","error":{"type":"invalid_request_error","message":"This route serves no WebSocket: send a POST over HTTP"}}`,
+			"/v1/messages/count_tokens;a=": `{"type":"error",`,
+		} {
+			for _, header := range []string{"X-None: 1", key, bearer("caddypresets_inf_x"), bearer(managementSecret)} {
+				r := ask(path, header)
+				r.want(t, http.StatusUpgradeRequired, parts)
+				if r.header.Get("Upgrade") != "HTTP/1.1" || r.header.Get("Connection") != "Upgrade" || uuids.FindString(r.header.Get("X-Request-Id")) == "" {
+					t.Errorf("%s: got headers %v", path, r.header)
+				}
+			}
 		}
 	}
+	s.upstream.none(t)
+	if got := s.metric(`caddy_presets_resolutions_total{operation="inference_messages",result="refused"}`); got != "4" { // since the last reload
+		t.Errorf("got %s refusals in the metrics, want 4", got)
+	}
+	s.reload(inferring("keys required"))
+	ask("/v1/realtime").want(t, 202)
+	if r := s.do("GET", "/v1/responses", ""); r.status != 202 { // a list, which no preset concerns
+		t.Errorf("a plain GET got %d", r.status)
+	}
+	s.upstream.all()
+
+	limited := bearer(s.issue(`{"kind":"inference","models":["m"]}`).secret)
+	for _, pass := range []string{"keys required\nwebsockets pass", "keys everywhere\nwebsockets pass"} {
+		s.reload(inferring(pass))
+		for _, path := range []string{"/v1/responses", "/v1/chat%2Fcompletions"} {
+			ask(path).want(t, 401)
+			ask(path, limited).want(t, 403)
+			s.upstream.none(t)
+			ask(path, key).want(t, 202)
+			if got := s.upstream.one(t); got.header.Get("Upgrade") != "websocket" || got.uri != path {
+				t.Errorf("%s: the gateway got %v", path, got)
+			}
+		}
+	}
+	s.reload(standard)
+	ask("/v1/responses").want(t, 202)
 }
 
 // TestHeadOfModels checks that a HEAD of the lists of models is answered like a GET.

@@ -88,3 +88,25 @@ func TestTemplateAnswers(t *testing.T) {
 		s.upstream.none(t)
 	}
 }
+
+// TestTemplatesAreCheckedWhole sends messages that no gateway takes. A template keeps messages,
+// so it is refused. Another version drops them.
+func TestTemplatesAreCheckedWhole(t *testing.T) {
+	s := start(t, standard)
+	for _, tc := range []struct{ route, body, issue string }{
+		{"responses", `{"input":[{"role":"user","content":5}]}`, "/input/0/content"},
+		{"responses", `{"input":[{"type":"function_call_output","call_id":"1","output":5}]}`, "/input/0/output"},
+		{"chat/completions", `{"messages":[{"role":"user","content":5}]}`, "/messages/0/content"},
+		{"chat/completions", `{"messages":[{"role":"user","content":"t"},{"role":"assistant","tool_calls":[5]}]}`, "/messages/1/tool_calls/0"},
+		{"messages", `{"messages":[{"role":"user","content":5}]}`, "/messages/0/content"},
+		{"messages", `{"messages":[{"role":"user","content":[{"type":"text","text":5}]}]}`, "/messages/0/content/0/text"},
+	} {
+		path := "/v1/presets/p/" + tc.route
+		for _, query := range []string{"?template=true", "?template=true&designate=false", "?label=a&template=true"} {
+			s.manage("POST", path+query, tc.body).want(t, 400, `"path":"`+tc.issue+`"`)
+		}
+		for _, query := range []string{"", "?template=false"} {
+			s.manage("POST", path+query, tc.body).want(t, 200, `"template":null`)
+		}
+	}
+}

@@ -254,14 +254,13 @@ func usageText(used *usage.Request, name string) string {
 	case "first_content_ms":
 		return milliseconds(used.FirstContent)
 	}
-	if used.Unknown != "" {
-		return ""
-	}
 	switch {
 	case name == "cost" && used.HasCost:
 		return used.Cost.String()
 	case name == "cost_estimated" && used.HasCost:
 		return strconv.FormatBool(used.Estimated)
+	case used.Unknown != "":
+		return ""
 	}
 	for _, count := range countsOf(used.Tokens) {
 		if count.name == name {

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"time"
@@ -64,21 +65,22 @@ func (t *tap) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // close ends a request that began at begun, and returns what it used. ended tells whether
-// the gateway sent all of its answer, and left whether the client is gone.
+// the gateway sent all of its answer, and left whether the client is gone. A client that has the
+// last event of a stream has all of it.
 func (t *tap) close(begun time.Time, ended, left bool) *usage.Request {
 	if t.reader == nil {
 		t.reader = gatewayanswer.New(t.dialect, "", "")
 	}
-	aborted := t.broken || left && !ended
 	seen := t.reader.Close(ended && !t.broken)
+	aborted := !seen.Ended && (t.broken || left && !ended)
 	used := &usage.Request{
 		Dialect: t.dialect, Model: seen.Model, Status: t.status, Failed: seen.Failed, Aborted: aborted,
 		Streamed: seen.Streamed, Tokens: seen.Tokens, Unknown: seen.Unknown,
 		Start: begun, Duration: time.Since(begun),
 		FirstByte: between(begun, t.first), FirstContent: between(begun, seen.FirstContent),
 	}
-	if seen.Cost != "" {
-		cost, err := decimal.NewFromString(seen.Cost)
+	if told := cmp.Or(seen.Cost, gatewayanswer.CostOf(t.Header())); told != "" {
+		cost, err := decimal.NewFromString(told)
 		used.Cost, used.HasCost = cost, err == nil
 	}
 	if t.status == 0 || t.status >= 400 {

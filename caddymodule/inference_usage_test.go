@@ -262,3 +262,46 @@ func TestTapOfAClientThatLeaves(t *testing.T) {
 		t.Errorf("got %+v, want an aborted answer", used)
 	}
 }
+
+// TestStreamsThatClientsLeave checks that a stream counts as aborted if its client leaves before
+// the last event, and not if it leaves with it.
+func TestStreamsThatClientsLeave(t *testing.T) {
+	s := start(t, inferring("usage"))
+	streams := []struct {
+		path, first, last string
+	}{
+		{chatPath, "data: {\"model\":\"m\",\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", "data: [DONE]\n\n"},
+		{responsesPath, "data: {\"type\":\"response.created\",\"response\":{\"model\":\"m\"}}\n\n", "data: {\"type\":\"response.completed\",\"response\":{\"model\":\"m\"}}\n\n"},
+		{messagesPath, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"m\"}}\n\n", "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"},
+	}
+	for i, stream := range streams {
+		for _, whole := range []bool{true, false} {
+			slug := fmt.Sprintf("p%d-%t", i, whole)
+			s.preset(slug, writer)
+			sent, aborted := stream.first, 1
+			if whole {
+				sent, aborted = sent+stream.last, 0
+			}
+			s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = io.WriteString(w, sent)
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done() // it would go on
+			})
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			got := s.open(client, stream.path, strings.NewReader(`{"model":"@preset/`+slug+`","stream":true}`))
+			if _, err := io.ReadFull(got.Body, make([]byte, len(sent))); err != nil {
+				t.Fatal(err)
+			}
+			got.Body.Close()
+			want := fmt.Sprintf(`"requests":1,"errors":0,"aborted":%d,`, aborted)
+			body := ""
+			if !s.eventually(func() bool {
+				body = s.manage("GET", "/v1/presets/"+slug+"/usage", "").body
+				return strings.Contains(body, `"requests":1`)
+			}) || !strings.Contains(body, want) {
+				t.Errorf("%s, the last event: %t: got %s, want %s", stream.path, whole, body, want)
+			}
+		}
+	}
+}

@@ -336,7 +336,7 @@ func TestOddRequests(t *testing.T) {
 		{"POST", "/v1/presets/p/designate", `{"label":"\u0000"}`, 404},
 		{"POST", "/v1/presets/p/designate", `{"Version":1}`, 400},
 		{"POST", "/v1/presets/p/designate", deep.String(), 400},
-		{"GET", "/v1/presets/p/diff?from=01&to=1", "", 200},
+		{"GET", "/v1/presets/p/diff?from=01&to=1", "", 400},
 		{"GET", "/v1/presets/p/diff?from=0&to=1", "", 400},
 		{"GET", "/v1/presets/p/diff?from=-1&to=1", "", 400},
 		{"GET", "/v1/presets/p/diff?from=99999999999999999999&to=1", "", 404},

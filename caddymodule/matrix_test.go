@@ -479,7 +479,7 @@ func wantSame(t *testing.T, what string, a, b response) {
 	t.Helper()
 	header := func(r response) string {
 		h := r.header.Clone()
-		for _, name := range []string{"Date", "X-Request-Id", "Idempotency-Replayed"} { // of this request
+		for _, name := range []string{"Date", "X-Request-Id", "Request-Id", "Idempotency-Replayed"} { // of this request
 			h.Del(name)
 		}
 		return fmt.Sprint(h)

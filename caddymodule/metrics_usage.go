@@ -32,6 +32,7 @@ type MetricsSettings struct {
 type usageMetrics struct {
 	tokens    [5]*prometheus.CounterVec // as countsOf has them
 	cost      *prometheus.CounterVec
+	uncosted  *prometheus.CounterVec
 	unknown   *prometheus.CounterVec // with the reason
 	duration  *prometheus.HistogramVec
 	firstByte *prometheus.HistogramVec
@@ -62,7 +63,7 @@ func (v usedVersion) labels(more ...string) []string {
 type usageSeries struct {
 	of                  usedVersion
 	tokens              [5]prometheus.Counter
-	cost                prometheus.Counter
+	cost, uncosted      prometheus.Counter
 	duration, firstByte prometheus.Observer
 }
 
@@ -87,6 +88,7 @@ func newUsageMetrics() *usageMetrics {
 		counter("reasoning_output_tokens_total", "Output tokens of reasoning."),
 	}
 	u.cost = counter("cost_total", "What inference requests cost, as the gateway said or by the configured prices.")
+	u.uncosted = counter("cost_unknown_total", "Inference requests that may have cost something that is not known.")
 	u.unknown = counter("usage_unknown_total", "Answers that did not say what they used.", "reason")
 	u.duration = seconds("upstream_duration_seconds", "Time from an inference request going upstream to the end of its answer.")
 	u.firstByte = seconds("time_to_first_chunk_seconds", "Time from an inference request going upstream to the first byte of its streamed answer.")
@@ -94,7 +96,7 @@ func newUsageMetrics() *usageMetrics {
 }
 
 func (u *usageMetrics) collectors() []prometheus.Collector {
-	all := []prometheus.Collector{u.cost, u.unknown, u.duration, u.firstByte}
+	all := []prometheus.Collector{u.cost, u.uncosted, u.unknown, u.duration, u.firstByte}
 	for _, tokens := range u.tokens {
 		all = append(all, tokens)
 	}
@@ -129,15 +131,18 @@ func (u *usageMetrics) add(used *usage.Request) {
 	if used.Streamed && used.FirstByte >= 0 {
 		s.firstByte.Observe(used.FirstByte.Seconds())
 	}
+	switch {
+	case used.HasCost:
+		s.cost.Add(used.Cost.InexactFloat64())
+	case used.LacksCost():
+		s.uncosted.Inc()
+	}
 	if used.Unknown != "" {
 		u.unknown.WithLabelValues(s.of.labels(string(used.Unknown))...).Inc()
 		return
 	}
 	for i, count := range countsOf(used.Tokens) {
 		s.tokens[i].Add(float64(count.tokens))
-	}
-	if used.HasCost {
-		s.cost.Add(used.Cost.InexactFloat64())
 	}
 }
 
@@ -176,7 +181,7 @@ func (u *usageMetrics) makeRoom() {
 	delete(u.series, first)
 	u.gone[first] = struct{}{}
 	// DeletePartialMatch would look at the series of all versions.
-	for _, vec := range append(u.tokens[:], u.cost) {
+	for _, vec := range append(u.tokens[:], u.cost, u.uncosted) {
 		vec.DeleteLabelValues(first.labels()...)
 	}
 	for _, reason := range gatewayanswer.Reasons() {
@@ -189,7 +194,7 @@ func (u *usageMetrics) makeRoom() {
 func (u *usageMetrics) newSeries(version usedVersion) *usageSeries {
 	labels := version.labels()
 	s := &usageSeries{
-		of: version, cost: u.cost.WithLabelValues(labels...),
+		of: version, cost: u.cost.WithLabelValues(labels...), uncosted: u.uncosted.WithLabelValues(labels...),
 		duration: u.duration.WithLabelValues(labels...), firstByte: u.firstByte.WithLabelValues(labels...),
 	}
 	for i, vec := range u.tokens {

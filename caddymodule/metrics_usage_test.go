@@ -62,7 +62,7 @@ func TestUsageMetricsMakeRoom(t *testing.T) {
 		}
 	}
 	reasons := len(gatewayanswer.Reasons())
-	for name, want := range map[string]int{"input_tokens_total": 1, "cost_total": 1, "usage_unknown_total": reasons, "upstream_duration_seconds": 1, "time_to_first_chunk_seconds": 1} {
+	for name, want := range map[string]int{"input_tokens_total": 1, "cost_total": 1, "cost_unknown_total": 1, "usage_unknown_total": reasons, "upstream_duration_seconds": 1, "time_to_first_chunk_seconds": 1} {
 		if n := testutil.CollectAndCount(u, "caddy_presets_"+name); n != want {
 			t.Errorf("%s has %d series, want %d", name, n, want)
 		}

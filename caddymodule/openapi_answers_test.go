@@ -142,11 +142,9 @@ func judge(t *testing.T, s map[string]any) func(text string) error {
 func (d document) operations() map[string]map[string]any {
 	all := make(map[string]map[string]any)
 	for _, item := range d["paths"].(map[string]any) {
-		for method, operation := range item.(map[string]any) {
-			if method != "servers" {
-				operation := operation.(map[string]any)
-				all[operation["operationId"].(string)] = operation
-			}
+		for _, operation := range item.(map[string]any) {
+			operation := operation.(map[string]any)
+			all[operation["operationId"].(string)] = operation
 		}
 	}
 	return all
@@ -162,24 +160,26 @@ var (
 	anyValues = strings.NewReplacer("<uuid>", "01234567-89ab-4def-8123-456789abcdef", "<time>", "2026-01-02T03:04:05.678Z")
 )
 
-// TestOpenAPIGoldens checks that the document describes every answer in the golden files.
+// TestOpenAPIGoldens checks that the documents describe every answer in the golden files.
 func TestOpenAPIGoldens(t *testing.T) {
-	doc := readDocument(t)
 	files, err := filepath.Glob(filepath.Join("..", "testdata", "golden", "*.txt"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no golden files: %v", err)
 	}
 	known := make(map[string]bool)
 	judges := make(map[string][]func(string) error) // by status
-	for id, operation := range doc.operations() {
-		if id == "models_list" || id == "model_get" {
-			continue // the gateway answers these
-		}
-		for status, reference := range operation["responses"].(map[string]any) {
-			ref := reference.(map[string]any)["$ref"].(string)
-			if s := doc.schemaOf(doc.object(ref)); s != nil && !known[status+ref] {
-				known[status+ref] = true
-				judges[status] = append(judges[status], judge(t, s))
+	for _, name := range openAPIDocuments {
+		doc := readDocument(t, name)
+		for id, operation := range doc.operations() {
+			if id == "models_list" || id == "model_get" {
+				continue // the gateway answers these
+			}
+			for status, reference := range operation["responses"].(map[string]any) {
+				ref := reference.(map[string]any)["$ref"].(string)
+				if s := doc.schemaOf(doc.object(ref)); s != nil && !known[status+ref] {
+					known[status+ref] = true
+					judges[status] = append(judges[status], judge(t, s))
+				}
 			}
 		}
 	}
@@ -251,7 +251,7 @@ var tour = []struct{ op, method, path, body string }{
 	{"workspace_delete", "DELETE", "/v1/workspaces/new", ""},
 }
 
-// TestOpenAPIAnswers compares the server's answers with the document, for each operation
+// TestOpenAPIAnswers compares the server's answers with the documents, for each operation
 // and each status that a client can cause.
 func TestOpenAPIAnswers(t *testing.T) {
 	tier.Slow(t)
@@ -261,8 +261,15 @@ func TestOpenAPIAnswers(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"object":"list","data":[]}`))
 	})
-	doc := readDocument(t)
-	operations := doc.operations()
+	operations := make(map[string]map[string]any)
+	documents := make(map[string]document) // by operation
+	isAdmin := make(map[string]bool)
+	for _, name := range openAPIDocuments {
+		doc := readDocument(t, name)
+		for id, operation := range doc.operations() {
+			operations[id], documents[id], isAdmin[id] = operation, doc, name == adminDocument
+		}
+	}
 	seen := make(map[string]map[int]bool)
 	judges := make(map[string]func(string) error)
 	check := func(op string, r response, want int) {
@@ -271,6 +278,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			seen[op] = make(map[int]bool)
 		}
 		seen[op][r.status] = true
+		doc := documents[op]
 		answer := doc.answer(operations[op], r.status)
 		if answer == nil || r.status != want {
 			t.Errorf("%s: got %d %s, want %d and that it is described", op, r.status, r.body, want)
@@ -286,13 +294,13 @@ func TestOpenAPIAnswers(t *testing.T) {
 			}
 		}
 		headers, _ := answer["headers"].(map[string]any)
-		sometimes := []string{"Idempotency-Replayed", "X-Preset-Ignored", requestIDHeader}
+		sometimes := []string{"Idempotency-Replayed", "X-Preset-Ignored", requestIDHeader, "Vary"}
 		for name := range headers {
 			if r.header.Get(name) == "" && !slices.Contains(sometimes, name) {
 				t.Errorf("%s: the answer %d has no %s", op, r.status, name)
 			}
 		}
-		for _, name := range append(sometimes, "ETag", "X-Request-Id") {
+		for _, name := range append(sometimes, "ETag", "X-Request-Id", "Allow", "WWW-Authenticate", "Retry-After") {
 			if headers[name] == nil && r.header.Get(name) != "" {
 				t.Errorf("%s: the answer %d has %s, which is not described", op, r.status, name)
 			}
@@ -311,6 +319,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			return step.path + "?" + parameter
 		}
 		check(step.op, s.do(step.method, step.path, step.body), 401)
+		check(step.op, s.manage("PROPFIND", step.path, ""), 405)
 		check(step.op, ask(step.path, step.body, "If-None-Match: none"), 400)
 		check(step.op, ask(step.path, step.body, `If-Match: "0123456789abcdef0123456789abcdef"`), 412)
 		forbidden := step.path
@@ -349,6 +358,11 @@ func TestOpenAPIAnswers(t *testing.T) {
 		}
 		check(step.op, ask(step.path, step.body, key, "X-Preset-Owner: another"), 422)
 	}
+	tooLarge := s.manage("GET", "/v1/presets", "", "X-Large: "+strings.Repeat("a", 2<<20))
+	check("preset_list", tooLarge, 431)
+	if media := tooLarge.header.Get("Content-Type"); !strings.HasPrefix(media, "text/plain") {
+		t.Errorf("headers that are too large get a body of the media type %s", media)
+	}
 	s.manage("DELETE", "/v1/presets/p", "").want(t, 200)
 	for _, step := range tour[:3] {
 		check(step.op, s.manage(step.method, step.path, step.body), 409)
@@ -374,6 +388,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		check(route.name, s.manage("POST", path, body), 403)
 		check(route.name, s.do("POST", path, `{"model":"@preset/absent"}`, bearer(inferenceSecret)), 404)
 		check(route.name, s.do("POST", path, strings.Repeat(" ", 64<<10)+body, bearer(inferenceSecret)), 413)
+		check(route.name, s.do("POST", path, body, bearer(inferenceSecret), "Content-Encoding: compress"), 415)
 	}
 	const feedback = "/v1/presets/p/feedback"
 	s.do("POST", "/v1/responses", `{"model":"@preset/p","seed":5,"session_id":"s"}`, bearer(inferenceSecret)).want(t, 200)
@@ -384,6 +399,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("preset_feedback", s.do("POST", feedback, score, bearer(inferenceSecret)), 202)
 	check("preset_feedback", s.manage("POST", feedback, `{"request_id":"r","score":0.5}`), 404)
 	check("preset_feedback", s.do("POST", feedback, score), 401)
+	check("preset_feedback", s.manage("PUT", feedback, score), 405)
 	check("preset_feedback", s.do("POST", feedback+"?workspace_id=new", score, bearer(inferenceSecret)), 403)
 	check("preset_feedback", s.manage("POST", feedback, "[]"), 400)
 	check("preset_feedback", s.manage("POST", feedback, strings.Repeat(" ", 64<<10)+score), 413)
@@ -399,55 +415,68 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("model_get", s.manage("GET", "/v1/models/@preset%2Fp", ""), 403)
 	check("model_get", s.do("GET", "/v1/models/@preset%2Fabsent", "", bearer(inferenceSecret)), 404)
 
-	admin := func(method, path, body string) response {
+	operate := func(method, path, body string) response {
 		return send(t, method, "http://"+s.admin+"/presets/"+path, body)
 	}
-	check("key_create", admin("POST", "keys", `{"kind":"management","user_id":"u","workspace":"default","name":"n","expires_in":"1h"}`), 201)
-	check("key_create", admin("POST", "keys", `{"kind":"root"}`), 400)
-	check("key_create", admin("POST", "keys", `{"kind":"inference","workspace":"absent"}`), 404)
-	check("key_create", admin("POST", "keys", strings.Repeat(" ", 64<<10)+"{}"), 413)
-	check("key_list", admin("GET", "keys", ""), 200)
-	check("key_revoke", admin("DELETE", "keys/"+other.id, ""), 200)
-	check("key_revoke", admin("DELETE", "keys/absent", ""), 404)
-	check("key_get", admin("GET", "keys/"+other.id, ""), 200)
-	check("key_get", admin("GET", "keys/absent", ""), 404)
-	check("key_prune", admin("POST", "keys/prune", `{"older_than":"30d","dry_run":true}`), 200)
-	check("key_prune", admin("POST", "keys/prune", `{"older_than":"soon"}`), 400)
-	check("key_remove", admin("POST", "keys/"+other.id+"/remove", ""), 200)
-	check("key_remove", admin("POST", "keys/"+other.id+"/remove", ""), 404)
+	check("key_create", operate("POST", "keys", `{"kind":"management","user_id":"u","workspace":"default","name":"n","expires_in":"1h"}`), 201)
+	check("key_create", operate("POST", "keys", `{"kind":"root"}`), 400)
+	check("key_create", operate("POST", "keys", `{"kind":"inference","workspace":"absent"}`), 404)
+	check("key_create", operate("POST", "keys", strings.Repeat(" ", 64<<10)+"{}"), 413)
+	check("key_list", operate("GET", "keys", ""), 200)
+	check("key_list", operate("PUT", "keys", ""), 405)
+	check("key_revoke", operate("DELETE", "keys/"+other.id, ""), 200)
+	check("key_revoke", operate("DELETE", "keys/absent", ""), 404)
+	check("key_get", operate("GET", "keys/"+other.id, ""), 200)
+	check("key_get", operate("GET", "keys/absent", ""), 404)
+	check("key_prune", operate("POST", "keys/prune", `{"older_than":"30d","dry_run":true}`), 200)
+	check("key_prune", operate("POST", "keys/prune", `{"older_than":"soon"}`), 400)
+	check("key_remove", operate("POST", "keys/"+other.id+"/remove", ""), 200)
+	check("key_remove", operate("POST", "keys/"+other.id+"/remove", ""), 404)
 	s.manage("POST", "/v1/presets/pruned/responses", "{}").want(t, 200)
 	s.manage("POST", "/v1/presets/pruned/responses", "{}").want(t, 200)
-	check("version_prune", admin("POST", "prune", `{"keep":1,"workspace":"default","dry_run":true}`), 200)
-	check("version_prune", admin("POST", "prune", `{"keep":1}`), 200)
-	check("version_prune", admin("POST", "prune", `{}`), 400)
-	check("version_prune", admin("POST", "prune", `{"keep":1,"workspace":"absent"}`), 404)
-	check("audit_list", admin("GET", "audit", ""), 200)
-	check("audit_list", admin("GET", "audit?limit=0", ""), 400)
-	check("audit_list", admin("GET", "audit?store=absent", ""), 404)
-	check("store_verify", admin("POST", "verify", ""), 200)
-	check("backup_get", admin("GET", "backup", ""), 200)
-	check("backup_get", admin("GET", "backup?store=absent", ""), 404)
-	check("health_get", admin("GET", "health", ""), 200)
-	check("health_get", admin("GET", "health?store=absent", ""), 404)
-	check("openapi_get", admin("GET", "openapi.yaml", ""), 200)
+	check("version_prune", operate("POST", "prune", `{"keep":1,"workspace":"default","dry_run":true}`), 200)
+	check("version_prune", operate("POST", "prune", `{"keep":1}`), 200)
+	check("version_prune", operate("POST", "prune", `{}`), 400)
+	check("version_prune", operate("POST", "prune", `{"keep":1,"workspace":"absent"}`), 404)
+	check("audit_list", operate("GET", "audit", ""), 200)
+	check("audit_list", operate("GET", "audit?limit=0", ""), 400)
+	check("audit_list", operate("GET", "audit?store=absent", ""), 404)
+	check("store_verify", operate("POST", "verify", ""), 200)
+	check("backup_get", operate("GET", "backup", ""), 200)
+	check("backup_get", operate("GET", "backup?store=absent", ""), 404)
+	check("health_get", operate("GET", "health", ""), 200)
+	check("health_get", operate("GET", "health?store=absent", ""), 404)
+	check("openapi_get", operate("GET", "openapi.yaml", ""), 200)
+	check("openapi_admin_get", operate("GET", "openapi-admin.yaml", ""), 200)
 	for range 20 { // together more than a batch of an import
 		s.manage("POST", "/v1/presets/large/responses", `{"model":"`+strings.Repeat("m", 40<<10)+`"}`).want(t, 200)
 	}
-	exported := admin("GET", "export", "")
+	exported := operate("GET", "export", "")
 	check("store_export", exported, 200)
-	check("store_export", admin("GET", "export?store=absent", ""), 404)
-	check("store_import", admin("POST", "import", exported.body), 400)
+	check("store_export", operate("GET", "export?store=absent", ""), 404)
+	check("store_import", operate("POST", "import", exported.body), 400)
 	folder := s.folder
 	s.folder = storeFolder(t)
 	s.reload(standard)
-	check("store_import", admin("POST", "import", exported.body), 200)
-	check("store_abandon_import", admin("DELETE", "import", ""), 409)
+	check("store_import", operate("POST", "import", exported.body), 200)
+	check("store_abandon_import", operate("DELETE", "import", ""), 409)
 	s.folder = storeFolder(t)
 	s.reload(standard)
-	check("store_import", admin("POST", "import", exported.body[:len(exported.body)-10]), 400)
-	check("store_abandon_import", admin("DELETE", "import", ""), 200)
+	check("store_import", operate("POST", "import", exported.body[:len(exported.body)-10]), 400)
+	check("store_abandon_import", operate("DELETE", "import", ""), 200)
 	s.folder = folder
 
+	for status, proxy := range map[int]string{
+		502: "reverse_proxy " + freeAddress(t),
+		504: "reverse_proxy " + gateway(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }) + " {\ntransport http {\nresponse_header_timeout 50ms\n}\n}",
+	} {
+		if err := s.load(s.proxying(standard+rest, proxy)); err != nil {
+			t.Fatal(err)
+		}
+		for _, route := range inferenceRoutes {
+			check(route.name, s.do("POST", "/v1/"+route.path, `{"model":"m"}`, bearer(inferenceSecret)), status)
+		}
+	}
 	s.reload(strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit 1 24h", 1) + rest)
 	s.do("GET", "/v1/presets", "", bearer("a-guess")).want(t, 401)
 	for _, step := range tour {
@@ -463,9 +492,9 @@ func TestOpenAPIAnswers(t *testing.T) {
 	for op, operation := range operations {
 		for status := range operation["responses"].(map[string]any) {
 			status, _ := strconv.Atoi(status)
-			switch tag := operation["tags"].([]any)[0]; {
+			switch {
 			case seen[op][status]:
-			case status == 500, status == 503, status == 408, status == 409, tag == "admin" && status >= 400:
+			case status == 500, status == 503, status == 408, status == 409, status == 431, isAdmin[op] && status >= 400:
 				// no single request causes these statuses at once
 			default:
 				t.Errorf("%s: no request got the answer %d", op, status)

@@ -305,7 +305,7 @@ func (w *schemaWriter) convert(s *yaml.Node, file, place string) {
 		putNode(s, "allOf", newNode(parts))
 	}
 	if alternatives != nil || words != nil {
-		split(s, alternatives, words)
+		w.split(s, alternatives, words)
 	}
 	openObject(s)
 }
@@ -316,11 +316,11 @@ func (w *schemaWriter) convert(s *yaml.Node, file, place string) {
 func (w *schemaWriter) alternatives(s *yaml.Node, file string) (all []any) {
 	discriminator := takeMember(s, "discriminator")
 	then := memberNode(s, "then")
+	var without string // what an object without the property is
 	if then != nil && memberNode(then, "discriminator") != nil {
 		discriminator = memberNode(then, "discriminator")
-		without := takeMember(s, "else")
-		w.convert(without, file, file)
-		all = append(all, ordered("allOf", []any{without}, "not", takeMember(s, "if")))
+		without = absolute(memberNode(takeMember(s, "else"), "$ref").Value, file)
+		takeMember(s, "if")
 		takeMember(s, "then")
 	}
 	if discriminator == nil {
@@ -340,9 +340,18 @@ func (w *schemaWriter) alternatives(s *yaml.Node, file string) (all []any) {
 			}
 			v.restrict(plain)
 			all = append(all, plain)
+		case name == without: // the property is optional
+			all = append(all, w.addSchema(name))
+			v.restrictIfGiven(w.made[componentName(target)].schema)
+		case v.values == nil && len(w.uses[name]) == 1:
+			all = append(all, w.addSchema(name))
+			other := w.made[componentName(target)].schema
+			putNode(other, "required", newNode([]string{v.property}))
+			putNode(memberNode(memberNode(other, "properties"), v.property), "not", newNode(map[string]any{"enum": known}))
 		case v.values == nil:
-			others := map[string]any{v.property: map[string]any{"not": map[string]any{"enum": known}}}
-			all = append(all, ordered("allOf", []any{w.addSchema(name)}, "required", []string{v.property}, "properties", others))
+			others := map[string]any{v.property: map[string]any{"description": "A kind that no other alternative has.", "not": map[string]any{"enum": known}}}
+			title := "Other " + memberNode(s, "title").Value
+			all = append(all, ordered("title", title, "allOf", []any{w.addSchema(name)}, "required", []string{v.property}, "properties", others))
 		case w.selection(name) != nil:
 			all = append(all, w.addSchema(name))
 		default:
@@ -401,12 +410,20 @@ func (v *variant) restrict(s *yaml.Node) {
 		}
 	}
 	putNode(s, "required", newNode(required))
+	v.restrictIfGiven(s)
+}
+
+// restrictIfGiven is restrict for a variant that is also that of objects without its property.
+func (v *variant) restrictIfGiven(s *yaml.Node) {
 	properties := takeMember(s, "properties")
 	if properties == nil {
 		properties = newNode(map[string]string{})
 	}
 	if memberNode(properties, v.property) == nil {
 		value := ordered("type", "string", "enum", v.values)
+		if title := memberNode(s, "title"); title != nil && len(v.values) > 1 {
+			value = ordered("description", "A kind of "+strings.ToLower(title.Value[:1])+title.Value[1:]+".", "type", "string", "enum", v.values)
+		}
 		properties.Content = append([]*yaml.Node{newNode(v.property), value}, properties.Content...)
 	}
 	putNode(s, "properties", properties)
@@ -429,7 +446,7 @@ func takeWords(s *yaml.Node) *yaml.Node {
 
 // split turns a schema of several types into anyOf with one type each. An object is one of
 // the alternatives, if any, and a string one of the words.
-func split(s *yaml.Node, alternatives []any, words *yaml.Node) {
+func (w *schemaWriter) split(s *yaml.Node, alternatives []any, words *yaml.Node) {
 	var all []any
 	types := takeMember(s, "type")
 	for _, kind := range slices.Concat([]*yaml.Node{types}, types.Content) {
@@ -443,7 +460,8 @@ func split(s *yaml.Node, alternatives []any, words *yaml.Node) {
 			all = append(all, text)
 		case "object":
 			required, properties := takeMember(s, "required"), takeMember(s, "properties")
-			if properties == nil && alternatives != nil && (required == nil || len(required.Content) == 1) { // each alternative has it
+			if alternatives != nil { // each has what is required
+				w.share(properties, alternatives)
 				all = append(all, alternatives...)
 				continue
 			}
@@ -455,9 +473,6 @@ func split(s *yaml.Node, alternatives []any, words *yaml.Node) {
 				putNode(object, "properties", properties)
 			}
 			openObject(object)
-			if alternatives != nil {
-				object = ordered("allOf", []any{object, ordered("anyOf", alternatives)})
-			}
 			all = append(all, object)
 		default:
 			all = append(all, ordered("type", kind.Value))
@@ -468,6 +483,24 @@ func split(s *yaml.Node, alternatives []any, words *yaml.Node) {
 		return
 	}
 	putNode(s, "anyOf", newNode(all))
+}
+
+// share adds the properties of all alternatives to each of them. The alternatives are components
+// that have no other use.
+func (w *schemaWriter) share(properties *yaml.Node, alternatives []any) {
+	if properties == nil {
+		return
+	}
+	for _, alternative := range alternatives {
+		reference, _ := alternative.(map[string]string)
+		made, ok := w.made[strings.TrimPrefix(reference["$ref"], "#/components/schemas/")]
+		if !ok || w.selection(made.source) == nil {
+			w.errs = append(w.errs, fmt.Errorf("%v cannot get the properties of all alternatives", alternative))
+			continue
+		}
+		own := memberNode(made.schema, "properties")
+		own.Content = append(own.Content, copyNode(properties).Content...)
+	}
 }
 
 // openObject permits objects without properties any members. For a validator this changes
@@ -489,7 +522,7 @@ func openObject(s *yaml.Node) {
 func takeRules(s *yaml.Node) *yaml.Node {
 	rules := &yaml.Node{Kind: yaml.MappingNode}
 	for keyword := range members(copyNode(s)) {
-		if !slices.Contains([]string{"title", "description", "deprecated"}, keyword) {
+		if !slices.Contains([]string{"title", "description", "deprecated", "default", "examples"}, keyword) {
 			putNode(rules, keyword, takeMember(s, keyword))
 		}
 	}

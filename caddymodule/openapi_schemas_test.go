@@ -106,15 +106,13 @@ A:
       type: object
       required: [kind]
       properties: {kind: {type: string, enum: [three]}}
-    - allOf: [{$ref: "#/components/schemas/Other"}]
-      required: [kind]
-      properties: {kind: {not: {enum: [one, uno, two, three, never]}}}
+    - $ref: "#/components/schemas/Other"
     - type: "null"
 One:
   title: One
   type: object
   required: [kind]
-  properties: {kind: {type: string, enum: [one, uno]}, again: {$ref: "#/components/schemas/Two"}}
+  properties: {kind: {description: A kind of one., type: string, enum: [one, uno]}, again: {$ref: "#/components/schemas/Two"}}
 Two:
   title: Two
   type: object
@@ -124,7 +122,8 @@ Other:
   title: Other
   type: object
   additionalProperties: true
-  properties: {kind: {type: string}}
+  required: [kind]
+  properties: {kind: {type: string, not: {enum: [one, uno, two, three, never]}}}
 `), &want); err != nil {
 		t.Fatal(err)
 	}

@@ -18,57 +18,63 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v5"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
-// openAPIFile is the document as the repository has it.
-var openAPIFile = filepath.Join("openapi", "openapi.yaml")
+// openAPIDocuments are the names of the documents.
+var openAPIDocuments = []string{apiDocument, adminDocument}
 
-func TestOpenAPIFile(t *testing.T) {
-	got, err := newOpenAPI()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := os.WriteFile(openAPIFile, got, 0o644); err != nil {
+func TestOpenAPIFiles(t *testing.T) {
+	for _, name := range openAPIDocuments {
+		got, err := newOpenAPI(name)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return
-	}
-	want, err := os.ReadFile(openAPIFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != string(want) {
-		t.Errorf("%s is not what the route tables and schemas give: run go test ./caddymodule -run OpenAPI -update", openAPIFile)
+		file := filepath.Join("openapi", name)
+		if *update {
+			if err := os.WriteFile(file, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("%s is not what the route tables and schemas give: run go generate ./caddymodule/openapi", file)
+		}
 	}
 }
 
 func TestOpenAPIServed(t *testing.T) {
 	if *update {
-		t.Skip("this binary has the document from before the update")
+		t.Skip("this binary has the documents from before the update")
 	}
 	s := start(t, standard)
-	want, err := newOpenAPI()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := send(t, "GET", "http://"+s.admin+"/presets/openapi.yaml", "")
-	if r.status != 200 || r.header.Get("Content-Type") != "application/yaml" || r.body != string(want) {
-		t.Errorf("got %d %s and %d bytes, want the document", r.status, r.header.Get("Content-Type"), len(r.body))
-	}
-	if r := send(t, "POST", "http://"+s.admin+"/presets/openapi.yaml", ""); r.status != 405 || r.header.Get("Allow") != "GET, HEAD" {
-		t.Errorf("POST gives %d, Allow %q, want 405 and GET, HEAD", r.status, r.header.Get("Allow"))
+	for _, name := range openAPIDocuments {
+		want, err := newOpenAPI(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := send(t, "GET", "http://"+s.admin+"/presets/"+name, "")
+		if r.status != 200 || r.header.Get("Content-Type") != "application/yaml" || r.body != string(want) {
+			t.Errorf("%s: got %d %s and %d bytes, want the document", name, r.status, r.header.Get("Content-Type"), len(r.body))
+		}
+		if r := send(t, "POST", "http://"+s.admin+"/presets/"+name, ""); r.status != 405 || r.header.Get("Allow") != "GET, HEAD" {
+			t.Errorf("%s: POST gives %d, Allow %q, want 405 and GET, HEAD", name, r.status, r.header.Get("Allow"))
+		}
 	}
 }
 
-// document is the OpenAPI document, parsed as plain YAML.
+// document is an OpenAPI document, parsed as plain YAML.
 type document map[string]any
 
-func readDocument(t *testing.T) document {
+func readDocument(t *testing.T, name string) document {
 	t.Helper()
-	text, err := newOpenAPI()
+	text, err := newOpenAPI(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +83,13 @@ func readDocument(t *testing.T) document {
 		t.Fatal(err)
 	}
 	return doc
+}
+
+// inBoth runs a test for each document.
+func inBoth(t *testing.T, test func(*testing.T, document)) {
+	for _, name := range openAPIDocuments {
+		t.Run(name, func(t *testing.T) { test(t, readDocument(t, name)) })
+	}
 }
 
 // at returns the value at a JSON Pointer into the document, nil if it is missing.
@@ -115,67 +128,47 @@ func references(value any, visit func(string)) {
 	}
 }
 
-// TestOpenAPIIsComplete checks that every described operation is served, and that every
-// component is used.
+// TestOpenAPIIsComplete checks that every described operation is in one of the documents, and
+// that every handwritten component is used in one.
 func TestOpenAPIIsComplete(t *testing.T) {
-	doc := readDocument(t)
-	described := slices.Sorted(maps.Keys(descriptions))
 	var documented []string
 	used := make(map[string]bool)
-	for path, item := range doc["paths"].(map[string]any) {
-		for method, operation := range item.(map[string]any) {
-			if method == "servers" {
-				continue
-			}
-			operation := operation.(map[string]any)
-			id := operation["operationId"].(string)
+	for _, name := range openAPIDocuments {
+		doc := readDocument(t, name)
+		for id, operation := range doc.operations() {
 			documented = append(documented, id)
-			inPath := regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(path, -1)
-			given := 0
-			parameters, _ := operation["parameters"].([]any)
-			for _, reference := range parameters {
-				parameter := doc.object(reference.(map[string]any)["$ref"].(string))
-				if parameter["in"] != "path" {
-					continue
-				}
-				if given >= len(inPath) || inPath[given][1] != parameter["name"] {
-					t.Errorf("%s: parameter %v is not in the path %s at its place", id, parameter["name"], path)
-				}
-				given++
-			}
-			if given != len(inPath) {
-				t.Errorf("%s: %d parameters of the path %s are described", id, given, path)
-			}
-			tags := fmt.Sprint(doc["tags"])
-			if !strings.Contains(tags, "name:"+operation["tags"].([]any)[0].(string)+"]") {
+			if !strings.Contains(fmt.Sprint(doc["tags"]), "name:"+operation["tags"].([]any)[0].(string)+"]") {
 				t.Errorf("%s: tag %v is not described", id, operation["tags"])
+			}
+		}
+		for path, item := range doc["paths"].(map[string]any) {
+			for method, operation := range item.(map[string]any) {
+				checkPath(t, doc, method+" "+path, operation.(map[string]any))
+			}
+		}
+		references(map[string]any(doc), func(ref string) {
+			if doc.at(ref) == nil {
+				t.Errorf("%s: %s leads nowhere", name, ref)
+			}
+		})
+		for kind, all := range doc["components"].(map[string]any) {
+			for component := range all.(map[string]any) {
+				used[kind+"/"+component] = true
 			}
 		}
 	}
 	slices.Sort(documented)
-	if !slices.Equal(documented, described) {
-		t.Errorf("got operations %q, want %q", documented, described)
+	if want := slices.Sorted(maps.Keys(descriptions)); !slices.Equal(documented, want) {
+		t.Errorf("got operations %q, want %q", documented, want)
 	}
-	var follow func(value any)
-	follow = func(value any) {
-		references(value, func(ref string) {
-			target := doc.at(ref)
-			if target == nil {
-				t.Errorf("%s leads nowhere", ref)
-			}
-			parts := strings.Split(ref, "/") // a reference to a part uses the whole component
-			component := strings.Join(parts[:min(4, len(parts))], "/")
-			if !used[component] {
-				used[component] = true
-				follow(doc.at(component))
-			}
-		})
+	base, err := readBase(apiDocument)
+	if err != nil {
+		t.Fatal(err)
 	}
-	follow(doc["paths"])
-	for kind, all := range doc["components"].(map[string]any) {
-		for name := range all.(map[string]any) {
-			if kind != "securitySchemes" && !used["#/components/"+kind+"/"+name] {
-				t.Errorf("components/%s/%s is not used", kind, name)
+	for kind, all := range members(memberNode(base, "components")) {
+		for component := range members(all) {
+			if !used[kind+"/"+component] {
+				t.Errorf("components/%s/%s is not used", kind, component)
 			}
 		}
 	}
@@ -183,33 +176,52 @@ func TestOpenAPIIsComplete(t *testing.T) {
 	missing := descriptions["preset_get"]
 	defer func() { descriptions["preset_get"] = missing }()
 	delete(descriptions, "preset_get")
-	if _, err := newOpenAPI(); err == nil || !strings.Contains(err.Error(), "preset_get") {
+	if _, err := newOpenAPI(apiDocument); err == nil || !strings.Contains(err.Error(), "preset_get") {
 		t.Errorf("got %v, want an error that preset_get is not described", err)
+	}
+}
+
+// checkPath checks that the parameters of an operation's path are described, in their order.
+func checkPath(t *testing.T, doc document, place string, operation map[string]any) {
+	t.Helper()
+	var want, got []string
+	for _, found := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(place, -1) {
+		want = append(want, found[1])
+	}
+	parameters, _ := operation["parameters"].([]any)
+	for _, reference := range parameters {
+		if parameter := doc.object(reference.(map[string]any)["$ref"].(string)); parameter["in"] == "path" {
+			got = append(got, parameter["name"].(string))
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: the parameters %q of the path are described", place, got)
 	}
 }
 
 // TestOpenAPIReferencesNameComponents checks that references name components and do not
 // point into them. Generators of clients make a type of each component.
 func TestOpenAPIReferencesNameComponents(t *testing.T) {
-	doc := readDocument(t)
-	component := regexp.MustCompile(`^#/components/(schemas|parameters|headers|responses)/[A-Za-z0-9_-]+$`)
-	references(map[string]any(doc), func(ref string) {
-		if !component.MatchString(ref) {
-			t.Errorf("%s names no component", ref)
+	inBoth(t, func(t *testing.T, doc document) {
+		component := regexp.MustCompile(`^#/components/(schemas|parameters|headers|responses)/[A-Za-z0-9_-]+$`)
+		references(map[string]any(doc), func(ref string) {
+			if !component.MatchString(ref) {
+				t.Errorf("%s names no component", ref)
+			}
+		})
+		text, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(text, []byte(`"$defs"`)) {
+			t.Error("the document has $defs")
+		}
+		for name := range doc.object("#/components/schemas") {
+			if !schemaName.MatchString(name) {
+				t.Errorf("%s is no name for a type", name)
+			}
 		}
 	})
-	text, err := json.Marshal(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if bytes.Contains(text, []byte(`"$defs"`)) {
-		t.Error("the document has $defs")
-	}
-	for name := range doc.object("#/components/schemas") {
-		if !schemaName.MatchString(name) {
-			t.Errorf("%s is no name for a type", name)
-		}
-	}
 }
 
 // kinds yields the alternatives that a schema permits, with references resolved.
@@ -235,7 +247,7 @@ func (d document) kinds(s any, yield func(map[string]any)) {
 // TestOpenAPIConversations checks that a conversation has types in every body, though we do
 // not check it there.
 func TestOpenAPIConversations(t *testing.T) {
-	doc := readDocument(t)
+	doc := readDocument(t, apiDocument)
 	for _, test := range []struct{ schema, list, want string }{
 		{"ChatRequest", "messages", "array null string"},
 		{"MessagesRequest", "messages", "array string"},
@@ -246,7 +258,8 @@ func TestOpenAPIConversations(t *testing.T) {
 	} {
 		contents := make(map[string]bool)
 		parts := 0
-		doc.kinds(doc.at("#/components/schemas/"+test.schema+"/properties/"+test.list), func(list map[string]any) {
+		whole := doc.whole(map[string]any{"$ref": "#/components/schemas/" + test.schema})
+		doc.kinds(whole["properties"].(map[string]any)[test.list], func(list map[string]any) {
 			if list["items"] == nil {
 				return
 			}
@@ -305,7 +318,6 @@ func (d document) validator(t *testing.T) func(pointer string) *jsonschema.Schem
 
 // TestOpenAPISchemasArePlain checks that the schemas use only the keywords of JSON Schema.
 func TestOpenAPISchemasArePlain(t *testing.T) {
-	doc := readDocument(t)
 	known := make(map[string]bool)
 	for keyword := range strings.FieldsSeq(`$ref $defs title description deprecated examples default format
 		type enum const not if then else allOf anyOf oneOf
@@ -340,12 +352,14 @@ func TestOpenAPISchemasArePlain(t *testing.T) {
 			}
 		}
 	}
-	schemas := doc.object("#/components/schemas")
-	validator := doc.validator(t)
-	for name := range schemas {
-		visit(name, schemas[name])
-		validator("#/components/schemas/" + name) // compiles
-	}
+	inBoth(t, func(t *testing.T, doc document) {
+		schemas := doc.object("#/components/schemas")
+		validator := doc.validator(t)
+		for name := range schemas {
+			visit(name, schemas[name])
+			validator("#/components/schemas/" + name) // compiles
+		}
+	})
 }
 
 // mutations yields JSON values similar to value: each part is removed, changed, or of
@@ -395,7 +409,7 @@ var beyond = []string{
 // mutated bodies each run tests another part, because all would take minutes.
 func TestOpenAPIBodiesAreAsChecked(t *testing.T) {
 	tier.Slow(t)
-	doc := readDocument(t)
+	doc := readDocument(t, apiDocument)
 	schemas, err := schema.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -527,4 +541,103 @@ func documentedPath(t *testing.T, route string) string {
 		path = append(path, segment)
 	}
 	return strings.Join(path, "/")
+}
+
+// TestOpenAPIQueries checks that the document has the query parameters that each route takes.
+func TestOpenAPIQueries(t *testing.T) {
+	schemas, err := schema.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(doc document, name string, takes []string) {
+		t.Helper()
+		documented := doc.operations()
+		var got []string
+		parameters, _ := documented[name]["parameters"].([]any)
+		for _, reference := range parameters {
+			if parameter := doc.object(reference.(map[string]any)["$ref"].(string)); parameter["in"] == "query" {
+				got = append(got, parameter["name"].(string))
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(takes)
+		if !slices.Equal(got, takes) {
+			t.Errorf("%s: the document has the parameters %q, and the route takes %q", name, got, takes)
+		}
+	}
+	api, adminAPI := readDocument(t, apiDocument), readDocument(t, adminDocument)
+	for _, op := range new(Handler).routes(schemas) {
+		takes := strings.Fields(op.query)
+		if op.is(inWorkspace) {
+			takes = append(takes, "workspace_id")
+		}
+		check(api, op.name, takes)
+	}
+	for _, rt := range admin.Routes(schemas) {
+		check(adminAPI, rt.Name, strings.Fields(rt.Query))
+	}
+}
+
+// TestOpenAPIKeptConversations checks that the document permits every conversation that a template may
+// have, and refuses those of wrong types.
+func TestOpenAPIKeptConversations(t *testing.T) {
+	tier.Slow(t)
+	doc := readDocument(t, apiDocument)
+	validator := doc.validator(t)
+	schemas, err := schema.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for component, api := range map[string]struct {
+		template *schema.Schema
+		body     string
+	}{
+		"ChatRequest": {schemas.ChatTemplate, `{"messages":[
+			{"role":"system","content":[{"type":"text","text":"{{x}}"}]},
+			{"role":"user","name":"n","content":[{"type":"text","text":"t"},{"type":"image_url","image_url":{"url":"u","detail":"low"}},{"type":"input_audio","input_audio":{"data":"d","format":"wav"}},{"type":"file","file":{"file_data":"d","file_id":"i","filename":"f"}}]},
+			{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},
+			{"role":"tool","tool_call_id":"1","content":"r"},{"role":"user","content":"t"}]}`},
+		"MessagesRequest": {schemas.MessagesTemplate, `{"messages":[
+			{"role":"user","content":[{"type":"text","text":"t","cache_control":{"type":"ephemeral","ttl":"5m"}},{"type":"image","source":{"type":"url","url":"u"}}]},
+			{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"n","input":{"a":1}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","is_error":false,"content":[{"type":"text","text":"t"}]}]},{"role":"assistant","content":"t"}]}`},
+		"ResponsesRequest": {schemas.ResponsesTemplate, `{"input":[
+			{"role":"user","content":[{"type":"input_text","text":"t"},{"type":"input_image","image_url":"u","file_id":null,"detail":"auto"},{"type":"input_file","file_data":"d","file_id":"i","file_url":"u","filename":"f"}]},
+			{"type":"message","role":"assistant","content":[{"type":"output_text","text":"t"}]},
+			{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"1","output":"o"},{"role":"user","content":"t"}]}`},
+	} {
+		plain := validator("#/components/schemas/" + component)
+		var body any
+		if err := json.Unmarshal([]byte(api.body), &body); err != nil {
+			t.Fatal(err)
+		}
+		accepted, refused, both := 0, 0, 0
+		compare := func(body any) {
+			text, err := json.Marshal(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, ours := api.template.Check(text)
+			theirs := plain.Validate(body)
+			switch {
+			case ours == nil && theirs == nil:
+				accepted++
+			case ours == nil:
+				t.Errorf("%s: a template may have what the document refuses: %s: %v", component, text, theirs)
+			case theirs == nil:
+				refused++ // for example a part of a known type, which is one of another type to the document
+			default:
+				both++
+			}
+		}
+		compare(body)
+		if accepted != 1 {
+			t.Fatalf("%s: the example is refused", component)
+		}
+		mutations(body, compare)
+		if accepted < 20 || both < 100 {
+			t.Errorf("%s: of the mutated bodies %d are accepted, %d refused, and %d by the check alone", component, accepted, both, refused)
+		}
+		t.Logf("%s: %d accepted, %d refused, %d by the check alone", component, accepted, both, refused)
+	}
 }

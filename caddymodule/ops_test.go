@@ -9,7 +9,7 @@ import (
 )
 
 // ofUsage matches the metrics of usage.
-var ofUsage = regexp.MustCompile(`^caddy_presets_(.*_tokens_total|cost_total|usage_unknown_total|upstream_duration_seconds_.*|time_to_first_chunk_seconds_.*)$`)
+var ofUsage = regexp.MustCompile(`^caddy_presets_(.*_tokens_total|cost_total|cost_unknown_total|usage_unknown_total|upstream_duration_seconds_.*|time_to_first_chunk_seconds_.*)$`)
 
 // family matches what Prometheus adds to the name of a histogram.
 var family = regexp.MustCompile(`_(bucket|sum|count)$`)

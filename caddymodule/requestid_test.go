@@ -41,6 +41,10 @@ func TestRequestID(t *testing.T) {
 		{"POST", chatPath, `{"model":"@preset/p"}`, []string{boss}, 403},
 		{"POST", messagesPath, `{"model":"@preset/nothing"}`, []string{caller}, 404},
 		{"POST", messagesPath, large, []string{caller}, 413},
+		{"POST", messagesPath + "%3F", "", []string{caller}, 400},
+		{"POST", messagesPath + "/count_tokens", "x", []string{caller, "Content-Encoding: x"}, 415},
+		{"DELETE", messagesPath + "/batches/x", "", []string{wrong}, 401},
+		{"TRACE", messagesPath, "", nil, 405},
 		{"GET", "/v1/models", "", []string{wrong}, 401},
 	} {
 		name := fmt.Sprintf("%s %s: %d", tc.method, tc.path, tc.status)
@@ -50,6 +54,9 @@ func TestRequestID(t *testing.T) {
 		if r.status != tc.status || len(ids) != 1 || uuids.FindString(ids[0]) != ids[0] {
 			t.Errorf("%s: got %d with X-Request-Id %q, want a UUID", name, r.status, ids)
 			continue
+		}
+		if got := r.header.Get("Request-Id"); strings.HasPrefix(tc.path, messagesPath) && got != ids[0] || !strings.HasPrefix(tc.path, messagesPath) && got != "" {
+			t.Errorf("%s: got Request-Id %q, want the same id on messages alone", name, got)
 		}
 		if logged["uuid"] != ids[0] || seen[ids[0]] {
 			t.Errorf("%s: got X-Request-Id %s, want an id of its own, and the access log to have it: %v", name, ids[0], logged["uuid"])

@@ -29,10 +29,15 @@ func (h *Handler) checkTarget(r *http.Request) (normalized string, err error) {
 		return normalized, errMethodNotAllowed
 	case r.URL.Opaque != "": // "x:%2fv1/models" would go upstream without a leading slash
 		return normalized, domain.InvalidAt("path", "must begin with a slash")
-	case err == nil && !isPlainPath(r.URL.Path) && h.isAmbiguous(r.URL.EscapedPath()):
+	case err != nil || isPlainPath(r.URL.Path):
+		return normalized, err
+	case h.isAmbiguous(r.URL.EscapedPath()):
 		return normalized, domain.InvalidAt("path", "must not have an encoded /, ? or # after a semicolon")
+	case inferenceRouteOf(h.routeOf(normalized)) != nil && strings.ContainsAny(decodeFully(r.URL.Path), "?#"):
+		// A gateway may read what follows as the query, with fields that nobody has checked.
+		return normalized, domain.InvalidAt("path", "must not have an encoded ? or #")
 	}
-	return normalized, err
+	return normalized, nil
 }
 
 var errMethodNotAllowed = &statusError{http.StatusMethodNotAllowed, "Method not allowed"}
@@ -201,13 +206,17 @@ func (h *Handler) isAmbiguous(escaped string) bool {
 	return true
 }
 
-// passedMethods are the usual methods that the gateway gets.
-const passedMethods = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
+// gatewayMethods are the usual methods that the gateway gets.
+const gatewayMethods = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
 
 // refuse answers a request with an error of checkTarget, in the error envelope of its
 // route.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized string, err error) {
 	c := h.newCall(w, r)
+	// Dot segments may lead elsewhere from a path of the API.
+	if sent, _ := normalizePath(strings.ReplaceAll(decodeFully(r.URL.Path), "..", "-")); h.isAPIPath(sent) {
+		normalized = sent
+	}
 	route := inferenceRouteOf(h.routeOf(normalized))
 	if route != nil {
 		c.op.name, c.envelope = route.name, route.envelope
@@ -221,7 +230,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized stri
 		case h.isAPIPath(normalized):
 			err = c.match() // which is no success, as no operation has such a method
 		default:
-			w.Header().Set("Allow", passedMethods)
+			w.Header().Set("Allow", gatewayMethods)
 		}
 	}
 	c.setPlaceholder(operationPlaceholder, c.op.name)

@@ -298,6 +298,14 @@ func TestRefusedPaths(t *testing.T) {
 	for _, base := range []string{"/v1/presets/p", "/v1/workspaces", "/v1/models", chatPath, "/v1"} {
 		refused[base+"/.."], refused[base+"%0a"], refused[base+"/%252e%252e/x"], refused[base+"%5cx"], refused[base+"%00"] = "dot segments", "control characters", "dot segments", "backslashes", "control characters"
 	}
+	// What follows an encoded ? or # may be a query to the gateway, on a route on which a query counts.
+	for _, target := range []string{
+		chatPath + "%3Fmodel=evil", chatPath + "%253Fmodel=evil", chatPath + "%25253fmodel=evil", "/v1/responses%23x", "/v1/responses%2523x",
+		"/v1//messages%3f", "/v1/messages/count_tokens%3F", "/v1/responses/input_tokens%253Fmodel", "/v1/%63hat/completions%3F?model=good", "/v1/chat/completions%ff%3F",
+	} {
+		refused[target] = "an encoded ? or #"
+	}
+	refused["/v1/messages%3f/../x"], refused["/v1/messages;a%3Fmodel=evil"] = "dot segments", "an encoded /, ? or #"
 	for branch, subdirectives := range branches {
 		t.Run(branch, func(t *testing.T) {
 			upstream := newRecorder(t)
@@ -312,17 +320,29 @@ func TestRefusedPaths(t *testing.T) {
 						}
 						continue
 					}
-					got.wantError(t, 400, "Invalid request parameters: path: must not have "+reason)
+					message := "Invalid request parameters: path: must not have " + reason
+					if !strings.HasPrefix(reason, "an encoded") { // the routes have envelopes of their own
+						got.wantError(t, 400, message)
+					}
+					got.want(t, 400, message)
 				}
 			}
 			for target, parts := range map[string][]string{ // envelopes
-				"/v1/x/../responses":        {`{"error":{"code":"invalid_prompt","message":"Invalid request parameters: path: must not have dot segments"},"metadata":`},
+				"/v1/x/../responses":        {`{"error":{"code":400,"type":"invalid_prompt","message":"Invalid request parameters: path: must not have dot segments"},"metadata":`},
 				"/v1/messages/.":            {`{"type":"error","error":{"type":"invalid_request_error","message":"Invalid request parameters: path: must not have dot segments"}`},
 				"/v1/chat/completions/%2e/": {`{"error":{"code":400,"message":"Invalid request parameters: path: must not have dot segments"`},
+				"/v1/responses%3Fx":         {`{"error":{"code":400,"type":"invalid_prompt","message":"Invalid request parameters: path: must not have an encoded ? or #"},"metadata":`},
+				"/v1/messages%253Fx":        {`{"type":"error","error":{"type":"invalid_request_error","message":"Invalid request parameters: path: must not have an encoded ? or #"}`},
 			} {
 				w.do("h2c", wireRequest{method: "POST", target: target, body: "{}"}).want(t, 400, parts...)
 			}
-			for target, allow := range map[string]string{chatPath: "POST", "/v1/presets": "GET, HEAD", "/v1/presets/p/labels/l": "DELETE, GET, HEAD, PUT", "/files/a": passedMethods} {
+			for _, target := range []string{ // below the API, whatever the dot segments lead to
+				"/v1/presets/%2e%2e/responses", "/v1/presets/../messages", "/v1/workspaces/w/%252e%252e/../responses", "//v1//presets;x/..;y/responses", "/v1/presets/p/responses/..%2f..%2f../messages/%0a",
+			} {
+				got := w.do("h2c", wireRequest{method: "POST", target: target, body: "{}"})
+				got.want(t, 400, `{"error":{"code":400,"message":"Invalid request parameters: path: must not have `)
+			}
+			for target, allow := range map[string]string{chatPath: "POST", "/v1/presets": "GET, HEAD", "/v1/presets/p/labels/l": "DELETE, GET, HEAD, PUT", "/files/a": gatewayMethods} {
 				got := w.do("h2", wireRequest{method: "TRACE", target: target})
 				got.wantError(t, 405, "Method not allowed")
 				if got.header.Get("Allow") != allow {
@@ -535,6 +555,13 @@ func TestWebSocketConnect(t *testing.T) {
 				} {
 					tc.r.method, tc.r.header, tc.r.body = "CONNECT", key, smuggled
 					w.do(version, tc.r).wantError(t, tc.status, "")
+				}
+				if branch != "without inference" {
+					r := w.do(version, wireRequest{method: "CONNECT", protocol: "websocket", target: "/v1/responses", header: key, body: smuggled})
+					r.want(t, http.StatusUpgradeRequired, `{"error":{"code":426,"type":"invalid_prompt","message":"This route serves no WebSocket`)
+					if r.header.Get("Upgrade") != "" {
+						t.Error("HTTP/2 and HTTP/3 have no header Upgrade")
+					}
 				}
 				status := 202
 				if branch == "keys everywhere" {

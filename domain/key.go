@@ -158,16 +158,20 @@ func (in NewKey) check() error {
 	return nil
 }
 
-// Keys returns all issued keys, also those that are not live. The oldest comes first.
+// Keys returns all issued keys, also those that are not live. The oldest comes first. A key whose
+// revocation is not stored yet is shown as revoked.
 func (s *Service) Keys(ctx context.Context) (keys []Key, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		keys, err = r.Keys()
 		return err
 	})
+	for i := range keys {
+		s.revocations().show(&keys[i])
+	}
 	return keys, err
 }
 
-// Key returns the issued key of an id, live or not. An unknown id is NotFound.
+// Key returns the issued key of an id, as Keys does. An unknown id is NotFound.
 func (s *Service) Key(ctx context.Context, id string) (k Key, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		k, err = r.Key(id)
@@ -176,28 +180,7 @@ func (s *Service) Key(ctx context.Context, id string) (k Key, err error) {
 	if errors.Is(err, ErrNotFound) {
 		err = errKeyNotFound
 	}
-	return k, err
-}
-
-// RevokeKey revokes a key for good and returns it. Later requests with it are refused.
-// Revoking it again changes nothing, so w.Idempotency is ignored. An unknown id is
-// NotFound.
-func (s *Service) RevokeKey(ctx context.Context, w Write, id string) (k Key, err error) {
-	w.Idempotency = Idempotency{}
-	_, err = s.change(ctx, w, func(c *change) error {
-		k, err = c.Key(id)
-		switch {
-		case errors.Is(err, ErrNotFound):
-			return errKeyNotFound
-		case err != nil || k.RevokedAt != nil:
-			return err
-		}
-		k.RevokedAt = &c.now
-		if err := c.PutKey(k); err != nil {
-			return err
-		}
-		return c.record("key.revoke", k.audited(), 0, 0)
-	})
+	s.revocations().show(&k)
 	return k, err
 }
 
@@ -230,7 +213,8 @@ func (s *Service) AuthenticateKnown(hash KeyHash) (Principal, bool) {
 // k is not live.
 func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 	now := s.now()
-	if subtle.ConstantTimeCompare(k.Hash[:], hash[:]) != 1 || !k.Live(now) {
+	_, isRevoked := s.revocations().all()[hash]
+	if subtle.ConstantTimeCompare(k.Hash[:], hash[:]) != 1 || isRevoked || !k.Live(now) {
 		return Principal{}, ErrCredentials
 	}
 	if !k.isUsedRecently(now) {

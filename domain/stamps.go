@@ -18,7 +18,10 @@ import (
 // Several objects share one stamp. It may change without need, but it never fails to
 // change. Ids in upper and lower case have the same stamp.
 //
-// Stamps are safe for concurrent use and of fixed size.
+// Stamps also have the revocations of keys that are not stored yet. Those are newer than the
+// stored keys, too.
+//
+// Stamps are safe for concurrent use.
 type Stamps struct {
 	seed maphash.Seed
 	// The lowest bits of a counter count the changes in progress, the others the changes
@@ -29,6 +32,8 @@ type Stamps struct {
 	// The system's clock may be set back. The monotonic one stands still while the machine
 	// is suspended.
 	until, untilWall atomic.Int64
+	// revocations are of the store's keys.
+	revocations revocations
 }
 
 // begun is the origin of monotonic times.

@@ -89,6 +89,18 @@ type Store interface {
 	Sync(ctx context.Context) error
 }
 
+// fromReserve is the context key of FromReserve.
+type fromReserve struct{}
+
+// FromReserve returns the context of an Update that takes rights away, such as the revocation of a
+// key. It may use the disk space that an engine keeps in reserve, and needs only some records.
+func FromReserve(ctx context.Context) context.Context {
+	return context.WithValue(ctx, fromReserve{}, true)
+}
+
+// IsFromReserve reports whether ctx is of FromReserve.
+func IsFromReserve(ctx context.Context) bool { return ctx.Value(fromReserve{}) != nil }
+
 // Reader reads one snapshot. A method returns ErrNotFound for an object that is not stored,
 // unless its comment says otherwise. For a damaged object it returns an engine error, never
 // wrong data. The caller may keep the returned values.

@@ -137,6 +137,9 @@ func TestMain(m *testing.M) {
 	if built.folder != "" {
 		_ = os.RemoveAll(built.folder)
 	}
+	if pythons.folder != "" {
+		_ = os.RemoveAll(pythons.folder)
+	}
 	os.Exit(code)
 }
 
@@ -210,6 +213,12 @@ http://%s {
 // an address.
 func serve(t *testing.T, cmd *exec.Cmd, address string) {
 	t.Helper()
+	serveWithin(t, cmd, address, 30*time.Second)
+}
+
+// serveWithin is serve for a command that takes longer to start.
+func serveWithin(t *testing.T, cmd *exec.Cmd, address string, limit time.Duration) {
+	t.Helper()
 	name := filepath.Base(cmd.Path)
 	log := new(lockedBuffer)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -220,7 +229,7 @@ func serve(t *testing.T, cmd *exec.Cmd, address string) {
 		return cmd.Process.Signal(os.Interrupt)
 	}
 	cmd.WaitDelay = 10 * time.Second // then it is killed
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -253,7 +262,7 @@ func serve(t *testing.T, cmd *exec.Cmd, address string) {
 			ended <- err
 			t.Fatalf("%s ended: %v", name, err)
 		case <-ctx.Done():
-			t.Fatalf("%s does not listen on %s after 30 seconds", name, address)
+			t.Fatalf("%s does not listen on %s after %v", name, address, limit)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -431,7 +431,7 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 			client openai.Client
 			model  string
 			status int
-			code   string // in errors of POST /responses
+			cause  string // in errors of POST /responses
 			says   string
 		}{
 			{"unknown preset", client, "@preset/nobody", http.StatusNotFound, "preset_not_found", "Preset not found: @preset/nobody"},
@@ -442,12 +442,12 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 			{"management key", manager, "@preset/copywriter", http.StatusForbidden, "insufficient_permissions", ""},
 		} {
 			_, _, err := route.send(deadline(t), test.client, test.model)
-			checkOpenAIError(t, route, test.name, err, test.status, test.code, test.says)
+			checkOpenAIError(t, route, test.name, err, test.status, test.cause, test.says)
 			stream, _, _ := route.stream(deadline(t), test.client, test.model)
 			if stream.Next() {
 				t.Errorf("%s, streaming: got an event", test.name)
 			}
-			checkOpenAIError(t, route, test.name+", streaming", stream.Err(), test.status, test.code, test.says)
+			checkOpenAIError(t, route, test.name+", streaming", stream.Err(), test.status, test.cause, test.says)
 			_ = stream.Close()
 		}
 		_, _, err := route.send(deadline(t), client, "@preset/copywriter", option.WithJSONSet("preset", "assistant"))
@@ -483,21 +483,20 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 }
 
 // checkOpenAIError fails the test unless err is the client's own error, with our id of
-// the request. code is the error code of POST /responses. On other routes the code is the
-// status.
-func checkOpenAIError(t *testing.T, route openAIRoute, name string, err error, status int, code, says string) {
+// the request. cause is the error's type on POST /responses. The code is the status.
+func checkOpenAIError(t *testing.T, route openAIRoute, name string, err error, status int, cause, says string) {
 	t.Helper()
 	typed, ok := errors.AsType[*openai.Error](err)
 	if !ok {
 		t.Errorf("%s: got %v, want the client's own error", name, err)
 		return
 	}
-	// These are the documented codes. The client accepts a number for a string, too.
 	if route.name != "responses" {
-		code = fmt.Sprint(status)
+		cause = ""
 	}
-	if typed.StatusCode != status || !strings.Contains(typed.Message, says) || typed.Message == "" || typed.Code != code {
-		t.Errorf("%s: got %d, code %q, %s; want %d, code %q, about %q", name, typed.StatusCode, typed.Code, typed.RawJSON(), status, code, says)
+	// The client accepts a number for a string.
+	if typed.StatusCode != status || !strings.Contains(typed.Message, says) || typed.Message == "" || typed.Code != fmt.Sprint(status) || typed.Type != cause {
+		t.Errorf("%s: got %d, code %q, type %q, %s; want %d as the code, type %q, about %q", name, typed.StatusCode, typed.Code, typed.Type, typed.RawJSON(), status, cause, says)
 	}
 	if id := typed.Response.Header.Get("X-Request-Id"); len(id) != len("00000000-0000-0000-0000-000000000000") {
 		t.Errorf("%s: got X-Request-Id %q, want a UUID", name, id)

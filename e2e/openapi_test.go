@@ -5,61 +5,122 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"testing"
 )
 
-// checkOpenAPI checks openapi.yaml, and exchanges against it.
-func checkOpenAPI(t *testing.T, node string, exchanges ...string) {
+// The OpenAPI documents, by the names of their files.
+const (
+	apiDocument   = "openapi.yaml"
+	adminDocument = "openapi-admin.yaml"
+)
+
+// documentPath returns the path of an OpenAPI document.
+func documentPath(t *testing.T, name string) string {
 	t.Helper()
-	description, err := filepath.Abs(filepath.Join(root, "caddymodule", "openapi", "openapi.yaml"))
+	path, err := filepath.Abs(filepath.Join(root, "caddymodule", "openapi", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, errs, err := try(t, "openapi", nil, node, append([]string{"check.mjs", description}, exchanges...)...)
-	t.Logf("node openapi/check.mjs:\n%s%s", out, errs)
+	return path
+}
+
+// checkOpenAPI checks an OpenAPI document, and exchanges against it.
+func checkOpenAPI(t *testing.T, node, name string, exchanges ...string) {
+	t.Helper()
+	out, errs, err := try(t, "openapi", nil, node, append([]string{"check.mjs", documentPath(t, name)}, exchanges...)...)
+	t.Logf("node openapi/check.mjs %s:\n%s%s", name, out, errs)
 	if err != nil {
-		t.Errorf("node openapi/check.mjs: %v", err)
+		t.Errorf("node openapi/check.mjs %s: %v", name, err)
 	}
 }
 
-// TestOpenAPI checks that openapi.yaml is valid by its specification, and that
-// the binary serves it.
+// TestOpenAPI checks that the documents are valid by their specification, and that the
+// binary serves them.
 func TestOpenAPI(t *testing.T) {
-	checkOpenAPI(t, findNode(t))
-
-	want, err := os.ReadFile(filepath.Join(root, "caddymodule", "openapi", "openapi.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := findNode(t)
 	s := start(t, newUpstream(t))
-	response, err := http.Get("http://" + s.admin + "/presets/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	got, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if response.StatusCode != http.StatusOK || !bytes.Equal(got, want) {
-		t.Errorf("the admin endpoint answers %d with %d bytes, not openapi.yaml", response.StatusCode, len(got))
+	for _, name := range []string{apiDocument, adminDocument} {
+		checkOpenAPI(t, node, name)
+		want, err := os.ReadFile(documentPath(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.Get("http://" + s.admin + "/presets/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		got, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode != http.StatusOK || !bytes.Equal(got, want) {
+			t.Errorf("the admin endpoint answers %d with %d bytes, not %s", response.StatusCode, len(got), name)
+		}
 	}
 }
 
-// TestOpenAPIClients generates clients from openapi.yaml with two generators, compiles
-// them, and uses them against the binary.
+// TestOpenAPIClients generates TypeScript clients from the documents with two generators,
+// compiles them, and uses them against the binary.
 func TestOpenAPIClients(t *testing.T) {
 	node := findNode(t)
-	description, err := filepath.Abs(filepath.Join(root, "caddymodule", "openapi", "openapi.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%s", run(t, "openapi", nil, node, "generate.mjs", description))
+	t.Logf("%s", run(t, "openapi", nil, node, "generate.mjs", documentPath(t, apiDocument), documentPath(t, adminDocument)))
 	s := startWith(t, "inference", "reverse_proxy "+newUpstream(t).address())
 	for _, program := range []string{"hey.js", "fetch.js"} {
 		t.Run(program, func(t *testing.T) {
 			run(t, "openapi", nil, node, "generated/out/"+program, s.site, "http://"+s.admin, managementKey)
 		})
 	}
+}
+
+// TestOpenAPIPythonClients generates Python clients from the documents with two generators, and uses
+// them against the binary.
+func TestOpenAPIPythonClients(t *testing.T) {
+	python := newPythonEnvironment(t, filepath.Join("openapi", "python", "requirements.txt"))
+	scripts, err := filepath.Abs(filepath.Join("openapi", "python"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	generator := func(name string) string { return filepath.Join(filepath.Dir(python), executable(name)) }
+	for name, document := range map[string]string{"api": apiDocument, "admin": adminDocument} {
+		path := documentPath(t, document)
+		out := run(t, folder, nil, generator("openapi-python-client"), "generate", "--path", path, "--meta", "none",
+			"--output-path", name+"_client", "--config", filepath.Join(scripts, "client.yaml"), "--fail-on-warning")
+		t.Logf("%s: openapi-python-client:\n%s", document, out)
+		run(t, folder, nil, generator("datamodel-codegen"), "--input", path, "--input-file-type", "openapi", "--output", name+"_models.py",
+			"--output-model-type", "pydantic_v2.BaseModel", "--target-python-version", "3.11", "--formatters", "builtin")
+		if numbered := numberedClass.FindAllString(read(t, filepath.Join(folder, name+"_models.py")), -1); numbered != nil {
+			t.Errorf("%s: datamodel-code-generator numbers types that have no name: %q", document, numbered)
+		}
+	}
+	s := startWith(t, "inference {\nusage\n}", "reverse_proxy "+newUpstream(t).address())
+	for _, script := range []string{"check_client.py", "check_models.py"} {
+		t.Run(script, func(t *testing.T) {
+			run(t, folder, []string{"PYTHONPATH=" + folder, "PYTHONDONTWRITEBYTECODE=1"}, python, filepath.Join(scripts, script), s.site, "http://"+s.admin, managementKey)
+		})
+	}
+}
+
+// numberedClass matches a class that has the name of another one and a number.
+var numberedClass = regexp.MustCompile(`(?m)^class \w*[a-z]\d+\(`)
+
+// newPythonEnvironment returns the Python of a new virtual environment with the packages of a file.
+// The test is skipped without Python.
+func newPythonEnvironment(t *testing.T, requirements string) string {
+	t.Helper()
+	folder := t.TempDir()
+	if out, err := exec.Command(needs(t, "python3", "python3-venv"), "-m", "venv", folder).CombinedOutput(); err != nil {
+		skipOrFail(t, "it needs Python's module venv, of Debian's package python3-venv: %v\n%s", err, out)
+	}
+	python := filepath.Join(folder, "bin", "python")
+	if runtime.GOOS == "windows" {
+		python = filepath.Join(folder, "Scripts", "python.exe")
+	}
+	run(t, ".", nil, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", requirements)
+	return python
 }

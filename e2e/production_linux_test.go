@@ -43,12 +43,12 @@ func productionCommands(t *testing.T) (install, others []documented) {
 // units by "systemd-analyze verify".
 const systemctl = `#!/bin/sh
 case "$*" in
-'start caddy-presets' | 'enable --now caddy-presets.service caddy-presets-backup.timer') exec caddy start --config "$CONFIG" >>"$LOG" 2>&1 ;;
-'stop caddy-presets') exec caddy stop >/dev/null 2>&1 ;;
+'enable --now caddy-presets.service caddy-presets-backup.timer') exec caddy start --config "$CONFIG" >>"$LOG" 2>&1 ;;
 'restart caddy-presets')
 	caddy stop >/dev/null 2>&1
 	exec caddy start --config "$CONFIG" >>"$LOG" 2>&1
 	;;
+'reload caddy-presets') exec caddy reload --config "$CONFIG" --force >>"$LOG" 2>&1 ;;
 'disable --now caddy-presets-backup.timer') exit 0 ;;
 esac
 echo "systemctl $*: not known here"

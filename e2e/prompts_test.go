@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -207,7 +208,7 @@ func TestPrompts(t *testing.T) {
 			name   string
 			prompt responses.ResponsePromptParam
 			status int
-			code   string
+			cause  string
 			says   string
 		}{
 			{"missing variables", responses.ResponsePromptParam{ID: promptID}, 400, "invalid_prompt", "/prompt/variables: lacks variables of the template: city, photo"},
@@ -218,7 +219,7 @@ func TestPrompts(t *testing.T) {
 			{"unknown version", responses.ResponsePromptParam{ID: promptID, Version: openai.String("9"), Variables: city}, 404, "preset_version_not_found", "@preset/" + promptID + "@9"},
 		} {
 			_, err := client.Responses.New(deadline(t), responses.ResponseNewParams{Prompt: test.prompt})
-			checkOpenAIError(t, openAIResponses, test.name, err, test.status, test.code, test.says)
+			checkOpenAIError(t, openAIResponses, test.name, err, test.status, test.cause, test.says)
 			if err != nil && strings.Contains(err.Error(), "Łódź") {
 				t.Errorf("%s: the error has a value: %v", test.name, err)
 			}
@@ -226,7 +227,7 @@ func TestPrompts(t *testing.T) {
 			if stream.Next() {
 				t.Errorf("%s, streaming: got an event", test.name)
 			}
-			checkOpenAIError(t, openAIResponses, test.name+", streaming", stream.Err(), test.status, test.code, test.says)
+			checkOpenAIError(t, openAIResponses, test.name+", streaming", stream.Err(), test.status, test.cause, test.says)
 			_ = stream.Close()
 		}
 		if _, after := behind.last(); after != before {
@@ -301,3 +302,45 @@ func TestPromptsJavaScript(t *testing.T) {
 	}
 	behind.checkSecrets(t)
 }
+
+// TestPromptsPython runs the Python of docs/migrate/openai-prompts.md in front of a strict provider.
+func TestPromptsPython(t *testing.T) {
+	interpreter := pythonWith(t, filepath.Join("python", "requirements.txt"))
+	behind := newProvider(t)
+	s := startWith(t, "inference", behind.directives())
+	s.manage(t, http.MethodPost, "/v1/presets/pmpt_68f7a1c2/responses?template=true", `{"model": "gpt-5-mini", "instructions": "You know {{city}}.",
+		"reasoning": {"effort": "high"}, "text": {"verbosity": "high"},
+		"input": [{"role": "user", "content": "Where in {{city}} is this?"}, {"role": "user", "content": "{{photo}}"}]}`)
+	var code strings.Builder
+	for _, block := range pythonBlock.FindAllStringSubmatch(read(t, filepath.Join(root, "docs", "migrate", "openai-prompts.md")), -1) {
+		code.WriteString(block[1])
+	}
+	run(t, "python", []string{"OPENAI_BASE_URL=" + s.site + "/v1", "OPENAI_API_KEY=" + inferenceKey}, interpreter, "prompts.py", code.String())
+
+	const (
+		settings = `"model": "gpt-5-mini", "instructions": "You know Rome.", "reasoning": {"effort": %q}, "text": {"verbosity": %q}`
+		input    = `{"role": "user", "content": "Where in Rome is this?"}, {"role": "user", "content": "a dome"}`
+		churches = `, "include": [], "input": [` + input + `, {"role": "user", "content": "And churches?"}]`
+	)
+	ofThePreset := fmt.Sprintf(settings, "high", "high")
+	want := []string{
+		ofThePreset + `, "input": [` + input + `]`,
+		ofThePreset + `, "stream": true, "input": [` + input + `]`,
+		ofThePreset + churches,
+		ofThePreset + `, "stream": true, "input": [` + input + `]`,
+		`"model": "gpt-5-mini", "reasoning_effort": "high", "verbosity": "high", "messages": [{"role": "system", "content": "You know Rome."}, ` + input + `]`,
+		fmt.Sprintf(settings, "none", "low") + churches,
+	}
+	sent := behind.take()
+	if len(sent) != len(want) {
+		t.Fatalf("the provider got %d requests, want %d", len(sent), len(want))
+	}
+	for i, r := range sent {
+		if r.why != "" {
+			t.Errorf("request %d is refused: %s", i, r.why)
+		}
+		checkJSON(t, fmt.Sprintf("request %d", i), r.body, "{"+want[i]+"}")
+	}
+}
+
+var pythonBlock = regexp.MustCompile("(?ms)^```python\r?\n(.*?)^```")

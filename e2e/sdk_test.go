@@ -25,7 +25,7 @@ func (s *server) openRouter(t *testing.T, node, script string, env ...string) {
 	}
 }
 
-// findNode returns the path of node. It fails if the client or the parser of openapi.yaml
+// findNode returns the path of node. It fails if the client or the parser of OpenAPI documents
 // is not installed.
 func findNode(t *testing.T) string {
 	t.Helper()
@@ -49,7 +49,7 @@ func (s *server) described(t *testing.T, node, script string, env ...string) {
 	t.Helper()
 	exchanges := filepath.Join(t.TempDir(), "exchanges")
 	s.openRouter(t, node, script, append(env, "PRESETS_EXCHANGES="+exchanges)...)
-	checkOpenAPI(t, node, exchanges)
+	checkOpenAPI(t, node, apiDocument, exchanges)
 }
 
 // TestOfficialClient runs the official OpenRouter client against the API that

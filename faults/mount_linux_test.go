@@ -117,30 +117,38 @@ func (v *volume) free() int64 {
 // freed.
 func (v *volume) fill() {
 	v.t.Helper()
-	file, err := os.OpenFile(filepath.Join(v.folder, "other-program"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	file := v.fillUpTo(0)
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	size := info.Size()
-	for step := v.free(); step >= 4096; {
-		if syscall.Fallocate(int(file.Fd()), 0, size, step) == nil {
-			size += step
-			step = min(step, v.free())
-		} else {
-			step /= 2 // other programs write, too
-		}
-	}
 	block := make([]byte, 4096)
 	for range 1024 {
 		if _, err := file.Write(block); err != nil {
 			return // full
 		}
 	}
+}
+
+// fillUpTo leaves at least so many bytes free, and not many more. It returns the file that takes the
+// others, which the caller closes.
+func (v *volume) fillUpTo(left int64) *os.File {
+	v.t.Helper()
+	file, err := os.OpenFile(filepath.Join(v.folder, "other-program"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	size := info.Size()
+	for step := v.free() - left; step >= 4096; {
+		if syscall.Fallocate(int(file.Fd()), 0, size, step) == nil {
+			size += step
+			step = min(step, v.free()-left)
+		} else {
+			step /= 2 // other programs write, too
+		}
+	}
+	return file
 }
 
 // empty frees the space that fill took.

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode"
+
+	"github.com/caddy-presets/caddy-presets/schema"
 )
 
 func TestUpdateWorkspace(t *testing.T) {
@@ -57,8 +60,30 @@ func TestUpdatePreset(t *testing.T) {
 		{"description of 500", `{"description":` + text(500) + `}`, nil},
 		{"description of 501", `{"description":` + text(501) + `}`, refused("/description: must be at most 500 characters")},
 		{"description of 0", `{"description":""}`, nil},
+		{"description in two lines", `{"description":"a\tb\nc"}`, nil},
 		{"archiving", `{"status":"archived"}`, refused("/status: must be one of active or disabled")},
 	})
+}
+
+// TestControlCharacters checks that names have no control characters, and that descriptions
+// have only those that separate lines and columns.
+func TestControlCharacters(t *testing.T) {
+	s := schemas(t)
+	for c := range rune(0x100) {
+		var inName, inDescription []string
+		if unicode.IsControl(c) {
+			inName = refused("/name: must not have control characters, such as line breaks")
+			if c != '\n' && c != '\t' {
+				inDescription = refused("/description: must not have control characters, except for line feeds and tabs")
+			}
+		}
+		for _, s := range []*schema.Schema{s.UpdatePreset, s.CreateWorkspace, s.UpdateWorkspace} {
+			checkRules(t, s, []rule{
+				{fmt.Sprintf("name with %U", c), fmt.Sprintf(`{"slug":"s","name":"a\u%04xb"}`, c), inName},
+				{fmt.Sprintf("description with %U", c), fmt.Sprintf(`{"slug":"s","name":"n","description":"a\u%04xb"}`, c), inDescription},
+			})
+		}
+	}
 }
 
 func TestDesignateAndLabel(t *testing.T) {

@@ -164,6 +164,8 @@ func TestLimits(t *testing.T) {
 		{"slug that begins with a hyphen", workspace("slug", `"-a"`), refused("/slug: " + slugPattern)},
 		{"slug that ends with a hyphen", workspace("slug", `"a-"`), refused("/slug: " + slugPattern)},
 		{"slug in capitals", workspace("slug", `"A"`), refused("/slug: " + slugPattern)},
+		{"slug that is a UUID", workspace("slug", `"01a22347-9214-7ab2-a75c-71d348648854"`), refused("/slug: must not be a UUID")},
+		{"slug that is a UUID without hyphens", workspace("slug", `"01a2234792147ab2a75c71d348648854"`), refused("/slug: must not be a UUID")},
 		{"slug with a newline", workspace("slug", `"a\n"`), refused("/slug: " + slugPattern)},
 		{"description of 500", workspace("description", text(500)), nil},
 		{"description of 0", workspace("description", text(0)), nil},

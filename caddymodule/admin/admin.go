@@ -84,7 +84,8 @@ func Routes(schemas *schema.Schemas) []Route {
 		{Name: "store_abandon_import", Method: http.MethodDelete, Path: "import", Query: "store", run: abandonImport},
 		{Name: "store_verify", Method: http.MethodPost, Path: "verify", Query: "store", run: verifyStore},
 		{Name: "health_get", Method: http.MethodGet, Path: "health", Query: "store", serve: serveHealth},
-		{Name: "openapi_get", Method: http.MethodGet, Path: "openapi.yaml", serve: serveDocument},
+		{Name: "openapi_get", Method: http.MethodGet, Path: "openapi.yaml", serve: serveDocument(openapi.Document)},
+		{Name: "openapi_admin_get", Method: http.MethodGet, Path: "openapi-admin.yaml", serve: serveDocument(openapi.AdminDocument)},
 	}
 }
 
@@ -169,10 +170,12 @@ func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 	return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
 }
 
-func serveDocument(w http.ResponseWriter, _ *http.Request) error {
-	w.Header().Set("Content-Type", "application/yaml")
-	_, err := w.Write(openapi.Document)
-	return err
+func serveDocument(text []byte) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, err := w.Write(text)
+		return err
+	}
 }
 
 // request is a request that concerns a store.

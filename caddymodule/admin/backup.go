@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
@@ -203,7 +204,7 @@ func openBackup(stdin io.Reader, name string) (backup io.ReadCloser, size int64,
 	}
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, fileowner.Explain(err, name)
 	}
 	info, err := file.Stat()
 	if err != nil {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ func eachCommand(visit func(words []string, cmd *cobra.Command)) {
 			visit(words, cmd)
 		}
 		for _, sub := range cmd.Commands() {
-			walk(append(words[:len(words):len(words)], sub.Name()), sub)
+			walk(append(slices.Clip(words), sub.Name()), sub)
 		}
 	}
 	walk(nil, presets)
@@ -40,7 +41,7 @@ func TestEmptyFlags(t *testing.T) {
 		refused := func(want string, more ...string) {
 			t.Helper()
 			args, _ := argumentsOf(cmd)
-			line := append(append(words[:len(words):len(words)], more...), args...)
+			line := append(append(slices.Clip(words), more...), args...)
 			out, _, err := Run(line...)
 			if err == nil || err.Error() != want || out != "" {
 				t.Errorf("%q: got %q, %v, want the error %q", line, out, err, want)
@@ -53,7 +54,7 @@ func TestEmptyFlags(t *testing.T) {
 				refused("--"+flag.Name+": must not be empty", "--"+flag.Name+"=")
 			case "stringArray":
 				refused("--"+flag.Name+": must not be empty", "--"+flag.Name, "a", "--"+flag.Name, "")
-			case "bool", "int":
+			case "bool", "int", "duration":
 				return // an empty text is none of these
 			default:
 				t.Errorf("%q: the flag %s has the type %s, which this test does not know", words, flag.Name, flag.Value.Type())
@@ -65,7 +66,7 @@ func TestEmptyFlags(t *testing.T) {
 		if _, takes := argumentsOf(cmd); takes {
 			args, _ := argumentsOf(cmd)
 			args = append(args[:max(len(args)-1, 0)], "")
-			line := append(words[:len(words):len(words)], args...)
+			line := append(slices.Clip(words), args...)
 			if out, _, err := Run(line...); err == nil || !strings.HasSuffix(err.Error(), ": must not be empty") || out != "" {
 				t.Errorf("%q: got %q, %v, want an error", line, out, err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -35,6 +36,11 @@ func getKey(r request) error {
 
 func revokeKey(r request) error {
 	k, err := r.Service.RevokeKey(r.Context(), operator, r.param)
+	if errors.Is(err, domain.ErrRevocationNotStored) {
+		r.live.RetryRevocations()
+		caddy.Log().Named("admin.api.presets").Error("a key is revoked in memory alone, until the store takes its revocation", zap.String("key", k.ID), zap.Error(err))
+		err = fmt.Errorf("%w; the server tries again each second, and a restart before it succeeds makes the key valid again", err)
+	}
 	if err != nil {
 		return withStatus(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 // writeFile calls write with a new file, or with standard output if the name is "-". The
@@ -25,8 +26,8 @@ func writeFile(cmd *cobra.Command, name string, write func(ctx context.Context, 
 	return newFile(name, func(file io.Writer) error { return write(ctx, cmd.ErrOrStderr(), file) })
 }
 
-// newFile creates a file with the output of write. Only its owner can read it. It gets its
-// name once it is complete and synced to the disk.
+// newFile creates a file with the output of write. Only its owner can read it: the owner of its
+// folder, if root creates it. It gets its name once it is complete and synced to the disk.
 func newFile(name string, write func(io.Writer) error) error {
 	return newFileBy(name, write, func(partial, name string) error { return publish(partial, name, badger.SyncFolder) })
 }
@@ -39,8 +40,9 @@ func newFileBy(name string, write func(io.Writer) error, publish func(partial, n
 		return nameTakenError(partial + " exists: it is being written, or was cut short; if so, remove it")
 	}
 	if err != nil {
-		return err
+		return fileowner.Explain(err, partial)
 	}
+	fileowner.Give(partial)
 	defer func() {
 		if err != nil {
 			if gone := os.Remove(partial); !errors.Is(gone, fs.ErrNotExist) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 // rotation keeps the newest backups of a store in a folder. The names of its files sort in
@@ -77,7 +78,7 @@ func (r rotation) removeLeftOvers(partial []string, isAlone bool) {
 		if !isAlone {
 			fmt.Fprintf(r.messages, "%s is being written by another run, or was left by one that was cut off.\n", path)
 		} else if err := os.Remove(path); err != nil {
-			fmt.Fprintf(r.messages, "%s was left by a run that was cut off, and could not be removed: %v\n", path, err)
+			fmt.Fprintf(r.messages, "%s was left by a run that was cut off, and could not be removed: %v\n", path, fileowner.Explain(err, path))
 		} else {
 			fmt.Fprintf(r.messages, "Removed %s, which a run left that was cut off.\n", path)
 		}
@@ -95,7 +96,7 @@ func (r rotation) checkOrder(names []string) error {
 		case errors.Is(err, fs.ErrNotExist): // another run removed it
 			continue
 		case err != nil:
-			return fmt.Errorf("%s cannot be compared with the others; move it out of the folder: %w", name, err)
+			return fmt.Errorf("%s cannot be compared with the others; move it out of the folder: %w", name, fileowner.Explain(err, filepath.Join(r.folder, name)))
 		case commit < last:
 			return fmt.Errorf("%s ends at commit %d, and the older %s at commit %d. "+
 				"The server had another store meanwhile, or its store was restored, salvaged or imported. "+
@@ -113,7 +114,7 @@ func (r rotation) checkOrder(names []string) error {
 func (r rotation) list() (all, partial []string, err error) {
 	entries, err := os.ReadDir(r.folder)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fileowner.Explain(err, r.folder)
 	}
 	for _, entry := range entries {
 		parts := rotatedName.FindStringSubmatch(entry.Name())
@@ -199,7 +200,7 @@ func (r rotation) prune(made string) error {
 		case err == nil:
 			fmt.Fprintf(r.messages, "Removed %s.\n", filepath.Join(r.folder, name))
 		case !errors.Is(err, fs.ErrNotExist): // another run was first
-			errs = append(errs, err)
+			errs = append(errs, fileowner.Explain(err, filepath.Join(r.folder, name)))
 		}
 	}
 	return errors.Join(append(errs, badger.SyncFolder(r.folder))...)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
@@ -38,7 +39,7 @@ type backupSummary struct {
 func (by verification) file(ctx context.Context, name string) (v verdict, err error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return v, err
+		return v, fileowner.Explain(err, name)
 	}
 	defer file.Close()
 	info, err := file.Stat()

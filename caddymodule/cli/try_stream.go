@@ -69,7 +69,7 @@ func (t *trial) stream(cmd *cobra.Command, a api, dialect domain.Dialect, r clie
 		report.FirstTextMilliseconds = new(out.first.Sub(begin).Milliseconds())
 	}
 	if seen.Unknown == "" && err == nil {
-		report.Usage = &trialUsage{seen.Tokens.Input, seen.Tokens.Output, seen.Cost}
+		report.Usage = &trialUsage{seen.Tokens.Input, seen.Tokens.Output, cmp.Or(seen.Cost, answer.CostOf(response.Header))}
 	}
 	if err == nil {
 		err = out.err

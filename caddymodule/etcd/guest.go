@@ -27,6 +27,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/etcd/etcdstore"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 func init() {
@@ -120,7 +121,7 @@ func (e *Etcd) identity() (string, error) {
 		return string(text), err
 	}
 	authorities, err := os.ReadFile(e.TLS.CAFile)
-	return string(text) + string(authorities), err
+	return string(text) + string(authorities), fileowner.Explain(err, e.TLS.CAFile)
 }
 
 // replace returns a copy of e in which placeholders are replaced.
@@ -239,7 +240,7 @@ func (t *TLS) config() (*tls.Config, error) {
 	if t.CAFile != "" {
 		text, err := os.ReadFile(t.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("tls/ca_file: %w", err)
+			return nil, fmt.Errorf("tls/ca_file: %w", fileowner.Explain(err, t.CAFile))
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
@@ -250,7 +251,7 @@ func (t *TLS) config() (*tls.Config, error) {
 		load := func() (*tls.Certificate, error) {
 			certificate, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 			if err != nil {
-				return nil, fmt.Errorf("tls/cert_file: %w", err)
+				return nil, fmt.Errorf("tls/cert_file: %w", fileowner.Explain(err, t.KeyFile))
 			}
 			return &certificate, nil
 		}

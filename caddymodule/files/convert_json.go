@@ -76,6 +76,8 @@ func (d *document) name(key *yaml.Node, path []string) (string, bool) {
 	switch {
 	case key.Kind == yaml.AliasNode:
 		d.mistake(key, path, "a name cannot be an alias")
+	case key.Kind == yaml.MappingNode:
+		d.mistake(key, path, "a name must be a text: put a text with {{…}} in quotes")
 	case key.Kind != yaml.ScalarNode:
 		d.mistake(key, path, "a name must be a text")
 	case key.Tag == "!!merge":

@@ -8,8 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 // MaxFileSize bounds each file, in bytes.
@@ -82,22 +85,22 @@ func (f rootFolder) problem(name string, err error) string {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "there is no such file"
 	}
-	cause := withoutPath(err).Error()
+	cause := f.causeOf(name, err).Error()
 	if strings.HasPrefix(cause, "path escapes") { // package os exports no such error
 		return "is outside of the folder"
 	}
 	return "cannot be read: " + cause
 }
 
-// withoutPath returns the cause of an error of a file.
-func withoutPath(err error) error {
+// causeOf returns the cause of an error of a file or folder, without its path. It has one only to name
+// the owner of what may not be used.
+func (f rootFolder) causeOf(name string, err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		return path.Err
+		err = path.Err
+	} else if link, ok := errors.AsType[*os.LinkError](err); ok {
+		err = link.Err
 	}
-	if link, ok := errors.AsType[*os.LinkError](err); ok {
-		return link.Err
-	}
-	return err
+	return fileowner.Explain(err, filepath.Join(f.Name(), filepath.FromSlash(name)))
 }
 
 // replace writes a file and puts it in the place of another one, whose permissions it keeps.
@@ -112,6 +115,7 @@ func (f rootFolder) replace(name string, text []byte) (err error) {
 	if err != nil {
 		return err
 	}
+	fileowner.Give(filepath.Join(f.Name(), filepath.FromSlash(temporary)))
 	_, err = file.Write(text)
 	if isThere {
 		err = errors.Join(err, file.Chmod(permissions)) // in spite of the umask

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -177,15 +179,20 @@ func (g generator) version(t testing.TB) files.Version {
 	return files.NewVersion(in.Dialect, in.Config, in.SystemPrompt, in.Template)
 }
 
+// without returns the first characters of text that are not refused.
+func without(refused func(rune) bool, most int, text string) string {
+	kept := slices.DeleteFunc([]rune(text), refused)
+	return string(kept[:min(most, len(kept))])
+}
+
 func (g generator) preset(t testing.TB, slug string) files.Preset {
 	p := files.Preset{Workspace: "default", Slug: slug, File: "default/" + slug + ".yaml", Status: domain.PresetActive, Labels: map[string]files.Label{}, Version: g.version(t)}
 	if g.IntN(3) == 0 {
-		p.Name = new("a" + g.text()) // the API wants no empty name
-		p.Name = new(string([]rune(*p.Name)[:min(100, len([]rune(*p.Name)))]))
+		p.Name = new("a" + without(unicode.IsControl, 100, g.text())) // the API wants no empty name
 	}
 	if g.IntN(2) == 0 {
-		p.Description = new(g.text())
-		p.Description = new(string([]rune(*p.Description)[:min(400, len([]rune(*p.Description)))]))
+		refused := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+		p.Description = new(without(refused, 400, g.text()))
 	}
 	if g.IntN(4) == 0 {
 		p.Status = domain.PresetDisabled

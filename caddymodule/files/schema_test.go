@@ -73,7 +73,7 @@ func publishedSchemas(t *testing.T) map[string][]byte {
 		}
 	}
 	number := object{"description": "The number of a version, or latest: the version that the file describes.", "anyOf": []any{component("VersionNumber"), object{"const": "latest"}}}
-	weight := all["Label"].(object)["properties"].(object)["split"].(object)["items"].(object)["properties"].(object)["weight"]
+	weight := all["LabelShare"].(object)["properties"].(object)["weight"]
 	split := object{"type": "array", "minItems": 1, "maxItems": domain.MaxShares, "items": object{
 		"type": "object", "required": []string{"version", "weight"}, "additionalProperties": false,
 		"properties": object{"version": number, "weight": weight},
@@ -87,7 +87,7 @@ func publishedSchemas(t *testing.T) map[string][]byte {
 				"type": "object", "required": []string{"split"}, "additionalProperties": false, "properties": object{"split": split},
 			}}},
 		},
-		"policy": component("PresetPolicy"),
+		"policy": update["policy"],
 		"earlier": object{
 			"description": "Versions that a new preset gets first, oldest first.", "type": "array",
 			"items": version(object{"message": object{"description": "The reason for the version.", "type": "string", "minLength": 1, "maxLength": domain.MaxMessage}}),
@@ -109,7 +109,11 @@ func publishedSchemas(t *testing.T) map[string][]byte {
 // keptMembers are the members of a request that a file may have.
 func keptMembers(all object, dialect domain.Dialect, name string) (names []string) {
 	named := maps.Clone(all["InferenceRequest"].(object)["properties"].(object))
-	maps.Copy(named, all[name].(object)["properties"].(object))
+	for _, part := range all[name].(object)["allOf"].([]any) {
+		if own, ok := part.(object)["properties"]; ok {
+			maps.Copy(named, own.(object))
+		}
+	}
 	for member := range named {
 		if inference.IsKept(dialect, member) || member == inference.ConversationField(dialect) {
 			names = append(names, member)
@@ -321,6 +325,7 @@ func TestSchemaAgrees(t *testing.T) {
 		"labels: {a: {split: [{version: 1}]}}\nresponses: {}", "labels: {a: {split: [{version: 1, weight: 10001}]}}\nresponses: {}", "policy: {locks: []}\nresponses: {}", "policy: {lock: [nothing]}\nresponses: {}",
 		"template: 'yes'\nresponses: {}", "earlier: [{}]\nresponses: {}", "earlier: [{message: '', chat: {}}]\nresponses: {}", "responses: {tools: [{type: function}]}", "messages: {fallbacks: [{model: m}], models: []}",
 		"chat: {messages: [{role: nobody}]}", "chat: {messages: [{role: system, content: 1}]}", "responses: [a]", "description: [a]\nresponses: {}", "responses: {model: '@preset/a'}",
+		`name: "a\nb"` + "\nresponses: {}", `description: "a\eb"` + "\nresponses: {}",
 	} {
 		check(t, bad+"\n", false)
 	}
@@ -331,6 +336,7 @@ func TestWorkspaceSchemaAgrees(t *testing.T) {
 	compiled := compilePublished(t, "workspace.schema.json")
 	for text, good := range map[string]bool{
 		"name: Team A\ndescription: null\ndefault_text_model: m\ndefault_provider_sort: price\ndisabled_server_tools: ['openrouter:web_search']\nio_logging_sampling_rate: 0.50\n": true,
+		`description: "a\nb"`: true, `name: "a\nb"`: false, `description: "a\x7f"`: false,
 		"{}": true, "slug: a": false, "unknown: 1": false, "name: 1": false, "default_provider_sort: best": false, "disabled_server_tools: [web_search]": false,
 	} {
 		var document yaml.Node

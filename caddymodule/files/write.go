@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 // schemaBase is where the schemas of the files are published.
@@ -41,6 +43,8 @@ const (
 // a text with the form of a secret. Nothing is written if two names of a workspace differ
 // only in case, or if a slug is not valid.
 //
+// If root writes, new and changed files get the owner of their folder.
+//
 // Presets from a server should have Designated. It makes latest in a file mean the same
 // as the number. Other programs should not change the folder meanwhile.
 func Write(dir string, set *Set) (written []string, err error) {
@@ -52,12 +56,12 @@ func Write(dir string, set *Set) (written []string, err error) {
 	if w.checkNames(set); len(w.mistakes.list) > 0 {
 		return nil, w.mistakes.err()
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the files are for everybody who has the repository
-		return nil, fmt.Errorf("files: %w", err)
+	if err := fileowner.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("files: %w", fileowner.Explain(err, dir))
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("files: %w", err)
+		return nil, fmt.Errorf("files: %w", fileowner.Explain(err, dir))
 	}
 	defer root.Close()
 	for _, one := range set.Workspaces {
@@ -128,9 +132,13 @@ func (w *writer) checkPresent(root *os.Root, one Workspace) {
 
 // workspace writes the folder of a workspace.
 func (w *writer) workspace(root *os.Root, one Workspace) {
-	if err := root.Mkdir(one.Slug, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	err := root.Mkdir(one.Slug, 0o755)
+	if err != nil && !errors.Is(err, os.ErrExist) {
 		w.mistake(one.Slug, rootFolder{root}.problem(one.Slug, err))
 		return
+	}
+	if err == nil {
+		fileowner.Give(filepath.Join(root.Name(), one.Slug))
 	}
 	below, err := root.OpenRoot(one.Slug)
 	if err != nil {
@@ -455,7 +463,7 @@ func (one Workspace) over(present json.RawMessage) (json.RawMessage, error) {
 // write replaces a file in the folder of the workspace.
 func (w *workspaceWriter) write(name string, text []byte) bool {
 	if err := w.root.replace(name, text); err != nil {
-		w.mistake(path.Join(w.slug, name), "cannot be written: "+withoutPath(err).Error())
+		w.mistake(path.Join(w.slug, name), "cannot be written: "+w.root.causeOf(name, err).Error())
 		return false
 	}
 	w.written = append(w.written, path.Join(w.slug, name))

@@ -131,11 +131,21 @@ func syntaxProblem(text []byte, err error) *problem {
 			break
 		}
 	}
+	if begin := unquoted.FindStringSubmatch(content); begin != nil && !strings.Contains(err.Error(), "unknown anchor") {
+		p.message = begin[1] + " cannot begin a text: put the text in quotes"
+	}
+	if strings.Contains(content, `\/`) && strings.Contains(err.Error(), "unknown escape character") {
+		p.message = `\/ is an escape of JSON alone: write /`
+	}
 	if strings.Contains(indentation, "\t") && strings.Contains(err.Error(), "found ") {
 		p.message = tabMessage
 	}
 	return p
 }
+
+// unquoted matches a line whose text begins as something else of YAML: a variable of a template as a
+// mapping, and emphasis of Markdown as an alias.
+var unquoted = regexp.MustCompile(`^(?:- +)*(?:[^\s"'{}\[\]]+: +)?(\{\{|\*)`)
 
 // maxSearched bounds the texts that are parsed again to find a line, in bytes.
 const maxSearched = 64 << 10
@@ -167,7 +177,7 @@ var syntaxProblems = []struct{ library, message string }{
 	{"found unexpected document indicator", "a quote is not closed"},
 	{"did not find expected node content", "a bracket is not closed, or a value is missing"},
 	{"did not find expected ',' or", "a bracket is not closed, or a comma is missing"},
-	{"unknown anchor", "the alias names an anchor that is not there"},
+	{"unknown anchor", "the alias names an anchor that is not there: put a text that begins with * in quotes"},
 	{"control characters are not allowed", "control characters cannot stand in YAML: write them as escapes in double quotes"},
 	{"unknown escape character", "there is no such escape in double quotes"},
 	{"invalid Unicode character escape", "the escape is no character"},

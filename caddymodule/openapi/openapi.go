@@ -1,14 +1,19 @@
-// Package openapi embeds the OpenAPI document of the module.
+// Package openapi embeds the OpenAPI documents of the module.
 //
-// A test of caddymodule generates openapi.yaml from the route tables, the schema files and
-// base.yaml, which is written by hand:
-//
-//	go test ./caddymodule -run OpenAPI -update
+// A test of caddymodule generates them from the route tables, the schema files and what is
+// written by hand: base.yaml and base-admin.yaml.
 package openapi
 
 import _ "embed"
 
-// Document is the OpenAPI document of all operations, in YAML.
+//go:generate go test github.com/caddy-presets/caddy-presets/caddymodule -run ^TestOpenAPIFiles$ -update
+
+// Document is the OpenAPI document of presets, workspaces and inference, in YAML.
 //
 //go:embed openapi.yaml
 var Document []byte
+
+// AdminDocument is the OpenAPI document of the admin endpoint, in YAML.
+//
+//go:embed openapi-admin.yaml
+var AdminDocument []byte

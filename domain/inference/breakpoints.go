@@ -30,10 +30,7 @@ func (m *merger) fitBreakpoints() {
 	for _, list := range []jsontext.Value{m.value("tools"), m.sentSetting("system"), m.sentSetting("messages")} {
 		surplus += countBreakpoints(list)
 	}
-	if t := m.settings.template; t != nil {
-		surplus += t.breakpoints
-	}
-	s := breakpointStripper{surplus: surplus}
+	s := breakpointStripper{surplus: surplus + m.settings.templateBreakpoints}
 	m.stripTools(&s)
 	m.stripTemplate(&s)
 	m.dropped = append(m.dropped, s.dropped...)
@@ -42,14 +39,17 @@ func (m *merger) fitBreakpoints() {
 	}
 }
 
-// countBreakpoints sets breakpoints.
+// countBreakpoints sets breakpoints and templateBreakpoints.
 func (s *settings) countBreakpoints() {
 	s.breakpoints = countBreakpoints(rawjson.Find(s.fields, "tools"))
 	if rawjson.Find(s.fields, "cache_control") != nil {
 		s.breakpoints++
 	}
-	if s.template != nil {
-		s.breakpoints += s.template.breakpoints
+	if t := s.template; t != nil { // values have no breakpoints
+		values := slices.Repeat([]variableValue{{inside: jsontext.Value{}}}, len(t.variables))
+		messages, _ := t.render(t.messages, values, "")
+		s.templateBreakpoints = countBreakpoints(rawjson.ArrayOf(slices.Concat(messages...)))
+		s.breakpoints += s.templateBreakpoints
 	}
 }
 
@@ -116,15 +116,11 @@ func (m *merger) ownTool(tool jsontext.Value) int {
 
 // stripTemplate removes breakpoints of the template's messages.
 func (m *merger) stripTemplate(s *breakpointStripper) {
-	if s.surplus <= 0 || m.settings.template == nil || m.settings.template.breakpoints == 0 {
+	if s.surplus <= 0 || m.settings.templateBreakpoints == 0 {
 		return
 	}
-	p := &m.parts[m.index(listField[m.dialect])]
-	first := &m.messages[0][0] // a template's messages begin with a brace
-	isFirst := func(text jsontext.Value) bool { return len(text) > 0 && &text[0] == first }
-	at := slices.IndexFunc(p.edits, func(e edit) bool { return slices.ContainsFunc(e.texts, isFirst) })
 	list := rawjson.ArrayOf(slices.Concat(m.messages...))
-	if at < 0 || m.reserve(2*len(list)) != nil {
+	if m.reserve(2*len(list)) != nil {
 		return
 	}
 	var stripped []jsontext.Value
@@ -132,9 +128,14 @@ func (m *merger) stripTemplate(s *breakpointStripper) {
 		stripped = append(stripped, s.strip(message, "messages."+strconv.Itoa(i), maxBlockDepth))
 	}
 	list = rawjson.ArrayOf(stripped...)
-	texts := p.edits[at].texts
-	begin := slices.IndexFunc(texts, isFirst)
-	p.edits[at].texts = slices.Concat(texts[:begin], []jsontext.Value{list[1 : len(list)-1]}, texts[begin+len(m.messages):])
+	first := &m.messages[0][0] // a template's messages begin with a brace
+	edits := m.parts[m.index(listField[m.dialect])].edits
+	for i := range edits {
+		e := &edits[i]
+		if at := slices.IndexFunc(e.texts, func(text jsontext.Value) bool { return len(text) > 0 && &text[0] == first }); at >= 0 {
+			e.texts = slices.Concat(e.texts[:at], []jsontext.Value{list[1 : len(list)-1]}, e.texts[at+len(m.messages):])
+		}
+	}
 }
 
 // strip returns a tool, a block or a message without surplus breakpoints. at is its place in the

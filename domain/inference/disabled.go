@@ -3,6 +3,7 @@ package inference
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -20,7 +21,7 @@ func (r *Resolver) checkUnresolved(ctx context.Context, who domain.Principal, se
 	switch {
 	case domain.KindOf(err) == domain.NotFound:
 		return nil
-	case errors.Is(err, domain.ErrUnavailable) && !sent.Opaque && !sent.OtherType && checkQuery(sent.Query, "") == nil && !mayUseServerTool(sent.Body):
+	case errors.Is(err, domain.ErrUnavailable) && !sent.OtherType && checkFields(sent, "") == nil && !mayUseServerTool(sent.Body):
 		return nil
 	case err != nil:
 		return err
@@ -77,7 +78,7 @@ const (
 	whereLimitedByPolicy = "where the preset's policy limits models"
 )
 
-// The fields of a query string are checked where one of the above or one of these applies.
+// The fields of a request are checked where one of the above or one of these applies.
 const (
 	whereRequired = "where the key requires a preset"
 	wherePolicy   = "where the preset has a policy"
@@ -86,11 +87,18 @@ const (
 // checkReadable returns an Invalid error if a gateway could read other fields in a request
 // than a search of its body.
 func checkReadable(sent Request, where string) error {
-	if sent.Opaque {
-		return domain.InvalidAt("content-encoding", "the body cannot be read, which it must "+where+": send it as it is or with gzip")
-	}
 	if sent.OtherType {
 		return domain.InvalidAt("content-type", "must be application/json, with no parameter but charset=utf-8, "+where)
+	}
+	return checkFields(sent, where)
+}
+
+// checkFields returns an Invalid error if a gateway could read other fields in a request than we
+// do: in its query string, or in a body that is not UTF-8 where words are compared. Some gateways
+// drop the bytes that are none, or halves of characters.
+func checkFields(sent Request, where string) error {
+	if at := rawjson.FindNotUTF8(sent.Body, "type", "role"); at >= 0 {
+		return domain.InvalidAt("", fmt.Sprintf("has a name, type or role that is not UTF-8 at byte %d, which it must be %s", at, where))
 	}
 	return checkQuery(sent.Query, where)
 }

@@ -331,23 +331,6 @@ func TestDisabledToolsTakeFewReads(t *testing.T) {
 	}
 }
 
-// A body that cannot be read could hold anything.
-func TestOpaqueRequestsWhereToolsAreDisabled(t *testing.T) {
-	r := newResolving(t)
-	resolver := r.resolver(t, inference.Config{})
-	resolve := func(who domain.Principal, opaque bool) error {
-		_, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: chat, Opaque: opaque})
-		return err
-	}
-	strict := r.strict(t, "strict", search)
-	wantKind(t, resolve(strict, true), domain.Invalid, ": content-encoding: ")
-	for _, err := range []error{resolve(strict, false), resolve(domain.Principal{}, true), resolve(domain.Principal{WorkspaceSlug: "nowhere"}, true)} {
-		if err != nil {
-			t.Errorf("got error %v, want none", err)
-		}
-	}
-}
-
 // usedByGo reports whether a gateway with the standard library's decoder finds a use of web
 // search or web fetch.
 func usedByGo(body []byte) bool {
@@ -653,7 +636,7 @@ func TestToolsWithoutAStore(t *testing.T) {
 		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"` + search + `"}]}`)}, false},
 		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"plugins":[{"id":"web"}]}`)}, false},
 		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"tools":`)}, false},
-		{domain.ErrUnavailable, inference.Request{Dialect: chat, Opaque: true}, false},
+		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte("{\"to\xffols\":[]}")}, false},
 		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"function"}]}`), OtherType: true}, false},
 		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"model":"m"}`), Query: "model=m:online"}, false},
 		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"tools":[{"name":"f"}],"tool_choice":{"type":"auto"},"model":"m"}`)}, true},

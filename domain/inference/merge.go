@@ -37,8 +37,9 @@ type settings struct {
 	// models is the preset's list of models where the gateway knows no such
 	// field.
 	models jsontext.Value
-	// breakpoints is how many cache breakpoints the settings and the template have.
-	breakpoints int
+	// breakpoints is how many cache breakpoints the settings have, with the templateBreakpoints
+	// of the template's messages.
+	breakpoints, templateBreakpoints int
 }
 
 // newSettings prepares a stored version for a dialect. An error means that the stored

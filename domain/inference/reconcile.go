@@ -220,6 +220,9 @@ var takesCompletionTokens = regexp.MustCompile(`["/](?:gpt-(?:[5-9]|[1-9][0-9])|
 // needs.
 func (m *merger) respellLimit() {
 	const older, newer = "max_tokens", "max_completion_tokens"
+	if m.value(older) == nil && m.value(newer) == nil {
+		return
+	}
 	model := m.value("model")
 	namesModel := m.index("model") >= 0 && m.parts[m.index("model")].from == FromRequest && !bytes.Equal(model, m.setting("model"))
 	switch hasOlder, hasNewer := m.setting(older) != nil, m.setting(newer) != nil; {

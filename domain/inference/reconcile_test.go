@@ -406,7 +406,7 @@ func TestPresetsBreakNoRequest(t *testing.T) {
 				for round := range rounds {
 					g := strictGen{gen{rand.New(rand.NewPCG(uint64(len(from)), uint64(len(to)*rounds+round)))}}
 					config, request := g.request(from, false), g.request(to, true)
-					r.put(t, r.home.ID, "p", version{from, config, ""})
+					r.put(t, r.home.ID, "p", version{from, config, pick(g.gen, []string{"", "Be brief."})})
 					resolve := func(body string) inference.Resolution {
 						got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: to, Body: []byte(body)})
 						if err != nil {
@@ -449,6 +449,9 @@ func checkSent(t *testing.T, dialect domain.Dialect, request string, got inferen
 	}
 	for name, value := range sent {
 		its := merged[name]
+		if name == promptFields[dialect] {
+			continue // with the preset's
+		}
 		if other := synonymOf(dialect, name); its == nil && strings.HasPrefix(name, "max_") {
 			its = merged[other]
 		}
@@ -532,6 +535,10 @@ func (g strictGen) request(d domain.Dialect, isRequest bool) string {
 		}
 	case chat:
 		add(pick(g.gen, []string{"max_tokens", "max_completion_tokens"}), "1024", "64000")
+		if isRequest {
+			first := pick(g.gen, []string{``, `{"role":"system","content":"a"},`, `{"role":"developer","content":[{"type":"text","text":"a"}]},`})
+			fields = append(fields, `"messages":[`+first+`{"role":"user","content":"b"}]`)
+		}
 		add("reasoning_effort", `"low"`, `"none"`)
 		add("reasoning", `{"effort":"low"}`, `{"max_tokens":2048}`, `{"summary":"auto"}`)
 	case responses:

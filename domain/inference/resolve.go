@@ -79,9 +79,6 @@ type Request struct {
 	Dialect domain.Dialect
 	// Body is its text. A Resolver never changes it.
 	Body []byte
-	// Opaque tells that the body could not be decoded. The request may hold more than
-	// Body then.
-	Opaque bool
 	// OtherType tells that the header names another media type than JSON, another charset
 	// than UTF-8, or several types. A Resolver reads JSON in UTF-8 all the same. A gateway
 	// may read other fields in the same bytes. The caller sends a merged request as JSON.
@@ -194,9 +191,10 @@ func (r Resolution) Fields() ([]Field, error) {
 // may not name is Forbidden. Models of the preset and the workspace are not limited.
 //
 // A request that uses a disabled server tool is Forbidden, with or without a preset. Where
-// tools are disabled or a key is limited to models, an opaque request and one of another
-// type are Invalid. There and under a policy, a field of a request in the query string is
-// Invalid. Only Resolution.Body refers to the body afterwards.
+// tools are disabled or a key is limited to models, a request of another type is Invalid.
+// There, where a key requires a preset, and under a policy, a field of a request in the query
+// string is Invalid. So is a name, a type or a role in the body that is not UTF-8. Only
+// Resolution.Body refers to the body afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
 	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, memory: sent.Memory, streamUsage: r.streamUsage, dropsAttribution: r.dropsAttribution && sent.Dialect == domain.Messages}
 	if m.request.readFlat(sent.Body) {
@@ -272,7 +270,7 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	}
 	m.settings, m.workspace, m.policy = use.settings, workspace, use.policy
 	if m.policy != nil {
-		if err := checkQuery(sent.Query, wherePolicy); err != nil {
+		if err := checkFields(sent, wherePolicy); err != nil {
 			return out, err
 		}
 	}

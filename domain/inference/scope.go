@@ -18,7 +18,7 @@ func checkScope(who domain.Principal, request *parsedRequest, sent Request) erro
 	switch {
 	case len(patterns) > 0:
 	case who.PresetRequired():
-		return checkQuery(sent.Query, whereRequired)
+		return checkFields(sent, whereRequired)
 	default:
 		return nil
 	}

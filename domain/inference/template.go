@@ -70,10 +70,8 @@ type template struct {
 	longest   int            // of the names of variables, in bytes
 	// prompt is the system prompt, as the inside of a JSON string.
 	prompt []piece
-	// messages are the elements of a list of messages, with commas between. breakpoints is how many
-	// cache breakpoints they have.
-	messages    []piece
-	breakpoints int
+	// messages are the elements of a list of messages, with commas between.
+	messages []piece
 }
 
 // piece is a part of a template's JSON. It is text, or a variable.
@@ -106,7 +104,6 @@ func newTemplate(v domain.PresetVersion, to domain.Dialect) (t *template, droppe
 	t.prompt = t.compilePrompt(prompt)
 	t.messages = t.compileMessages(v.Dialect, messages) // even if the dialect cannot express all of them, it needs all variables
 	if v.Dialect == to {
-		t.breakpoints = countBreakpoints(messages)
 		return t, nil
 	}
 	messages, dropped = translateMessages(messages, v.Dialect, to)
@@ -120,7 +117,7 @@ func newTemplate(v domain.PresetVersion, to domain.Dialect) (t *template, droppe
 			messages = slices.Concat(jsontext.Value{'['}, rest)
 		}
 	}
-	t.messages, t.breakpoints = t.compileMessages(to, messages), countBreakpoints(messages)
+	t.messages = t.compileMessages(to, messages)
 	return t, dropped
 }
 

@@ -412,7 +412,7 @@ func (s *toolSearch) readModel(own bool) error {
 	return err
 }
 
-// readText reads a string with at most maxReference bytes. null counts as an empty string.
+// readText reads a string of UTF-8 with at most maxReference bytes. null counts as an empty string.
 func (s *toolSearch) readText() (string, error) {
 	switch s.text.Kind() {
 	case '"':
@@ -420,9 +420,12 @@ func (s *toolSearch) readText() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		text, _ := rawjson.Head(value, maxReference)
-		if len(text) > maxReference {
+		text, ok := rawjson.Head(value, maxReference)
+		switch {
+		case len(text) > maxReference:
 			return "", s.refuseLast("must have at most " + strconv.Itoa(maxReference) + " bytes")
+		case !ok: // some gateways drop the bytes that are none
+			return "", s.refuseLast("must be UTF-8")
 		}
 		return text, nil
 	case 'n':

@@ -63,6 +63,9 @@ func (f *figures) hasCost() bool { return f.counts[costed] > 0 }
 // costEstimated reports whether a part of the cost is estimated.
 func (f *figures) costEstimated() bool { return f.counts[estimated] > 0 }
 
+// costUnknown is how many requests may have cost something that is not known.
+func (f *figures) costUnknown() int64 { return f.counts[uncosted] }
+
 // appendMean appends the mean score as decimal text. It is never beyond the scores, even if a
 // replaced score was summed in another series.
 func (o outcome) appendMean(b []byte) []byte {

@@ -19,7 +19,7 @@ func (r Report) CSV() ([]byte, error) {
 	record := append([]string(nil), names...)
 	record = append(record, "other", "time")
 	record = append(record, countNames[:]...)
-	record = append(record, "cost", "cost_estimated")
+	record = append(record, "cost", "cost_estimated", "cost_unknown")
 	for _, of := range [...]string{"duration_ms", "first_content_ms"} {
 		for _, percentile := range percentileNames {
 			record = append(record, of+"_"+percentile)
@@ -58,7 +58,7 @@ func (f *figures) appendFields(record, outcomes []string) []string {
 	if f.hasCost() {
 		cost = string(f.cost.appendText(nil))
 	}
-	record = append(record, cost, strconv.FormatBool(f.costEstimated()))
+	record = append(record, cost, strconv.FormatBool(f.costEstimated()), strconv.FormatInt(f.costUnknown(), 10))
 	for _, p := range [...]percentiles{f.ofDuration, f.ofFirstContent} {
 		for i := range p {
 			record = append(record, p.text(i))

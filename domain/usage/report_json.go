@@ -129,6 +129,8 @@ func (f *figures) appendSome(b []byte) (_ []byte, err error) {
 	}
 	b = append(b, `,"cost_estimated":`...)
 	b = strconv.AppendBool(b, f.costEstimated())
+	b = append(b, `,"cost_unknown":`...)
+	b = strconv.AppendInt(b, f.costUnknown(), 10)
 	b = append(b, `,"duration_ms":`...)
 	b = f.ofDuration.appendJSON(b)
 	b = append(b, `,"first_content_ms":`...)

@@ -52,6 +52,15 @@ type Request struct {
 // event.
 func (r *Request) IsError() bool { return r.Status >= 400 || r.Failed }
 
+// usedAnything reports whether the request may have used something. An error has used nothing,
+// unless its answer says so.
+func (r *Request) usedAnything() bool {
+	return !r.IsError() || r.Unknown == "" && r.Tokens != (answer.Tokens{})
+}
+
+// LacksCost reports whether the request may have cost something that is not known.
+func (r *Request) LacksCost() bool { return !r.HasCost && r.usedAnything() }
+
 // Key returns the key of the sums that the request adds to.
 func (r *Request) Key() Key {
 	model := r.Model

@@ -21,7 +21,8 @@ const (
 
 	costed    = shown     // requests with a cost
 	estimated = shown + 1 // requests with an estimated cost
-	places    = shown + 2
+	uncosted  = shown + 2 // requests that may have cost something that is not known
+	places    = shown + 3
 )
 
 // counts are the integers of a sum. None is negative.
@@ -68,14 +69,14 @@ func (t *Totals) Add(r *Request) {
 		one[cacheWriteTokens] = max(r.Tokens.CacheWrite, 0)
 		one[reasoningTokens] = max(r.Tokens.Reasoning, 0)
 	}
-	if r.HasCost {
-		if cost, ok := amountOf(r.Cost); ok {
-			t.cost = t.cost.plus(cost)
-			one[costed] = 1
-			if r.Estimated {
-				one[estimated] = 1
-			}
+	if cost, ok := amountOf(r.Cost); r.HasCost && ok {
+		t.cost = t.cost.plus(cost)
+		one[costed] = 1
+		if r.Estimated {
+			one[estimated] = 1
 		}
+	} else if r.usedAnything() {
+		one[uncosted] = 1
 	}
 	t.counts.merge(&one)
 	t.duration.add(r.Duration)

@@ -96,6 +96,7 @@ type figures struct {
 	OutputTokens  int64 `json:"output_tokens"`
 	Cost          *string
 	CostEstimated bool                             `json:"cost_estimated"`
+	CostUnknown   int64                            `json:"cost_unknown"`
 	Duration      *struct{ P50, P95, P99 float64 } `json:"duration_ms"`
 	FirstContent  *struct{ P50, P95, P99 float64 } `json:"first_content_ms"`
 	Feedback      map[string]struct {
@@ -304,7 +305,7 @@ func TestReport(t *testing.T) {
 	const want = `{"data":{"from":"2026-11-23T15:00:00Z","to":"2026-11-23T16:00:00Z","step":"hour","by":"version","series":[` +
 		`{"key":{"version":3},"total":{"requests":3,"errors":0,"aborted":1,"streamed":2,"unknown":1,` +
 		`"input_tokens":200,"output_tokens":40,"cache_read_input_tokens":120,"cache_write_input_tokens":20,"reasoning_output_tokens":10,` +
-		`"cost":"1.00012","cost_estimated":true,"duration_ms":{"p50":P50,"p95":P95,"p99":P95},"first_content_ms":{"p50":FIRST,"p95":FIRST,"p99":FIRST},` +
+		`"cost":"1.00012","cost_estimated":true,"cost_unknown":1,"duration_ms":{"p50":P50,"p95":P95,"p99":P95},"first_content_ms":{"p50":FIRST,"p95":FIRST,"p99":FIRST},` +
 		`"feedback":{"\"a\"":{"count":1,"mean":-1},"solved":{"count":3,"mean":0.666667}}},` +
 		`"points":[{"time":"2026-11-23T15:00:00Z",`
 	got := asJSON(t, report)
@@ -336,13 +337,53 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	const header = `version,other,time,requests,errors,aborted,streamed,unknown,input_tokens,output_tokens,cache_read_input_tokens,` +
-		`cache_write_input_tokens,reasoning_output_tokens,cost,cost_estimated,duration_ms_p50,duration_ms_p95,duration_ms_p99,` +
+		`cache_write_input_tokens,reasoning_output_tokens,cost,cost_estimated,cost_unknown,duration_ms_p50,duration_ms_p95,duration_ms_p99,` +
 		`first_content_ms_p50,first_content_ms_p95,first_content_ms_p99,"feedback_""a""_count","feedback_""a""_mean",feedback_solved_count,feedback_solved_mean` + "\r\n"
 	if !strings.HasPrefix(string(csv), header) {
 		t.Errorf("got %s, want the header %s", csv, header)
 	}
-	if want := "\r\n3,false,2026-11-23T15:00:00Z,3,0,1,2,1,200,40,120,20,10,1.00012,true,"; !strings.Contains(string(csv), want) {
+	if want := "\r\n3,false,2026-11-23T15:00:00Z,3,0,1,2,1,200,40,120,20,10,1.00012,true,1,"; !strings.Contains(string(csv), want) {
 		t.Errorf("got %s, want %q in it", csv, want)
+	}
+}
+
+// TestCostUnknown counts answers that may have cost something that nobody told.
+func TestCostUnknown(t *testing.T) {
+	some := answer.Tokens{Input: 1, Output: 1}
+	for name, tc := range map[string]struct {
+		usage.Request
+		want int64
+	}{
+		"told":                     {usage.Request{Status: 200, Tokens: some, HasCost: true}, 0},
+		"not told":                 {usage.Request{Status: 200, Tokens: some}, 1},
+		"no tokens":                {usage.Request{Status: 200}, 1},
+		"tokens that are unknown":  {usage.Request{Status: 200, Unknown: "absent"}, 1},
+		"told without tokens":      {usage.Request{Status: 200, Unknown: "absent", HasCost: true}, 0},
+		"negative":                 {usage.Request{Status: 200, HasCost: true, Cost: decimal.New(-1, 0)}, 1},
+		"the client left":          {usage.Request{Aborted: true, Unknown: "aborted"}, 1},
+		"an error":                 {usage.Request{Status: 429, Unknown: "absent"}, 0},
+		"an event of an error":     {usage.Request{Status: 200, Failed: true}, 0},
+		"an error that used some":  {usage.Request{Status: 200, Failed: true, Tokens: some}, 1},
+		"an error that says so":    {usage.Request{Status: 200, Failed: true, Tokens: some, HasCost: true}, 0},
+		"an error without figures": {usage.Request{Status: 200, Failed: true, Tokens: some, Unknown: "malformed"}, 0},
+	} {
+		var l usage.Ledger
+		tc.PresetID, tc.Preset, tc.Version, tc.Start = "id", "greet", 1, now
+		l.Add(&tc.Request)
+		stored := make(rows)
+		stored.flush(t, &l)
+		l.Add(&usage.Request{PresetID: "id", Preset: "greet", Version: 1, Start: now, Status: 200, HasCost: true, Cost: decimal.New(24, -5)})
+		l.Add(&usage.Request{PresetID: "id", Preset: "greet", Version: 2, Start: now, Status: 200})
+		stored.flush(t, &l)
+		for _, step := range []string{"hour", "day"} {
+			all := list(t, ask(t, usage.OfPreset, "step="+step, stored))
+			if got := all[0].Total.CostUnknown; got != tc.want || all[0].Total.Cost == nil {
+				t.Errorf("%s, by %s: got %d of %v, want %d", name, step, got, all[0].Total.Cost, tc.want)
+			}
+			if all[1].Total.CostUnknown != 1 || all[1].Total.Cost != nil {
+				t.Errorf("%s, by %s: got %+v of a version without any cost", name, step, all[1].Total)
+			}
+		}
 	}
 }
 

@@ -151,6 +151,8 @@ scenario("the usage of a workspace", { key: managementKey }, async ({ page }) =>
   const quiet = rowOf(page, "Totals", "quiet");
   assert.equal((await cells(quiet)).Unknown, "1 100.0 %");
   await shows(page.getByRole("main"), "The tokens of 1 request are unknown, and count nowhere.");
+  await shows(page.getByRole("main"), "The cost of 1 request is unknown, and counts nowhere.");
+  assert.equal((await cells(quiet)).Cost, "–");
   assert.equal((await cells(rowOf(page, "Totals", "no preset"))).Requests, "1");
   await page.getByRole("combobox", { name: "By" }).selectOption("version");
   await rowOf(page, "Totals", "campaign v2").waitFor();

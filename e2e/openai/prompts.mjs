@@ -135,7 +135,7 @@ await check("chat.completions.create with a prompt", async () => {
 
 const before = await count();
 
-for (const [name, prompt, type, status, code, message] of [
+for (const [name, prompt, type, status, cause, message] of [
   ["missing variables", { id }, OpenAI.BadRequestError, 400, "invalid_prompt", /\/prompt\/variables: lacks variables of the template: city, photo/],
   ["an unknown variable", { id, version: 1, variables: { city, photo } }, OpenAI.BadRequestError, 400, "invalid_prompt", /\/prompt\/variables\/photo: /],
   ["a number as value", { id, version: 1, variables: { city: 1 } }, OpenAI.BadRequestError, 400, "invalid_prompt", /\/prompt\/variables\/city/],
@@ -148,7 +148,8 @@ for (const [name, prompt, type, status, code, message] of [
       const err = await failure(() => client.responses.create({ prompt, stream }));
       assert.ok(err instanceof type, `got ${err.name}: ${err.message}`);
       assert.equal(err.status, status);
-      assert.equal(err.code, code);
+      assert.equal(err.code, status);
+      assert.equal(err.type, cause);
       assert.match(err.message, message);
       assert.ok(!err.message.includes("Łódź"), "the error has a value");
       assert.match(err.requestID, /^[0-9a-f]{8}-/);

@@ -1,14 +1,14 @@
-// Generates a client from openapi.yaml with @hey-api/openapi-ts, and one with
-// openapi-typescript and openapi-fetch. Compiles both with the programs that use them.
+// Generates clients from openapi.yaml and openapi-admin.yaml with @hey-api/openapi-ts, and with
+// openapi-typescript and openapi-fetch. Compiles them with the programs that use them.
 // The compiled programs are generated/out/hey.js and generated/out/fetch.js.
 //
-//   node generate.mjs openapi.yaml
+//   node generate.mjs openapi.yaml openapi-admin.yaml
 
 import { spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, rmSync } from "node:fs";
 import { createClient } from "@hey-api/openapi-ts";
 
-const [file] = process.argv.slice(2);
+const [api, admin] = process.argv.slice(2);
 
 // run ends the process if a program of an installed package fails.
 function run(...args) {
@@ -20,12 +20,14 @@ function run(...args) {
 
 rmSync("generated", { recursive: true, force: true });
 mkdirSync("generated");
-await createClient({
-  input: file,
-  output: { path: "generated/client", module: { extension: ".js" } },
-  logs: { level: "silent", file: false },
-});
-run("node_modules/openapi-typescript/bin/cli.js", file, "--output", "generated/schema.d.ts");
+for (const [file, name] of [[api, "api"], [admin, "admin"]]) {
+  await createClient({
+    input: file,
+    output: { path: `generated/${name}-client`, module: { extension: ".js" } },
+    logs: { level: "silent", file: false },
+  });
+  run("node_modules/openapi-typescript/bin/cli.js", file, "--output", `generated/${name}.d.ts`);
+}
 for (const program of ["hey.ts", "fetch.ts"]) {
   copyFileSync(program, `generated/${program}`);
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
@@ -110,7 +111,8 @@ type Options struct {
 // DefaultCacheSize is the default of Options.CacheSize, in bytes.
 const DefaultCacheSize = 24 << 20
 
-// Open opens the store in folder. It creates a missing folder with mode 0700.
+// Open opens the store in folder. It creates a missing folder with mode 0700. If root opens it, all
+// files in it get the owner of the folder.
 //
 // These errors change nothing in the folder:
 //
@@ -120,9 +122,11 @@ const DefaultCacheSize = 24 << 20
 //   - ErrDamaged: the store is damaged, or has lost its last commits.
 //   - ErrDiskFull: the disk is nearly full.
 //
-// Any other error comes from the system, and a later Open may succeed.
+// Any other error comes from the system, and a later Open may succeed. It names the owner of a file
+// whose permissions are in the way.
 func Open(folder string, o Options) (*Store, error) {
-	return openFolder(folder, o, freeSpace)
+	s, err := openFolder(folder, o, freeSpace)
+	return s, fileowner.Explain(err, folder)
 }
 
 // OpenInMemory opens an empty store in memory, for tests. Its content is gone after Close. On a

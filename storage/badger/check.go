@@ -10,6 +10,7 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/storage"
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
@@ -21,6 +22,7 @@ func Verify(ctx context.Context, folder string, o Options) (report storage.Repor
 	if err != nil {
 		return report, err
 	}
+	defer func() { err = fileowner.Explain(err, folder) }()
 	m, err := readStore(folder, o)
 	if err != nil {
 		return report, err

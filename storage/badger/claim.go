@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 // claimFolder marks a folder as one that a store is being made in. It makes the folder if that is
@@ -25,7 +27,7 @@ func claimFolder(folder string, format int, key []byte, g *guard) (m marker, _ f
 			err = errors.Join(err, undo())
 		}
 	}()
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := fileowner.MkdirAll(folder, 0o700); err != nil {
 		return m, nil, err
 	}
 	before, err := os.Stat(folder)

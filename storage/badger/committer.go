@@ -152,7 +152,7 @@ func (c *committer) write(g *groupcommit.Group[*badgerdb.Txn]) error {
 	if c.stopped != nil { // since the group began
 		return notAttempted(c.stopped)
 	}
-	if err := c.prepare(); err != nil {
+	if err := c.prepare(g.FromReserve); err != nil {
 		return err
 	}
 	if !c.phase.CompareAndSwap(preparing, committing) {
@@ -208,9 +208,13 @@ func (c *committer) stop(err error) {
 // prepare checks that a commit has the space that it needs. It also writes to the file system
 // with a system call, which waits if the file system is frozen. Badger writes through a memory
 // map. A thread that waits there stops the whole process at its next garbage collection.
-func (c *committer) prepare() error {
+func (c *committer) prepare(fromReserve bool) error {
 	if c.guard != nil {
-		if err := c.guard.checkWritesAllowed(); err != nil {
+		err := c.guard.checkWritesAllowed()
+		if fromReserve && (errors.Is(err, ErrDiskFull) || errors.Is(err, errHeld)) {
+			err = c.guard.useReserve()
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 // lockName is the file that a process locks before it reads a store, and while it uses the
@@ -33,7 +35,11 @@ func lockStore(folder string) (l storeLock, err error) {
 	return l, nil
 }
 
-func (l storeLock) release() error { return errors.Join(unlock(l.folder), unlock(l.file)) }
+// release unlocks the store. Others can use what root has made in the folder.
+func (l storeLock) release() error {
+	fileowner.Adopt(l.folder.Name())
+	return errors.Join(unlock(l.folder), unlock(l.file))
+}
 
 // setHolder writes the number of a process into the lock, or none. There may be no space for it.
 func (l storeLock) setHolder(text string) {

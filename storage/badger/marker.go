@@ -17,6 +17,8 @@ import (
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 // MarkerName is the name of the file that makes a folder a store.
@@ -58,7 +60,7 @@ func prepareFolder(folder string, o Options) (marker, error) {
 	var m marker
 	var err error
 	if !o.Existing {
-		err = os.MkdirAll(folder, 0o700)
+		err = fileowner.MkdirAll(folder, 0o700)
 	}
 	if err == nil {
 		m, err = readMarker(folder, o)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 // probePattern is the pattern of the names of the folders with a probe's copy. Each probe
@@ -39,7 +41,8 @@ func Probe(folder string, o Options) error {
 
 // VerifyQuickly locks folder and calls Probe. It fails if another process has the folder
 // open.
-func VerifyQuickly(folder string, o Options) error {
+func VerifyQuickly(folder string, o Options) (err error) {
+	defer func() { err = fileowner.Explain(err, folder) }()
 	if _, err := readStore(folder, o); err != nil {
 		return err
 	}
@@ -73,6 +76,7 @@ func probeCopy(folder string, o Options, fn func(*badgerdb.DB) error) error {
 		return fmt.Errorf("%w: copying the logs: %w", errUnavailable, err)
 	}
 	defer os.RemoveAll(copied)
+	fileowner.Give(copied) // so that others can remove what a killed probe leaves
 	if err := copyStore(folder, copied); err != nil {
 		return fmt.Errorf("%w: copying the logs: %w", errUnavailable, err)
 	}

@@ -11,6 +11,8 @@ import (
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 // BackupFile is a backup to be restored.
@@ -34,7 +36,7 @@ func Restore(ctx context.Context, folder string, o Options, backupKey []byte, ba
 	}
 	r := restore{ctx: ctx, o: o, backupKey: backupKey, free: freeSpace}
 	err := r.writeStore(folder, backup)
-	return r.info, r.end, err
+	return r.info, r.end, fileowner.Explain(err, folder)
 }
 
 // restore is one call of Restore.
@@ -70,6 +72,7 @@ func (r *restore) writeStore(folder string, backup BackupFile) (err error) {
 	if err != nil {
 		return fmt.Errorf("restoring into %s: %w", r.folder, err)
 	}
+	defer fileowner.Adopt(r.folder)
 	r.marker = m
 	if err := r.run(from, backup.Name); err != nil {
 		return errors.Join(err, r.closeBadger(), undo())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
@@ -42,6 +43,7 @@ func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (re
 	if err := checkPlatform(); err != nil {
 		return report, err
 	}
+	defer func() { err = fileowner.Explain(err, from) }()
 	if from, err = filepath.Abs(from); err != nil {
 		return report, err
 	}
@@ -84,7 +86,7 @@ func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (re
 		return report, fmt.Errorf("%w: no whole record was found in %s", ErrNothing, from)
 	}
 	err = buildSalvaged(ctx, to, o, s, &report)
-	return report, err
+	return report, fileowner.Explain(err, to)
 }
 
 // checkTarget fails unless a store can be made in to. It must be missing or empty, and not
@@ -210,10 +212,12 @@ func buildSalvaged(ctx context.Context, to string, o Options, s *records.Salvage
 			err = errors.Join(err, undo())
 		}
 	}()
+	defer fileowner.Adopt(to)
 	made, err := os.MkdirTemp(to, salvagePattern)
 	if err != nil {
 		return err
 	}
+	fileowner.Give(made)
 	o.Existing = false
 	store, err := Open(made, o)
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
+
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 const (
@@ -153,6 +155,24 @@ func (g *guard) checkWritesAllowed() error {
 	return err
 }
 
+// useReserve returns an error unless there is space to write what Badger has in memory to tables. It
+// frees the ballast if that is needed. A few small writes are safe then, although others are refused:
+// what they require besides is for compactions, which are held, and for other programs.
+func (g *guard) useReserve() error {
+	free, err := g.free(g.folder)
+	if err == nil && free < flushSpace && g.release() {
+		free, err = g.free(g.folder)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: the free disk space is unknown: %w", errUnavailable, err)
+	case free < flushSpace:
+		return fmt.Errorf("%w: %d MiB are free, and the reserve is used up", ErrDiskFull, free>>20)
+	}
+	g.wake()
+	return nil
+}
+
 // wake marks the store as busy, as a write does. It ends a pause of the compactors. It also
 // prevents a new one, because a pause checks first the token and then the time.
 func (g *guard) wake() {
@@ -250,6 +270,7 @@ func (g *guard) watch(db *badgerdb.DB) {
 			}
 			if now.Sub(computed) >= levelsInterval && !g.closing.Load() {
 				computed = now
+				fileowner.Adopt(g.folder) // a killed server of root leaves its files, too
 				g.measure(db)
 				g.refresh(now.Sub(opened) >= ballastDelay)
 			} else if free, err := g.free(g.folder); err == nil && free < ballastFloor {

@@ -89,6 +89,8 @@ type Group[S any] struct {
 	Guesses []string
 	// Tries is the highest number of tries of any of its operations.
 	Tries int
+	// FromReserve is set if the contexts of all its operations are of domain.FromReserve.
+	FromReserve bool
 
 	ops          []*operation
 	from         S // the state that its operations read, with layer.Below on top

@@ -51,6 +51,12 @@ func (c *Committer[S]) gatherOne(op *operation) bool {
 		g.full = true
 		return false
 	}
+	if fromReserve := domain.IsFromReserve(op.ctx); len(g.ops) == 0 {
+		g.FromReserve = fromReserve
+	} else if g.FromReserve != fromReserve { // the disk may have space for one of them only
+		g.full = true
+		return false
+	}
 	g.mustNotGuess = g.mustNotGuess || op.mustNotGuess
 	op.dependsOnGroup = len(g.Writes) > 0
 	snapshot, guesses := c.try(g, op)

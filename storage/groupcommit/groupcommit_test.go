@@ -219,6 +219,43 @@ func TestGroups(t *testing.T) {
 	})
 }
 
+// TestFromReserve refuses all groups that may not use the reserve. An operation that may use it is
+// never in a group with others, whatever their order.
+func TestFromReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		c := start(t, m, limits)
+		refuse := func(g *groupcommit.Group[int]) error {
+			if g.FromReserve {
+				return nil
+			}
+			return domain.ErrUnavailable
+		}
+		release := m.hold(func(g *groupcommit.Group[int]) error {
+			m.commit = refuse
+			return nil
+		})
+		var all sync.WaitGroup
+		for i := range 7 { // the first one is in flight while the others come
+			all.Go(func() {
+				ctx, want := t.Context(), error(domain.ErrUnavailable)
+				if i == 0 || i == 1 || i == 4 {
+					want = nil
+				}
+				if i == 1 || i == 4 {
+					ctx = domain.FromReserve(ctx)
+				}
+				if err := c.Update(ctx, put(newWorkspace(fmt.Sprint("w", i)))); (err == nil) != (want == nil) || want != nil && !errors.Is(err, want) {
+					t.Errorf("operation %d: got error %v, want %v", i, err, want)
+				}
+			})
+			synctest.Wait()
+		}
+		release()
+		all.Wait()
+	})
+}
+
 // TestOvertaken has another node commit first, until it does not.
 func TestOvertaken(t *testing.T) {
 	for name, often := range map[string]int{"three times": 3, "always": 1 << 30} {

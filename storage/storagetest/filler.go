@@ -59,7 +59,7 @@ func (f Filler) Some() {
 	t.Helper()
 	f.Must(nil, f.EnsureDefaultWorkspace(ctx))
 	for _, slug := range []string{"team", "gone", "last"} {
-		f.Must(f.CreateWorkspace(ctx, by, domain.NewWorkspace{Name: awkward, Slug: slug, IOLoggingAPIKeyIDs: []byte(`["a",9007199254740993]`)}))
+		f.Must(f.CreateWorkspace(ctx, by, domain.NewWorkspace{Name: awkwardName, Slug: slug, IOLoggingAPIKeyIDs: []byte(`["a",9007199254740993]`)}))
 	}
 	f.Version("gone", "p", `{"model":"m"}`)
 	f.Must(f.DeleteWorkspace(ctx, by, "gone", domain.WorkspaceDeletion{}))
@@ -89,9 +89,9 @@ func (f Filler) Some() {
 	f.Label("", "archived-too", "l", domain.Target{Version: 1})
 	f.Must(f.ArchivePreset(ctx, by, "", "archived-too"))
 	f.Must(f.ArchivePreset(ctx, by, "", "archived"))
-	disabled, description := domain.PresetDisabled, awkward
+	disabled := domain.PresetDisabled
 	f.Must(f.UpdatePreset(ctx, by, "", "disabled", domain.PresetPatch{
-		Status: &disabled, Name: &description, Description: domain.Settable[string]{Given: true, Value: &description},
+		Status: &disabled, Name: new(awkwardName), Description: domain.Settable[string]{Given: true, Value: new(awkwardName + "\t\n")},
 	}))
 	f.Must(f.UpdatePreset(ctx, by, "", "first", domain.PresetPatch{Policy: domain.Settable[domain.Policy]{Given: true, Value: &domain.Policy{
 		Lock: []string{"system"}, Models: []string{"a/*:online"}, Bounds: map[string]domain.Bound{"top_p": {Max: []byte("0.90")}},

@@ -280,7 +280,10 @@ func timeAt(n int) time.Time {
 }
 
 // awkward is text that a careless encoder would change.
-const awkward = "Ünï ☃ 😀 <b>&\"'\\/\u2028\u2029\t\n\r\u007f\u0000 é e\u0301 \ufeff\ufffd"
+const awkward = awkwardName + "\t\n\r\u007f\u0000"
+
+// awkwardName is awkward, and may be the name of an object.
+const awkwardName = "Ünï ☃ 😀 <b>&\"'\\/\u2028\u2029 é e\u0301 \ufeff\ufffd"
 
 // authorIn has the terms of a principal with all rights, in a workspace.
 func authorIn(workspaceID string) domain.Write {

@@ -7,6 +7,8 @@ const small = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 })
 
 /** @param {number} n */
 export const countText = (n) => counts.format(n)
+/** @param {number} n @param {string} word */
+export const countOf = (n, word) => `${countText(n)} ${word}${n === 1 ? '' : 's'}`
 /** @param {number} n */
 export const shortText = (n) => short.format(n)
 /** @param {number} n */
@@ -16,14 +18,13 @@ export const percentText = (rate, digits = 1) => `${(100 * rate).toFixed(digits)
 /** @param {number} ms */
 export const durationText = (ms) => (ms >= 9999.5 ? `${counts.format(Number((ms / 1000).toFixed(1)))} s` : ms >= 999.5 ? `${Number((ms / 1000).toFixed(2))} s` : `${Number(ms.toPrecision(3))} ms`)
 
+const summed = /** @type {const} */ (['requests', 'errors', 'aborted', 'unknown', 'input_tokens', 'output_tokens', 'cache_read_input_tokens', 'reasoning_output_tokens', 'cost_unknown'])
+
 /** Sums figures. Percentiles and scores have no sum. @param {Figures[]} all @returns {Figures} */
 export function sumOf(all) {
-	const sum = (/** @type {(one: Figures) => number} */ of) => all.reduce((before, one) => before + of(one), 0)
 	const costs = all.filter((one) => one.cost !== null)
 	return {
-		requests: sum((one) => one.requests), errors: sum((one) => one.errors), aborted: sum((one) => one.aborted), unknown: sum((one) => one.unknown),
-		input_tokens: sum((one) => one.input_tokens), output_tokens: sum((one) => one.output_tokens),
-		cache_read_input_tokens: sum((one) => one.cache_read_input_tokens), reasoning_output_tokens: sum((one) => one.reasoning_output_tokens),
+		.../** @type {any} */ (Object.fromEntries(summed.map((name) => [name, all.reduce((before, one) => before + one[name], 0)]))),
 		cost: costs.length === 0 ? null : String(costs.reduce((before, one) => before + Number(one.cost), 0)), cost_estimated: all.some((one) => one.cost_estimated),
 		duration_ms: null, first_content_ms: null, feedback: {},
 	}
@@ -32,8 +33,8 @@ export function sumOf(all) {
 /** @param {Figures} figures */
 export const errorRate = ({ errors, requests }) => (requests === 0 ? 0 : errors / requests)
 
-/** The cost of a request whose usage is known, null if no cost is known. @param {Figures} figures */
-export const costEach = ({ cost, requests, unknown }) => (cost === null || requests === unknown ? null : Number(cost) / (requests - unknown))
+/** The mean of known costs, null if there is none. @param {Figures} figures */
+export const costEach = ({ cost, requests, cost_unknown: unknown }) => (cost === null || requests === unknown ? null : Number(cost) / (requests - unknown))
 
 /** @type {Record<string, string>} */
 const nulls = { version: 'no version', label: 'no label', model: 'no model', status: 'no status', preset: 'no preset', key: 'no key' }

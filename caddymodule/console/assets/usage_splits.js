@@ -4,7 +4,7 @@ import { code, h, number, row, table, user } from './elements.js'
 import { areBoolean, fewest, ofMeans, ofRates, verdict } from './interval.js'
 import { targetText } from './labels.js'
 import { figure } from './usage_totals.js'
-import { costEach, costText, countText, durationText, errorRate, percentText, sumOf } from './usage_figures.js'
+import { costEach, costText, countOf, countText, durationText, errorRate, percentText, sumOf } from './usage_figures.js'
 
 /** A number with its sign. @param {number} n @param {number} digits */
 const signed = (n, digits) => `${n < 0 && Number(n.toFixed(digits)) !== 0 ? '−' : '+'}${Math.abs(n).toFixed(digits)}`
@@ -44,7 +44,7 @@ function comparison(a, b) {
 /** Says what a verdict means. @param {Verdict} told @param {number} fewer @param {string} what @param {{ more: string, less: string }} words */
 function sentence(told, fewer, what, words) {
 	switch (told) {
-		case 'thin': return `Too few to tell: a version has ${countText(fewer)} ${fewer === 1 ? what : `${what}s`}. Each needs ${fewest}.`
+		case 'thin': return `Too few to tell: a version has ${countOf(fewer, what)}. Each needs ${fewest}.`
 		case 'open': return 'No difference can be told yet.'
 		default: return h('strong', null, words[told])
 	}

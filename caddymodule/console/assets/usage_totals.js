@@ -2,7 +2,7 @@
 
 import { toPreset, toVersion } from './addresses.js'
 import { h, number, row, table, user } from './elements.js'
-import { costEach, costText, countText, durationText, errorRate, percentText, seriesName, sumOf } from './usage_figures.js'
+import { costEach, costText, countOf, countText, durationText, errorRate, percentText, seriesName, sumOf } from './usage_figures.js'
 
 /** A figure with a second one below it. @param {Child} first @param {Child} [second] */
 export const figure = (first, second) => [number(first), second ? h('span', { class: 'below' }, ' ', second) : null]
@@ -37,7 +37,7 @@ export function totals(at, { series }, first) {
 			['Input tokens', figure(countText(total.input_tokens), share(total.cache_read_input_tokens, total.input_tokens, 'from a cache'))],
 			['Output tokens', figure(countText(total.output_tokens), share(total.reasoning_output_tokens, total.output_tokens, 'reasoning'))],
 			['Unknown', total.unknown > 0 ? figure(countText(total.unknown), percentText(total.unknown / total.requests)) : none()],
-			['Cost', total.cost === null ? none() : figure(h('span', { title: total.cost }, costText(Number(total.cost))), total.cost_estimated && 'estimated')],
+			['Cost', total.cost === null ? none() : figure(h('span', { title: total.cost }, costText(Number(total.cost))), [total.cost_estimated && 'estimated', total.cost_unknown > 0 && `${countText(total.cost_unknown)} unknown`].filter(Boolean).join(', '))],
 			['Cost each', each === null ? none() : figure(costText(each), total.cost_estimated && 'estimated')],
 			['Duration', percentiles(total.duration_ms)],
 			['First content', percentiles(total.first_content_ms)],
@@ -49,18 +49,19 @@ export function totals(at, { series }, first) {
 }
 
 /** @param {Score | undefined} score */
-const scoreText = (score) => (score ? figure(String(Number(score.mean.toFixed(3))), `${countText(score.count)} scores`) : [none()])
+const scoreText = (score) => (score ? figure(String(Number(score.mean.toFixed(3))), countOf(score.count, 'score')) : [none()])
 
 /** Sums up a report in words, with what is not known. @param {UsageReport} report */
 export function summary({ series, step }) {
 	const all = sumOf(series.map(({ total }) => total))
 	const { requests, errors, unknown, cost } = all
 	return [
-		h('p', { class: 'number' }, h('strong', null, `${countText(requests)} ${requests === 1 ? 'request' : 'requests'}`),
-			`, ${countText(errors)} ${errors === 1 ? 'error' : 'errors'} (${percentText(errorRate(all))}), ${countText(all.input_tokens)} input and ${countText(all.output_tokens)} output tokens`,
+		h('p', { class: 'number' }, h('strong', null, countOf(requests, 'request')),
+			`, ${countOf(errors, 'error')} (${percentText(errorRate(all))}), ${countText(all.input_tokens)} input and ${countText(all.output_tokens)} output tokens`,
 			cost !== null && `, cost ${costText(Number(cost))}${all.cost_estimated ? ' (estimated)' : ''}`, '.'),
 		h('p', { class: 'hint' },
-			unknown > 0 && `The tokens of ${countText(unknown)} ${unknown === 1 ? 'request are' : 'requests are'} unknown, and count nowhere. `,
+			unknown > 0 && `The tokens of ${countOf(unknown, 'request')} are unknown, and count nowhere. `,
+			cost !== null && all.cost_unknown > 0 && `The cost of ${countOf(all.cost_unknown, 'request')} is unknown, and counts nowhere. `,
 			all.cost_estimated && 'Estimated costs are by the prices of the server, since the gateway gives none. ',
 			`Times are in UTC. The last ${step} is not over.`),
 	]

@@ -372,3 +372,24 @@ func TestUnfitParts(t *testing.T) {
 		})
 	}
 }
+
+// TestHalfSurrogates refuses the prompts with half of a surrogate pair, and no others of the file.
+func TestHalfSurrogates(t *testing.T) {
+	text := `[{"name": "half", "prompt": "x \ud800 y"}, {"name": "low", "prompt": "x \uDC00"}, {"name": "reversed", "prompt": "\udc00\ud800"},
+		{"name": "setting", "prompt": "x", "config": {"stop": "\udbff"}}, {"name": "whole", "prompt": "\ud83d\ude00 and \\ud800 are whole"}]`
+	set, report, err := convert.Convert(t.Context(), convert.Langfuse, "-", convert.Options{Stdin: strings.NewReader(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Written) != 1 || report.Written[0].Slug != "whole" || *set.Workspaces[0].Presets[0].Version.Capture.SystemPrompt != "😀 and \\ud800 are whole" {
+		t.Errorf("got %+v", report.Written)
+	}
+	if report.Count(convert.NotWritten) != 4 {
+		t.Errorf("got %+v, want four refusals", report.Entries)
+	}
+	for _, e := range report.Entries {
+		if !strings.Contains(e.Message, "half of a surrogate pair") {
+			t.Errorf("got %+v", e)
+		}
+	}
+}

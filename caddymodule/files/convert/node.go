@@ -1,8 +1,10 @@
 package convert
 
 import (
+	"bytes"
 	"errors"
 	"iter"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,19 +23,57 @@ type node struct {
 	isMade bool
 }
 
-// parse reads one JSON text strictly. Its errors never quote it.
+// parse reads one JSON text strictly. Its errors never quote it. noCharacter stands for halves of
+// surrogate pairs, so that they refuse one version and not the whole text.
 func parse(file, path string, text []byte) (node, error) {
 	text = []byte(strings.TrimPrefix(string(text), "\ufeff"))
-	w := rawjson.NewStrict(text)
-	value, err := w.Value()
-	if err == nil {
-		err = w.End()
+	value, err := parseStrictly(text)
+	if err != nil {
+		if whole := replaceHalves(text); whole != nil {
+			value, err = parseStrictly(whole)
+		}
 	}
 	if err != nil {
 		return node{}, errors.New("is no JSON: " + err.Error())
 	}
 	return node{file: file, path: path, value: value}, nil
 }
+
+func parseStrictly(text []byte) (jsontext.Value, error) {
+	w := rawjson.NewStrict(text)
+	value, err := w.Value()
+	if err == nil {
+		err = w.End()
+	}
+	return value, err
+}
+
+// noCharacter is a code point that is assigned to nothing, as an escape of JSON.
+const noCharacter = `\ufdd0`
+
+// escape matches an escape of JSON, and a whole surrogate pair as one.
+var escape = regexp.MustCompile(`\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)`)
+
+// replaceHalves returns text with noCharacter in the place of each half of a surrogate pair. It is nil
+// for a text without any.
+func replaceHalves(text []byte) []byte {
+	found := false
+	whole := escape.ReplaceAllFunc(text, func(e []byte) []byte {
+		isHalf := len(e) == len(noCharacter) && (e[2] == 'd' || e[2] == 'D') && e[3] >= '8' // 'a' to 'f', too
+		if !isHalf {
+			return e
+		}
+		found = true
+		return []byte(noCharacter)
+	})
+	if !found {
+		return nil
+	}
+	return whole
+}
+
+// hasHalf reports whether a text had half of a surrogate pair.
+func (n node) hasHalf() bool { return bytes.Contains(n.value, []byte(noCharacter)) }
 
 // exists reports whether there is a value other than null.
 func (n node) exists() bool { return len(n.value) > 0 && n.value.Kind() != 'n' }

@@ -52,6 +52,7 @@ func LeaksNoKey(t *testing.T, caddyfiles map[string]string, storeFolder func(*te
 	for name, value := range map[string]string{
 		"PRESETS_UPSTREAM": "127.0.0.1:1", "PRESETS_ETCD": "http://127.0.0.1:1",
 		"PRESETS_WEBHOOK_SECRET": "webhook-secret-of-the-tests",
+		"LITELLM_KEY":            "key-of-a-gateway", "OPENAI_API_KEY": "key-of-a-gateway", "ANTHROPIC_API_KEY": "key-of-a-gateway", "OPENROUTER_API_KEY": "key-of-a-gateway",
 	} {
 		t.Setenv(name, value)
 	}
@@ -247,6 +248,9 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 	}
 	if line := Leaked(logged, keys); line != "" {
 		t.Errorf("the log holds a key: %s", line)
+	}
+	if bytes.Contains(logged, []byte("do not guard the API and the console")) {
+		t.Error("the log warns of a directive that does not guard")
 	}
 	if presets { // else the upstream is a node of ours
 		if line := Leaked(wire.Take(), append(keys, domain.HiddenPrefix)); line != "" {

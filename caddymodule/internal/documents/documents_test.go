@@ -259,3 +259,34 @@ func TestCheckLink(t *testing.T) {
 		}
 	}
 }
+
+// curlBody is a command of curl that sends a body. Its lines but the last end in a backslash.
+var curlBody = regexp.MustCompile(`(?m)^.*\bcurl (?:.*\\\r?\n)*.* (?:-d|--data\S*) ['"]?[{$@].*$`)
+
+// TestCurlNamesItsType checks that the documents' commands name the type of the bodies that they
+// send, because some gateways refuse the one that curl names by itself.
+func TestCurlNamesItsType(t *testing.T) {
+	t.Chdir(root)
+	count := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/migrate/*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, command := range curlBody.FindAllString(string(text), -1) {
+				count++
+				if !strings.Contains(command, "Content-Type: application/") {
+					t.Errorf("%s: no Content-Type in %s", file, command)
+				}
+			}
+		}
+	}
+	if count < 15 {
+		t.Errorf("found %d commands, want at least 15", count)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 // Read returns the encryption key in a file. If other users can read the file, it only
@@ -20,7 +21,7 @@ import (
 func Read(name string, logger *zap.Logger) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return nil, fileowner.Explain(err, name)
 	}
 	defer file.Close()
 	key, err := Parse(file, name)

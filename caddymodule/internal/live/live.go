@@ -29,6 +29,8 @@ type Store struct {
 
 	lastBackup atomic.Pointer[time.Time]
 
+	retry sync.Once // RetryRevocations
+
 	mu   sync.Mutex
 	uses []*Use // the newest last
 

@@ -41,7 +41,8 @@ func Reasons() []Reason {
 
 // Seen has the usage of an answer.
 type Seen struct {
-	// Model is the model that answered, "" if the answer does not say.
+	// Model is the model that answered, "" if the answer does not say. Of a stream whose events
+	// have two names, it is the outermost: LiteLLM has its own beside the provider's.
 	Model string
 	// Tokens are meaningful if Unknown is empty.
 	Tokens Tokens
@@ -55,6 +56,9 @@ type Seen struct {
 	FirstContent time.Time
 	// Streamed reports whether the answer is text/event-stream.
 	Streamed bool
+	// Ended reports whether the last event of a stream has passed: [DONE] of a chat, the
+	// completed, incomplete or failed response, message_stop, or an error in place of these.
+	Ended bool
 	// Unknown is why the tokens are unknown, "" if they are known. A failed answer that
 	// says no usage has known tokens: none.
 	Unknown Reason

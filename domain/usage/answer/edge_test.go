@@ -276,6 +276,63 @@ func TestEncoded(t *testing.T) {
 	}
 }
 
+// TestEnded reads streams that break off. They have ended if their last event is there.
+func TestEnded(t *testing.T) {
+	const (
+		chunk   = `data: {"model":"m","choices":[{"delta":{"content":"a"}}]}` + "\n\n"
+		created = `data: {"type":"response.created","response":{"model":"m"}}` + "\n\n" + `data: {"type":"response.output_text.delta","delta":"a"}` + "\n\n"
+		started = "event: message_start\n" + `data: {"type":"message_start","message":{"model":"m"}}` + "\n\n" +
+			"event: content_block_delta\n" + `data: {"type":"content_block_delta","delta":{"text":"a"}}` + "\n\n"
+	)
+	for _, test := range []struct {
+		dialect    domain.Dialect
+		body, last string
+		ended      bool
+	}{
+		{domain.Chat, chunk, "data: [DONE]\n\n", true},
+		{domain.Chat, chunk, "data:[DONE]\r\n\r\n", true},
+		{domain.Chat, chunk, "data: [DONE]", true},
+		{domain.Chat, chunk, chunk + "data: [DONE]\n\n: bye\n\n", true},
+		{domain.Chat, chunk, "data: [DON", false},
+		{domain.Chat, chunk, "data: {\"x\":\"[DONE]\"}\n\n", false},
+		{domain.Chat, chunk, ": [DONE]\n\nevent: [DONE]\n\n", false},
+		{domain.Chat, chunk, `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\n", false},
+		{domain.Chat, chunk, `data: {"error":{"message":"x"}}` + "\n\n", false}, // [DONE] may follow
+		{domain.Chat, chunk, "event: message_stop\ndata: {}\n\n", false},
+		{domain.Responses, created, `data: {"type":"response.completed","response":{}}` + "\n\n", true},
+		{domain.Responses, created, "event: response.incomplete\n" + `data: {"type":"response.incomplete","response":{}}` + "\n\n", true},
+		{domain.Responses, created, `data: {"type":"response.failed","response":{"error":{}}}` + "\n\n", true},
+		{domain.Responses, created, `data: {"type":"error","message":"x"}` + "\n\n", true},
+		{domain.Responses, created, `data: {"type":"response.output_text.done"}` + "\n\n", false},
+		{domain.Responses, created, `data: {"type":"response.completed","resp`, false},
+		{domain.Messages, started, "event: message_stop\n" + `data: {"type":"message_stop"}` + "\n\n", true},
+		{domain.Messages, started, "event: message_stop\r\n" + `data: {"amazon-bedrock-invocationMetrics":{},"type":"message_stop"}` + "\r\n\r\n", true},
+		{domain.Messages, started, `data: {"type":"message_stop","x":1}` + "\n\n", true},
+		{domain.Messages, started, "event: error\n" + `data: {"type":"error","error":{"type":"overloaded_error"}}` + "\n\n", true},
+		{domain.Messages, started, "event: message_delta\n" + `data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}` + "\n\n", false},
+		{domain.Messages, started, "event: content_block_delta\n" + `data: {"type":"content_block_delta","delta":{"text":"message_stop\""}}` + "\n\n", false},
+		{domain.Messages, started, "event: message_stop\n" + `data: {"typ`, false},
+	} {
+		want := map[bool]Reason{true: Absent, false: Aborted}[test.ended]
+		for _, pieces := range [][]string{{test.body, test.last}, {test.body + test.last}, strings.SplitAfter(test.body+test.last, ""), strings.SplitAfter(test.body+test.last, "\n")} {
+			r := New(test.dialect, sseType, "")
+			for _, piece := range pieces {
+				r.Write([]byte(piece), epoch)
+			}
+			if seen := r.Close(false); seen.Ended != test.ended || seen.Unknown != want && !seen.Failed {
+				t.Errorf("%s, %q in %d pieces: got %+v, want that it ended: %t", test.dialect, test.last, len(pieces), seen, test.ended)
+			}
+		}
+	}
+	// What is encoded may end early, too.
+	body := encoders["gzip"](t, []byte(chunk+knownEvent+"data: [DONE]\n\n"))
+	r := New(domain.Chat, sseType, "gzip")
+	r.Write(body[:len(body)-8], epoch)
+	if seen := r.Close(false); !seen.Ended || seen.Tokens != three || seen.Unknown != "" {
+		t.Errorf("gzip: got %+v", seen)
+	}
+}
+
 // TestBrotliBytes reads a whole stream byte by byte, whose last symbols have bits in several
 // bytes. brotli.Reader fails.
 func TestBrotliBytes(t *testing.T) {

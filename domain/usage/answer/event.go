@@ -1,5 +1,7 @@
 package answer
 
+import "github.com/caddy-presets/caddy-presets/domain"
+
 // valueKind is the JSON type of a value.
 type valueKind uint8
 
@@ -24,6 +26,7 @@ const (
 	errorKind
 	startKind // message_start
 	deltaKind // message_delta
+	stopKind  // message_stop
 )
 
 func kindOf(name []byte) eventKind {
@@ -40,8 +43,21 @@ func kindOf(name []byte) eventKind {
 		return startKind
 	case "message_delta":
 		return deltaKind
+	case "message_stop":
+		return stopKind
 	}
 	return otherKind
+}
+
+// endsStream reports whether an event of this kind is the last of a dialect's stream.
+func endsStream(d domain.Dialect, k eventKind) bool {
+	switch d {
+	case domain.Responses:
+		return k == completedKind || k == failedKind || k == errorKind
+	case domain.Messages:
+		return k == stopKind || k == errorKind
+	}
+	return false
 }
 
 // event has the members of one JSON text, an event's data or a body. As JSON parsers do, it
@@ -95,6 +111,15 @@ func (e *event) part(n node) *part {
 		return &e.in
 	}
 	return &e.outer
+}
+
+// named returns the part whose model counts. LiteLLM has its own name of the model in each event,
+// and the provider's within. Its answers that are no stream have its own alone.
+func (e *event) named() *part {
+	if e.outer.model.len > 0 {
+		return &e.outer
+	}
+	return &e.in
 }
 
 // beginAt records that a value of type v begins at n. It forgets an earlier one of the same name.

@@ -1,6 +1,11 @@
 package answer
 
-import "github.com/shopspring/decimal"
+import (
+	"net/http"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/shopspring/decimal"
+)
 
 const (
 	// maxCount is the greatest count that is read. Greater ones are malformed, so that sums
@@ -123,6 +128,22 @@ func (f *figures) total() string {
 		sum = sum.Add(upstream)
 	}
 	return sum.String()
+}
+
+// costHeader is where LiteLLM tells the cost of an answer that is no stream.
+const costHeader = "X-Litellm-Response-Cost"
+
+// CostOf returns the cost that the header of an answer tells, as Seen.Cost. It is for answers
+// whose body tells none. It is "" for what is not one JSON number, and for one that is negative or
+// extreme.
+func CostOf(header http.Header) string {
+	var f figures
+	if told := header[costHeader]; len(told) == 1 {
+		if value := jsontext.Value(told[0]); value.Kind() == '0' && value.IsValid() {
+			f.cost.set(value)
+		}
+	}
+	return f.total()
 }
 
 // decimal returns n exactly. ok is false if n is missing, negative or extreme.

@@ -103,7 +103,7 @@ func (r *Reader) read(p []byte, now time.Time) {
 }
 
 // Close ends the answer and releases everything. complete tells whether the answer ended as
-// it should. Usage that was read before a cut is known. Write does nothing after Close, and
+// it should. So does the last event of a stream. Usage that was read before a cut is known. Write does nothing after Close, and
 // Close returns the same again.
 func (r *Reader) Close(complete bool) Seen {
 	if r.closed {
@@ -129,7 +129,10 @@ func (r *Reader) Close(complete bool) Seen {
 	default:
 		broken = complete
 	}
-	r.seen = Seen{Streamed: r.streamed}
+	if s.ended { // whatever breaks off behind it
+		complete, truncated = true, false
+	}
+	r.seen = Seen{Streamed: r.streamed, Ended: s.ended}
 	// How much of broken bytes is decoded depends on the pieces in which they come.
 	if r.reason != Encoding {
 		r.seen.Model, r.seen.Cost, r.seen.Failed, r.seen.FirstContent = s.model.String(), s.usage.total(), s.failed, s.firstContent

@@ -21,6 +21,7 @@ func reference(d domain.Dialect, streamed bool, body []byte, complete bool) (s S
 	var final, broken bool
 	if streamed {
 		for _, event := range split(body) {
+			s.Ended = s.Ended || strings.HasPrefix(event.data, "[DONE]")
 			if !event.whole && !complete && !json.Valid([]byte(event.data)) {
 				if k := kindOf([]byte(event.name)); k == errorKind || k == failedKind {
 					s.Failed = true
@@ -35,7 +36,11 @@ func reference(d domain.Dialect, streamed bool, body []byte, complete bool) (s S
 				s.Failed = true
 			}
 			m, ok := object(event.data)
+			isLast := func() bool { // whether the dialect's stream ends with it
+				return d == domain.Responses && (k == completedKind || k == failedKind || k == errorKind) || d == domain.Messages && (k == stopKind || k == errorKind)
+			}
 			if !ok {
+				s.Ended = s.Ended || isLast()
 				if bytes.Contains([]byte(event.data), []byte("usage")) || strings.Contains(event.data, `\u`) {
 					return s, content, false // whether the usage is malformed depends on how far it reads
 				}
@@ -47,6 +52,7 @@ func reference(d domain.Dialect, streamed bool, body []byte, complete bool) (s S
 			if k == errorKind || k == failedKind || isError(m["error"]) {
 				s.Failed = true
 			}
+			s.Ended = s.Ended || isLast()
 			content = content || hasContent(d, m)
 			in := "response"
 			if d == domain.Messages {
@@ -61,13 +67,13 @@ func reference(d domain.Dialect, streamed bool, body []byte, complete bool) (s S
 				}
 			case domain.Responses:
 				terminal := k == completedKind || k == failedKind
-				setModel(&s, within["model"], terminal)
+				setModel(&s, named(m, within), terminal)
 				if terminal && within["usage"] != nil {
 					usage, final, broken = asUsage(within["usage"]), true, isBroken(within["usage"])
 				}
 			case domain.Messages:
 				if k == startKind {
-					setModel(&s, within["model"], false)
+					setModel(&s, named(m, within), false)
 					if within["usage"] != nil {
 						usage, final, broken = flat(nil, asUsage(within["usage"])), false, isBroken(within["usage"])
 					}
@@ -100,6 +106,7 @@ func reference(d domain.Dialect, streamed bool, body []byte, complete bool) (s S
 	if !broken {
 		s.Cost = costIn(usage)
 	}
+	complete = complete || s.Ended
 	switch {
 	case broken && (final || s.Failed):
 		s.Unknown = Malformed
@@ -162,6 +169,14 @@ func object(text string) (map[string]any, bool) {
 	var m map[string]any
 	err := dec.Decode(&m)
 	return m, err == nil && m != nil
+}
+
+// named returns the model of an event of a stream.
+func named(event, within map[string]any) any {
+	if name, ok := event["model"].(string); ok && name != "" && len(name) <= maxText {
+		return name
+	}
+	return within["model"]
 }
 
 func setModel(s *Seen, v any, again bool) {

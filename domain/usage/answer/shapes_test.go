@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,7 @@ import (
 )
 
 // shapes are answers as the official clients' types describe them: openai 7.57.0,
-// @anthropic-ai/sdk 1.12.0 and @openrouter/sdk 1.3.19. content is the text that ends in the
+// @anthropic-ai/sdk 1.12.0 and @openrouter/sdk 1.3.19. Those of LiteLLM were recorded from 1.108.7. content is the text that ends in the
 // event with the first content.
 var shapes = []struct {
 	file    string
@@ -44,6 +45,8 @@ var shapes = []struct {
 	{"chat/deepseek.sse", Seen{Model: gpt, Tokens: Tokens{Input: 7, Output: 3}}, "First"},
 	{"chat/vllm-continuous.sse", Seen{Model: gpt, Tokens: Tokens{Input: 7, Output: 3}}, `"a"`},
 
+	{"chat/litellm.sse", Seen{Model: "cheap", Tokens: Tokens{Input: 100, Output: 50}, Cost: "0.000125"}, `"Hi"`},
+
 	{"responses/openai.json", Seen{Model: gpt, Tokens: used}, ""},
 	{"responses/openrouter.json", Seen{Model: routed, Tokens: used, Cost: "0.00095"}, ""},
 	{"responses/incomplete.json", Seen{Model: gpt, Tokens: used}, ""},
@@ -53,6 +56,7 @@ var shapes = []struct {
 	{"responses/openai.sse", Seen{Model: gpt, Tokens: used}, `"Hel"`},
 	{"responses/openai-unnamed.sse", Seen{Model: gpt, Tokens: used}, `"Hel"`},
 	{"responses/openrouter.sse", Seen{Model: routed, Tokens: used, Cost: "0.00095"}, `"Hi"`},
+	{"responses/litellm.sse", Seen{Model: "cheap", Tokens: Tokens{Input: 100, Output: 50}, Cost: "0.000125"}, `"delta":"Hi"`},
 	{"responses/incomplete.sse", Seen{Model: gpt, Tokens: used}, `"Hel"`},
 	{"responses/failed.sse", Seen{Model: gpt, Failed: true}, `"Hel"`},
 	{"responses/failed-usage.sse", Seen{Model: gpt, Tokens: used, Failed: true}, `"Hel"`},
@@ -189,5 +193,50 @@ func encodeWith(open func(io.Writer) flusher) func(testing.TB, []byte) []byte {
 			tb.Fatal(err)
 		}
 		return out.Bytes()
+	}
+}
+
+// TestCostOf reads costs of a header as LiteLLM and others may write them.
+func TestCostOf(t *testing.T) {
+	for header, want := range map[string]string{
+		"0.000125": "0.000125", "2.4999999999999998e-05": "0.000024999999999999998", "0": "0", "0.0": "0", "1E2": "100", "7": "7",
+		"": "", "None": "", "nan": "", "NaN": "", "inf": "", "-inf": "", "Infinity": "", "-1": "", "-0.1": "", "+1": "", ".5": "", "1.": "", "01": "",
+		"0x10": "", "1_000": "", "1,5": "", "1 2": "", `"1"`: "", "true": "", "[1]": "", "1e400": "", "1e-400": "", "1e99999999999": "",
+		"0.0000000000000000000000000000000000000000000000000000000000000000000001": "", // longer than is read
+	} {
+		if got := CostOf(http.Header{costHeader: {header}}); got != want {
+			t.Errorf("%q: got %q, want %q", header, got, want)
+		}
+	}
+	for _, told := range [][]string{nil, {"1", "1"}} {
+		if got := CostOf(http.Header{costHeader: told}); got != "" {
+			t.Errorf("%q: got %q, want none", told, got)
+		}
+	}
+}
+
+// TestModelOfAStream has a stream in which the gateway's name of the model and the provider's
+// alternate. The gateway's counts, as in its other answers.
+func TestModelOfAStream(t *testing.T) {
+	for name, tc := range map[string]struct {
+		dialect domain.Dialect
+		stream  string
+		want    string
+	}{
+		"chat": {domain.Chat, `data: {"model":"alias","choices":[]}` + "\n\n" + `data: {"model":"theirs","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}}` + "\n\n", "alias"},
+		"responses": {domain.Responses, `data: {"type":"response.created","model":"alias","response":{"model":"theirs"}}` + "\n\n" +
+			`data: {"type":"response.output_text.delta","delta":"x"}` + "\n\n" + `data: {"type":"response.completed","response":{"model":"theirs"},"model":"alias"}` + "\n\n", "alias"},
+		"responses, the last word": {domain.Responses, `data: {"type":"response.created","response":{"model":"asked"}}` + "\n\n" + `data: {"type":"response.completed","response":{"model":"ran"}}` + "\n\n", "ran"},
+		"responses, no last word":  {domain.Responses, `data: {"type":"response.created","response":{"model":"asked"}}` + "\n\n" + `data: {"type":"response.completed","response":{}}` + "\n\n", "asked"},
+		"responses, the other way": {domain.Responses, `data: {"type":"response.created","response":{"model":"theirs"},"model":"alias"}` + "\n\n" + `data: {"type":"response.completed","model":"alias","response":{"model":"theirs"}}` + "\n\n", "alias"},
+		"messages":                 {domain.Messages, `data: {"type":"message_start","model":"alias","message":{"model":"theirs"}}` + "\n\n", "alias"},
+		"messages, the provider's": {domain.Messages, `data: {"type":"message_start","message":{"model":"theirs"}}` + "\n\n", "theirs"},
+		"messages, null":           {domain.Messages, `data: {"type":"message_start","model":null,"message":{"model":"theirs"}}` + "\n\n", "theirs"},
+	} {
+		r := New(tc.dialect, sseType, "")
+		r.Write([]byte(tc.stream), epoch)
+		if got := r.Close(true).Model; got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
 	}
 }

@@ -34,7 +34,12 @@ type lines struct {
 	nameLen  int
 	event    [maxEventName]byte // the event's name
 	eventLen int
+	head     [len(doneMark)]byte // the beginning of the event's data
+	headLen  int
 }
+
+// doneMark is the data of the last event of a chat.
+const doneMark = "[DONE]"
 
 // readLines reads the next bytes of a stream.
 func (r *Reader) readLines(p []byte, now time.Time) {
@@ -68,7 +73,7 @@ func (r *Reader) readLines(p []byte, now time.Time) {
 		if r.canSkip(p, i, end) {
 			r.scanner.reset()
 			r.scanner.state = broken
-			r.lines.hasData = true
+			r.lines.hasData, r.lines.headLen = true, 0
 		} else {
 			r.readPiece(p[i:end])
 			r.endLine(now)
@@ -112,6 +117,7 @@ func (r *Reader) readPiece(p []byte) {
 	}
 	switch l.field {
 	case data:
+		l.headLen += copy(l.head[l.headLen:], p)
 		r.scanner.feed(p)
 	case eventName:
 		if l.longName = l.longName || l.eventLen+len(p) > maxEventName; !l.longName {
@@ -125,6 +131,9 @@ var (
 	eventPrefix = []byte("event: ")
 	newline     = []byte{'\n'}
 	eventEnd    = []byte("\n\n")
+	space       = []byte{' '}
+	chatEnd     = []byte(doneMark)
+	messagesEnd = []byte(`{"type":"message_stop"`)
 )
 
 // named returns the field of the name that was read. An empty name is a comment.
@@ -148,7 +157,7 @@ func (r *Reader) beginField(f field) {
 			r.scanner.feed(newline)
 		} else {
 			r.scanner.reset()
-			l.hasData = true
+			l.hasData, l.headLen = true, 0
 		}
 	case eventName:
 		l.eventLen, l.longName = 0, false
@@ -182,19 +191,21 @@ func (r *Reader) endEvent(now time.Time, whole bool) {
 		return
 	}
 	s, e := &r.summary, &r.scanner.event
-	named := l.kind()
-	if named == errorKind || named == failedKind {
+	k := l.kind()
+	if k == errorKind || k == failedKind {
 		s.failed = true
 	}
-	if r.scanner.end() {
-		k := e.kind
-		if k == noKind {
-			k = named
+	isJSON := r.scanner.end()
+	if isJSON {
+		if e.kind != noKind {
+			k = e.kind
 		}
 		s.add(r.dialect, e, k, now)
 	} else if whole && (e.outer.usage.said || e.in.usage.said) {
 		s.broken = true
 	}
+	isLast := string(l.head[:l.headLen]) == doneMark || (whole || isJSON) && endsStream(r.dialect, k)
+	s.ended = s.ended || isLast
 	l.hasData, l.eventLen, l.longName = false, 0, false
 }
 
@@ -216,7 +227,7 @@ func (r *Reader) canSkipEvent(p []byte) bool {
 	}
 	if rest, ok := bytes.CutPrefix(p, eventPrefix); ok {
 		name, data, _ := bytes.Cut(rest, newline)
-		if kind := kindOf(name); kind == errorKind || kind == failedKind {
+		if kindOf(name) != otherKind {
 			return false
 		}
 		p = data
@@ -247,8 +258,12 @@ func (r *Reader) canSkip(p []byte, i, end int) bool {
 	return len(next) > 0 && (next[0] == '\n' || next[0] == '\r') && r.addsNothing(line)
 }
 
-// addsNothing reports whether a data line has none of the quoted names that matter.
+// addsNothing reports whether a data line has none of the quoted names that matter, and does not end
+// the stream. A stop without the event's name has its type first.
 func (r *Reader) addsNothing(line []byte) bool {
+	if text := bytes.TrimPrefix(line[len(dataPrefix):], space); bytes.HasPrefix(text, chatEnd) || bytes.HasPrefix(text, messagesEnd) {
+		return false
+	}
 	if i := bytes.IndexByte(line, '\\'); i >= 0 && bytes.Contains(line[i:], unicodeEscape) {
 		return false // a name may be written with escapes
 	}

@@ -13,6 +13,7 @@ type summary struct {
 	final        bool // usage has its final counts
 	broken       bool // the last event with usage cannot be read
 	failed       bool
+	ended        bool // the last event of a stream has passed
 	firstContent time.Time
 }
 
@@ -38,16 +39,16 @@ func (s *summary) add(d domain.Dialect, e *event, k eventKind, now time.Time) {
 		}
 	case domain.Responses:
 		terminal := k == completedKind || k == failedKind
-		if terminal && e.in.model.len > 0 {
+		if terminal && e.named().model.len > 0 {
 			s.model.len = 0 // the last word
 		}
-		s.setModel(&e.in)
+		s.setModel(e.named())
 		if terminal && e.in.usage.said {
 			s.replace(&e.in.usage, true)
 		}
 	case domain.Messages:
 		if k == startKind {
-			s.setModel(&e.in)
+			s.setModel(e.named())
 			if e.in.usage.said {
 				s.replace(&e.in.usage, false)
 			}

@@ -1,0 +1,106 @@
+package caddymodule
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// openAPIExamples is the file of the examples that are written by hand.
+var openAPIExamples = filepath.Join("openapi", "examples.yaml")
+
+// readExamples returns the examples of requests, by operation, and of responses, by component.
+func readExamples() (requests, responses *yaml.Node, err error) {
+	text, err := os.ReadFile(openAPIExamples)
+	if err != nil {
+		return nil, nil, err
+	}
+	var read yaml.Node
+	if err := yaml.Unmarshal(text, &read); err != nil {
+		return nil, nil, err
+	}
+	root := withoutAliases(read.Content[0])
+	return memberNode(root, "requests"), memberNode(root, "responses"), nil
+}
+
+// withoutAliases returns a copy of n that has what its aliases stand for.
+func withoutAliases(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return withoutAliases(n.Alias)
+	}
+	c := *n
+	c.Anchor, c.Content = "", make([]*yaml.Node, len(n.Content))
+	for i, part := range n.Content {
+		c.Content[i] = withoutAliases(part)
+	}
+	return &c
+}
+
+// addExample adds an example to the content of a body, which is of JSON if it may be of several
+// media types.
+func addExample(content, example *yaml.Node) {
+	media := memberNode(content, "application/json")
+	if media == nil {
+		media = content.Content[1]
+	}
+	restyle(example)
+	putNode(media, "example", example)
+}
+
+// refused are errors as the examples have them, by their status.
+var refused = map[int]error{
+	http.StatusBadRequest:            domain.InvalidAt("/temperature", "must be a number"),
+	http.StatusUnauthorized:          &statusError{message: "Missing Authentication header"},
+	http.StatusForbidden:             &statusError{message: "Only management keys can perform this operation"},
+	http.StatusNotFound:              &domain.Error{Message: "Preset not found", Code: domain.PresetNotFound},
+	http.StatusMethodNotAllowed:      errMethodNotAllowed,
+	http.StatusRequestTimeout:        &statusError{message: "The request body took too long to arrive"},
+	http.StatusConflict:              &statusError{message: "Preset is archived: restore it first"},
+	http.StatusPreconditionFailed:    &statusError{message: "Precondition failed: the object is not in the state that the request names"},
+	http.StatusRequestEntityTooLarge: errTooLarge,
+	http.StatusUnsupportedMediaType:  &statusError{message: "Unsupported media type: send application/json without a content encoding"},
+	http.StatusUnprocessableEntity:   &statusError{message: "Idempotency-Key was already used for another request"},
+	http.StatusTooManyRequests:       &limitError{},
+	http.StatusInternalServerError:   &statusError{message: "Internal Server Error"},
+	http.StatusServiceUnavailable:    &statusError{message: "Service temporarily unavailable"},
+	http.StatusBadGateway:            &gatewayError{http.StatusBadGateway},
+	http.StatusGatewayTimeout:        &gatewayError{http.StatusGatewayTimeout},
+}
+
+// refusedByAdmin are those of the admin endpoint.
+var refusedByAdmin = map[int]string{
+	http.StatusBadRequest:            "/kind: must be one of management or inference",
+	http.StatusForbidden:             "client is not allowed to access from origin 'https://example.com'",
+	http.StatusNotFound:              "Key not found",
+	http.StatusMethodNotAllowed:      "method not allowed",
+	http.StatusConflict:              "The key is live: revoke it first",
+	http.StatusRequestEntityTooLarge: "the body must be at most 65536 bytes",
+	http.StatusInternalServerError:   "Internal Server Error",
+	http.StatusServiceUnavailable:    "a reload has just closed the store: try again",
+}
+
+// exampleOfError returns an error of a schema with a status, as the server would send it.
+func exampleOfError(schema string, status int) (*yaml.Node, error) {
+	var body any = map[string]string{"error": refusedByAdmin[status]}
+	if envelopeOf := map[string]func(problem) any{"Error": newEnvelope, "ResponsesError": newResponsesError, "MessagesError": newMessagesError}[schema]; envelopeOf != nil {
+		p := problem{status: status, message: refused[status].Error()}
+		if shown, ok := refused[status].(*domain.Error); ok {
+			p.code, p.issues = shown.Code, shown.Issues
+		}
+		body = envelopeOf(p)
+	}
+	text, err := jsonv2.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	var example yaml.Node // JSON is valid YAML
+	if err := yaml.Unmarshal(text, &example); err != nil {
+		return nil, err
+	}
+	return example.Content[0], nil
+}

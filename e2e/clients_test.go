@@ -1,0 +1,242 @@
+package e2e
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The presets of these tests. Each has a prompt, a tool and settings of one family of models.
+// python/clients.py knows their names.
+var familyPresets = []struct{ slug, path, body string }{
+	{"gpt", "responses", `{"model": "gpt-5-nano", "instructions": "Be brief.", "max_output_tokens": 2000,
+		"reasoning": {"effort": "low"}, "text": {"verbosity": "low"}, "tool_choice": "auto", "parallel_tool_calls": false,
+		"tools": [{"type": "function", "name": "find_customer", "parameters": {"type": "object", "properties": {}}}]}`},
+	{"qwen", "chat/completions", `{"model": "Qwen/Qwen3.5-35B-A3B", "messages": [{"role": "system", "content": "Be brief."}],
+		"max_tokens": 2000, "temperature": 0.2, "top_p": 0.9, "tool_choice": "auto", "parallel_tool_calls": false,
+		"tools": [{"type": "function", "function": {"name": "find_customer", "parameters": {"type": "object", "properties": {}}}}]}`},
+	{"claude", "messages", `{"model": "claude-sonnet-4-6", "system": "Be brief.", "max_tokens": 8000, "temperature": 0.2,
+		"tool_choice": {"type": "auto", "disable_parallel_tool_use": true},
+		"tools": [{"name": "find_customer", "input_schema": {"type": "object", "properties": {}}}],
+		"messages": [{"role": "user", "content": "Hello"}]}`},
+	{"claude-thinking", "messages", `{"model": "claude-sonnet-4-6", "system": "Be brief.", "max_tokens": 8000,
+		"thinking": {"type": "enabled", "budget_tokens": 4000},
+		"tools": [{"name": "find_customer", "input_schema": {"type": "object", "properties": {}}}],
+		"messages": [{"role": "user", "content": "Hello"}]}`},
+}
+
+// familySettings are the settings of these presets as a request has them, by the last element of its
+// path and the preset.
+var familySettings = map[string]map[string]any{
+	"completions/gpt":          {"model": "gpt-5-nano", "max_completion_tokens": 2000., "reasoning_effort": "low", "verbosity": "low", "parallel_tool_calls": false},
+	"completions/qwen":         {"model": qwen, "max_tokens": 2000., "temperature": 0.2, "top_p": 0.9, "parallel_tool_calls": false},
+	"responses/gpt":            {"model": "gpt-5-nano", "max_output_tokens": 2000., "reasoning.effort": "low", "text.verbosity": "low", "parallel_tool_calls": false},
+	"responses/qwen":           {"model": qwen, "max_output_tokens": 2000., "temperature": 0.2, "top_p": 0.9, "parallel_tool_calls": false},
+	"messages/claude":          {"model": "claude-sonnet-4-6", "max_tokens": 8000., "temperature": 0.2, "tool_choice.disable_parallel_tool_use": true},
+	"messages/claude-thinking": {"model": "claude-sonnet-4-6", "max_tokens": 8000., "thinking.type": "enabled", "thinking.budget_tokens": 4000.},
+}
+
+const qwen = "Qwen/Qwen3.5-35B-A3B"
+
+// startFamilies runs Caddy in front of a strict provider, with the presets of these tests.
+func startFamilies(t *testing.T) (*server, *provider) {
+	t.Helper()
+	behind := newProvider(t)
+	s := startWith(t, "inference {\n list_models on\n}", behind.directives())
+	for _, preset := range familyPresets {
+		s.manage(t, "POST", "/v1/presets/"+preset.slug+"/"+preset.path, preset.body)
+	}
+	return s, behind
+}
+
+// check fails the test unless the provider took a request that names a preset, and the request has
+// the preset's model, prompt, tool and settings. The client itself sends the settings own. check
+// returns those that have not the preset's value.
+func (r judged) check(t *testing.T, preset string, own []string) (sent []string) {
+	t.Helper()
+	var body map[string]any
+	if err := json.Unmarshal([]byte(r.body), &body); err != nil {
+		t.Fatal(err)
+	}
+	shown := maps.Clone(body)
+	for _, long := range []string{"messages", "input", "system", "instructions", "tools"} {
+		delete(shown, long)
+	}
+	t.Logf("%s with %s: %v", r.uri, preset, shown)
+	if r.why != "" {
+		t.Errorf("is refused: %s", r.why)
+	}
+	path, _, _ := strings.Cut(r.uri, "?")
+	settings, ok := familySettings[filepath.Base(path)+"/"+preset]
+	if !ok {
+		t.Fatal("is not expected")
+	}
+	if kind := at(body, "tool_choice.type"); kind == "any" || kind == "tool" { // of the client, as a whole
+		own = append(slices.Clone(own), "tool_choice.disable_parallel_tool_use")
+		settings = with(settings, "thinking.type", nil, "thinking.budget_tokens", nil) // which would be refused
+	} else if limit, _ := body["max_tokens"].(float64); settings["thinking.budget_tokens"] != nil && limit <= 4000 {
+		settings = with(settings, "thinking.budget_tokens", limit-1)
+	}
+	for name, want := range settings {
+		if got := at(body, name); !reflect.DeepEqual(got, want) {
+			sent = append(sent, name)
+			if !slices.Contains(own, name) {
+				t.Errorf("%s is %v, want the preset's %v", name, got, want)
+			}
+		}
+	}
+	if first := firstPrompt(body); !strings.HasPrefix(first, "Be brief.") {
+		t.Errorf("the prompt begins with %.100q, want the preset's", first)
+	}
+	if !strings.Contains(r.body, `"find_customer"`) {
+		t.Error("lacks the preset's tool")
+	}
+	return sent
+}
+
+// at returns the value of a member, whose name has a dot before that of an inner one.
+func at(object map[string]any, name string) any {
+	outer, inner, _ := strings.Cut(name, ".")
+	if inner == "" {
+		return object[outer]
+	}
+	next, _ := object[outer].(map[string]any)
+	return at(next, inner)
+}
+
+// firstPrompt returns the first text of the system prompt, behind the attribution of Claude Code.
+func firstPrompt(body map[string]any) string {
+	prompt := body["system"]
+	if text, ok := body["instructions"].(string); ok {
+		return text
+	}
+	if messages, ok := body["messages"].([]any); ok && prompt == nil {
+		prompt = messages[0].(map[string]any)["content"]
+	}
+	blocks, ok := prompt.([]any)
+	if !ok {
+		text, _ := prompt.(string)
+		return text
+	}
+	for _, block := range blocks {
+		if text, _ := block.(map[string]any)["text"].(string); !strings.HasPrefix(text, "x-anthropic-billing-header:") {
+			return text
+		}
+	}
+	return ""
+}
+
+// pythonClients are the clients of python/clients.py, by the environments that they need, with the
+// settings that each always sends itself.
+var pythonClients = map[string]map[string][]string{
+	"requirements.txt": {
+		"openai_chat":           nil,
+		"openai_responses":      nil,
+		"anthropic":             {"max_tokens"},
+		"openrouter_chat":       nil,
+		"openrouter_responses":  nil,
+		"agents_chat":           nil,
+		"agents_responses":      nil,
+		"litellm_chat":          {"max_tokens", "max_completion_tokens"},
+		"litellm_responses":     nil,
+		"litellm_anthropic":     {"max_tokens"},
+		"pydantic_ai_chat":      nil,
+		"pydantic_ai_responses": nil,
+		"pydantic_ai_anthropic": {"max_tokens"},
+	},
+	"requirements-long.txt": {
+		"langchain_chat":      nil,
+		"langchain_responses": nil,
+		"langchain_anthropic": {"max_tokens"},
+		"dspy":                nil,
+	},
+	"requirements-older.txt": { // of an older client of OpenAI
+		"instructor_tools":      nil,
+		"instructor_json":       nil,
+		"instructor_anthropic":  {"max_tokens"},
+		"llama_index_chat":      {"temperature"},
+		"llama_index_responses": {"temperature", "top_p"},
+	},
+}
+
+// TestPythonClients runs Python's clients against the built binary, in front of a strict provider.
+// Each sends requests that name presets, beside its own prompt, tools and settings.
+func TestPythonClients(t *testing.T) {
+	for requirements, clients := range pythonClients {
+		t.Run(requirements, func(t *testing.T) {
+			if requirements != "requirements.txt" && !everyCase() {
+				t.Skip("only .ci/run long has these clients")
+			}
+			interpreter := pythonWith(t, filepath.Join("python", requirements))
+			s, behind := startFamilies(t)
+			out, errs, err := try(t, "python", []string{
+				"OPENAI_BASE_URL=" + s.site + "/v1", "OPENAI_API_KEY=" + inferenceKey,
+				"ANTHROPIC_BASE_URL=" + s.site, "ANTHROPIC_API_KEY=" + inferenceKey,
+				"LITELLM_LOCAL_MODEL_COST_MAP=True", // it would ask GitHub
+				"PRESETS_CONTROL_URL=" + behind.control(t),
+			}, interpreter, append([]string{"clients.py"}, slices.Sorted(maps.Keys(clients))...)...)
+			t.Logf("clients.py:\n%s", out)
+			if err != nil {
+				t.Errorf("clients.py: %v\n%s", err, errs)
+			}
+			requests, sent := map[string]int{}, map[string][]string{}
+			for _, request := range behind.take() {
+				client, preset, _ := strings.Cut(request.client, "/")
+				requests[client]++
+				t.Run(request.client, func(t *testing.T) { sent[client] = append(sent[client], request.check(t, preset, clients[client])...) })
+			}
+			for client, own := range clients {
+				if requests[client] < 2 {
+					t.Errorf("%s sent %d requests, want one or more for each of two presets", client, requests[client])
+				}
+				for _, name := range own {
+					if !slices.Contains(sent[client], name) {
+						t.Errorf("%s sends no %s of its own: docs/inference.md says so", client, name)
+					}
+				}
+			}
+		})
+	}
+}
+
+// pythons are the environments of Python that tests share. TestMain removes them.
+var pythons = struct {
+	folder      string
+	interpreter map[string]string // by the file of requirements
+}{interpreter: map[string]string{}}
+
+// pythonWith returns the interpreter of an environment with the packages of a file, made once for
+// all tests. Tests that run in parallel must not use it.
+func pythonWith(t *testing.T, requirements string) string {
+	t.Helper()
+	if found := pythons.interpreter[requirements]; found != "" {
+		return found
+	}
+	var err error
+	if pythons.folder == "" {
+		if pythons.folder, err = os.MkdirTemp("", "presets-python-"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	environment, err := os.MkdirTemp(pythons.folder, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(lifetime(t), needs(t, "python3", "python3-venv"), "-m", "venv", environment).CombinedOutput(); err != nil {
+		skipOrFail(t, "it needs Python's module venv, of Debian's package python3-venv: %v\n%s", err, out)
+	}
+	interpreter := filepath.Join(environment, "bin", "python")
+	if runtime.GOOS == "windows" {
+		interpreter = filepath.Join(environment, "Scripts", "python.exe")
+	}
+	run(t, ".", nil, interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--requirement", requirements)
+	pythons.interpreter[requirements] = interpreter
+	return interpreter
+}

@@ -1,0 +1,316 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/inferencetest"
+)
+
+// provider is an AI provider for clients whose requests a test does not write. It refuses what
+// strict providers refuse, and answers any other request with a text, or with a call of the tool
+// that the request forces. It records all requests.
+type provider struct {
+	server *httptest.Server
+
+	mu       sync.Mutex
+	client   string
+	requests []judged
+}
+
+// judged is a request as it reached the provider.
+type judged struct {
+	client string // that a script named before it, see control
+	uri    string // the path with the query
+	header http.Header
+	body   string
+	why    string // it was refused, or empty
+}
+
+func newProvider(t *testing.T) *provider {
+	t.Helper()
+	p := new(provider)
+	p.server = httptest.NewServer(p)
+	t.Cleanup(p.server.Close)
+	return p
+}
+
+// directives returns the directives of a site whose gateway is p.
+func (p *provider) directives() string {
+	return `reverse_proxy ` + p.server.Listener.Addr().String() + ` {
+		header_up Authorization "Bearer {env.E2E_GATEWAY_KEY}"
+	}`
+}
+
+// take returns the inference requests since the last call.
+func (p *provider) take() []judged {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.requests
+	p.requests = nil
+	return all
+}
+
+// control lets a script name the client of its next requests, with POST /client/<name>.
+func (p *provider) control(t *testing.T) (url string) {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /client/{name...}", func(_ http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.client = r.PathValue("name")
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// providerRoutes are the inference routes by the last element of their paths, each with functions
+// that make the whole answer, and the events of the same answer as a stream.
+var providerRoutes = map[string]struct {
+	dialect domain.Dialect
+	answer  func(asked) (whole map[string]any, events []map[string]any)
+}{
+	"completions": {domain.Chat, chatAnswerTo},
+	"responses":   {domain.Responses, responsesAnswerTo},
+	"messages":    {domain.Messages, messagesAnswerTo},
+}
+
+// ServeHTTP answers a request.
+func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	route, ok := providerRoutes[path.Base(r.URL.Path)]
+	if r.Method != http.MethodPost || !ok {
+		p.serveOther(w, r)
+		return
+	}
+	request := judged{uri: r.RequestURI, header: r.Header.Clone(), body: string(body)}
+	var sent asked
+	if err := json.Unmarshal(body, &sent); err != nil {
+		request.why = err.Error()
+	} else {
+		request.why = strings.Join(inferencetest.Refusals(route.dialect, body), "; ")
+	}
+	p.mu.Lock()
+	request.client = p.client
+	p.requests = append(p.requests, request)
+	p.mu.Unlock()
+
+	w.Header().Set("Content-Type", "application/json")
+	if request.why != "" {
+		w.WriteHeader(http.StatusBadRequest)
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": map[string]any{
+			"type": "invalid_request_error", "message": request.why, "param": nil, "code": nil,
+		}})
+		return
+	}
+	whole, events := route.answer(sent)
+	if !sent.Stream {
+		_ = json.NewEncoder(w).Encode(whole)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, event := range events {
+		data, _ := json.Marshal(event)
+		if kind, ok := event["type"]; ok {
+			fmt.Fprintf(w, "event: %s\n", kind)
+		}
+		fmt.Fprintf(w, "data: %s\n\n", data)
+		_ = http.NewResponseController(w).Flush()
+	}
+	if route.dialect == domain.Chat {
+		_, _ = io.WriteString(w, "data: [DONE]\n\n")
+	}
+}
+
+// serveOther answers what clients ask beside inference.
+func (p *provider) serveOther(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	switch path.Base(r.URL.Path) {
+	case "models":
+		_, _ = io.WriteString(w, `{"object": "list", "data": []}`)
+	case "count_tokens", "input_tokens":
+		_, _ = io.WriteString(w, `{"object": "response.input_tokens", "input_tokens": 23}`)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"error": {"message": "there is nothing here"}}`)
+	}
+}
+
+// asked has what a provider needs of a request to answer it, in any of the three APIs.
+type asked struct {
+	Model         string          `json:"model"`
+	Stream        bool            `json:"stream"`
+	StreamOptions json.RawMessage `json:"stream_options"`
+	ToolChoice    json.RawMessage `json:"tool_choice"`
+	Tools         []struct {
+		Name     string `json:"name"`
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	} `json:"tools"`
+	ResponseFormat format `json:"response_format"`
+	Text           struct {
+		Format format `json:"format"`
+	} `json:"text"`
+	OutputConfig struct {
+		Format format `json:"format"`
+	} `json:"output_config"`
+}
+
+type format struct {
+	Type string `json:"type"`
+}
+
+// The one answer of the provider: as text, and as values of a format or a tool.
+const (
+	providerText = "Rome has many sights."
+	providerJSON = `{"city": "Rome"}`
+)
+
+// text is the text of the answer.
+func (a asked) text() string {
+	if strings.HasPrefix(a.ResponseFormat.Type+a.Text.Format.Type+a.OutputConfig.Format.Type, "json_") {
+		return providerJSON
+	}
+	return providerText
+}
+
+// forced returns the name of the tool that must be called, or nothing. Clients that force any
+// tool want their own, which is the last one.
+func (a asked) forced() string {
+	var choice struct {
+		Type, Name string
+		Function   struct{ Name string }
+	}
+	_ = json.Unmarshal(a.ToolChoice, &choice)
+	if name := choice.Name + choice.Function.Name; name != "" {
+		return name
+	}
+	if bytes.Equal(a.ToolChoice, []byte(`"required"`)) || choice.Type == "any" {
+		last := a.Tools[len(a.Tools)-1]
+		return last.Name + last.Function.Name
+	}
+	return ""
+}
+
+// base returns an answer of testdata.
+func base(file, model string) (object map[string]any) {
+	text, err := os.ReadFile(filepath.Join("testdata", filepath.FromSlash(file)))
+	if err == nil {
+		err = json.Unmarshal(bytes.ReplaceAll(text, []byte("{{model}}"), []byte(model)), &object)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return object
+}
+
+func chatAnswerTo(a asked) (map[string]any, []map[string]any) {
+	message := map[string]any{"role": "assistant", "content": a.text()}
+	reason := "stop"
+	if tool := a.forced(); tool != "" {
+		message["content"], reason = nil, "tool_calls"
+		message["tool_calls"] = []any{map[string]any{
+			"index": 0, "id": "call_1", "type": "function", "function": map[string]any{"name": tool, "arguments": providerJSON},
+		}}
+	}
+	whole := base("openai/chat.json", a.Model)
+	whole["choices"] = []any{map[string]any{"index": 0, "message": message, "finish_reason": reason, "logprobs": nil}}
+	chunk := func(choices ...any) map[string]any {
+		c := map[string]any{"id": whole["id"], "object": "chat.completion.chunk", "created": whole["created"], "model": a.Model, "choices": choices}
+		if choices == nil {
+			c["choices"], c["usage"] = []any{}, whole["usage"]
+		}
+		return c
+	}
+	events := []map[string]any{
+		chunk(map[string]any{"index": 0, "delta": message, "finish_reason": nil}),
+		chunk(map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": reason}),
+	}
+	if a.StreamOptions != nil {
+		events = append(events, chunk())
+	}
+	return whole, events
+}
+
+func responsesAnswerTo(a asked) (map[string]any, []map[string]any) {
+	part := map[string]any{"type": "output_text", "text": a.text(), "annotations": []any{}, "logprobs": []any{}}
+	item := map[string]any{"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": []any{part}}
+	place := map[string]any{"item_id": "msg_1", "output_index": 0, "content_index": 0}
+	pieces := []map[string]any{
+		with(place, "type", "response.content_part.added", "part", with(part, "text", "")),
+		with(place, "type", "response.output_text.delta", "delta", a.text(), "logprobs", []any{}),
+		with(place, "type", "response.output_text.done", "text", a.text(), "logprobs", []any{}),
+		with(place, "type", "response.content_part.done", "part", part),
+	}
+	begun := with(item, "status", "in_progress", "content", []any{})
+	if tool := a.forced(); tool != "" {
+		item = map[string]any{"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": tool, "arguments": providerJSON, "status": "completed"}
+		begun = with(item, "status", "in_progress", "arguments", "")
+		pieces = []map[string]any{
+			{"type": "response.function_call_arguments.delta", "item_id": "fc_1", "output_index": 0, "delta": providerJSON},
+			{"type": "response.function_call_arguments.done", "item_id": "fc_1", "output_index": 0, "name": tool, "arguments": providerJSON},
+		}
+	}
+	whole := base("openai/responses.json", a.Model)
+	whole["output"] = []any{item}
+	events := []map[string]any{
+		{"type": "response.created", "response": with(whole, "status", "in_progress", "output", []any{}, "usage", nil)},
+		{"type": "response.output_item.added", "output_index": 0, "item": begun},
+	}
+	events = append(events, pieces...)
+	events = append(events, map[string]any{"type": "response.output_item.done", "output_index": 0, "item": item},
+		map[string]any{"type": "response.completed", "response": whole})
+	for i := range events {
+		events[i]["sequence_number"] = i
+	}
+	return whole, events
+}
+
+func messagesAnswerTo(a asked) (map[string]any, []map[string]any) {
+	block := map[string]any{"type": "text", "text": a.text()}
+	begun := with(block, "text", "")
+	delta := map[string]any{"type": "text_delta", "text": a.text()}
+	reason := "end_turn"
+	if tool := a.forced(); tool != "" {
+		block = map[string]any{"type": "tool_use", "id": "toolu_1", "name": tool, "input": json.RawMessage(providerJSON)}
+		begun = with(block, "input", map[string]any{})
+		delta = map[string]any{"type": "input_json_delta", "partial_json": providerJSON}
+		reason = "tool_use"
+	}
+	whole := base("anthropic/messages.json", a.Model)
+	whole["content"], whole["stop_reason"] = []any{block}, reason
+	return whole, []map[string]any{
+		{"type": "message_start", "message": with(whole, "content", []any{}, "stop_reason", nil)},
+		{"type": "content_block_start", "index": 0, "content_block": begun},
+		{"type": "content_block_delta", "index": 0, "delta": delta},
+		{"type": "content_block_stop", "index": 0},
+		{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": nil}, "usage": whole["usage"]},
+		{"type": "message_stop"},
+	}
+}
+
+// with returns a copy of an object with other members.
+func with(object map[string]any, members ...any) map[string]any {
+	object = maps.Clone(object)
+	for i := 0; i < len(members); i += 2 {
+		object[members[i].(string)] = members[i+1]
+	}
+	return object
+}
