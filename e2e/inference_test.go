@@ -45,6 +45,12 @@ type received struct {
 // overloaded is a model for which the service answers with an error.
 const overloaded = "acme/overloaded"
 
+// unstreamed is a model that calls a tool, and does not stream.
+const unstreamed = "acme/unstreamed"
+
+// streams are the models whose streams are not like those of the others.
+var streams = map[string]string{"acme/tools": ".tools", "acme/refused": ".refused", "acme/cut": ".cut", "acme/empty": ".empty"}
+
 // overloadedStatus is the status of that error at each service.
 var overloadedStatus = map[string]int{
 	"openai": http.StatusTooManyRequests, "anthropic": 529, "openrouter": http.StatusBadGateway,
@@ -98,8 +104,10 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case sent.Model == overloaded:
 		w.WriteHeader(overloadedStatus[s.flavour])
 		s.send(w, "error.json", sent.Model)
+	case sent.Stream && sent.Model == unstreamed:
+		s.send(w, name+".tools.json", sent.Model)
 	case sent.Stream:
-		s.stream(w, r, name+".sse", sent.Model)
+		s.stream(w, r, name+streams[sent.Model]+".sse", sent.Model)
 	case len(sent.Tools) > 0:
 		s.send(w, name+".tools.json", sent.Model)
 	case sent.Text.Format.Type == "json_schema":

@@ -31,7 +31,7 @@ type SendChange = (method: string, path: string, body: string | object | undefin
 type OpenDialog = (name: string, heading: string, body: Child[], options?: DialogOptions) => { dialog: HTMLDialogElement, close: () => void }
 type AskInDialog = (context: Context, name: string, heading: string, body: Child[], run: () => Promise<unknown>, options?: AskOptions) => { close: () => void, confirm: HTMLButtonElement }
 type AskFirst = (context: Context, preset: PresetAnswer, name: string, heading: string, body: Child[], run: (seen: PresetAnswer) => Promise<unknown>, options: AskOptions) => void
-type MakeFrame = (context: Context, tab: string, make: (preset: PresetAnswer) => PresetBody, makeMissing?: () => PresetBody) => View
+type MakeFrame = (context: Context, tab: string, make: (preset: PresetAnswer, select: (ref: string) => void) => PresetBody, makeMissing?: () => PresetBody) => View
 type ExplainConflict = (failure: Failure, path: string, before: Answer<any>, lookedAgain: (now: Answer<any>) => unknown) => HTMLElement | undefined
 type DialogOptions = { actions?: HTMLButtonElement[], style?: string, onClose?: () => void, signal?: AbortSignal, submit?: () => unknown }
 type AskOptions = { confirm?: string, isDanger?: boolean, isWide?: boolean, explain?: Explain, onClose?: () => void }
@@ -39,11 +39,22 @@ type AskOptions = { confirm?: string, isDanger?: boolean, isWide?: boolean, expl
 type RequestOptions = { key?: string, headers?: Record<string, string>, body?: string, signal?: AbortSignal }
 type ShareFields = { version: HTMLSelectElement, percent: HTMLInputElement, element: HTMLElement }
 type Variable = { element: HTMLElement, kind: HTMLSelectElement, text: HTMLTextAreaElement }
+/** Trial is what someone typed in Try. */
+type Trial = {
+	turns: { role: string, text: string }[], variables: Record<string, { kind: string, text: string }>,
+	second: string, dialect: string, temperature: string, maxTokens: string, more: string,
+}
+/** Template is what a request for a target must and may have: values for variables, and messages. */
+type Template = { names: string[], hasMessages: boolean }
+/** Piece is what an event adds to a part of an answer. Parts without a name are text. isWhole is true if the text is all of the part, which may be there already. */
+type Piece = { part: string, name: string, text: string, isWhole: boolean }
 type Turn = { role: HTMLSelectElement, text: HTMLTextAreaElement }
 /** PresetBody is the part of a view below a preset's header. */
-type PresetBody = { element: Node, update?: (preset: PresetAnswer) => void, selected?: () => number }
+type PresetBody = { element: Node, update?: (preset: PresetAnswer) => void }
 
 type MakeBody = (context: Context, preset: PresetAnswer) => PresetBody
+/** MakeSelectingBody makes a body that tells which version or label it is about. */
+type MakeSelectingBody = (context: Context, preset: PresetAnswer, select: (ref: string) => void) => PresetBody
 
 /** Answer is a successful answer of the API. Its text is the JSON as it came. */
 type Answer<T> = { text: string, data: T, total: number, tag: string, headers: Headers }

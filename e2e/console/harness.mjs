@@ -237,6 +237,33 @@ export async function picture(page, name, options = {}) {
   }
 }
 
+// looks are the colour schemes and widths of each view. axe-core takes most of the time. It
+// judges each scheme once, and with everyCase every look.
+const looks = [
+  { scheme: "light", width: 1280, suffix: "", judged: true },
+  { scheme: "light", width: 800, suffix: "-middle", judged: everyCase },
+  { scheme: "dark", width: 360, suffix: "-narrow", judged: true },
+  ...(everyCase || screenshots ? [
+    { scheme: "light", width: 360, suffix: "-narrow", judged: everyCase },
+    { scheme: "dark", width: 800, suffix: "-middle", judged: everyCase },
+    { scheme: "dark", width: 1280, suffix: "", judged: everyCase },
+  ] : []),
+];
+
+// look checks that a view fits and has no violation, and makes its pictures.
+export async function look(page, name) {
+  for (const { scheme, width, suffix, judged } of looks) {
+    await page.emulateMedia({ colorScheme: scheme });
+    await page.setViewportSize({ width, height: width < 500 ? 740 : usual.height });
+    await page.evaluate(() => scrollTo(0, 0));
+    await fits(page, `${name}, ${width} px`);
+    await picture(page, `${name}-${scheme}${suffix}`);
+    if (judged) {
+      await accessible(page, `${name}, ${scheme}, ${width} px`);
+    }
+  }
+}
+
 // send sends a request to the API as a manager, or with another key.
 export async function send(method, target, body, { key = managementKey, headers } = {}) {
   const response = await fetch(`${site}/v1${target}`, {

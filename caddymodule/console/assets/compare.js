@@ -6,6 +6,7 @@ import * as api from './api.js'
 import * as session from './session.js'
 import { differences, readSide } from './differences.js'
 import { go } from './navigation.js'
+import { targetText } from './labels.js'
 import { presetFrame } from './preset.js'
 import { putLive } from './put_live.js'
 import { load, readUntilDone } from './states.js'
@@ -42,7 +43,6 @@ function compareBody(context, preset) {
 				h('label', { for: first.id }, 'From'), first, h('label', { for: second.id }, 'To'), second,
 				submit('Compare', { 'data-key': 'compare' }), button('Swap', () => go(toComparison(at, to, from)), { 'data-key': 'swap' }), action),
 			result),
-		selected: () => to,
 		update: (next) => {
 			preset = next
 			showAction()
@@ -85,3 +85,17 @@ export function versionChoices({ at, signal }, values, others = []) {
 	return selects
 }
 
+/**
+ * Makes a select of what a request can name: the labels and the versions of a preset.
+ * @param {Context} context @param {PresetAnswer} preset @param {string} ref what is chosen
+ * @param {Choice[]} others come first
+ */
+export function targetChoices(context, { data: { labels } }, ref, others) {
+	const isVersion = /^\d+$/.test(ref), named = [...others.map(({ value }) => value), ...Object.keys(labels)]
+	const [select] = versionChoices(context, [isVersion ? Number(ref) : 0], [
+		...others, ...Object.entries(labels).map(([value, target]) => ({ value, text: `${value} (${targetText(target)})` })),
+		...(isVersion || named.includes(ref) ? [] : [{ value: ref, text: `${ref} (not set)` }]),
+	])
+	select.value = ref
+	return select
+}

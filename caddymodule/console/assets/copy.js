@@ -9,6 +9,10 @@ export function copy(text) {
 	const focused = document.activeElement
 	const area = h('textarea', { value: text, class: 'unseen', 'aria-label': 'Text to copy' });
 	(document.querySelector('dialog:modal') ?? document.body).append(area)
+	area.addEventListener('copy', (event) => { // a text field has other line breaks
+		event.clipboardData?.setData('text/plain', text)
+		event.preventDefault()
+	})
 	area.select()
 	say(document.execCommand('copy') ? 'Copied' : 'The browser does not allow copying. Select the text instead.')
 	area.remove()

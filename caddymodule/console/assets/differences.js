@@ -4,6 +4,7 @@ import { presetPath } from './addresses.js'
 import { button, code, fill, h, row as tableRow, table } from './elements.js'
 import * as api from './api.js'
 import { Slices, diff, diffSettings, diffWords, lines } from './diff.js'
+import { visible, warning } from './invisible.js'
 import { memberOf, parse, raw } from './json.js'
 
 const maxWordLines = 2000 // changed lines beyond which words are not marked
@@ -14,6 +15,7 @@ const rowsAtOnce = 1000
 export function differences(before, after, signal) {
 	const prompt = h('div')
 	const element = h('div', { class: 'differences' },
+		[before, after].map((side) => warning([side.prompt, side.settings, side.template].join('\n'), side.name)),
 		h('h3', null, 'Settings'), valuesTable('settings', before, after),
 		h('h3', null, 'Prompt'), prompt,
 		before.template + after.template !== '{}{}' && [h('h3', null, 'Template'), valuesTable('template', before, after)])
@@ -132,7 +134,12 @@ function line(index, sign, parts, style) {
 	if (parts === undefined) {
 		return [h('td', { class: 'line none' }), h('td', { class: 'none' })]
 	}
-	const text = typeof parts === 'string' ? parts : parts.map((part) => (part.isChanged && part.text !== '' ? h('mark', null, part.text) : part.text))
+	const whole = typeof parts === 'string' ? parts : parts.map((part) => part.text).join('')
+	let to = 0
+	const text = typeof parts === 'string' ? visible(sign ? parts : parts.replace(/\r$/, '')) : parts.map(({ text: { length }, isChanged }) => {
+		const shown = visible(whole, { from: to, to: (to += length), isStrict: isChanged })
+		return isChanged && length > 0 ? [h('mark', null, shown)] : shown
+	}).flat()
 	return [h('td', { class: 'line' }, index + 1), h('td', { class: sign && style }, sign && h('span', { class: 'sign' }, sign), h('span', { class: 'text', dir: 'auto' }, text))]
 }
 

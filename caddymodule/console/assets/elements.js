@@ -1,5 +1,7 @@
 // Elements are made here, from text alone. No markup is ever parsed.
 
+import { visible } from './invisible.js'
+
 // These are set as properties, because their attributes are only initial values.
 const asProperty = new Set(['value', 'disabled', 'hidden'])
 
@@ -28,11 +30,14 @@ export function h(name, properties, ...children) {
 
 /** Replaces the children of an element. @param {Element} element @param {...(Child | Child[])} children */
 export function fill(element, ...children) {
-	element.replaceChildren(...children.flat().flatMap((child) => (child === null || child === undefined || child === false ? [] : [child instanceof Node ? child : String(child)])))
+	element.replaceChildren()
+	for (const child of children.flat()) { // there may be more than a call can have arguments
+		child === null || child === undefined || child === false || element.append(child instanceof Node ? child : String(child))
+	}
 }
 
-/** Shows text that a user wrote. Its direction and its marks stay inside. @param {string} text */
-export const user = (text) => h('bdi', null, text)
+/** Shows text that a user wrote. Its direction and its marks stay inside, and what cannot be seen is a box. @param {string} text */
+export const user = (text) => h('bdi', null, visible(text))
 
 /** @param {string} text */
 export const code = (text) => h('code', { dir: 'auto' }, user(text))

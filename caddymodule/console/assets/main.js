@@ -7,6 +7,7 @@ import * as session from './session.js'
 import { compareView } from './compare.js'
 import { isDialogOpen, openDialog } from './dialogs.js'
 import { historyView, workspaceHistoryView } from './history.js'
+import { forgetAll } from './kept.js'
 import { labelsView } from './labels.js'
 import { dropEdits, go, hasEdits, mayLeave, navigations, setGuard, watchNavigation } from './navigation.js'
 import { newView } from './new.js'
@@ -98,7 +99,7 @@ function drawTop() {
 		h('span', { class: 'kind' }, session.mayChange() ? 'management' : 'read only'),
 		button('?', help, { class: 'quiet small', 'aria-label': 'Keyboard shortcuts', 'data-key': 'help' }),
 		button('Lock', () => {
-			if (mayLeave()) {
+			if (mayLeave() && forgetAll()) {
 				lockReason = ''
 				session.lock('')
 			}

@@ -1,32 +1,40 @@
 // The frame of all views of one preset: its name, what is live, its tabs and its changes.
 
-import { presetPath, search, toDefaultComparison, toPreset, toPresets } from './addresses.js'
+import { presetPath, search, toDefaultComparison, toPreset, toPresets, toVersion } from './addresses.js'
 import { button, fill, h, labelTag, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { targetText } from './labels.js'
-import { go } from './navigation.js'
+import { go, replace } from './navigation.js'
 import { archive, describe, disable, enable, policy, restore } from './preset_changes.js'
 import { errorBox, live } from './states.js'
+import { queryOf, refOf, versionOf } from './target.js'
 
 /**
  * Shows a preset around a body. The body is made once, when the preset is
  * known, and is told when the preset changes. If the preset may be missing, the body is
- * made without it.
+ * made without it. The tabs are about the version or the label of the address, until the body
+ * selects another.
  * @type {MakeFrame}
  */
 export function presetFrame(context, tab, make, makeMissing) {
 	const place = h('div')
 	/** @type {PresetBody | undefined} */
 	let body
+	let ref = refOf(context.address)
+	const select = (/** @type {string} */ chosen) => {
+		ref = chosen
+		replace(location.pathname + search(queryOf(ref)))
+		header.redraw()
+	}
 	const header = live(context, presetPath(context.at), (answer) => {
 		if (body) {
 			body.update?.(answer)
 		} else {
-			body = make(answer)
+			body = make(answer, select)
 			fill(place, body.element)
 		}
-		return headerOf(context, tab, answer, () => body?.selected?.() ?? answer.data.designated_version.version)
+		return headerOf(context, tab, answer, ref)
 	}, {
 		lines: 2,
 		onFailure: async (failure, again) => {
@@ -55,17 +63,19 @@ function heading({ at }, name, ...actions) {
 		h('div', { class: 'actions' }, actions))
 }
 
-/** @param {Context} context @param {string} tab @param {PresetAnswer} answer @param {() => number} selected */
+/** @param {Context} context @param {string} tab @param {PresetAnswer} answer @param {string} selected */
 function headerOf(context, tab, answer, selected) {
 	const preset = answer.data, { at } = context
 	const version = preset.designated_version.version
+	const ref = tab === 'compare' && selected === String(version) ? '' : selected // compared with what is live
+	const n = versionOf(preset, ref), query = queryOf(ref), { label } = query
 	const isDisabled = preset.status === 'disabled'
 	const reason = session.readOnlyReason() || (isDisabled ? 'This preset is disabled. Requests that name it get 404, and it takes no new versions.' : '')
 	/** @type {[string, string, string][]} */
 	const tabs = [
-		['versions', 'Versions', toPreset(at)], ['compare', 'Compare', toDefaultComparison(at, version, selected())],
-		['labels', 'Labels', toPreset(at, 'labels')], ['try', 'Try it', toPreset(at, 'try')], ['use', 'Use it', toPreset(at, 'use')],
-		['usage', 'Usage', toPreset(at, 'usage')], ['history', 'History', toPreset(at, 'history')],
+		['versions', 'Versions', ref ? toVersion(at, n) + search({ label }) : toPreset(at)], ['compare', 'Compare', toDefaultComparison(at, version, n) + search({ label })],
+		['labels', 'Labels', toPreset(at, 'labels', query)], ['try', 'Try it', toPreset(at, 'try', query)], ['use', 'Use it', toPreset(at, 'use', query)],
+		['usage', 'Usage', toPreset(at, 'usage', query)], ['history', 'History', toPreset(at, 'history', query)],
 	]
 	/** @param {string} name @param {() => unknown} run */
 	const quiet = (name, run, cannot = !session.mayChange()) => button(name, run, { class: 'quiet', 'data-key': name, disabled: cannot, 'aria-describedby': reason && 'read-only' })
@@ -75,7 +85,7 @@ function headerOf(context, tab, answer, selected) {
 			quiet('Policy', () => policy(context, answer), !preset.policy && !session.mayChange()),
 			isDisabled ? quiet('Enable', () => enable(at, answer.tag)) : quiet('Disable', () => disable(context, answer)),
 			quiet('Archive', () => archive(context, answer), isDisabled || !session.mayChange()),
-			tab !== 'new' && button('New version', () => go(toPreset(at, 'new', { from: selected() })), {
+			tab !== 'new' && button('New version', () => go(toPreset(at, 'new', { from: n })), {
 				disabled: reason !== '', class: tab === 'versions' && 'primary', 'data-key': 'new', 'data-shortcut': 'n', 'aria-describedby': reason && 'read-only',
 			})),
 		h('p', { class: 'standing' },

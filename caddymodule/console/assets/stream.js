@@ -1,4 +1,4 @@
-// Reading the streamed answer of a gateway, in the three dialects.
+// Reading the answer of a gateway, streamed or whole, in the three dialects.
 
 /**
  * Reads server-sent events, one after another.
@@ -31,36 +31,34 @@ export async function* events(body, arrived) {
 	}
 }
 
-/** Reads an event's data: the text that it adds, or how the answer ended. Unknown events add nothing. @param {string} data */
-export function pieceOf(data) {
-	const piece = { text: '', usage: '', failure: '' }
+/**
+ * Reads an event's data, or a whole answer: what it adds, and how the answer ended. The end is null
+ * while the answer goes on, and empty if it has no reason. Unknown events add nothing.
+ * @param {string} data
+ */
+export function readEvent(data) {
 	/** @type {any} */
 	let event
 	try {
 		event = JSON.parse(data) ?? {}
 	} catch {
-		return piece // such as [DONE]
+		event = {}
 	}
-	const type = String(event.type ?? '')
-	const delta = event.choices?.[0]?.delta
-	if (event.error || type === 'error' || type === 'response.failed') {
-		const error = event.error ?? event.response?.error ?? event
-		piece.failure = textOf(error) || textOf(error.message) || 'The gateway reported an error.'
-	} else if (delta) {
-		piece.text = textOf(delta.content)
-	} else if (type === 'content_block_delta') {
-		piece.text = textOf(event.delta?.text)
-	} else if (type === 'response.output_text.delta') {
-		piece.text = textOf(event.delta)
+	const type = textOf(event.type)
+	const error = event.error ?? event.response?.error
+	return {
+		pieces: piecesOf(event, type).filter(hasContent),
+		usage: usageOf(event.usage ?? event.response?.usage),
+		failure: error || type === 'error' || type === 'response.failed' ? textOf(error) || textOf((error ?? event).message) || 'The gateway reported an error.' : '',
+		end: data.trim() === '[DONE]' ? '' : endOf(event, type),
 	}
-	piece.usage = usageOf(event.usage ?? event.response?.usage)
-	return piece
 }
 
 /** @param {unknown} value */
-function textOf(value) {
-	return typeof value === 'string' ? value : ''
-}
+const textOf = (value) => (typeof value === 'string' ? value : '')
+
+/** @param {unknown} value @returns {any[]} */
+const listOf = (value) => (Array.isArray(value) ? value : [])
 
 /** @param {any} usage */
 function usageOf(usage) {
@@ -68,13 +66,93 @@ function usageOf(usage) {
 	return typeof output !== 'number' ? '' : `${typeof input === 'number' ? `${input} tokens in, ` : ''}${output} tokens out`
 }
 
-/** Finds the text of an answer that is not streamed. An unknown form is shown as it is. @param {string} text */
-export function wholeText(text) {
-	try {
-		const answer = JSON.parse(text)
-		const blocks = answer.content ?? answer.output?.flatMap((/** @type {any} */ item) => item.content ?? [])
-		return textOf(answer.choices?.[0]?.message?.content) || blocks.map((/** @type {any} */ block) => textOf(block.text)).join('') || text
-	} catch {
-		return text
+/** @param {any} event @param {string} type */
+function endOf(event, type) {
+	const response = event.response ?? event
+	const chosen = listOf(event.choices).map((choice) => choice.finish_reason).filter(Boolean)
+	const reason = chosen.length > 0 ? [...new Set(chosen)].join(', ') : event.delta?.stop_reason ?? event.stop_reason ?? response.incomplete_details?.reason
+	const explanation = textOf((event.delta ?? event).stop_details?.explanation)
+	const isOver = type === 'message_stop' || !['', 'queued', 'in_progress'].includes(textOf(response.status))
+	return reason ? reason + (explanation && `: ${explanation}`) : isOver ? response.status?.replace('completed', '') ?? '' : null
+}
+
+/** @param {string} part @param {string} name @param {string} text @returns {Piece} */
+const piece = (part, name, text, isWhole = false) => ({ part, name, text, isWhole })
+
+/** @param {Piece} one */
+const hasContent = ({ name, text }) => name !== '' || text !== ''
+
+/** @param {any} event @param {string} type @returns {Piece[]} */
+function piecesOf(event, type) {
+	const place = String(event.output_index ?? event.item_id ?? event.index ?? '')
+	if (type === 'content_block_start') {
+		return [blockOf(place, event.content_block ?? {})]
+	} else if (type === 'content_block_delta') {
+		const { text, thinking, partial_json: json } = event.delta ?? {}
+		return [piece(place, '', textOf(text)), piece(place, thinking ? 'Reasoning' : '', textOf(thinking)), piece(place, json ? 'Tool call' : '', textOf(json))]
+	} else if (type === 'response.output_item.added') {
+		return [{ ...itemOf(place, event.item), text: '' }]
+	} else if (type === 'response.output_item.done') {
+		return outputOf(place, event.item ?? {})
+	} else if (type.endsWith('.delta') && !type.includes('audio')) {
+		return [piece(innerPlace(place, event.content_index, event.summary_index), namesOfDeltas.get(type.split('.')[1]) ?? 'Tool call', textOf(event.delta))]
 	}
+	return [
+		...listOf(event.choices).flatMap(piecesOfChoice),
+		...listOf(event.content).map((block, i) => blockOf(String(i), block)),
+		...listOf(event.output).flatMap((item, i) => outputOf(String(i), item)),
+	]
+}
+
+const namesOfDeltas = new Map([['output_text', ''], ['refusal', 'Refusal'], ['reasoning_text', 'Reasoning'], ['reasoning_summary_text', 'Reasoning']])
+
+/** Names a part of an output item, or the item. @param {string} place @param {number} [content] @param {number} [summary] */
+const innerPlace = (place, content, summary) => place + (summary !== undefined ? ` summary ${summary}` : content !== undefined ? ` content ${content}` : '')
+
+/** @param {any} choice @returns {Piece[]} */
+function piecesOfChoice(choice) {
+	const said = choice.delta ?? choice.message ?? {}, n = choice.index ?? 0
+	const content = typeof said.content === 'string' ? [{ type: 'text', text: said.content }] : listOf(said.content)
+	const calls = said.function_call ? [{ function: said.function_call }] : listOf(said.tool_calls)
+	const reasoning = textOf(said.reasoning) || textOf(said.reasoning_content) || listOf(said.reasoning_details).map((detail) => textOf(detail.text) || textOf(detail.summary)).join('')
+	return [
+		piece('reasoning', reasoning && 'Reasoning', reasoning),
+		...content.map((block) => blockOf(textOf(block.type), block)),
+		piece('text', '', textOf(said.audio?.transcript)),
+		piece('refusal', said.refusal ? 'Refusal' : '', textOf(said.refusal)),
+		...calls.map((call, i) => {
+			const what = call.function ?? call.custom ?? {}
+			return piece(`call ${call.index ?? i}`, `Tool call ${textOf(what.name)}`.trim(), textOf(what.arguments) || textOf(what.input))
+		}),
+	].filter(hasContent).map((one) => (n === 0 ? one : { ...one, part: `${n} ${one.part}`, name: `Choice ${n + 1}${one.name && ': '}${one.name}` }))
+}
+
+/** Reads an item of a response's output, whose parts may have come before. @param {string} place @param {any} item @returns {Piece[]} */
+function outputOf(place, item) {
+	if (!['message', 'reasoning'].includes(item.type)) {
+		return [itemOf(place, item)]
+	}
+	return [
+		...listOf(item.summary).map((block, i) => piece(innerPlace(place, undefined, i), 'Reasoning', textOf(block.text))),
+		...listOf(item.content).map((block, i) => blockOf(innerPlace(place, i), item.type === 'reasoning' ? { thinking: block.text } : block)),
+	].map((one) => ({ ...one, isWhole: true }))
+}
+
+/** Reads a block of a message's content. @param {string} place @param {any} block */
+function blockOf(place, block) {
+	const { text, thinking, refusal } = block
+	return textOf(text) || block.type === 'text' ? piece(place, '', textOf(text))
+		: thinking !== undefined ? piece(place, 'Reasoning', textOf(thinking) || listOf(thinking).map((one) => textOf(one.text)).join(''))
+			: refusal !== undefined ? piece(place, 'Refusal', textOf(refusal)) : itemOf(place, block)
+}
+
+/** Reads a tool call, the result of a tool, or what is unknown: as JSON, under its own type. @param {string} place @param {any} item */
+function itemOf(place, { type, name, ...rest }) {
+	if (['message', 'reasoning'].includes(type)) {
+		return piece(place, '', '')
+	}
+	const members = Object.entries(rest).filter(([key]) => !['id', 'status'].includes(key))
+	const given = rest.arguments ?? rest.input ?? rest.code ?? Object.fromEntries(members)
+	const text = typeof given === 'string' ? given : Object.keys(given).length === 0 ? '' : JSON.stringify(given, null, 2)
+	return piece(place, name ? `Tool call ${textOf(name)}` : textOf(type).replaceAll('_', ' ') || 'unknown', text, true)
 }

@@ -1,6 +1,7 @@
 // Templates: versions with variables in their prompt and their messages.
 
 import { code, h } from './elements.js'
+import { visible } from './invisible.js'
 import { format, memberOf, parse, raw } from './json.js'
 
 const variable = /\\\{\{|\{\{ *([\p{L}\p{M}\p{Nd}_][\p{L}\p{M}\p{Nd}_.-]*) *\}\}/gu
@@ -49,7 +50,7 @@ export function messageList(messages, dialect) {
 		const content = contentOf(message, dialect), name = textOf(message, 'role') ?? textOf(message, 'type') ?? 'message'
 		return [
 			h('p', { class: 'caption' }, name),
-			h('pre', { class: 'prompt', tabindex: '0', role: 'region', 'aria-label': `Message ${i + 1}, ${name}`, dir: 'auto' }, content?.kind === 'string' ? textsOf(content) : format(content ?? message)),
+			h('pre', { class: 'prompt', tabindex: '0', role: 'region', 'aria-label': `Message ${i + 1}, ${name}`, dir: 'auto' }, visible(content?.kind === 'string' ? textsOf(content)[0] : format(content ?? message))),
 		]
 	}).flat()
 }

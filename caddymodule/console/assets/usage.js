@@ -9,6 +9,7 @@ import { replace } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { attempt, live } from './states.js'
 import { say } from './status.js'
+import { queryOf, refOf } from './target.js'
 import { charts } from './usage_charts.js'
 import { splits } from './usage_splits.js'
 import { summary, totals } from './usage_totals.js'
@@ -27,7 +28,7 @@ export function usageView(context) {
 	const frame = presetFrame(context, 'usage', (preset) => {
 		const { element, redraw } = usage(context, {
 			name: at.slug, by: ['version', 'label', 'model', 'status'],
-			path: (query) => presetPath(at, 'usage', query), address: (query) => toPreset(at, 'usage', query),
+			path: (query) => presetPath(at, 'usage', query), address: (query) => toPreset(at, 'usage', { ...queryOf(refOf(context.address)), ...query }),
 			below: (report) => report.by === 'version' && splits(report, preset.data.labels),
 		})
 		return {

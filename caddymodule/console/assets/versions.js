@@ -5,6 +5,7 @@ import { button, code, h, labelTag, user, when } from './elements.js'
 import * as session from './session.js'
 import { copy } from './copy.js'
 import { partOf } from './differences.js'
+import { visible, warning } from './invisible.js'
 import { format, parse } from './json.js'
 import { percents } from './labels.js'
 import { go } from './navigation.js'
@@ -33,7 +34,6 @@ function versionsBody(context, preset) {
 	const detail = live(context, presetPath(at, `versions/${selected}`), (answer) => versionDetail(answer, heading(answer.data)), { lines: 12 })
 	return {
 		element: h('div', { class: 'split' }, h('section', { 'aria-label': 'Timeline' }, list.element), h('section', { 'aria-label': `Version ${selected}` }, detail.element)),
-		selected: () => selected,
 		update: (next) => {
 			preset = next
 			list.redraw()
@@ -125,12 +125,11 @@ function versionHeading({ at, ...context }, version, preset) {
 function versionDetail(answer, heading) {
 	const prompt = answer.data.system_prompt
 	const text = partOf(answer.text, 'template'), { variables, messages } = readTemplate(text)
-	return [
-		heading,
+	const content = [
 		h('div', { class: 'section' }, h('h3', null, 'Prompt'),
 			prompt && h('span', { class: 'muted number' }, `${answer.data.system_prompt_bytes.toLocaleString('en')} bytes`),
 			prompt && button('Copy', () => copy(prompt), { class: 'small', 'aria-label': 'Copy the prompt' })),
-		prompt ? h('pre', { class: 'prompt', tabindex: '0', role: 'region', 'aria-label': 'Prompt', dir: 'auto' }, prompt) : h('p', { class: 'muted' }, 'This version has no prompt.'),
+		prompt ? h('pre', { class: 'prompt', tabindex: '0', role: 'region', 'aria-label': 'Prompt', dir: 'auto' }, visible(prompt)) : h('p', { class: 'muted' }, 'This version has no prompt.'),
 		...(text !== '{}' ? [
 			h('div', { class: 'section' }, h('h3', null, 'Template'), h('span', { class: 'muted number' }, `${answer.data.template_bytes.toLocaleString('en')} bytes`)),
 			variableNames(variables),
@@ -140,4 +139,5 @@ function versionDetail(answer, heading) {
 		h('table', { class: 'settings', 'aria-label': 'Settings' }, h('tbody', null, parse(partOf(answer.text, 'config')).members.map((member) =>
 			h('tr', null, h('th', { scope: 'row' }, code(member.name)), h('td', null, code(format(member.value))))))),
 	]
+	return [heading, warning(content.map((one) => one && one.textContent).join('\n')), ...content]
 }
