@@ -112,6 +112,7 @@ func TestShapes(t *testing.T) {
 			d, contentType, body := shape(t, test.file)
 			want := test.seen
 			want.Streamed = contentType == sseType
+			want.Ended = want.Streamed // each stream has its last event
 			single := readCut(d, contentType, "", body, true, one)
 			if test.content != "" {
 				at := bytes.Index(body, []byte(test.content))
