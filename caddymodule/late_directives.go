@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -151,15 +152,16 @@ func excludes(set, other caddyhttp.MatcherSet) bool {
 func formOf(set caddyhttp.MatcherSet) string {
 	forms := make([]string, 0, len(set))
 	for _, matcher := range set {
-		form := caddy.GetModuleID(matcher)
-		if not, ok := matcher.(*caddyhttp.MatchNot); ok {
-			for _, excluded := range not.MatcherSets { // its JSON is gone
-				form += " (" + formOf(excluded) + ")"
+		id := caddy.GetModuleID(matcher)
+		if not, ok := matcher.(*caddyhttp.MatchNot); ok { // its JSON is gone
+			excluded := make([]string, 0, len(not.MatcherSets))
+			for _, set := range not.MatcherSets {
+				excluded = append(excluded, formOf(set))
 			}
+			forms = append(forms, fmt.Sprintf("%s %q", id, excluded))
 		} else if text, err := json.Marshal(matcher); err == nil {
-			form += " " + string(text)
+			forms = append(forms, id+" "+string(text))
 		}
-		forms = append(forms, form)
 	}
 	slices.Sort(forms)
 	return strings.Join(forms, "\n")

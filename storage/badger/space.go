@@ -13,9 +13,8 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"go.uber.org/zap"
 
-	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
-
 	"github.com/caddy-presets/caddy-presets/storage/fileowner"
+	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 )
 
 const (

@@ -95,7 +95,7 @@ func ownerOfDenying(name string) string {
 func denying(name string) string {
 	denies := func(path string, right uint32) bool {
 		err := unix.Faccessat(unix.AT_FDCWD, path, right, unix.AT_EACCESS)
-		return err == unix.EACCES || err == unix.EPERM //nolint:errorlint // the system call returns no other type
+		return err == unix.EACCES || err == unix.EPERM
 	}
 	var way []string
 	for at := name; at != filepath.Dir(at); at = filepath.Dir(at) {
