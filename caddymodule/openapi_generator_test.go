@@ -44,7 +44,7 @@ var descriptions = map[string]description{
 	"preset_designate":        {"versions", "Make another version the one that serves requests", "Preset", ""},
 	"preset_diff":             {"versions", "Compare two versions of a preset", "Diff", "from to"},
 	"preset_history":          {"presets", "List the changes of a preset, also of an archived one", "History", "offset limit"},
-	"preset_usage":            {"usage", "Report what requests with a preset used", "Usage", "usage_from usage_to usage_step preset_usage_by"},
+	"preset_usage":            {"usage", "Report what requests with a preset used", "Usage", "usage_from usage_to usage_step preset_usage_by usage_label usage_since"},
 	"preset_feedback":         {"usage", "Say how well a request with a preset did", "202 Feedback", ""},
 	"version_list":            {"versions", "List the versions of a preset", "Versions", "fields offset limit"},
 	"version_get":             {"versions", "Get a version of a preset", "Version", ""},
