@@ -16,12 +16,31 @@ export const percentText = (rate, digits = 1) => `${(100 * rate).toFixed(digits)
 /** @param {number} ms */
 export const durationText = (ms) => (ms >= 9999.5 ? `${counts.format(Number((ms / 1000).toFixed(1)))} s` : ms >= 999.5 ? `${Number((ms / 1000).toFixed(2))} s` : `${Number(ms.toPrecision(3))} ms`)
 
+/**
+ * A number with so many decimals, or with more: rounding never makes zero of what is none.
+ * @param {number} n @param {number} digits
+ */
+export function fixedText(n, digits) {
+	const exact = Number(n.toFixed(12))
+	while (digits < 12 && exact !== 0 && Number(exact.toFixed(digits)) === 0) {
+		digits++
+	}
+	return Math.abs(exact).toFixed(digits)
+}
+/** A number with its sign. Zero has none. @param {number} n @param {number} digits */
+export const signedText = (n, digits) => {
+	const text = fixedText(n, digits)
+	return Number(text) === 0 ? text : `${n < 0 ? '−' : '+'}${text}`
+}
+/** @param {number} mean */
+export const meanText = (mean) => `${Number(mean.toFixed(3)) < 0 ? '−' : ''}${Number(Math.abs(mean).toFixed(3))}`
+
 /** Sums figures. Percentiles and scores have no sum. @param {Figures[]} all @returns {Figures} */
 export function sumOf(all) {
 	const sum = (/** @type {(one: Figures) => number} */ of) => all.reduce((before, one) => before + of(one), 0)
 	const costs = all.filter((one) => one.cost !== null)
 	return {
-		requests: sum((one) => one.requests), errors: sum((one) => one.errors), aborted: sum((one) => one.aborted), unknown: sum((one) => one.unknown),
+		requests: sum((one) => one.requests), errors: sum((one) => one.errors), aborted: sum((one) => one.aborted), streamed: sum((one) => one.streamed), unknown: sum((one) => one.unknown),
 		input_tokens: sum((one) => one.input_tokens), output_tokens: sum((one) => one.output_tokens),
 		cache_read_input_tokens: sum((one) => one.cache_read_input_tokens), reasoning_output_tokens: sum((one) => one.reasoning_output_tokens),
 		cost: costs.length === 0 ? null : String(costs.reduce((before, one) => before + Number(one.cost), 0)), cost_estimated: all.some((one) => one.cost_estimated),
