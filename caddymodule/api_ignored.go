@@ -1,8 +1,13 @@
 package caddymodule
 
 import (
+	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
 )
 
 const (
@@ -24,6 +29,20 @@ var knownToClients = map[string]bool{
 	"container": true, "mcp_servers": true, "betas": true, "inference_geo": true,
 	// LiteLLM's
 	"extra_body": true,
+}
+
+// settingNames returns the members that a captured request may have, as a JSON object with a
+// list for each dialect. listIgnored would name others.
+func settingNames(schemas *schema.Schemas) (string, error) {
+	names := make(map[domain.Dialect][]string)
+	for dialect, s := range map[domain.Dialect]*schema.Schema{
+		domain.Chat: schemas.ChatRequest, domain.Responses: schemas.ResponsesRequest, domain.Messages: schemas.MessagesRequest,
+	} {
+		names[dialect] = slices.AppendSeq(s.MemberNames(), maps.Keys(knownToClients))
+		slices.Sort(names[dialect])
+	}
+	text, err := json.Marshal(names)
+	return string(text), err
 }
 
 // listIgnored names the unknown parameters of the query and the unknown top-level members of
