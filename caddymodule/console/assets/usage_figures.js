@@ -10,7 +10,7 @@ export const countText = (n) => counts.format(n)
 /** @param {number} n */
 export const shortText = (n) => short.format(n)
 /** @param {number} n */
-export const costText = (n) => (n >= 1 ? large : small).format(n)
+export const costText = (n) => `$${(n >= 1 ? large : small).format(n)}`
 /** @param {number} rate */
 export const percentText = (rate, digits = 1) => `${(100 * rate).toFixed(digits)} %`
 /** @param {number} ms */
