@@ -7,7 +7,7 @@ export const api = (root.api ?? '/v1').replace(/\/+$/, '')
 /** The settings that the API knows, by the route that makes a version. @type {Record<string, string[]>} */
 export const settingNames = JSON.parse(root.settings ?? '{}')
 
-const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history|usage)|/p/([^/]+)(?:/(labels|try|use|usage|history|new)|/versions/(\\d+)|/(compare)/(\\d+)\\.\\.(\\d+))?)?)?/?$')
+const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history|usage)|/p/([^/]+)(?:/(labels|try|use|usage|history|new)|/versions/([1-9]\\d*)|/(compare)/([1-9]\\d*)\\.\\.([1-9]\\d*))?)?)?/?$')
 
 /**
  * Reads an address. The workspace is empty if the address names none.

@@ -103,7 +103,8 @@ export function live({ signal }, path, draw, options = {}) {
 			return
 		}
 		shown = answer
-		keepFocus(content, () => fill(content, draw(answer)))
+		const drawn = [draw(answer)].flat() // which may move the focus itself
+		keepFocus(content, () => fill(content, drawn))
 	}
 	const look = async () => {
 		clearTimeout(timer)
