@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
@@ -31,15 +32,16 @@ var knownToClients = map[string]bool{
 	"extra_body": true,
 }
 
-// settingNames returns the members that a captured request may have, as a JSON object with a
-// list for each dialect. listIgnored would name others.
+// settingNames returns the members that a captured request may have, as a JSON object: for the
+// last part of each dialect's route the names, with spaces between. listIgnored names others.
 func settingNames(schemas *schema.Schemas) (string, error) {
-	names := make(map[domain.Dialect][]string)
+	names := make(map[domain.Dialect]string)
 	for dialect, s := range map[domain.Dialect]*schema.Schema{
 		domain.Chat: schemas.ChatRequest, domain.Responses: schemas.ResponsesRequest, domain.Messages: schemas.MessagesRequest,
 	} {
-		names[dialect] = slices.AppendSeq(s.MemberNames(), maps.Keys(knownToClients))
-		slices.Sort(names[dialect])
+		list := slices.AppendSeq(s.MemberNames(), maps.Keys(knownToClients))
+		slices.Sort(list)
+		names[dialect] = strings.Join(slices.Compact(list), " ")
 	}
 	text, err := json.Marshal(names)
 	return string(text), err

@@ -60,7 +60,7 @@ type Page struct {
 
 // New returns the page at a path, which asks the API at another path. Both paths are
 // without a slash at the end. settings is a JSON object with the names of the settings that
-// the API knows, as a list for each dialect.
+// the API knows, for each route that makes a version, with spaces between.
 func New(path, api, settings string) (*Page, error) {
 	files, err := fs.Sub(embedded, "assets")
 	if err != nil {

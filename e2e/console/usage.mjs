@@ -89,14 +89,14 @@ scenario("versions stand side by side", { key: managementKey }, async ({ page })
   assert.equal(first.Errors, "0 0.0 %");
   assert.equal(first["Input tokens"], "4,000 40 % from a cache");
   assert.equal(first["Output tokens"], "800");
-  assert.equal(first.Cost, "0.08");
-  assert.equal(first["Cost each"], "0.002");
+  assert.equal(first.Cost, "$0.08");
+  assert.equal(first["Cost each"], "$0.002");
   assert.match(first.Duration, /^p50 [\d.]+ m?s p95 [\d.]+ m?s$/);
   assert.match(first["First content"], /^p50 [\d.]+ m?s/);
   assert.equal(first.solved, "0.875 40 scores");
   const second = await cells(rowOf(page, "Totals", "v2"));
   assert.equal(second.Errors, "15 37.5 %");
-  assert.equal(second.Cost, "0.15 estimated"); // 25 answers of 100 and 50 tokens, at 10 and 100 a million
+  assert.equal(second.Cost, "$0.15 estimated"); // 25 answers of 100 and 50 tokens, at 10 and 100 a million
   assert.equal(second["Output tokens"], "1,250 60 % reasoning");
   assert.equal(second["First content"], "–");
   await page.getByRole("table", { name: "Totals", exact: true }).getByRole("link", { name: "v2" }).click();

@@ -4,8 +4,10 @@ const root = document.documentElement.dataset
 /** base is the console's path, and api that of the API. Neither ends with a slash. */
 export const base = (root.console ?? '/console').replace(/\/+$/, '')
 export const api = (root.api ?? '/v1').replace(/\/+$/, '')
-/** The settings that the API knows, by the route that makes a version. @type {Record<string, string[]>} */
-export const settingNames = JSON.parse(root.settings ?? '{}')
+/** @type {Record<string, string>} */
+const settings = JSON.parse(root.settings ?? '{}')
+/** Tells whether the API knows a setting. @param {string} route that makes a version @param {string} name */
+export const isSettingKnown = (route, name) => (settings[route] ?? '').split(' ').includes(name)
 
 const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history|usage)|/p/([^/]+)(?:/(labels|try|use|usage|history|new)|/versions/([1-9]\\d*)|/(compare)/([1-9]\\d*)\\.\\.([1-9]\\d*))?)?)?/?$')
 

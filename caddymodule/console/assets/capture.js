@@ -1,6 +1,6 @@
 // A version is made from a request in a dialect. This file writes that request.
 
-import { settingNames } from './addresses.js'
+import { isSettingKnown } from './addresses.js'
 import { compact, lineOf, parse, parseAs, raw } from './json.js'
 
 /** @type {Record<Dialect, string>} */
@@ -20,7 +20,7 @@ export function check(settings, messages, dialect) {
 		const { members, problem, offset } = parseAs(text, kind)
 		const wrong = members.filter((member) => promptMembers[dialect].includes(member.name))
 			.map((member) => ({ start: member.start, message: `${member.name} is no setting: write the prompt in Prompt` }))
-		const unknown = field === 'Settings' ? members.filter((member) => !settingNames[routes[dialect]]?.includes(member.name)).map((member) => ({ start: member.start, message: `${member.name} is unknown here, and is ignored`, isWarning: true })) : []
+		const unknown = field === 'Settings' ? members.filter((member) => !isSettingKnown(routes[dialect], member.name)).map((member) => ({ start: member.start, message: `${member.name} is unknown here, and is ignored`, isWarning: true })) : []
 		return (problem ? [{ start: offset, message: problem }] : [...wrong, ...unknown]).map(({ start, ...more }) => ({ field, line: lineOf(text, start), ...more }))
 	})
 }

@@ -10,7 +10,7 @@ import { openDialog } from './dialogs.js'
 import { mayLose } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { askFirst } from './preset_changes.js'
-import { changeReason, labelReason } from './rights.js'
+import { changeReason, labelProtection, labelReason } from './rights.js'
 import { attempt, keepFocus, pagedList } from './states.js'
 import { say } from './status.js'
 
@@ -66,7 +66,7 @@ function labelsBody(context, preset) {
 			? h('p', { class: 'empty' }, 'No label is set. A label is a movable name for a version, such as staging. Requests name it as ', code(`@preset/${at.slug}@staging`), '.')
 			: table('Labels', ['Label', 'Stands for', 'Actions'], labels.map(([label, target]) => row([
 				['Label', h('span', { class: 'slug' }, user(label))],
-				['Stands for', [number(targetText(target)), target.protected && labelReason(at, preset.data, label) && h('span', { class: 'below' }, labelReason(at, preset.data, label))]],
+				['Stands for', [number(targetText(target)), h('span', { class: 'below' }, labelProtection(preset.data, label))]],
 				['Actions', h('span', { class: 'actions' },
 					action('Move', label, () => {
 					if (mayLose(isDirty)) {

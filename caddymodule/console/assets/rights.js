@@ -15,10 +15,11 @@ export function serveReason(at, preset) {
 	return changeReason(at, preset) || (preset.protected && !session.mayChangeProtected() ? `This preset is protected: all but drafts ${missing}` : '')
 }
 
+/** Says which right is missing to change a label. @param {Guarded} preset @param {string} label */
+export const labelProtection = ({ labels }, label) => (labels[label]?.protected && session.mayChange() && !session.mayChangeProtected() ? `The label ${label} is protected: changing it ${missing}` : '')
+
 /** Says why a label cannot be changed. It is empty if it can. @param {At} at @param {Guarded} preset @param {string} label */
-export function labelReason(at, preset, label) {
-	return changeReason(at, preset) || (preset.labels[label]?.protected && !session.mayChangeProtected() ? `The label ${label} is protected: changing it ${missing}` : '')
-}
+export const labelReason = (at, preset, label) => changeReason(at, preset) || labelProtection(preset, label)
 
 /**
  * Says from the start what stands in the way. An owner can be overridden, which redraw shows then.
