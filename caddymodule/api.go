@@ -71,7 +71,7 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 		{"preset_designate", post, "presets/{slug}/designate", manage, body(schemas.Designate), designateVersion, inWorkspace | changes, ""},
 		{"preset_diff", get, "presets/{slug}/diff", anyone, none, diffVersions, inWorkspace, "from to"},
 		{"preset_history", get, "presets/{slug}/history", manage, none, presetHistory, inWorkspace, page},
-		{"preset_usage", get, "presets/{slug}/usage", anyone, none, presetUsage, inWorkspace, report},
+		{"preset_usage", get, "presets/{slug}/usage", anyone, none, presetUsage, inWorkspace, report + " label since"},
 		{"preset_feedback", post, "presets/{slug}/feedback", anyone, body(schemas.Feedback), giveFeedback, inWorkspace, ""},
 		{"version_list", get, "presets/{slug}/versions", anyone, none, listVersions, inWorkspace, "fields " + page},
 		{"version_get", get, "presets/{slug}/versions/{version}", anyone, none, getVersion, inWorkspace, ""},

@@ -1,8 +1,14 @@
 package caddymodule
 
 import (
+	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
 )
 
 const (
@@ -24,6 +30,21 @@ var knownToClients = map[string]bool{
 	"container": true, "mcp_servers": true, "betas": true, "inference_geo": true,
 	// LiteLLM's
 	"extra_body": true,
+}
+
+// settingNames returns the members that a captured request may have, as a JSON object: for the
+// last part of each dialect's route the names, with spaces between. listIgnored names others.
+func settingNames(schemas *schema.Schemas) (string, error) {
+	names := make(map[domain.Dialect]string)
+	for dialect, s := range map[domain.Dialect]*schema.Schema{
+		domain.Chat: schemas.ChatRequest, domain.Responses: schemas.ResponsesRequest, domain.Messages: schemas.MessagesRequest,
+	} {
+		list := slices.AppendSeq(s.MemberNames(), maps.Keys(knownToClients))
+		slices.Sort(list)
+		names[dialect] = strings.Join(slices.Compact(list), " ")
+	}
+	text, err := json.Marshal(names)
+	return string(text), err
 }
 
 // listIgnored names the unknown parameters of the query and the unknown top-level members of

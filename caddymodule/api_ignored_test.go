@@ -1,10 +1,46 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
 )
+
+// TestSettingNames compares the names that the console knows with the rule of listIgnored.
+func TestSettingNames(t *testing.T) {
+	schemas, err := schema.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := settingNames(schemas)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names map[domain.Dialect]string
+	if err := json.Unmarshal([]byte(text), &names); err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"temprature", "Model"}
+	for _, list := range names {
+		all = append(all, strings.Fields(list)...)
+	}
+	for dialect, body := range map[domain.Dialect]*schema.Schema{domain.Chat: schemas.ChatRequest, domain.Responses: schemas.ResponsesRequest, domain.Messages: schemas.MessagesRequest} {
+		known := strings.Fields(names[dialect])
+		if !slices.Contains(known, "temperature") || slices.Contains(known, "temprature") {
+			t.Errorf("%s: got %q, want temperature among them, and no misspelt one", dialect, known)
+		}
+		for _, name := range all {
+			if got, want := slices.Contains(known, name), body.Names(name) || knownToClients[name]; got != want {
+				t.Errorf("%s: %s: got known %t, want %t", dialect, name, got, want)
+			}
+		}
+	}
+}
 
 // TestIgnoredMembers sends unknown members. The server ignores them and lists them in the
 // answer.

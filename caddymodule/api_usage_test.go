@@ -161,6 +161,8 @@ func TestUsageReports(t *testing.T) {
 {"version":2} 4/0 4000+40`)
 	shows("/v1/presets/writer/usage?by=label", `{"label":"first"} 2/0 2000+20
 {"label":null} 5/1 4000+40`)
+	shows("/v1/presets/writer/usage?label=first", `{"version":1} 2/0 2000+20`)
+	shows("/v1/presets/writer/usage?label=first&since=9000-01-01T00:00:00Z", "")
 	shows("/v1/presets/writer/usage?by=model", `{"model":"other"} 4/0 4000+40
 {"model":"priced/m"} 3/1 2000+20`)
 	shows("/v1/presets/writer/usage?by=status", `{"status":"2xx"} 6/0 6000+60
@@ -185,7 +187,7 @@ func TestUsageReports(t *testing.T) {
 	if got := s.manage("GET", "/v1/presets/absent/usage", ""); got.status != 404 {
 		t.Errorf("an absent preset: got %d", got.status)
 	}
-	for _, wrong := range []string{"step=week", "by=key", "from=yesterday", "from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z"} {
+	for _, wrong := range []string{"step=week", "by=key", "label=latest", "since=yesterday", "from=yesterday", "from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z"} {
 		if got := s.manage("GET", "/v1/presets/writer/usage?"+wrong, ""); got.status != 400 {
 			t.Errorf("%s: got %d %s, want 400", wrong, got.status, got.body)
 		}

@@ -6,11 +6,23 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
+// rightToWorkspaces stands among the rights of a key that may create workspaces.
+const rightToWorkspaces = "workspaces"
+
+// listWorkspaces also tells what the key may do, so that a client need not find out by a 403.
 func listWorkspaces(c *call) (answer, error) {
 	page, err := c.readPage()
 	if err != nil {
 		return answer{}, err
 	}
+	var rights []string
+	for _, right := range c.who.Rights() {
+		rights = append(rights, string(right))
+	}
+	if c.who.CheckManagementOfAll() == nil {
+		rights = append(rights, rightToWorkspaces)
+	}
+	c.w.Header().Set("X-Preset-Rights", headerList(rights))
 	return pageOf(c.h.service.Workspaces(c.r.Context(), c.who, page))
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/console"
+	"github.com/caddy-presets/caddy-presets/schema"
 )
 
 const defaultConsolePath = "/console"
@@ -24,7 +25,7 @@ type Console struct {
 }
 
 // provision sets defaults and returns the page. base is the base path, without a slash at
-// its end.
+// its end. The page tells which settings the schemas do not know.
 func (c *Console) provision(repl *caddy.Replacer, base string) (*console.Page, error) {
 	path, err := repl.ReplaceOrErr(cmp.Or(c.Path, defaultConsolePath), true, true)
 	if err != nil {
@@ -37,7 +38,15 @@ func (c *Console) provision(repl *caddy.Replacer, base string) (*console.Page, e
 	if err := checkNothingHidden(c.Path, base); err != nil {
 		return nil, err
 	}
-	return console.New(c.Path, base)
+	schemas, err := schema.Load()
+	if err != nil {
+		return nil, err
+	}
+	settings, err := settingNames(schemas)
+	if err != nil {
+		return nil, err
+	}
+	return console.New(c.Path, base, settings)
 }
 
 // warnOfSharedOrigin warns if pages of the gateway need no key beside the console. Their scripts

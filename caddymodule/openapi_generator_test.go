@@ -89,7 +89,7 @@ var descriptions = map[string]description{
 		"Who changed what, with which key, and which version requests got before and after.",
 	},
 	"preset_usage": {
-		"usage", "Report what requests with a preset used", "Usage", "usage_from usage_to usage_step preset_usage_by",
+		"usage", "Report what requests with a preset used", "Usage", "usage_from usage_to usage_step preset_usage_by usage_label usage_since",
 		"Requests, tokens, cost and times as rows of hours or days, if the server measures usage.",
 	},
 	"preset_feedback": {

@@ -100,3 +100,26 @@ func TestProtectionMatrix(t *testing.T) {
 	s.do("PATCH", "/v1/presets/"+slug, `{"protected":null}`, issued).wantError(t, 400, "")
 	s.do("PUT", "/v1/presets/"+slug+"/labels/one", `{"version":1,"protected":1}`, issued).wantError(t, 400, "")
 }
+
+// TestRightsAreTold compares X-Preset-Rights with what the keys may do.
+func TestRightsAreTold(t *testing.T) {
+	s := start(t, standard)
+	for _, test := range []struct{ name, key, want string }{
+		{"configured", managementSecret, "protected-labels, workspaces"},
+		{"issued", s.issue(`{"kind":"management"}`).secret, "workspaces"},
+		{"issued with the right", s.issue(`{"kind":"management","may":["protected-labels"]}`).secret, "protected-labels, workspaces"},
+		{"of one workspace", s.issue(`{"kind":"management","only_workspace":true}`).secret, ""},
+		{"of one workspace with the right", s.issue(`{"kind":"management","only_workspace":true,"may":["protected-labels"]}`).secret, "protected-labels"},
+	} {
+		got := s.do("GET", "/v1/workspaces", "", bearer(test.key))
+		got.want(t, 200)
+		if told := got.header.Values("X-Preset-Rights"); len(told) != 1 || told[0] != test.want {
+			t.Errorf("%s: got %q, want %q", test.name, told, test.want)
+		}
+		slug := "of-" + strings.ReplaceAll(test.name, " ", "-")
+		created := s.do("POST", "/v1/workspaces", `{"name":"New","slug":"`+slug+`"}`, bearer(test.key)).status == 201
+		if want := strings.Contains(test.want, "workspaces"); created != want {
+			t.Errorf("%s: got %t, want %t: creates a workspace", test.name, created, want)
+		}
+	}
+}

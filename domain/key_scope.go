@@ -183,9 +183,22 @@ func errOnlyWorkspace() error {
 	return &Error{Kind: Forbidden, Message: "The key manages one workspace only, and cannot perform this operation"}
 }
 
+// Rights returns the rights of p: all, unless its key was issued with fewer. Only a management
+// key has any.
+func (p Principal) Rights() []Right {
+	switch {
+	case p.Kind != ManagementKey:
+		return nil
+	case p.Scope == nil:
+		return rights
+	default:
+		return p.Scope.Rights
+	}
+}
+
 // require returns a Forbidden error unless p has a right. what is protected by it.
 func (p Principal) require(right Right, what string) error {
-	if p.Kind == ManagementKey && (p.Scope == nil || slices.Contains(p.Scope.Rights, right)) {
+	if slices.Contains(p.Rights(), right) {
 		return nil
 	}
 	return &Error{Kind: Forbidden, Message: fmt.Sprintf("%s: this needs a key with the right %s", what, right)}

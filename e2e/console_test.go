@@ -48,7 +48,7 @@ func findBrowser(t *testing.T, variable string, names ...string) string {
 // consoleScenarios are the scripts of browser tests. Each gets a server of its own. The script
 // large runs only where every case is tried.
 var consoleScenarios = []string{
-	"serving", "presets", "versions", "edit", "labels", "try", "answers", "targets", "invisible", "workspaces", "states", "everyone", "large",
+	"serving", "presets", "versions", "edit", "labels", "try", "answers", "targets", "invisible", "guarded", "details", "workspaces", "states", "everyone", "large",
 }
 
 // TestConsole runs the console of the binary in Chromium, in front of services that speak

@@ -21,6 +21,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -194,6 +196,21 @@ func (s *Schema) Check(body []byte) ([]rawjson.Member, error) {
 func (s *Schema) Names(member string) bool {
 	schemas, counted := s.rules.member(member)
 	return counted || schemas != nil
+}
+
+// MemberNames returns the top-level members that the schema has a rule for, sorted. Names
+// reports true for each.
+func (s *Schema) MemberNames() []string {
+	names := make(map[string]bool)
+	for _, r := range s.rules {
+		for name := range r.Properties {
+			names[name] = true
+		}
+		for _, name := range r.Required {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // collect returns an *Error of the validator's findings and the broken relations of

@@ -59,16 +59,17 @@ type Page struct {
 }
 
 // New returns the page at a path, which asks the API at another path. Both paths are
-// without a slash at the end.
-func New(path, api string) (*Page, error) {
+// without a slash at the end. settings is a JSON object with the names of the settings that
+// the API knows, for each route that makes a version, with spaces between.
+func New(path, api, settings string) (*Page, error) {
 	files, err := fs.Sub(embedded, "assets")
 	if err != nil {
 		return nil, err
 	}
-	return newPage(path, api, files)
+	return newPage(path, api, settings, files)
 }
 
-func newPage(base, api string, files fs.FS) (*Page, error) {
+func newPage(base, api, settings string, files fs.FS) (*Page, error) {
 	contents, hash, err := readAll(files)
 	if err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func newPage(base, api string, files fs.FS) (*Page, error) {
 	p := &Page{path: base, assets: make(map[string]file)}
 	for name, content := range contents {
 		if name == shell {
-			content = fill(content, map[string]string{"assets": folder, "base": base, "api": api})
+			content = fill(content, map[string]string{"assets": folder, "base": base, "api": api, "settings": settings})
 		}
 		f, err := newFile(name, content)
 		if err != nil {
@@ -170,7 +171,7 @@ func (p *Page) Owns(normalized string) bool {
 }
 
 // ServeHTTP answers a request for the page, its assets, and every other path below the
-// page's. All answers have the same security headers.
+// page's. A path that is no view's has the page, too, so that someone finds back. All answers have the same security headers.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range securityHeaders {
 		w.Header()[name] = []string{value}
@@ -186,8 +187,13 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p.isDeepLink(r.URL.Path):
 		w.Header().Set("Cache-Control", "no-store")
 		p.shell.send(w, r)
-	default:
+	case strings.HasPrefix(r.URL.Path, p.path+"/assets/"):
 		fail(w, http.StatusNotFound)
+	default:
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Content-Type", p.shell.mediaType)
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write(p.shell.plain.content)
 	}
 }
 

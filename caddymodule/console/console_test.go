@@ -34,7 +34,7 @@ func files() fstest.MapFS {
 
 func newTestPage(t *testing.T, base string, files fs.FS) *Page {
 	t.Helper()
-	p, err := newPage(base, "/v1", files)
+	p, err := newPage(base, "/v1", "{}", files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,8 +143,14 @@ func TestDeepLinks(t *testing.T) {
 		"x":                                           404,
 		"/favicon.ico":                                404,
 	} {
-		if got := p.get(t, "GET", "/console"+path); got.StatusCode != want {
+		got := p.get(t, "GET", "/console"+path)
+		if got.StatusCode != want {
 			t.Errorf("%q: got %d, want %d", path, got.StatusCode, want)
+		}
+		// A wrong address has the page, which leads back. A missing file does not.
+		isPage := got.Header.Get("Content-Type") == "text/html; charset=utf-8" && strings.Contains(body(t, got), "main.js")
+		if want := !strings.HasPrefix(path, "/assets/"); isPage != want {
+			t.Errorf("%q: got the page %t, want %t", path, isPage, want)
 		}
 	}
 }
@@ -376,14 +382,14 @@ func TestBadSets(t *testing.T) {
 	unknown := files()
 	unknown["notes.txt"] = &fstest.MapFile{}
 	for name, set := range map[string]fstest.MapFS{"without a shell": {}, "with an unknown type": unknown} {
-		if _, err := newPage("/console", "/v1", set); err == nil {
+		if _, err := newPage("/console", "/v1", "{}", set); err == nil {
 			t.Errorf("a set %s is taken", name)
 		}
 	}
 }
 
 // largest is the total size of the assets.
-const largest = 240 << 10
+const largest = 256 << 10
 
 // forbidden are the texts that an asset may not have, by type.
 var forbidden = map[string]map[string]*regexp.Regexp{
@@ -492,7 +498,7 @@ func TestForbiddenIsFound(t *testing.T) {
 
 // TestNew checks the set that ships: each file is served, and the shell names assets of it.
 func TestNew(t *testing.T) {
-	p, err := New("/console", "/v1")
+	p, err := New("/console", "/v1", "{}")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,8 +33,8 @@ type AskInDialog = (context: Context, name: string, heading: string, body: Child
 type AskFirst = (context: Context, preset: PresetAnswer, name: string, heading: string, body: Child[], run: (seen: PresetAnswer) => Promise<unknown>, options: AskOptions) => void
 type MakeFrame = (context: Context, tab: string, make: (preset: PresetAnswer, select: (ref: string) => void) => PresetBody, makeMissing?: () => PresetBody) => View
 type ExplainConflict = (failure: Failure, path: string, before: Answer<any>, lookedAgain: (now: Answer<any>) => unknown) => HTMLElement | undefined
-type DialogOptions = { actions?: HTMLButtonElement[], style?: string, onClose?: () => void, signal?: AbortSignal, submit?: () => unknown }
-type AskOptions = { confirm?: string, isDanger?: boolean, isWide?: boolean, explain?: Explain, onClose?: () => void }
+type DialogOptions = { actions?: HTMLButtonElement[], style?: string, onClose?: () => void, signal?: AbortSignal, submit?: () => unknown, isDisposable?: boolean, mayClose?: () => boolean }
+type AskOptions = { confirm?: string, isDanger?: boolean, isWide?: boolean, explain?: Explain, onClose?: () => void, isDisposable?: boolean }
 /** RequestOptions of a request to the API. Its key is that of the session, unless given. */
 type RequestOptions = { key?: string, headers?: Record<string, string>, body?: string, signal?: AbortSignal }
 type ShareFields = { version: HTMLSelectElement, percent: HTMLInputElement, element: HTMLElement }
@@ -59,7 +59,7 @@ type MakeSelectingBody = (context: Context, preset: PresetAnswer, select: (ref: 
 /** Answer is a successful answer of the API. Its text is the JSON as it came. */
 type Answer<T> = { text: string, data: T, total: number, tag: string, headers: Headers }
 type PresetAnswer = Answer<Preset>
-type Failure = Error & { status: number, issues: Issue[], requestId: string, retryAfter: string }
+type Failure = Error & { status: number, isOffline: boolean, issues: Issue[], requestId: string, retryAfter: string }
 type Issue = { path: string, message: string }
 
 type Dialect = 'responses' | 'chat' | 'messages'
@@ -70,6 +70,8 @@ type Version = {
 	designated: boolean, labels: string[], system_prompt_bytes: number, config_bytes: number,
 	template_bytes: number,
 }
+/** Guarded is what decides who may change a preset. */
+type Guarded = Pick<Preset, 'protected' | 'managed_by' | 'labels'>
 type Preset = {
 	id: string, workspace_id: string, name: string, slug: string, description: string | null, status: 'active' | 'disabled' | 'archived', creator_user_id: string,
 	updated_at: string, created_at: string, labels: Record<string, Target>, designated_version_id: string, designated_version_number: number, updated_by: string,
@@ -81,7 +83,7 @@ type Workspace = {
 }
 type Change = {
 	number: number, time: string, operation: string, user_id: string, key_id: string, key_name?: string | null, version_before?: number | null,
-	version?: number | null, label?: string | null, message?: string | null, draft: boolean, split?: string | null, status?: string | null, override?: string | null, request_id: string, slug?: string | null,
+	version?: number | null, label?: string | null, message?: string | null, draft: boolean, split?: string | null, status?: string | null, protection?: 'set' | 'cleared' | null, managed_by?: string | null, override?: string | null, request_id: string, slug?: string | null,
 }
 type LabelChange = { number: number, time: string, user_id: string, from: Target | null, to: Target | null }
 type PresetLabel = Target & { label: string, history: LabelChange[], history_count: number }
@@ -101,7 +103,7 @@ type Setting = { path: string, before: string, after: string }
 type Side = { name: string, prompt: string | null, settings: string, template: string }
 type Row = { a: number, b: number, isSame: boolean, folded: number }
 /** Problem is an error of a version that is being written. */
-type Problem = { field: 'Prompt' | 'Settings' | 'Messages', line: number, message: string }
+type Problem = { field: 'Prompt' | 'Settings' | 'Messages', line: number, message: string, isWarning?: boolean }
 
 /** Rate is a share of n. Score is the mean of scores from -1 to 1. */
 type Rate = { rate: number, n: number }
@@ -112,7 +114,7 @@ type Verdict = 'more' | 'less' | 'open' | 'thin'
 
 type Percentiles = { p50: number, p95: number }
 type Figures = {
-	requests: number, errors: number, aborted: number, unknown: number, input_tokens: number, output_tokens: number, cache_read_input_tokens: number,
+	requests: number, errors: number, aborted: number, streamed: number, unknown: number, input_tokens: number, output_tokens: number, cache_read_input_tokens: number,
 	reasoning_output_tokens: number, cost: string | null, cost_estimated: boolean, cost_unknown: number, duration_ms: Percentiles | null, first_content_ms: Percentiles | null, feedback: Record<string, Score>,
 }
 /** UsageKey has what a report is by. Its version and its preset are also in a workspace's report by version. */

@@ -76,6 +76,9 @@ func (c *collector) add(r domain.UsageRow) error {
 		if err != nil {
 			return err
 		}
+		if c.query.Label != "" && string(key.label) != c.query.Label {
+			continue
+		}
 		g, err := c.group(key, row.slug)
 		if err != nil {
 			return err

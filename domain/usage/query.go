@@ -64,6 +64,9 @@ type Query struct {
 	Step     Step
 	By       By
 	Scope    Scope
+	// Label leaves out the requests that named another label or none, unless it is empty. A
+	// workspace's report has none.
+	Label string
 	// Now is when the question was asked. Steps that begin later have no points, unless a
 	// node's clock is ahead.
 	Now time.Time
@@ -74,7 +77,9 @@ type Query struct {
 // the report ends with the present step. Errors name the parameter.
 //
 // A preset's by is version, label, model or status. A workspace's is one of these, preset
-// or key.
+// or key. A preset also has label, and since: nothing before since counts, so it is rounded
+// up, and the later one of from and since begins the report. Since the present step, the
+// report has no points.
 func ReadQuery(given url.Values, scope Scope, now time.Time) (Query, error) {
 	q := Query{Step: Hour, By: ByVersion, Scope: scope, Now: now.UTC()}
 	steps := []Step{Hour, Day}
@@ -103,16 +108,37 @@ func ReadQuery(given url.Values, scope Scope, now time.Time) (Query, error) {
 			return q, domain.InvalidAt("from", "must be in the past, or before to")
 		}
 	}
-	if from.IsZero() {
+	var since time.Time
+	if scope == OfPreset {
+		if q.Label, err = domain.OnlyValue("label", given["label"]); err != nil {
+			return q, err
+		}
+		if q.Label != "" {
+			if err := domain.CheckLabel(q.Label); err != nil {
+				return q, err
+			}
+		}
+		if since, err = instant(given, "since"); err != nil {
+			return q, err
+		}
+	}
+	switch {
+	case !from.IsZero():
+	case !since.IsZero() && since.Before(to):
+		from = since
+	default:
 		from = to.Add(-defaultPeriod)
 	}
 	if !from.Before(to) {
 		return q, domain.InvalidAt("from", "must be before to")
 	}
 	length := q.Step.length()
-	q.From = from.Truncate(length)
-	if q.To = to.Truncate(length); q.To.Before(to) {
-		q.To = q.To.Add(length)
+	q.From, q.To = from.Truncate(length), roundUp(to, length)
+	if begin := roundUp(since, length); begin.After(q.From) {
+		q.From = begin
+		if q.To.Before(begin) {
+			q.From = q.To
+		}
 	}
 	if q.To.Year() > 9999 { // RFC 3339 has no such time
 		return q, domain.InvalidAt("to", "must be before the last day of the year 9999")
@@ -121,6 +147,15 @@ func ReadQuery(given url.Values, scope Scope, now time.Time) (Query, error) {
 		return q, tooManyPoints(1, q.points())
 	}
 	return q, nil
+}
+
+// roundUp returns the start of the first step at or after a time.
+func roundUp(t time.Time, length time.Duration) time.Time {
+	start := t.Truncate(length)
+	if start.Before(t) {
+		return start.Add(length)
+	}
+	return start
 }
 
 // points returns how many steps of the query have begun.

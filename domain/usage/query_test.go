@@ -4,11 +4,13 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
@@ -33,6 +35,16 @@ func TestReadQuery(t *testing.T) {
 			from: "2026-11-23T15:00:00Z", to: "9999-01-01T00:00:00Z", step: usage.Hour, by: usage.ByKey,
 		},
 		{name: "both ahead", given: "from=2027-11-23T15:00:00Z&to=2028-01-01T00:00:00Z", from: "2027-11-23T15:00:00Z", to: "2028-01-01T00:00:00Z", step: usage.Hour, by: usage.ByVersion},
+		{name: "since within from", given: "from=2026-11-23T10:00:00Z&since=2026-11-23T12:20:00Z", from: "2026-11-23T13:00:00Z", to: "2026-11-23T18:00:00Z", step: usage.Hour, by: usage.ByVersion},
+		{name: "since before from", given: "from=2026-11-23T10:30:00Z&since=2026-11-22T12:20:00Z", from: "2026-11-23T10:00:00Z", to: "2026-11-23T18:00:00Z", step: usage.Hour, by: usage.ByVersion},
+		{name: "since a whole hour", given: "since=2026-11-20T12:00:00Z", from: "2026-11-20T12:00:00Z", to: "2026-11-23T18:00:00Z", step: usage.Hour, by: usage.ByVersion},
+		{name: "since this hour", given: "since=2026-11-23T17:20:00Z", from: "2026-11-23T18:00:00Z", to: "2026-11-23T18:00:00Z", step: usage.Hour, by: usage.ByVersion},
+		{name: "since tomorrow", given: "since=2026-11-24T17:20:00Z&label=canary", from: "2026-11-23T18:00:00Z", to: "2026-11-23T18:00:00Z", step: usage.Hour, by: usage.ByVersion},
+		{name: "since in days", given: "since=2026-11-20T12:00:00Z&step=day", from: "2026-11-21T00:00:00Z", to: "2026-11-24T00:00:00Z", step: usage.Day, by: usage.ByVersion},
+		{name: "no since", given: "since=lately", parameter: "since"},
+		{name: "no label", given: "label=latest", parameter: "label"},
+		{name: "an empty label", given: "label=", parameter: "label"},
+		{name: "a label of a workspace", given: "label=latest&since=lately", scope: usage.OfWorkspace, from: "2026-11-22T17:00:00Z", to: "2026-11-23T18:00:00Z", step: usage.Hour, by: usage.ByVersion},
 		{name: "from ahead", given: "from=2027-11-23T15:00:00Z", parameter: "from"},
 		{name: "from after to", given: "from=2026-11-23T15:00:00Z&to=2026-11-23T15:00:00Z", parameter: "from"},
 		{name: "no time", given: "from=yesterday", parameter: "from"},
@@ -66,6 +78,49 @@ func TestReadQuery(t *testing.T) {
 		}
 		if from, to := got.From.Format(layout), got.To.Format(layout); from != test.from || to != test.to || got.Step != test.step || got.By != test.by {
 			t.Errorf("%s: got %s to %s, step=%s, by=%s; want %s to %s, %s, %s", test.name, from, to, got.Step, got.By, test.from, test.to, test.step, test.by)
+		}
+	}
+}
+
+// TestOfLabel asks for the requests that named a label since a time. Those of other labels and
+// of no label do not count, and nothing before that time does.
+func TestOfLabel(t *testing.T) {
+	var l usage.Ledger
+	for _, of := range []struct {
+		label   string
+		version int
+		hours   int // before now
+	}{
+		{"canary", 1, 0},
+		{"canary", 2, 1},
+		{"canary", 2, 2}, // within the hour of the change
+		{"canary", 1, 9},
+		{"staging", 2, 0},
+		{"", 1, 0},
+	} {
+		one := usage.Request{
+			WorkspaceID: "w", PresetID: "id", Preset: "p", Version: of.version, Label: of.label, Status: 200,
+			Start: now.Add(-time.Duration(of.hours) * time.Hour), FirstContent: -1,
+		}
+		l.Add(&one)
+	}
+	stored := make(rows)
+	stored.flush(t, &l)
+	for _, test := range []struct{ question, want string }{
+		{"", `{"version":1} 3, {"version":2} 3`},
+		{"label=canary", `{"version":1} 2, {"version":2} 2`},
+		{"label=canary&since=2026-11-23T15:20:00Z", `{"version":1} 1, {"version":2} 1`},
+		{"label=canary&since=2026-11-23T15:00:00Z", `{"version":1} 1, {"version":2} 2`},
+		{"label=canary&since=2026-11-23T15:20:00Z&by=label", `{"label":"canary"} 2`},
+		{"label=canary&since=2026-11-23T17:20:00Z", ""},
+		{"label=absent", ""},
+	} {
+		var got []string
+		for _, s := range list(t, ask(t, usage.OfPreset, test.question, stored)) {
+			got = append(got, fmt.Sprintf("%s %d", s.Key, s.Total.Requests))
+		}
+		if joined := strings.Join(got, ", "); joined != test.want {
+			t.Errorf("%s: got %s, want %s", test.question, joined, test.want)
 		}
 	}
 }

@@ -89,7 +89,7 @@ scenario("errors are shown at their place", { key: managementKey }, async ({ pag
   assert.equal((await versions("wrong")).length, 3);
   await eventually(async () => assert.equal(await prompt(page).inputValue(), (await versions("wrong"))[2].system_prompt, "nothing typed is lost"));
 
-  await settings(page).fill(original);
+  await settings(page).fill(original.replace("0.4", "0.5"));
   await save(page, "Save as draft");
   await status(page, /v4/);
 });
@@ -353,7 +353,7 @@ for (const [dialect, route, first, member] of [
     await eventually(async () => assert.ok(await templateSwitch(page).isChecked()));
     await shows(names, "Variables: city, _b.c-d, topic, photo");
     await message(page).fill("As it was");
-    await save(page, "Save as draft");
+    await save(page, "Save and put live");
     await status(page, /v3/);
     const third = (await versions(slug))[2];
     assert.deepEqual([third.template, third.system_prompt, third.config], [second.template, second.system_prompt, second.config]);

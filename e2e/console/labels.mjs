@@ -153,15 +153,36 @@ scenario("a protected label says so, and a key without the right is told", {}, a
   await go(page, at("guarded", "labels"));
   const row = page.getByRole("table", { name: "Labels" }).getByRole("row").filter({ hasText: "production" });
   await shows(row, "v2, protected");
-  await row.getByRole("button", { name: /^Move/ }).click();
+  await shows(row, "changing it takes a key with the right protected-labels");
+  for (const name of [/^Move/, /^Remove/, /^Unprotect/]) {
+    await eventually(async () => assert.ok(await row.getByRole("button", { name }).isDisabled(), String(name)));
+  }
+  await page.getByRole("textbox", { name: "Label" }).fill("production");
   await page.getByRole("combobox", { name: "Version", exact: true }).selectOption("3");
   await page.getByRole("button", { name: "Set label" }).click();
-  await shows(page.getByRole("alert"), /needs a key with the right protected-labels/);
+  await shows(page.getByRole("main"), /Error: The label production is protected/);
   assert.equal((await target("guarded", "production")).version, 2);
-  await row.getByRole("button", { name: /^Remove/ }).click();
-  const dialog = page.getByRole("dialog", { name: "Remove" });
-  await dialog.getByRole("button", { name: "Remove" }).click();
-  await shows(dialog.getByRole("alert"), /protected-labels/);
+  // Other labels can be set, and such a key sees no button that protects.
+  await page.getByRole("textbox", { name: "Label" }).fill("staging");
+  await page.getByRole("button", { name: "Set label" }).click();
+  await status(page, /staging is v3/);
+  await eventually(async () => assert.equal(await page.getByRole("button", { name: /^Protect/ }).count(), 0));
+});
+
+scenario("a label is protected, and no longer", { key: managementKey }, async ({ page }) => {
+  await makePreset("shielded");
+  await manage("PUT", "/presets/shielded/labels/production", { version: 2 });
+  await go(page, at("shielded", "labels"));
+  const row = page.getByRole("table", { name: "Labels" }).getByRole("row").filter({ hasText: "production" });
+  await row.getByRole("button", { name: "Protect production" }).click();
+  await status(page, /production is v2, protected/);
+  await eventually(async () => assert.deepEqual(await target("shielded", "production"), { version: 2, protected: true }));
+  await page.getByRole("button", { name: "Undo" }).click();
+  await status(page, /production is v2 again/);
+  await eventually(async () => assert.deepEqual(await target("shielded", "production"), { version: 2 }));
+  await row.getByRole("button", { name: "Protect production" }).click();
+  await row.getByRole("button", { name: "Unprotect production" }).click();
+  await eventually(async () => assert.deepEqual(await target("shielded", "production"), { version: 2 }));
 });
 
 scenario("moving or removing a protected label is undone with its protection", { key: managementKey }, async ({ page }) => {

@@ -332,15 +332,20 @@ scenario("a protected preset says so, and a key without the right is told", {}, 
   await unlock(page, key);
   await go(page, at("sealed", "versions/1"));
   await shows(page.getByRole("main"), "protected");
-  await page.getByRole("button", { name: "Put live" }).click();
-  const dialog = page.getByRole("dialog", { name: "Put live" });
-  await shows(dialog, /in place of v3/);
-  await dialog.getByRole("button", { name: "Put live" }).click();
-  await shows(dialog.getByRole("alert"), /needs a key with the right protected-labels/);
-  await page.keyboard.press("Escape");
+  await shows(page.locator("#read-only"), /takes a key with the right protected-labels/);
+  for (const name of ["Put live", "Policy", "Archive"]) {
+    await eventually(async () => assert.ok(await page.getByRole("button", { name, exact: true }).isDisabled(), name));
+  }
+
+  // Someone protects it while a dialog is open: the server's words say what is missing.
+  await manage("PATCH", "/presets/sealed", { protected: false });
   await page.getByRole("button", { name: "Policy", exact: true }).click();
   const policy = page.getByRole("dialog", { name: "Policy" });
   await policy.getByRole("textbox").fill('{"drop": ["seed"]}');
+  await manage("PATCH", "/presets/sealed", { protected: true });
+  await policy.getByRole("button", { name: "Save" }).click();
+  await shows(policy, /changed meanwhile/);
+  await policy.getByRole("button", { name: "Look again" }).click();
   await policy.getByRole("button", { name: "Save" }).click();
   await shows(policy.getByRole("alert"), /needs a key with the right protected-labels/);
 });

@@ -8,16 +8,40 @@ import { accessible, at, eventually, fits, go, inferenceKey, manage, managementK
 const each = 40; // requests of each version of the split
 
 // ask sends a chat request, as a client does.
-async function ask(model, text = "Hello", more = {}) {
+async function ask(model, text = "Hello", more = {}, headers = {}) {
   return fetch(`${site}/v1/chat/completions`, {
     method: "POST",
-    headers: { Authorization: `Bearer ${inferenceKey}`, "Content-Type": "application/json" },
+    headers: { Authorization: `Bearer ${inferenceKey}`, "Content-Type": "application/json", ...headers },
     body: JSON.stringify({ model, messages: [{ role: "user", content: text }], ...more }),
   });
 }
 
 // add makes a version of a preset.
 const add = (slug, model) => manage("POST", `/presets/${slug}/chat/completions`, { model, messages: [{ role: "system", content: "Be brief." }] });
+
+// sessionsOf returns sessions that a split gives to each of its two versions. A dry run tells.
+async function sessionsOf(reference) {
+  const found = [[], []];
+  for (let i = 0; found.some((sessions) => sessions.length < each); i++) {
+    const answer = await ask(reference, "Hello", {}, { "X-Session-Id": `session-${i}`, "X-Preset-Dry-Run": "true" });
+    assert.equal(answer.status, 200, await answer.text());
+    found[Number(answer.headers.get("X-Preset").split("@")[1]) - 1].push(`session-${i}`);
+  }
+  return found;
+}
+
+// changedAt has the page see another time of a label's last change. The server's clock is that of
+// the machine, and sums are of whole hours.
+async function changedAt(page, time) {
+  await page.route("**/v1/presets/*/labels/*", async (route) => {
+    const response = await route.fetch();
+    const answer = await response.json();
+    answer.data.history[0].time = time.toISOString();
+    return route.fulfill({ response, json: answer });
+  });
+}
+
+const hours = (n) => new Date(Date.now() + n * 3_600_000);
 
 before(async () => {
   for (const model of ["acme/small", "acme/large"]) {
@@ -27,12 +51,13 @@ before(async () => {
   await add("quiet", "acme/silent");
   await add("idle", "acme/small");
   for (const slug of ["campaign", "thin"]) {
-    await manage("PUT", `/presets/${slug}/labels/canary`, { split: [{ version: 1, weight: 90 }, { version: 2, weight: 10 }] });
+    await manage("PUT", `/presets/${slug}/labels/canary`, { split: [{ version: 1, weight: 60 }, { version: 2, weight: 40 }] });
   }
+  const [ofFirst, ofSecond] = await sessionsOf("@preset/campaign@canary");
   for (let i = 0; i < each; i++) {
-    const first = await ask("@preset/campaign@1", "Hello", { stream: i % 2 === 0 });
+    const first = await ask("@preset/campaign@canary", "Hello", { stream: i % 2 === 0 }, { "X-Session-Id": ofFirst[i] });
     await first.text();
-    const second = await ask("@preset/campaign@2", i < 15 ? "fail" : "Hello");
+    const second = await ask("@preset/campaign@canary", i < 15 ? "fail" : "Hello", {}, { "X-Session-Id": ofSecond[i] });
     await second.text();
     for (const [answer, score] of [[first, i < 35], [second, i < 32]]) {
       const sent = await send("POST", "/presets/campaign/feedback", { request_id: answer.headers.get("X-Preset-Request-Id"), score, name: "solved" }, { key: inferenceKey });
@@ -64,14 +89,14 @@ scenario("versions stand side by side", { key: managementKey }, async ({ page })
   assert.equal(first.Errors, "0 0.0 %");
   assert.equal(first["Input tokens"], "4,000 40 % from a cache");
   assert.equal(first["Output tokens"], "800");
-  assert.equal(first.Cost, "0.08");
-  assert.equal(first["Cost each"], "0.002");
+  assert.equal(first.Cost, "$0.08");
+  assert.equal(first["Cost each"], "$0.002");
   assert.match(first.Duration, /^p50 [\d.]+ m?s p95 [\d.]+ m?s$/);
   assert.match(first["First content"], /^p50 [\d.]+ m?s/);
   assert.equal(first.solved, "0.875 40 scores");
   const second = await cells(rowOf(page, "Totals", "v2"));
   assert.equal(second.Errors, "15 37.5 %");
-  assert.equal(second.Cost, "0.15 estimated"); // 25 answers of 100 and 50 tokens, at 10 and 100 a million
+  assert.equal(second.Cost, "$0.15 estimated"); // 25 answers of 100 and 50 tokens, at 10 and 100 a million
   assert.equal(second["Output tokens"], "1,250 60 % reasoning");
   assert.equal(second["First content"], "–");
   await page.getByRole("table", { name: "Totals", exact: true }).getByRole("link", { name: "v2" }).click();
@@ -79,9 +104,11 @@ scenario("versions stand side by side", { key: managementKey }, async ({ page })
 });
 
 scenario("a split is judged in words", { key: managementKey }, async ({ page }) => {
+  await changedAt(page, hours(-2));
   await go(page, at("campaign", "usage"));
   const row = (name) => rowOf(page, "v2 against v1", name);
-  await shows(page.getByRole("main"), "90 %");
+  await shows(page.getByRole("main"), "60 %");
+  await shows(page.getByRole("main"), /Requests by this label since .* UTC count, the first full hour after the split was last changed/);
   const errors = await cells(row("Errors"));
   assert.equal(errors.v1, "0.0 % 0 of 40");
   assert.equal(errors.v2, "37.5 % 15 of 40");
@@ -95,8 +122,18 @@ scenario("a split is judged in words", { key: managementKey }, async ({ page }) 
   const cost = await cells(row("Cost of a request"));
   assert.match(cost["In words"], /v2 costs more than v1\. No interval is known\./);
 
+  // Requests that named a version are not the split's.
   await go(page, at("thin", "usage"));
-  assert.equal((await cells(row("Errors")))["In words"], "Too few to tell: a version has 1 request. Each needs 30.");
+  const thin = await cells(row("Errors"));
+  assert.equal(thin["In words"], "Too few to tell: a version has 0 requests. Each needs 30.");
+  assert.deepEqual([thin.Difference, thin["95 % interval"]], ["–", "–"]);
+});
+
+scenario("a split that was just changed has no requests of its own yet", { key: managementKey }, async ({ page }) => {
+  await changedAt(page, hours(1));
+  await go(page, at("campaign", "usage"));
+  await shows(page.getByRole("main"), /The split was changed at .* UTC\. .* its requests count from .* on\./);
+  await eventually(async () => assert.equal(await page.getByRole("table", { name: "v2 against v1" }).count(), 0));
 });
 
 scenario("charts are read by pointer, by keys, and as tables", { key: managementKey }, async ({ page }) => {
@@ -179,6 +216,7 @@ scenario("without requests the page says how to measure", { key: managementKey }
 
 for (const [scheme, width] of [["light", 1280], ["dark", 1280], ["light", 360]]) {
   scenario(`usage is for everyone: ${scheme}, ${width} pixels`, { key: managementKey, scheme, width }, async ({ page }) => {
+    await changedAt(page, hours(-2));
     for (const [name, address] of [["usage", at("campaign", "usage")], ["usage-workspace", "/w/default/usage"]]) {
       await go(page, address);
       const chart = page.getByRole("img", { name: /^Requests per/ });
@@ -213,4 +251,14 @@ test("intervals", async () => {
   assert.ok(areBoolean([{ count: 3, mean: 0.666667 }, { count: 40, mean: 0.875 }]));
   assert.ok(!areBoolean([{ count: 3, mean: 0.5 }]) && !areBoolean([{ count: 2, mean: -1 }]));
   assert.deepEqual([verdict({ low: 0.1, high: 0.2 }, 29), verdict({ low: 0.1, high: 0.2 }, 30), verdict({ low: -0.2, high: -0.1 }, 30), verdict({ low: -0.1, high: 0.1 }, 30)], ["thin", "more", "less", "open"]);
+});
+
+// A number that is not zero is never shown as zero, and zero has no sign.
+test("figures", async () => {
+  const source = await readFile(new URL("../../caddymodule/console/assets/usage_figures.js", import.meta.url), "utf8");
+  const { meanText, signedText } = await import(`data:text/javascript,${encodeURIComponent(source)}`);
+  for (const [n, digits, text] of [[0, 1, "0.0"], [-0, 1, "0.0"], [1e-14, 1, "0.0"], [0.04, 1, "+0.04"], [-0.04, 1, "−0.04"], [-0.0004, 3, "−0.0004"], [37.46, 1, "+37.5"], [-7.5, 1, "−7.5"], [-0.00000001, 1, "−0.00000001"]]) {
+    assert.equal(signedText(n, digits), text);
+  }
+  assert.deepEqual([-0.875, 0.875, -0.0001, 1].map(meanText), ["−0.875", "0.875", "0", "1"]);
 });

@@ -4,8 +4,12 @@ const root = document.documentElement.dataset
 /** base is the console's path, and api that of the API. Neither ends with a slash. */
 export const base = (root.console ?? '/console').replace(/\/+$/, '')
 export const api = (root.api ?? '/v1').replace(/\/+$/, '')
+/** @type {Record<string, string>} */
+const settings = JSON.parse(root.settings ?? '{}')
+/** Tells whether the API knows a setting. @param {string} route that makes a version @param {string} name */
+export const isSettingKnown = (route, name) => (settings[route] ?? '').split(' ').includes(name)
 
-const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history|usage)|/p/([^/]+)(?:/(labels|try|use|usage|history|new)|/versions/(\\d+)|/(compare)/(\\d+)\\.\\.(\\d+))?)?)?/?$')
+const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history|usage)|/p/([^/]+)(?:/(labels|try|use|usage|history|new)|/versions/([1-9]\\d*)|/(compare)/([1-9]\\d*)\\.\\.([1-9]\\d*))?)?)?/?$')
 
 /**
  * Reads an address. The workspace is empty if the address names none.
@@ -59,4 +63,10 @@ export const toWorkspaceUsage = (workspace, query = {}) => `${toPresets(workspac
 /** presetPath is the path of a preset in the API, or of something below it. @param {At} at @param {string} [below] @param {Query} [query] */
 export function presetPath(at, below = '', query = {}) {
 	return `/presets/${part(at.slug)}${below && '/' + below}${search({ ...query, workspace_id: at.workspace })}`
+}
+
+/** presetOf returns the preset of a path of presetPath. Its slug is empty for other paths. @param {string} path @returns {At} */
+export function presetOf(path) {
+	const { pathname, searchParams } = new URL(path, location.origin)
+	return { workspace: searchParams.get('workspace_id') ?? '', slug: decodeURIComponent(/^\/presets\/([^/]+)/.exec(pathname)?.[1] ?? '') }
 }

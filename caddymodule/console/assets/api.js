@@ -1,6 +1,6 @@
 // The public API: the key, entity tags, idempotency and errors.
 
-import { api } from './addresses.js'
+import { api, presetOf } from './addresses.js'
 import * as session from './session.js'
 
 /**
@@ -10,7 +10,7 @@ import * as session from './session.js'
  * @returns {Failure}
  */
 export function newFailure(message, more = {}) {
-	return Object.assign(new Error(message), { status: 0, issues: [], requestId: '', retryAfter: '', ...more })
+	return Object.assign(new Error(message), { status: 0, isOffline: false, issues: [], requestId: '', retryAfter: '', ...more })
 }
 
 /** Makes a failure of whatever was thrown. @param {unknown} thrown @returns {Failure} */
@@ -41,7 +41,7 @@ export async function ask(method, path, options = {}) {
 		if (isAborted(thrown)) {
 			throw thrown
 		}
-		throw newFailure('The server does not answer.')
+		throw newFailure('The server does not answer.', { isOffline: true })
 	}
 }
 
@@ -130,10 +130,11 @@ export const absent = '*'
  */
 export async function change(method, path, body, tag = '') {
 	const text = typeof body === 'object' ? JSON.stringify(body) : body
-	const name = [method, path, text, tag].join('\n')
+	const override = session.overriddenOwner(presetOf(path))
+	const name = [method, path, text, tag, override].join('\n')
 	const key = open.get(name) ?? randomName()
 	open.set(name, key)
-	const answer = await ask(method, path, { body: text, headers: { 'Idempotency-Key': key, ...conditionOf(tag) } }).then(answerOf).catch((thrown) => {
+	const answer = await ask(method, path, { body: text, headers: { 'Idempotency-Key': key, ...conditionOf(tag), ...(override && { 'X-Preset-Override': override }) } }).then(answerOf).catch((thrown) => {
 		const { status } = failureOf(thrown)
 		if (status >= 400 && status < 500) {
 			open.delete(name) // nothing was changed
@@ -163,19 +164,19 @@ export async function identify(key) {
 	if (workspaces.ok) {
 		const { data, total_count: total } = await workspaces.json()
 		// A key with --only-workspace sees one, perhaps not the default one.
-		return { kind: 'management', home: total === 1 ? data[0].slug : 'default' }
+		return { kind: 'management', home: total === 1 ? data[0].slug : 'default', rights: workspaces.headers.get('X-Preset-Rights') ?? '' }
 	}
 	if (workspaces.status !== 403) {
 		throw await readFailure(workspaces)
 	}
 	const presets = await ask('GET', '/presets?limit=1&workspace_id=default', { key })
 	if (presets.ok) {
-		return { kind: 'inference', home: 'default' }
+		return { kind: 'inference', home: 'default', rights: '' }
 	}
 	const own = await ask('GET', '/presets?limit=1&status=all', { key })
 	if (!own.ok) {
 		throw await readFailure(own)
 	}
 	const { data } = await own.json()
-	return { kind: 'inference', home: data[0]?.workspace_id ?? '' }
+	return { kind: 'inference', home: data[0]?.workspace_id ?? '', rights: '' }
 }

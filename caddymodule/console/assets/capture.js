@@ -1,5 +1,6 @@
 // A version is made from a request in a dialect. This file writes that request.
 
+import { isSettingKnown } from './addresses.js'
 import { compact, lineOf, parse, parseAs, raw } from './json.js'
 
 /** @type {Record<Dialect, string>} */
@@ -10,7 +11,8 @@ export const routes = { responses: 'responses', chat: 'chat/completions', messag
 const promptMembers = { responses: ['instructions', 'input'], chat: ['messages'], messages: ['system', 'messages'] }
 
 /**
- * Returns what is wrong with settings and messages before they are sent.
+ * Returns what is wrong with settings and messages before they are sent. Settings that the server
+ * does not know are warnings: it ignores them.
  * @param {string} settings @param {string} messages @param {Dialect} dialect @returns {Problem[]}
  */
 export function check(settings, messages, dialect) {
@@ -18,7 +20,8 @@ export function check(settings, messages, dialect) {
 		const { members, problem, offset } = parseAs(text, kind)
 		const wrong = members.filter((member) => promptMembers[dialect].includes(member.name))
 			.map((member) => ({ start: member.start, message: `${member.name} is no setting: write the prompt in Prompt` }))
-		return (problem ? [{ start: offset, message: problem }] : wrong).map(({ start, message }) => ({ field, line: lineOf(text, start), message }))
+		const unknown = field === 'Settings' ? members.filter((member) => !isSettingKnown(routes[dialect], member.name)).map((member) => ({ start: member.start, message: `${member.name} is unknown here, and is ignored`, isWarning: true })) : []
+		return (problem ? [{ start: offset, message: problem }] : [...wrong, ...unknown]).map(({ start, ...more }) => ({ field, line: lineOf(text, start), ...more }))
 	})
 }
 

@@ -3,13 +3,13 @@
 import { presetPath, toComparison } from './addresses.js'
 import { button, choice, fill, form, h, submit, user, when } from './elements.js'
 import * as api from './api.js'
-import * as session from './session.js'
 import { differences, readSide } from './differences.js'
 import { go } from './navigation.js'
 import { targetText } from './labels.js'
 import { presetFrame } from './preset.js'
 import { putLive } from './put_live.js'
-import { load, readUntilDone } from './states.js'
+import { serveReason } from './rights.js'
+import { keepFocus, load, readUntilDone } from './states.js'
 import { versionName } from './versions.js'
 
 /** @type {MakeView} */
@@ -22,9 +22,9 @@ export function compareView(context) {
 function compareBody(context, preset) {
 	const { at, signal, address: { from, to } } = context
 	const result = h('div'), action = h('span')
-	const showAction = () => fill(action, to !== preset.data.designated_version.version && button('Put live', () => putLive(context, preset, to), {
-		disabled: !session.mayChange() || preset.data.status !== 'active', 'data-key': 'put-live', 'aria-describedby': !session.mayChange() && 'read-only',
-	}))
+	const showAction = () => keepFocus(action, () => fill(action, to !== preset.data.designated_version.version && button('Put live', () => putLive(context, preset, to), {
+		disabled: serveReason(at, preset.data) !== '' || preset.data.status !== 'active', 'data-key': 'put-live', 'aria-describedby': document.getElementById('read-only') && 'read-only',
+	})))
 	const [first, second] = versionChoices(context, [from, to])
 	const show = () => load(result, signal, async () => {
 		const [a, b] = await Promise.all([from, to].map((n) => readSide(at, n, signal)))
@@ -56,27 +56,56 @@ function sideHeading(version) {
 		version.message && h('span', { class: 'message' }, user(version.message)))
 }
 
+const versionsAtOnce = 100
 let ids = 0
 
 /**
- * Makes selects of the preset's versions. The newest 100 can be chosen.
+ * Makes selects of the preset's versions, the newest first. Each older 100 are one more choice away.
  * @param {Context} context @param {number[]} values
  * @param {Choice[]} [others] come first
  */
 export function versionChoices({ at, signal }, values, others = []) {
 	const selects = values.map((value) => choice([...others, ...(value ? [{ value: String(value), text: `v${value}` }] : [])], value ? String(value) : others[0]?.value ?? '', { id: `version-${++ids}` }))
-	const page = (/** @type {number} */ offset) => api.read(presetPath(at, 'versions', { fields: 'summary', offset, limit: 100 }), signal)
-	const read = async () => {
-		const first = await page(0)
-		/** @type {Version[]} */
-		const all = first.total > 100 ? (await page(first.total - 100)).data : first.data
-		const options = [...all].reverse().map((version) => ({ value: String(version.version), text: versionName(version) }))
+	const page = (/** @type {number} */ offset, /** @type {number} */ limit) => api.read(presetPath(at, 'versions', { fields: 'summary', offset, limit }), signal)
+	/** @type {Choice[]} */
+	let options = []
+	let unread = 0 // older versions
+	const older = 'older'
+	/** Adds older versions. @param {Version[]} versions the oldest first @param {number} offset of the first */
+	const add = (versions, offset) => {
+		options = [...options, ...[...versions].reverse().map((version) => ({ value: String(version.version), text: versionName(version) }))]
+		unread = offset
 		for (const select of selects) {
 			const { value } = select
-			const isKnown = [...others, ...options].some((option) => option.value === value)
-			fill(select, [...others, ...options, ...(isKnown ? [] : [{ value, text: `v${value}` }])].map((option) => h('option', { value: option.value }, option.text)))
+			const isKnown = value === older || [...others, ...options].some((option) => option.value === value)
+			fill(select, [...others, ...options, ...(unread > 0 ? [{ value: older, text: `Older versions (${unread})…` }] : []), ...(isKnown ? [] : [{ value, text: `v${value}` }])].map((option) => h('option', { value: option.value }, option.text)))
 			select.value = value
 		}
+	}
+	const readOlder = async () => {
+		const offset = Math.max(0, unread - versionsAtOnce), { data } = await page(offset, unread - offset)
+		add(data, offset)
+		return String(data[data.length - 1].version)
+	}
+	for (const select of selects) {
+		select.addEventListener('change', (event) => {
+			if (select.value === older) {
+				event.stopImmediatePropagation()
+				select.disabled = true
+				readOlder().catch(() => options[options.length - 1].value).then((next) => {
+					select.disabled = false
+					select.value = next
+					select.focus()
+					select.dispatchEvent(new Event('change', { bubbles: true }))
+				})
+			}
+		})
+	}
+	const read = async () => {
+		options = []
+		const first = await page(0, versionsAtOnce)
+		unread = first.total
+		await (unread > versionsAtOnce ? readOlder() : add(first.data, 0))
 		if (values[0] === values[1]) {
 			selects[1].value = options[0].value // something to compare
 		}

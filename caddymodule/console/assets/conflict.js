@@ -19,8 +19,10 @@ export function conflict(failure, path, before, lookedAgain) {
 	const list = h('div', null, 'Looking at what was changed…')
 	const place = h('div', { class: 'error', role: 'alert' }, h('p', null, h('strong', null, 'Error: '), 'Nothing was saved, because this was changed meanwhile.'), list)
 	api.read(path).then((now) => fill(list, changesOf(before.data, now.data), h('p', { class: 'actions' }, button('Look again', () => {
+		const next = /** @type {HTMLElement | null | undefined} */ (place.closest('form')?.querySelector('[type=submit]'))
 		place.remove()
 		lookedAgain(now)
+		next?.focus()
 	}))), (thrown) => fill(list, errorBox(thrown)))
 	return place
 }

@@ -1,12 +1,16 @@
 // Dialogs. The browser keeps the focus inside, closes them with Escape, and gives the
 // focus back.
 
-import { button, form, h, submit } from './elements.js'
-import { attempt } from './states.js'
+import { button, form, h, submit, valuesOf } from './elements.js'
+import { setGuard } from './navigation.js'
+import { attempt, focusHeading, focusKey } from './states.js'
+
+const question = 'What you typed here is not saved. Close it and lose that?'
 
 /**
  * Shows a dialog. Its name is that of the button that opened it. The signal
- * closes it.
+ * closes it. Whoever closes it, or leaves, is asked first if something was typed, unless that is
+ * disposable. While a change is under way, it stays open.
  * @type {OpenDialog}
  */
 export function openDialog(name, heading, body, options = {}) {
@@ -15,23 +19,39 @@ export function openDialog(name, heading, body, options = {}) {
 	const content = [
 		h('h2', null, heading),
 		h('div', { class: 'body' }, body),
-		h('div', { class: 'actions end' }, button(options.actions ? 'Cancel' : 'Close', () => close()), options.actions ?? []),
+		h('div', { class: 'actions end' }, button(options.actions ? 'Cancel' : 'Close', () => leave()), options.actions ?? []),
 	]
 	/** @type {HTMLDialogElement} */
 	const dialog = h('dialog', { 'aria-label': name, class: options.style }, options.submit
 		? form({}, options.submit, content)
 		: content)
+	const isDirty = () => options.submit !== undefined && !options.isDisposable && dialog.open && valuesOf(dialog) !== before
+	const mayClose = options.mayClose ?? (() => dialog.querySelector('[aria-busy]') === null && (!isDirty() || confirm(question)))
+	const leave = () => mayClose() && close()
+	const dropGuard = setGuard(isDirty)
+	// Browsers let no one keep a dialog open at a second Escape, unless its key press is handled.
+	dialog.addEventListener('keydown', (event) => {
+		if (event.key === 'Escape' && !event.isComposing) {
+			event.preventDefault()
+			leave()
+		}
+	})
+	dialog.addEventListener('cancel', (event) => {
+		event.preventDefault()
+		leave()
+	})
 	dialog.addEventListener('close', () => {
+		dropGuard()
 		dialog.remove()
 		options.onClose?.()
-		if (document.activeElement === document.body) {
-			const next = opener instanceof HTMLElement && opener.isConnected ? opener : document.getElementById('main')
-			next?.focus()
+		if (document.activeElement === document.body && !focusKey(document.body, opener?.getAttribute('data-key') ?? '')) {
+			focusHeading()
 		}
 	})
 	options.signal?.addEventListener('abort', close)
 	document.body.append(dialog)
 	dialog.showModal()
+	const before = valuesOf(dialog)
 	return { dialog, close }
 }
 
@@ -45,7 +65,7 @@ export function ask(context, name, heading, body, run, options = {}) {
 	const place = h('div')
 	const confirm = submit(options.confirm ?? name, { class: options.isDanger ? 'danger' : 'primary' })
 	const { close } = openDialog(name, heading, [...body, place], {
-		style: options.isWide ? 'wide' : '', signal: context.signal, actions: [confirm], onClose: options.onClose,
+		style: options.isWide ? 'wide' : '', signal: context.signal, isDisposable: options.isDisposable, actions: [confirm], onClose: options.onClose,
 		submit: async () => {
 			if (!confirm.disabled && await attempt(place, confirm, run, options.explain)) {
 				close()

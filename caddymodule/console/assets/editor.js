@@ -15,12 +15,12 @@ export function jsonEditor(value, changed) {
 	}
 	const draw = () => {
 		const lines = area.value.split('\n')
-		const wrong = new Set(notes.map((note) => note.line))
+		const wrong = new Set(notes.filter((note) => !note.isWarning).map((note) => note.line))
 		if (lines.length <= 5000) {
 			fill(numbers, lines.map((_, i) => h('span', { class: wrong.has(i + 1) && 'bad' }, i + 1)))
 		}
 		fill(beside, notes.map((note) => {
-			const mark = h('span', null, note.message)
+			const mark = h('span', { class: note.isWarning && 'warning' }, note.message)
 			mark.style.top = `calc(${note.line - 1} * var(--row))`
 			mark.style.left = `calc(${(lines[note.line - 1] ?? '').replaceAll('\t', '        ').length}ch + 2ch)`
 			return mark

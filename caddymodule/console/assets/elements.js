@@ -107,6 +107,12 @@ export function setWrong(control, text = '') {
 	}
 }
 
+/** Returns what the controls of a place have, to compare it with what they had. @param {Element} place */
+export function valuesOf(place) {
+	return JSON.stringify([...place.querySelectorAll('input, textarea, select')].map((control) => (control.matches('[type=checkbox]')
+		? control.matches(':checked') : /** @type {Control} */ (control).value)))
+}
+
 /** @param {Choice[]} options @param {string} value @param {Properties} [properties] */
 export function choice(options, value, properties = {}) {
 	const select = h('select', properties, options.map((option) => h('option', { value: option.value }, option.text)))

@@ -4,6 +4,7 @@ import { presetPath, search, toPreset, toPresets, toVersion } from './addresses.
 import { button, h, labelTag, row, table, textOrNone, user, when } from './elements.js'
 import * as session from './session.js'
 import { copy } from './copy.js'
+import { targetText } from './labels.js'
 import { presetFrame } from './preset.js'
 import { pagedList } from './states.js'
 
@@ -37,6 +38,17 @@ export function workspaceHistoryView(context) {
 	}
 }
 
+/** Says what was set: the status, the split, the protection, the owner. @param {Change} change @returns {Child[]} */
+function detailsOf({ operation, status, split, protection, label, managed_by: owner, override }) {
+	return [
+		status && `now ${status}`,
+		split && targetText({ split: split.split(',').map((share) => share.split(':').map(Number)).map(([version, weight]) => ({ version, weight })) }),
+		protection && `${label ? 'label ' : ''}${protection === 'set' ? 'is protected' : 'is no longer protected'}`,
+		operation === 'preset.set_owner' && (owner ? h('span', null, 'managed by ', user(owner)) : 'managed by nobody'),
+		override && h('span', null, 'overriding ', user(override)),
+	].filter(Boolean)
+}
+
 /** @param {Context} context @param {(offset: number) => string} path */
 function records(context, path) {
 	const { workspace, slug } = context.at
@@ -49,7 +61,7 @@ function records(context, path) {
 		const version = (/** @type {number | null | undefined} */ number) => (number && at.slug ? h('a', { href: toVersion(at, number), class: 'number' }, `v${number}`) : textOrNone())
 		const operation = change.operation.replace('preset.', '')
 		return row([
-			['What', h('span', null, words[operation] ?? operation, change.draft ? ' (draft) ' : ' ', change.label && labelTag(change.label), change.override && h('span', { class: 'muted' }, ' overriding ', user(change.override)))],
+			['What', h('span', null, words[operation] ?? operation, change.draft ? ' (draft) ' : ' ', change.label && labelTag(change.label), detailsOf(change).map((detail) => h('span', { class: 'below' }, detail)))],
 			...(slug ? [] : [/** @type {[string, Child]} */ (['Preset', at.slug ? h('a', { href: toPreset(at), 'data-row': true, class: 'slug' }, user(at.slug)) : textOrNone()])]),
 			['When', when(change.time)],
 			['By', user(change.user_id)],

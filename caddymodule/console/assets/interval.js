@@ -19,9 +19,10 @@ export function wilson({ rate, n }) {
 /** Returns Newcombe's interval of b - a, from Wilson's of each (his method 10). @param {Rate} a @param {Rate} b @returns {Interval} */
 export function ofRates(a, b) {
 	const inA = wilson(a), inB = wilson(b), difference = b.rate - a.rate
+	const exact = (/** @type {number} */ n) => Number(n.toFixed(12)) // without the noise of sums, which would pass for a difference
 	return {
-		low: difference - Math.hypot(b.rate - inB.low, inA.high - a.rate),
-		high: difference + Math.hypot(inB.high - b.rate, a.rate - inA.low),
+		low: exact(difference - Math.hypot(b.rate - inB.low, inA.high - a.rate)),
+		high: exact(difference + Math.hypot(inB.high - b.rate, a.rate - inA.low)),
 	}
 }
 

@@ -7,17 +7,19 @@ import * as session from './session.js'
 import { versionChoices } from './compare.js'
 import { conflict, failed } from './conflict.js'
 import { openDialog } from './dialogs.js'
+import { mayLose } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { askFirst } from './preset_changes.js'
-import { attempt, pagedList } from './states.js'
+import { changeReason, labelProtection, labelReason } from './rights.js'
+import { attempt, keepFocus, pagedList } from './states.js'
 import { say } from './status.js'
 
 const valid = /^(?!\d+$|latest$)[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$/
 
-/** Shows an error below a field that holds no label. @param {HTMLInputElement} control */
-export function isLabelRight(control) {
-	const isRight = valid.test(control.value.trim())
-	setWrong(control, isRight ? '' : 'A label begins with a letter or digit, and has only these and . _ ~ -. Numbers and latest are reserved.')
+/** Shows an error below a field that holds no label, or one that cannot be changed for a reason. @param {HTMLInputElement} control @param {string} reason */
+export function isLabelRight(control, reason) {
+	const isValid = valid.test(control.value.trim()), isRight = isValid && !reason
+	setWrong(control, isValid ? reason : 'A label begins with a letter or digit, and has only these and . _ ~ -. Numbers and latest are reserved.')
 	if (!isRight) {
 		control.focus()
 	}
@@ -54,26 +56,31 @@ const labelPath = (at, label, query = {}) => presetPath(at, `labels/${encodeURIC
 function labelsBody(context, preset) {
 	const { at } = context
 	let seen = preset // by who fills the form
-	const isClosed = () => !session.mayChange() || preset.data.status !== 'active'
+	const isClosed = () => changeReason(at, preset.data) !== '' || preset.data.status !== 'active'
 	const list = h('div')
-	const showList = () => {
+	const showList = () => keepFocus(list, () => {
 		const labels = Object.entries(preset.data.labels)
 		/** @param {string} text @param {string} label @param {() => unknown} run */
-		const action = (text, label, run) => button(text, run, { class: 'small', disabled: isClosed(), 'data-key': `${text} ${label}`, 'aria-label': `${text} ${label}` })
+		const action = (text, label, run) => button(text, run, { class: 'small', disabled: isClosed() || labelReason(at, preset.data, label) !== '', 'data-key': `${text} ${label}`, 'aria-label': `${text} ${label}` })
 		fill(list, labels.length === 0
 			? h('p', { class: 'empty' }, 'No label is set. A label is a movable name for a version, such as staging. Requests name it as ', code(`@preset/${at.slug}@staging`), '.')
 			: table('Labels', ['Label', 'Stands for', 'Actions'], labels.map(([label, target]) => row([
 				['Label', h('span', { class: 'slug' }, user(label))],
-				['Stands for', number(targetText(target))],
+				['Stands for', [number(targetText(target)), h('span', { class: 'below' }, labelProtection(preset.data, label))]],
 				['Actions', h('span', { class: 'actions' },
 					action('Move', label, () => {
-					edit(label, target)
-					shares[0].version.focus()
+					if (mayLose(isDirty)) {
+						edit(label, target)
+						shares[0].version.focus()
+					}
 				}),
+					(target.protected || session.mayChangeProtected()) && action(target.protected ? 'Unprotect' : 'Protect', label, () => protect(label, target)),
 					button('History', () => history(context, label), { class: 'small', 'data-key': `History ${label}`, 'aria-label': `History of ${label}` }),
 					action('Remove', label, () => remove(context, preset, label, target)))],
 			]))))
-	}
+	})
+	/** @param {string} label @param {Target} target */
+	const protect = (label, target) => putBack(at, label, { ...target, protected: !target.protected }, preset.tag, target)
 
 	const name = textInput({ maxlength: 64 })
 	const chosen = () => name.value.trim()
@@ -116,10 +123,15 @@ function labelsBody(context, preset) {
 		shares = []
 		percents(target.split ?? [{ version: target.version ?? 1, weight: 1 }]).forEach((share) => addShare(share.version, share.percent))
 		showShares()
+		atFirst = typed()
 	}
+	let atFirst = ''
+	const typed = () => JSON.stringify([name.value, ...shares.map((share) => [share.version.value, share.percent.value])])
+	const isDirty = () => typed() !== atFirst
+	context.setGuard(isDirty)
 	const run = async () => {
 		const label = chosen()
-		if (!isLabelRight(name)) {
+		if (!isLabelRight(name, labelReason(at, preset.data, chosen()))) {
 			return
 		}
 		if (!showTotal()) {
@@ -171,14 +183,15 @@ function labelsBody(context, preset) {
 }
 
 /**
- * Undoes a change of a label, unless someone has changed it since.
- * @param {At} at @param {string} label @param {Target | undefined} before
- * @param {string} tag of the label after the change
+ * Gives a label a target with its protection, or undoes that, unless someone has changed it since.
+ * @param {At} at @param {string} label @param {Target | undefined} target
+ * @param {string} tag of the label, or of its preset
+ * @param {Target} [before] which Undo brings back
  */
-async function putBack(at, label, before, tag) {
+async function putBack(at, label, target, tag, before) {
 	try {
-		await (before ? api.change('PUT', labelPath(at, label), before, tag) : api.change('DELETE', labelPath(at, label), undefined, tag))
-		say(`${label} is ${before ? targetText(before) : 'removed'} again.`)
+		const now = await (target ? api.change('PUT', labelPath(at, label), { ...target, protected: target.protected ?? false }, tag) : api.change('DELETE', labelPath(at, label), undefined, tag))
+		say(`${label} is ${target ? targetText(target) : 'removed'}${before ? '' : ' again'}.`, before && { name: 'Undo', run: () => putBack(at, label, before, now.tag) })
 	} catch (thrown) {
 		failed(thrown)
 	}

@@ -34,7 +34,7 @@ let shownPlace = ''
 
 /** @returns {View} */
 function unknownView() {
-	return { title: 'Not found', element: h('div', null, h('h1', null, 'Not found'), h('p', null, 'The console has no such address. ', h('a', { href: toPresets(session.home()) }, 'All presets'))) }
+	return { title: 'Not found', element: h('div', null, h('h1', null, 'Not found'), h('p', null, 'The console has no such address.'), h('p', { class: 'actions' }, h('a', { href: toPresets(session.home()) }, 'All presets'), session.mayChange() && h('a', { href: toWorkspaces }, 'All workspaces'))) }
 }
 
 /** Reads the address. Without a workspace it means that of the key. */

@@ -3,30 +3,32 @@
 /** navigations are told when the address has changed. */
 export const navigations = new EventTarget()
 
-/** @type {() => boolean} */
-let isDirty = () => false
+/** @type {Set<() => boolean>} */
+const guards = new Set()
 
-/** Says how to find out whether the view has edits that are not saved. @param {() => boolean} guard */
+/** Says how to find out whether the view, or a dialog, has edits that are not saved. @param {() => boolean} guard */
 export function setGuard(guard) {
-	isDirty = guard
+	guards.add(guard)
+	return () => guards.delete(guard)
 }
 
-export const hasEdits = () => isDirty()
+export const hasEdits = () => [...guards].some((isDirty) => isDirty())
 
-export function dropEdits() {
-	isDirty = () => false
-}
+export const dropEdits = () => guards.clear()
 
 const question = 'This view has edits that are not saved. Leave it and lose them?'
 
 /** Asks whether edits may be lost, if there are any. */
 export function mayLeave() {
-	if (isDirty() && !confirm(question)) {
+	if (hasEdits() && !confirm(question)) {
 		return false
 	}
 	dropEdits()
 	return true
 }
+
+/** Asks whether edits of a form may be lost, if there are any. @param {() => boolean} isFormDirty */
+export const mayLose = (isFormDirty) => !isFormDirty() || confirm('This form has edits that are not saved. Replace and lose them?')
 
 let shown = location.href
 
@@ -59,7 +61,7 @@ export function watchNavigation() {
 		navigations.dispatchEvent(new Event('navigate'))
 	})
 	addEventListener('beforeunload', (event) => {
-		if (isDirty()) {
+		if (hasEdits()) {
 			event.preventDefault()
 		}
 	})

@@ -3,7 +3,6 @@
 import { presetPath, toVersion } from './addresses.js'
 import { button, choice, code, field, fill, form, h, setWrong, textInput } from './elements.js'
 import * as api from './api.js'
-import * as session from './session.js'
 import { check, keepLineBreaks, placeOf, requestOf, routes } from './capture.js'
 import { changesOf, conflict, failed } from './conflict.js'
 import { ask } from './dialogs.js'
@@ -14,6 +13,7 @@ import { isLabelRight } from './labels.js'
 import { dropEdits, go } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { designate } from './preset_changes.js'
+import { changeReason, labelReason, serveReason } from './rights.js'
 import { errorBox, load } from './states.js'
 import { say } from './status.js'
 import { readTemplate, variableNames, variablesOf } from './template.js'
@@ -47,7 +47,6 @@ export function newView(context) {
  */
 function editor(context, preset, base) {
 	const { at } = context
-	const reason = session.readOnlyReason() || (preset && preset.data.status !== 'active' ? 'This preset is disabled, so it takes no new versions.' : '')
 	const formatted = format(parse(base.settings))
 	const { messages: baseMessages } = readTemplate(base.template), formattedMessages = format(baseMessages)
 
@@ -60,13 +59,17 @@ function editor(context, preset, base) {
 	const checkSoon = () => {
 		clearTimeout(timer)
 		timer = window.setTimeout(() => showProblems(findProblems()), 400)
+		showActions()
 	}
 	const settings = jsonEditor(formatted, checkSoon), messages = jsonEditor(formattedMessages, checkSoon)
 	const settingsField = field('Settings', settings.area, 'JSON, sent as it is written. Numbers keep their digits.')
 	settings.takeFrom(settingsField)
 	const messagesField = field('Messages', messages.area, 'A JSON list, such as [{"role": "user", "content": "About {{city}}"}]. They come before those of a request.')
 	messages.takeFrom(messagesField)
-	const isTemplate = h('input', { type: 'checkbox', onchange: () => showNames() })
+	const isTemplate = h('input', { type: 'checkbox', onchange: () => {
+		showNames()
+		showActions()
+	} })
 	const wasTemplate = isTemplate.checked = base.template !== '{}'
 	const names = h('div', { role: 'status' })
 	const readMessages = () => parseAs(isTemplate.checked ? messages.area.value : '[]', 'array')
@@ -76,19 +79,35 @@ function editor(context, preset, base) {
 		messagesField.hidden = !isTemplate.checked
 		fill(names, isTemplate.checked ? variableNames(found) : found.length > 0 && `Template is off, so the braces around ${found.join(', ')} are text.`)
 	}
-	const notice = h('div'), place = h('div')
+	const notice = h('div'), place = h('div'), warned = h('div', { role: 'status' })
 	let isSaved = false
 	const before = prompt.value // with the line breaks of the browser
-	context.setGuard(() => !isSaved && (prompt.value !== before || settings.area.value !== formatted || messages.area.value !== formattedMessages || isTemplate.checked !== wasTemplate || message.value + label.value !== ''))
+	const isChanged = () => prompt.value !== before || settings.area.value !== formatted || messages.area.value !== formattedMessages || isTemplate.checked !== wasTemplate
+	context.setGuard(() => !isSaved && (isChanged() || message.value + label.value !== ''))
+	const live = button('Save and put live', () => save('Save and put live', true), { class: 'primary' })
+	const draft = button('Save as draft', () => save('Save as draft', false))
+	const why = h('p', { class: 'hint', role: 'status' })
+	const showActions = () => {
+		const isDisabled = preset !== undefined && preset.data.status !== 'active', guarded = preset?.data ?? { protected: false, managed_by: null, labels: {} }
+		const cannotServe = serveReason(at, guarded), cannotChange = changeReason(at, guarded)
+		live.disabled = isDisabled || cannotServe !== ''
+		draft.disabled = isDisabled || cannotChange !== '' || !preset || !isChanged()
+		why.textContent = isDisabled ? 'This preset is disabled, so it takes no new versions.' : cannotServe || (!preset ? 'The first version is always live.' : isChanged() ? '' : `A draft needs a change: this is v${base.version} as it is.`)
+	}
 
-	/** Shows errors at their places, and goes to the first one if wanted. @param {Problem[]} problems */
+	/** @param {Problem} problem */
+	const inWords = (problem) => `line ${problem.line}: ${problem.message}`
+	/** @param {Problem[]} problems */
+	const warningsOf = (problems) => problems.filter((problem) => problem.isWarning)
+	/** Shows errors and warnings at their places, and goes to the first error if wanted. @param {Problem[]} problems */
 	const showProblems = (problems, isWanted = false) => {
-		const [first] = problems
+		const first = problems.find((problem) => !problem.isWarning)
 		for (const [name, json] of /** @type {const} */ ([['Settings', settings], ['Messages', messages]])) {
 			const inside = problems.filter((problem) => problem.field === name)
 			json.setNotes(inside)
-			setWrong(json.area, inside.map((problem) => `line ${problem.line}: ${problem.message}`).join('; '))
+			setWrong(json.area, inside.filter((problem) => !problem.isWarning).map(inWords).join('; '))
 		}
+		fill(warned, warningsOf(problems).map((problem) => h('p', { class: 'warned' }, `Settings, ${inWords(problem)}.`)))
 		setWrong(prompt, problems.filter((problem) => problem.field === 'Prompt').map((problem) => problem.message).join('; '))
 		if (first && isWanted) {
 			first.field === 'Prompt' ? prompt.focus() : (first.field === 'Settings' ? settings : messages).showLine(first.line)
@@ -109,7 +128,7 @@ function editor(context, preset, base) {
 		fill(place)
 		showProblems(problems, true)
 		setWrong(label)
-		if (problems.length > 0 || (label.value !== '' && !isLabelRight(label))) {
+		if (problems.some((problem) => !problem.isWarning) || (label.value !== '' && !isLabelRight(label, preset ? labelReason(at, preset.data, label.value.trim()) : ''))) {
 			return
 		}
 		const text = keepLineBreaks(prompt.value, base.prompt ?? '', before)
@@ -121,7 +140,7 @@ function editor(context, preset, base) {
 		const sentence = h('p'), comparison = h('div')
 		const closing = new AbortController()
 		const liveVersion = () => preset?.data.designated_version.version ?? 0
-		const { close } = ask(context, name, isLive ? `Save and put ${at.slug} live?` : 'Save as a draft?', [sentence, comparison], async () => {
+		const { close } = ask(context, name, isLive ? `Save and put ${at.slug} live?` : 'Save as a draft?', [sentence, warningsOf(problems).map((problem) => h('p', { class: 'note' }, `Settings, ${inWords(problem)}.`)), comparison].flat(), async () => {
 			const answer = await api.change('POST', path, body, preset?.tag ?? api.absent)
 			isSaved = true
 			dropEdits()
@@ -162,15 +181,18 @@ function editor(context, preset, base) {
 	}
 
 	prompt.addEventListener('input', showNames)
+	prompt.addEventListener('input', showActions)
 	messages.area.addEventListener('input', showNames)
 	dialects.addEventListener('change', showNames)
+	dialects.addEventListener('change', checkSoon)
 	showNames()
+	showActions()
 	return {
 		element: form({ class: 'editor' }, () => {},
 			h('h2', null, preset ? `New version from v${base.version}` : 'First version'),
 			notice,
 			h('div', { class: 'columns even' }, h('div', null, field('Prompt', prompt), h('div', { class: 'field' },
-				h('label', { class: 'check' }, isTemplate, 'Template'), h('p', { class: 'hint' }, '{{name}} is a variable, and messages are kept. Requests give the values.'), names), messagesField), settingsField),
+				h('label', { class: 'check' }, isTemplate, 'Template'), h('p', { class: 'hint' }, '{{name}} is a variable, and messages are kept. Requests give the values.'), names), messagesField), h('div', null, settingsField, warned)),
 			h('div', { class: 'columns even' },
 				field('Message', message, 'Why this version exists.'),
 				h('div', { class: 'columns even' },
@@ -178,10 +200,10 @@ function editor(context, preset, base) {
 					preset ? h('p', { class: 'field' }, h('span', { class: 'caption' }, 'Made as'), `${base.dialect}, like v${base.version}`) : field('Made as', dialects, 'The API whose names the settings use.'))),
 			place,
 			h('p', { class: 'actions' },
-				button('Save and put live', () => save('Save and put live', true), { disabled: reason !== '', class: 'primary' }),
-				button('Save as draft', () => save('Save as draft', false), { disabled: reason !== '' || !preset, title: preset ? null : 'The first version is always live' }))),
+				live, draft, why)),
 		update: (next) => {
 			if (!preset || next.tag === preset.tag || isSaved) {
+				showActions()
 				return
 			}
 			fill(notice, h('div', { class: 'note' }, h('p', null, 'Someone else changed the preset since you began. Your edits are untouched.'), changesOf(preset.data, next.data),

@@ -6,7 +6,8 @@ import * as api from './api.js'
 import * as session from './session.js'
 import { targetText } from './labels.js'
 import { go, replace } from './navigation.js'
-import { archive, describe, disable, enable, policy, restore } from './preset_changes.js'
+import { archive, describe, disable, enable, policy, protect, restore } from './preset_changes.js'
+import { changeReason, obstacles, serveReason } from './rights.js'
 import { errorBox, live } from './states.js'
 import { queryOf, refOf, versionOf } from './target.js'
 
@@ -34,7 +35,7 @@ export function presetFrame(context, tab, make, makeMissing) {
 			body = make(answer, select)
 			fill(place, body.element)
 		}
-		return headerOf(context, tab, answer, ref)
+		return headerOf(context, tab, answer, ref, () => header.redraw())
 	}, {
 		lines: 2,
 		onFailure: async (failure, again) => {
@@ -63,30 +64,33 @@ function heading({ at }, name, ...actions) {
 		h('div', { class: 'actions' }, actions))
 }
 
-/** @param {Context} context @param {string} tab @param {PresetAnswer} answer @param {string} selected */
-function headerOf(context, tab, answer, selected) {
+/** @param {Context} context @param {string} tab @param {PresetAnswer} answer @param {string} selected @param {() => unknown} redraw */
+function headerOf(context, tab, answer, selected, redraw) {
 	const preset = answer.data, { at } = context
 	const version = preset.designated_version.version
 	const ref = tab === 'compare' && selected === String(version) ? '' : selected // compared with what is live
 	const n = versionOf(preset, ref), query = queryOf(ref), { label } = query
 	const isDisabled = preset.status === 'disabled'
-	const reason = session.readOnlyReason() || (isDisabled ? 'This preset is disabled. Requests that name it get 404, and it takes no new versions.' : '')
+	const cannotChange = changeReason(at, preset) !== '', cannotServe = serveReason(at, preset) !== ''
+	const reasons = [...obstacles(at, preset, redraw), ...(isDisabled && session.mayChange() ? [h('p', null, 'This preset is disabled. Requests that name it get 404, and it takes no new versions.')] : [])]
 	/** @type {[string, string, string][]} */
 	const tabs = [
 		['versions', 'Versions', ref ? toVersion(at, n) + search({ label }) : toPreset(at)], ['compare', 'Compare', toDefaultComparison(at, version, n) + search({ label })],
 		['labels', 'Labels', toPreset(at, 'labels', query)], ['try', 'Try it', toPreset(at, 'try', query)], ['use', 'Use it', toPreset(at, 'use', query)],
 		['usage', 'Usage', toPreset(at, 'usage', query)], ['history', 'History', toPreset(at, 'history', query)],
 	]
+	const described = { 'aria-describedby': reasons.length > 0 && 'read-only' }
 	/** @param {string} name @param {() => unknown} run */
-	const quiet = (name, run, cannot = !session.mayChange()) => button(name, run, { class: 'quiet', 'data-key': name, disabled: cannot, 'aria-describedby': reason && 'read-only' })
+	const quiet = (name, run, cannot = cannotServe, key = name) => button(name, run, { class: 'quiet', 'data-key': key, disabled: cannot, ...described })
 	return [
 		heading(context, preset.name,
-			quiet('Rename and describe', () => describe(context, answer)),
-			quiet('Policy', () => policy(context, answer), !preset.policy && !session.mayChange()),
-			isDisabled ? quiet('Enable', () => enable(at, answer.tag)) : quiet('Disable', () => disable(context, answer)),
-			quiet('Archive', () => archive(context, answer), isDisabled || !session.mayChange()),
+			quiet('Rename and describe', () => describe(context, answer), cannotChange),
+			quiet('Policy', () => policy(context, answer), !preset.policy && cannotServe),
+			(preset.protected || session.mayChangeProtected()) && quiet(preset.protected ? 'Unprotect' : 'Protect', () => protect(at, !preset.protected, answer.tag), cannotServe, 'protect'),
+			isDisabled ? quiet('Enable', () => enable(at, answer.tag), cannotServe, 'enable') : quiet('Disable', () => disable(context, answer), cannotServe, 'enable'),
+			quiet('Archive', () => archive(context, answer), isDisabled || cannotServe),
 			tab !== 'new' && button('New version', () => go(toPreset(at, 'new', { from: n })), {
-				disabled: reason !== '', class: tab === 'versions' && 'primary', 'data-key': 'new', 'data-shortcut': 'n', 'aria-describedby': reason && 'read-only',
+				disabled: cannotChange || isDisabled, class: tab === 'versions' && 'primary', 'data-key': 'new', 'data-shortcut': 'n', ...described,
 			})),
 		h('p', { class: 'standing' },
 			h('span', { class: 'live number' }, `● live v${version}`),
@@ -96,7 +100,7 @@ function headerOf(context, tab, answer, selected) {
 			preset.managed_by && h('span', { class: 'state' }, 'managed by ', user(preset.managed_by)),
 			Object.entries(preset.labels).map(([name, target]) => labelTag(name, targetText(target)))),
 		preset.description && h('p', { class: 'description' }, user(preset.description)),
-		reason && h('p', { class: 'note', id: 'read-only' }, reason),
+		reasons.length > 0 && h('div', { class: 'note', id: 'read-only' }, reasons),
 		h('nav', { class: 'tabs', 'aria-label': 'Preset' }, tabs.map(([name, text, href]) =>
 			h('a', { href, 'aria-current': name === tab && 'page', 'data-key': `tab-${name}`, 'data-shortcut': name === 'compare' && 'c' }, text))),
 	]

@@ -3,12 +3,12 @@
 import { presetPath, toPresets } from './addresses.js'
 import { code, field, h, textInput, user } from './elements.js'
 import * as api from './api.js'
-import * as session from './session.js'
 import { conflict, failed } from './conflict.js'
 import { ask, openDialog } from './dialogs.js'
 import { partOf } from './differences.js'
 import { format, lineOf, parse, parseAs } from './json.js'
 import { go } from './navigation.js'
+import { serveReason } from './rights.js'
 import { say } from './status.js'
 
 /**
@@ -65,13 +65,24 @@ export function enable(at, tag) {
 	return api.change('PATCH', presetPath(at), { status: 'active' }, tag).then(() => say(`${at.slug} is enabled. Requests get it again.`), failed)
 }
 
+/** Sets or clears the protection. @param {At} at @param {boolean} isProtected @param {string} tag */
+export async function protect(at, isProtected, tag) {
+	try {
+		const now = await api.change('PATCH', presetPath(at), { protected: isProtected }, tag)
+		say(`${at.slug} is ${isProtected ? '' : 'no longer '}protected.`, { name: 'Undo', run: () => protect(at, !isProtected, now.tag) })
+	} catch (thrown) {
+		failed(thrown)
+	}
+}
+
 /** @param {Context} context @param {PresetAnswer} preset */
 export function describe(context, preset) {
 	const { at } = context
-	const name = textInput({ value: preset.data.name, maxlength: 128, autofocus: true })
+	const reason = serveReason(at, preset.data)
+	const name = textInput({ value: preset.data.name, maxlength: 128, autofocus: !reason, disabled: reason !== '' })
 	const description = h('textarea', { value: preset.data.description ?? '', rows: 4, maxlength: 500, dir: 'auto' })
 	askFirst(context, preset, 'Rename and describe', 'Rename and describe', [
-		field('Name', name, h('span', null, 'The slug stays ', user(at.slug), ', so requests do not change.')),
+		field('Name', name, reason || h('span', null, 'The slug stays ', user(at.slug), ', so requests do not change.')),
 		field('Description', description, 'Up to 500 characters.'),
 	], async (seen) => {
 		await api.change('PATCH', presetPath(at), { name: name.value.trim() || at.slug, description: description.value.trim() || null }, seen.tag)
@@ -85,7 +96,7 @@ export function policy(context, preset) {
 	/** @param {PresetAnswer} answer */
 	const policyOf = (answer) => (answer.data.policy ? partOf(answer.text, 'policy') : '')
 	const before = policyOf(preset), text = before && format(parse(before))
-	if (!session.mayChange()) {
+	if (serveReason(at, preset.data)) {
 		openDialog('Policy', `Policy of ${at.slug}`, [h('pre', { class: 'prompt', tabindex: '0' }, text)], { signal: context.signal })
 		return
 	}

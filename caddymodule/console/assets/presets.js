@@ -8,7 +8,7 @@ import { openDialog } from './dialogs.js'
 import { targetText } from './labels.js'
 import { go, replace } from './navigation.js'
 import { restore } from './preset_changes.js'
-import { live, pages } from './states.js'
+import { keepFocus, lastPage, live, pages } from './states.js'
 
 const limit = 50
 const statuses = ['', 'active', 'disabled', 'archived', 'all'].map((value) => ({ value, text: value || 'not archived' }))
@@ -20,7 +20,7 @@ export function presetsView(context) {
 	const { query } = context.address
 	const state = {
 		q: query.get('q') ?? '', status: query.get('status') ?? '', sort: query.get('sort') ?? 'updated',
-		order: query.get('order') ?? '', offset: Number(query.get('offset') ?? 0),
+		order: query.get('order') ?? '', offset: Math.max(0, Math.trunc(Number(query.get('offset'))) || 0),
 	}
 	const path = () => '/presets' + search({ ...state, order: state.order || firstOrder[state.sort], limit, workspace_id: context.workspace })
 	const address = () => toPresets(context.workspace, {
@@ -51,16 +51,23 @@ export function presetsView(context) {
 				name, isSorted && h('span', { 'aria-hidden': 'true' }, order === 'asc' ? ' ▴' : ' ▾')))
 	}
 
-	const paging = h('div')
+	const paging = h('div'), found = h('p', { class: 'unseen', role: 'status' })
 	const list = live(context, path(), (answer) => {
 		/** @type {Preset[]} */
 		const presets = answer.data
-		fill(paging, pages(state.offset, limit, answer.total, (offset) => {
+		const turn = (/** @type {number} */ offset) => {
 			update({ offset })
 			scrollTo(0, 0)
-		}))
+		}
+		keepFocus(paging, () => fill(paging, pages(state.offset, limit, answer.total, turn)))
+		const text = `${answer.total} ${answer.total === 1 ? 'preset' : 'presets'} found`
+		if (found.textContent !== text) {
+			found.textContent = text
+		}
 		if (presets.length === 0) {
-			return answer.total > 0 ? h('p', { class: 'empty' }, 'This page is empty now.') : emptyList(context, state)
+			return answer.total > 0
+				? h('div', { class: 'empty' }, h('p', null, `The list ends before this page: it has ${answer.total}.`), button('Last page', () => turn(lastPage(answer.total, limit)), { 'data-key': 'last' }))
+				: emptyList(context, state)
 		}
 		return table('Presets',
 			[sorter('Slug', 'slug'), sorter('Name', 'name'), 'Status', 'Live', 'Labels', sorter('Changed', 'updated'), 'By'],
@@ -80,7 +87,7 @@ export function presetsView(context) {
 			form({ class: 'filters', role: 'search' }, () => {},
 				h('label', { for: 'search' }, 'Search presets'), find,
 				h('label', { for: 'status-filter' }, 'Status'), status,
-				paging),
+				paging, found),
 			list.element),
 	}
 }
@@ -133,7 +140,7 @@ function newPreset(context) {
 		submit: () => {
 			const text = slug.value.trim()
 			if (!/^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$/.test(text)) {
-				setWrong(slug, 'A slug begins with a letter or digit.')
+				setWrong(slug, 'A slug begins with a letter or digit, and has only these and . _ ~ -. It has 1 to 128 characters.')
 				slug.focus()
 				return
 			}

@@ -4,7 +4,7 @@ const stored = 'presets.session'
 const storedTime = 'presets.active'
 const idleLimit = 30 * 60 * 1000
 
-const session = { key: '', kind: 'inference', home: 'default', inferenceKey: '' }
+const session = { key: '', kind: 'inference', home: 'default', rights: '', inferenceKey: '' }
 
 /** locks are told why the session ended. */
 export const locks = new EventTarget()
@@ -19,17 +19,19 @@ export function resume() {
 }
 
 /**
- * Begins a session. home is the workspace that an address without one means.
- * @param {string} key @param {string} kind @param {string} home
+ * Begins a session. home is the workspace that an address without one means. rights are those that
+ * not every management key has.
+ * @param {string} key @param {string} kind @param {string} home @param {string} rights
  */
-export function unlock(key, kind, home) {
-	Object.assign(session, { key, kind, home })
-	sessionStorage.setItem(stored, JSON.stringify({ key, kind, home }))
+export function unlock(key, kind, home, rights) {
+	Object.assign(session, { key, kind, home, rights })
+	sessionStorage.setItem(stored, JSON.stringify({ key, kind, home, rights }))
 	touch()
 }
 
 function forget() {
 	session.key = session.inferenceKey = ''
+	overridden.clear()
 	sessionStorage.removeItem(stored)
 	sessionStorage.removeItem(storedTime)
 }
@@ -47,9 +49,22 @@ export const secret = () => session.key
 export const kind = () => session.kind
 export const home = () => session.home
 export const mayChange = () => session.kind === 'management'
+const has = (/** @type {string} */ right) => session.rights.split(', ').includes(right)
+export const mayChangeProtected = () => mayChange() && has('protected-labels')
+export const mayCreateWorkspaces = () => mayChange() && has('workspaces')
 
 /** readOnlyReason is why a key may not change anything. It is empty if it may. */
 export const readOnlyReason = () => (mayChange() ? '' : 'This is an inference key. It sees and compares, but only a management key can change presets.')
+
+// The owners of presets that someone changes nevertheless, by workspace and slug.
+/** @type {Map<string, string>} */
+const overridden = new Map()
+
+/** Has changes of a preset override its owner, or no longer if the owner is empty. @param {At} at @param {string} owner */
+export const override = ({ workspace, slug }, owner) => overridden.set(`${workspace}/${slug}`, owner)
+
+/** The owner that changes of a preset override, or empty. @param {At} at */
+export const overriddenOwner = ({ workspace, slug }) => overridden.get(`${workspace}/${slug}`) ?? ''
 
 /** inferenceKey is the key for requests to the gateway. */
 export const inferenceKey = () => (session.kind === 'inference' ? session.key : session.inferenceKey)

@@ -10,9 +10,9 @@ const skeletonDelay = 150
 
 /** Shows an error: its words, its places, and its request id to copy. @param {unknown} thrown @param {() => unknown} [again] */
 export function errorBox(thrown, again) {
-	const { status, message, retryAfter, issues, requestId } = api.failureOf(thrown)
+	const { isOffline, message, retryAfter, issues, requestId } = api.failureOf(thrown)
 	return h('div', { class: 'error', role: 'alert' },
-		h('p', null, h('strong', null, status === 0 ? 'Offline: ' : 'Error: '), user(message), retryAfter && ` Try again in ${retryAfter} s.`),
+		h('p', null, h('strong', null, isOffline ? 'Offline: ' : 'Error: '), user(message), retryAfter && ` Try again in ${retryAfter} s.`),
 		issues.length > 0 && h('ul', null, issues.map((issue) => h('li', null, code(issue.path || 'body'), ': ', user(issue.message)))),
 		h('p', { class: 'actions' },
 			requestId && h('span', { class: 'muted' }, 'Request id ', h('code', null, requestId)),
@@ -103,11 +103,8 @@ export function live({ signal }, path, draw, options = {}) {
 			return
 		}
 		shown = answer
-		const key = content.contains(document.activeElement) ? document.activeElement?.getAttribute('data-key') : null
-		fill(content, draw(answer))
-		if (key) {
-			focusKey(content, key)
-		}
+		const drawn = [draw(answer)].flat() // which may move the focus itself
+		keepFocus(content, () => fill(content, drawn))
 	}
 	const look = async () => {
 		clearTimeout(timer)
@@ -176,24 +173,48 @@ export function live({ signal }, path, draw, options = {}) {
 	}
 }
 
-/** @param {Element} place @param {string} key */
+/**
+ * Draws a place again. The focus stays with the element of the same key. If that is gone, it goes
+ * to the heading, and never to the body.
+ * @param {Element} place @param {() => unknown} draw
+ */
+export function keepFocus(place, draw) {
+	const focused = place.contains(document.activeElement) ? document.activeElement : null
+	draw()
+	if (focused && !focused.isConnected && !focusKey(place, focused.getAttribute('data-key') ?? '')) {
+		focusHeading()
+	}
+}
+
+export function focusHeading() {
+	const heading = document.querySelector('main h1')
+	if (heading instanceof HTMLElement) {
+		heading.tabIndex = -1
+		heading.focus({ preventScroll: true })
+	}
+}
+
+/** Focuses an enabled element. @param {Element} place @param {string} key */
 export function focusKey(place, key) {
 	const found = place.querySelector(`[data-key="${CSS.escape(key)}"]`)
 	if (found instanceof HTMLElement) {
 		found.focus({ preventScroll: true })
 	}
-	return found !== null
+	return found !== null && found === document.activeElement
 }
+
+/** Returns where the last page begins. @param {number} total @param {number} limit */
+export const lastPage = (total, limit) => Math.floor((total - 1) / limit) * limit
 
 /**
  * Makes the buttons of a list's pages.
  * @type {MakePages}
  */
 export function pages(offset, limit, total, go) {
-	const last = Math.min(offset + limit, total)
+	const last = Math.min(offset + limit, total), isBeyond = offset >= total && total > 0
 	return h('nav', { class: 'pages', 'aria-label': 'Pages' },
-		h('span', { class: 'muted number' }, total === 0 ? 'none' : `${offset + 1}–${last} of ${total}`),
-		button('Previous', () => go(Math.max(0, offset - limit)), { disabled: offset === 0, class: 'small', 'data-key': 'previous' }),
+		h('span', { class: 'muted number' }, total === 0 ? 'none' : isBeyond ? `beyond the last of ${total}` : `${offset + 1}–${last} of ${total}`),
+		button('Previous', () => go(isBeyond ? lastPage(total, limit) : Math.max(0, offset - limit)), { disabled: offset === 0, class: 'small', 'data-key': 'previous' }),
 		button('Next', () => go(offset + limit), { disabled: last >= total, class: 'small', 'data-key': 'next' }))
 }
 

@@ -23,8 +23,8 @@ function keyForm(reason, done) {
 		unlock.disabled = true
 		unlock.setAttribute('aria-busy', 'true')
 		try {
-			const { kind, home } = await api.identify(text)
-			session.unlock(text, kind, home)
+			const { kind, home, rights } = await api.identify(text)
+			session.unlock(text, kind, home, rights)
 			key.value = ''
 			done()
 		} catch (thrown) {
@@ -65,8 +65,7 @@ export function askAgain(reason, done, leave) {
 		done()
 	})
 	const { dialog, close } = openDialog('Unlock', 'Unlock the console', [content, h('p', { class: 'muted' }, 'What you typed stays in this tab until then.')], {
-		style: 'opaque',
-		// Escape must not lose the edits.
+		style: 'opaque', mayClose: () => false, // Escape must not lose the edits
 		onClose: () => isOver || askAgain(reason, done, leave),
 	})
 	dialog.querySelector('.actions.end')?.replaceChildren(button('Discard it', () => {
@@ -74,5 +73,4 @@ export function askAgain(reason, done, leave) {
 		close()
 		leave()
 	}))
-	dialog.addEventListener('cancel', (event) => event.preventDefault())
 }

@@ -26,10 +26,11 @@ const ranges = {
 export function usageView(context) {
 	const { at } = context
 	const frame = presetFrame(context, 'usage', (preset) => {
+		const parts = splits(context)
 		const { element, redraw } = usage(context, {
 			name: at.slug, by: ['version', 'label', 'model', 'status'],
 			path: (query) => presetPath(at, 'usage', query), address: (query) => toPreset(at, 'usage', { ...queryOf(refOf(context.address)), ...query }),
-			below: (report) => report.by === 'version' && splits(report, preset.data.labels),
+			below: (report) => parts.show(report.by === 'version' ? preset.data.labels : {}, report.from),
 		})
 		return {
 			element: h('div', null, h('h2', { class: 'unseen' }, 'Usage'), element),

@@ -23,7 +23,7 @@ const metrics = [
 
 /** @param {number} n */
 function shortCost(n) {
-	return n >= 1000 ? shortText(n) : String(Number(n.toPrecision(6)))
+	return `$${n >= 1000 ? shortText(n) : Number(n.toPrecision(6))}`
 }
 
 /** Returns the series to draw. All but the busiest are drawn as their sum. @param {UsageSeries[]} series */

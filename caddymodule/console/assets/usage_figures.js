@@ -12,13 +12,32 @@ export const countOf = (n, word) => `${countText(n)} ${word}${n === 1 ? '' : 's'
 /** @param {number} n */
 export const shortText = (n) => short.format(n)
 /** @param {number} n */
-export const costText = (n) => (n >= 1 ? large : small).format(n)
+export const costText = (n) => `$${(n >= 1 ? large : small).format(n)}`
 /** @param {number} rate */
 export const percentText = (rate, digits = 1) => `${(100 * rate).toFixed(digits)} %`
 /** @param {number} ms */
 export const durationText = (ms) => (ms >= 9999.5 ? `${counts.format(Number((ms / 1000).toFixed(1)))} s` : ms >= 999.5 ? `${Number((ms / 1000).toFixed(2))} s` : `${Number(ms.toPrecision(3))} ms`)
 
-const summed = /** @type {const} */ (['requests', 'errors', 'aborted', 'unknown', 'input_tokens', 'output_tokens', 'cache_read_input_tokens', 'reasoning_output_tokens', 'cost_unknown'])
+const summed = /** @type {const} */ (['requests', 'errors', 'aborted', 'streamed', 'unknown', 'input_tokens', 'output_tokens', 'cache_read_input_tokens', 'reasoning_output_tokens', 'cost_unknown'])
+
+/**
+ * A number with so many decimals, or with more: rounding never makes zero of what is none.
+ * @param {number} n @param {number} digits
+ */
+export function fixedText(n, digits) {
+	const exact = Number(n.toFixed(12))
+	while (digits < 12 && exact !== 0 && Number(exact.toFixed(digits)) === 0) {
+		digits++
+	}
+	return Math.abs(exact).toFixed(digits)
+}
+/** A number with its sign. Zero has none. @param {number} n @param {number} digits */
+export const signedText = (n, digits) => {
+	const text = fixedText(n, digits)
+	return Number(text) === 0 ? text : `${n < 0 ? '−' : '+'}${text}`
+}
+/** @param {number} mean */
+export const meanText = (mean) => `${Number(mean.toFixed(3)) < 0 ? '−' : ''}${Number(Math.abs(mean).toFixed(3))}`
 
 /** Sums figures. Percentiles and scores have no sum. @param {Figures[]} all @returns {Figures} */
 export function sumOf(all) {

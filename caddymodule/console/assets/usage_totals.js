@@ -2,7 +2,7 @@
 
 import { toPreset, toVersion } from './addresses.js'
 import { h, number, row, table, user } from './elements.js'
-import { costEach, costText, countOf, countText, durationText, errorRate, percentText, seriesName, sumOf } from './usage_figures.js'
+import { costEach, costText, countOf, countText, durationText, errorRate, meanText, percentText, seriesName, sumOf } from './usage_figures.js'
 
 /** A figure with a second one below it. @param {Child} first @param {Child} [second] */
 export const figure = (first, second) => [number(first), second ? h('span', { class: 'below' }, ' ', second) : null]
@@ -49,7 +49,7 @@ export function totals(at, { series }, first) {
 }
 
 /** @param {Score | undefined} score */
-const scoreText = (score) => (score ? figure(String(Number(score.mean.toFixed(3))), countOf(score.count, 'score')) : [none()])
+const scoreText = (score) => (score ? figure(meanText(score.mean), countOf(score.count, 'score')) : [none()])
 
 /** Sums up a report in words, with what is not known. @param {UsageReport} report */
 export function summary({ series, step }) {

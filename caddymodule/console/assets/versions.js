@@ -2,7 +2,6 @@
 
 import { presetPath, toDefaultComparison, toPreset, toVersion } from './addresses.js'
 import { button, code, h, labelTag, user, when } from './elements.js'
-import * as session from './session.js'
 import { copy } from './copy.js'
 import { partOf } from './differences.js'
 import { visible, warning } from './invisible.js'
@@ -11,7 +10,8 @@ import { percents } from './labels.js'
 import { go } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { putLive } from './put_live.js'
-import { live, pages } from './states.js'
+import { changeReason, serveReason } from './rights.js'
+import { keepFocus, live, pages } from './states.js'
 import { messageList, readTemplate, variableNames } from './template.js'
 
 const pageSize = 50
@@ -30,7 +30,7 @@ function versionsBody(context, preset) {
 	const { at } = context
 	const selected = context.address.version || preset.data.designated_version.version
 	const heading = (/** @type {Version} */ version) => versionHeading(context, version, preset)
-	const list = timeline(context, selected, () => preset)
+	const list = timeline(context, selected, context.address.version, () => preset)
 	const detail = live(context, presetPath(at, `versions/${selected}`), (answer) => versionDetail(answer, heading(answer.data)), { lines: 12 })
 	return {
 		element: h('div', { class: 'split' }, h('section', { 'aria-label': 'Timeline' }, list.element), h('section', { 'aria-label': `Version ${selected}` }, detail.element)),
@@ -39,7 +39,7 @@ function versionsBody(context, preset) {
 			list.redraw()
 			const answer = detail.answer()
 			if (answer) {
-				detail.element.querySelector('.version-heading')?.replaceWith(heading(answer.data))
+				keepFocus(detail.element, () => detail.element.querySelector('.version-heading')?.replaceWith(heading(answer.data)))
 			}
 		},
 	}
@@ -52,12 +52,18 @@ export function versionName({ version, designated, labels }) {
 
 /**
  * Lists the versions, the newest first. The API lists the oldest first, so the
- * pages are counted from the end.
- * @param {Context} context @param {number} selected @param {() => PresetAnswer} preset
+ * pages are counted from the end. It shows the newest, or the version that the address names.
+ * @param {Context} context @param {number} selected @param {number} named 0 for none @param {() => PresetAnswer} preset
  */
-function timeline(context, selected, preset) {
+function timeline(context, selected, named, preset) {
 	const { at } = context
-	let page = 0, total = 0
+	let page = 0, total = 0, isSought = named > 0
+	/** Returns the page of the named version, or one that is nearer. Removed versions leave gaps, so its place is not known. @param {Version[]} versions */
+	const pageOfNamed = (versions) => {
+		const oldest = versions[0]?.version ?? 0, newest = versions[versions.length - 1]?.version ?? 0
+		const steps = named < oldest ? Math.max(1, Math.floor((newest - named) / pageSize)) : named > newest ? -1 : 0
+		return Math.min(Math.max(0, page + steps), Math.ceil(total / pageSize) - 1)
+	}
 	/** @type {HTMLElement | undefined} */
 	let shown
 	const path = () => {
@@ -71,6 +77,13 @@ function timeline(context, selected, preset) {
 			return []
 		}
 		total = answer.total
+		const nearer = isSought ? pageOfNamed(answer.data) : page
+		isSought &&= nearer > page // going back ends the search
+		if (nearer !== page) {
+			page = nearer
+			queueMicrotask(() => list.show(path()))
+			return []
+		}
 		const before = shown?.scrollTop
 		const ol = (shown = h('ol', { class: 'timeline', 'aria-label': 'Versions', role: 'list' }, [...answer.data].reverse().map((/** @type {Version} */ version) =>
 			h('li', null, h('a', { href: toVersion(at, version.version), 'aria-current': version.version === selected && 'true', 'data-key': `v${version.version}`, 'data-row': true },
@@ -79,13 +92,14 @@ function timeline(context, selected, preset) {
 					version.message && h('span', { class: 'message' }, user(version.message)),
 					h('span', { class: 'by muted' }, user(version.creator_id), ', ', when(version.created_at)))))))
 		queueMicrotask(() => {
-			const current = /** @type {HTMLElement | null} */ (ol.querySelector('[aria-current]'))
-			ol.scrollTop = before ?? (current?.offsetTop ?? 0) - ol.offsetTop - 80
+			const current = named ? /** @type {HTMLElement | null} */ (ol.querySelector('[aria-current]')) : null
+			ol.scrollTop = before ?? (current ? current.offsetTop - ol.offsetTop - 80 : 0)
 		})
 		return [
 			ol,
 			total > pageSize && pages(page * pageSize, pageSize, total, (offset) => {
 				page = Math.round(offset / pageSize)
+				shown = undefined // begins at its top
 				list.show(path())
 			}),
 		]
@@ -108,7 +122,8 @@ function labelsOf({ version, labels }, preset) {
 function versionHeading({ at, ...context }, version, preset) {
 	const n = version.version, liveVersion = preset.data.designated_version.version
 	const isLive = n === liveVersion
-	const cannot = { disabled: !session.mayChange() || preset.data.status !== 'active', 'aria-describedby': document.getElementById('read-only') && 'read-only' }
+	/** @param {string} reason */
+	const unless = (reason) => ({ disabled: reason !== '' || preset.data.status !== 'active', 'aria-describedby': document.getElementById('read-only') && 'read-only' })
 	return h('div', { class: 'version-heading heading' },
 		h('div', null,
 			h('h2', null, h('span', { class: 'number' }, `v${n} `), isLive && h('span', { class: 'live' }, '● live')),
@@ -116,9 +131,9 @@ function versionHeading({ at, ...context }, version, preset) {
 			labelsOf(version, preset),
 			version.message && h('p', { class: 'message' }, user(version.message))),
 		h('div', { class: 'actions' },
-			!isLive && button('Put live', () => putLive({ at, ...context }, preset, n), { ...cannot, 'data-key': 'put-live' }),
+			!isLive && button('Put live', () => putLive({ at, ...context }, preset, n), { ...unless(serveReason(at, preset.data)), 'data-key': 'put-live' }),
 			button('Compare', () => go(toDefaultComparison(at, liveVersion, n)), { 'data-key': 'compare' }),
-			button('Edit', () => go(toPreset(at, 'new', { from: n })), { ...cannot, 'data-key': 'edit' })))
+			button('Edit', () => go(toPreset(at, 'new', { from: n })), { ...unless(changeReason(at, preset.data)), 'data-key': 'edit' })))
 }
 
 /** @param {Answer<Version>} answer @param {Node} heading */

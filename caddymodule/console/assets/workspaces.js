@@ -28,7 +28,7 @@ export function workspacesView(context) {
 				['Default model', textOrNone(workspace.default_text_model)],
 				['Disabled tools', tools?.length ? number(tools.length) : textOrNone()],
 				['Created', when(workspace.created_at)],
-				['Actions', h('span', { class: 'actions' }, action('Change', change), action('Delete', remove),
+				['Actions', h('span', { class: 'actions' }, action('Change', change), session.mayCreateWorkspaces() && action('Delete', remove),
 					h('a', { href: toWorkspaceUsage(slug), class: 'small', 'aria-label': `Usage of ${slug}` }, 'Usage'),
 					h('a', { href: toWorkspaceHistory(slug), class: 'small', 'aria-label': `History of ${slug}` }, 'History'))],
 			])
@@ -38,7 +38,7 @@ export function workspacesView(context) {
 		element: h('div', null,
 			h('div', { class: 'heading' },
 				h('h1', null, title),
-				h('div', { class: 'actions' }, button('New workspace', () => create(context), { class: 'primary', 'data-key': 'new', 'data-shortcut': 'n' }))),
+				h('div', { class: 'actions' }, session.mayCreateWorkspaces() && button('New workspace', () => create(context), { class: 'primary', 'data-key': 'new', 'data-shortcut': 'n' }))),
 			list),
 	}
 }
@@ -129,7 +129,7 @@ function remove(context, slug) {
 			await api.change('DELETE', path + search({ confirm_default_workspace_deletion: isDefault ? 'true' : '' }), undefined, seen.tag)
 			say(`The workspace ${slug} is deleted.`)
 			tellBar()
-		}, { isDanger: true, explain: (failure) => conflict(failure, path, seen, (now) => (seen = now)) })
+		}, { isDanger: true, isDisposable: true, explain: (failure) => conflict(failure, path, seen, (now) => (seen = now)) })
 		confirm.disabled = true
 	})
 }
