@@ -49,7 +49,7 @@ func (v *version) hasHalf() bool {
 }
 
 // capture checks the request as a server does, and returns what it stores. Settings that
-// the the check refuses are left out, or the items of a list that it refuses.
+// the check refuses are left out, or the items of a list that it refuses.
 func (v *version) capture(schemas *schema.Schemas, prompt []rawjson.Member, isTemplate bool) (domain.Capture, bool) {
 	check := files.SchemaOf(schemas, v.dialect, isTemplate)
 	for {
