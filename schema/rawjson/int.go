@@ -8,11 +8,11 @@ import (
 )
 
 // Int returns a number that is an integer to JSON Schema, such as 2, 2.0 and 2e0. It is not
-// ok for other values, for integers beyond those that a float64 holds exactly, and for more than
+// ok for other values, for integers beyond those that a float64 and an int hold exactly, and for more than
 // 16 characters with a point or an exponent.
 func Int(value jsontext.Value) (n int, ok bool) {
 	const (
-		most   = 1<<53 - 1
+		most   = min(1<<53-1, math.MaxInt)
 		digits = 16 // a float64 tells all numbers of 15 digits apart
 	)
 	if value.Kind() != '0' {
