@@ -1,13 +1,15 @@
 package domain_test
 
 import (
+	"math"
+	"strconv"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 func TestParseNumber(t *testing.T) {
-	for text, want := range map[string]int{"0": 0, "1": 1, "10": 10, "9223372036854775807": 9223372036854775807} {
+	for text, want := range map[string]int{"0": 0, "1": 1, "10": 10, strconv.Itoa(math.MaxInt): math.MaxInt} {
 		if n, ok := domain.ParseNumber(text); !ok || n != want {
 			t.Errorf("%s: got %d, %t", text, n, ok)
 		}
