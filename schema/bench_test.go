@@ -85,7 +85,7 @@ func costs(tb testing.TB) []cost {
 		{"messages/50KB", s.MessagesRequest, largeRequest(`{"name":"f%d","description":"Does the thing with number %d.","input_schema":%s}`), 30200},
 		{"messages/50KB of messages", s.MessagesRequest, longRequest(), 118},
 		{"create-workspace", s.CreateWorkspace, request(tb, "workspace.json"), 237},
-		{"create-workspace/small", s.CreateWorkspace, []byte(`{"name":"Team of support","slug":"team-of-support","description":"Answers customers in Europe.","default_provider_sort":"price"}`), 84},
+		{"create-workspace/small", s.CreateWorkspace, []byte(`{"name":"Team of support","slug":"team-of-support","description":"Answers customers in Europe.","default_provider_sort":"price"}`), 108},
 		{"update-workspace", s.UpdateWorkspace, request(tb, "workspace-update.json"), 204},
 		{"label", s.Label, []byte(`{"split":[{"version":1,"weight":90},{"version":2,"weight":10}]}`), 240},
 	}
