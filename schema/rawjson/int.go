@@ -15,7 +15,7 @@ func Int(value jsontext.Value) (n int, ok bool) {
 		most   = min(1<<53-1, math.MaxInt)
 		digits = 16 // a float64 tells all numbers of 15 digits apart
 	)
-	if value.Kind() != '0' {
+	if value.Kind() != '0' || len(value) > digits+1 { // a longer one is not copied
 		return 0, false
 	}
 	if n, err := strconv.Atoi(string(value)); err == nil {
