@@ -66,6 +66,24 @@ scenario("a managed preset takes no version before it is overridden", { key: man
   await status(page, /v4 is saved/);
 });
 
+scenario("an archived preset that files manage is restored anyway", { key: managementKey }, async ({ page }) => {
+  await makePreset("managed-archived");
+  await manage("DELETE", "/presets/managed-archived");
+  await makePreset("managed-gone");
+  await manage("PATCH", "/presets/managed-gone", { managed_by: "files" });
+  const { status: archived } = await send("DELETE", "/presets/managed-gone", undefined, { headers: { "X-Preset-Owner": "files" } });
+  assert.equal(archived, 200);
+  await go(page, at("managed-gone"));
+  await isOff(page, "Restore");
+  await button(page, "Change anyway").click();
+  await isOff(page, "Restore", false);
+  await button(page, "Restore").click();
+  await status(page, "managed-gone is restored.");
+  assert.equal((await preset("managed-gone")).status, "active");
+  await go(page, at("managed-archived"));
+  await isOff(page, "Restore", false);
+});
+
 scenario("a protected preset names the right that is missing", {}, async ({ page }) => {
   await makePreset("protected");
   await manage("PATCH", "/presets/protected", { protected: true, policy: { lock: ["tools"] } });

@@ -42,7 +42,7 @@ export function presetFrame(context, tab, make, makeMissing) {
 			const isMissing = failure.status === 404
 			const archived = isMissing && await findArchived(context).catch(() => undefined)
 			if (archived) {
-				return archivedHeader(context, archived)
+				return archivedHeader(context, archived, again)
 			}
 			if (isMissing && makeMissing) {
 				body ??= makeMissing()
@@ -112,10 +112,9 @@ async function findArchived({ at, signal }) {
 	return answer.data.find((/** @type {Preset} */ preset) => preset.slug === at.slug)
 }
 
-/** @param {Context} context @param {Preset} preset */
-function archivedHeader(context, preset) {
-	const reason = session.readOnlyReason()
+/** @param {Context} context @param {Preset} preset @param {() => unknown} redraw */
+function archivedHeader(context, preset, redraw) {
 	return h('div', null,
-		heading(context, preset.name, button('Restore', () => restore(context.at), { class: 'primary', disabled: reason !== '' })),
-		h('p', { class: 'note' }, h('span', { class: 'state archived' }, 'archived'), ' Requests that name this preset get 404. Restoring it brings all its versions and labels back. ', reason))
+		heading(context, preset.name, button('Restore', () => restore(context.at), { class: 'primary', disabled: serveReason(context.at, preset) !== '' })),
+		h('div', { class: 'note' }, h('p', null, h('span', { class: 'state archived' }, 'archived'), ' Requests that name this preset get 404. Restoring it brings all its versions and labels back.'), obstacles(context.at, preset, redraw)))
 }
