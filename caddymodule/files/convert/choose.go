@@ -168,7 +168,7 @@ func (p *prompt) reportOthers(chosen *version, all bool) {
 			others = append(others, numberOr(v.number, "without a number"))
 		}
 	}
-	p.entries = append(p.entries, Entry{Kind: LeftOut, Message: "other versions are not taken without --all-versions: " + shortList(others)})
+	p.entries = append(p.entries, Entry{Kind: LeftOut, Message: "other versions are not taken without --all-versions: " + files.ShortList(others)})
 }
 
 // reportNumbers reports numbers of versions that are others here.
@@ -187,7 +187,7 @@ func (p *prompt) reportNumbers(numbers map[*version]files.Number, last int) {
 		}
 	}
 	if len(changed) > 0 {
-		p.entries = append(p.entries, Entry{Kind: Changed, Message: "versions have other numbers in a new preset: " + shortList(changed)})
+		p.entries = append(p.entries, Entry{Kind: Changed, Message: "versions have other numbers in a new preset: " + files.ShortList(changed)})
 	}
 }
 
@@ -196,16 +196,6 @@ func numberOr(number int, otherwise string) string {
 		return otherwise
 	}
 	return strconv.Itoa(number)
-}
-
-// maxListed bounds the names in one message.
-const maxListed = 50
-
-func shortList(names []string) string {
-	if len(names) > maxListed {
-		names = append(slices.Clone(names[:maxListed]), fmt.Sprintf("and %d more", len(names)-maxListed))
-	}
-	return strings.Join(names, ", ")
 }
 
 // labels returns the labels of the versions that are built, and reports the others.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -252,7 +253,7 @@ func (c *conversion) reportLangfuseOthers(item, entry node, numbers []int) {
 		}
 	}
 	if len(others) > 0 {
-		add(item.path+"/versions", "other versions are not taken without --all-versions: "+shortList(others))
+		add(item.path+"/versions", "other versions are not taken without --all-versions: "+files.ShortList(others))
 	}
 	var here []string
 	for label := range entry.get("labels").items() {

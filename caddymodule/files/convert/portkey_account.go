@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/url"
 	"strconv"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 )
 
 // portkeyPage is how many prompts a page should have.
@@ -107,7 +109,7 @@ func (r *portkey) fetchOne(a *account, name string) error {
 	}
 	if len(others) > 0 && !r.options.AllVersions {
 		p := r.found.of(name)
-		p.entries = append(p.entries, Entry{Kind: LeftOut, File: versions.file, Message: "other versions are not taken without --all-versions: " + shortList(others)})
+		p.entries = append(p.entries, Entry{Kind: LeftOut, File: versions.file, Message: "other versions are not taken without --all-versions: " + files.ShortList(others)})
 	}
 	return nil
 }

@@ -65,5 +65,5 @@ func refuseExisting(dir string, set *files.Set) error {
 	if len(existing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("nothing is written, as there are files already: %s; remove them, or choose another folder", shortList(existing))
+	return fmt.Errorf("nothing is written, as there are files already: %s; remove them, or choose another folder", files.ShortList(existing))
 }

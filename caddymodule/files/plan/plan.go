@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -227,7 +226,8 @@ func (p *Plan) addOthers(ctx context.Context, r *reader, set *files.Set, presets
 			}
 		}
 		if !prune && len(others) > 0 {
-			p.Notes = append(p.Notes, Problem{Workspace: w.Slug, Message: "presets of " + r.owner + " without a file, which --prune archives: " + shortList(others)})
+			slices.Sort(others)
+			p.Notes = append(p.Notes, Problem{Workspace: w.Slug, Message: "presets of " + r.owner + " without a file, which --prune archives: " + files.ShortList(others)})
 		}
 	}
 	return nil
@@ -236,17 +236,6 @@ func (p *Plan) addOthers(ctx context.Context, r *reader, set *files.Set, presets
 // hasFolder reports whether a workspace has a folder in the files.
 func hasFolder(set *files.Set, slug string) bool {
 	return slices.Contains(set.Others, slug) || slices.ContainsFunc(set.Workspaces, func(w files.Workspace) bool { return w.Slug == slug })
-}
-
-// maxListed bounds the names in one note.
-const maxListed = 50
-
-func shortList(names []string) string {
-	slices.Sort(names)
-	if len(names) > maxListed {
-		names = append(names[:maxListed:maxListed], fmt.Sprintf("and %d more", len(names)-maxListed))
-	}
-	return strings.Join(names, ", ")
 }
 
 // prune adds the archiving of a preset of the owner that no file describes.
