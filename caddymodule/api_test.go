@@ -559,11 +559,7 @@ func newInferringHandler(t testing.TB, store domain.Store, i *Inference) *Handle
 
 // TestUnknownOutcome checks the answer to a change whose outcome is unknown.
 func TestUnknownOutcome(t *testing.T) {
-	store, err := badger.OpenInMemory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
+	store := openInMemory(t)
 	h := newBareHandler(t, store)
 	h.service = domain.NewService(&told{Store: store, err: fmt.Errorf("%w: the engine is away", domain.ErrUnknown)})
 	w := httptest.NewRecorder()

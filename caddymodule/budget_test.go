@@ -13,7 +13,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
@@ -86,11 +85,7 @@ type load struct {
 
 func loads(tb testing.TB) []load {
 	tb.Helper()
-	store, err := badger.OpenInMemory()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = store.Close() })
+	store := openInMemory(tb)
 	plain, inferring := newMeasuredHandler(tb, store), newMeasuredHandler(tb, store)
 	inferring.Inference = &Inference{Keys: keysRequired} // so that other routes pass
 	if err := inferring.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {

@@ -16,16 +16,11 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
 func fuzzHandler(f *testing.F) *Handler {
 	f.Helper()
-	store, err := badger.OpenInMemory()
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = store.Close() })
+	store := openInMemory(f)
 	return newBareHandler(f, store)
 }
 

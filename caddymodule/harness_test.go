@@ -28,6 +28,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
@@ -209,6 +210,17 @@ func (s *server) logged(send func()) map[string]any {
 
 // eventually waits for an effect that occurs after an answer was sent.
 func (s *server) eventually(ok func() bool) bool { return caddytest.Eventually(ok) }
+
+// openInMemory opens a store that is closed when the test ends.
+func openInMemory(tb testing.TB) *badger.Store {
+	tb.Helper()
+	store, err := badger.OpenInMemory()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = store.Close() })
+	return store
+}
 
 func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
 func TestBufferSize(t *testing.T) {
@@ -38,11 +37,7 @@ func TestBufferSize(t *testing.T) {
 // gateways read a body to its end, and some close it before. Some go on reading after the
 // handler returned. None may read a byte of another request.
 func TestBodiesStayApart(t *testing.T) {
-	store, err := badger.OpenInMemory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
+	store := openInMemory(t)
 	h := newInferringHandler(t, store, new(Inference))
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "u", Kind: domain.ManagementKey})
 	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m","temperature":1}`)}); err != nil {

@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
-	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
 // serving loads a site of ours with other directives behind it, and further sites.
@@ -177,11 +175,7 @@ func TestErrorRoutesOfTheSite(t *testing.T) {
 
 // TestFailureAfterAnAnswerBegan checks that nothing is added to an answer that began.
 func TestFailureAfterAnAnswerBegan(t *testing.T) {
-	store, err := badger.OpenInMemory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
+	store := openInMemory(t)
 	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
 	failed := caddyhttp.Error(http.StatusBadGateway, errors.New("dial tcp"))
 	for name, begin := range map[string]func(http.ResponseWriter){

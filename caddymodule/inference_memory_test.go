@@ -21,7 +21,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
-	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -587,11 +586,7 @@ func TestByteSemaphore(t *testing.T) {
 // TestPackedFormIsDropped gives requests memory for two forms of their body. It checks how
 // much is held when the body goes upstream.
 func TestPackedFormIsDropped(t *testing.T) {
-	store, err := badger.OpenInMemory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
+	store := openInMemory(t)
 	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
 	prompt := "Be brief."
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
@@ -632,11 +627,7 @@ func TestPackedFormIsDropped(t *testing.T) {
 // TestSearchedBodyIsHeldOnce merges a body where tools are disabled. The merged body is a copy
 // then, and no memory is held for the one that was sent.
 func TestSearchedBodyIsHeldOnce(t *testing.T) {
-	store, err := badger.OpenInMemory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
+	store := openInMemory(t)
 	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`)}); err != nil {
@@ -685,11 +676,7 @@ func TestSearchedBodyIsHeldOnce(t *testing.T) {
 // TestRefusedBodyIsDropped refuses a request. Its body takes no memory while the answer is
 // sent, which may take long.
 func TestRefusedBodyIsDropped(t *testing.T) {
-	store, err := badger.OpenInMemory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
+	store := openInMemory(t)
 	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
 	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(bodyOf("@preset/unknown", 1<<10)))
 	c := &inferenceCall{path: "chat/completions", route: inferenceRouteOf("chat/completions")}

@@ -20,7 +20,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -706,11 +705,7 @@ func TestModelsPresetsFail(t *testing.T) {
 // TestModelsOfAWorkspace checks that a workspace's list has its own active presets. Their
 // models are those of their designated versions.
 func TestModelsOfAWorkspace(t *testing.T) {
-	store, err := badger.OpenInMemory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
+	store := openInMemory(t)
 	service := domain.NewService(store)
 	if err := service.EnsureDefaultWorkspace(t.Context()); err != nil {
 		t.Fatal(err)
@@ -732,7 +727,7 @@ func TestModelsOfAWorkspace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err = store.Update(t.Context(), func(tx domain.Tx) error {
+	err := store.Update(t.Context(), func(tx domain.Tx) error {
 		home, err := tx.WorkspaceID("team")
 		if err != nil {
 			return err

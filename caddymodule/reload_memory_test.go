@@ -7,7 +7,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
-	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
 // countingStore counts the views of a store.
@@ -24,11 +23,7 @@ func (s *countingStore) View(ctx context.Context, fn func(domain.Reader) error) 
 // TestCleanupFreesResolvedPresets checks that Cleanup frees the cache of resolved presets.
 // Late requests may keep an old configuration's handler in memory.
 func TestCleanupFreesResolvedPresets(t *testing.T) {
-	opened, err := badger.OpenInMemory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = opened.Close() })
+	opened := openInMemory(t)
 	store := &countingStore{Store: opened}
 	service := domain.NewService(store)
 	if err := service.EnsureDefaultWorkspace(t.Context()); err != nil {
