@@ -213,7 +213,8 @@ var pythons = struct {
 }{interpreter: map[string]string{}}
 
 // pythonWith returns the interpreter of an environment with the packages of a file, made once for
-// all tests. Tests that run in parallel must not use it.
+// all tests. The test is skipped without Python or the packages. Tests that run in parallel must not
+// use it.
 func pythonWith(t *testing.T, requirements string) string {
 	t.Helper()
 	if found := pythons.interpreter[requirements]; found != "" {
@@ -236,7 +237,9 @@ func pythonWith(t *testing.T, requirements string) string {
 	if runtime.GOOS == "windows" {
 		interpreter = filepath.Join(environment, "Scripts", "python.exe")
 	}
-	run(t, ".", nil, interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--requirement", requirements)
+	if _, errs, err := try(t, ".", nil, interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--requirement", requirements); err != nil {
+		skipOrFail(t, "the packages of %s cannot be installed: %v\n%s", requirements, err, errs)
+	}
 	pythons.interpreter[requirements] = interpreter
 	return interpreter
 }

@@ -303,8 +303,8 @@ func (s *server) post(t *testing.T, path, key, body string) (int, string) {
 	return s.send(t, http.MethodPost, path, key, body)
 }
 
-// send is post for any method.
-func (s *server) send(t *testing.T, method, path, key, body string) (int, string) {
+// send is post for any method, and with more headers, which are names and values.
+func (s *server) send(t *testing.T, method, path, key, body string, header ...string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, s.site+path, strings.NewReader(body))
 	if err != nil {
@@ -312,6 +312,9 @@ func (s *server) send(t *testing.T, method, path, key, body string) (int, string
 	}
 	request.Header.Set("Authorization", "Bearer "+key)
 	request.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)

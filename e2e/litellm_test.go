@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -85,7 +84,7 @@ func TestLiteLLM(t *testing.T) {
 	ask := func(s *server, path, body string, header ...string) (int, string) {
 		t.Helper()
 		behind.take()
-		return s.ask(t, http.MethodPost, path, body, header...)
+		return s.send(t, http.MethodPost, path, inferenceKey, body, header...)
 	}
 	const hello = `"messages": [{"role": "user", "content": "Hello"}]`
 
@@ -101,7 +100,7 @@ func TestLiteLLM(t *testing.T) {
 				t.Errorf("GET %s sends %d requests to the provider", path, paid)
 			}
 			for _, method := range []string{http.MethodGet, http.MethodPost} {
-				if status, answer := s.ask(t, method, path, ""); status != http.StatusNotFound || strings.Contains(answer, "litellm") {
+				if status, answer := s.send(t, method, path, inferenceKey, ""); status != http.StatusNotFound || strings.Contains(answer, "litellm") {
 					t.Errorf("%s %s with the documented Caddyfile: got %d %s, want its 404", method, path, status, answer)
 				}
 			}
@@ -123,7 +122,7 @@ func TestLiteLLM(t *testing.T) {
 				t.Errorf("%s: got %d %s", path, status, answer)
 			}
 		}
-		if status, answer := s.ask(t, http.MethodGet, "/v1/models", ""); status != http.StatusOK || !strings.Contains(answer, "gpt-5-nano") {
+		if status, answer := s.send(t, http.MethodGet, "/v1/models", inferenceKey, ""); status != http.StatusOK || !strings.Contains(answer, "gpt-5-nano") {
 			t.Errorf("/v1/models: got %d %s", status, answer)
 		}
 	})
@@ -132,7 +131,7 @@ func TestLiteLLM(t *testing.T) {
 		body := `{"model": "gpt-4o", ` + hello + `}`
 		gateway := &server{site: "http://" + liteLLM}
 		for name, value := range map[string]string{"X-Litellm-Timeout": "no number", "x-litellm-api-key": "sk-of-somebody"} {
-			if status, answer := gateway.ask(t, http.MethodPost, "/v1/chat/completions", body, "Authorization", "Bearer "+masterKey, name, value); status == http.StatusOK {
+			if status, answer := gateway.send(t, http.MethodPost, "/v1/chat/completions", masterKey, body, name, value); status == http.StatusOK {
 				t.Errorf("LiteLLM ignores %s: %s", name, answer)
 			}
 			if status, answer := ask(s, "/v1/chat/completions", body, name, value); status != http.StatusOK {
@@ -245,31 +244,6 @@ func writeCaddyfile(t *testing.T, text string) string {
 	config := filepath.Join(t.TempDir(), "Caddyfile")
 	write(t, config, text)
 	return config
-}
-
-// ask is send with headers, which are names and values. The inference key is used unless they have
-// another one.
-func (s *server) ask(t *testing.T, method, path, body string, header ...string) (int, string) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, s.site+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+inferenceKey)
-	request.Header.Set("Content-Type", "application/json")
-	for i := 0; i < len(header); i += 2 {
-		request.Header.Set(header[i], header[i+1])
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(answer)
 }
 
 // liteLLMSettings are settings that a preset can have, as JSON by route, in the order of the
@@ -400,7 +374,7 @@ func checkLiteLLMSettings(t *testing.T, behind *provider, s, dropping *server) {
 func sentBy(t *testing.T, behind *provider, s *server, route, model, base string) (body map[string]any, refused bool) {
 	t.Helper()
 	behind.take()
-	status, answer := s.ask(t, http.MethodPost, "/v1/"+route, fmt.Sprintf(`{"model": %q, %s}`, model, base))
+	status, answer := s.send(t, http.MethodPost, "/v1/"+route, inferenceKey, fmt.Sprintf(`{"model": %q, %s}`, model, base))
 	all := behind.take()
 	if status == http.StatusBadRequest && len(all) == 0 && strings.Contains(answer, "UnsupportedParams") {
 		return nil, true

@@ -5,10 +5,8 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"testing"
 )
 
@@ -80,7 +78,7 @@ func TestOpenAPIClients(t *testing.T) {
 // TestOpenAPIPythonClients generates Python clients from the documents with two generators, and uses
 // them against the binary.
 func TestOpenAPIPythonClients(t *testing.T) {
-	python := newPythonEnvironment(t, filepath.Join("openapi", "python", "requirements.txt"))
+	python := pythonWith(t, filepath.Join("openapi", "python", "requirements.txt"))
 	scripts, err := filepath.Abs(filepath.Join("openapi", "python"))
 	if err != nil {
 		t.Fatal(err)
@@ -108,21 +106,3 @@ func TestOpenAPIPythonClients(t *testing.T) {
 
 // numberedClass matches a class that has the name of another one and a number.
 var numberedClass = regexp.MustCompile(`(?m)^class \w*[a-z]\d+\(`)
-
-// newPythonEnvironment returns the Python of a new virtual environment with the packages of a file.
-// The test is skipped without Python or the packages.
-func newPythonEnvironment(t *testing.T, requirements string) string {
-	t.Helper()
-	folder := t.TempDir()
-	if out, err := exec.Command(needs(t, "python3", "python3-venv"), "-m", "venv", folder).CombinedOutput(); err != nil {
-		skipOrFail(t, "it needs Python's module venv, of Debian's package python3-venv: %v\n%s", err, out)
-	}
-	python := filepath.Join(folder, "bin", "python")
-	if runtime.GOOS == "windows" {
-		python = filepath.Join(folder, "Scripts", "python.exe")
-	}
-	if _, errs, err := try(t, ".", nil, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", requirements); err != nil {
-		skipOrFail(t, "the packages of %s cannot be installed: %v\n%s", requirements, err, errs)
-	}
-	return python
-}
