@@ -261,16 +261,12 @@ func (rec *usageRecorder) flushSteps(ctx context.Context, use *usageRecording, t
 	return err
 }
 
-// take returns the rows to store. While an import is not finished, requests wait in the ledger:
-// the import may bring the same rows. Rows are read at the moment of the check.
+// take returns the rows to store.
 func (rec *usageRecorder) take(ctx context.Context, use *usageRecording) (rows []domain.UsageRow, err error) {
 	if !rec.ledger.Pending() {
 		return nil, nil
 	}
 	err = use.store.View(ctx, func(r domain.Reader) error {
-		if err := domain.CheckImported(r); err != nil {
-			return err
-		}
 		if rec.node == "" {
 			rec.node = use.store.Node() // of the store that is open now
 		}
@@ -302,9 +298,6 @@ func (rec *usageRecorder) store(ctx context.Context, use *usageRecording, rows [
 // put stores rows in one change. It leaves out those of workspaces that are deleted.
 func (rec *usageRecorder) put(ctx context.Context, use *usageRecording, rows []domain.UsageRow) error {
 	return use.store.Update(ctx, func(tx domain.Tx) error {
-		if err := domain.CheckImported(tx); err != nil {
-			return err
-		}
 		for _, row := range rows {
 			row.Node = rec.node
 			if err := tx.PutUsage(row); err != nil && !errors.Is(err, domain.ErrNotFound) {
@@ -368,9 +361,6 @@ func (rec *usageRecorder) prune(ctx context.Context, use *usageRecording, now ti
 				continue
 			}
 			err = use.store.Update(ctx, func(tx domain.Tx) error {
-				if err := domain.CheckImported(tx); err != nil {
-					return err
-				}
 				for _, row := range rows {
 					if err := tx.RemoveUsage(row.UsageID, row.Node); err != nil {
 						return err

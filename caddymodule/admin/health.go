@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
-	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
 // health is the state of all live stores.
@@ -54,11 +53,6 @@ func healthOf(ctx context.Context, stores map[string]*live.Store) health {
 			continue // its last handler was just cleaned up
 		}
 		state := engine.HealthOf(ctx, use.Store)
-		if state.Writable {
-			if unfinished, err := transfer.Unfinished(ctx, use.Store); err == nil && unfinished {
-				state.Writable, state.Error = false, transfer.ErrUnfinished.Error()
-			}
-		}
 		answer.Healthy = answer.Healthy && state.Available
 		answer.Stores = append(answer.Stores, storeHealth{name, state})
 	}

@@ -164,9 +164,6 @@ func (s *salvager) readTrail() {
 	if ok {
 		last = max(last, head.Count)
 	}
-	if head.Importing {
-		s.imported = last
-	}
 	end := domain.AuditHead{}
 	for n := 1; n <= last; n++ {
 		next, found := s.audit[n]
