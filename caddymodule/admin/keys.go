@@ -27,7 +27,7 @@ func listKeys(r request) error {
 }
 
 func getKey(r request) error {
-	k, err := r.Service.Key(r.Context(), r.param)
+	k, err := r.Service.Key(r.Context(), r.keyID)
 	if err != nil {
 		return withStatus(err)
 	}
@@ -35,7 +35,7 @@ func getKey(r request) error {
 }
 
 func revokeKey(r request) error {
-	k, err := r.Service.RevokeKey(r.Context(), operator, r.param)
+	k, err := r.Service.RevokeKey(r.Context(), operator, r.keyID)
 	if errors.Is(err, domain.ErrRevocationNotStored) {
 		r.live.RetryRevocations()
 		caddy.Log().Named("admin.api.presets").Error("a key is revoked in memory alone, until the store takes its revocation", zap.String("key", k.ID), zap.Error(err))

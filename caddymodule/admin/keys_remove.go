@@ -12,7 +12,7 @@ import (
 )
 
 func removeKey(r request) error {
-	k, err := r.Service.RemoveKey(r.Context(), operator, r.param)
+	k, err := r.Service.RemoveKey(r.Context(), operator, r.keyID)
 	if err != nil {
 		return withStatus(err)
 	}
