@@ -164,8 +164,8 @@ func contents(folder string) string {
 	return text.String()
 }
 
-// Maintain implements storepool.Opener. It does not check and reclaim at the same time:
-// files that a check reads are not freed.
+// Maintain implements storepool.Opener. It checks the store when that is due, and at once after
+// a read has found damage.
 func (f *folder) Maintain(ctx context.Context, store *badgerstore.Store) {
 	now := f.now()
 	store.SetCacheSize(f.cacheSize())
@@ -175,15 +175,9 @@ func (f *folder) Maintain(ctx context.Context, store *badgerstore.Store) {
 		f.logger().Error("stored data were found damaged: presets and keys that are in memory are served on, and so is all that is whole; "+
 			"the store is checked now; restore a backup, or copy what is whole with caddy presets salvage", zap.String("folder", f.name))
 	}
-	switch {
-	case found, f.checks.isDue(now, f.scrubInterval()):
+	if found || f.checks.isDue(now, f.scrubInterval()) {
 		f.scrub(ctx, store)
 		f.checks.last, f.checks.checked = time.Now(), true
-	case f.isDamaged: // a compaction of a damaged table may end the process
-	case store.ShouldReclaim(now):
-		if err := store.Reclaim(ctx); err != nil && ctx.Err() == nil {
-			f.logger().Warn("the disk space of removed records was not freed: the server tries again within the hour", zap.String("folder", f.name), zap.Error(err))
-		}
 	}
 }
 

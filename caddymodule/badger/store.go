@@ -63,7 +63,7 @@ func (s *store) end() error {
 
 // AfterRemoval implements engine.RemovalAdviser.
 func (*store) AfterRemoval() string {
-	return "the folder shrinks within the hour once a tenth of the stored data was removed, and at least 1 MiB; smaller removals add up"
+	return "later writes free the space as Badger merges its tables; to free all of it now, restore a backup into another folder and reload"
 }
 
 // Backup implements engine.Backuper.
