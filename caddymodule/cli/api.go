@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"maps"
 	"net/http"
 	"net/url"
@@ -158,7 +157,7 @@ func (a api) version(ctx context.Context, slug string, number int) (v version, a
 }
 
 // summaries returns the versions of a preset without settings and prompts, oldest first.
-func (a api) summaries(ctx context.Context, slug string) (iter.Seq2[json.RawMessage, error], error) {
+func (a api) summaries(ctx context.Context, slug string) (elements, error) {
 	if err := domain.CheckPresetSlug(slug); err != nil {
 		return nil, err
 	}
@@ -193,19 +192,6 @@ func numberIn(ref string) (int, error) {
 		return 0, fmt.Errorf("%q is neither the number of a version nor a label", ref)
 	}
 	return 0, nil
-}
-
-// row returns the cells of a summary.
-func (v version) row() []string {
-	mark := ""
-	if v.IsDesignated {
-		mark = "*"
-	}
-	dialect, _ := v.Dialect.MarshalText() // never fails
-	return []string{
-		numberText(v.Number), mark, strings.Join(v.Labels, " "), string(dialect), strconv.Itoa(v.ConfigBytes + v.PromptBytes + v.TemplateBytes),
-		timeText(v.CreatedAt), v.Creator, domain.TextOrEmpty(v.Message),
-	}
 }
 
 // targetText returns what a label stands for, such as 2 or 2:90,3:10.

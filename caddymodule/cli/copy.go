@@ -58,7 +58,7 @@ and designates it, and leaves all else there as it is.`,
 	copying.MarkFlagsRequiredTogether("to-server", "to-key-file")
 	copying.MarkFlagsMutuallyExclusive("all-versions", "new-version")
 	_ = copying.MarkFlagFilename("to-key-file") // fails for an unknown flag only
-	completeFlagFrom(copying, "to-workspace", func(cmd *cobra.Command) (api, error) {
+	completeFlag(copying, "to-workspace", complete(func(cmd *cobra.Command) (api, error) {
 		if c.keyFile == "-" || c.toKeyFile == "-" {
 			return api{}, errors.New("a key is on standard input")
 		}
@@ -68,13 +68,14 @@ and designates it, and leaves all else there as it is.`,
 		}
 		to, _, err := c.destination(cmd, from)
 		return to, err
-	}, workspaces)
+	}, workspaces))
 	return copying
 }
 
 // destination returns the API to which the preset is copied.
 func (c *copier) destination(cmd *cobra.Command, from api) (api, place, error) {
-	at := place{server: c.server, workspace: c.toWorkspace, key: cmp.Or(c.keyFile, keyVariable)}
+	at := c.place()
+	at.workspace = c.toWorkspace
 	if c.toServer == "" {
 		return api{from.Client, c.toWorkspace}, at, nil
 	}
@@ -120,19 +121,17 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 		}
 		return err
 	}
-	if c.asJSON {
-		_, answer, err := to.preset(ctx, slug)
-		if err != nil {
-			return placedError{err, at}
-		}
-		return printJSON(cmd, answer)
-	}
 	sentence := fmt.Sprintf("Preset %s is copied: version %d is now version %d there.", slug, source.Number, made.numbers[source.Number])
 	if c.all {
 		sentence += fmt.Sprintf(" Versions copied: %d.", len(made.numbers))
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), sentence)
-	return err
+	var answer *client.Answer
+	if c.asJSON {
+		if _, answer, err = to.preset(ctx, slug); err != nil {
+			return placedError{err, at}
+		}
+	}
+	return c.report(cmd, answer, sentence)
 }
 
 // addVersion adds the designated version of a preset to another one, unless that has it.
@@ -150,11 +149,7 @@ func (c *copier) addVersion(cmd *cobra.Command, to api, at place, source, existi
 		}
 		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.Number, source.Slug, after.Number)
 	}
-	if c.asJSON {
-		return printJSON(cmd, answer)
-	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), sentence)
-	return err
+	return c.report(cmd, answer, sentence)
 }
 
 // capture returns what the server stores of a version.
@@ -256,11 +251,7 @@ func (c *copied) versions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for element, err := range summaries {
-		var summary version
-		if err == nil {
-			err = decode(element, &summary)
-		}
+	for summary, err := range decoded[version](summaries) {
 		if err != nil {
 			return placedError{err, c.at}
 		}

@@ -42,15 +42,6 @@ func (c *changer) change(cmd *cobra.Command, a api, p preset, tag string, r clie
 	return answer, err
 }
 
-// report prints an answer as JSON, or else a sentence.
-func (c *changer) report(cmd *cobra.Command, answer *client.Answer, sentence string) error {
-	if c.asJSON {
-		return printJSON(cmd, answer)
-	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), escape(sentence))
-	return err
-}
-
 func designateCommand() *cobra.Command {
 	var c changer
 	designate := &cobra.Command{
@@ -61,11 +52,7 @@ Chooses the version that requests get if they name the preset alone: rolls back,
 live. The version is a number or a label. Nothing is changed if someone else changes the preset
 at the same time.`,
 		Args: cobra.ExactArgs(2),
-		RunE: c.explained(func(cmd *cobra.Command, args []string) error {
-			a, err := c.api(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: c.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			slug, ref := args[0], args[1]
 			number, err := numberIn(ref)
 			if err != nil {
@@ -93,7 +80,7 @@ at the same time.`,
 			}
 			return c.report(cmd, answer, sentence)
 		}),
-		ValidArgsFunction: c.completeArgs(slugs, labels.or(versionNumbers)),
+		ValidArgsFunction: c.completeArgs(slugs, references),
 	}
 	c.flags(designate)
 	return designate
@@ -117,11 +104,7 @@ removes it. Nothing is changed if someone else changes the preset at the same ti
 			}
 			return cobra.ExactArgs(3)(cmd, args)
 		},
-		RunE: c.explained(func(cmd *cobra.Command, args []string) error {
-			a, err := c.api(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: c.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			slug, name := args[0], args[1]
 			if err := domain.CheckLabel(name); err != nil {
 				return err

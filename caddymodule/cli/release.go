@@ -20,11 +20,7 @@ Takes a preset from its owner, so that everybody may change it again. Remove its
 the next apply would take it back.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: t.completeArgs(slugs),
-		RunE: t.explained(func(cmd *cobra.Command, args []string) error {
-			a, err := t.api(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: t.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			ctx := cmd.Context()
 			p, answer, err := a.preset(ctx, args[0])
 			if err != nil {
