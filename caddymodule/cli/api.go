@@ -81,9 +81,8 @@ func decode(text json.RawMessage, into any) error {
 }
 
 // change sends a change once, even if the connection is lost and it is sent again. A body
-// that is not JSON yet is encoded; nil is none. With a tag, the change is made only if the
-// object still has it.
-func (a api) change(ctx context.Context, r client.Request, body any, tag string) (*client.Answer, error) {
+// that is not JSON yet is encoded; nil is none.
+func (a api) change(ctx context.Context, r client.Request, body any) (*client.Answer, error) {
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
@@ -98,9 +97,6 @@ func (a api) change(ctx context.Context, r client.Request, body any, tag string)
 		r.Header = make(http.Header)
 	}
 	r.Header.Set("Idempotency-Key", uuid.NewString())
-	if tag != "" {
-		r.Header.Set("If-Match", tag)
-	}
 	return a.Do(ctx, r)
 }
 

@@ -47,7 +47,6 @@ and designates it, and leaves all else there as it is.`,
 		ValidArgsFunction: c.completeArgs(slugs),
 	}
 	c.flags(copying)
-	c.workspaceFlag(copying)
 	flags := copying.Flags()
 	flags.StringVar(&c.toWorkspace, "to-workspace", "", "The slug or id of the other workspace")
 	flags.StringVar(&c.toServer, "to-server", "", "The origin of the other server")
@@ -181,7 +180,7 @@ func (a api) add(ctx context.Context, slug string, v version, isDraft bool, cond
 		r.Query.Set("designate", "false")
 	}
 	request := files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template).Request
-	return a.change(ctx, r, request, "")
+	return a.change(ctx, r, request)
 }
 
 // copied is a copy in the making. Only its first request has a condition: nobody else uses a
@@ -238,9 +237,9 @@ func (c *copied) leaveOutLabels() {
 		label := c.source.Labels[name]
 		if slices.ContainsFunc(shares(label), func(share domain.Share) bool { return share.Version != c.source.Number }) {
 			fmt.Fprintf(c.messages, "Label %s is left out: it stands for %s, and --all-versions copies all versions.\n", escape(name), targetText(label))
-			continue
+		} else {
+			kept[name] = label
 		}
-		kept[name] = label
 	}
 	c.source.Labels = kept
 }
@@ -374,9 +373,7 @@ func shares(of domain.Target) []domain.Share {
 
 // change changes the copy.
 func (c *copied) change(ctx context.Context, r client.Request, body any) error {
-	r.Query = c.to.query()
-	_, err := c.to.change(ctx, r, body, "")
-	if err != nil {
+	if _, err := c.to.change(ctx, r, body); err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimPrefix(r.Path, "/presets/"), err)
 	}
 	return nil

@@ -22,24 +22,28 @@ type changer struct {
 // flags adds all flags to a command.
 func (c *changer) flags(cmd *cobra.Command) {
 	c.target.flags(cmd)
-	c.workspaceFlag(cmd)
 	cmd.Flags().StringVar(&c.override, "override", "", "Change the preset though this owner manages it")
 }
 
-// change changes p, which has not changed since it was read with tag.
-func (c *changer) change(cmd *cobra.Command, a api, p preset, tag string, r client.Request, body any) (*client.Answer, error) {
-	r.Header = make(http.Header)
+// change makes a change of a preset, unless it changes meanwhile. It returns the preset as it was
+// before.
+func (c *changer) change(cmd *cobra.Command, a api, slug string, r client.Request, body any) (p preset, answer *client.Answer, err error) {
+	p, answer, err = a.preset(cmd.Context(), slug)
+	if err != nil {
+		return p, nil, err
+	}
+	r.Header = http.Header{"If-Match": {answer.Tag()}}
 	if c.override != "" {
 		if err := domain.CheckOwner("--override", c.override); err != nil {
-			return nil, err
+			return p, nil, err
 		}
 		r.Header.Set("X-Preset-Override", c.override)
 	}
-	answer, err := a.change(cmd.Context(), r, body, tag)
+	answer, err = a.change(cmd.Context(), r, body)
 	if owner := domain.TextOrEmpty(p.ManagedBy); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
-		return nil, fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", p.Slug, owner, owner)
+		err = fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", p.Slug, owner, owner)
 	}
-	return answer, err
+	return p, answer, err
 }
 
 func designateCommand() *cobra.Command {
@@ -62,11 +66,7 @@ at the same time.`,
 			if number == 0 {
 				body = map[string]any{"label": ref}
 			}
-			p, before, err := a.preset(cmd.Context(), slug)
-			if err != nil {
-				return err
-			}
-			answer, err := c.change(cmd, a, p, before.Tag(), client.Request{Method: http.MethodPost, Path: presetPath(slug, "designate")}, body)
+			p, answer, err := c.change(cmd, a, slug, client.Request{Method: http.MethodPost, Path: presetPath(slug, "designate")}, body)
 			if err != nil {
 				return err
 			}
@@ -120,11 +120,7 @@ removes it. Nothing is changed if someone else changes the preset at the same ti
 				r.Method, body = http.MethodPut, to
 				sentence = fmt.Sprintf("Label %s of %s stands for %s", name, slug, targetText(to))
 			}
-			p, before, err := a.preset(cmd.Context(), slug)
-			if err != nil {
-				return err
-			}
-			answer, err := c.change(cmd, a, p, before.Tag(), r, body)
+			p, answer, err := c.change(cmd, a, slug, r, body)
 			if err != nil {
 				return err
 			}

@@ -63,7 +63,6 @@ diff, the settings and the messages as a JSON Patch.`,
 		ValidArgsFunction: to.completeArgs(slugs, references, references),
 	}
 	to.flags(diff)
-	to.workspaceFlag(diff)
 	return diff
 }
 

@@ -57,7 +57,7 @@ and comments stay. Files of presets that the server does not have stay, too.`,
 			return err
 		}),
 	}
-	t.flags(cmd)
+	t.managementFlags(cmd)
 	cmd.Flags().StringVar(&t.workspace, "workspace", "", "The slug or id of the only workspace to dump; default: all that the key sees")
 	completeFlag(cmd, "workspace", t.complete(workspaces))
 	return cmd

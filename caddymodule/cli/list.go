@@ -26,7 +26,6 @@ owner. Without --status it leaves out archived presets. It reads all pages.`,
 		}),
 	}
 	to.flags(list)
-	to.workspaceFlag(list)
 	flags := list.Flags()
 	flags.StringVarP(&text, "query", "q", "", "Only presets whose slug, name or description has this text")
 	flags.StringVar(&status, "status", "", "Only active, disabled or archived presets, or all; default: all but archived")
@@ -67,7 +66,6 @@ that requests get is marked with *. SIZE is that of settings, prompt and message
 		ValidArgsFunction: to.completeArgs(slugs),
 	}
 	to.flags(versions)
-	to.workspaceFlag(versions)
 	return versions
 }
 

@@ -36,7 +36,7 @@ type planning struct {
 
 // flags adds the flags of a plan to a command.
 func (p *planning) flags(cmd *cobra.Command) {
-	p.target.flags(cmd)
+	p.managementFlags(cmd)
 	cmd.Flags().StringVar(&p.Owner, "owner", defaultOwner, "The owner that manages the presets of the files")
 	cmd.Flags().BoolVar(&p.Prune, "prune", false, "Archive presets of the owner that have no file, in all workspaces")
 	cmd.Args = cobra.MaximumNArgs(1)

@@ -32,8 +32,8 @@ the next apply would take it back.`,
 					return fmt.Errorf("preset %s is managed by %s and not by %s: name that owner with --owner", p.Slug, *p.ManagedBy, owner)
 				}
 				said = "was released by " + *p.ManagedBy
-				r := client.Request{Method: http.MethodPatch, Path: presetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}}}
-				if answer, err = a.change(ctx, r, map[string]any{"managed_by": nil}, answer.Tag()); err != nil {
+				r := client.Request{Method: http.MethodPatch, Path: presetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}, "If-Match": {answer.Tag()}}}
+				if answer, err = a.change(ctx, r, map[string]any{"managed_by": nil}); err != nil {
 					return err
 				}
 			}
@@ -45,7 +45,6 @@ the next apply would take it back.`,
 		}),
 	}
 	t.flags(cmd)
-	t.workspaceFlag(cmd)
 	cmd.Flags().StringVar(&owner, "owner", defaultOwner, "The owner that releases it")
 	return cmd
 }

@@ -50,7 +50,6 @@ one. --json prints the preset, or with --version the version, as the API has it.
 		ValidArgsFunction: to.completeArgs(slugs),
 	}
 	to.flags(show)
-	to.workspaceFlag(show)
 	show.Flags().StringVar(&ref, "version", "", "The number of a version, or a label; default: the designated version")
 	completeFlag(show, "version", to.complete(references))
 	return show

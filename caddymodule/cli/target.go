@@ -40,11 +40,20 @@ type target struct {
 	asJSON    bool
 }
 
-// flags adds the flags of the server and of the output to a command with a management key.
-func (t *target) flags(cmd *cobra.Command) { t.flagsWith(cmd, "management", "key-file", keyVariable) }
+// flags adds the flags of a command that works in a workspace with a management key.
+func (t *target) flags(cmd *cobra.Command) {
+	t.managementFlags(cmd)
+	cmd.Flags().StringVar(&t.workspace, "workspace", "", "The slug or id of the workspace; default: that of the key")
+	completeFlag(cmd, "workspace", t.complete(workspaces))
+}
 
-// flagsWith is flags for a command with a key of another kind.
-func (t *target) flagsWith(cmd *cobra.Command, kind, keyFlag, keyVariable string) {
+// managementFlags adds the flags of a command with a management key.
+func (t *target) managementFlags(cmd *cobra.Command) {
+	t.serverFlags(cmd, "management", "key-file", keyVariable)
+}
+
+// serverFlags adds the flags of the server and of the output to a command with a kind of key.
+func (t *target) serverFlags(cmd *cobra.Command, kind, keyFlag, keyVariable string) {
 	t.keyFlag, t.keyVariable = keyFlag, keyVariable
 	t.connectionFlags(cmd)
 	flags := cmd.Flags()
@@ -53,12 +62,6 @@ func (t *target) flagsWith(cmd *cobra.Command, kind, keyFlag, keyVariable string
 	flags.StringVar(&t.keyFile, keyFlag, "", "File with the "+kind+" key, - for standard input; default: the key in "+keyVariable)
 	flags.BoolVar(&t.asJSON, "json", false, "Print JSON")
 	_ = cmd.MarkFlagFilename(keyFlag) // fails for an unknown flag only
-}
-
-// workspaceFlag adds the flag of the workspace to a command.
-func (t *target) workspaceFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&t.workspace, "workspace", "", "The slug or id of the workspace; default: that of the key")
-	completeFlag(cmd, "workspace", t.complete(workspaces))
 }
 
 // client returns the client of the server.

@@ -58,7 +58,7 @@ The command takes an inference key, and works in the workspace of this key.`,
 		}),
 		ValidArgsFunction: t.completeArgs(slugs),
 	}
-	t.flagsWith(try, "inference", "inference-key-file", inferenceKeyVariable)
+	t.serverFlags(try, "inference", "inference-key-file", inferenceKeyVariable)
 	flags := try.Flags()
 	flags.BoolVar(&t.send, "send", false, "Send the request to the gateway, which may cost money")
 	flags.StringVar(&t.input, "input", "", "The message to send; default: standard input if that is a pipe or a file, else "+defaultInput)
