@@ -78,10 +78,7 @@ type Store struct {
 
 	closing context.Context // ends when Close is called
 	stop    context.CancelFunc
-	purged  chan struct{}  // closed when the purger has ended
-	idling  sync.WaitGroup // stopIdleCompactors
-
-	flattening sync.Mutex // held while Badger's Flatten runs
+	purged  chan struct{} // closed when the purger has ended
 
 	damage  atomic.Int64 // see Status
 	checked atomic.Int64 // Unix nanoseconds, 0 for never
@@ -154,9 +151,6 @@ func newStore(db *badgerdb.DB, c *committer, g *guard) *Store {
 			Logger: c.logger,
 		}.Run(s.closing)
 	}()
-	if g != nil {
-		s.idling.Go(func() { s.stopIdleCompactors(idleDelay) })
-	}
 	return s
 }
 
@@ -241,7 +235,6 @@ func (s *Store) closeOnce() error {
 		s.committer.groups.Wait()
 		s.readers.Wait()
 		<-s.purged
-		s.idling.Wait()
 		done <- errors.Join(s.closeBadger(), s.committer.sequenceFile.close())
 	}()
 	timer := time.NewTimer(s.limit)
