@@ -20,7 +20,7 @@ type operation struct {
 	path      string // below the base path, a pattern of http.ServeMux
 	authorize func(domain.Principal) error
 	body      requestBody
-	run       func(*call) (answer, error)
+	run       func(*call) (response, error)
 	traits    traits
 	query     string // the names of its parameters, with spaces between, besides workspace_id
 }
@@ -139,23 +139,23 @@ func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) {
 
 // serve runs the operation of a request: match, authenticate, authorize, read, validate,
 // run. It keeps nothing of the body of a stranger.
-func (c *call) serve() (answer, error) {
+func (c *call) serve() (response, error) {
 	err := c.match()
 	c.setPlaceholder(operationPlaceholder, c.op.name)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := c.authenticate(); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := c.op.authorize(c.who); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := c.readParameters(); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := c.readBody(); err != nil { // and validates it
-		return answer{}, err
+		return response{}, err
 	}
 	a, err := c.op.run(c)
 	if err != nil {

@@ -21,7 +21,7 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	inside := r.Clone(context.WithValue(r.Context(), bundleRequest{}, bundlePrincipal))
 	inside.URL.Path, inside.URL.RawPath = path.Path, path.RawPath
-	w := &answerRecorder{header: make(http.Header), status: http.StatusOK}
+	w := &responseRecorder{header: make(http.Header), status: http.StatusOK}
 	t.h.serveAPI(w, inside)
 	return &http.Response{
 		Status: fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)), StatusCode: w.status, Header: w.header,
@@ -29,18 +29,18 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// answerRecorder keeps an answer.
-type answerRecorder struct {
+// responseRecorder keeps a response.
+type responseRecorder struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-func (w *answerRecorder) Header() http.Header { return w.header }
+func (w *responseRecorder) Header() http.Header { return w.header }
 
-func (w *answerRecorder) WriteHeader(status int) { w.status = status }
+func (w *responseRecorder) WriteHeader(status int) { w.status = status }
 
-func (w *answerRecorder) Write(text []byte) (int, error) { return w.body.Write(text) }
+func (w *responseRecorder) Write(text []byte) (int, error) { return w.body.Write(text) }
 
 // Interface guard
 var _ http.RoundTripper = inProcess{}

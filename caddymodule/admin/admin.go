@@ -15,7 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	jsonv2 "github.com/go-json-experiment/json"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/caddymodule/openapi"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -126,7 +126,7 @@ func (rt Route) checkQuery(text string) error {
 }
 
 // runOn runs the route's operation on a store.
-func (rt Route) runOn(store *live.Store, r request) error {
+func (rt Route) runOn(store *registry.Store, r request) error {
 	r.Use, r.live, r.schema = store.Newest(), store, rt.Body
 	if r.Use == nil { // its last handler was just cleaned up
 		return caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: errors.New("a reload has just closed the store: try again")}
@@ -181,11 +181,11 @@ func serveDocument(text []byte) func(http.ResponseWriter, *http.Request) error {
 // request is a request that concerns a store.
 type request struct {
 	*http.Request
-	*live.Use // of the handler that was provisioned last
-	live      *live.Store
-	w         http.ResponseWriter
-	param     string         // the path's variable segment, decoded
-	schema    *schema.Schema // of the body
+	*registry.Use // of the handler that was provisioned last
+	live          *registry.Store
+	w             http.ResponseWriter
+	param         string         // the path's variable segment, decoded
+	schema        *schema.Schema // of the body
 }
 
 // read checks the body against its schema and decodes it.
@@ -208,12 +208,12 @@ func (r request) read(into any) error {
 }
 
 // pickStore returns the live store that ?store= names, or the only one without it.
-func pickStore(r *http.Request) (*live.Store, error) {
+func pickStore(r *http.Request) (*registry.Store, error) {
 	name, err := domain.OnlyValue("store", r.URL.Query()["store"])
 	if err != nil {
 		return nil, withStatus(err)
 	}
-	all := live.All()
+	all := registry.All()
 	names := slices.Sorted(maps.Keys(all))
 	list := strings.Join(names, ", ")
 	switch {

@@ -27,7 +27,7 @@ func (c *changer) flags(cmd *cobra.Command) {
 }
 
 // change changes p, which has not changed since it was read with tag.
-func (c *changer) change(cmd *cobra.Command, a api, p preset, tag string, r client.Request, body any) (*client.Answer, error) {
+func (c *changer) change(cmd *cobra.Command, a api, p preset, tag string, r client.Request, body any) (*client.Response, error) {
 	r.Header = make(http.Header)
 	if c.override != "" {
 		if err := domain.CheckOwner("--override", c.override); err != nil {
@@ -35,17 +35,17 @@ func (c *changer) change(cmd *cobra.Command, a api, p preset, tag string, r clie
 		}
 		r.Header.Set("X-Preset-Override", c.override)
 	}
-	answer, err := a.change(cmd.Context(), r, body, tag)
+	response, err := a.change(cmd.Context(), r, body, tag)
 	if owner := domain.TextOrEmpty(p.ManagedBy); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
 		return nil, fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", p.Slug, owner, owner)
 	}
-	return answer, err
+	return response, err
 }
 
 // report prints an answer as JSON, or else a sentence.
-func (c *changer) report(cmd *cobra.Command, answer *client.Answer, sentence string) error {
+func (c *changer) report(cmd *cobra.Command, response *client.Response, sentence string) error {
 	if c.asJSON {
-		return printJSON(cmd, answer)
+		return printJSON(cmd, response)
 	}
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), escape(sentence))
 	return err
@@ -79,19 +79,19 @@ at the same time.`,
 			if err != nil {
 				return err
 			}
-			answer, err := c.change(cmd, a, p, before.Tag(), client.Request{Method: http.MethodPost, Path: presetPath(slug, "designate")}, body)
+			response, err := c.change(cmd, a, p, before.Tag(), client.Request{Method: http.MethodPost, Path: presetPath(slug, "designate")}, body)
 			if err != nil {
 				return err
 			}
 			var after preset
-			if err := decode(answer.Data, &after); err != nil {
+			if err := decode(response.Data, &after); err != nil {
 				return err
 			}
 			sentence := fmt.Sprintf("Requests for %s get version %d, before it was %d.", slug, after.Number, p.Number)
 			if after.Number == p.Number {
 				sentence = fmt.Sprintf("Requests for %s get version %d, as before.", slug, after.Number)
 			}
-			return c.report(cmd, answer, sentence)
+			return c.report(cmd, response, sentence)
 		}),
 		ValidArgsFunction: c.completeArgs(slugs, labels.or(versionNumbers)),
 	}
@@ -141,14 +141,14 @@ removes it. Nothing is changed if someone else changes the preset at the same ti
 			if err != nil {
 				return err
 			}
-			answer, err := c.change(cmd, a, p, before.Tag(), r, body)
+			response, err := c.change(cmd, a, p, before.Tag(), r, body)
 			if err != nil {
 				return err
 			}
 			if from, existed := p.Labels[name]; existed {
 				sentence += ", before it stood for " + targetText(from)
 			}
-			return c.report(cmd, answer, sentence+".")
+			return c.report(cmd, response, sentence+".")
 		}),
 		ValidArgsFunction: c.completeArgs(slugs, labels, versionNumbers),
 	}

@@ -26,7 +26,7 @@ the next apply would take it back.`,
 				return err
 			}
 			ctx := cmd.Context()
-			p, answer, err := a.preset(ctx, args[0])
+			p, response, err := a.preset(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -37,12 +37,12 @@ the next apply would take it back.`,
 				}
 				said = "was released by " + *p.ManagedBy
 				r := client.Request{Method: http.MethodPatch, Path: presetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}}}
-				if answer, err = a.change(ctx, r, map[string]any{"managed_by": nil}, answer.Tag()); err != nil {
+				if response, err = a.change(ctx, r, map[string]any{"managed_by": nil}, response.Tag()); err != nil {
 					return err
 				}
 			}
 			if t.asJSON {
-				return printJSON(cmd, answer)
+				return printJSON(cmd, response)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "Preset %s %s.\n", escape(p.Slug), escape(said))
 			return nil

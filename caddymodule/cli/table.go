@@ -91,10 +91,10 @@ func safeJSON(w io.Writer, text json.RawMessage) json.RawMessage {
 }
 
 // printJSON prints the data of an answer, or all of an answer without data.
-func printJSON(cmd *cobra.Command, answer *client.Answer) error {
-	text := answer.Data
+func printJSON(cmd *cobra.Command, response *client.Response) error {
+	text := response.Data
 	if text == nil {
-		text = answer.Body
+		text = response.Body
 	}
 	w := cmd.OutOrStdout()
 	_, err := fmt.Fprintf(w, "%s\n", safeJSON(w, text))

@@ -46,7 +46,7 @@ func TestLinks(t *testing.T) {
 		}
 		pattern, folder := link, path.Dir(name)
 		switch ext := path.Ext(name); {
-		case ext == ".md" && (folder == "." || folder == "docs" || folder == "docs/migrate"):
+		case ext == ".md" && (folder == "." || folder == "bench" || folder == "docs" || folder == "docs/migrate"):
 		case ext == ".go" || ext == ".yaml", strings.HasPrefix(name, "ops/"):
 			pattern, folder = published, "."
 		default:
@@ -136,16 +136,16 @@ var (
 // "go test -run" passes and tests nothing.
 func TestCommands(t *testing.T) {
 	t.Chdir(root)
-	files, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	var files []string
+	for _, pattern := range []string{"*.md", "bench/*.md", "docs/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
 	}
 	count := 0
-	for _, file := range append(files, more...) {
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
