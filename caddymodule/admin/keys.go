@@ -26,7 +26,7 @@ func listKeys(r request) error {
 	return writeJSON(r.w, http.StatusOK, keyList{r.show(keys...)})
 }
 
-// respondKey answers with a key, or with the error that came instead of it.
+// respondKey responds with a key, or with the error that came instead of it.
 func (r request) respondKey(k domain.Key, err error) error {
 	if err != nil {
 		return withStatus(err)

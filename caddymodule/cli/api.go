@@ -72,7 +72,7 @@ func (a api) read(ctx context.Context, path string, into any) (*client.Response,
 	return response, decode(response.Data, into)
 }
 
-// decode decodes a part of an response.
+// decode decodes a part of a response.
 func decode(text json.RawMessage, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("the response has another form than expected: %w", err)

@@ -103,7 +103,7 @@ func safeJSON(w io.Writer, text json.RawMessage) json.RawMessage {
 	return text
 }
 
-// printJSON prints the data of an response, or all of an response without data.
+// printJSON prints the data of a response, or all of a response without data.
 func printJSON(cmd *cobra.Command, response *client.Response) error {
 	text := response.Data
 	if text == nil {
@@ -114,7 +114,7 @@ func printJSON(cmd *cobra.Command, response *client.Response) error {
 	return err
 }
 
-// report prints an response as JSON, or else a sentence.
+// report prints a response as JSON, or else a sentence.
 func (t *target) report(cmd *cobra.Command, response *client.Response, sentence string) error {
 	if t.asJSON {
 		return printJSON(cmd, response)
