@@ -48,7 +48,7 @@ func TestVerifyFiles(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"plain-flipped": flipped(plain, len(plain)-300), "plain-cut": plain[:len(plain)-1],
 		"encrypted-flipped": flipped(encrypted, len(encrypted)-300), "encrypted-cut": encrypted[:len(encrypted)/2],
-		"newer": bytes.Replace(plain, []byte("backup 1\n"), []byte("backup 2\n"), 1),
+		"newer": bytes.Replace(plain, []byte("backup 1 "), []byte("backup 2 "), 1),
 		"other": []byte("something else"), "empty": nil,
 	} {
 		if err := os.WriteFile(file(name), content, 0o600); err != nil {

@@ -4,10 +4,9 @@
 //
 // A dump is
 //
-//	caddy-presets backup 1     a line: what it is, and the version of this format
-//	{"commit":…}               a line: the JSON of an Info
-//	<frame> …                  the records
-//	<frame>                    the JSON of the End
+//	caddy-presets backup 1 {"commit":…}   a line: the version of this format, and the JSON of an Info
+//	<frame> …                             the records
+//	<frame>                               the JSON of the End
 //
 // A frame is a head of three numbers (4 bytes each, big endian) and a content:
 //
@@ -18,12 +17,12 @@
 // unsigned varints. The records are those of package records, in the order of their keys. The
 // last frame has no records. Its content is the JSON of the End, in plain text.
 //
-// The checksum covers the SHA-256 of the two lines, the number of the frame, the number of its
+// The checksum covers the SHA-256 of the line, the number of the frame, the number of its
 // records and the content. So a reader without the key finds a frame that is damaged, missing or
 // in another place.
 //
 // In an encrypted dump each frame with records is sealed with AES-256-GCM. The key is derived
-// from the store's key and the salt in the second line. The nonce is the number of the frame.
+// from the store's key and the salt in the line. The nonce is the number of the frame.
 // The additional data are what the checksum covers, without the content. Behind the JSON of the
 // End is a seal with that JSON as additional data, too. So nobody without the key can change,
 // leave out, move or add a frame.
@@ -31,7 +30,6 @@ package dump
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -55,7 +53,7 @@ const (
 	// Magic begins every dump, of any version.
 	Magic = "caddy-presets backup "
 
-	// maxInfo bounds each of the first lines and the JSON of the End, in bytes.
+	// maxInfo bounds the line and the JSON of the End, in bytes.
 	maxInfo = 4 << 10
 	// chunkSize is the size from which a frame is written, before compression. A verification
 	// reads single records, so it is small.
@@ -172,57 +170,42 @@ func parseEnd(text []byte) (e End, err error) {
 	return e, nil
 }
 
-// appendLines appends the first lines of a dump.
-func (i Info) appendLines(b []byte) ([]byte, error) {
+// line returns the first line of a dump.
+func (i Info) line() ([]byte, error) {
 	text, err := json.Marshal(i)
-	return append(fmt.Appendf(b, "%s%d\n%s", Magic, Version, text), '\n'), err
+	return fmt.Appendf(nil, "%s%d %s\n", Magic, Version, text), err
 }
 
 // ReadInfo reads the description at the beginning of a dump, and checks nothing else. An error
 // about the dump has ErrUnusable in its chain.
 func ReadInfo(r io.Reader) (Info, error) {
-	info, _, err := readLines(bufio.NewReaderSize(r, maxInfo))
+	info, _, err := readLine(bufio.NewReaderSize(r, 2*maxInfo))
 	return info, err
 }
 
-// readLines reads the first lines of a dump, and returns them too.
-func readLines(r *bufio.Reader) (info Info, lines []byte, err error) {
-	switch begin, err := r.Peek(len(Magic)); {
-	case err != nil && !errors.Is(err, io.EOF):
-		return info, nil, err // the next read would not repeat it
-	case !strings.HasPrefix(Magic, string(begin)):
+// readLine reads the first line of a dump, and returns it too. It is valid until r is read.
+func readLine(r *bufio.Reader) (info Info, line []byte, err error) {
+	line, err = r.ReadSlice('\n')
+	rest, ours := strings.CutPrefix(string(line), Magic)
+	switch {
+	case !ours && !strings.HasPrefix(Magic, string(line)):
 		return info, nil, unusable("it is no backup of presets")
+	case errors.Is(err, bufio.ErrBufferFull) || len(line) > maxInfo:
+		return info, nil, errChanged
+	case err != nil:
+		return info, nil, truncated(err)
 	}
-	first, err := readLine(r)
-	if err != nil {
-		return info, nil, err
-	}
-	switch version, err := strconv.Atoi(string(first[len(Magic) : len(first)-1])); {
+	number, text, _ := strings.Cut(rest, " ")
+	switch version, err := strconv.Atoi(number); {
 	case err != nil || version < 1:
 		return info, nil, errChanged
 	case version > Version:
 		return info, nil, unusable("it has version %d of the format and needs a newer version of this module, which reads versions up to %d", version, Version)
 	}
-	second, err := readLine(r)
-	if err != nil {
-		return info, nil, err
+	if json.Unmarshal([]byte(text), &info) != nil || info.CreatedAt.IsZero() || (info.Salt == nil) != (info.KeyCheck == nil) {
+		return info, nil, broken("its first line is not that of a backup")
 	}
-	if json.Unmarshal(second, &info) != nil || info.CreatedAt.IsZero() || (info.Salt == nil) != (info.KeyCheck == nil) {
-		return info, nil, broken("its first lines are not those of a backup")
-	}
-	return info, append(first, second...), nil
-}
-
-func readLine(r *bufio.Reader) ([]byte, error) {
-	line, err := r.ReadSlice('\n')
-	switch {
-	case err == nil && len(line) <= maxInfo:
-		return bytes.Clone(line), nil
-	case err == nil || errors.Is(err, bufio.ErrBufferFull):
-		return nil, errChanged
-	default:
-		return nil, truncated(err)
-	}
+	return info, line, nil
 }
 
 var errChanged = broken("it was changed or damaged")

@@ -157,16 +157,15 @@ func TestDamagedDump(t *testing.T) {
 	}
 }
 
-// frameList returns the parts of a dump: the lines, the frames with records, and the last.
-func frameList(dump []byte) (lines []byte, frames [][]byte, end []byte) {
+// frameList returns the parts of a dump: the line, the frames with records, and the last.
+func frameList(dump []byte) (line []byte, frames [][]byte, end []byte) {
 	at := bytes.IndexByte(dump, '\n') + 1
-	at += bytes.IndexByte(dump[at:], '\n') + 1
-	lines, rest := dump[:at], dump[at:]
+	line, rest := dump[:at], dump[at:]
 	for binary.BigEndian.Uint32(rest[4:]) > 0 {
 		n := headSize + binary.BigEndian.Uint32(rest)
 		frames, rest = append(frames, rest[:n]), rest[n:]
 	}
-	return lines, frames, rest
+	return line, frames, rest
 }
 
 // TestRearrangedDump moves frames that are all right by themselves.
@@ -188,7 +187,7 @@ func TestRearrangedDump(t *testing.T) {
 			"exchanged":         {lines, c[1], c[0], bytes.Join(c[2:], nil), end},
 			"another's":         {lines, d[0], bytes.Join(c[1:], nil), end},
 			"another's end":     {lines, bytes.Join(c, nil), otherEnd},
-			"another's lines":   {bytes.Replace(others, []byte("2026"), []byte("2025"), 1), bytes.Join(c, nil), end},
+			"another's line":    {bytes.Replace(others, []byte("2026"), []byte("2025"), 1), bytes.Join(c, nil), end},
 		} {
 			content := bytes.Join(parts, nil)
 			if _, err := readAll(content, key); !errors.Is(err, ErrUnusable) {
@@ -204,10 +203,7 @@ func TestForgedDump(t *testing.T) {
 	if len(frames) < 2 {
 		t.Fatal("the dump has too few frames")
 	}
-	s, err := newSealer(Info{}, lines, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newSealer(lines)
 	forged := func(frame []byte, at place, change func(content []byte)) []byte {
 		f := bytes.Clone(frame)
 		change(f[headSize:])
@@ -250,8 +246,8 @@ func TestKeys(t *testing.T) {
 		{"something else", []byte("PK\x03\x04" + strings.Repeat("x", 1000)), nil, false, "it is no backup of presets"},
 		{"one endless line", []byte(Magic + strings.Repeat("1", 1<<20)), nil, false, "changed or damaged"},
 		{"empty", nil, nil, false, "cut short"},
-		{"newer", bytes.Replace(plain, []byte("backup 1\n"), []byte("backup 22\n"), 1), nil, false, "version 22 of the format and needs a newer version"},
-		{"no time", bytes.Replace(plain, []byte("created"), []byte("crested"), 1), nil, false, "not those of a backup"},
+		{"newer", bytes.Replace(plain, []byte("backup 1 "), []byte("backup 22 "), 1), nil, false, "version 22 of the format and needs a newer version"},
+		{"no time", bytes.Replace(plain, []byte("created"), []byte("crested"), 1), nil, false, "not that of a backup"},
 	} {
 		r, err := NewReader(bytes.NewReader(test.content), test.key, test.optional)
 		if err == nil {

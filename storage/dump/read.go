@@ -23,15 +23,12 @@ type frames struct {
 	content   []byte
 }
 
-// openFrames reads the first lines of a dump. The frames are not decrypted yet.
-func openFrames(r io.Reader) (f *frames, info Info, lines []byte, err error) {
+// openFrames reads the first line of a dump. Nothing is decrypted yet.
+func openFrames(r io.Reader) (f *frames, info Info, err error) {
 	f = &frames{from: bufio.NewReaderSize(r, 64<<10), at: place{number: -1}}
-	if info, lines, err = readLines(f.from); err != nil {
-		return nil, info, nil, err
-	}
-	f.encrypted, f.offset = info.Encrypted(), int64(len(lines))
-	f.sealer, err = newSealer(Info{}, lines, nil)
-	return f, info, lines, err
+	info, line, err := readLine(f.from)
+	f.encrypted, f.offset, f.sealer = info.Encrypted(), int64(len(line)), newSealer(line)
+	return f, info, err
 }
 
 // next reads the next frame. It returns the End after the last one.
@@ -81,7 +78,7 @@ func (f *frames) next() (end *End, err error) {
 // progress is called after each frame with the number of records that were read so far, and of
 // about how many.
 func Follow(r io.Reader, progress func(records, about int)) (Info, End, error) {
-	f, info, _, err := openFrames(r)
+	f, info, err := openFrames(r)
 	if err != nil {
 		return info, End{}, err
 	}
@@ -116,18 +113,18 @@ type Reader struct {
 	each    func(chunk) // is called with every chunk, if it is not nil
 }
 
-// NewReader reads the first lines of a dump and returns a Reader of the rest. key is nil for one
+// NewReader reads the first line of a dump and returns a Reader of the rest. key is nil for one
 // that is not encrypted. Such a dump is an error with any other key, unless the key is optional.
 // An error about the dump has ErrUnusable in its chain.
 func NewReader(r io.Reader, key []byte, optional bool) (*Reader, error) {
-	f, info, lines, err := openFrames(r)
+	f, info, err := openFrames(r)
 	if err != nil {
 		return nil, err
 	}
 	if optional && !info.Encrypted() {
 		key = nil
 	}
-	if f.sealer, err = newSealer(info, lines, key); err != nil {
+	if err := f.sealer.unlock(info, key); err != nil {
 		return nil, err
 	}
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxChunk))

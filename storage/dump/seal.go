@@ -13,9 +13,11 @@ import (
 
 // sealer makes and checks the frames of a dump.
 type sealer struct {
-	lines [sha256.Size]byte // the SHA-256 of the first lines
-	aead  cipher.AEAD       // nil in a dump that is not encrypted
+	line [sha256.Size]byte // the SHA-256 of the first line
+	aead cipher.AEAD       // nil in a dump that is not encrypted, and without its key
 }
+
+func newSealer(line []byte) *sealer { return &sealer{line: sha256.Sum256(line)} }
 
 // newSalt prepares the Info of a dump that is encrypted with a key.
 func (i *Info) newSalt(key []byte) (err error) {
@@ -30,35 +32,34 @@ func keyCheck(key, salt []byte) ([]byte, error) {
 	return hkdf.Key(sha256.New, key, salt, "caddy-presets backup 1 check", 16)
 }
 
-// newSealer returns the sealer of a dump with these first lines. An encrypted dump needs the
-// key. A key for another dump is an error, because someone may have replaced the encrypted one.
-func newSealer(info Info, lines, key []byte) (*sealer, error) {
-	s := &sealer{lines: sha256.Sum256(lines)}
+// unlock takes the key of an encrypted dump. A key for another dump is an error, because someone
+// may have replaced the encrypted one.
+func (s *sealer) unlock(info Info, key []byte) error {
 	switch {
 	case len(key) == 0 && info.Encrypted():
-		return nil, unusable("it is encrypted, and needs the key of the store that it was made of")
+		return unusable("it is encrypted, and needs the key of the store that it was made of")
 	case len(key) == 0:
-		return s, nil
+		return nil
 	case !info.Encrypted():
-		return nil, unusable("it is not encrypted, but a key was named for it")
+		return unusable("it is not encrypted, but a key was named for it")
 	}
 	check, err := keyCheck(key, info.Salt)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if subtle.ConstantTimeCompare(check, info.KeyCheck) != 1 {
-		return nil, unusable("the key is not the one that it was encrypted with, or its first lines are damaged")
+		return unusable("the key is not the one that it was encrypted with, or its first line is damaged")
 	}
 	derived, err := hkdf.Key(sha256.New, key, info.Salt, "caddy-presets backup 1 chunks", 32)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	block, err := aes.NewCipher(derived)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.aead, err = cipher.NewGCM(block)
-	return s, err
+	return err
 }
 
 // place is where a frame belongs: its number in the dump, from 0, and that of its records.
@@ -69,7 +70,7 @@ type place struct {
 
 // bound returns what ties a frame to its place in its dump.
 func (s *sealer) bound(at place) []byte {
-	b := append(make([]byte, 0, 64), s.lines[:]...)
+	b := append(make([]byte, 0, 64), s.line[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(at.number))
 	return binary.BigEndian.AppendUint32(b, uint32(at.records))
 }

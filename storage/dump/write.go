@@ -67,7 +67,7 @@ type Writer struct {
 	chunk, compressed, frame []byte // of the next frame; the buffers are reused
 }
 
-// NewWriter writes the first lines of a dump, and returns a Writer of the rest. key encrypts the
+// NewWriter writes the first line of a dump, and returns a Writer of the rest. key encrypts the
 // dump, unless it is nil. The salt and the KeyCheck of info are replaced.
 func NewWriter(to io.Writer, info Info, key []byte) (*Writer, error) {
 	info.Salt, info.KeyCheck = nil, nil
@@ -76,19 +76,19 @@ func NewWriter(to io.Writer, info Info, key []byte) (*Writer, error) {
 			return nil, err
 		}
 	}
-	lines, err := info.appendLines(nil)
+	line, err := info.line()
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{to: to}
-	if w.sealer, err = newSealer(info, lines, key); err != nil {
+	w := &Writer{to: to, sealer: newSealer(line)}
+	if err := w.sealer.unlock(info, key); err != nil {
 		return nil, err
 	}
 	w.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
 	if err != nil {
 		return nil, err
 	}
-	_, err = to.Write(lines)
+	_, err = to.Write(line)
 	return w, err
 }
 
