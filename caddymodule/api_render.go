@@ -175,33 +175,40 @@ func (c *call) checkConditional(a response) (response, error) {
 	return a, nil
 }
 
-// render writes the one answer of a call.
+// render writes the one response of a call.
 func (c *call) render(a response, err error) (status int) {
-	status, body, media := a.status, a.body, cmp.Or(a.media, jsonMedia)
-	if err != nil {
-		status, body = c.failure(err)
-		media = jsonMedia
-	}
-	header := c.w.Header()
-	if id := c.requestID(); id != "" {
-		header.Set("X-Request-Id", id)
-	}
+	status, body := c.complete(a, err)
 	if c.body == nil {
 		leaveBody(c.w, c.r)
-	}
-	if a.tag != "" {
-		header.Set("ETag", `"`+a.tag+`"`)
 	}
 	if body == nil {
 		c.w.WriteHeader(status)
 		return status
 	}
-	header.Set("Content-Type", media)
-	header.Set("Content-Length", strconv.Itoa(len(body)))
 	defer c.limitWriting(len(body))()
 	c.w.WriteHeader(status)
 	_, _ = c.w.Write(body) // an error means that the client left
 	return status
+}
+
+// complete sets the headers of a response, and returns its status and body.
+func (c *call) complete(a response, err error) (status int, body []byte) {
+	status, body, media := a.status, a.body, cmp.Or(a.media, jsonMedia)
+	if err != nil {
+		status, body = c.failure(err)
+		media = jsonMedia
+	}
+	if id := c.requestID(); id != "" {
+		c.header.Set("X-Request-Id", id)
+	}
+	if a.tag != "" {
+		c.header.Set("ETag", `"`+a.tag+`"`)
+	}
+	if body != nil {
+		c.header.Set("Content-Type", media)
+		c.header.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	return status, body
 }
 
 // maxDiscarded is the largest body, in bytes, that is read although nobody wants it. It is that of
@@ -241,8 +248,7 @@ func (c *call) limitWriting(size int) (lift func()) {
 // failure returns the status and body of an error. An internal cause goes to the log only,
 // with the answer's X-Request-Id.
 func (c *call) failure(err error) (int, []byte) {
-	p := problem{userID: c.who.UserID}
-	header := c.w.Header()
+	p, header := problem{userID: c.who.UserID}, c.header
 	gateway, isGateways := errors.AsType[*gatewayError](err)
 	if isGateways {
 		p.status, p.message = gateway.status, gateway.Error()

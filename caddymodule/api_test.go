@@ -535,7 +535,7 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.schemas, h.mux = schemas, newMux(h.BasePath, h.routes(schemas))
+	h.schemas, h.router = schemas, newRouter(h.BasePath, h.routes(schemas))
 	h.events = &announcer{wanted: func(string) bool { return false }}
 	if h.metrics, err = newMetrics(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func workspaceUsage(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	err = c.h.service.WorkspaceUsage(c.r.Context(), c.who, c.r.PathValue("workspace"), report.of, report.read)
+	err = c.h.service.WorkspaceUsage(c.r.Context(), c.who, c.found.Value("workspace"), report.of, report.read)
 	return report.response(err)
 }
 
@@ -79,7 +79,7 @@ func (u *usageReport) response(err error) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	u.c.w.Header().Add("Vary", "Accept")
+	u.c.header.Add("Vary", "Accept")
 	return response{status: http.StatusOK, media: u.media, body: u.body, tag: domain.Tag(u.body)}, nil
 }
 

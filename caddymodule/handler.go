@@ -23,6 +23,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -135,7 +136,7 @@ type Handler struct {
 	events       *announcer
 	service      *domain.Service
 	schemas      *schema.Schemas
-	mux          *http.ServeMux
+	router       *router.Router[operation]
 	page         *console.Page // nil without a console
 	keys         map[domain.KeyHash]domain.Principal
 	finder       keyFinder // of keys that must not go upstream
@@ -178,7 +179,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.schemas, err = schema.Load(); err != nil {
 		return fmt.Errorf("compiling the bundled schemas: %w", err)
 	}
-	h.mux = newMux(h.BasePath, h.routes(h.schemas))
+	h.router = newRouter(h.BasePath, h.routes(h.schemas))
 	if h.events, err = newAnnouncer(ctx, &h.stopping); err != nil {
 		return err
 	}

@@ -224,13 +224,13 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized stri
 	if errors.Is(err, errMethodNotAllowed) {
 		switch {
 		case route != nil:
-			w.Header().Set("Allow", http.MethodPost)
+			c.header.Set("Allow", http.MethodPost)
 		case h.Health != "" && normalized == h.Health:
-			w.Header().Set("Allow", "GET, HEAD")
+			c.header.Set("Allow", "GET, HEAD")
 		case h.isAPIPath(normalized):
 			err = c.match() // which is no success, as no operation has such a method
 		default:
-			w.Header().Set("Allow", gatewayMethods)
+			c.header.Set("Allow", gatewayMethods)
 		}
 	}
 	c.setPlaceholder(operationPlaceholder, c.op.name)
