@@ -28,6 +28,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
@@ -222,7 +223,7 @@ func openInMemory(tb testing.TB) *badger.Store {
 	return store
 }
 
-func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
+func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }
 
 // upstream is a gateway that records its requests.
 type upstream struct {

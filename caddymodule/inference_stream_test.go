@@ -164,7 +164,7 @@ func TestTheGatewayBreaksOff(t *testing.T) {
 
 // TestLongStreamsAreNotCut checks that the body's deadline does not end a longer answer.
 func TestLongStreamsAreNotCut(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	s := start(t, inferring("max_body_size 1MiB"))
 	s.preset("writer", writer)
 	s.options = "servers {\nprotocols h1 h2c\n}"

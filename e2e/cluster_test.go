@@ -15,18 +15,11 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
-)
 
-// etcdBinary returns the path of an etcd server: PRESETS_ETCD, or one that it builds.
-func etcdBinary(t *testing.T) string {
-	t.Helper()
-	if binary := os.Getenv("PRESETS_ETCD"); binary != "" {
-		return binary
-	}
-	binary := filepath.Join(t.TempDir(), executable("etcd"))
-	run(t, filepath.Join(root, "caddymodule", "etcd", "testserver"), nil, "go", "build", "-o", binary, ".")
-	return binary
-}
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+)
 
 // clusterFile returns a file of docs/cluster with replacements, which have the form of
 // strings.NewReplacer's arguments.
@@ -56,7 +49,9 @@ func waitUntil(t *testing.T, limit time.Duration, what string, so func() bool) t
 // Caddys built by xcaddy, and the load balancer. Loopback addresses replace the names of
 // the services.
 func TestCluster(t *testing.T) {
-	caddy, etcd := xcaddy(t, mainModule, etcdModule), etcdBinary(t)
+	tier.Long(t)
+	t.Parallel()
+	caddy, etcd := xcaddy(t, mainModule, etcdModule), servertest.Etcd(t)
 	var compose struct {
 		Services map[string]struct {
 			Command     []string
@@ -91,7 +86,7 @@ func TestCluster(t *testing.T) {
 		for _, arg := range command[1:] {
 			args = append(args, replace.Replace(arg))
 		}
-		members[name] = exec.CommandContext(lifetime(t), etcd, args...)
+		members[name] = exec.CommandContext(wait.Command(t), etcd, args...)
 		serve(t, members[name], addresses[4*i+1])
 	}
 
@@ -111,7 +106,7 @@ func TestCluster(t *testing.T) {
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(lifetime(t), caddy, "run", "--config", config)
+		cmd := exec.CommandContext(wait.Command(t), caddy, "run", "--config", config)
 		cmd.Dir = folder
 		cmd.Env = append(os.Environ(), "HOME="+folder, "XDG_DATA_HOME="+folder, "XDG_CONFIG_HOME="+folder, "AppData="+folder)
 		for variable, value := range service.Environment {

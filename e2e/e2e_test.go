@@ -23,38 +23,13 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // root is the folder of the main module.
 const root = ".."
-
-// skipOrFail ends a test that lacks a tool. The test is skipped, or fails with
-// PRESETS_E2E=required.
-func skipOrFail(t *testing.T, format string, args ...any) {
-	t.Helper()
-	why := fmt.Sprintf(format, args...)
-	if os.Getenv("PRESETS_E2E") == "required" {
-		t.Fatalf("PRESETS_E2E=required, but %s", why)
-	}
-	t.Skipf("NOT TESTED: %s", why)
-}
-
-// everyCase reports whether exhaustive tests try all of their cases, as in .ci/run long.
-// Otherwise they try a sample.
-func everyCase() bool { return os.Getenv("PRESETS_TIER") == "3" }
-
-// lifetime ends before the test binary's deadline, which would leave processes running. The
-// test's end does not end it.
-func lifetime(t *testing.T) context.Context {
-	t.Helper()
-	deadline, ok := t.Deadline()
-	if !ok {
-		return context.Background()
-	}
-	ctx, cancel := context.WithDeadline(context.Background(), deadline.Add(-15*time.Second))
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // run runs a command in a folder and returns its standard output. If the command fails, the
 // test fails with its output.
@@ -71,23 +46,13 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 func try(t *testing.T, dir string, env []string, name string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(lifetime(t), name, args...)
+	cmd := exec.CommandContext(wait.Command(t), name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.WaitDelay = 5 * time.Second
 	err = cmd.Run()
 	return out.String(), errs.String(), err
-}
-
-// needs returns the path of a tool, or skips the test.
-func needs(t *testing.T, tool, debian string) string {
-	t.Helper()
-	found, err := exec.LookPath(tool)
-	if err != nil {
-		skipOrFail(t, "it needs %s, of Debian's package %s", tool, debian)
-	}
-	return found
 }
 
 // read returns the text of a file.
@@ -100,43 +65,9 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-func executable(name string) string {
-	if runtime.GOOS == "windows" {
-		return name + ".exe"
-	}
-	return name
-}
-
-// built is the binary that TestMain removes.
-var built struct {
-	once   sync.Once
-	folder string
-	err    error
-}
-
-// caddyBinary returns the path of cmd/caddy, built once for all tests.
-func caddyBinary(t *testing.T) string {
-	t.Helper()
-	built.once.Do(func() {
-		if built.folder, built.err = os.MkdirTemp("", "presets-e2e-"); built.err != nil {
-			return
-		}
-		out, err := exec.CommandContext(lifetime(t), "go", "-C", root, "build", "-o", filepath.Join(built.folder, executable("caddy")), "./cmd/caddy").CombinedOutput()
-		if err != nil {
-			built.err = fmt.Errorf("go build ./cmd/caddy: %w\n%s", err, out)
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return filepath.Join(built.folder, executable("caddy"))
-}
-
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if built.folder != "" {
-		_ = os.RemoveAll(built.folder)
-	}
+	servertest.RemoveCaddy()
 	if pythons.folder != "" {
 		_ = os.RemoveAll(pythons.folder)
 	}
@@ -171,7 +102,7 @@ func startWith(t *testing.T, presets, next string) *server {
 	home := t.TempDir()
 	admin, site := freeAddress(t), freeAddress(t)
 	s := &server{
-		binary: caddyBinary(t),
+		binary: servertest.Caddy(t),
 		admin:  admin,
 		site:   "http://" + site,
 		env: []string{
@@ -202,7 +133,7 @@ http://%s {
 		t.Fatal(err)
 	}
 
-	cmd := exec.CommandContext(lifetime(t), s.binary, "run", "--config", config)
+	cmd := exec.CommandContext(wait.Command(t), s.binary, "run", "--config", config)
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), s.env...)
 	serve(t, cmd, site)
@@ -272,29 +203,7 @@ func serveWithin(t *testing.T, cmd *exec.Cmd, address string, limit time.Duratio
 // itself.
 func wasKilled(cmd *exec.Cmd) bool { return cmd.ProcessState.ExitCode() == -1 }
 
-// freeAddress returns a loopback address for a server that the test starts. The kernel
-// chooses the port. An open connection holds it until the test ends, so the kernel gives
-// it to no other process. A server that asks for it gets it. It is a copy of
-// storagetest.ReserveAddress, because this module imports nothing of the main one.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	near, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { near.Close() })
-	far, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { far.Close() })
-	return listener.Addr().String()
-}
+func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }
 
 // post sends a JSON body with a bearer key and returns the answer's status and
 // body.

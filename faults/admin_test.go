@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 )
 
 // sendAdmin sends a request to the admin endpoint.
@@ -106,11 +108,11 @@ func (s *server) footprint() footprint {
 	proc := filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid))
 	fds, err := os.ReadDir(filepath.Join(proc, "fd"))
 	if err != nil {
-		skipOrFail(s.t, "there is no /proc with the server's open files: %v", err)
+		servertest.Lack(s.t, "proc", "there is no /proc with the server's open files: %v", err)
 	}
 	status, err := os.ReadFile(filepath.Join(proc, "status"))
 	if err != nil {
-		skipOrFail(s.t, "there is no /proc with the server's memory: %v", err)
+		servertest.Lack(s.t, "proc", "there is no /proc with the server's memory: %v", err)
 	}
 	f := footprint{}
 	for _, fd := range fds {

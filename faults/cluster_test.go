@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // The promises of a cluster.
@@ -43,7 +46,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, members: newMembers(t)}
 	binary := filepath.Join(t.TempDir(), "caddy")
-	if err := build(t, etcdModule, binary); err != nil {
+	if err := servertest.Build(t, etcdModule, "./cmd/caddy", binary); err != nil {
 		t.Fatal(err)
 	}
 	gateway := newEcho(t)
@@ -127,6 +130,7 @@ type faultFigures struct {
 // members. The nodes serve the same data, lose no write and accept writes during a single
 // failure. Without a quorum no node serves data that may be stale.
 func TestCluster(t *testing.T) {
+	tier.Long(t)
 	begun := time.Now()
 	r := &clusterRun{cluster: newCluster(t), recorder: newRecorder(t), answers: map[string]int{}, kinds: map[string]*faultFigures{}}
 	r.recorder.shared = true

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestLinearizable checks linearizability. Several clients create, read, list and designate
@@ -69,6 +71,7 @@ func TestLinearizable(t *testing.T) {
 // it detects one. After 60 undetected rounds the checker counts as blind. One of 25 rounds
 // with 3 to 15 faults each went undetected.
 func TestLinearizableControl(t *testing.T) {
+	tier.Long(t)
 	begun := time.Now()
 	s := newServer(t, options{})
 	s.mustStart()

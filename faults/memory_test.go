@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 )
 
 // TestMemory sends small requests, which decompress to 30 MiB each, to a gateway that
@@ -141,7 +143,7 @@ func (s *server) resident(field string) int64 {
 	s.t.Helper()
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid), "status"))
 	if err != nil {
-		skipOrFail(s.t, "there is no /proc with the server's memory: %v", err)
+		servertest.Lack(s.t, "proc", "there is no /proc with the server's memory: %v", err)
 	}
 	found := regexp.MustCompile(`(?m)^` + field + `:\s+(\d+) kB$`).FindSubmatch(status)
 	if found == nil {

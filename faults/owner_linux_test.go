@@ -13,6 +13,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // nobody is the user of the service in TestOwner.
@@ -29,9 +32,7 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	if os.Getuid() != 0 {
-		skipOrFail(t, "only root can have files of another user")
-	}
+	servertest.AsRoot(t, "have files of another user")
 	home := t.TempDir()
 	m := &machine{
 		t: t, home: home, config: filepath.Join(home, "Caddyfile"), state: filepath.Join(home, "state"), backups: filepath.Join(home, "backups"),
@@ -49,13 +50,13 @@ func newMachine(t *testing.T) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, "install", "-m", "0755", caddyBinary(t), m.binary)
+	run(t, "install", "-m", "0755", servertest.Caddy(t), m.binary)
 	return m
 }
 
 // command is a command of a user, in a folder that each may look into.
 func (m *machine) command(uid int, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(lifetime(m.t), m.binary, args...)
+	cmd := exec.CommandContext(wait.Command(m.t), m.binary, args...)
 	cmd.Dir = m.home
 	cmd.Env = append(os.Environ(), "HOME="+m.state, "XDG_DATA_HOME="+m.state, "XDG_CONFIG_HOME="+m.state, "CADDY_ADMIN="+m.admin)
 	if uid != 0 {

@@ -17,12 +17,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestReload reloads fifty times under load. No request fails, no write is lost, the
 // store stays open and nothing leaks. Caddy may close connections while a request arrives.
 // These count only if there are more than with a site that gives a fixed answer.
 func TestReload(t *testing.T) {
+	tier.Long(t)
 	begun := time.Now()
 	blocks, reloads := choose(2, 40), 25
 	// Each pending request of an old configuration leaves a connection to the gateway. By

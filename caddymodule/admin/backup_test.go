@@ -332,7 +332,7 @@ func TestSlowBackup(t *testing.T) {
 // TestStalledBackup does not read a backup. The store is still closed when no configuration
 // uses it.
 func TestStalledBackup(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	s := start(t, caddytest.Standard)
 	s.beginBackup()
 	inARow := 0

@@ -250,7 +250,7 @@ func stopIntoTable(t *testing.T, s *caddytest.Server) {
 // memory are served on, and a metric and the log say so. A key that is revoked then stays
 // revoked.
 func TestServedFromMemory(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	for _, interval := range []string{"1s", "off"} {
 		t.Run("scrub_interval "+interval, func(t *testing.T) { testServedFromMemory(t, interval) })
 	}

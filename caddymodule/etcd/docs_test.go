@@ -28,7 +28,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 )
 
 // document returns a file of the documents.
@@ -164,7 +164,7 @@ func administrate(t *testing.T, folder string, clients []string) {
 // unit, its users and its Caddyfile.
 func TestDocumentedUnits(t *testing.T) {
 	if program == "" {
-		t.Skip(storagetest.NoEtcd)
+		t.Skip(servertest.NoEtcd)
 	}
 	folder := t.TempDir()
 	issue(t, folder, "member", "presets", "root", "stranger")

@@ -23,7 +23,7 @@ import (
 
 	_ "github.com/caddy-presets/caddy-presets/caddymodule"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 )
 
 const (
@@ -45,13 +45,13 @@ func TestMain(m *testing.M) {
 	for _, name := range []string{"XDG_DATA_HOME", "AppData"} {
 		os.Setenv(name, home)
 	}
-	program = os.Getenv(storagetest.EtcdVariable)
+	program = os.Getenv(servertest.EtcdVariable)
 	code := m.Run()
 	os.RemoveAll(home)
 	os.Exit(code)
 }
 
-func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
+func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }
 
 // cluster is an etcd server, which may not run yet.
 type cluster struct {
@@ -64,7 +64,7 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	if program == "" {
-		t.Skip(storagetest.NoEtcd)
+		t.Skip(servertest.NoEtcd)
 	}
 	c := &cluster{t: t, address: freeAddress(t)}
 	client, peer := "http://"+c.address, "http://"+freeAddress(t)
@@ -81,7 +81,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) start() {
 	c.t.Helper()
 	c.cmd = exec.Command(program, c.args...)
-	storagetest.EndWithTest(c.cmd)
+	servertest.EndWithTest(c.cmd)
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}

@@ -23,47 +23,16 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
-// folder is where build puts the binary, or "" before.
-var folder string
-
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if folder != "" {
-		os.RemoveAll(folder)
-	}
+	servertest.RemoveCaddy()
 	os.Exit(code)
 }
-
-// binary returns the path of this command. The first test builds it for all.
-func binary(t *testing.T) string {
-	t.Helper()
-	path, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// build builds this command once.
-var build = sync.OnceValues(func() (string, error) {
-	var err error
-	if folder, err = os.MkdirTemp("", "caddy-presets-"); err != nil {
-		return "", err
-	}
-	path := filepath.Join(folder, "caddy")
-	if runtime.GOOS == "windows" {
-		path += ".exe"
-	}
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the command: %w\n%s", err, out)
-	}
-	return path, nil
-})
 
 // process is a running Caddy.
 type process struct {
@@ -96,7 +65,7 @@ func (l *log) String() string {
 func start(t *testing.T, caddyfile, home, address, admin string, environment ...string) *process {
 	t.Helper()
 	p := &process{log: new(log), url: "http://" + address, admin: admin}
-	p.cmd = exec.Command(binary(t), "run", "--config", caddyfile)
+	p.cmd = exec.Command(servertest.Caddy(t), "run", "--config", caddyfile)
 	p.cmd.Env = append(os.Environ(), append(environment, "HOME="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "CADDY_ADMIN="+admin)...)
 	p.cmd.Dir = home
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
@@ -161,7 +130,7 @@ func (p *process) tryAs(host, method, path, secret, body string) (int, string, e
 	return answer.StatusCode, string(text), err
 }
 
-func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
+func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }
 
 // command runs "caddy presets ..." and returns what it prints.
 func (p *process) command(args ...string) (out, errOut string, err error) {
@@ -287,7 +256,7 @@ func TestExpectedMistakes(t *testing.T) {
 		"mongo":                       "this build has badger",
 		`badger "{$PRESETS_NOT_SET}"`: "(a {$NAME} may not be set in the environment)",
 	} {
-		out, err := exec.Command(binary(t), "adapt", "--config", write(storage)).CombinedOutput()
+		out, err := exec.Command(servertest.Caddy(t), "adapt", "--config", write(storage)).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("storage %s: got %v and\n%s, want %q", storage, err, out, want)
 		}
@@ -319,7 +288,7 @@ func TestExpectedMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{backup: 0, other: 10, filepath.Join(home, "absent"): 1, filepath.Join(home, "Caddyfile"): 1} {
-		cmd := exec.Command(binary(t), "presets", "verify", name)
+		cmd := exec.Command(servertest.Caddy(t), "presets", "verify", name)
 		if out, err := cmd.CombinedOutput(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != want {
 			t.Errorf("verify %s: got %v and %s, want exit code %d", name, err, out, want)
 		}
@@ -329,7 +298,7 @@ func TestExpectedMistakes(t *testing.T) {
 // mainVersion returns the version of the main module of the binary, as Go wrote it.
 func mainVersion(t *testing.T) string {
 	t.Helper()
-	info, err := buildinfo.ReadFile(binary(t))
+	info, err := buildinfo.ReadFile(servertest.Caddy(t))
 	if err != nil || info.Main.Version == "" {
 		t.Fatalf("got version %q, %v", info.Main.Version, err)
 	}
@@ -355,7 +324,7 @@ func TestModuleCommands(t *testing.T) {
 		{[]string{"remove-package", "github.com/caddy-presets/caddy-presets"}, "Error: caddy remove-package replaces", 1},
 		{[]string{"help", "upgrade"}, "caddy upgrade ", 0},
 	} {
-		cmd := exec.Command(binary(t), test.args...)
+		cmd := exec.Command(servertest.Caddy(t), test.args...)
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != test.exit || !strings.Contains(string(out), test.want) || strings.Contains(string(out), "panic") {
 			t.Errorf("caddy %s: got %v and\n%.2000s\nwant exit code %d and %q", test.args, err, out, test.exit, test.want)

@@ -228,7 +228,7 @@ func TestGroupWithFailures(t *testing.T) {
 
 // TestGroupSplit queues more than a transaction holds.
 func TestGroupSplit(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	s := mustOpen(t, t.TempDir())
 	var commits, runs atomic.Int64
 	countCommits(s, &commits)

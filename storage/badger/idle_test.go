@@ -19,7 +19,7 @@ func compactors() int {
 // TestIdleCompactors checks that compactors stop without writes. A write, a Reclaim and Close
 // start them again, and work. Tests with t.Parallel run later, so no other store is open.
 func TestIdleCompactors(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	s := mustOpen(t, t.TempDir())
 	all := s.db.Opts().NumCompactors
 	for _, test := range []struct {

@@ -118,7 +118,7 @@ func TestReclaim(t *testing.T) {
 // It ends with its context and with the store, between two compactions, and the store
 // is as good as before.
 func TestReclaimEnds(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	t.Parallel()
 	folder := t.TempDir()
 	s := mustOpen(t, folder)

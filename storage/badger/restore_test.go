@@ -45,7 +45,7 @@ func TestRestoreExpired(t *testing.T) {
 }
 
 func TestRestoreRefuses(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	full, _ := small(t, Options{})
 	secret, _ := small(t, Options{EncryptionKey: testKey})
 	line := func(old, to string) []byte { return bytes.Replace(full, []byte(old), []byte(to), 1) }

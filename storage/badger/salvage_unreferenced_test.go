@@ -74,6 +74,7 @@ func hasRecordsLoss(report storage.Salvage, file string) bool {
 // TestSalvageUnreferenced loses records that nothing else tells of. The report must say so. It
 // says nothing of the kind if all such records are whole.
 func TestSalvageUnreferenced(t *testing.T) {
+	tier.NoRace(t)
 	t.Parallel()
 	in := func(of records.Kind) func(first, next records.Key) bool {
 		return func(first, next records.Key) bool {
@@ -216,6 +217,7 @@ func TestSalvageUnsealed(t *testing.T) {
 // TestSalvageDerived damages the checksums of blocks whose records are all whole. Some of them
 // have newer copies, which only repeat what other records say. Nothing is lost.
 func TestSalvageDerived(t *testing.T) {
+	tier.NoRace(t)
 	t.Parallel()
 	folder := t.TempDir()
 	fillUsage(t, folder, testOptions)

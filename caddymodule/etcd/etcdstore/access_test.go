@@ -25,7 +25,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 )
 
 // TestNewerFormat opens a prefix with data of a newer version, and one with foreign data.
@@ -66,7 +66,7 @@ func TestUsers(t *testing.T) {
 		"no user":        {func(*Options) {}, "user name is empty", true},
 		"another prefix": {func(o *Options) { o.Username, o.Password, o.Prefix = "presets", password, "other/" }, "permission denied", true},
 		"cluster is away": {func(o *Options) {
-			o.Username, o.Password, o.Endpoints, o.RequestTimeout = "presets", password, []string{storagetest.FreeAddress(t)}, 2*time.Second
+			o.Username, o.Password, o.Endpoints, o.RequestTimeout = "presets", password, []string{servertest.FreeAddress(t)}, 2*time.Second
 		}, "refused", false},
 	} {
 		o := o

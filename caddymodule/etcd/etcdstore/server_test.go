@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/grpclog"
 
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 )
 
 // program is the etcd server. shared is a cluster of one member, in which each test has its
@@ -35,12 +35,12 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(folder)
-	if program = os.Getenv(storagetest.EtcdVariable); program == "" {
+	if program = os.Getenv(servertest.EtcdVariable); program == "" {
 		return m.Run()
 	}
-	client, releaseClient := storagetest.ReserveAddress()
+	client, releaseClient := servertest.ReserveAddress()
 	defer releaseClient()
-	peer, releasePeer := storagetest.ReserveAddress()
+	peer, releasePeer := servertest.ReserveAddress()
 	defer releasePeer()
 	members, err := launch(folder, []string{client, peer})
 	if err != nil {
@@ -100,7 +100,7 @@ func (m *member) start() error {
 	defer log.Close()
 	m.cmd = exec.Command(program, m.args...)
 	m.cmd.Stdout, m.cmd.Stderr = log, log
-	storagetest.EndWithTest(m.cmd)
+	servertest.EndWithTest(m.cmd)
 	return m.cmd.Start()
 }
 
@@ -116,7 +116,7 @@ func cluster(t *testing.T, size int, args ...string) []*member {
 	needed(t)
 	var reserved []string
 	for range 2 * size {
-		reserved = append(reserved, storagetest.FreeAddress(t))
+		reserved = append(reserved, servertest.FreeAddress(t))
 	}
 	members, err := launch(t.TempDir(), reserved, args...)
 	if err != nil {
@@ -136,7 +136,7 @@ func cluster(t *testing.T, size int, args ...string) []*member {
 func needed(t testing.TB) {
 	t.Helper()
 	if program == "" {
-		t.Skip(storagetest.NoEtcd)
+		t.Skip(servertest.NoEtcd)
 	}
 }
 
