@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // patience is how long a test waits for an immediate event. It only ends what hangs.
-const patience = time.Minute
+const patience = wait.Limit
 
 // streamed makes the upstream send SSE events. It sends the first at once, and each other
 // one when the returned channel receives a value.

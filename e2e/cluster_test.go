@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -30,19 +29,6 @@ func clusterFile(t *testing.T, name string, replacements ...string) string {
 		t.Fatal(err)
 	}
 	return strings.NewReplacer(replacements...).Replace(string(text))
-}
-
-// waitUntil polls until a condition is true, and returns how long that took.
-func waitUntil(t *testing.T, limit time.Duration, what string, so func() bool) time.Duration {
-	t.Helper()
-	begun := time.Now()
-	for !so() {
-		if time.Since(begun) > limit {
-			t.Fatalf("after %v still not: %s", limit, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return time.Since(begun)
 }
 
 // TestCluster runs the cluster of docs/cluster/compose.yaml: three members of etcd, three
@@ -87,7 +73,7 @@ func TestCluster(t *testing.T) {
 			args = append(args, replace.Replace(arg))
 		}
 		members[name] = exec.CommandContext(wait.Command(t), etcd, args...)
-		serve(t, members[name], addresses[4*i+1])
+		servertest.Serve(t, members[name], addresses[4*i+1])
 	}
 
 	start := func(name, file, site string, replacements ...string) *exec.Cmd {
@@ -116,7 +102,7 @@ func TestCluster(t *testing.T) {
 			}
 			cmd.Env = append(cmd.Env, variable+"="+value)
 		}
-		serve(t, cmd, site)
+		servertest.Serve(t, cmd, site)
 		return cmd
 	}
 	caddys := make(map[string]*exec.Cmd)
@@ -153,18 +139,18 @@ func TestCluster(t *testing.T) {
 			t.Fatalf("got %d %s", status, answer)
 		}
 		for _, name := range names {
-			took := waitUntil(t, 30*time.Second, name+" resolves what another wrote", func() bool { return resolves(sites[name], model) })
+			took := wait.Until(t, name+" resolves what another wrote", func() bool { return resolves(sites[name], model) })
 			slowest = max(slowest, took)
 			if took > time.Second {
 				late++ // a busy machine is sometimes late
 			}
 		}
 	}
-	waitUntil(t, 30*time.Second, "the load balancer finds the nodes healthy", func() bool { return resolves(front, "acme/m11") })
+	wait.Until(t, "the load balancer finds the nodes healthy", func() bool { return resolves(front, "acme/m11") })
 
 	// Each node stores its own usage. The report of each node has the sum.
 	for _, name := range names {
-		waitUntil(t, 60*time.Second, name+" reports the requests of all nodes", func() bool {
+		wait.Until(t, name+" reports the requests of all nodes", func() bool {
 			_, answer := sites[name].send(t, http.MethodGet, "/v1/presets/p/usage?by=label", key, "")
 			var report struct {
 				Data struct {
@@ -186,16 +172,15 @@ func TestCluster(t *testing.T) {
 	if err := members["b"].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	gap := waitUntil(t, 30*time.Second, "a write is acknowledged", func() bool { status, _ := write(front, "acme/after"); return status == http.StatusOK })
-	healed := waitUntil(t, 30*time.Second, "it is resolved", func() bool { return resolves(sites["b"], "acme/after") && resolves(sites["c"], "acme/after") })
+	gap := wait.Until(t, "a write is acknowledged", func() bool { status, _ := write(front, "acme/after"); return status == http.StatusOK })
+	healed := wait.Until(t, "it is resolved", func() bool { return resolves(sites["b"], "acme/after") && resolves(sites["c"], "acme/after") })
 
 	// Without a majority of the members, no node reports that it is ready.
 	if err := members["c"].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, time.Minute, "no node is healthy", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
+	wait.Until(t, "no node is healthy", func() bool {
+		ctx := wait.Context(t)
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, sites["b"].site+"/healthz", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -209,7 +194,7 @@ func TestCluster(t *testing.T) {
 		return response.StatusCode == http.StatusServiceUnavailable
 	})
 	// The load balancer sends to the nodes anyway, whose error clients understand.
-	waitUntil(t, time.Minute, "a node answers through the load balancer", func() bool {
+	wait.Until(t, "a node answers through the load balancer", func() bool {
 		status, answer := front.post(t, "/v1/chat/completions", inference, `{"model":"@preset/p","messages":[]}`)
 		return status == http.StatusServiceUnavailable && strings.Contains(answer, "Service temporarily unavailable")
 	})

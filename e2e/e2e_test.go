@@ -6,19 +6,16 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -136,72 +133,9 @@ http://%s {
 	cmd := exec.CommandContext(wait.Command(t), s.binary, "run", "--config", config)
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), s.env...)
-	serve(t, cmd, site)
+	servertest.Serve(t, cmd, site)
 	return s
 }
-
-// serve starts a command that serves until the test ends, and waits until it listens on
-// an address.
-func serve(t *testing.T, cmd *exec.Cmd, address string) {
-	t.Helper()
-	serveWithin(t, cmd, address, 30*time.Second)
-}
-
-// serveWithin is serve for a command that takes longer to start.
-func serveWithin(t *testing.T, cmd *exec.Cmd, address string, limit time.Duration) {
-	t.Helper()
-	name := filepath.Base(cmd.Path)
-	log := new(lockedBuffer)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Cancel = func() error {
-		if runtime.GOOS == "windows" {
-			return cmd.Process.Kill()
-		}
-		return cmd.Process.Signal(os.Interrupt)
-	}
-	cmd.WaitDelay = 10 * time.Second // then it is killed
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Cancel()
-		select {
-		case err := <-ended:
-			if err != nil && runtime.GOOS != "windows" && !wasKilled(cmd) {
-				t.Errorf("%s did not stop cleanly: %v", name, err)
-			}
-		case <-time.After(30 * time.Second):
-			_ = cmd.Process.Kill()
-			t.Errorf("%s did not stop within 30 seconds of an interrupt", name)
-		}
-		if t.Failed() {
-			t.Logf("%s said:\n%s", name, log)
-		}
-	})
-
-	for {
-		if conn, err := net.Dial("tcp", address); err == nil {
-			_ = conn.Close()
-			return
-		}
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("%s ended: %v", name, err)
-		case <-ctx.Done():
-			t.Fatalf("%s does not listen on %s after %v", name, address, limit)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-// wasKilled reports whether a signal ended a command. The test may have sent it, or etcd
-// itself.
-func wasKilled(cmd *exec.Cmd) bool { return cmd.ProcessState.ExitCode() == -1 }
 
 func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }
 
@@ -302,24 +236,6 @@ func (u *upstream) received() []string {
 func hexSHA256(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
-}
-
-// lockedBuffer is a bytes.Buffer for a process that still writes to it.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // exitCode returns the exit code of a command, or -1 if it did not run to its end.

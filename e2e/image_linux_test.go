@@ -218,8 +218,8 @@ func TestImage(t *testing.T) {
 	}
 	begin := func() {
 		t.Helper()
-		serve(t, c.tool(c.inside(append(slices.Clone(config.Entrypoint), config.Cmd...)...)...), site)
-		waitUntil(t, 60*time.Second, "the container is healthy", healthy)
+		servertest.Serve(t, c.tool(c.inside(append(slices.Clone(config.Entrypoint), config.Cmd...)...)...), site)
+		wait.Until(t, "the container is healthy", healthy)
 	}
 	begin()
 	key := strings.TrimSpace(c.run(c.inside("caddy", "presets", "key", "create", "--kind", "management")...))
@@ -249,7 +249,7 @@ func TestImage(t *testing.T) {
 
 	end := func() {
 		c.run(c.inside("caddy", "stop")...)
-		waitUntil(t, 30*time.Second, "the container has stopped", func() bool { return !healthy() })
+		wait.Until(t, "the container has stopped", func() bool { return !healthy() })
 	}
 	end()
 

@@ -53,7 +53,7 @@ func startLiteLLM(t *testing.T, behind *provider, settings string, env ...string
 	cmd := exec.CommandContext(wait.Command(t), interpreter, program, "--config", filepath.Join(folder, "config.yaml"), "--host", "127.0.0.1", "--port", port)
 	cmd.Dir = folder
 	cmd.Env = append(append(os.Environ(), "HOME="+folder, "LITELLM_LOCAL_MODEL_COST_MAP=True"), env...)
-	serveWithin(t, cmd, address, 5*time.Minute) // it loads a lot of Python
+	servertest.Serve(t, cmd, address)
 	return address
 }
 
@@ -240,7 +240,7 @@ func startDocumented(t *testing.T, site string, env ...string) *server {
 	cmd := exec.CommandContext(wait.Command(t), s.binary, "run", "--config", config)
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), s.env...)
-	serve(t, cmd, address)
+	servertest.Serve(t, cmd, address)
 	return s
 }
 

@@ -124,6 +124,6 @@ func startExample(t *testing.T) *server {
 	cmd := exec.CommandContext(wait.Command(t), s.binary, "run", "--config", config)
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), s.env...)
-	serve(t, cmd, site)
+	servertest.Serve(t, cmd, site)
 	return s
 }

@@ -159,7 +159,7 @@ func startPortkey(t *testing.T) string {
 	_, port, _ := strings.Cut(address, ":")
 	cmd := exec.CommandContext(wait.Command(t), node, "--import", "./preload.mjs", script, "--headless", "--port="+port)
 	cmd.Dir = "portkey"
-	serve(t, cmd, address)
+	servertest.Serve(t, cmd, address)
 	return address
 }
 
@@ -237,7 +237,7 @@ func TestPortkey(t *testing.T) {
 // usageOf returns the totals of a preset's requests by one model, once they are stored.
 func (s *server) usageOf(t *testing.T, slug, model string) map[string]any {
 	t.Helper()
-	for begun := time.Now(); time.Since(begun) < 30*time.Second; time.Sleep(100 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < wait.Limit; time.Sleep(100 * time.Millisecond) {
 		status, answer := s.send(t, http.MethodGet, "/v1/presets/"+slug+"/usage?by=model", managementKey, "")
 		var report struct {
 			Data struct {

@@ -239,7 +239,7 @@ func TestProductionPage(t *testing.T) {
 	gateway := newUpstream(t)
 	p := newProduction(t, gateway.address(), etcd)
 	folder := filepath.Join(p.home, "etc", "etcd")
-	serve(t, exec.CommandContext(wait.Command(t), servertest.Etcd(t), "--data-dir", t.TempDir(), "--listen-client-urls", "https://"+etcd, "--advertise-client-urls", "https://"+etcd,
+	servertest.Serve(t, exec.CommandContext(wait.Command(t), servertest.Etcd(t), "--data-dir", t.TempDir(), "--listen-client-urls", "https://"+etcd, "--advertise-client-urls", "https://"+etcd,
 		"--listen-peer-urls", "http://"+freeAddress(t), "--client-cert-auth", "--trusted-ca-file", filepath.Join(folder, "ca.pem"),
 		"--cert-file", filepath.Join(folder, "presets.pem"), "--key-file", filepath.Join(folder, "presets.key")), etcd)
 	t.Cleanup(func() { _, _, _ = try(t, p.home, p.env(), filepath.Join(p.home, "bin", "caddy"), "stop") }) // before etcd

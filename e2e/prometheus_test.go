@@ -119,7 +119,7 @@ scrape_configs:
 	cmd := exec.CommandContext(wait.Command(t), binary,
 		"--config.file="+config, "--storage.tsdb.path="+filepath.Join(home, "data"), "--web.listen-address="+p.address)
 	cmd.Dir = home
-	serve(t, cmd, p.address)
+	servertest.Serve(t, cmd, p.address)
 	return p
 }
 
@@ -251,7 +251,7 @@ func TestPrometheus(t *testing.T) {
 	load(t, s)
 	run(t, t.TempDir(), s.env, s.binary, "presets", "verify", "--address", s.admin) // for the panel of checks
 
-	waitUntil(t, time.Minute, "up is 1", func() bool {
+	wait.Until(t, "up is 1", func() bool {
 		all, err := p.labels(t, "up == 1")
 		return err == nil && len(all) == 1
 	})
@@ -280,7 +280,7 @@ func TestPrometheus(t *testing.T) {
 						return len(labels) > 0 || !legend.MatchString(target.LegendFormat)
 					})
 			}
-			waitUntil(t, time.Minute, panel.Title+" has data: "+expression, answered)
+			wait.Until(t, panel.Title+" has data: "+expression, answered)
 			if err != nil {
 				t.Errorf("%s: %v\n%s", panel.Title, err, expression)
 			}
@@ -318,7 +318,7 @@ func TestPrometheus(t *testing.T) {
 			Rules []struct{ Name, State, Health, LastError string }
 		}
 	}
-	waitUntil(t, time.Minute, "all rules were evaluated", func() bool {
+	wait.Until(t, "all rules were evaluated", func() bool {
 		if err := p.get(t, "rules", nil, &loaded); err != nil {
 			t.Fatal(err)
 		}

@@ -255,8 +255,8 @@ func TestSystemdServer(t *testing.T) {
 	cmd := exec.CommandContext(wait.Command(t), command[0], command[1:]...)
 	cmd.Env = append(environment, "NOTIFY_SOCKET="+filepath.Join(home, "notify"), "PATH="+os.Getenv("PATH"))
 	cmd.Dir = "/"
-	serve(t, cmd, site)
-	if err := ready.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	servertest.Serve(t, cmd, site)
+	if err := ready.SetReadDeadline(time.Now().Add(wait.Limit)); err != nil {
 		t.Fatal(err)
 	}
 	for message := ""; message != "READY=1"; {

@@ -107,7 +107,7 @@ func (m *member) signal(s syscall.Signal) {
 // ready waits until the member knows a leader and answers a linearizable read.
 func (m *member) ready() {
 	m.t.Helper()
-	for late := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for late := time.Now().Add(wait.Limit); ; time.Sleep(10 * time.Millisecond) {
 		err := m.call("kv/range", map[string]any{"key": encoded("x")}, nil)
 		if err == nil {
 			return

@@ -20,6 +20,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -72,7 +73,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) waitReady() {
 	c.t.Helper()
 	for i, s := range c.nodes {
-		for late := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		for late := time.Now().Add(wait.Limit); ; time.Sleep(20 * time.Millisecond) {
 			a, err := s.send(http.MethodPut, "/v1/presets/none/labels/x", `{"version":1}`) // reaches the committer
 			if err == nil && a.status == http.StatusNotFound {
 				break

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -107,7 +108,7 @@ func TestSmallContainer(t *testing.T) {
 			}
 		})
 	}
-	waitUntil(t, "all large requests are refused or at the gateway", func() bool {
+	wait.Until(t, "all large requests are refused or at the gateway", func() bool {
 		return failed.Load() > 0 || refused.Load()+gateway.waiting.Load() == large
 	})
 	each(2*presets, func(i int) error { // beside them
@@ -152,7 +153,7 @@ func newMemoryGroup(t *testing.T, limit int64) memoryGroup {
 			continue
 		}
 		t.Cleanup(func() { // the processes of the group have ended
-			waitUntil(t, "the control group is empty", func() bool { return !errors.Is(os.Remove(g.folder), syscall.EBUSY) })
+			wait.Until(t, "the control group is empty", func() bool { return !errors.Is(os.Remove(g.folder), syscall.EBUSY) })
 		})
 		file, err := os.OpenFile(filepath.Join(g.folder, version.limit), os.O_WRONLY, 0)
 		if err != nil {

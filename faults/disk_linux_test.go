@@ -104,7 +104,7 @@ func (d *disk) checkAlive(when string) bool {
 		return true
 	}
 	if d.deaths++; !d.mayDie && !d.hasDiedAtFlush() {
-		d.t.Errorf("the server died %s: %v", when, d.server.err)
+		d.t.Errorf("the server died %s: %v", when, d.server.process.Wait())
 	}
 	return false
 }

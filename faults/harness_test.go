@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -103,11 +102,9 @@ type server struct {
 	admin   string // host:port of the admin endpoint
 	client  *http.Client
 
-	mu    sync.Mutex
-	cmd   *exec.Cmd
-	ended chan struct{} // closed once the process has ended
-	err   error         // the result of Wait
-	from  int64         // where the output of the present process begins in logFile
+	mu      sync.Mutex
+	process *servertest.Process // nil before the first start
+	from    int64               // where the output of the present process begins in logFile
 }
 
 // newServer makes a server that does not run yet. The test's end kills it.
@@ -119,7 +116,7 @@ func newServer(t *testing.T, o options) *server {
 		t: t, options: o, home: home, site: "http://" + site, admin: freeAddress(t),
 		config: filepath.Join(home, "Caddyfile"), logFile: filepath.Join(home, "log"),
 		store:  o.store,
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}, Timeout: time.Minute},
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}, Timeout: wait.Limit},
 	}
 	if s.options.binary == "" {
 		s.options.binary = servertest.Caddy(t)
@@ -204,20 +201,10 @@ func (s *server) launch() {
 	cmd := exec.CommandContext(wait.Command(s.t), s.options.binary, "run", "--config", s.config)
 	cmd.Dir, cmd.Env = s.home, s.environment()
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	ended := make(chan struct{})
+	process := servertest.Start(s.t, cmd)
 	s.mu.Lock()
-	s.cmd, s.ended, s.err, s.from = cmd, ended, nil, info.Size()
+	s.process, s.from = process, info.Size()
 	s.mu.Unlock()
-	go func() {
-		err := cmd.Wait()
-		s.mu.Lock()
-		s.err = err
-		s.mu.Unlock()
-		close(ended)
-	}()
 }
 
 // start starts the process and waits until it listens. If the process ends earlier, the
@@ -230,22 +217,10 @@ func (s *server) start() error {
 
 // waitListening waits until the process that was launched listens.
 func (s *server) waitListening() error {
-	late := time.After(time.Minute)
-	for {
-		if conn, err := net.Dial("tcp", strings.TrimPrefix(s.site, "http://")); err == nil {
-			return conn.Close()
-		}
-		select {
-		case <-s.ended:
-			if s.err == nil {
-				return fmt.Errorf("the server ended:\n%s", s.excerpt())
-			}
-			return fmt.Errorf("the server ended, %w:\n%s", s.err, s.excerpt())
-		case <-late:
-			return fmt.Errorf("the server does not listen after a minute:\n%s", s.excerpt())
-		case <-time.After(5 * time.Millisecond):
-		}
+	if err := s.process.Listens(strings.TrimPrefix(s.site, "http://")); err != nil {
+		return fmt.Errorf("%w:\n%s", err, s.excerpt())
 	}
+	return nil
 }
 
 // mustStart is start, and fails the test if the server does not start.
@@ -260,15 +235,7 @@ func (s *server) mustStart() {
 func (s *server) running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cmd == nil {
-		return false
-	}
-	select {
-	case <-s.ended:
-		return false
-	default:
-		return true
-	}
+	return s.process != nil && s.process.Running()
 }
 
 // hasDied reports whether the process has ended or ends within a few seconds. A crashed
@@ -288,12 +255,10 @@ func (s *server) hasDied() bool {
 
 // kill ends the process at once with SIGKILL, without a cleanup.
 func (s *server) kill() {
-	if s.cmd == nil {
-		return
+	if s.process != nil {
+		s.process.Kill()
+		s.client.CloseIdleConnections()
 	}
-	_ = s.cmd.Process.Kill()
-	<-s.ended
-	s.client.CloseIdleConnections()
 }
 
 // stop asks the process to end and waits for its end. The error is nil only for a clean
@@ -302,15 +267,8 @@ func (s *server) stop() error {
 	if !s.running() {
 		return errors.New("the server does not run")
 	}
-	_ = s.cmd.Process.Signal(os.Interrupt)
 	defer s.client.CloseIdleConnections()
-	select {
-	case <-s.ended:
-		return s.err
-	case <-time.After(time.Minute):
-		s.kill()
-		return errors.New("the server did not stop within a minute of an interrupt")
-	}
+	return s.process.Stop()
 }
 
 // log returns the output of the present process, or of the last one.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -148,7 +149,7 @@ func newRound(t *testing.T, name, slugs, clients, each int, sites ...string) *ro
 		place:   fmt.Sprintf("?workspace_id=linear-%d", name),
 		history: map[string][]porcupine.Operation{}, versions: map[string]int{},
 	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}, Timeout: time.Minute}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}, Timeout: wait.Limit}
 	t.Cleanup(client.CloseIdleConnections)
 	for _, site := range sites {
 		r.sites = append(r.sites, &server{t: t, site: site, client: client})
@@ -537,7 +538,7 @@ func (r *round) check() porcupine.CheckResult {
 		}
 		return parts
 	}
-	return porcupine.CheckOperationsTimeout(model, nil, time.Minute)
+	return porcupine.CheckOperationsTimeout(model, nil, wait.Limit)
 }
 
 // explainFailure explains the first history that is not linearizable.

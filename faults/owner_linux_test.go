@@ -101,7 +101,7 @@ func (m *machine) serve(uid int) (end func(), log func() string) {
 		}
 	}
 	m.t.Cleanup(end)
-	for late := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for late := time.Now().Add(wait.Limit); ; time.Sleep(50 * time.Millisecond) {
 		if m.command(0, "presets", "health").Run() == nil || strings.Contains(log(), "the store cannot be opened") {
 			return end, log
 		}
@@ -175,7 +175,7 @@ func TestOwner(t *testing.T) {
 	// A server of root leaves nothing that locks the service out, also if it is killed.
 	end, _ = m.serve(0)
 	m.do(0, "presets", "key", "create", "--kind", "inference")
-	for late := time.Now().Add(time.Minute); len(m.foreign(m.store)) > 0; time.Sleep(50 * time.Millisecond) {
+	for late := time.Now().Add(wait.Limit); len(m.foreign(m.store)) > 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatalf("a server of root keeps %v", m.foreign(m.store))
 		}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -152,7 +153,7 @@ var trafficNumber atomic.Int64
 func newTraffic(s *server, r *recorder) *traffic {
 	return &traffic{
 		server: s, recorder: r, ended: make(chan struct{}), number: trafficNumber.Add(1),
-		fresh:   &server{t: s.t, site: s.site, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}},
+		fresh:   &server{t: s.t, site: s.site, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: wait.Limit}},
 		figures: trafficFigures{kinds: map[string]int{}},
 	}
 }

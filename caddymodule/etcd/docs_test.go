@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -29,6 +28,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // document returns a file of the documents.
@@ -144,8 +144,7 @@ func administrate(t *testing.T, folder string, clients []string) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := wait.Context(t)
 	const prefix = "caddy-presets/"
 	noPassword := &clientv3.UserAddOptions{NoPassword: true}
 	_, err1 := admin.RoleAdd(ctx, "presets")

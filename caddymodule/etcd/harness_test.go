@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
@@ -24,6 +22,7 @@ import (
 	_ "github.com/caddy-presets/caddy-presets/caddymodule"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 const (
@@ -90,8 +89,7 @@ func (c *cluster) start() {
 		c.t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := wait.Context(c.t)
 	if _, err := client.Get(ctx, "x"); err != nil {
 		c.t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func limit(t testing.TB, longest time.Duration) time.Duration {
 
 // Eventually reports whether a condition becomes true within Limit. It asks every few milliseconds.
 func Eventually(is func() bool) bool {
-	for late := time.Now().Add(Limit); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
+	for late := time.Now().Add(Limit); time.Now().Before(late); time.Sleep(2 * time.Millisecond) {
 		if is() {
 			return true
 		}
@@ -49,10 +49,13 @@ func Eventually(is func() bool) bool {
 	return false
 }
 
-// Until ends the test with a message if a condition does not become true within Limit.
-func Until(t testing.TB, otherwise string, is func() bool) {
+// Until returns how long it took until a condition was true. It ends the test, with what it waited
+// for, if that is longer than Limit.
+func Until(t testing.TB, what string, is func() bool) time.Duration {
 	t.Helper()
+	begun := time.Now()
 	if !Eventually(is) {
-		t.Fatalf("after %v: %s", Limit, otherwise)
+		t.Fatalf("gave up after %v: %s", Limit, what)
 	}
+	return time.Since(begun)
 }

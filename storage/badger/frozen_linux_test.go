@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // frozen mounts an ext4 file system, and returns its folder and what freezes and thaws it.
@@ -97,7 +98,7 @@ func TestFrozenDisk(t *testing.T) {
 			t.Errorf("a read: got error %v after %v, want none soon", err, took)
 		}
 		thaw()
-		s.committer.patience = time.Minute // a slow write that lands would be made twice
+		s.committer.patience = wait.Limit // a slow write that lands would be made twice
 		eventually(t, "writes are made again", func() bool {
 			return s.Update(t.Context(), put(newWorkspace("after "+slug))) == nil
 		})

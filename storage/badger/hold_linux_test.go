@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -165,7 +166,7 @@ func TestDescriptors(t *testing.T) {
 	defer db.Close()
 	defer begin()
 	var refused int
-	for end := time.Now().Add(2 * time.Minute); !compacted(db)() && time.Now().Before(end); {
+	for end := time.Now().Add(wait.Limit); !compacted(db)() && time.Now().Before(end); {
 		var taken []int
 		for {
 			fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -29,6 +29,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
@@ -494,7 +495,7 @@ func copyKilled(t *testing.T, from, to string) {
 // table meanwhile, and a purge may make a commit. It begins again then.
 func copyUnchanged(t *testing.T, from, to string, copyAll func() error) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; {
+	for end := time.Now().Add(wait.Limit); ; {
 		before, sequence := sizesIn(t, from), readSequence(from)
 		err := copyAll()
 		if err == nil && maps.Equal(before, sizesIn(t, from)) && readSequence(from) == sequence {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // program is the etcd server. shared is a cluster of one member, in which each test has its
@@ -172,8 +173,8 @@ func open(t testing.TB, o Options) *Store {
 		o.Prefix = prefix(t)
 	}
 	// A busy machine may answer late.
-	o.RequestTimeout, o.MaxStaleness = cmp.Or(o.RequestTimeout, 30*time.Second), cmp.Or(o.MaxStaleness, 30*time.Second)
-	deadline := time.Now().Add(30 * time.Second)
+	o.RequestTimeout, o.MaxStaleness = cmp.Or(o.RequestTimeout, wait.Limit), cmp.Or(o.MaxStaleness, 2*time.Minute)
+	deadline := time.Now().Add(wait.Limit)
 	for {
 		s, err := Open(t.Context(), o)
 		if err == nil {
@@ -192,7 +193,7 @@ func client(t *testing.T, endpoints ...string) *clientv3.Client {
 	if endpoints == nil {
 		endpoints = []string{sharedAddress(t)}
 	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: wait.Limit, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
