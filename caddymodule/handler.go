@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
@@ -140,7 +142,7 @@ type Handler struct {
 	page         *console.Page // nil without a console
 	keys         map[domain.KeyHash]domain.Principal
 	finder       keyFinder // of keys that must not go upstream
-	failureLimit failureLimit
+	failureLimit limiter.Limit
 	webhooks     []*webhook.Receiver
 	bundle       *bundle // nil without one
 	stopping     stopClock

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -42,7 +44,7 @@ func (c *inferenceCall) listModels(next caddyhttp.Handler, presets presetLister)
 	}
 	var parts inference.Body
 	if list.holding {
-		if parts, failed = editModels(list.held, &list.memory, c.who, presets); errors.Is(failed, errNoMemory) {
+		if parts, failed = editModels(list.held, &list.memory, c.who, presets); errors.Is(failed, heldbody.ErrNoMemory) {
 			list.refuse(failed)
 		}
 	}
@@ -65,18 +67,18 @@ func (c *inferenceCall) listModels(next caddyhttp.Handler, presets presetLister)
 // editModels returns the parts of a model list with the entries of presets, and without the
 // models that who may not use. If who limits models, the parts do not refer to text. It returns
 // nil for a list that stays as it is. The error comes from presets, or is errNoMemory.
-func editModels(text []byte, memory *reservation, who domain.Principal, presets presetLister) (parts inference.Body, err error) {
+func editModels(text []byte, memory *heldbody.Reservation, who domain.Principal, presets presetLister) (parts inference.Body, err error) {
 	list, err := readModels(text, memory)
 	if err != nil {
-		if errors.Is(err, errNoMemory) {
+		if errors.Is(err, heldbody.ErrNoMemory) {
 			return nil, err
 		}
 		return nil, nil
 	}
-	defer memory.sub(list.size)
+	defer memory.Sub(list.size)
 	added, failed := list.addPresets(presets, memory)
 	switch {
-	case errors.Is(failed, errNoMemory):
+	case errors.Is(failed, heldbody.ErrNoMemory):
 		return nil, failed
 	case who.LimitsModels():
 		parts, err = list.limit(text, added, who.MayUseModel, memory)
@@ -108,8 +110,8 @@ func describeEdited(header http.Header, length int) {
 
 // limit returns the parts of the list in text with added, and without the entries whose id may
 // not be used, and those without an id. It copies text.
-func (l *modelList) limit(text, added []byte, mayUse func(id string) bool, memory *reservation) (parts inference.Body, err error) {
-	limited, err := memory.alloc(int64(len(text)))
+func (l *modelList) limit(text, added []byte, mayUse func(id string) bool, memory *heldbody.Reservation) (parts inference.Body, err error) {
+	limited, err := memory.Alloc(int64(len(text)))
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +134,7 @@ func (l *modelList) limit(text, added []byte, mayUse func(id string) bool, memor
 // addPresets returns the entries of presets for the place before the bracket that ends the list's
 // data. It adds no preset that the list has already, and reads none for a page that is not the
 // last. The error comes from presets, or is errTooManyPresets or errNoMemory.
-func (l *modelList) addPresets(presets presetLister, memory *reservation) (added []byte, err error) {
+func (l *modelList) addPresets(presets presetLister, memory *heldbody.Reservation) (added []byte, err error) {
 	if l.more || presets == nil {
 		return nil, nil
 	}
@@ -148,9 +150,9 @@ func (l *modelList) addPresets(presets presetLister, memory *reservation) (added
 		}
 		before := cap(added)
 		added = l.appendModel(added, p)
-		err = memory.add(int64(cap(added) - before))
+		err = memory.Add(int64(cap(added) - before))
 		switch {
-		case errors.Is(err, errNoMemory):
+		case errors.Is(err, heldbody.ErrNoMemory):
 			return nil, err
 		case err != nil, len(added) > maxModels:
 			return nil, errTooManyPresets
@@ -227,7 +229,7 @@ func appendMember(text []byte, head, value string) []byte {
 
 // modelList is a model list that was read.
 type modelList struct {
-	memory     *reservation
+	memory     *heldbody.Reservation
 	size       int64                     // reserved for entries
 	count      int                       // entries
 	entries    map[string]jsontext.Value // those that have an id, each a part of text
@@ -256,10 +258,10 @@ type modelList struct {
 //
 // It reserves memory for what it keeps of the entries, and returns errNoMemory or errTooLarge if
 // there is none.
-func readModels(text []byte, memory *reservation) (*modelList, error) {
+func readModels(text []byte, memory *heldbody.Reservation) (*modelList, error) {
 	l := &modelList{memory: memory, entries: map[string]jsontext.Value{}}
 	if err := l.read(text); err != nil {
-		memory.sub(l.size)
+		memory.Sub(l.size)
 		return nil, err
 	}
 	return l, nil
@@ -349,7 +351,7 @@ func (l *modelList) readEntry(entry jsontext.Value) error {
 	}
 	if _, known := l.entries[id]; !known && id != "" {
 		size := int64(entrySize + len(id))
-		if err := l.memory.add(size); err != nil {
+		if err := l.memory.Add(size); err != nil {
 			return err
 		}
 		l.size += size

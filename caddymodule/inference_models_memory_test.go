@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -143,10 +145,11 @@ func TestModelsWithoutMemory(t *testing.T) {
 					continue
 				}
 				taken := 4<<20 - free
-				inferenceMemory.held.Add(taken)
+				others := &heldbody.Reservation{Limit: 1 << 40}
+				_ = others.Add(taken)
 				r := s.do("GET", path, "", key)
-				inferenceMemory.release(taken)
-				r.wantError(t, 503, errNoMemory.message)
+				others.ReleaseAll()
+				r.wantError(t, 503, heldbody.ErrNoMemory.Message)
 				if r.header.Get("Retry-After") != "5" || r.header.Get("Cache-Control")+r.header.Get("ETag")+r.header.Get("Set-Cookie") != "" {
 					t.Errorf("%s with %d bytes: got headers %v", path, free, r.header)
 				}

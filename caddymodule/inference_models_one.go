@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -38,7 +40,7 @@ func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
 		return err
 	}
 	entry, err := c.findModel(list, slug)
-	if errors.Is(err, errNoMemory) {
+	if errors.Is(err, heldbody.ErrNoMemory) {
 		list.refuse(err)
 	} else {
 		describeEdited(c.w.Header(), len(entry))
@@ -57,7 +59,7 @@ func (c *inferenceCall) findModel(fetched *listWriter, slug string) ([]byte, err
 	id := domain.Preset{Slug: slug}.Reference()
 	list, err := readModels(fetched.held, &fetched.memory)
 	switch {
-	case errors.Is(err, errNoMemory):
+	case errors.Is(err, heldbody.ErrNoMemory):
 		return nil, err
 	case err != nil:
 		return nil, &domain.Error{Kind: domain.NotFound, Message: "Model not found: " + id + ". The gateway's list of models has a form to which no presets are added"}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/domain/inference"
@@ -20,7 +22,7 @@ import (
 type listWriter struct {
 	http.ResponseWriter
 	call    *inferenceCall
-	memory  reservation
+	memory  heldbody.Reservation
 	before  http.Header // the headers without those of the gateway
 	decided bool        // the final status is known
 	holding bool        // held has the answer so far, with status 200
@@ -32,7 +34,7 @@ type listWriter struct {
 // newListWriter returns the listWriter of a request. The caller calls free.
 func (c *inferenceCall) newListWriter() *listWriter {
 	w := &listWriter{ResponseWriter: c.w, call: c, before: c.w.Header().Clone()}
-	w.memory.limit = c.h.Inference.MaxMemory / 2 // bodies always have the other half
+	w.memory.Limit = c.h.Inference.MaxMemory / 2 // bodies always have the other half
 	return w
 }
 
@@ -70,7 +72,7 @@ func (w *listWriter) Write(p []byte) (int, error) {
 		switch err := w.hold(p); {
 		case err == nil:
 			return len(p), nil
-		case errors.Is(err, errNoMemory):
+		case errors.Is(err, heldbody.ErrNoMemory):
 			w.refuse(err)
 		}
 	}
@@ -88,10 +90,10 @@ func (w *listWriter) Write(p []byte) (int, error) {
 func (w *listWriter) hold(p []byte) (err error) {
 	length := int64(len(w.held) + len(p))
 	if length > maxModels {
-		return errTooLarge
+		return heldbody.ErrTooLarge
 	}
 	if length > int64(cap(w.held)) {
-		if w.held, err = w.memory.grow(w.held, max(length, w.length, 2*int64(cap(w.held)))); err != nil {
+		if w.held, err = w.memory.Grow(w.held, max(length, w.length, 2*int64(cap(w.held)))); err != nil {
 			return err
 		}
 	}
@@ -146,15 +148,15 @@ func (w *listWriter) send(parts inference.Body) error {
 
 // drop gives the memory of what is held to other requests. Nothing may refer to it.
 func (w *listWriter) drop() {
-	w.memory.sub(int64(cap(w.held)))
+	w.memory.Sub(int64(cap(w.held)))
 	w.held = nil
-	w.memory.recycle()
+	w.memory.Recycle()
 }
 
 // free gives all memory back.
 func (w *listWriter) free() {
-	w.held, w.memory.buffer = nil, nil
-	w.memory.release()
+	w.held = nil
+	w.memory.Abandon()
 }
 
 // varyByKey tells caches that an answer depends on the key. Each workspace lists its own

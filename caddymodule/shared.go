@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
@@ -18,7 +20,7 @@ import (
 
 // shared is the state that all handlers of one store share. It outlives reloads.
 type shared struct {
-	limiter  *authLimiter
+	limiter  *limiter.Limiter
 	advised  sync.Once // see adviseFirstKey
 	changes  changeOrder
 	webhooks *webhook.Queues
@@ -31,7 +33,7 @@ type shared struct {
 
 func newShared(store string) *shared {
 	return &shared{
-		limiter:  newAuthLimiter(),
+		limiter:  limiter.New(),
 		usage:    recorderOf(store),
 		webhooks: webhook.NewQueues(webhookLimits),
 		bundles:  bundles{turn: semaphore.NewWeighted(1)},
