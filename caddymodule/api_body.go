@@ -3,17 +3,15 @@ package caddymodule
 import (
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"os"
-	"strings"
 	"time"
-
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
@@ -92,7 +90,7 @@ func (c *call) textOf(member string) (text string, given bool, err error) {
 
 // readJSON returns the request's body of at most MaxBodySize. The headers must say JSON.
 func (c *call) readJSON() ([]byte, error) {
-	if !isJSON(c.r.Header) {
+	if !mediatype.IsJSON(c.r.Header) {
 		return nil, &status.Error{Status: http.StatusUnsupportedMediaType, Message: "Unsupported media type: send application/json without a content encoding"}
 	}
 	return c.read(c.h.MaxBodySize, nil)
@@ -152,21 +150,6 @@ func readError(err error) error {
 		return domain.InvalidAt("", "ended before its announced length")
 	}
 	return domain.InvalidAt("", "could not be read")
-}
-
-// isJSON reports whether the headers of a request say that its body is JSON. The media
-// type may be absent.
-func isJSON(header http.Header) bool {
-	if coding := header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return false
-	}
-	given := header.Get("Content-Type")
-	if given == "" {
-		return true
-	}
-	media, _, err := mime.ParseMediaType(given)
-	return err == nil && (media == "application/json" ||
-		strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
 }
 
 // wholeBody stands for a body that was read whole and is held elsewhere.

@@ -10,13 +10,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
-
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
-
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
@@ -131,9 +130,6 @@ var messagesErrorTypes = map[int]string{
 // the connection would be open for as long as a request may take. Only tests change it.
 var lingerTimeout = 5 * time.Second
 
-// jsonMedia is the media type of all answers but reports as CSV.
-const jsonMedia = "application/json"
-
 // response is the response to a request that succeeded.
 type response struct {
 	status int
@@ -189,10 +185,10 @@ func (c *call) render(a response, err error) (status int) {
 
 // complete sets the headers of a response, and returns its status and body.
 func (c *call) complete(a response, err error) (status int, body []byte) {
-	status, body, media := a.status, a.body, cmp.Or(a.media, jsonMedia)
+	status, body, media := a.status, a.body, cmp.Or(a.media, mediatype.JSON)
 	if err != nil {
 		status, body = c.failure(err)
-		media = jsonMedia
+		media = mediatype.JSON
 	}
 	if id := c.requestID(); id != "" {
 		c.header.Set("X-Request-Id", id)

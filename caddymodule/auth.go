@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
-
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 

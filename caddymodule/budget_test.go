@@ -9,11 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
-
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )

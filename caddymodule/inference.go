@@ -1,15 +1,14 @@
 package caddymodule
 
 import (
-	"iter"
 	"net/http"
 	"strconv"
 	"strings"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
-
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
@@ -246,7 +245,7 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 			body.Recycle()
 		}
 		if otherType && resolution.Preset != "" { // the gateway must read the fields that were resolved
-			c.r.Header["Content-Type"] = []string{jsonMedia}
+			c.r.Header["Content-Type"] = []string{mediatype.JSON}
 		}
 		c.r.ContentLength = int64(resolution.Body.Len())
 		c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked
@@ -317,34 +316,4 @@ func headerList(names []string) string {
 		return list
 	}
 	return list[:strings.LastIndex(list[:most], ", ")+1] + " ..."
-}
-
-// mayReadModels authenticates a request for models, and checks that its key may send it.
-// Else it answers the request.
-func (c *inferenceCall) mayReadModels(operation string) bool {
-	c.op.name = operation
-	c.setPlaceholder(operationPlaceholder, operation)
-	err := c.authenticateInference()
-	if err == nil && (!isRead(c.r) || c.hidesQuery()) { // it has a body, opens a tunnel, or reads something else
-		err = c.checkUnresolvedRoute()
-	}
-	if err != nil {
-		varyByKey(c.w.Header())
-		c.render(response{}, err)
-	}
-	return err == nil
-}
-
-// serveModels lets the gateway list its models and adds the caller's presets.
-func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
-	if !c.mayReadModels("models_list") {
-		return nil
-	}
-	failed, err := c.listModels(next, func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
-		return c.h.service.ActivePresets(c.r.Context(), c.who, withModels)
-	})
-	if failed != nil && !hungUp(c.r.Context(), failed) {
-		c.logFailure(failed)
-	}
-	return err
 }

@@ -17,11 +17,10 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
-
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )

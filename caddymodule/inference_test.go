@@ -19,6 +19,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -176,7 +177,7 @@ func TestReferences(t *testing.T) {
 				if got.method != "POST" || got.uri != path+"?a=b%20c" || got.length != int64(len(want)) || got.header.Get("Content-Length") != fmt.Sprint(len(want)) || got.coding != nil {
 					t.Errorf("got %s %s with length %d (header %q, coding %v), want POST %s with %d", got.method, got.uri, got.length, got.header.Get("Content-Length"), got.coding, path, len(want))
 				}
-				if got.header.Get("Content-Type") != jsonMedia || got.header.Values("Authorization") != nil {
+				if got.header.Get("Content-Type") != mediatype.JSON || got.header.Values("Authorization") != nil {
 					t.Errorf("got Content-Type %q and Authorization %q", got.header.Get("Content-Type"), got.header.Values("Authorization"))
 				}
 			})

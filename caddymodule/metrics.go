@@ -7,12 +7,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
-
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
-
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/version"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"

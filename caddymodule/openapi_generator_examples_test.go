@@ -7,13 +7,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
-
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
-
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 )

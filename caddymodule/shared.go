@@ -7,12 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
-
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
