@@ -337,7 +337,7 @@ func (h *Handler) Cleanup() error {
 		h.Inference.resolver.Close() // late requests may keep the handler in memory for long
 		h.endMemory()
 		if h.Inference.Usage != nil {
-			err = h.shared.usage.end(h.Inference.Usage.recording)
+			err = h.shared.usage.End(h.Inference.Usage.recording)
 		}
 	}
 	if h.bundle != nil {
