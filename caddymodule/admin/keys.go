@@ -26,12 +26,18 @@ func listKeys(r request) error {
 	return writeJSON(r.w, http.StatusOK, keyList{r.show(keys...)})
 }
 
-func getKey(r request) error {
-	k, err := r.Service.Key(r.Context(), r.keyID)
+// respondKey responds with a key, or with the error that came instead of it.
+func (r request) respondKey(k domain.Key, err error) error {
 	if err != nil {
 		return withStatus(err)
 	}
 	return writeJSON(r.w, http.StatusOK, r.show(k)[0])
+}
+
+func getKey(r request) error { return r.respondKey(r.Service.Key(r.Context(), r.keyID)) }
+
+func removeKey(r request) error {
+	return r.respondKey(r.Service.RemoveKey(r.Context(), operator, r.keyID))
 }
 
 func revokeKey(r request) error {
@@ -41,10 +47,7 @@ func revokeKey(r request) error {
 		caddy.Log().Named("admin.api.presets").Error("a key is revoked in memory alone, until the store takes its revocation", zap.String("key", k.ID), zap.Error(err))
 		err = fmt.Errorf("%w; the server tries again each second, and a restart before it succeeds makes the key valid again", err)
 	}
-	if err != nil {
-		return withStatus(err)
-	}
-	return writeJSON(r.w, http.StatusOK, r.show(k)[0])
+	return r.respondKey(k, err)
 }
 
 // newKeyRequest is the body of a key's creation.

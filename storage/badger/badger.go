@@ -103,6 +103,8 @@ type Options struct {
 	// stands for DefaultCacheSize. SetCacheSize changes it. A store that is not encrypted needs
 	// no cache, because it reads from memory maps.
 	CacheSize int64
+
+	building bool // the folder is one that claimFolder has marked
 }
 
 // DefaultCacheSize is the default of Options.CacheSize, in bytes.

@@ -290,3 +290,39 @@ func TestCurlNamesItsType(t *testing.T) {
 		t.Errorf("found %d commands, want at least 15", count)
 	}
 }
+
+// inCode is a file or a folder of the repository, and the function or the type behind a file.
+var inCode = regexp.MustCompile(`\b((?:(?:bench|caddymodule|cmd|docs|domain|e2e|faults|ops|schema|storage|testdata)/[\w/]*|presets)(?:\.go)?)(?: ([A-Za-z]+))?`)
+
+// TestHowItWorks checks that every file, folder, function and type that docs/how-it-works.md
+// names exists.
+func TestHowItWorks(t *testing.T) {
+	t.Chdir(root)
+	page, err := os.ReadFile("docs/how-it-works.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, found := range inCode.FindAllSubmatch(page, -1) {
+		file, name := string(found[1]), string(found[2])
+		isFile := path.Ext(file) == ".go"
+		if !isFile && !strings.Contains(file, "/") {
+			continue // a word
+		}
+		count++
+		text, err := os.ReadFile(filepath.FromSlash(file))
+		switch {
+		case isFile && err != nil:
+			t.Error(err)
+		case !isFile:
+			if info, err := os.Stat(filepath.FromSlash(file)); err != nil || !info.IsDir() {
+				t.Errorf("there is no folder %s", file)
+			}
+		case name != "" && !regexp.MustCompile(`(?m)^(?:func (?:\(.*?\) )?|type )`+name+`\b`).Match(text):
+			t.Errorf("%s has no %s", file, name)
+		}
+	}
+	if count < 50 {
+		t.Errorf("found %d names, want at least 50", count)
+	}
+}
