@@ -56,23 +56,23 @@ type takenFeedback struct {
 
 // giveFeedback sums a score for the version that answered a request. Usage is stored from
 // time to time, so the answer is 202.
-func giveFeedback(c *call) (answer, error) {
+func giveFeedback(c *call) (response, error) {
 	var body feedbackBody
 	if err := c.decode(&body); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	score, err := body.score()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	workspace, preset, err := c.h.service.FeedbackPreset(c.r.Context(), c.who, c.given.workspace, c.slug())
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	c.setFoundPlaceholders(domain.Found{WorkspaceID: workspace})
 	of, err := c.h.shared.usage.answered(preset, body, time.Now())
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	c.setFoundPlaceholders(domain.Found{Number: of.Key.Version})
 	of.Key.Preset = strings.Clone(c.slug()) // which is a part of the request's URL

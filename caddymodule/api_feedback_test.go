@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
@@ -55,7 +55,7 @@ func (s *server) wantFeedback(path string, lines ...string) {
 
 // handled sends an inference request until its answer has a handle of ours, and returns the
 // answer and the handle.
-func (s *server) handled(path, body string, headers ...string) (got response, handle string) {
+func (s *server) handled(path, body string, headers ...string) (got reply, handle string) {
 	s.t.Helper()
 	if !s.eventually(func() bool {
 		got = s.ask(path, body, headers...)
@@ -70,7 +70,7 @@ func (s *server) handled(path, body string, headers ...string) (got response, ha
 // recorder returns that of the server's store.
 func (s *server) recorder() *usageRecorder {
 	s.t.Helper()
-	return live.All()[s.canonicalFolder()].Shared(nil).(*shared).usage
+	return registry.All()[s.canonicalFolder()].Shared(nil).(*shared).usage
 }
 
 // answersOf lets the upstream answer in JSON, with a header that is ours.
@@ -97,7 +97,7 @@ func TestFeedback(t *testing.T) {
 	s.preset("writer", `{"model":"b"}`)
 	s.manage("PUT", "/v1/presets/writer/labels/split", `{"split":[{"version":1,"weight":1},{"version":2,"weight":0}]}`).want(t, 200)
 	s.upstream.answersOf("lab/a")
-	give := func(body string) response {
+	give := func(body string) reply {
 		t.Helper()
 		return s.do("POST", feedbackPath, body, bearer(inferenceSecret))
 	}
@@ -131,7 +131,7 @@ func TestFeedback(t *testing.T) {
 	_, fourth := s.handled(chatPath, `{"model":"@preset/writer@1"}`)
 	s.stop()
 	s.reload(inferring("usage"))
-	var after response
+	var after reply
 	if !s.eventually(func() bool { after = give(score(fourth, "1")); return after.status != 503 }) { // until the secret is read
 		t.Error("the secret is not read after a restart")
 	}
@@ -287,7 +287,7 @@ func TestHandlesOfAnswers(t *testing.T) {
 		}
 	}
 	s.upstream.answersOf("lab/a")
-	without := map[string]response{
+	without := map[string]reply{
 		"no preset": s.ask(chatPath, `{"model":"lab/a"}`),
 		"a count":   s.ask("/v1/messages/count_tokens", `{"model":"@preset/writer"}`),
 	}

@@ -16,23 +16,23 @@ import (
 const csvMedia = "text/csv"
 
 // presetUsage reports the usage of a preset, also of an archived one.
-func presetUsage(c *call) (answer, error) {
+func presetUsage(c *call) (response, error) {
 	report, err := c.newUsageReport(usage.OfPreset)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	err = c.h.service.PresetUsage(c.r.Context(), c.who, c.given.workspace, c.slug(), report.of, report.read)
-	return report.answer(err)
+	return report.response(err)
 }
 
 // workspaceUsage reports the usage of all presets of a workspace, and of requests without one.
-func workspaceUsage(c *call) (answer, error) {
+func workspaceUsage(c *call) (response, error) {
 	report, err := c.newUsageReport(usage.OfWorkspace)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	err = c.h.service.WorkspaceUsage(c.r.Context(), c.who, c.r.PathValue("workspace"), report.of, report.read)
-	return report.answer(err)
+	err = c.h.service.WorkspaceUsage(c.r.Context(), c.who, c.found.Value("workspace"), report.of, report.read)
+	return report.response(err)
 }
 
 // usageReport is the answer to a query of usage.
@@ -74,13 +74,13 @@ func (u *usageReport) read(rows iter.Seq2[domain.UsageRow, error]) error {
 	return u.c.acquirePage(len(u.body))
 }
 
-// answer returns the answer with the report. err is the outcome of the read.
-func (u *usageReport) answer(err error) (answer, error) {
+// response returns the report as a response. err is the outcome of the read.
+func (u *usageReport) response(err error) (response, error) {
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	u.c.w.Header().Add("Vary", "Accept")
-	return answer{status: http.StatusOK, media: u.media, body: u.body, tag: domain.Tag(u.body)}, nil
+	u.c.header.Add("Vary", "Accept")
+	return response{status: http.StatusOK, media: u.media, body: u.body, tag: domain.Tag(u.body)}, nil
 }
 
 // acceptsCSV reports whether a client likes CSV better than JSON (RFC 9110, 12.5.1). Named with

@@ -307,7 +307,7 @@ func TestAuthFailureLimit(t *testing.T) {
 	issued, caller := s.issue(`{"kind":"management"}`).secret, s.issue(`{"kind":"inference"}`).secret
 	revoked := s.issue(`{"kind":"management"}`)
 	s.reload(limited("5 24h") + "\ninference {\nkeys required\nlist_models on\n}")
-	get := func(secret string) response { return s.do("GET", "/v1/workspaces/default", "", bearer(secret)) }
+	get := func(secret string) reply { return s.do("GET", "/v1/workspaces/default", "", bearer(secret)) }
 
 	get(revoked.secret).want(t, 200)
 	for range 50 { // which are no guesses
@@ -321,7 +321,7 @@ func TestAuthFailureLimit(t *testing.T) {
 	s.do("POST", chatPath, "{}", bearer(foreignBearer)).wantError(t, 401, "Invalid credentials")
 	s.do("POST", messagesPath, "{}", "X-Api-Key: "+foreignKey, bearer(foreignBearer)).want(t, 401, "authentication_error") // two guesses
 
-	refused := func(what string, r response, prefix string) {
+	refused := func(what string, r reply, prefix string) {
 		t.Helper()
 		seconds, err := strconv.Atoi(r.header.Get("Retry-After"))
 		if r.status != 429 || !strings.HasPrefix(r.body, prefix) || !strings.Contains(r.body, "Rate limit exceeded") || err != nil || seconds < 1 || seconds > 24*3600/5 {

@@ -29,7 +29,7 @@ func limitedSite(t *testing.T) *server {
 }
 
 // hide returns r with every slug replaced.
-func hide(r response, slug string) response {
+func hide(r reply, slug string) reply {
 	r.body = strings.ReplaceAll(r.body, slug, "<slug>")
 	return r
 }
@@ -46,7 +46,7 @@ func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 		io.WriteString(w, models)
 	})
 	key := bearer(s.issue(`{"kind":"inference","presets":["within","future"]}`).secret)
-	same := func(t *testing.T, send func(slug string) response, status int) {
+	same := func(t *testing.T, send func(slug string) reply, status int) {
 		t.Helper()
 		absent := hide(send("absent"), "absent")
 		if absent.status != status {
@@ -74,7 +74,7 @@ func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 		for _, path := range paths {
 			for _, condition := range conditions {
 				t.Run(fmt.Sprintf("%s %s with %s", method, path, condition), func(t *testing.T) {
-					same(t, func(slug string) response {
+					same(t, func(slug string) reply {
 						f := &fixtures{s: s}
 						return s.do(method, "/v1/"+f.fill(path, slug, ""), f.fill(r.exists.body, slug, ""), key, condition)
 					}, status)
@@ -87,7 +87,7 @@ func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 			for _, dryRun := range []string{"false", "true"} {
 				for _, rest := range []string{``, `,"tools":3`, `,"session_id":"s"`} {
 					t.Run(route.path+" "+reference+rest, func(t *testing.T) {
-						same(t, func(slug string) response {
+						same(t, func(slug string) reply {
 							return s.do("POST", "/v1/"+route.path, "{"+strings.ReplaceAll(reference, "%", slug)+rest+"}", key, "X-Preset-Dry-Run: "+dryRun)
 						}, 404)
 					})
@@ -98,7 +98,7 @@ func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 	s.upstream.none(t)
 	for _, path := range []string{"/v1/models/@preset/%", "/v1/models/@preset%2F%"} {
 		t.Run(path, func(t *testing.T) {
-			same(t, func(slug string) response {
+			same(t, func(slug string) reply {
 				return s.do("GET", path[:len(path)-1]+slug, "", key)
 			}, 404)
 		})
@@ -144,7 +144,7 @@ func TestNothingTellsOfWorkspacesOutOfReach(t *testing.T) {
 					continue
 				}
 				for _, slug := range []string{"within", "beyond", "absent"} {
-					ask := func(workspace string) response {
+					ask := func(workspace string) reply {
 						f := &fixtures{s: s}
 						sent := "/v1/" + f.fill(r.exists.path, slug, workspace)
 						if !strings.Contains(r.exists.path, "{w}") {
@@ -162,7 +162,7 @@ func TestNothingTellsOfWorkspacesOutOfReach(t *testing.T) {
 		}
 	}
 	// A slug that is taken elsewhere is not told from a free one.
-	patch := func(slug string) response {
+	patch := func(slug string) reply {
 		return s.do("PATCH", "/v1/workspaces/own", `{"slug":"`+slug+`"}`, key)
 	}
 	free := patch("free")

@@ -89,7 +89,7 @@ func BenchmarkInference(b *testing.B) {
 // with 2 KB of JSON or with 200 events.
 func BenchmarkUsage(b *testing.B) {
 	event := []byte(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"openai/gpt-5","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}` + "\n\n")
-	answer := []byte(`{"id":"c","object":"chat.completion","created":1,"model":"openai/gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("The quick brown fox. ", 90) +
+	response := []byte(`{"id":"c","object":"chat.completion","created":1,"model":"openai/gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("The quick brown fox. ", 90) +
 		`"},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}`)
 	store, err := badger.Open(b.TempDir(), badger.Options{})
 	if err != nil {
@@ -120,7 +120,7 @@ func BenchmarkUsage(b *testing.B) {
 		for name, of := range map[string]struct {
 			mediaType string
 			writes    [][]byte
-		}{"json": {"application/json", [][]byte{answer}}, "events": {"text/event-stream", slices.Repeat([][]byte{event}, 200)}} {
+		}{"json": {"application/json", [][]byte{response}}, "events": {"text/event-stream", slices.Repeat([][]byte{event}, 200)}} {
 			next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 				w.Header().Set("Content-Type", of.mediaType)
 				w.WriteHeader(http.StatusOK)

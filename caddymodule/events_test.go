@@ -255,12 +255,12 @@ func TestSubscribersDelayNobody(t *testing.T) {
 				}
 				r.Header.Set("Authorization", "Bearer "+managementSecret)
 				r.Header.Set("Accept-Encoding", coding)
-				answer, err := (&http.Client{Transport: transport}).Do(r)
+				response, err := (&http.Client{Transport: transport}).Do(r)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if readResponse(t, answer).status != 200 {
-					t.Errorf("got %d, want 200", answer.StatusCode)
+				if readResponse(t, response).status != 200 {
+					t.Errorf("got %d, want 200", response.StatusCode)
 				}
 				made++
 			}

@@ -23,7 +23,7 @@ type inferenceCall struct {
 	dryRun      bool
 	held        *heldBody // is own, or nil. call.body only tells that it was read
 	own         heldBody
-	answer      beginning // of the gateway
+	response    beginning // of the gateway
 	named       struct {  // the applied preset, empty without one
 		workspace, id, preset, label string
 		version                      int
@@ -76,7 +76,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 		c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
 		c.setPlaceholder(operationPlaceholder, c.op.name)
 		c.h.metrics.countResolution(c.op.name, "refused", c.start)
-		c.render(answer{}, refused)
+		c.render(response{}, refused)
 		return nil
 	}
 	if c.path == "models" && c.who.LimitsModels() && isRead(c.r) && c.r.Method != http.MethodOptions {
@@ -103,7 +103,7 @@ func (c *inferenceCall) refuseWebSocket(route *inferenceRoute) {
 		c.w.Header().Set("Upgrade", "HTTP/1.1")
 		c.w.Header().Set("Connection", "Upgrade")
 	}
-	c.render(answer{}, errNoWebSocket)
+	c.render(response{}, errNoWebSocket)
 	c.h.metrics.countResolution(c.op.name, "refused", c.start)
 }
 
@@ -147,14 +147,14 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	if c.prepare() {
 		return nil
 	}
-	c.answer.ResponseWriter = c.w
-	c.w = &c.answer
+	c.response.ResponseWriter = c.w
+	c.w = &c.response
 	if c.h.Inference.Usage != nil && !c.route.counts {
 		err = c.serveMeasured(next)
 	} else {
 		err = next.ServeHTTP(c.w, c.r)
 	}
-	if err != nil && !c.answer.begun {
+	if err != nil && !c.response.begun {
 		c.renderGatewayError(err)
 	}
 	return err
@@ -175,7 +175,7 @@ func (c *inferenceCall) prepare() (answered bool) {
 	if err != nil {
 		c.held.drop() // the answer may take its time
 		c.h.metrics.countResolution(c.op.name, "refused", c.start)
-		c.render(answer{}, err)
+		c.render(response{}, err)
 		return true
 	}
 	result := "passed"
@@ -327,7 +327,7 @@ func (c *inferenceCall) mayReadModels(operation string) bool {
 	}
 	if err != nil {
 		varyByKey(c.w.Header())
-		c.render(answer{}, err)
+		c.render(response{}, err)
 	}
 	return err == nil
 }

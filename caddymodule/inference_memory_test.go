@@ -126,7 +126,7 @@ func TestInferenceMemory(t *testing.T) {
 			if got := held(); got < 2*size || got > 2*size+4<<10 {
 				t.Errorf("%d bytes are held, want those of two bodies of %d", got, size)
 			}
-			var refused []response
+			var refused []reply
 			for _, path := range inferencePaths {
 				r := s.ask(path, large, headers...)
 				r.want(t, 503)
@@ -221,12 +221,12 @@ func TestBodyIsDroppedOnceRead(t *testing.T) {
 				client := &http.Client{Transport: new(http.Transport)}
 				defer client.CloseIdleConnections()
 				before := heap()
-				answer := s.open(client, chatPath, strings.NewReader(sent), "Content-Encoding: "+coding)
+				response := s.open(client, chatPath, strings.NewReader(sent), "Content-Encoding: "+coding)
 				if !s.eventually(func() bool { return held() == 0 && heap()-before < size/3 }) {
 					t.Errorf("%d bytes are held, and the heap grew by %d, while the answer is streamed", held(), heap()-before)
 				}
 				next <- struct{}{}
-				readResponse(t, answer).want(t, 200, "begin end")
+				readResponse(t, response).want(t, 200, "begin end")
 			})
 		}
 	}
@@ -313,9 +313,9 @@ func TestNothingLeaks(t *testing.T) {
 			name, value, _ := strings.Cut(h, ": ")
 			r.Header.Set(name, value)
 		}
-		if answer, err := http.DefaultClient.Do(r); err == nil {
-			_, _ = io.Copy(io.Discard, answer.Body)
-			answer.Body.Close()
+		if response, err := http.DefaultClient.Do(r); err == nil {
+			_, _ = io.Copy(io.Discard, response.Body)
+			response.Body.Close()
 		}
 	}
 	ask := func(path, body string, headers ...string) {

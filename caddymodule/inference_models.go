@@ -48,7 +48,7 @@ func (c *inferenceCall) listModels(next caddyhttp.Handler, presets presetLister)
 	}
 	switch {
 	case list.refused != nil:
-		c.render(answer{}, list.refused)
+		c.render(response{}, list.refused)
 		return nil, nil
 	case parts == nil:
 		_ = list.release() // an error means that the client left

@@ -183,9 +183,9 @@ func TestModelsThatBreakOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Authorization", "Bearer "+inferenceSecret)
-		if answer, err := http.DefaultClient.Do(r); err == nil {
-			_, _ = io.Copy(io.Discard, answer.Body)
-			answer.Body.Close()
+		if response, err := http.DefaultClient.Do(r); err == nil {
+			_, _ = io.Copy(io.Discard, response.Body)
+			response.Body.Close()
 		}
 	}
 	s.wantNothingHeld()

@@ -43,7 +43,7 @@ func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
 	} else {
 		describeEdited(c.w.Header(), len(entry))
 	}
-	c.render(answer{status: http.StatusOK, body: entry}, err)
+	c.render(response{status: http.StatusOK, body: entry}, err)
 	return nil
 }
 

@@ -79,7 +79,7 @@ func TestStreamUsageThatIsNotAdded(t *testing.T) {
 		name, usage, body string
 		status            int
 		media, coding     string
-		answer            string
+		response          string
 	}{
 		{name: "off", usage: "usage", body: streamAsking},
 		{name: "expressly off", usage: "usage {\nstream_usage off\n}", body: streamAsking},
@@ -89,13 +89,13 @@ func TestStreamUsageThatIsNotAdded(t *testing.T) {
 		{name: "no preset", body: `{"model":"m", "stream":true}`},
 		{name: "an error", body: streamAsking, status: 500},
 		{name: "no stream of events", body: streamAsking, media: "application/json"},
-		{name: "encoded nevertheless", body: streamAsking, coding: "gzip", answer: zipped.String()},
+		{name: "encoded nevertheless", body: streamAsking, coding: "gzip", response: zipped.String()},
 	} {
 		if tc.usage == "" {
 			tc.usage = streamAdding
 		}
-		if tc.answer == "" {
-			tc.answer = sent
+		if tc.response == "" {
+			tc.response = sent
 		}
 		s.reload(inferring(tc.usage))
 		s.upstream.all()
@@ -107,15 +107,15 @@ func TestStreamUsageThatIsNotAdded(t *testing.T) {
 			if tc.coding != "" {
 				w.Header().Set("Content-Encoding", tc.coding)
 			}
-			w.Header().Set("Content-Length", strconv.Itoa(len(tc.answer)))
+			w.Header().Set("Content-Length", strconv.Itoa(len(tc.response)))
 			if tc.status != 0 {
 				w.WriteHeader(tc.status)
 			}
-			_, _ = io.WriteString(w, tc.answer)
+			_, _ = io.WriteString(w, tc.response)
 		})
 		got := s.openStream(tc.body, "Accept-Encoding: gzip")
 		text, err := io.ReadAll(got.Body)
-		if err != nil || string(text) != tc.answer || got.ContentLength != int64(len(tc.answer)) {
+		if err != nil || string(text) != tc.response || got.ContentLength != int64(len(tc.response)) {
 			t.Errorf("%s: got %q with the length %d, %v, want every byte", tc.name, text, got.ContentLength, err)
 		}
 		asked := s.upstream.one(t)

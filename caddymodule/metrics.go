@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/version"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -97,7 +97,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		register(registry, &m.webhookRequests), register(registry, &m.webhookDropped),
 		register(registry, &m.bundlesWaiting), register(registry, &m.usage), register(registry, &m.build),
 		register(registry, &m.bodyBytes), register(registry, &m.bodiesRefused),
-		sharing.RegisterMetrics(registry, backupMetrics{}),
+		storepool.RegisterMetrics(registry, backupMetrics{}),
 	)
 	m.build.Set(1)
 	m.refused, m.limited = m.failures.WithLabelValues("refused"), m.failures.WithLabelValues("limited")

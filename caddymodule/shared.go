@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -44,7 +44,7 @@ func (h *Handler) goLive(e engine.Engine, memory *domain.Memory) {
 	operators := domain.NewService(e.Store())
 	operators.UseMemory(memory)
 	operators.Changing = h.changing
-	h.use = &live.Use{
+	h.use = &registry.Use{
 		Store: e.Store(), Service: operators,
 		Keys: slices.Collect(maps.Values(h.keys)), KeepVersions: h.KeepVersions,
 		Inference: h.Inference != nil,
@@ -58,7 +58,7 @@ func (h *Handler) goLive(e engine.Engine, memory *domain.Memory) {
 		u.recording = recording
 		h.use.StoreUsage = func(ctx context.Context) error { return h.shared.usage.flush(ctx, recording) }
 	}
-	h.live = live.Add(e.Name(), h.use)
+	h.live = registry.Add(e.Name(), h.use)
 	h.shared = h.live.Shared(func() any { return newShared(h.live.Name()) }).(*shared)
 	h.shared.webhooks.Add(h.webhooks)
 	h.inheritMemory()
@@ -66,7 +66,7 @@ func (h *Handler) goLive(e engine.Engine, memory *domain.Memory) {
 		h.shared.usage.start(recording)
 	}
 	h.service.Changing = h.changing
-	h.finder = keyFinder{h.keys, []*live.Store{h.live}}
+	h.finder = keyFinder{h.keys, []*registry.Store{h.live}}
 }
 
 // inheritMemory copies the cached presets of other handlers if the store is damaged. These belong

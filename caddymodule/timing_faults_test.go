@@ -102,7 +102,7 @@ func TestTimingOfWrongKeys(t *testing.T) {
 		}
 		c := h.newCall(w, r)
 		_ = c.match()
-		c.render(answer{}, domain.ErrCredentials)
+		c.render(response{}, domain.ErrCredentials)
 	}
 	for _, path := range []string{"GET /v1/presets", "POST /v1/chat/completions"} {
 		times := measured(t, path, kinds, serve)

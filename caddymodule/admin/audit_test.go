@@ -310,16 +310,16 @@ func (s *server) startTampering(change func(*admin.AuditPage)) (address string) 
 			r.Out.Header.Del("Origin") // which Caddy would check
 		},
 		Transport: caddytest.Client(s.AdminAddress).Transport,
-		ModifyResponse: func(answer *http.Response) error {
+		ModifyResponse: func(response *http.Response) error {
 			var page admin.AuditPage
-			if err := json.NewDecoder(answer.Body).Decode(&page); err != nil {
+			if err := json.NewDecoder(response.Body).Decode(&page); err != nil {
 				return err
 			}
-			answer.Body.Close()
+			response.Body.Close()
 			change(&page)
 			body, err := json.Marshal(page)
-			answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-			answer.Header.Set("Content-Length", strconv.Itoa(len(body)))
+			response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			response.Header.Set("Content-Length", strconv.Itoa(len(body)))
 			return err
 		},
 	})

@@ -248,12 +248,12 @@ func TestBackupRefusals(t *testing.T) {
 // startCutting starts a proxy that sends only a part of the admin endpoint's answer.
 func (s *server) startCutting(change func(w http.ResponseWriter, whole []byte)) string {
 	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := caddytest.Client(s.AdminAddress).Get("http://127.0.0.1" + r.URL.String())
+		response, err := caddytest.Client(s.AdminAddress).Get("http://127.0.0.1" + r.URL.String())
 		if err != nil {
 			panic(err)
 		}
-		defer answer.Body.Close()
-		whole, _ := io.ReadAll(answer.Body)
+		defer response.Body.Close()
+		whole, _ := io.ReadAll(response.Body)
 		change(w, whole)
 	}))
 	s.T.Cleanup(cut.Close)
@@ -392,12 +392,12 @@ func TestBackupMetric(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.fillStore(5 << 20)
 	metric := func() (value string) {
-		answer, err := caddytest.Client(s.AdminAddress).Get("http://127.0.0.1/metrics")
+		response, err := caddytest.Client(s.AdminAddress).Get("http://127.0.0.1/metrics")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer answer.Body.Close()
-		text, _ := io.ReadAll(answer.Body)
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
 		for line := range strings.Lines(string(text)) {
 			if value, ok := strings.CutPrefix(line, "caddy_presets_last_backup_timestamp_seconds{store=\""+s.Folder+"\"} "); ok {
 				return strings.TrimSpace(value)

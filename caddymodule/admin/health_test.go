@@ -21,17 +21,17 @@ func TestHealth(t *testing.T) {
 		t.Helper()
 		r := s.Admin("GET", "/presets/health"+query, "")
 		r.Want(t, status)
-		var answer struct {
+		var response struct {
 			Healthy bool
 			Stores  []state
 		}
-		if err := json.Unmarshal([]byte(r.Body), &answer); err != nil || answer.Healthy != (status == 200) {
+		if err := json.Unmarshal([]byte(r.Body), &response); err != nil || response.Healthy != (status == 200) {
 			t.Errorf("%s: got %s, %v", query, r.Body, err)
 		}
 		if got := r.Header.Get("Cache-Control"); got != "no-store" {
 			t.Errorf("got Cache-Control %q", got)
 		}
-		return answer.Stores
+		return response.Stores
 	}
 	command := func(want, wantErr string, args ...string) {
 		t.Helper()

@@ -96,14 +96,14 @@ var versionNumbers source = func(ctx context.Context, a api, args []string, _ st
 // server may be hostile.
 func (a api) names(ctx context.Context, path string, query url.Values, check func(string) error) ([]string, error) {
 	query.Set("limit", strconv.Itoa(maxCandidates))
-	answer, err := a.get(ctx, path, query)
+	response, err := a.get(ctx, path, query)
 	if err != nil {
 		return nil, err
 	}
 	var page []struct {
 		Slug string `json:"slug"`
 	}
-	if err := json.Unmarshal(answer.Data, &page); err != nil {
+	if err := json.Unmarshal(response.Data, &page); err != nil {
 		return nil, err
 	}
 	var found []string

@@ -124,31 +124,31 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 	if c.all {
 		sentence += fmt.Sprintf(" Versions copied: %d.", len(made.numbers))
 	}
-	var answer *client.Answer
+	var response *client.Response
 	if c.asJSON {
-		if _, answer, err = to.preset(ctx, slug); err != nil {
+		if _, response, err = to.preset(ctx, slug); err != nil {
 			return placedError{err, at}
 		}
 	}
-	return c.report(cmd, answer, sentence)
+	return c.report(cmd, response, sentence)
 }
 
 // addVersion adds the designated version of a preset to another one, unless that has it.
-func (c *copier) addVersion(cmd *cobra.Command, to api, at place, source, existing preset, found *client.Answer) error {
-	answer := found
+func (c *copier) addVersion(cmd *cobra.Command, to api, at place, source, existing preset, found *client.Response) error {
+	response := found
 	sentence := fmt.Sprintf("Preset %s has the same designated version there already.", source.Slug)
 	if !files.SameCapture(source.Designated.capture(), existing.Designated.capture()) {
 		var err error
-		if answer, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
+		if response, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
 			return placedError{err, at}
 		}
 		var after preset
-		if err := decode(answer.Data, &after); err != nil {
+		if err := decode(response.Data, &after); err != nil {
 			return err
 		}
 		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.Number, source.Slug, after.Number)
 	}
-	return c.report(cmd, answer, sentence)
+	return c.report(cmd, response, sentence)
 }
 
 // capture returns what the server stores of a version.
@@ -157,7 +157,7 @@ func (v version) capture() domain.Capture {
 }
 
 // add makes a version of a preset if a condition holds. A nil condition is none.
-func (a api) add(ctx context.Context, slug string, v version, isDraft bool, condition http.Header) (*client.Answer, error) {
+func (a api) add(ctx context.Context, slug string, v version, isDraft bool, condition http.Header) (*client.Response, error) {
 	if !v.Dialect.Valid() {
 		return nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Number, v.Dialect)
 	}
@@ -276,9 +276,9 @@ func (c *copied) versions(ctx context.Context) error {
 
 // countKept tells if the server there has removed copies again.
 func (c *copied) countKept(ctx context.Context) error {
-	answer, err := c.to.get(ctx, presetPath(c.source.Slug, "versions"), c.to.query("fields", "summary", "limit", "1"))
-	if err == nil && answer.Total < len(c.numbers) {
-		fmt.Fprintf(c.messages, "The server there keeps %d of %d versions.\n", answer.Total, len(c.numbers))
+	response, err := c.to.get(ctx, presetPath(c.source.Slug, "versions"), c.to.query("fields", "summary", "limit", "1"))
+	if err == nil && response.Total < len(c.numbers) {
+		fmt.Fprintf(c.messages, "The server there keeps %d of %d versions.\n", response.Total, len(c.numbers))
 	}
 	return err
 }
@@ -291,7 +291,7 @@ func (c *copied) version(ctx context.Context, v version) error {
 	if isFirst {
 		condition = http.Header{"If-None-Match": {"*"}}
 	}
-	answer, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Number != c.source.Number, condition)
+	response, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Number != c.source.Number, condition)
 	if err != nil {
 		if isFirst && (client.IsStatus(err, http.StatusPreconditionFailed) || client.IsStatus(err, http.StatusConflict)) {
 			return fmt.Errorf("preset %s exists there already, and may be archived", c.source.Slug)
@@ -299,7 +299,7 @@ func (c *copied) version(ctx context.Context, v version) error {
 		return fmt.Errorf("version %d: %w", v.Number, err)
 	}
 	var after preset
-	if err := decode(answer.Data, &after); err != nil {
+	if err := decode(response.Data, &after); err != nil {
 		return err
 	}
 	made := after.Designated
@@ -308,7 +308,7 @@ func (c *copied) version(ctx context.Context, v version) error {
 	}
 	c.numbers[v.Number] = made.Number
 	if !files.SameCapture(v.capture(), made.capture()) {
-		return fmt.Errorf("the server there stored version %d differently: %s", v.Number, cmp.Or(answer.Header.Get("X-Preset-Ignored"), "compare the two"))
+		return fmt.Errorf("the server there stored version %d differently: %s", v.Number, cmp.Or(response.Header.Get("X-Preset-Ignored"), "compare the two"))
 	}
 	return c.labels(ctx, v.Number)
 }

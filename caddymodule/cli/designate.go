@@ -27,23 +27,23 @@ func (c *changer) flags(cmd *cobra.Command) {
 
 // change makes a change of a preset, unless it changes meanwhile. It returns the preset as it was
 // before.
-func (c *changer) change(cmd *cobra.Command, a api, slug string, r client.Request, body any) (p preset, answer *client.Answer, err error) {
-	p, answer, err = a.preset(cmd.Context(), slug)
+func (c *changer) change(cmd *cobra.Command, a api, slug string, r client.Request, body any) (p preset, response *client.Response, err error) {
+	p, response, err = a.preset(cmd.Context(), slug)
 	if err != nil {
 		return p, nil, err
 	}
-	r.Header = http.Header{"If-Match": {answer.Tag()}}
+	r.Header = http.Header{"If-Match": {response.Tag()}}
 	if c.override != "" {
 		if err := domain.CheckOwner("--override", c.override); err != nil {
 			return p, nil, err
 		}
 		r.Header.Set("X-Preset-Override", c.override)
 	}
-	answer, err = a.change(cmd.Context(), r, body)
+	response, err = a.change(cmd.Context(), r, body)
 	if owner := domain.TextOrEmpty(p.ManagedBy); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
 		err = fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", p.Slug, owner, owner)
 	}
-	return p, answer, err
+	return p, response, err
 }
 
 func designateCommand() *cobra.Command {
@@ -66,19 +66,19 @@ at the same time.`,
 			if number == 0 {
 				body = map[string]any{"label": ref}
 			}
-			p, answer, err := c.change(cmd, a, slug, client.Request{Method: http.MethodPost, Path: presetPath(slug, "designate")}, body)
+			p, response, err := c.change(cmd, a, slug, client.Request{Method: http.MethodPost, Path: presetPath(slug, "designate")}, body)
 			if err != nil {
 				return err
 			}
 			var after preset
-			if err := decode(answer.Data, &after); err != nil {
+			if err := decode(response.Data, &after); err != nil {
 				return err
 			}
 			sentence := fmt.Sprintf("Requests for %s get version %d, before it was %d.", slug, after.Number, p.Number)
 			if after.Number == p.Number {
 				sentence = fmt.Sprintf("Requests for %s get version %d, as before.", slug, after.Number)
 			}
-			return c.report(cmd, answer, sentence)
+			return c.report(cmd, response, sentence)
 		}),
 		ValidArgsFunction: c.completeArgs(slugs, references),
 	}
@@ -120,14 +120,14 @@ removes it. Nothing is changed if someone else changes the preset at the same ti
 				r.Method, body = http.MethodPut, to
 				sentence = fmt.Sprintf("Label %s of %s stands for %s", name, slug, targetText(to))
 			}
-			p, answer, err := c.change(cmd, a, slug, r, body)
+			p, response, err := c.change(cmd, a, slug, r, body)
 			if err != nil {
 				return err
 			}
 			if from, existed := p.Labels[name]; existed {
 				sentence += ", before it stood for " + targetText(from)
 			}
-			return c.report(cmd, answer, sentence+".")
+			return c.report(cmd, response, sentence+".")
 		}),
 		ValidArgsFunction: c.completeArgs(slugs, labels, versionNumbers),
 	}

@@ -45,15 +45,15 @@ diff, the settings and the messages as a JSON Patch.`,
 					return err
 				}
 			}
-			answer, err := a.get(cmd.Context(), presetPath(args[0], "diff"), a.query("from", args[1], "to", args[2]))
+			response, err := a.get(cmd.Context(), presetPath(args[0], "diff"), a.query("from", args[1], "to", args[2]))
 			if err != nil {
 				return err
 			}
 			if to.asJSON {
-				return printJSON(cmd, answer)
+				return printJSON(cmd, response)
 			}
 			var d difference
-			if err := decode(answer.Data, &d); err != nil {
+			if err := decode(response.Data, &d); err != nil {
 				return err
 			}
 			w := cmd.OutOrStdout()

@@ -22,7 +22,7 @@ the next apply would take it back.`,
 		ValidArgsFunction: t.completeArgs(slugs),
 		RunE: t.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			ctx := cmd.Context()
-			p, answer, err := a.preset(ctx, args[0])
+			p, response, err := a.preset(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -32,13 +32,13 @@ the next apply would take it back.`,
 					return fmt.Errorf("preset %s is managed by %s and not by %s: name that owner with --owner", p.Slug, *p.ManagedBy, owner)
 				}
 				said = "was released by " + *p.ManagedBy
-				r := client.Request{Method: http.MethodPatch, Path: presetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}, "If-Match": {answer.Tag()}}}
-				if answer, err = a.change(ctx, r, map[string]any{"managed_by": nil}); err != nil {
+				r := client.Request{Method: http.MethodPatch, Path: presetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}, "If-Match": {response.Tag()}}}
+				if response, err = a.change(ctx, r, map[string]any{"managed_by": nil}); err != nil {
 					return err
 				}
 			}
 			if t.asJSON {
-				return printJSON(cmd, answer)
+				return printJSON(cmd, response)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "Preset %s %s.\n", escape(p.Slug), escape(said))
 			return nil

@@ -23,7 +23,7 @@ Shows a preset with the settings and the prompt of the version that requests get
 one. --json prints the preset, or with --version the version, as the API has it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: to.withAPI(func(cmd *cobra.Command, a api, args []string) error {
-			p, answer, err := a.preset(cmd.Context(), args[0])
+			p, response, err := a.preset(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -33,12 +33,12 @@ one. --json prints the preset, or with --version the version, as the API has it.
 				if err != nil {
 					return err
 				}
-				if shown, answer, err = a.version(cmd.Context(), p.Slug, number); err != nil {
+				if shown, response, err = a.version(cmd.Context(), p.Slug, number); err != nil {
 					return err
 				}
 			}
 			if to.asJSON {
-				return printJSON(cmd, answer)
+				return printJSON(cmd, response)
 			}
 			text, err := presetText(p, shown)
 			if err != nil {

@@ -103,21 +103,21 @@ func safeJSON(w io.Writer, text json.RawMessage) json.RawMessage {
 	return text
 }
 
-// printJSON prints the data of an answer, or all of an answer without data.
-func printJSON(cmd *cobra.Command, answer *client.Answer) error {
-	text := answer.Data
+// printJSON prints the data of a response, or all of a response without data.
+func printJSON(cmd *cobra.Command, response *client.Response) error {
+	text := response.Data
 	if text == nil {
-		text = answer.Body
+		text = response.Body
 	}
 	w := cmd.OutOrStdout()
 	_, err := fmt.Fprintf(w, "%s\n", safeJSON(w, text))
 	return err
 }
 
-// report prints an answer as JSON, or else a sentence.
-func (t *target) report(cmd *cobra.Command, answer *client.Answer, sentence string) error {
+// report prints a response as JSON, or else a sentence.
+func (t *target) report(cmd *cobra.Command, response *client.Response, sentence string) error {
 	if t.asJSON {
-		return printJSON(cmd, answer)
+		return printJSON(cmd, response)
 	}
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), escape(sentence))
 	return err

@@ -88,14 +88,14 @@ func (t *trial) run(cmd *cobra.Command, a api, slug string) error {
 		return t.stream(cmd, a, v.Dialect, r)
 	}
 	r.Header = http.Header{"X-Preset-Dry-Run": {"true"}}
-	answer, err := a.Do(cmd.Context(), r)
+	response, err := a.Do(cmd.Context(), r)
 	if err != nil {
 		return err
 	}
 	if t.asJSON {
-		return printJSON(cmd, answer)
+		return printJSON(cmd, response)
 	}
-	return printDryRun(cmd.OutOrStdout(), answer.Data)
+	return printDryRun(cmd.OutOrStdout(), response.Data)
 }
 
 // readVersion reads the version that is tried, or the first one of a split. The server may

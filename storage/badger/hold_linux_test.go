@@ -45,7 +45,7 @@ func compacting(t *testing.T, folder string, hold func()) (n int, db *badgerdb.D
 		t.Fatal(err)
 	}
 	o := settings(folder, Options{}).WithNumLevelZeroTables(2).WithCompactL0OnClose(false)
-	if db, err = badgerdb.OpenManaged(o.WithLogger(engineLog{zap.NewNop().Sugar(), hold, func() {}})); err != nil {
+	if db, err = badgerdb.OpenManaged(o.WithLogger(engineLog{zap.NewNop().Sugar(), hold})); err != nil {
 		t.Fatal(err)
 	}
 	return n, db, func() (n int) {

@@ -213,17 +213,17 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 						} else {
 							request.Header[place.Name] = []string{place.Value}
 						}
-						answer, err := client.Do(request)
+						response, err := client.Do(request)
 						if err != nil {
 							t.Fatalf("%s %s: %v", path, place.Name, err)
 						}
-						body, err := io.ReadAll(answer.Body)
-						answer.Body.Close()
-						if err != nil || Leaked(body, keys) != "" || Leaked([]byte(fmt.Sprint(answer.Header)), keys) != "" {
-							t.Errorf("%s, a key in %s: the answer is %s %v, %v", path, place.Name, body, answer.Header, err)
+						body, err := io.ReadAll(response.Body)
+						response.Body.Close()
+						if err != nil || Leaked(body, keys) != "" || Leaked([]byte(fmt.Sprint(response.Header)), keys) != "" {
+							t.Errorf("%s, a key in %s: the answer is %s %v, %v", path, place.Name, body, response.Header, err)
 						}
 						sent++
-						switch answer.StatusCode {
+						switch response.StatusCode {
 						case http.StatusBadGateway:
 							failed++
 						case http.StatusAccepted:

@@ -46,7 +46,7 @@ func TestLinks(t *testing.T) {
 		}
 		pattern, folder := link, path.Dir(name)
 		switch ext := path.Ext(name); {
-		case ext == ".md" && (folder == "." || folder == "docs" || folder == "docs/migrate"):
+		case ext == ".md" && (folder == "." || folder == "bench" || folder == "docs" || folder == "docs/migrate"):
 		case ext == ".go" || ext == ".yaml", strings.HasPrefix(name, "ops/"):
 			pattern, folder = published, "."
 		default:
@@ -136,16 +136,16 @@ var (
 // "go test -run" passes and tests nothing.
 func TestCommands(t *testing.T) {
 	t.Chdir(root)
-	files, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	var files []string
+	for _, pattern := range []string{"*.md", "bench/*.md", "docs/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
 	}
 	count := 0
-	for _, file := range append(files, more...) {
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -288,5 +288,41 @@ func TestCurlNamesItsType(t *testing.T) {
 	}
 	if count < 15 {
 		t.Errorf("found %d commands, want at least 15", count)
+	}
+}
+
+// inCode is a file or a folder of the repository, and the function or the type behind a file.
+var inCode = regexp.MustCompile(`\b((?:(?:bench|caddymodule|cmd|docs|domain|e2e|faults|ops|schema|storage|testdata)/[\w/]*|presets)(?:\.go)?)(?: ([A-Za-z]+))?`)
+
+// TestHowItWorks checks that every file, folder, function and type that docs/how-it-works.md
+// names exists.
+func TestHowItWorks(t *testing.T) {
+	t.Chdir(root)
+	page, err := os.ReadFile("docs/how-it-works.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, found := range inCode.FindAllSubmatch(page, -1) {
+		file, name := string(found[1]), string(found[2])
+		isFile := path.Ext(file) == ".go"
+		if !isFile && !strings.Contains(file, "/") {
+			continue // a word
+		}
+		count++
+		text, err := os.ReadFile(filepath.FromSlash(file))
+		switch {
+		case isFile && err != nil:
+			t.Error(err)
+		case !isFile:
+			if info, err := os.Stat(filepath.FromSlash(file)); err != nil || !info.IsDir() {
+				t.Errorf("there is no folder %s", file)
+			}
+		case name != "" && !regexp.MustCompile(`(?m)^(?:func (?:\(.*?\) )?|type )`+name+`\b`).Match(text):
+			t.Errorf("%s has no %s", file, name)
+		}
+	}
+	if count < 50 {
+		t.Errorf("found %d names, want at least 50", count)
 	}
 }

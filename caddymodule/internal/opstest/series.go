@@ -12,9 +12,9 @@ import (
 type Series map[string]map[string][]string
 
 // Scraped reads the answer of /metrics.
-func Scraped(answer string) Series {
+func Scraped(response string) Series {
 	all := make(Series)
-	for line := range strings.Lines(answer) {
+	for line := range strings.Lines(response) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}

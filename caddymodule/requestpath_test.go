@@ -377,7 +377,7 @@ func TestNormalizePathIsLinear(t *testing.T) {
 	} {
 		p := tc.start + strings.Repeat(tc.unit, size/len(tc.unit)) + tc.end
 		start := time.Now()
-		_, _ = h.checkTarget(&http.Request{Method: "GET", URL: &url.URL{Path: p, RawPath: p}})
+		_, _ = h.checkRequest(&http.Request{Method: "GET", URL: &url.URL{Path: p, RawPath: p}})
 		if took := time.Since(start); took > time.Minute {
 			t.Errorf("%q, and %q again and again: %v", tc.start, tc.unit, took)
 		}
@@ -390,17 +390,17 @@ func TestNormalizePathIsLinear(t *testing.T) {
 // switching makes u answer /switch/<protocol> with 101 and that protocol, or none, and
 // record the tunnel's bytes. Each tunnel reads as many bytes as tunnelled has.
 func (u *recorder) switching() {
-	u.answer = func(conn net.Conn, rest *bufio.Reader, r *http.Request) bool {
+	u.response = func(conn net.Conn, rest *bufio.Reader, r *http.Request) bool {
 		u.record("Upgrade: " + strings.Join(r.Header.Values("Upgrade"), "|") + ", Connection: " + r.Header.Get("Connection") + ", settings: " + r.Header.Get("Http2-Settings"))
 		protocol, switches := strings.CutPrefix(r.URL.Path, "/switch/")
 		if !switches {
 			return answerAccepted(conn, rest, r)
 		}
-		answer := "HTTP/1.1 101 Switching Protocols\r\n\r\n"
+		response := "HTTP/1.1 101 Switching Protocols\r\n\r\n"
 		if protocol != "" {
-			answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + protocol + "\r\n\r\n"
+			response = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + protocol + "\r\n\r\n"
 		}
-		_, _ = io.WriteString(conn, answer+welcome)
+		_, _ = io.WriteString(conn, response+welcome)
 		text := make([]byte, len(tunnelled))
 		if n, _ := io.ReadFull(rest, text); n > 0 {
 			u.record("tunnel: " + string(text[:n]))

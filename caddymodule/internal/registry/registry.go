@@ -1,6 +1,6 @@
-// Package live registers the stores that running configurations use. The admin endpoint
+// Package registry registers the stores that running configurations use. The admin endpoint
 // finds them there, and handlers of the same store find each other.
-package live
+package registry
 
 import (
 	"context"

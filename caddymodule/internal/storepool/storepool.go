@@ -1,4 +1,4 @@
-// Package sharing opens a store once for all configurations that use it, and keeps it open
+// Package storepool opens a store once for all configurations that use it, and keeps it open
 // across reloads.
 //
 // Each configuration has a Store. Stores with the same key share one handle. The first to
@@ -14,7 +14,7 @@
 //
 // A caddy.UsagePool counts its users and does not know them, so it cannot tell the newest
 // settings. It also blocks while a value is being opened.
-package sharing
+package storepool
 
 import (
 	"slices"

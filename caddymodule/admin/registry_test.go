@@ -10,7 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
@@ -28,16 +28,16 @@ func TestNewestHandlerServesTheAdminEndpoint(t *testing.T) {
 		}
 		return w.Body.String()
 	}
-	var store *live.Store
-	var uses []*live.Use
+	var store *registry.Store
+	var uses []*registry.Use
 	for n := range 3 {
 		engine, err := badger.OpenInMemory()
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = engine.Close() })
-		use := &live.Use{Store: engine, Service: domain.NewService(engine), Keys: []domain.Principal{{KeyID: fmt.Sprint("config-", n), Hash: domain.KeyHash{byte(n)}}}}
-		store = live.Add(name, use)
+		use := &registry.Use{Store: engine, Service: domain.NewService(engine), Keys: []domain.Principal{{KeyID: fmt.Sprint("config-", n), Hash: domain.KeyHash{byte(n)}}}}
+		store = registry.Add(name, use)
 		uses = append(uses, use)
 		if _, _, err := store.Newest().Service.IssueKey(t.Context(), operator, domain.NewKey{Kind: domain.InferenceKey, Name: fmt.Sprint("of store ", n)}); err != nil {
 			t.Fatal(err)
@@ -76,8 +76,8 @@ func TestNewestHandlerServesTheAdminEndpoint(t *testing.T) {
 // TestLastHandlerIsCleanedUp withdraws the last handler of a store after a request has found
 // the store.
 func TestLastHandlerIsCleanedUp(t *testing.T) {
-	use := new(live.Use)
-	store := live.Add("a store", use)
+	use := new(registry.Use)
+	store := registry.Add("a store", use)
 	if err := store.Remove(use); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestLastHandlerIsCleanedUp(t *testing.T) {
 			t.Errorf("%s: got %v, want 503 with advice", rt.Name, err)
 		}
 	}
-	if got := healthOf(t.Context(), map[string]*live.Store{"a store": store}); got.Healthy || len(got.Stores) > 0 {
+	if got := healthOf(t.Context(), map[string]*registry.Store{"a store": store}); got.Healthy || len(got.Stores) > 0 {
 		t.Errorf("got %+v, want that no store is healthy", got)
 	}
 }

@@ -20,9 +20,9 @@ import (
 // The rules of this file refuse requests that a gateway could read differently than this
 // handler. They apply to every request, before authentication.
 
-// checkTarget checks the method and the path of a request. It returns the normalized path,
+// checkRequest checks the method and the path of a request. It returns the normalized path,
 // also with an error.
-func (h *Handler) checkTarget(r *http.Request) (normalized string, err error) {
+func (h *Handler) checkRequest(r *http.Request) (normalized string, err error) {
 	normalized, err = normalizePath(r.URL.Path)
 	switch {
 	case !isAllowedMethod(r):
@@ -209,7 +209,7 @@ func (h *Handler) isAmbiguous(escaped string) bool {
 // gatewayMethods are the usual methods that the gateway gets.
 const gatewayMethods = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
 
-// refuse answers a request with an error of checkTarget, in the error envelope of its
+// refuse answers a request with an error of checkRequest, in the error envelope of its
 // route.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized string, err error) {
 	c := h.newCall(w, r)
@@ -224,17 +224,17 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized stri
 	if errors.Is(err, errMethodNotAllowed) {
 		switch {
 		case route != nil:
-			w.Header().Set("Allow", http.MethodPost)
+			c.header.Set("Allow", http.MethodPost)
 		case h.Health != "" && normalized == h.Health:
-			w.Header().Set("Allow", "GET, HEAD")
+			c.header.Set("Allow", "GET, HEAD")
 		case h.isAPIPath(normalized):
 			err = c.match() // which is no success, as no operation has such a method
 		default:
-			w.Header().Set("Allow", gatewayMethods)
+			c.header.Set("Allow", gatewayMethods)
 		}
 	}
 	c.setPlaceholder(operationPlaceholder, c.op.name)
-	status := c.render(answer{}, err)
+	status := c.render(response{}, err)
 	switch {
 	case route != nil && h.Inference != nil:
 		h.metrics.countResolution(c.op.name, "refused", c.start)

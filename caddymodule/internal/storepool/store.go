@@ -1,4 +1,4 @@
-package sharing
+package storepool
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func (s *Store[C, S]) Release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.users == 0 {
-		panic("sharing: Release without Acquire")
+		panic("storepool: Release without Acquire")
 	}
 	s.users--
 	if s.users > 0 {
