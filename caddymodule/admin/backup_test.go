@@ -28,6 +28,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/dump"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // TestBackupCommand makes three backups of a live store. It restores the last one and
@@ -333,7 +334,7 @@ func TestSlowBackup(t *testing.T) {
 // TestStalledBackup does not read a backup. The store is still closed when no configuration
 // uses it.
 func TestStalledBackup(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	s := start(t, caddytest.Standard)
 	s.beginBackup()
 	inARow := 0
@@ -344,11 +345,11 @@ func TestStalledBackup(t *testing.T) {
 		}
 		return inARow == 5
 	}
-	if !caddytest.Eventually(stalled) {
+	if !wait.Eventually(stalled) {
 		t.Fatal("all was sent to a client that does not read")
 	}
 	s.Stop()
-	if !caddytest.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
+	if !wait.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
 		t.Error("the store is still open")
 	}
 }
@@ -382,7 +383,7 @@ func TestBackupAborts(t *testing.T) {
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
-	if !caddytest.Eventually(func() bool { return strings.Contains(s.Logs(), "a backup ended early") }) {
+	if !wait.Eventually(func() bool { return strings.Contains(s.Logs(), "a backup ended early") }) {
 		t.Error("the log does not tell")
 	}
 }

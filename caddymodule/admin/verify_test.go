@@ -11,10 +11,12 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestVerifyFiles verifies the backups of a served store, and damaged ones.
 func TestVerifyFiles(t *testing.T) {
+	tier.NoRace(t)
 	const canary = "CANARY of a prompt"
 	s := start(t, caddytest.Standard)
 	key, wrong := storagetest.KeyFile(t, storagetest.KeyDigits), storagetest.KeyFile(t, strings.Repeat("7", 64))

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"bytes"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,40 +57,33 @@ func TestMove(t *testing.T) {
 	}
 
 	const one = "/v1/presets/prompt/versions/1?workspace_id=last"
-	s.want(404, 0, managementSecret, "GET", one, "")
-	response, err := http.Post("http://"+s.admin+"/presets/restore", "application/octet-stream", bytes.NewReader(content.Bytes()[:content.Len()/2]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
-	if response.StatusCode != 400 {
-		t.Errorf("a part of a backup: got %d, want 400", response.StatusCode)
-	}
-	s.want(503, 0, managementSecret, "GET", one, "")
+	s.want(404, 0, caddytest.ManagementSecret, "GET", one, "")
+	s.Admin("POST", "/presets/restore", content.String()[:content.Len()/2]).Want(t, 400)
+	s.want(503, 0, caddytest.ManagementSecret, "GET", one, "")
 	if err := s.load("http://" + c.address + " {\nrequest_timeout 6s\n}"); err != nil { // as a restart
 		t.Fatal(err)
 	}
-	s.want(503, 0, managementSecret, "GET", one, "")
-	if !strings.Contains(s.logs(), "restore it again") {
+	s.want(503, 0, caddytest.ManagementSecret, "GET", one, "")
+	if !strings.Contains(s.Logs(), "restore it again") {
 		t.Error("the log does not tell what to do")
 	}
 
-	note, err := presets("restore", "--address", s.admin, file("backup"))
+	note, err := presets("restore", "--address", s.AdminAddress, file("backup"))
 	if err != nil || !strings.HasPrefix(note, "Restored commit ") {
 		t.Fatalf("got %q, %v", note, err)
 	}
-	s.want(200, 0, managementSecret, "GET", one, "")
-	s.want(200, 0, managementSecret, "GET", "/v1/workspaces/default", "") // which the backup lacks
-	if _, err := presets("restore", "--address", s.admin, file("backup")); err == nil || !strings.Contains(err.Error(), "into a new store only") {
+	s.want(200, 0, caddytest.ManagementSecret, "GET", one, "")
+	s.want(200, 0, caddytest.ManagementSecret, "GET", "/v1/workspaces/default", "") // which the backup lacks
+	if _, err := presets("restore", "--address", s.AdminAddress, file("backup")); err == nil || !strings.Contains(err.Error(), "into a new store only") {
 		t.Errorf("restored twice: got error %v", err)
 	}
-	s.want(200, 0, managementSecret, "GET", one, "")
+	s.want(200, 0, caddytest.ManagementSecret, "GET", one, "")
 
 	key := storagetest.KeyFile(t, storagetest.KeyDigits)
 	for _, args := range [][]string{
-		{"verify", "--address", s.admin},
-		{"backup", "--address", s.admin, "--encryption-key-file", key, "--keep", "3", dir},
-		{"backup", "--address", s.admin, "--encryption-key-file", key, file("back")},
+		{"verify", "--address", s.AdminAddress},
+		{"backup", "--address", s.AdminAddress, "--encryption-key-file", key, "--keep", "3", dir},
+		{"backup", "--address", s.AdminAddress, "--encryption-key-file", key, file("back")},
 		{"restore", "--folder", file("new"), "--backup-key-file", key, file("back")},
 		{"verify", file("new")},
 	} {
@@ -106,5 +98,4 @@ func TestMove(t *testing.T) {
 	}
 	defer back.Close()
 	storagetest.Fill(t, back).Version("team", "long", "{}")
-	caddytest.Stop(t)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/dump"
 )
 
-// .ci/run long runs this test as a 32-bit program, too.
+// .ci/run long runs this test as a 32-bit program, too, where TestMain leaves out all others.
 func TestPlatform(t *testing.T) {
 	small := strconv.IntSize < 64
 	for name, open := range map[string]func(folder string) error{

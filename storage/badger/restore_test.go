@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/dump"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // A restore leaves out what has expired since the backup.
@@ -218,7 +219,7 @@ func TestKilledRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = in.Write(whole[:n]) // the child has read all but the bytes in the pipe
-		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(wait.Limit); ; time.Sleep(10 * time.Millisecond) {
 			if found, _ := filepath.Glob(filepath.Join(folder, "*.mem")); len(found) > 0 {
 				break
 			}

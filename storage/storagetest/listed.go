@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 func checkLabelNames(t *testing.T, r domain.Reader, p domain.Preset, want ...string) {
@@ -27,6 +28,7 @@ func checkLabelNames(t *testing.T, r domain.Reader, p domain.Preset, want ...str
 // manyListed lists more labels than fit into one page. The update adds to them and reads
 // other objects meanwhile.
 func manyListed(t *testing.T, s *suite) {
+	tier.NoRace(t)
 	const many = 5000
 	p := newPreset(newID(), "p")
 	var labels []string

@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/dump"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // node opens a store under the test's own prefix.
@@ -76,7 +77,7 @@ func restored(t *testing.T, content []byte) {
 // served waits until a store shows what was restored.
 func served(t *testing.T, s *Store) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the store is served", func() bool { return s.View(t.Context(), func(domain.Reader) error { return nil }) == nil })
+	wait.Until(t, "the store is served", func() bool { return s.View(t.Context(), func(domain.Reader) error { return nil }) == nil })
 }
 
 // sound checks the integrity of a store.
