@@ -202,7 +202,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		c.blocks++
 	case KindAuditHead:
 		head, err := decodeHead(payload)
-		if head.Importing = false; err != nil || head != c.audit {
+		if err != nil || head != c.audit {
 			return wrong("the trail does not end with what it says", nil)
 		}
 		c.ended = true
