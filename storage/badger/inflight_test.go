@@ -176,7 +176,7 @@ func TestManyGroupsInFlight(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		checkPlaces(t, s)
+		checkLists(t, s)
 	}
 	check(s)
 	if err := s.Close(); err != nil {

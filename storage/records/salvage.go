@@ -3,7 +3,6 @@ package records
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -84,10 +83,9 @@ type salvager struct {
 
 // Salvage returns what of a wreck can be stored again:
 //
-//   - A workspace or preset whose record is lost or old is taken from its copy in the list.
 //   - A preset keeps its whole versions. Kept says which. If the designated one is lost, the
 //     newest whole one is designated. A preset without a whole version is lost.
-//   - A preset without a record and a copy is lost, since its slug and status are unknown.
+//   - A preset without a record is lost, since its slug and status are unknown.
 //     It could serve requests although it was disabled.
 //   - A lost workspace that still has presets gets no settings. If its slug is unknown, it
 //     gets a new one.
@@ -211,33 +209,6 @@ func (s *salvager) later(id string, version uint64) (records []audited) {
 	return records
 }
 
-// listCopy is an object at a place of a list.
-type listCopy[T any] struct {
-	object  T
-	version uint64
-	place   uint64
-}
-
-// copiesIn returns the newest copies in all wanted lists, by the ids of their objects.
-func copiesIn[T any](s *salvager, wanted func(list) bool, id func(T) string) map[string]listCopy[T] {
-	all := make(map[string]listCopy[T])
-	for _, k := range s.found[KindPlace] {
-		if len(k) < 2+1+8 {
-			continue
-		}
-		l := list(k[2 : len(k)-8])
-		if !wanted(l) {
-			continue
-		}
-		if object, version, ok := find(s, k, decodeJSON[T]); ok {
-			if known, ok := all[id(object)]; !ok || known.version < version {
-				all[id(object)] = listCopy[T]{object, version, binary.BigEndian.Uint64(k[len(k)-8:])}
-			}
-		}
-	}
-	return all
-}
-
 // readWorkspaces reads all workspaces that were not deleted.
 func (s *salvager) readWorkspaces() {
 	type placed struct {
@@ -254,12 +225,6 @@ func (s *salvager) readWorkspaces() {
 			continue
 		}
 		all[w.ID] = placed{w, stored.place, version}
-	}
-	isWorkspaces := func(l list) bool { return bytes.Equal(l, workspaces()) }
-	for id, c := range copiesIn(s, isWorkspaces, func(w domain.Workspace) string { return w.ID }) {
-		if known, ok := all[id]; WorkspaceKey(id) != nil && (!ok || known.version < c.version) {
-			all[id] = placed{c.object, c.place, c.version}
-		}
 	}
 	taken := make(map[string]bool)
 	order := slices.SortedFunc(maps.Values(all), func(a, b placed) int { return cmp.Or(cmp.Compare(b.version, a.version), cmp.Compare(a.ID, b.ID)) })
@@ -307,7 +272,7 @@ func (s *salvager) isDeleted(id string) bool {
 // addLostWorkspaces makes workspaces for presets whose own workspace is lost.
 func (s *salvager) addLostWorkspaces(taken map[string]bool) {
 	of := s.idsOf(KindPreset)
-	for _, f := range s.presets { // its copy in the list may be all that is left
+	for _, f := range s.presets {
 		of[f.WorkspaceID] = nil
 	}
 	for _, id := range slices.Sorted(maps.Keys(of)) {

@@ -22,7 +22,6 @@ type foundPreset struct {
 	place   uint64
 	version uint64
 	isOld   bool // a later state is lost
-	noKept  bool // Kept is unknown
 }
 
 // readPresets reads all presets of workspaces that were not deleted.
@@ -51,7 +50,7 @@ func (s *salvager) readPresets() {
 	}
 }
 
-// reportLostPreset reports a preset whose record and copy in the list are both lost.
+// reportLostPreset reports a preset whose record is lost.
 func (s *salvager) reportLostPreset(id string, versions int) {
 	lost := storage.Loss{Kind: "preset", PresetID: id, What: fmt.Sprintf("its record is lost; %d whole versions of it were found, and not copied", versions)}
 	for _, a := range s.byID[id] {
@@ -97,16 +96,6 @@ func (s *salvager) newestPresets() map[string]foundPreset {
 		p.Status = stored.Status
 		all[p.ID] = foundPreset{Preset: p, place: stored.place, version: version}
 	}
-	isPresets := func(l list) bool { return len(l) > 1 && l[0] == byte(KindPreset) }
-	for id, c := range copiesIn(s, isPresets, func(p domain.Preset) string { return p.ID }) {
-		known, ok := all[id]
-		if ok && known.version >= c.version || PresetKey(c.object.WorkspaceID, c.object.Slug) == nil || SummaryKey(id, 1) == nil {
-			continue
-		}
-		f := foundPreset{Preset: c.object, place: c.place, version: c.version, noKept: !ok}
-		f.Kept, f.LatestVersion = known.Kept, max(known.LatestVersion, c.object.DesignatedVersion)
-		all[id] = f
-	}
 	return all
 }
 
@@ -119,7 +108,7 @@ func (s *salvager) readPreset(f foundPreset, versions, changes []Key) {
 	f.isOld = len(later) > 0
 	pruned := make(map[int]bool)
 	for _, a := range s.byID[f.ID] {
-		if f.noKept || f.isOld {
+		if f.isOld {
 			addRanges(pruned, a.Object.Pruned)
 			f.LatestVersion = max(f.LatestVersion, a.After, a.Object.Draft)
 		}
