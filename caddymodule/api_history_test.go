@@ -31,7 +31,7 @@ func TestHistory(t *testing.T) {
 		Split     *string
 		Status    *string
 	}
-	read := func(path string) (lines []string, total int, r response) {
+	read := func(path string) (lines []string, total int, r reply) {
 		t.Helper()
 		r = s.manage("GET", path, "")
 		var page struct {

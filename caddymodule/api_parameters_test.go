@@ -214,18 +214,18 @@ func TestNullsOfAWorkspace(t *testing.T) {
 		t.Fatalf("the document has the members %v", properties)
 	}
 	n, nullable := 0, 0
-	create := func(member string) response {
+	create := func(member string) reply {
 		n++
 		return s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":"w-%d"%s}`, n, member))
 	}
-	member := func(r response, name string) string {
-		var answer struct {
+	member := func(r reply, name string) string {
+		var response struct {
 			Data map[string]any `json:"data"`
 		}
-		if err := json.Unmarshal([]byte(r.body), &answer); err != nil {
+		if err := json.Unmarshal([]byte(r.body), &response); err != nil {
 			t.Fatal(err)
 		}
-		value, ok := answer.Data[name]
+		value, ok := response.Data[name]
 		if !ok {
 			t.Errorf("%s is not in the answer %s", name, r.body)
 		}

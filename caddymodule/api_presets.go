@@ -12,9 +12,9 @@ import (
 )
 
 // answerChange answers a change with the object.
-func (c *call) answerChange(out domain.Outcome, err error) (answer, error) {
+func (c *call) answerChange(out domain.Outcome, err error) (response, error) {
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	c.recordOutcome(out)
 	tag := out.Tag
@@ -25,9 +25,9 @@ func (c *call) answerChange(out domain.Outcome, err error) (answer, error) {
 }
 
 // answerRemoval answers the removal of an object.
-func (c *call) answerRemoval(out domain.Outcome, err error) (answer, error) {
+func (c *call) answerRemoval(out domain.Outcome, err error) (response, error) {
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	c.recordOutcome(out)
 	return deleted(), nil
@@ -36,14 +36,14 @@ func (c *call) answerRemoval(out domain.Outcome, err error) (answer, error) {
 func (c *call) recordOutcome(out domain.Outcome) {
 	c.setFoundPlaceholders(domain.Found{WorkspaceID: out.WorkspaceID, Number: out.Number})
 	if out.Replayed {
-		c.w.Header().Set("Idempotency-Replayed", "true")
+		c.header.Set("Idempotency-Replayed", "true")
 	}
 }
 
 // answerObject answers with an object.
-func (c *call) answerObject(it domain.Found, err error) (answer, error) {
+func (c *call) answerObject(it domain.Found, err error) (response, error) {
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	c.setFoundPlaceholders(it)
 	return object(http.StatusOK, it.JSON, it.Tag), nil
@@ -60,17 +60,17 @@ func (c *call) setFoundPlaceholders(it domain.Found) {
 
 // createPresetFrom returns the operation that makes a preset's version from a request in a
 // dialect.
-func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
-	return func(c *call) (answer, error) {
+func createPresetFrom(dialect domain.Dialect) func(*call) (response, error) {
+	return func(c *call) (response, error) {
 		switch id, given, err := c.textOf("session_id"); {
 		case err != nil:
-			return answer{}, err
+			return response{}, err
 		case given:
 			c.showSession(id)
 		}
 		how, err := c.readRelease()
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		captureFrom := inference.Capture
 		if c.given.isTemplate {
@@ -78,7 +78,7 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 		}
 		capture, err := captureFrom(dialect, c.members)
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		out, err := c.h.service.ReleasePresetVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), capture, how)
 		if err == nil && len(out.Records) > 0 {
@@ -106,14 +106,14 @@ func (c *call) readRelease() (how domain.Release, err error) {
 }
 
 // listPresets lists the presets that the query asks for, by default all but archived ones.
-func listPresets(c *call) (answer, error) {
+func listPresets(c *call) (response, error) {
 	query, err := c.readPresetQuery()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	page, err := c.readPage()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return pageOf(c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, query, page))
 }
@@ -167,42 +167,42 @@ func (c *call) readPresetFilter() (domain.PresetFilter, error) {
 	return domain.ListedPresets, domain.InvalidAt("status", "must be active, disabled, archived or all")
 }
 
-func getPreset(c *call) (answer, error) {
+func getPreset(c *call) (response, error) {
 	return c.answerObject(c.h.service.Preset(c.r.Context(), c.who, c.given.workspace, c.slug()))
 }
 
-func updatePreset(c *call) (answer, error) {
+func updatePreset(c *call) (response, error) {
 	var patch domain.PresetPatch
 	if err := c.decode(&patch); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return c.answerChange(c.h.service.UpdatePreset(c.r.Context(), c.write(), c.given.workspace, c.slug(), patch))
 }
 
-func archivePreset(c *call) (answer, error) {
+func archivePreset(c *call) (response, error) {
 	return c.answerRemoval(c.h.service.ArchivePreset(c.r.Context(), c.write(), c.given.workspace, c.slug()))
 }
 
-func restorePreset(c *call) (answer, error) {
+func restorePreset(c *call) (response, error) {
 	return c.answerChange(c.h.service.RestorePreset(c.r.Context(), c.write(), c.given.workspace, c.slug()))
 }
 
-func designateVersion(c *call) (answer, error) {
+func designateVersion(c *call) (response, error) {
 	var to domain.Designation
 	if err := c.decode(&to); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return c.answerChange(c.h.service.DesignateVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), to))
 }
 
-func diffVersions(c *call) (answer, error) {
+func diffVersions(c *call) (response, error) {
 	from, err := c.queried("from")
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	to, err := c.queried("to")
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return c.answerObject(c.h.service.Diff(c.r.Context(), c.who, c.given.workspace, c.slug(), from, to))
 }
@@ -221,29 +221,29 @@ var (
 
 // listVersions refuses a page while too many others are being sent. Pages of summaries are
 // small.
-func listVersions(c *call) (answer, error) {
+func listVersions(c *call) (response, error) {
 	page, err := c.readPage()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	switch fields, err := c.queried("fields"); {
 	case err != nil:
-		return answer{}, err
+		return response{}, err
 	case fields == "summary":
 		return pageOf(c.h.service.PresetVersionSummaries(c.r.Context(), c.who, c.given.workspace, c.slug(), page))
 	case fields != "":
-		return answer{}, domain.InvalidAt("fields", "must be summary")
+		return response{}, domain.InvalidAt("fields", "must be summary")
 	}
 	if err := readingPages.Acquire(c.r.Context(), 1); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	defer readingPages.Release(1)
 	list, err := c.h.service.PresetVersions(c.r.Context(), c.who, c.given.workspace, c.slug(), page)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := c.acquirePage(len(list.JSON)); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return pageOf(list, nil)
 }
@@ -264,10 +264,10 @@ func (c *call) releasePage() {
 	}
 }
 
-func getVersion(c *call) (answer, error) {
-	n, ok := domain.ParseNumber(c.r.PathValue("version"))
+func getVersion(c *call) (response, error) {
+	n, ok := domain.ParseNumber(c.found.Value("version"))
 	if !ok || n < 1 {
-		return answer{}, &domain.Error{
+		return response{}, &domain.Error{
 			Kind: domain.Invalid, Message: "Version must be a positive integer",
 			Issues: []domain.Issue{{Path: "version", Message: "must be a positive integer"}},
 		}
@@ -275,27 +275,27 @@ func getVersion(c *call) (answer, error) {
 	return c.answerObject(c.h.service.PresetVersion(c.r.Context(), c.who, c.given.workspace, c.slug(), n))
 }
 
-func getLabel(c *call) (answer, error) {
+func getLabel(c *call) (response, error) {
 	page, err := c.readPage()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return c.answerObject(c.h.service.Label(c.r.Context(), c.who, c.given.workspace, c.slug(), c.r.PathValue("label"), page))
+	return c.answerObject(c.h.service.Label(c.r.Context(), c.who, c.given.workspace, c.slug(), c.found.Value("label"), page))
 }
 
-func putLabel(c *call) (answer, error) {
+func putLabel(c *call) (response, error) {
 	var body struct {
 		Version   int            `json:"version"`
 		Split     []domain.Share `json:"split"`
 		Protected *bool          `json:"protected"`
 	}
 	if err := c.decode(&body); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	to := domain.Target{Version: body.Version, Split: body.Split}
-	return c.answerChange(c.h.service.PutProtectedLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label"), to, body.Protected))
+	return c.answerChange(c.h.service.PutProtectedLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.found.Value("label"), to, body.Protected))
 }
 
-func deleteLabel(c *call) (answer, error) {
-	return c.answerRemoval(c.h.service.DeleteLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label")))
+func deleteLabel(c *call) (response, error) {
+	return c.answerRemoval(c.h.service.DeleteLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.found.Value("label")))
 }

@@ -296,9 +296,9 @@ func TestClientsThatLeave(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer "+managementSecret)
 	result := make(chan error)
 	go func() {
-		answer, err := http.DefaultClient.Do(r)
+		response, err := http.DefaultClient.Do(r)
 		if err == nil {
-			answer.Body.Close()
+			response.Body.Close()
 		}
 		result <- err
 	}()
@@ -392,15 +392,15 @@ func TestManyClientsOnOneSlug(t *testing.T) {
 	s := start(t, standard)
 	const clients = 64
 	var wg sync.WaitGroup
-	answers := make([]response, clients)
+	responses := make([]reply, clients)
 	for i := range clients {
 		wg.Go(func() {
-			answers[i] = s.manage("POST", "/v1/presets/hot/responses", fmt.Sprintf(`{"top_k":%d}`, i))
+			responses[i] = s.manage("POST", "/v1/presets/hot/responses", fmt.Sprintf(`{"top_k":%d}`, i))
 		})
 	}
 	wg.Wait()
 	seen := map[string]bool{}
-	for i, r := range answers {
+	for i, r := range responses {
 		r.want(t, 200, fmt.Sprintf(`"config":{"top_k":%d}`, i))
 		_, after, _ := strings.Cut(r.body, `"version":`)
 		version, _, _ := strings.Cut(after, ",")
@@ -435,7 +435,7 @@ func TestSecretsAndPromptsReachNoLog(t *testing.T) {
 			t.Errorf("the logs, metrics or configuration hold the %s", what)
 		}
 	}
-	for _, r := range []response{
+	for _, r := range []reply{
 		s.manage("POST", "/v1/presets/p/responses", `{"store":"`+prompt+`","route":"`+content+`","input":7,"top_k":"`+prompt+`"}`),
 		s.manage("POST", "/v1/presets/p/responses", `{"input":"`+content+`",`),
 	} {
@@ -535,7 +535,7 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.schemas, h.mux = schemas, newMux(h.BasePath, h.routes(schemas))
+	h.schemas, h.router = schemas, newRouter(h.BasePath, h.routes(schemas))
 	h.events = &announcer{wanted: func(string) bool { return false }}
 	if h.metrics, err = newMetrics(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func TestVersionSummaries(t *testing.T) {
 // The query of the three POSTs says how the new version is published.
 func TestReleases(t *testing.T) {
 	s := start(t, standard+"\npreset_creators any")
-	inference := func(path string) response {
+	inference := func(path string) reply {
 		return s.do("POST", path, `{}`, bearer(inferenceSecret))
 	}
 	const path = "/v1/presets/p/"

@@ -10,10 +10,10 @@ import (
 const rightToWorkspaces = "workspaces"
 
 // listWorkspaces also tells what the key may do, so that a client need not find out by a 403.
-func listWorkspaces(c *call) (answer, error) {
+func listWorkspaces(c *call) (response, error) {
 	page, err := c.readPage()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	var rights []string
 	for _, right := range c.who.Rights() {
@@ -22,38 +22,38 @@ func listWorkspaces(c *call) (answer, error) {
 	if c.who.CheckManagementOfAll() == nil {
 		rights = append(rights, rightToWorkspaces)
 	}
-	c.w.Header().Set("X-Preset-Rights", headerList(rights))
+	c.header.Set("X-Preset-Rights", headerList(rights))
 	return pageOf(c.h.service.Workspaces(c.r.Context(), c.who, page))
 }
 
-func createWorkspace(c *call) (answer, error) {
+func createWorkspace(c *call) (response, error) {
 	var in domain.NewWorkspace
 	if err := c.decode(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	a, err := c.answerChange(c.h.service.CreateWorkspace(c.r.Context(), c.write(), in))
 	a.status = http.StatusCreated
 	return a, err
 }
 
-func getWorkspace(c *call) (answer, error) {
-	return c.answerObject(c.h.service.Workspace(c.r.Context(), c.who, c.r.PathValue("workspace")))
+func getWorkspace(c *call) (response, error) {
+	return c.answerObject(c.h.service.Workspace(c.r.Context(), c.who, c.found.Value("workspace")))
 }
 
-func updateWorkspace(c *call) (answer, error) {
+func updateWorkspace(c *call) (response, error) {
 	var patch domain.WorkspacePatch
 	if err := c.decode(&patch); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return c.answerChange(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.r.PathValue("workspace"), patch, c.h.live.Keys()))
+	return c.answerChange(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.found.Value("workspace"), patch, c.h.live.Keys()))
 }
 
-func deleteWorkspace(c *call) (answer, error) {
+func deleteWorkspace(c *call) (response, error) {
 	isConfirmed, err := c.queriedFlag("confirm_default_workspace_deletion")
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return c.answerRemoval(c.h.service.DeleteWorkspace(c.r.Context(), c.write(), c.r.PathValue("workspace"), domain.WorkspaceDeletion{
+	return c.answerRemoval(c.h.service.DeleteWorkspace(c.r.Context(), c.write(), c.found.Value("workspace"), domain.WorkspaceDeletion{
 		ConfirmDefault: isConfirmed != nil && *isConfirmed,
 		Configured:     c.h.live.Keys(),
 	}))

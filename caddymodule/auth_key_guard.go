@@ -14,7 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -56,7 +56,7 @@ func (h *Handler) guardServer(ctx caddy.Context) {
 }
 
 // guardStore adds the keys of a store to those that a server's guard masks.
-func guardStore(server *http.Server, store *live.Store) {
+func guardStore(server *http.Server, store *registry.Store) {
 	guard, ok := server.Handler.(*keyGuard)
 	if !ok {
 		guard = &keyGuard{next: server.Handler}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -18,7 +18,7 @@ import (
 // only found in the headers of isKeyHeader, as a whole token.
 type keyFinder struct {
 	own    map[domain.KeyHash]domain.Principal // of one handler, also after a reload withdrew it
-	stores []*live.Store
+	stores []*registry.Store
 }
 
 // isKeyHeader reports whether clients of AI gateways put their key in a header of
@@ -190,7 +190,7 @@ func (s *keySearch) holdsConfigured(text string) bool {
 
 // hasConfigured reports whether there are configured keys.
 func (f keyFinder) hasConfigured() bool {
-	return len(f.own) > 0 || slices.ContainsFunc(f.stores, (*live.Store).HasKeys)
+	return len(f.own) > 0 || slices.ContainsFunc(f.stores, (*registry.Store).HasKeys)
 }
 
 // isConfigured reports whether a token is a configured key, or one too many.

@@ -23,7 +23,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -242,7 +242,7 @@ func TestMasksOfKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	issued, another := s.issue(`{"kind":"inference"}`).secret, s.issue(`{"kind":"inference"}`).secret
-	ask := func(host, path string, headers ...string) (response, []received) {
+	ask := func(host, path string, headers ...string) (reply, []received) {
 		t.Helper()
 		request := strings.Replace(post(path, `{"model":"m"}`, headers...), "Host: gateway.test", "Host: "+host, 1)
 		return exchange(t, s.address, request), s.upstream.all()
@@ -372,12 +372,12 @@ func TestGuardOfFirstConnections(t *testing.T) {
 				wg.Go(func() {
 					request, _ := http.NewRequest("GET", []string{"http://one.test", "http://two.test"}[i/2%2], nil)
 					request.Header.Set("X-Api-Key", inferenceSecret)
-					answer, err := client.Do(request)
+					response, err := client.Do(request)
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					answer.Body.Close()
+					response.Body.Close()
 				})
 			}
 		}
@@ -417,13 +417,13 @@ func TestOwnKeysOverHTTP3(t *testing.T) {
 			name, value, _ := strings.Cut(h, ": ")
 			request.Header.Add(name, value)
 		}
-		answer, err := transport.RoundTrip(request)
+		response, err := transport.RoundTrip(request)
 		if err != nil {
 			return 0, err
 		}
-		defer answer.Body.Close()
-		_, err = io.Copy(io.Discard, answer.Body)
-		return answer.StatusCode, err
+		defer response.Body.Close()
+		_, err = io.Copy(io.Discard, response.Body)
+		return response.StatusCode, err
 	}
 	for _, secret := range []string{issued, inferenceSecret} {
 		for _, path := range []string{chatPath, "/v1/embeddings"} {
@@ -501,10 +501,10 @@ func sdkHeaders(authorization string) http.Header {
 
 // BenchmarkKeyGuard measures the guard's cost per request before Caddy handles it.
 func BenchmarkKeyGuard(b *testing.B) {
-	use := &live.Use{Keys: []domain.Principal{{Hash: domain.HashSecret(inferenceSecret)}}}
-	store := live.Add("of the benchmark", use)
+	use := &registry.Use{Keys: []domain.Principal{{Hash: domain.HashSecret(inferenceSecret)}}}
+	store := registry.Add("of the benchmark", use)
 	b.Cleanup(func() { _ = store.Remove(use) })
-	guard := &keyGuard{next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), finder: keyFinder{stores: []*live.Store{store}}}
+	guard := &keyGuard{next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), finder: keyFinder{stores: []*registry.Store{store}}}
 	for name, authorization := range map[string]string{
 		"another's key": "Bearer " + foreignBearer, "issued key": "Bearer caddypresets_inf_" + strings.Repeat("x", 49), "configured key": "Bearer " + inferenceSecret,
 	} {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -29,7 +30,7 @@ func limitedSite(t *testing.T) *server {
 }
 
 // hide returns r with every slug replaced.
-func hide(r response, slug string) response {
+func hide(r reply, slug string) reply {
 	r.body = strings.ReplaceAll(r.body, slug, "<slug>")
 	return r
 }
@@ -46,7 +47,7 @@ func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 		io.WriteString(w, models)
 	})
 	key := bearer(s.issue(`{"kind":"inference","presets":["within","future"]}`).secret)
-	same := func(t *testing.T, send func(slug string) response, status int) {
+	same := func(t *testing.T, send func(slug string) reply, status int) {
 		t.Helper()
 		absent := hide(send("absent"), "absent")
 		if absent.status != status {
@@ -74,7 +75,7 @@ func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 		for _, path := range paths {
 			for _, condition := range conditions {
 				t.Run(fmt.Sprintf("%s %s with %s", method, path, condition), func(t *testing.T) {
-					same(t, func(slug string) response {
+					same(t, func(slug string) reply {
 						f := &fixtures{s: s}
 						return s.do(method, "/v1/"+f.fill(path, slug, ""), f.fill(r.exists.body, slug, ""), key, condition)
 					}, status)
@@ -87,7 +88,7 @@ func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 			for _, dryRun := range []string{"false", "true"} {
 				for _, rest := range []string{``, `,"tools":3`, `,"session_id":"s"`} {
 					t.Run(route.path+" "+reference+rest, func(t *testing.T) {
-						same(t, func(slug string) response {
+						same(t, func(slug string) reply {
 							return s.do("POST", "/v1/"+route.path, "{"+strings.ReplaceAll(reference, "%", slug)+rest+"}", key, "X-Preset-Dry-Run: "+dryRun)
 						}, 404)
 					})
@@ -98,7 +99,7 @@ func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 	s.upstream.none(t)
 	for _, path := range []string{"/v1/models/@preset/%", "/v1/models/@preset%2F%"} {
 		t.Run(path, func(t *testing.T) {
-			same(t, func(slug string) response {
+			same(t, func(slug string) reply {
 				return s.do("GET", path[:len(path)-1]+slug, "", key)
 			}, 404)
 		})
@@ -144,7 +145,7 @@ func TestNothingTellsOfWorkspacesOutOfReach(t *testing.T) {
 					continue
 				}
 				for _, slug := range []string{"within", "beyond", "absent"} {
-					ask := func(workspace string) response {
+					ask := func(workspace string) reply {
 						f := &fixtures{s: s}
 						sent := "/v1/" + f.fill(r.exists.path, slug, workspace)
 						if !strings.Contains(r.exists.path, "{w}") {
@@ -162,7 +163,7 @@ func TestNothingTellsOfWorkspacesOutOfReach(t *testing.T) {
 		}
 	}
 	// A slug that is taken elsewhere is not told from a free one.
-	patch := func(slug string) response {
+	patch := func(slug string) reply {
 		return s.do("PATCH", "/v1/workspaces/own", `{"slug":"`+slug+`"}`, key)
 	}
 	free := patch("free")
@@ -198,7 +199,7 @@ func TestLimitedInference(t *testing.T) {
 		s.do("POST", path, `{"model":"openai/a"}`, required, "X-Preset-Dry-Run: true").want(t, 400, "must name a preset")
 		s.do("POST", path, `{"model":"other/a"}`, models).want(t, 403, "/model", "must match openai/*")
 		s.do("POST", path, `{"preset":"within","models":["other/a"]}`, models).want(t, 403, "/models/0")
-		s.do("POST", path, gzipped(`{"model":"other/a"}`), models, "Content-Encoding: gzip").want(t, 403, "/model")
+		s.do("POST", path, caddytest.Gzip(`{"model":"other/a"}`), models, "Content-Encoding: gzip").want(t, 403, "/model")
 		s.do("POST", path, `{"model":"openai/a"}`, models, "Content-Encoding: br").want(t, 415, "the body is not valid br")
 		s.upstream.none(t)
 		for _, sent := range [][2]string{{required, `{"preset":"within"}`}, {required, `{"model":"other/a@preset/within"}`}, {models, `{"model":"openai/a"}`}, {models, `{"preset":"beyond"}`}} {

@@ -153,12 +153,12 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 			conn.SetDeadline(begun.Add(bodyTimeout / 2))
 			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", target, framing)
 			reader := bufio.NewReader(conn)
-			answer, err := http.ReadResponse(reader, nil)
+			response, err := http.ReadResponse(reader, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r := readResponse(t, answer); r.status < 400 || !answer.Close {
-				t.Errorf("%s, %s: got %d, closing %t, want a refusal that closes", target, framing, r.status, answer.Close)
+			if r := readResponse(t, response); r.status < 400 || !response.Close {
+				t.Errorf("%s, %s: got %d, closing %t, want a refusal that closes", target, framing, r.status, response.Close)
 			}
 			waits.Go(func() {
 				if _, err := reader.ReadByte(); err != io.EOF {
@@ -191,12 +191,12 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 		}
 		reused := false
 		trace := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
-		answer, err := transport.RoundTrip(r.WithContext(trace))
+		response, err := transport.RoundTrip(r.WithContext(trace))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := readResponse(t, answer); r.status != 401 || answer.ProtoMajor != 2 || reused != (n > 0) {
-			t.Errorf("got %d with HTTP/%d, on the same connection: %t", r.status, answer.ProtoMajor, reused)
+		if r := readResponse(t, response); r.status != 401 || response.ProtoMajor != 2 || reused != (n > 0) {
+			t.Errorf("got %d with HTTP/%d, on the same connection: %t", r.status, response.ProtoMajor, reused)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
@@ -89,7 +90,7 @@ func BenchmarkInference(b *testing.B) {
 // with 2 KB of JSON or with 200 events.
 func BenchmarkUsage(b *testing.B) {
 	event := []byte(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"openai/gpt-5","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}` + "\n\n")
-	answer := []byte(`{"id":"c","object":"chat.completion","created":1,"model":"openai/gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("The quick brown fox. ", 90) +
+	response := []byte(`{"id":"c","object":"chat.completion","created":1,"model":"openai/gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("The quick brown fox. ", 90) +
 		`"},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}`)
 	store, err := badger.Open(b.TempDir(), badger.Options{})
 	if err != nil {
@@ -100,10 +101,10 @@ func BenchmarkUsage(b *testing.B) {
 		h := newBareHandler(b, store)
 		h.shared = newShared(b.Name())
 		if h.Inference = (&Inference{Usage: measured}); measured != nil {
-			measured.recording = &usageRecording{store: store, logger: zap.NewNop()}
-			h.shared.usage.start(measured.recording)
-			h.shared.usage.handles.Store(usage.NewHandles(domain.FeedbackSecret{}))
-			b.Cleanup(func() { _ = h.shared.usage.end(measured.recording) })
+			measured.recording = &usagerecorder.Use{Store: store, Logger: zap.NewNop()}
+			h.shared.usage.Start(measured.recording)
+			h.shared.usage.Handles.Store(usage.NewHandles(domain.FeedbackSecret{}))
+			b.Cleanup(func() { _ = h.shared.usage.End(measured.recording) })
 		}
 		if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
 			b.Fatal(err)
@@ -120,7 +121,7 @@ func BenchmarkUsage(b *testing.B) {
 		for name, of := range map[string]struct {
 			mediaType string
 			writes    [][]byte
-		}{"json": {"application/json", [][]byte{answer}}, "events": {"text/event-stream", slices.Repeat([][]byte{event}, 200)}} {
+		}{"json": {"application/json", [][]byte{response}}, "events": {"text/event-stream", slices.Repeat([][]byte{event}, 200)}} {
 			next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 				w.Header().Set("Content-Type", of.mediaType)
 				w.WriteHeader(http.StatusOK)

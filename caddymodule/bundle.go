@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -159,7 +159,7 @@ func (b *bundle) run() {
 			said = true
 			b.logger.Warn("bundle not applied yet: trying again", zap.String("folder", b.dir), zap.Error(err))
 		}
-		if !b.pause(sharing.RetryInterval) {
+		if !b.pause(storepool.RetryInterval) {
 			return
 		}
 	}

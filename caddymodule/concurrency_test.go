@@ -180,7 +180,7 @@ func (m *presetModel) shown() string {
 }
 
 // shown returns an answer in the form of the model's.
-func shown(t *testing.T, r response) string {
+func shown(t *testing.T, r reply) string {
 	t.Helper()
 	var got struct {
 		Data struct {
@@ -209,15 +209,15 @@ func shown(t *testing.T, r response) string {
 	}
 }
 
-// reply is one request with its answer and its times.
-type reply struct {
+// exchanged is one request with its answer and its times.
+type exchanged struct {
 	op         operationOf
 	id         string // of the request, as in the audit trail
 	began, end time.Time
-	got        response
-	record     int    // number of its change among those of the preset, 0 for none
-	twin       *reply // the same request under the same Idempotency-Key, or nil
-	seen       *reply // the GET whose tag it had in If-Match, or nil
+	got        reply
+	record     int        // number of its change among those of the preset, 0 for none
+	twin       *exchanged // the same request under the same Idempotency-Key, or nil
+	seen       *exchanged // the GET whose tag it had in If-Match, or nil
 }
 
 // randomOperation returns a random operation that suits a preset of some 40 versions.
@@ -269,25 +269,25 @@ func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 	const clients, rounds = 64, 16
 	transport := &http.Transport{MaxIdleConnsPerHost: 2 * clients}
 	defer transport.CloseIdleConnections()
-	ask := func(op operationOf, headers ...string) *reply {
+	ask := func(op operationOf, headers ...string) *exchanged {
 		method, path, body := op.request()
 		r, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
 		if err != nil {
 			t.Error(err)
-			return &reply{}
+			return &exchanged{}
 		}
 		r.Header.Set("Authorization", "Bearer "+managementSecret)
 		for _, h := range headers {
 			name, value, _ := strings.Cut(h, ": ")
 			r.Header.Set(name, value)
 		}
-		made := &reply{op: op, began: time.Now()}
-		answer, err := transport.RoundTrip(r)
+		made := &exchanged{op: op, began: time.Now()}
+		response, err := transport.RoundTrip(r)
 		if err != nil {
 			t.Error(err)
 			return made
 		}
-		made.got = readResponse(t, answer)
+		made.got = readResponse(t, response)
 		made.end = time.Now()
 		made.id = made.got.header.Get("X-Request")
 		return made
@@ -295,9 +295,9 @@ func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 	var (
 		wg      sync.WaitGroup
 		mu      sync.Mutex
-		replies []*reply
+		replies []*exchanged
 	)
-	keep := func(made ...*reply) {
+	keep := func(made ...*exchanged) {
 		mu.Lock()
 		defer mu.Unlock()
 		replies = append(replies, made...)
@@ -310,7 +310,7 @@ func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 				key := once(fmt.Sprintf("%d-%d", client, round))
 				switch n := random.IntN(8); {
 				case n == 0 && op.do != "get": // a client that repeats its request without waiting
-					var a, b *reply
+					var a, b *exchanged
 					var both sync.WaitGroup
 					both.Go(func() { a = ask(op, key) })
 					both.Go(func() { b = ask(op, key) })
@@ -337,16 +337,16 @@ func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 	}
 
 	// The audit trail's order gives the states of the preset.
-	byID := map[string]*reply{}
+	byID := map[string]*exchanged{}
 	for _, r := range replies {
 		byID[r.id] = r
 	}
 	var trail []domain.AuditRecord
 	for after := before; ; {
 		var page auditPage
-		answer := send(t, "GET", fmt.Sprintf("http://%s/presets/audit?after=%d&limit=1000", s.admin, after), "")
-		if err := json.Unmarshal([]byte(answer.body), &page); err != nil {
-			t.Fatalf("%d %s: %v", answer.status, answer.body, err)
+		response := send(t, "GET", fmt.Sprintf("http://%s/presets/audit?after=%d&limit=1000", s.admin, after), "")
+		if err := json.Unmarshal([]byte(response.body), &page); err != nil {
+			t.Fatalf("%d %s: %v", response.status, response.body, err)
 		}
 		if len(page.Records) == 0 {
 			break
@@ -375,7 +375,7 @@ func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 	}
 
 	// Every other answer shows a state between its request and itself.
-	window := func(r *reply) (from, to int) {
+	window := func(r *exchanged) (from, to int) {
 		to = len(states) - 1
 		for _, other := range replies {
 			if other.record != 0 && other.end.Before(r.began) {
@@ -508,15 +508,15 @@ func TestEveryOperationIsNamed(t *testing.T) {
 		}
 		counter := fmt.Sprintf(`caddy_presets_requests_total{code="%d",operation="%s"}`, c.status, want.operation)
 		before, _ := strconv.Atoi(s.metric(counter))
-		var answer response
+		var response reply
 		got := s.logged(func() {
-			answer = s.manage(method, "/v1/"+f.fill(c.path, preset, workspace), f.fill(c.body, preset, workspace))
+			response = s.manage(method, "/v1/"+f.fill(c.path, preset, workspace), f.fill(c.body, preset, workspace))
 		})
-		if answer.status != c.status {
-			t.Errorf("%s: got %d %s", route, answer.status, answer.body)
+		if response.status != c.status {
+			t.Errorf("%s: got %d %s", route, response.status, response.body)
 		}
 		if route == "POST workspaces" {
-			expected["p_workspace_id"] = answer.field(t, "id")
+			expected["p_workspace_id"] = response.field(t, "id")
 		}
 		for name, want := range expected {
 			if got[name] != want {

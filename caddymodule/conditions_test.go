@@ -11,7 +11,7 @@ import (
 )
 
 // tag returns the entity tag of an answer, with its quotes.
-func (r response) tag(t *testing.T) string {
+func (r reply) tag(t *testing.T) string {
 	t.Helper()
 	tag := r.header.Get("ETag")
 	if len(r.header.Values("ETag")) != 1 || !tags.MatchString(tag) || len(tag) != 34 {
@@ -209,7 +209,7 @@ func TestConditionsOfChanges(t *testing.T) {
 				return s.manage("GET", object, "").body + s.manage("GET", "/v1/presets/"+preset, "").body + fmt.Sprint(s.changesRecorded())
 			}
 			f.n++
-			change := func(headers ...string) response {
+			change := func(headers ...string) reply {
 				return s.manage(method, "/v1/"+f.fill(r.exists.path, preset, workspace), f.fill(r.exists.body, preset, workspace), headers...)
 			}
 			before := state()
@@ -246,7 +246,7 @@ func TestConditionsOfChanges(t *testing.T) {
 		})
 	}
 	// A missing object gets 404, with any condition.
-	for _, r := range []response{
+	for _, r := range []reply{
 		s.manage("PATCH", "/v1/presets/absent", `{}`, "If-Match: *"),
 		s.manage("DELETE", "/v1/presets/absent", ``, "If-Match: "+otherTag),
 		s.manage("PATCH", "/v1/workspaces/absent", `{}`, "If-Match: *"),
@@ -305,15 +305,15 @@ func TestOneOfManyCreates(t *testing.T) {
 	// update is lost.
 	tag := s.manage("GET", "/v1/presets/hot", "").tag(t)
 	var wg sync.WaitGroup
-	answers := make([]response, 64)
-	for i := range answers {
+	responses := make([]reply, 64)
+	for i := range responses {
 		wg.Go(func() {
-			answers[i] = s.manage("PATCH", "/v1/presets/hot", fmt.Sprintf(`{"name":"client %d"}`, i), "If-Match: "+tag)
+			responses[i] = s.manage("PATCH", "/v1/presets/hot", fmt.Sprintf(`{"name":"client %d"}`, i), "If-Match: "+tag)
 		})
 	}
 	wg.Wait()
-	var won []response
-	for _, r := range answers {
+	var won []reply
+	for _, r := range responses {
 		if r.status == 200 {
 			won = append(won, r)
 		} else {

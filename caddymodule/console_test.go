@@ -19,7 +19,7 @@ func consoleBranches() map[string]string {
 }
 
 // wantConsole checks that an answer is the console's, by headers that nothing else sends.
-func (r response) wantConsole(t *testing.T, name string, status int) {
+func (r reply) wantConsole(t *testing.T, name string, status int) {
 	t.Helper()
 	if r.status != status {
 		t.Errorf("%s: got %d %.200s, want %d", name, r.status, r.body, status)

@@ -46,13 +46,13 @@ func TestDeadlineOfAnEmptyBody(t *testing.T) {
 						return
 					}
 					r.Header.Set("Authorization", "Bearer "+inferenceSecret)
-					answer, err := (&http.Client{Transport: transport}).Do(r)
+					response, err := (&http.Client{Transport: transport}).Do(r)
 					if err != nil {
 						t.Errorf("%s, %s: %v", name, what, err)
 						return
 					}
-					answer.Body.Close()
-					status = answer.StatusCode
+					response.Body.Close()
+					status = response.StatusCode
 				}
 				if status != http.StatusAccepted {
 					t.Errorf("%s, %s: got status %d, want 202", name, what, status)

@@ -22,8 +22,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/console"
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
@@ -135,18 +137,18 @@ type Handler struct {
 	events       *announcer
 	service      *domain.Service
 	schemas      *schema.Schemas
-	mux          *http.ServeMux
+	router       *router.Router[operation]
 	page         *console.Page // nil without a console
 	keys         map[domain.KeyHash]domain.Principal
 	finder       keyFinder // of keys that must not go upstream
-	failureLimit failureLimit
+	failureLimit limiter.Limit
 	webhooks     []*webhook.Receiver
 	bundle       *bundle // nil without one
 	stopping     stopClock
 	shared       *shared               // with the other handlers of the store
 	damage       engine.DamageReporter // the store, nil if it cannot tell
-	live         *live.Store           // nil until goLive
-	use          *live.Use             // of live
+	live         *registry.Store       // nil until goLive
+	use          *registry.Use         // of live
 }
 
 // CaddyModule returns the Caddy module information.
@@ -178,7 +180,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.schemas, err = schema.Load(); err != nil {
 		return fmt.Errorf("compiling the bundled schemas: %w", err)
 	}
-	h.mux = newMux(h.BasePath, h.routes(h.schemas))
+	h.router = newRouter(h.BasePath, h.routes(h.schemas))
 	if h.events, err = newAnnouncer(ctx, &h.stopping); err != nil {
 		return err
 	}
@@ -319,7 +321,7 @@ func (h *Handler) ensureLater(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(sharing.RetryInterval):
+		case <-time.After(storepool.RetryInterval):
 		}
 	}
 }
@@ -335,7 +337,7 @@ func (h *Handler) Cleanup() error {
 		h.Inference.resolver.Close() // late requests may keep the handler in memory for long
 		h.endMemory()
 		if h.Inference.Usage != nil {
-			err = h.shared.usage.end(h.Inference.Usage.recording)
+			err = h.shared.usage.End(h.Inference.Usage.recording)
 		}
 	}
 	if h.bundle != nil {
@@ -348,7 +350,7 @@ func (h *Handler) Cleanup() error {
 // ServeHTTP answers requests to the console and to the API. It hands all others to the
 // gateway, inference requests with their preset resolved.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	path, err := h.checkTarget(r)
+	path, err := h.checkRequest(r)
 	if h.page.Owns(path) {
 		leaveBody(w, r)
 		h.page.ServeHTTP(w, r) // also with err: its refusals have the headers of the page

@@ -25,9 +25,12 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
@@ -42,8 +45,8 @@ const (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(400) // the tests leave little garbage at a time, in many collections
-	sharing.RetryInterval = 20 * time.Millisecond
-	flushInterval = 20 * time.Millisecond
+	storepool.RetryInterval = 20 * time.Millisecond
+	usagerecorder.FlushInterval = 20 * time.Millisecond
 	undo := storagetest.UseMemory()
 	home, err := os.MkdirTemp("", "caddy-presets-")
 	if err != nil {
@@ -113,7 +116,7 @@ func storeFolder(t *testing.T) string {
 func (s *server) isReleased() bool { return caddytest.IsReleased(s.folder) }
 
 // liveUse returns how the newest handler uses a store.
-func liveUse(name string) *live.Use { return live.All()[name].Newest() }
+func liveUse(name string) *registry.Use { return registry.All()[name].Newest() }
 
 var operator = domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
 
@@ -209,7 +212,7 @@ func (s *server) logged(send func()) map[string]any {
 }
 
 // eventually waits for an effect that occurs after an answer was sent.
-func (s *server) eventually(ok func() bool) bool { return caddytest.Eventually(ok) }
+func (s *server) eventually(ok func() bool) bool { return wait.Eventually(ok) }
 
 // openInMemory opens a store that is closed when the test ends.
 func openInMemory(tb testing.TB) *badger.Store {
@@ -222,7 +225,7 @@ func openInMemory(tb testing.TB) *badger.Store {
 	return store
 }
 
-func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
+func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }
 
 // upstream is a gateway that records its requests.
 type upstream struct {
@@ -231,7 +234,7 @@ type upstream struct {
 	requests []string   // each as received, without the parts that proxies add
 	received []received // the same requests, complete
 	wire     caddytest.Wire
-	answer   http.HandlerFunc
+	response http.HandlerFunc
 }
 
 // received is a request as it reached the upstream.
@@ -260,10 +263,10 @@ func (u *upstream) serve(w http.ResponseWriter, r *http.Request) {
 	u.requests = append(u.requests, fmt.Sprintf("%s %s\nAuthorization: %s\nX-Session-Id: %s\n\n%s",
 		r.Method, r.RequestURI, r.Header.Get("Authorization"), r.Header.Get("X-Session-Id"), body))
 	u.received = append(u.received, received{r.Method, r.RequestURI, r.Host, r.Header.Clone(), r.ContentLength, r.TransferEncoding, r.Trailer.Clone(), string(body), err})
-	answer := u.answer
+	response := u.response
 	u.mu.Unlock()
-	if answer != nil && r.URL.Path != "/settle" {
-		answer(w, r)
+	if response != nil && r.URL.Path != "/settle" {
+		response(w, r)
 		return
 	}
 	w.Header().Set("X-Gateway", "yes")
@@ -271,12 +274,12 @@ func (u *upstream) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte("from the gateway"))
 }
 
-// answers makes answer write the upstream's answers from now on, after the body was read.
+// answers makes response write the upstream's answers from now on, after the body was read.
 // Without it the answer is 202.
-func (u *upstream) answers(answer http.HandlerFunc) {
+func (u *upstream) answers(response http.HandlerFunc) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.answer = answer
+	u.response = response
 }
 
 func (u *upstream) taken() []string {
@@ -317,20 +320,20 @@ func (u *upstream) none(t *testing.T) {
 // saw reports whether the upstream ever received text, anywhere in a request.
 func (u *upstream) saw(text string) bool { return u.wire.Contains(text) }
 
-// response is an answer with its whole body.
-type response struct {
+// reply is a response with its whole body.
+type reply struct {
 	status int
 	header http.Header
 	body   string
 }
 
 // do sends a request with net/http, with headers as "Name: value" lines.
-func (s *server) do(method, path, body string, headers ...string) response {
+func (s *server) do(method, path, body string, headers ...string) reply {
 	s.t.Helper()
 	return send(s.t, method, s.url+path, body, headers...)
 }
 
-func send(t *testing.T, method, url, body string, headers ...string) response {
+func send(t *testing.T, method, url, body string, headers ...string) reply {
 	t.Helper()
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -340,25 +343,25 @@ func send(t *testing.T, method, url, body string, headers ...string) response {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Add(name, value)
 	}
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return readResponse(t, answer)
+	return readResponse(t, response)
 }
 
-func readResponse(t *testing.T, answer *http.Response) response {
+func readResponse(t *testing.T, response *http.Response) reply {
 	t.Helper()
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response{answer.StatusCode, answer.Header, string(body)}
+	return reply{response.StatusCode, response.Header, string(body)}
 }
 
 // manage is do with the management key.
-func (s *server) manage(method, path, body string, headers ...string) response {
+func (s *server) manage(method, path, body string, headers ...string) reply {
 	s.t.Helper()
 	return s.do(method, path, body, append([]string{bearer(managementSecret)}, headers...)...)
 }
@@ -367,7 +370,7 @@ func bearer(secret string) string { return "Authorization: Bearer " + secret }
 
 // raw sends bytes unchanged. It returns the answers' status lines and bodies, until the
 // server closes or n answers arrived.
-func (s *server) raw(request string, n int) []response {
+func (s *server) raw(request string, n int) []reply {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.address)
 	if err != nil {
@@ -377,31 +380,31 @@ func (s *server) raw(request string, n int) []response {
 	if _, err := io.WriteString(conn, request); err != nil {
 		s.t.Fatal(err)
 	}
-	var answers []response
+	var responses []reply
 	reader := bufio.NewReader(conn)
 	for range n {
-		answer, err := http.ReadResponse(reader, nil)
+		response, err := http.ReadResponse(reader, nil)
 		if err != nil {
-			s.t.Fatalf("after %d answers: %v", len(answers), err)
+			s.t.Fatalf("after %d answers: %v", len(responses), err)
 		}
-		answers = append(answers, readResponse(s.t, answer))
+		responses = append(responses, readResponse(s.t, response))
 	}
-	return answers
+	return responses
 }
 
 // exported returns r as the tests of other packages know it.
-func (r response) exported() caddytest.Response {
+func (r reply) exported() caddytest.Response {
 	return caddytest.Response{Status: r.status, Header: r.header, Body: r.body}
 }
 
 // want checks the status and that the body contains each of parts.
-func (r response) want(t *testing.T, status int, parts ...string) {
+func (r reply) want(t *testing.T, status int, parts ...string) {
 	t.Helper()
 	r.exported().Want(t, status, parts...)
 }
 
 // wantError checks that r is an error in the envelope with this message.
-func (r response) wantError(t *testing.T, status int, message string) {
+func (r reply) wantError(t *testing.T, status int, message string) {
 	t.Helper()
 	r.exported().WantError(t, status, message)
 	if got := r.header.Get("Content-Type"); got != "application/json" {
@@ -435,7 +438,7 @@ func (s *server) awaitMetric(series, want string) {
 }
 
 // field returns a member of data, such as an id for the next request.
-func (r response) field(t *testing.T, name string) string {
+func (r reply) field(t *testing.T, name string) string {
 	t.Helper()
 	return r.exported().Field(t, name)
 }
@@ -448,10 +451,10 @@ var (
 
 // golden compares answers with a file. It replaces ids, entity tags and times by numbers,
 // which are equal for equal values.
-func golden(t *testing.T, name string, answers ...response) {
+func golden(t *testing.T, name string, responses ...reply) {
 	t.Helper()
 	var got bytes.Buffer
-	for i, r := range answers {
+	for i, r := range responses {
 		if i > 0 {
 			got.WriteByte('\n')
 		}
@@ -478,15 +481,15 @@ func golden(t *testing.T, name string, answers ...response) {
 }
 
 // finalAnswer reads answers until one is final.
-func finalAnswer(t *testing.T, reader *bufio.Reader) response {
+func finalAnswer(t *testing.T, reader *bufio.Reader) reply {
 	t.Helper()
 	for {
-		answer, err := http.ReadResponse(reader, nil)
+		response, err := http.ReadResponse(reader, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if answer.StatusCode >= 200 {
-			return readResponse(t, answer)
+		if response.StatusCode >= 200 {
+			return readResponse(t, response)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func TestHostileRequests(t *testing.T) {
 
 	// Targets. Paths that a gateway could read as ours are ours, and get a refusal.
 	for target, want := range map[string][]int{
-		"/v1/presets/%2F": {404}, "/v1/presets/p%2F..": {400}, "/v1/presets%2fp": {404}, "/v1/presets%252fp": {404}, "/v1/presets%252fx;%25zz": {404},
+		"/v1/presets/%2F": {400}, "/v1/presets/p%2F..": {400}, "/v1/presets%2fp": {404}, "/v1/presets%252fp": {404}, "/v1/presets%252fx;%25zz": {404},
 		"//v1/presets/p": {404}, "/v1//presets/p": {404}, "/v1;a/presets/p": {404}, "/v1/presets;a/p": {404}, "/v1/presets/p;a": {400}, "/v1/presets%ff/p": {404}, "/v1;%2f/presets/p": {400},
 		"/v1/x/..%2fpresets/p": {400}, "/v1/%2e%2e/v1/presets/p": {400}, "/v1/x/%2e%2e/presets/p": {400}, "/v1/%252e%252e/v1/presets/p": {400}, "/v1/x/..;/presets/p": {400},
 		"/./v1/presets/p": {400}, "/../../v1/presets/p": {400}, "/v1/presets/../presets/p": {400}, "/v1/presets/../models": {400}, "/v1/presets/p/../../../etc/passwd": {400},
@@ -196,28 +196,28 @@ func (s *server) hostile(name, request string, want ...int) {
 	defer func() { <-written }()
 	reader := bufio.NewReader(conn)
 	expected, _, ends := cutLast(want)
-	answers, fromGateway := []int{}, 0
+	responses, fromGateway := []int{}, 0
 	for range expected {
 		asked, _ := http.NewRequest("GET", "http://x/", nil)
 		if strings.HasPrefix(request, "HEAD ") {
 			asked.Method = "HEAD"
 		}
-		var answer *http.Response
+		var response *http.Response
 		var body []byte
-		for err == nil && (answer == nil || answer.StatusCode < 200) { // 100 Continue
-			if answer, err = http.ReadResponse(reader, asked); err == nil {
-				body, err = io.ReadAll(answer.Body)
-				answer.Body.Close()
+		for err == nil && (response == nil || response.StatusCode < 200) { // 100 Continue
+			if response, err = http.ReadResponse(reader, asked); err == nil {
+				body, err = io.ReadAll(response.Body)
+				response.Body.Close()
 			}
 		}
 		if ends && errors.Is(err, syscall.ECONNRESET) {
 			break // the connection ends without an answer, because the request was not read
 		} else if err != nil {
-			t.Errorf("%q: after the answers %v: %v, want %v", name, answers, err, want)
+			t.Errorf("%q: after the answers %v: %v, want %v", name, responses, err, want)
 			return
 		}
-		r := response{answer.StatusCode, answer.Header, string(body)}
-		answers = append(answers, r.status)
+		r := reply{response.StatusCode, response.Header, string(body)}
+		responses = append(responses, r.status)
 		if r.status == http.StatusMethodNotAllowed && r.header.Get("Allow") == "" && r.body != "" { // Caddy's own has no body
 			t.Errorf("%q: the 405 does not say which methods are allowed", name)
 		}
@@ -227,23 +227,23 @@ func (s *server) hostile(name, request string, want ...int) {
 		case r.header.Get("Via") != "": // an error of the gateway, which could not parse it
 		case r.status >= 400 && json.Valid([]byte(r.body)):
 			r.wantError(t, r.status, "")
-		case r.status >= 400 && r.body != "" && !answer.Close && asked.Method != "HEAD":
+		case r.status >= 400 && r.body != "" && !response.Close && asked.Method != "HEAD":
 			t.Errorf("%q: got %d %q and an open connection, want the envelope or its end", name, r.status, r.body)
 		}
 	}
-	if err == nil && !slices.Equal(answers, expected) {
-		t.Errorf("%q: got %v, want %v", name, answers, expected)
+	if err == nil && !slices.Equal(responses, expected) {
+		t.Errorf("%q: got %v, want %v", name, responses, expected)
 	}
 	if ends {
 		if rest, err := io.ReadAll(reader); len(rest) > 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("%q: got %.100q and %v after %v, want the end of the connection", name, rest, err, answers)
+			t.Errorf("%q: got %.100q and %v after %v, want the end of the connection", name, rest, err, responses)
 		}
 	} else {
 		<-written
 		fmt.Fprintf(conn, "GET /v1/presets/p HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s\r\n\r\n", bearer(managementSecret))
-		if answer, err := http.ReadResponse(reader, nil); err != nil || answer.StatusCode != 200 {
-			t.Errorf("%q: the request after it got %v, %v, want 200", name, answer, err)
-		} else if r := readResponse(t, answer); !strings.Contains(r.body, `"slug":"p"`) {
+		if response, err := http.ReadResponse(reader, nil); err != nil || response.StatusCode != 200 {
+			t.Errorf("%q: the request after it got %v, %v, want 200", name, response, err)
+		} else if r := readResponse(t, response); !strings.Contains(r.body, `"slug":"p"`) {
 			t.Errorf("%q: the request after it got %s", name, r.body)
 		}
 	}
@@ -283,8 +283,8 @@ func TestHTTP2WithoutAsking(t *testing.T) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(patience))
 	fmt.Fprintf(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nGET /v1/presets/p HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n%s", bearer(managementSecret), smuggled)
-	if answer, err := io.ReadAll(conn); bytes.Contains(answer, []byte("HTTP/1")) || err != nil && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("got %.100q and %v, want the end of the connection", answer, err)
+	if response, err := io.ReadAll(conn); bytes.Contains(response, []byte("HTTP/1")) || err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("got %.100q and %v, want the end of the connection", response, err)
 	}
 	s.upstream.none(t)
 }

@@ -19,8 +19,8 @@ func TestChangesAreReplayed(t *testing.T) {
 	f := &fixtures{s: s}
 	type request struct {
 		name         string
-		ask          func() response
-		first        response
+		ask          func() reply
+		first        reply
 		preset, path string
 	}
 	var requests []*request
@@ -43,7 +43,7 @@ func TestChangesAreReplayed(t *testing.T) {
 			f.n++
 			path, body := "/v1/"+f.fill(c.path, preset, workspace), f.fill(c.body, preset, workspace)
 			key := fmt.Sprintf("%s %d", route, i)
-			again := &request{name: key, preset: preset, path: path, ask: func() response { return s.manage(method, path, body, once(key)) }}
+			again := &request{name: key, preset: preset, path: path, ask: func() reply { return s.manage(method, path, body, once(key)) }}
 			requests = append(requests, again)
 		}
 	}
@@ -81,7 +81,7 @@ func TestChangesAreReplayed(t *testing.T) {
 }
 
 // wantReplay checks that again is a replay of the answer first.
-func wantReplay(t *testing.T, what string, first, again response) {
+func wantReplay(t *testing.T, what string, first, again reply) {
 	t.Helper()
 	wantSame(t, what, first, again)
 	if got := again.header["Idempotency-Replayed"]; !slices.Equal(got, []string{"true"}) {
@@ -96,7 +96,7 @@ func TestIdempotencyKeyOfAnotherRequest(t *testing.T) {
 	home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
 	s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`, once("a")).want(t, 200, `"version":1`)
 	before := s.changesRecorded()
-	for name, r := range map[string]response{
+	for name, r := range map[string]reply{
 		"body":            s.manage("POST", "/v1/presets/p/responses", `{"top_k":2}`, once("a")),
 		"bytes of a body": s.manage("POST", "/v1/presets/p/responses", `{"top_k": 1}`, once("a")),
 		"slug":            s.manage("POST", "/v1/presets/q/responses", `{"top_k":1}`, once("a")),
@@ -151,7 +151,7 @@ func TestReplaysStayWithWhomTheyWereFor(t *testing.T) {
 	const rest = "management_key " + managementSecret + "\npreset_creators any\n"
 	s := start(t, rest+bob)
 	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
-	create := func(secret string) response {
+	create := func(secret string) reply {
 		return s.do("POST", "/v1/presets/p/responses", `{}`, bearer(secret), once("a"))
 	}
 	first := create(inferenceSecret)
@@ -203,23 +203,23 @@ func TestFailuresAreNotReplayed(t *testing.T) {
 func TestSameRequestManyTimesAtOnce(t *testing.T) {
 	s := start(t, standard)
 	var wg sync.WaitGroup
-	answers := make([]response, 64)
-	for i := range answers {
+	responses := make([]reply, 64)
+	for i := range responses {
 		wg.Go(func() {
-			answers[i] = s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`, once("a"))
+			responses[i] = s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`, once("a"))
 		})
 	}
 	wg.Wait()
-	answers[0].want(t, 200, `"version":1`)
+	responses[0].want(t, 200, `"version":1`)
 	replayed := 0
-	for _, r := range answers {
-		wantSame(t, "one request", answers[0], r)
+	for _, r := range responses {
+		wantSame(t, "one request", responses[0], r)
 		if r.header.Get("Idempotency-Replayed") == "true" {
 			replayed++
 		}
 	}
-	if replayed != len(answers)-1 {
-		t.Errorf("%d of %d answers are marked as replays, want all but one", replayed, len(answers))
+	if replayed != len(responses)-1 {
+		t.Errorf("%d of %d answers are marked as replays, want all but one", replayed, len(responses))
 	}
 	s.manage("GET", "/v1/presets/p/versions", "").want(t, 200, `"total_count":1`)
 	if got := s.metric("caddy_presets_versions_written_total"); got != "1" {

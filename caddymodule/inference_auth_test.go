@@ -653,13 +653,13 @@ func TestInferenceKeysAreCheckedBeforeABodyIsRead(t *testing.T) {
 				}
 				conn.SetDeadline(time.Now().Add(patience))
 				fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n%s\r\n\r\n", path, header, framing)
-				answer, err := http.ReadResponse(bufio.NewReader(conn), nil) // the first answer: no 100
+				response, err := http.ReadResponse(bufio.NewReader(conn), nil) // the first answer: no 100
 				if err != nil {
 					t.Fatal(err)
 				}
-				r := readResponse(t, answer)
-				if r.status != status || !answer.Close {
-					t.Errorf("%s, %s, %s: got %d, closing %t, want %d and the end of the connection", path, header, framing, r.status, answer.Close, status)
+				r := readResponse(t, response)
+				if r.status != status || !response.Close {
+					t.Errorf("%s, %s, %s: got %d, closing %t, want %d and the end of the connection", path, header, framing, r.status, response.Close, status)
 				}
 				conn.Close()
 			}

@@ -51,18 +51,18 @@ type dryRunField struct {
 }
 
 // describe answers a dry run.
-func (c *inferenceCall) describe(resolution inference.Resolution) (answer, error) {
-	text, err := c.held.join()
+func (c *inferenceCall) describe(resolution inference.Resolution) (response, error) {
+	text, err := c.held.Join()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if !utf8.Valid(text) {
-		return answer{}, domain.InvalidAt("", "is not UTF-8, which an answer in JSON cannot hold")
+		return response{}, domain.InvalidAt("", "is not UTF-8, which an answer in JSON cannot hold")
 	}
 	resolution.Body = inference.Body{text}
 	fields, err := resolution.Fields()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	result := dryRunResult{make(map[string]dryRunField), append([]string{}, resolution.Dropped...), append([]string{}, resolution.Enforced...)}
 	for _, field := range fields {
@@ -74,22 +74,22 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (answer, error
 	}
 	before, err := jsonv2.Marshal(dryRunRequest{c.r.Method, c.r.URL.RequestURI()})
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	after, err := jsonv2.Marshal(result, jsonv2.Deterministic(true))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	// The body may be large, so it is quoted once, into the buffer that is sent.
 	const begin, body, end = `{"data":`, `,"body":`, `}`
-	data, err := c.held.alloc(int64(len(begin) + len(before) + len(body) + rawjson.QuotedSize(text) + len(after) + len(end)))
+	data, err := c.held.Alloc(int64(len(begin) + len(before) + len(body) + rawjson.QuotedSize(text) + len(after) + len(end)))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	data = append(append(append(data, begin...), before[:len(before)-1]...), body...)
 	if data, err = jsontext.AppendQuote(data, text); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	data = append(append(append(data, ','), after[1:]...), end...)
-	return answer{status: http.StatusOK, body: data}, nil // without an ETag: it is no stored object
+	return response{status: http.StatusOK, body: data}, nil // without an ETag: it is no stored object
 }

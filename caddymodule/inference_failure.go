@@ -38,7 +38,7 @@ func (c *inferenceCall) renderGatewayError(err error) {
 	if c.r.Context().Err() != nil || status < http.StatusBadRequest || hasErrorRoute(c.r, err) {
 		return
 	}
-	c.render(answer{}, &gatewayError{status})
+	c.render(response{}, &gatewayError{status})
 }
 
 // hasErrorRoute reports whether error routes would answer err: those of the server that

@@ -25,14 +25,14 @@ func (s *server) serving(subdirectives, directives, others string) {
 }
 
 // askHere is ask by the name of the site that serving loads.
-func (s *server) askHere(path, body string, headers ...string) response {
+func (s *server) askHere(path, body string, headers ...string) reply {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.address)
 	return send(s.t, "POST", "http://localhost:"+port+path, body, append([]string{bearer(inferenceSecret)}, headers...)...)
 }
 
 // wantGatewayError checks a failure of the gateway in the form of each route's clients.
-func wantGatewayError(t *testing.T, path string, r response, status int, message string) {
+func wantGatewayError(t *testing.T, path string, r reply, status int, message string) {
 	t.Helper()
 	want := map[string]string{
 		chatPath:      fmt.Sprintf(`{"error":{"code":%d,"message":%q},"user_id":"bob"}`, status, message),
@@ -71,7 +71,7 @@ func TestGatewayFailures(t *testing.T) {
 			}
 			for _, path := range inferencePaths {
 				for _, model := range []string{"m", "@preset/writer@1"} {
-					var r response
+					var r reply
 					before := len(s.logs())
 					logged := s.logged(func() { r = s.askHere(path, `{"model":"`+model+`","stream":true}`) })
 					if tc.status < 500 {

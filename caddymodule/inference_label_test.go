@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
 // put sets a label of a preset in the workspace default. The target is JSON.
@@ -169,7 +171,7 @@ func TestDisabledTools(t *testing.T) {
 
 	s.disable("default", `["openrouter:web_fetch","openrouter:web_search"]`)
 	for name, path := range map[string]string{"chat": chatPath, "responses": responsesPath, "messages": messagesPath} {
-		var answers []response
+		var responses []reply
 		for _, body := range []string{
 			use,
 			`{"model":"@preset/searcher"}`,
@@ -184,8 +186,8 @@ func TestDisabledTools(t *testing.T) {
 			if live.header.Get("X-Preset") != "" || live.header.Get("X-Gateway") != "" {
 				t.Errorf("%s: got headers %v of an answer from elsewhere", name, live.header)
 			}
-			answers = append(answers, live)
-			for coding, sent := range map[string]string{"gzip": gzipped(body), "zstd": encode(t, "zstd", body), "identity": body} {
+			responses = append(responses, live)
+			for coding, sent := range map[string]string{"gzip": caddytest.Gzip(body), "zstd": caddytest.Encode(t, "zstd", body), "identity": body} {
 				for _, request := range []string{
 					post(path, sent, bearer(inferenceSecret), "Content-Encoding: "+coding),
 					postChunked(path, sent, nil, bearer(inferenceSecret), "Content-Encoding: "+coding),
@@ -201,12 +203,12 @@ func TestDisabledTools(t *testing.T) {
 		} {
 			s.ask(path, body).want(t, http.StatusForbidden, "Server tool openrouter:web_search is disabled in this workspace")
 		}
-		golden(t, "inference_disabled_"+name, answers...)
+		golden(t, "inference_disabled_"+name, responses...)
 		// Bodies that cannot be parsed are refused.
 		for _, request := range []string{
 			post(path, use, bearer(inferenceSecret), "Content-Encoding: br"),
 			post(path, use, bearer(inferenceSecret), "Content-Encoding: gzip"),
-			post(path, gzipped(use)+"x", bearer(inferenceSecret), "Content-Encoding: gzip"),
+			post(path, caddytest.Gzip(use)+"x", bearer(inferenceSecret), "Content-Encoding: gzip"),
 		} {
 			exchange(t, s.address, request).want(t, http.StatusUnsupportedMediaType, "Unsupported content encoding: the body is not valid ")
 		}
@@ -266,12 +268,12 @@ func TestWhereToolsAreDisabled(t *testing.T) {
 	if got := ask("sk-foreign"); got != 202 {
 		t.Errorf("the default workspace made anew: got status %d, want 202", got)
 	}
-	var answer struct {
+	var response struct {
 		Data struct {
 			Tools *[]string `json:"disabled_server_tools"`
 		}
 	}
-	if err := json.Unmarshal([]byte(s.manage("GET", "/v1/workspaces/team", "").body), &answer); err != nil || answer.Data.Tools != nil {
-		t.Errorf("got %v, %v, want no disabled tools of the team", answer.Data.Tools, err)
+	if err := json.Unmarshal([]byte(s.manage("GET", "/v1/workspaces/team", "").body), &response); err != nil || response.Data.Tools != nil {
+		t.Errorf("got %v, %v, want no disabled tools of the team", response.Data.Tools, err)
 	}
 }

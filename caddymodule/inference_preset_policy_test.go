@@ -14,7 +14,7 @@ func (s *server) setPolicy(slug, policy string) {
 }
 
 // policyOf returns the policy in an answer with a preset.
-func policyOf(t *testing.T, r response) string {
+func policyOf(t *testing.T, r reply) string {
 	t.Helper()
 	r.want(t, 200)
 	var got struct {
@@ -142,7 +142,7 @@ func TestPolicyUpstream(t *testing.T) {
 	const body = `{"model":"other@preset/writer%s","provider":{"sort":"price"},"temperature":1.5,"logit_bias":{}}`
 	const rules = `"lock":["provider"],"bounds":{"temperature":{"max":1}},"models":["openai/*"],"drop":["logit_bias"]`
 	for _, path := range inferencePaths {
-		ask := func(pin string, headers ...string) response { return s.ask(path, fmt.Sprintf(body, pin), headers...) }
+		ask := func(pin string, headers ...string) reply { return s.ask(path, fmt.Sprintf(body, pin), headers...) }
 		s.setPolicy("writer", "null")
 		r := ask("")
 		r.want(t, 202)

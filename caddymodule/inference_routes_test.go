@@ -116,7 +116,7 @@ func TestModelOfAPreset(t *testing.T) {
 	s.manage("DELETE", "/v1/presets/gone", "").want(t, 200)
 	s.manage("POST", "/v1/presets/in-team/responses?workspace_id=team", writer).want(t, 200)
 
-	answer := func(status int, media, body string) {
+	response := func(status int, media, body string) {
 		s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", media)
 			w.Header().Set("ETag", `"the-lists"`)
@@ -124,13 +124,14 @@ func TestModelOfAPreset(t *testing.T) {
 			io.WriteString(w, body)
 		})
 	}
-	get := func(path string, headers ...string) response {
+	get := func(path string, headers ...string) reply {
 		t.Helper()
 		return s.do("GET", path, "", append(headers, "If-None-Match: *", "Accept-Encoding: gzip")...)
 	}
 	const openAI = `{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"x"}]}`
-	for _, list := range []string{openAI, `{"data":[` + openRouterModel + `]}`, `{"data":[` + openRouterModel + `],"links":{"next":"/2"}}`} {
-		answer(200, "application/json; charset=utf-8", list)
+	const openRouter = `{"id": "a/b","canonical_slug":"a/b-2026","name":"A: B","created":1741818122,"context_length":131072.0,"pricing":{"prompt":"1E-6"}}`
+	for _, list := range []string{openAI, `{"data":[` + openRouter + `]}`, `{"data":[` + openRouter + `],"links":{"next":"/2"}}`} {
+		response(200, "application/json; charset=utf-8", list)
 		shown := get("/v1/models?x=y", bearer(inferenceSecret)).body
 		s.upstream.all()
 		for _, path := range []string{
@@ -161,14 +162,14 @@ func TestModelOfAPreset(t *testing.T) {
 	}
 	// If the gateway has a model of that name, the list shows the gateway's.
 	own := `{"id":"@preset/writer" , "object":"model"}`
-	answer(200, "application/json", `{"object":"list","data":[ `+own+` ]}`)
+	response(200, "application/json", `{"object":"list","data":[ `+own+` ]}`)
 	if r := get("/v1/models/@preset%2Fwriter", bearer(inferenceSecret)); r.status != 200 || r.body != own {
 		t.Errorf("got %v, want %s", r, own)
 	}
-	answer(200, "application/json", `{"models":["m"]}`)
+	response(200, "application/json", `{"models":["m"]}`)
 	get("/v1/models/@preset%2Fwriter", bearer(inferenceSecret)).wantError(t, 404, "Model not found: @preset/writer. The gateway's list of models has a form to which no presets are added")
 	for status, media := range map[int]string{503: "application/json", 401: "application/json", 200: "text/html"} {
-		answer(status, media, "the gateway's")
+		response(status, media, "the gateway's")
 		if r := get("/v1/models/@preset%2Fwriter", bearer(inferenceSecret)); r.status != status || r.body != "the gateway's" {
 			t.Errorf("got %v, want %d and the gateway's", r, status)
 		}
@@ -177,7 +178,7 @@ func TestModelOfAPreset(t *testing.T) {
 	get("/v1/models/@preset%2Fwriter").wantError(t, 401, "Missing Authentication header")
 	get("/v1/models/@preset%2Fwriter", bearer(managementSecret)).wantError(t, 403, "")
 	s.upstream.none(t)
-	answer(200, "application/json", openAI)
+	response(200, "application/json", openAI)
 	passes := func(path string) {
 		t.Helper()
 		get(path, bearer(inferenceSecret)).want(t, 200, openAI)
@@ -201,7 +202,7 @@ func TestModelOfAPreset(t *testing.T) {
 // 426 in the route's form, unless the setting hands them on. Then they need a key, as a POST does.
 func TestWebSocketsOnInferenceRoutes(t *testing.T) {
 	s := start(t, inferring("keys required"))
-	ask := func(path string, headers ...string) response {
+	ask := func(path string, headers ...string) reply {
 		return exchange(t, s.address, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n"+lines(headers)+"\r\n")
 	}
 	key := bearer(inferenceSecret)
@@ -258,7 +259,7 @@ func TestHeadOfModels(t *testing.T) {
 	s.preset("p", `{"model":"m"}`)
 	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, plainList)
+		_, _ = io.WriteString(w, `{"object":"list","data":[]}`)
 	})
 	for _, path := range []string{"/v1/models", "/v1/models/@preset%2Fp"} {
 		get, head := s.do("GET", path, "", bearer(inferenceSecret)), s.do("HEAD", path, "", bearer(inferenceSecret))

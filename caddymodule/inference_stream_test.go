@@ -12,11 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // patience is how long a test waits for an immediate event. It only ends what hangs.
-const patience = time.Minute
+const patience = wait.Limit
 
 // streamed makes the upstream send SSE events. It sends the first at once, and each other
 // one when the returned channel receives a value.
@@ -53,12 +55,12 @@ func (s *server) open(client *http.Client, path string, body io.Reader, headers 
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Add(name, value)
 	}
-	answer, err := client.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { answer.Body.Close() })
-	return answer
+	s.t.Cleanup(func() { response.Body.Close() })
+	return response
 }
 
 // unsized hides a body's length, so that it is sent in chunks.
@@ -87,23 +89,23 @@ func TestEventsArriveAsTheyAreSent(t *testing.T) {
 				strings.NewReader(`{"model":"@preset/writer@live","stream":true,"tools":[{"type":"openrouter:datetime"}]}`), unsized(`{"model":"m","tools":[{"type":"openrouter:datetime"}]}`),
 			} {
 				next := s.upstream.streamed(events...)
-				answer := s.open(client, path, body)
-				if answer.StatusCode != 200 || answer.Header.Get("Content-Type") != "text/event-stream; charset=utf-8" || answer.ContentLength != -1 {
-					t.Fatalf("%s %s: got %v", name, path, answer)
+				response := s.open(client, path, body)
+				if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/event-stream; charset=utf-8" || response.ContentLength != -1 {
+					t.Fatalf("%s %s: got %v", name, path, response)
 				}
-				if answer.Proto[:6] != name[:6] {
-					t.Fatalf("got %s, want %s", answer.Proto, name)
+				if response.Proto[:6] != name[:6] {
+					t.Fatalf("got %s, want %s", response.Proto, name)
 				}
 				for i, event := range events {
 					if i > 0 {
 						next <- struct{}{}
 					}
 					got := make([]byte, len(event))
-					if _, err := io.ReadFull(answer.Body, got); err != nil || string(got) != event {
+					if _, err := io.ReadFull(response.Body, got); err != nil || string(got) != event {
 						t.Fatalf("%s %s: event %d: got %q, %v, want %q", name, path, i, got, err, event)
 					}
 				}
-				if rest, err := io.ReadAll(answer.Body); err != nil || len(rest) > 0 {
+				if rest, err := io.ReadAll(response.Body); err != nil || len(rest) > 0 {
 					t.Errorf("%s %s: got %q, %v after the last event", name, path, rest, err)
 				}
 			}
@@ -127,11 +129,11 @@ func TestLeavingMidStreamCancelsTheGateway(t *testing.T) {
 				close(cancelled)
 			})
 			client := &http.Client{Transport: &http.Transport{}}
-			answer := s.open(client, path, body)
-			if _, err := io.ReadFull(answer.Body, make([]byte, len("data: 1\n\n"))); err != nil {
+			response := s.open(client, path, body)
+			if _, err := io.ReadFull(response.Body, make([]byte, len("data: 1\n\n"))); err != nil {
 				t.Fatal(err)
 			}
-			answer.Body.Close()
+			response.Body.Close()
 			client.CloseIdleConnections()
 			select {
 			case <-cancelled:
@@ -153,8 +155,8 @@ func TestTheGatewayBreaksOff(t *testing.T) {
 	})
 	for _, path := range inferencePaths {
 		for _, model := range []string{"m", "@preset/writer"} {
-			answer := s.open(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, path, strings.NewReader(`{"model":"`+model+`"}`))
-			got, err := io.ReadAll(answer.Body)
+			response := s.open(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, path, strings.NewReader(`{"model":"`+model+`"}`))
+			got, err := io.ReadAll(response.Body)
 			if string(got) != "data: 1\n\ndata: {\"error\":{}}\n\n" || !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("%s: got %q, %v, want the two events and no proper end", path, got, err)
 			}
@@ -164,7 +166,7 @@ func TestTheGatewayBreaksOff(t *testing.T) {
 
 // TestLongStreamsAreNotCut checks that the body's deadline does not end a longer answer.
 func TestLongStreamsAreNotCut(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	s := start(t, inferring("max_body_size 1MiB"))
 	s.preset("writer", writer)
 	s.options = "servers {\nprotocols h1 h2c\n}"
@@ -174,15 +176,15 @@ func TestLongStreamsAreNotCut(t *testing.T) {
 	h2 := new(http.Protocols)
 	h2.SetUnencryptedHTTP2(true)
 	type stream struct {
-		name   string
-		answer *http.Response
-		next   chan struct{}
+		name     string
+		response *http.Response
+		next     chan struct{}
 	}
 	var streams []stream
 	for name, transport := range map[string]*http.Transport{"HTTP/1.1": {}, "HTTP/2": {Protocols: h2}} {
 		for what, text := range map[string]string{
 			"resolved": `{"model":"@preset/writer"}`, "resolved, chunked": `{"model":"@preset/writer"}`,
-			"passed": `{"model":"m"}`, "passed, chunked": `{"model":"m"}`, "gzip": gzipped(`{"model":"@preset/writer"}`),
+			"passed": `{"model":"m"}`, "passed, chunked": `{"model":"m"}`, "gzip": caddytest.Gzip(`{"model":"@preset/writer"}`),
 			"empty": "", "empty, chunked": "",
 		} {
 			var headers []string
@@ -197,12 +199,12 @@ func TestLongStreamsAreNotCut(t *testing.T) {
 				}
 				return s.open(&http.Client{Transport: transport}, responsesPath, body, headers...)
 			}
-			answer := open()
-			for answer.StatusCode == 408 && bodyTimeout < 30*time.Second { // on a slow machine the body may arrive too late
+			response := open()
+			for response.StatusCode == 408 && bodyTimeout < 30*time.Second { // on a slow machine the body may arrive too late
 				bodyTimeout *= 4
-				answer = open()
+				response = open()
 			}
-			streams = append(streams, stream{name + ", " + what, answer, next})
+			streams = append(streams, stream{name + ", " + what, response, next})
 		}
 	}
 	// This test measures time itself.
@@ -214,7 +216,7 @@ func TestLongStreamsAreNotCut(t *testing.T) {
 			t.Errorf("%s: the gateway's request was cancelled", stream.name)
 			continue
 		}
-		if got, err := io.ReadAll(stream.answer.Body); err != nil || string(got) != "data: 1\n\ndata: 2\n\n" {
+		if got, err := io.ReadAll(stream.response.Body); err != nil || string(got) != "data: 1\n\ndata: 2\n\n" {
 			t.Errorf("%s: got %q, %v, want both events", stream.name, got, err)
 		}
 	}
@@ -226,17 +228,17 @@ func TestSlowInferenceBodies(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB"))
 	bodyTimeout = 50 * time.Millisecond
 	defer func() { bodyTimeout = time.Minute }()
-	var answers []response
+	var responses []reply
 	for _, path := range inferencePaths {
 		for _, framing := range []string{"Content-Length: 1000\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n5\r\n{"} {
 			r := s.raw("POST "+path+" HTTP/1.1\r\nHost: x\r\n"+bearer(inferenceSecret)+"\r\n"+framing, 1)[0]
 			r.want(t, 408, "The request body took too long to arrive")
 			if framing[0] == 'C' {
-				answers = append(answers, r)
+				responses = append(responses, r)
 			}
 		}
 	}
-	golden(t, "inference_slow", answers...)
+	golden(t, "inference_slow", responses...)
 	s.upstream.none(t)
 }
 
@@ -268,20 +270,20 @@ func TestLyingLengths(t *testing.T) {
 			if tc.status == 400 {
 				conn.(*net.TCPConn).CloseWrite()
 			}
-			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil {
 				t.Fatalf("%s%s: %v", name, path, err)
 			}
-			r := readResponse(t, answer)
+			r := readResponse(t, response)
 			r.want(t, tc.status, tc.says)
 			conn.Close()
 		}
 		s.upstream.none(t)
 		// Bytes after the announced end are another request.
 		body := `{"model":"@preset/writer"}`
-		answers := s.raw(head(path, fmt.Sprintf("Content-Length: %d", len(body)))+body+"GET /next HTTP/1.1\r\nHost: x\r\n\r\n", 2)
-		answers[0].want(t, 202)
-		answers[1].want(t, 202)
+		responses := s.raw(head(path, fmt.Sprintf("Content-Length: %d", len(body)))+body+"GET /next HTTP/1.1\r\nHost: x\r\n\r\n", 2)
+		responses[0].want(t, 202)
+		responses[1].want(t, 202)
 		if got := s.upstream.all(); len(got) != 2 || !strings.Contains(got[0].body, "gpt-5") || got[1].uri != "/next" {
 			t.Errorf("the gateway got %v", got)
 		}
@@ -362,8 +364,8 @@ func TestLargeBodies(t *testing.T) {
 			want = strings.TrimSuffix(want, "}") + tc.tail
 		}
 		for _, body := range []io.Reader{strings.NewReader(sent), unsized(sent)} {
-			answer := s.open(http.DefaultClient, responsesPath, body)
-			readResponse(t, answer).want(t, 202)
+			response := s.open(http.DefaultClient, responsesPath, body)
+			readResponse(t, response).want(t, 202)
 			if got := s.upstream.one(t); got.body != want || got.err != nil {
 				t.Errorf("%s: a body of %d bytes reached the gateway as one of %d, or changed, want %d", tc.head, len(sent), len(got.body), len(want))
 			}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,7 +78,7 @@ func TestStreamUsageThatIsNotAdded(t *testing.T) {
 		name, usage, body string
 		status            int
 		media, coding     string
-		answer            string
+		response          string
 	}{
 		{name: "off", usage: "usage", body: streamAsking},
 		{name: "expressly off", usage: "usage {\nstream_usage off\n}", body: streamAsking},
@@ -89,13 +88,13 @@ func TestStreamUsageThatIsNotAdded(t *testing.T) {
 		{name: "no preset", body: `{"model":"m", "stream":true}`},
 		{name: "an error", body: streamAsking, status: 500},
 		{name: "no stream of events", body: streamAsking, media: "application/json"},
-		{name: "encoded nevertheless", body: streamAsking, coding: "gzip", answer: zipped.String()},
+		{name: "encoded nevertheless", body: streamAsking, coding: "gzip", response: zipped.String()},
 	} {
 		if tc.usage == "" {
 			tc.usage = streamAdding
 		}
-		if tc.answer == "" {
-			tc.answer = sent
+		if tc.response == "" {
+			tc.response = sent
 		}
 		s.reload(inferring(tc.usage))
 		s.upstream.all()
@@ -107,15 +106,15 @@ func TestStreamUsageThatIsNotAdded(t *testing.T) {
 			if tc.coding != "" {
 				w.Header().Set("Content-Encoding", tc.coding)
 			}
-			w.Header().Set("Content-Length", strconv.Itoa(len(tc.answer)))
+			w.Header().Set("Content-Length", strconv.Itoa(len(tc.response)))
 			if tc.status != 0 {
 				w.WriteHeader(tc.status)
 			}
-			_, _ = io.WriteString(w, tc.answer)
+			_, _ = io.WriteString(w, tc.response)
 		})
 		got := s.openStream(tc.body, "Accept-Encoding: gzip")
 		text, err := io.ReadAll(got.Body)
-		if err != nil || string(text) != tc.answer || got.ContentLength != int64(len(tc.answer)) {
+		if err != nil || string(text) != tc.response || got.ContentLength != int64(len(tc.response)) {
 			t.Errorf("%s: got %q with the length %d, %v, want every byte", tc.name, text, got.ContentLength, err)
 		}
 		asked := s.upstream.one(t)
@@ -182,25 +181,5 @@ func TestStreamUsageInADryRun(t *testing.T) {
 	}
 	if field := told.Data.Fields["stream_options"]; field.From != "server" || field.Preset != nil || field.Version != nil {
 		t.Errorf("stream_options is %+v, want it from the server", field)
-	}
-}
-
-// TestStreamUsageWriterOfAClientThatLeaves checks that errors of writes pass.
-func TestStreamUsageWriterOfAClientThatLeaves(t *testing.T) {
-	w := &streamUsageWriter{ResponseWriter: &refusingWriter{ResponseWriter: httptest.NewRecorder()}}
-	w.Header().Set("Content-Type", "text/event-stream")
-	if n, err := io.WriteString(w, streamContent+"dat"); n != len(streamContent)+3 || err != nil {
-		t.Errorf("got %d, %v, want all bytes", n, err)
-	}
-	if n, err := io.WriteString(w, "b: x\n"); n != 1 || err == nil {
-		t.Errorf("got %d, %v, want 1 and the client's error", n, err)
-	}
-	w = &streamUsageWriter{ResponseWriter: &refusingWriter{ResponseWriter: httptest.NewRecorder(), taken: 1}}
-	w.Header().Set("Content-Type", "text/event-stream")
-	if n, err := io.WriteString(w, "dat"); n != 3 || err != nil {
-		t.Errorf("got %d, %v, want 3 bytes that wait", n, err)
-	}
-	if err := w.close(); err == nil {
-		t.Error("the client's error is lost at the end")
 	}
 }

@@ -2,8 +2,6 @@ package caddymodule
 
 import (
 	"bufio"
-	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -20,6 +18,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -46,7 +46,7 @@ func (s *server) preset(slug, body string) {
 }
 
 // ask sends an inference request with the inference key.
-func (s *server) ask(path, body string, headers ...string) response {
+func (s *server) ask(path, body string, headers ...string) reply {
 	s.t.Helper()
 	return s.do("POST", path, body, append([]string{bearer(inferenceSecret)}, headers...)...)
 }
@@ -60,7 +60,7 @@ func (s *server) reload(subdirectives string) {
 }
 
 // exchange sends raw bytes to an address and returns the final answer.
-func exchange(t *testing.T, address, request string) response {
+func exchange(t *testing.T, address, request string) reply {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -106,14 +106,6 @@ func lines(headers []string) string {
 		text.WriteString(h + "\r\n")
 	}
 	return text.String()
-}
-
-func gzipped(text string) string {
-	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	io.WriteString(w, text)
-	w.Close()
-	return out.String()
 }
 
 // TestReferences compares the gateway's body byte by byte, for each style of reference on
@@ -185,7 +177,7 @@ func TestReferences(t *testing.T) {
 				if got.method != "POST" || got.uri != path+"?a=b%20c" || got.length != int64(len(want)) || got.header.Get("Content-Length") != fmt.Sprint(len(want)) || got.coding != nil {
 					t.Errorf("got %s %s with length %d (header %q, coding %v), want POST %s with %d", got.method, got.uri, got.length, got.header.Get("Content-Length"), got.coding, path, len(want))
 				}
-				if got.header.Get("Content-Type") != jsonMedia || got.header.Values("Authorization") != nil {
+				if got.header.Get("Content-Type") != mediatype.JSON || got.header.Values("Authorization") != nil {
 					t.Errorf("got Content-Type %q and Authorization %q", got.header.Get("Content-Type"), got.header.Values("Authorization"))
 				}
 			})
@@ -267,7 +259,7 @@ func TestPassThrough(t *testing.T) {
 		"tools in a text":     `{"model":"m","input":"{\"tools\":[{\"type\":\"openrouter:web_search\"}]}"}`,
 		"5 MB":                `{"input":"` + strings.Repeat("preset ", 5<<20/7) + `"}`,
 		"5 MB of nothing":     strings.Repeat("\x00", 5<<20),
-		"gzip":                gzipped(`{"model":"m"}`),
+		"gzip":                caddytest.Gzip(`{"model":"m"}`),
 		// These are from JSONTestSuite's n_ files, with our words in them.
 		"n cut":              `{"model":"m","preset"`,
 		"n colon":            `{"model"::"@preset/writer"}`,
@@ -596,8 +588,8 @@ func TestInferenceErrors(t *testing.T) {
 		return head + strings.Repeat("x", size-len(head)-len(`"}`)) + `"}`
 	}
 	for name, path := range map[string]string{"chat": chatPath, "responses": responsesPath, "messages": messagesPath} {
-		var answers []response
-		refused := func(r response, status int) {
+		var responses []reply
+		refused := func(r reply, status int) {
 			t.Helper()
 			r.want(t, status)
 			if got := r.header.Get("Content-Type"); got != "application/json" || r.header.Get("X-Gateway") != "" || r.header.Get("X-Preset") != "" {
@@ -606,7 +598,7 @@ func TestInferenceErrors(t *testing.T) {
 			if got := r.header.Get("WWW-Authenticate"); (got == "Bearer") != (status == 401) {
 				t.Errorf("%s: got WWW-Authenticate %q with status %d", name, got, status)
 			}
-			answers = append(answers, r)
+			responses = append(responses, r)
 		}
 		for _, body := range []string{
 			`{"model":"@preset/nothing"}`, `{"model":"m@preset/nothing@7"}`, `{"preset":"nothing"}`, `{"model":"@preset/writer@2"}`, `{"preset":"writer@0"}`, `{"model":"@preset/writer@x"}`,
@@ -629,7 +621,7 @@ func TestInferenceErrors(t *testing.T) {
 		refused(s.ask(path, filled(10001, `{"model":"@preset/writer","input":"`)), 413)
 		refused(s.ask(path, filled(10001, `{"model":"m","input":"`)), 413)
 		refused(exchange(t, s.address, postChunked(path, filled(10001, `{"model":"m","input":"`), nil, bearer(inferenceSecret))), 413)
-		golden(t, "inference_errors_"+name, answers...)
+		golden(t, "inference_errors_"+name, responses...)
 		s.upstream.none(t)
 
 		// A body of exactly the limit passes, with any media type.
@@ -689,7 +681,7 @@ type describedRun struct {
 	}
 }
 
-func (r response) described(t *testing.T) describedRun {
+func (r reply) described(t *testing.T) describedRun {
 	t.Helper()
 	r.want(t, 200)
 	var d describedRun
@@ -787,7 +779,7 @@ func TestDryRun(t *testing.T) {
 		s.do("POST", chatPath, `no JSON`, bearer(key), "X-Preset-Dry-Run: true"),
 		s.do("POST", chatPath, ``, bearer(key), "X-Preset-Dry-Run: true"),
 		s.do("POST", chatPath, "\xff", bearer(key), "X-Preset-Dry-Run: true"),
-		s.do("POST", responsesPath+"?a=%20&b", gzipped(`{"model":"@preset/p","provider":{"only":["x"]}}`), bearer(key), "X-Preset-Dry-Run: true", "Content-Encoding: gzip"),
+		s.do("POST", responsesPath+"?a=%20&b", caddytest.Gzip(`{"model":"@preset/p","provider":{"only":["x"]}}`), bearer(key), "X-Preset-Dry-Run: true", "Content-Encoding: gzip"),
 	)
 	d := r.described(t).Data
 	want := map[string]string{"messages": "preset", "user": "request", "tools": "preset", "temperature": "preset", "model": "workspace", "provider": "workspace"}
@@ -848,18 +840,18 @@ func TestModelList(t *testing.T) {
 	s.manage("POST", "/v1/presets/in-team/responses?workspace_id=team", writer).want(t, 200)
 
 	const list = `{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"x"}]}`
-	answer := func(status int, media, body string) {
+	response := func(status int, media, body string) {
 		s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", media)
 			w.WriteHeader(status)
 			io.WriteString(w, body)
 		})
 	}
-	listed := func(path string, headers ...string) response {
+	listed := func(path string, headers ...string) reply {
 		t.Helper()
 		return s.do("GET", path, "", headers...)
 	}
-	answer(200, "application/json", list)
+	response(200, "application/json", list)
 	for secret, want := range map[string]string{inferenceSecret: "at-home", key: "in-team"} {
 		for _, header := range []string{bearer(secret), "X-Api-Key: " + secret} {
 			for _, path := range []string{"/v1/models", "/v1/models?x=y", "/v1//models"} {
@@ -884,7 +876,7 @@ func TestModelList(t *testing.T) {
 		{200, "application/json", `{"object":"list","data":[`},
 		{200, "application/json", ``},
 	} {
-		answer(tc.status, tc.media, tc.body)
+		response(tc.status, tc.media, tc.body)
 		r := listed("/v1/models", bearer(inferenceSecret))
 		if r.status != tc.status || r.body != tc.body || r.header.Get("Content-Type") != tc.media {
 			t.Errorf("got %v, want %v unchanged", r, tc)
@@ -894,7 +886,7 @@ func TestModelList(t *testing.T) {
 	listed("/v1/models").wantError(t, 401, "Missing Authentication header")
 	listed("/v1/models", bearer(managementSecret)).wantError(t, 403, "")
 	s.upstream.none(t)
-	answer(200, "application/json", list)
+	response(200, "application/json", list)
 	for _, path := range []string{"/v1/models/m", "/v1/models/user", "/models"} {
 		if r := listed(path, bearer(inferenceSecret)); r.body != list {
 			t.Errorf("%s: got %s, want the gateway's", path, r.body)
@@ -1031,7 +1023,7 @@ func TestWithoutInference(t *testing.T) {
 	for _, request := range []string{
 		post(chatPath, `{"model":"@preset/writer","session_id":"b"}`, bearer(inferenceSecret), "X-Preset-Dry-Run: true", "X-Session-Id: h"),
 		post(responsesPath, `{"preset":"nothing"}`, "X-Api-Key: "+managementSecret),
-		post(messagesPath, gzipped(`{"preset":"nothing"}`), "Content-Encoding: gzip"),
+		post(messagesPath, caddytest.Gzip(`{"preset":"nothing"}`), "Content-Encoding: gzip"),
 		"GET /v1/models HTTP/1.1\r\nHost: gateway.test\r\n" + bearer(inferenceSecret) + "\r\n\r\n",
 	} {
 		exchange(t, s.address, request).want(t, 202)

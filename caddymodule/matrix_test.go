@@ -317,6 +317,7 @@ func (s *server) changesRecorded() int {
 // TestAuthorisationMatrix sends every kind of key to every route and method, with objects
 // that exist and that do not.
 func TestAuthorisationMatrix(t *testing.T) {
+	tier.NoRace(t)
 	for _, creators := range []string{"management", "any"} {
 		t.Run("creators "+creators, func(t *testing.T) { testMatrix(t, creators, tier.Sample(3)) })
 	}
@@ -447,7 +448,7 @@ func testMatrix(t *testing.T, creators string, sample int) {
 		t.Errorf("the gateway got %q", got)
 	}
 	// A revoked key and a wrong key get the same answer.
-	var refused []response
+	var refused []reply
 	for _, who := range callers {
 		if who.message == "Invalid credentials" {
 			refused = append(refused, s.do("GET", "/v1/presets/"+kept, "", who.headers...))
@@ -475,9 +476,9 @@ func TestMatrixIsComplete(t *testing.T) {
 }
 
 // wantSame checks that two answers are equal byte by byte, except for their dates.
-func wantSame(t *testing.T, what string, a, b response) {
+func wantSame(t *testing.T, what string, a, b reply) {
 	t.Helper()
-	header := func(r response) string {
+	header := func(r reply) string {
 		h := r.header.Clone()
 		for _, name := range []string{"Date", "X-Request-Id", "Request-Id", "Idempotency-Replayed"} { // of this request
 			h.Del(name)
@@ -505,7 +506,7 @@ func TestNothingTellsOfOtherWorkspaces(t *testing.T) {
 			for route, r := range matrix {
 				method, path, _ := strings.Cut(route, " ")
 				c := r.exists
-				ask := func(preset, workspace, query string, headers ...string) response {
+				ask := func(preset, workspace, query string, headers ...string) reply {
 					sent := "/v1/" + f.fill(c.path, preset, workspace)
 					if query != "" {
 						sent += map[bool]string{true: "&", false: "?"}[strings.Contains(sent, "?")] + query

@@ -9,7 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/version"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -85,7 +87,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		bodyBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
 			Help: "Bytes of memory that bodies of inference requests and lists of models take in this process.",
-		}, func() float64 { return float64(inferenceMemory.held.Load()) }),
+		}, func() float64 { return float64(heldbody.InUse()) }),
 		bodiesRefused: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_bodies_refused_total",
 			Help: "Inference requests and lists of models refused because these took all of max_memory.",
@@ -97,7 +99,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		register(registry, &m.webhookRequests), register(registry, &m.webhookDropped),
 		register(registry, &m.bundlesWaiting), register(registry, &m.usage), register(registry, &m.build),
 		register(registry, &m.bodyBytes), register(registry, &m.bodiesRefused),
-		sharing.RegisterMetrics(registry, backupMetrics{}),
+		storepool.RegisterMetrics(registry, backupMetrics{}),
 	)
 	m.build.Set(1)
 	m.refused, m.limited = m.failures.WithLabelValues("refused"), m.failures.WithLabelValues("limited")
@@ -154,7 +156,7 @@ func (m *metrics) countRequest(operation string, status int, took time.Duration)
 
 // countFailure counts an error that is a failed authentication.
 func (m *metrics) countFailure(err error) {
-	if _, ok := errors.AsType[*limitError](err); ok {
+	if _, ok := errors.AsType[*limiter.Error](err); ok {
 		m.limited.Inc()
 	} else if errors.Is(err, domain.ErrCredentials) {
 		m.refused.Inc()

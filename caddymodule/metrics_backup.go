@@ -3,7 +3,7 @@ package caddymodule
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 )
 
 // backupMetrics collects when the stores in use were last backed up. A store without a backup
@@ -18,7 +18,7 @@ func (backupMetrics) Describe(to chan<- *prometheus.Desc) { to <- lastBackup }
 
 // Collect implements prometheus.Collector.
 func (backupMetrics) Collect(to chan<- prometheus.Metric) {
-	for name, store := range live.All() {
+	for name, store := range registry.All() {
 		if at := store.LastBackup(); !at.IsZero() {
 			to <- prometheus.MustNewConstMetric(lastBackup, prometheus.GaugeValue, float64(at.Unix()), name)
 		}

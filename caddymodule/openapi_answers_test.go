@@ -92,8 +92,8 @@ func (d document) closed(s map[string]any) map[string]any {
 	return s
 }
 
-// answer returns an operation's answer with a status, nil if the document has none.
-func (d document) answer(operation map[string]any, status int) map[string]any {
+// response returns an operation's response with a status, nil if the document has none.
+func (d document) response(operation map[string]any, status int) map[string]any {
 	reference, _ := operation["responses"].(map[string]any)[strconv.Itoa(status)].(map[string]any)
 	if reference == nil {
 		return nil
@@ -102,8 +102,8 @@ func (d document) answer(operation map[string]any, status int) map[string]any {
 }
 
 // schemaOf returns the closed schema of an answer, nil if it is not JSON.
-func (d document) schemaOf(answer map[string]any) map[string]any {
-	content, _ := answer["content"].(map[string]any)
+func (d document) schemaOf(response map[string]any) map[string]any {
+	content, _ := response["content"].(map[string]any)
 	media, ok := content["application/json"].(map[string]any)
 	if !ok {
 		return nil
@@ -190,12 +190,12 @@ func TestOpenAPIGoldens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answers := goldenAnswer.FindAllStringSubmatch(string(text), -1)
-		if len(answers) == 0 {
+		responses := goldenAnswer.FindAllStringSubmatch(string(text), -1)
+		if len(responses) == 0 {
 			t.Errorf("%s has no answers", file)
 		}
-		for _, answer := range answers {
-			status, media, body := answer[1], answer[2], anyValues.Replace(numbered.ReplaceAllString(answer[3], "<uuid>"))
+		for _, response := range responses {
+			status, media, body := response[1], response[2], anyValues.Replace(numbered.ReplaceAllString(response[3], "<uuid>"))
 			if status == "304" {
 				if media+body != "" {
 					t.Errorf("%s: a 304 has content: %s %s", file, media, body)
@@ -273,19 +273,19 @@ func TestOpenAPIAnswers(t *testing.T) {
 	}
 	seen := make(map[string]map[int]bool)
 	judges := make(map[string]func(string) error)
-	check := func(op string, r response, want int) {
+	check := func(op string, r reply, want int) {
 		t.Helper()
 		if seen[op] == nil {
 			seen[op] = make(map[int]bool)
 		}
 		seen[op][r.status] = true
 		doc := documents[op]
-		answer := doc.answer(operations[op], r.status)
-		if answer == nil || r.status != want {
+		response := doc.response(operations[op], r.status)
+		if response == nil || r.status != want {
 			t.Errorf("%s: got %d %s, want %d and that it is described", op, r.status, r.body, want)
 			return
 		}
-		if s := doc.schemaOf(answer); s != nil {
+		if s := doc.schemaOf(response); s != nil {
 			name := fmt.Sprint(op, r.status)
 			if judges[name] == nil {
 				judges[name] = judge(t, s)
@@ -294,7 +294,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 				t.Errorf("%s: got %d %s %s, which is not as described: %v", op, r.status, r.header.Get("Content-Type"), r.body, err)
 			}
 		}
-		headers, _ := answer["headers"].(map[string]any)
+		headers, _ := response["headers"].(map[string]any)
 		sometimes := []string{"Idempotency-Replayed", "X-Preset-Ignored", requestIDHeader, "Vary"}
 		for name := range headers {
 			if r.header.Get(name) == "" && !slices.Contains(sometimes, name) {
@@ -310,7 +310,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 
 	for i, step := range tour {
 		is := func(prefix string) bool { return strings.HasPrefix(step.path, prefix) }
-		ask := func(path, body string, headers ...string) response {
+		ask := func(path, body string, headers ...string) reply {
 			return s.manage(step.method, path, body, headers...)
 		}
 		with := func(parameter string) string {
@@ -416,7 +416,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("model_get", s.manage("GET", "/v1/models/@preset%2Fp", ""), 403)
 	check("model_get", s.do("GET", "/v1/models/@preset%2Fabsent", "", bearer(inferenceSecret)), 404)
 
-	operate := func(method, path, body string) response {
+	operate := func(method, path, body string) reply {
 		return send(t, method, "http://"+s.admin+"/presets/"+path, body)
 	}
 	check("key_create", operate("POST", "keys", `{"kind":"management","user_id":"u","workspace":"default","name":"n","expires_in":"1h"}`), 201)

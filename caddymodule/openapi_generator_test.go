@@ -269,7 +269,7 @@ var refusals = map[int]string{
 const statusHeadersTooLarge = http.StatusRequestHeaderFieldsTooLarge
 
 // pathParameters name the segments {} of paths by the segment before them.
-var pathParameters = map[string]string{"keys": "key_id", "models": "model"}
+var pathParameters = map[string]string{"models": "model"}
 
 // errorSchemas are the schemas of the errors of each inference API.
 var errorSchemas = map[domain.Dialect]string{

@@ -109,15 +109,15 @@ func asTyped(s map[string]any, text string) any {
 }
 
 // names reports whether an answer refuses a request for a parameter.
-func names(t *testing.T, r response, parameter string) bool {
+func names(t *testing.T, r reply, parameter string) bool {
 	t.Helper()
 	if r.status != http.StatusBadRequest {
 		return false
 	}
-	var answer envelope
-	if err := json.Unmarshal([]byte(r.body), &answer); err != nil || answer.Error.Metadata == nil {
+	var response envelope
+	if err := json.Unmarshal([]byte(r.body), &response); err != nil || response.Error.Metadata == nil {
 		t.Errorf("a refusal names no place: %s", r.body)
 		return false
 	}
-	return slices.ContainsFunc(answer.Error.Metadata.Issues, func(i domain.Issue) bool { return i.Path == parameter })
+	return slices.ContainsFunc(response.Error.Metadata.Issues, func(i domain.Issue) bool { return i.Path == parameter })
 }

@@ -11,7 +11,7 @@ func TestOwnershipMatrix(t *testing.T) {
 	f := &fixtures{s: s}
 	for _, op := range guardedOperations {
 		t.Run(op.method+" "+op.path+" "+op.body, func(t *testing.T) {
-			prepare := func(owner string) (send func(headers ...string) response) {
+			prepare := func(owner string) (send func(headers ...string) reply) {
 				slug := f.preset(false)
 				s.manage("PUT", "/v1/presets/"+slug+"/labels/one", `{"version":1,"protected":true}`).want(t, 200)
 				s.manage("PATCH", "/v1/presets/"+slug, `{"managed_by":`+owner+`}`).want(t, 200, `"managed_by":`+owner)
@@ -19,7 +19,7 @@ func TestOwnershipMatrix(t *testing.T) {
 					s.do("DELETE", "/v1/presets/"+slug, "", bearer(managementSecret), "X-Preset-Override: files").want(t, 200)
 				}
 				path, body := "/v1/"+f.fill(op.path, slug, ""), f.fill(op.body, slug, "")
-				return func(headers ...string) response {
+				return func(headers ...string) reply {
 					return s.do(op.method, path, body, append(headers, bearer(managementSecret))...)
 				}
 			}
@@ -50,7 +50,7 @@ func TestOwnershipMatrix(t *testing.T) {
 // TestOwnershipHeaders sends headers that are wrong, and checks what is shown of right ones.
 func TestOwnershipHeaders(t *testing.T) {
 	s := start(t, standard+"\npreset_creators any")
-	post := func(secret string, headers ...string) response {
+	post := func(secret string, headers ...string) reply {
 		return s.do("POST", "/v1/presets/mail/responses", `{"model":"m"}`, append(headers, bearer(secret))...)
 	}
 	owner := func(name string) string { return "X-Preset-Owner: " + name }

@@ -54,13 +54,13 @@ func TestPages(t *testing.T) {
 	s := start(t, standard)
 	const rows = 103
 	var wg sync.WaitGroup
-	for _, list := range []func(i int) response{
-		func(int) response { return s.manage("POST", "/v1/presets/many/responses", `{}`) },
-		func(i int) response {
+	for _, list := range []func(i int) reply{
+		func(int) reply { return s.manage("POST", "/v1/presets/many/responses", `{}`) },
+		func(i int) reply {
 			return s.manage("PUT", "/v1/presets/many/labels/a", fmt.Sprintf(`{"version":%d}`, i))
 		},
-		func(i int) response { return s.manage("POST", fmt.Sprintf("/v1/presets/p%03d/responses", i), `{}`) },
-		func(i int) response {
+		func(i int) reply { return s.manage("POST", fmt.Sprintf("/v1/presets/p%03d/responses", i), `{}`) },
+		func(i int) reply {
 			return s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":"w%03d"}`, i))
 		},
 	} {

@@ -25,7 +25,7 @@ func TestKeepVersions(t *testing.T) {
 	const preset = "/v1/presets/p"
 	s.versions(preset+"/responses", 1, 2)
 	s.manage("PUT", preset+"/labels/stable", `{"version":2}`).want(t, 200)
-	resolve := func(pin string) response {
+	resolve := func(pin string) reply {
 		return s.do("POST", "/v1/chat/completions", `{"model":"@preset/p`+pin+`"}`, bearer(inferenceSecret), "X-Preset-Dry-Run: true")
 	}
 	resolve("@1").want(t, 200, `\"m1\"`)
@@ -54,12 +54,12 @@ func TestKeepVersions(t *testing.T) {
 		if there {
 			got.want(t, 200, `"m`+number+`"`)
 			served.want(t, 200, `\"m`+number+`\"`)
-			for _, r := range []response{diff, designated, labelled} {
+			for _, r := range []reply{diff, designated, labelled} {
 				r.want(t, 200)
 			}
 			continue
 		}
-		for _, r := range []response{got, diff, designated, labelled} {
+		for _, r := range []reply{got, diff, designated, labelled} {
 			r.wantError(t, 404, "Preset version not found")
 		}
 		served.want(t, 404, "Preset version not found: @preset/p@"+number)
@@ -103,7 +103,7 @@ func TestPruneUnused(t *testing.T) {
 		t.Helper()
 		s.do("POST", chatPath, `{"model":"@preset/p`+pin+`"}`, bearer(inferenceSecret)).want(t, 202)
 	}
-	prune := func(body string) (status int, answer string) {
+	prune := func(body string) (status int, response string) {
 		t.Helper()
 		r, err := http.Post("http://"+s.admin+"/presets/prune", "application/json", strings.NewReader(body))
 		if err != nil {
@@ -126,12 +126,12 @@ func TestPruneUnused(t *testing.T) {
 	}
 	ask("@3")
 	for _, wrong := range []string{"1", "-90d", "59m", "soon"} {
-		if status, answer := prune(`{"unused_for":"` + wrong + `"}`); status != 400 || !strings.Contains(answer, "unused_for: must be a duration") {
-			t.Errorf("%s: got %d %s, want 400", wrong, status, answer)
+		if status, response := prune(`{"unused_for":"` + wrong + `"}`); status != 400 || !strings.Contains(response, "unused_for: must be a duration") {
+			t.Errorf("%s: got %d %s, want 400", wrong, status, response)
 		}
 	}
-	if status, answer := prune(`{"unused_for":"90d"}`); status != 200 || !strings.Contains(answer, `"total_count":0`) {
-		t.Errorf("got %d %s, want no version that is old enough", status, answer)
+	if status, response := prune(`{"unused_for":"90d"}`); status != 200 || !strings.Contains(response, `"total_count":0`) {
+		t.Errorf("got %d %s, want no version that is old enough", status, response)
 	}
 	for n, there := range map[int]bool{1: false, 2: true, 3: true, 4: false} { // the pruning stored 3, if nothing did before
 		body := s.manage("GET", preset+"/versions/"+strconv.Itoa(n), "").body
@@ -140,7 +140,7 @@ func TestPruneUnused(t *testing.T) {
 		}
 	}
 	s.reload(inferring(""))
-	if status, answer := prune(`{"unused_for":"90d","dry_run":true}`); status != 400 || !strings.Contains(answer, "must have usage") {
-		t.Errorf("without usage: got %d %s, want 400", status, answer)
+	if status, response := prune(`{"unused_for":"90d","dry_run":true}`); status != 400 || !strings.Contains(response, "must have usage") {
+		t.Errorf("without usage: got %d %s, want 400", status, response)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
@@ -33,10 +33,10 @@ func TestCleanupFreesResolvedPresets(t *testing.T) {
 	if _, err := service.CreatePresetVersion(t.Context(), operator, "default", "p", capture); err != nil {
 		t.Fatal(err)
 	}
-	use := &live.Use{Store: store, Service: service}
+	use := &registry.Use{Store: store, Service: service}
 	h := &Handler{
 		Inference: &Inference{resolver: inference.NewResolver(store, inference.Config{})},
-		live:      live.Add(t.Name(), use), use: use, shared: newShared(t.Name()),
+		live:      registry.Add(t.Name(), use), use: use, shared: newShared(t.Name()),
 	}
 	ask := func() (views int) {
 		before := store.views

@@ -48,7 +48,7 @@ func TestRequestID(t *testing.T) {
 		{"GET", "/v1/models", "", []string{wrong}, 401},
 	} {
 		name := fmt.Sprintf("%s %s: %d", tc.method, tc.path, tc.status)
-		var r response
+		var r reply
 		logged := s.logged(func() { r = s.do(tc.method, tc.path, tc.body, tc.headers...) })
 		ids := r.header["X-Request-Id"]
 		if r.status != tc.status || len(ids) != 1 || uuids.FindString(ids[0]) != ids[0] {
@@ -72,7 +72,7 @@ func TestRequestID(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, `{"object":"list","data":[]}`)
 		})
-		for _, r := range []response{
+		for _, r := range []reply{
 			s.do("POST", responsesPath, `{"model":"@preset/p"}`, caller),
 			s.do("POST", responsesPath, `{"model":"acme/small"}`, caller),
 			s.do("GET", "/v1/models", "", caller),

@@ -57,7 +57,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 		"configured management key": managementSecret, "configured inference key": inferenceSecret, "issued management key": manager.secret,
 		"issued inference key": caller.secret, "revoked key": revoked.secret, "guess": guess, "prompt": prompt,
 	}
-	var answers strings.Builder
+	var responses strings.Builder
 	ask := func(method, path, body string) {
 		for _, secret := range secrets {
 			if secret == prompt {
@@ -69,9 +69,9 @@ func TestSecretsAreNowhere(t *testing.T) {
 			}
 			for _, headers := range everywhere {
 				r := s.do(method, path, body, headers...)
-				answers.WriteString(r.body)
+				responses.WriteString(r.body)
 				for name, values := range r.header {
-					answers.WriteString(name + strings.Join(values, " "))
+					responses.WriteString(name + strings.Join(values, " "))
 				}
 			}
 		}
@@ -102,9 +102,9 @@ func TestSecretsAreNowhere(t *testing.T) {
 		}
 		r.Header.Set("Authorization", "Bearer "+caller.secret)
 		r.Header.Set("X-Api-Key", caller.secret)
-		if answer, err := http.DefaultTransport.RoundTrip(r); err == nil {
-			answer.Body.Close()
-			t.Errorf("%s: got %d, want a panic", path, answer.StatusCode)
+		if response, err := http.DefaultTransport.RoundTrip(r); err == nil {
+			response.Body.Close()
+			t.Errorf("%s: got %d, want a panic", path, response.StatusCode)
 		}
 	}
 	if !s.eventually(func() bool { return strings.Count(s.logs(), ": of the tests") == 2 }) {
@@ -112,7 +112,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	}
 
 	places := map[string]string{
-		"the answers": answers.String(), "the log": s.logs(),
+		"the answers": responses.String(), "the log": s.logs(),
 		"the metrics":       send(t, "GET", "http://"+s.admin+"/metrics", "").body,
 		"the configuration": send(t, "GET", "http://"+s.admin+"/config/", "").body,
 		"the list of keys":  send(t, "GET", "http://"+s.admin+"/presets/keys", "").body,

@@ -32,13 +32,13 @@ func TestSlowClients(t *testing.T) {
 					r, _ := http.NewRequest("GET", s.url+"/v1/presets/p", nil)
 					r.Header.Set("Authorization", "Bearer "+managementSecret)
 					start := time.Now()
-					answer, err := client.Do(r)
+					response, err := client.Do(r)
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					_, _ = io.Copy(io.Discard, answer.Body)
-					answer.Body.Close()
+					_, _ = io.Copy(io.Discard, response.Body)
+					response.Body.Close()
 					mine = append(mine, time.Since(start))
 				}
 				mu.Lock()

@@ -33,14 +33,15 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // recorder is an upstream that parses each connection's bytes as a sequence of requests,
 // and records them. It frames bodies as net/http does: a CONNECT without a length has none.
 type recorder struct {
 	net.Listener
-	// answer writes the response to a request. It reports whether the connection goes on.
-	answer func(conn net.Conn, rest *bufio.Reader, r *http.Request) bool
+	// response writes the response to a request. It reports whether the connection goes on.
+	response func(conn net.Conn, rest *bufio.Reader, r *http.Request) bool
 
 	mu    sync.Mutex
 	seen  []string
@@ -53,7 +54,7 @@ func newRecorder(t *testing.T) *recorder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &recorder{Listener: listener, answer: answerAccepted}
+	u := &recorder{Listener: listener, response: answerAccepted}
 	u.conns.Go(func() {
 		for {
 			conn, err := u.Accept()
@@ -69,11 +70,11 @@ func newRecorder(t *testing.T) *recorder {
 
 // answerAccepted is the answer of an upstream that takes everything.
 func answerAccepted(conn net.Conn, _ *bufio.Reader, r *http.Request) bool {
-	answer := "HTTP/1.1 202 Accepted\r\nX-Gateway: yes\r\nContent-Length: 2\r\n\r\n"
+	response := "HTTP/1.1 202 Accepted\r\nX-Gateway: yes\r\nContent-Length: 2\r\n\r\n"
 	if r.Method != http.MethodHead {
-		answer += "ok"
+		response += "ok"
 	}
-	_, err := io.WriteString(conn, answer)
+	_, err := io.WriteString(conn, response)
 	return err == nil
 }
 
@@ -95,7 +96,7 @@ func (u *recorder) serve(conn net.Conn) {
 			return
 		}
 		u.record(text)
-		if !u.answer(conn, reader, r) {
+		if !u.response(conn, reader, r) {
 			return
 		}
 	}
@@ -306,11 +307,11 @@ type wireStream interface {
 }
 
 // do sends a request and returns the whole answer. Its status is 0 if there is none.
-func (w *wired) do(version string, r wireRequest) response {
+func (w *wired) do(version string, r wireRequest) reply {
 	w.t.Helper()
 	stream := w.begin(version, r)
 	defer stream.abandon()
-	var got response
+	var got reply
 	if got.status, got.header = stream.header(); got.status != 0 {
 		body, _ := io.ReadAll(stream) // the server may reset a body that it refuses
 		got.body = string(body)
@@ -358,11 +359,11 @@ func (w *wired) dial(address string, config *tls.Config) net.Conn {
 
 // http1Stream is an exchange over HTTP/1.1.
 type http1Stream struct {
-	conn    net.Conn
-	reader  *bufio.Reader
-	r       wireRequest
-	answer  *http.Response
-	chunked bool
+	conn     net.Conn
+	reader   *bufio.Reader
+	r        wireRequest
+	response *http.Response
+	chunked  bool
 }
 
 func beginHTTP1(conn net.Conn, r wireRequest) wireStream {
@@ -403,22 +404,22 @@ func (s *http1Stream) Close() error {
 
 func (s *http1Stream) header() (int, http.Header) {
 	for {
-		answer, err := http.ReadResponse(s.reader, &http.Request{Method: s.r.method})
+		response, err := http.ReadResponse(s.reader, &http.Request{Method: s.r.method})
 		if err != nil {
 			return 0, nil
 		}
-		if answer.StatusCode >= 200 || answer.StatusCode == http.StatusSwitchingProtocols {
-			s.answer = answer
-			return answer.StatusCode, answer.Header
+		if response.StatusCode >= 200 || response.StatusCode == http.StatusSwitchingProtocols {
+			s.response = response
+			return response.StatusCode, response.Header
 		}
 	}
 }
 
 func (s *http1Stream) Read(p []byte) (int, error) {
-	if s.answer.StatusCode == http.StatusSwitchingProtocols {
+	if s.response.StatusCode == http.StatusSwitchingProtocols {
 		return s.reader.Read(p)
 	}
-	return s.answer.Body.Read(p)
+	return s.response.Body.Read(p)
 }
 
 func (s *http1Stream) abandon() { s.conn.Close() }
@@ -582,8 +583,7 @@ const ( // types of frames (RFC 9114, section 7.2)
 
 func beginHTTP3(t *testing.T, address string, config *tls.Config, r wireRequest) wireStream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := wait.Context(t)
 	conn, err := quic.DialAddr(ctx, address, config, &quic.Config{HandshakeIdleTimeout: patience})
 	if err != nil {
 		t.Fatal(err)

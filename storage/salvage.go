@@ -28,22 +28,18 @@ type Copied struct {
 	Answers      int `json:"answers"`
 }
 
-// Place is a damaged or missing part of a file.
+// Place is damage in a file.
 type Place struct {
 	File string `json:"file"`
-	// Offset is the first byte that is damaged, and Length their number. Both are 0 for
-	// the whole file.
-	Offset int64  `json:"offset"`
-	Length int64  `json:"length"`
-	What   string `json:"what"` // without stored content
+	What string `json:"what"` // without stored content
 }
 
 // Loss is an object that a salvage did not copy, or not as it was. Fields that do not apply
 // or are unknown are empty.
 type Loss struct {
-	// Kind is workspace, preset, version, label, key, audit, usage, served, answer, feedback,
-	// commits, or records. The last kind is of records that nothing else tells of, and that
-	// may be lost or old. Their files are in What.
+	// Kind is workspace, preset, version, label, key, audit, usage, commits, or records. The last
+	// kind is of records that nothing else tells of, and that may be lost or old. Their files are
+	// in What.
 	Kind      string `json:"kind"`
 	Workspace string `json:"workspace,omitzero"` // the slug in the new store
 	Preset    string `json:"preset,omitzero"`    // the slug

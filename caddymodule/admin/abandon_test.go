@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
@@ -46,7 +46,7 @@ func TestAbandonWithoutDefaultWorkspace(t *testing.T) {
 	}
 	failing := &failingStore{Store: to, updates: 1}
 	w := httptest.NewRecorder()
-	use := &live.Use{Store: failing, Service: domain.NewService(failing)}
+	use := &registry.Use{Store: failing, Service: domain.NewService(failing)}
 	if err := abandonImport(request{Request: httptest.NewRequest("DELETE", "/presets/import", nil), Use: use, w: w}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,11 +11,13 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	jsonv2 "github.com/go-json-experiment/json"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/caddymodule/openapi"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -57,7 +59,7 @@ func (e *endpoint) Routes() []caddy.AdminRoute {
 type Route struct {
 	Name   string // in the OpenAPI document
 	Method string
-	Path   string         // below Path; one segment {} is variable and not empty
+	Path   string         // below Path, as router.Router takes it
 	Body   *schema.Schema // nil for none
 	Lines  bool           // the body is an export, of media type LinesType
 	Query  string         // the names of its parameters, with spaces between
@@ -72,9 +74,9 @@ func Routes(schemas *schema.Schemas) []Route {
 	return []Route{
 		{Name: "key_create", Method: http.MethodPost, Path: "keys", Body: schemas.NewKey, Query: "store", run: issueKey},
 		{Name: "key_list", Method: http.MethodGet, Path: "keys", Query: "store", run: listKeys},
-		{Name: "key_get", Method: http.MethodGet, Path: "keys/{}", Query: "store", run: getKey},
-		{Name: "key_revoke", Method: http.MethodDelete, Path: "keys/{}", Query: "store", run: revokeKey},
-		{Name: "key_remove", Method: http.MethodPost, Path: "keys/{}/remove", Query: "store", run: removeKey},
+		{Name: "key_get", Method: http.MethodGet, Path: "keys/{key_id}", Query: "store", run: getKey},
+		{Name: "key_revoke", Method: http.MethodDelete, Path: "keys/{key_id}", Query: "store", run: revokeKey},
+		{Name: "key_remove", Method: http.MethodPost, Path: "keys/{key_id}/remove", Query: "store", run: removeKey},
 		{Name: "key_prune", Method: http.MethodPost, Path: "keys/prune", Body: schemas.KeyPruning, Query: "store", run: pruneKeys},
 		{Name: "audit_list", Method: http.MethodGet, Path: "audit", Query: "store after limit", run: listAudit},
 		{Name: "version_prune", Method: http.MethodPost, Path: "prune", Body: schemas.Pruning, Query: "store", run: pruneVersions},
@@ -87,27 +89,6 @@ func Routes(schemas *schema.Schemas) []Route {
 		{Name: "openapi_get", Method: http.MethodGet, Path: "openapi.yaml", serve: serveDocument(openapi.Document)},
 		{Name: "openapi_admin_get", Method: http.MethodGet, Path: "openapi-admin.yaml", serve: serveDocument(openapi.AdminDocument)},
 	}
-}
-
-// match reports whether an escaped path below Path is the route's, and returns its
-// variable segment, decoded.
-func (rt Route) match(path string) (param string, ok bool) {
-	prefix, suffix, isVariable := strings.Cut(rt.Path, "{}")
-	if !isVariable {
-		return "", path == rt.Path
-	}
-	rest, begins := strings.CutPrefix(path, prefix)
-	rest, ends := strings.CutSuffix(rest, suffix)
-	param, err := url.PathUnescape(rest)
-	return param, begins && ends && err == nil && rest != "" && !strings.Contains(rest, "/")
-}
-
-// methods returns the methods of the route.
-func (rt Route) methods() []string {
-	if rt.Method == http.MethodGet {
-		return []string{http.MethodGet, http.MethodHead}
-	}
-	return []string{rt.Method}
 }
 
 // checkQuery refuses unknown parameters, as bodies are refused that have unknown members: most
@@ -126,7 +107,7 @@ func (rt Route) checkQuery(text string) error {
 }
 
 // runOn runs the route's operation on a store.
-func (rt Route) runOn(store *live.Store, r request) error {
+func (rt Route) runOn(store *registry.Store, r request) error {
 	r.Use, r.live, r.schema = store.Newest(), store, rt.Body
 	if r.Use == nil { // its last handler was just cleaned up
 		return caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: errors.New("a reload has just closed the store: try again")}
@@ -134,40 +115,44 @@ func (rt Route) runOn(store *live.Store, r request) error {
 	return rt.run(r)
 }
 
-func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {
+// newRouter returns the router of all operations, which it makes once.
+var newRouter = sync.OnceValues(func() (*router.Router[Route], error) {
 	schemas, err := schema.Load()
+	if err != nil {
+		return nil, err
+	}
+	all := new(router.Router[Route])
+	for _, rt := range Routes(schemas) {
+		all.Add(rt.Method, Path+rt.Path, rt)
+	}
+	return all, nil
+})
+
+func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {
+	all, err := newRouter()
 	if err != nil {
 		return err
 	}
-	path := strings.TrimPrefix(r.URL.EscapedPath(), Path)
-	var allow []string
-	for _, rt := range Routes(schemas) {
-		param, ok := rt.match(path)
-		if !ok {
-			continue
-		}
-		if !slices.Contains(rt.methods(), r.Method) {
-			allow = append(allow, rt.methods()...)
-			continue
-		}
-		if err := rt.checkQuery(r.URL.RawQuery); err != nil {
-			return err
-		}
-		if rt.run == nil {
-			return rt.serve(w, r)
-		}
-		store, err := pickStore(r)
-		if err != nil {
-			return err
-		}
-		return rt.runOn(store, request{Request: r, w: w, param: param})
-	}
-	if allow == nil {
+	m := all.Find(r)
+	switch {
+	case m.Allow != "":
+		w.Header().Set("Allow", m.Allow)
+		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
+	case m.Op == nil:
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("resource not found")}
 	}
-	slices.Sort(allow)
-	w.Header().Set("Allow", strings.Join(allow, ", "))
-	return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
+	rt := m.Op
+	if err := rt.checkQuery(r.URL.RawQuery); err != nil {
+		return err
+	}
+	if rt.run == nil {
+		return rt.serve(w, r)
+	}
+	store, err := pickStore(r)
+	if err != nil {
+		return err
+	}
+	return rt.runOn(store, request{Request: r, w: w, keyID: m.Value("key_id")})
 }
 
 func serveDocument(text []byte) func(http.ResponseWriter, *http.Request) error {
@@ -181,11 +166,11 @@ func serveDocument(text []byte) func(http.ResponseWriter, *http.Request) error {
 // request is a request that concerns a store.
 type request struct {
 	*http.Request
-	*live.Use // of the handler that was provisioned last
-	live      *live.Store
-	w         http.ResponseWriter
-	param     string         // the path's variable segment, decoded
-	schema    *schema.Schema // of the body
+	*registry.Use // of the handler that was provisioned last
+	live          *registry.Store
+	w             http.ResponseWriter
+	keyID         string         // of the path
+	schema        *schema.Schema // of the body
 }
 
 // read checks the body against its schema and decodes it.
@@ -208,12 +193,12 @@ func (r request) read(into any) error {
 }
 
 // pickStore returns the live store that ?store= names, or the only one without it.
-func pickStore(r *http.Request) (*live.Store, error) {
+func pickStore(r *http.Request) (*registry.Store, error) {
 	name, err := domain.OnlyValue("store", r.URL.Query()["store"])
 	if err != nil {
 		return nil, withStatus(err)
 	}
-	all := live.All()
+	all := registry.All()
 	names := slices.Sorted(maps.Keys(all))
 	list := strings.Join(names, ", ")
 	switch {

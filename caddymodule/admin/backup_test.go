@@ -24,6 +24,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
@@ -248,12 +249,12 @@ func TestBackupRefusals(t *testing.T) {
 // startCutting starts a proxy that sends only a part of the admin endpoint's answer.
 func (s *server) startCutting(change func(w http.ResponseWriter, whole []byte)) string {
 	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := caddytest.Client(s.AdminAddress).Get("http://127.0.0.1" + r.URL.String())
+		response, err := caddytest.Client(s.AdminAddress).Get("http://127.0.0.1" + r.URL.String())
 		if err != nil {
 			panic(err)
 		}
-		defer answer.Body.Close()
-		whole, _ := io.ReadAll(answer.Body)
+		defer response.Body.Close()
+		whole, _ := io.ReadAll(response.Body)
 		change(w, whole)
 	}))
 	s.T.Cleanup(cut.Close)
@@ -332,7 +333,7 @@ func TestSlowBackup(t *testing.T) {
 // TestStalledBackup does not read a backup. The store is still closed when no configuration
 // uses it.
 func TestStalledBackup(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	s := start(t, caddytest.Standard)
 	s.beginBackup()
 	inARow := 0
@@ -343,11 +344,11 @@ func TestStalledBackup(t *testing.T) {
 		}
 		return inARow == 5
 	}
-	if !caddytest.Eventually(stalled) {
+	if !wait.Eventually(stalled) {
 		t.Fatal("all was sent to a client that does not read")
 	}
 	s.Stop()
-	if !caddytest.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
+	if !wait.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
 		t.Error("the store is still open")
 	}
 }
@@ -381,7 +382,7 @@ func TestBackupAborts(t *testing.T) {
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
-	if !caddytest.Eventually(func() bool { return strings.Contains(s.Logs(), "a backup ended early") }) {
+	if !wait.Eventually(func() bool { return strings.Contains(s.Logs(), "a backup ended early") }) {
 		t.Error("the log does not tell")
 	}
 }
@@ -392,12 +393,12 @@ func TestBackupMetric(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.fillStore(5 << 20)
 	metric := func() (value string) {
-		answer, err := caddytest.Client(s.AdminAddress).Get("http://127.0.0.1/metrics")
+		response, err := caddytest.Client(s.AdminAddress).Get("http://127.0.0.1/metrics")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer answer.Body.Close()
-		text, _ := io.ReadAll(answer.Body)
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
 		for line := range strings.Lines(string(text)) {
 			if value, ok := strings.CutPrefix(line, "caddy_presets_last_backup_timestamp_seconds{store=\""+s.Folder+"\"} "); ok {
 				return strings.TrimSpace(value)

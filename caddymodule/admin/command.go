@@ -75,8 +75,8 @@ func (t *client) flags(cmd *cobra.Command) {
 	flags.StringVar(&t.store, "store", "", "The store to use, if several are live")
 }
 
-// call sends body as JSON, unless it is nil, and decodes the answer.
-func (t *client) call(method, path string, body, answer any) error {
+// call sends body as JSON, unless it is nil, and decodes the response into into.
+func (t *client) call(method, path string, body, into any) error {
 	var text io.Reader
 	if body != nil {
 		encoded, err := jsonv2.Marshal(body)
@@ -90,7 +90,7 @@ func (t *client) call(method, path string, body, answer any) error {
 		return err
 	}
 	defer response.Body.Close()
-	return jsonv2.UnmarshalRead(response.Body, answer)
+	return jsonv2.UnmarshalRead(response.Body, into)
 }
 
 // send sends a request. path may have a query. The answer is a success, and the caller

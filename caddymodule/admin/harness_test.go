@@ -10,7 +10,7 @@ import (
 	_ "github.com/caddy-presets/caddy-presets/caddymodule"
 	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -32,8 +32,8 @@ var (
 )
 
 // use returns how the newest handler uses the only live store.
-func use() *live.Use {
-	for _, store := range live.All() {
+func use() *registry.Use {
+	for _, store := range registry.All() {
 		return store.Newest()
 	}
 	panic("no store is live")

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
@@ -29,25 +29,25 @@ type storeHealth struct {
 // can be read, and so can one with damaged records. A restart would help neither, and
 // inference requests are served.
 func serveHealth(w http.ResponseWriter, r *http.Request) error {
-	stores := live.All()
+	stores := registry.All()
 	if r.URL.Query().Has("store") {
 		store, err := pickStore(r)
 		if err != nil {
 			return err
 		}
-		stores = map[string]*live.Store{store.Name(): store}
+		stores = map[string]*registry.Store{store.Name(): store}
 	}
-	answer := healthOf(r.Context(), stores)
+	response := healthOf(r.Context(), stores)
 	w.Header().Set("Cache-Control", "no-store")
-	if !answer.Healthy {
-		return writeJSON(w, http.StatusServiceUnavailable, answer)
+	if !response.Healthy {
+		return writeJSON(w, http.StatusServiceUnavailable, response)
 	}
-	return writeJSON(w, http.StatusOK, answer)
+	return writeJSON(w, http.StatusOK, response)
 }
 
 // healthOf returns the state of some stores.
-func healthOf(ctx context.Context, stores map[string]*live.Store) health {
-	answer := health{Healthy: true, Stores: []storeHealth{}}
+func healthOf(ctx context.Context, stores map[string]*registry.Store) health {
+	response := health{Healthy: true, Stores: []storeHealth{}}
 	for _, name := range slices.Sorted(maps.Keys(stores)) {
 		use := stores[name].Newest()
 		if use == nil {
@@ -59,9 +59,9 @@ func healthOf(ctx context.Context, stores map[string]*live.Store) health {
 				state.Writable, state.Error = false, transfer.ErrUnfinished.Error()
 			}
 		}
-		answer.Healthy = answer.Healthy && state.Available
-		answer.Stores = append(answer.Stores, storeHealth{name, state})
+		response.Healthy = response.Healthy && state.Available
+		response.Stores = append(response.Stores, storeHealth{name, state})
 	}
-	answer.Healthy = answer.Healthy && len(answer.Stores) > 0
-	return answer
+	response.Healthy = response.Healthy && len(response.Stores) > 0
+	return response
 }

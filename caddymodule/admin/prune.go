@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -106,7 +106,7 @@ func unusedSince(r request, age string) (time.Time, error) {
 
 // keepVersions returns the keep_versions that all sites of a store have, 0 for all
 // versions. It is an error if they differ.
-func keepVersions(store *live.Store) (int, error) {
+func keepVersions(store *registry.Store) (int, error) {
 	var all []int
 	for _, u := range store.Uses() {
 		all = append(all, u.KeepVersions)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 func (s *server) prune(body string) caddytest.Response {
@@ -32,7 +33,7 @@ func TestPruneCommand(t *testing.T) {
 		}
 	}
 	before := s.Manage("GET", "/v1/presets/email", "")
-	const gone = "; disk: the folder shrinks within the hour once a tenth of the stored data was removed, and at least 1 MiB; smaller removals add up"
+	const gone = "; disk: later writes free the space as Badger merges its tables; to free all of it now, restore a backup into another folder and reload"
 	const heading, email, archived = "WORKSPACE PRESET COUNT VERSIONS; ", "default email 2 1,3; ", "team archived 2 1-2; "
 	prune(heading+email+archived+"versions that would be removed: 4, of presets: 2", "--keep", "2", "--dry-run")
 	prune(heading+archived+"versions that would be removed: 2, of presets: 1", "--keep", "2", "--dry-run", "--workspace", "team")
@@ -62,19 +63,12 @@ func TestPruneCommand(t *testing.T) {
 
 	for says, args := range map[string][]string{
 		"keep: must be given, since the configuration has no keep_versions": {},
-		"keep: must be at least 1": {"--keep", "0"},
-		"Workspace not found":      {"--keep", "1", "--workspace", "nowhere"},
-		`invalid argument "all"`:   {"--keep", "all"},
-		`unknown command "email"`:  {"email"},
-		"no live store":            {"--keep", "1", "--store", "other"},
+		"Workspace not found":     {"--keep", "1", "--workspace", "nowhere"},
+		`invalid argument "all"`:  {"--keep", "all"},
+		`unknown command "email"`: {"email"},
 	} {
 		if out, _, err := run(append([]string{"prune", "--address", s.AdminAddress}, args...)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
-		}
-	}
-	for body, says := range map[string]string{``: "body", `{"keep":"1"}`: "/keep: must be an integer", `{"keep":1,"preset":"p"}`: "/preset: unknown field", `{"keep":-1}`: "keep: must be at least 1"} {
-		if r := s.prune(body); r.Status != 400 || !strings.Contains(r.Body, says) {
-			t.Errorf("%s: got %d %s, want 400 and %q", body, r.Status, r.Body, says)
 		}
 	}
 }
@@ -104,7 +98,7 @@ func TestPruneByConfiguration(t *testing.T) {
 		}
 		// Caddy withdraws a replaced configuration later, in the background.
 		var r caddytest.Response
-		if !caddytest.Eventually(func() bool {
+		if !wait.Eventually(func() bool {
 			r = s.prune(`{"dry_run":true}`)
 			return r.Status == tc.status && strings.Contains(r.Body, tc.says)
 		}) {

@@ -36,8 +36,8 @@ is copied up to the first record that is lost. One more record says that. Whole 
 behind the gap are in the file SALVAGED-AUDIT.jsonl of the new folder, unless the store is
 encrypted. Only the damaged folder has them then.
 
-If whole files, the last commits or a part that may have held a whole change are lost, the
-revocation of a key may be among them. So all issued keys are revoked then. --keep-keys
+If whole files, the last commits or a part that may have held a change of a key are lost,
+the revocation of a key may be among them. So all issued keys are revoked then. --keep-keys
 keeps them. Compare them with your own notes in that case. An archived preset may be
 active again: compare the presets, too.
 
@@ -86,11 +86,7 @@ The exit code is 10 if something is lost or may be lost, and 1 if no store was m
 func printSalvage(w io.Writer, folder string, r storage.Salvage) error {
 	var text strings.Builder
 	for _, p := range r.Damaged {
-		fmt.Fprintf(&text, "damaged: %s", plain(p.File))
-		if p.Length > 0 {
-			fmt.Fprintf(&text, ", %d bytes at %d", p.Length, p.Offset)
-		}
-		fmt.Fprintf(&text, ": %s\n", plain(p.What))
+		fmt.Fprintf(&text, "damaged: %s: %s\n", plain(p.File), plain(p.What))
 	}
 	for _, l := range r.Lost {
 		fmt.Fprintf(&text, "lost: %s: %s\n", describeLoss(l), plain(l.What))

@@ -36,15 +36,6 @@ func Scrub(ctx context.Context) {
 	f.scrub(ctx, store)
 }
 
-// Maintain runs the tasks that are due for the only folder after some time, but not the
-// check.
-func Maintain(ctx context.Context, after time.Duration) {
-	f, store, _ := theOnly()
-	f.checks = checkState{last: time.Now().Add(24 * time.Hour), checked: true}
-	f.now = func() time.Time { return time.Now().Add(after) }
-	f.Maintain(ctx, store)
-}
-
 // BeginOpening blocks the opening and closing of other folders until the returned function
 // is called.
 func BeginOpening() (end func()) {

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/logof"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
@@ -41,9 +41,9 @@ const maxRetryPause = 30 * time.Second
 // change. A disk that cannot read counts as damaged, and may be able to read later.
 const damagePause = 10 * time.Minute
 
-// Open implements sharing.Opener.
+// Open implements storepool.Opener.
 func (f *folder) Open(ctx context.Context) (*badgerstore.Store, error) {
-	f.retries = retryState{seen: contents(f.name), tried: f.now(), pause: sharing.RetryInterval, mayBeNew: !f.existing && f.mayBeNew()}
+	f.retries = retryState{seen: contents(f.name), tried: f.now(), pause: storepool.RetryInterval, mayBeNew: !f.existing && f.mayBeNew()}
 	store, err := f.open(ctx)
 	if err != nil && !f.IsFatal(err) {
 		f.logger().Error("the store cannot be opened: presets and workspaces are unavailable until it can, "+
@@ -52,7 +52,7 @@ func (f *folder) Open(ctx context.Context) (*badgerstore.Store, error) {
 	return store, err
 }
 
-// IsFatal implements sharing.Opener.
+// IsFatal implements storepool.Opener.
 func (*folder) IsFatal(err error) bool { return errors.Is(err, badgerstore.ErrMisused) }
 
 // open opens the store, and creates it if retries say that it may be new.
@@ -99,7 +99,7 @@ type retryState struct {
 	mayBeNew bool          // there never was a store, so it may be created
 }
 
-// Retry implements sharing.Opener. It opens the store if its time has come and that may
+// Retry implements storepool.Opener. It opens the store if its time has come and that may
 // succeed. A damaged store is tried again once the folder's contents have changed, or after
 // damagePause.
 func (f *folder) Retry(ctx context.Context, why error) (*badgerstore.Store, error) {
@@ -126,7 +126,7 @@ func (f *folder) Retry(ctx context.Context, why error) (*badgerstore.Store, erro
 	case ctx.Err() != nil:
 		return nil, why
 	case errors.Is(err, badgerstore.ErrDiskFull): // Open finds out before it reads anything
-		r.pause = sharing.RetryInterval
+		r.pause = storepool.RetryInterval
 	default:
 		r.pause = min(2*r.pause, maxRetryPause)
 		r.next = now.Add(time.Since(began) + r.pause)
@@ -164,8 +164,8 @@ func contents(folder string) string {
 	return text.String()
 }
 
-// Maintain implements sharing.Opener. It does not check and reclaim at the same time:
-// files that a check reads are not freed.
+// Maintain implements storepool.Opener. It checks the store when that is due, and at once after
+// a read has found damage.
 func (f *folder) Maintain(ctx context.Context, store *badgerstore.Store) {
 	now := f.now()
 	store.SetCacheSize(f.cacheSize())
@@ -175,15 +175,9 @@ func (f *folder) Maintain(ctx context.Context, store *badgerstore.Store) {
 		f.logger().Error("stored data were found damaged: presets and keys that are in memory are served on, and so is all that is whole; "+
 			"the store is checked now; restore a backup, or copy what is whole with caddy presets salvage", zap.String("folder", f.name))
 	}
-	switch {
-	case found, f.checks.isDue(now, f.scrubInterval()):
+	if found || f.checks.isDue(now, f.scrubInterval()) {
 		f.scrub(ctx, store)
 		f.checks.last, f.checks.checked = time.Now(), true
-	case f.isDamaged: // a compaction of a damaged table may end the process
-	case store.ShouldReclaim(now):
-		if err := store.Reclaim(ctx); err != nil && ctx.Err() == nil {
-			f.logger().Warn("the disk space of removed records was not freed: the server tries again within the hour", zap.String("folder", f.name), zap.Error(err))
-		}
 	}
 }
 
@@ -252,4 +246,4 @@ func (f *folder) scrubInterval() time.Duration {
 }
 
 // Interface guard
-var _ sharing.Opener[*badgerstore.Store] = (*folder)(nil)
+var _ storepool.Opener[*badgerstore.Store] = (*folder)(nil)

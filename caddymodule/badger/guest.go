@@ -13,7 +13,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/domain"
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
@@ -93,7 +93,7 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 		return err
 	}
 	b.store = store
-	return sharing.RegisterMetrics(ctx.GetMetricsRegistry(), storeMetrics{})
+	return storepool.RegisterMetrics(ctx.GetMetricsRegistry(), storeMetrics{})
 }
 
 // canonical returns the name of an absolute folder without symbolic links. So each folder

@@ -3,7 +3,7 @@ package badger
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
@@ -45,13 +45,13 @@ func collect(to chan<- prometheus.Metric, folder string, store *badgerstore.Stor
 	gauge := func(d *prometheus.Desc, value float64) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, folder)
 	}
-	gauge(storeAvailable, sharing.BoolValue(err == nil))
+	gauge(storeAvailable, storepool.BoolValue(err == nil))
 	if err != nil {
 		gauge(storeWritable, 0)
 		return
 	}
 	status := store.Status()
-	gauge(storeWritable, sharing.BoolValue(status.Writable))
+	gauge(storeWritable, storepool.BoolValue(status.Writable))
 	gauge(storeFree, float64(status.FreeBytes))
 	gauge(storeNeeded, float64(status.NeededBytes))
 	to <- prometheus.MustNewConstMetric(storeSlowed, prometheus.CounterValue, status.Slowed.Seconds(), folder)

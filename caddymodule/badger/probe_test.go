@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/domain"
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == probeCommand {
 		pretendToProbe(filepath.Base(os.Args[2]))
 	}
-	sharing.RetryInterval = 20 * time.Millisecond
+	storepool.RetryInterval = 20 * time.Millisecond
 	caddytest.Main(m)
 }
 

@@ -12,14 +12,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/domain"
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
 // folders has the handles of open folders, by their canonical names.
-var folders = sharing.Pool[settings, *badgerstore.Store]{
-	Opener: func(s settings, newest func() *settings) sharing.Opener[*badgerstore.Store] {
+var folders = storepool.Pool[settings, *badgerstore.Store]{
+	Opener: func(s settings, newest func() *settings) storepool.Opener[*badgerstore.Store] {
 		return &folder{name: s.folder, key: s.key, existing: s.ended.Load(), probe: probeApart, newest: newest, now: time.Now}
 	},
 	Compatible: func(others, s settings) error {
@@ -46,7 +46,7 @@ type settings struct {
 
 // store is a configuration's reference to the store in a folder.
 type store struct {
-	*sharing.Store[settings, *badgerstore.Store]
+	*storepool.Store[settings, *badgerstore.Store]
 }
 
 func newStore(s settings) *store {
@@ -63,7 +63,7 @@ func (s *store) end() error {
 
 // AfterRemoval implements engine.RemovalAdviser.
 func (*store) AfterRemoval() string {
-	return "the folder shrinks within the hour once a tenth of the stored data was removed, and at least 1 MiB; smaller removals add up"
+	return "later writes free the space as Badger merges its tables; to free all of it now, restore a backup into another folder and reload"
 }
 
 // Backup implements engine.Backuper.

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/domain"
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
@@ -226,7 +226,7 @@ func TestCloseEndsProbe(t *testing.T) {
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", domain.ErrUnavailable, ctx.Err())
 	}
-	h, err := sharing.Open(f)
+	h, err := storepool.Open(f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestRetries(t *testing.T) {
 	f := newFolder(closedStore(t))
 	f.probe = func(context.Context, string, badgerstore.Options) error { probes++; return failure }
 	f.newest = func() *settings { return &settings{logger: zap.New(core)} }
-	f.retries.pause = sharing.RetryInterval
+	f.retries.pause = storepool.RetryInterval
 	var store *badgerstore.Store
 	now, a := time.Now(), &f.retries
 	f.now = func() time.Time { return now }
@@ -298,7 +298,7 @@ func TestRetries(t *testing.T) {
 		}
 		now = a.next
 	}
-	if pauses[0] != 2*sharing.RetryInterval || pauses[1] != 4*sharing.RetryInterval || slices.Max(pauses) != maxRetryPause || pauses[11] != maxRetryPause {
+	if pauses[0] != 2*storepool.RetryInterval || pauses[1] != 4*storepool.RetryInterval || slices.Max(pauses) != maxRetryPause || pauses[11] != maxRetryPause {
 		t.Errorf("got pauses %v, want that they double up to %v", pauses, maxRetryPause)
 	}
 	if n := logs.Len(); n != 0 {

@@ -58,7 +58,7 @@ func TestMigrationPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := os.ReadFile(filepath.Join("..", "..", "e2e", "testdata", "openai", "prompt.json"))
+	response, err := os.ReadFile(filepath.Join("..", "..", "e2e", "testdata", "openai", "prompt.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestMigrationPages(t *testing.T) {
 				}
 			}
 			for version, temperature := range map[string]string{"1": "1.0", "2": "0.2"} { // as step 1 of the page makes them
-				text := strings.NewReplacer("{{version}}", version, "{{temperature}}", temperature).Replace(string(answer))
+				text := strings.NewReplacer("{{version}}", version, "{{temperature}}", temperature).Replace(string(response))
 				if err := os.WriteFile(filepath.Join(dir, "prompt-"+version+".json"), []byte(text), 0o600); page == "openai-prompts.md" && err != nil {
 					t.Fatal(err)
 				}
@@ -114,19 +114,19 @@ func TestMigrationPages(t *testing.T) {
 // routes serves the answers of a file, by their paths. There are none without the file.
 func routes(t *testing.T, file string) http.Handler {
 	t.Helper()
-	var answers map[string]json.RawMessage
+	var responses map[string]json.RawMessage
 	if text, err := os.ReadFile(file); err == nil {
-		if err := json.Unmarshal(text, &answers); err != nil {
+		if err := json.Unmarshal(text, &responses); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, known := answers[r.URL.RequestURI()]
+		response, known := responses[r.URL.RequestURI()]
 		if !known || r.Header.Get("Authorization")+r.Header.Get("X-Portkey-Api-Key") == "" {
 			http.NotFound(w, r)
 			return
 		}
-		_, _ = w.Write(answer)
+		_, _ = w.Write(response)
 	})
 }
 

@@ -39,9 +39,9 @@ func TestCopyAllVersions(t *testing.T) {
 		}
 		there := func(path string) object {
 			t.Helper()
-			answer := caddytest.Send(t, address, "GET", path, "", caddytest.Bearer(strings.ReplaceAll(caddytest.ManagementSecret, "secret", "other")))
-			answer.Want(t, 200)
-			return data[map[string]object](t, answer.Body)["data"]
+			response := caddytest.Send(t, address, "GET", path, "", caddytest.Bearer(strings.ReplaceAll(caddytest.ManagementSecret, "secret", "other")))
+			response.Want(t, 200)
+			return data[map[string]object](t, response.Body)["data"]
 		}
 		here := func(path string) object { return data[map[string]object](t, s.Manage("GET", path, "").Body)["data"] }
 		path := "/v1/presets/" + slug

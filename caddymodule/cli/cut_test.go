@@ -30,13 +30,13 @@ func (s *server) cutAt(n int64) (requests *atomic.Int64) {
 			return false
 		}
 		forwarded.Header = r.Header
-		answer, err := caddytest.Client(s.Address).Do(forwarded)
+		response, err := caddytest.Client(s.Address).Do(forwarded)
 		if err != nil {
 			s.T.Error(err)
 			return false
 		}
-		_, _ = io.Copy(io.Discard, answer.Body)
-		answer.Body.Close()
+		_, _ = io.Copy(io.Discard, response.Body)
+		response.Body.Close()
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			s.T.Error(err)

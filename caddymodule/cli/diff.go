@@ -36,11 +36,7 @@ func diffCommand() *cobra.Command {
 Shows the differences of two versions, each by its number or a label: the prompt as a unified
 diff, the settings and the messages as a JSON Patch.`,
 		Args: cobra.ExactArgs(3),
-		RunE: to.explained(func(cmd *cobra.Command, args []string) error {
-			a, err := to.api(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: to.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			if err := domain.CheckPresetSlug(args[0]); err != nil {
 				return err
 			}
@@ -49,25 +45,24 @@ diff, the settings and the messages as a JSON Patch.`,
 					return err
 				}
 			}
-			answer, err := a.get(cmd.Context(), presetPath(args[0], "diff"), a.query("from", args[1], "to", args[2]))
+			response, err := a.get(cmd.Context(), presetPath(args[0], "diff"), a.query("from", args[1], "to", args[2]))
 			if err != nil {
 				return err
 			}
 			if to.asJSON {
-				return printJSON(cmd, answer)
+				return printJSON(cmd, response)
 			}
 			var d difference
-			if err := decode(answer.Data, &d); err != nil {
+			if err := decode(response.Data, &d); err != nil {
 				return err
 			}
 			w := cmd.OutOrStdout()
 			_, err = io.WriteString(w, d.text(hasColor(w)))
 			return err
 		}),
-		ValidArgsFunction: to.completeArgs(slugs, labels.or(versionNumbers), labels.or(versionNumbers)),
+		ValidArgsFunction: to.completeArgs(slugs, references, references),
 	}
 	to.flags(diff)
-	to.workspaceFlag(diff)
 	return diff
 }
 

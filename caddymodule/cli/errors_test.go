@@ -121,9 +121,9 @@ func TestNoServer(t *testing.T) {
 	wantError(t, origin+" cannot be reached, and --server names another server", "show", "summary", "--server", origin)
 
 	s := start(t, nil)
-	answer := ""
+	response := ""
 	s.before(func(w http.ResponseWriter, _ *http.Request) bool {
-		_, _ = io.WriteString(w, answer)
+		_, _ = io.WriteString(w, response)
 		return true
 	})
 	for text, want := range map[string]string{
@@ -132,10 +132,10 @@ func TestNoServer(t *testing.T) {
 		`{"data":{"slug":1}}`:      "the answer has another form than expected",
 		`{"data":{"labels":"no"}}`: "the answer has another form than expected",
 	} {
-		answer = text
+		response = text
 		wantError(t, want, "show", "summary")
 	}
-	answer = `{"data":{}}`
+	response = `{"data":{}}`
 	wantError(t, "is no page", "list")
 }
 

@@ -196,7 +196,7 @@ func TestHostilePlan(t *testing.T) {
 			"designated_version": map[string]any{"version": 1, "dialect": "chat", "config": map[string]any{"a\x1b[31m": "\u202e"}, "system_prompt": "p\x1b[2J\n\x07", "template": nil},
 		}
 		var data any = preset
-		answer := map[string]any{"total_count": 1}
+		response := map[string]any{"total_count": 1}
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/workspaces"):
 			data = []any{map[string]any{"id": "1", "slug": "default", "name": "default"}}
@@ -212,9 +212,9 @@ func TestHostilePlan(t *testing.T) {
 		case strings.Contains(r.URL.Path, "2J"):
 			preset["managed_by"] = "files"
 		}
-		answer["data"] = data
+		response["data"] = data
 		w.Header().Set("ETag", `"1"`)
-		_ = json.NewEncoder(w).Encode(answer)
+		_ = json.NewEncoder(w).Encode(response)
 		return true
 	})
 	caddytest.WriteFiles(t, dir, map[string]string{"default/mail.yaml": "chat: {model: m}\n", "default/foreign.yaml": "chat: {}\n"})

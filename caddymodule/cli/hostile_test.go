@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -78,7 +78,7 @@ func TestHostileServer(t *testing.T) {
 func TestManyPresets(t *testing.T) {
 	start(t, nil)
 	var service *domain.Service
-	for _, store := range live.All() {
+	for _, store := range registry.All() {
 		service = store.Newest().Service
 	}
 	const writers = 50

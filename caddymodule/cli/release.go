@@ -20,13 +20,9 @@ Takes a preset from its owner, so that everybody may change it again. Remove its
 the next apply would take it back.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: t.completeArgs(slugs),
-		RunE: t.explained(func(cmd *cobra.Command, args []string) error {
-			a, err := t.api(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: t.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			ctx := cmd.Context()
-			p, answer, err := a.preset(ctx, args[0])
+			p, response, err := a.preset(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -36,20 +32,19 @@ the next apply would take it back.`,
 					return fmt.Errorf("preset %s is managed by %s and not by %s: name that owner with --owner", p.Slug, *p.ManagedBy, owner)
 				}
 				said = "was released by " + *p.ManagedBy
-				r := client.Request{Method: http.MethodPatch, Path: presetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}}}
-				if answer, err = a.change(ctx, r, map[string]any{"managed_by": nil}, answer.Tag()); err != nil {
+				r := client.Request{Method: http.MethodPatch, Path: presetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}, "If-Match": {response.Tag()}}}
+				if response, err = a.change(ctx, r, map[string]any{"managed_by": nil}); err != nil {
 					return err
 				}
 			}
 			if t.asJSON {
-				return printJSON(cmd, answer)
+				return printJSON(cmd, response)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "Preset %s %s.\n", escape(p.Slug), escape(said))
 			return nil
 		}),
 	}
 	t.flags(cmd)
-	t.workspaceFlag(cmd)
 	cmd.Flags().StringVar(&owner, "owner", defaultOwner, "The owner that releases it")
 	return cmd
 }

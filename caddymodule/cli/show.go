@@ -22,12 +22,8 @@ func showCommand() *cobra.Command {
 Shows a preset with the settings and the prompt of the version that requests get, or of another
 one. --json prints the preset, or with --version the version, as the API has it.`,
 		Args: cobra.ExactArgs(1),
-		RunE: to.explained(func(cmd *cobra.Command, args []string) error {
-			a, err := to.api(cmd)
-			if err != nil {
-				return err
-			}
-			p, answer, err := a.preset(cmd.Context(), args[0])
+		RunE: to.withAPI(func(cmd *cobra.Command, a api, args []string) error {
+			p, response, err := a.preset(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -37,12 +33,12 @@ one. --json prints the preset, or with --version the version, as the API has it.
 				if err != nil {
 					return err
 				}
-				if shown, answer, err = a.version(cmd.Context(), p.Slug, number); err != nil {
+				if shown, response, err = a.version(cmd.Context(), p.Slug, number); err != nil {
 					return err
 				}
 			}
 			if to.asJSON {
-				return printJSON(cmd, answer)
+				return printJSON(cmd, response)
 			}
 			text, err := presetText(p, shown)
 			if err != nil {
@@ -54,9 +50,8 @@ one. --json prints the preset, or with --version the version, as the API has it.
 		ValidArgsFunction: to.completeArgs(slugs),
 	}
 	to.flags(show)
-	to.workspaceFlag(show)
 	show.Flags().StringVar(&ref, "version", "", "The number of a version, or a label; default: the designated version")
-	to.completeRef(show, "version", labels.or(versionNumbers))
+	completeFlag(show, "version", to.complete(references))
 	return show
 }
 

@@ -83,7 +83,7 @@ func (t *trial) stream(cmd *cobra.Command, a api, dialect domain.Dialect, r clie
 	}
 	text, failed := json.Marshal(report)
 	if failed == nil {
-		failed = printJSON(cmd, &client.Answer{Data: text})
+		failed = printJSON(cmd, &client.Response{Data: text})
 	}
 	return cmp.Or(err, failed)
 }

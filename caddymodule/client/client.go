@@ -47,8 +47,8 @@ type Request struct {
 	Header http.Header
 }
 
-// Answer is a successful answer.
-type Answer struct {
+// Response is a response with a status from 200 to 299.
+type Response struct {
 	Status int
 	Header http.Header
 	// Data is the member data of the body. Body is the whole.
@@ -58,7 +58,7 @@ type Answer struct {
 }
 
 // Tag returns the entity tag of the answer, as If-Match takes it.
-func (a *Answer) Tag() string { return a.Header.Get("ETag") }
+func (a *Response) Tag() string { return a.Header.Get("ETag") }
 
 // Error is an answer that is no success.
 type Error struct {
@@ -86,8 +86,8 @@ const (
 	// maxWait bounds the pause before a repeated request.
 	maxWait        = 10 * time.Second
 	defaultTimeout = 2 * time.Minute
-	// maxAnswer bounds an answer, in bytes. A page of 100 versions may have 26 MB.
-	maxAnswer = 64 << 20
+	// maxResponse bounds a response, in bytes. A page of 100 versions may have 26 MB.
+	maxResponse = 64 << 20
 )
 
 // Do sends a request, and returns a success. Anything else is an *Error, or the error of
@@ -95,15 +95,15 @@ const (
 //
 // A request is repeated after a lost connection, and after 408, 429, 500, 502, 503 and 504.
 // A change is repeated only if it has an Idempotency-Key: it is made once all the same.
-func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
+func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	if _, err := c.target(r); err != nil {
 		return nil, err
 	}
 	repeatable := r.Method == http.MethodGet || r.Header.Get("Idempotency-Key") != ""
 	for try := 1; ; try++ {
-		answer, pause, err := c.once(ctx, r)
+		response, pause, err := c.once(ctx, r)
 		if err == nil {
-			return answer, nil
+			return response, nil
 		}
 		if pause < 0 || !repeatable || try >= cmp.Or(c.Tries, defaultTries) || ctx.Err() != nil {
 			return nil, err
@@ -129,7 +129,7 @@ func (c *Client) wait(ctx context.Context, d time.Duration) error {
 
 // once sends a request once. pause is how long to wait before it is sent again. It is negative
 // if that cannot help, and 0 if the server does not tell.
-func (c *Client) once(ctx context.Context, r Request) (_ *Answer, pause time.Duration, err error) {
+func (c *Client) once(ctx context.Context, r Request) (_ *Response, pause time.Duration, err error) {
 	timeout := cmp.Or(c.Timeout, defaultTimeout)
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -146,12 +146,12 @@ func (c *Client) once(ctx context.Context, r Request) (_ *Answer, pause time.Dur
 		return nil, 0, err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
 	switch {
 	case err != nil:
 		return nil, 0, fmt.Errorf("reading the answer to %s %s: %w", r.Method, r.Path, err)
-	case len(body) > maxAnswer:
-		return nil, -1, fmt.Errorf("the answer to %s %s has more than %d bytes", r.Method, r.Path, maxAnswer)
+	case len(body) > maxResponse:
+		return nil, -1, fmt.Errorf("the answer to %s %s has more than %d bytes", r.Method, r.Path, maxResponse)
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		return nil, pauseAfter(response), c.refusal(response, body)
 	}
@@ -162,7 +162,7 @@ func (c *Client) once(ctx context.Context, r Request) (_ *Answer, pause time.Dur
 	if err := json.Unmarshal(body, &envelope); err != nil {
 		return nil, -1, fmt.Errorf("the answer to %s %s is not JSON: is %s the origin of the presets handler?", r.Method, r.Path, c.Origin)
 	}
-	return &Answer{Status: response.StatusCode, Header: response.Header, Data: envelope.Data, Body: body, Total: envelope.Total}, 0, nil
+	return &Response{Status: response.StatusCode, Header: response.Header, Data: envelope.Data, Body: body, Total: envelope.Total}, 0, nil
 }
 
 // pauseAfter returns how long to wait after an answer that is no success, negative if the

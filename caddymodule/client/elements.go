@@ -96,18 +96,18 @@ type walk struct {
 // read reads a page. It also returns how many elements the list has.
 func (w *walk) read(ctx context.Context, offset int) (page []json.RawMessage, total int, err error) {
 	w.query.Set("offset", strconv.Itoa(offset))
-	answer, err := w.client.Do(ctx, Request{Method: http.MethodGet, Path: w.path, Query: w.query})
+	response, err := w.client.Do(ctx, Request{Method: http.MethodGet, Path: w.path, Query: w.query})
 	if err != nil {
 		return nil, 0, err
 	}
 	// A page and its count are of one moment. A server that lies would be read for ever.
-	if err := json.Unmarshal(answer.Data, &page); err != nil {
+	if err := json.Unmarshal(response.Data, &page); err != nil {
 		return nil, 0, fmt.Errorf("the answer to GET %s is no page", w.path)
 	}
-	if len(page) != min(pageSize, max(0, answer.Total-offset)) {
+	if len(page) != min(pageSize, max(0, response.Total-offset)) {
 		return nil, 0, fmt.Errorf("the answer to GET %s has more or fewer elements than total_count tells", w.path)
 	}
-	return page, answer.Total, nil
+	return page, response.Total, nil
 }
 
 // texts returns the hash of each element's text.

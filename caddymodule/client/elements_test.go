@@ -312,9 +312,9 @@ func TestTagBehindProxy(t *testing.T) {
 	}))
 	defer proxy.Close()
 	c := client.Client{Origin: proxy.URL}
-	answer, err := c.Do(t.Context(), client.Request{Method: http.MethodGet, Path: "/presets/mail"})
-	if err != nil || answer.Tag() != `"0123"` {
-		t.Errorf("got %+v, %v, want a strong tag", answer, err)
+	response, err := c.Do(t.Context(), client.Request{Method: http.MethodGet, Path: "/presets/mail"})
+	if err != nil || response.Tag() != `"0123"` {
+		t.Errorf("got %+v, %v, want a strong tag", response, err)
 	}
 }
 

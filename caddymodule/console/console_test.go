@@ -530,3 +530,53 @@ func TestNew(t *testing.T) {
 
 // imports finds the modules that a module imports.
 var imports = regexp.MustCompile(`(?m)^(?:import|export)\s+(?:[^'";]*\sfrom\s+)?['"]([^'"]+)['"]|\bimport\(\s*['"]([^'"]+)['"]\s*\)`)
+
+// TestModulesImportInOneDirection checks that no module imports itself through others, so each can
+// be read after those that it imports.
+func TestModulesImportInOneDirection(t *testing.T) {
+	set, err := fs.Sub(embedded, "assets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents, _, err := readAll(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	graph := map[string][]string{}
+	for name, content := range contents {
+		if path.Ext(name) == ".js" {
+			for _, match := range imports.FindAllStringSubmatch(string(content), -1) {
+				graph[name] = append(graph[name], path.Join(path.Dir(name), match[1]+match[2]))
+			}
+		}
+	}
+	if found := circle(graph, "main.js", nil); found != nil {
+		t.Errorf("modules import each other in a circle: %s", strings.Join(found, ", "))
+	}
+	for _, example := range []struct {
+		graph map[string][]string
+		want  []string
+	}{
+		{map[string][]string{"a": {"b", "c"}, "b": {"c"}}, nil},
+		{map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"b"}}, []string{"b", "c", "b"}},
+	} {
+		if got := circle(example.graph, "a", nil); !slices.Equal(got, example.want) {
+			t.Errorf("%v: got the circle %q, want %q", example.graph, got, example.want)
+		}
+	}
+}
+
+// circle returns a circle that the imports of a module lead to, or nil. The path leads to the module.
+// It empties the graph as it goes, so each module is visited once.
+func circle(graph map[string][]string, name string, path []string) []string {
+	if i := slices.Index(path, name); i >= 0 {
+		return append(slices.Clone(path[i:]), name)
+	}
+	for _, imported := range graph[name] {
+		if found := circle(graph, imported, append(path, name)); found != nil {
+			return found
+		}
+	}
+	delete(graph, name)
+	return nil
+}

@@ -25,7 +25,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/etcd/etcdstore"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
@@ -110,7 +110,7 @@ func (e *Etcd) Provision(ctx caddy.Context) error {
 		return err
 	}
 	e.store = store
-	return sharing.RegisterMetrics(ctx.GetMetricsRegistry(), metrics{})
+	return storepool.RegisterMetrics(ctx.GetMetricsRegistry(), metrics{})
 }
 
 // identity returns the key of the connection among those shared. It holds secrets. It

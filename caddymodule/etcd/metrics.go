@@ -3,7 +3,7 @@ package etcd
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 )
 
 // metrics collects the status of all stores in clusters.
@@ -43,7 +43,7 @@ func (metrics) Collect(to chan<- prometheus.Metric) {
 		}
 		seen[name] = true
 		store, err := h.Get()
-		to <- prometheus.MustNewConstMetric(available, prometheus.GaugeValue, sharing.BoolValue(err == nil), name)
+		to <- prometheus.MustNewConstMetric(available, prometheus.GaugeValue, storepool.BoolValue(err == nil), name)
 		if err != nil {
 			continue
 		}
@@ -53,8 +53,8 @@ func (metrics) Collect(to chan<- prometheus.Metric) {
 			kind  prometheus.ValueType
 			value float64
 		}{
-			{writable, prometheus.GaugeValue, sharing.BoolValue(s.Writable)},
-			{watching, prometheus.GaugeValue, sharing.BoolValue(s.Watching)},
+			{writable, prometheus.GaugeValue, storepool.BoolValue(s.Writable)},
+			{watching, prometheus.GaugeValue, storepool.BoolValue(s.Watching)},
 			{staleness, prometheus.GaugeValue, s.Staleness.Seconds()},
 			{commits, prometheus.GaugeValue, float64(s.Commits)},
 			{memory, prometheus.GaugeValue, float64(s.Memory)},

@@ -10,14 +10,14 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/etcd/etcdstore"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/logof"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // clusters has the handles on clusters. Their keys come from Etcd.identity. They hold
 // secrets and are never shown.
-var clusters = sharing.Pool[settings, *etcdstore.Store]{
-	Opener: func(s settings, newest func() *settings) sharing.Opener[*etcdstore.Store] {
+var clusters = storepool.Pool[settings, *etcdstore.Store]{
+	Opener: func(s settings, newest func() *settings) storepool.Opener[*etcdstore.Store] {
 		o := &opener{name: s.name, options: s.options, newest: newest}
 		o.options.Logger = logof.New(func() *zap.Logger {
 			if s := newest(); s != nil {
@@ -47,7 +47,7 @@ type opener struct {
 	logged  string // the last reason why the store cannot be opened
 }
 
-// Open implements sharing.Opener.
+// Open implements storepool.Opener.
 func (o *opener) Open(ctx context.Context) (*etcdstore.Store, error) {
 	store, err := etcdstore.Open(ctx, o.options)
 	if err != nil && !o.IsFatal(err) {
@@ -56,10 +56,10 @@ func (o *opener) Open(ctx context.Context) (*etcdstore.Store, error) {
 	return store, err
 }
 
-// IsFatal implements sharing.Opener.
+// IsFatal implements storepool.Opener.
 func (*opener) IsFatal(err error) bool { return !errors.Is(err, domain.ErrUnavailable) }
 
-// Retry implements sharing.Opener.
+// Retry implements storepool.Opener.
 func (o *opener) Retry(ctx context.Context, _ error) (*etcdstore.Store, error) {
 	store, err := etcdstore.Open(ctx, o.options)
 	switch {
@@ -71,7 +71,7 @@ func (o *opener) Retry(ctx context.Context, _ error) (*etcdstore.Store, error) {
 	return store, err
 }
 
-// Maintain implements sharing.Opener. A reload may have changed the memory of the store, which
+// Maintain implements storepool.Opener. A reload may have changed the memory of the store, which
 // does all else itself.
 func (o *opener) Maintain(_ context.Context, store *etcdstore.Store) {
 	if s := o.newest(); s != nil {
@@ -94,7 +94,7 @@ func (o *opener) logReason(err error) {
 
 // store is a configuration's reference to the store in a cluster.
 type store struct {
-	*sharing.Store[settings, *etcdstore.Store]
+	*storepool.Store[settings, *etcdstore.Store]
 }
 
 func newStore(identity string, s settings) *store { return &store{clusters.Store(identity, s)} }
@@ -120,10 +120,10 @@ func (s *store) Health() engine.Health {
 
 // Interface guards
 var (
-	_ sharing.Opener[*etcdstore.Store] = (*opener)(nil)
-	_ domain.Store                     = (*store)(nil)
-	_ engine.Checker                   = (*store)(nil)
-	_ engine.RemovalAdviser            = (*store)(nil)
-	_ engine.Holder                    = (*store)(nil)
-	_ engine.HealthReporter            = (*store)(nil)
+	_ storepool.Opener[*etcdstore.Store] = (*opener)(nil)
+	_ domain.Store                       = (*store)(nil)
+	_ engine.Checker                     = (*store)(nil)
+	_ engine.RemovalAdviser              = (*store)(nil)
+	_ engine.Holder                      = (*store)(nil)
+	_ engine.HealthReporter              = (*store)(nil)
 )

@@ -78,10 +78,7 @@ type Store struct {
 
 	closing context.Context // ends when Close is called
 	stop    context.CancelFunc
-	purged  chan struct{}  // closed when the purger has ended
-	idling  sync.WaitGroup // stopIdleCompactors
-
-	flattening sync.Mutex // held while Badger's Flatten runs
+	purged  chan struct{} // closed when the purger has ended
 
 	damage  atomic.Int64 // see Status
 	checked atomic.Int64 // Unix nanoseconds, 0 for never
@@ -106,6 +103,8 @@ type Options struct {
 	// stands for DefaultCacheSize. SetCacheSize changes it. A store that is not encrypted needs
 	// no cache, because it reads from memory maps.
 	CacheSize int64
+
+	building bool // the folder is one that claimFolder has marked
 }
 
 // DefaultCacheSize is the default of Options.CacheSize, in bytes.
@@ -154,9 +153,6 @@ func newStore(db *badgerdb.DB, c *committer, g *guard) *Store {
 			Logger: c.logger,
 		}.Run(s.closing)
 	}()
-	if g != nil {
-		s.idling.Go(func() { s.stopIdleCompactors(idleDelay) })
-	}
 	return s
 }
 
@@ -241,7 +237,6 @@ func (s *Store) closeOnce() error {
 		s.committer.groups.Wait()
 		s.readers.Wait()
 		<-s.purged
-		s.idling.Wait()
 		done <- errors.Join(s.closeBadger(), s.committer.sequenceFile.close())
 	}()
 	timer := time.NewTimer(s.limit)

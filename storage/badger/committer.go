@@ -56,7 +56,6 @@ type committer struct {
 	// deleted holds a token when workspaces may have been deleted since it was taken.
 	deleted chan struct{}
 	closing context.Context // of the store
-	removed removals
 
 	phase  atomic.Int32 // of Commit
 	silent atomic.Bool  // Commit was abandoned, and has not returned
@@ -161,7 +160,6 @@ func (c *committer) write(g *groupcommit.Group[*badgerdb.Txn]) error {
 	version := c.versions.landed() + 1
 	txn, number := c.db.NewTransactionAt(version-1, true), records.CommitWrite(c.sequence+1)
 	defer txn.Discard()
-	removed := removedSize(txn, g.Writes)
 	if err := cmp.Or(writeTo(txn, g.Writes), txn.Set(number.Key, number.Record)); err != nil {
 		return err // nothing was written
 	}
@@ -184,7 +182,6 @@ func (c *committer) write(g *groupcommit.Group[*badgerdb.Txn]) error {
 	}
 	c.versions.land(version)
 	c.sequence++
-	c.removed.add(removed, time.Now())
 	for _, w := range g.Writes {
 		if w.Key.Kind() == records.KindDeleted {
 			groupcommit.Signal(c.deleted)

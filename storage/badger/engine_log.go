@@ -8,12 +8,10 @@ import (
 )
 
 // engineLog gets Badger's messages. It drops debug messages: there are several for each
-// write, and some show keys. One of them holds compactions. Flatten is paced and ended by
-// its informational messages.
+// write, and some show keys. One of them holds compactions.
 type engineLog struct {
 	to   *zap.SugaredLogger
 	hold func()
-	step func()
 }
 
 func (l engineLog) Errorf(format string, args ...any) {
@@ -25,7 +23,6 @@ func (l engineLog) Warningf(format string, args ...any) {
 }
 
 func (l engineLog) Infof(format string, args ...any) {
-	l.step()
 	l.to.Debugf(strings.TrimSpace(format), args...)
 }
 

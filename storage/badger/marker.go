@@ -117,7 +117,7 @@ func readMarker(folder string, o Options) (m marker, err error) {
 		return m, misuseError{fmt.Errorf("the store in %s has format %d and needs a newer version of this module, which reads formats up to %d",
 			folder, m.Format, storeFormat)}
 	}
-	if m.State == stateRestoring {
+	if m.State == stateRestoring && !o.building {
 		return m, fmt.Errorf("%w: a restore or salvage into %s is under way or was cut short; if it was cut short, empty the folder and begin again",
 			errUnavailable, folder)
 	}

@@ -102,7 +102,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err := probeOrCreate(folder, m, g, o); err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", folder, err)
 	}
-	db, err := openBadger(settings(folder, o).WithBypassLockGuard(locks).WithLogger(engineLog{o.Logger.Sugar(), g.holdCompaction, g.paceFlatten}))
+	db, err := openBadger(settings(folder, o).WithBypassLockGuard(locks).WithLogger(engineLog{o.Logger.Sugar(), g.holdCompaction}))
 	if err != nil {
 		return nil, err
 	}

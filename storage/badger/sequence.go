@@ -70,27 +70,38 @@ func openSequence(folder string, sequence uint64) (*sequenceFile, error) {
 // store without the file: an operator removes it to go on without the lost commits.
 // checkSequence changes nothing.
 func checkSequence(folder string, sequence uint64) error {
-	name := filepath.Join(folder, sequenceName)
-	stored, err := os.ReadFile(name)
+	recorded, err := storedSequence(folder)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return readError(err)
+		return err
+	case recorded > sequence:
+		return fmt.Errorf("%w: it has lost commits: of %d commits the last %d are missing. "+
+			"Restore a backup, or remove %s to go on without them", ErrDamaged, recorded, recorded-sequence, filepath.Join(folder, sequenceName))
+	}
+	return nil
+}
+
+// storedSequence returns the number in the sequence file of the store in folder.
+func storedSequence(folder string) (uint64, error) {
+	name := filepath.Join(folder, sequenceName)
+	stored, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	if err != nil {
+		return 0, readError(err)
 	}
 	var recorded uint64
 	if len(stored) >= 8 {
 		recorded = binary.BigEndian.Uint64(stored)
 	}
 	if content := encodeSequence(recorded); !bytes.Equal(stored, content[:]) {
-		return fmt.Errorf("%w: %s, which has the number of the last commit, is damaged. "+
+		return 0, fmt.Errorf("%w: %s, which has the number of the last commit, is damaged. "+
 			"Restore a backup, or remove that file to go on with what is there", ErrDamaged, name)
 	}
-	if recorded > sequence {
-		return fmt.Errorf("%w: it has lost commits: of %d commits the last %d are missing. "+
-			"Restore a backup, or remove %s to go on without them", ErrDamaged, recorded, recorded-sequence, name)
-	}
-	return nil
+	return recorded, nil
 }
 
 func encodeSequence(sequence uint64) (content [8 + crc32.Size]byte) {

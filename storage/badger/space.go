@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/storage/fileowner"
-	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 )
 
 const (
@@ -76,16 +75,14 @@ type guard struct {
 	free   func(folder string) (uint64, error)
 	logger *zap.Logger
 
-	needed          atomic.Uint64          // what Badger may need
-	levelZero       atomic.Int64           // tables of level 0
-	ballastDebt     atomic.Uint64          // space that writes leave free until there is a ballast
-	made            time.Time              // when newGuard was called
-	lastWrite       atomic.Int64           // nanoseconds since then
-	written         chan struct{}          // holds a token after a write
-	heldCompactions atomic.Int32           // compactions that wait until they can write
-	closing         atomic.Bool            // the store is being closed
-	step            atomic.Pointer[func()] // of the Flatten that runs, nil without one
-	noBallast       bool                   // the file system cannot have one
+	needed          atomic.Uint64 // what Badger may need
+	levelZero       atomic.Int64  // tables of level 0
+	ballastDebt     atomic.Uint64 // space that writes leave free until there is a ballast
+	made            time.Time     // when newGuard was called
+	lastWrite       atomic.Int64  // nanoseconds since then
+	heldCompactions atomic.Int32  // compactions that wait until they can write
+	closing         atomic.Bool   // the store is being closed
+	noBallast       bool          // the file system cannot have one
 
 	opened os.FileInfo // the folder, nil until it was opened
 
@@ -110,7 +107,7 @@ const (
 
 // newGuard returns a guard of a folder.
 func newGuard(folder string, free func(folder string) (uint64, error), logger *zap.Logger) *guard {
-	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime, made: time.Now(), written: make(chan struct{}, 1)}
+	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime, made: time.Now()}
 	g.lastWrite.Store(-int64(busyFor)) // nothing was written yet
 	g.needed.Store(minFree)
 	if info, err := os.Stat(g.ballast()); err == nil && info.Size() < ballastSize {
@@ -172,12 +169,8 @@ func (g *guard) useReserve() error {
 	return nil
 }
 
-// wake marks the store as busy, as a write does. It ends a pause of the compactors. It also
-// prevents a new one, because a pause checks first the token and then the time.
-func (g *guard) wake() {
-	g.lastWrite.Store(int64(time.Since(g.made)))
-	groupcommit.Signal(g.written)
-}
+// wake marks the store as busy, because a write follows.
+func (g *guard) wake() { g.lastWrite.Store(int64(time.Since(g.made))) }
 
 // sinceWrite returns the time since wake. It does not depend on the system's clock.
 func (g *guard) sinceWrite() time.Duration {

@@ -23,20 +23,31 @@ import (
 // listedTables returns the file names of the tables in folder's MANIFEST. Badger deletes
 // all others when it opens the folder.
 func listedTables(folder string) (map[string]bool, error) {
+	listed, _, err := readManifest(folder)
+	return listed, err
+}
+
+// readManifest returns the tables that the MANIFEST lists, and whether all of it can be read. A
+// crash can leave half an entry at its end.
+func readManifest(folder string) (listed map[string]bool, isWhole bool, err error) {
 	file, err := os.Open(filepath.Join(folder, badgerdb.ManifestFilename))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer file.Close()
-	manifest, _, err := badgerdb.ReplayManifestFile(file, 0, settings(folder, Options{}))
+	manifest, end, err := badgerdb.ReplayManifestFile(file, 0, settings(folder, Options{}))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", badgerdb.ManifestFilename, err)
+		return nil, false, fmt.Errorf("%s: %w", badgerdb.ManifestFilename, err)
 	}
-	listed := make(map[string]bool, len(manifest.Tables))
+	info, err := file.Stat()
+	if err != nil {
+		return nil, false, err
+	}
+	listed = make(map[string]bool, len(manifest.Tables))
 	for id := range manifest.Tables {
 		listed[table.IDToFilename(id)] = true
 	}
-	return listed, nil
+	return listed, end == info.Size(), nil
 }
 
 // checkTables checks Badger's checksums of tables before Badger opens them. A table that was
@@ -82,12 +93,22 @@ var tableBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // readTable calls fn with a table, which is valid until fn returns. with is the key of an
 // encrypted table, else nil. A panic of Badger is returned as an error.
 func readTable(path string, with *pb.DataKey, fn func(*table.Table) error) error {
+	data := tableBuffers.Get().(*bytes.Buffer)
+	defer tableBuffers.Put(data)
+	if err := readInto(data, path); err != nil {
+		return err
+	}
+	return useTable(path, data.Bytes(), &table.Options{DataKey: with}, fn)
+}
+
+// useTable calls fn with the table that data is the content of.
+func useTable(path string, data []byte, o *table.Options, fn func(*table.Table) error) error {
 	id, ok := table.ParseFileID(filepath.Base(path))
 	if !ok {
 		return errors.New("its name is not that of a table")
 	}
-	o := &table.Options{Compression: options.None, DataKey: with}
-	if with != nil {
+	o.Compression = options.None
+	if o.DataKey != nil {
 		// Badger panics without a cache for the decrypted index.
 		cache, err := ristretto.NewCache(&ristretto.Config[uint64, *fb.TableIndex]{NumCounters: 10, MaxCost: 64 << 20, BufferItems: 64})
 		if err != nil {
@@ -96,13 +117,8 @@ func readTable(path string, with *pb.DataKey, fn func(*table.Table) error) error
 		defer cache.Close()
 		o.IndexCache = cache
 	}
-	data := tableBuffers.Get().(*bytes.Buffer)
-	defer tableBuffers.Put(data)
-	if err := readInto(data, path); err != nil {
-		return err
-	}
 	err := guarded(func() error {
-		t, err := table.OpenInMemoryTable(data.Bytes(), id, o)
+		t, err := table.OpenInMemoryTable(data, id, o)
 		if err != nil {
 			return err
 		}

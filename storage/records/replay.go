@@ -40,20 +40,6 @@ func (r *Reader) Replays() iter.Seq2[domain.Replay, error] {
 	})
 }
 
-// Pad writes count records of size bytes each. They have expired, so nobody can read them.
-// Engines use it to fill space.
-func (t *Tx) Pad(count, size int) error {
-	record := make([]byte, size)
-	for n := range count {
-		k := ReplayKey(domain.ReplayID{0: 'p', 1: 'a', 2: 'd', 3: byte(n)})
-		if err := t.write(k, record, nil); err != nil {
-			return err
-		}
-		t.stage.expire(k, time.Unix(1, 0))
-	}
-	return nil
-}
-
 // PutReplay implements domain.Tx. The record is kept for replayMargin after the replay
 // expires, and for replayMargin from now at least.
 func (t *Tx) PutReplay(r domain.Replay) error {

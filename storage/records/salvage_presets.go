@@ -6,9 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -16,158 +15,110 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 )
 
-// foundPreset is the state of a preset as it was found.
+// foundPreset is a preset as it was found, with its whole versions.
 type foundPreset struct {
 	domain.Preset
-	place   uint64
-	version uint64
-	isOld   bool // a later state is lost
+	version  uint64
+	versions map[int]domain.PresetVersion
 }
 
-// readPresets reads all presets of workspaces that were not deleted.
-func (s *salvager) readPresets() {
-	versions, labels := s.idsOf(KindVersion), s.idsOf(KindLabelChange)
-	known := make(map[string]bool)
-	for _, f := range slices.SortedFunc(maps.Values(s.presets), func(a, b foundPreset) int {
-		return cmp.Or(cmp.Compare(a.WorkspaceID, b.WorkspaceID), cmp.Compare(a.place, b.place), cmp.Compare(a.ID, b.ID))
-	}) {
-		known[f.ID] = true
-		if s.slugs[f.WorkspaceID] != "" {
-			s.readPreset(f, versions[f.ID], labels[f.ID])
-		}
-	}
-	// Presets that only others tell of.
-	for id := range versions {
-		if !known[id] {
-			s.reportLostPreset(id, len(versions[id]))
-			known[id] = true
-		}
-	}
-	for id, records := range s.byID {
-		if records[0].Object.Kind == "preset" && !known[id] {
-			s.reportLostPreset(id, 0)
-		}
-	}
-}
-
-// reportLostPreset reports a preset whose record is lost.
-func (s *salvager) reportLostPreset(id string, versions int) {
-	lost := storage.Loss{Kind: "preset", PresetID: id, What: fmt.Sprintf("its record is lost; %d whole versions of it were found, and not copied", versions)}
-	for _, a := range s.byID[id] {
-		if s.isDeleted(a.Object.WorkspaceID) {
-			return
-		}
-		lost.Workspace, lost.WorkspaceID, lost.Preset = s.slugs[a.Object.WorkspaceID], a.Object.WorkspaceID, a.Object.Slug
-	}
-	switch {
-	case lost.Preset == "" && s.mayBePurged():
-	case versions == 0:
-		s.reportFromTrail(id, lost)
-	default:
-		s.reportLoss(lost)
-	}
-}
-
-// mayBePurged reports whether records may be left of a workspace that was deleted.
-func (s *salvager) mayBePurged() bool { return len(s.found[KindDeleted]) > 0 }
-
-// idsOf returns the keys of a kind by the id with which they begin.
-func (s *salvager) idsOf(of Kind) map[string][]Key {
-	all := make(map[string][]Key)
-	for _, k := range s.found[of] {
-		if len(k) > 2+len(uuid.UUID{}) {
-			id := uuid.UUID(k[2 : 2+len(uuid.UUID{})]).String()
-			all[id] = append(all[id], k)
-		}
-	}
-	return all
-}
-
-// newestPresets returns the newest state of each preset, by its id.
-func (s *salvager) newestPresets() map[string]foundPreset {
-	all := make(map[string]foundPreset)
+// salvagePresets copies the presets of all workspaces that are in the new store.
+func (s *salvager) salvagePresets() {
+	all := make(map[string]*foundPreset)
 	for _, k := range s.found[KindPreset] {
-		p, version, ok := find(s, k, decodePreset)
-		stored, _, _ := find(s, k, parsePreset)
-		if !ok || !bytes.Equal(PresetKey(p.WorkspaceID, p.Slug), k) || p.ID != stored.ID {
-			s.reportUnusable("preset", k, "the record cannot be decoded")
-			continue
+		if p, version, ok := find(s, k, decodePreset); ok && bytes.Equal(PresetKey(p.WorkspaceID, p.Slug), k) {
+			all[p.ID] = &foundPreset{p, version, make(map[int]domain.PresetVersion)}
 		}
-		p.Status = stored.Status
-		all[p.ID] = foundPreset{Preset: p, place: stored.place, version: version}
 	}
-	return all
+	for id, trail := range s.trail {
+		if object := trail[0].Object; all[id] == nil && object.Kind == "preset" && !s.isDeleted(object.WorkspaceID) {
+			all[id] = s.newPreset(id, trail)
+		}
+	}
+	for _, k := range s.found[KindVersion] {
+		v, _, ok := find(s, k, decodeVersion)
+		switch p := all[v.PresetID]; {
+		case !ok || !bytes.Equal(VersionKey(v.PresetID, v.Version), k):
+		case p != nil:
+			p.versions[v.Version] = v
+		case len(s.found[KindDeleted]) == 0: // else it may be of a workspace that was deleted
+			s.lose(storage.Loss{Kind: "version", PresetID: v.PresetID, First: v.Version, Last: v.Version, What: "its preset is lost"})
+		}
+	}
+	changes := s.idsOf(KindLabelChange)
+	for _, f := range slices.SortedFunc(maps.Values(all), func(a, b *foundPreset) int {
+		return cmp.Or(a.UpdatedAt.Compare(b.UpdatedAt), cmp.Compare(a.ID, b.ID))
+	}) {
+		if s.slugs[f.WorkspaceID] != "" {
+			s.salvagePreset(f, changes[f.ID])
+		}
+	}
 }
 
-// readPreset reads the versions and labels of a preset.
-func (s *salvager) readPreset(f foundPreset, versions, changes []Key) {
-	lost := func(kind, label string, first, last int, what string) {
-		s.reportLoss(storage.Loss{Kind: kind, Workspace: s.slugs[f.WorkspaceID], WorkspaceID: f.WorkspaceID, Preset: f.Slug, PresetID: f.ID, Label: label, First: first, Last: last, What: what})
+// newPreset returns a preset in the place of one whose record is lost.
+func (s *salvager) newPreset(id string, records []audited) *foundPreset {
+	last := records[len(records)-1]
+	p := domain.Preset{
+		ID: id, Name: last.Object.Slug, Slug: last.Object.Slug, WorkspaceID: last.Object.WorkspaceID,
+		CreatorUserID: records[0].UserID, CreatedAt: records[0].Time, UpdatedAt: s.Now.UTC(), UpdatedBy: domain.SalvageUser,
 	}
-	later := s.later(f.ID, f.version)
-	f.isOld = len(later) > 0
-	pruned := make(map[int]bool)
-	for _, a := range s.byID[f.ID] {
-		if f.isOld {
-			addRanges(pruned, a.Object.Pruned)
-			f.LatestVersion = max(f.LatestVersion, a.After, a.Object.Draft)
-		}
+	for _, a := range records {
+		applyLater(&p, a.AuditRecord)
+	}
+	p.Status = domain.PresetArchived
+	s.loseOf(p, storage.Loss{Kind: "preset", What: "its record is lost: if versions of it are whole, it was made anew from them, archived, and without its description, policy, owner and labels"})
+	return &foundPreset{p, last.version, make(map[int]domain.PresetVersion)}
+}
+
+// loseOf names what is lost of a preset.
+func (s *salvager) loseOf(p domain.Preset, l storage.Loss) {
+	l.Workspace, l.WorkspaceID, l.Preset, l.PresetID = s.slugs[p.WorkspaceID], p.WorkspaceID, p.Slug, p.ID
+	s.lose(l)
+}
+
+// salvagePreset copies a preset with its whole versions, and its labels.
+func (s *salvager) salvagePreset(f *foundPreset, changes []Key) {
+	p := f.Preset
+	for n := range f.versions {
+		p.LatestVersion = max(p.LatestVersion, n)
+	}
+	later := s.later(p.ID, f.version)
+	if len(later) > 0 || p.LatestVersion > f.LatestVersion && f.LatestVersion > 0 {
+		s.loseOf(p, storage.Loss{Kind: "preset", What: "its newest state is lost: its name, description, policy and owner are earlier ones; status and designated version are the newest that the audit trail tells of"})
 	}
 	for _, a := range later {
-		applyLater(&f.Preset, a.AuditRecord)
+		applyLater(&p, a.AuditRecord)
 	}
-
-	whole := make(map[int]domain.PresetVersion)
-	for _, k := range versions {
-		v, _, ok := find(s, k, decodeVersion)
-		if !ok || !bytes.Equal(VersionKey(v.PresetID, v.Version), k) {
-			s.reportUnusable("version", k, "the record cannot be decoded")
-			continue
-		}
-		whole[v.Version] = v
-		if v.Version > f.LatestVersion {
-			f.LatestVersion, f.isOld = v.Version, true
-		}
-	}
-	if f.isOld {
-		lost("preset", "", 0, 0, "its newest state is lost: its name, description, policy and owner are earlier ones; status and designated version are the newest that the audit trail tells of")
-	}
-	out := salvagedPreset{Preset: f.Preset, place: f.place, labels: make(map[string][]domain.LabelChange)}
 	var gone []int
-	for n := range f.State().Versions() {
-		v, ok := whole[n]
-		if ok {
-			out.versions = append(out.versions, v)
+	newest := 0
+	for n := range p.State().Versions() {
+		if _, ok := f.versions[n]; ok {
+			newest = n
 			continue
 		}
 		gone = append(gone, n)
-		if !pruned[n] {
-			lost("version", "", n, n, "the version is lost")
-		}
+		s.loseOf(p, storage.Loss{Kind: "version", First: n, Last: n, What: "the version is lost"})
 	}
-	out.Kept = f.Kept.Without(gone)
-	if len(out.versions) == 0 {
-		lost("preset", "", 0, 0, "none of its versions is whole")
+	if newest == 0 {
+		s.loseOf(p, storage.Loss{Kind: "preset", What: "none of its versions is whole"})
 		return
 	}
-	if !out.State().Has(out.DesignatedVersion) {
-		newest := out.versions[len(out.versions)-1]
-		lost("preset", "", f.DesignatedVersion, f.DesignatedVersion, fmt.Sprintf("its designated version is lost: version %d is designated now", newest.Version))
-		out.DesignatedVersion = newest.Version
+	p.Kept = p.Kept.Without(gone)
+	if !p.State().Has(p.DesignatedVersion) {
+		s.loseOf(p, storage.Loss{Kind: "preset", First: p.DesignatedVersion, Last: p.DesignatedVersion, What: fmt.Sprintf("its designated version is lost: version %d is designated now", newest)})
+		p.DesignatedVersion = newest
 	}
-	for _, v := range out.versions {
-		if v.Version == out.DesignatedVersion {
-			out.DesignatedVersionID = v.ID
-		}
+	p.DesignatedVersionID = f.versions[p.DesignatedVersion].ID
+	for n := range p.State().Versions() {
+		v := f.versions[n]
+		s.put(len(v.Config), &s.Copied.Versions, func(tx domain.Tx) error { return tx.PutPresetVersion(p, v) })
 	}
-	s.readLabels(&out, changes, f.isOld, lost)
-	if served, _, ok := find(s, servedKey(out.WorkspaceID, out.Slug), decodeServed); ok {
-		maps.DeleteFunc(served, func(n int, _ int64) bool { return !out.State().Has(n) })
-		if out.served = served; len(served) == 0 {
-			out.served = nil
-		}
+	s.salvageLabels(&p, changes)
+	s.put(32<<10, &s.Copied.Presets, func(tx domain.Tx) error { return tx.PutPreset(p) })
+	if served, _, ok := find(s, servedKey(p.WorkspaceID, p.Slug), decodeServed); ok {
+		maps.DeleteFunc(served, func(n int, _ int64) bool { return !p.State().Has(n) })
+		s.put(8*len(served), &s.Copied.Served, func(tx domain.Tx) error { return tx.PutServed(p.WorkspaceID, p.Slug, served) })
 	}
-	s.out.presets = append(s.out.presets, out)
 }
 
 // applyLater changes what a later audit record tells of a preset.
@@ -179,36 +130,24 @@ func applyLater(p *domain.Preset, a domain.AuditRecord) {
 		p.Status = domain.PresetActive
 	}
 	p.Status = cmp.Or(a.Object.Status, p.Status)
-	if a.Object.Label == "" && a.After > 0 {
-		p.DesignatedVersion = a.After
+	if a.Object.Label != "" {
+		return
 	}
-	p.Protected = (p.Protected || a.Object.Label == "" && a.Object.Protection == "set") && (a.Object.Label != "" || a.Object.Protection != "cleared")
+	p.DesignatedVersion = cmp.Or(a.After, p.DesignatedVersion)
+	p.LatestVersion = max(p.LatestVersion, a.After, a.Object.Draft)
+	p.Protected = (p.Protected || a.Object.Protection == "set") && a.Object.Protection != "cleared"
 }
 
-// addRanges adds numbers such as 1-97,99 to a set.
-func addRanges(to map[int]bool, text string) {
-	for part := range strings.SplitSeq(text, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		from, err := strconv.Atoi(first)
-		till := from
-		if isRange && err == nil {
-			till, err = strconv.Atoi(last)
-		}
-		for n := from; err == nil && n <= till; n++ {
-			to[n] = true
-		}
-	}
-}
-
-// readLabels reads the changes of a preset's labels, and removes labels of lost versions.
-func (s *salvager) readLabels(p *salvagedPreset, keys []Key, isOld bool, lost func(kind, label string, first, last int, what string)) {
+// salvageLabels copies the changes of a preset's labels, and sets its labels.
+func (s *salvager) salvageLabels(p *domain.Preset, keys []Key) {
 	all := make(map[string]map[int]domain.LabelChange)
-	latest := make(map[string]int)
+	for label := range p.Labels {
+		all[label] = nil
+	}
 	for _, k := range keys {
-		name := k[2+len(uuid.UUID{}):]
 		c, _, ok := find(s, k, decodeJSON[domain.LabelChange])
-		if len(name) <= 8 || !ok || uint64(c.Number) != binary.BigEndian.Uint64(name[len(name)-8:]) {
-			s.reportUnusable("label", k, "the change cannot be decoded")
+		name := k[2+len(uuid.UUID{}):]
+		if !ok || len(name) <= 8 || uint64(c.Number) != binary.BigEndian.Uint64(name[len(name)-8:]) {
 			continue
 		}
 		label := string(name[:len(name)-8])
@@ -216,90 +155,55 @@ func (s *salvager) readLabels(p *salvagedPreset, keys []Key, isOld bool, lost fu
 			all[label] = make(map[int]domain.LabelChange)
 		}
 		all[label][c.Number] = c
-		latest[label] = max(latest[label], c.Number)
-	}
-	for label := range p.Labels {
-		latest[label] = max(latest[label], 1) // something made it
-	}
-	auditCount := make(map[string]int) // each change has an audit record
-	note := make(map[string]string)
-	for _, a := range s.byID[p.ID] {
-		label := a.Object.Label
-		if label == "" || s.Undamaged && a.Number <= s.imported {
-			continue
-		}
-		auditCount[label]++
-		latest[label] = max(latest[label], auditCount[label])
-		if a.Number <= s.imported {
-			note[label] = neverStored
-		}
-	}
-	for _, k := range s.found[KindLabel] { // how many changes there were
-		name := k[2:]
-		if n, _, ok := find(s, k, decodeNumber); ok && len(name) > len(uuid.UUID{}) && uuid.UUID(name[:len(uuid.UUID{})]).String() == p.ID {
-			label := string(name[len(uuid.UUID{}):])
-			latest[label] = max(latest[label], int(n))
-		}
 	}
 	labels := make(map[string]domain.Target)
-	for _, label := range slices.Sorted(maps.Keys(latest)) {
-		now, is := p.Labels[label]
-		if last, ok := all[label][latest[label]]; isOld && ok {
-			if is = last.To != nil; is {
-				now = *last.To
-			}
+	for _, label := range slices.Sorted(maps.Keys(all)) {
+		changes := all[label]
+		count, _, _ := find(s, LabelKey(p.ID, label), decodeNumber)
+		latest := max(int(count), 1) // something made it
+		for n := range changes {
+			latest = max(latest, n)
 		}
-		named := is && !s.hasAll(p.State(), now)
-		if named {
-			lost("label", label, 0, 0, "it stands for a lost version: it was removed")
-			is = false
+		var now *domain.Target
+		if target, ok := p.Labels[label]; ok {
+			now = &target
 		}
-		var changes []domain.LabelChange
+		if last, ok := changes[latest]; ok {
+			now = last.To
+		}
+		if now != nil && !hasAll(p.State(), *now) {
+			s.loseOf(*p, storage.Loss{Kind: "label", Label: label, What: "it stands for a lost version: it was removed"})
+			now = nil
+		}
 		var at *domain.Target
-		for n := 1; ; n++ {
-			c, ok := all[label][n]
-			if !ok {
-				if n <= latest[label] {
-					lost("label", label, n, latest[label], "changes of its history are lost, or follow lost ones"+note[label])
-					named = true
-				}
-				break
-			}
-			changes, at = append(changes, c), c.To
+		n := 1
+		put := func(c domain.LabelChange) {
+			s.put(1<<10, &s.Copied.LabelChanges, func(tx domain.Tx) error { return tx.PutLabelChange(*p, label, c) })
+			at = c.To
+			n++
 		}
-		to := &now
-		if !is {
-			to = nil
-		} else {
-			labels[label] = now
+		for c, ok := changes[n]; ok; c, ok = changes[n] {
+			put(c)
 		}
-		if !sameTarget(at, to) {
-			if !named {
-				lost("label", label, len(changes)+1, len(changes)+1, "its last change is lost")
-			}
-			changes = append(changes, domain.LabelChange{Number: len(changes) + 1, Time: s.Now.UTC(), UserID: domain.SalvageUser, From: at, To: to})
+		if n <= latest {
+			s.loseOf(*p, storage.Loss{Kind: "label", Label: label, First: n, Last: latest, What: "changes of its history are lost, or follow lost ones"})
 		}
-		if len(changes) > 0 {
-			p.labels[label] = changes
+		if !reflect.DeepEqual(at, now) {
+			put(domain.LabelChange{Number: n, Time: s.Now.UTC(), UserID: domain.SalvageUser, From: at, To: now})
+		}
+		if now != nil {
+			labels[label] = *now
 		}
 	}
-	p.Labels = labels
-	if len(labels) == 0 {
+	if p.Labels = labels; len(labels) == 0 {
 		p.Labels = nil
 	}
 }
 
 // hasAll reports whether all versions of a label exist.
-func (s *salvager) hasAll(p domain.PresetState, to domain.Target) bool {
+func hasAll(p domain.PresetState, to domain.Target) bool {
 	if len(to.Split) == 0 {
 		return p.Has(to.Version)
 	}
 	return !slices.ContainsFunc(to.Split, func(share domain.Share) bool { return !p.Has(share.Version) })
-}
-
-func sameTarget(a, b *domain.Target) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Version == b.Version && a.Protected == b.Protected && slices.Equal(a.Split, b.Split)
 }

@@ -2,9 +2,9 @@
 
 import { button, code, fill, h, user } from './elements.js'
 import * as api from './api.js'
-import { targetText } from './labels.js'
 import { errorBox } from './states.js'
 import { say } from './status.js'
+import { targetText } from './texts.js'
 
 /**
  * Explains a 412. Its button Look again reads the object again. For other failures it

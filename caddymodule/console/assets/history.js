@@ -4,9 +4,9 @@ import { presetPath, search, toPreset, toPresets, toVersion } from './addresses.
 import { button, h, labelTag, row, table, textOrNone, user, when } from './elements.js'
 import * as session from './session.js'
 import { copy } from './copy.js'
-import { targetText } from './labels.js'
 import { presetFrame } from './preset.js'
 import { pagedList } from './states.js'
+import { targetText } from './texts.js'
 
 const limit = 50
 

@@ -4,7 +4,7 @@ import { presetPath } from './addresses.js'
 import { button, code, field, fill, form, h, number, row, setWrong, submit, table, textInput, user, when } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { versionChoices } from './compare.js'
+import { versionChoices } from './choices.js'
 import { conflict, failed } from './conflict.js'
 import { openDialog } from './dialogs.js'
 import { mayLose } from './navigation.js'
@@ -13,6 +13,7 @@ import { askFirst } from './preset_changes.js'
 import { changeReason, labelProtection, labelReason } from './rights.js'
 import { attempt, keepFocus, pagedList } from './states.js'
 import { say } from './status.js'
+import { percents, targetText } from './texts.js'
 
 const valid = /^(?!\d+$|latest$)[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$/
 
@@ -24,24 +25,6 @@ export function isLabelRight(control, reason) {
 		control.focus()
 	}
 	return isRight
-}
-
-/** Says what a label stands for. The weights of a split are shown as percent. @param {Target | null | undefined} target */
-export function targetText(target) {
-	const versions = target?.split ? percents(target.split).map(({ version, percent }) => `v${version} ${percent} %`).join(' · ')
-		: target?.version ? `v${target.version}` : 'not set'
-	return versions + (target?.protected ? ', protected' : '')
-}
-
-/** The shares in percent, with two decimals. They add up to 100: the largest takes the rest. @param {Share[]} split */
-export function percents(split) {
-	const sum = split.reduce((all, share) => all + share.weight, 0)
-	const hundredths = split.map(({ weight }) => Math.round((weight / sum) * 10000))
-	const largest = hundredths.indexOf(Math.max(...hundredths))
-	if (largest >= 0) { // the list may be empty
-		hundredths[largest] += 10000 - hundredths.reduce((all, one) => all + one, 0)
-	}
-	return split.map(({ version }, n) => ({ version, percent: hundredths[n] / 100 }))
 }
 
 /** @type {MakeView} */

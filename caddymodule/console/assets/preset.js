@@ -4,12 +4,12 @@ import { presetPath, search, toDefaultComparison, toPreset, toPresets, toVersion
 import { button, fill, h, labelTag, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { targetText } from './labels.js'
 import { go, replace } from './navigation.js'
 import { archive, describe, disable, enable, policy, protect, restore } from './preset_changes.js'
 import { changeReason, obstacles, serveReason } from './rights.js'
 import { errorBox, live } from './states.js'
 import { queryOf, refOf, versionOf } from './target.js'
+import { targetText } from './texts.js'
 
 /**
  * Shows a preset around a body. The body is made once, when the preset is

@@ -5,10 +5,10 @@ import { button, choice, field, fill, form, h, labelTag, number, row, setWrong, 
 import * as session from './session.js'
 import { snippet } from './copy.js'
 import { openDialog } from './dialogs.js'
-import { targetText } from './labels.js'
 import { go, replace } from './navigation.js'
 import { restore } from './preset_changes.js'
 import { keepFocus, lastPage, live, pages } from './states.js'
+import { targetText } from './texts.js'
 
 const limit = 50
 const statuses = ['', 'active', 'disabled', 'archived', 'all'].map((value) => ({ value, text: value || 'not archived' }))

@@ -5,7 +5,7 @@ import { button, choice, code, field, fill, form, h, setWrong, submit, textInput
 import * as api from './api.js'
 import * as session from './session.js'
 import { routes } from './capture.js'
-import { targetChoices } from './compare.js'
+import { targetChoices } from './choices.js'
 import { warning, visible } from './invisible.js'
 import { format, lineOf, parseAs, raw } from './json.js'
 import { keep, kept } from './kept.js'

@@ -2,7 +2,7 @@
 
 import { api as apiPath } from './addresses.js'
 import { code, field, fill, h } from './elements.js'
-import { targetChoices } from './compare.js'
+import { targetChoices } from './choices.js'
 import { snippet } from './copy.js'
 import { presetFrame } from './preset.js'
 import { errorBox, readUntilDone } from './states.js'

@@ -6,13 +6,13 @@ import { copy } from './copy.js'
 import { partOf } from './differences.js'
 import { visible, warning } from './invisible.js'
 import { format, parse } from './json.js'
-import { percents } from './labels.js'
 import { go } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { putLive } from './put_live.js'
 import { changeReason, serveReason } from './rights.js'
 import { keepFocus, live, pages } from './states.js'
 import { messageList, readTemplate, variableNames } from './template.js'
+import { percents } from './texts.js'
 
 const pageSize = 50
 
@@ -43,11 +43,6 @@ function versionsBody(context, preset) {
 			}
 		},
 	}
-}
-
-/** @param {Version} version */
-export function versionName({ version, designated, labels }) {
-	return [`v${version}${designated ? ' ● live' : ''}`, ...labels].join(' · ')
 }
 
 /**

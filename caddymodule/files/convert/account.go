@@ -18,8 +18,8 @@ const (
 	maxTries = 5
 	// maxWait bounds the pause before a repeated request.
 	maxWait = 30 * time.Second
-	// answerTime bounds the time of one answer.
-	answerTime = time.Minute
+	// responseTime bounds the time of one response.
+	responseTime = time.Minute
 	// maxPages bounds the pages of a list.
 	maxPages = 1000
 )
@@ -44,7 +44,7 @@ func (c *conversion) account(header, value string) (*account, error) {
 	a := &account{
 		base: strings.TrimRight(u.Scheme+"://"+u.Host+u.EscapedPath(), "/"), header: http.Header{"Accept": {"application/json"}},
 		transport: c.options.Transport, wait: c.options.Wait, left: maxInput,
-		timeout: cmp.Or(c.options.Timeout, answerTime),
+		timeout: cmp.Or(c.options.Timeout, responseTime),
 	}
 	if a.transport == nil {
 		a.transport = http.DefaultTransport

@@ -243,11 +243,11 @@ func (r *litellm) fetch() error {
 	if err != nil {
 		return err
 	}
-	answer, err := a.get(r.ctx, "/prompts/list", nil)
+	response, err := a.get(r.ctx, "/prompts/list", nil)
 	if err != nil {
 		return err
 	}
-	list := answer.get("prompts")
+	list := response.get("prompts")
 	if list.kind() != '[' {
 		return errors.New("the answer to GET /prompts/list has no list prompts: is this the address of the proxy?")
 	}
@@ -272,13 +272,13 @@ func (r *litellm) fetchOne(a *account, spec node) error {
 	path := "/prompts/" + url.PathEscape(id)
 	specs := []node{spec}
 	if r.options.AllVersions {
-		answer, err := a.get(r.ctx, path+"/versions", nil)
+		response, err := a.get(r.ctx, path+"/versions", nil)
 		switch {
 		case isMissing(err): // of a configuration file, which has no versions
 		case err != nil:
 			return err
 		default:
-			specs = slices.Collect(answer.get("prompts").items())
+			specs = slices.Collect(response.get("prompts").items())
 		}
 	}
 	for _, one := range specs {

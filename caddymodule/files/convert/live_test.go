@@ -39,7 +39,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		route += "?" + r.URL.RawQuery
 	}
 	s.seen = append(s.seen, route)
-	answer, known := s.routes[route]
+	response, known := s.routes[route]
 	switch {
 	case r.Method != http.MethodGet:
 		http.Error(w, "", http.StatusMethodNotAllowed)
@@ -48,7 +48,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !known:
 		http.Error(w, `{"error": {"code": 404, "message": "`+s.credential+`"}}`, http.StatusNotFound)
 	default:
-		_, _ = w.Write([]byte(answer))
+		_, _ = w.Write([]byte(response))
 	}
 }
 

@@ -123,8 +123,8 @@ func (v *version) readSettings(config node) {
 	}
 }
 
-// ofAnswer are the members of a Response or a body that are no settings.
-var ofAnswer = map[string]bool{
+// ofResponse are the members of a Response or a body that are no settings.
+var ofResponse = map[string]bool{
 	"id": true, "object": true, "created_at": true, "completed_at": true, "status": true, "error": true, "incomplete_details": true,
 	"output": true, "output_text": true, "usage": true, "billing": true, "prompt": true, "instructions": true, "input": true,
 }
@@ -192,7 +192,7 @@ func (v *version) readCallSettings(root node) {
 	for name, value := range root.members() {
 		silent, isCall := ofOneCall[name]
 		switch {
-		case ofAnswer[name] || !value.exists():
+		case ofResponse[name] || !value.exists():
 		case isCall:
 			if !isOneOf(value, silent) {
 				v.leave(value, "has no counterpart: it belongs to one call")

@@ -62,11 +62,11 @@ var openRouterMembers = map[string]bool{
 
 func (c *conversion) readOpenRouterPreset(a *account, p *prompt, query func(page int) url.Values) error {
 	path := "/presets/" + url.PathEscape(p.name)
-	answer, err := a.get(c.ctx, path, nil)
+	response, err := a.get(c.ctx, path, nil)
 	if err != nil {
 		return err
 	}
-	data := answer.get("data")
+	data := response.get("data")
 	p.title, p.description = data.textOf("name"), data.textOf("description")
 	switch status := data.textOf("status"); status {
 	case "", string(domain.PresetActive):

@@ -184,9 +184,9 @@ func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 		return err
 	}
 	var created workspace
-	answer, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: "/workspaces", Body: w.body}, ifNew)
+	response, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: "/workspaces", Body: w.body}, ifNew)
 	if err == nil {
-		err = decode(answer, &created)
+		err = decode(response, &created)
 	}
 	if client.IsStatus(err, http.StatusBadRequest) {
 		var other workspace
@@ -228,15 +228,15 @@ func (a *applier) applyChange(ctx context.Context, c *Change) error {
 // on.
 func (a *applier) restore(ctx context.Context, s *sequence, c *Change) error {
 	// An archived preset does not exist for clients, until somebody else restores it.
-	answer, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: presetPath(c.Slug, "/restore")}, ifNew)
+	response, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: presetPath(c.Slug, "/restore")}, ifNew)
 	if err != nil {
 		return err
 	}
 	var restored preset
-	if err := decode(answer, &restored); err != nil {
+	if err := decode(response, &restored); err != nil {
 		return err
 	}
-	restored.tag = answer.Tag()
+	restored.tag = response.Tag()
 	r := &reader{client: a.plan.client, owner: a.plan.owner}
 	compared, err := r.compareExisting(ctx, c.file, s.workspaceID, restored)
 	switch {

@@ -61,11 +61,11 @@ func (s *server) planAfter(change func()) *plan.Plan {
 	through := s.transport()
 	var once sync.Once
 	p, err := plan.New(s.T.Context(), s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
-		answer, err := through.RoundTrip(r)
+		response, err := through.RoundTrip(r)
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/presets/p") {
 			once.Do(change)
 		}
-		return answer, err
+		return response, err
 	})), s.read(), plan.Options{Owner: "files"})
 	if err != nil {
 		s.T.Fatal(err)
@@ -408,13 +408,13 @@ func TestStopped(t *testing.T) {
 		sent++
 		mu.Unlock()
 		cancel()
-		answer, err := through.RoundTrip(r)
-		if err == nil && answer.StatusCode == 200 {
+		response, err := through.RoundTrip(r)
+		if err == nil && response.StatusCode == 200 {
 			mu.Lock()
 			answered++
 			mu.Unlock()
 		}
-		return answer, err
+		return response, err
 	}))
 	p, err := plan.New(ctx, c, s.read(), plan.Options{Owner: "files"})
 	if err != nil {

@@ -37,12 +37,12 @@ func (c *cutOff) RoundTrip(r *http.Request) (*http.Response, error) {
 	if fails && !c.after {
 		return nil, errCutOff
 	}
-	answer, err := c.to.RoundTrip(r)
+	response, err := c.to.RoundTrip(r)
 	if err != nil || !fails {
-		return answer, err
+		return response, err
 	}
-	_, _ = io.Copy(io.Discard, answer.Body)
-	answer.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	response.Body.Close()
 	return nil, errCutOff
 }
 

@@ -124,11 +124,11 @@ func actions(p *plan.Plan) string {
 func (s *server) versions(workspace, slug string) int {
 	s.T.Helper()
 	r := s.Manage("GET", "/v1/presets/"+slug+"/versions?fields=summary&limit=100&workspace_id="+workspace, "")
-	var answer struct {
+	var response struct {
 		Total int `json:"total_count"`
 	}
-	if err := json.Unmarshal([]byte(r.Body), &answer); err != nil || r.Status != 200 {
+	if err := json.Unmarshal([]byte(r.Body), &response); err != nil || r.Status != 200 {
 		s.T.Fatalf("versions of %s: %d %s", slug, r.Status, r.Body)
 	}
-	return answer.Total
+	return response.Total
 }

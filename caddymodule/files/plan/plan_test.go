@@ -196,11 +196,11 @@ func TestIgnoredFields(t *testing.T) {
 				}
 				known := bytes.Replace(body, []byte(`,"top_k":7`), nil, 1)
 				r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(known)), int64(len(known))
-				answer, err := through.RoundTrip(r)
+				response, err := through.RoundTrip(r)
 				if err == nil && tc.header != "" && len(known) < len(body) {
-					answer.Header.Set("X-Preset-Ignored", tc.header)
+					response.Header.Set("X-Preset-Ignored", tc.header)
 				}
-				return answer, err
+				return response, err
 			})), s.read(), plan.Options{Owner: "files"})
 			if err != nil {
 				t.Fatal(err)

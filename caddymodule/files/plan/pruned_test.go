@@ -199,11 +199,11 @@ func TestLabelsBeforeVersionConflict(t *testing.T) {
 			theirs := func() { s.Manage(tc.method, "/v1/presets/p"+tc.path, tc.body, "X-Preset-Override: files").Want(t, 200) }
 			through := s.transport()
 			p, err := plan.New(t.Context(), s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
-				answer, err := through.RoundTrip(r)
+				response, err := through.RoundTrip(r)
 				if tc.after && r.Method == http.MethodPut {
 					theirs()
 				}
-				return answer, err
+				return response, err
 			})), s.read(), plan.Options{Owner: "files"})
 			if err != nil {
 				t.Fatal(err)

@@ -84,17 +84,17 @@ type reader struct {
 }
 
 // get sends a GET request and decodes the answer's data.
-func (r *reader) get(ctx context.Context, path string, query url.Values, into any) (*client.Answer, error) {
+func (r *reader) get(ctx context.Context, path string, query url.Values, into any) (*client.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answer, err := r.client.Do(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
+	response, err := r.client.Do(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(answer.Data, into); err != nil {
+	if err := json.Unmarshal(response.Data, into); err != nil {
 		return nil, fmt.Errorf("the answer to GET %s has an unknown form: %w", path, err)
 	}
-	return answer, nil
+	return response, nil
 }
 
 // presetPath returns the path of a preset, and what is below it.
@@ -143,11 +143,11 @@ func (r *reader) list(ctx context.Context, workspaceID string, status domain.Pre
 // preset reads a preset with its designated version. An archived one is a 404.
 func (r *reader) preset(ctx context.Context, workspaceID, slug string) (preset, error) {
 	var p preset
-	answer, err := r.get(ctx, presetPath(slug, ""), in(workspaceID), &p)
+	response, err := r.get(ctx, presetPath(slug, ""), in(workspaceID), &p)
 	if err != nil {
 		return preset{}, err
 	}
-	p.tag = answer.Tag()
+	p.tag = response.Tag()
 	return p, nil
 }
 
@@ -182,11 +182,11 @@ func (r *reader) versions(ctx context.Context, workspaceID, slug string, offset,
 	if summary {
 		query.Set("fields", "summary")
 	}
-	answer, err := r.get(ctx, presetPath(slug, "/versions"), query, &page)
+	response, err := r.get(ctx, presetPath(slug, "/versions"), query, &page)
 	if err != nil {
 		return nil, 0, err
 	}
-	return page, answer.Total, nil
+	return page, response.Total, nil
 }
 
 // newest returns the version of the highest number, which requests may not get yet.
@@ -230,11 +230,11 @@ type label struct {
 // archived is a 404.
 func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (label, error) {
 	var l label
-	answer, err := r.get(ctx, presetPath(slug, "/labels/"+client.Escape(name)), in(workspaceID), &l)
+	response, err := r.get(ctx, presetPath(slug, "/labels/"+client.Escape(name)), in(workspaceID), &l)
 	if err != nil {
 		return label{}, err
 	}
-	l.tag = answer.Tag()
+	l.tag = response.Tag()
 	return l, nil
 }
 
@@ -289,9 +289,9 @@ func (r *reader) countChanges(ctx context.Context, workspaceID, slug string) (in
 func (r *reader) history(ctx context.Context, workspaceID, slug string, limit int, into any) (total int, err error) {
 	query := in(workspaceID)
 	query.Set("limit", strconv.Itoa(limit))
-	answer, err := r.get(ctx, presetPath(slug, "/history"), query, into)
+	response, err := r.get(ctx, presetPath(slug, "/history"), query, into)
 	if err != nil {
 		return 0, err
 	}
-	return answer.Total, nil
+	return response.Total, nil
 }

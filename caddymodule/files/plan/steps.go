@@ -41,7 +41,7 @@ type sequence struct {
 
 // send sends a request on behalf of the owner. A request that has begun is completed, also
 // if ctx ends.
-func (s *sequence) send(ctx context.Context, r client.Request, only condition) (*client.Answer, error) {
+func (s *sequence) send(ctx context.Context, r client.Request, only condition) (*client.Response, error) {
 	if ctx.Err() != nil {
 		return nil, errStopped
 	}
@@ -164,7 +164,7 @@ func (s *sequence) setLabelFirst(ctx context.Context, c *Change, l *LabelChange,
 	if err != nil {
 		return orStopped(ctx, err)
 	}
-	answer, err := s.setLabel(ctx, c, l, to, 0, s.condition())
+	response, err := s.setLabel(ctx, c, l, to, 0, s.condition())
 	if err != nil {
 		return err
 	}
@@ -179,18 +179,18 @@ func (s *sequence) setLabelFirst(ctx context.Context, c *Change, l *LabelChange,
 	if after != before+1 {
 		return errChanged
 	}
-	s.tag, l.tag = p.tag, answer.Tag()
+	s.tag, l.tag = p.tag, response.Tag()
 	return nil
 }
 
 // changePreset sends a request that changes the preset, and takes its new tag.
-func (s *sequence) changePreset(ctx context.Context, r client.Request) (*client.Answer, error) {
-	answer, err := s.send(ctx, r, s.condition())
+func (s *sequence) changePreset(ctx context.Context, r client.Request) (*client.Response, error) {
+	response, err := s.send(ctx, r, s.condition())
 	if err != nil {
 		return nil, err
 	}
-	s.tag, s.isNew = answer.Tag(), false
-	return answer, nil
+	s.tag, s.isNew = response.Tag(), false
+	return response, nil
 }
 
 func (s *sequence) patch(ctx context.Context, c *Change) error {
@@ -214,7 +214,7 @@ func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft 
 	case s.message != "" && !draft:
 		query.Set("message", s.message)
 	}
-	answer, err := s.changePreset(ctx, client.Request{Method: http.MethodPost, Path: presetPath(c.Slug, "/"+string(v.Capture.Dialect)), Query: query, Body: v.Request})
+	response, err := s.changePreset(ctx, client.Request{Method: http.MethodPost, Path: presetPath(c.Slug, "/"+string(v.Capture.Dialect)), Query: query, Body: v.Request})
 	if err != nil {
 		return 0, err
 	}
@@ -222,7 +222,7 @@ func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft 
 		Designated version  `json:"designated_version"`
 		Created    *version `json:"created_version"` // a draft
 	}
-	if err := decode(answer, &p); err != nil {
+	if err := decode(response, &p); err != nil {
 		return 0, err
 	}
 	made := p.Designated
@@ -231,14 +231,14 @@ func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft 
 	}
 	if !files.SameCapture(made.capture(), v.Capture) { // each run makes another one, so it must not look like success
 		return 0, fmt.Errorf("the server stored version %d differently, and may be older than this program: %s", made.Number,
-			cmp.Or(answer.Header.Get("X-Preset-Ignored"), "compare the two"))
+			cmp.Or(response.Header.Get("X-Preset-Ignored"), "compare the two"))
 	}
 	return made.Number, nil
 }
 
 // setLabel gives a label a target, or removes it for nil. latest is the number of the file's
 // version.
-func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, to *Target, latest int, only condition) (*client.Answer, error) {
+func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, to *Target, latest int, only condition) (*client.Response, error) {
 	r := client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "/labels/"+client.Escape(l.Label))}
 	if to != nil {
 		body, err := json.Marshal(to.with(latest))
@@ -251,8 +251,8 @@ func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, to *
 }
 
 // decode decodes the data of an answer.
-func decode(answer *client.Answer, into any) error {
-	if err := json.Unmarshal(answer.Data, into); err != nil {
+func decode(response *client.Response, into any) error {
+	if err := json.Unmarshal(response.Data, into); err != nil {
 		return fmt.Errorf("the server's answer has an unknown form: %w", err)
 	}
 	return nil

@@ -27,14 +27,14 @@ func TestListChangesMeanwhile(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var pages atomic.Int32
 			c := s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
-				answer, err := through.RoundTrip(r)
+				response, err := through.RoundTrip(r)
 				if n := pages.Load(); err == nil && r.URL.Path == "/v1/presets" && r.URL.Query().Get("offset") == "0" && n < tc.changes {
 					pages.Add(1)
 					// One of the first 50, which are on the second page until they are changed.
 					path := fmt.Sprintf("/v1/presets/p%03d", tc.first+n)
 					s.Manage("PATCH", path, fmt.Sprintf(`{"description":"%s %d"}`, tc.name, n), "X-Preset-Owner: files").Want(t, 200)
 				}
-				return answer, err
+				return response, err
 			}))
 			p, err := plan.New(t.Context(), c, s.read(), plan.Options{Owner: "files", Prune: true})
 			if err != nil {

@@ -26,7 +26,7 @@ func (r *reader) compareWorkspace(ctx context.Context, file *files.Workspace) (*
 		return nil, nil
 	}
 	var current map[string]json.RawMessage
-	answer, err := r.get(ctx, "/workspaces/"+client.Escape(id), nil, &current)
+	response, err := r.get(ctx, "/workspaces/"+client.Escape(id), nil, &current)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (r *reader) compareWorkspace(ctx context.Context, file *files.Workspace) (*
 	if len(after) == 0 {
 		return nil, nil
 	}
-	w := &Workspace{Slug: file.Slug, Action: Update, id: id, tag: answer.Tag()}
+	w := &Workspace{Slug: file.Slug, Action: Update, id: id, tag: response.Tag()}
 	if w.Settings, err = patchOfValues(before, after); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -213,17 +214,17 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 						} else {
 							request.Header[place.Name] = []string{place.Value}
 						}
-						answer, err := client.Do(request)
+						response, err := client.Do(request)
 						if err != nil {
 							t.Fatalf("%s %s: %v", path, place.Name, err)
 						}
-						body, err := io.ReadAll(answer.Body)
-						answer.Body.Close()
-						if err != nil || Leaked(body, keys) != "" || Leaked([]byte(fmt.Sprint(answer.Header)), keys) != "" {
-							t.Errorf("%s, a key in %s: the answer is %s %v, %v", path, place.Name, body, answer.Header, err)
+						body, err := io.ReadAll(response.Body)
+						response.Body.Close()
+						if err != nil || Leaked(body, keys) != "" || Leaked([]byte(fmt.Sprint(response.Header)), keys) != "" {
+							t.Errorf("%s, a key in %s: the answer is %s %v, %v", path, place.Name, body, response.Header, err)
 						}
 						sent++
-						switch answer.StatusCode {
+						switch response.StatusCode {
 						case http.StatusBadGateway:
 							failed++
 						case http.StatusAccepted:
@@ -242,7 +243,7 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 		logged, err = os.ReadFile(logFile)
 		return err == nil && (!access || bytes.Count(logged, []byte("handled request")) == sent) && bytes.Count(logged, []byte("http.log.error")) >= failed
 	}
-	if !Eventually(complete) {
+	if !wait.Eventually(complete) {
 		t.Fatalf("%v: of %d requests, of which %d failed, %d are in the access log and %d in the error log", err, sent, failed,
 			bytes.Count(logged, []byte("handled request")), bytes.Count(logged, []byte("http.log.error")))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	_ "github.com/caddyserver/caddy/v2/modules/standard" // the adapter, the log and the metrics
 
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
@@ -162,7 +163,7 @@ func (s *Server) Adapt(sites string) ([]byte, error) {
 func settle(t *testing.T, address string) {
 	t.Helper()
 	path := strings.TrimPrefix(address, "unix/")
-	Await(t, "an old listener is still open", func() bool {
+	wait.Until(t, "an old listener is still open", func() bool {
 		return caddy.ListenerUsage("unix", path) <= 1 && descriptors(path) <= 1
 	})
 }
@@ -208,14 +209,6 @@ func (s *Server) Logs() string {
 		s.T.Fatal(err)
 	}
 	return string(text[:bytes.LastIndexByte(text, '\n')+1])
-}
-
-// Await waits for a condition, and ends the test with a message if it stays false.
-func Await(t *testing.T, otherwise string, is func() bool) {
-	t.Helper()
-	if !Eventually(is) {
-		t.Fatal(otherwise)
-	}
 }
 
 // Metric returns the value of a series, such as name{label="value"}, and "" if there is
@@ -296,11 +289,11 @@ func Send(t *testing.T, address, method, path, body string, headers ...string) R
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Add(name, value)
 	}
-	answer, err := Client(address).Do(r)
+	response, err := Client(address).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ReadResponse(t, answer)
+	return ReadResponse(t, response)
 }
 
 // Response is a completely read answer.
@@ -311,14 +304,14 @@ type Response struct {
 }
 
 // ReadResponse reads an answer to its end.
-func ReadResponse(t *testing.T, answer *http.Response) Response {
+func ReadResponse(t *testing.T, response *http.Response) Response {
 	t.Helper()
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Response{answer.StatusCode, answer.Header, string(body)}
+	return Response{response.StatusCode, response.Header, string(body)}
 }
 
 // Want checks the status, and that the body contains each of parts.
@@ -355,11 +348,11 @@ func (r Response) WantError(t *testing.T, status int, message string) {
 // Field returns a member of data, such as an id for the next request.
 func (r Response) Field(t *testing.T, name string) string {
 	t.Helper()
-	var answer struct{ Data map[string]any }
-	if err := json.Unmarshal([]byte(r.Body), &answer); err != nil {
+	var response struct{ Data map[string]any }
+	if err := json.Unmarshal([]byte(r.Body), &response); err != nil {
 		t.Fatalf("status %d, body %q: %v", r.Status, r.Body, err)
 	}
-	return fmt.Sprint(answer.Data[name])
+	return fmt.Sprint(response.Data[name])
 }
 
 // Damage damages a closed Badger store. It returns a function that repairs it.

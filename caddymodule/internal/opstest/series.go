@@ -12,9 +12,9 @@ import (
 type Series map[string]map[string][]string
 
 // Scraped reads the answer of /metrics.
-func Scraped(answer string) (Series, error) {
+func Scraped(response string) (Series, error) {
 	all := make(Series)
-	for line := range strings.Lines(answer) {
+	for line := range strings.Lines(response) {
 		line = strings.TrimSpace(line)
 		end := strings.LastIndexByte(line, ' ') // before the value
 		if end < 0 || line[0] == '#' {

@@ -85,7 +85,7 @@ type Queue struct {
 func newQueue(by Limits) *Queue {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = int(by.Parallel)
-	transport.MaxResponseHeaderBytes = maxAnswerHeader
+	transport.MaxResponseHeaderBytes = maxResponseHeader
 	q := &Queue{
 		limits: by, slots: semaphore.NewWeighted(by.Parallel), lanes: make(map[string][]Event),
 		transport: transport,
@@ -203,10 +203,10 @@ func (q *Queue) try(e Event) error {
 }
 
 // maxAnswerHeader bounds the header of an answer, in bytes.
-const maxAnswerHeader = 64 << 10
+const maxResponseHeader = 64 << 10
 
-// errAnswer replaces errors that may quote what the receiver sent.
-var errAnswer = errors.New("the connection broke, or the receiver's answer is not HTTP")
+// errResponse replaces errors that may quote what the receiver sent.
+var errResponse = errors.New("the connection broke, or the receiver's answer is not HTTP")
 
 // send posts a body. A status other than 2xx is an error, and redirects are not followed.
 // Errors do not show the URL, which may hold a token. They quote nothing of an answer.
@@ -222,22 +222,22 @@ func (q *Queue) send(to *Receiver, body []byte) error {
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "caddy-presets")
 	r.Header.Set("X-Presets-Signature", Sign(to.Secret, time.Now(), body))
-	answer, err := q.transport.RoundTrip(r)
+	response, err := q.transport.RoundTrip(r)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case connected.Load():
-		return errAnswer
+		return errResponse
 	default:
 		return err
 	}
-	defer answer.Body.Close()
-	_, _ = io.CopyN(io.Discard, answer.Body, 16<<10) // so that the connection can be used again
-	if answer.StatusCode/100 == 2 {
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, 16<<10) // so that the connection can be used again
+	if response.StatusCode/100 == 2 {
 		return nil
 	}
-	return q.refusal(answer)
+	return q.refusal(response)
 }
 
 // Sign returns the value of X-Presets-Signature for a body that is sent at a time.
@@ -251,9 +251,9 @@ func Sign(secret []byte, now time.Time, body []byte) string {
 
 // refusal returns the error of an answer. The receiver's Retry-After counts within the
 // limits.
-func (q *Queue) refusal(answer *http.Response) error {
-	refused := fmt.Errorf("the receiver answered %d", answer.StatusCode)
-	text := answer.Header.Get("Retry-After")
+func (q *Queue) refusal(response *http.Response) error {
+	refused := fmt.Errorf("the receiver answered %d", response.StatusCode)
+	text := response.Header.Get("Retry-After")
 	if text == "" {
 		return refused
 	}

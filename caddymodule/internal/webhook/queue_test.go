@@ -81,7 +81,7 @@ type queueTest struct {
 }
 
 // newQueueTest returns a queue whose requests answer answers, after they were recorded.
-func newQueueTest(t *testing.T, by Limits, answer func(p posted, w http.ResponseWriter, r *http.Request)) *queueTest {
+func newQueueTest(t *testing.T, by Limits, response func(p posted, w http.ResponseWriter, r *http.Request)) *queueTest {
 	t.Helper()
 	counter := func(name string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name}, []string{"by"})
@@ -109,7 +109,7 @@ func newQueueTest(t *testing.T, by Limits, answer func(p posted, w http.Response
 		q.mu.Lock()
 		q.got = append(q.got, p)
 		q.mu.Unlock()
-		answer(p, w, r)
+		response(p, w, r)
 	})}
 	go func() { _ = q.server.Serve(listener) }()
 	q.add(q.to)
@@ -422,7 +422,7 @@ func TestRedirect(t *testing.T) {
 // TestNothingIsQuoted checks that the log has nothing of a receiver's answer, which may be long
 // and have the token of the URL.
 func TestNothingIsQuoted(t *testing.T) {
-	for name, answer := range map[string]string{
+	for name, response := range map[string]string{
 		"a location":    "HTTP/1.1 302 Found\r\nLocation: /token-of-the-tests%\r\nContent-Length: 0\r\n\r\n",
 		"a long header": "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("token-of-the-tests ", 8<<10) + "\r\n\r\n",
 		"no HTTP":       "token-of-the-tests\r\n\r\n",
@@ -437,7 +437,7 @@ func TestNothingIsQuoted(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				_, _ = io.WriteString(conn, answer)
+				_, _ = io.WriteString(conn, response)
 				conn.Close()
 			})
 			q.event("p", 1)
