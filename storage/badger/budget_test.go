@@ -49,7 +49,7 @@ func TestBudgets(t *testing.T) {
 	}{
 		{"a workspace", 14, view(func(r domain.Reader) error { _, err := r.WorkspaceJSON(w.ID); return err })},
 		{"a version", 14, view(func(r domain.Reader) error { _, err := r.PresetVersionJSON(p.State(), 1); return err })},
-		{"a page of 50", 80, view(func(r domain.Reader) error { _, _, err := r.PresetPage(w.ID, domain.ListedPresets, page); return err })},
+		{"a page of 50", 550, view(func(r domain.Reader) error { _, _, err := r.PresetPage(w.ID, domain.ListedPresets, page); return err })},
 		{"a change of a workspace", 108, update(func(tx domain.Tx) error { return tx.PutWorkspace(w) })},
 		{"a change of a preset", 200, update(func(tx domain.Tx) error { return tx.PutPreset(p) })},
 	} {
