@@ -146,8 +146,7 @@ func (s *server) want(status, site int, secret, method, path, body string) strin
 // permission for our keys if it may use them. root is a client that may do all.
 func (c *cluster) users(mayUse bool) (root *clientv3.Client) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := wait.Context(c.t)
 	connect := func(user string) *clientv3.Client {
 		client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.address}, Username: user, Password: user, Logger: zap.NewNop()})
 		if err != nil {
