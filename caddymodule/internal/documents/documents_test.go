@@ -292,7 +292,7 @@ func TestCurlNamesItsType(t *testing.T) {
 }
 
 // inCode is a file or a folder of the repository, and the function or the type behind a file.
-var inCode = regexp.MustCompile(`\b((?:(?:bench|caddymodule|cmd|docs|domain|e2e|faults|internal|ops|schema|storage|testdata)/[\w/]*|presets)(?:\.go)?)(?: ([A-Za-z]+))?`)
+var inCode = regexp.MustCompile(`\b((?:(?:bench|caddymodule|cmd|docs|domain|e2e|faults|ops|schema|storage|testdata)/[\w/]*|presets)(?:\.go)?)(?: ([A-Za-z]+))?`)
 
 // TestHowItWorks checks that every file, folder, function and type that docs/how-it-works.md
 // names exists.
