@@ -23,6 +23,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
@@ -133,7 +134,7 @@ type Handler struct {
 
 	ctx          caddy.Context
 	logger       *zap.Logger
-	metrics      *metrics
+	metrics      *metrics.Metrics
 	events       *announcer
 	service      *domain.Service
 	schemas      *schema.Schemas
@@ -184,11 +185,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.events, err = newAnnouncer(ctx, &h.stopping); err != nil {
 		return err
 	}
-	if h.metrics, err = newMetrics(ctx.GetMetricsRegistry()); err != nil {
+	if h.metrics, err = metrics.New(ctx.GetMetricsRegistry()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	if h.Metrics != nil {
-		h.metrics.usage.raiseVersionLimit(h.Metrics.PerPreset)
+		h.metrics.Usage.RaiseVersionLimit(h.Metrics.PerPreset)
 	}
 	if err := h.provisionWebhooks(repl); err != nil {
 		return err
@@ -272,7 +273,7 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("module %T is not a storage engine", guest)
 	}
-	store := h.metrics.measure(e.Store())
+	store := h.metrics.Measure(e.Store())
 	memory := domain.NewMemory(h.Memory)
 	h.service = domain.NewService(store)
 	h.service.UseMemory(memory)

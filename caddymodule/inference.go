@@ -77,7 +77,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 		}
 		c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
 		c.setPlaceholder(operationPlaceholder, c.op.name)
-		c.h.metrics.countResolution(c.op.name, "refused", c.start)
+		c.h.metrics.CountResolution(c.op.name, "refused", c.start)
 		c.render(response{}, refused)
 		return nil
 	}
@@ -106,7 +106,7 @@ func (c *inferenceCall) refuseWebSocket(route *inferenceRoute) {
 		c.w.Header().Set("Connection", "Upgrade")
 	}
 	c.render(response{}, errNoWebSocket)
-	c.h.metrics.countResolution(c.op.name, "refused", c.start)
+	c.h.metrics.CountResolution(c.op.name, "refused", c.start)
 }
 
 // checkOther authenticates a request to another route and decides whether it may go on.
@@ -176,7 +176,7 @@ func (c *inferenceCall) prepare() (answered bool) {
 	resolution, err := c.resolve()
 	if err != nil {
 		c.held.Drop() // the answer may take its time
-		c.h.metrics.countResolution(c.op.name, "refused", c.start)
+		c.h.metrics.CountResolution(c.op.name, "refused", c.start)
 		c.render(response{}, err)
 		return true
 	}
@@ -184,10 +184,10 @@ func (c *inferenceCall) prepare() (answered bool) {
 	if resolution.Preset != "" {
 		result = "resolved"
 		if damage := c.h.damage; damage != nil && resolution.FromMemory && damage.Damaged() {
-			c.h.metrics.fromMemory.Inc()
+			c.h.metrics.FromMemory.Inc()
 		}
 	}
-	c.h.metrics.countResolution(c.op.name, result, c.start)
+	c.h.metrics.CountResolution(c.op.name, result, c.start)
 	if c.dryRun {
 		c.render(c.describe(resolution))
 	}

@@ -106,7 +106,7 @@ func (c *inferenceCall) identifyCaller() {
 		return
 	}
 	who, err := c.caller(slices.DeleteFunc(given, c.h.isForeign))
-	c.h.metrics.countFailure(err)
+	c.h.metrics.CountFailure(err)
 	if err == nil && who.CheckInference() == nil {
 		c.setPrincipal(who)
 	}

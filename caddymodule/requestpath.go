@@ -238,9 +238,9 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized stri
 	status := c.render(response{}, err)
 	switch {
 	case route != nil && h.Inference != nil:
-		h.metrics.countResolution(c.op.name, "refused", c.start)
+		h.metrics.CountResolution(c.op.name, "refused", c.start)
 	case h.isAPIPath(normalized):
-		h.metrics.countRequest(c.op.name, status, time.Since(c.start))
+		h.metrics.CountRequest(c.op.name, status, time.Since(c.start))
 	}
 }
 
