@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -28,7 +27,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // document returns a file of the documents.
@@ -144,8 +144,7 @@ func administrate(t *testing.T, folder string, clients []string) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := wait.Context(t)
 	const prefix = "caddy-presets/"
 	noPassword := &clientv3.UserAddOptions{NoPassword: true}
 	_, err1 := admin.RoleAdd(ctx, "presets")
@@ -164,7 +163,7 @@ func administrate(t *testing.T, folder string, clients []string) {
 // unit, its users and its Caddyfile.
 func TestDocumentedUnits(t *testing.T) {
 	if program == "" {
-		t.Skip(storagetest.NoEtcd)
+		t.Skip(servertest.NoEtcd)
 	}
 	folder := t.TempDir()
 	issue(t, folder, "member", "presets", "root", "stranger")

@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,7 +21,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 const password = "password-of-the-tests"
@@ -258,7 +257,7 @@ func TestServer(t *testing.T) {
 	if err := s.load(stores...); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); len(clusters.InUse()) != 1; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit); len(clusters.InUse()) != 1; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d connections are left, want 1", len(clusters.InUse()))
 		}
@@ -328,8 +327,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := wait.Context(t)
 	_, err1 := admin.UserAdd(ctx, "root", "root")
 	_, err2 := admin.UserGrantRole(ctx, "root", "root")
 	_, err3 := admin.UserAdd(ctx, "presets", "former")
@@ -364,7 +362,7 @@ func TestRefused(t *testing.T) {
 			}
 			return false
 		}
-		if !caddytest.Eventually(said) {
+		if !wait.Eventually(said) {
 			t.Fatalf("the log does not say %q", cause)
 		}
 	}
@@ -380,7 +378,7 @@ func TestRefused(t *testing.T) {
 	}
 	var status int
 	var answer string
-	if !caddytest.Eventually(func() bool {
+	if !wait.Eventually(func() bool {
 		status, answer = s.do(0, managementSecret, "GET", "/v1/presets", "")
 		return status == 200
 	}) {
@@ -458,7 +456,7 @@ func TestMemory(t *testing.T) {
 	if err := s.load(c.address + "\nmemory 1MiB"); err != nil {
 		t.Fatal(err)
 	}
-	if !caddytest.Eventually(func() bool { return used() <= 512<<10 }) {
+	if !wait.Eventually(func() bool { return used() <= 512<<10 }) {
 		t.Fatalf("got %v bytes of records after a reload, want at most 512 KiB", used())
 	}
 	s.want(http.StatusOK, 0, managementSecret, http.MethodGet, "/v1/presets/p-1", "")
@@ -481,7 +479,7 @@ func TestLogAfterReload(t *testing.T) {
 	}
 	c.kill()
 	const stale = "etcd has not answered for max_staleness"
-	if !caddytest.Eventually(func() bool { return strings.Contains(s.logs(), stale) }) {
+	if !wait.Eventually(func() bool { return strings.Contains(s.logs(), stale) }) {
 		t.Fatal("the log in use does not say that the store is stale")
 	}
 	if text, err := os.ReadFile(first); err != nil || strings.Contains(string(text), stale) {

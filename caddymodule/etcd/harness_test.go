@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
@@ -23,7 +21,8 @@ import (
 
 	_ "github.com/caddy-presets/caddy-presets/caddymodule"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 const (
@@ -45,13 +44,13 @@ func TestMain(m *testing.M) {
 	for _, name := range []string{"XDG_DATA_HOME", "AppData"} {
 		os.Setenv(name, home)
 	}
-	program = os.Getenv(storagetest.EtcdVariable)
+	program = os.Getenv(servertest.EtcdVariable)
 	code := m.Run()
 	os.RemoveAll(home)
 	os.Exit(code)
 }
 
-func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
+func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }
 
 // cluster is an etcd server, which may not run yet.
 type cluster struct {
@@ -64,7 +63,7 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	if program == "" {
-		t.Skip(storagetest.NoEtcd)
+		t.Skip(servertest.NoEtcd)
 	}
 	c := &cluster{t: t, address: freeAddress(t)}
 	client, peer := "http://"+c.address, "http://"+freeAddress(t)
@@ -81,7 +80,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) start() {
 	c.t.Helper()
 	c.cmd = exec.Command(program, c.args...)
-	storagetest.EndWithTest(c.cmd)
+	servertest.EndWithTest(c.cmd)
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
@@ -90,8 +89,7 @@ func (c *cluster) start() {
 		c.t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := wait.Context(c.t)
 	if _, err := client.Get(ctx, "x"); err != nil {
 		c.t.Fatal(err)
 	}

@@ -1,15 +1,15 @@
 package etcd
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // TestPasswordRotation changes etcd's password and reloads with the new one. The admin
@@ -22,8 +22,7 @@ func TestPasswordRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := wait.Context(t)
 	_, err1 := admin.UserAdd(ctx, "root", "root")
 	_, err2 := admin.UserGrantRole(ctx, "root", "root")
 	_, err3 := admin.UserAdd(ctx, "presets", "former")

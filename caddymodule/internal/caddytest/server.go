@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	_ "github.com/caddyserver/caddy/v2/modules/standard" // the adapter, the log and the metrics
 
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
@@ -162,7 +163,7 @@ func (s *Server) Adapt(sites string) ([]byte, error) {
 func settle(t *testing.T, address string) {
 	t.Helper()
 	path := strings.TrimPrefix(address, "unix/")
-	Await(t, "an old listener is still open", func() bool {
+	wait.Until(t, "an old listener is still open", func() bool {
 		return caddy.ListenerUsage("unix", path) <= 1 && descriptors(path) <= 1
 	})
 }
@@ -208,14 +209,6 @@ func (s *Server) Logs() string {
 		s.T.Fatal(err)
 	}
 	return string(text[:bytes.LastIndexByte(text, '\n')+1])
-}
-
-// Await waits for a condition, and ends the test with a message if it stays false.
-func Await(t *testing.T, otherwise string, is func() bool) {
-	t.Helper()
-	if !Eventually(is) {
-		t.Fatal(otherwise)
-	}
 }
 
 // Metric returns the value of a series, such as name{label="value"}, and "" if there is
