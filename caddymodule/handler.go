@@ -25,6 +25,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
@@ -251,7 +252,7 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 
 // checkBasePath refuses a base path with which no normalized path can begin.
 func checkBasePath(base string) error {
-	clean, err := normalizePath(base)
+	clean, err := requestpath.Normalize(base)
 	if err != nil || !strings.HasPrefix(base, "/") || clean != base && clean+"/" != base || strings.ContainsAny(base, " ?#%{}") {
 		return fmt.Errorf("must be a clean absolute path without spaces, escapes, braces and query, got %q", base)
 	}
@@ -365,7 +366,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		h.serveHealth(w, r)
 		return nil
 	}
-	stripUpgrade(r)
+	requestpath.StripUpgrade(r)
 	if h.isAPIPath(path) {
 		h.serveAPI(w, r)
 		return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
@@ -52,7 +53,7 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 		c.refuseWebSocket(route)
 		return nil
 	}
-	if method := methodUpstream(r); h.Inference.ListModels && (method == http.MethodGet || method == http.MethodHead) {
+	if method := requestpath.MethodUpstream(r); h.Inference.ListModels && (method == http.MethodGet || method == http.MethodHead) {
 		if c.path == "models" {
 			return c.serveModels(next)
 		}
@@ -91,7 +92,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 // asksForWebSocket reports whether a request asks for a WebSocket. stripUpgrade leaves no other
 // upgrade.
 func (c *inferenceCall) asksForWebSocket() bool {
-	return isWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0
+	return requestpath.IsWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0
 }
 
 var errNoWebSocket = &status.Error{Status: http.StatusUpgradeRequired, Message: "This route serves no WebSocket: send a POST over HTTP"}
