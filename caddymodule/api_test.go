@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
@@ -508,7 +509,7 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 			domain.HashSecret(managementSecret): {KeyID: "k", UserID: "ann", Kind: domain.ManagementKey},
 		},
 	}
-	h.finder = keyFinder{own: h.keys}
+	h.finder = ownkeys.Finder{Own: h.keys}
 	schemas, err := schema.Load()
 	if err != nil {
 		t.Fatal(err)

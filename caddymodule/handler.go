@@ -24,6 +24,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
@@ -142,7 +143,7 @@ type Handler struct {
 	router       *router.Router[operation]
 	page         *console.Page // nil without a console
 	keys         map[domain.KeyHash]domain.Principal
-	finder       keyFinder // of keys that must not go upstream
+	finder       ownkeys.Finder // of keys that must not go upstream
 	failureLimit limiter.Limit
 	webhooks     []*webhook.Receiver
 	bundle       *bundle // nil without one
@@ -372,7 +373,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return nil
 	}
 	sent := sentCredentials(r)
-	h.finder.stripOwnKeys(r)
+	h.finder.StripOwnKeys(r)
 	if h.Inference != nil {
 		return h.serveInference(w, r, path, sent, next)
 	}
