@@ -295,7 +295,7 @@ func newOpenAPI(name string) ([]byte, error) {
 		responses: memberNode(components, "responses"),
 		paths:     make(map[string]map[string]any),
 	}
-	if d.files, err = readFiles(schema.Files()); err != nil {
+	if d.files, err = readFiles(os.DirFS(filepath.Join("..", "schema"))); err != nil {
 		return nil, err
 	}
 	var bodies []string

@@ -36,8 +36,7 @@ const (
 	// MaxChangeObjects is how many objects it can put: calls of Tx's Put methods.
 	MaxChangeObjects = 350
 	// MaxChangeSize is how many bytes those objects can have in all. Each counts as its
-	// JSON and 1 KiB for its indexes. The JSON of a workspace or preset counts twice,
-	// because its list has it, too.
+	// JSON and 1 KiB for its indexes.
 	MaxChangeSize = 1 << 20
 	// MaxChangeRemoved is how many versions it can remove. Other writers wait for the
 	// change, and the engine holds it in memory.
@@ -120,13 +119,15 @@ type Reader interface {
 	// It also returns the state for reading the preset's versions.
 	PresetJSON(workspaceID, slug string) (PresetState, []byte, error)
 	// WorkspacePage returns a page of the workspaces as a JSON array, and their total
-	// number. The workspace that was created first comes first. The cost of a page does
-	// not depend on its offset.
+	// number. The workspace that was created first comes first. See PresetPage for the cost.
 	WorkspacePage(page Page) ([]byte, int, error)
 	// PresetPage returns a page of a workspace's presets that match the filter as a JSON
-	// array, and their total number. The preset that was put last comes first. The cost
-	// of a page depends neither on its offset nor on presets of other statuses.
+	// array, and their total number. The preset that was put last comes first. A page costs
+	// more at a higher offset, although only the presets of the page are read.
 	PresetPage(workspaceID string, filter PresetFilter, page Page) ([]byte, int, error)
+	// PresetList yields the JSON of all presets that PresetPage returns, in that order. It
+	// does not hold them all in memory. An error ends it.
+	PresetList(workspaceID string, filter PresetFilter) iter.Seq2[[]byte, error]
 	// Presets yields every preset of a workspace, of any status, by slug in byte order.
 	// It does not hold them all in memory. An error ends it. An unknown workspace has
 	// none.
