@@ -119,9 +119,6 @@ func (m *merger) compose() (Body, error) {
 	if err := m.reserve(size); err != nil {
 		return nil, err
 	}
-	if len(m.workspace.disabledTools) > 0 { // it is searched
-		return Body{assemble(m.parts)}, nil
-	}
 	large, pieces := 0, 1
 	for text := range textsOf(m.parts) {
 		if len(text) >= largeText {
