@@ -121,9 +121,8 @@ type merger struct {
 	// hadTools tells that it left out tools of the conversation.
 	relocked []string
 	hadTools bool
-	// ownModels are the models that the preset names. ownItems are its plugins and tools in their
-	// canonicalForm. Both are nil until the policy needs them.
-	ownModels, ownItems map[string]bool
+	// ownModels are the models that the preset names, nil until the policy needs them.
+	ownModels map[string]bool
 }
 
 // workspaceDefaults has the fields that a workspace adds to requests that name a preset. It

@@ -261,7 +261,6 @@ var samePlaces = func() map[place][]place {
 			all[placeOf(path)] = scalarPlaces(path)
 		}
 	}
-	all[place{field: oldFormatField}] = scalarPlaces("output_config.format")
 	return all
 }()
 

@@ -11,12 +11,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// maxBrokenIssues bounds the places that a refusal names. maxRenamed bounds a value that is compared
-// with the preset's under another name, in bytes.
-const (
-	maxBrokenIssues = 20
-	maxRenamed      = 4 << 10
-)
+// maxBrokenIssues bounds the places that a refusal names.
+const maxBrokenIssues = 20
 
 const (
 	lockedMessage  = "is locked by the preset's policy"
@@ -165,7 +161,7 @@ func (m *merger) lock(r *rule, at place) {
 	case at == serialPlace && textOf(m.value(at.field), "type") == "none": // it has no such member
 		return
 	}
-	if sent := m.sentAt(at); sent != nil && !m.isOwn(sent, at) {
+	if sent := m.sentAt(at); sent != nil && !m.isOwn(sent, slices.Concat(r.places, samePlaces[at])) {
 		m.recordViolation(r.name, lockedMessage, true, at.path()...)
 	}
 	m.put(at, want)
@@ -216,30 +212,9 @@ func (m *merger) bringsTools(field string, value jsontext.Value) bool {
 	}) != nil
 }
 
-// isOwn reports whether the preset has a value as the setting of a place, under any of the
-// setting's names. The preset may have the parts of an object under other names.
-func (m *merger) isOwn(value jsontext.Value, at place) bool {
-	if isSameJSON(value, m.presetAt(at)) {
-		return true
-	}
-	if len(value) > maxRenamed {
-		return false
-	}
-	if slices.ContainsFunc(samePlaces[at], func(same place) bool {
-		ours := m.presetAt(same)
-		return len(ours) <= maxRenamed && isSameJSON(value, ours)
-	}) {
-		return true
-	}
-	if at.member != "" || value.Kind() != '{' || m.setting(at.field) != nil {
-		return false
-	}
-	for part, err := range usualNames.Object(value) {
-		if err != nil || part.Value.Kind() != 'n' && !m.isOwn(part.Value, place{at.field, part.Name}) {
-			return false
-		}
-	}
-	return true
+// isOwn reports whether the preset has a value at one of places, which are names of the same setting.
+func (m *merger) isOwn(value jsontext.Value, places []place) bool {
+	return slices.ContainsFunc(places, func(at place) bool { return isSameJSON(value, m.presetAt(at)) })
 }
 
 // isSameJSON reports whether two values are the same but for their notation.

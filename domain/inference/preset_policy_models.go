@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 
@@ -63,7 +64,8 @@ func (m *merger) allowed(field string, value jsontext.Value) jsontext.Value {
 	}
 	list := rawjson.Member{Name: field, Value: value}
 	m.editItems(&list, func(i int, item jsontext.Value) jsontext.Value {
-		if search.element(field, "", item) == nil || m.isOwnItem(item) {
+		isOwn := field == "tools" && slices.ContainsFunc(m.settings.tools, func(own namedTool) bool { return bytes.Equal(own.tool, item) })
+		if isOwn || search.element(field, "", item) == nil {
 			return item
 		}
 		m.recordViolation(rule, modelMessage, true, field, strconv.Itoa(i)) // what cannot be read may name any model
@@ -88,43 +90,22 @@ func (m *merger) checkModel(u use) error {
 	return nil
 }
 
-// isOwnModel reports whether the preset names a model.
+// isOwnModel reports whether the preset names a model, also in its plugins and tools.
 func (m *merger) isOwnModel(model string) bool {
 	if m.ownModels == nil {
-		m.ownModels = m.settings.namedModels()
-	}
-	return m.ownModels[model]
-}
-
-// namedModels returns the models that the settings name.
-func (s *settings) namedModels() map[string]bool {
-	names := map[string]bool{}
-	add := func(value jsontext.Value) {
-		if name, ok := rawjson.Text(value); ok {
-			names[name] = true
-		}
-	}
-	lists := []jsontext.Value{rawjson.Find(s.fields, "models"), rawjson.Find(s.fields, "fallbacks"), s.models}
-	for _, setting := range append(lists, rawjson.Find(s.fields, "model")) {
-		add(setting)
-		for _, item := range rawjson.Items(setting) {
-			add(item)
-			add(rawjson.Get(item, "model"))
-		}
-	}
-	return names
-}
-
-// isOwnItem reports whether the preset has a plugin or a tool, in any notation.
-func (m *merger) isOwnItem(item jsontext.Value) bool {
-	if m.ownItems == nil {
-		m.ownItems = map[string]bool{}
-		for _, field := range []string{"plugins", "tools"} {
-			for _, own := range rawjson.Items(rawjson.Find(m.settings.fields, field)) {
-				m.ownItems[string(canonicalForm(own))] = true
+		m.ownModels = map[string]bool{}
+		own := useSearch{merger: m, isSilent: true, visit: func(u use) error {
+			m.ownModels[u.model] = true
+			return nil
+		}}
+		for _, f := range append(slices.Clip(m.settings.fields), newMember("models", m.settings.models)) {
+			for _, element := range rawjson.Items(f.Value) {
+				_ = own.element(f.Name, "", element) // what it cannot read names no model
+			}
+			if f.Name == "model" {
+				_ = own.field(f)
 			}
 		}
-		delete(m.ownItems, "") // one without a canonical form
 	}
-	return len(m.ownItems) > 0 && m.ownItems[string(canonicalForm(item))]
+	return m.ownModels[model]
 }

@@ -188,23 +188,3 @@ func mayBeSystemMessage(message jsontext.Value) bool {
 	role, _ := rawjson.Head(soleMember(message, "role"), maxText)
 	return hasRole && !slices.Contains(callerRoles, role)
 }
-
-// reserve takes memory for a copy of size bytes, until compose counts all parts. Once it was
-// refused, compose returns the error, so a caller need not.
-func (m *merger) reserve(size int) error {
-	if m.memory == nil || m.refused != nil {
-		return m.refused
-	}
-	if m.refused = m.memory.Reserve(size); m.refused == nil {
-		m.copied += size
-	}
-	return m.refused
-}
-
-// release gives back size bytes of those that reserve took.
-func (m *merger) release(size int) {
-	if m.memory != nil {
-		m.memory.Release(size)
-		m.copied -= size
-	}
-}

@@ -129,7 +129,6 @@ func TestPolicies(t *testing.T) {
 		"the preset's value, by a synonym":       {chat, `{"max_tokens":1024}`, `{"lock":["max_tokens"]}`, `{"max_completion_tokens":1024}`, "", `{"max_tokens":1024}`, "", ""},
 		"the preset's value, in a part":          {chat, `{"reasoning_effort":"low"}`, `{"lock":["reasoning_effort"]}`, `{"reasoning":{"effort":"\u006cow","summary":"auto"}}`, "", `{"reasoning":{"summary":"auto"},"reasoning_effort":"low"}`, "", ""},
 		"the preset's value, no longer in it":    {chat, `{"reasoning":{"effort":"low","summary":"auto"}}`, `{"lock":["reasoning"]}`, `{"reasoning_effort":"low"}`, "", `{"reasoning":{"effort":"low","summary":"auto"}}`, "", ""},
-		"the preset's value, as the only part":   {chat, `{"reasoning_effort":"low"}`, `{"lock":["reasoning"]}`, `{"reasoning":{"effort":"low","max_tokens":null}}`, "", `{"reasoning_effort":"low"}`, "", ""},
 		"the preset's value beside another":      {chat, `{"reasoning_effort":"low"}`, `{"lock":["reasoning"]}`, `{"reasoning":{"effort":"low","summary":"auto"}}`, "", `{"reasoning_effort":"low"}`, "reasoning", "/reasoning"},
 		"the preset's value and another":         {chat, `{"reasoning_effort":"low"}`, `{"lock":["reasoning_effort"]}`, `{"reasoning":{"effort":"low","effort":"high"}}`, "", `{"reasoning_effort":"low"}`, "reasoning", "/reasoning"},
 		"the preset's value twice":               {chat, `{"reasoning_effort":"low"}`, `{"lock":["reasoning_effort"]}`, `{"reasoning":{"effort":"low","effort":"low"}}`, "", `{"reasoning_effort":"low"}`, "reasoning", "/reasoning"},

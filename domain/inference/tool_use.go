@@ -236,17 +236,14 @@ func (s *useSearch) tool(at string, tool jsontext.Value, depth int) (lists bool,
 	}
 	var name, place string
 	seen := make([]string, 0, 16)
-	isOff, isFunction := false, true
-	for m, err := range toolMembers.Object(tool) {
-		if err != nil || toolMembers[m.Name] == "" || slices.Contains(seen, m.Name) {
-			return lists, s.refuse(s.below(at, m.Name), "is not a member that passes")
+	isOff, kind := rawjson.Get(tool, "enabled").Kind() == 'f', rawjson.Get(tool, "type")
+	isFunction := kind == nil || isCallers(kind)
+	for m, broken := range toolMembers.Object(tool) {
+		below := s.below(at, m.Name)
+		if broken != nil || toolMembers[m.Name] == "" || slices.Contains(seen, m.Name) {
+			return lists, s.refuse(below, "is not a member that passes")
 		}
 		seen = append(seen, m.Name)
-		isOff = isOff || m.Name == "enabled" && m.Value.Kind() == 'f'
-		isFunction = isFunction && (m.Name != "type" || isCallers(m.Value))
-	}
-	for m := range toolMembers.Object(tool) {
-		below := s.below(at, m.Name)
 		switch m.Name {
 		case "type", "id":
 			name, err = s.kind(below, m, isOff)
