@@ -70,8 +70,21 @@ func faultOf(dialect domain.Dialect, body, alone []byte) string {
 		return strings.TrimSpace(string(value))
 	}
 	for _, path := range [][]string{
-		{"tools"}, {"provider"}, {"route"}, {"response_format"}, {"text", "format"}, {"output_config", "format"},
-		{"reasoning", "effort"}, {"reasoning_effort"}, {"output_config", "effort"}, {"instructions"}, {"system"}, {"model"}, {"models"}, {"fallbacks"}, {"moderation", "model"},
+		{"tools"},
+		{"provider"},
+		{"route"},
+		{"response_format"},
+		{"text", "format"},
+		{"output_config", "format"},
+		{"reasoning", "effort"},
+		{"reasoning_effort"},
+		{"output_config", "effort"},
+		{"instructions"},
+		{"system"},
+		{"model"},
+		{"models"},
+		{"fallbacks"},
+		{"moderation", "model"},
 	} {
 		if a, b := at(got, path...), at(want, path...); a != b && a != "null" && a != "[]" {
 			return fmt.Sprintf("has %s as %v, not the preset's %s", a, path, b)

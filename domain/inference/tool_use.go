@@ -155,7 +155,7 @@ func toolsOf(dialect domain.Dialect, item jsontext.Value) iter.Seq[jsontext.Valu
 			if isFirst {
 				isFirst, isEarlier = false, dialect == domain.Responses && rawjson.IsText(soleMember(item, "type"), "mcp_list_tools")
 			}
-			if !(isEarlier && areUntyped(value)) && !yield(value) {
+			if (!isEarlier || !areUntyped(value)) && !yield(value) {
 				return
 			}
 		}
