@@ -100,7 +100,7 @@ func mapOf(most int, element form) form {
 func objectOf(members map[string]form) form {
 	return form{"an object of " + strings.Join(slices.Sorted(maps.Keys(members)), ", "), func(object jsontext.Value) bool {
 		var seen []string
-		for m, err := range rawjson.Object(object) {
+		for m, err := range usualNames.Object(object) {
 			f, known := members[m.Name]
 			if err != nil || !known || slices.Contains(seen, m.Name) || !hasForm(m.Value, f) {
 				return false

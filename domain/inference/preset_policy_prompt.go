@@ -121,7 +121,7 @@ func (m *merger) limitItems(f *rawjson.Member) {
 		if m.policy.isLocked("tools") {
 			m.recordViolation("tools", lockedMessage, true, f.Name, strconv.Itoa(i), "tools")
 		}
-		if rawjson.Get(item, "content") == nil && rawjson.Get(item, "tool_calls") == nil {
+		if rawjson.Get(item, "content") == nil && rawjson.Get(item, "tool_calls") == nil || m.reserve(len(item)) != nil {
 			return nil
 		}
 		return withoutFields(item, func(name string) bool { return strings.EqualFold(name, "tools") })

@@ -125,7 +125,7 @@ func TestLargeRequestsUnderAPolicy(t *testing.T) {
 		{"p", `"models":[` + list(1024, `"n,n"`) + `]`, "models"},
 		{"p", `"plugins":[{"id":"fusion","analysis_models":[` + list(1_000_000, `"n"`) + `]}]`, ""},
 		{"p", `"plugins":[` + list(1_000_000, `{}`) + `]`, "models"},
-		{"p", `"plugins":[` + list(10_000, `{"id":"fusion","model":"x"}`) + `]`, "models"},
+		{"p", `"plugins":[` + list(10_000, `{"id":"fusion","model":"y"}`) + `]`, "models"},
 		{"p", `"tools":[` + list(4000, `{"type":"x"}`) + `]`, "models"},
 		{"p", `"text":{` + list(100_000, `"verbosity":"high"`) + `}`, "text"},
 		{"p", `"text":{"verbosity":"high","format":{"x":"` + strings.Repeat("x", 8<<20) + `"}}`, "text.format text.verbosity"},
