@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
 )
 
 // eventsFile says what domain/usage/answer reads from the events of streams. Its TestEvents
@@ -23,6 +23,7 @@ var eventsFile = filepath.Join(root, "domain", "usage", "answer", "testdata", "e
 // TestEventTypes compares the types of official clients with what is read. It fails if a
 // new version of a client knows a new event, or a new place with usage.
 func TestEventTypes(t *testing.T) {
+	t.Parallel()
 	node := nodeWithClients(t)
 	var listed map[string]map[string]map[string][]string // by dialect, event and place, the clients
 	if err := json.Unmarshal([]byte(run(t, "events", nil, node, "list.mjs")), &listed); err != nil {
@@ -80,26 +81,14 @@ func TestEventTypes(t *testing.T) {
 // nodeWithClients returns Node, or skips the test without it and without the clients whose types are read.
 func nodeWithClients(t *testing.T) string {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		skipOrFail(t, "node is not installed")
-	}
-	for folder, modules := range map[string][]string{
-		"events": {"@anthropic-ai/sdk", "typescript"}, "openai": {"openai"}, "openrouter": {"@openrouter/sdk"},
-	} {
-		for _, module := range modules {
-			if _, err := os.Stat(filepath.Join(folder, "node_modules", filepath.FromSlash(module), "package.json")); err != nil {
-				skipOrFail(t, "%s is not installed: npm install --prefix e2e/%s --ignore-scripts --no-package-lock", module, folder)
-			}
-		}
-	}
-	return node
+	return servertest.Node(t, "events", "@anthropic-ai/sdk", "events", "typescript", "openai", "openai", "openrouter", "@openrouter/sdk")
 }
 
 // TestKnownFields compares the fields of official clients with those that pass where a policy, the limits of
 // a key or disabled tools apply. It fails if a new version of a client has a new field, or a new kind of
 // tool.
 func TestKnownFields(t *testing.T) {
+	t.Parallel()
 	var listed map[string]map[string][]string // by dialect and field, the clients
 	if err := json.Unmarshal([]byte(run(t, "events", nil, nodeWithClients(t), "fields.mjs")), &listed); err != nil {
 		t.Fatal(err)
