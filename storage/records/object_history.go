@@ -67,8 +67,7 @@ func decodeHistoryEnd(payload []byte) (end historyEnd, err error) {
 
 func decodeBlock(payload []byte) ([]uint64, error) { return cutNumbers(payload, blockSize) }
 
-// concerned returns the ids of the objects that have a record in their history. The trail
-// of an import may name objects by anything.
+// concerned returns the ids of the objects that have a record in their history.
 func concerned(a domain.AuditRecord) (ids []uuid.UUID) {
 	for _, text := range a.Concerns() {
 		if id, ok := parseID(text); ok && (len(ids) == 0 || ids[0] != id) {
