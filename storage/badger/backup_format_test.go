@@ -47,7 +47,7 @@ func TestDamagedBackup(t *testing.T) {
 					return
 				}
 				parent := t.TempDir()
-				_, _, err := Restore(t.Context(), filepath.Join(parent, "a", "b"), Options{}, key, fileOf(content))
+				_, _, err := Restore(t.Context(), filepath.Join(parent, "a"), Options{}, key, fileOf(content))
 				if !errors.Is(err, ErrNotRestorable) || !strings.Contains(err.Error(), "backup-0: ") {
 					t.Errorf("%s: restored: got error %v, want ErrNotRestorable and the name", what, err)
 				}

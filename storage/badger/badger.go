@@ -275,7 +275,7 @@ func (s *Store) finish() error {
 	err := guarded(s.db.Close)
 	s.guard.stop()
 	s.locked.setHolder("")
-	return errors.Join(err, removeUnusedLogs(s.guard.folder), s.locked.release())
+	return errors.Join(err, removeEmptyLogs(s.guard.folder), s.locked.release())
 }
 
 // panicError is a panic as an error.

@@ -146,12 +146,12 @@ func probeOrCreate(folder string, m marker, g *guard, o Options) error {
 		if err := m.write(folder); err != nil {
 			return err
 		}
-		return addLogHeaders(folder)
+		return removeEmptyLogs(folder)
 	}
 	if err := o.Probe(folder, o); err != nil {
 		return err
 	}
-	if err := addLogHeaders(folder); err != nil {
+	if err := removeEmptyLogs(folder); err != nil {
 		return err
 	}
 	// A log that was copied here may lack blocks.

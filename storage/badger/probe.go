@@ -131,7 +131,7 @@ func copyStore(from, to string) error {
 			return err
 		}
 	}
-	return addLogHeaders(to)
+	return removeEmptyLogs(to)
 }
 
 // removeLeftovers removes the files of a pattern that a killed process has left in folder.

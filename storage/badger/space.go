@@ -34,11 +34,8 @@ const (
 
 	ballastName = "BALLAST"
 	// ballastSize is the size of the ballast, a file that reserves space. It is freed when
-	// the disk is full, for a running compaction or for a start.
+	// the disk is full, for the revocation of a key or for a start.
 	ballastSize = minFree
-	// ballastFloor is the free space below which the ballast is freed. If it were freed
-	// earlier, the program that fills the disk would take the space.
-	ballastFloor = 4 << 20
 	// quietTime is the time without a refused write after which the log says that writes
 	// are accepted again. The needed space changes with each compaction.
 	quietTime = 5 * time.Second
@@ -46,13 +43,8 @@ const (
 	// closed sooner needs none.
 	ballastDelay = 2 * time.Second
 
-	// The guard measures the free space every busyInterval after a write, and looks at the levels
-	// every levelsInterval. Once busyFor has passed without a write, it does both
-	// every idleInterval.
-	busyFor        = 10 * time.Second
-	busyInterval   = 5 * time.Millisecond
+	// levelsInterval is how often the guard looks at the levels.
 	levelsInterval = 250 * time.Millisecond
-	idleInterval   = 500 * time.Millisecond
 )
 
 // spaceOf returns the space that a database with these levels may need in the background. It
@@ -68,8 +60,7 @@ func spaceOf(levels []badgerdb.LevelInfo) uint64 {
 	return needed
 }
 
-// guard refuses writes while the disk has too little space, because Badger would crash. It
-// frees the ballast for what Badger has already begun.
+// guard refuses writes while the disk has too little space, because Badger would crash.
 type guard struct {
 	folder string
 	free   func(folder string) (uint64, error)
@@ -78,8 +69,6 @@ type guard struct {
 	needed          atomic.Uint64 // what Badger may need
 	levelZero       atomic.Int64  // tables of level 0
 	ballastDebt     atomic.Uint64 // space that writes leave free until there is a ballast
-	made            time.Time     // when newGuard was called
-	lastWrite       atomic.Int64  // nanoseconds since then
 	heldCompactions atomic.Int32  // compactions that wait until they can write
 	closing         atomic.Bool   // the store is being closed
 	noBallast       bool          // the file system cannot have one
@@ -107,8 +96,7 @@ const (
 
 // newGuard returns a guard of a folder.
 func newGuard(folder string, free func(folder string) (uint64, error), logger *zap.Logger) *guard {
-	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime, made: time.Now()}
-	g.lastWrite.Store(-int64(busyFor)) // nothing was written yet
+	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime}
 	g.needed.Store(minFree)
 	if info, err := os.Stat(g.ballast()); err == nil && info.Size() < ballastSize {
 		g.ballastDebt.Store(ballastSize) // it was given up, or never finished
@@ -145,9 +133,6 @@ func (g *guard) checkOpening() error {
 func (g *guard) checkWritesAllowed() error {
 	free, err := g.checkWritable()
 	g.logChange(free, err)
-	if err == nil {
-		g.wake()
-	}
 	return err
 }
 
@@ -165,16 +150,7 @@ func (g *guard) useReserve() error {
 	case free < flushSpace:
 		return fmt.Errorf("%w: %d MiB are free, and the reserve is used up", ErrDiskFull, free>>20)
 	}
-	g.wake()
 	return nil
-}
-
-// wake marks the store as busy, because a write follows.
-func (g *guard) wake() { g.lastWrite.Store(int64(time.Since(g.made))) }
-
-// sinceWrite returns the time since wake. It does not depend on the system's clock.
-func (g *guard) sinceWrite() time.Duration {
-	return time.Since(g.made) - time.Duration(g.lastWrite.Load())
 }
 
 // checkWritable returns the free space, and the reason while writes are refused.
@@ -254,22 +230,14 @@ func (g *guard) watch(db *badgerdb.DB) {
 	g.quit, g.done = make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(g.done)
-		opened, computed := time.Now(), time.Time{}
-		for {
-			now, interval := time.Now(), busyInterval
-			if g.sinceWrite() > busyFor {
-				interval = idleInterval
-			}
-			if now.Sub(computed) >= levelsInterval && !g.closing.Load() {
-				computed = now
+		for opened := time.Now(); ; {
+			if !g.closing.Load() {
 				fileowner.Adopt(g.folder) // a killed server of root leaves its files, too
 				g.measure(db)
-				g.refresh(now.Sub(opened) >= ballastDelay)
-			} else if free, err := g.free(g.folder); err == nil && free < ballastFloor {
-				g.release()
+				g.refresh(time.Since(opened) >= ballastDelay)
 			}
 			select {
-			case <-time.After(interval):
+			case <-time.After(levelsInterval):
 			case <-g.quit:
 				return
 			}
@@ -284,19 +252,15 @@ func (g *guard) measure(db *badgerdb.DB) {
 	g.levelZero.Store(int64(levels[0].NumTables))
 }
 
-// refresh logs a change of the free space. It frees the ballast, or makes one if mayMake is
-// set and there is space. The first ballast needs ample space, and a later one less.
+// refresh logs a change of the free space. It makes a ballast if mayMake is set and there is
+// space. The first ballast needs ample space, and a later one less.
 func (g *guard) refresh(mayMake bool) {
 	free, err := g.checkWritable()
 	needed := g.needed.Load()
 	if g.ballastDebt.Load() == 0 {
 		needed *= 2
 	}
-	switch {
-	case err != nil && !errors.Is(err, ErrDiskFull):
-	case free < ballastFloor:
-		g.release()
-	case mayMake && free >= needed+ballastSize:
+	if mayMake && (err == nil || errors.Is(err, ErrDiskFull)) && free >= needed+ballastSize {
 		g.makeBallast()
 	}
 	g.logChange(free, err)

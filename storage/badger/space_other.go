@@ -1,4 +1,4 @@
-//go:build !linux && !darwin && !freebsd && !dragonfly && !openbsd && !windows
+//go:build !linux && !darwin && !freebsd && !dragonfly
 
 package badger
 
