@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -77,44 +78,33 @@ func (s *Store) checkFiles(report *storage.Report, pause func() error) error {
 	if s.guard == nil {
 		return nil // in memory
 	}
-	addProblem := func(err error) error {
-		switch {
-		case err == nil:
-		case isRefusal(err):
+	add := func(err error) error {
+		if err != nil && isRefusal(err) {
 			return readError(err)
-		default:
+		}
+		if err != nil {
 			report.AddProblem("%v", err)
 		}
 		return nil
 	}
 	folder := s.guard.folder
-	listed, err := listedTables(folder)
-	if err := addProblem(err); err != nil {
-		return err
-	}
-	with, err := dataKey(folder, s.db.Opts().EncryptionKey)
-	if err != nil {
-		return addProblem(err)
-	}
-	if err := addProblem(s.guard.checkSameFolder()); err != nil {
+	listed, damaged := listedTables(folder)
+	with, lost := dataKey(folder, s.db.Opts().EncryptionKey)
+	if err := cmp.Or(add(damaged), add(lost), add(s.guard.checkSameFolder())); err != nil || lost != nil {
 		return err
 	}
 	for name := range listed {
-		err := checkListedTable(folder, name, with)
+		err := checkTable(folder, name, with)
 		if err == nil {
 			_, err = os.Stat(filepath.Join(folder, name))
 		}
 		if err != nil {
-			now, again := listedTables(folder)
-			if now[name] {
-				again = err
-			}
-			if err := addProblem(again); err != nil {
-				return err
+			if now, damaged := listedTables(folder); !now[name] {
+				err = damaged
 			}
 		}
 		report.Tables++
-		if err := pause(); err != nil {
+		if err := cmp.Or(add(err), pause()); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -142,33 +141,15 @@ func removeLeftovers(folder, pattern string) {
 	}
 }
 
-// copyFile copies a file. The copy takes no space for blocks of zeros, as in the unwritten
+// copyFile copies a file. The copy takes no space for zeros at its end, as in the unwritten
 // part of a log.
-func copyFile(from, to string) (err error) {
-	source, err := os.Open(from)
+func copyFile(from, to string) error {
+	content, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	defer source.Close()
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	if err := os.WriteFile(to, bytes.TrimRight(content, "\x00"), 0o600); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, target.Close()) }()
-	var zeros, block [64 << 10]byte
-	for at := int64(0); ; {
-		n, err := io.ReadFull(source, block[:])
-		if n > 0 && !bytes.Equal(block[:n], zeros[:n]) {
-			if _, err := target.WriteAt(block[:n], at); err != nil {
-				return err
-			}
-		}
-		at += int64(n)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return target.Truncate(at)
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return os.Truncate(to, int64(len(content)))
 }

@@ -77,22 +77,10 @@ type guard struct {
 
 	quiet   time.Duration // quietTime, but for tests
 	mu      sync.Mutex
-	level   spaceLevel // that was logged last
-	refused time.Time  // when a write was last refused
+	refused time.Time // when a write was last refused, zero once the log says that writes are accepted
 
 	quit, done chan struct{} // nil until watch
 }
-
-// spaceLevel is how much space there is, in an operator's terms.
-type spaceLevel int
-
-const (
-	spaceAmple spaceLevel = iota
-	// spaceLow is less than twice of what writes need.
-	spaceLow
-	// spaceShort refuses writes.
-	spaceShort
-)
 
 // newGuard returns a guard of a folder.
 func newGuard(folder string, free func(folder string) (uint64, error), logger *zap.Logger) *guard {
@@ -189,39 +177,21 @@ func (g *guard) checkSameFolder() error {
 	return nil
 }
 
-// logChange logs that writes are refused because of err, that they are accepted again, or
-// that space is getting short.
+// logChange logs that writes are refused because of err, or that they are accepted again.
 func (g *guard) logChange(free uint64, err error) {
-	needed := g.needed.Load() + g.ballastDebt.Load()
-	level := spaceAmple
-	switch {
-	case err != nil:
-		level = spaceShort
-	case free < 2*needed:
-		level = spaceLow
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	before := g.level
-	if level == spaceShort {
-		g.refused = time.Now()
-	} else if before == spaceShort && time.Since(g.refused) < g.quiet {
-		return
-	}
-	if level == before || level == spaceAmple && before == spaceLow && free < 5*needed/2 {
-		return // the free space goes up and down
-	}
-	g.level = level
-	fields := []zap.Field{zap.String("folder", g.folder), zap.Uint64("free_bytes", free), zap.Uint64("needed_bytes", needed)}
+	now, wasRefused := time.Now(), !g.refused.IsZero()
+	fields := []zap.Field{zap.String("folder", g.folder), zap.Uint64("free_bytes", free), zap.Uint64("needed_bytes", g.needed.Load()+g.ballastDebt.Load())}
 	switch {
-	case level == spaceShort:
-		g.logger.Error("writes are refused: they cannot be made at the moment; reads go on", append(fields, zap.Error(err))...)
-	case before == spaceShort:
+	case err != nil:
+		g.refused = now
+		if !wasRefused {
+			g.logger.Error("writes are refused: they cannot be made at the moment; reads go on", append(fields, zap.Error(err))...)
+		}
+	case wasRefused && now.Sub(g.refused) >= g.quiet: // the free space goes up and down
+		g.refused = time.Time{}
 		g.logger.Warn("writes are accepted again: there is nothing in their way", fields...)
-	case level == spaceLow:
-		g.logger.Warn("disk space is getting short: writes will be refused", fields...)
-	default:
-		g.logger.Info("there is enough disk space again", fields...)
 	}
 }
 

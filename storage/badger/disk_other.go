@@ -4,6 +4,7 @@ package badger
 
 import (
 	"errors"
+	"math"
 	"os"
 )
 
@@ -16,3 +17,6 @@ func reserveLogs(string) error { return nil }
 
 // allocate reserves nothing here.
 func allocate(*os.File, int64) error { return errors.ErrUnsupported }
+
+// freeSpace reports unlimited space here, so nothing protects against a full disk.
+func freeSpace(string) (uint64, error) { return math.MaxUint64, nil }

@@ -99,3 +99,12 @@ func fallocate(file *os.File, mode uint32, size int64) error {
 		return nil
 	}
 }
+
+// freeSpace returns the bytes that this user can still write to the file system of folder.
+func freeSpace(folder string) (uint64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(folder, &s); err != nil {
+		return 0, err
+	}
+	return s.Bavail * uint64(s.Bsize), nil
+}
