@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
@@ -17,7 +18,7 @@ import (
 type operation struct {
 	name      string // in metrics, logs and placeholders
 	method    string
-	path      string // below the base path, a pattern of http.ServeMux
+	path      string // below the base path, as router.Router takes it
 	authorize func(domain.Principal) error
 	body      requestBody
 	run       func(*call) (response, error)
@@ -103,16 +104,18 @@ func (h *Handler) checkCreation(who domain.Principal) error {
 
 // call is one request to an operation of ours.
 type call struct {
-	h     *Handler
-	w     http.ResponseWriter
-	r     *http.Request
-	start time.Time
+	h      *Handler
+	w      http.ResponseWriter // nil for a request of this process itself
+	header http.Header         // of the response
+	r      *http.Request
+	start  time.Time
 
 	repl *caddy.Replacer // nil outside of Caddy
 	id   string          // see requestID
 
 	envelope func(problem) any // of errors
 
+	found   router.Match[operation]
 	op      operation
 	who     domain.Principal
 	given   parameters
@@ -124,6 +127,9 @@ type call struct {
 
 func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
 	c := call{h: h, w: w, r: r, start: time.Now(), envelope: newEnvelope, op: operation{name: unknownOperation}}
+	if w != nil {
+		c.header = w.Header()
+	}
 	c.repl, _ = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	return c
 }
@@ -132,9 +138,8 @@ func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
 func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) {
 	c := h.newCall(w, r)
 	defer c.releasePage()
-	a, err := c.serve()
-	status := c.render(a, err)
-	h.metrics.countRequest(c.op.name, status, time.Since(c.start))
+	status := c.render(c.serve())
+	h.metrics.CountRequest(c.op.name, status, time.Since(c.start))
 }
 
 // serve runs the operation of a request: match, authenticate, authorize, read, validate,
@@ -168,49 +173,27 @@ func (c *call) serve() (response, error) {
 	return a, nil
 }
 
-// newMux returns the mux that finds the operation of a request.
-func newMux(basePath string, operations []operation) *http.ServeMux {
-	mux := http.NewServeMux()
-	for i := range operations {
-		op := &operations[i]
-		mux.HandleFunc(op.method+" "+basePath+"/"+op.path, func(w http.ResponseWriter, _ *http.Request) {
-			w.(*matchWriter).op = op
-		})
+// newRouter returns the router that finds the operation of a request.
+func newRouter(basePath string, operations []operation) *router.Router[operation] {
+	rt := new(router.Router[operation])
+	for _, op := range operations {
+		rt.Add(op.method, basePath+"/"+op.path, op)
 	}
-	return mux
+	return rt
 }
-
-// matchWriter takes the answer of the mux: an operation, or a status and headers.
-type matchWriter struct {
-	op     *operation
-	status int
-	header http.Header
-}
-
-func (m *matchWriter) Header() http.Header {
-	if m.header == nil {
-		m.header = make(http.Header)
-	}
-	return m.header
-}
-
-func (m *matchWriter) WriteHeader(status int) { m.status = status }
-
-func (*matchWriter) Write(text []byte) (int, error) { return len(text), nil }
 
 // match finds the operation of the path and method. Another method at the path of an
 // operation is 405, everything else 404.
 func (c *call) match() error {
-	var m matchWriter
-	c.h.mux.ServeHTTP(&m, c.r)
+	c.found = c.h.router.Find(c.r)
 	switch {
-	case m.op != nil:
-		c.op = *m.op
+	case c.found.Op != nil:
+		c.op = *c.found.Op
 		return nil
-	case m.status == http.StatusMethodNotAllowed:
-		c.w.Header().Set("Allow", m.header.Get("Allow"))
+	case c.found.Allow != "":
+		c.header.Set("Allow", c.found.Allow)
 		return errMethodNotAllowed
-	default: // also where the mux redirects to a path without empty segments
+	default:
 		return errNoResource
 	}
 }

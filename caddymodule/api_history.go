@@ -15,5 +15,5 @@ func workspaceHistory(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return pageOf(c.h.service.WorkspaceHistory(c.r.Context(), c.who, c.r.PathValue("workspace"), page))
+	return pageOf(c.h.service.WorkspaceHistory(c.r.Context(), c.who, c.found.Value("workspace"), page))
 }

@@ -70,7 +70,7 @@ func (c *call) listIgnored() {
 	for i, name := range names {
 		names[i] = headerName(name)
 	}
-	c.w.Header().Set("X-Preset-Ignored", headerList(names))
+	c.header.Set("X-Preset-Ignored", headerList(names))
 }
 
 // headerName returns a name that a client chose for a list in a header, or for an error. It cuts long names. It

@@ -105,7 +105,7 @@ func (c *call) readQuery() (err error) {
 }
 
 // slug returns the preset slug of the path, "" if the operation has none.
-func (c *call) slug() string { return c.r.PathValue("slug") }
+func (c *call) slug() string { return c.found.Value("slug") }
 
 // queried returns a parameter of the query, "" if it is absent. It must not be empty or
 // given twice.
@@ -241,7 +241,7 @@ func (c *call) digest() [sha256.Size]byte {
 	}
 	add(c.op.name)
 	for _, name := range [...]string{"slug", "version", "label", "workspace"} {
-		add(c.r.PathValue(name))
+		add(c.found.Value(name))
 	}
 	add(c.given.query.Encode())
 	add(c.given.owner)

@@ -36,7 +36,7 @@ func (c *call) answerRemoval(out domain.Outcome, err error) (response, error) {
 func (c *call) recordOutcome(out domain.Outcome) {
 	c.setFoundPlaceholders(domain.Found{WorkspaceID: out.WorkspaceID, Number: out.Number})
 	if out.Replayed {
-		c.w.Header().Set("Idempotency-Replayed", "true")
+		c.header.Set("Idempotency-Replayed", "true")
 	}
 }
 
@@ -82,7 +82,7 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (response, error) {
 		}
 		out, err := c.h.service.ReleasePresetVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), capture, how)
 		if err == nil && len(out.Records) > 0 {
-			c.h.metrics.versions.Inc()
+			c.h.metrics.Versions.Inc()
 		}
 		return c.answerChange(out, err)
 	}
@@ -265,7 +265,7 @@ func (c *call) releasePage() {
 }
 
 func getVersion(c *call) (response, error) {
-	n, ok := domain.ParseNumber(c.r.PathValue("version"))
+	n, ok := domain.ParseNumber(c.found.Value("version"))
 	if !ok || n < 1 {
 		return response{}, &domain.Error{
 			Kind: domain.Invalid, Message: "Version must be a positive integer",
@@ -280,7 +280,7 @@ func getLabel(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return c.answerObject(c.h.service.Label(c.r.Context(), c.who, c.given.workspace, c.slug(), c.r.PathValue("label"), page))
+	return c.answerObject(c.h.service.Label(c.r.Context(), c.who, c.given.workspace, c.slug(), c.found.Value("label"), page))
 }
 
 func putLabel(c *call) (response, error) {
@@ -293,9 +293,9 @@ func putLabel(c *call) (response, error) {
 		return response{}, err
 	}
 	to := domain.Target{Version: body.Version, Split: body.Split}
-	return c.answerChange(c.h.service.PutProtectedLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label"), to, body.Protected))
+	return c.answerChange(c.h.service.PutProtectedLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.found.Value("label"), to, body.Protected))
 }
 
 func deleteLabel(c *call) (response, error) {
-	return c.answerRemoval(c.h.service.DeleteLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label")))
+	return c.answerRemoval(c.h.service.DeleteLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.found.Value("label")))
 }

@@ -22,7 +22,7 @@ func listWorkspaces(c *call) (response, error) {
 	if c.who.CheckManagementOfAll() == nil {
 		rights = append(rights, rightToWorkspaces)
 	}
-	c.w.Header().Set("X-Preset-Rights", headerList(rights))
+	c.header.Set("X-Preset-Rights", headerList(rights))
 	return pageOf(c.h.service.Workspaces(c.r.Context(), c.who, page))
 }
 
@@ -37,7 +37,7 @@ func createWorkspace(c *call) (response, error) {
 }
 
 func getWorkspace(c *call) (response, error) {
-	return c.answerObject(c.h.service.Workspace(c.r.Context(), c.who, c.r.PathValue("workspace")))
+	return c.answerObject(c.h.service.Workspace(c.r.Context(), c.who, c.found.Value("workspace")))
 }
 
 func updateWorkspace(c *call) (response, error) {
@@ -45,7 +45,7 @@ func updateWorkspace(c *call) (response, error) {
 	if err := c.decode(&patch); err != nil {
 		return response{}, err
 	}
-	return c.answerChange(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.r.PathValue("workspace"), patch, c.h.live.Keys()))
+	return c.answerChange(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.found.Value("workspace"), patch, c.h.live.Keys()))
 }
 
 func deleteWorkspace(c *call) (response, error) {
@@ -53,7 +53,7 @@ func deleteWorkspace(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return c.answerRemoval(c.h.service.DeleteWorkspace(c.r.Context(), c.write(), c.r.PathValue("workspace"), domain.WorkspaceDeletion{
+	return c.answerRemoval(c.h.service.DeleteWorkspace(c.r.Context(), c.write(), c.found.Value("workspace"), domain.WorkspaceDeletion{
 		ConfirmDefault: isConfirmed != nil && *isConfirmed,
 		Configured:     c.h.live.Keys(),
 	}))

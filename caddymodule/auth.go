@@ -1,13 +1,21 @@
 package caddymodule
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -26,14 +34,7 @@ type ConfiguredKey struct {
 	WorkspaceSlug string `json:"workspace,omitempty"`
 }
 
-const (
-	hashedPrefix = "sha256:"
-	// minSecret is the length of the shortest secret, in bytes. A shorter one can be
-	// guessed from its hash.
-	minSecret = 16
-	// maxSecret is the length of the longest secret, in bytes.
-	maxSecret = 4096
-)
+const hashedPrefix = "sha256:"
 
 var errNoCredentials = &domain.Error{Kind: domain.Unauthenticated, Message: "Missing Authentication header"}
 
@@ -43,7 +44,7 @@ func (c *call) authenticate() error {
 		c.setPrincipal(who)
 		return nil
 	}
-	given := sentValues(c.r, "Authorization")
+	given := ownkeys.SentValues(c.r, "Authorization")
 	switch len(given) {
 	case 0:
 		return errNoCredentials
@@ -66,7 +67,7 @@ func (c *call) authenticate() error {
 
 // identify returns the principal of the first live key among one or more secrets. It looks
 // for keys in memory first, then in the store. If no key is live, each secret counts as a
-// failure of the client's address. The error is domain.ErrCredentials then, or a *limitError
+// failure of the client's address. The error is domain.ErrCredentials then, or a *limiter.Error
 // if the address has failed too often.
 //
 // Clients without an address, as on a Unix socket, are not limited. They cannot be told
@@ -77,16 +78,16 @@ func (c *call) identify(secrets ...string) (domain.Principal, error) {
 			return who, nil
 		}
 	}
-	var limiter *authLimiter // nil if failures are not limited
+	var failures *limiter.Limiter // nil if failures are not limited
 	by, from := c.h.failureLimit, originOf(c.r)
-	if by != (failureLimit{}) && from != (origin{}) {
-		limiter = c.h.shared.limiter
+	if by != (limiter.Limit{}) && from != (limiter.Origin{}) {
+		failures = c.h.shared.limiter
 	}
-	if limiter != nil && limiter.isLimited(from, by) {
-		if err := limiter.enter(c.r.Context()); err != nil {
+	if failures != nil && failures.IsLimited(from, by) {
+		if err := failures.Enter(c.r.Context()); err != nil {
 			return domain.Principal{}, err
 		}
-		defer limiter.leave()
+		defer failures.Leave()
 	}
 	for _, secret := range secrets {
 		who, err := c.h.service.Authenticate(c.r.Context(), domain.HashSecret(secret))
@@ -94,15 +95,15 @@ func (c *call) identify(secrets ...string) (domain.Principal, error) {
 			return who, err
 		}
 	}
-	if limiter == nil {
+	if failures == nil {
 		return domain.Principal{}, domain.ErrCredentials
 	}
 	var wait time.Duration
 	for range secrets {
-		wait = max(wait, limiter.fail(from, by, c.h.logger))
+		wait = max(wait, failures.Fail(from, by, c.h.logger))
 	}
 	if wait > 0 {
-		return domain.Principal{}, &limitError{wait}
+		return domain.Principal{}, &limiter.Error{Wait: wait}
 	}
 	return domain.Principal{}, domain.ErrCredentials
 }
@@ -199,14 +200,73 @@ func isPlaceholder(text string) bool {
 
 // checkSecret refuses secrets that can be guessed or cannot be sent as a bearer token.
 func checkSecret(secret string) error {
-	if len(secret) < minSecret {
-		return fmt.Errorf("the secret must be at least %d characters", minSecret)
+	if len(secret) < ownkeys.MinSecret {
+		return fmt.Errorf("the secret must be at least %d characters", ownkeys.MinSecret)
 	}
-	if len(secret) > maxSecret {
-		return fmt.Errorf("the secret must be at most %d characters", maxSecret)
+	if len(secret) > ownkeys.MaxSecret {
+		return fmt.Errorf("the secret must be at most %d characters", ownkeys.MaxSecret)
 	}
 	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return fmt.Errorf("the secret must be printable ASCII without spaces")
 	}
 	return nil
+}
+
+const (
+	defaultAuthFailures      = 100
+	defaultAuthFailureWindow = time.Minute
+
+	// authFailuresOff is the setting for no limit.
+	authFailuresOff = -1
+)
+
+// provisionFailureLimit sets the defaults and checks the settings.
+func (h *Handler) provisionFailureLimit() error {
+	h.AuthFailureLimit = cmp.Or(h.AuthFailureLimit, defaultAuthFailures)
+	h.AuthFailureWindow = cmp.Or(h.AuthFailureWindow, caddy.Duration(defaultAuthFailureWindow))
+	if err := checkAuthFailureLimit(h.AuthFailureLimit, time.Duration(h.AuthFailureWindow)); err != nil {
+		return fmt.Errorf("auth_failure_limit: %w", err)
+	}
+	if h.AuthFailureLimit != authFailuresOff {
+		h.failureLimit = limiter.Limit{Most: h.AuthFailureLimit, Window: time.Duration(h.AuthFailureWindow)}
+	}
+	return nil
+}
+
+func checkAuthFailureLimit(limit int, window time.Duration) error {
+	if limit == authFailuresOff {
+		limit = defaultAuthFailures // its window is checked as with a limit
+	}
+	return limiter.Limit{Most: limit, Window: window}.Validate()
+}
+
+// originOf returns the origin of a request, zero without an address.
+func originOf(r *http.Request) limiter.Origin {
+	address, ok := clientAddress(r)
+	if !ok {
+		return limiter.Origin{}
+	}
+	return limiter.OriginAt(address)
+}
+
+// guardServer puts the guard of ownkeys before the server that h is provisioned for. It has
+// no effect on HTTP/3, whose server Caddy does not let modules reach.
+//
+// Caddy makes its http.Server after all modules are provisioned. The first that a
+// module can get hold of it is when the first connection comes in. Its ConnContext
+// functions then run before any goroutine reads the server's handler.
+func (h *Handler) guardServer(ctx caddy.Context) {
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok {
+		return
+	}
+	var once sync.Once
+	server.RegisterConnContext(func(ctx context.Context, _ net.Conn) context.Context {
+		once.Do(func() {
+			if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok {
+				ownkeys.Guard(server, h.live)
+			}
+		})
+		return ctx
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // inProcess sends requests to the handler's own API, as bundlePrincipal.
@@ -21,26 +22,16 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	inside := r.Clone(context.WithValue(r.Context(), bundleRequest{}, bundlePrincipal))
 	inside.URL.Path, inside.URL.RawPath = path.Path, path.RawPath
-	w := &responseRecorder{header: make(http.Header), status: http.StatusOK}
-	t.h.serveAPI(w, inside)
+	c := t.h.newCall(nil, inside)
+	c.header = make(http.Header)
+	defer c.releasePage()
+	status, body := c.complete(c.serve())
+	t.h.metrics.CountRequest(c.op.name, status, time.Since(c.start))
 	return &http.Response{
-		Status: fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)), StatusCode: w.status, Header: w.header,
-		Body: io.NopCloser(&w.body), ContentLength: int64(w.body.Len()), Request: r,
+		Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), StatusCode: status, Header: c.header,
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: r,
 	}, nil
 }
-
-// responseRecorder keeps a response.
-type responseRecorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (w *responseRecorder) Header() http.Header { return w.header }
-
-func (w *responseRecorder) WriteHeader(status int) { w.status = status }
-
-func (w *responseRecorder) Write(text []byte) (int, error) { return w.body.Write(text) }
 
 // Interface guard
 var _ http.RoundTripper = inProcess{}

@@ -27,9 +27,12 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -43,7 +46,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(400) // the tests leave little garbage at a time, in many collections
 	storepool.RetryInterval = 20 * time.Millisecond
-	flushInterval = 20 * time.Millisecond
+	usagerecorder.FlushInterval = 20 * time.Millisecond
 	undo := storagetest.UseMemory()
 	home, err := os.MkdirTemp("", "caddy-presets-")
 	if err != nil {
@@ -209,7 +212,7 @@ func (s *server) logged(send func()) map[string]any {
 }
 
 // eventually waits for an effect that occurs after an answer was sent.
-func (s *server) eventually(ok func() bool) bool { return caddytest.Eventually(ok) }
+func (s *server) eventually(ok func() bool) bool { return wait.Eventually(ok) }
 
 // openInMemory opens a store that is closed when the test ends.
 func openInMemory(tb testing.TB) *badger.Store {
@@ -222,7 +225,7 @@ func openInMemory(tb testing.TB) *badger.Store {
 	return store
 }
 
-func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
+func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }
 
 // upstream is a gateway that records its requests.
 type upstream struct {

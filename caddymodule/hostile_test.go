@@ -105,7 +105,7 @@ func TestHostileRequests(t *testing.T) {
 
 	// Targets. Paths that a gateway could read as ours are ours, and get a refusal.
 	for target, want := range map[string][]int{
-		"/v1/presets/%2F": {404}, "/v1/presets/p%2F..": {400}, "/v1/presets%2fp": {404}, "/v1/presets%252fp": {404}, "/v1/presets%252fx;%25zz": {404},
+		"/v1/presets/%2F": {400}, "/v1/presets/p%2F..": {400}, "/v1/presets%2fp": {404}, "/v1/presets%252fp": {404}, "/v1/presets%252fx;%25zz": {404},
 		"//v1/presets/p": {404}, "/v1//presets/p": {404}, "/v1;a/presets/p": {404}, "/v1/presets;a/p": {404}, "/v1/presets/p;a": {400}, "/v1/presets%ff/p": {404}, "/v1;%2f/presets/p": {400},
 		"/v1/x/..%2fpresets/p": {400}, "/v1/%2e%2e/v1/presets/p": {400}, "/v1/x/%2e%2e/presets/p": {400}, "/v1/%252e%252e/v1/presets/p": {400}, "/v1/x/..;/presets/p": {400},
 		"/./v1/presets/p": {400}, "/../../v1/presets/p": {400}, "/v1/presets/../presets/p": {400}, "/v1/presets/../models": {400}, "/v1/presets/p/../../../etc/passwd": {400},

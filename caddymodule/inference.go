@@ -1,13 +1,16 @@
 package caddymodule
 
 import (
-	"iter"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
@@ -21,8 +24,8 @@ type inferenceCall struct {
 	path        string      // the normalized path below the base path; or nothing
 	route       *inferenceRoute
 	dryRun      bool
-	held        *heldBody // is own, or nil. call.body only tells that it was read
-	own         heldBody
+	held        *heldbody.Body // is own, or nil. call.body only tells that it was read
+	own         heldbody.Body
 	response    beginning // of the gateway
 	named       struct {  // the applied preset, empty without one
 		workspace, id, preset, label string
@@ -50,7 +53,7 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 		c.refuseWebSocket(route)
 		return nil
 	}
-	if method := methodUpstream(r); h.Inference.ListModels && (method == http.MethodGet || method == http.MethodHead) {
+	if method := requestpath.MethodUpstream(r); h.Inference.ListModels && (method == http.MethodGet || method == http.MethodHead) {
 		if c.path == "models" {
 			return c.serveModels(next)
 		}
@@ -66,16 +69,16 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 	defer func() {
 		if c.held != nil {
-			c.held.end(c.r.Context(), err)
+			c.held.End(c.r.Context(), err)
 		}
 	}()
 	if refused := c.checkOther(); refused != nil {
 		if c.held != nil {
-			c.held.drop() // the answer may take its time
+			c.held.Drop() // the answer may take its time
 		}
 		c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
 		c.setPlaceholder(operationPlaceholder, c.op.name)
-		c.h.metrics.countResolution(c.op.name, "refused", c.start)
+		c.h.metrics.CountResolution(c.op.name, "refused", c.start)
 		c.render(response{}, refused)
 		return nil
 	}
@@ -89,10 +92,10 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 // asksForWebSocket reports whether a request asks for a WebSocket. stripUpgrade leaves no other
 // upgrade.
 func (c *inferenceCall) asksForWebSocket() bool {
-	return isWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0
+	return requestpath.IsWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0
 }
 
-var errNoWebSocket = &statusError{http.StatusUpgradeRequired, "This route serves no WebSocket: send a POST over HTTP"}
+var errNoWebSocket = &status.Error{Status: http.StatusUpgradeRequired, Message: "This route serves no WebSocket: send a POST over HTTP"}
 
 // refuseWebSocket answers a request for a WebSocket on an inference route. Codex takes the status
 // as a request to use HTTP, and repeats its request several times after any other.
@@ -104,7 +107,7 @@ func (c *inferenceCall) refuseWebSocket(route *inferenceRoute) {
 		c.w.Header().Set("Connection", "Upgrade")
 	}
 	c.render(response{}, errNoWebSocket)
-	c.h.metrics.countResolution(c.op.name, "refused", c.start)
+	c.h.metrics.CountResolution(c.op.name, "refused", c.start)
 }
 
 // checkOther authenticates a request to another route and decides whether it may go on.
@@ -143,7 +146,7 @@ func (h *Handler) routeOf(normalized string) string {
 // reference to the body meanwhile.
 func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	c.holdBody()
-	defer func() { c.held.end(c.r.Context(), err) }()
+	defer func() { c.held.End(c.r.Context(), err) }()
 	if c.prepare() {
 		return nil
 	}
@@ -163,7 +166,7 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 // holdBody prepares to read a body. The caller calls held.end.
 func (c *inferenceCall) holdBody() {
 	c.held = &c.own
-	c.held.limit = c.h.Inference.MaxMemory
+	c.held.Limit = c.h.Inference.MaxMemory
 }
 
 // prepare rewrites the request for the gateway, or answers it. It reports whether it
@@ -173,8 +176,8 @@ func (c *inferenceCall) prepare() (answered bool) {
 	c.setPlaceholder(operationPlaceholder, c.op.name)
 	resolution, err := c.resolve()
 	if err != nil {
-		c.held.drop() // the answer may take its time
-		c.h.metrics.countResolution(c.op.name, "refused", c.start)
+		c.held.Drop() // the answer may take its time
+		c.h.metrics.CountResolution(c.op.name, "refused", c.start)
 		c.render(response{}, err)
 		return true
 	}
@@ -182,10 +185,10 @@ func (c *inferenceCall) prepare() (answered bool) {
 	if resolution.Preset != "" {
 		result = "resolved"
 		if damage := c.h.damage; damage != nil && resolution.FromMemory && damage.Damaged() {
-			c.h.metrics.fromMemory.Inc()
+			c.h.metrics.FromMemory.Inc()
 		}
 	}
-	c.h.metrics.countResolution(c.op.name, result, c.start)
+	c.h.metrics.CountResolution(c.op.name, result, c.start)
 	if c.dryRun {
 		c.render(c.describe(resolution))
 	}
@@ -203,12 +206,12 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	}
 	body := c.held
 	var err error
-	if body.sent, err = c.read(c.h.Inference.MaxBodySize, &body.reservation); err != nil {
+	if body.Sent, err = c.read(c.h.Inference.MaxBodySize, &body.Reservation); err != nil {
 		return none, err
 	}
 	c.body = wholeBody
 	var text []byte
-	if text, body.unpacked, err = c.decodeBody(body.sent, c.h.Inference.MaxBodySize); err != nil {
+	if text, body.Unpacked, err = c.held.Decode(c.r.Header, body.Sent, c.h.Inference.MaxBodySize); err != nil {
 		return none, err
 	}
 	adoptSession(c.r.Header)
@@ -226,31 +229,31 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		c.showResolution(resolution)
 	}
 	if !resolution.Rewritten {
-		if body.unpacked {
-			body.sub(int64(cap(text)))
+		if body.Unpacked {
+			body.Sub(int64(cap(text)))
 		}
-		resolution.Body[0] = body.sent
+		resolution.Body[0] = body.Sent
 	} else {
 		if resolution.StreamUsageAdded {
 			c.hideStreamUsage()
 		}
-		if body.unpacked {
-			body.dropSent()
+		if body.Unpacked {
+			body.DropSent()
 			c.r.Header.Del("Content-Encoding")
 		}
 		if len(resolution.Body) == 1 { // the merged body is a copy
-			body.sub(int64(cap(text)))
-			body.recycle()
+			body.Sub(int64(cap(text)))
+			body.Recycle()
 		}
 		if otherType && resolution.Preset != "" { // the gateway must read the fields that were resolved
-			c.r.Header["Content-Type"] = []string{jsonMedia}
+			c.r.Header["Content-Type"] = []string{mediatype.JSON}
 		}
 		c.r.ContentLength = int64(resolution.Body.Len())
 		c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked
 		c.values[1] = strconv.FormatInt(c.r.ContentLength, 10)
 		c.r.Header["Content-Length"] = c.values[1:]
 	}
-	body.replay(resolution.Body, c.r.Body)
+	body.Replay(resolution.Body, c.r.Body)
 	c.r.Body = body
 	return resolution, nil
 }
@@ -314,34 +317,4 @@ func headerList(names []string) string {
 		return list
 	}
 	return list[:strings.LastIndex(list[:most], ", ")+1] + " ..."
-}
-
-// mayReadModels authenticates a request for models, and checks that its key may send it.
-// Else it answers the request.
-func (c *inferenceCall) mayReadModels(operation string) bool {
-	c.op.name = operation
-	c.setPlaceholder(operationPlaceholder, operation)
-	err := c.authenticateInference()
-	if err == nil && (!isRead(c.r) || c.hidesQuery()) { // it has a body, opens a tunnel, or reads something else
-		err = c.checkUnresolvedRoute()
-	}
-	if err != nil {
-		varyByKey(c.w.Header())
-		c.render(response{}, err)
-	}
-	return err == nil
-}
-
-// serveModels lets the gateway list its models and adds the caller's presets.
-func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
-	if !c.mayReadModels("models_list") {
-		return nil
-	}
-	failed, err := c.listModels(next, func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
-		return c.h.service.ActivePresets(c.r.Context(), c.who, withModels)
-	})
-	if failed != nil && !hungUp(c.r.Context(), failed) {
-		c.logFailure(failed)
-	}
-	return err
 }

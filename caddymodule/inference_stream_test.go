@@ -12,11 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // patience is how long a test waits for an immediate event. It only ends what hangs.
-const patience = time.Minute
+const patience = wait.Limit
 
 // streamed makes the upstream send SSE events. It sends the first at once, and each other
 // one when the returned channel receives a value.
@@ -164,7 +166,7 @@ func TestTheGatewayBreaksOff(t *testing.T) {
 
 // TestLongStreamsAreNotCut checks that the body's deadline does not end a longer answer.
 func TestLongStreamsAreNotCut(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	s := start(t, inferring("max_body_size 1MiB"))
 	s.preset("writer", writer)
 	s.options = "servers {\nprotocols h1 h2c\n}"
@@ -182,7 +184,7 @@ func TestLongStreamsAreNotCut(t *testing.T) {
 	for name, transport := range map[string]*http.Transport{"HTTP/1.1": {}, "HTTP/2": {Protocols: h2}} {
 		for what, text := range map[string]string{
 			"resolved": `{"model":"@preset/writer"}`, "resolved, chunked": `{"model":"@preset/writer"}`,
-			"passed": `{"model":"m"}`, "passed, chunked": `{"model":"m"}`, "gzip": gzipped(`{"model":"@preset/writer"}`),
+			"passed": `{"model":"m"}`, "passed, chunked": `{"model":"m"}`, "gzip": caddytest.Gzip(`{"model":"@preset/writer"}`),
 			"empty": "", "empty, chunked": "",
 		} {
 			var headers []string

@@ -4,16 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagetap"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
@@ -41,7 +41,7 @@ type Usage struct {
 	KeepDays caddy.Duration `json:"keep_days,omitempty"`
 
 	prices    usage.Prices
-	recording *usageRecording
+	recording *usagerecorder.Use
 }
 
 const (
@@ -164,19 +164,20 @@ func (u *Usage) unmarshalPrice(d *caddyfile.Dispenser) error {
 func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 	client, end := c.w, func() error { return nil }
 	if c.streamUsage {
-		w := &streamUsageWriter{ResponseWriter: c.w}
-		client, end = w, w.close
+		w := usagetap.NewStreamWriter(c.w)
+		client, end = w, w.Close
 	}
 	home := c.named.workspace
 	if home == "" { // asked now, since the client waits for the end of tell
 		home = c.home()
 	}
 	begun, ended := time.Now(), false
-	t := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: client}, dialect: c.route.dialect}
-	t.opening = func(status int) { c.showHandle(status, begun) }
+	t := usagetap.New(client, c.route.dialect, func(status int) { c.showHandle(status, begun) })
 	defer func() { // reverse_proxy panics where an answer breaks off
-		t.broken = t.broken || end() != nil
-		used := t.close(begun, ended && err == nil, c.r.Context().Err() != nil)
+		if end() != nil {
+			t.SetBroken()
+		}
+		used := t.Close(begun, ended && err == nil, c.r.Context().Err() != nil)
 		c.attribute(used)
 		used.Asked = c.asked
 		if used.Status == 0 && !used.Aborted {
@@ -185,7 +186,7 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 		c.recordUsage(used, home)
 	}()
 	err = next.ServeHTTP(t, c.r)
-	if ended = true; t.status == 0 {
+	if ended = true; t.Status() == 0 {
 		c.showHandle(refusedStatus(err), begun) // Caddy writes the header
 	}
 	return err
@@ -208,16 +209,16 @@ func refusedStatus(err error) int {
 // request. It is summed in the workspace home for the reports, unless that is empty.
 func (c *inferenceCall) recordUsage(used *usage.Request, home string) {
 	c.estimate(used)
-	c.h.metrics.usage.add(used)
+	c.h.metrics.Usage.Add(used)
 	if used.WorkspaceID = home; home != "" {
-		c.h.shared.usage.add(c.h.Inference.Usage.recording, used)
+		c.h.shared.usage.Add(c.h.Inference.Usage.recording, used)
 		c.rememberSession(used)
 	}
 	if c.repl != nil {
 		c.repl.Set(usagePlaceholder, used)
 	}
 	if span := trace.SpanFromContext(c.r.Context()); span.IsRecording() {
-		span.SetAttributes(attributesOf(used)...)
+		span.SetAttributes(usagetap.AttributesOf(used)...)
 	}
 }
 
@@ -240,80 +241,29 @@ func (c *inferenceCall) estimate(used *usage.Request) {
 	used.Estimated = used.HasCost
 }
 
-// usageText returns the text of a placeholder for a request, empty if it is unknown.
-func usageText(used *usage.Request, name string) string {
-	switch name {
-	case "model":
-		return used.Model
-	case "unknown":
-		return string(used.Unknown)
-	case "duration_ms":
-		return milliseconds(used.Duration)
-	case "first_byte_ms":
-		return milliseconds(used.FirstByte)
-	case "first_content_ms":
-		return milliseconds(used.FirstContent)
+const (
+	streamUsageOff = "off"
+	streamUsageAdd = "add"
+)
+
+// streamUsages are the values of Usage.StreamUsage.
+var streamUsages = []string{streamUsageOff, streamUsageAdd}
+
+// provisionStreamUsage sets the default of StreamUsage, and checks it.
+func (u *Usage) provisionStreamUsage() error {
+	u.StreamUsage = cmp.Or(u.StreamUsage, streamUsageOff)
+	if err := directive.CheckWord(u.StreamUsage, streamUsages...); err != nil {
+		return fmt.Errorf("stream_usage: %w", err)
 	}
-	switch {
-	case name == "cost" && used.HasCost:
-		return used.Cost.String()
-	case name == "cost_estimated" && used.HasCost:
-		return strconv.FormatBool(used.Estimated)
-	case used.Unknown != "":
-		return ""
-	}
-	for _, count := range countsOf(used.Tokens) {
-		if count.name == name {
-			return strconv.FormatInt(count.tokens, 10)
-		}
-	}
-	return ""
+	return nil
 }
 
-// milliseconds returns a time as text, empty for a negative one.
-func milliseconds(d time.Duration) string {
-	if d < 0 {
-		return ""
-	}
-	return strconv.FormatInt(d.Milliseconds(), 10)
-}
+// addsStreamUsage reports whether chat streams are asked for their usage.
+func (u *Usage) addsStreamUsage() bool { return u != nil && u.StreamUsage == streamUsageAdd }
 
-// tokenCount is one kind of tokens of an answer.
-type tokenCount struct {
-	name      string // in placeholders and metrics
-	attribute string // of a span, by OpenTelemetry's conventions for generative AI
-	tokens    int64
-}
-
-// countsOf returns all kinds of tokens of an answer, always in the same order.
-func countsOf(t gatewayanswer.Tokens) [5]tokenCount {
-	return [5]tokenCount{
-		{"input_tokens", "gen_ai.usage.input_tokens", t.Input},
-		{"output_tokens", "gen_ai.usage.output_tokens", t.Output},
-		{"cache_read_input_tokens", "gen_ai.usage.cache_read.input_tokens", t.CacheRead},
-		{"cache_write_input_tokens", "gen_ai.usage.cache_write.input_tokens", t.CacheWrite},
-		{"reasoning_output_tokens", "gen_ai.usage.reasoning.output_tokens", t.Reasoning},
-	}
-}
-
-// attributesOf returns the attributes of a span for a request.
-func attributesOf(used *usage.Request) []attribute.KeyValue {
-	var list []attribute.KeyValue
-	if used.Preset != "" {
-		list = append(list,
-			attribute.String("gen_ai.prompt.name", used.Preset),
-			attribute.String("gen_ai.prompt.version", strconv.Itoa(used.Version)))
-	}
-	if used.Model != "" {
-		list = append(list, attribute.String("gen_ai.response.model", used.Model))
-	}
-	if used.Unknown == "" {
-		for _, count := range countsOf(used.Tokens) {
-			list = append(list, attribute.Int64(count.attribute, count.tokens))
-		}
-	}
-	if used.Streamed && used.FirstByte >= 0 {
-		list = append(list, attribute.Float64("gen_ai.response.time_to_first_chunk", used.FirstByte.Seconds()))
-	}
-	return list
+// hideStreamUsage prepares to take the usage out of the stream, which its client did not ask
+// for. An encoded stream is not searched, so the gateway is asked for a plain one.
+func (c *inferenceCall) hideStreamUsage() {
+	c.streamUsage = true
+	c.r.Header.Set("Accept-Encoding", "identity")
 }

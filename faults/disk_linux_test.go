@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // resume is the time limit for writes to resume once there is space.
@@ -36,6 +38,7 @@ func TestDisk(t *testing.T) {
 // if the disk has no block, because Badger does not reserve space for this file. The test
 // counts the deaths. Acknowledged writes remain, and a start with free space finds them.
 func TestDiskAtFlush(t *testing.T) {
+	tier.Long(t)
 	runDisk(t, "disk-at-flush", func(d *disk, name string, _ int) {
 		d.mayDie = true
 		d.fillUnderLoad(name, false, true)
@@ -89,7 +92,7 @@ func (d *disk) checkAlive(when string) bool {
 		return true
 	}
 	if d.deaths++; !d.mayDie && !d.hasDiedAtFlush() {
-		d.t.Errorf("the server died %s: %v", when, d.server.err)
+		d.t.Errorf("the server died %s: %v", when, d.server.process.Wait())
 	}
 	return false
 }

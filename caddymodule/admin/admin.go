@@ -11,11 +11,13 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/caddymodule/openapi"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -25,7 +27,7 @@ import (
 // Path is the prefix of all paths of the admin endpoint.
 const Path = "/presets/"
 
-// maxBody bounds the body of a request, in bytes. An import may be larger.
+// maxBody bounds the body of a request, in bytes. A backup may be larger.
 const maxBody = 64 << 10
 
 // operator is the principal of requests to the admin endpoint, in the audit trail. Caddy
@@ -57,9 +59,9 @@ func (e *endpoint) Routes() []caddy.AdminRoute {
 type Route struct {
 	Name   string // in the OpenAPI document
 	Method string
-	Path   string         // below Path; one segment {} is variable and not empty
+	Path   string         // below Path, as router.Router takes it
 	Body   *schema.Schema // nil for none
-	Lines  bool           // the body is an export, of media type LinesType
+	Dump   bool           // the body is a backup, of media type DumpType
 	Query  string         // the names of its parameters, with spaces between
 
 	run   func(request) error                                // for one store, or nil
@@ -72,42 +74,19 @@ func Routes(schemas *schema.Schemas) []Route {
 	return []Route{
 		{Name: "key_create", Method: http.MethodPost, Path: "keys", Body: schemas.NewKey, Query: "store", run: issueKey},
 		{Name: "key_list", Method: http.MethodGet, Path: "keys", Query: "store", run: listKeys},
-		{Name: "key_get", Method: http.MethodGet, Path: "keys/{}", Query: "store", run: getKey},
-		{Name: "key_revoke", Method: http.MethodDelete, Path: "keys/{}", Query: "store", run: revokeKey},
-		{Name: "key_remove", Method: http.MethodPost, Path: "keys/{}/remove", Query: "store", run: removeKey},
+		{Name: "key_get", Method: http.MethodGet, Path: "keys/{key_id}", Query: "store", run: getKey},
+		{Name: "key_revoke", Method: http.MethodDelete, Path: "keys/{key_id}", Query: "store", run: revokeKey},
+		{Name: "key_remove", Method: http.MethodPost, Path: "keys/{key_id}/remove", Query: "store", run: removeKey},
 		{Name: "key_prune", Method: http.MethodPost, Path: "keys/prune", Body: schemas.KeyPruning, Query: "store", run: pruneKeys},
 		{Name: "audit_list", Method: http.MethodGet, Path: "audit", Query: "store after limit", run: listAudit},
 		{Name: "version_prune", Method: http.MethodPost, Path: "prune", Body: schemas.Pruning, Query: "store", run: pruneVersions},
 		{Name: "backup_get", Method: http.MethodGet, Path: "backup", Query: "store", run: getBackup},
-		{Name: "store_export", Method: http.MethodGet, Path: "export", Query: "store", run: exportStore},
-		{Name: "store_import", Method: http.MethodPost, Path: "import", Lines: true, Query: "store", run: importStore},
-		{Name: "store_abandon_import", Method: http.MethodDelete, Path: "import", Query: "store", run: abandonImport},
+		{Name: "store_restore", Method: http.MethodPost, Path: "restore", Dump: true, Query: "store", run: restoreStore},
 		{Name: "store_verify", Method: http.MethodPost, Path: "verify", Query: "store", run: verifyStore},
 		{Name: "health_get", Method: http.MethodGet, Path: "health", Query: "store", serve: serveHealth},
 		{Name: "openapi_get", Method: http.MethodGet, Path: "openapi.yaml", serve: serveDocument(openapi.Document)},
 		{Name: "openapi_admin_get", Method: http.MethodGet, Path: "openapi-admin.yaml", serve: serveDocument(openapi.AdminDocument)},
 	}
-}
-
-// match reports whether an escaped path below Path is the route's, and returns its
-// variable segment, decoded.
-func (rt Route) match(path string) (param string, ok bool) {
-	prefix, suffix, isVariable := strings.Cut(rt.Path, "{}")
-	if !isVariable {
-		return "", path == rt.Path
-	}
-	rest, begins := strings.CutPrefix(path, prefix)
-	rest, ends := strings.CutSuffix(rest, suffix)
-	param, err := url.PathUnescape(rest)
-	return param, begins && ends && err == nil && rest != "" && !strings.Contains(rest, "/")
-}
-
-// methods returns the methods of the route.
-func (rt Route) methods() []string {
-	if rt.Method == http.MethodGet {
-		return []string{http.MethodGet, http.MethodHead}
-	}
-	return []string{rt.Method}
 }
 
 // checkQuery refuses unknown parameters, as bodies are refused that have unknown members: most
@@ -134,40 +113,44 @@ func (rt Route) runOn(store *registry.Store, r request) error {
 	return rt.run(r)
 }
 
-func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {
+// newRouter returns the router of all operations, which it makes once.
+var newRouter = sync.OnceValues(func() (*router.Router[Route], error) {
 	schemas, err := schema.Load()
+	if err != nil {
+		return nil, err
+	}
+	all := new(router.Router[Route])
+	for _, rt := range Routes(schemas) {
+		all.Add(rt.Method, Path+rt.Path, rt)
+	}
+	return all, nil
+})
+
+func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {
+	all, err := newRouter()
 	if err != nil {
 		return err
 	}
-	path := strings.TrimPrefix(r.URL.EscapedPath(), Path)
-	var allow []string
-	for _, rt := range Routes(schemas) {
-		param, ok := rt.match(path)
-		if !ok {
-			continue
-		}
-		if !slices.Contains(rt.methods(), r.Method) {
-			allow = append(allow, rt.methods()...)
-			continue
-		}
-		if err := rt.checkQuery(r.URL.RawQuery); err != nil {
-			return err
-		}
-		if rt.run == nil {
-			return rt.serve(w, r)
-		}
-		store, err := pickStore(r)
-		if err != nil {
-			return err
-		}
-		return rt.runOn(store, request{Request: r, w: w, param: param})
-	}
-	if allow == nil {
+	m := all.Find(r)
+	switch {
+	case m.Allow != "":
+		w.Header().Set("Allow", m.Allow)
+		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
+	case m.Op == nil:
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("resource not found")}
 	}
-	slices.Sort(allow)
-	w.Header().Set("Allow", strings.Join(allow, ", "))
-	return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
+	rt := m.Op
+	if err := rt.checkQuery(r.URL.RawQuery); err != nil {
+		return err
+	}
+	if rt.run == nil {
+		return rt.serve(w, r)
+	}
+	store, err := pickStore(r)
+	if err != nil {
+		return err
+	}
+	return rt.runOn(store, request{Request: r, w: w, keyID: m.Value("key_id")})
 }
 
 func serveDocument(text []byte) func(http.ResponseWriter, *http.Request) error {
@@ -184,7 +167,7 @@ type request struct {
 	*registry.Use // of the handler that was provisioned last
 	live          *registry.Store
 	w             http.ResponseWriter
-	param         string         // the path's variable segment, decoded
+	keyID         string         // of the path
 	schema        *schema.Schema // of the body
 }
 

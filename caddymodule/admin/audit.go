@@ -195,8 +195,7 @@ func (t trail) verify(expected string) error {
 	}
 	switch {
 	case head != t.head:
-		hash, _ := t.head.Hash.MarshalText() // never fails
-		return fmt.Errorf("the audit trail ends with a wrong record %d; the last record has hash %s", head.Count, hash)
+		return fmt.Errorf("the audit trail ends with a wrong record %d; the last record has hash %x", head.Count, t.head.Hash)
 	case !found:
 		return errors.New("the audit trail is unbroken, but no record has the hash of --head: the hash is from another trail")
 	}
@@ -208,8 +207,7 @@ func printHead(w io.Writer, head domain.AuditHead, asJSON bool) error {
 	if asJSON {
 		return jsonv2.MarshalWrite(w, head)
 	}
-	hash, _ := head.Hash.MarshalText() // never fails
-	_, err := fmt.Fprintf(w, "%d records, unbroken, head %s\n", head.Count, hash)
+	_, err := fmt.Fprintf(w, "%d records, unbroken, head %x\n", head.Count, head.Hash)
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -53,7 +52,6 @@ func (t *client) health() (state health, err error) {
 
 // print writes a line for each store. It returns an error if one cannot be read.
 func (h health) print(w io.Writer) error {
-	var text strings.Builder
 	for _, store := range h.Stores {
 		state := "available"
 		switch {
@@ -68,10 +66,9 @@ func (h health) print(w io.Writer) error {
 		if store.Error != "" {
 			state += ": " + store.Error
 		}
-		fmt.Fprintf(&text, "%s: %s\n", store.Name, state)
-	}
-	if _, err := io.WriteString(w, text.String()); err != nil {
-		return err
+		if _, err := fmt.Fprintf(w, "%s: %s\n", store.Name, state); err != nil {
+			return err
+		}
 	}
 	switch {
 	case len(h.Stores) == 0:

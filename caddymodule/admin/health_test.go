@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
-// TestHealth checks the states of one store and of two, one of which cannot be opened.
+// TestHealth checks the states of one store and of two, one of which cannot be opened, in the
+// answer and in what the command prints.
 func TestHealth(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	whole, damaged := s.CanonicalFolder(), caddytest.Folder(t)
@@ -32,10 +34,24 @@ func TestHealth(t *testing.T) {
 		}
 		return response.Stores
 	}
+	command := func(want, wantErr string, args ...string) {
+		t.Helper()
+		out, _, err := run(append([]string{"health", "--address", s.AdminAddress}, args...)...)
+		said := ""
+		if err != nil {
+			said = err.Error()
+		}
+		if (err != nil) != (wantErr != "") || !strings.Contains(said, wantErr) || strings.ContainsAny(said, "{}") || !strings.Contains(out, want) {
+			t.Errorf("%v: got %q, %v, want %q and %q", args, out, err, want, wantErr)
+		}
+	}
 	ok := state{Store: whole, Available: true, Writable: true}
 	if got := ask("", 200); len(got) != 1 || got[0] != ok {
 		t.Errorf("got %+v, want %+v", got, ok)
 	}
+	command(whole+": available\n", "")
+	command("", `no live store is named "absent"`, "--store", "absent")
+	command("", "admin.sock", "--address", "unix/"+t.TempDir()+"/admin.sock")
 
 	// Another store has something in a table, and is damaged while it is closed.
 	both := func(folder string) string {
@@ -45,7 +61,7 @@ func TestHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Reload(caddytest.Standard)
-	caddytest.Await(t, "the folder is in use", func() bool { return caddytest.IsReleased(damaged) })
+	wait.Until(t, "the folder is in use", func() bool { return caddytest.IsReleased(damaged) })
 	undo := caddytest.Damage(t, damaged)
 	if err := s.Load(both(damaged)); err != nil {
 		t.Fatal(err)
@@ -70,10 +86,11 @@ func TestHealth(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got, one)
 		}
 	}
-	s.Admin("GET", "/presets/health?store=absent", "").Want(t, 404, "no live store")
-	s.Admin("POST", "/presets/health", "").Want(t, 405)
+	command(whole+": available\n", "a store is not available")
+	command(": not available, damaged: ", "a store is not available")
+	command(whole+": available\n", "", "--store", whole)
 	undo()
-	caddytest.Await(t, "the repaired store is not healthy", func() bool { return s.Admin("GET", "/presets/health", "").Status == 200 })
+	wait.Until(t, "the repaired store is not healthy", func() bool { return s.Admin("GET", "/presets/health", "").Status == 200 })
 
 	// A server without the directive has no store. It may be about to load one.
 	if err := s.LoadJSON([]byte(`{"admin":{"listen":"` + s.AdminAddress + `"}}`)); err != nil {
@@ -82,4 +99,5 @@ func TestHealth(t *testing.T) {
 	if got := ask("", 503); len(got) != 0 {
 		t.Errorf("got %+v, want none", got)
 	}
+	command("", "no store is live")
 }

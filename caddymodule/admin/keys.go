@@ -26,25 +26,28 @@ func listKeys(r request) error {
 	return writeJSON(r.w, http.StatusOK, keyList{r.show(keys...)})
 }
 
-func getKey(r request) error {
-	k, err := r.Service.Key(r.Context(), r.param)
+// respondKey responds with a key, or with the error that came instead of it.
+func (r request) respondKey(k domain.Key, err error) error {
 	if err != nil {
 		return withStatus(err)
 	}
 	return writeJSON(r.w, http.StatusOK, r.show(k)[0])
 }
 
+func getKey(r request) error { return r.respondKey(r.Service.Key(r.Context(), r.keyID)) }
+
+func removeKey(r request) error {
+	return r.respondKey(r.Service.RemoveKey(r.Context(), operator, r.keyID))
+}
+
 func revokeKey(r request) error {
-	k, err := r.Service.RevokeKey(r.Context(), operator, r.param)
+	k, err := r.Service.RevokeKey(r.Context(), operator, r.keyID)
 	if errors.Is(err, domain.ErrRevocationNotStored) {
 		r.live.RetryRevocations()
 		caddy.Log().Named("admin.api.presets").Error("a key is revoked in memory alone, until the store takes its revocation", zap.String("key", k.ID), zap.Error(err))
 		err = fmt.Errorf("%w; the server tries again each second, and a restart before it succeeds makes the key valid again", err)
 	}
-	if err != nil {
-		return withStatus(err)
-	}
-	return writeJSON(r.w, http.StatusOK, r.show(k)[0])
+	return r.respondKey(k, err)
 }
 
 // newKeyRequest is the body of a key's creation.

@@ -11,14 +11,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-func removeKey(r request) error {
-	k, err := r.Service.RemoveKey(r.Context(), operator, r.param)
-	if err != nil {
-		return withStatus(err)
-	}
-	return writeJSON(r.w, http.StatusOK, r.show(k)[0])
-}
-
 // keyPruning is the body of a request to remove keys that are not live.
 type keyPruning struct {
 	// OlderThan is a duration such as 30d, empty for any time.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 func (s *server) prune(body string) caddytest.Response {
@@ -62,19 +63,12 @@ func TestPruneCommand(t *testing.T) {
 
 	for says, args := range map[string][]string{
 		"keep: must be given, since the configuration has no keep_versions": {},
-		"keep: must be at least 1": {"--keep", "0"},
-		"Workspace not found":      {"--keep", "1", "--workspace", "nowhere"},
-		`invalid argument "all"`:   {"--keep", "all"},
-		`unknown command "email"`:  {"email"},
-		"no live store":            {"--keep", "1", "--store", "other"},
+		"Workspace not found":     {"--keep", "1", "--workspace", "nowhere"},
+		`invalid argument "all"`:  {"--keep", "all"},
+		`unknown command "email"`: {"email"},
 	} {
 		if out, _, err := run(append([]string{"prune", "--address", s.AdminAddress}, args...)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
-		}
-	}
-	for body, says := range map[string]string{``: "body", `{"keep":"1"}`: "/keep: must be an integer", `{"keep":1,"preset":"p"}`: "/preset: unknown field", `{"keep":-1}`: "keep: must be at least 1"} {
-		if r := s.prune(body); r.Status != 400 || !strings.Contains(r.Body, says) {
-			t.Errorf("%s: got %d %s, want 400 and %q", body, r.Status, r.Body, says)
 		}
 	}
 }
@@ -104,7 +98,7 @@ func TestPruneByConfiguration(t *testing.T) {
 		}
 		// Caddy withdraws a replaced configuration later, in the background.
 		var r caddytest.Response
-		if !caddytest.Eventually(func() bool {
+		if !wait.Eventually(func() bool {
 			r = s.prune(`{"dry_run":true}`)
 			return r.Status == tc.status && strings.Contains(r.Body, tc.says)
 		}) {

@@ -31,7 +31,7 @@ func TestHead(t *testing.T) {
 			continue
 		}
 		for _, param := range []string{id, "absent"} {
-			path := admin.Path + strings.Replace(rt.Path, "{}", param, 1)
+			path := admin.Path + strings.Replace(rt.Path, "{key_id}", param, 1)
 			head := s.Admin("HEAD", path, "")
 			if made := strings.Contains(s.Admin("GET", "/metrics", "").Body, "last_backup_timestamp_seconds{"); made && rt.Name == "backup_get" && param == id {
 				t.Error("a HEAD counts as a backup")
@@ -56,14 +56,14 @@ func TestMethods(t *testing.T) {
 	}
 	for path, allowed := range offered {
 		if path == "keys/prune" {
-			allowed = append(allowed, offered["keys/{}"]...) // prune may be an id
+			allowed = append(allowed, offered["keys/{key_id}"]...) // prune may be an id
 		}
 		slices.Sort(allowed)
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"} {
 			if slices.Contains(allowed, method) {
 				continue
 			}
-			r := s.Admin(method, admin.Path+strings.Replace(path, "{}", "x", 1), "")
+			r := s.Admin(method, admin.Path+strings.Replace(path, "{key_id}", "x", 1), "")
 			if r.Status != 405 || r.Header.Get("Allow") != strings.Join(allowed, ", ") {
 				t.Errorf("%s %s: got %d with Allow %q, want 405 with %q", method, path, r.Status, r.Header.Get("Allow"), allowed)
 			}
@@ -79,7 +79,7 @@ func TestQueries(t *testing.T) {
 	for _, rt := range routes(t) {
 		ask := func(query, want string) {
 			t.Helper()
-			r := s.Admin(rt.Method, admin.Path+strings.Replace(rt.Path, "{}", "x", 1)+"?"+query, "{}")
+			r := s.Admin(rt.Method, admin.Path+strings.Replace(rt.Path, "{key_id}", "x", 1)+"?"+query, "{}")
 			if r.Status != 400 || !strings.Contains(r.Body, want) {
 				t.Errorf("%s %s?%s: got %d %s, want 400 and %q", rt.Method, rt.Path, query, r.Status, r.Body, want)
 			}

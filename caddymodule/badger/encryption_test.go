@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/badger"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // TestEncryptedStore opens an encrypted folder. Only the key with which it was created
@@ -45,7 +46,7 @@ func TestEncryptedStore(t *testing.T) {
 		t.Error("the key was logged")
 	}
 	s.Stop()
-	if !caddytest.Eventually(func() bool { return len(badger.Shares()) == 0 }) {
+	if !wait.Eventually(func() bool { return len(badger.Shares()) == 0 }) {
 		t.Errorf("%d handles are left", len(badger.Shares()))
 	}
 }

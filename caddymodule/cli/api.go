@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"maps"
 	"net/http"
 	"net/url"
@@ -73,7 +72,7 @@ func (a api) read(ctx context.Context, path string, into any) (*client.Response,
 	return response, decode(response.Data, into)
 }
 
-// decode decodes a part of an answer.
+// decode decodes a part of a response.
 func decode(text json.RawMessage, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("the answer has another form than expected: %w", err)
@@ -82,9 +81,8 @@ func decode(text json.RawMessage, into any) error {
 }
 
 // change sends a change once, even if the connection is lost and it is sent again. A body
-// that is not JSON yet is encoded; nil is none. With a tag, the change is made only if the
-// object still has it.
-func (a api) change(ctx context.Context, r client.Request, body any, tag string) (*client.Response, error) {
+// that is not JSON yet is encoded; nil is none.
+func (a api) change(ctx context.Context, r client.Request, body any) (*client.Response, error) {
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
@@ -99,9 +97,6 @@ func (a api) change(ctx context.Context, r client.Request, body any, tag string)
 		r.Header = make(http.Header)
 	}
 	r.Header.Set("Idempotency-Key", uuid.NewString())
-	if tag != "" {
-		r.Header.Set("If-Match", tag)
-	}
 	return a.Do(ctx, r)
 }
 
@@ -142,7 +137,7 @@ type version struct {
 	TemplateBytes int              `json:"template_bytes"`
 }
 
-// preset reads a preset. The answer has its tag and its JSON.
+// preset reads a preset. The response has its tag and its JSON.
 func (a api) preset(ctx context.Context, slug string) (p preset, response *client.Response, err error) {
 	if err := domain.CheckPresetSlug(slug); err != nil {
 		return p, nil, err
@@ -158,7 +153,7 @@ func (a api) version(ctx context.Context, slug string, number int) (v version, r
 }
 
 // summaries returns the versions of a preset without settings and prompts, oldest first.
-func (a api) summaries(ctx context.Context, slug string) (iter.Seq2[json.RawMessage, error], error) {
+func (a api) summaries(ctx context.Context, slug string) (elements, error) {
 	if err := domain.CheckPresetSlug(slug); err != nil {
 		return nil, err
 	}
@@ -193,19 +188,6 @@ func numberIn(ref string) (int, error) {
 		return 0, fmt.Errorf("%q is neither the number of a version nor a label", ref)
 	}
 	return 0, nil
-}
-
-// row returns the cells of a summary.
-func (v version) row() []string {
-	mark := ""
-	if v.IsDesignated {
-		mark = "*"
-	}
-	dialect, _ := v.Dialect.MarshalText() // never fails
-	return []string{
-		numberText(v.Number), mark, strings.Join(v.Labels, " "), string(dialect), strconv.Itoa(v.ConfigBytes + v.PromptBytes + v.TemplateBytes),
-		timeText(v.CreatedAt), v.Creator, domain.TextOrEmpty(v.Message),
-	}
 }
 
 // targetText returns what a label stands for, such as 2 or 2:90,3:10.

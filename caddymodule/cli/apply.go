@@ -2,11 +2,11 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,14 +17,7 @@ import (
 
 // applied is the JSON of an apply.
 type applied struct {
-	Plan   *plan.Plan `json:"plan"`
-	Done   int        `json:"done"`
-	Failed []failure  `json:"failed"`
-}
-
-// refusedApply is the JSON of an apply of files that have mistakes.
-type refusedApply struct {
-	Plan   mistakes  `json:"plan"`
+	Plan   any       `json:"plan"`
 	Done   int       `json:"done"`
 	Failed []failure `json:"failed"`
 }
@@ -35,10 +28,15 @@ type failure struct {
 	Conflict bool `json:"conflict"`
 }
 
+// applying is an apply.
+type applying struct {
+	planning
+	yes     bool
+	message string
+}
+
 func applyCommand() *cobra.Command {
-	var p planning
-	var yes bool
-	var message string
+	var a applying
 	cmd := &cobra.Command{
 		Use:   "apply [<dir>] [--owner <name>] [--prune] [--yes] [--message <text>] [--json]",
 		Short: "Brings a server to what files say",
@@ -49,84 +47,83 @@ exit status is 1.
 
 It may be interrupted and run again: nothing is done twice. New versions get --message, or
 else the Git revision of the folder.`,
-		RunE: p.explained(func(cmd *cobra.Command, args []string) error {
-			if err := plan.CheckMessage(message); err != nil {
-				return err
+		RunE: a.explained(func(cmd *cobra.Command, args []string) error {
+			result, err := a.run(cmd, args)
+			if result != nil && a.asJSON {
+				return cmp.Or(writeJSON(cmd.OutOrStdout(), result, ""), err)
 			}
-			ctx, stop := interruptible(cmd)
-			defer stop()
-			found, err := p.make(ctx, cmd, args)
-			if mistakes, ok := errors.AsType[files.Errors](err); ok && p.asJSON {
-				if err := writeJSON(cmd.OutOrStdout(), refusedApply{Plan: newMistakes(mistakes), Failed: []failure{}}); err != nil {
-					return err
-				}
-				return mistakesError(mistakes)
-			}
-			if err != nil {
-				return err
-			}
-			if !p.asJSON {
-				if err := writePlan(cmd.OutOrStdout(), found); err != nil {
-					return err
-				}
-			}
-			result := applied{Plan: found, Failed: []failure{}}
-			switch {
-			case len(found.Errors) > 0:
-				if p.asJSON {
-					err = writeJSON(cmd.OutOrStdout(), result)
-				}
-				return errors.Join(err, fmt.Errorf("nothing was applied: presets that cannot be brought to what their files say: %d", len(found.Errors)))
-			case found.Empty() && len(found.Adopt) == 0:
-				if p.asJSON {
-					return writeJSON(cmd.OutOrStdout(), result)
-				}
-				return nil
-			case !yes:
-				if p.asJSON { // the question is about the plan, and the JSON comes afterwards
-					if err := writePlan(cmd.ErrOrStderr(), found); err != nil {
-						return err
-					}
-				}
-				if err := confirm(ctx, cmd); err != nil {
-					return err
-				}
-			}
-			if message == "" {
-				message = revision(ctx, p.folder)
-			}
-			shown := newProgress(cmd.ErrOrStderr(), "applied")
-			done, stopped := found.Apply(ctx, plan.ApplyOptions{Message: message, Progress: shown.show})
-			shown.end()
-			for _, f := range done.Failed {
-				fmt.Fprintln(cmd.ErrOrStderr(), problemText(f.Problem))
-				result.Failed = append(result.Failed, failure{f.Problem, f.Conflict})
-			}
-			result.Done = done.Done
-			if p.asJSON {
-				if err := writeJSON(cmd.OutOrStdout(), result); err != nil {
-					return err
-				}
-			} else {
-				fmt.Fprintf(cmd.OutOrStdout(), "applied: %d\n", done.Done)
-			}
-			switch {
-			case len(done.Failed) > 0:
-				hint := ""
-				if slices.ContainsFunc(done.Failed, func(f plan.Failure) bool { return f.Conflict }) {
-					hint = "; run it again"
-				}
-				return fmt.Errorf("not applied: %d%s", len(done.Failed), hint)
-			case stopped != nil:
-				return errors.New("stopped before all was applied; run it again")
-			}
-			return nil
+			return err
 		}),
 	}
-	p.flags(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "Apply without a question")
-	cmd.Flags().StringVar(&message, "message", "", "The reason of new versions; default: the Git revision of the folder")
+	a.flags(cmd)
+	cmd.Flags().BoolVar(&a.yes, "yes", false, "Apply without a question")
+	cmd.Flags().StringVar(&a.message, "message", "", "The reason of new versions; default: the Git revision of the folder")
 	return cmd
+}
+
+// run makes a plan and applies it. Unless the result is for JSON, it prints both. The result is
+// nil if there is no plan, or nobody agrees to it.
+func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
+	if err := plan.CheckMessage(a.message); err != nil {
+		return nil, err
+	}
+	ctx, stop := interruptible(cmd)
+	defer stop()
+	found, err := a.make(ctx, cmd, args)
+	result := &applied{Plan: found, Failed: []failure{}}
+	if mistakes, ok := errors.AsType[files.Errors](err); ok && a.asJSON {
+		result.Plan = mistakenPlan(mistakes)
+		return result, mistakesError(mistakes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !a.asJSON {
+		if err := writePlan(cmd.OutOrStdout(), found); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case len(found.Errors) > 0:
+		return result, fmt.Errorf("nothing was applied: %w", planError(found))
+	case found.Empty() && len(found.Adopt) == 0:
+		return result, nil
+	case !a.yes:
+		if a.asJSON { // the question is about the plan, and the JSON comes afterwards
+			if err := writePlan(cmd.ErrOrStderr(), found); err != nil {
+				return nil, err
+			}
+		}
+		if err := confirm(ctx, cmd); err != nil {
+			return nil, err
+		}
+	}
+	message := a.message
+	if message == "" {
+		message = revision(ctx, a.folder)
+	}
+	shown := newProgress(cmd.ErrOrStderr(), "applied")
+	done, stopped := found.Apply(ctx, plan.ApplyOptions{Message: message, Progress: shown.show})
+	shown.end()
+	result.Done = done.Done
+	hint := ""
+	for _, f := range done.Failed {
+		fmt.Fprintln(cmd.ErrOrStderr(), problemText(f.Problem))
+		result.Failed = append(result.Failed, failure{f.Problem, f.Conflict})
+		if f.Conflict {
+			hint = "; run it again"
+		}
+	}
+	if !a.asJSON {
+		fmt.Fprintf(cmd.OutOrStdout(), "applied: %d\n", done.Done)
+	}
+	switch {
+	case len(done.Failed) > 0:
+		return result, fmt.Errorf("not applied: %d%s", len(done.Failed), hint)
+	case stopped != nil:
+		return result, errors.New("stopped before all was applied; run it again")
+	}
+	return result, nil
 }
 
 // confirm asks on the terminal whether to go on, until ctx ends.

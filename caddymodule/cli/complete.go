@@ -28,18 +28,6 @@ const (
 // typed is the beginning of this one.
 type source func(ctx context.Context, a api, args []string, typed string) ([]string, error)
 
-// or returns the candidates of s, and behind them those of others.
-func (s source) or(other source) source {
-	return func(ctx context.Context, a api, args []string, typed string) ([]string, error) {
-		found, err := s(ctx, a, args, typed)
-		if err != nil {
-			return nil, err
-		}
-		more, err := other(ctx, a, args, typed)
-		return append(found, more...), err
-	}
-}
-
 // slugs are those of presets.
 var slugs source = func(ctx context.Context, a api, _ []string, typed string) ([]string, error) {
 	return a.names(ctx, "/presets", a.query("q", typed, "sort", "slug", "order", "asc"), domain.CheckPresetSlug)
@@ -66,6 +54,16 @@ var labels source = func(ctx context.Context, a api, args []string, _ string) ([
 	}
 	names := slices.Sorted(maps.Keys(p.Labels))
 	return slices.DeleteFunc(names, func(name string) bool { return domain.CheckLabel(name) != nil }), nil
+}
+
+// references are the labels, and behind them the numbers of the versions.
+var references source = func(ctx context.Context, a api, args []string, typed string) ([]string, error) {
+	found, err := labels(ctx, a, args, typed)
+	if err != nil {
+		return nil, err
+	}
+	numbers, err := versionNumbers(ctx, a, args, typed)
+	return append(found, numbers...), err
 }
 
 // versionNumbers are those of the last versions of the preset that the first argument names,
@@ -117,58 +115,53 @@ func (a api) names(ctx context.Context, path string, query url.Values, check fun
 	return found, nil
 }
 
-// candidates asks a server within completionTime, once. Errors are silent, because the shell
-// shows the command that is being typed.
-func candidates(cmd *cobra.Command, connect func(*cobra.Command) (api, error), from source, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+// complete completes a word from a source. It asks the server within completionTime, once.
+// Errors are silent, because the shell shows the command that is being typed.
+func complete(connect func(*cobra.Command) (api, error), from source) cobra.CompletionFunc {
 	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	a, err := connect(cmd)
-	if err != nil {
-		return nil, directive
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		a, err := connect(cmd)
+		if err != nil {
+			return nil, directive
+		}
+		a.Wait = func(context.Context, time.Duration) error { return errors.New("a completion is not repeated") }
+		ctx, cancel := context.WithTimeout(context.Background(), completionTime)
+		defer cancel()
+		found, err := from(ctx, a, args, typed)
+		if err != nil {
+			return nil, directive
+		}
+		return slices.DeleteFunc(found, func(one string) bool { return !strings.HasPrefix(one, typed) }), directive
 	}
-	a.Wait = func(context.Context, time.Duration) error { return errors.New("a completion is not repeated") }
-	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
-	defer cancel()
-	found, err := from(ctx, a, args, typed)
-	if err != nil {
-		return nil, directive
-	}
-	return slices.DeleteFunc(found, func(one string) bool { return !strings.HasPrefix(one, typed) }), directive
+}
+
+// complete completes a word from a source at the target, whose key must not come from standard
+// input, which is the shell's.
+func (t *target) complete(from source) cobra.CompletionFunc {
+	return complete(func(cmd *cobra.Command) (api, error) {
+		if t.keyFile == "-" {
+			return api{}, errors.New("the key is on standard input")
+		}
+		return t.api(cmd)
+	}, from)
 }
 
 // completeArgs completes each argument from its source.
 func (t *target) completeArgs(sources ...source) cobra.CompletionFunc {
-	return completeArgs(t.completionAPI, sources...)
-}
-
-func completeArgs(connect func(*cobra.Command) (api, error), sources ...source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(sources) {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return candidates(cmd, connect, sources[len(args)], args, typed)
+		return t.complete(sources[len(args)])(cmd, args, typed)
 	}
 }
 
-// completionAPI is api without a key from standard input, which is the shell's.
-func (t *target) completionAPI(cmd *cobra.Command) (api, error) {
-	if t.keyFile == "-" {
-		return api{}, errors.New("the key is on standard input")
-	}
-	return t.api(cmd)
+// completeFlag completes the value of a flag.
+func completeFlag(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, by) // fails for an unknown flag only
 }
 
-// completeRef completes the value of a flag from a source.
-func (t *target) completeRef(cmd *cobra.Command, flag string, from source) {
-	completeFlagFrom(cmd, flag, t.completionAPI, from)
-}
-
-func completeFlagFrom(cmd *cobra.Command, flag string, connect func(*cobra.Command) (api, error), from source) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) { // fails for an unknown flag only
-		return candidates(cmd, connect, from, args, typed)
-	})
-}
-
-// completeFlag completes the value of a flag from a fixed set.
-func completeFlag(cmd *cobra.Command, flag string, values ...string) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+// oneOf completes a word from a fixed set.
+func oneOf(values ...string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -81,16 +79,8 @@ credential. The exit status is 1 if a prompt or a version is not written.`,
 }
 
 func printReport(w io.Writer, report *convert.Report, asJSON bool) error {
-	if !asJSON {
-		return report.Print(w)
+	if asJSON {
+		return writeJSON(w, report, "  ")
 	}
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(report); err != nil {
-		return err
-	}
-	_, err := w.Write(safeJSON(w, text.Bytes()))
-	return err
+	return report.Print(w)
 }

@@ -47,7 +47,6 @@ and designates it, and leaves all else there as it is.`,
 		ValidArgsFunction: c.completeArgs(slugs),
 	}
 	c.flags(copying)
-	c.workspaceFlag(copying)
 	flags := copying.Flags()
 	flags.StringVar(&c.toWorkspace, "to-workspace", "", "The slug or id of the other workspace")
 	flags.StringVar(&c.toServer, "to-server", "", "The origin of the other server")
@@ -58,7 +57,7 @@ and designates it, and leaves all else there as it is.`,
 	copying.MarkFlagsRequiredTogether("to-server", "to-key-file")
 	copying.MarkFlagsMutuallyExclusive("all-versions", "new-version")
 	_ = copying.MarkFlagFilename("to-key-file") // fails for an unknown flag only
-	completeFlagFrom(copying, "to-workspace", func(cmd *cobra.Command) (api, error) {
+	completeFlag(copying, "to-workspace", complete(func(cmd *cobra.Command) (api, error) {
 		if c.keyFile == "-" || c.toKeyFile == "-" {
 			return api{}, errors.New("a key is on standard input")
 		}
@@ -68,13 +67,14 @@ and designates it, and leaves all else there as it is.`,
 		}
 		to, _, err := c.destination(cmd, from)
 		return to, err
-	}, workspaces)
+	}, workspaces))
 	return copying
 }
 
 // destination returns the API to which the preset is copied.
 func (c *copier) destination(cmd *cobra.Command, from api) (api, place, error) {
-	at := place{server: c.server, workspace: c.toWorkspace, key: cmp.Or(c.keyFile, keyVariable)}
+	at := c.place()
+	at.workspace = c.toWorkspace
 	if c.toServer == "" {
 		return api{from.Client, c.toWorkspace}, at, nil
 	}
@@ -120,19 +120,17 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 		}
 		return err
 	}
-	if c.asJSON {
-		_, response, err := to.preset(ctx, slug)
-		if err != nil {
-			return placedError{err, at}
-		}
-		return printJSON(cmd, response)
-	}
 	sentence := fmt.Sprintf("Preset %s is copied: version %d is now version %d there.", slug, source.Number, made.numbers[source.Number])
 	if c.all {
 		sentence += fmt.Sprintf(" Versions copied: %d.", len(made.numbers))
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), sentence)
-	return err
+	var response *client.Response
+	if c.asJSON {
+		if _, response, err = to.preset(ctx, slug); err != nil {
+			return placedError{err, at}
+		}
+	}
+	return c.report(cmd, response, sentence)
 }
 
 // addVersion adds the designated version of a preset to another one, unless that has it.
@@ -150,11 +148,7 @@ func (c *copier) addVersion(cmd *cobra.Command, to api, at place, source, existi
 		}
 		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.Number, source.Slug, after.Number)
 	}
-	if c.asJSON {
-		return printJSON(cmd, response)
-	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), sentence)
-	return err
+	return c.report(cmd, response, sentence)
 }
 
 // capture returns what the server stores of a version.
@@ -186,7 +180,7 @@ func (a api) add(ctx context.Context, slug string, v version, isDraft bool, cond
 		r.Query.Set("designate", "false")
 	}
 	request := files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template).Request
-	return a.change(ctx, r, request, "")
+	return a.change(ctx, r, request)
 }
 
 // copied is a copy in the making. Only its first request has a condition: nobody else uses a
@@ -243,9 +237,9 @@ func (c *copied) leaveOutLabels() {
 		label := c.source.Labels[name]
 		if slices.ContainsFunc(shares(label), func(share domain.Share) bool { return share.Version != c.source.Number }) {
 			fmt.Fprintf(c.messages, "Label %s is left out: it stands for %s, and --all-versions copies all versions.\n", escape(name), targetText(label))
-			continue
+		} else {
+			kept[name] = label
 		}
-		kept[name] = label
 	}
 	c.source.Labels = kept
 }
@@ -256,11 +250,7 @@ func (c *copied) versions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for element, err := range summaries {
-		var summary version
-		if err == nil {
-			err = decode(element, &summary)
-		}
+	for summary, err := range decoded[version](summaries) {
 		if err != nil {
 			return placedError{err, c.at}
 		}
@@ -383,9 +373,7 @@ func shares(of domain.Target) []domain.Share {
 
 // change changes the copy.
 func (c *copied) change(ctx context.Context, r client.Request, body any) error {
-	r.Query = c.to.query()
-	_, err := c.to.change(ctx, r, body, "")
-	if err != nil {
+	if _, err := c.to.change(ctx, r, body); err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimPrefix(r.Path, "/presets/"), err)
 	}
 	return nil

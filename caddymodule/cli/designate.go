@@ -22,33 +22,28 @@ type changer struct {
 // flags adds all flags to a command.
 func (c *changer) flags(cmd *cobra.Command) {
 	c.target.flags(cmd)
-	c.workspaceFlag(cmd)
 	cmd.Flags().StringVar(&c.override, "override", "", "Change the preset though this owner manages it")
 }
 
-// change changes p, which has not changed since it was read with tag.
-func (c *changer) change(cmd *cobra.Command, a api, p preset, tag string, r client.Request, body any) (*client.Response, error) {
-	r.Header = make(http.Header)
+// change makes a change of a preset, unless it changes meanwhile. It returns the preset as it was
+// before.
+func (c *changer) change(cmd *cobra.Command, a api, slug string, r client.Request, body any) (p preset, response *client.Response, err error) {
+	p, response, err = a.preset(cmd.Context(), slug)
+	if err != nil {
+		return p, nil, err
+	}
+	r.Header = http.Header{"If-Match": {response.Tag()}}
 	if c.override != "" {
 		if err := domain.CheckOwner("--override", c.override); err != nil {
-			return nil, err
+			return p, nil, err
 		}
 		r.Header.Set("X-Preset-Override", c.override)
 	}
-	response, err := a.change(cmd.Context(), r, body, tag)
+	response, err = a.change(cmd.Context(), r, body)
 	if owner := domain.TextOrEmpty(p.ManagedBy); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
-		return nil, fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", p.Slug, owner, owner)
+		err = fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", p.Slug, owner, owner)
 	}
-	return response, err
-}
-
-// report prints an answer as JSON, or else a sentence.
-func (c *changer) report(cmd *cobra.Command, response *client.Response, sentence string) error {
-	if c.asJSON {
-		return printJSON(cmd, response)
-	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), escape(sentence))
-	return err
+	return p, response, err
 }
 
 func designateCommand() *cobra.Command {
@@ -61,11 +56,7 @@ Chooses the version that requests get if they name the preset alone: rolls back,
 live. The version is a number or a label. Nothing is changed if someone else changes the preset
 at the same time.`,
 		Args: cobra.ExactArgs(2),
-		RunE: c.explained(func(cmd *cobra.Command, args []string) error {
-			a, err := c.api(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: c.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			slug, ref := args[0], args[1]
 			number, err := numberIn(ref)
 			if err != nil {
@@ -75,11 +66,7 @@ at the same time.`,
 			if number == 0 {
 				body = map[string]any{"label": ref}
 			}
-			p, before, err := a.preset(cmd.Context(), slug)
-			if err != nil {
-				return err
-			}
-			response, err := c.change(cmd, a, p, before.Tag(), client.Request{Method: http.MethodPost, Path: presetPath(slug, "designate")}, body)
+			p, response, err := c.change(cmd, a, slug, client.Request{Method: http.MethodPost, Path: presetPath(slug, "designate")}, body)
 			if err != nil {
 				return err
 			}
@@ -93,7 +80,7 @@ at the same time.`,
 			}
 			return c.report(cmd, response, sentence)
 		}),
-		ValidArgsFunction: c.completeArgs(slugs, labels.or(versionNumbers)),
+		ValidArgsFunction: c.completeArgs(slugs, references),
 	}
 	c.flags(designate)
 	return designate
@@ -117,11 +104,7 @@ removes it. Nothing is changed if someone else changes the preset at the same ti
 			}
 			return cobra.ExactArgs(3)(cmd, args)
 		},
-		RunE: c.explained(func(cmd *cobra.Command, args []string) error {
-			a, err := c.api(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: c.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			slug, name := args[0], args[1]
 			if err := domain.CheckLabel(name); err != nil {
 				return err
@@ -137,11 +120,7 @@ removes it. Nothing is changed if someone else changes the preset at the same ti
 				r.Method, body = http.MethodPut, to
 				sentence = fmt.Sprintf("Label %s of %s stands for %s", name, slug, targetText(to))
 			}
-			p, before, err := a.preset(cmd.Context(), slug)
-			if err != nil {
-				return err
-			}
-			response, err := c.change(cmd, a, p, before.Tag(), r, body)
+			p, response, err := c.change(cmd, a, slug, r, body)
 			if err != nil {
 				return err
 			}

@@ -36,11 +36,7 @@ func diffCommand() *cobra.Command {
 Shows the differences of two versions, each by its number or a label: the prompt as a unified
 diff, the settings and the messages as a JSON Patch.`,
 		Args: cobra.ExactArgs(3),
-		RunE: to.explained(func(cmd *cobra.Command, args []string) error {
-			a, err := to.api(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: to.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			if err := domain.CheckPresetSlug(args[0]); err != nil {
 				return err
 			}
@@ -64,10 +60,9 @@ diff, the settings and the messages as a JSON Patch.`,
 			_, err = io.WriteString(w, d.text(hasColor(w)))
 			return err
 		}),
-		ValidArgsFunction: to.completeArgs(slugs, labels.or(versionNumbers), labels.or(versionNumbers)),
+		ValidArgsFunction: to.completeArgs(slugs, references, references),
 	}
 	to.flags(diff)
-	to.workspaceFlag(diff)
 	return diff
 }
 

@@ -41,7 +41,7 @@ and comments stay. Files of presets that the server does not have stay, too.`,
 				if written == nil {
 					written = []string{}
 				}
-				if err := writeJSON(cmd.OutOrStdout(), written); err != nil {
+				if err := writeJSON(cmd.OutOrStdout(), written, ""); err != nil {
 					return err
 				}
 			} else {
@@ -57,8 +57,8 @@ and comments stay. Files of presets that the server does not have stay, too.`,
 			return err
 		}),
 	}
-	t.flags(cmd)
+	t.managementFlags(cmd)
 	cmd.Flags().StringVar(&t.workspace, "workspace", "", "The slug or id of the only workspace to dump; default: all that the key sees")
-	t.completeRef(cmd, "workspace", workspaces)
+	completeFlag(cmd, "workspace", t.complete(workspaces))
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -24,58 +25,31 @@ func escapeText(text string) string { return escapeBut(text, "\n\t") }
 // escapeBut escapes all unsafe characters but some.
 func escapeBut(text, kept string) string {
 	var escaped strings.Builder
-	done := 0 // everything before it is written
-	for at := 0; at < len(text); {
-		r, size := utf8.DecodeRuneInString(text[at:])
-		isInvalid := r == utf8.RuneError && size == 1
-		if !isInvalid && (!isUnsafe(r) || strings.ContainsRune(kept, r)) {
-			at += size
-			continue
-		}
-		escaped.WriteString(text[done:at])
+	for at, r := range text {
+		isInvalid := r == utf8.RuneError && !strings.HasPrefix(text[at:], string(utf8.RuneError))
 		switch {
 		case isInvalid:
 			fmt.Fprintf(&escaped, `\x%02x`, text[at])
-		case r == '\n':
-			escaped.WriteString(`\n`)
-		case r == '\r':
-			escaped.WriteString(`\r`)
-		case r == '\t':
-			escaped.WriteString(`\t`)
-		case r <= 0xff:
-			fmt.Fprintf(&escaped, `\x%02x`, r)
-		case r <= 0xffff:
-			fmt.Fprintf(&escaped, `\u%04x`, r)
+		case !isUnsafe(r) || strings.ContainsRune(kept, r):
+			escaped.WriteRune(r)
 		default:
-			fmt.Fprintf(&escaped, `\U%08x`, r)
+			escaped.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
 		}
-		at += size
-		done = at
 	}
-	if done == 0 {
-		return text
-	}
-	escaped.WriteString(text[done:])
 	return escaped.String()
 }
 
 // escapeJSON is escape for JSON with any white space. The result is the same JSON.
 func escapeJSON(text []byte) []byte {
 	var escaped bytes.Buffer
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			escaped.WriteString(`\ufffd`) // as decoders read it
-		case !isUnsafe(r) || r == '\n' || r == '\t' || r == '\r': // these are white space between values
-			escaped.Write(text[:size])
-		case r <= 0xffff:
-			fmt.Fprintf(&escaped, `\u%04x`, r)
-		default:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&escaped, `\u%04x\u%04x`, high, low)
+	for _, r := range string(text) {
+		if !isUnsafe(r) || strings.ContainsRune("\n\t\r", r) { // these are white space between values
+			escaped.WriteRune(r)
+			continue
 		}
-		text = text[size:]
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&escaped, `\u%04x`, unit)
+		}
 	}
 	return escaped.Bytes()
 }
@@ -86,11 +60,8 @@ func escapeJSON(text []byte) []byte {
 // need the others.
 func isUnsafe(r rune) bool {
 	const nonJoiner, joiner = '\u200c', '\u200d'
-	switch {
-	case r == nonJoiner || r == joiner || unicode.Is(unicode.Prepended_Concatenation_Mark, r):
-		return false
-	}
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) &&
+		r != nonJoiner && r != joiner && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
 }
 
 // maxIndented is how deep JSON may nest that is indented: as deep as the API takes it. Each
@@ -98,8 +69,8 @@ func isUnsafe(r rune) bool {
 const maxIndented = 128
 
 // indentJSON returns JSON with line breaks, for a terminal. Deeper JSON than maxIndented has
-// one line.
-func indentJSON(text json.RawMessage) (string, error) {
+// one line, and other text stays as it is.
+func indentJSON(text json.RawMessage) string {
 	var indented bytes.Buffer
 	var err error
 	if isDeep(text) {
@@ -108,9 +79,9 @@ func indentJSON(text json.RawMessage) (string, error) {
 		err = json.Indent(&indented, text, "", "  ")
 	}
 	if err != nil {
-		return "", fmt.Errorf("the answer has invalid JSON: %w", err)
+		return escapeText(string(text))
 	}
-	return string(escapeJSON(indented.Bytes())), nil
+	return string(escapeJSON(indented.Bytes()))
 }
 
 // isDeep reports whether JSON nests deeper than maxIndented.

@@ -14,8 +14,8 @@ func TestEscape(t *testing.T) {
 		{"", "", ""},
 		{"Zoë – 東京 👩‍🚀 ok\\n", "Zoë – 東京 👩‍🚀 ok\\n", "Zoë – 東京 👩‍🚀 ok\\n"},
 		{"a\nb\tc\r\n", `a\nb\tc\r\n`, "a\nb\tc\\r\n"},
-		{"\x1b[31mred\x1b]0;title\x07", `\x1b[31mred\x1b]0;title\x07`, `\x1b[31mred\x1b]0;title\x07`},
-		{"c1: \u009b31m", `c1: \x9b31m`, `c1: \x9b31m`},
+		{"\x1b[31mred\x1b]0;title\x07", `\x1b[31mred\x1b]0;title\a`, `\x1b[31mred\x1b]0;title\a`},
+		{"c1: \u009b31m", `c1: \u009b31m`, `c1: \u009b31m`},
 		{"not UTF-8: \x9b31m\xff", `not UTF-8: \x9b31m\xff`, `not UTF-8: \x9b31m\xff`},
 		{"\u202egnp.exe\u2066\u061c\u200f", `\u202egnp.exe\u2066\u061c\u200f`, `\u202egnp.exe\u2066\u061c\u200f`},
 		{"line\u2028separator\u2029", `line\u2028separator\u2029`, `line\u2028separator\u2029`},
@@ -33,7 +33,7 @@ func TestEscape(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"a":"é\u001b"}`:                           `{"a":"é\u001b"}`,
 		"{\n\"a\": \"\u009b\u202e\x7f\U000e0041\"}": "{\n" + `"a": "\u009b\u202e\u007f\udb40\udc41"}`,
-		"\"\xff\"": `"\ufffd"`,
+		"\"\xff\"": "\"\ufffd\"",
 	} {
 		if got := string(cli.EscapeJSON([]byte(text))); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
@@ -50,10 +50,7 @@ func TestIndentJSON(t *testing.T) {
 		levels, breaks int
 	}{{2, 5}, {128, 257}, {129, 0}, {9000, 0}} {
 		text := nested(tc.levels)
-		got, err := cli.IndentJSON([]byte(text))
-		if err != nil {
-			t.Errorf("%d levels: %v", tc.levels, err)
-		}
+		got := cli.IndentJSON([]byte(text))
 		if breaks := strings.Count(got, "\n"); breaks != tc.breaks {
 			t.Errorf("%d levels: got %d line breaks, want %d", tc.levels, breaks, tc.breaks)
 		}
@@ -62,8 +59,8 @@ func TestIndentJSON(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "{", strings.Repeat("[", 9000), strings.Repeat("[", 9000) + "x" + strings.Repeat("]", 9000)} {
-		if got, err := cli.IndentJSON([]byte(text)); err == nil {
-			t.Errorf("%.20q: got %.20q, want an error", text, got)
+		if got := cli.IndentJSON([]byte(text)); got != text {
+			t.Errorf("%.20q: got %.20q, want the same", text, got)
 		}
 	}
 }

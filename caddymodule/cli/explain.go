@@ -27,6 +27,17 @@ func (t *target) explained(action func(cmd *cobra.Command, args []string) error)
 	}
 }
 
+// withAPI is explained for an action that needs the API.
+func (t *target) withAPI(action func(cmd *cobra.Command, a api, args []string) error) func(*cobra.Command, []string) error {
+	return t.explained(func(cmd *cobra.Command, args []string) error {
+		a, err := t.api(cmd)
+		if err != nil {
+			return err
+		}
+		return action(cmd, a, args)
+	})
+}
+
 // safe returns an error whose text is safe on a terminal. The mistakes of files keep their
 // lines.
 func safe(err error) error {
@@ -47,7 +58,7 @@ func (e escapedError) Unwrap() error { return e.err }
 type place struct{ server, workspace, key string }
 
 func (t *target) place() place {
-	return place{t.server, t.workspace, cmp.Or(t.keyFile, keyVariable)}
+	return place{t.server, t.workspace, cmp.Or(t.keyFile, t.keyVariable)}
 }
 
 // placedError is an error of a request to another place than the command's target.

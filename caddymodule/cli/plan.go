@@ -36,7 +36,7 @@ type planning struct {
 
 // flags adds the flags of a plan to a command.
 func (p *planning) flags(cmd *cobra.Command) {
-	p.target.flags(cmd)
+	p.managementFlags(cmd)
 	cmd.Flags().StringVar(&p.Owner, "owner", defaultOwner, "The owner that manages the presets of the files")
 	cmd.Flags().BoolVar(&p.Prune, "prune", false, "Archive presets of the owner that have no file, in all workspaces")
 	cmd.Args = cobra.MaximumNArgs(1)
@@ -101,11 +101,11 @@ error. Mistakes in files are found without a server.`,
 			w := cmd.OutOrStdout()
 			switch {
 			case isMistake && p.asJSON:
-				err = writeJSON(w, newMistakes(mistakes))
+				err = writeJSON(w, mistakenPlan(mistakes), "")
 			case isMistake:
 				err = writeMarkdownMistakes(w, mistakes)
 			case p.asJSON:
-				err = writeJSON(w, found)
+				err = writeJSON(w, found, "")
 			case markdown:
 				err = writeMarkdown(w, found)
 			default:
@@ -117,7 +117,7 @@ error. Mistakes in files are found without a server.`,
 			case isMistake:
 				return mistakesError(mistakes)
 			case len(found.Errors) > 0:
-				return fmt.Errorf("presets that cannot be brought to what their files say: %d", len(found.Errors))
+				return planError(found)
 			case !found.Empty():
 				return exitWith(cmd, statusChanges)
 			}
@@ -138,22 +138,9 @@ func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// mistakes are a plan of files that have mistakes.
-type mistakes struct {
-	Changes    []struct{} `json:"changes"`
-	Workspaces []struct{} `json:"workspaces"`
-	Adopt      []struct{} `json:"adopt"`
-	Notes      []struct{} `json:"notes"`
-	Errors     []mistake  `json:"errors"`
-}
-
-// mistake is a mistake in a file.
-type mistake struct {
-	File    string `json:"file"`
-	Line    int    `json:"line"`   // 0 if the mistake has no place
-	Column  int    `json:"column"` // as line
-	Path    string `json:"path"`
-	Message string `json:"message"`
+// planError is the error of a plan that cannot be applied.
+func planError(found *plan.Plan) error {
+	return fmt.Errorf("presets that cannot be brought to what their files say: %d", len(found.Errors))
 }
 
 // mistakesError is the error of a command that has printed the mistakes.
@@ -161,24 +148,35 @@ func mistakesError(found files.Errors) error {
 	return fmt.Errorf("mistakes in the files: %d", found.Count())
 }
 
-func newMistakes(found files.Errors) mistakes {
+// mistakenPlan returns what has the JSON of a plan of files that have mistakes.
+func mistakenPlan(found files.Errors) any {
 	none := []struct{}{}
-	all := mistakes{Changes: none, Workspaces: none, Adopt: none, Notes: none}
-	for _, one := range found {
-		all.Errors = append(all.Errors, mistake{one.File, one.Line, one.Column, one.Path, one.Message})
-	}
-	return all
+	return struct {
+		Changes    []struct{}   `json:"changes"`
+		Workspaces []struct{}   `json:"workspaces"`
+		Adopt      []struct{}   `json:"adopt"`
+		Notes      []struct{}   `json:"notes"`
+		Errors     files.Errors `json:"errors"`
+	}{none, none, none, none, found}
 }
 
-// writeJSON prints a value with its numbers as they are.
-func writeJSON(w io.Writer, value any) error {
+// encode returns the JSON of a value in lines, with texts and numbers as they are.
+func encode(value any, indent string) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
+	encoder.SetIndent("", indent)
+	err := encoder.Encode(value)
+	return text.Bytes(), err
+}
+
+// writeJSON prints a value as JSON.
+func writeJSON(w io.Writer, value any, indent string) error {
+	text, err := encode(value, indent)
+	if err != nil {
 		return err
 	}
-	_, err := w.Write(safeJSON(w, text.Bytes()))
+	_, err = w.Write(safeJSON(w, text))
 	return err
 }
 

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -97,13 +95,11 @@ func operations(title string, patch []domain.PatchOperation) []detail {
 
 // shortJSON returns the JSON of a value in a line, cut if it is long.
 func shortJSON(value any) string {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
+	text, err := encode(value, "")
+	if err != nil {
 		return "?"
 	}
-	whole := strings.TrimSuffix(text.String(), "\n")
+	whole := strings.TrimSuffix(string(text), "\n")
 	if len(whole) <= maxValue {
 		return escape(whole)
 	}

@@ -20,11 +20,7 @@ Takes a preset from its owner, so that everybody may change it again. Remove its
 the next apply would take it back.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: t.completeArgs(slugs),
-		RunE: t.explained(func(cmd *cobra.Command, args []string) error {
-			a, err := t.api(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: t.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			ctx := cmd.Context()
 			p, response, err := a.preset(ctx, args[0])
 			if err != nil {
@@ -36,8 +32,8 @@ the next apply would take it back.`,
 					return fmt.Errorf("preset %s is managed by %s and not by %s: name that owner with --owner", p.Slug, *p.ManagedBy, owner)
 				}
 				said = "was released by " + *p.ManagedBy
-				r := client.Request{Method: http.MethodPatch, Path: presetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}}}
-				if response, err = a.change(ctx, r, map[string]any{"managed_by": nil}, response.Tag()); err != nil {
+				r := client.Request{Method: http.MethodPatch, Path: presetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}, "If-Match": {response.Tag()}}}
+				if response, err = a.change(ctx, r, map[string]any{"managed_by": nil}); err != nil {
 					return err
 				}
 			}
@@ -49,7 +45,6 @@ the next apply would take it back.`,
 		}),
 	}
 	t.flags(cmd)
-	t.workspaceFlag(cmd)
 	cmd.Flags().StringVar(&owner, "owner", defaultOwner, "The owner that releases it")
 	return cmd
 }

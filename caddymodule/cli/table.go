@@ -21,64 +21,77 @@ import (
 // in memory.
 const maxAligned = 1000
 
-// table prints rows with aligned columns.
-type table struct {
-	w    *tabwriter.Writer
-	rows int
+// elements are the elements of a list of the API.
+type elements = iter.Seq2[json.RawMessage, error]
+
+// decoded decodes elements.
+func decoded[T any](list elements) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for element, err := range list {
+			var value T
+			if err == nil {
+				err = decode(element, &value)
+			}
+			if !yield(value, err) {
+				return
+			}
+		}
+	}
 }
 
-// newTable returns a table with the names of its columns.
-func newTable(w io.Writer, columns ...string) *table {
-	t := &table{w: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	_, _ = fmt.Fprintln(t.w, strings.Join(columns, "\t")) // it is kept in memory, so it does not fail
-	return t
+// printList prints a list as JSON, or as a table with a row for each element.
+func printList[T any](cmd *cobra.Command, asJSON bool, list elements, columns []string, row func(T) []string) error {
+	if asJSON {
+		return printArray(cmd.OutOrStdout(), list)
+	}
+	return printTable(cmd.OutOrStdout(), decoded[T](list), columns, row)
 }
 
-// row adds a row. Empty cells are shown as -.
-func (t *table) row(cells ...string) error {
-	for i, cell := range cells {
-		cells[i] = cmp.Or(escape(cell), "-")
+// printTable prints rows with aligned columns. Empty cells are shown as -. An error ends the
+// table, and rows before it are printed.
+func printTable[T any](w io.Writer, list iter.Seq2[T, error], columns []string, row func(T) []string) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, strings.Join(columns, "\t")) // it is kept in memory, so it does not fail
+	rows := 0
+	for value, err := range list {
+		switch {
+		case err != nil && rows == 0:
+			return err
+		case err != nil:
+			return errors.Join(err, table.Flush())
+		}
+		cells := row(value)
+		for i, cell := range cells {
+			cells[i] = cmp.Or(escape(cell), "-")
+		}
+		_, err := fmt.Fprintln(table, strings.Join(cells, "\t"))
+		if rows++; err == nil && rows%maxAligned == 0 {
+			err = table.Flush()
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if _, err := fmt.Fprintln(t.w, strings.Join(cells, "\t")); err != nil {
-		return err
+	if rows == 0 {
+		_, _ = fmt.Fprintln(table, "(none)")
 	}
-	if t.rows++; t.rows%maxAligned == 0 {
-		return t.w.Flush()
-	}
-	return nil
+	return table.Flush()
 }
 
-// end prints the rest of the rows, or that there is none.
-func (t *table) end() error {
-	if t.rows == 0 {
-		_, _ = fmt.Fprintln(t.w, "(none)")
-	}
-	return t.w.Flush()
-}
-
-// jsonArray prints an array of JSON, element by element. An array that is cut off by an
+// printArray prints an array of JSON, element by element. An array that is cut off by an
 // error is no JSON.
-type jsonArray struct {
-	w     io.Writer
-	count int
-}
-
-func (a *jsonArray) add(element json.RawMessage) error {
-	separator := ",\n"
-	if a.count == 0 {
-		separator = "["
+func printArray(w io.Writer, list elements) error {
+	separator, end := "[", "[]\n"
+	for element, err := range list {
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "%s%s", separator, safeJSON(w, element)); err != nil {
+			return err
+		}
+		separator, end = ",\n", "]\n"
 	}
-	a.count++
-	_, err := fmt.Fprintf(a.w, "%s%s", separator, safeJSON(a.w, element))
-	return err
-}
-
-func (a *jsonArray) end() error {
-	text := "]\n"
-	if a.count == 0 {
-		text = "[]\n"
-	}
-	_, err := io.WriteString(a.w, text)
+	_, err := io.WriteString(w, end)
 	return err
 }
 
@@ -90,7 +103,7 @@ func safeJSON(w io.Writer, text json.RawMessage) json.RawMessage {
 	return text
 }
 
-// printJSON prints the data of an answer, or all of an answer without data.
+// printJSON prints the data of a response, or all of a response without data.
 func printJSON(cmd *cobra.Command, response *client.Response) error {
 	text := response.Data
 	if text == nil {
@@ -98,6 +111,15 @@ func printJSON(cmd *cobra.Command, response *client.Response) error {
 	}
 	w := cmd.OutOrStdout()
 	_, err := fmt.Fprintf(w, "%s\n", safeJSON(w, text))
+	return err
+}
+
+// report prints a response as JSON, or else a sentence.
+func (t *target) report(cmd *cobra.Command, response *client.Response, sentence string) error {
+	if t.asJSON {
+		return printJSON(cmd, response)
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), escape(sentence))
 	return err
 }
 
@@ -110,27 +132,4 @@ func numberText(n int) string {
 		return ""
 	}
 	return strconv.Itoa(n)
-}
-
-// printElements prints the elements of a list as an array.
-func printElements(cmd *cobra.Command, elements iter.Seq2[json.RawMessage, error]) error {
-	array := jsonArray{w: cmd.OutOrStdout()}
-	for element, err := range elements {
-		if err == nil {
-			err = array.add(element)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return array.end()
-}
-
-// keepRows prints the rows so far, and returns the error that ended a table. It prints nothing
-// if there are none.
-func keepRows(rows *table, err error) error {
-	if rows.rows == 0 {
-		return err
-	}
-	return errors.Join(err, rows.end())
 }

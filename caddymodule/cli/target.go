@@ -31,54 +31,45 @@ const (
 // set it.
 type target struct {
 	connection
-	server, keyFile string
+	server string
+	// keyFile is the file with the key. keyFlag names it, and keyVariable is the variable of the
+	// environment with the key if no file is named.
+	keyFile, keyFlag, keyVariable string
 	// workspace is a slug or an id, empty for the key's own.
 	workspace string
 	asJSON    bool
 }
 
-// flags adds the flags of the server and of the output to a command.
+// flags adds the flags of a command that works in a workspace with a management key.
 func (t *target) flags(cmd *cobra.Command) {
-	t.serverFlags(cmd)
-	t.jsonFlag(cmd)
-}
-
-// jsonFlag adds the flag of the output to a command.
-func (t *target) jsonFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&t.asJSON, "json", false, "Print JSON")
-}
-
-// serverFlags adds the flags of the server to a command.
-func (t *target) serverFlags(cmd *cobra.Command) {
-	t.originFlag(cmd)
-	cmd.Flags().StringVar(&t.keyFile, "key-file", "", "File with the management key, - for standard input; default: the key in "+keyVariable)
-	_ = cmd.MarkFlagFilename("key-file") // fails for an unknown flag only
-}
-
-// originFlag adds the flags of the server's origin, and of the connection to it, to a command.
-func (t *target) originFlag(cmd *cobra.Command) {
-	t.connectionFlags(cmd)
-	cmd.Flags().StringVar(&t.server, "server", cmp.Or(os.Getenv(serverVariable), defaultServer),
-		"The origin of the server; with a path, if its base path is not /v1. "+serverVariable+" sets the default")
-}
-
-// workspaceFlag adds the flag of the workspace to a command.
-func (t *target) workspaceFlag(cmd *cobra.Command) {
+	t.managementFlags(cmd)
 	cmd.Flags().StringVar(&t.workspace, "workspace", "", "The slug or id of the workspace; default: that of the key")
-	t.completeRef(cmd, "workspace", workspaces)
+	completeFlag(cmd, "workspace", t.complete(workspaces))
+}
+
+// managementFlags adds the flags of a command with a management key.
+func (t *target) managementFlags(cmd *cobra.Command) {
+	t.serverFlags(cmd, "management", "key-file", keyVariable)
+}
+
+// serverFlags adds the flags of the server and of the output to a command with a kind of key.
+func (t *target) serverFlags(cmd *cobra.Command, kind, keyFlag, keyVariable string) {
+	t.keyFlag, t.keyVariable = keyFlag, keyVariable
+	t.connectionFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&t.server, "server", cmp.Or(os.Getenv(serverVariable), defaultServer),
+		"The origin of the server; with a path, if its base path is not /v1. "+serverVariable+" sets the default")
+	flags.StringVar(&t.keyFile, keyFlag, "", "File with the "+kind+" key, - for standard input; default: the key in "+keyVariable)
+	flags.BoolVar(&t.asJSON, "json", false, "Print JSON")
+	_ = cmd.MarkFlagFilename(keyFlag) // fails for an unknown flag only
 }
 
 // client returns the client of the server.
 func (t *target) client(cmd *cobra.Command) (*client.Client, error) {
-	key, err := readKey(cmd, "key-file", t.keyFile, keyVariable)
+	key, err := readKey(cmd, t.keyFlag, t.keyFile, t.keyVariable)
 	if err != nil {
 		return nil, err
 	}
-	return t.clientWith(cmd, key)
-}
-
-// clientWith returns the client of the server with a key.
-func (t *target) clientWith(cmd *cobra.Command, key string) (*client.Client, error) {
 	transport, err := t.transport(cmd)
 	if err != nil {
 		return nil, err

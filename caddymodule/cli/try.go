@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,55 +53,25 @@ The command takes an inference key, and works in the workspace of this key.`,
   $ git diff | caddy presets try reviewer --send
   $ caddy presets try tour-guide --var city=Rome --version staging --send`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := t.run(cmd, args[0]); err != nil {
-				return safe(explain(err, place{server: t.server, key: cmp.Or(t.keyFile, inferenceKeyVariable)}))
-			}
-			return nil
-		},
-		ValidArgsFunction: completeArgs(t.completionAPI, slugs),
+		RunE: t.withAPI(func(cmd *cobra.Command, a api, args []string) error {
+			return t.run(cmd, a, args[0])
+		}),
+		ValidArgsFunction: t.completeArgs(slugs),
 	}
-	t.originFlag(try)
-	t.jsonFlag(try)
+	t.serverFlags(try, "inference", "inference-key-file", inferenceKeyVariable)
 	flags := try.Flags()
-	flags.StringVar(&t.keyFile, "inference-key-file", "", "File with the inference key, - for standard input; default: the key in "+inferenceKeyVariable)
 	flags.BoolVar(&t.send, "send", false, "Send the request to the gateway, which may cost money")
 	flags.StringVar(&t.input, "input", "", "The message to send; default: standard input if that is a pipe or a file, else "+defaultInput)
 	flags.StringArrayVar(&t.values, "var", nil, "A variable of a template, as name=value; may be repeated")
 	flags.StringVar(&t.version, "version", "", "The number of a version, or a label; default: the designated version")
 	flags.StringVar(&t.version, "label", "", "The same as --version")
 	try.MarkFlagsMutuallyExclusive("version", "label")
-	_ = try.MarkFlagFilename("inference-key-file") // fails for an unknown flag only
-	completeFlagFrom(try, "version", t.completionAPI, labels.or(versionNumbers))
-	completeFlagFrom(try, "label", t.completionAPI, labels)
+	completeFlag(try, "version", t.complete(references))
+	completeFlag(try, "label", t.complete(labels))
 	return try
 }
 
-func (t *trial) api(cmd *cobra.Command) (api, error) {
-	key, err := readKey(cmd, "inference-key-file", t.keyFile, inferenceKeyVariable)
-	if err != nil {
-		return api{}, err
-	}
-	c, err := t.clientWith(cmd, key)
-	if err != nil {
-		return api{}, err
-	}
-	c.Tries = tries
-	return api{Client: c}, nil
-}
-
-func (t *trial) completionAPI(cmd *cobra.Command) (api, error) {
-	if t.keyFile == "-" {
-		return api{}, errors.New("the key is on standard input")
-	}
-	return t.api(cmd)
-}
-
-func (t *trial) run(cmd *cobra.Command, slug string) error {
-	a, err := t.api(cmd)
-	if err != nil {
-		return err
-	}
+func (t *trial) run(cmd *cobra.Command, a api, slug string) error {
 	v, err := t.readVersion(cmd.Context(), a, slug)
 	if err != nil {
 		return err
@@ -197,11 +165,7 @@ func (t *trial) body(cmd *cobra.Command, slug string, v version) ([]byte, error)
 	if len(variables) > 0 {
 		request.Prompt = map[string]any{"variables": variables}
 	}
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false) // people read it in a dry run
-	err = encoder.Encode(request)
-	return text.Bytes(), err
+	return encode(request, "") // people read it in a dry run
 }
 
 // readInput returns the input, empty if there is none.
@@ -245,12 +209,8 @@ func printDryRun(w io.Writer, data json.RawMessage) error {
 	if err := decode(data, &result); err != nil {
 		return err
 	}
-	body, err := indentJSON(json.RawMessage(result.Body))
-	if err != nil {
-		return err
-	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s %s\n%s\n\n", escape(result.Method), escape(result.Path), body)
+	fmt.Fprintf(&text, "%s %s\n%s\n\n", escape(result.Method), escape(result.Path), indentJSON(json.RawMessage(result.Body)))
 	rows := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(rows, "FIELD\tFROM")
 	for _, name := range slices.Sorted(maps.Keys(result.Fields)) {
@@ -265,7 +225,7 @@ func printDryRun(w io.Writer, data json.RawMessage) error {
 	printNames(&text, "Changed by the policy of the preset", result.Enforced)
 	printNames(&text, "Left out, because this API does not have them", result.Dropped)
 	fmt.Fprintln(&text, "\nNothing was sent to the gateway. --send sends it.")
-	_, err = io.WriteString(w, text.String())
+	_, err := io.WriteString(w, text.String())
 	return err
 }
 

@@ -108,13 +108,14 @@ func (n Number) String() string {
 
 // Error is a mistake in a file.
 type Error struct {
-	File string // below the folder, with slashes
+	File string `json:"file"` // below the folder, with slashes
 	// Line and Column count from 1. They are 0 if the mistake has no place.
-	Line, Column int
+	Line   int `json:"line"`
+	Column int `json:"column"`
 	// Path is the JSON Pointer of the value, such as /responses/tools/0/name, or empty. A
 	// long one ends in an ellipsis. It has the names of the file as they are.
-	Path    string
-	Message string // never shows a value of the file
+	Path    string `json:"path"`
+	Message string `json:"message"` // never shows a value of the file
 
 	others int // the mistakes that this one stands for, beside itself
 }

@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"encoding/binary"
 	"iter"
 	"math"
 	"slices"
@@ -17,7 +16,7 @@ import (
 // A report of more than MaxPoints is an error that names from. An error of rows or of a
 // damaged row is returned.
 func (q Query) Collect(rows iter.Seq2[domain.UsageRow, error]) (Report, error) {
-	c := collector{query: q, points: q.points(), groups: make(map[string]*group), named: make(map[string]bool)}
+	c := collector{query: q, points: q.points(), groups: make(map[reportKey]*group), named: make(map[string]bool)}
 	for row, err := range rows {
 		if err != nil {
 			return Report{}, err
@@ -33,9 +32,8 @@ func (q Query) Collect(rows iter.Seq2[domain.UsageRow, error]) (Report, error) {
 type collector struct {
 	query  Query
 	points int
-	groups map[string]*group // by name
-	named  map[string]bool   // the names of outcomes
-	name   []byte
+	groups map[reportKey]*group
+	named  map[string]bool // the names of outcomes
 	totals rawTotals
 	texts  []byte // room for copies of sketches
 }
@@ -92,65 +90,40 @@ func (c *collector) add(r domain.UsageRow) error {
 
 // group returns the group of a series. A new one needs room for its points.
 func (c *collector) group(k rawKey, slug []byte) (*group, error) {
-	if c.query.By == ByModel && string(k.model) == otherModel {
-		k.class = otherClass
-	}
-	switch name := c.name[:0]; {
-	case k.class == otherClass:
-		c.name = append(name, otherClass)
+	var preset, text []byte
+	var version int
+	other := k.class == otherClass || c.query.By == ByModel && string(k.model) == otherModel
+	switch {
+	case other:
 	case c.query.By == ByPreset:
-		c.name = append(append(name, 0), slug...)
+		preset = slug
 	case c.query.By == ByVersion:
-		c.name = binary.AppendUvarint(append(name, 0), k.version)
+		version = int(k.version)
 		if c.query.Scope == OfWorkspace {
-			c.name = append(c.name, slug...)
+			preset = slug
 		}
 	case c.query.By == ByLabel:
-		c.name = append(append(name, 0), k.label...)
+		text = k.label
 	case c.query.By == ByModel:
-		c.name = append(append(name, 0), k.model...)
+		text = k.model
 	case c.query.By == ByKey:
-		c.name = append(append(name, 0), k.access...)
+		text = k.access
 	case c.query.By == ByStatus:
-		c.name = append(name, 0, k.class)
+		text = statusClasses[min(k.class, 5)]
 	}
-	g := c.groups[string(c.name)]
+	g := c.groups[reportKey{string(preset), version, string(text), other}] // without a copy of the texts
 	if g == nil {
 		if (len(c.groups)+1)*c.points > MaxPoints {
 			return nil, tooManyPoints(len(c.groups)+1, c.points)
 		}
-		g = &group{key: c.key(k, slug), points: make([]Totals, c.points)}
-		c.groups[string(c.name)] = g
+		g = &group{key: reportKey{string(preset), version, string(text), other}, points: make([]Totals, c.points)}
+		c.groups[g.key] = g
 	}
 	return g, nil
 }
 
-// key returns the key of a series.
-func (c *collector) key(k rawKey, slug []byte) (key reportKey) {
-	if k.class == otherClass {
-		return reportKey{other: true}
-	}
-	switch c.query.By {
-	case ByPreset:
-		key.preset = string(slug)
-	case ByVersion:
-		key.version = int(k.version)
-		if c.query.Scope == OfWorkspace {
-			key.preset = string(slug)
-		}
-	case ByLabel:
-		key.text = string(k.label)
-	case ByModel:
-		key.text = string(k.model)
-	case ByKey:
-		key.text = string(k.access)
-	case ByStatus:
-		if k.class > 0 {
-			key.text = string(rune('0'+k.class)) + "xx"
-		}
-	}
-	return key
-}
+// statusClasses are the keys of status classes.
+var statusClasses = [...][]byte{nil, []byte("1xx"), []byte("2xx"), []byte("3xx"), []byte("4xx"), []byte("5xx")}
 
 // sum adds totals to a point.
 func (c *collector) sum(g *group, point int, totals []byte) error {

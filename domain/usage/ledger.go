@@ -315,17 +315,5 @@ func (at liveKey) row(day bool) domain.UsageID {
 
 // compareRows orders rows as Take does.
 func compareRows(a, b domain.UsageID) int {
-	if c := strings.Compare(a.WorkspaceID, b.WorkspaceID); c != 0 {
-		return c
-	}
-	if c := strings.Compare(a.PresetID, b.PresetID); c != 0 {
-		return c
-	}
-	if a.Day != b.Day {
-		if b.Day {
-			return -1
-		}
-		return 1
-	}
-	return a.Start.Compare(b.Start)
+	return cmp.Or(strings.Compare(a.WorkspaceID, b.WorkspaceID), strings.Compare(a.PresetID, b.PresetID), compareBool(a.Day, b.Day), a.Start.Compare(b.Start))
 }

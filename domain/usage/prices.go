@@ -29,9 +29,8 @@ type Prices struct{ list []price }
 
 // price is a Price that was read, per token.
 type price struct {
-	model                 string
-	input, output         decimal.Decimal
-	cacheRead, cacheWrite *decimal.Decimal // nil: as input
+	model                                string
+	input, output, cacheRead, cacheWrite decimal.Decimal
 }
 
 // NewPrices reads prices. Its error names the model and the price that is wrong.
@@ -57,29 +56,24 @@ func stars(pattern string) int   { return strings.Count(pattern, "*") }
 func literal(pattern string) int { return len(pattern) - stars(pattern) }
 
 // readPrice reads and checks a price.
-func readPrice(given Price) (p price, err error) {
+func readPrice(given Price) (price, error) {
 	if err := domain.CheckModelPattern(given.Model); err != nil {
-		return p, fmt.Errorf("model: %w", err)
+		return price{}, fmt.Errorf("model: %w", err)
 	}
-	p.model = given.Model
-	if p.input, err = readAmount("input", given.Input); err != nil {
-		return p, err
-	}
-	if p.output, err = readAmount("output", given.Output); err != nil {
-		return p, err
-	}
-	for _, cache := range [...]struct {
+	p := price{model: given.Model}
+	for _, amount := range [...]struct {
 		name, given string
-		to          **decimal.Decimal
-	}{{"cache_read", given.CacheRead, &p.cacheRead}, {"cache_write", given.CacheWrite, &p.cacheWrite}} {
-		if cache.given == "" {
-			continue
+		to          *decimal.Decimal
+	}{
+		{"input", given.Input, &p.input},
+		{"output", given.Output, &p.output},
+		{"cache_read", cmp.Or(given.CacheRead, given.Input), &p.cacheRead},
+		{"cache_write", cmp.Or(given.CacheWrite, given.Input), &p.cacheWrite},
+	} {
+		var err error
+		if *amount.to, err = readAmount(amount.name, amount.given); err != nil {
+			return price{}, err
 		}
-		amount, err := readAmount(cache.name, cache.given)
-		if err != nil {
-			return p, err
-		}
-		*cache.to = &amount
 	}
 	return p, nil
 }
@@ -112,19 +106,15 @@ func (p Prices) Estimate(model string, t answer.Tokens) (decimal.Decimal, bool) 
 }
 
 // estimate returns what tokens cost.
-func (p *price) estimate(t answer.Tokens) decimal.Decimal {
-	of := func(price decimal.Decimal, tokens int64) decimal.Decimal {
-		return price.Mul(decimal.NewFromInt(max(tokens, 0)))
+func (p *price) estimate(t answer.Tokens) (cost decimal.Decimal) {
+	add := func(price decimal.Decimal, tokens int64) {
+		if tokens > 0 {
+			cost = cost.Add(price.Mul(decimal.NewFromInt(tokens)))
+		}
 	}
-	cost := of(p.output, t.Output)
-	input := t.Input
-	if p.cacheRead != nil {
-		cost = cost.Add(of(*p.cacheRead, t.CacheRead))
-		input -= max(t.CacheRead, 0)
-	}
-	if p.cacheWrite != nil {
-		cost = cost.Add(of(*p.cacheWrite, t.CacheWrite))
-		input -= max(t.CacheWrite, 0)
-	}
-	return cost.Add(of(p.input, input))
+	add(p.output, t.Output)
+	add(p.cacheRead, t.CacheRead)
+	add(p.cacheWrite, t.CacheWrite)
+	add(p.input, t.Input-max(t.CacheRead, 0)-max(t.CacheWrite, 0))
+	return cost
 }

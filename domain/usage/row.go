@@ -11,13 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// rowFormat is the first byte of a row's content, or oldFormat. The preset's slug follows, the total of
-// all series, and the series in byte order of their keys. Texts, totals and series have
-// their length before them. Numbers are varints. The last four bytes are a CRC-32C.
+// rowFormat is the first byte of a row's content. The preset's slug follows, the total of all
+// series, and the series in byte order of their keys. Texts, totals and series have their
+// length before them. Numbers are varints. The last four bytes are a CRC-32C.
 const rowFormat = 2
-
-// oldFormat is that of rows without the count of requests whose cost is not known.
-const oldFormat = 1
 
 const sumSize = 4
 
@@ -80,7 +77,7 @@ func readRow(content []byte) (row rawRow, err error) {
 	if len(content) < 1+sumSize {
 		return row, errRow
 	}
-	if content[0] != rowFormat && content[0] != oldFormat {
+	if content[0] != rowFormat {
 		return row, ErrRowFormat
 	}
 	text, sum := content[:len(content)-sumSize], content[len(content)-sumSize:]
@@ -95,42 +92,7 @@ func readRow(content []byte) (row rawRow, err error) {
 	if row.total, row.series, ok = nextPart(rest); !ok {
 		return row, errRow
 	}
-	if content[0] == oldFormat {
-		return row.upgraded()
-	}
 	return row, nil
-}
-
-// upgraded returns a row of oldFormat as one of rowFormat.
-func (r rawRow) upgraded() (row rawRow, err error) {
-	row.slug = r.slug
-	if row.total, err = upgradeTotals(r.total); err != nil {
-		return row, err
-	}
-	for rest := r.series; len(rest) > 0; {
-		var s rawSeries
-		if s, rest, err = nextSeries(rest); err != nil {
-			return row, err
-		}
-		if s.totals, err = upgradeTotals(s.totals); err != nil {
-			return row, err
-		}
-		row.series = appendPart(appendPart(row.series, s.key), s.totals)
-	}
-	return row, nil
-}
-
-// upgradeTotals returns totals of a row of oldFormat as one of rowFormat has them.
-func upgradeTotals(old []byte) ([]byte, error) {
-	at := 0
-	for range uncosted {
-		_, size := binary.Uvarint(old[at:])
-		if size <= 0 {
-			return nil, errRow
-		}
-		at += size
-	}
-	return slices.Insert(bytes.Clone(old), at, 0), nil
 }
 
 // rawSeries is a series as its row has it.

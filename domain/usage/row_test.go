@@ -4,22 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
-	"github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
-
-// raceEnabled is for tests that measure.
-var raceEnabled bool
 
 // content returns the content of some row of requests with feedback.
 func content(t testing.TB, number int) []byte {
@@ -91,49 +82,6 @@ func TestDecodeDamage(t *testing.T) {
 	}
 }
 
-// TestOldFormat reads and changes a row without the count of unknown costs.
-func TestOldFormat(t *testing.T) {
-	old, err := os.ReadFile("testdata/format1.row")
-	if err != nil {
-		t.Fatal(err)
-	}
-	series, err := usage.Decode("id", old)
-	if err != nil || len(series) != 3 {
-		t.Fatalf("got %d series and %v, want 3", len(series), err)
-	}
-	id := domain.UsageID{PresetID: "id", Start: now.Truncate(time.Hour)}
-	stored := rows{id: old}
-	check := func(by, want string) {
-		t.Helper()
-		var got []string
-		for _, s := range list(t, ask(t, usage.OfPreset, "by="+by, stored)) {
-			f := s.Total
-			cost := "none"
-			if f.Cost != nil {
-				cost = *f.Cost
-			}
-			got = append(got, fmt.Sprintf("%s: %d requests, %d errors, %d input, %s, %t, %d unknown, %d scores", s.Key, f.Requests, f.Errors, f.InputTokens, cost, f.CostEstimated, f.CostUnknown, f.Feedback["solved"].Count))
-		}
-		if all := strings.Join(got, "\n"); all != want {
-			t.Errorf("got\n%s\nwant\n%s", all, want)
-		}
-	}
-	check("version", `{"version":1}: 3 requests, 1 errors, 200 input, 0.00024, true, 0 unknown, 1 scores`+"\n"+
-		`{"version":2}: 1 requests, 0 errors, 100 input, 0.00024, false, 0 unknown, 0 scores`)
-	var l usage.Ledger
-	l.Add(&usage.Request{PresetID: "id", Preset: "greet", Version: 2, Label: "live", Model: "m", KeyID: "k", Status: 200, Start: now, Tokens: answer.Tokens{Input: 7}, FirstContent: -1})
-	stored.flush(t, &l)
-	check("version", `{"version":1}: 3 requests, 1 errors, 200 input, 0.00024, true, 0 unknown, 1 scores`+"\n"+
-		`{"version":2}: 2 requests, 0 errors, 107 input, 0.00024, false, 1 unknown, 0 scores`)
-	check("model", `{"model":"m"}: 5 requests, 1 errors, 307 input, 0.00048, true, 1 unknown, 1 scores`)
-	if changed := stored[id]; changed[0] == old[0] {
-		t.Errorf("the changed row has the format %d", changed[0])
-	}
-	if _, err := usage.Decode("id", stored[id]); err != nil {
-		t.Error(err)
-	}
-}
-
 // FuzzDecode reads any bytes whose checksum is right. Encode writes each row that Decode
 // accepts, if the totals at the row's start are right. Collect reads it, too.
 func FuzzDecode(f *testing.F) {
@@ -141,11 +89,6 @@ func FuzzDecode(f *testing.F) {
 		good := content(f, number)
 		f.Add(good[:len(good)-4])
 	}
-	old, err := os.ReadFile("testdata/format1.row")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(old[:len(old)-4])
 	f.Fuzz(func(t *testing.T, text []byte) {
 		row := binary.LittleEndian.AppendUint32(bytes.Clone(text), crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)))
 		stored := rows{{Start: now.Truncate(3600e9)}: row}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 func TestCopyFile(t *testing.T) {
@@ -87,7 +88,7 @@ func TestProbeStalled(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(wait.Limit):
 		t.Error("the probe does not end")
 	}
 }

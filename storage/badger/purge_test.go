@@ -22,6 +22,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/records/recordstest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // fill stores a workspace of n presets, each with two versions, a label and a row of usage.
@@ -63,7 +64,7 @@ func remove(t *testing.T, s *Store, w domain.Workspace) {
 // workspaceKinds are the kinds of records in a workspace, and of its deletion.
 var workspaceKinds = []records.Kind{
 	records.KindPreset, records.KindVersion, records.KindSummary, records.KindLabel, records.KindLabelChange, records.KindUsage, records.KindServed,
-	records.KindPlace, records.KindLeaf, records.KindNode, records.KindListEnd, records.KindDeleted,
+	records.KindListBlock, records.KindListHead, records.KindDeleted,
 }
 
 // contents counts the records that a workspace can leave behind.
@@ -74,7 +75,7 @@ func contents(t *testing.T, s *Store) int {
 
 func waitUntilPurged(t *testing.T, s *Store) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); len(recordsOf(t, s, records.KindDeleted)) > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(wait.Limit); len(recordsOf(t, s, records.KindDeleted)) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("after a minute %d records are left", contents(t, s))
 		}
@@ -97,12 +98,12 @@ func TestPurge(t *testing.T) {
 		t.Errorf("%d records are left, want %d", got, want)
 	}
 	id := uuid.MustParse(w.ID)
-	for k := range recordsOf(t, s, records.KindPreset, records.KindUsage, records.KindServed, records.KindPlace, records.KindLeaf, records.KindNode, records.KindListEnd, records.KindDeleted) {
+	for k := range recordsOf(t, s, records.KindPreset, records.KindUsage, records.KindServed, records.KindListBlock, records.KindListHead, records.KindDeleted) {
 		if bytes.Contains([]byte(k), id[:]) {
 			t.Errorf("a %v of the deleted workspace is left", records.Key(k).Kind())
 		}
 	}
-	checkPlaces(t, s)
+	checkLists(t, s)
 }
 
 // TestPurgeGoesOn closes the store in the middle of it, and then before the next
@@ -145,7 +146,7 @@ func TestPurgeGoesOn(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	checkPlaces(t, s)
+	checkLists(t, s)
 }
 
 // TestPurgeInParts never removes more records at once than its bound. It removes a preset
@@ -217,7 +218,7 @@ func TestPurgeStopsWriting(t *testing.T) {
 	remove(t, s, w)
 	select {
 	case <-s.purged:
-	case <-time.After(time.Minute):
+	case <-time.After(wait.Limit):
 		t.Error("the purger still runs although nothing can be written")
 	}
 	if err := s.Close(); err != nil {
@@ -315,7 +316,7 @@ func TestPurgeBesideWriters(t *testing.T) {
 	if !beside.Load() {
 		t.Error("no change took place while the workspace was removed")
 	}
-	checkPlaces(t, s)
+	checkLists(t, s)
 }
 
 // TestOrphanOfRemoved finds a table that a crash left and whose records were all removed

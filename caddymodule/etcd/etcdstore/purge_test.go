@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // TestPurgeForOthers deletes a workspace on a node that gets no more answers, so it never
@@ -44,7 +45,7 @@ func TestPurgeForOthers(t *testing.T) {
 			return err
 		})
 	}()
-	eventually(t, 30*time.Second, "the other node purges", func() bool { return !stored() })
+	wait.Until(t, "the other node purges", func() bool { return !stored() })
 	p.renew()
 	if err := <-deleted; err != nil && !errors.Is(err, domain.ErrUnknown) {
 		t.Errorf("got error %v, want none or ErrUnknown", err)

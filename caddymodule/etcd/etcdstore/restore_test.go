@@ -1,7 +1,6 @@
 package etcdstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -17,7 +16,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
-	"github.com/caddy-presets/caddy-presets/storage/transfer"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // backUp writes a backup of the member to a file.
@@ -125,7 +124,7 @@ func TestRestored(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, 30*time.Second, "the watch tells", func() bool { return s.watcher.at.Load() >= response.Header.Revision })
+				wait.Until(t, "the watch tells", func() bool { return s.watcher.at.Load() >= response.Header.Revision })
 			}
 			stamp := s.Stamps().Preset(w, "p")
 			p.setCut(true)
@@ -139,7 +138,7 @@ func TestRestored(t *testing.T) {
 			}
 			p.setCut(false)
 			p.renew()
-			took := eventually(t, 30*time.Second, "it is served", func() bool {
+			took := wait.Until(t, "it is served", func() bool {
 				if test.first == "write" {
 					_, err := add(t.Context(), s, w, "p", "own")
 					return err == nil
@@ -196,14 +195,13 @@ func TestLostVersions(t *testing.T) {
 			m.backUp(t, backup)
 			return func() { m.restore(t, backup, bumped...) }
 		},
-		"an export": func(t *testing.T, m *member, s *Store) func() {
-			content, _, _ := exported(t, s)
+		"a dump": func(t *testing.T, m *member, s *Store) func() {
+			content, _ := dumped(t, s)
 			return func() {
 				if _, err := client(t, m.address).Delete(t.Context(), prefix(t), clientv3.WithPrefix()); err != nil {
 					t.Fatal(err)
 				}
-				other := open(t, Options{Endpoints: []string{m.address}})
-				if _, err := transfer.Import(t.Context(), other, bytes.NewReader(content)); err != nil {
+				if err := Restore(t.Context(), Options{Endpoints: []string{m.address}, Prefix: prefix(t)}, reader(t, content)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -221,7 +219,7 @@ func TestLostVersions(t *testing.T) {
 			by := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 			store := func(model string, want int) {
 				t.Helper()
-				eventually(t, 30*time.Second, "a version is stored", func() bool {
+				wait.Until(t, "a version is stored", func() bool {
 					out, err := service.CreatePresetVersion(t.Context(), by, "", "p", domain.Capture{
 						Dialect: domain.Responses, Config: []byte(`{"model":"` + model + `"}`),
 					})
@@ -234,7 +232,7 @@ func TestLostVersions(t *testing.T) {
 			// serves waits until a reference is served from memory, where it has to give a model.
 			serves := func(ref, want string) {
 				t.Helper()
-				eventually(t, 30*time.Second, ref+" is served from memory", func() bool {
+				wait.Until(t, ref+" is served from memory", func() bool {
 					before := s.views.Load()
 					got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Chat, Body: []byte(`{"model":"` + ref + `"}`)})
 					if err == nil && got.Body.String() != `{"model":"`+want+`"}` {
@@ -249,7 +247,7 @@ func TestLostVersions(t *testing.T) {
 			serves("@preset/p", "two")
 			serves("@preset/p@2", "two")
 			restore()
-			eventually(t, 30*time.Second, "all is read again", func() bool { return s.Status().Resets > 0 })
+			wait.Until(t, "all is read again", func() bool { return s.Status().Resets > 0 })
 			serves("@preset/p", "one")
 			store("new", 2)
 			serves("@preset/p", "new")

@@ -128,11 +128,11 @@ var (
 	goTest   = regexp.MustCompile("(?:PRESETS_TIER=\\S+ )?\\bgo (?:-C (\\S+) )?test [^`\n]*")
 	runFlag  = regexp.MustCompile(` -(run|bench) '?([^' ` + "`" + `]+)`)
 	packages = regexp.MustCompile(` \./(\S*)`)
-	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w*)\(.*\n\t(tier\.Slow)?`)
+	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w*)\(.*\n\t(tier\.(?:Slow|Race|Long))?`)
 )
 
 // TestCommands checks that every test that a document's command names exists in the
-// packages of that command. It also checks that slow tests get their tier. Without that,
+// packages of that command, and is not skipped for its mark. Without that,
 // "go test -run" passes and tests nothing.
 func TestCommands(t *testing.T) {
 	t.Chdir(root)
@@ -151,9 +151,9 @@ func TestCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, command := range goTest.FindAllSubmatch(text, -1) {
-			names, slow := namesOfTests(t, string(command[1]), string(command[0]))
+			names, quick := namesOfTests(t, string(command[1]), string(command[0]))
 			if bytes.HasPrefix(command[0], []byte("PRESETS_TIER=")) {
-				slow = ""
+				quick = names
 			}
 			for _, flag := range runFlag.FindAllSubmatch(command[0], -1) {
 				parts := strings.Split(string(flag[2]), "|")
@@ -169,8 +169,8 @@ func TestCommands(t *testing.T) {
 					case part == "^$":
 					case !pattern.MatchString(names):
 						t.Errorf("%s: %s: no test is named %s", file, command[0], part)
-					case string(flag[1]) == "run" && pattern.MatchString(slow):
-						t.Errorf("%s: %s: without PRESETS_TIER=2 it skips slow tests of %s", file, command[0], part)
+					case string(flag[1]) == "run" && !pattern.MatchString(quick):
+						t.Errorf("%s: %s: without PRESETS_TIER it skips all tests of %s", file, command[0], part)
 					}
 					count++
 				}
@@ -183,8 +183,8 @@ func TestCommands(t *testing.T) {
 }
 
 // namesOfTests returns the names of all tests in the packages of a command, one on each
-// line, and those of slow tests. The command runs in a folder.
-func namesOfTests(t *testing.T, folder, command string) (all, slow string) {
+// line, and those that run in each tier. The command runs in a folder.
+func namesOfTests(t *testing.T, folder, command string) (all, quick string) {
 	folders := []string{folder}
 	if named := packages.FindAllStringSubmatch(command, -1); len(named) > 0 {
 		folders = nil
@@ -192,7 +192,7 @@ func namesOfTests(t *testing.T, folder, command string) (all, slow string) {
 			folders = append(folders, path.Join(folder, name[1]))
 		}
 	}
-	var names, slowNames strings.Builder
+	var names, quickNames strings.Builder
 	for _, folder := range folders {
 		files := testFiles(t, folder)
 		if len(files) == 0 {
@@ -205,13 +205,13 @@ func namesOfTests(t *testing.T, folder, command string) (all, slow string) {
 			}
 			for _, found := range testFunc.FindAllSubmatch(text, -1) {
 				fmt.Fprintf(&names, "%s\n", found[1])
-				if len(found[2]) > 0 {
-					fmt.Fprintf(&slowNames, "%s\n", found[1])
+				if len(found[2]) == 0 {
+					fmt.Fprintf(&quickNames, "%s\n", found[1])
 				}
 			}
 		}
 	}
-	return names.String(), slowNames.String()
+	return names.String(), quickNames.String()
 }
 
 // testFiles returns the files of tests in a folder. If its name ends with three dots, it also
@@ -288,5 +288,41 @@ func TestCurlNamesItsType(t *testing.T) {
 	}
 	if count < 15 {
 		t.Errorf("found %d commands, want at least 15", count)
+	}
+}
+
+// inCode is a file or a folder of the repository, and the function or the type behind a file.
+var inCode = regexp.MustCompile(`\b((?:(?:bench|caddymodule|cmd|docs|domain|e2e|faults|ops|schema|storage|testdata)/[\w/]*|presets)(?:\.go)?)(?: ([A-Za-z]+))?`)
+
+// TestHowItWorks checks that every file, folder, function and type that docs/how-it-works.md
+// names exists.
+func TestHowItWorks(t *testing.T) {
+	t.Chdir(root)
+	page, err := os.ReadFile("docs/how-it-works.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, found := range inCode.FindAllSubmatch(page, -1) {
+		file, name := string(found[1]), string(found[2])
+		isFile := path.Ext(file) == ".go"
+		if !isFile && !strings.Contains(file, "/") {
+			continue // a word
+		}
+		count++
+		text, err := os.ReadFile(filepath.FromSlash(file))
+		switch {
+		case isFile && err != nil:
+			t.Error(err)
+		case !isFile:
+			if info, err := os.Stat(filepath.FromSlash(file)); err != nil || !info.IsDir() {
+				t.Errorf("there is no folder %s", file)
+			}
+		case name != "" && !regexp.MustCompile(`(?m)^(?:func (?:\(.*?\) )?|type )`+name+`\b`).Match(text):
+			t.Errorf("%s has no %s", file, name)
+		}
+	}
+	if count < 50 {
+		t.Errorf("found %d names, want at least 50", count)
 	}
 }

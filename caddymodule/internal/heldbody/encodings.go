@@ -1,0 +1,232 @@
+package heldbody
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
+)
+
+// A decoder returns what sent decodes to, and reserves memory for that. A text of more than
+// Limit bytes is ErrTooLarge.
+type decoder func(m *Reservation, sent []byte, limit int64) ([]byte, error)
+
+// decoders are the content codings of bodies (RFC 9110, section 8.4.1).
+var decoders = map[string]decoder{
+	"gzip": decodeGzip, "x-gzip": decodeGzip, "deflate": decodeDeflate, "br": decodeBrotli, "zstd": decodeZstd,
+}
+
+// Codings are those of decoders, as Accept-Encoding names them.
+const Codings = "zstd, br, gzip, deflate"
+
+// maxCodings bounds how often a body is encoded.
+const maxCodings = 3
+
+// CodingError refuses a body that cannot be decoded.
+type CodingError struct{ message string }
+
+func (e *CodingError) Error() string { return "Unsupported content encoding: " + e.message }
+
+// Decode returns the text of a body that was sent as it is or in known codings. unpacked
+// reports whether the text has memory of its own. The error is a *CodingError for any other
+// body. It is ErrTooLarge for a text of more than limit bytes, and ErrNoMemory without memory.
+func (b *Body) Decode(header http.Header, sent []byte, limit int64) (text []byte, unpacked bool, err error) {
+	if len(sent) == 0 {
+		return sent, false, nil
+	}
+	codings, err := codingsOf(header)
+	if err != nil {
+		return nil, false, err
+	}
+	text = sent
+	for _, coding := range slices.Backward(codings) { // the last one was applied last
+		decoded, err := decodeFrom(coding, &b.Reservation, text, limit)
+		if unpacked {
+			b.Sub(int64(cap(text)))
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		text, unpacked = decoded, true
+	}
+	return text, unpacked, nil
+}
+
+// codingsOf returns the names of a body's content codings, in the order in which they were
+// applied. They are known.
+func codingsOf(header http.Header) (codings []string, err error) {
+	for _, value := range header["Content-Encoding"] {
+		for name := range strings.SplitSeq(value, ",") {
+			switch name = strings.ToLower(strings.TrimSpace(name)); {
+			case name == "", name == "identity":
+			case decoders[name] == nil:
+				return nil, &CodingError{strconv.QuoteToASCII(name[:min(len(name), 64)]) + ": send the body in zstd, br, gzip or deflate, or as it is"}
+			case len(codings) == maxCodings:
+				return nil, &CodingError{fmt.Sprintf("the body must not be encoded more than %d times", maxCodings)}
+			default:
+				codings = append(codings, name)
+			}
+		}
+	}
+	return codings, nil
+}
+
+// decodeFrom decodes a body from one coding. The error is one of Decode.
+func decodeFrom(coding string, m *Reservation, sent []byte, limit int64) (text []byte, err error) {
+	before := m.held.Load()
+	defer func() {
+		if recover() != nil { // a decoder's own fault, from bytes that nobody checked
+			m.Sub(m.held.Load() - before)
+			text, err = nil, errDecoder
+		}
+		_, refused := errors.AsType[*status.Error](err)
+		_, explained := errors.AsType[*CodingError](err)
+		if err != nil && !refused && !explained {
+			err = &CodingError{"the body is not valid " + coding}
+		}
+	}()
+	if len(sent) == 0 { // another coding decoded to nothing
+		return nil, io.ErrUnexpectedEOF
+	}
+	return decoders[coding](m, sent, limit)
+}
+
+var errDecoder = errors.New("the decoder failed")
+
+// maxRatio is how many times its size gzip may decode to.
+const maxRatio = 1032
+
+func decodeGzip(m *Reservation, sent []byte, limit int64) ([]byte, error) {
+	// The end of the last gzip member has its size. Almost all bodies have one member.
+	var size int64
+	if len(sent) > 4 {
+		size = int64(binary.LittleEndian.Uint32(sent[len(sent)-4:]))
+	}
+	return m.decodeStream(limit, min(size, limit, maxRatio*int64(len(sent))), 0, func() (io.Reader, error) {
+		return gzip.NewReader(bytes.NewReader(sent))
+	})
+}
+
+func decodeDeflate(m *Reservation, sent []byte, limit int64) ([]byte, error) {
+	return m.decodeStream(limit, 0, 0, func() (io.Reader, error) {
+		rest := bytes.NewReader(sent)
+		text, err := zlib.NewReader(rest)
+		return &wholeStream{text, rest}, err
+	})
+}
+
+// wholeStream is a text that was decoded from all of its stream. zlib ignores what follows.
+type wholeStream struct {
+	io.Reader
+	rest *bytes.Reader
+}
+
+func (w *wholeStream) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	if err == io.EOF && w.rest.Len() > 0 {
+		err = errDecoder
+	}
+	return n, err
+}
+
+func decodeBrotli(m *Reservation, sent []byte, limit int64) ([]byte, error) {
+	return m.decodeStream(limit, 0, brotliMemory(sent[0]), func() (io.Reader, error) {
+		return brotli.NewReader(bytes.NewReader(sent)), nil
+	})
+}
+
+// brotliMemory returns what a decoder takes for a stream with this first byte, in bytes. It is the
+// window (RFC 7932, section 9.1), and tables.
+func brotliMemory(first byte) int64 {
+	const tables = 3 << 20
+	bits := 17
+	three, next := int(first>>1&7), int(first>>4&7)
+	switch {
+	case first&1 == 0:
+		bits = 16
+	case three != 0:
+		bits = 17 + three
+	case next != 0: // 1 is a larger window, which the decoder refuses
+		bits = 8 + next
+	}
+	return tables + 1<<bits
+}
+
+// maxZstdWindow is the largest window of zstd, in bytes (RFC 9659).
+const maxZstdWindow = 8 << 20
+
+// decodeZstd decodes frames of the first one's window or a smaller one. Frames of up to 1 MiB may
+// have any.
+func decodeZstd(m *Reservation, sent []byte, limit int64) ([]byte, error) {
+	const least, tables = 1 << 20, 1 << 20
+	window, size := int64(maxZstdWindow), int64(0)
+	var header zstd.Header
+	if header.Decode(sent) == nil && !header.Skippable {
+		window = int64(min(max(header.WindowSize, least), maxZstdWindow))
+		size = int64(min(header.FrameContentSize, uint64(limit)))
+	}
+	text, err := m.decodeStream(limit, size, window+least+tables, func() (io.Reader, error) {
+		return zstd.NewReader(bytes.NewReader(sent), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(uint64(window)))
+	})
+	if errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+		err = &CodingError{"zstd must have a window of at most 8 MiB, and none larger than the first frame's"}
+	}
+	return text, err
+}
+
+// decodeStream returns the text that open returns a reader of. It reserves memory for just that,
+// if it has size bytes. Otherwise it reads the text once more. Meanwhile it reserves what the
+// decoder takes, but at most half of all memory, so that a body fits beside it.
+func (m *Reservation) decodeStream(limit, size, decoder int64, open func() (io.Reader, error)) ([]byte, error) {
+	decoder = min(decoder, m.Limit/2)
+	if err := m.Add(decoder); err != nil {
+		return nil, err
+	}
+	defer m.Sub(decoder)
+	for {
+		stream, err := open()
+		if err != nil {
+			return nil, err
+		}
+		text, err := m.Alloc(size + 1) // to see the end
+		if err != nil {
+			return nil, err
+		}
+		for err == nil && len(text) < cap(text) {
+			var n int
+			n, err = stream.Read(text[len(text):cap(text)])
+			text = text[:len(text)+n]
+		}
+		if err == io.EOF && int64(len(text)) <= limit { //nolint:errorlint // never wrapped
+			return text, nil
+		}
+		m.Sub(int64(cap(text)))
+		switch {
+		case int64(len(text)) > limit:
+			return nil, ErrTooLarge
+		case err != nil:
+			return nil, err
+		}
+		// There is more text than that. Count it, and decode once more.
+		size = int64(len(text))
+		more, err := io.Copy(io.Discard, io.LimitReader(stream, limit-size+1))
+		switch size += more; {
+		case size > limit:
+			return nil, ErrTooLarge
+		case err != nil:
+			return nil, err
+		}
+	}
+}

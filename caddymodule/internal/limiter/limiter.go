@@ -1,0 +1,219 @@
+// Package limiter answers how often a client address may try a wrong key.
+package limiter
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// maxFailures and maxWindow bound the rounding errors of a level to much
+	// less than a negligible part of a failure.
+	maxFailures = 1_000_000
+	maxWindow   = 24 * time.Hour
+	negligible  = 1e-3
+
+	// A Limiter remembers limiterSets * limiterWays = 16,384 addresses. They take
+	// 768 KiB, which are allocated once.
+	limiterSets = 4096
+	limiterWays = 4
+
+	// MaxLookups bounds the concurrent look-ups of limited addresses in the store.
+	// A request waits at most MaxLookupWait for its turn.
+	MaxLookups    = 16
+	MaxLookupWait = time.Second
+)
+
+// Limiter counts failed authentications by client address, for all handlers of one
+// store. It outlives reloads. It is safe for concurrent use.
+//
+// It only decides how a wrong key is answered; a right key always works. Each address has
+// a leaky bucket. A failure adds one to its level, and the level drains at the rate of the
+// handler that counted last. A handler answers wrong keys with 429 while the level is at
+// its own limit. Keys of limited addresses that are not in memory wait for one of a few
+// look-ups in the store.
+//
+// The buckets are a set-associative table: a hash picks the set of an address. A new
+// address replaces the emptiest bucket of its set. So a flood of addresses refuses nobody,
+// and the worst addresses are forgotten last. The seed of the hash keeps clients from
+// choosing their set.
+type Limiter struct {
+	now     func() time.Duration
+	seed    maphash.Seed
+	lookups *semaphore.Weighted
+
+	mu       sync.Mutex
+	buckets  [limiterSets][limiterWays]bucket
+	loggedAt time.Duration // when an address was last logged
+	unlogged int           // addresses that were limited since then
+}
+
+// bucket has the failures of an address that have not drained.
+type bucket struct {
+	from     Origin
+	level    float64
+	rate     float64       // by which the level drains in a second
+	at       time.Duration // when the level was computed
+	isLogged bool          // the address was logged since the bucket was empty
+}
+
+// Limit is the limit of one handler. The zero value is no limit.
+type Limit struct {
+	Most   int // failures at once, and in each window
+	Window time.Duration
+}
+
+// perSecond returns the rate at which a bucket drains.
+func (f Limit) perSecond() float64 { return float64(f.Most) / f.Window.Seconds() }
+
+// New returns a limiter that has counted nothing.
+func New() *Limiter {
+	start := time.Now()
+	return &Limiter{
+		now:     func() time.Duration { return time.Since(start) },
+		seed:    maphash.MakeSeed(),
+		lookups: semaphore.NewWeighted(MaxLookups),
+	}
+}
+
+// Validate returns an error for a limit that the limiter cannot count.
+func (f Limit) Validate() error {
+	if f.Most < 1 || f.Most > maxFailures {
+		return fmt.Errorf("must be from 1 to %d, got %d", maxFailures, f.Most)
+	}
+	if f.Window < time.Second || f.Window > maxWindow {
+		return fmt.Errorf("the duration must be from 1s to %s, got %s", maxWindow, f.Window)
+	}
+	return nil
+}
+
+// IsLimited reports whether an address is at its limit.
+func (l *Limiter) IsLimited(from Origin, by Limit) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.find(from)
+	return b != nil && b.wait(l.now(), by) > 0
+}
+
+// Fail counts a failed authentication. If the address is at its limit, fail counts nothing
+// and returns the time until the next failure is allowed. It logs the address once.
+func (l *Limiter) Fail(from Origin, by Limit, logger *zap.Logger) time.Duration {
+	wait, isToLog, others := l.count(from, by)
+	if isToLog {
+		logger.Warn("too many failed authentications from an address: wrong keys from there are answered with 429",
+			zap.Stringer("address", from), zap.Int("others_since_last_told", others))
+	}
+	return wait
+}
+
+// count is Fail without the logging. It returns whether to log the address, and how many
+// others were not logged. A flood of addresses logs at most one in a second.
+func (l *Limiter) count(from Origin, by Limit) (wait time.Duration, isToLog bool, others int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	b := l.find(from)
+	if b == nil {
+		b = l.replace(from, now)
+	}
+	wait = b.wait(now, by)
+	b.rate = by.perSecond()
+	if b.level == 0 {
+		b.isLogged = false
+	}
+	if wait == 0 {
+		b.level++
+		return 0, false, 0
+	}
+	if b.isLogged {
+		return wait, false, 0
+	}
+	b.isLogged = true
+	if l.loggedAt != 0 && now-l.loggedAt < time.Second {
+		l.unlogged++
+		return wait, false, 0
+	}
+	others, l.loggedAt, l.unlogged = l.unlogged, now, 0
+	return wait, true, others
+}
+
+// Wait drains b and returns how long until it has room for one more failure.
+func (b *bucket) wait(now time.Duration, by Limit) time.Duration {
+	b.drain(now)
+	most := float64(by.Most)
+	over := min(b.level, most) + 1 - most // a higher limit may have left a higher level
+	if over < negligible {
+		return 0
+	}
+	wait := time.Duration(over / by.perSecond() * float64(time.Second))
+	return max(time.Microsecond, wait.Round(time.Microsecond))
+}
+
+func (b *bucket) drain(now time.Duration) {
+	b.level = max(0, b.level-(now-b.at).Seconds()*b.rate)
+	b.at = now
+}
+
+// find returns the bucket of an address, nil if it has none. The caller holds mu.
+func (l *Limiter) find(from Origin) *bucket {
+	set := l.setOf(from)
+	for i := range set {
+		if set[i].from == from {
+			return &set[i]
+		}
+	}
+	return nil
+}
+
+// replace gives the emptiest bucket of its set to an address. The caller holds mu.
+func (l *Limiter) replace(from Origin, now time.Duration) *bucket {
+	set := l.setOf(from)
+	emptiest := &set[0]
+	for i := range set {
+		if set[i].drain(now); set[i].level < emptiest.level {
+			emptiest = &set[i]
+		}
+	}
+	*emptiest = bucket{from: from, at: now}
+	return emptiest
+}
+
+func (l *Limiter) setOf(from Origin) *[limiterWays]bucket {
+	return &l.buckets[maphash.Bytes(l.seed, from[:])%limiterSets]
+}
+
+// Enter waits for a turn to look up a key of a limited address, in the order of arrival.
+// The caller calls Leave afterwards. The error is that of ctx, or an *Error after
+// MaxLookupWait.
+func (l *Limiter) Enter(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, MaxLookupWait)
+	defer cancel()
+	if l.lookups.Acquire(waiting, 1) == nil {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return &Error{MaxLookupWait}
+}
+
+// Leave ends the turn of Enter.
+func (l *Limiter) Leave() { l.lookups.Release(1) }
+
+// Error refuses a wrong key from an address that is at its limit.
+type Error struct {
+	Wait time.Duration // until the address may fail once more
+}
+
+func (*Error) Error() string { return "Rate limit exceeded" }
+
+// RetryAfter returns the value of that header: whole seconds, at least one.
+func (e *Error) RetryAfter() int {
+	return max(1, int((e.Wait+time.Second-1)/time.Second))
+}

@@ -1,0 +1,114 @@
+// Package usagetap passes the responses of a gateway on, and reads from them what requests have used.
+package usagetap
+
+import (
+	"cmp"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/shopspring/decimal"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
+	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
+)
+
+// Tap passes an answer on, and reads what passed.
+type Tap struct {
+	*caddyhttp.ResponseWriterWrapper
+	dialect domain.Dialect
+	opening func(status int)      // is called before the answer's header is written
+	reader  *gatewayanswer.Reader // nil until the answer's header
+	status  int
+	first   time.Time // when the first byte of the body passed
+	broken  bool      // the client does not take the rest
+}
+
+// New returns a tap before a client's writer, for a route's dialect. It calls opening before it
+// writes the header of the response.
+func New(w http.ResponseWriter, dialect domain.Dialect, opening func(status int)) *Tap {
+	return &Tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, dialect: dialect, opening: opening}
+}
+
+// Status returns the status of the response, 0 before its header.
+func (t *Tap) Status() int { return t.status }
+
+// SetBroken tells that the client did not take the rest.
+func (t *Tap) SetBroken() { t.broken = true }
+
+// WriteHeader passes a header on. Those of interim answers may come before.
+func (t *Tap) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		t.open(status)
+	}
+	t.ResponseWriterWrapper.WriteHeader(status)
+}
+
+// open begins to read the answer. Its header is about to be written.
+func (t *Tap) open(status int) {
+	if t.status != 0 {
+		return
+	}
+	t.status = status
+	t.opening(status)
+	header := t.Header()
+	t.reader = gatewayanswer.New(t.dialect, header.Get("Content-Type"), header.Get("Content-Encoding"))
+}
+
+// Write passes bytes of the body on.
+func (t *Tap) Write(p []byte) (int, error) {
+	t.open(http.StatusOK)
+	n, err := t.ResponseWriterWrapper.Write(p)
+	var now time.Time
+	if isFirst := t.first.IsZero() && n > 0; isFirst || t.reader.NeedsTime() {
+		if now = time.Now(); isFirst {
+			t.first = now
+		}
+	}
+	t.broken = t.broken || err != nil
+	t.reader.Write(p[:n], now)
+	return n, err
+}
+
+// ReadFrom passes a body on through Write.
+func (t *Tap) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{t}, r)
+}
+
+// Close ends a request that began at begun, and returns what it used. ended tells whether
+// the gateway sent all of its answer, and left whether the client is gone. A client that has the
+// last event of a stream has all of it.
+func (t *Tap) Close(begun time.Time, ended, left bool) *usage.Request {
+	if t.reader == nil {
+		t.reader = gatewayanswer.New(t.dialect, "", "")
+	}
+	seen := t.reader.Close(ended && !t.broken)
+	aborted := !seen.Ended && (t.broken || left && !ended)
+	used := &usage.Request{
+		Dialect: t.dialect, Model: seen.Model, Status: t.status, Failed: seen.Failed, Aborted: aborted,
+		Streamed: seen.Streamed, Tokens: seen.Tokens, Unknown: seen.Unknown,
+		Start: begun, Duration: time.Since(begun),
+		FirstByte: between(begun, t.first), FirstContent: between(begun, seen.FirstContent),
+	}
+	if told := cmp.Or(seen.Cost, gatewayanswer.CostOf(t.Header())); told != "" {
+		cost, err := decimal.NewFromString(told)
+		used.Cost, used.HasCost = cost, err == nil
+	}
+	if t.status == 0 || t.status >= 400 {
+		used.Unknown = "" // an error uses nothing, unless it says so
+	}
+	if t.status == 0 && aborted {
+		used.Unknown = gatewayanswer.Aborted
+	}
+	return used
+}
+
+// between returns the time from one moment to another, -1 if the other never came.
+func between(from, to time.Time) time.Duration {
+	if to.IsZero() {
+		return -1
+	}
+	return to.Sub(from)
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package storagetest
-
-import "os/exec"
-
-// EndWithTest does nothing here; the test must end the process.
-func EndWithTest(*exec.Cmd) {}
