@@ -269,9 +269,8 @@ func (s *Store) closeBadger() error {
 const closeRetry = time.Second
 
 func (s *Store) finish() error {
-	s.guard.closing.Store(true)
-	err := guarded(s.db.Close)
 	s.guard.stop()
+	err := guarded(s.db.Close)
 	s.locked.setHolder("")
 	return errors.Join(err, removeEmptyLogs(s.guard.folder), s.locked.release())
 }

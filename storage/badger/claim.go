@@ -19,18 +19,14 @@ import (
 func claimFolder(folder string, format int, key []byte, g *guard) (m marker, _ func() error, err error) {
 	_, err = os.Lstat(folder) // a link whose target is missing is not ours to remove
 	isNew := errors.Is(err, fs.ErrNotExist)
-	undo := func() error {
-		if !isNew {
-			return nil
-		}
-		if err := os.Remove(folder); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
+	undo := func() error { return nil }
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, undo())
+		if err == nil {
+			return
+		}
+		err = errors.Join(err, undo())
+		if isNew {
+			_ = os.Remove(folder) // which fails if another process has begun to use it
 		}
 	}()
 	if err := fileowner.MkdirAll(folder, 0o700); err != nil {
@@ -56,13 +52,15 @@ func claimFolder(folder string, format int, key []byte, g *guard) (m marker, _ f
 	if isForeign {
 		private = nil
 	}
-	removeFolder := undo
 	undo = func() error {
 		err := removeContent(folder)
-		if !isForeign {
+		switch {
+		case isNew:
+			err = errors.Join(err, os.Remove(folder))
+		case !isForeign:
 			err = errors.Join(err, os.Chmod(folder, before.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky)))
 		}
-		return errors.Join(err, removeFolder())
+		return err
 	}
 	m = marker{Format: format, ID: uuid.NewString(), State: stateRestoring, Encrypted: len(key) > 0}
 	m.KeyCheck = keyCheck(key, m.ID)

@@ -13,51 +13,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserver returns a function that reserves disk space for the write-ahead logs in
-// folder. Badger writes to them through memory maps, and the system kills a process whose
-// write finds no space. With the reservation another process that fills the disk does no
-// harm to the logs.
+// reserveLogs reserves disk space for the write-ahead logs in folder. Badger writes to them
+// through memory maps, and the system kills a process whose write finds no space. With the
+// reservation another process that fills the disk does no harm to the logs.
 //
-// The function also makes and reserves the log after the newest one. Badger uses an empty
-// file under the name of its next log. The function fails if that file cannot be made, or
-// if there is no space for a log. Some file systems reserve nothing, and some copy each
-// block that is written again. There only the margin of free space protects a write.
-func reserver(folder string) func() error {
-	reserved := make(map[string]bool)
-	return func() error {
-		logs, err := filepath.Glob(filepath.Join(folder, "*.mem"))
-		if err != nil || len(logs) == 0 {
-			return err
-		}
-		newest := slices.MaxFunc(logs, compareLogs)
-		if info, err := os.Stat(newest); err == nil && info.Size() > 0 {
-			number, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(newest), ".mem"))
-			if err != nil {
-				return err
-			}
-			logs = append(logs, filepath.Join(folder, fmt.Sprintf("%05d.mem", number+1)))
-		}
-		before := reserved
-		reserved = make(map[string]bool, len(logs))
-		for _, name := range logs {
-			if !before[name] {
-				if err := reserve(name, compareLogs(name, newest) > 0); err != nil {
-					return err
-				}
-			}
-			reserved[name] = true
-		}
-		return nil
-	}
-}
-
-// reserveLogs reserves disk space for the write-ahead logs in folder.
-func reserveLogs(folder string) error {
+// With next, it also makes and reserves the log after the newest one. Badger uses an empty
+// file under the name of its next log. reserveLogs fails if that file cannot be made, or if
+// there is no space for a log. Some file systems reserve nothing, and some copy each block
+// that is written again. There only the margin of free space protects a write.
+func reserveLogs(folder string, next bool) error {
 	logs, err := filepath.Glob(filepath.Join(folder, "*.mem"))
 	for _, name := range logs {
 		err = errors.Join(err, reserve(name, false))
 	}
-	return err
+	if err != nil || len(logs) == 0 || !next {
+		return err
+	}
+	newest := slices.MaxFunc(logs, compareLogs)
+	if info, err := os.Stat(newest); err != nil || info.Size() == 0 {
+		return nil //nolint:nilerror // it is gone, so there is a newer one
+	}
+	number, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(newest), ".mem"))
+	if err != nil {
+		return err
+	}
+	return reserve(filepath.Join(folder, fmt.Sprintf("%05d.mem", number+1)), true)
 }
 
 // allocate gives a file the length size and all its disk space. The error is

@@ -8,12 +8,14 @@ import (
 	"os"
 )
 
-// reserver returns a function that fails where a file cannot be created in folder. Disk
-// space cannot be reserved here.
-func reserver(folder string) func() error { return func() error { return checkFileCreation(folder) } }
-
-// reserveLogs reserves nothing here.
-func reserveLogs(string) error { return nil }
+// reserveLogs fails where a file cannot be created in folder, with next. Disk space cannot be
+// reserved here.
+func reserveLogs(folder string, next bool) error {
+	if !next {
+		return nil
+	}
+	return checkFileCreation(folder)
+}
 
 // allocate reserves nothing here.
 func allocate(*os.File, int64) error { return errors.ErrUnsupported }

@@ -40,9 +40,18 @@ func Probe(folder string, o Options) error {
 
 // VerifyQuickly locks folder and calls Probe. It fails if another process has the folder
 // open.
-func VerifyQuickly(folder string, o Options) (err error) {
+func VerifyQuickly(folder string, o Options) error {
+	return verify(folder, o, func(*badgerdb.DB) error { return nil })
+}
+
+// verify locks folder, does what Probe does, and calls fn with the copy if that is in order.
+func verify(folder string, o Options, fn func(*badgerdb.DB) error) (err error) {
+	if folder, err = filepath.Abs(folder); err != nil {
+		return err
+	}
 	defer func() { err = fileowner.Explain(err, folder) }()
-	if _, err := readStore(folder, o); err != nil {
+	m, err := readStore(folder, o)
+	if err != nil || m.State == stateNew {
 		return err
 	}
 	locked, err := lockStore(folder)
@@ -50,12 +59,12 @@ func VerifyQuickly(folder string, o Options) (err error) {
 		return err
 	}
 	defer func() { _ = locked.release() }()
-	return Probe(folder, o)
+	return probeCopy(folder, o, fn)
 }
 
 // probeCopy does what Probe does, and calls fn with the copy if that is in order.
 func probeCopy(folder string, o Options, fn func(*badgerdb.DB) error) error {
-	listed, err := listedTables(folder)
+	listed, _, err := listedTables(folder)
 	if err != nil {
 		return readError(err)
 	}

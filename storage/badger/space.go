@@ -70,7 +70,6 @@ type guard struct {
 	levelZero       atomic.Int64  // tables of level 0
 	ballastDebt     atomic.Uint64 // space that writes leave free until there is a ballast
 	heldCompactions atomic.Int32  // compactions that wait until they can write
-	closing         atomic.Bool   // the store is being closed
 	noBallast       bool          // the file system cannot have one
 
 	opened os.FileInfo // the folder, nil until it was opened
@@ -201,11 +200,9 @@ func (g *guard) watch(db *badgerdb.DB) {
 	go func() {
 		defer close(g.done)
 		for opened := time.Now(); ; {
-			if !g.closing.Load() {
-				fileowner.Adopt(g.folder) // a killed server of root leaves its files, too
-				g.measure(db)
-				g.refresh(time.Since(opened) >= ballastDelay)
-			}
+			fileowner.Adopt(g.folder) // a killed server of root leaves its files, too
+			g.measure(db)
+			g.refresh(time.Since(opened) >= ballastDelay)
 			select {
 			case <-time.After(levelsInterval):
 			case <-g.quit:

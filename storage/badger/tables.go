@@ -19,16 +19,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// listedTables returns the file names of the tables in folder's MANIFEST. Badger deletes
-// all others when it opens the folder.
-func listedTables(folder string) (map[string]bool, error) {
-	listed, _, err := readManifest(folder)
-	return listed, err
-}
-
-// readManifest returns the tables that the MANIFEST lists, and whether all of it can be read. A
-// crash can leave half an entry at its end.
-func readManifest(folder string) (listed map[string]bool, isWhole bool, err error) {
+// listedTables returns the file names of the tables in folder's MANIFEST, and whether all of it
+// can be read. A crash can leave half an entry at its end. Badger deletes all other tables when it
+// opens the folder.
+func listedTables(folder string) (listed map[string]bool, isWhole bool, err error) {
 	file, err := os.Open(filepath.Join(folder, badgerdb.ManifestFilename))
 	if err != nil {
 		return nil, false, err
