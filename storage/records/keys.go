@@ -23,8 +23,8 @@ import (
 //	l <preset id> <label> <number>        one change of it
 //	t                                     the end of the audit trail
 //	a <number, 8 bytes>                   one record of it
-//	i <preset or workspace id>            the end of the object's history
-//	j <preset or workspace id> <block, 8 bytes>  the numbers of a block of it
+//	i <preset or workspace id>            the number of entries of the object's history
+//	j <preset or workspace id> <number, 8 bytes>  its entry of an audit record, in descending order
 //	u <workspace id> <preset id> <d or h> <hour, 8 bytes> <node>  a row of usage, of a day or an hour
 //	x <workspace id> <preset slug>        when the versions of the preset were last served
 //	f                                     the secret for handles of feedback
@@ -57,7 +57,7 @@ const (
 	KindAuditHead     Kind = 't'
 	KindAudit         Kind = 'a'
 	KindHistory       Kind = 'i'
-	KindHistoryBlock  Kind = 'j'
+	KindHistoryEntry  Kind = 'j'
 	KindUsage         Kind = 'u'
 	KindServed        Kind = 'x'
 	KindFeedback      Kind = 'f'
@@ -81,7 +81,7 @@ var kindNames = map[Kind]string{
 	KindAuditHead:     "audit head",
 	KindAudit:         "audit",
 	KindHistory:       "history",
-	KindHistoryBlock:  "history block",
+	KindHistoryEntry:  "history entry",
 	KindUsage:         "usage",
 	KindServed:        "last served",
 	KindFeedback:      "feedback secret",
@@ -99,7 +99,7 @@ func (k Kind) String() string { return cmp.Or(kindNames[k], "unknown record") }
 // exception: it removes records of a new store.
 func (k Kind) Lasting() bool {
 	switch k {
-	case KindAuditHead, KindAudit, KindHistory, KindHistoryBlock, KindFeedback, KindSequence:
+	case KindAuditHead, KindAudit, KindHistory, KindHistoryEntry, KindFeedback, KindSequence:
 		return true
 	default:
 		return false
@@ -109,7 +109,7 @@ func (k Kind) Lasting() bool {
 // Derived reports whether records of a kind only repeat what other records say.
 func (k Kind) Derived() bool {
 	switch k {
-	case KindWorkspaceSlug, KindSummary, KindHistory, KindHistoryBlock, KindListHead, KindListBlock:
+	case KindWorkspaceSlug, KindSummary, KindHistory, KindHistoryEntry, KindListHead, KindListBlock:
 		return true
 	default:
 		return false
@@ -231,13 +231,6 @@ func AuditHeadKey() Key { return newKey(KindAuditHead, 0) }
 
 // AuditKey is the key of record n of the audit trail.
 func AuditKey(n int) Key { return binary.BigEndian.AppendUint64(newKey(KindAudit, 8), uint64(n)) }
-
-func historyKey(id uuid.UUID) Key { return append(newKey(KindHistory, len(id)+8), id[:]...) }
-
-func historyBlockKey(id uuid.UUID, n int) Key {
-	k := append(newKey(KindHistoryBlock, len(id)+8), id[:]...)
-	return binary.BigEndian.AppendUint64(k, uint64(n))
-}
 
 // ReplayKey is the key of a kept answer.
 func ReplayKey(id domain.ReplayID) Key { return append(newKey(KindReplay, len(id)), id[:]...) }

@@ -76,8 +76,6 @@ func FuzzRecord(f *testing.F) {
 				_, err := decodeRecord(k, sealed, func(block []byte) ([]byte, error) { return removeName(block, 1, []byte("p")) })
 				return err
 			},
-			func() error { _, err := decodeRecord(k, sealed, decodeHistoryEnd); return err },
-			func() error { _, err := decodeRecord(k, sealed, decodeBlock); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeReplay); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodePreset); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeJSON[domain.AuditRecord]); return err },
