@@ -39,7 +39,7 @@ func (r *Reader) AuditTrail(after int) iter.Seq2[domain.AuditRecord, error] {
 		if n >= head.Count {
 			return
 		}
-		for record, err := range eachFrom(r, AuditKey(n+1), KindAudit.Prefix(), decodeTrail(n)) {
+		for record, err := range (pages[domain.AuditRecord]{r: r, prefix: KindAudit.Prefix(), next: AuditKey(n + 1), decode: decodeTrail(n)}).each {
 			if n++; !yield(record, err) || err != nil || n == head.Count {
 				return
 			}

@@ -86,16 +86,13 @@ func (c *Checker) report(format string, args ...any) {
 
 func (c *Checker) check() error {
 	c.seed, c.sums, c.deleted = maphash.MakeSeed(), make(map[string]uint64), make(map[uuid.UUID]bool)
-	err := c.reader.walk(newKey(KindDeleted, 0), func(cursor *cursor) error {
-		for ; cursor.key != nil; cursor.next() {
-			if id, err := uuid.FromBytes(cursor.key[2:]); err == nil {
-				c.deleted[id] = true
-			}
+	for k, err := range each(&c.reader, KindDeleted.Prefix(), keyAt) {
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		if id, err := uuid.FromBytes(k[2:]); err == nil {
+			c.deleted[id] = true
+		}
 	}
 	it := c.reader.snapshot.Iterate(nil)
 	defer it.Close()

@@ -106,64 +106,42 @@ func (k Kind) Lasting() bool {
 	}
 }
 
-// Derived reports whether records of a kind only repeat what other records say.
-func (k Kind) Derived() bool {
-	switch k {
-	case KindWorkspaceSlug, KindSummary, KindHistory, KindHistoryEntry, KindListHead, KindListBlock:
-		return true
-	default:
-		return false
-	}
-}
-
-// fixed returns the minimum number of bytes behind the kind, for the keys that Changes
-// reads.
-func (k Kind) fixed() int {
-	switch k {
-	case KindWorkspace, KindPreset, KindServed:
-		return len(uuid.UUID{})
-	case KindKeyHash:
-		return len(domain.KeyHash{})
-	default:
-		return 0
-	}
-}
-
 // Valid reports whether k has a version and a kind. Only a valid key has a Kind.
 func (k Key) Valid() bool { return len(k) >= 2 && k[0] == keyVersion }
 
 // Kind returns the kind of the record under k.
 func (k Key) Kind() Kind { return Kind(k[1]) }
 
+// Changes adds to c the objects that are read by way of the record under k, which the caller
+// is about to write or remove. A former slug or hash is covered, because its record is
+// removed, and an issued key, because its hash record is written or removed with it. Ids are
+// in their canonical form. A key of an unknown form adds nothing.
+func (k Key) Changes(c *domain.Change) {
+	if !k.Valid() {
+		return
+	}
+	name := k[2:]
+	id, err := uuid.FromBytes(name[:min(len(name), len(uuid.UUID{}))])
+	switch kind := k.Kind(); {
+	case kind == KindWorkspaceSlug:
+		c.Workspace(string(name))
+	case kind == KindKeyHash && len(name) == len(domain.KeyHash{}):
+		c.Key(domain.KeyHash(name))
+	case err != nil:
+	case kind == KindWorkspace:
+		c.Workspace(id.String())
+		c.Workspaces()
+	case kind == KindPreset:
+		c.Presets(id.String())
+		fallthrough
+	case kind == KindServed:
+		c.Preset(id.String(), string(name[len(id):]))
+	}
+}
+
 // maxSlug bounds a slug in a key, in bytes. The domain allows much less, and Badger allows
 // much longer keys.
 const maxSlug = 1024
-
-// Changes adds to c the objects that are read by way of the record under k. The caller is
-// about to write or remove that record. A former slug or hash is covered, because its
-// record is removed. An issued key is covered, because its hash record is written or
-// removed with it.
-// Ids are in their canonical form. A key of an unknown form adds nothing.
-func (k Key) Changes(c *domain.Change) {
-	if !k.Valid() || len(k) < 2+k.Kind().fixed() {
-		return
-	}
-	switch name := k[2:]; k.Kind() {
-	case KindWorkspace:
-		c.Workspace(uuid.UUID(name).String())
-		c.Workspaces()
-	case KindWorkspaceSlug:
-		c.Workspace(string(name))
-	case KindPreset, KindServed:
-		id, slug := uuid.UUID(name[:len(uuid.UUID{})]).String(), name[len(uuid.UUID{}):]
-		c.Preset(id, string(slug))
-		if k.Kind() == KindPreset {
-			c.Presets(id)
-		}
-	case KindKeyHash:
-		c.Key(domain.KeyHash(name))
-	}
-}
 
 // The functions below return nil for an id or slug that cannot be stored. Clients choose
 // these names, so a nil key has no record.
@@ -251,6 +229,9 @@ func namedKey(of Kind, text, name string, room int) Key {
 
 // Prefix returns the common prefix of the keys of a kind.
 func (k Kind) Prefix() Key { return newKey(k, 0) }
+
+// under returns the common prefix of the keys of a kind and an id, with room for a number.
+func (k Kind) under(id uuid.UUID) Key { return append(newKey(k, len(id)+8), id[:]...) }
 
 func newKey(of Kind, room int) Key {
 	return append(make(Key, 0, 2+room), keyVersion, byte(of))

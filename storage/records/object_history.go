@@ -13,14 +13,11 @@ import (
 // number of its entries. It follows from the trail alone, and stays as the trail does. The
 // key of an entry says all, so its record is empty. The keys of the newest entries come first.
 
-func historyKey(id uuid.UUID) Key { return append(newKey(KindHistory, len(id)), id[:]...) }
-
-// entryPrefix returns the prefix of the keys of a history's entries, with room for the number.
-func entryPrefix(id uuid.UUID) Key { return append(newKey(KindHistoryEntry, len(id)+8), id[:]...) }
+func historyKey(id uuid.UUID) Key { return KindHistory.under(id) }
 
 // entryKey returns the key of the entry of an audit record.
 func entryKey(id uuid.UUID, number int) Key {
-	return binary.BigEndian.AppendUint64(entryPrefix(id), ^uint64(number))
+	return binary.BigEndian.AppendUint64(KindHistoryEntry.under(id), ^uint64(number))
 }
 
 func decodeEntry(payload []byte) (struct{}, error) {
@@ -82,7 +79,7 @@ func (r *Reader) History(id string, page domain.Page) (numbers []int, total int,
 	if err != nil || size == 0 {
 		return nil, total, err
 	}
-	prefix := entryPrefix(object)
+	prefix := KindHistoryEntry.under(object)
 	err = r.walk(prefix, func(c *cursor) error {
 		for skip := page.Offset; c.key != nil && len(numbers) < size; c.next() {
 			if skip > 0 {
