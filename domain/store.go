@@ -181,14 +181,6 @@ type Reader interface {
 	FeedbackSecret() (FeedbackSecret, error)
 	// Replay returns the answer that was kept under an id. An expired one may be gone.
 	Replay(id ReplayID) (Replay, error)
-	// Replays yields every answer that is kept, by id in byte order. Expired ones may be
-	// among them. An error ends it.
-	Replays() iter.Seq2[Replay, error]
-	// Objects returns how many objects are stored. It counts audit records, workspaces,
-	// presets, versions, changes of labels, records of Served, rows of usage and issued
-	// keys. It also counts those of deleted workspaces that are still stored. It reads none
-	// of them.
-	Objects() (int, error)
 }
 
 // Tx reads and writes within one Update. Reads see the Tx's own writes.
@@ -204,8 +196,8 @@ type Tx interface {
 	// first, in the same snapshot. Its id is not used again.
 	DeleteWorkspace(w Workspace) error
 	// PutPreset stores p under its workspace and slug. p.Kept must be as p was read. A
-	// new preset has none. A preset from another store has the Kept of that store: the
-	// versions that it lacks were never stored here.
+	// new preset has none, unless it is salvaged: the versions that it lacks were never stored
+	// here.
 	PutPreset(p Preset) error
 	// PutPresetVersion stores a version of p under its number. A version is
 	// never changed once it is stored: ErrTaken.
@@ -225,12 +217,6 @@ type Tx interface {
 	// PutAudit adds r to the end of the audit trail. Its Number is one more than the
 	// head's. text is its JSON.
 	PutAudit(r AuditRecord, text []byte) error
-	// BeginImport empties the audit trail, because an import brings its own. A new store
-	// has one record, of its default workspace. BeginImport refuses a longer trail. From
-	// then on the head has Importing, so the Service of every node refuses changes.
-	BeginImport() error
-	// EndImport takes Importing from the head.
-	EndImport() error
 	// PutUsage stores a row of usage, and replaces what its node stored before. It changes no
 	// stamp. Without the workspace it returns ErrNotFound.
 	PutUsage(r UsageRow) error

@@ -211,7 +211,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		return decodes(k, payload, decodeEntry)
 	case KindAuditHead:
 		head, err := decodeHead(payload)
-		if head.Importing = false; err != nil || head != c.audit {
+		if err != nil || head != c.audit {
 			return wrong("the trail does not end with what it says", nil)
 		}
 		c.ended = true

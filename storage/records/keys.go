@@ -95,8 +95,7 @@ var kindNames = map[Kind]string{
 // String returns the kind as operators call it.
 func (k Kind) String() string { return cmp.Or(kindNames[k], "unknown record") }
 
-// Lasting reports whether stored records of a kind are never removed. BeginImport is the
-// exception: it removes records of a new store.
+// Lasting reports whether stored records of a kind are never removed.
 func (k Kind) Lasting() bool {
 	switch k {
 	case KindAuditHead, KindAudit, KindHistory, KindHistoryEntry, KindFeedback, KindSequence:

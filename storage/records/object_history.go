@@ -27,8 +27,8 @@ func decodeEntry(payload []byte) (struct{}, error) {
 	return struct{}{}, nil
 }
 
-// concerned returns the ids of the objects that have a record in their history. The trail
-// of an import may name objects by anything.
+// concerned returns the ids of the objects that have a record in their history. A salvaged
+// trail may name objects by anything.
 func concerned(a domain.AuditRecord) (ids []uuid.UUID) {
 	for _, text := range a.Concerns() {
 		if id, ok := parseID(text); ok && (len(ids) == 0 || ids[0] != id) {
@@ -51,16 +51,6 @@ func (t *Tx) putHistory(a domain.AuditRecord) error {
 			}
 		}
 		if err := cmp.Or(t.write(k, encodeNumber(k, n+1), nil), t.write(entry, Seal(entry, nil), nil)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// removeHistory removes the only record of a trail from the histories of its objects.
-func (t *Tx) removeHistory(a domain.AuditRecord) error {
-	for _, id := range concerned(a) {
-		if err := cmp.Or(t.write(historyKey(id), nil, nil), t.write(entryKey(id, a.Number), nil, nil)); err != nil {
 			return err
 		}
 	}

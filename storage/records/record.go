@@ -297,14 +297,10 @@ func Seal(k Key, payload []byte) []byte {
 func decodeBytes(payload []byte) ([]byte, error) { return bytes.Clone(payload), nil }
 
 // encodeHead returns the sealed record of the end of the audit trail: the hash, and the
-// number as a varint. A 1 follows while an import is unfinished.
+// number as a varint.
 func encodeHead(k Key, head domain.AuditHead) []byte {
-	record := append(newRecord(len(head.Hash)+binary.MaxVarintLen64+1), head.Hash[:]...)
-	record = binary.AppendUvarint(record, uint64(head.Count))
-	if head.Importing {
-		record = append(record, 1)
-	}
-	return seal(k, record)
+	record := append(newRecord(len(head.Hash)+binary.MaxVarintLen64), head.Hash[:]...)
+	return seal(k, binary.AppendUvarint(record, uint64(head.Count)))
 }
 
 func decodeHead(payload []byte) (head domain.AuditHead, err error) {
@@ -313,8 +309,7 @@ func decodeHead(payload []byte) (head domain.AuditHead, err error) {
 	}
 	copy(head.Hash[:], payload)
 	count, rest, err := CutNumber(payload[len(head.Hash):])
-	switch head.Importing = string(rest) == "\x01"; {
-	case err == nil && len(rest) > 0 && !head.Importing:
+	if err == nil && len(rest) > 0 {
 		err = errParts
 	}
 	head.Count = int(count)

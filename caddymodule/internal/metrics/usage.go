@@ -1,0 +1,189 @@
+package metrics
+
+import (
+	"container/list"
+	"strconv"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagetap"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
+	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
+)
+
+// Usage are the metrics of usage. The handlers of a configuration share them, as one
+// collector.
+type Usage struct {
+	tokens    [5]*prometheus.CounterVec // as countsOf has them
+	cost      *prometheus.CounterVec
+	uncosted  *prometheus.CounterVec
+	unknown   *prometheus.CounterVec // with the reason
+	duration  *prometheus.HistogramVec
+	firstByte *prometheus.HistogramVec
+
+	mu     sync.Mutex
+	most   int
+	series map[usedVersion]*list.Element // of a *usageSeries
+	order  *list.List                    // the versions used first are in front
+	gone   map[usedVersion]struct{}      // those that made room
+}
+
+// usedVersion are the labels of a version. All are empty if versions are not told apart,
+// and for requests without a preset.
+type usedVersion struct{ workspace, preset, version string }
+
+// others are the labels of the versions that made room.
+var others = usedVersion{preset: "other"}
+
+// maxGone bounds how many versions are remembered that made room. Beyond it new versions
+// are others, too.
+const maxGone = 100_000
+
+func (v usedVersion) labels(more ...string) []string {
+	return append([]string{v.workspace, v.preset, v.version}, more...)
+}
+
+// usageSeries are the series of one version.
+type usageSeries struct {
+	of                  usedVersion
+	tokens              [5]prometheus.Counter
+	cost, uncosted      prometheus.Counter
+	duration, firstByte prometheus.Observer
+}
+
+func newUsage() *Usage {
+	u := &Usage{series: make(map[usedVersion]*list.Element), order: list.New(), gone: make(map[usedVersion]struct{})}
+	counter := func(name, help string, more ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,
+		}, usedVersion{"workspace", "preset", "version"}.labels(more...))
+	}
+	seconds := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,
+			Buckets: prometheus.ExponentialBuckets(0.05, 2, 13), // 50 ms to 3.4 min
+		}, usedVersion{"workspace", "preset", "version"}.labels())
+	}
+	u.tokens = [5]*prometheus.CounterVec{
+		counter("input_tokens_total", "Input tokens of inference requests, with those of caches."),
+		counter("output_tokens_total", "Output tokens of inference requests, with those of reasoning."),
+		counter("cache_read_input_tokens_total", "Input tokens that were read from a cache."),
+		counter("cache_write_input_tokens_total", "Input tokens that were written to a cache."),
+		counter("reasoning_output_tokens_total", "Output tokens of reasoning."),
+	}
+	u.cost = counter("cost_total", "What inference requests cost, as the gateway said or by the configured prices.")
+	u.uncosted = counter("cost_unknown_total", "Inference requests that may have cost something that is not known.")
+	u.unknown = counter("usage_unknown_total", "Answers that did not say what they used.", "reason")
+	u.duration = seconds("upstream_duration_seconds", "Time from an inference request going upstream to the end of its answer.")
+	u.firstByte = seconds("time_to_first_chunk_seconds", "Time from an inference request going upstream to the first byte of its streamed answer.")
+	return u
+}
+
+func (u *Usage) collectors() []prometheus.Collector {
+	all := []prometheus.Collector{u.cost, u.uncosted, u.unknown, u.duration, u.firstByte}
+	for _, tokens := range u.tokens {
+		all = append(all, tokens)
+	}
+	return all
+}
+
+// Describe implements prometheus.Collector.
+func (u *Usage) Describe(to chan<- *prometheus.Desc) {
+	for _, c := range u.collectors() {
+		c.Describe(to)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (u *Usage) Collect(to chan<- prometheus.Metric) {
+	for _, c := range u.collectors() {
+		c.Collect(to)
+	}
+}
+
+// RaiseVersionLimit lets at least most versions have labels of their own.
+func (u *Usage) RaiseVersionLimit(most int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.most = max(u.most, most)
+}
+
+// Add counts a request.
+func (u *Usage) Add(used *usage.Request) {
+	s := u.of(usedVersion{used.WorkspaceID, used.Preset, strconv.Itoa(used.Version)})
+	s.duration.Observe(used.Duration.Seconds())
+	if used.Streamed && used.FirstByte >= 0 {
+		s.firstByte.Observe(used.FirstByte.Seconds())
+	}
+	switch {
+	case used.HasCost:
+		s.cost.Add(used.Cost.InexactFloat64())
+	case used.LacksCost():
+		s.uncosted.Inc()
+	}
+	if used.Unknown != "" {
+		u.unknown.WithLabelValues(s.of.labels(string(used.Unknown))...).Inc()
+		return
+	}
+	for i, count := range usagetap.CountsOf(used.Tokens) {
+		s.tokens[i].Add(float64(count.Tokens))
+	}
+}
+
+// of returns the series of a version.
+func (u *Usage) of(version usedVersion) *usageSeries {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.most == 0 || version.preset == "" {
+		version = usedVersion{}
+	}
+	if e, ok := u.series[version]; ok {
+		return e.Value.(*usageSeries)
+	}
+	if version.preset != "" {
+		if _, gone := u.gone[version]; gone || len(u.gone) == maxGone {
+			version = others
+		} else if u.order.Len() == u.most {
+			u.makeRoom()
+		}
+	}
+	if e, ok := u.series[version]; ok { // of the others
+		return e.Value.(*usageSeries)
+	}
+	s := u.newSeries(version)
+	if version.version == "" { // it stays
+		u.series[version] = &list.Element{Value: s}
+	} else {
+		u.series[version] = u.order.PushBack(s)
+	}
+	return s
+}
+
+// makeRoom removes the series of the version that was used first.
+func (u *Usage) makeRoom() {
+	first := u.order.Remove(u.order.Front()).(*usageSeries).of
+	delete(u.series, first)
+	u.gone[first] = struct{}{}
+	// DeletePartialMatch would look at the series of all versions.
+	for _, vec := range append(u.tokens[:], u.cost, u.uncosted) {
+		vec.DeleteLabelValues(first.labels()...)
+	}
+	for _, reason := range gatewayanswer.Reasons() {
+		u.unknown.DeleteLabelValues(first.labels(string(reason))...)
+	}
+	u.duration.DeleteLabelValues(first.labels()...)
+	u.firstByte.DeleteLabelValues(first.labels()...)
+}
+
+func (u *Usage) newSeries(version usedVersion) *usageSeries {
+	labels := version.labels()
+	s := &usageSeries{
+		of: version, cost: u.cost.WithLabelValues(labels...), uncosted: u.uncosted.WithLabelValues(labels...),
+		duration: u.duration.WithLabelValues(labels...), firstByte: u.firstByte.WithLabelValues(labels...),
+	}
+	for i, vec := range u.tokens {
+		s.tokens[i] = vec.WithLabelValues(labels...)
+	}
+	return s
+}
