@@ -10,7 +10,7 @@ import (
 
 // AuditHead implements domain.Reader.
 func (r *Reader) AuditHead() (domain.AuditHead, error) {
-	return loadOrZero(r, AuditHeadKey(), decodeHead)
+	return loadOrZero(r, AuditHeadKey(), decodeJSON[domain.AuditHead])
 }
 
 // AuditRecord implements domain.Reader.
@@ -73,6 +73,6 @@ func (t *Tx) PutAudit(a domain.AuditRecord, text []byte) error {
 	if err := t.putHistory(a); err != nil {
 		return err
 	}
-	head := AuditHeadKey()
-	return t.write(head, encodeHead(head, domain.AuditHead{Count: a.Number, Hash: a.Hash}), nil)
+	record, err := encodeJSON(AuditHeadKey(), domain.AuditHead{Count: a.Number, Hash: a.Hash})
+	return t.write(AuditHeadKey(), record, err)
 }

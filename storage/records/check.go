@@ -53,9 +53,8 @@ func (c *Checker) find(unless string, k Key)             { c.sums[unless] -= c.h
 const checksBetweenPauses = 256
 
 // Check returns the error that ended it early. That is an error of Pause or of the engine,
-// for example while its servers are away. Damage is reported as a problem, also when the
-// engine panics while it reads a record. A panic of the engine between two records is not
-// caught.
+// for example while its servers are away. Damage is reported as a problem, also where the
+// engine panics.
 func (c *Checker) Check(s Snapshot) error {
 	c.reader = Reader{snapshot: s}
 	err := c.check()
@@ -94,39 +93,25 @@ func (c *Checker) check() error {
 			c.deleted[id] = true
 		}
 	}
-	it := c.reader.snapshot.Iterate(nil)
-	defer it.Close()
-	for it.Seek(nil); it.Valid(); it.Next() {
+	err := eachRecord(c.reader.snapshot, func(k Key, record []byte, err error) error {
 		c.Report.Records++
 		if c.Report.Records%checksBetweenPauses == 0 {
 			if err := c.Pause(); err != nil {
 				return err
 			}
 		}
-		k := it.Key()
-		if !k.Valid() {
-			c.report("a record is not one of ours")
-			continue
+		if err == nil {
+			err = reading(k.Kind(), func() error { return c.checkRecord(k, record[recordHeader:]) })
 		}
-		err := reading(k.Kind(), func() error {
-			record, err := it.Value()
-			if err != nil {
-				return err
-			}
-			payload, err := Unseal(k, record)
-			if err != nil {
-				return err
-			}
-			return c.checkRecord(k, payload)
-		})
 		if isOutage(err) {
 			return err
 		}
 		if err != nil {
 			c.report("%v", err)
 		}
-	}
-	if err := it.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	c.checkSums()
@@ -210,7 +195,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		c.find(wrongHistories, k)
 		return decodes(k, payload, decodeEntry)
 	case KindAuditHead:
-		head, err := decodeHead(payload)
+		head, err := decodeJSON[domain.AuditHead](payload)
 		if err != nil || head != c.audit {
 			return wrong("the trail does not end with what it says", nil)
 		}

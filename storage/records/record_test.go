@@ -69,7 +69,7 @@ func FuzzRecord(f *testing.F) {
 		for _, decode := range []func() error{
 			func() error { _, err := decodeRecord(k, sealed, decodeWorkspace); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeJSON[domain.Key]); return err },
-			func() error { _, err := decodeRecord(k, sealed, decodeHead); return err },
+			func() error { _, err := decodeRecord(k, sealed, decodeJSON[domain.AuditHead]); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeNumber); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeListHead); return err },
 			func() error {
