@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 )
 
 // The folders of the other modules, relative to this module.
@@ -160,7 +160,7 @@ func (s *server) cpuTime() time.Duration {
 func reserveAddresses(n int) []string {
 	addresses := make([]string, n)
 	for i := range addresses {
-		addresses[i], _ = storagetest.ReserveAddress()
+		addresses[i], _ = servertest.ReserveAddress()
 	}
 	return addresses
 }

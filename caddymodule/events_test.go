@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // subscriber is an event handler of another module. heard has its events, because each
@@ -232,7 +233,7 @@ func TestSubscribersDelayNobody(t *testing.T) {
 	s := listens(t, func(caddy.Event) {
 		select {
 		case <-release:
-		case <-time.After(3 * time.Minute):
+		case <-time.After(wait.Limit):
 			t.Error("the client waits for the subscriber")
 		}
 	})

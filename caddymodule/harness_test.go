@@ -28,6 +28,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
@@ -209,7 +211,7 @@ func (s *server) logged(send func()) map[string]any {
 }
 
 // eventually waits for an effect that occurs after an answer was sent.
-func (s *server) eventually(ok func() bool) bool { return caddytest.Eventually(ok) }
+func (s *server) eventually(ok func() bool) bool { return wait.Eventually(ok) }
 
 // openInMemory opens a store that is closed when the test ends.
 func openInMemory(tb testing.TB) *badger.Store {
@@ -222,7 +224,7 @@ func openInMemory(tb testing.TB) *badger.Store {
 	return store
 }
 
-func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
+func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }
 
 // upstream is a gateway that records its requests.
 type upstream struct {

@@ -79,7 +79,7 @@ func TestAttribution(t *testing.T) {
 // TestUnpackedAttribution lets the gateway wait for a body in gzip that goes upstream without its
 // attribution. Only the unpacked body is held meanwhile.
 func TestUnpackedAttribution(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	const size = 14 << 20 // sockets buffer some MiB
 	g := newStalls(t)
 	s := start(t, inferring())

@@ -58,7 +58,7 @@ const bodiesRefused = "caddy_presets_inference_bodies_refused_total"
 // TestModelsOfClientsThatNeverRead has many clients that ask for a long list, and read nothing.
 // Their lists take at most half of max_memory. Others get 503, and small requests pass.
 func TestModelsOfClientsThatNeverRead(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	const size, fit = 6 << 20, 4
 	s := start(t, inferring("list_models on", "max_body_size 8MiB", "max_memory 50MiB"))
 	s.preset("p", `{"model":"m"}`)
@@ -110,7 +110,7 @@ func TestModelsOfClientsThatNeverRead(t *testing.T) {
 // TestModelsWriteDeadline checks that a client that does not read is cut off: its memory is free
 // while its connection is open.
 func TestModelsWriteDeadline(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	s := start(t, inferring("list_models on"))
 	s.preset("p", `{"model":"m"}`)
 	required := bearer(s.issue(`{"kind":"inference","preset_required":true}`).secret)

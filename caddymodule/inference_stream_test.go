@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // patience is how long a test waits for an immediate event. It only ends what hangs.
-const patience = time.Minute
+const patience = wait.Limit
 
 // streamed makes the upstream send SSE events. It sends the first at once, and each other
 // one when the returned channel receives a value.
@@ -164,7 +165,7 @@ func TestTheGatewayBreaksOff(t *testing.T) {
 
 // TestLongStreamsAreNotCut checks that the body's deadline does not end a longer answer.
 func TestLongStreamsAreNotCut(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	s := start(t, inferring("max_body_size 1MiB"))
 	s.preset("writer", writer)
 	s.options = "servers {\nprotocols h1 h2c\n}"

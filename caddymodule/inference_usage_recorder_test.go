@@ -21,10 +21,10 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -405,7 +405,7 @@ func TestUsageIsStoredAtTheEnd(t *testing.T) {
 
 	r.request(&rec, "a", now)
 	closed := func() bool { return r.logs.FilterMessage("closing the store failed").Len() > 0 }
-	if !caddytest.Eventually(closed) || store.held.Load() != 0 {
+	if !wait.Eventually(closed) || store.held.Load() != 0 {
 		t.Errorf("%d still hold the store", store.held.Load())
 	}
 	r.has(3)
@@ -432,7 +432,7 @@ func TestRecorderGoesOn(t *testing.T) {
 
 	other := newRecorded(t)
 	rec.start(other.use)
-	if !caddytest.Eventually(func() bool { got := rec.handles.Load(); return got != nil && got != handles }) {
+	if !wait.Eventually(func() bool { got := rec.handles.Load(); return got != nil && got != handles }) {
 		t.Error("the handles are still those of the first store")
 	}
 	r.request(rec, "a", now) // the same preset in the other store
@@ -466,7 +466,7 @@ func TestUsageOfLateRequests(t *testing.T) {
 			r.request(&rec, "a", time.Now())
 		}
 		close(resume)
-		if !caddytest.Eventually(func() bool {
+		if !wait.Eventually(func() bool {
 			return r.logs.FilterMessage("closing the store failed").Len() > closed && store.held.Load() == 0
 		}) {
 			t.Fatal("the store is still held")

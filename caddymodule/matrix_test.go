@@ -317,6 +317,7 @@ func (s *server) changesRecorded() int {
 // TestAuthorisationMatrix sends every kind of key to every route and method, with objects
 // that exist and that do not.
 func TestAuthorisationMatrix(t *testing.T) {
+	tier.NoRace(t)
 	for _, creators := range []string{"management", "any"} {
 		t.Run("creators "+creators, func(t *testing.T) { testMatrix(t, creators, tier.Sample(3)) })
 	}

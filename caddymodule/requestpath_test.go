@@ -509,7 +509,7 @@ const extended = "http2xconnect=1"
 // TestWebSocketConnect checks that WebSockets over HTTP/2 and HTTP/3 are judged as the GET
 // that the gateway gets.
 func TestWebSocketConnect(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	connects := []string{"h3"}
 	if strings.Contains(os.Getenv("GODEBUG"), extended) {
 		connects = append(connects, "h2c", "h2")

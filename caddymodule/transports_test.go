@@ -33,6 +33,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // recorder is an upstream that parses each connection's bytes as a sequence of requests,
@@ -582,8 +583,7 @@ const ( // types of frames (RFC 9114, section 7.2)
 
 func beginHTTP3(t *testing.T, address string, config *tls.Config, r wireRequest) wireStream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := wait.Context(t)
 	conn, err := quic.DialAddr(ctx, address, config, &quic.Config{HandshakeIdleTimeout: patience})
 	if err != nil {
 		t.Fatal(err)

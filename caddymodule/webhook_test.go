@@ -18,9 +18,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 const webhookSecret = "webhook-secret-of-the-tests"
@@ -98,7 +98,7 @@ func (r *receiver) takesOnly(secret string) {
 // await returns the taken requests as soon as there are n, and fails without them.
 func (r *receiver) await(n int) (all []hook) {
 	r.t.Helper()
-	if !caddytest.Eventually(func() bool {
+	if !wait.Eventually(func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		all = slices.Clone(r.taken)

@@ -366,6 +366,7 @@ func (r random) config(value any) string {
 }
 
 func TestPatchesMakeTheOtherConfig(t *testing.T) {
+	tier.NoRace(t)
 	f := newFixture(t)
 	r := random{rand.New(rand.NewPCG(26, 4))}
 	changes := 0

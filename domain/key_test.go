@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 func TestIssuedSecretsHaveTheDocumentedForm(t *testing.T) {
@@ -48,7 +49,7 @@ func TestIssuedSecretsHaveTheDocumentedForm(t *testing.T) {
 func lastUse(t *testing.T, store domain.Store, id string, at time.Time) (k domain.Key) {
 	t.Helper()
 	at = at.UTC().Truncate(time.Millisecond)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(wait.Limit); ; time.Sleep(time.Millisecond) {
 		err := store.View(t.Context(), func(r domain.Reader) (err error) {
 			k, err = r.Key(id)
 			return err
@@ -81,7 +82,7 @@ func TestKnownKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		lastUse(t, f.store, k.ID, f.now) // recording it has changed the key
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(wait.Limit); ; time.Sleep(time.Millisecond) {
 			_, err := f.Authenticate(unread, domain.HashSecret(secret))
 			if err == nil {
 				break

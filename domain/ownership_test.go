@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // presetChanges has the changes of a preset by the method of Service that makes them. Each
@@ -72,6 +73,7 @@ func TestOwnershipIsComplete(t *testing.T) {
 
 // TestOwnership tries every change of a preset with and without an owner.
 func TestOwnership(t *testing.T) {
+	tier.NoRace(t)
 	f := newFixture(t)
 	for method, changes := range presetChanges(f, t) {
 		for i, change := range changes {

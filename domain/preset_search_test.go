@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // listedPreset has the members by which lists are searched and sorted.
@@ -51,6 +52,7 @@ func queried(all []listedPreset, q domain.PresetQuery) []listedPreset {
 
 // Pages of every query are those of a search of all presets.
 func TestPresetQueries(t *testing.T) {
+	tier.NoRace(t)
 	f := newFixture(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	words := []string{"mail", "Mail", "MÉMO", "mémo", "Éa", "x", "ärger", "ÄRGER", "日本", "a-b"}

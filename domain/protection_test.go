@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestProtection tries every change of a preset with three keys. One has the right, one has
 // not, and one is of the configuration. Each acts on a preset of its own.
 func TestProtection(t *testing.T) {
+	tier.NoRace(t)
 	f := newFixture(t)
 	issue := func(kind domain.KeyKind, rights ...domain.Right) domain.Principal {
 		return f.limited(t, domain.NewKey{Kind: kind, Scope: domain.Scope{Rights: rights}})

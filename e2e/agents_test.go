@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // agent is a coding agent from npm, run once without a terminal.
@@ -95,7 +97,7 @@ func (a agent) find(t *testing.T) []string {
 	folder := "agents"
 	if a.inLong {
 		folder = filepath.Join("agents", "more")
-		if !everyCase() {
+		if !tier.EveryCase() {
 			t.Skip("only .ci/run long has this agent")
 		}
 	}
@@ -107,23 +109,20 @@ func (a agent) find(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(program); err != nil {
-		if _, err := os.Stat(executable(program)); err != nil {
-			skipOrFail(t, "%s is not installed: npm install --prefix e2e/%s --ignore-scripts --no-package-lock", a.name, filepath.ToSlash(folder))
+		if _, err := os.Stat(servertest.Executable(program)); err != nil {
+			servertest.Lack(t, "npm", "%s is not installed: npm install --prefix e2e/%s --ignore-scripts --no-package-lock", a.name, filepath.ToSlash(folder))
 		}
 	}
 	if filepath.Ext(file) != ".js" {
 		return []string{program}
 	}
-	node, err := exec.LookPath("node")
-	if err != nil {
-		skipOrFail(t, "node is not installed")
-	}
-	return []string{node, program}
+	return []string{servertest.Node(t), program}
 }
 
 // TestAgents runs coding agents against the built binary, in front of a strict provider. Each has a
 // preset as its model. Its prompt, tools and settings meet those of the preset.
 func TestAgents(t *testing.T) {
+	t.Parallel()
 	for _, a := range agents {
 		t.Run(a.name+" "+a.preset, func(t *testing.T) {
 			command := a.find(t)

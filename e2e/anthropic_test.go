@@ -69,6 +69,7 @@ func textOf(message *anthropic.Message) string {
 
 // TestAnthropic runs the official Anthropic client against the built binary.
 func TestAnthropic(t *testing.T) {
+	t.Parallel()
 	behind := newService(t, "anthropic")
 	s := startWith(t, "inference {\n list_models on\n}", behind.directives())
 	s.makePresets(t)

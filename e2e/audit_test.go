@@ -13,6 +13,7 @@ import (
 
 // TestAudit reads the audit trail with the binary, and verifies it independently.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	s := start(t, newUpstream(t))
 	key, id := s.issue(t, "management", "--user", "alice")
 	for _, change := range []struct{ method, path, body string }{

@@ -38,7 +38,7 @@ export async function failure(call) {
 export function within(promise, what) {
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`not within 20 seconds: ${what}`)), 20_000);
+    timer = setTimeout(() => reject(new Error(`not within two minutes: ${what}`)), 120_000);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }

@@ -10,7 +10,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // The presets of these tests. Each has a prompt, a tool and settings of one family of models.
@@ -169,9 +174,10 @@ var pythonClients = map[string]map[string][]string{
 // TestPythonClients runs Python's clients against the built binary, in front of a strict provider.
 // Each sends requests that name presets, beside its own prompt, tools and settings.
 func TestPythonClients(t *testing.T) {
+	t.Parallel()
 	for requirements, clients := range pythonClients {
 		t.Run(requirements, func(t *testing.T) {
-			if requirements != "requirements.txt" && !everyCase() {
+			if requirements != "requirements.txt" && !tier.EveryCase() {
 				t.Skip("only .ci/run long has these clients")
 			}
 			interpreter := pythonWith(t, filepath.Join("python", requirements))
@@ -207,39 +213,61 @@ func TestPythonClients(t *testing.T) {
 }
 
 // pythons are the environments of Python that tests share. TestMain removes them.
-var pythons = struct {
-	folder      string
-	interpreter map[string]string // by the file of requirements
-}{interpreter: map[string]string{}}
+var pythons struct {
+	mu     sync.Mutex
+	folder string
+	made   map[string]*python // by the file of requirements
+}
+
+// python is an environment of Python.
+type python struct {
+	mu          sync.Mutex
+	interpreter string // "" until it is made
+}
 
 // pythonWith returns the interpreter of an environment with the packages of a file, made once for
-// all tests. The test is skipped without Python or the packages. Tests that run in parallel must not
-// use it.
+// all tests. A test without Python or the packages lacks them.
 func pythonWith(t *testing.T, requirements string) string {
 	t.Helper()
-	if found := pythons.interpreter[requirements]; found != "" {
-		return found
+	p, folder := sharedPython(t, requirements)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.interpreter != "" {
+		return p.interpreter
 	}
-	var err error
-	if pythons.folder == "" {
-		if pythons.folder, err = os.MkdirTemp("", "presets-python-"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	environment, err := os.MkdirTemp(pythons.folder, "")
+	environment, err := os.MkdirTemp(folder, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(lifetime(t), needs(t, "python3", "python3-venv"), "-m", "venv", environment).CombinedOutput(); err != nil {
-		skipOrFail(t, "it needs Python's module venv, of Debian's package python3-venv: %v\n%s", err, out)
+	if out, err := exec.CommandContext(wait.Command(t), servertest.Tool(t, "python3", "python3-venv"), "-m", "venv", environment).CombinedOutput(); err != nil {
+		servertest.Lack(t, "python3-venv", "it needs Python's module venv, of Debian's package python3-venv: %v\n%s", err, out)
 	}
 	interpreter := filepath.Join(environment, "bin", "python")
 	if runtime.GOOS == "windows" {
 		interpreter = filepath.Join(environment, "Scripts", "python.exe")
 	}
 	if _, errs, err := try(t, ".", nil, interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--requirement", requirements); err != nil {
-		skipOrFail(t, "the packages of %s cannot be installed: %v\n%s", requirements, err, errs)
+		servertest.Lack(t, "pip", "the packages of %s cannot be installed: %v\n%s", requirements, err, errs)
 	}
-	pythons.interpreter[requirements] = interpreter
+	p.interpreter = interpreter
 	return interpreter
+}
+
+func sharedPython(t *testing.T, requirements string) (p *python, folder string) {
+	t.Helper()
+	pythons.mu.Lock()
+	defer pythons.mu.Unlock()
+	if pythons.folder == "" {
+		var err error
+		if pythons.folder, err = os.MkdirTemp("", "presets-python-"); err != nil {
+			t.Fatal(err)
+		}
+		pythons.made = map[string]*python{}
+	}
+	p = pythons.made[requirements]
+	if p == nil {
+		p = new(python)
+		pythons.made[requirements] = p
+	}
+	return p, pythons.folder
 }

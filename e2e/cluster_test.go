@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,18 +14,11 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
-)
 
-// etcdBinary returns the path of an etcd server: PRESETS_ETCD, or one that it builds.
-func etcdBinary(t *testing.T) string {
-	t.Helper()
-	if binary := os.Getenv("PRESETS_ETCD"); binary != "" {
-		return binary
-	}
-	binary := filepath.Join(t.TempDir(), executable("etcd"))
-	run(t, filepath.Join(root, "caddymodule", "etcd", "testserver"), nil, "go", "build", "-o", binary, ".")
-	return binary
-}
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+)
 
 // clusterFile returns a file of docs/cluster with replacements, which have the form of
 // strings.NewReplacer's arguments.
@@ -39,24 +31,13 @@ func clusterFile(t *testing.T, name string, replacements ...string) string {
 	return strings.NewReplacer(replacements...).Replace(string(text))
 }
 
-// waitUntil polls until a condition is true, and returns how long that took.
-func waitUntil(t *testing.T, limit time.Duration, what string, so func() bool) time.Duration {
-	t.Helper()
-	begun := time.Now()
-	for !so() {
-		if time.Since(begun) > limit {
-			t.Fatalf("after %v still not: %s", limit, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return time.Since(begun)
-}
-
 // TestCluster runs the cluster of docs/cluster/compose.yaml: three members of etcd, three
 // Caddys built by xcaddy, and the load balancer. Loopback addresses replace the names of
 // the services.
 func TestCluster(t *testing.T) {
-	caddy, etcd := xcaddy(t, mainModule, etcdModule), etcdBinary(t)
+	tier.Long(t)
+	t.Parallel()
+	caddy, etcd := xcaddy(t, mainModule, etcdModule), servertest.Etcd(t)
 	var compose struct {
 		Services map[string]struct {
 			Command     []string
@@ -91,8 +72,8 @@ func TestCluster(t *testing.T) {
 		for _, arg := range command[1:] {
 			args = append(args, replace.Replace(arg))
 		}
-		members[name] = exec.CommandContext(lifetime(t), etcd, args...)
-		serve(t, members[name], addresses[4*i+1])
+		members[name] = exec.CommandContext(wait.Command(t), etcd, args...)
+		servertest.Serve(t, members[name], addresses[4*i+1])
 	}
 
 	start := func(name, file, site string, replacements ...string) *exec.Cmd {
@@ -111,7 +92,7 @@ func TestCluster(t *testing.T) {
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(lifetime(t), caddy, "run", "--config", config)
+		cmd := exec.CommandContext(wait.Command(t), caddy, "run", "--config", config)
 		cmd.Dir = folder
 		cmd.Env = append(os.Environ(), "HOME="+folder, "XDG_DATA_HOME="+folder, "XDG_CONFIG_HOME="+folder, "AppData="+folder)
 		for variable, value := range service.Environment {
@@ -121,7 +102,7 @@ func TestCluster(t *testing.T) {
 			}
 			cmd.Env = append(cmd.Env, variable+"="+value)
 		}
-		serve(t, cmd, site)
+		servertest.Serve(t, cmd, site)
 		return cmd
 	}
 	caddys := make(map[string]*exec.Cmd)
@@ -158,18 +139,18 @@ func TestCluster(t *testing.T) {
 			t.Fatalf("got %d %s", status, answer)
 		}
 		for _, name := range names {
-			took := waitUntil(t, 30*time.Second, name+" resolves what another wrote", func() bool { return resolves(sites[name], model) })
+			took := wait.Until(t, name+" resolves what another wrote", func() bool { return resolves(sites[name], model) })
 			slowest = max(slowest, took)
 			if took > time.Second {
 				late++ // a busy machine is sometimes late
 			}
 		}
 	}
-	waitUntil(t, 30*time.Second, "the load balancer finds the nodes healthy", func() bool { return resolves(front, "acme/m11") })
+	wait.Until(t, "the load balancer finds the nodes healthy", func() bool { return resolves(front, "acme/m11") })
 
 	// Each node stores its own usage. The report of each node has the sum.
 	for _, name := range names {
-		waitUntil(t, 60*time.Second, name+" reports the requests of all nodes", func() bool {
+		wait.Until(t, name+" reports the requests of all nodes", func() bool {
 			_, answer := sites[name].send(t, http.MethodGet, "/v1/presets/p/usage?by=label", key, "")
 			var report struct {
 				Data struct {
@@ -191,16 +172,15 @@ func TestCluster(t *testing.T) {
 	if err := members["b"].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	gap := waitUntil(t, 30*time.Second, "a write is acknowledged", func() bool { status, _ := write(front, "acme/after"); return status == http.StatusOK })
-	healed := waitUntil(t, 30*time.Second, "it is resolved", func() bool { return resolves(sites["b"], "acme/after") && resolves(sites["c"], "acme/after") })
+	gap := wait.Until(t, "a write is acknowledged", func() bool { status, _ := write(front, "acme/after"); return status == http.StatusOK })
+	healed := wait.Until(t, "it is resolved", func() bool { return resolves(sites["b"], "acme/after") && resolves(sites["c"], "acme/after") })
 
 	// Without a majority of the members, no node reports that it is ready.
 	if err := members["c"].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, time.Minute, "no node is healthy", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
+	wait.Until(t, "no node is healthy", func() bool {
+		ctx := wait.Context(t)
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, sites["b"].site+"/healthz", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -214,7 +194,7 @@ func TestCluster(t *testing.T) {
 		return response.StatusCode == http.StatusServiceUnavailable
 	})
 	// The load balancer sends to the nodes anyway, whose error clients understand.
-	waitUntil(t, time.Minute, "a node answers through the load balancer", func() bool {
+	wait.Until(t, "a node answers through the load balancer", func() bool {
 		status, answer := front.post(t, "/v1/chat/completions", inference, `{"model":"@preset/p","messages":[]}`)
 		return status == http.StatusServiceUnavailable && strings.Contains(answer, "Service temporarily unavailable")
 	})

@@ -12,22 +12,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // findConsoleModules returns the path of node. It fails if a module of the tests is not
 // installed.
 func findConsoleModules(t *testing.T) (node string) {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		skipOrFail(t, "node is not installed")
-	}
-	for _, module := range []string{"axe-core", "eslint", "playwright-core", "puppeteer-core", "typescript"} {
-		if _, err := os.Stat(filepath.Join("console", "node_modules", module, "package.json")); err != nil {
-			skipOrFail(t, "%s is not installed: npm install --prefix e2e/console --ignore-scripts --no-package-lock", module)
-		}
-	}
-	return node
+	return servertest.Node(t, "console", "axe-core", "console", "eslint", "console", "playwright-core", "console", "puppeteer-core", "console", "typescript")
 }
 
 // findBrowser returns the path of a browser, which a variable may name.
@@ -41,7 +35,7 @@ func findBrowser(t *testing.T, variable string, names ...string) string {
 			return path
 		}
 	}
-	skipOrFail(t, "%s is not installed, and %s names none", names[0], variable)
+	servertest.Lack(t, names[0], "%s is not installed, and %s names none", names[0], variable)
 	return ""
 }
 
@@ -54,11 +48,12 @@ var consoleScenarios = []string{
 // TestConsole runs the console of the binary in Chromium, in front of services that speak
 // the three dialects. PRESETS_SCREENSHOTS names a folder for pictures of each view.
 func TestConsole(t *testing.T) {
+	t.Parallel()
 	node, chromium := findConsoleModules(t), findBrowser(t, "PRESETS_CHROMIUM", "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 	for _, scenario := range consoleScenarios {
 		t.Run(scenario, func(t *testing.T) {
-			if scenario == "large" && !everyCase() {
-				t.Skip("large fills a store with 10,000 presets. It needs PRESETS_TIER=3")
+			if scenario == "large" { // it fills a store with 10,000 presets
+				tier.Long(t)
 			}
 			t.Parallel()
 			startConsole(t).run(t, node, scenario+".mjs", "CONSOLE_CHROMIUM="+chromium)
@@ -72,6 +67,8 @@ func TestConsole(t *testing.T) {
 
 // TestConsoleInFirefox runs the console in Firefox.
 func TestConsoleInFirefox(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
 	node := findConsoleModules(t)
 	firefox := findBrowser(t, "PRESETS_FIREFOX", "firefox-esr", "firefox")
 	startConsole(t).run(t, node, "firefox.mjs", "CONSOLE_FIREFOX="+firefox)
@@ -79,6 +76,7 @@ func TestConsoleInFirefox(t *testing.T) {
 
 // TestConsoleSource checks the types and the style of the console's modules.
 func TestConsoleSource(t *testing.T) {
+	t.Parallel()
 	node := findConsoleModules(t)
 	const modules = "e2e/console/node_modules"
 	for name, args := range map[string][]string{

@@ -6,55 +6,27 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // root is the folder of the main module.
 const root = ".."
-
-// skipOrFail ends a test that lacks a tool. The test is skipped, or fails with
-// PRESETS_E2E=required.
-func skipOrFail(t *testing.T, format string, args ...any) {
-	t.Helper()
-	why := fmt.Sprintf(format, args...)
-	if os.Getenv("PRESETS_E2E") == "required" {
-		t.Fatalf("PRESETS_E2E=required, but %s", why)
-	}
-	t.Skipf("NOT TESTED: %s", why)
-}
-
-// everyCase reports whether exhaustive tests try all of their cases, as in .ci/run long.
-// Otherwise they try a sample.
-func everyCase() bool { return os.Getenv("PRESETS_TIER") == "3" }
-
-// lifetime ends before the test binary's deadline, which would leave processes running. The
-// test's end does not end it.
-func lifetime(t *testing.T) context.Context {
-	t.Helper()
-	deadline, ok := t.Deadline()
-	if !ok {
-		return context.Background()
-	}
-	ctx, cancel := context.WithDeadline(context.Background(), deadline.Add(-15*time.Second))
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // run runs a command in a folder and returns its standard output. If the command fails, the
 // test fails with its output.
@@ -71,23 +43,13 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 func try(t *testing.T, dir string, env []string, name string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(lifetime(t), name, args...)
+	cmd := exec.CommandContext(wait.Command(t), name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.WaitDelay = 5 * time.Second
 	err = cmd.Run()
 	return out.String(), errs.String(), err
-}
-
-// needs returns the path of a tool, or skips the test.
-func needs(t *testing.T, tool, debian string) string {
-	t.Helper()
-	found, err := exec.LookPath(tool)
-	if err != nil {
-		skipOrFail(t, "it needs %s, of Debian's package %s", tool, debian)
-	}
-	return found
 }
 
 // read returns the text of a file.
@@ -100,43 +62,9 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-func executable(name string) string {
-	if runtime.GOOS == "windows" {
-		return name + ".exe"
-	}
-	return name
-}
-
-// built is the binary that TestMain removes.
-var built struct {
-	once   sync.Once
-	folder string
-	err    error
-}
-
-// caddyBinary returns the path of cmd/caddy, built once for all tests.
-func caddyBinary(t *testing.T) string {
-	t.Helper()
-	built.once.Do(func() {
-		if built.folder, built.err = os.MkdirTemp("", "presets-e2e-"); built.err != nil {
-			return
-		}
-		out, err := exec.CommandContext(lifetime(t), "go", "-C", root, "build", "-o", filepath.Join(built.folder, executable("caddy")), "./cmd/caddy").CombinedOutput()
-		if err != nil {
-			built.err = fmt.Errorf("go build ./cmd/caddy: %w\n%s", err, out)
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return filepath.Join(built.folder, executable("caddy"))
-}
-
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if built.folder != "" {
-		_ = os.RemoveAll(built.folder)
-	}
+	servertest.RemoveCaddy()
 	if pythons.folder != "" {
 		_ = os.RemoveAll(pythons.folder)
 	}
@@ -171,7 +99,7 @@ func startWith(t *testing.T, presets, next string) *server {
 	home := t.TempDir()
 	admin, site := freeAddress(t), freeAddress(t)
 	s := &server{
-		binary: caddyBinary(t),
+		binary: servertest.Caddy(t),
 		admin:  admin,
 		site:   "http://" + site,
 		env: []string{
@@ -202,99 +130,14 @@ http://%s {
 		t.Fatal(err)
 	}
 
-	cmd := exec.CommandContext(lifetime(t), s.binary, "run", "--config", config)
+	cmd := exec.CommandContext(wait.Command(t), s.binary, "run", "--config", config)
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), s.env...)
-	serve(t, cmd, site)
+	servertest.Serve(t, cmd, site)
 	return s
 }
 
-// serve starts a command that serves until the test ends, and waits until it listens on
-// an address.
-func serve(t *testing.T, cmd *exec.Cmd, address string) {
-	t.Helper()
-	serveWithin(t, cmd, address, 30*time.Second)
-}
-
-// serveWithin is serve for a command that takes longer to start.
-func serveWithin(t *testing.T, cmd *exec.Cmd, address string, limit time.Duration) {
-	t.Helper()
-	name := filepath.Base(cmd.Path)
-	log := new(lockedBuffer)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Cancel = func() error {
-		if runtime.GOOS == "windows" {
-			return cmd.Process.Kill()
-		}
-		return cmd.Process.Signal(os.Interrupt)
-	}
-	cmd.WaitDelay = 10 * time.Second // then it is killed
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Cancel()
-		select {
-		case err := <-ended:
-			if err != nil && runtime.GOOS != "windows" && !wasKilled(cmd) {
-				t.Errorf("%s did not stop cleanly: %v", name, err)
-			}
-		case <-time.After(30 * time.Second):
-			_ = cmd.Process.Kill()
-			t.Errorf("%s did not stop within 30 seconds of an interrupt", name)
-		}
-		if t.Failed() {
-			t.Logf("%s said:\n%s", name, log)
-		}
-	})
-
-	for {
-		if conn, err := net.Dial("tcp", address); err == nil {
-			_ = conn.Close()
-			return
-		}
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("%s ended: %v", name, err)
-		case <-ctx.Done():
-			t.Fatalf("%s does not listen on %s after %v", name, address, limit)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-// wasKilled reports whether a signal ended a command. The test may have sent it, or etcd
-// itself.
-func wasKilled(cmd *exec.Cmd) bool { return cmd.ProcessState.ExitCode() == -1 }
-
-// freeAddress returns a loopback address for a server that the test starts. The kernel
-// chooses the port. An open connection holds it until the test ends, so the kernel gives
-// it to no other process. A server that asks for it gets it. It is a copy of
-// storagetest.ReserveAddress, because this module imports nothing of the main one.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	near, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { near.Close() })
-	far, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { far.Close() })
-	return listener.Addr().String()
-}
+func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }
 
 // post sends a JSON body with a bearer key and returns the answer's status and
 // body.
@@ -393,24 +236,6 @@ func (u *upstream) received() []string {
 func hexSHA256(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
-}
-
-// lockedBuffer is a bytes.Buffer for a process that still writes to it.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // exitCode returns the exit code of a command, or -1 if it did not run to its end.

@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 )
 
 // eventsFile says what domain/usage/answer reads from the events of streams. Its TestEvents
@@ -18,19 +19,8 @@ var eventsFile = filepath.Join(root, "domain", "usage", "answer", "testdata", "e
 // TestEventTypes compares the types of official clients with what is read. It fails if a
 // new version of a client knows a new event, or a new place with usage.
 func TestEventTypes(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		skipOrFail(t, "node is not installed")
-	}
-	for folder, modules := range map[string][]string{
-		"events": {"@anthropic-ai/sdk", "typescript"}, "openai": {"openai"}, "openrouter": {"@openrouter/sdk"},
-	} {
-		for _, module := range modules {
-			if _, err := os.Stat(filepath.Join(folder, "node_modules", filepath.FromSlash(module), "package.json")); err != nil {
-				skipOrFail(t, "%s is not installed: npm install --prefix e2e/%s --ignore-scripts --no-package-lock", module, folder)
-			}
-		}
-	}
+	t.Parallel()
+	node := servertest.Node(t, "events", "@anthropic-ai/sdk", "events", "typescript", "openai", "openai", "openrouter", "@openrouter/sdk")
 	var listed map[string]map[string]map[string][]string // by dialect, event and place, the clients
 	if err := json.Unmarshal([]byte(run(t, "events", nil, node, "list.mjs")), &listed); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // repository is a folder of presets in Git, and the server that it is applied to.
@@ -28,9 +32,7 @@ type repository struct {
 // newRepository starts a server, and makes an empty Git work tree.
 func newRepository(t *testing.T) *repository {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		skipOrFail(t, "git is not installed")
-	}
+	servertest.Tool(t, "git", "git")
 	s := startWith(t, "", "respond 404")
 	r := &repository{server: s, folder: t.TempDir(), origin: s.site}
 	r.git(t, "init", "-q", "-b", "main")
@@ -89,7 +91,7 @@ func (r *repository) edit(t *testing.T, name, from, to string) {
 // command returns caddy presets with a key in the environment.
 func (r *repository) command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(lifetime(t), r.binary, append([]string{"presets"}, args...)...)
+	cmd := exec.CommandContext(wait.Command(t), r.binary, append([]string{"presets"}, args...)...)
 	cmd.Dir = r.folder
 	cmd.Env = append(append(os.Environ(), r.env...), "PRESETS_KEY="+managementKey)
 	return cmd
@@ -255,6 +257,7 @@ func tree(t *testing.T, folder string) map[string]string {
 // TestFiles plays the life of a repository of presets with the real commands. The steps are
 // dump, edit, plan, apply, drift, override, prune, a rename, two owners and a concurrent edit.
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	r := newRepository(t)
 	for path, body := range map[string]string{
 		"/v1/presets/mail/responses":                `{"model":"acme/small","temperature":0.70,"instructions":"Write short mails.\nBe friendly.\n"}`,
@@ -447,14 +450,15 @@ func (r *repository) proxy(t *testing.T, before func(*http.Request), after func(
 // one change of six each, and not the same ones. The next apply makes what is missing, and
 // nothing twice.
 func TestFilesCutOff(t *testing.T) {
+	t.Parallel()
 	r := newRepository(t)
 	step := 6
-	if everyCase() {
+	if tier.EveryCase() {
 		step = 1
 	}
 	for _, answered := range []bool{false, true} {
 		n := 1
-		if answered && !everyCase() {
+		if answered && !tier.EveryCase() {
 			n += step / 2
 		}
 		for !r.cutOff(t, fmt.Sprintf("w%d-%t", n, answered), n, answered) {
@@ -551,7 +555,8 @@ func (r *repository) cutOff(t *testing.T, workspace string, n int, answered bool
 
 // TestManyFiles plans 5,000 files, and logs how long that takes and how much memory.
 func TestManyFiles(t *testing.T) {
-	if !everyCase() {
+	t.Parallel()
+	if !tier.EveryCase() {
 		t.Skip("it makes 5,000 presets: set PRESETS_TIER=3")
 	}
 	r := newRepository(t)

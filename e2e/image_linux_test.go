@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // container is a container that buildah made, with storage of its own.
@@ -31,7 +34,7 @@ type container struct {
 
 // tool returns a command of buildah.
 func (c *container) tool(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(lifetime(c.t), c.buildah[0], append(slices.Clone(c.buildah[1:]), args...)...)
+	cmd := exec.CommandContext(wait.Command(c.t), c.buildah[0], append(slices.Clone(c.buildah[1:]), args...)...)
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
@@ -125,10 +128,8 @@ const imageVersion = "v0.0.1-image"
 // in the place of its base image. The second stage is built unchanged.
 func buildImage(t *testing.T) *container {
 	t.Helper()
-	tool := needs(t, "buildah", "buildah")
-	if os.Getuid() != 0 {
-		skipOrFail(t, "buildah runs as root here, and this is not root")
-	}
+	tool := servertest.Tool(t, "buildah", "buildah")
+	servertest.AsRoot(t, "run buildah here")
 	commands, final := dockerfile(t)
 	home := t.TempDir()
 	checkout, err := filepath.Abs(root)
@@ -155,6 +156,7 @@ func buildImage(t *testing.T) *container {
 // TestImage builds the image and runs it as its user. It can write to one volume, and to
 // nothing else.
 func TestImage(t *testing.T) {
+	t.Parallel()
 	c := buildImage(t)
 	var description struct {
 		Docker struct {
@@ -216,8 +218,8 @@ func TestImage(t *testing.T) {
 	}
 	begin := func() {
 		t.Helper()
-		serve(t, c.tool(c.inside(append(slices.Clone(config.Entrypoint), config.Cmd...)...)...), site)
-		waitUntil(t, 60*time.Second, "the container is healthy", healthy)
+		servertest.Serve(t, c.tool(c.inside(append(slices.Clone(config.Entrypoint), config.Cmd...)...)...), site)
+		wait.Until(t, "the container is healthy", healthy)
 	}
 	begin()
 	key := strings.TrimSpace(c.run(c.inside("caddy", "presets", "key", "create", "--kind", "management")...))
@@ -247,7 +249,7 @@ func TestImage(t *testing.T) {
 
 	end := func() {
 		c.run(c.inside("caddy", "stop")...)
-		waitUntil(t, 30*time.Second, "the container has stopped", func() bool { return !healthy() })
+		wait.Until(t, "the container has stopped", func() bool { return !healthy() })
 	}
 	end()
 

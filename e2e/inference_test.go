@@ -16,10 +16,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // patience is how long a test waits for an immediate event. It only ends what hangs.
-const patience = 30 * time.Second
+const patience = wait.Limit
 
 // service is an AI service behind Caddy. It records its requests, and answers like a real
 // service with the files of testdata. A stream pauses after each event until the test
@@ -333,8 +335,7 @@ var styles = []style{
 // deadline returns a context for steps that should end at once.
 func deadline(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
+	ctx := wait.Context(t)
 	return ctx
 }
 

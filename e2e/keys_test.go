@@ -24,6 +24,7 @@ type listedKey struct {
 
 // TestKeys issues, uses, lists and revokes keys with the binary's own command.
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	gateway := newUpstream(t)
 	s := start(t, gateway)
 

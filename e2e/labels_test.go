@@ -161,6 +161,7 @@ var captured = []struct {
 // TestLabels uses presets with the official OpenAI and Anthropic clients, by their labels.
 // The presets were made from requests to other APIs.
 func TestLabels(t *testing.T) {
+	t.Parallel()
 	s, ofOpenAI, ofAnthropic := startBoth(t)
 	for _, preset := range captured {
 		for _, version := range preset.versions {
@@ -268,6 +269,7 @@ func TestLabels(t *testing.T) {
 // TestDisabledTools disables a server tool in a workspace. The official OpenAI and
 // Anthropic clients get their own errors.
 func TestDisabledTools(t *testing.T) {
+	t.Parallel()
 	s, ofOpenAI, ofAnthropic := startBoth(t)
 	s.manage(t, http.MethodPost, "/v1/presets/searcher/chat/completions", `{"model": "acme/small", "tools": [{"type": "openrouter:web_search"}]}`)
 	s.manage(t, http.MethodPost, "/v1/presets/plain/messages", `{"model": "acme/small", "max_tokens": 10, "messages": []}`)

@@ -13,6 +13,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // masterKey is LiteLLM's own.
@@ -46,10 +50,10 @@ func startLiteLLM(t *testing.T, behind *provider, settings string, env ...string
 	address := freeAddress(t)
 	_, port, _ := strings.Cut(address, ":")
 	program := filepath.Join(filepath.Dir(interpreter), "litellm")
-	cmd := exec.CommandContext(lifetime(t), interpreter, program, "--config", filepath.Join(folder, "config.yaml"), "--host", "127.0.0.1", "--port", port)
+	cmd := exec.CommandContext(wait.Command(t), interpreter, program, "--config", filepath.Join(folder, "config.yaml"), "--host", "127.0.0.1", "--port", port)
 	cmd.Dir = folder
 	cmd.Env = append(append(os.Environ(), "HOME="+folder, "LITELLM_LOCAL_MODEL_COST_MAP=True"), env...)
-	serveWithin(t, cmd, address, 5*time.Minute) // it loads a lot of Python
+	servertest.Serve(t, cmd, address)
 	return address
 }
 
@@ -67,7 +71,8 @@ func documentedLiteLLM(t *testing.T) string {
 
 // TestLiteLLM runs LiteLLM behind the Caddyfile of docs/gateways.md, in front of a strict provider.
 func TestLiteLLM(t *testing.T) {
-	if !everyCase() {
+	t.Parallel()
+	if !tier.EveryCase() {
 		t.Skip("only .ci/run long installs LiteLLM")
 	}
 	behind := newProvider(t)
@@ -225,17 +230,17 @@ func startDocumented(t *testing.T, site string, env ...string) *server {
 	t.Helper()
 	home := t.TempDir()
 	admin, address := freeAddress(t), freeAddress(t)
-	s := &server{binary: caddyBinary(t), admin: admin, site: "http://" + address, env: append([]string{
+	s := &server{binary: servertest.Caddy(t), admin: admin, site: "http://" + address, env: append([]string{
 		"HOME=" + home, "XDG_DATA_HOME=" + home, "XDG_CONFIG_HOME=" + home, "AppData=" + home,
 		"E2E_MANAGEMENT_KEY=" + managementKey, "E2E_INFERENCE_KEY=" + inferenceKey,
 	}, env...)}
 	site = strings.Replace(site, ":8080 {", "http://"+address+" {\nbind 127.0.0.1", 1)
 	site = strings.Replace(site, "presets {", "presets {\nmanagement_key {env.E2E_MANAGEMENT_KEY}\ninference_key {env.E2E_INFERENCE_KEY}", 1)
 	config := writeCaddyfile(t, "{\nadmin "+admin+"\nauto_https off\npersist_config off\ngrace_period 2s\n}\n"+site)
-	cmd := exec.CommandContext(lifetime(t), s.binary, "run", "--config", config)
+	cmd := exec.CommandContext(wait.Command(t), s.binary, "run", "--config", config)
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), s.env...)
-	serve(t, cmd, address)
+	servertest.Serve(t, cmd, address)
 	return s
 }
 

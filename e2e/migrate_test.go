@@ -11,6 +11,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 var console = regexp.MustCompile("(?ms)^```console\r?\n(.*?)^```")
@@ -49,10 +52,9 @@ func documentedCommands(t *testing.T, file string) (all []documented) {
 // except for the addresses. The server is that of the quick start. A stand-in for OpenAI
 // answers as its API does for a prompt.
 func TestMigration(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"bash", "curl", "jq"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			skipOrFail(t, "%s is not installed", tool)
-		}
+		servertest.Tool(t, tool, tool)
 	}
 	answer, err := os.ReadFile(filepath.Join("testdata", "openai", "prompt.json"))
 	if err != nil {
@@ -109,7 +111,7 @@ func startExample(t *testing.T) *server {
 		_, port, _ := net.SplitHostPort(address)
 		return port
 	}
-	s := &server{binary: caddyBinary(t), admin: freeAddress(t), site: "http://" + site}
+	s := &server{binary: servertest.Caddy(t), admin: freeAddress(t), site: "http://" + site}
 	s.env = []string{
 		"HOME=" + home, "XDG_DATA_HOME=" + home, "XDG_CONFIG_HOME=" + home, "AppData=" + home,
 		"CADDY_ADMIN=" + s.admin, "PRESETS_PORT=" + port(site), "PRESETS_DATA=" + filepath.Join(home, "data"),
@@ -119,9 +121,9 @@ func startExample(t *testing.T) *server {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(lifetime(t), s.binary, "run", "--config", config)
+	cmd := exec.CommandContext(wait.Command(t), s.binary, "run", "--config", config)
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), s.env...)
-	serve(t, cmd, site)
+	servertest.Serve(t, cmd, site)
 	return s
 }

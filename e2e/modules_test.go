@@ -12,6 +12,7 @@ import (
 // TestModules checks that the program and the main module's go.mod and go.sum have no
 // dependency of these tests.
 func TestModules(t *testing.T) {
+	t.Parallel()
 	var ours struct {
 		Require []struct {
 			Path     string

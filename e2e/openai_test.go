@@ -237,6 +237,7 @@ func (route openAIRoute) expected(st style, more string) string {
 
 // TestOpenAI runs the official OpenAI client against the built binary.
 func TestOpenAI(t *testing.T) {
+	t.Parallel()
 	behind := newService(t, "openai")
 	s := startWith(t, "inference {\n list_models on\n}", behind.directives())
 	s.makePresets(t)

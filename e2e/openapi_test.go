@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // The OpenAPI documents, by the names of their files.
@@ -39,6 +42,7 @@ func checkOpenAPI(t *testing.T, node, name string, exchanges ...string) {
 // TestOpenAPI checks that the documents are valid by their specification, and that the
 // binary serves them.
 func TestOpenAPI(t *testing.T) {
+	t.Parallel()
 	node := findNode(t)
 	s := start(t, newUpstream(t))
 	for _, name := range []string{apiDocument, adminDocument} {
@@ -65,6 +69,8 @@ func TestOpenAPI(t *testing.T) {
 // TestOpenAPIClients generates TypeScript clients from the documents with two generators,
 // compiles them, and uses them against the binary.
 func TestOpenAPIClients(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
 	node := findNode(t)
 	t.Logf("%s", run(t, "openapi", nil, node, "generate.mjs", documentPath(t, apiDocument), documentPath(t, adminDocument)))
 	s := startWith(t, "inference", "reverse_proxy "+newUpstream(t).address())
@@ -78,13 +84,14 @@ func TestOpenAPIClients(t *testing.T) {
 // TestOpenAPIPythonClients generates Python clients from the documents with two generators, and uses
 // them against the binary.
 func TestOpenAPIPythonClients(t *testing.T) {
+	t.Parallel()
 	python := pythonWith(t, filepath.Join("openapi", "python", "requirements.txt"))
 	scripts, err := filepath.Abs(filepath.Join("openapi", "python"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	generator := func(name string) string { return filepath.Join(filepath.Dir(python), executable(name)) }
+	generator := func(name string) string { return filepath.Join(filepath.Dir(python), servertest.Executable(name)) }
 	for name, document := range map[string]string{"api": apiDocument, "admin": adminDocument} {
 		path := documentPath(t, document)
 		out := run(t, folder, nil, generator("openapi-python-client"), "generate", "--path", path, "--meta", "none",

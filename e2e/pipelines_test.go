@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 )
 
 // pipeline returns a block of docs/files.md that begins with the name of its file.
@@ -63,6 +65,7 @@ func gitlabScripts(t *testing.T, job string) (all []script) {
 
 // TestPipelineGroups checks that runs which apply wait for each other alone.
 func TestPipelineGroups(t *testing.T) {
+	t.Parallel()
 	var workflow struct {
 		Concurrency struct {
 			Group  string
@@ -106,6 +109,7 @@ const otherComments = `[{"id":1,"user":{"login":"github-actions[bot]"},"body":"T
 // TestPipelines runs the commands of the documented pipelines as their runners do. A pull
 // request shows the plan, and merging applies it.
 func TestPipelines(t *testing.T) {
+	t.Parallel()
 	for name, scripts := range map[string]struct{ plan, apply []script }{
 		"github": {githubScripts(t, "pull_request"), githubScripts(t, "push")},
 		"gitlab": {gitlabScripts(t, "plan presets"), gitlabScripts(t, "apply presets")},
@@ -115,7 +119,7 @@ func TestPipelines(t *testing.T) {
 				t.Fatalf("got commands %+v", scripts)
 			}
 			if name == "github" {
-				needs(t, "jq", "jq")
+				servertest.Tool(t, "jq", "jq")
 			}
 			r := newRepository(t)
 			origin, bin := t.TempDir(), t.TempDir()

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"golang.org/x/tools/go/packages"
+
+	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // withoutCaddy are the systems for which the standard modules of Caddy do not compile, or not
@@ -17,6 +20,8 @@ var withoutCaddy = []string{"aix", "android", "ios", "js", "plan9", "wasip1"}
 // TestPlatforms checks the types of both modules, and of all that they import, for each
 // platform of Caddy's. It takes 10 s for each of them. A compiler would take minutes.
 func TestPlatforms(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
 	for platform := range strings.FieldsSeq(run(t, root, nil, "go", "tool", "dist", "list")) {
 		system, architecture, _ := strings.Cut(platform, "/")
 		if slices.Contains(withoutCaddy, system) {
@@ -30,7 +35,7 @@ func TestPlatforms(t *testing.T) {
 
 func checkTypes(t *testing.T, env ...string) {
 	loaded, err := packages.Load(&packages.Config{
-		Context: lifetime(t), Mode: packages.LoadAllSyntax, Dir: filepath.Join(root, "caddymodule", "etcd"), Env: append(os.Environ(), env...),
+		Context: wait.Command(t), Mode: packages.LoadAllSyntax, Dir: filepath.Join(root, "caddymodule", "etcd"), Env: append(os.Environ(), env...),
 	}, "./...", "github.com/caddy-presets/caddy-presets/...")
 	if err != nil {
 		t.Fatal(err)

@@ -9,13 +9,15 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // exchange is a request of one dialect, what a provider answers, and what that used.
@@ -151,19 +153,13 @@ func provide(w http.ResponseWriter, r *http.Request) {
 // startPortkey runs Portkey's gateway until the test ends, and returns its address.
 func startPortkey(t *testing.T) string {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		skipOrFail(t, "node is not installed")
-	}
+	node := servertest.Node(t, "portkey", "@portkey-ai/gateway")
 	script := filepath.Join("node_modules", "@portkey-ai", "gateway", "build", "start-server.js")
-	if _, err := os.Stat(filepath.Join("portkey", script)); err != nil {
-		skipOrFail(t, "Portkey's gateway is not installed: npm install --prefix e2e/portkey --ignore-scripts --no-package-lock")
-	}
 	address := freeAddress(t)
 	_, port, _ := strings.Cut(address, ":")
-	cmd := exec.CommandContext(lifetime(t), node, "--import", "./preload.mjs", script, "--headless", "--port="+port)
+	cmd := exec.CommandContext(wait.Command(t), node, "--import", "./preload.mjs", script, "--headless", "--port="+port)
 	cmd.Dir = "portkey"
-	serve(t, cmd, address)
+	servertest.Serve(t, cmd, address)
 	return address
 }
 
@@ -173,6 +169,7 @@ var generated = regexp.MustCompile(`"(id|created)":("[^"]*"|\d+)`)
 // TestPortkey measures the answers of Portkey's gateway. A client gets the bytes that Portkey
 // gives without this server.
 func TestPortkey(t *testing.T) {
+	t.Parallel()
 	portkey := startPortkey(t)
 	provider := httptest.NewServer(http.HandlerFunc(provide))
 	t.Cleanup(provider.Close)
@@ -240,7 +237,7 @@ func TestPortkey(t *testing.T) {
 // usageOf returns the totals of a preset's requests by one model, once they are stored.
 func (s *server) usageOf(t *testing.T, slug, model string) map[string]any {
 	t.Helper()
-	for begun := time.Now(); time.Since(begun) < 30*time.Second; time.Sleep(100 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < wait.Limit; time.Sleep(100 * time.Millisecond) {
 		status, answer := s.send(t, http.MethodGet, "/v1/presets/"+slug+"/usage?by=model", managementKey, "")
 		var report struct {
 			Data struct {

@@ -21,6 +21,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // productionPage is the document that TestProductionPage runs.
@@ -228,16 +231,15 @@ func comparable(text string) string {
 // certificate. The Caddyfile as it is on the page is adapted, too: it gets its certificate by
 // ACME.
 func TestProductionPage(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"bash", "curl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			skipOrFail(t, "%s is not installed", tool)
-		}
+		servertest.Tool(t, tool, tool)
 	}
 	etcd := freeAddress(t)
 	gateway := newUpstream(t)
 	p := newProduction(t, gateway.address(), etcd)
 	folder := filepath.Join(p.home, "etc", "etcd")
-	serve(t, exec.CommandContext(lifetime(t), etcdBinary(t), "--data-dir", t.TempDir(), "--listen-client-urls", "https://"+etcd, "--advertise-client-urls", "https://"+etcd,
+	servertest.Serve(t, exec.CommandContext(wait.Command(t), servertest.Etcd(t), "--data-dir", t.TempDir(), "--listen-client-urls", "https://"+etcd, "--advertise-client-urls", "https://"+etcd,
 		"--listen-peer-urls", "http://"+freeAddress(t), "--client-cert-auth", "--trusted-ca-file", filepath.Join(folder, "ca.pem"),
 		"--cert-file", filepath.Join(folder, "presets.pem"), "--key-file", filepath.Join(folder, "presets.key")), etcd)
 	t.Cleanup(func() { _, _, _ = try(t, p.home, p.env(), filepath.Join(p.home, "bin", "caddy"), "stop") }) // before etcd

@@ -17,17 +17,10 @@ import (
 	"sync"
 	"testing"
 	"time"
-)
 
-// tool returns the path of a command, or ends the test.
-func tool(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		skipOrFail(t, "%s is not installed", name)
-	}
-	return path
-}
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
+)
 
 // opsFile returns the absolute name of a file in ops.
 func opsFile(t *testing.T, elements ...string) string {
@@ -41,7 +34,8 @@ func opsFile(t *testing.T, elements ...string) string {
 
 // TestAlertRules runs the tests of the alerts.
 func TestAlertRules(t *testing.T) {
-	promtool := tool(t, "promtool")
+	t.Parallel()
+	promtool := servertest.Tool(t, "promtool", "prometheus")
 	if got := run(t, t.TempDir(), nil, promtool, "check", "rules", opsFile(t, "prometheus", "alerts.yml")); !strings.Contains(got, "9 rules found") {
 		t.Errorf("got %s, want 9 rules", got)
 	}
@@ -51,7 +45,8 @@ func TestAlertRules(t *testing.T) {
 // TestKubernetesScrape checks the configuration of docs/packages.md for Prometheus, and its alert.
 // Debian's Prometheus cannot ask Kubernetes, so fixed targets have the labels of pods.
 func TestKubernetesScrape(t *testing.T) {
-	promtool, home := tool(t, "promtool"), t.TempDir()
+	t.Parallel()
+	promtool, home := servertest.Tool(t, "promtool", "prometheus"), t.TempDir()
 	block := func(file string) string {
 		found := regexp.MustCompile("(?s)```yaml\n(# " + regexp.QuoteMeta(file) + "\n.*?)```").FindStringSubmatch(read(t, filepath.Join(root, "docs", "packages.md")))
 		if found == nil {
@@ -107,7 +102,7 @@ type prometheus struct{ address string }
 // until the test ends.
 func startPrometheus(t *testing.T, s *server) prometheus {
 	t.Helper()
-	binary, home, p := tool(t, "prometheus"), t.TempDir(), prometheus{freeAddress(t)}
+	binary, home, p := servertest.Tool(t, "prometheus", "prometheus"), t.TempDir(), prometheus{freeAddress(t)}
 	config := filepath.Join(home, "prometheus.yml")
 	text := fmt.Sprintf(`global:
   scrape_interval: 1s
@@ -121,10 +116,10 @@ scrape_configs:
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(lifetime(t), binary,
+	cmd := exec.CommandContext(wait.Command(t), binary,
 		"--config.file="+config, "--storage.tsdb.path="+filepath.Join(home, "data"), "--web.listen-address="+p.address)
 	cmd.Dir = home
-	serve(t, cmd, p.address)
+	servertest.Serve(t, cmd, p.address)
 	return p
 }
 
@@ -239,7 +234,8 @@ func answerWithUsage(w http.ResponseWriter, r *http.Request) {
 // TestPrometheus runs a Prometheus that scrapes a server under load. It loads the alerts,
 // and none fires. It answers each query of the dashboard.
 func TestPrometheus(t *testing.T) {
-	tool(t, "prometheus")
+	t.Parallel()
+	servertest.Tool(t, "prometheus", "prometheus")
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(receiver.Close)
 	upstream := httptest.NewServer(http.HandlerFunc(answerWithUsage))
@@ -255,7 +251,7 @@ func TestPrometheus(t *testing.T) {
 	load(t, s)
 	run(t, t.TempDir(), s.env, s.binary, "presets", "verify", "--address", s.admin) // for the panel of checks
 
-	waitUntil(t, time.Minute, "up is 1", func() bool {
+	wait.Until(t, "up is 1", func() bool {
 		all, err := p.labels(t, "up == 1")
 		return err == nil && len(all) == 1
 	})
@@ -284,7 +280,7 @@ func TestPrometheus(t *testing.T) {
 						return len(labels) > 0 || !legend.MatchString(target.LegendFormat)
 					})
 			}
-			waitUntil(t, time.Minute, panel.Title+" has data: "+expression, answered)
+			wait.Until(t, panel.Title+" has data: "+expression, answered)
 			if err != nil {
 				t.Errorf("%s: %v\n%s", panel.Title, err, expression)
 			}
@@ -322,7 +318,7 @@ func TestPrometheus(t *testing.T) {
 			Rules []struct{ Name, State, Health, LastError string }
 		}
 	}
-	waitUntil(t, time.Minute, "all rules were evaluated", func() bool {
+	wait.Until(t, "all rules were evaluated", func() bool {
 		if err := p.get(t, "rules", nil, &loaded); err != nil {
 			t.Fatal(err)
 		}

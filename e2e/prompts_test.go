@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,6 +12,8 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/responses"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 )
 
 // promptID names a preset as OpenAI names a prompt, so clients need no other id.
@@ -91,6 +91,7 @@ type promptVariables = map[string]responses.ResponsePromptVariableUnionParam
 // TestPrompts runs the official OpenAI client with prompts, as for OpenAI's own. Only the
 // base URL differs.
 func TestPrompts(t *testing.T) {
+	t.Parallel()
 	s, behind, ofAnthropic := startBoth(t)
 	s.makePrompts(t)
 	client := s.openAI(inferenceKey)
@@ -279,15 +280,8 @@ func TestPrompts(t *testing.T) {
 
 // TestPromptsJavaScript runs the official OpenAI client for JavaScript with prompts.
 func TestPromptsJavaScript(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		skipOrFail(t, "node is not installed")
-	}
-	for _, module := range []string{"openai", "zod"} {
-		if _, err := os.Stat(filepath.Join("openai", "node_modules", module, "package.json")); err != nil {
-			skipOrFail(t, "%s is not installed: npm install --prefix e2e/openai --ignore-scripts --no-package-lock", module)
-		}
-	}
+	t.Parallel()
+	node := servertest.Node(t, "openai", "openai", "openai", "zod")
 	behind := newService(t, "openai")
 	s := startWith(t, "inference", behind.directives())
 	s.makePrompts(t)
@@ -305,6 +299,7 @@ func TestPromptsJavaScript(t *testing.T) {
 
 // TestPromptsPython runs the Python of docs/migrate/openai-prompts.md in front of a strict provider.
 func TestPromptsPython(t *testing.T) {
+	t.Parallel()
 	interpreter := pythonWith(t, filepath.Join("python", "requirements.txt"))
 	behind := newProvider(t)
 	s := startWith(t, "inference", behind.directives())

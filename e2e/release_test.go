@@ -11,17 +11,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestRelease makes a release of the present commit for this platform. The script itself
 // builds everything twice, and compares the bytes.
 func TestRelease(t *testing.T) {
+	tier.Long(t)
+	t.Parallel()
 	for _, tool := range []string{"bash", "git", "sha256sum"} {
-		needs(t, tool, tool)
+		servertest.Tool(t, tool, tool)
 	}
 	target := runtime.GOOS + "/" + runtime.GOARCH
 	if target != "linux/amd64" && target != "linux/arm64" {
-		skipOrFail(t, "the test runs on Linux, not on %s", target)
+		servertest.Lack(t, "linux", "the test runs on Linux, not on %s", target)
 	}
 	const version = "v0.0.1-e2e"
 	dist := filepath.Join(t.TempDir(), "dist")
@@ -86,8 +91,9 @@ func TestRelease(t *testing.T) {
 // TestReleaseOfAnotherVersion checks that a release is refused whose modules nobody could
 // import together.
 func TestReleaseOfAnotherVersion(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"bash", "git"} {
-		needs(t, tool, tool)
+		servertest.Tool(t, tool, tool)
 	}
 	dist := filepath.Join(t.TempDir(), "dist")
 	_, message, err := try(t, root, []string{"DIST=" + dist}, "bash", ".ci/release", "v999.0.0")

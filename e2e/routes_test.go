@@ -16,6 +16,7 @@ import (
 
 // TestCounts counts the tokens of a prompt with a preset, through the official clients.
 func TestCounts(t *testing.T) {
+	t.Parallel()
 	t.Run("openai", func(t *testing.T) {
 		behind := newService(t, "openai")
 		s := startWith(t, "inference", behind.directives())
@@ -60,6 +61,7 @@ func TestCounts(t *testing.T) {
 // TestOpenAIModelOfAPreset reads a preset as a model with the official client. It then
 // uses the preset on routes without presets and gets errors.
 func TestOpenAIModelOfAPreset(t *testing.T) {
+	t.Parallel()
 	behind := newService(t, "openai")
 	s := startWith(t, "inference {\n list_models on\n}", behind.directives())
 	s.makePresets(t)

@@ -2,11 +2,11 @@ package e2e
 
 import (
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 )
 
 // openRouter runs a script with the official OpenRouter client for TypeScript. The client
@@ -29,18 +29,7 @@ func (s *server) openRouter(t *testing.T, node, script string, env ...string) {
 // is not installed.
 func findNode(t *testing.T) string {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		skipOrFail(t, "node is not installed")
-	}
-	for folder, modules := range map[string][]string{"openrouter": {"@openrouter/sdk"}, "openapi": {"@seriousme/openapi-schema-validator", "@hey-api/openapi-ts"}} {
-		for _, module := range modules {
-			if _, err := os.Stat(filepath.Join(folder, "node_modules", filepath.FromSlash(module), "package.json")); err != nil {
-				skipOrFail(t, "%s is not installed: npm install --prefix e2e/%s --ignore-scripts --no-package-lock", module, folder)
-			}
-		}
-	}
-	return node
+	return servertest.Node(t, "openrouter", "@openrouter/sdk", "openapi", "@seriousme/openapi-schema-validator", "openapi", "@hey-api/openapi-ts")
 }
 
 // described runs a script with the official OpenRouter client, and compares its requests
@@ -55,6 +44,7 @@ func (s *server) described(t *testing.T, node, script string, env ...string) {
 // TestOfficialClient runs the official OpenRouter client against the API that
 // stores presets.
 func TestOfficialClient(t *testing.T) {
+	t.Parallel()
 	node := findNode(t)
 	gateway := newUpstream(t)
 	start(t, gateway).described(t, node, "check.mjs")
@@ -68,6 +58,7 @@ func TestOfficialClient(t *testing.T) {
 // TestOpenRouter runs the official OpenRouter client against inference requests
 // that name a preset.
 func TestOpenRouter(t *testing.T) {
+	t.Parallel()
 	node := findNode(t)
 	behind := newService(t, "openrouter")
 	s := startWith(t, "inference {\n list_models on\n}", behind.directives())
@@ -79,6 +70,7 @@ func TestOpenRouter(t *testing.T) {
 // TestOpenRouterPresets runs the official OpenRouter client through the life of
 // presets and their versions.
 func TestOpenRouterPresets(t *testing.T) {
+	t.Parallel()
 	node := findNode(t)
 	behind := newService(t, "openrouter")
 	s := startWith(t, "inference", behind.directives())
@@ -89,6 +81,7 @@ func TestOpenRouterPresets(t *testing.T) {
 // TestOpenRouterWorkspaces runs the official OpenRouter client through the life
 // of workspaces.
 func TestOpenRouterWorkspaces(t *testing.T) {
+	t.Parallel()
 	node := findNode(t)
 	behind := newService(t, "openrouter")
 	s := startWith(t, "inference", behind.directives())
@@ -106,6 +99,7 @@ func TestOpenRouterWorkspaces(t *testing.T) {
 // TestOpenRouterGuarded runs the official OpenRouter client with templates, policies,
 // protection and limited keys, which it does not know.
 func TestOpenRouterGuarded(t *testing.T) {
+	t.Parallel()
 	node := findNode(t)
 	behind := newService(t, "openrouter")
 	s := startWith(t, "inference {\n list_models on\n}", behind.directives())

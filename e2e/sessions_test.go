@@ -11,6 +11,7 @@ import (
 // TestSessions lets Caddy choose between two services by X-Session-Id. A session's requests
 // reach one service, wherever the client puts the id.
 func TestSessions(t *testing.T) {
+	t.Parallel()
 	one, two := newService(t, "openai"), newService(t, "anthropic")
 	// This test reads little of the answers, so both services suit either client.
 	s := startWith(t, "inference", `reverse_proxy `+one.server.Listener.Addr().String()+" "+two.server.Listener.Addr().String()+` {

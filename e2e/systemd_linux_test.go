@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // systemdFolder has the units and what belongs to them.
@@ -43,8 +46,9 @@ func installUnits(t *testing.T, binary string) (folder string, units []string) {
 
 // TestSystemdUnits checks the units by systemd's own tools. They need no running systemd.
 func TestSystemdUnits(t *testing.T) {
-	analyze := needs(t, "systemd-analyze", "systemd")
-	_, units := installUnits(t, caddyBinary(t))
+	t.Parallel()
+	analyze := servertest.Tool(t, "systemd-analyze", "systemd")
+	_, units := installUnits(t, servertest.Caddy(t))
 	_, said, err := try(t, t.TempDir(), nil, analyze, append([]string{"verify", "--man=no"}, units...)...)
 	if err != nil || strings.TrimSpace(said) != "" {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, said)
@@ -109,12 +113,11 @@ exit 1`,
 // TestSystemdInstall runs the commands of docs/production.md that install the units, and the one
 // that enables them. The files, the user and the folders are then below another root.
 func TestSystemdInstall(t *testing.T) {
-	if os.Getuid() != 0 {
-		skipOrFail(t, "it needs root, to make a folder of another user")
-	}
+	t.Parallel()
+	servertest.AsRoot(t, "make a folder of another user")
 	home, clone, tools := t.TempDir(), t.TempDir(), t.TempDir()
 	for name, script := range offline {
-		text := "#!/bin/sh\nREAL=" + needs(t, name, "systemd") + "\n" + script + "\n"
+		text := "#!/bin/sh\nREAL=" + servertest.Tool(t, name, "systemd") + "\n" + script + "\n"
 		if err := os.WriteFile(filepath.Join(tools, name), []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +132,7 @@ func TestSystemdInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := "caddy_v1.0.0_linux_amd64"
-	if err := errors.Join(os.Symlink(filepath.Join(checkout, "ops"), filepath.Join(clone, "ops")), os.Symlink(caddyBinary(t), filepath.Join(clone, binary))); err != nil {
+	if err := errors.Join(os.Symlink(filepath.Join(checkout, "ops"), filepath.Join(clone, "ops")), os.Symlink(servertest.Caddy(t), filepath.Join(clone, binary))); err != nil {
 		t.Fatal(err)
 	}
 
@@ -216,9 +219,10 @@ func TestSystemdInstall(t *testing.T) {
 // TestSystemdServer runs the command of the unit with its variables, and waits until the
 // server tells systemd that it is ready. Folders below home replace the unit's.
 func TestSystemdServer(t *testing.T) {
+	t.Parallel()
 	home, site := t.TempDir(), freeAddress(t)
 	folders := strings.NewReplacer(
-		"/usr/local/bin/caddy", caddyBinary(t), "/etc/caddy-presets", home, "/var/lib/caddy-presets", filepath.Join(home, "state"),
+		"/usr/local/bin/caddy", servertest.Caddy(t), "/etc/caddy-presets", home, "/var/lib/caddy-presets", filepath.Join(home, "state"),
 		"/run/caddy-presets", home,
 		"http://:8080", "http://"+site, "http://:9180", "http://"+freeAddress(t),
 	)
@@ -248,11 +252,11 @@ func TestSystemdServer(t *testing.T) {
 	if len(command) == 0 || len(environment) != 4 {
 		t.Fatalf("the unit has the command %q and the variables %q", command, environment)
 	}
-	cmd := exec.CommandContext(lifetime(t), command[0], command[1:]...)
+	cmd := exec.CommandContext(wait.Command(t), command[0], command[1:]...)
 	cmd.Env = append(environment, "NOTIFY_SOCKET="+filepath.Join(home, "notify"), "PATH="+os.Getenv("PATH"))
 	cmd.Dir = "/"
-	serve(t, cmd, site)
-	if err := ready.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	servertest.Serve(t, cmd, site)
+	if err := ready.SetReadDeadline(time.Now().Add(wait.Limit)); err != nil {
 		t.Fatal(err)
 	}
 	for message := ""; message != "READY=1"; {

@@ -51,6 +51,7 @@ func readPosted(r *http.Request, secret string) (p posted) {
 // TestWebhook changes a preset with an issued key. A receiver gets each change once, signed
 // and in order, although it fails at first.
 func TestWebhook(t *testing.T) {
+	t.Parallel()
 	requests := make(chan posted, 16)
 	first := true // requests for one preset come one after another
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,6 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // Our Go modules, and their folders below the root.
@@ -22,13 +26,13 @@ func xcaddy(t *testing.T, modules ...string) string {
 	t.Helper()
 	proxy := strings.TrimSpace(run(t, root, nil, "go", "env", "GOPROXY"))
 	if _, why, err := try(t, t.TempDir(), nil, "go", "list", "-m", "github.com/caddyserver/caddy/v2@latest"); err != nil {
-		skipOrFail(t, "xcaddy needs a module proxy, but none answers: %s", why)
+		servertest.Lack(t, "network", "xcaddy needs a module proxy, but none answers: %s", why)
 	}
 	// Our modules may be unpublished. A look-up of their versions needs Git and a network.
 	// With "off" only the replacements are used.
 	env := []string{"GOPROXY=" + strings.ReplaceAll(proxy, ",direct", "|off")}
 
-	binary := filepath.Join(t.TempDir(), executable("caddy"))
+	binary := filepath.Join(t.TempDir(), servertest.Executable("caddy"))
 	args := []string{"tool", "xcaddy", "build", "--output", binary}
 	for _, module := range modules {
 		args = append(args, "--with", module+"=."+strings.TrimPrefix(module, mainModule))
@@ -40,6 +44,7 @@ func xcaddy(t *testing.T, modules ...string) string {
 // TestXcaddy builds with one module and with both. It checks the Go module of each Caddy
 // module, because "caddy upgrade" uses it.
 func TestXcaddy(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		modules []string
@@ -58,6 +63,9 @@ func TestXcaddy(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if len(test.modules) > 1 {
+				tier.Long(t)
+			}
 			binary := xcaddy(t, test.modules...)
 			got := make(map[string]string)
 			for line := range strings.Lines(run(t, t.TempDir(), nil, binary, "list-modules", "--packages", "--skip-standard")) {
@@ -87,7 +95,7 @@ func TestXcaddy(t *testing.T) {
 // messageOfFailed runs a command that must fail without a panic, and returns its message.
 func messageOfFailed(t *testing.T, binary string, args ...string) string {
 	t.Helper()
-	out, err := exec.CommandContext(lifetime(t), binary, args...).CombinedOutput()
+	out, err := exec.CommandContext(wait.Command(t), binary, args...).CombinedOutput()
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || exit.ExitCode() != 1 {
 		t.Errorf("caddy %s: got %v, want exit code 1:\n%s", args, err, out)

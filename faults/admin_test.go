@@ -13,6 +13,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // sendAdmin sends a request to the admin endpoint.
@@ -55,7 +58,7 @@ func (s *server) waitOldListenersClosed(address string) {
 		s.t.Fatal(err)
 	}
 	listening := fmt.Sprintf(" 0100007F:%04X 00000000:0000 0A ", number)
-	for late := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for late := time.Now().Add(wait.Limit); ; time.Sleep(time.Millisecond) {
 		table, err := os.ReadFile("/proc/net/tcp")
 		if err != nil || strings.Count(string(table), listening) <= 1 {
 			return
@@ -103,14 +106,14 @@ func (s *server) footprint() footprint {
 		n, _ := strconv.ParseInt(string(found[1]), 10, 64)
 		return n
 	}
-	proc := filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid))
+	proc := filepath.Join("/proc", strconv.Itoa(s.process.ID()))
 	fds, err := os.ReadDir(filepath.Join(proc, "fd"))
 	if err != nil {
-		skipOrFail(s.t, "there is no /proc with the server's open files: %v", err)
+		servertest.Lack(s.t, "proc", "there is no /proc with the server's open files: %v", err)
 	}
 	status, err := os.ReadFile(filepath.Join(proc, "status"))
 	if err != nil {
-		skipOrFail(s.t, "there is no /proc with the server's memory: %v", err)
+		servertest.Lack(s.t, "proc", "there is no /proc with the server's memory: %v", err)
 	}
 	f := footprint{}
 	for _, fd := range fds {

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // TestCanaries sends keys and prompts everywhere with logs at DEBUG, and searches all of
@@ -370,15 +372,15 @@ func seekCanaries(t *testing.T, encrypted bool) {
 			path, strings.TrimPrefix(s.site, "http://"), keys[0], keys[1], p("in flight"))
 	}
 	const reading = "caddymodule.(*call).read("
-	for late := time.Now().Add(30 * time.Second); bytes.Count(admin("/debug/pprof/goroutine?debug=2"), []byte(reading)) < 2; time.Sleep(10 * time.Millisecond) {
+	for late := time.Now().Add(wait.Limit); bytes.Count(admin("/debug/pprof/goroutine?debug=2"), []byte(reading)) < 2; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatal("the server does not read both requests")
 		}
 	}
-	if err := s.cmd.Process.Signal(syscall.SIGABRT); err != nil {
+	if err := s.process.Signal(syscall.SIGABRT); err != nil {
 		t.Fatal(err)
 	}
-	<-s.ended
+	<-s.process.Ended()
 	all, err := os.ReadFile(s.logFile)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // TestClusterControl adds each kind of fault to a history of clients. The checks must
@@ -42,16 +44,16 @@ func TestClusterControl(t *testing.T) {
 		"unknown":      {opOutput{unknown: true}, porcupine.Ok},
 	} {
 		history := []porcupine.Operation{first, write(2, "t00000002", 10, c.second), readOf("t00000001", 1, 20)}
-		if got := porcupine.CheckOperationsTimeout(presets, history, time.Minute); got != c.want {
+		if got := porcupine.CheckOperationsTimeout(presets, history, wait.Limit); got != c.want {
 			t.Errorf("a missing write, which was %s: the history is %s, want %s", what, got, c.want)
 		}
 	}
 	late := []porcupine.Operation{first, write(2, "t00000002", 10, opOutput{unknown: true}), readOf("t00000001", 1, 20), readOf("t00000002", 2, 30)}
-	if got := porcupine.CheckOperationsTimeout(presets, late, time.Minute); got != porcupine.Ok {
+	if got := porcupine.CheckOperationsTimeout(presets, late, wait.Limit); got != porcupine.Ok {
 		t.Errorf("a write with unknown outcome that takes effect later: the history is %s", got)
 	}
 	twice := []porcupine.Operation{first, write(2, "t00000002", 10, opOutput{unknown: true}), readOf("t00000002", 2, 20), readOf("t00000002", 3, 30)}
-	if got := porcupine.CheckOperationsTimeout(presets, twice, time.Minute); got != porcupine.Illegal {
+	if got := porcupine.CheckOperationsTimeout(presets, twice, wait.Limit); got != porcupine.Illegal {
 		t.Errorf("a write with unknown outcome that takes effect twice: the history is %s", got)
 	}
 

@@ -25,25 +25,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// etcdBinary returns the path of an etcd server. It is PRESETS_ETCD, an installed server,
-// or a newly built one, in this order.
-func etcdBinary(t *testing.T) string {
-	t.Helper()
-	if given := os.Getenv("PRESETS_ETCD"); given != "" {
-		return given
-	}
-	if installed, err := exec.LookPath("etcd"); err == nil {
-		return installed
-	}
-	binary := filepath.Join(t.TempDir(), "etcd")
-	out, err := exec.CommandContext(lifetime(t), "go", "-C", "../caddymodule/etcd/testserver", "build", "-o", binary, ".").CombinedOutput()
-	if err != nil {
-		skipOrFail(t, "there is no etcd, and it cannot be built: %v\n%s", err, out)
-	}
-	return binary
-}
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
+)
 
 // member is an etcd server. Other members reach it through a proxy, which knows who
 // sends.
@@ -63,7 +48,7 @@ type member struct {
 // newMembers starts a cluster of three and waits until it has a leader.
 func newMembers(t *testing.T) []*member {
 	t.Helper()
-	binary, folder := etcdBinary(t), t.TempDir()
+	binary, folder := servertest.Etcd(t), t.TempDir()
 	p := &peers{requests: map[*peerRequest]bool{}}
 	members, names := make([]*member, 3), make([]string, 3)
 	for i := range members {
@@ -100,7 +85,7 @@ func (m *member) start(more ...string) {
 		m.t.Fatal(err)
 	}
 	defer log.Close()
-	m.cmd = exec.CommandContext(lifetime(m.t), m.binary, append(slices.Clip(m.args), more...)...)
+	m.cmd = exec.CommandContext(wait.Command(m.t), m.binary, append(slices.Clip(m.args), more...)...)
 	m.cmd.Stdout, m.cmd.Stderr = log, log
 	if err := m.cmd.Start(); err != nil {
 		m.t.Fatal(err)
@@ -122,7 +107,7 @@ func (m *member) signal(s syscall.Signal) {
 // ready waits until the member knows a leader and answers a linearizable read.
 func (m *member) ready() {
 	m.t.Helper()
-	for late := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for late := time.Now().Add(wait.Limit); ; time.Sleep(10 * time.Millisecond) {
 		err := m.call("kv/range", map[string]any{"key": encoded("x")}, nil)
 		if err == nil {
 			return

@@ -52,7 +52,7 @@ var clusterFaults = []clusterFault{
 	{"node stopped", true, false, false, func(r *clusterRun) []int {
 		i := rand.IntN(len(r.nodes))
 		for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
-			if err := r.nodes[i].cmd.Process.Signal(s); err != nil {
+			if err := r.nodes[i].process.Signal(s); err != nil {
 				r.t.Error(err)
 			}
 			if s == syscall.SIGSTOP {

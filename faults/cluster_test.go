@@ -18,6 +18,10 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // The promises of a cluster.
@@ -43,7 +47,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, members: newMembers(t)}
 	binary := filepath.Join(t.TempDir(), "caddy")
-	if err := build(t, etcdModule, binary); err != nil {
+	if err := servertest.Build(t, etcdModule, "./cmd/caddy", binary); err != nil {
 		t.Fatal(err)
 	}
 	gateway := newEcho(t)
@@ -69,7 +73,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) waitReady() {
 	c.t.Helper()
 	for i, s := range c.nodes {
-		for late := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		for late := time.Now().Add(wait.Limit); ; time.Sleep(20 * time.Millisecond) {
 			a, err := s.send(http.MethodPut, "/v1/presets/none/labels/x", `{"version":1}`) // reaches the committer
 			if err == nil && a.status == http.StatusNotFound {
 				break
@@ -127,6 +131,7 @@ type faultFigures struct {
 // members. The nodes serve the same data, lose no write and accept writes during a single
 // failure. Without a quorum no node serves data that may be stale.
 func TestCluster(t *testing.T) {
+	tier.Long(t)
 	begun := time.Now()
 	r := &clusterRun{cluster: newCluster(t), recorder: newRecorder(t), answers: map[string]int{}, kinds: map[string]*faultFigures{}}
 	r.recorder.shared = true

@@ -16,12 +16,17 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestSmallContainer runs a server in a container of 128 MiB with its default settings. It has
 // 1,000 presets. The largest bodies wait at a gateway that stalls, as many as the server takes.
 // Small requests, reads and new versions follow. The system must not kill the process.
 func TestSmallContainer(t *testing.T) {
+	tier.Long(t)
 	const memory, presets, large, clients = 128 << 20, 1000, 30, 16
 	begun := time.Now()
 	gateway := newStalling(t)
@@ -30,11 +35,11 @@ func TestSmallContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if system.Type == tmpfs {
-		skipOrFail(t, "the temporary folder is in memory: a store there counts as memory. TMPDIR names another")
+		servertest.Lack(t, "disk", "the temporary folder is in memory: a store there counts as memory. TMPDIR names another")
 	}
 	group := newMemoryGroup(t, memory)
 	s := newServer(t, options{
-		binary: group.wrap(t, caddyBinary(t)), gateway: "reverse_proxy " + gateway.address,
+		binary: group.wrap(t, servertest.Caddy(t)), gateway: "reverse_proxy " + gateway.address,
 		presets: "inference {\nusage\n}\nconsole",
 	})
 	s.mustStart()
@@ -103,7 +108,7 @@ func TestSmallContainer(t *testing.T) {
 			}
 		})
 	}
-	waitUntil(t, "all large requests are refused or at the gateway", func() bool {
+	wait.Until(t, "all large requests are refused or at the gateway", func() bool {
 		return failed.Load() > 0 || refused.Load()+gateway.waiting.Load() == large
 	})
 	each(2*presets, func(i int) error { // beside them
@@ -148,7 +153,7 @@ func newMemoryGroup(t *testing.T, limit int64) memoryGroup {
 			continue
 		}
 		t.Cleanup(func() { // the processes of the group have ended
-			waitUntil(t, "the control group is empty", func() bool { return !errors.Is(os.Remove(g.folder), syscall.EBUSY) })
+			wait.Until(t, "the control group is empty", func() bool { return !errors.Is(os.Remove(g.folder), syscall.EBUSY) })
 		})
 		file, err := os.OpenFile(filepath.Join(g.folder, version.limit), os.O_WRONLY, 0)
 		if err != nil {

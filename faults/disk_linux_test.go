@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // resume is the time limit for writes to resume once there is space.
@@ -38,6 +40,7 @@ func TestDisk(t *testing.T) {
 // counts the failures. Acknowledged writes remain, and a start with free space finds
 // them.
 func TestDiskAtFlush(t *testing.T) {
+	tier.Long(t)
 	runDisk(t, "disk-at-flush", func(d *disk, name string, _ int) {
 		d.mayDie = true
 		d.fillUnderLoad(name, false, true)
@@ -47,6 +50,7 @@ func TestDiskAtFlush(t *testing.T) {
 // TestGreedyDiskAtFlush fills the disk at that moment, and also takes the space of the
 // freed ballast. This may kill the process, too.
 func TestGreedyDiskAtFlush(t *testing.T) {
+	tier.Long(t)
 	runDisk(t, "greedy-disk-at-flush", func(d *disk, name string, _ int) {
 		d.mayDie = true
 		d.fillUnderLoad(name, true, true)
@@ -100,7 +104,7 @@ func (d *disk) checkAlive(when string) bool {
 		return true
 	}
 	if d.deaths++; !d.mayDie && !d.hasDiedAtFlush() {
-		d.t.Errorf("the server died %s: %v", when, d.server.err)
+		d.t.Errorf("the server died %s: %v", when, d.server.process.Wait())
 	}
 	return false
 }

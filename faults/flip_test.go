@@ -19,12 +19,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestFlip flips a bit in a file of a plain or encrypted store, or shortens or removes a
 // file. The store serves correct data or errors. The gateway starts and survives in any
 // case.
 func TestFlip(t *testing.T) {
+	tier.Long(t)
 	begun := time.Now()
 	stores := append(makeStores(t, false), makeStores(t, true)...)
 	trials := choose(10, 2000)

@@ -4,11 +4,9 @@ package faults
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +15,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // long selects the long forms of all runs.
@@ -28,17 +29,6 @@ func choose(inShort, inLong int) int {
 		return inLong
 	}
 	return inShort
-}
-
-// skipOrFail ends a test that lacks a tool or a right. The test is skipped, or fails
-// with PRESETS_E2E=required.
-func skipOrFail(t *testing.T, format string, args ...any) {
-	t.Helper()
-	why := fmt.Sprintf(format, args...)
-	if os.Getenv("PRESETS_E2E") == "required" {
-		t.Fatalf("PRESETS_E2E=required, but %s", why)
-	}
-	t.Skipf("NOT TESTED: %s", why)
 }
 
 // result logs the figures of a run. figures has names and values in turn. RELIABILITY.md
@@ -53,49 +43,14 @@ func result(t *testing.T, name string, begun time.Time, figures ...any) {
 	t.Logf("%s took=%s", &line, time.Since(begun).Round(time.Second))
 }
 
-// lifetime ends before the test binary's own deadline. That deadline would leave started
-// processes behind. The test's end does not end it.
-func lifetime(t *testing.T) context.Context {
-	t.Helper()
-	deadline, ok := t.Deadline()
-	if !ok {
-		return context.Background()
-	}
-	ctx, cancel := context.WithDeadline(context.Background(), deadline.Add(-15*time.Second))
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // run runs a command. If the command fails, the test fails with its output.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	out, err := exec.CommandContext(lifetime(t), name, args...).CombinedOutput()
+	out, err := exec.CommandContext(wait.Command(t), name, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
 	return string(out)
-}
-
-// built is the binary that TestMain removes.
-var built struct {
-	once   sync.Once
-	folder string
-	err    error
-}
-
-// caddyBinary returns the path of cmd/caddy, built once for all tests.
-func caddyBinary(t *testing.T) string {
-	t.Helper()
-	built.once.Do(func() {
-		if built.folder, built.err = os.MkdirTemp("", "presets-faults-"); built.err != nil {
-			return
-		}
-		built.err = build(t, mainModule, filepath.Join(built.folder, "caddy"))
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return filepath.Join(built.folder, "caddy")
 }
 
 // The folders of the modules with a cmd/caddy: without and with the engine etcd.
@@ -104,22 +59,9 @@ const (
 	etcdModule = "../caddymodule/etcd"
 )
 
-// build builds a module's cmd/caddy, with additional flags for go build.
-func build(t *testing.T, module, binary string, flags ...string) error {
-	t.Helper()
-	args := append([]string{"-C", module, "build", "-o", binary}, flags...)
-	out, err := exec.CommandContext(lifetime(t), "go", append(args, "./cmd/caddy")...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("go -C %s build ./cmd/caddy: %w\n%s", module, err, out)
-	}
-	return nil
-}
-
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if built.folder != "" {
-		_ = os.RemoveAll(built.folder)
-	}
+	servertest.RemoveCaddy()
 	os.Exit(code)
 }
 
@@ -137,7 +79,7 @@ const gatewayAnswer = "passed on to the gateway"
 
 // options are the differences between servers. The zero value is the usual server.
 type options struct {
-	binary    string // caddyBinary
+	binary    string // servertest.Caddy, if empty
 	store     string // a folder in the server's home
 	encrypted bool   // the store, with encryptionKey
 	storage   string // the directive; badger in store
@@ -160,11 +102,9 @@ type server struct {
 	admin   string // host:port of the admin endpoint
 	client  *http.Client
 
-	mu    sync.Mutex
-	cmd   *exec.Cmd
-	ended chan struct{} // closed once the process has ended
-	err   error         // the result of Wait
-	from  int64         // where the output of the present process begins in logFile
+	mu      sync.Mutex
+	process *servertest.Process // nil before the first start
+	from    int64               // where the output of the present process begins in logFile
 }
 
 // newServer makes a server that does not run yet. The test's end kills it.
@@ -176,10 +116,10 @@ func newServer(t *testing.T, o options) *server {
 		t: t, options: o, home: home, site: "http://" + site, admin: freeAddress(t),
 		config: filepath.Join(home, "Caddyfile"), logFile: filepath.Join(home, "log"),
 		store:  o.store,
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}, Timeout: time.Minute},
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}, Timeout: wait.Limit},
 	}
 	if s.options.binary == "" {
-		s.options.binary = caddyBinary(t)
+		s.options.binary = servertest.Caddy(t)
 	}
 	if s.options.gateway == "" {
 		s.options.gateway = fmt.Sprintf("respond %q", gatewayAnswer)
@@ -258,23 +198,13 @@ func (s *server) launch() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	cmd := exec.CommandContext(lifetime(s.t), s.options.binary, "run", "--config", s.config)
+	cmd := exec.CommandContext(wait.Command(s.t), s.options.binary, "run", "--config", s.config)
 	cmd.Dir, cmd.Env = s.home, s.environment()
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	ended := make(chan struct{})
+	process := servertest.Start(s.t, cmd)
 	s.mu.Lock()
-	s.cmd, s.ended, s.err, s.from = cmd, ended, nil, info.Size()
+	s.process, s.from = process, info.Size()
 	s.mu.Unlock()
-	go func() {
-		err := cmd.Wait()
-		s.mu.Lock()
-		s.err = err
-		s.mu.Unlock()
-		close(ended)
-	}()
 }
 
 // start starts the process and waits until it listens. If the process ends earlier, the
@@ -287,22 +217,10 @@ func (s *server) start() error {
 
 // waitListening waits until the process that was launched listens.
 func (s *server) waitListening() error {
-	late := time.After(time.Minute)
-	for {
-		if conn, err := net.Dial("tcp", strings.TrimPrefix(s.site, "http://")); err == nil {
-			return conn.Close()
-		}
-		select {
-		case <-s.ended:
-			if s.err == nil {
-				return fmt.Errorf("the server ended:\n%s", s.excerpt())
-			}
-			return fmt.Errorf("the server ended, %w:\n%s", s.err, s.excerpt())
-		case <-late:
-			return fmt.Errorf("the server does not listen after a minute:\n%s", s.excerpt())
-		case <-time.After(5 * time.Millisecond):
-		}
+	if err := s.process.Listens(strings.TrimPrefix(s.site, "http://")); err != nil {
+		return fmt.Errorf("%w:\n%s", err, s.excerpt())
 	}
+	return nil
 }
 
 // mustStart is start, and fails the test if the server does not start.
@@ -317,15 +235,7 @@ func (s *server) mustStart() {
 func (s *server) running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cmd == nil {
-		return false
-	}
-	select {
-	case <-s.ended:
-		return false
-	default:
-		return true
-	}
+	return s.process != nil && s.process.Running()
 }
 
 // hasDied reports whether the process has ended or ends within a few seconds. A crashed
@@ -345,12 +255,10 @@ func (s *server) hasDied() bool {
 
 // kill ends the process at once with SIGKILL, without a cleanup.
 func (s *server) kill() {
-	if s.cmd == nil {
-		return
+	if s.process != nil {
+		s.process.Kill()
+		s.client.CloseIdleConnections()
 	}
-	_ = s.cmd.Process.Kill()
-	<-s.ended
-	s.client.CloseIdleConnections()
 }
 
 // stop asks the process to end and waits for its end. The error is nil only for a clean
@@ -359,15 +267,8 @@ func (s *server) stop() error {
 	if !s.running() {
 		return errors.New("the server does not run")
 	}
-	_ = s.cmd.Process.Signal(os.Interrupt)
 	defer s.client.CloseIdleConnections()
-	select {
-	case <-s.ended:
-		return s.err
-	case <-time.After(time.Minute):
-		s.kill()
-		return errors.New("the server did not stop within a minute of an interrupt")
-	}
+	return s.process.Stop()
 }
 
 // log returns the output of the present process, or of the last one.
@@ -416,7 +317,7 @@ func (s *server) excerpt() string {
 // command runs the binary with other arguments, such as "reload", "--config",
 // s.config, "--address", s.admin.
 func (s *server) command(args ...string) (string, error) {
-	cmd := exec.CommandContext(lifetime(s.t), s.options.binary, args...)
+	cmd := exec.CommandContext(wait.Command(s.t), s.options.binary, args...)
 	cmd.Dir, cmd.Env = s.home, s.environment()
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -466,26 +367,4 @@ func (s *server) do(r *http.Request) (answer, error) {
 // get is send for reads.
 func (s *server) get(path string) (answer, error) { return s.send(http.MethodGet, path, "") }
 
-// freeAddress returns a loopback address for a server that the test starts. The kernel
-// chooses the port. An open connection holds it until the test ends, so the kernel gives
-// it to no other process. A server that asks for it gets it. It is a copy of
-// storagetest.ReserveAddress, because this module imports nothing of the main one.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	near, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { near.Close() })
-	far, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { far.Close() })
-	return listener.Addr().String()
-}
+func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }

@@ -22,6 +22,9 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestLinearizable checks linearizability. Several clients create, read, list and designate
@@ -69,6 +72,7 @@ func TestLinearizable(t *testing.T) {
 // it detects one. After 60 undetected rounds the checker counts as blind. One of 25 rounds
 // with 3 to 15 faults each went undetected.
 func TestLinearizableControl(t *testing.T) {
+	tier.Long(t)
 	begun := time.Now()
 	s := newServer(t, options{})
 	s.mustStart()
@@ -145,7 +149,7 @@ func newRound(t *testing.T, name, slugs, clients, each int, sites ...string) *ro
 		place:   fmt.Sprintf("?workspace_id=linear-%d", name),
 		history: map[string][]porcupine.Operation{}, versions: map[string]int{},
 	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}, Timeout: time.Minute}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}, Timeout: wait.Limit}
 	t.Cleanup(client.CloseIdleConnections)
 	for _, site := range sites {
 		r.sites = append(r.sites, &server{t: t, site: site, client: client})
@@ -534,7 +538,7 @@ func (r *round) check() porcupine.CheckResult {
 		}
 		return parts
 	}
-	return porcupine.CheckOperationsTimeout(model, nil, time.Minute)
+	return porcupine.CheckOperationsTimeout(model, nil, wait.Limit)
 }
 
 // explainFailure explains the first history that is not linearizable.

@@ -19,6 +19,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // TestMemory sends small requests, which decompress to 30 MiB each, to a gateway that
@@ -55,7 +58,7 @@ func TestMemory(t *testing.T) {
 						answered.Add(1)
 					})
 				}
-				waitUntil(t, "all requests are refused or at the gateway", func() bool {
+				wait.Until(t, "all requests are refused or at the gateway", func() bool {
 					return answered.Load()+gateway.waiting.Load() == int64(sent)
 				})
 			}
@@ -97,10 +100,10 @@ func TestMemory(t *testing.T) {
 			gateway.stall()
 			ctx, leave := context.WithCancel(t.Context())
 			group.Go(func() { _, _ = s.infer(ctx, large) })
-			waitUntil(t, "the request is at the gateway", func() bool { return gateway.waiting.Load() == 1 })
+			wait.Until(t, "the request is at the gateway", func() bool { return gateway.waiting.Load() == 1 })
 			leave()
 			group.Wait()
-			waitUntil(t, "nothing is held", func() bool { return s.bodyMemory(t) == 0 })
+			wait.Until(t, "nothing is held", func() bool { return s.bodyMemory(t) == 0 })
 			gateway.continueReading()
 			result(t, "memory", begun, "model", model, "requests", requests, "waited", waiting,
 				"grown", fmt.Sprintf("%.0fMiB", mib(grown)), "packed", len(large))
@@ -139,9 +142,9 @@ func (s *server) infer(ctx context.Context, body []byte) (answer, error) {
 // now, and VmHWM its maximum so far.
 func (s *server) resident(field string) int64 {
 	s.t.Helper()
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid), "status"))
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.process.ID()), "status"))
 	if err != nil {
-		skipOrFail(s.t, "there is no /proc with the server's memory: %v", err)
+		servertest.Lack(s.t, "proc", "there is no /proc with the server's memory: %v", err)
 	}
 	found := regexp.MustCompile(`(?m)^` + field + `:\s+(\d+) kB$`).FindSubmatch(status)
 	if found == nil {
@@ -164,18 +167,6 @@ func (s *server) bodyMemory(t *testing.T) int64 {
 	}
 	held, _ := strconv.ParseFloat(string(found[1]), 64)
 	return int64(held)
-}
-
-// waitUntil waits for a condition, and fails the test if it does not hold soon.
-func waitUntil(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for late := time.After(time.Minute); !holds(); {
-		select {
-		case <-late:
-			t.Fatalf("not within a minute: %s", what)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
 }
 
 // stalling is a gateway that reads no body while it stalls.

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // volume is a separate file system, in memory or in a mounted file.
@@ -26,19 +29,14 @@ type volume struct {
 // newVolume mounts a new file system (ext4, Btrfs or tmpfs) of size bytes.
 func newVolume(t *testing.T, kind string, size int64) *volume {
 	t.Helper()
-	if os.Getuid() != 0 {
-		skipOrFail(t, "only root can mount a file system")
-	}
+	servertest.AsRoot(t, "mount a file system")
 	v := &volume{t: t, kind: kind, folder: filepath.Join(t.TempDir(), "volume"), size: size}
 	if err := os.Mkdir(v.folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if kind != "tmpfs" {
-		for _, tool := range []string{"mkfs." + kind, "mount"} {
-			if _, err := exec.LookPath(tool); err != nil {
-				skipOrFail(t, "%v; Debian has it in e2fsprogs, btrfs-progs or mount", err)
-			}
-		}
+		servertest.Tool(t, "mkfs."+kind, map[string]string{"ext4": "e2fsprogs", "btrfs": "btrfs-progs"}[kind])
+		servertest.Tool(t, "mount", "mount")
 		v.image = filepath.Join(t.TempDir(), "image")
 		if err := errors.Join(os.WriteFile(v.image, nil, 0o600), os.Truncate(v.image, size)); err != nil {
 			t.Fatal(err)
@@ -50,7 +48,7 @@ func newVolume(t *testing.T, kind string, size int64) *volume {
 		}
 	}
 	if err := v.mount(); err != nil {
-		skipOrFail(t, "a file system cannot be mounted here: %v", err)
+		servertest.Lack(t, "mount", "a file system cannot be mounted here: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := v.unmount(); err != nil {
@@ -65,7 +63,7 @@ func (v *volume) mount() error {
 		return syscall.Mount("tmpfs", v.folder, "tmpfs", 0, "mode=0700,size="+strconv.FormatInt(v.size, 10))
 	}
 	// The command also sets up the loop device. The unmount removes it.
-	out, err := exec.CommandContext(lifetime(v.t), "mount", "-o", "loop", v.image, v.folder).CombinedOutput()
+	out, err := exec.CommandContext(wait.Command(v.t), "mount", "-o", "loop", v.image, v.folder).CombinedOutput()
 	if err != nil {
 		return errors.Join(err, errors.New(string(out)))
 	}

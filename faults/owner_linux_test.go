@@ -13,6 +13,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // nobody is the user of the service in TestOwner.
@@ -29,9 +32,7 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	if os.Getuid() != 0 {
-		skipOrFail(t, "only root can have files of another user")
-	}
+	servertest.AsRoot(t, "have files of another user")
 	home := t.TempDir()
 	m := &machine{
 		t: t, home: home, config: filepath.Join(home, "Caddyfile"), state: filepath.Join(home, "state"), backups: filepath.Join(home, "backups"),
@@ -49,13 +50,13 @@ func newMachine(t *testing.T) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, "install", "-m", "0755", caddyBinary(t), m.binary)
+	run(t, "install", "-m", "0755", servertest.Caddy(t), m.binary)
 	return m
 }
 
 // command is a command of a user, in a folder that each may look into.
 func (m *machine) command(uid int, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(lifetime(m.t), m.binary, args...)
+	cmd := exec.CommandContext(wait.Command(m.t), m.binary, args...)
 	cmd.Dir = m.home
 	cmd.Env = append(os.Environ(), "HOME="+m.state, "XDG_DATA_HOME="+m.state, "XDG_CONFIG_HOME="+m.state, "CADDY_ADMIN="+m.admin)
 	if uid != 0 {
@@ -100,7 +101,7 @@ func (m *machine) serve(uid int) (end func(), log func() string) {
 		}
 	}
 	m.t.Cleanup(end)
-	for late := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for late := time.Now().Add(wait.Limit); ; time.Sleep(50 * time.Millisecond) {
 		if m.command(0, "presets", "health").Run() == nil || strings.Contains(log(), "the store cannot be opened") {
 			return end, log
 		}
@@ -174,7 +175,7 @@ func TestOwner(t *testing.T) {
 	// A server of root leaves nothing that locks the service out, also if it is killed.
 	end, _ = m.serve(0)
 	m.do(0, "presets", "key", "create", "--kind", "inference")
-	for late := time.Now().Add(time.Minute); len(m.foreign(m.store)) > 0; time.Sleep(50 * time.Millisecond) {
+	for late := time.Now().Add(wait.Limit); len(m.foreign(m.store)) > 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatalf("a server of root keeps %v", m.foreign(m.store))
 		}

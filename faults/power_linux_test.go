@@ -14,6 +14,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestPower cuts the power under load. Acknowledged writes remain.
@@ -35,6 +38,7 @@ func TestPower(t *testing.T) {
 // lose data, or TestPower would be blind. Our server has no such setting, so the test
 // builds one from changed sources.
 func TestPowerControl(t *testing.T) {
+	tier.Long(t)
 	begun := time.Now()
 	r := newRecorder(t)
 	r.report = t.Logf
@@ -97,7 +101,7 @@ func cutPower(t *testing.T, r *recorder, o options, cuts int, started func(*serv
 		}
 		off.Store(true)
 		if err := r.cut(v.cut); err != nil {
-			skipOrFail(t, "this kernel cannot cut the power of ext4: %v", err)
+			servertest.Lack(t, "shutdown", "this kernel cannot cut the power of ext4: %v", err)
 		}
 		// The server runs for a moment without a disk. It must not acknowledge any write
 		// now.
@@ -152,7 +156,7 @@ func unsynced(t *testing.T) string {
 	if err := os.WriteFile(overlay, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := build(t, mainModule, binary, "-overlay", overlay); err != nil {
+	if err := servertest.Build(t, mainModule, "./cmd/caddy", binary, "-overlay", overlay); err != nil {
 		t.Fatal(err)
 	}
 	return binary

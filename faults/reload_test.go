@@ -17,12 +17,16 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestReload reloads fifty times under load. No request fails, no write is lost, the
 // store stays open and nothing leaks. Caddy may close connections while a request arrives.
 // These count only if there are more than with a site that gives a fixed answer.
 func TestReload(t *testing.T) {
+	tier.Long(t)
 	begun := time.Now()
 	blocks, reloads := choose(2, 40), 25
 	// Each pending request of an old configuration leaves a connection to the gateway. By
@@ -149,7 +153,7 @@ var trafficNumber atomic.Int64
 func newTraffic(s *server, r *recorder) *traffic {
 	return &traffic{
 		server: s, recorder: r, ended: make(chan struct{}), number: trafficNumber.Add(1),
-		fresh:   &server{t: s.t, site: s.site, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}},
+		fresh:   &server{t: s.t, site: s.site, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: wait.Limit}},
 		figures: trafficFigures{kinds: map[string]int{}},
 	}
 }

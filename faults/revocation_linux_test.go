@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // TestRevocation revokes keys on a full disk. The first revocation empties the ballast. Then another program takes all of the reserve. The second revocation holds in the
@@ -31,7 +33,7 @@ func TestRevocation(t *testing.T) {
 				}
 				return info.Size()
 			}
-			waitUntil(t, "there is a ballast", func() bool { return size() > 0 })
+			wait.Until(t, "there is a ballast", func() bool { return size() > 0 })
 			type key struct{ ID, Key string }
 			var keys [2]key
 			for i := range keys {
@@ -75,7 +77,7 @@ func TestRevocation(t *testing.T) {
 			case strings.HasPrefix(said, "Revoked management key "):
 			case kind == "btrfs": // the space of the ballast is free at the next commit of the file system
 				retries = 1
-				waitUntil(t, "the first revocation is stored", stored(retries))
+				wait.Until(t, "the first revocation is stored", stored(retries))
 			default:
 				t.Errorf("with the reserve, the revocation says %s", said)
 			}
@@ -84,7 +86,7 @@ func TestRevocation(t *testing.T) {
 				t.Errorf("without the reserve, the revocation says %s", said)
 			}
 			v.empty()
-			waitUntil(t, "the second revocation is stored", stored(retries+1))
+			wait.Until(t, "the second revocation is stored", stored(retries+1))
 			s.kill()
 			s.mustStart()
 			for i, k := range keys {

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestSlowClients runs slow clients: they send headers or bodies, or read answers, one
@@ -21,6 +23,7 @@ import (
 // measures it without and with slow clients in alternation, and takes the median. The
 // machine may have other load, so a slower result is repeated up to four times.
 func TestSlowClients(t *testing.T) {
+	tier.Long(t)
 	begun := time.Now()
 	rounds, each := choose(5, 15), choose(100, 700)
 	s := newServer(t, options{presets: "inference", gateway: "reverse_proxy " + newGateway(t)})

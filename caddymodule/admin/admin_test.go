@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 func sha256Of(text string) string {
@@ -86,7 +87,7 @@ func TestKeyCommand(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Do("GET", "/v1/workspaces/team", "", caddytest.Bearer(secret)).Want(t, 200)
-	if want := "management live " + hint + " ann team <time> <time> <time> " + all + " for the tests"; !caddytest.Eventually(func() bool { return row() == want }) {
+	if want := "management live " + hint + " ann team <time> <time> <time> " + all + " for the tests"; !wait.Eventually(func() bool { return row() == want }) {
 		t.Errorf("got %q, want %q", row(), want)
 	}
 

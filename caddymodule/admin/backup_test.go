@@ -24,6 +24,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
@@ -332,7 +333,7 @@ func TestSlowBackup(t *testing.T) {
 // TestStalledBackup does not read a backup. The store is still closed when no configuration
 // uses it.
 func TestStalledBackup(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	s := start(t, caddytest.Standard)
 	s.beginBackup()
 	inARow := 0
@@ -343,11 +344,11 @@ func TestStalledBackup(t *testing.T) {
 		}
 		return inARow == 5
 	}
-	if !caddytest.Eventually(stalled) {
+	if !wait.Eventually(stalled) {
 		t.Fatal("all was sent to a client that does not read")
 	}
 	s.Stop()
-	if !caddytest.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
+	if !wait.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
 		t.Error("the store is still open")
 	}
 }
@@ -381,7 +382,7 @@ func TestBackupAborts(t *testing.T) {
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
-	if !caddytest.Eventually(func() bool { return strings.Contains(s.Logs(), "a backup ended early") }) {
+	if !wait.Eventually(func() bool { return strings.Contains(s.Logs(), "a backup ended early") }) {
 		t.Error("the log does not tell")
 	}
 }

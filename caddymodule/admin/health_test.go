@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // TestHealth checks the states of one store and of two, one of which cannot be opened, in the
@@ -60,7 +61,7 @@ func TestHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Reload(caddytest.Standard)
-	caddytest.Await(t, "the folder is in use", func() bool { return caddytest.IsReleased(damaged) })
+	wait.Until(t, "the folder is in use", func() bool { return caddytest.IsReleased(damaged) })
 	undo := caddytest.Damage(t, damaged)
 	if err := s.Load(both(damaged)); err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func TestHealth(t *testing.T) {
 	command(": not available, damaged: ", "a store is not available")
 	command(whole+": available\n", "", "--store", whole)
 	undo()
-	caddytest.Await(t, "the repaired store is not healthy", func() bool { return s.Admin("GET", "/presets/health", "").Status == 200 })
+	wait.Until(t, "the repaired store is not healthy", func() bool { return s.Admin("GET", "/presets/health", "").Status == 200 })
 
 	// A server without the directive has no store. It may be about to load one.
 	if err := s.LoadJSON([]byte(`{"admin":{"listen":"` + s.AdminAddress + `"}}`)); err != nil {

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -61,8 +61,7 @@ func startCommand(t *testing.T, args ...string) command {
 	if runtime.GOOS == "windows" {
 		t.Skip("no process can be interrupted")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // then it is killed
-	t.Cleanup(cancel)
+	ctx := wait.Context(t)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	stdin, err := cmd.StdinPipe() // a pipe without data

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -52,7 +53,7 @@ func TestRevokeUnwritable(t *testing.T) {
 	if err := os.Rename(away, s.Folder); err != nil {
 		t.Fatal(err)
 	}
-	caddytest.Await(t, "the revocation is not stored", func() bool { return strings.Count(s.Logs(), "the revocations of keys are stored now") == 1 })
+	wait.Until(t, "the revocation is not stored", func() bool { return strings.Count(s.Logs(), "the revocations of keys are stored now") == 1 })
 	audit, _, err := run("audit", "--address", s.AdminAddress)
 	if err != nil || strings.Count(audit, "key.revoke") != 1 {
 		t.Errorf("the audit trail is %s, %v, want one revocation", audit, err)

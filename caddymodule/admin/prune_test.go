@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 func (s *server) prune(body string) caddytest.Response {
@@ -97,7 +98,7 @@ func TestPruneByConfiguration(t *testing.T) {
 		}
 		// Caddy withdraws a replaced configuration later, in the background.
 		var r caddytest.Response
-		if !caddytest.Eventually(func() bool {
+		if !wait.Eventually(func() bool {
 			r = s.prune(`{"dry_run":true}`)
 			return r.Status == tc.status && strings.Contains(r.Body, tc.says)
 		}) {

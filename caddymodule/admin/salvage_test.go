@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
@@ -49,7 +50,7 @@ func TestSalvage(t *testing.T) {
 				t.Errorf("with a server: got %v", err)
 			}
 			s.Reload(caddytest.Standard)
-			caddytest.Await(t, "the folder is in use", func() bool {
+			wait.Until(t, "the folder is in use", func() bool {
 				_, _, err := run(append(flags, "verify", damaged)...)
 				return err == nil
 			})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -289,7 +290,7 @@ func TestImportInterrupted(t *testing.T) {
 	_, _ = io.Copy(io.Discard, r)
 	// The server may not know yet that the client is gone.
 	var note string
-	if !caddytest.Eventually(func() bool {
+	if !wait.Eventually(func() bool {
 		note, err = s.runImport(strings.NewReader(out), "-")
 		return err == nil
 	}) {
@@ -314,11 +315,11 @@ func TestStalledImport(t *testing.T) {
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		return bytes.Contains(stacks, []byte("(*stream).Read"))
 	}
-	if !caddytest.Eventually(waits) {
+	if !wait.Eventually(waits) {
 		t.Fatal("the import was not begun")
 	}
 	s.Stop()
-	if !caddytest.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
+	if !wait.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
 		t.Error("the store is still open")
 	}
 }

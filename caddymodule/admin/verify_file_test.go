@@ -16,6 +16,7 @@ import (
 
 // TestVerifyFiles verifies the backups and the export of a served store, and damaged ones.
 func TestVerifyFiles(t *testing.T) {
+	tier.NoRace(t)
 	const canary = "CANARY of a prompt"
 	s := start(t, caddytest.Standard)
 	key, wrong := storagetest.KeyFile(t, storagetest.KeyDigits), storagetest.KeyFile(t, strings.Repeat("7", 64))

@@ -14,6 +14,7 @@ import (
 	_ "github.com/caddy-presets/caddy-presets/caddymodule"
 	"github.com/caddy-presets/caddy-presets/caddymodule/badger"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -55,7 +56,7 @@ func TestDamagedStore(t *testing.T) {
 	}
 
 	undo()
-	if !caddytest.Eventually(func() bool { return s.Manage("GET", "/v1/presets/p", "").Status == 200 }) {
+	if !wait.Eventually(func() bool { return s.Manage("GET", "/v1/presets/p", "").Status == 200 }) {
 		t.Fatal("the store that is whole again is not opened")
 	}
 	s.Manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`).Want(t, 200)
@@ -98,7 +99,7 @@ func TestReplacedStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	undo()
-	if !caddytest.Eventually(func() bool { return s.Manage("GET", "/v1/presets/p", "").Status == 200 }) {
+	if !wait.Eventually(func() bool { return s.Manage("GET", "/v1/presets/p", "").Status == 200 }) {
 		t.Fatal("the store that is back is not opened")
 	}
 }
@@ -143,7 +144,7 @@ func TestUnreachableFolder(t *testing.T) {
 	if err := os.Rename(closed, target); err != nil {
 		t.Fatal(err)
 	}
-	if !caddytest.Eventually(func() bool { return s.Manage("GET", "/v1/presets", "").Status == 200 }) {
+	if !wait.Eventually(func() bool { return s.Manage("GET", "/v1/presets", "").Status == 200 }) {
 		t.Fatal("the store that is there now is not opened")
 	}
 }
@@ -170,7 +171,7 @@ func TestScrubsByItself(t *testing.T) {
 	if err := s.LoadJSON(config); err != nil {
 		t.Fatal(err)
 	}
-	if !caddytest.Eventually(func() bool { return strings.Count(s.Logs(), "nothing is damaged") >= 2 }) {
+	if !wait.Eventually(func() bool { return strings.Count(s.Logs(), "nothing is damaged") >= 2 }) {
 		t.Error("the store is not looked at twice")
 	}
 }
@@ -230,7 +231,7 @@ func TestMetricsWhileOpening(t *testing.T) {
 		if n == 0 {
 			t.Error("there are no metrics of the store that is open")
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(wait.Limit):
 		t.Error("the metrics wait for the folder")
 	}
 }
@@ -240,7 +241,7 @@ func TestMetricsWhileOpening(t *testing.T) {
 func stopIntoTable(t *testing.T, s *caddytest.Server) {
 	t.Helper()
 	s.Stop()
-	caddytest.Await(t, "no table is written", func() bool {
+	wait.Until(t, "no table is written", func() bool {
 		tables, err := filepath.Glob(filepath.Join(s.Folder, "*.sst"))
 		return err == nil && len(tables) > 0
 	})
@@ -250,7 +251,7 @@ func stopIntoTable(t *testing.T, s *caddytest.Server) {
 // memory are served on, and a metric and the log say so. A key that is revoked then stays
 // revoked.
 func TestServedFromMemory(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	for _, interval := range []string{"1s", "off"} {
 		t.Run("scrub_interval "+interval, func(t *testing.T) { testServedFromMemory(t, interval) })
 	}
@@ -270,7 +271,7 @@ func testServedFromMemory(t *testing.T, interval string) {
 	stuck := s.Issue(`{"kind":"inference","name":"` + needle + `"}`) // its record is damaged, too
 	// A key's first use is stored in the background. Its record is then in the log again.
 	s.Do("POST", "/v1/chat/completions", `{"model":"@preset/known"}`, caddytest.Bearer(stuck.Secret)).Want(t, 202)
-	caddytest.Await(t, "the use of the key is not stored", func() bool {
+	wait.Until(t, "the use of the key is not stored", func() bool {
 		return !strings.Contains(s.Admin("GET", "/presets/keys/"+stuck.ID, "").Body, `"last_used_at":null`)
 	})
 	stopIntoTable(t, s)
@@ -322,7 +323,7 @@ func testServedFromMemory(t *testing.T, interval string) {
 		ask("unknown", kept.Secret, 500)
 	}
 	for _, says := range []string{"stored data were found damaged: presets and keys that are in memory are served on", "the store is damaged: restore a backup"} {
-		caddytest.Await(t, "the log does not say: "+says, func() bool { return strings.Contains(s.Logs(), says) })
+		wait.Until(t, "the log does not say: "+says, func() bool { return strings.Contains(s.Logs(), says) })
 	}
 	ask("known", kept.Secret, 202) // from memory, or from the table
 	before := s.Metric(served)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/badger"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
@@ -45,7 +46,7 @@ func TestEncryptedStore(t *testing.T) {
 		t.Error("the key was logged")
 	}
 	s.Stop()
-	if !caddytest.Eventually(func() bool { return len(badger.Shares()) == 0 }) {
+	if !wait.Eventually(func() bool { return len(badger.Shares()) == 0 }) {
 		t.Errorf("%d handles are left", len(badger.Shares()))
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/badger"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -102,7 +103,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 			}
 			meanwhile += written.Load() - before
 			before = written.Load()
-			if !caddytest.Eventually(func() bool { return written.Load() >= before+clients }) {
+			if !wait.Eventually(func() bool { return written.Load() >= before+clients }) {
 				t.Errorf("round %d: no writes are acknowledged any more", round)
 			}
 		}
@@ -133,7 +134,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 		t.Errorf("got %d open handles, want 2", n)
 	}
 	s.Stop()
-	if !caddytest.Eventually(func() bool { return len(badger.Shares()) == 0 }) {
+	if !wait.Eventually(func() bool { return len(badger.Shares()) == 0 }) {
 		t.Errorf("got %d open handles after the end, want none", len(badger.Shares()))
 	}
 }
@@ -155,7 +156,7 @@ func TestRequestInFlight(t *testing.T) {
 				stacks := make([]byte, 4<<20)
 				return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("caddymodule.(*call).read("))
 			}
-			if !caddytest.Eventually(waits) {
+			if !wait.Eventually(waits) {
 				t.Fatal("the request is not under way")
 			}
 
@@ -176,7 +177,7 @@ func TestRequestInFlight(t *testing.T) {
 				t.Fatal(err)
 			}
 			caddytest.ReadResponse(t, answer).Want(t, 200, `"version":1`)
-			if !caddytest.Eventually(func() bool { return len(badger.Shares()) == 1 }) {
+			if !wait.Eventually(func() bool { return len(badger.Shares()) == 1 }) {
 				t.Errorf("got %d open handles, want one", len(badger.Shares()))
 			}
 			if err := s.Load(s.Site(caddytest.Standard)); err != nil {

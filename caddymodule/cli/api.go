@@ -75,7 +75,7 @@ func (a api) read(ctx context.Context, path string, into any) (*client.Response,
 // decode decodes a part of a response.
 func decode(text json.RawMessage, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("the response has another form than expected: %w", err)
+		return fmt.Errorf("the answer has another form than expected: %w", err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // Streams as gateways write them, of "Hello," and "\nworld".
@@ -132,7 +133,7 @@ func TestTryPrintsAsItComes(t *testing.T) {
 		select {
 		case <-printed:
 			_, _ = io.WriteString(w, rest)
-		case <-time.After(time.Minute):
+		case <-time.After(wait.Limit):
 		}
 	})
 	s.presets()

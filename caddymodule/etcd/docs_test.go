@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -28,7 +27,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // document returns a file of the documents.
@@ -144,8 +144,7 @@ func administrate(t *testing.T, folder string, clients []string) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := wait.Context(t)
 	noPassword := &clientv3.UserAddOptions{NoPassword: true}
 	_, err1 := admin.RoleAdd(ctx, "presets")
 	_, err2 := grant(ctx, admin)
@@ -163,7 +162,7 @@ func administrate(t *testing.T, folder string, clients []string) {
 // unit, its users and its Caddyfile.
 func TestDocumentedUnits(t *testing.T) {
 	if program == "" {
-		t.Skip(storagetest.NoEtcd)
+		t.Skip(servertest.NoEtcd)
 	}
 	folder := t.TempDir()
 	issue(t, folder, "member", "presets", "root", "stranger")
@@ -190,7 +189,7 @@ func TestDocumentedUnits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		caddytest.Await(t, "no version is made", func() bool {
+		wait.Until(t, "no version is made", func() bool {
 			return s.Do("POST", "/v1/presets/p/chat/completions", `{"model":"`+model+`","messages":[]}`, caddytest.Bearer(key)).Status == 200
 		})
 		if got := s.want(202, 0, inference, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`); !strings.Contains(got, model) {

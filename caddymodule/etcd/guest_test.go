@@ -19,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 const password = "password-of-the-tests"
@@ -213,7 +214,7 @@ func TestServer(t *testing.T) {
 	}
 	for _, model := range []string{"acme/one", "acme/two", "acme/three"} {
 		s.want(200, 0, caddytest.ManagementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"`+model+`","messages":[]}`)
-		caddytest.Await(t, "the other node resolves an older version", func() bool {
+		wait.Until(t, "the other node resolves an older version", func() bool {
 			return strings.Contains(s.want(202, 1, caddytest.InferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`), model)
 		})
 	}
@@ -239,7 +240,7 @@ func TestServer(t *testing.T) {
 	if err := s.load(stores...); err != nil {
 		t.Fatal(err)
 	}
-	caddytest.Await(t, "several connections are left", func() bool { return len(clusters.InUse()) == 1 })
+	wait.Until(t, "several connections are left", func() bool { return len(clusters.InUse()) == 1 })
 }
 
 // TestClusterAway starts Caddy while the cluster does not answer.
@@ -259,14 +260,14 @@ func TestClusterAway(t *testing.T) {
 	}
 	heals := func() {
 		t.Helper()
-		caddytest.Await(t, "the store stays unavailable", func() bool { return s.Manage("GET", "/v1/presets", "").Status == 200 })
+		wait.Until(t, "the store stays unavailable", func() bool { return s.Manage("GET", "/v1/presets", "").Status == 200 })
 	}
 	check()
 	c.start()
 	heals()
 	s.want(200, 0, caddytest.ManagementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`)
 	c.kill()
-	caddytest.Await(t, "presets resolve long after the cluster ended", func() bool {
+	wait.Until(t, "presets resolve long after the cluster ended", func() bool {
 		return s.Do("POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`, caddytest.Bearer(caddytest.InferenceSecret)).Status == 503
 	})
 	check()
@@ -308,7 +309,7 @@ func TestRefused(t *testing.T) {
 			}
 			return false
 		}
-		if !caddytest.Eventually(said) {
+		if !wait.Eventually(said) {
 			t.Fatalf("the log does not say %q", cause)
 		}
 	}
@@ -321,7 +322,7 @@ func TestRefused(t *testing.T) {
 	if _, err := grant(t.Context(), root); err != nil {
 		t.Fatal(err)
 	}
-	caddytest.Await(t, "the store stays unavailable", func() bool { return s.Manage("GET", "/v1/presets", "").Status == 200 })
+	wait.Until(t, "the store stays unavailable", func() bool { return s.Manage("GET", "/v1/presets", "").Status == 200 })
 	logs, told := s.Logs(), ""
 	for line := range strings.Lines(logs) {
 		var entry struct{ Msg, Error string }
@@ -392,7 +393,7 @@ func TestMemory(t *testing.T) {
 	if err := s.load(c.address + "\nmemory 1MiB"); err != nil {
 		t.Fatal(err)
 	}
-	if !caddytest.Eventually(func() bool { return used() <= 512<<10 }) {
+	if !wait.Eventually(func() bool { return used() <= 512<<10 }) {
 		t.Fatalf("got %v bytes of records after a reload, want at most 512 KiB", used())
 	}
 	s.want(http.StatusOK, 0, caddytest.ManagementSecret, http.MethodGet, "/v1/presets/p-1", "")
@@ -415,7 +416,7 @@ func TestLogAfterReload(t *testing.T) {
 	}
 	c.kill()
 	const stale = "etcd has not answered for max_staleness"
-	if !caddytest.Eventually(func() bool { return strings.Contains(s.Logs(), stale) }) {
+	if !wait.Eventually(func() bool { return strings.Contains(s.Logs(), stale) }) {
 		t.Fatal("the log in use does not say that the store is stale")
 	}
 	if text, err := os.ReadFile(first); err != nil || strings.Contains(string(text), stale) {

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,7 +20,8 @@ import (
 
 	_ "github.com/caddy-presets/caddy-presets/caddymodule"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -38,13 +38,13 @@ func TestMain(m *testing.M) {
 	for _, name := range []string{"XDG_DATA_HOME", "AppData"} {
 		os.Setenv(name, home)
 	}
-	program = os.Getenv(storagetest.EtcdVariable)
+	program = os.Getenv(servertest.EtcdVariable)
 	code := m.Run()
 	os.RemoveAll(home)
 	os.Exit(code)
 }
 
-func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
+func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }
 
 // cluster is an etcd server, which may not run yet.
 type cluster struct {
@@ -57,7 +57,7 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	if program == "" {
-		t.Skip(storagetest.NoEtcd)
+		t.Skip(servertest.NoEtcd)
 	}
 	c := &cluster{t: t, address: freeAddress(t)}
 	client, peer := "http://"+c.address, "http://"+freeAddress(t)
@@ -74,7 +74,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) start() {
 	c.t.Helper()
 	c.cmd = exec.Command(program, c.args...)
-	storagetest.EndWithTest(c.cmd)
+	servertest.EndWithTest(c.cmd)
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
@@ -83,8 +83,7 @@ func (c *cluster) start() {
 		c.t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := wait.Context(c.t)
 	if _, err := client.Get(ctx, "x"); err != nil {
 		c.t.Fatal(err)
 	}
@@ -147,8 +146,7 @@ func (s *server) want(status, site int, secret, method, path, body string) strin
 // permission for our keys if it may use them. root is a client that may do all.
 func (c *cluster) users(mayUse bool) (root *clientv3.Client) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := wait.Context(c.t)
 	connect := func(user string) *clientv3.Client {
 		client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.address}, Username: user, Password: user, Logger: zap.NewNop()})
 		if err != nil {

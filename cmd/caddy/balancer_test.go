@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -51,7 +52,7 @@ func TestBalancer(t *testing.T) {
 	for n := range running {
 		running[n] = node(n)
 		if n > 0 {
-			running[n].kill()
+			running[n].Kill()
 			breakStore(n)
 			running[n] = node(n)
 			if status, body := running[n].do(t, http.MethodGet, "/healthz", "", ""); status != http.StatusServiceUnavailable {
@@ -81,7 +82,7 @@ func TestBalancer(t *testing.T) {
 	until := func(what string, want ...string) {
 		t.Helper()
 		var last map[string]int
-		for late := time.Now().Add(time.Minute); time.Now().Before(late); {
+		for late := time.Now().Add(wait.Limit); time.Now().Before(late); {
 			last = make(map[string]int)
 			for range 20 {
 				last[ask()]++
@@ -97,11 +98,11 @@ func TestBalancer(t *testing.T) {
 		t.Fatalf("%s: got answers %v, want those of %v", what, last, want)
 	}
 	until("one node is ready", nodes[0])
-	running[0].kill()
+	running[0].Kill()
 	breakStore(0)
 	running[0] = node(0)
 	until("no node is ready", nodes[0], nodes[2], nodes[4])
-	running[1].kill()
+	running[1].Kill()
 	until("no node is ready, and one is gone", nodes[0], nodes[4])
 	if status, body := front.do(t, http.MethodPost, "/v1/chat/completions", secret, `{"model":"@preset/p","messages":[]}`); status != http.StatusServiceUnavailable || !strings.Contains(body, "Service temporarily unavailable") {
 		t.Errorf("a request with a preset gives %d %s, want the error of a node", status, body)

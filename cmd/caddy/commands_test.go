@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -99,7 +100,7 @@ func TestCommandsPage(t *testing.T) {
 		"__start_caddy && echo \"${COMPREPLY[@]}\"\n"
 	cmd := exec.Command(bash, "-c", script)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary(t))+string(os.PathListSeparator)+os.Getenv("PATH"),
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(servertest.Caddy(t))+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"CADDY_ADMIN="+admin, "PRESETS_SERVER="+p.url, "HOME="+home, "TERM=dumb")
 	output, err := cmd.CombinedOutput()
 	if err != nil {

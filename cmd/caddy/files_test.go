@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -26,7 +27,7 @@ type filesRun struct {
 func (p *process) files(t *testing.T, secret string, args ...string) filesRun {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.Command(binary(t), append([]string{"presets"}, args...)...)
+	cmd := exec.Command(servertest.Caddy(t), append([]string{"presets"}, args...)...)
 	cmd.Env = append(os.Environ(), "PRESETS_SERVER="+p.url, "PRESETS_KEY="+secret)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	_ = cmd.Run() // a status is no failure

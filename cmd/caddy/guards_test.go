@@ -156,8 +156,8 @@ func TestGuards(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, file, home, sites["login"].address, admin)
-	if strings.Contains(p.log.String(), "do not guard the API and the console") {
-		t.Errorf("the log warns:\n%s", p.log)
+	if strings.Contains(p.Log(), "do not guard the API and the console") {
+		t.Errorf("the log warns:\n%s", p.Log())
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(pair.Leaf)

@@ -23,103 +23,38 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
-// folder is where build puts the binary, or "" before.
-var folder string
-
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if folder != "" {
-		os.RemoveAll(folder)
-	}
+	servertest.RemoveCaddy()
 	os.Exit(code)
 }
 
-// binary returns the path of this command. The first test builds it for all.
-func binary(t *testing.T) string {
-	t.Helper()
-	path, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// build builds this command once.
-var build = sync.OnceValues(func() (string, error) {
-	var err error
-	if folder, err = os.MkdirTemp("", "caddy-presets-"); err != nil {
-		return "", err
-	}
-	path := filepath.Join(folder, "caddy")
-	if runtime.GOOS == "windows" {
-		path += ".exe"
-	}
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the command: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
 // process is a running Caddy.
 type process struct {
+	*servertest.Process
 	cmd   *exec.Cmd
-	log   *log
 	url   string
 	admin string
-}
-
-// log is the output of a running process.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // start runs the binary with a Caddyfile and waits until it answers. The Caddyfile's
 // first placeholder is the admin endpoint.
 func start(t *testing.T, caddyfile, home, address, admin string, environment ...string) *process {
 	t.Helper()
-	p := &process{log: new(log), url: "http://" + address, admin: admin}
-	p.cmd = exec.Command(binary(t), "run", "--config", caddyfile)
-	p.cmd.Env = append(os.Environ(), append(environment, "HOME="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "CADDY_ADMIN="+admin)...)
-	p.cmd.Dir = home
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	if err := p.cmd.Start(); err != nil {
+	cmd := exec.Command(servertest.Caddy(t), "run", "--config", caddyfile)
+	cmd.Env = append(os.Environ(), append(environment, "HOME="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "CADDY_ADMIN="+admin)...)
+	cmd.Dir = home
+	p := &process{servertest.Start(t, cmd), cmd, "http://" + address, admin}
+	if err := p.Listens(address); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.kill)
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		answer, err := http.Get(p.url + "/v1/workspaces/default")
-		if err == nil {
-			answer.Body.Close()
-			return p
-		}
-	}
-	p.kill()
-	t.Fatalf("the server does not answer:\n%s", p.log)
-	return nil
-}
-
-// kill ends the process at once with SIGKILL, without a cleanup.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait() // "signal: killed"
+	return p
 }
 
 func (p *process) do(t *testing.T, method, path, secret, body string) (int, string) {
@@ -161,7 +96,7 @@ func (p *process) tryAs(host, method, path, secret, body string) (int, string, e
 	return answer.StatusCode, string(text), err
 }
 
-func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
+func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }
 
 // command runs "caddy presets ..." and returns what it prints.
 func (p *process) command(args ...string) (out, errOut string, err error) {
@@ -260,7 +195,7 @@ func TestExample(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(home, "data")); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
 		t.Errorf("the data folder has mode %v, %v, want 0700", info.Mode(), err)
 	}
-	if strings.Contains(p.log.String(), secret) || strings.Contains(p.log.String(), inference) {
+	if strings.Contains(p.Log(), secret) || strings.Contains(p.Log(), inference) {
 		t.Error("the log holds a key")
 	}
 }
@@ -287,14 +222,14 @@ func TestExpectedMistakes(t *testing.T) {
 		"mongo":                       "this build has badger",
 		`badger "{$PRESETS_NOT_SET}"`: "(a {$NAME} may not be set in the environment)",
 	} {
-		out, err := exec.Command(binary(t), "adapt", "--config", write(storage)).CombinedOutput()
+		out, err := exec.Command(servertest.Caddy(t), "adapt", "--config", write(storage)).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("storage %s: got %v and\n%s, want %q", storage, err, out, want)
 		}
 	}
 	p := start(t, write("badger "+filepath.ToSlash(filepath.Join(home, "store"))), home, address, admin)
-	if n := strings.Count(p.log.String(), "caddy presets key create --kind management"); n != 1 {
-		t.Errorf("a start without keys says %d times how to make one, want once:\n%s", n, p.log)
+	if n := strings.Count(p.Log(), "caddy presets key create --kind management"); n != 1 {
+		t.Errorf("a start without keys says %d times how to make one, want once:\n%s", n, p.Log())
 	}
 	out, errOut, err := p.command("key", "create", "--kind", "root")
 	exit, ok := errors.AsType[*exec.ExitError](err)
@@ -319,7 +254,7 @@ func TestExpectedMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{backup: 0, other: 10, filepath.Join(home, "absent"): 1, filepath.Join(home, "Caddyfile"): 1} {
-		cmd := exec.Command(binary(t), "presets", "verify", name)
+		cmd := exec.Command(servertest.Caddy(t), "presets", "verify", name)
 		if out, err := cmd.CombinedOutput(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != want {
 			t.Errorf("verify %s: got %v and %s, want exit code %d", name, err, out, want)
 		}
@@ -329,7 +264,7 @@ func TestExpectedMistakes(t *testing.T) {
 // mainVersion returns the version of the main module of the binary, as Go wrote it.
 func mainVersion(t *testing.T) string {
 	t.Helper()
-	info, err := buildinfo.ReadFile(binary(t))
+	info, err := buildinfo.ReadFile(servertest.Caddy(t))
 	if err != nil || info.Main.Version == "" {
 		t.Fatalf("got version %q, %v", info.Main.Version, err)
 	}
@@ -355,7 +290,7 @@ func TestModuleCommands(t *testing.T) {
 		{[]string{"remove-package", "github.com/caddy-presets/caddy-presets"}, "Error: caddy remove-package replaces", 1},
 		{[]string{"help", "upgrade"}, "caddy upgrade ", 0},
 	} {
-		cmd := exec.Command(binary(t), test.args...)
+		cmd := exec.Command(servertest.Caddy(t), test.args...)
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != test.exit || !strings.Contains(string(out), test.want) || strings.Contains(string(out), "panic") {
 			t.Errorf("caddy %s: got %v and\n%.2000s\nwant exit code %d and %q", test.args, err, out, test.exit, test.want)
@@ -431,7 +366,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 				}
 			})
 		}
-		for late := time.Now().Add(2 * time.Minute); time.Now().Before(late); time.Sleep(10 * time.Millisecond) {
+		for late := time.Now().Add(wait.Limit); time.Now().Before(late); time.Sleep(10 * time.Millisecond) {
 			mu.Lock()
 			enough := len(workspaces) >= writers*(cycle+1) // each follows a version
 			mu.Unlock()
@@ -439,7 +374,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 				break
 			}
 		}
-		p.kill()
+		p.Kill()
 		wg.Wait()
 	}
 
@@ -454,7 +389,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 			t.Fatalf("workspace %s: got %d %s, want %s", slug, status, body, want)
 		}
 	}
-	p.kill()
+	p.Kill()
 	store, err := badger.Open(filepath.Join(home, "store"), badger.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -558,28 +493,23 @@ func TestWebhookAtShutdown(t *testing.T) {
 			<-arrived // two more wait
 			http.DefaultClient.CloseIdleConnections()
 			began := time.Now()
-			if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			if err := p.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
 			if !hangs {
-				for !strings.Contains(p.log.String(), "exiting; byeee") {
-					if time.Since(began) > time.Minute {
-						t.Fatalf("the server does not exit:\n%s", p.log)
-					}
-					time.Sleep(time.Millisecond)
-				}
+				wait.Until(t, "the server does not exit", func() bool { return strings.Contains(p.Log(), "exiting; byeee") })
 				close(release)
 			}
-			if err := p.cmd.Wait(); err != nil {
-				t.Errorf("%v\n%s", err, p.log)
+			if err := p.Wait(); err != nil {
+				t.Errorf("%v\n%s", err, p.Log())
 			}
-			dropped := strings.Count(p.log.String(), "webhook event dropped")
+			dropped := strings.Count(p.Log(), "webhook event dropped")
 			if hangs {
 				if took := time.Since(began); dropped != 3 || took > 30*time.Second {
-					t.Errorf("%d events are logged as dropped after %v, want 3 after 300ms\n%s", dropped, took, p.log)
+					t.Errorf("%d events are logged as dropped after %v, want 3 after 300ms\n%s", dropped, took, p.Log())
 				}
 			} else if dropped != 0 || taken.Load() != 3 {
-				t.Errorf("%d events were taken and %d dropped, want 3 and 0\n%s", taken.Load(), dropped, p.log)
+				t.Errorf("%d events were taken and %d dropped, want 3 and 0\n%s", taken.Load(), dropped, p.Log())
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // captureTemplate captures a request as a template.
@@ -676,6 +677,7 @@ func checkRendering(tb testing.TB, r *resolving, resolver *inference.Resolver, s
 }
 
 func TestRenderingProperties(t *testing.T) {
+	tier.NoRace(t)
 	bits := []string{"{{", "}}", "{", "}", `\`, " ", "x", "y1", "_", "a.b", "{{x}}", "{{ y1 }}", `\{{`, "é", "\n", `"`, "\u2028", "\x00", "😀", "{{x", "{{{x}}}"}
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})

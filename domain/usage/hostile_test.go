@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestRowsAhead reports rows of hours that have not begun. A node whose clock is ahead
@@ -95,6 +96,7 @@ func TestTakeOfManyFailures(t *testing.T) {
 // TestManyModels has a client that names more models than there is room for. It takes
 // neither the version nor the key from what others did, in the same and in other periods.
 func TestManyModels(t *testing.T) {
+	tier.NoRace(t)
 	for _, models := range []int{9_000, usage.MaxSeries + 1_000} {
 		var l usage.Ledger
 		stored := make(rows)

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 	"github.com/caddy-presets/caddy-presets/domain/usage/answer"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // now is when tests ask.
@@ -180,6 +181,7 @@ func questions() (list []question) {
 // TestMergeOrder splits the same requests over nodes, in any order and with flushes in
 // between. The reports are the same, byte for byte.
 func TestMergeOrder(t *testing.T) {
+	tier.NoRace(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	var requests []usage.Request
 	var feedback []usage.Feedback

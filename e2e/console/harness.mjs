@@ -19,7 +19,7 @@ export const screenshots = process.env.PRESETS_SCREENSHOTS; // a folder, or noth
 export const everyCase = process.env.PRESETS_TIER === "3";
 
 // patience is the longest that a step may take. It only ends what hangs.
-export const patience = Number(process.env.CONSOLE_PATIENCE ?? 30_000);
+export const patience = Number(process.env.CONSOLE_PATIENCE ?? 120_000);
 
 let launched;
 // --disable-gpu: a server has none, and would draw for it.

@@ -46,7 +46,7 @@ export function client(apiKey, { query, fields, retryConfig = { strategy: "none"
       record(request, seen);
     }
   });
-  const sdk = new OpenRouter({ apiKey, serverURL: baseURL, httpClient, retryConfig, timeoutMs: 30_000 });
+  const sdk = new OpenRouter({ apiKey, serverURL: baseURL, httpClient, retryConfig, timeoutMs: 120_000 });
   return { sdk, seen };
 }
 

@@ -378,7 +378,7 @@ func (w *stalled) Write(p []byte) (int, error) {
 
 // TestBackupEnds closes the store under a backup, and ends one by its context.
 func TestBackupEnds(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	t.Parallel()
 	for what, end := range map[string]func(s *Store, stop func()) error{
 		"closed": func(s *Store, _ func()) error { go s.Close(); return domain.ErrClosed },

@@ -77,6 +77,7 @@ func rewritten(t *testing.T, backup []byte, change func(k records.Key, record []
 
 // TestVerifyBackup verifies whole backups, in memory and with a temporary file.
 func TestVerifyBackup(t *testing.T) {
+	tier.NoRace(t)
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		backup, count := furnished(t, key)
 		for _, memory := range []int64{0, 1} {
@@ -117,6 +118,7 @@ func TestVerifyBackup(t *testing.T) {
 // TestVerifyDamagedBackup cuts a backup at each length and flips a bit of each byte,
 // or of every fifth in a sample.
 func TestVerifyDamagedBackup(t *testing.T) {
+	tier.NoRace(t)
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		t.Run(name, func(t *testing.T) {
 			full, _ := small(t, Options{EncryptionKey: key})
@@ -142,6 +144,7 @@ func TestVerifyDamagedBackup(t *testing.T) {
 
 // TestVerifyBackupKeys verifies with wrong keys. That is no damage.
 func TestVerifyBackupKeys(t *testing.T) {
+	tier.NoRace(t)
 	encrypted, _ := small(t, Options{EncryptionKey: testKey})
 	plain, _ := small(t, Options{})
 	for _, tc := range []struct {
@@ -219,6 +222,7 @@ func TestVerifyBackupAsRestored(t *testing.T) {
 
 // TestVerifyBackupEnds ends a verification early: there is no space, or nobody waits.
 func TestVerifyBackupEnds(t *testing.T) {
+	tier.NoRace(t)
 	backup, _ := small(t, Options{})
 	full := errors.New("no space")
 	if _, err := verifyBackup(t, backup, BackupVerification{memory: 1, Spill: func(string, int64) error { return full }}); !errors.Is(err, full) {

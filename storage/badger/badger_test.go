@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
@@ -29,7 +30,7 @@ func mustOpen(tb testing.TB, folder string) *Store {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.limit = time.Minute // other programs may keep the disk busy
+	s.limit = wait.Limit // other programs may keep the disk busy
 	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			tb.Errorf("Close: %v", err)
@@ -80,7 +81,7 @@ func ample(string) (uint64, error) { return 1 << 40, nil }
 // eventually waits for something.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(wait.Limit); !is(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
 			t.Fatalf("after two minutes: %s is not so", what)
 		}

@@ -75,6 +75,7 @@ func verified(t *testing.T, folder string) storage.Report {
 // TestVerify finds nothing in an untouched store. It finds a damaged record, and the loss
 // of the commit number, which SEQUENCE reveals.
 func TestVerify(t *testing.T) {
+	tier.NoRace(t)
 	folder := t.TempDir()
 	furnish(t, folder)
 	if report := verified(t, folder); report.Err() != nil || report.Records == 0 || report.Tables == 0 {

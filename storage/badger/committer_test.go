@@ -17,6 +17,7 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -228,7 +229,7 @@ func TestGroupWithFailures(t *testing.T) {
 
 // TestGroupSplit queues more than a transaction holds.
 func TestGroupSplit(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	s := mustOpen(t, t.TempDir())
 	var commits, runs atomic.Int64
 	countCommits(s, &commits)
@@ -337,7 +338,7 @@ func TestCancelledWhileQueued(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("got error %v, want context.Canceled", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(wait.Limit):
 		t.Error("Update waits although its context has ended")
 	}
 	wait := enqueue(t, s, put(newWorkspace("neighbour")))
@@ -522,7 +523,7 @@ func TestDiskFull(t *testing.T) {
 // checkGoroutines waits until there are no more goroutines than before.
 func checkGoroutines(t *testing.T, before int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(wait.Limit); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])

@@ -41,6 +41,7 @@ func withKey(t *testing.T, key []byte) {
 
 // An encrypted store keeps every promise of a store on a disk.
 func TestEncrypted(t *testing.T) {
+	tier.NoRace(t)
 	withKey(t, testKey)
 	if tier.EveryCase() { // nothing in them depends on the key in particular
 		t.Run("store", TestStore)

@@ -13,28 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // frozen mounts an ext4 file system, and returns its folder and what freezes and thaws it.
 // If it cannot, it skips the test, or fails it with PRESETS_E2E=required.
 func frozen(t *testing.T) (folder string, freeze, thaw func()) {
 	t.Helper()
-	skip := t.Skipf
-	if os.Getenv("PRESETS_E2E") == "required" {
-		skip = t.Fatalf
-	}
-	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
-		if _, err := exec.LookPath(tool); err != nil || os.Getuid() != 0 {
-			skip("only root can mount a file system, with %s: %v", tool, err)
-		}
-	}
+	servertest.AsRoot(t, "mount a file system")
+	servertest.Tool(t, "mkfs.ext4", "e2fsprogs")
+	servertest.Tool(t, "mount", "mount")
 	image, mounted := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 1<<30)); err != nil {
 		t.Fatal(err)
 	}
 	for _, command := range [][]string{{"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, mounted}} {
 		if text, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
-			skip("%q: %v: %s", command, err, text)
+			servertest.Lack(t, "mount", "%q: %v: %s", command, err, text)
 		}
 	}
 	root, err := os.Open(mounted)
@@ -102,7 +98,7 @@ func TestFrozenDisk(t *testing.T) {
 			t.Errorf("a read: got error %v after %v, want none soon", err, took)
 		}
 		thaw()
-		s.committer.patience = time.Minute // a slow write that lands would be made twice
+		s.committer.patience = wait.Limit // a slow write that lands would be made twice
 		eventually(t, "writes are made again", func() bool {
 			return s.Update(t.Context(), put(newWorkspace("after "+slug))) == nil
 		})

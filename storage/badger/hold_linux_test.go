@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -70,7 +71,7 @@ func compacted(db *badgerdb.DB) func() bool {
 // Badger logs each table of a compaction. If it stopped doing that, nothing would hold a
 // compaction that loses records.
 func TestBadgerTellsOfTables(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	var held atomic.Int64
 	_, db, _ := compacting(t, t.TempDir(), func() { held.Add(1) })
 	defer db.Close()
@@ -83,7 +84,7 @@ func TestBadgerTellsOfTables(t *testing.T) {
 
 // TestHold holds a compaction while the disk is full.
 func TestHold(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	d := &disk{folder: t.TempDir()}
 	g := newGuard(d.folder, d.freeOf, zap.NewNop())
 	n, db, count := compacting(t, d.folder, g.holdCompaction)
@@ -146,7 +147,7 @@ func TestHoldOfTwo(t *testing.T) {
 // under tens of thousands of short connections per second. Without a hold, many records are
 // then lost.
 func TestDescriptors(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	d := &disk{folder: t.TempDir()}
 	d.free.Store(1 << 40)
 	g := newGuard(d.folder, d.freeOf, zap.NewNop())
@@ -165,7 +166,7 @@ func TestDescriptors(t *testing.T) {
 	defer db.Close()
 	defer begin()
 	var refused int
-	for end := time.Now().Add(2 * time.Minute); !compacted(db)() && time.Now().Before(end); {
+	for end := time.Now().Add(wait.Limit); !compacted(db)() && time.Now().Before(end); {
 		var taken []int
 		for {
 			fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)

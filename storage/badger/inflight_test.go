@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // TestBuiltOnWhatFails makes a group fail on its way to the disk while the next one builds
@@ -20,7 +21,7 @@ func TestBuiltOnWhatFails(t *testing.T) {
 	if err := s.Update(t.Context(), put(newWorkspace("before"))); err != nil {
 		t.Fatal(err)
 	}
-	s.committer.patience = time.Minute
+	s.committer.patience = wait.Limit
 	onItsWay, fail := make(chan struct{}), make(chan struct{})
 	s.committer.commit = func(func() error) error {
 		close(onItsWay)
@@ -75,7 +76,7 @@ func TestBuiltOnWhatFails(t *testing.T) {
 // next one, which is built on it already, changes nothing.
 func TestSequenceFailsInFlight(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
-	s.committer.patience = time.Minute
+	s.committer.patience = wait.Limit
 	inFlight, goOn := make(chan struct{}), make(chan struct{})
 	var commits atomic.Int32
 	s.committer.commit = func(commit func() error) error {
@@ -208,7 +209,7 @@ func TestLateCommit(t *testing.T) {
 			}
 			late, behind := make(chan error, 1), make(chan error, 1)
 			go func() {
-				end := time.Now().Add(time.Minute)
+				end := time.Now().Add(wait.Limit)
 				for {
 					err := s.Update(context.Background(), put(newWorkspace("late")))
 					select {
@@ -232,7 +233,7 @@ func TestLateCommit(t *testing.T) {
 				t.Errorf("the late one: got error %v, want ErrUnknown", err)
 			}
 			first := <-behind
-			s.committer.patience = time.Minute // a slow write that lands would be made twice
+			s.committer.patience = wait.Limit // a slow write that lands would be made twice
 			for _, err := range []error{first, s.Update(t.Context(), put(newWorkspace("behind")))} {
 				if !errors.Is(err, domain.ErrUnavailable) || errors.Is(err, domain.ErrUnknown) {
 					t.Errorf("one behind it: got error %v, want that it is unavailable", err)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +29,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
@@ -43,6 +46,10 @@ func TestMain(m *testing.M) {
 	}
 	if folder := os.Getenv(restoreFolder); folder != "" {
 		restoreUntilKilled(folder)
+	}
+	if strconv.IntSize < 64 { // the engine refuses to run
+		flag.Parse()
+		_ = flag.Set("test.run", "^TestPlatform$")
 	}
 	debug.SetGCPercent(400) // each test leaves the buffers of a store
 	undo := storagetest.UseMemory()
@@ -126,6 +133,7 @@ func TestDamagedTrail(t *testing.T) {
 }
 
 func TestDamage(t *testing.T) {
+	tier.NoRace(t)
 	t.Parallel()
 	reads := func(w domain.Workspace, p domain.Preset, k domain.Key) map[string]func(domain.Reader) error {
 		return map[string]func(domain.Reader) error{
@@ -343,7 +351,7 @@ func TestSettings(t *testing.T) {
 // TestShortenedTable damages tables so that Badger itself panics, on a goroutine where no
 // caller can recover.
 func TestShortenedTable(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	t.Parallel()
 	for name, damage := range map[string]func(t *testing.T, table string, size int64){
 		"empty":     func(t *testing.T, table string, _ int64) { truncate(t, table, 0) },
@@ -487,7 +495,7 @@ func copyKilled(t *testing.T, from, to string) {
 // table meanwhile, and a purge may make a commit. It begins again then.
 func copyUnchanged(t *testing.T, from, to string, copyAll func() error) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; {
+	for end := time.Now().Add(wait.Limit); ; {
 		before, sequence := sizesIn(t, from), readSequence(from)
 		err := copyAll()
 		if err == nil && maps.Equal(before, sizesIn(t, from)) && readSequence(from) == sequence {
@@ -607,7 +615,7 @@ func TestDamagedTable(t *testing.T) {
 // TestDamagedLog copies a running store, as a crash would leave it, and flips
 // a byte in its write-ahead log. Badger opens that, without what follows.
 func TestDamagedLog(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	t.Parallel()
 	folder, crashed := t.TempDir(), t.TempDir()
 	s := mustOpen(t, folder)

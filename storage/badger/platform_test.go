@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// .ci/run long runs this test as a 32-bit program, too.
+// .ci/run long runs this test as a 32-bit program, too, where TestMain leaves out all others.
 func TestPlatform(t *testing.T) {
 	small := strconv.IntSize < 64
 	for name, open := range map[string]func(folder string) error{

@@ -12,6 +12,7 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
@@ -90,7 +91,7 @@ func TestProbeStalled(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(wait.Limit):
 		t.Error("the probe does not end")
 	}
 }

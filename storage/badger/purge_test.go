@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/records/recordstest"
 )
@@ -74,7 +75,7 @@ func contents(t *testing.T, s *Store) int {
 
 func waitUntilPurged(t *testing.T, s *Store) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); len(recordsOf(t, s, records.KindDeleted)) > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(wait.Limit); len(recordsOf(t, s, records.KindDeleted)) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("after a minute %d records are left", contents(t, s))
 		}
@@ -217,7 +218,7 @@ func TestPurgeStopsWriting(t *testing.T) {
 	remove(t, s, w)
 	select {
 	case <-s.purged:
-	case <-time.After(time.Minute):
+	case <-time.After(wait.Limit):
 		t.Error("the purger still runs although nothing can be written")
 	}
 	if err := s.Close(); err != nil {

@@ -18,7 +18,7 @@ import (
 // Whichever file it is that no descriptor is left for, a sound store is not damaged.
 // Badger itself may end the process then: what opens a copy gets as many as it needs.
 func TestNotDamagedWithoutDescriptors(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	for _, encrypted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("encrypted=%t", encrypted), func(t *testing.T) {
 			if encrypted {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -45,7 +46,7 @@ func TestRestoreExpired(t *testing.T) {
 }
 
 func TestRestoreRefuses(t *testing.T) {
-	tier.Slow(t)
+	tier.Race(t)
 	full, _ := small(t, Options{})
 	secret, _ := small(t, Options{EncryptionKey: testKey})
 	line := func(old, to string) []byte { return bytes.Replace(full, []byte(old), []byte(to), 1) }
@@ -269,7 +270,7 @@ func TestKilledRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = in.Write(whole[:n]) // the child has read all but the bytes in the pipe
-		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(wait.Limit); ; time.Sleep(10 * time.Millisecond) {
 			if found, _ := filepath.Glob(filepath.Join(folder, "*.mem")); len(found) > 0 {
 				break
 			}

@@ -19,6 +19,7 @@ import (
 // part of a log, or in the one block of a table. An earlier record of the key is whole. The
 // key must not come to life, unless the operator wants that.
 func TestSalvageRevokedKey(t *testing.T) {
+	tier.NoRace(t)
 	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, folder string, o Options, revoke func(*Store)) (damaged string){
 		"log": func(t *testing.T, folder string, o Options, revoke func(*Store)) string {

@@ -272,6 +272,7 @@ func cutLogs(t *testing.T, folder string) {
 
 // TestSalvageWhole salvages stores that are not damaged. Nothing is lost then.
 func TestSalvageWhole(t *testing.T) {
+	tier.NoRace(t)
 	t.Parallel()
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		t.Run(name, func(t *testing.T) {
@@ -311,6 +312,7 @@ func TestSalvageWhole(t *testing.T) {
 // TestSalvageDamaged flips bits of each file of a store, clears parts of it, cuts it short
 // and removes it.
 func TestSalvageDamaged(t *testing.T) {
+	tier.NoRace(t)
 	t.Parallel()
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		t.Run(name, func(t *testing.T) {
@@ -440,6 +442,7 @@ func inflictOne(t *testing.T, trial *wreckTrial, state, folder, file string, i i
 
 // TestSalvageLargeObjects salvages more large objects than one transaction holds.
 func TestSalvageLargeObjects(t *testing.T) {
+	tier.NoRace(t)
 	t.Parallel()
 	folder := t.TempDir()
 	s := mustOpen(t, folder)
@@ -471,6 +474,7 @@ func TestSalvageLargeObjects(t *testing.T) {
 // TestSalvageInto salvages into a folder that exists, which may be a mount point. It is not
 // replaced. After an error it is as it was, or missing as before.
 func TestSalvageInto(t *testing.T) {
+	tier.NoRace(t)
 	t.Parallel()
 	from := t.TempDir()
 	seed(t, from)

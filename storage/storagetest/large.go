@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // largestChanges makes the largest change that every engine must accept, in each respect.
 // It then makes larger ones, which may be refused as too large.
 func largestChanges(t *testing.T, s *suite) {
+	tier.NoRace(t)
 	pruned := newPreset(newID(), "pruned")
 	pruned.LatestVersion = domain.MaxChangeRemoved + 1
 	for first := 1; first <= pruned.LatestVersion; first += 200 {

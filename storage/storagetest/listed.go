@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 func checkLabelNames(t *testing.T, r domain.Reader, p domain.Preset, want ...string) {
@@ -31,6 +32,7 @@ func checkLabelNames(t *testing.T, r domain.Reader, p domain.Preset, want ...str
 // manyListed lists more labels and kept answers than fit into one page. The update adds to
 // them and reads other objects meanwhile.
 func manyListed(t *testing.T, s *suite) {
+	tier.NoRace(t)
 	const many = 5000
 	p := newPreset(newID(), "p")
 	later := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Millisecond)

@@ -106,6 +106,7 @@ func checkWorkspacePages(t *testing.T, r domain.Reader, want []domain.Workspace,
 // presetPages changes presets of two workspaces at random, several in one update, and
 // compares the pages with a model.
 func presetPages(t *testing.T, s *suite) {
+	tier.NoRace(t)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)

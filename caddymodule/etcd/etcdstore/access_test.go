@@ -25,7 +25,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // TestNewerFormat opens a prefix with data of a newer version, and one with foreign data.
@@ -51,11 +52,10 @@ func TestUsers(t *testing.T) {
 	t.Parallel()
 	const password = "the-secret-of-the-store"
 	members := cluster(t, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := wait.Context(t)
 	withUsers(ctx, t, members, password)
 	logs, logged := observer.New(zap.DebugLevel)
-	o := Options{Endpoints: addresses(members), Prefix: "mine/", RequestTimeout: 30 * time.Second, Logger: zap.New(logs)}
+	o := Options{Endpoints: addresses(members), Prefix: "mine/", RequestTimeout: wait.Limit, Logger: zap.New(logs)}
 	for name, test := range map[string]struct {
 		change   func(*Options)
 		want     string
@@ -66,7 +66,7 @@ func TestUsers(t *testing.T) {
 		"no user":        {func(*Options) {}, "user name is empty", true},
 		"another prefix": {func(o *Options) { o.Username, o.Password, o.Prefix = "presets", password, "other/" }, "permission denied", true},
 		"cluster is away": {func(o *Options) {
-			o.Username, o.Password, o.Endpoints, o.RequestTimeout = "presets", password, []string{storagetest.FreeAddress(t)}, 2*time.Second
+			o.Username, o.Password, o.Endpoints, o.RequestTimeout = "presets", password, []string{servertest.FreeAddress(t)}, 2*time.Second
 		}, "refused", false},
 	} {
 		o := o
@@ -87,7 +87,7 @@ func TestUsers(t *testing.T) {
 		if _, err := add(t.Context(), other, w, "p", "x"); err != nil {
 			t.Error(err)
 		}
-		eventually(t, 30*time.Second, "the watch tells", func() bool { return s.model.Latest() == other.model.Latest() })
+		wait.Until(t, "the watch tells", func() bool { return s.model.Latest() == other.model.Latest() })
 		if _, err := add(t.Context(), s, w, "p", "x"); err != nil {
 			t.Error(err)
 		}
@@ -96,7 +96,7 @@ func TestUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, s := range []*Store{s, other} {
-			took := eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+			took := wait.Until(t, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 			t.Logf("RESULT users: current %v after the server was started again", took)
 		}
 	}
@@ -113,8 +113,7 @@ func TestUserLosesRights(t *testing.T) {
 	t.Parallel()
 	const maxStaleness = time.Minute // so that nothing else resets the stamps
 	members := cluster(t, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := wait.Context(t)
 	end := clientv3.GetPrefixRangeEnd("mine/")
 	withUsers(ctx, t, members, "secret")
 	logs, logged := observer.New(zap.InfoLevel)
@@ -124,7 +123,7 @@ func TestUserLosesRights(t *testing.T) {
 	if _, err := add(t.Context(), s, w, "p", "x"); err != nil { // all records that a change needs are in memory
 		t.Fatal(err)
 	}
-	root, err := clientv3.New(clientv3.Config{Endpoints: addresses(members), Username: "root", Password: "root", DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	root, err := clientv3.New(clientv3.Config{Endpoints: addresses(members), Username: "root", Password: "root", DialTimeout: wait.Limit, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +302,7 @@ func TestLeases(t *testing.T) {
 		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.Replay(replay(n).ID); return err })
 		return errors.Is(err, domain.ErrNotFound)
 	}
-	eventually(t, 30*time.Second, "the answers go", func() bool { return gone(1) && gone(2) })
+	wait.Until(t, "the answers go", func() bool { return gone(1) && gone(2) })
 	keep(3) // with a lease that has ended
 	if gone(3) {
 		t.Error("an answer was not kept, as its lease had ended")

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
@@ -65,7 +66,7 @@ func TestCheckAway(t *testing.T) {
 	f := storagetest.Fill(t, open(t, Options{}))
 	f.Some()
 	f.Much()
-	eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+	wait.Until(t, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 	p.set(func() { p.cutAfter = 600 << 10 })
 	report, err := s.Check(t.Context())
 	if !errors.Is(err, domain.ErrUnavailable) || len(report.Problems) > 0 {

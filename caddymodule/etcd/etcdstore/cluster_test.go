@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
@@ -75,24 +76,11 @@ func versions(t *testing.T, s *Store, workspaceID, slug string) (by []string) {
 	return by
 }
 
-// eventually waits until a condition is true.
-func eventually(t *testing.T, within time.Duration, what string, so func() bool) time.Duration {
-	t.Helper()
-	begun := time.Now()
-	for !so() {
-		if time.Since(begun) > within {
-			t.Fatalf("after %v still not: %s", within, what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return time.Since(begun)
-}
-
 // settled returns the stamp of a preset. A stamp is 0 during a change, which may still go on
 // when its commit can be read.
 func settled(t *testing.T, s *Store, workspaceID, slug string) (stamp domain.Stamp) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the stamp is not 0", func() bool {
+	wait.Until(t, "the stamp is not 0", func() bool {
 		stamp = s.Stamps().Preset(workspaceID, slug)
 		return stamp != 0
 	})
@@ -112,7 +100,7 @@ func TestStampsOfOthers(t *testing.T) {
 		if _, err := add(t.Context(), a, w, "p", fmt.Sprint(i)); err != nil {
 			t.Fatal(err)
 		}
-		took := eventually(t, 30*time.Second, "the other's stamps tell", func() bool {
+		took := wait.Until(t, "the other's stamps tell", func() bool {
 			now := b.Stamps().Preset(w, "p")
 			return now != before && now != 0 // the stamp is 0 during a change
 		})
@@ -297,15 +285,15 @@ func TestUnknownOutcome(t *testing.T) {
 					failed <- err
 				}()
 				if i == 1 { // another node commits meanwhile
-					eventually(t, 30*time.Second, "the commit is lost", func() bool { return p.lost(direction) > 0 })
+					wait.Until(t, "the commit is lost", func() bool { return p.lost(direction) > 0 })
 					if _, err := add(t.Context(), other, w, "p", "other"); err != nil {
 						t.Error(err)
 					}
 				}
 				fences := func() int { return logged.FilterMessageSnippet("finding out whether the change was made").Len() }
-				eventually(t, 30*time.Second, "a fence is sent", func() bool { return fences() == i+1 })
+				wait.Until(t, "a fence is sent", func() bool { return fences() == i+1 })
 				before := p.lost(direction)
-				eventually(t, 30*time.Second, "a fence is lost", func() bool { return p.lost(direction) > before })
+				wait.Until(t, "a fence is lost", func() bool { return p.lost(direction) > before })
 				p.renew()
 				if err := <-failed; err != nil {
 					t.Errorf("got error %v, want none", err)
@@ -332,7 +320,7 @@ func TestOutcomeNeverKnown(t *testing.T) {
 			return tx.PutPreset(preset)
 		})
 	}
-	eventually(t, 30*time.Second, "the preset is changed", func() bool { return change("before") == nil })
+	wait.Until(t, "the preset is changed", func() bool { return change("before") == nil })
 	p.set(func() { p.swallowing[answers] = true })
 	begun := time.Now()
 	err := change("unknown")
@@ -341,7 +329,7 @@ func TestOutcomeNeverKnown(t *testing.T) {
 	}
 	took := time.Since(begun)
 	p.renew()
-	eventually(t, 30*time.Second, "the preset is changed again", func() bool { return change("later") == nil })
+	wait.Until(t, "the preset is changed again", func() bool { return change("later") == nil })
 	err = other.View(t.Context(), func(r domain.Reader) error {
 		got, err := r.Preset(preset.WorkspaceID, "p")
 		if got.Name != "later" {
@@ -374,12 +362,12 @@ func TestLeaderKilled(t *testing.T) {
 	goOn := func(when string) {
 		t.Helper()
 		before := l.count()
-		eventually(t, 30*time.Second, "writes go on "+when, func() bool { return l.count() >= before+50 })
+		wait.Until(t, "writes go on "+when, func() bool { return l.count() >= before+50 })
 	}
 	for range 2 {
 		goOn("by three members")
 		var leader *member
-		eventually(t, 30*time.Second, "there is a leader", func() bool {
+		wait.Until(t, "there is a leader", func() bool {
 			for _, m := range members {
 				if status, err := admin.Status(t.Context(), m.address); err == nil && status.Leader == status.Header.MemberId {
 					leader = m

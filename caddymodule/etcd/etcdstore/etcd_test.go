@@ -4,15 +4,15 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"testing"
-	"time"
 
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 func TestStore(t *testing.T) {
 	needed(t)
 	storagetest.Run(t, func(t *testing.T, place string) storagetest.Store {
-		s, err := Open(t.Context(), Options{Endpoints: []string{sharedAddress(t)}, Prefix: fmt.Sprintf("%x/", sha256.Sum256([]byte(place))), RequestTimeout: 30 * time.Second})
+		s, err := Open(t.Context(), Options{Endpoints: []string{sharedAddress(t)}, Prefix: fmt.Sprintf("%x/", sha256.Sum256([]byte(place))), RequestTimeout: wait.Limit})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package etcdstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // TestStale disconnects a store from the cluster.
@@ -27,9 +27,9 @@ func TestStale(t *testing.T) {
 	other := open(t, Options{})
 	w := newID()
 	put(t, other, w, "p")
-	eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+	wait.Until(t, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 	good := time.Now()
-	eventually(t, 30*time.Second, "a stamp stays good while the cluster answers", func() bool {
+	wait.Until(t, "a stamp stays good while the cluster answers", func() bool {
 		if s.Stamps().Preset(w, "p") == 0 { // an answer was late
 			good = time.Now()
 		}
@@ -48,7 +48,7 @@ func TestStale(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		took := eventually(t, 30*time.Second, "stamps are zero", func() bool {
+		took := wait.Until(t, "stamps are zero", func() bool {
 			stale := time.Since(begun) > maxStaleness
 			zero := s.Stamps().Preset(w, "p") == 0
 			if stale && !zero {
@@ -68,15 +68,15 @@ func TestStale(t *testing.T) {
 		}
 		goroutines := runtime.NumGoroutine()
 		time.Sleep(maxStaleness + time.Second - time.Since(begun))
-		eventually(t, 30*time.Second, "there are no more goroutines than before", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
+		wait.Until(t, "there are no more goroutines than before", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
 		p.set(func() { p.cut = false })
 		p.renew()
-		healed := eventually(t, 30*time.Second, "stamps are good again", func() bool { return s.Stamps().Preset(w, "p") != 0 })
+		healed := wait.Until(t, "stamps are good again", func() bool { return s.Stamps().Preset(w, "p") != 0 })
 		if s.Stamps().Preset(w, "p") == kept {
 			t.Errorf("%s: the stamp is what it was before the other's change", name)
 		}
 		var got domain.Preset
-		eventually(t, 30*time.Second, "the preset is read", func() bool {
+		wait.Until(t, "the preset is read", func() bool {
 			return s.View(t.Context(), func(r domain.Reader) (err error) { got, err = r.Preset(w, "p"); return err }) == nil
 		})
 		if got.LatestVersion != number {
@@ -112,7 +112,7 @@ func TestAway(t *testing.T) {
 	if err := look(hasty); !errors.Is(err, domain.ErrUnavailable) { // it waits, because an election may be in progress
 		t.Errorf("got error %v, want that it is unavailable", err)
 	}
-	eventually(t, 30*time.Second, "all is stale", func() bool { return s.watcher.CheckAvailable() != nil })
+	wait.Until(t, "all is stale", func() bool { return s.watcher.CheckAvailable() != nil })
 	var all sync.WaitGroup
 	for range 100 {
 		for name, call := range calls {
@@ -126,8 +126,8 @@ func TestAway(t *testing.T) {
 	}
 	all.Wait()
 	p.set(func() { p.paused = [2]bool{} })
-	healed := eventually(t, 30*time.Second, "it is served", func() bool { return look(s) == nil })
-	eventually(t, 30*time.Second, "a change is made", func() bool { _, err := add(t.Context(), s, w, "p", "x"); return err == nil })
+	healed := wait.Until(t, "it is served", func() bool { return look(s) == nil })
+	wait.Until(t, "a change is made", func() bool { _, err := add(t.Context(), s, w, "p", "x"); return err == nil })
 	t.Logf("RESULT away: served %v after the cluster goes on", healed)
 }
 
@@ -141,9 +141,9 @@ func TestSilent(t *testing.T) {
 	w := newID()
 	put(t, open(t, Options{}), w, "p")
 	// The next question begins this long after the last one, and gets no answer.
-	eventually(t, 30*time.Second, "a question was answered a while ago", func() bool { return s.Status().Staleness > maxStaleness/10 })
+	wait.Until(t, "a question was answered a while ago", func() bool { return s.Status().Staleness > maxStaleness/10 })
 	p.set(func() { p.paused = [2]bool{true, true} })
-	eventually(t, 30*time.Second, "all is stale", func() bool { return s.watcher.CheckAvailable() != nil })
+	wait.Until(t, "all is stale", func() bool { return s.watcher.CheckAvailable() != nil })
 	for name, call := range map[string]func() error{
 		"View":   func() error { return s.View(t.Context(), func(domain.Reader) error { return nil }) },
 		"Sync":   func() error { return s.Sync(t.Context()) },
@@ -155,7 +155,7 @@ func TestSilent(t *testing.T) {
 		}
 	}
 	p.set(func() { p.paused = [2]bool{} })
-	eventually(t, 30*time.Second, "it is served", func() bool { return s.Sync(t.Context()) == nil })
+	wait.Until(t, "it is served", func() bool { return s.Sync(t.Context()) == nil })
 }
 
 // TestWatching checks Status.Watching when no member is left to report a loss of
@@ -170,7 +170,7 @@ func TestWatching(t *testing.T) {
 		}
 	}
 	watching := func() bool { return s.Status().Watching }
-	eventually(t, 30*time.Second, "the watch works", watching)
+	wait.Until(t, "the watch works", watching)
 	for _, outage := range []struct {
 		name       string
 		begin, end func()
@@ -189,9 +189,9 @@ func TestWatching(t *testing.T) {
 		}},
 	} {
 		outage.begin()
-		gone := eventually(t, 30*time.Second, outage.name+": the status does not say any more that the watch works", func() bool { return !watching() })
+		gone := wait.Until(t, outage.name+": the status does not say any more that the watch works", func() bool { return !watching() })
 		outage.end()
-		back := eventually(t, 30*time.Second, outage.name+": the watch works again", watching)
+		back := wait.Until(t, outage.name+": the watch works again", watching)
 		t.Logf("RESULT watching, %s: gone after %v, back after %v", outage.name, gone, back)
 	}
 }
@@ -201,12 +201,12 @@ func TestStaleFromTheStart(t *testing.T) {
 	p := newProxy(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Second})
 	p.setCut(true)
-	eventually(t, 30*time.Second, "stamps are zero", func() bool { return s.Stamps().Workspaces() == 0 })
+	wait.Until(t, "stamps are zero", func() bool { return s.Stamps().Workspaces() == 0 })
 	if s.Status().Watching {
 		t.Error("the status says that the watch works")
 	}
 	p.setCut(false)
-	eventually(t, 30*time.Second, "the watch works again", func() bool { return s.Status().Watching })
+	wait.Until(t, "the watch works again", func() bool { return s.Status().Watching })
 }
 
 // TestCompacted compacts revisions that a disconnected store has not read.
@@ -227,7 +227,7 @@ func TestCompacted(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.set(func() { p.cut = false })
-	eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+	wait.Until(t, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 	if got := versions(t, s, w, "p"); len(got) != 5 {
 		t.Errorf("got versions %q, want 5", got)
 	}
@@ -240,7 +240,7 @@ func TestCompacted(t *testing.T) {
 	if _, err := add(t.Context(), s, w, "p", "own"); err != nil {
 		t.Error(err)
 	}
-	eventually(t, 30*time.Second, "the watch goes on", func() bool {
+	wait.Until(t, "the watch goes on", func() bool {
 		if _, err := add(t.Context(), other, w, "p", "other"); err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +282,7 @@ func TestKeysRemoved(t *testing.T) {
 	if _, err := client(t).Delete(t.Context(), prefix(t), clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "the stamp of a kept copy changes", func() bool { return s.Stamps().Preset(w, "p") != before })
+	wait.Until(t, "the stamp of a kept copy changes", func() bool { return s.Stamps().Preset(w, "p") != before })
 	if err := s.Sync(t.Context()); !errors.Is(err, domain.ErrUnavailable) {
 		t.Errorf("Sync: got error %v, want that it is unavailable", err)
 	}
@@ -290,7 +290,7 @@ func TestKeysRemoved(t *testing.T) {
 		t.Errorf("Update: got error %v, want that it is unavailable", err)
 	}
 	open(t, Options{}) // creates a new store
-	eventually(t, 30*time.Second, "it begins again", func() bool { return s.Sync(t.Context()) == nil })
+	wait.Until(t, "it begins again", func() bool { return s.Sync(t.Context()) == nil })
 	if _, err := add(t.Context(), s, w, "p", "x"); !errors.Is(err, domain.ErrNotFound) {
 		t.Errorf("got error %v, want that the preset is not there", err)
 	}
@@ -337,8 +337,7 @@ func TestQuota(t *testing.T) {
 			t.Errorf("got versions %q, want none", got)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := wait.Context(t)
 	response, err := admin.Get(ctx, "filler")
 	if err == nil {
 		_, err = admin.Compact(ctx, response.Header.Revision, clientv3.WithCompactPhysical())
@@ -388,7 +387,7 @@ func TestClose(t *testing.T) {
 		})
 	}
 	first := s.Status().Commits
-	eventually(t, 30*time.Second, "changes are made", func() bool { return s.Status().Commits >= first+50 })
+	wait.Until(t, "changes are made", func() bool { return s.Status().Commits >= first+50 })
 	begun := time.Now()
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -398,7 +397,7 @@ func TestClose(t *testing.T) {
 	if err := s.Sync(t.Context()); !errors.Is(err, domain.ErrClosed) {
 		t.Errorf("Sync: got error %v, want ErrClosed", err)
 	}
-	eventually(t, 30*time.Second, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	wait.Until(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	sum := 0
 	for _, n := range acknowledged {
 		sum += n

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
@@ -44,7 +45,7 @@ func TestPurgeForOthers(t *testing.T) {
 			return err
 		})
 	}()
-	eventually(t, 30*time.Second, "the other node purges", func() bool { return !stored() })
+	wait.Until(t, "the other node purges", func() bool { return !stored() })
 	p.renew()
 	if err := <-deleted; err != nil && !errors.Is(err, domain.ErrUnknown) {
 		t.Errorf("got error %v, want none or ErrUnknown", err)

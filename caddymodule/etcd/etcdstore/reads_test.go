@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // TestReadsAreCurrent runs writers and readers on three nodes with a cluster of three
@@ -81,7 +82,7 @@ func TestReadsAreCurrent(t *testing.T) {
 	}
 	defer all.Wait()
 	defer cancel()
-	eventually(t, 2*time.Minute, "there are enough writes, reads and copies with a good stamp", func() bool {
+	wait.Until(t, "there are enough writes, reads and copies with a good stamp", func() bool {
 		return t.Failed() || writes.Load() >= 1000 && reads.Load() >= 1000 && good.Load() >= 5
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
@@ -125,7 +126,7 @@ func TestRestored(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, 30*time.Second, "the watch tells", func() bool { return s.watcher.at.Load() >= response.Header.Revision })
+				wait.Until(t, "the watch tells", func() bool { return s.watcher.at.Load() >= response.Header.Revision })
 			}
 			stamp := s.Stamps().Preset(w, "p")
 			p.setCut(true)
@@ -139,7 +140,7 @@ func TestRestored(t *testing.T) {
 			}
 			p.setCut(false)
 			p.renew()
-			took := eventually(t, 30*time.Second, "it is served", func() bool {
+			took := wait.Until(t, "it is served", func() bool {
 				if test.first == "write" {
 					_, err := add(t.Context(), s, w, "p", "own")
 					return err == nil
@@ -221,7 +222,7 @@ func TestLostVersions(t *testing.T) {
 			by := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 			store := func(model string, want int) {
 				t.Helper()
-				eventually(t, 30*time.Second, "a version is stored", func() bool {
+				wait.Until(t, "a version is stored", func() bool {
 					out, err := service.CreatePresetVersion(t.Context(), by, "", "p", domain.Capture{
 						Dialect: domain.Responses, Config: []byte(`{"model":"` + model + `"}`),
 					})
@@ -234,7 +235,7 @@ func TestLostVersions(t *testing.T) {
 			// serves waits until a reference is served from memory, where it has to give a model.
 			serves := func(ref, want string) {
 				t.Helper()
-				eventually(t, 30*time.Second, ref+" is served from memory", func() bool {
+				wait.Until(t, ref+" is served from memory", func() bool {
 					before := s.views.Load()
 					got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Chat, Body: []byte(`{"model":"` + ref + `"}`)})
 					if err == nil && got.Body.String() != `{"model":"`+want+`"}` {
@@ -249,7 +250,7 @@ func TestLostVersions(t *testing.T) {
 			serves("@preset/p", "two")
 			serves("@preset/p@2", "two")
 			restore()
-			eventually(t, 30*time.Second, "all is read again", func() bool { return s.Status().Resets > 0 })
+			wait.Until(t, "all is read again", func() bool { return s.Status().Resets > 0 })
 			serves("@preset/p", "one")
 			store("new", 2)
 			serves("@preset/p", "new")

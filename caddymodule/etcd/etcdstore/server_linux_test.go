@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // TestServerEnds runs these tests with no time left, and checks that their server ends.
@@ -39,10 +41,10 @@ func TestServerEnds(t *testing.T) {
 		}
 		return err == nil
 	}
-	eventually(t, 30*time.Second, "the server listens", listens)
+	wait.Until(t, "the server listens", listens)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	eventually(t, 30*time.Second, "the server has ended", func() bool { return !listens() })
+	wait.Until(t, "the server has ended", func() bool { return !listens() })
 }

@@ -16,7 +16,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/grpclog"
 
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // program is the etcd server. shared is a cluster of one member, in which each test has its
@@ -35,12 +36,12 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(folder)
-	if program = os.Getenv(storagetest.EtcdVariable); program == "" {
+	if program = os.Getenv(servertest.EtcdVariable); program == "" {
 		return m.Run()
 	}
-	client, releaseClient := storagetest.ReserveAddress()
+	client, releaseClient := servertest.ReserveAddress()
 	defer releaseClient()
-	peer, releasePeer := storagetest.ReserveAddress()
+	peer, releasePeer := servertest.ReserveAddress()
 	defer releasePeer()
 	members, err := launch(folder, []string{client, peer})
 	if err != nil {
@@ -100,7 +101,7 @@ func (m *member) start() error {
 	defer log.Close()
 	m.cmd = exec.Command(program, m.args...)
 	m.cmd.Stdout, m.cmd.Stderr = log, log
-	storagetest.EndWithTest(m.cmd)
+	servertest.EndWithTest(m.cmd)
 	return m.cmd.Start()
 }
 
@@ -116,7 +117,7 @@ func cluster(t *testing.T, size int, args ...string) []*member {
 	needed(t)
 	var reserved []string
 	for range 2 * size {
-		reserved = append(reserved, storagetest.FreeAddress(t))
+		reserved = append(reserved, servertest.FreeAddress(t))
 	}
 	members, err := launch(t.TempDir(), reserved, args...)
 	if err != nil {
@@ -136,7 +137,7 @@ func cluster(t *testing.T, size int, args ...string) []*member {
 func needed(t testing.TB) {
 	t.Helper()
 	if program == "" {
-		t.Skip(storagetest.NoEtcd)
+		t.Skip(servertest.NoEtcd)
 	}
 }
 
@@ -172,8 +173,8 @@ func open(t testing.TB, o Options) *Store {
 		o.Prefix = prefix(t)
 	}
 	// A busy machine may answer late.
-	o.RequestTimeout, o.MaxStaleness = cmp.Or(o.RequestTimeout, 30*time.Second), cmp.Or(o.MaxStaleness, 30*time.Second)
-	deadline := time.Now().Add(30 * time.Second)
+	o.RequestTimeout, o.MaxStaleness = cmp.Or(o.RequestTimeout, wait.Limit), cmp.Or(o.MaxStaleness, 2*time.Minute)
+	deadline := time.Now().Add(wait.Limit)
 	for {
 		s, err := Open(t.Context(), o)
 		if err == nil {
@@ -192,7 +193,7 @@ func client(t *testing.T, endpoints ...string) *clientv3.Client {
 	if endpoints == nil {
 		endpoints = []string{sharedAddress(t)}
 	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: wait.Limit, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

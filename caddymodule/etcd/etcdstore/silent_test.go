@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // TestSilentMember uses a member that receives requests and answers nothing. Writes
@@ -36,7 +37,7 @@ func TestSilentMember(t *testing.T) {
 		t.Helper()
 		for _, l := range []*tally{&here, &there} {
 			before := l.count()
-			eventually(t, 30*time.Second, "writes go on "+when, func() bool { return l.count() >= before+50 })
+			wait.Until(t, "writes go on "+when, func() bool { return l.count() >= before+50 })
 		}
 	}
 	goOn("by three members")
@@ -82,7 +83,7 @@ func TestSilentMemberIsAvoided(t *testing.T) {
 	// begins a watch at each member, and keeps the first that works.
 	hasOnlyRequests := func(p *retrier) bool { return p.requests.Load() > 0 && p.watches.Load() == 0 }
 	var silent *retrier
-	eventually(t, time.Minute, "a member gets requests and has no watch", func() bool {
+	wait.Until(t, "a member gets requests and has no watch", func() bool {
 		write()
 		i := slices.IndexFunc(proxies, hasOnlyRequests)
 		if i >= 0 {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
@@ -33,7 +34,7 @@ func TestMemberHangs(t *testing.T) {
 	put(t, other, w, "p")
 	before := s.Status().Restarts
 	for n, p := range members {
-		eventually(t, 30*time.Second, "the watch has worked for a while", func() bool {
+		wait.Until(t, "the watch has worked for a while", func() bool {
 			s.watcher.mu.Lock()
 			defer s.watcher.mu.Unlock()
 			return s.watcher.watching.Load() && time.Since(s.watcher.lastEvent) > nextAttempt
@@ -43,7 +44,7 @@ func TestMemberHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The client closes a connection after keepAliveTime and keepAliveTimeout.
-		eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+		wait.Until(t, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 		if got := len(versions(t, s, w, "p")); got != n+1 {
 			t.Errorf("got %d versions, want %d", got, n+1)
 		}
@@ -63,7 +64,7 @@ func TestWatchAhead(t *testing.T) {
 	s, other := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 2 * time.Second}), open(t, Options{})
 	w := newID()
 	put(t, other, w, "p")
-	eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+	wait.Until(t, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 	p.setCut(true)
 	put(t, other, w, "q")
 	s.watcher.at.Store(other.model.Latest().Revision)
@@ -71,9 +72,9 @@ func TestWatchAhead(t *testing.T) {
 	s.watcher.restart()
 	s.watcher.mu.Unlock()
 	before := s.Status().Restarts
-	eventually(t, 30*time.Second, "the watch begins again", func() bool { return s.Status().Restarts > before })
+	wait.Until(t, "the watch begins again", func() bool { return s.Status().Restarts > before })
 	p.setCut(false)
-	eventually(t, 30*time.Second, "the missed preset is found", func() bool {
+	wait.Until(t, "the missed preset is found", func() bool {
 		return s.View(t.Context(), func(r domain.Reader) error {
 			_, err := r.Preset(w, "q")
 			return err
@@ -111,7 +112,7 @@ func TestCompactedRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.setCut(false)
-	eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+	wait.Until(t, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 	if err := find(); !errors.Is(err, domain.ErrNotFound) {
 		t.Errorf("the former slug: got error %v, want that it is not there", err)
 	}
@@ -181,7 +182,7 @@ func TestStampsOfOwnCommits(t *testing.T) {
 			t.Fatalf("commit %d has ended, and the stamp is zero", n)
 		}
 		last := s.model.Latest().Revision
-		eventually(t, 30*time.Second, "the watch has told of the commit", func() bool { return s.watcher.at.Load() >= last })
+		wait.Until(t, "the watch has told of the commit", func() bool { return s.watcher.at.Load() >= last })
 		if got := s.Stamps().Preset(w, slug); got != stamp {
 			t.Fatalf("the stamp of commit %d changed once more, from %x to %x", n, stamp, got)
 		}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 )
 
 // Settle waits until only the current configuration listens on a loopback address or a Unix
@@ -22,11 +24,11 @@ import (
 func Settle(t *testing.T, address string) {
 	t.Helper()
 	if path, ok := strings.CutPrefix(address, "unix/"); ok {
-		Await(t, "an old listener is still open", func() bool { return caddy.ListenerUsage("unix", path) <= 1 && descriptors(path) <= 1 })
+		wait.Until(t, "an old listener is still open", func() bool { return caddy.ListenerUsage("unix", path) <= 1 && descriptors(path) <= 1 })
 		return
 	}
 	pause := time.Millisecond
-	for deadline := time.Now().Add(30 * time.Second); caddy.ListenerUsage("tcp", address) > 1 || listeners(t, address) > 1; time.Sleep(pause) {
+	for deadline := time.Now().Add(wait.Limit); caddy.ListenerUsage("tcp", address) > 1 || listeners(t, address) > 1; time.Sleep(pause) {
 		if time.Now().After(deadline) {
 			t.Fatalf("an old listener is still open on %s: Caddy counts %d, the kernel %d", address, caddy.ListenerUsage("tcp", address), listeners(t, address))
 		}
@@ -52,7 +54,7 @@ func awaitAdmin(t *testing.T, network, address string) {
 		return // no configuration was loaded
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(wait.Limit))
 	// No handler gets a request without a version, so nothing is logged.
 	if _, err := conn.Write([]byte("settle\r\n\r\n")); err != nil {
 		t.Fatal(err)
@@ -101,14 +103,4 @@ func Stop(t *testing.T) {
 		t.Error(err)
 	}
 	http.DefaultClient.CloseIdleConnections()
-}
-
-// Eventually waits until ok returns true, for half a minute at most.
-func Eventually(ok func() bool) bool {
-	for late := time.Now().Add(30 * time.Second); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return true
-		}
-	}
-	return false
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -242,7 +243,7 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 		logged, err = os.ReadFile(logFile)
 		return err == nil && (!access || bytes.Count(logged, []byte("handled request")) == sent) && bytes.Count(logged, []byte("http.log.error")) >= failed
 	}
-	if !Eventually(complete) {
+	if !wait.Eventually(complete) {
 		t.Fatalf("%v: of %d requests, of which %d failed, %d are in the access log and %d in the error log", err, sent, failed,
 			bytes.Count(logged, []byte("handled request")), bytes.Count(logged, []byte("http.log.error")))
 	}

@@ -200,14 +200,6 @@ func (s *Server) Logs() string {
 	return string(text[:bytes.LastIndexByte(text, '\n')+1])
 }
 
-// Await waits for a condition, and ends the test with a message if it stays false.
-func Await(t *testing.T, otherwise string, is func() bool) {
-	t.Helper()
-	if !Eventually(is) {
-		t.Fatal(otherwise)
-	}
-}
-
 // Metric returns the value of a series, such as name{label="value"}, and "" if there is
 // none.
 func (s *Server) Metric(series string) string {

@@ -128,11 +128,11 @@ var (
 	goTest   = regexp.MustCompile("(?:PRESETS_TIER=\\S+ )?\\bgo (?:-C (\\S+) )?test [^`\n]*")
 	runFlag  = regexp.MustCompile(` -(run|bench) '?([^' ` + "`" + `]+)`)
 	packages = regexp.MustCompile(` \./(\S*)`)
-	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w*)\(.*\n\t(tier\.Slow)?`)
+	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w*)\(.*\n\t(tier\.(?:Slow|Race|Long))?`)
 )
 
 // TestCommands checks that every test that a document's command names exists in the
-// packages of that command. It also checks that slow tests get their tier. Without that,
+// packages of that command, and is not skipped for its mark. Without that,
 // "go test -run" passes and tests nothing.
 func TestCommands(t *testing.T) {
 	t.Chdir(root)
@@ -151,9 +151,9 @@ func TestCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, command := range goTest.FindAllSubmatch(text, -1) {
-			names, slow := namesOfTests(t, string(command[1]), string(command[0]))
+			names, quick := namesOfTests(t, string(command[1]), string(command[0]))
 			if bytes.HasPrefix(command[0], []byte("PRESETS_TIER=")) {
-				slow = ""
+				quick = names
 			}
 			for _, flag := range runFlag.FindAllSubmatch(command[0], -1) {
 				parts := strings.Split(string(flag[2]), "|")
@@ -169,8 +169,8 @@ func TestCommands(t *testing.T) {
 					case part == "^$":
 					case !pattern.MatchString(names):
 						t.Errorf("%s: %s: no test is named %s", file, command[0], part)
-					case string(flag[1]) == "run" && pattern.MatchString(slow):
-						t.Errorf("%s: %s: without PRESETS_TIER=2 it skips slow tests of %s", file, command[0], part)
+					case string(flag[1]) == "run" && !pattern.MatchString(quick):
+						t.Errorf("%s: %s: without PRESETS_TIER it skips all tests of %s", file, command[0], part)
 					}
 					count++
 				}
@@ -183,8 +183,8 @@ func TestCommands(t *testing.T) {
 }
 
 // namesOfTests returns the names of all tests in the packages of a command, one on each
-// line, and those of slow tests. The command runs in a folder.
-func namesOfTests(t *testing.T, folder, command string) (all, slow string) {
+// line, and those that run in each tier. The command runs in a folder.
+func namesOfTests(t *testing.T, folder, command string) (all, quick string) {
 	folders := []string{folder}
 	if named := packages.FindAllStringSubmatch(command, -1); len(named) > 0 {
 		folders = nil
@@ -192,7 +192,7 @@ func namesOfTests(t *testing.T, folder, command string) (all, slow string) {
 			folders = append(folders, path.Join(folder, name[1]))
 		}
 	}
-	var names, slowNames strings.Builder
+	var names, quickNames strings.Builder
 	for _, folder := range folders {
 		files := testFiles(t, folder)
 		if len(files) == 0 {
@@ -205,13 +205,13 @@ func namesOfTests(t *testing.T, folder, command string) (all, slow string) {
 			}
 			for _, found := range testFunc.FindAllSubmatch(text, -1) {
 				fmt.Fprintf(&names, "%s\n", found[1])
-				if len(found[2]) > 0 {
-					fmt.Fprintf(&slowNames, "%s\n", found[1])
+				if len(found[2]) == 0 {
+					fmt.Fprintf(&quickNames, "%s\n", found[1])
 				}
 			}
 		}
 	}
-	return names.String(), slowNames.String()
+	return names.String(), quickNames.String()
 }
 
 // testFiles returns the files of tests in a folder. If its name ends with three dots, it also

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package storagetest
+package servertest
 
 import "os/exec"
 

@@ -1,0 +1,6 @@
+//go:build !race
+
+package tier
+
+// detects reports whether the test runs with the race detector.
+const detects = false
