@@ -3,15 +3,16 @@ package caddymodule
 import (
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
@@ -89,25 +90,25 @@ func (c *call) textOf(member string) (text string, given bool, err error) {
 
 // readJSON returns the request's body of at most MaxBodySize. The headers must say JSON.
 func (c *call) readJSON() ([]byte, error) {
-	if !isJSON(c.r.Header) {
-		return nil, &statusError{http.StatusUnsupportedMediaType, "Unsupported media type: send application/json without a content encoding"}
+	if !mediatype.IsJSON(c.r.Header) {
+		return nil, &status.Error{Status: http.StatusUnsupportedMediaType, Message: "Unsupported media type: send application/json without a content encoding"}
 	}
 	return c.read(c.h.MaxBodySize, nil)
 }
 
 // read returns the request's body of at most limit bytes, within its time limit. It takes
 // its memory from a reservation, which may be nil.
-func (c *call) read(limit int64, memory *reservation) ([]byte, error) {
+func (c *call) read(limit int64, memory *heldbody.Reservation) ([]byte, error) {
 	if c.r.ContentLength > limit {
-		return nil, errTooLarge
+		return nil, heldbody.ErrTooLarge
 	}
 	if c.r.ContentLength == 0 {
 		// Set no deadline: over HTTP/1.1 the server already waits for the next request. It
 		// would take the deadline for a lost connection.
 		return []byte{}, nil
 	}
-	if !memory.hasRoom(c.r.ContentLength) {
-		return nil, errNoMemory // before its client sends it for nothing
+	if !memory.HasRoom(c.r.ContentLength) {
+		return nil, heldbody.ErrNoMemory // before its client sends it for nothing
 	}
 	if server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout == 0 {
 		// Without a deadline a client could hold a connection by sending a byte now and
@@ -119,7 +120,7 @@ func (c *call) read(limit int64, memory *reservation) ([]byte, error) {
 		}
 		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(timeFor(size)))
 	}
-	body, err := memory.readAll(http.MaxBytesReader(c.w, c.r.Body, limit), c.r.ContentLength, limit)
+	body, err := memory.ReadAll(http.MaxBytesReader(c.w, c.r.Body, limit), c.r.ContentLength, limit)
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -131,21 +132,19 @@ func timeFor(size int64) time.Duration {
 	return bodyTimeout * time.Duration(max(1, (size+defaultMaxBodySize-1)/defaultMaxBodySize))
 }
 
-var errTooLarge = &statusError{http.StatusRequestEntityTooLarge, "Request payload too large"}
-
 func readError(err error) error {
-	if refused, ok := errors.AsType[*statusError](err); ok {
+	if refused, ok := errors.AsType[*status.Error](err); ok {
 		return refused
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return errTooLarge
+		return heldbody.ErrTooLarge
 	}
 	// An outer request_body max_size fails reads with an error of Caddy's.
 	if outer, ok := errors.AsType[caddyhttp.HandlerError](err); ok && outer.StatusCode == http.StatusRequestEntityTooLarge {
-		return errTooLarge
+		return heldbody.ErrTooLarge
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return &statusError{http.StatusRequestTimeout, "The request body took too long to arrive"}
+		return &status.Error{Status: http.StatusRequestTimeout, Message: "The request body took too long to arrive"}
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return domain.InvalidAt("", "ended before its announced length")
@@ -153,17 +152,5 @@ func readError(err error) error {
 	return domain.InvalidAt("", "could not be read")
 }
 
-// isJSON reports whether the headers of a request say that its body is JSON. The media
-// type may be absent.
-func isJSON(header http.Header) bool {
-	if coding := header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return false
-	}
-	given := header.Get("Content-Type")
-	if given == "" {
-		return true
-	}
-	media, _, err := mime.ParseMediaType(given)
-	return err == nil && (media == "application/json" ||
-		strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
-}
+// wholeBody stands for a body that was read whole and is held elsewhere.
+var wholeBody = []byte{}

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"cmp"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,14 +16,6 @@ import (
 
 // defaultOutcome is the name of feedback that has none.
 const defaultOutcome = "score"
-
-// Errors of feedback.
-var (
-	errNotMeasured    = &domain.Error{Kind: domain.Conflict, Message: "Feedback is not taken, because usage is not measured: the server's configuration has no usage block"}
-	errRequestUnknown = &domain.Error{Kind: domain.NotFound, Message: "The request_id belongs to no request with this preset"}
-	errRequestOld     = &domain.Error{Kind: domain.NotFound, Message: "The request_id belongs to a request of more than 24 hours ago"}
-	errSessionUnknown = &domain.Error{Kind: domain.NotFound, Message: "This server has not answered the session with this preset in the last 24 hours, or has forgotten it"}
-)
 
 // feedbackBody is the body of feedback. Score is a number or a boolean.
 type feedbackBody struct {
@@ -70,14 +61,14 @@ func giveFeedback(c *call) (response, error) {
 		return response{}, err
 	}
 	c.setFoundPlaceholders(domain.Found{WorkspaceID: workspace})
-	of, err := c.h.shared.usage.answered(preset, body, time.Now())
+	of, err := c.h.shared.usage.Answered(preset, body.RequestID, body.SessionID, time.Now())
 	if err != nil {
 		return response{}, err
 	}
 	c.setFoundPlaceholders(domain.Found{Number: of.Key.Version})
 	of.Key.Preset = strings.Clone(c.slug()) // which is a part of the request's URL
 	name := cmp.Or(body.Name, defaultOutcome)
-	c.h.shared.usage.ledger.AddFeedback(usage.Feedback{
+	c.h.shared.usage.Ledger.AddFeedback(usage.Feedback{
 		WorkspaceID: workspace, Key: of.Key, Start: of.Start, Request: of.ID, Name: name, Score: score,
 	})
 	taken := takenFeedback{Version: of.Key.Version, Name: name, Score: score}
@@ -86,30 +77,4 @@ func giveFeedback(c *call) (response, error) {
 	}
 	text, err := jsonv2.Marshal(taken)
 	return object(http.StatusAccepted, text, ""), err
-}
-
-// answered returns the request that feedback on a preset is for.
-func (rec *usageRecorder) answered(presetID string, body feedbackBody, now time.Time) (usage.Answered, error) {
-	if rec.newest() == nil {
-		return usage.Answered{}, errNotMeasured
-	}
-	if body.SessionID != "" {
-		of, ok := rec.sessions.Latest(presetID, body.SessionID, now)
-		if !ok {
-			return of, errSessionUnknown
-		}
-		return of, nil
-	}
-	handles := rec.handles.Load()
-	if handles == nil {
-		return usage.Answered{}, domain.ErrUnavailable // as the store is
-	}
-	of, err := handles.Read(body.RequestID, now)
-	switch {
-	case errors.Is(err, usage.ErrHandleOld):
-		return of, errRequestOld
-	case err != nil || of.Key.PresetID != presetID:
-		return of, errRequestUnknown
-	}
-	return of, nil
 }

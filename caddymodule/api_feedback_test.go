@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
@@ -68,7 +69,7 @@ func (s *server) handled(path, body string, headers ...string) (got reply, handl
 }
 
 // recorder returns that of the server's store.
-func (s *server) recorder() *usageRecorder {
+func (s *server) recorder() *usagerecorder.Recorder {
 	s.t.Helper()
 	return registry.All()[s.canonicalFolder()].Shared(nil).(*shared).usage
 }
@@ -162,7 +163,7 @@ func TestFeedbackRefused(t *testing.T) {
 		}
 		s.do("POST", path, body, headers...).wantError(t, want, message)
 	}
-	unknown := errRequestUnknown.Message
+	unknown := usagerecorder.ErrRequestUnknown.Message
 	refused(404, unknown, feedbackPath, score(handle, "1"), elsewhere)
 	refused(404, "Preset not found", feedbackPath, score(handle, "1"), blind)
 	refused(404, unknown, "/v1/presets/reader/feedback", score(handle, "1"))
@@ -171,12 +172,12 @@ func TestFeedbackRefused(t *testing.T) {
 	refused(404, unknown, feedbackPath, score(handle[:len(handle)/2]+last+handle[len(handle)/2+1:], "1"))
 	refused(404, unknown, feedbackPath, score(handle[1:], "1"))
 	refused(404, unknown, feedbackPath, score("of the gateway", "1"))
-	refused(404, errSessionUnknown.Message, feedbackPath, `{"session_id":"unknown","score":1}`)
+	refused(404, usagerecorder.ErrSessionUnknown.Message, feedbackPath, `{"session_id":"unknown","score":1}`)
 	refused(401, "Missing Authentication header", feedbackPath, score(handle, "1"), "X-Other: 1")
 	refused(400, "Invalid request parameters: /score: must be at most 1", feedbackPath, score(handle, "2"))
 	refused(400, "Invalid request parameters: /name: must consist of letters, digits, _ . and -", feedbackPath, score(handle, "1", `,"name":"a b"`))
 
-	handles := s.recorder().handles.Load()
+	handles := s.recorder().Handles.Load()
 	of, err := handles.Read(handle, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -184,13 +185,13 @@ func TestFeedbackRefused(t *testing.T) {
 	of.Start = of.Start.Add(time.Minute - usage.FeedbackAge)
 	s.do("POST", feedbackPath, score(handles.New(of), "0", `,"name":"solved"`), bearer(inferenceSecret)).want(t, 202)
 	of.Start = of.Start.Add(-2 * time.Minute)
-	refused(404, errRequestOld.Message, feedbackPath, score(handles.New(of), "1"))
+	refused(404, usagerecorder.ErrRequestOld.Message, feedbackPath, score(handles.New(of), "1"))
 	s.wantFeedback("/v1/presets/writer/usage?from="+time.Now().UTC().Add(-48*time.Hour).Format(time.RFC3339), `{"version":1} solved 1 0`)
 
 	s.reload(inferring())
-	refused(409, errNotMeasured.Message, feedbackPath, score(handle, "1"))
+	refused(409, usagerecorder.ErrNotMeasured.Message, feedbackPath, score(handle, "1"))
 	s.reload(standard)
-	refused(409, errNotMeasured.Message, feedbackPath, score(handle, "1"))
+	refused(409, usagerecorder.ErrNotMeasured.Message, feedbackPath, score(handle, "1"))
 	refused(404, "Preset not found", "/v1/presets/absent/feedback", score(handle, "1"))
 }
 
@@ -254,7 +255,7 @@ func TestHandlesOfAnswers(t *testing.T) {
 	classOf := func(path, body string, headers ...string) int {
 		t.Helper()
 		_, handle := s.handled(path, body, headers...)
-		of, err := s.recorder().handles.Load().Read(handle, time.Now())
+		of, err := s.recorder().Handles.Load().Read(handle, time.Now())
 		if err != nil || seen[handle] || of.Key.Version != 1 || of.Key.KeyID != "config-inference-1" || time.Since(of.Start) > time.Minute {
 			t.Errorf("%s: got %+v, %v, seen before: %v", path, of, err, seen[handle])
 		}
@@ -299,7 +300,7 @@ func TestHandlesOfAnswers(t *testing.T) {
 	if id := s.ask(chatPath, named, "X-Preset-Dry-Run: true").header.Get(requestIDHeader); id != "" {
 		t.Errorf("a dry run has the handle %q", id)
 	}
-	s.recorder().handles.Store(nil) // as while the store is not available
+	s.recorder().Handles.Store(nil) // as while the store is not available
 	if got := s.ask(chatPath, named); got.header.Get(requestIDHeader) == "of the gateway" {
 		t.Error("without a secret, the gateway's header passes")
 	}

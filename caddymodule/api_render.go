@@ -13,6 +13,9 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
@@ -24,14 +27,6 @@ const retryAfter = "5"
 
 // statusHungUp marks, in metrics and access logs, a request whose client left.
 const statusHungUp = 499
-
-// statusError is a failure of HTTP itself, outside of the domain.
-type statusError struct {
-	status  int
-	message string
-}
-
-func (e *statusError) Error() string { return e.message }
 
 // problem is a failure as the client sees it.
 type problem struct {
@@ -135,9 +130,6 @@ var messagesErrorTypes = map[int]string{
 // the connection would be open for as long as a request may take. Only tests change it.
 var lingerTimeout = 5 * time.Second
 
-// jsonMedia is the media type of all answers but reports as CSV.
-const jsonMedia = "application/json"
-
 // response is the response to a request that succeeded.
 type response struct {
 	status int
@@ -193,10 +185,10 @@ func (c *call) render(a response, err error) (status int) {
 
 // complete sets the headers of a response, and returns its status and body.
 func (c *call) complete(a response, err error) (status int, body []byte) {
-	status, body, media := a.status, a.body, cmp.Or(a.media, jsonMedia)
+	status, body, media := a.status, a.body, cmp.Or(a.media, mediatype.JSON)
 	if err != nil {
 		status, body = c.failure(err)
-		media = jsonMedia
+		media = mediatype.JSON
 	}
 	if id := c.requestID(); id != "" {
 		c.header.Set("X-Request-Id", id)
@@ -252,14 +244,14 @@ func (c *call) failure(err error) (int, []byte) {
 	gateway, isGateways := errors.AsType[*gatewayError](err)
 	if isGateways {
 		p.status, p.message = gateway.status, gateway.Error()
-	} else if transport, ok := errors.AsType[*statusError](err); ok {
-		p.status, p.message = transport.status, transport.message
-	} else if limit, ok := errors.AsType[*limitError](err); ok {
+	} else if transport, ok := errors.AsType[*status.Error](err); ok {
+		p.status, p.message = transport.Status, transport.Message
+	} else if limit, ok := errors.AsType[*limiter.Error](err); ok {
 		p.status, p.message = http.StatusTooManyRequests, limit.Error()
-		header.Set("Retry-After", strconv.Itoa(limit.retryAfter()))
-	} else if coding, ok := errors.AsType[*codingError](err); ok {
+		header.Set("Retry-After", strconv.Itoa(limit.RetryAfter()))
+	} else if coding, ok := errors.AsType[*heldbody.CodingError](err); ok {
 		p.status, p.message = http.StatusUnsupportedMediaType, coding.Error()
-		header.Set("Accept-Encoding", knownCodings)
+		header.Set("Accept-Encoding", heldbody.Codings)
 	} else if hungUp(c.r.Context(), err) {
 		p.status, p.message = statusHungUp, "Client closed request"
 	} else {
@@ -267,7 +259,7 @@ func (c *call) failure(err error) (int, []byte) {
 		p.status, p.code, p.message, p.issues = status.Of(shown.Kind), shown.Code, shown.Message, shown.Issues
 	}
 	c.h.metrics.countFailure(err)
-	if errors.Is(err, errNoMemory) {
+	if errors.Is(err, heldbody.ErrNoMemory) {
 		c.h.metrics.bodiesRefused.Inc()
 	}
 	switch {

@@ -2,18 +2,13 @@ package caddymodule
 
 import (
 	"iter"
-	"mime"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
-
-// csvMedia is the media type of reports that a client asks for as CSV.
-const csvMedia = "text/csv"
 
 // presetUsage reports the usage of a preset, also of an archived one.
 func presetUsage(c *call) (response, error) {
@@ -51,8 +46,8 @@ func (c *call) newUsageReport(scope usage.Scope) (*usageReport, error) {
 		return nil, err
 	}
 	u := &usageReport{c: c, query: q, of: domain.UsageRange{Day: q.Step == usage.Day, From: q.From, To: q.To}}
-	if acceptsCSV(c.r.Header) {
-		u.media = csvMedia
+	if mediatype.PrefersCSV(c.r.Header) {
+		u.media = mediatype.CSV
 	}
 	return u, nil
 }
@@ -63,7 +58,7 @@ func (u *usageReport) read(rows iter.Seq2[domain.UsageRow, error]) error {
 	if err != nil {
 		return err
 	}
-	if u.media == csvMedia {
+	if u.media == mediatype.CSV {
 		u.body, err = report.CSV()
 	} else {
 		u.body, err = report.JSON()
@@ -81,39 +76,4 @@ func (u *usageReport) response(err error) (response, error) {
 	}
 	u.c.header.Add("Vary", "Accept")
 	return response{status: http.StatusOK, media: u.media, body: u.body, tag: domain.Tag(u.body)}, nil
-}
-
-// acceptsCSV reports whether a client likes CSV better than JSON (RFC 9110, 12.5.1). Named with
-// the same quality, JSON wins. A name counts more than a range such as */*.
-func acceptsCSV(header http.Header) bool {
-	csv, json := acceptanceOf(header, csvMedia), acceptanceOf(header, jsonMedia)
-	return csv.quality > json.quality || csv.quality > 0 && csv.quality == json.quality && csv.precision > json.precision
-}
-
-// acceptance is what Accept says of a media type.
-type acceptance struct {
-	quality   float64
-	precision int // of the range that says so: 3 for the name, 2 for text/*, 1 for */*, 0 for none
-}
-
-// acceptanceOf returns what the most precise range of Accept says of a media type.
-func acceptanceOf(header http.Header, media string) (best acceptance) {
-	kind, _, _ := strings.Cut(media, "/")
-	precisions := map[string]int{media: 3, kind + "/*": 2, "*/*": 1}
-	for item := range strings.SplitSeq(strings.Join(header.Values("Accept"), ","), ",") {
-		given, parameters, err := mime.ParseMediaType(item)
-		if err != nil {
-			continue
-		}
-		a := acceptance{1, precisions[given]}
-		if text, ok := parameters["q"]; ok {
-			if a.quality, err = strconv.ParseFloat(text, 64); err != nil {
-				continue
-			}
-		}
-		if a.precision > best.precision || a.precision == best.precision && a.precision > 0 && a.quality > best.quality {
-			best = a
-		}
-	}
-	return best
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 )
 
 // report is the part of a report that tests look at.
@@ -203,16 +205,16 @@ func TestUsageAsCSV(t *testing.T) {
 		t.Fatal("the request shows in no report")
 	}
 	for accept, want := range map[string]string{
-		"text/csv": csvMedia, "text/csv, */*;q=0.1": csvMedia, "application/json;q=0.2,text/csv;q=0.3": csvMedia, "Text/CSV; charset=utf-8": csvMedia,
-		"": jsonMedia, "*/*": jsonMedia, "text/*": csvMedia, "text/*;q=0.5, application/json": jsonMedia, "text/csv;q=0": jsonMedia, "text/csv;q=0.5, application/json": jsonMedia, "text/csv;q=x": jsonMedia,
-		"text/csv, application/json": jsonMedia, "application/json;q=0.5, text/csv;q=0.5": jsonMedia, "text/csv, */*": csvMedia, "text/csv, application/*": csvMedia,
-		"*/*, application/json;q=0, text/csv;q=0.1": csvMedia, "*/*, text/csv;q=0": jsonMedia,
+		"text/csv": mediatype.CSV, "text/csv, */*;q=0.1": mediatype.CSV, "application/json;q=0.2,text/csv;q=0.3": mediatype.CSV, "Text/CSV; charset=utf-8": mediatype.CSV,
+		"": mediatype.JSON, "*/*": mediatype.JSON, "text/*": mediatype.CSV, "text/*;q=0.5, application/json": mediatype.JSON, "text/csv;q=0": mediatype.JSON, "text/csv;q=0.5, application/json": mediatype.JSON, "text/csv;q=x": mediatype.JSON,
+		"text/csv, application/json": mediatype.JSON, "application/json;q=0.5, text/csv;q=0.5": mediatype.JSON, "text/csv, */*": mediatype.CSV, "text/csv, application/*": mediatype.CSV,
+		"*/*, application/json;q=0, text/csv;q=0.1": mediatype.CSV, "*/*, text/csv;q=0": mediatype.JSON,
 	} {
 		got := s.manage("GET", "/v1/presets/writer/usage", "", "Accept: "+accept)
 		if got.status != 200 || got.header.Get("Content-Type") != want || got.header.Get("Vary") != "Accept" {
 			t.Errorf("%q: got %d %s, want %s", accept, got.status, got.header.Get("Content-Type"), want)
 		}
-		if want != csvMedia {
+		if want != mediatype.CSV {
 			continue
 		}
 		records, err := csv.NewReader(strings.NewReader(got.body)).ReadAll()

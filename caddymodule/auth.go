@@ -1,13 +1,16 @@
 package caddymodule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -66,7 +69,7 @@ func (c *call) authenticate() error {
 
 // identify returns the principal of the first live key among one or more secrets. It looks
 // for keys in memory first, then in the store. If no key is live, each secret counts as a
-// failure of the client's address. The error is domain.ErrCredentials then, or a *limitError
+// failure of the client's address. The error is domain.ErrCredentials then, or a *limiter.Error
 // if the address has failed too often.
 //
 // Clients without an address, as on a Unix socket, are not limited. They cannot be told
@@ -77,16 +80,16 @@ func (c *call) identify(secrets ...string) (domain.Principal, error) {
 			return who, nil
 		}
 	}
-	var limiter *authLimiter // nil if failures are not limited
+	var failures *limiter.Limiter // nil if failures are not limited
 	by, from := c.h.failureLimit, originOf(c.r)
-	if by != (failureLimit{}) && from != (origin{}) {
-		limiter = c.h.shared.limiter
+	if by != (limiter.Limit{}) && from != (limiter.Origin{}) {
+		failures = c.h.shared.limiter
 	}
-	if limiter != nil && limiter.isLimited(from, by) {
-		if err := limiter.enter(c.r.Context()); err != nil {
+	if failures != nil && failures.IsLimited(from, by) {
+		if err := failures.Enter(c.r.Context()); err != nil {
 			return domain.Principal{}, err
 		}
-		defer limiter.leave()
+		defer failures.Leave()
 	}
 	for _, secret := range secrets {
 		who, err := c.h.service.Authenticate(c.r.Context(), domain.HashSecret(secret))
@@ -94,15 +97,15 @@ func (c *call) identify(secrets ...string) (domain.Principal, error) {
 			return who, err
 		}
 	}
-	if limiter == nil {
+	if failures == nil {
 		return domain.Principal{}, domain.ErrCredentials
 	}
 	var wait time.Duration
 	for range secrets {
-		wait = max(wait, limiter.fail(from, by, c.h.logger))
+		wait = max(wait, failures.Fail(from, by, c.h.logger))
 	}
 	if wait > 0 {
-		return domain.Principal{}, &limitError{wait}
+		return domain.Principal{}, &limiter.Error{Wait: wait}
 	}
 	return domain.Principal{}, domain.ErrCredentials
 }
@@ -209,4 +212,41 @@ func checkSecret(secret string) error {
 		return fmt.Errorf("the secret must be printable ASCII without spaces")
 	}
 	return nil
+}
+
+const (
+	defaultAuthFailures      = 100
+	defaultAuthFailureWindow = time.Minute
+
+	// authFailuresOff is the setting for no limit.
+	authFailuresOff = -1
+)
+
+// provisionFailureLimit sets the defaults and checks the settings.
+func (h *Handler) provisionFailureLimit() error {
+	h.AuthFailureLimit = cmp.Or(h.AuthFailureLimit, defaultAuthFailures)
+	h.AuthFailureWindow = cmp.Or(h.AuthFailureWindow, caddy.Duration(defaultAuthFailureWindow))
+	if err := checkAuthFailureLimit(h.AuthFailureLimit, time.Duration(h.AuthFailureWindow)); err != nil {
+		return fmt.Errorf("auth_failure_limit: %w", err)
+	}
+	if h.AuthFailureLimit != authFailuresOff {
+		h.failureLimit = limiter.Limit{Most: h.AuthFailureLimit, Window: time.Duration(h.AuthFailureWindow)}
+	}
+	return nil
+}
+
+func checkAuthFailureLimit(limit int, window time.Duration) error {
+	if limit == authFailuresOff {
+		limit = defaultAuthFailures // its window is checked as with a limit
+	}
+	return limiter.Limit{Most: limit, Window: window}.Validate()
+}
+
+// originOf returns the origin of a request, zero without an address.
+func originOf(r *http.Request) limiter.Origin {
+	address, ok := clientAddress(r)
+	if !ok {
+		return limiter.Origin{}
+	}
+	return limiter.OriginAt(address)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -15,13 +14,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
@@ -29,111 +27,6 @@ import (
 // limited is standard with another failure limit.
 func limited(limit string) string {
 	return strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit "+limit, 1)
-}
-
-// newTimedAuthLimiter returns a limiter with a clock that the test sets.
-func newTimedAuthLimiter() (l *authLimiter, clock *time.Duration) {
-	l, clock = newAuthLimiter(), new(time.Duration)
-	*clock = time.Hour
-	l.now = func() time.Duration { return *clock }
-	return l, clock
-}
-
-// v4 returns an IPv4 address by its number.
-func v4(n int) origin {
-	return origin{10: 0xff, 0xff, byte(1 + n>>24), byte(n >> 16), byte(n >> 8), byte(n)}
-}
-
-func TestFailureBucket(t *testing.T) {
-	l, clock := newTimedAuthLimiter()
-	by := failureLimit{3, 30 * time.Second} // one failure drains each 10 s
-	wants := func(from origin, want time.Duration) {
-		t.Helper()
-		if got := l.isLimited(from, by); got != (want > 0) {
-			t.Errorf("at %s: limited: %t, want %t", *clock, got, want > 0)
-		}
-		if got := l.fail(from, by, zap.NewNop()); got != want {
-			t.Errorf("at %s: got a wait of %s, want %s", *clock, got, want)
-		}
-	}
-	a, b := v4(1), v4(2)
-	for range 3 {
-		wants(a, 0)
-	}
-	wants(a, 10*time.Second)
-	wants(a, 10*time.Second) // which was not counted
-	for range 3 {
-		wants(b, 0) // another address
-	}
-	*clock += 4 * time.Second
-	wants(a, 6*time.Second)
-	*clock += 6 * time.Second
-	wants(a, 0)
-	wants(a, 10*time.Second)
-	*clock += time.Hour // the saved allowance never exceeds the limit
-	for range 3 {
-		wants(a, 0)
-	}
-	wants(a, 10*time.Second)
-	for _, by = range []failureLimit{{3000, time.Second}, {maxAuthFailures, time.Second}, {maxAuthFailures, maxAuthFailureWindow}} {
-		l, clock := newTimedAuthLimiter()
-		for range by.most {
-			if l.fail(a, by, zap.NewNop()) != 0 {
-				t.Fatalf("%d in %s: limited too early", by.most, by.window)
-			}
-		}
-		one := (by.window / time.Duration(by.most)).Round(time.Microsecond)
-		if got := l.fail(a, by, zap.NewNop()); got != one {
-			t.Errorf("%d in %s: got a wait of %s, want %s", by.most, by.window, got, one)
-		}
-		if *clock += one + time.Microsecond; l.isLimited(a, by) {
-			t.Errorf("%d in %s: limited after the wait", by.most, by.window)
-		}
-	}
-	for wait, want := range map[time.Duration]int{1: 1, time.Second: 1, time.Second + 1: 2, 90 * time.Second: 90} {
-		if got := (&limitError{wait}).retryAfter(); got != want {
-			t.Errorf("%s: got Retry-After %d, want %d", wait, got, want)
-		}
-	}
-}
-
-// TestFailureBucketOfTwoLimits checks that handlers of one store share an address's count.
-// Each handler applies its own limit.
-func TestFailureBucketOfTwoLimits(t *testing.T) {
-	l, clock := newTimedAuthLimiter()
-	strict, lax := failureLimit{2, time.Hour}, failureLimit{100, time.Minute}
-	for range 3 {
-		if wait := l.fail(v4(1), lax, zap.NewNop()); wait != 0 {
-			t.Errorf("got a wait of %s within the limit", wait)
-		}
-	}
-	if wait := l.fail(v4(1), strict, zap.NewNop()); wait != 30*time.Minute {
-		t.Errorf("got a wait of %s, want 30m for one of two failures", wait)
-	}
-	if l.isLimited(v4(1), lax) {
-		t.Error("the address is limited by the limit of another handler")
-	}
-	*clock += time.Hour
-	if wait := l.fail(v4(1), strict, zap.NewNop()); wait != 0 {
-		t.Errorf("got a wait of %s after its time", wait)
-	}
-}
-
-// TestFailuresAtOnce checks that concurrent failures are counted like consecutive ones.
-func TestFailuresAtOnce(t *testing.T) {
-	l, _ := newTimedAuthLimiter()
-	var allowed atomic.Int32
-	var wg sync.WaitGroup
-	for range 1000 {
-		wg.Go(func() {
-			if l.fail(v4(1), failureLimit{100, time.Minute}, zap.NewNop()) == 0 {
-				allowed.Add(1)
-			}
-		})
-	}
-	if wg.Wait(); allowed.Load() != 100 {
-		t.Errorf("got %d failures within the limit, want 100", allowed.Load())
-	}
 }
 
 // slowKeys is a store whose key look-ups take 300 ms each.
@@ -162,7 +55,7 @@ func (s *slowKeys) View(context.Context, func(domain.Reader) error) error {
 func TestFailuresLoadTheStoreLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowKeys{stamps: domain.NewStamps()}
-		h := &Handler{shared: newShared(t.Name()), failureLimit: failureLimit{1, time.Hour}, service: domain.NewService(store), logger: zap.NewNop(), keys: map[domain.KeyHash]domain.Principal{
+		h := &Handler{shared: newShared(t.Name()), failureLimit: limiter.Limit{Most: 1, Window: time.Hour}, service: domain.NewService(store), logger: zap.NewNop(), keys: map[domain.KeyHash]domain.Principal{
 			domain.HashSecret(managementSecret): {KeyID: "config-management-1"},
 		}}
 		guess := func(ctx context.Context, address int) error {
@@ -181,7 +74,7 @@ func TestFailuresLoadTheStoreLittle(t *testing.T) {
 		began := time.Now()
 		for n := range 100 {
 			wg.Go(func() {
-				if _, is := errors.AsType[*limitError](guess(t.Context(), n%2)); is {
+				if _, is := errors.AsType[*limiter.Error](guess(t.Context(), n%2)); is {
 					limited.Add(1)
 				}
 			})
@@ -201,15 +94,15 @@ func TestFailuresLoadTheStoreLittle(t *testing.T) {
 			t.Errorf("a key in memory: got %v after %s, want it at once", err, time.Since(began))
 		}
 		wg.Wait()
-		if limited.Load() != 100 || store.most.Load() != maxLimitedLookups || time.Since(began) > 2*maxLookupWait {
+		if limited.Load() != 100 || store.most.Load() != limiter.MaxLookups || time.Since(began) > 2*limiter.MaxLookupWait {
 			t.Errorf("got %d refusals after %s, and %d look-ups at once, want 100 within 2s, and %d",
-				limited.Load(), time.Since(began), store.most.Load(), maxLimitedLookups)
+				limited.Load(), time.Since(began), store.most.Load(), limiter.MaxLookups)
 		}
 	})
 }
 
 func TestOrigin(t *testing.T) {
-	of := func(remote string) origin {
+	of := func(remote string) limiter.Origin {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr = remote
 		return originOf(r)
@@ -235,68 +128,6 @@ func TestOrigin(t *testing.T) {
 		if (a == b) != tc.same || a.String() != tc.text {
 			t.Errorf("%s and %s: got %s and %s, want %s, the same %t", tc.a, tc.b, a, b, tc.text, tc.same)
 		}
-	}
-}
-
-// TestFailuresOfABotnet fails from a very large number of addresses. An address that fails
-// repeatedly stays limited, and new addresses are not limited. The memory stays bounded.
-func TestFailuresOfABotnet(t *testing.T) {
-	l, _ := newTimedAuthLimiter()
-	if size := unsafe.Sizeof(*l); size > 770<<10 {
-		t.Errorf("got %d bytes, want at most 770 KiB", size)
-	}
-	by, logger := failureLimit{100, time.Minute}, zap.NewNop()
-	fail := func(from origin) time.Duration { return l.fail(from, by, logger) }
-	attacker := v4(1)
-	for range 100 {
-		fail(attacker)
-	}
-	for n := range 500_000 { // thirty times the limiter's capacity, at once
-		if fail(v4(1000+n)) > 0 {
-			t.Fatalf("address %d is limited at its first failure", n)
-		}
-		if n%1000 == 0 && fail(attacker) == 0 {
-			t.Fatalf("after %d addresses the attacker is not limited", n)
-		}
-	}
-	storagetest.CheckAllocations(t, 0, func() float64 { return testing.AllocsPerRun(1000, func() { fail(v4(5)) }) })
-}
-
-// TestFailuresInTheLog checks that the log names a limited address once. During a flood it
-// has at most one line per second.
-func TestFailuresInTheLog(t *testing.T) {
-	core, logs := observer.New(zap.DebugLevel)
-	logger := zap.New(core)
-	l, clock := newTimedAuthLimiter()
-	fail := func(from origin) { l.fail(from, failureLimit{2, 20 * time.Second}, logger) }
-	for range 100 {
-		fail(v4(7))
-		*clock += 3 * time.Second // a failure drains now and then, and never all of them
-	}
-	entries := logs.TakeAll()
-	if len(entries) != 1 || entries[0].ContextMap()["address"] != v4(7).String() {
-		t.Errorf("got %v, want one line with the address", entries)
-	}
-	*clock += time.Minute // all of them
-	for range 5 {
-		fail(v4(7))
-	}
-	if n := len(logs.TakeAll()); n != 1 {
-		t.Errorf("after a pause: got %d lines, want one", n)
-	}
-	*clock += time.Minute
-	for n := range 1000 {
-		for range 3 {
-			fail(v4(n))
-		}
-	}
-	*clock += time.Second
-	for range 3 {
-		fail(v4(5000))
-	}
-	entries = logs.TakeAll()
-	if len(entries) != 2 || entries[1].ContextMap()["others_since_last_told"] != int64(999) {
-		t.Errorf("a flood: got %v, want two lines, the second with 999 others", entries)
 	}
 }
 
@@ -587,14 +418,14 @@ func TestManyForwardedAddresses(t *testing.T) {
 // TestFailuresWithoutAnAddress checks clients of a Unix socket. They have no address and
 // cannot lock each other out.
 func TestFailuresWithoutAnAddress(t *testing.T) {
-	h := &Handler{shared: newShared(t.Name()), failureLimit: failureLimit{1, time.Minute}, logger: zap.NewNop(), service: domain.NewService(&told{err: domain.ErrNotFound})}
+	h := &Handler{shared: newShared(t.Name()), failureLimit: limiter.Limit{Most: 1, Window: time.Minute}, logger: zap.NewNop(), service: domain.NewService(&told{err: domain.ErrNotFound})}
 	for remote, limited := range map[string]bool{"@": false, "": false, "192.0.2.1:1": true, "[::1]:1": true} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = remote
 		c := &call{h: h, r: r}
 		for n := range 5 {
 			_, err := c.identify("a-guess")
-			if _, is := errors.AsType[*limitError](err); is != (limited && n > 0) {
+			if _, is := errors.AsType[*limiter.Error](err); is != (limited && n > 0) {
 				t.Errorf("from %q: attempt %d: got %v, want that it is limited: %t", remote, n, err, limited && n > 0)
 			}
 		}
@@ -616,30 +447,10 @@ func TestAuthFailureLimitInJSON(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", text, err, problem)
 		}
 		switch {
-		case text == "" && h.failureLimit != failureLimit{100, time.Minute}:
+		case text == "" && h.failureLimit != limiter.Limit{Most: 100, Window: time.Minute}:
 			t.Errorf("got %v by default", h.failureLimit)
-		case strings.HasSuffix(text, ":-1") && problem == "" && h.failureLimit != failureLimit{}:
+		case strings.HasSuffix(text, ":-1") && problem == "" && h.failureLimit != limiter.Limit{}:
 			t.Error("it is not off")
 		}
 	}
-}
-
-// BenchmarkFailures measures the cost of the limiter for a request with a wrong key, within
-// the limit and beyond.
-func BenchmarkFailures(b *testing.B) {
-	l, _ := newTimedAuthLimiter()
-	by, logger := failureLimit{100, time.Minute}, zap.NewNop()
-	b.Run("of many addresses", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			l.fail(origin{byte(rand.IntN(256)), byte(rand.IntN(256)), 9: 1}, by, logger)
-		}
-	})
-	b.Run("beyond the limit", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			l.isLimited(v4(1), by)
-			l.fail(v4(1), by, logger)
-		}
-	})
 }

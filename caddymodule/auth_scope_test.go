@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -198,7 +199,7 @@ func TestLimitedInference(t *testing.T) {
 		s.do("POST", path, `{"model":"openai/a"}`, required, "X-Preset-Dry-Run: true").want(t, 400, "must name a preset")
 		s.do("POST", path, `{"model":"other/a"}`, models).want(t, 403, "/model", "must match openai/*")
 		s.do("POST", path, `{"preset":"within","models":["other/a"]}`, models).want(t, 403, "/models/0")
-		s.do("POST", path, gzipped(`{"model":"other/a"}`), models, "Content-Encoding: gzip").want(t, 403, "/model")
+		s.do("POST", path, caddytest.Gzip(`{"model":"other/a"}`), models, "Content-Encoding: gzip").want(t, 403, "/model")
 		s.do("POST", path, `{"model":"openai/a"}`, models, "Content-Encoding: br").want(t, 415, "the body is not valid br")
 		s.upstream.none(t)
 		for _, sent := range [][2]string{{required, `{"preset":"within"}`}, {required, `{"model":"other/a@preset/within"}`}, {models, `{"model":"openai/a"}`}, {models, `{"preset":"beyond"}`}} {

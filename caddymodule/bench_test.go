@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
@@ -100,10 +101,10 @@ func BenchmarkUsage(b *testing.B) {
 		h := newBareHandler(b, store)
 		h.shared = newShared(b.Name())
 		if h.Inference = (&Inference{Usage: measured}); measured != nil {
-			measured.recording = &usageRecording{store: store, logger: zap.NewNop()}
-			h.shared.usage.start(measured.recording)
-			h.shared.usage.handles.Store(usage.NewHandles(domain.FeedbackSecret{}))
-			b.Cleanup(func() { _ = h.shared.usage.end(measured.recording) })
+			measured.recording = &usagerecorder.Use{Store: store, Logger: zap.NewNop()}
+			h.shared.usage.Start(measured.recording)
+			h.shared.usage.Handles.Store(usage.NewHandles(domain.FeedbackSecret{}))
+			b.Cleanup(func() { _ = h.shared.usage.End(measured.recording) })
 		}
 		if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
 			b.Fatal(err)

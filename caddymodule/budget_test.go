@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
@@ -188,7 +189,7 @@ func newMeasuredHandler(tb testing.TB, store domain.Store) *Handler {
 	tb.Helper()
 	h := newBareHandler(tb, store)
 	h.service = domain.NewService(h.metrics.measure(store))
-	h.shared, h.failureLimit = newShared(tb.Name()), failureLimit{defaultAuthFailures, defaultAuthFailureWindow}
+	h.shared, h.failureLimit = newShared(tb.Name()), limiter.Limit{Most: defaultAuthFailures, Window: defaultAuthFailureWindow}
 	for i := range 10 {
 		h.keys[domain.HashSecret(fmt.Sprintf("another-secret-%d", i))] = domain.Principal{KeyID: "other"}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/console"
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
@@ -140,7 +141,7 @@ type Handler struct {
 	page         *console.Page // nil without a console
 	keys         map[domain.KeyHash]domain.Principal
 	finder       keyFinder // of keys that must not go upstream
-	failureLimit failureLimit
+	failureLimit limiter.Limit
 	webhooks     []*webhook.Receiver
 	bundle       *bundle // nil without one
 	stopping     stopClock
@@ -336,7 +337,7 @@ func (h *Handler) Cleanup() error {
 		h.Inference.resolver.Close() // late requests may keep the handler in memory for long
 		h.endMemory()
 		if h.Inference.Usage != nil {
-			err = h.shared.usage.end(h.Inference.Usage.recording)
+			err = h.shared.usage.End(h.Inference.Usage.recording)
 		}
 	}
 	if h.bundle != nil {

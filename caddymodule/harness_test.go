@@ -27,11 +27,12 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/internal/servertest"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -45,7 +46,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(400) // the tests leave little garbage at a time, in many collections
 	storepool.RetryInterval = 20 * time.Millisecond
-	flushInterval = 20 * time.Millisecond
+	usagerecorder.FlushInterval = 20 * time.Millisecond
 	undo := storagetest.UseMemory()
 	home, err := os.MkdirTemp("", "caddy-presets-")
 	if err != nil {

@@ -1,13 +1,15 @@
 package caddymodule
 
 import (
-	"iter"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
@@ -21,8 +23,8 @@ type inferenceCall struct {
 	path        string      // the normalized path below the base path; or nothing
 	route       *inferenceRoute
 	dryRun      bool
-	held        *heldBody // is own, or nil. call.body only tells that it was read
-	own         heldBody
+	held        *heldbody.Body // is own, or nil. call.body only tells that it was read
+	own         heldbody.Body
 	response    beginning // of the gateway
 	named       struct {  // the applied preset, empty without one
 		workspace, id, preset, label string
@@ -66,12 +68,12 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 	defer func() {
 		if c.held != nil {
-			c.held.end(c.r.Context(), err)
+			c.held.End(c.r.Context(), err)
 		}
 	}()
 	if refused := c.checkOther(); refused != nil {
 		if c.held != nil {
-			c.held.drop() // the answer may take its time
+			c.held.Drop() // the answer may take its time
 		}
 		c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
 		c.setPlaceholder(operationPlaceholder, c.op.name)
@@ -92,7 +94,7 @@ func (c *inferenceCall) asksForWebSocket() bool {
 	return isWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0
 }
 
-var errNoWebSocket = &statusError{http.StatusUpgradeRequired, "This route serves no WebSocket: send a POST over HTTP"}
+var errNoWebSocket = &status.Error{Status: http.StatusUpgradeRequired, Message: "This route serves no WebSocket: send a POST over HTTP"}
 
 // refuseWebSocket answers a request for a WebSocket on an inference route. Codex takes the status
 // as a request to use HTTP, and repeats its request several times after any other.
@@ -143,7 +145,7 @@ func (h *Handler) routeOf(normalized string) string {
 // reference to the body meanwhile.
 func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	c.holdBody()
-	defer func() { c.held.end(c.r.Context(), err) }()
+	defer func() { c.held.End(c.r.Context(), err) }()
 	if c.prepare() {
 		return nil
 	}
@@ -163,7 +165,7 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 // holdBody prepares to read a body. The caller calls held.end.
 func (c *inferenceCall) holdBody() {
 	c.held = &c.own
-	c.held.limit = c.h.Inference.MaxMemory
+	c.held.Limit = c.h.Inference.MaxMemory
 }
 
 // prepare rewrites the request for the gateway, or answers it. It reports whether it
@@ -173,7 +175,7 @@ func (c *inferenceCall) prepare() (answered bool) {
 	c.setPlaceholder(operationPlaceholder, c.op.name)
 	resolution, err := c.resolve()
 	if err != nil {
-		c.held.drop() // the answer may take its time
+		c.held.Drop() // the answer may take its time
 		c.h.metrics.countResolution(c.op.name, "refused", c.start)
 		c.render(response{}, err)
 		return true
@@ -203,12 +205,12 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	}
 	body := c.held
 	var err error
-	if body.sent, err = c.read(c.h.Inference.MaxBodySize, &body.reservation); err != nil {
+	if body.Sent, err = c.read(c.h.Inference.MaxBodySize, &body.Reservation); err != nil {
 		return none, err
 	}
 	c.body = wholeBody
 	var text []byte
-	if text, body.unpacked, err = c.decodeBody(body.sent, c.h.Inference.MaxBodySize); err != nil {
+	if text, body.Unpacked, err = c.held.Decode(c.r.Header, body.Sent, c.h.Inference.MaxBodySize); err != nil {
 		return none, err
 	}
 	adoptSession(c.r.Header)
@@ -226,31 +228,31 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		c.showResolution(resolution)
 	}
 	if !resolution.Rewritten {
-		if body.unpacked {
-			body.sub(int64(cap(text)))
+		if body.Unpacked {
+			body.Sub(int64(cap(text)))
 		}
-		resolution.Body[0] = body.sent
+		resolution.Body[0] = body.Sent
 	} else {
 		if resolution.StreamUsageAdded {
 			c.hideStreamUsage()
 		}
-		if body.unpacked {
-			body.dropSent()
+		if body.Unpacked {
+			body.DropSent()
 			c.r.Header.Del("Content-Encoding")
 		}
 		if len(resolution.Body) == 1 { // the merged body is a copy
-			body.sub(int64(cap(text)))
-			body.recycle()
+			body.Sub(int64(cap(text)))
+			body.Recycle()
 		}
 		if otherType && resolution.Preset != "" { // the gateway must read the fields that were resolved
-			c.r.Header["Content-Type"] = []string{jsonMedia}
+			c.r.Header["Content-Type"] = []string{mediatype.JSON}
 		}
 		c.r.ContentLength = int64(resolution.Body.Len())
 		c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked
 		c.values[1] = strconv.FormatInt(c.r.ContentLength, 10)
 		c.r.Header["Content-Length"] = c.values[1:]
 	}
-	body.replay(resolution.Body, c.r.Body)
+	body.Replay(resolution.Body, c.r.Body)
 	c.r.Body = body
 	return resolution, nil
 }
@@ -314,34 +316,4 @@ func headerList(names []string) string {
 		return list
 	}
 	return list[:strings.LastIndex(list[:most], ", ")+1] + " ..."
-}
-
-// mayReadModels authenticates a request for models, and checks that its key may send it.
-// Else it answers the request.
-func (c *inferenceCall) mayReadModels(operation string) bool {
-	c.op.name = operation
-	c.setPlaceholder(operationPlaceholder, operation)
-	err := c.authenticateInference()
-	if err == nil && (!isRead(c.r) || c.hidesQuery()) { // it has a body, opens a tunnel, or reads something else
-		err = c.checkUnresolvedRoute()
-	}
-	if err != nil {
-		varyByKey(c.w.Header())
-		c.render(response{}, err)
-	}
-	return err == nil
-}
-
-// serveModels lets the gateway list its models and adds the caller's presets.
-func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
-	if !c.mayReadModels("models_list") {
-		return nil
-	}
-	failed, err := c.listModels(next, func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
-		return c.h.service.ActivePresets(c.r.Context(), c.who, withModels)
-	})
-	if failed != nil && !hungUp(c.r.Context(), failed) {
-		c.logFailure(failed)
-	}
-	return err
 }

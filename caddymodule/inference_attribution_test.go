@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -41,14 +42,14 @@ func TestAttribution(t *testing.T) {
 			for _, path := range []string{messagesPath, countMessagesPath} {
 				for form, request := range map[string]string{
 					"plain":   post(path, body, bearer(inferenceSecret)),
-					"gzip":    post(path, gzipped(body), bearer(inferenceSecret), "Content-Encoding: gzip"),
+					"gzip":    post(path, caddytest.Gzip(body), bearer(inferenceSecret), "Content-Encoding: gzip"),
 					"chunked": postChunked(path, body, []string{"X-Trailer: x"}, bearer(inferenceSecret)),
 					"text":    post(path, body, bearer(inferenceSecret), "Content-Type: text/plain"),
 				} {
 					exchange(t, s.address, request).want(t, 202)
 					got, want, header := s.upstream.one(t), want[name], "Content-Encoding"
 					if form == "gzip" && want == body {
-						want = gzipped(body)
+						want = caddytest.Gzip(body)
 					} else if got.header.Get(header) != "" {
 						t.Errorf("%s %s %s: got %s %q", setting, name, form, header, got.header.Get(header))
 					}
@@ -91,7 +92,7 @@ func TestUnpackedAttribution(t *testing.T) {
 	text := base64.StdEncoding.EncodeToString(noise) + strings.Repeat("x", size)
 	body := `{"model":"m","system":[{"type":"text","text":"x-anthropic-billing-header: cch=1;"},{"type":"text","text":"` + text + `"}]}`
 	var group sync.WaitGroup
-	group.Go(func() { s.ask(messagesPath, gzipped(body), "Content-Encoding: gzip").want(t, 200) })
+	group.Go(func() { s.ask(messagesPath, caddytest.Gzip(body), "Content-Encoding: gzip").want(t, 200) })
 	g.wait(t, 1)
 	if got := held(); got < int64(len(text)) || got > int64(len(body)+4<<10) {
 		t.Errorf("%d bytes are held, want those of a body of %d", got, len(body))

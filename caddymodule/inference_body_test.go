@@ -2,10 +2,6 @@ package caddymodule
 
 import (
 	"bytes"
-	"compress/zlib"
-	"encoding/binary"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"runtime"
@@ -13,58 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // knownEncodings are a Content-Encoding of each coding, and of several.
 var knownEncodings = []string{"gzip", "x-gzip", "deflate", "br", "zstd", "gzip, zstd", "br,deflate", "zstd, identity, gzip , br"}
-
-// encode encodes a text as a Content-Encoding says.
-func encode(t testing.TB, codings, text string) string {
-	t.Helper()
-	for coding := range strings.SplitSeq(codings, ",") {
-		var out bytes.Buffer
-		var w io.WriteCloser
-		switch strings.ToLower(strings.TrimSpace(coding)) {
-		case "identity":
-			continue
-		case "gzip", "x-gzip":
-			text = gzipped(text)
-			continue
-		case "deflate":
-			w = zlib.NewWriter(&out)
-		case "br":
-			w = brotli.NewWriterLevel(&out, 2)
-		case "zstd":
-			encoder, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true)) // it does not tell the size
-			if err != nil {
-				t.Fatal(err)
-			}
-			w = encoder
-		default:
-			t.Fatalf("no such coding: %q", coding)
-		}
-		_, _ = io.WriteString(w, text)
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		text = out.String()
-	}
-	return text
-}
-
-// withSize encodes a text in zstd, with its size.
-func withSize(t testing.TB, text string, options ...zstd.EOption) string {
-	t.Helper()
-	encoder, err := zstd.NewWriter(nil, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(encoder.EncodeAll([]byte(text), nil))
-}
 
 // withoutSize encodes a text in zstd with a window, and without its size.
 func withoutSize(t testing.TB, text string, window int) string {
@@ -95,17 +47,17 @@ func TestContentEncodings(t *testing.T) {
 	const merged = `{"model":"openai/gpt-5","input":"hi","temperature":0.70,"max_output_tokens":100,"include":["reasoning.encrypted_content"],"instructions":"Be brief."}`
 	const refused = "refused"
 	type test struct{ name, coding, sent, want string }
-	zipped := gzipped(body)
+	zipped := caddytest.Gzip(body)
 	tests := []test{
 		{"in capitals", "GZIP", zipped, merged},
-		{"two members", "gzip", gzipped(body[:20]) + gzipped(body[20:]), merged},
-		{"two frames", "zstd", encode(t, "zstd", body[:20]) + withSize(t, body[20:]), merged},
-		{"a skipped frame", "zstd", "\x51\x2a\x4d\x18\x03\x00\x00\x00abc" + withSize(t, body), merged},
-		{"zstd with its size", "zstd", withSize(t, body, zstd.WithSingleSegment(true)), merged},
+		{"two members", "gzip", caddytest.Gzip(body[:20]) + caddytest.Gzip(body[20:]), merged},
+		{"two frames", "zstd", caddytest.Encode(t, "zstd", body[:20]) + caddytest.WithSize(t, body[20:]), merged},
+		{"a skipped frame", "zstd", "\x51\x2a\x4d\x18\x03\x00\x00\x00abc" + caddytest.WithSize(t, body), merged},
+		{"zstd with its size", "zstd", caddytest.WithSize(t, body, zstd.WithSingleSegment(true)), merged},
 		{"the largest window", "zstd", withoutSize(t, body, 8<<20), merged},
 		{"a larger window", "zstd", withoutSize(t, body, 16<<20), refused},
 		{"a larger window in the second frame", "zstd", withoutSize(t, body[:20], 2<<20) + withoutSize(t, body[20:], 4<<20), refused},
-		{"no JSON", "gzip", gzipped("preset"), ""},
+		{"no JSON", "gzip", caddytest.Gzip("preset"), ""},
 		{"empty", "gzip", "", ""},
 		{"empty, not known", "compress", "", ""},
 		{"identity", "identity", body, merged},
@@ -116,22 +68,22 @@ func TestContentEncodings(t *testing.T) {
 		{"wrong sum", "gzip", zipped[:len(zipped)-8] + "\x00\x00\x00\x00" + zipped[len(zipped)-4:], refused},
 		{"more behind", "gzip", zipped + "x", refused},
 		{"once, not twice", "gzip, gzip", zipped, refused},
-		{"the wrong order", "zstd, gzip", encode(t, "gzip, zstd", body), refused},
+		{"the wrong order", "zstd, gzip", caddytest.Encode(t, "gzip, zstd", body), refused},
 		{"not compressed", "gzip", body, refused},
-		{"a dictionary", "deflate", "\x78\xbb" + encode(t, "deflate", body)[2:], refused},
-		{"a larger window than there is", "br", "\x11\x1e" + encode(t, "br", body), refused},
+		{"a dictionary", "deflate", "\x78\xbb" + caddytest.Encode(t, "deflate", body)[2:], refused},
+		{"a larger window than there is", "br", "\x11\x1e" + caddytest.Encode(t, "br", body), refused},
 		{"another coding", "compress", body, refused},
 		{"another coding among others", "gzip, Snappy, br", zipped, refused},
 		{"a parameter", "gzip;q=1", zipped, refused},
-		{"nothing within", "br, zstd", encode(t, "zstd", ""), refused},
-		{"too often", "gzip, gzip, gzip, gzip", encode(t, "gzip, gzip, gzip, gzip", body), refused},
+		{"nothing within", "br, zstd", caddytest.Encode(t, "zstd", ""), refused},
+		{"too often", "gzip, gzip, gzip, gzip", caddytest.Encode(t, "gzip, gzip, gzip, gzip", body), refused},
 	}
 	for _, coding := range knownEncodings {
-		encoded := encode(t, coding, body)
+		encoded := caddytest.Encode(t, coding, body)
 		tests = append(tests,
 			test{"with a reference", coding, encoded, merged},
-			test{"without one", coding, encode(t, coding, `{"model":"m"}`), ""},
-			test{"empty text", coding, encode(t, coding, ""), ""},
+			test{"without one", coding, caddytest.Encode(t, coding, `{"model":"m"}`), ""},
+			test{"empty text", coding, caddytest.Encode(t, coding, ""), ""},
 			test{"cut", coding, encoded[:len(encoded)-1], refused},
 			test{"more behind", coding, encoded + "x", refused},
 			test{"another", coding, `{"model":"m"}`, refused},
@@ -181,7 +133,7 @@ func TestEncodedBombs(t *testing.T) {
 	tier.Slow(t)
 	s := start(t, inferring("max_body_size 1MB"))
 	for _, coding := range []string{"gzip", "deflate", "br", "zstd", "zstd, gzip", "gzip, zstd"} {
-		bomb := encode(t, coding, strings.Repeat("\x00", 100<<20))
+		bomb := caddytest.Encode(t, coding, strings.Repeat("\x00", 100<<20))
 		runtime.GC() // frees what a coding takes to encode
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -191,7 +143,7 @@ func TestEncodedBombs(t *testing.T) {
 			t.Errorf("refusing a bomb of %d bytes in %s took %d bytes of memory", len(bomb), coding, grown)
 		}
 	}
-	s.ask(responsesPath, withSize(t, strings.Repeat("\x00", 100<<20)), "Content-Encoding: zstd").want(t, 413)
+	s.ask(responsesPath, caddytest.WithSize(t, strings.Repeat("\x00", 100<<20)), "Content-Encoding: zstd").want(t, 413)
 	s.upstream.none(t)
 	s.wantNothingHeld()
 }
@@ -207,7 +159,7 @@ func TestEncodedBodiesAreJudged(t *testing.T) {
 		for body, status := range map[string]int{
 			`{"model":"good"}`: 202, `{"model":"evil"}`: 403, `{"model":"good","tools":[{"type":"web_search"}]}`: 403, `{"model":"good"} x`: 400,
 		} {
-			sent := encode(t, coding, body)
+			sent := caddytest.Encode(t, coding, body)
 			s.do("POST", chatPath, sent, bearer(limited), encoding).want(t, status)
 			if status != 202 {
 				s.upstream.none(t)
@@ -218,176 +170,16 @@ func TestEncodedBodiesAreJudged(t *testing.T) {
 	}
 }
 
-// TestDecodedMemory decodes bodies, of which some tell a wrong size. Just the memory that a text
-// takes stays reserved.
-func TestDecodedMemory(t *testing.T) {
-	const limit = 140_000
-	text := strings.Repeat("x", 100_000)
-	lying := func(size uint32) string {
-		packed := []byte(gzipped(text))
-		return string(binary.LittleEndian.AppendUint32(packed[:len(packed)-4], size))
-	}
-	sized := []byte(withSize(t, text))
-	if sized[4]>>6 != 2 {
-		t.Fatalf("the size has another length: %x", sized[:16])
-	}
-	// lyingFrame tells another size, in the four bytes behind the descriptor and the window.
-	lyingFrame := func(size uint32) string {
-		frame := bytes.Clone(sized)
-		at := 5
-		if frame[4]&1<<5 == 0 {
-			at++
-		}
-		binary.LittleEndian.PutUint32(frame[at:], size)
-		return string(frame)
-	}
-	type test struct {
-		name, coding, sent, want string
-		err                      error
-	}
-	tests := []test{
-		{"two members", "gzip", gzipped(text) + gzipped("y"), text + "y", nil},
-		{"two members, the second larger", "gzip", gzipped("y") + gzipped(text), "y" + text, nil},
-		{"empty last member", "gzip", gzipped(text) + gzipped(""), text, nil},
-		{"two members, too large", "gzip", gzipped(text) + gzipped(text), "", errTooLarge},
-		{"more than there is", "gzip", lying(0xffffffff), "", errBroken},
-		{"less than there is", "gzip", lying(1), "", errBroken},
-		{"its size", "zstd", string(sized), text, nil},
-		{"two frames", "zstd", string(sized) + withSize(t, "y"), text + "y", nil},
-		{"two frames, the second larger", "zstd", withSize(t, "y") + string(sized), "y" + text, nil},
-		{"an empty frame before", "zstd", withSize(t, "", zstd.WithZeroFrames(true)) + string(sized), text, nil},
-		{"two frames, too large", "zstd", string(sized) + string(sized), "", errTooLarge},
-		{"more than there is", "zstd", lyingFrame(100_001), "", errBroken},
-		{"less than there is", "zstd", lyingFrame(99_999), "", errBroken},
-		{"far more than there is", "zstd", lyingFrame(0xffffffff), "", errBroken},
-		{"its size, too large", "zstd", withSize(t, strings.Repeat("x", limit+1)), "", errTooLarge},
-		{"a huge window", "zstd", "\x28\xb5\x2f\xfd\x00\xf0\x01\x00\x00", "", errBroken},
-		{"none", "gzip", "\x1f", "", errBroken},
-		{"none", "zstd", "\x28", "", errBroken},
-		{"none", "br", "\xff", "", errBroken},
-		{"none", "deflate", "\x78", "", errBroken},
-	}
-	for coding := range bodyDecoders {
-		tests = append(tests,
-			test{"plain", coding, encode(t, coding, text), text, nil},
-			test{"empty", coding, encode(t, coding, ""), "", nil},
-			test{"of the largest size", coding, encode(t, coding, strings.Repeat("x", limit)), strings.Repeat("x", limit), nil},
-			test{"a byte too large", coding, encode(t, coding, strings.Repeat("x", limit+1)), "", errTooLarge},
-			test{"cut", coding, encode(t, coding, text)[:10], "", errBroken},
-		)
-	}
-	for _, tc := range tests {
-		m := &reservation{limit: 32 << 20}
-		got, err := decodeFrom(tc.coding, m, []byte(tc.sent), limit)
-		if _, broken := errors.AsType[*codingError](err); broken != errors.Is(tc.err, errBroken) || !broken && !errors.Is(err, tc.err) || string(got) != tc.want {
-			t.Errorf("%s, %s: got %d bytes, %v, want %d, %v", tc.coding, tc.name, len(got), err, len(tc.want), tc.err)
-		}
-		if m.held.Load() != int64(cap(got)) || cap(got) > max(len(tc.want), 100_000)+1 {
-			t.Errorf("%s, %s: %d bytes are reserved, and %d taken, for %d", tc.coding, tc.name, m.held.Load(), cap(got), len(tc.want))
-		}
-		m.release()
-	}
-	// Without memory a text is refused, and nothing stays reserved.
-	for coding := range bodyDecoders {
-		m := &reservation{limit: 70_000}
-		if _, err := decodeFrom(coding, m, []byte(encode(t, coding, text)), limit); !errors.Is(err, errTooLarge) || m.held.Load() != 0 {
-			t.Errorf("%s: got %v without memory, and %d bytes are reserved", coding, err, m.held.Load())
-		}
-	}
-	// The memory of a decoder counts while it decodes.
-	other := &reservation{limit: 32 << 20}
-	if err := other.add(31 << 20); err != nil {
-		t.Fatal(err)
-	}
-	for coding, want := range map[string]error{"gzip": nil, "deflate": nil, "br": errNoMemory, "zstd": errNoMemory} {
-		m := &reservation{limit: 32 << 20}
-		if _, err := decodeFrom(coding, m, []byte(encode(t, coding, "text")), limit); !errors.Is(err, want) {
-			t.Errorf("%s: got %v beside others, want %v", coding, err, want)
-		}
-		m.release()
-	}
-	other.release()
-	if held() != 0 {
-		t.Errorf("%d bytes are held", held())
-	}
-}
-
 // TestDecodersFitIntoLittleMemory decodes the largest bodies within the least max_memory.
 func TestDecodersFitIntoLittleMemory(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB", "max_memory 4MiB"))
 	s.preset("writer", writer)
 	for _, coding := range []string{"gzip", "deflate", "br", "zstd"} {
 		body := bodyOf("@preset/writer", 1<<20-100)
-		s.ask(chatPath, encode(t, coding, body), "Content-Encoding: "+coding).want(t, 202)
+		s.ask(chatPath, caddytest.Encode(t, coding, body), "Content-Encoding: "+coding).want(t, 202)
 		if got := s.upstream.one(t); len(got.body) < 1<<20-100 {
 			t.Errorf("%s: the gateway got %d bytes", coding, len(got.body))
 		}
 	}
 	s.wantNothingHeld()
-}
-
-// errBroken stands for any *codingError.
-var errBroken = errors.New("broken")
-
-// TestBrotliMemory compares the reserved window with that of streams.
-func TestBrotliMemory(t *testing.T) {
-	for bits := 10; bits <= 24; bits++ {
-		var out bytes.Buffer
-		w := brotli.NewWriterOptions(&out, brotli.WriterOptions{Quality: 5, LGWin: bits})
-		_, _ = io.WriteString(w, "text")
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if got := brotliMemory(out.Bytes()[0]); got != 3<<20+1<<bits {
-			t.Errorf("%d bits: got %d bytes", bits, got)
-		}
-	}
-}
-
-// FuzzEncodedBody decodes anything. What is reserved at the end is what the text takes.
-func FuzzEncodedBody(f *testing.F) {
-	for coding := range bodyDecoders {
-		f.Add(coding, []byte(encode(f, coding, `{"model":"@preset/writer"}`)))
-	}
-	f.Fuzz(func(t *testing.T, coding string, sent []byte) {
-		const limit = 64 << 10
-		c := &inferenceCall{call: call{r: &http.Request{Header: http.Header{"Content-Encoding": {coding}}}}}
-		c.held = &heldBody{reservation: reservation{limit: 32 << 20}}
-		defer c.held.release()
-		text, unpacked, err := c.decodeBody(sent, limit)
-		_, refused := errors.AsType[*statusError](err)
-		_, broken := errors.AsType[*codingError](err)
-		switch {
-		case err != nil && (!refused && !broken || text != nil || unpacked):
-			t.Errorf("got %q, %t, %v", text, unpacked, err)
-		case unpacked && len(text) > limit:
-			t.Errorf("got %d bytes", len(text))
-		}
-		want := int64(0)
-		if unpacked {
-			want = int64(cap(text))
-		}
-		if got := c.held.held.Load(); got != want {
-			t.Errorf("%d bytes are reserved, want %d", got, want)
-		}
-	})
-}
-
-// TestDecodersFail checks that a decoder which panics refuses the body alone.
-func TestDecodersFail(t *testing.T) {
-	bodyDecoders["panics"] = func(m *reservation, _ []byte, _ int64) ([]byte, error) {
-		if err := m.add(100); err != nil {
-			t.Fatal(err)
-		}
-		panic("of the decoder")
-	}
-	t.Cleanup(func() { delete(bodyDecoders, "panics") })
-	m := &reservation{limit: 1000}
-	if err := m.add(10); err != nil {
-		t.Fatal(err)
-	}
-	defer m.release()
-	if _, err := decodeFrom("panics", m, []byte("x"), 1); fmt.Sprint(err) != "Unsupported content encoding: the body is not valid panics" || m.held.Load() != 10 {
-		t.Errorf("got %v, and %d bytes are reserved", err, m.held.Load())
-	}
 }

@@ -52,7 +52,7 @@ type dryRunField struct {
 
 // describe answers a dry run.
 func (c *inferenceCall) describe(resolution inference.Resolution) (response, error) {
-	text, err := c.held.join()
+	text, err := c.held.Join()
 	if err != nil {
 		return response{}, err
 	}
@@ -82,7 +82,7 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (response, err
 	}
 	// The body may be large, so it is quoted once, into the buffer that is sent.
 	const begin, body, end = `{"data":`, `,"body":`, `}`
-	data, err := c.held.alloc(int64(len(begin) + len(before) + len(body) + rawjson.QuotedSize(text) + len(after) + len(end)))
+	data, err := c.held.Alloc(int64(len(begin) + len(before) + len(body) + rawjson.QuotedSize(text) + len(after) + len(end)))
 	if err != nil {
 		return response{}, err
 	}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
 // put sets a label of a preset in the workspace default. The target is JSON.
@@ -185,7 +187,7 @@ func TestDisabledTools(t *testing.T) {
 				t.Errorf("%s: got headers %v of an answer from elsewhere", name, live.header)
 			}
 			responses = append(responses, live)
-			for coding, sent := range map[string]string{"gzip": gzipped(body), "zstd": encode(t, "zstd", body), "identity": body} {
+			for coding, sent := range map[string]string{"gzip": caddytest.Gzip(body), "zstd": caddytest.Encode(t, "zstd", body), "identity": body} {
 				for _, request := range []string{
 					post(path, sent, bearer(inferenceSecret), "Content-Encoding: "+coding),
 					postChunked(path, sent, nil, bearer(inferenceSecret), "Content-Encoding: "+coding),
@@ -206,7 +208,7 @@ func TestDisabledTools(t *testing.T) {
 		for _, request := range []string{
 			post(path, use, bearer(inferenceSecret), "Content-Encoding: br"),
 			post(path, use, bearer(inferenceSecret), "Content-Encoding: gzip"),
-			post(path, gzipped(use)+"x", bearer(inferenceSecret), "Content-Encoding: gzip"),
+			post(path, caddytest.Gzip(use)+"x", bearer(inferenceSecret), "Content-Encoding: gzip"),
 		} {
 			exchange(t, s.address, request).want(t, http.StatusUnsupportedMediaType, "Unsupported content encoding: the body is not valid ")
 		}

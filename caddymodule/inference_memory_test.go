@@ -19,13 +19,14 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // held returns the bytes of inference bodies in this process.
-func held() int64 { return inferenceMemory.held.Load() }
+func held() int64 { return heldbody.InUse() }
 
 // wantNothingHeld waits until all memory for bodies is released.
 func (s *server) wantNothingHeld() {
@@ -114,7 +115,7 @@ func TestInferenceMemory(t *testing.T) {
 			const size = 14 << 20
 			large := bodyOf("@preset/writer", size)
 			if headers != nil {
-				large = gzipped(large)
+				large = caddytest.Gzip(large)
 			}
 			// A body takes twice its size while it is merged, and its size until the
 			// gateway has read it.
@@ -216,7 +217,7 @@ func TestBodyIsDroppedOnceRead(t *testing.T) {
 			t.Run(name+", "+coding, func(t *testing.T) {
 				sent := body
 				if coding == "gzip" {
-					sent = gzipped(body)
+					sent = caddytest.Gzip(body)
 				}
 				client := &http.Client{Transport: new(http.Transport)}
 				defer client.CloseIdleConnections()
@@ -267,7 +268,7 @@ func TestBodyReachesAnotherUpstream(t *testing.T) {
 					want = strings.Repeat("x", size)
 				}
 				s.ask(chatPath, body).want(t, tc.status, want)
-				s.ask(chatPath, gzipped(body), "Content-Encoding: gzip").want(t, tc.status)
+				s.ask(chatPath, caddytest.Gzip(body), "Content-Encoding: gzip").want(t, tc.status)
 			}
 		}
 		if t.Failed() {
@@ -296,10 +297,10 @@ func TestNothingLeaks(t *testing.T) {
 		}
 		io.WriteString(w, "{}")
 	})
-	bomb := gzipped(strings.Repeat("x", 10<<20))
-	lying := []byte(gzipped(bodyOf("@preset/writer", 100<<10)))
+	bomb := caddytest.Gzip(strings.Repeat("x", 10<<20))
+	lying := []byte(caddytest.Gzip(bodyOf("@preset/writer", 100<<10)))
 	copy(lying[len(lying)-4:], "\xff\xff\xff\x7f")
-	frames, nested := encode(t, "zstd", bodyOf("@preset/writer", 300<<10)), encode(t, "br, gzip", bodyOf("m", 300<<10))
+	frames, nested := caddytest.Encode(t, "zstd", bodyOf("@preset/writer", 300<<10)), caddytest.Encode(t, "br, gzip", bodyOf("m", 300<<10))
 	const encoded, zstd, dry = "Content-Encoding: gzip", "Content-Encoding: zstd", "X-Preset-Dry-Run: true"
 	// try sends a request. The connection may close before the body is sent.
 	try := func(ctx context.Context, path string, body io.Reader, headers ...string) {
@@ -324,8 +325,8 @@ func TestNothingLeaks(t *testing.T) {
 	kinds := []func(path string){
 		func(path string) { ask(path, bodyOf("@preset/writer", 300<<10)) },
 		func(path string) { ask(path, bodyOf("m", 700<<10)) },
-		func(path string) { ask(path, gzipped(bodyOf("@preset/writer", 700<<10)), encoded) },
-		func(path string) { ask(path, gzipped(bodyOf("m", 700<<10)), encoded) },
+		func(path string) { ask(path, caddytest.Gzip(bodyOf("@preset/writer", 700<<10)), encoded) },
+		func(path string) { ask(path, caddytest.Gzip(bodyOf("m", 700<<10)), encoded) },
 		func(path string) { ask(path, bodyOf("m", 2<<20)) },
 		func(path string) { ask(path, bomb, encoded) },
 		func(path string) { ask(path, frames, zstd) },
@@ -388,19 +389,19 @@ func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
 		defer conn.Close()
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: 4000000\r\n\r\n{", chatPath, bearer(inferenceSecret))
 	}
-	if !s.eventually(func() bool { return held() >= 20*firstRead }) {
-		t.Errorf("%d bytes are held, want at least %d", held(), 20*firstRead)
+	if !s.eventually(func() bool { return held() >= 20*heldbody.FirstRead }) {
+		t.Errorf("%d bytes are held, want at least %d", held(), 20*heldbody.FirstRead)
 	}
-	if got := held(); got > 20*firstRead*2 {
+	if got := held(); got > 20*heldbody.FirstRead*2 {
 		t.Errorf("%d bytes are held for 20 bytes that were sent", got)
 	}
 	s.ask(chatPath, bodyOf("m", 3<<20)).want(t, 202)
 
-	taken := int64(7 << 20)
-	if !inferenceMemory.tryAcquire(taken, 10<<20) {
-		t.Fatal("there is no room")
+	others := &heldbody.Reservation{Limit: 10 << 20}
+	if err := others.Add(7 << 20); err != nil {
+		t.Fatal(err)
 	}
-	defer inferenceMemory.release(taken)
+	defer others.ReleaseAll()
 	head := "POST " + chatPath + " HTTP/1.1\r\nHost: x\r\n" + bearer(inferenceSecret) + "\r\nExpect: 100-continue\r\nContent-Length: 4000000\r\n\r\n"
 	s.raw(head, 1)[0].want(t, 503)
 }
@@ -434,48 +435,6 @@ func TestMaxMemory(t *testing.T) {
 	}
 }
 
-// TestReadAll checks that the reserved memory equals the memory of the result.
-func TestReadAll(t *testing.T) {
-	text := bytes.Repeat([]byte("0123456789"), 100<<10)
-	for _, size := range []int{0, 1, 511, 512, 513, firstRead, firstRead + bytes.MinRead, 300_000, len(text)} {
-		for _, announced := range []int{-1, size, size / 2, 2 * size} {
-			for name, reader := range map[string]func(io.Reader) io.Reader{
-				"whole": func(r io.Reader) io.Reader { return r }, "with its end": iotest.DataErrReader, "in halves": iotest.HalfReader,
-			} {
-				m := &reservation{limit: 10 << 20}
-				got, err := m.readAll(reader(bytes.NewReader(text[:size])), int64(announced), 1<<30)
-				if err != nil || !bytes.Equal(got, text[:size]) {
-					t.Fatalf("%s, %d bytes, %d announced: got %d bytes, %v", name, size, announced, len(got), err)
-				}
-				if m.held.Load() != int64(cap(got)) || held() != int64(cap(got)) {
-					t.Errorf("%s, %d bytes, %d announced: %d and %d bytes are reserved for %d", name, size, announced, m.held.Load(), held(), cap(got))
-				}
-				if most := 2*max(size, announced) + 2*bytes.MinRead; cap(got) > most {
-					t.Errorf("%s, %d bytes, %d announced: %d bytes are taken", name, size, announced, cap(got))
-				}
-				m.release()
-				if got, err := (*reservation)(nil).readAll(reader(bytes.NewReader(text[:size])), int64(announced), 1<<30); err != nil || !bytes.Equal(got, text[:size]) {
-					t.Fatalf("%s, %d bytes, %d announced, not counted: got %d bytes, %v", name, size, announced, len(got), err)
-				}
-			}
-		}
-	}
-	failure := errors.New("broken")
-	m := &reservation{limit: 10 << 20}
-	if _, err := m.readAll(io.MultiReader(bytes.NewReader(text), iotest.ErrReader(failure)), -1, 1<<30); !errors.Is(err, failure) {
-		t.Errorf("got %v, want the reader's error", err)
-	}
-	m.release()
-	m = &reservation{limit: 1 << 20}
-	if _, err := m.readAll(bytes.NewReader(text), -1, 1<<30); !errors.Is(err, errTooLarge) {
-		t.Errorf("got %v for what never fits, want errTooLarge", err)
-	}
-	m.release()
-	if held() != 0 {
-		t.Errorf("%d bytes are held", held())
-	}
-}
-
 // TestLargestBodyFits reads the largest body, which tells no length, within the least
 // max_memory.
 func TestLargestBodyFits(t *testing.T) {
@@ -483,104 +442,11 @@ func TestLargestBodyFits(t *testing.T) {
 	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(strings.Repeat("x", largest)))
 	r.ContentLength = -1
 	c := call{w: httptest.NewRecorder(), r: r}
-	m := &reservation{limit: 2*largest + 2*bytes.MinRead}
+	m := &heldbody.Reservation{Limit: 2*largest + 2*bytes.MinRead}
 	if body, err := c.read(largest, m); err != nil || len(body) != largest {
 		t.Errorf("got %d bytes, %v, want %d", len(body), err, largest)
 	}
-	m.release()
-}
-
-// TestHeldBody reads, closes and drops bodies, also concurrently.
-func TestHeldBody(t *testing.T) {
-	closed := 0
-	newBody := func(text string) *heldBody {
-		b := &heldBody{reservation: reservation{limit: 1 << 20}}
-		if err := b.add(int64(len(text))); err != nil {
-			t.Fatal(err)
-		}
-		b.replay(inference.Body{[]byte(text)}, closer(func() error { closed++; return nil }))
-		return b
-	}
-	// read reads n bytes at most.
-	read := func(b *heldBody, n int) (string, error) {
-		p := make([]byte, n)
-		got, err := b.Read(p)
-		return string(p[:got]), err
-	}
-
-	b := newBody("hello")
-	if got, err := read(b, 3); got != "hel" || err != nil || held() != 5 {
-		t.Errorf("got %q, %v and %d bytes held", got, err, held())
-	}
-	if got, err := read(b, 3); got != "lo" || err != nil || held() != 0 {
-		t.Errorf("got %q, %v and %d bytes held after the last one", got, err, held())
-	}
-	b.drop()
-	if got, err := read(b, 3); got != "" || !errors.Is(err, io.EOF) {
-		t.Errorf("got %q, %v behind the end", got, err)
-	}
-	for name, end := range map[string]func(*heldBody){"closed": func(b *heldBody) { _ = b.Close() }, "dropped": (*heldBody).drop} {
-		b := newBody("hello")
-		_, _ = read(b, 2)
-		end(b)
-		if got, err := read(b, 3); got != "" || !errors.Is(err, http.ErrBodyReadAfterClose) || held() != 0 || b.rest != nil {
-			t.Errorf("%s: got %q, %v and %d bytes held", name, got, err, held())
-		}
-	}
-	if closed != 1 {
-		t.Errorf("the original was closed %d times, want once", closed)
-	}
-	if got, err := read(newBody(""), 3); got != "" || !errors.Is(err, io.EOF) {
-		t.Errorf("got %q, %v from an empty body", got, err)
-	}
-
-	var group sync.WaitGroup
-	for range 100 {
-		b := newBody(strings.Repeat("x", 1000))
-		group.Go(func() { _, _ = io.Copy(io.Discard, b) })
-		group.Go(b.drop)
-		group.Go(func() {
-			ctx, cancel := context.WithCancel(context.Background())
-			b.end(ctx, errors.New("failed"))
-			cancel()
-		})
-	}
-	group.Wait()
-	if held() != 0 {
-		t.Errorf("%d bytes are held", held())
-	}
-}
-
-type closer func() error
-
-func (c closer) Close() error { return c() }
-
-// TestByteSemaphore acquires and releases from many goroutines. The limit is never
-// exceeded.
-func TestByteSemaphore(t *testing.T) {
-	var s byteSemaphore
-	const limit = 1000
-	var group sync.WaitGroup
-	for i := range 8 {
-		group.Go(func() {
-			for n := range int64(5000) {
-				n = n%400 + int64(i)
-				if s.tryAcquire(n, limit) {
-					if got := s.held.Load(); got > limit || got < n {
-						t.Errorf("%d bytes are held", got)
-					}
-					s.release(n)
-				}
-			}
-		})
-	}
-	group.Wait()
-	if s.held.Load() != 0 {
-		t.Errorf("%d bytes are held", s.held.Load())
-	}
-	if s.tryAcquire(limit+1, limit) || !s.tryAcquire(limit, limit) || s.tryAcquire(1, limit) || !s.tryAcquire(1, limit+1) {
-		t.Error("the limit is not the limit")
-	}
+	m.ReleaseAll()
 }
 
 // TestPackedFormIsDropped gives requests memory for two forms of their body. It checks how
@@ -681,8 +547,8 @@ func TestRefusedBodyIsDropped(t *testing.T) {
 	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(bodyOf("@preset/unknown", 1<<10)))
 	c := &inferenceCall{path: "chat/completions", route: inferenceRouteOf("chat/completions")}
 	w := &observedWriter{httptest.NewRecorder(), func() {
-		if c.own.sent != nil || c.own.buffer != nil || held() != 0 {
-			t.Errorf("%d bytes are held, and %d are referred to, while the answer is sent", held(), len(c.own.sent))
+		if c.own.Sent != nil || held() != 0 {
+			t.Errorf("%d bytes are held, and %d are referred to, while the answer is sent", held(), len(c.own.Sent))
 		}
 	}}
 	c.call = h.newCall(w, r)

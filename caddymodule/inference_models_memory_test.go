@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strconv"
 	"strings"
@@ -13,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -143,10 +142,11 @@ func TestModelsWithoutMemory(t *testing.T) {
 					continue
 				}
 				taken := 4<<20 - free
-				inferenceMemory.held.Add(taken)
+				others := &heldbody.Reservation{Limit: 1 << 40}
+				_ = others.Add(taken)
 				r := s.do("GET", path, "", key)
-				inferenceMemory.release(taken)
-				r.wantError(t, 503, errNoMemory.message)
+				others.ReleaseAll()
+				r.wantError(t, 503, heldbody.ErrNoMemory.Message)
 				if r.header.Get("Retry-After") != "5" || r.header.Get("Cache-Control")+r.header.Get("ETag")+r.header.Get("Set-Cookie") != "" {
 					t.Errorf("%s with %d bytes: got headers %v", path, free, r.header)
 				}
@@ -189,26 +189,4 @@ func TestModelsThatBreakOff(t *testing.T) {
 		}
 	}
 	s.wantNothingHeld()
-}
-
-// TestModelsOfManyEntries checks that the memory for what is kept of entries counts.
-func TestModelsOfManyEntries(t *testing.T) {
-	before := held()
-	var list strings.Builder
-	list.WriteString(`{"object":"list","data":[{}`)
-	for i := range 10_000 {
-		fmt.Fprintf(&list, `,{"id":"%d"}`, i)
-	}
-	list.WriteString("]}")
-	for _, limit := range []int64{1 << 20, 2 << 20} {
-		w := httptest.NewRecorder()
-		next := modelsUpstream(200, []string{"Content-Type: application/json"}, list.String())
-		failed, err := newListCall(w, newListRequest(), limit).listModels(next, presetsOf(domain.ActivePreset{Preset: domain.Preset{Slug: "p"}}))
-		if edited := strings.Contains(w.Body.String(), "@preset/p"); failed != nil || err != nil || w.Code != 200 || edited != (limit == 2<<20) {
-			t.Errorf("with %d bytes: got %d, edited %t, %v, %v", limit, w.Code, edited, failed, err)
-		}
-		if held() != before {
-			t.Errorf("%d bytes are held", held()-before)
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
@@ -21,20 +22,20 @@ func (c *inferenceCall) refuseReference() error {
 	limit := c.h.Inference.MaxBodySize
 	if c.h.Inference.Keys == keysRequired && c.who.KeyID == "" { // a stranger
 		limit = min(limit, peekSize)
-		c.held.limit /= 2 // callers with a key have the other half
+		c.held.Limit /= 2 // callers with a key have the other half
 	}
 	sent, err := c.peek(limit)
 	if err != nil {
 		return err
 	}
-	body, unpacked, err := c.decodeBody(sent, limit)
+	body, unpacked, err := c.held.Decode(c.r.Header, sent, limit)
 	switch {
-	case errors.Is(err, errNoMemory):
+	case errors.Is(err, heldbody.ErrNoMemory):
 		return err
 	case err != nil:
 		return nil //nolint:nilerror // a body that cannot be searched passes
 	case unpacked:
-		defer c.held.sub(int64(cap(body)))
+		defer c.held.Sub(int64(cap(body)))
 	}
 	if place := inference.FindReference(body); place != "" {
 		return domain.InvalidAt(place, "must not refer to a preset: presets work in POST "+c.h.routesWithPresets())
@@ -68,11 +69,11 @@ func (c *inferenceCall) peek(window int64) ([]byte, error) {
 	beginning.Body = readCloser{io.LimitReader(body, window), body}
 	beginning.ContentLength = min(c.r.ContentLength, window)
 	part.r = &beginning
-	sent, err := part.read(window, &c.held.reservation)
+	sent, err := part.read(window, &c.held.Reservation)
 	if err != nil {
 		return nil, err
 	}
-	c.held.replay(inference.Body{sent}, body)
+	c.held.Replay(inference.Body{sent}, body)
 	if int64(len(sent)) < window || c.r.ContentLength == window {
 		c.body, c.r.Body = wholeBody, c.held
 		return sent, nil

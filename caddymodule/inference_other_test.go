@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
 var otherPaths = []string{
@@ -38,9 +40,9 @@ func TestPresetsOnOtherRoutes(t *testing.T) {
 				"as curl":        post(path, `{"model":"m@preset/writer@1"}`, "Content-Type: application/x-www-form-urlencoded"),
 				"as fetch":       post(path, `{"model":"@preset/absent"}`, "Content-Type: text/plain;charset=UTF-8"),
 				"+json":          post(path, `{"models":["a","@preset/writer"]}`, "Content-Type: Application/Vnd.x+JSON"),
-				"gzip":           post(path, gzipped(`{"model":"@preset/writer"}`), "Content-Type: application/json", "Content-Encoding: gzip"),
-				"zstd":           post(path, encode(t, "zstd", `{"model":"@preset/writer"}`), "Content-Encoding: zstd"),
-				"br and deflate": post(path, encode(t, "br, deflate", `{"model":"@preset/writer"}`), "Content-Encoding: br, deflate"),
+				"gzip":           post(path, caddytest.Gzip(`{"model":"@preset/writer"}`), "Content-Type: application/json", "Content-Encoding: gzip"),
+				"zstd":           post(path, caddytest.Encode(t, "zstd", `{"model":"@preset/writer"}`), "Content-Encoding: zstd"),
+				"br and deflate": post(path, caddytest.Encode(t, "br, deflate", `{"model":"@preset/writer"}`), "Content-Encoding: br, deflate"),
 				"chunked":        postChunked(path, `{"model":"@preset/writer","input":"`+long+`"}`, nil),
 				"a huge one":     post(path, `{"model":"@preset/writer","input":"`+long+long+`"}`),
 				"a huge chunked": postChunked(path, `{"model":"@preset/writer","input":"`+long+long+`"}`, nil),
@@ -75,7 +77,7 @@ func TestEncodedBodiesOfStrangers(t *testing.T) {
 	for _, coding := range knownEncodings {
 		for size, status := range map[int]int{peekSize: 400, peekSize + 1: 202} {
 			const begin, end = `{"model":"@preset/writer","input":"`, `"}`
-			body := encode(t, coding, begin+strings.Repeat("x", size-len(begin+end))+end)
+			body := caddytest.Encode(t, coding, begin+strings.Repeat("x", size-len(begin+end))+end)
 			encoding := "Content-Encoding: " + coding
 			for _, key := range []string{"X-None: 1", bearer("caddypresets_inf_x")} {
 				s.do("POST", "/v1/embeddings", body, encoding, key).want(t, status)
@@ -102,12 +104,12 @@ func TestOtherRoutesPass(t *testing.T) {
 		"one more":            `{"preset":"` + strings.Repeat("x", 100_001-len(`{"preset":""}`)) + `"}`,
 		"a megabyte":          `{"preset":"` + strings.Repeat("x", 1<<20) + `"}`,
 		"beyond what is read": `{"input":"` + strings.Repeat("x", 1<<20) + `","model":"@preset/writer"}`,
-		"gzip":                gzipped(`{"model":"m","preset":"p"}`),
-		"gzip of a megabyte":  gzipped(`{"model":"@preset/writer","input":"` + strings.Repeat("x", 1<<20) + `"}`),
-		"gzip, larger":        gzipped(`{"model":"@preset/writer","input":"` + base64.StdEncoding.EncodeToString(random) + `"}`),
+		"gzip":                caddytest.Gzip(`{"model":"m","preset":"p"}`),
+		"gzip of a megabyte":  caddytest.Gzip(`{"model":"@preset/writer","input":"` + strings.Repeat("x", 1<<20) + `"}`),
+		"gzip, larger":        caddytest.Gzip(`{"model":"@preset/writer","input":"` + base64.StdEncoding.EncodeToString(random) + `"}`),
 		"another coding":      `{"model":"@preset/writer"}`,
 		"no brotli":           `{"model":"@preset/writer"}`,
-		"brotli":              encode(t, "br", `{"model":"m","preset":"p"}`),
+		"brotli":              caddytest.Encode(t, "br", `{"model":"m","preset":"p"}`),
 	}
 	for name, body := range bodies {
 		coding := "X-None: 1"

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -96,11 +97,11 @@ func isRead(r *http.Request) bool {
 // header, so no parameter but the charset may be there.
 func isOtherType(header http.Header) bool {
 	values := header["Content-Type"]
-	if len(values) == 0 || len(values) == 1 && (values[0] == jsonMedia || values[0] == "") {
+	if len(values) == 0 || len(values) == 1 && (values[0] == mediatype.JSON || values[0] == "") {
 		return false
 	}
 	kind, parameters, err := mime.ParseMediaType(values[0])
-	if err != nil || len(values) > 1 || kind != jsonMedia || strings.Contains(values[0], "*") { // Go ignores some parameters with one
+	if err != nil || len(values) > 1 || kind != mediatype.JSON || strings.Contains(values[0], "*") { // Go ignores some parameters with one
 		return true
 	}
 	charset, given := parameters["charset"]

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 )
 
 // TestOtherRoutes disables a tool. With the operator's setting, other routes are refused,
@@ -171,9 +173,9 @@ func TestResolvedIsJSON(t *testing.T) {
 	const form = `,"metadata":{"x":"&model=n&input=x&y="}}`
 	for _, path := range inferencePaths {
 		for sent, want := range map[string]string{
-			"Content-Type: application/x-www-form-urlencoded":       jsonMedia,
-			"Content-Type: application/json; charset=utf-7":         jsonMedia,
-			"Content-Type: application/json; charset=utf-8; form=x": jsonMedia,
+			"Content-Type: application/x-www-form-urlencoded":       mediatype.JSON,
+			"Content-Type: application/json; charset=utf-7":         mediatype.JSON,
+			"Content-Type: application/json; charset=utf-8; form=x": mediatype.JSON,
 			"Content-Type: application/json; charset=utf-8":         "application/json; charset=utf-8",
 			"X-Nothing: x": "",
 		} {

@@ -129,7 +129,8 @@ func TestModelOfAPreset(t *testing.T) {
 		return s.do("GET", path, "", append(headers, "If-None-Match: *", "Accept-Encoding: gzip")...)
 	}
 	const openAI = `{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"x"}]}`
-	for _, list := range []string{openAI, `{"data":[` + openRouterModel + `]}`, `{"data":[` + openRouterModel + `],"links":{"next":"/2"}}`} {
+	const openRouter = `{"id": "a/b","canonical_slug":"a/b-2026","name":"A: B","created":1741818122,"context_length":131072.0,"pricing":{"prompt":"1E-6"}}`
+	for _, list := range []string{openAI, `{"data":[` + openRouter + `]}`, `{"data":[` + openRouter + `],"links":{"next":"/2"}}`} {
 		response(200, "application/json; charset=utf-8", list)
 		shown := get("/v1/models?x=y", bearer(inferenceSecret)).body
 		s.upstream.all()
@@ -258,7 +259,7 @@ func TestHeadOfModels(t *testing.T) {
 	s.preset("p", `{"model":"m"}`)
 	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, plainList)
+		_, _ = io.WriteString(w, `{"object":"list","data":[]}`)
 	})
 	for _, path := range []string{"/v1/models", "/v1/models/@preset%2Fp"} {
 		get, head := s.do("GET", path, "", bearer(inferenceSecret)), s.do("HEAD", path, "", bearer(inferenceSecret))

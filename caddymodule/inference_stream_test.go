@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // patience is how long a test waits for an immediate event. It only ends what hangs.
@@ -183,7 +184,7 @@ func TestLongStreamsAreNotCut(t *testing.T) {
 	for name, transport := range map[string]*http.Transport{"HTTP/1.1": {}, "HTTP/2": {Protocols: h2}} {
 		for what, text := range map[string]string{
 			"resolved": `{"model":"@preset/writer"}`, "resolved, chunked": `{"model":"@preset/writer"}`,
-			"passed": `{"model":"m"}`, "passed, chunked": `{"model":"m"}`, "gzip": gzipped(`{"model":"@preset/writer"}`),
+			"passed": `{"model":"m"}`, "passed, chunked": `{"model":"m"}`, "gzip": caddytest.Gzip(`{"model":"@preset/writer"}`),
 			"empty": "", "empty, chunked": "",
 		} {
 			var headers []string

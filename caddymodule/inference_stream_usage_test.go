@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -182,25 +181,5 @@ func TestStreamUsageInADryRun(t *testing.T) {
 	}
 	if field := told.Data.Fields["stream_options"]; field.From != "server" || field.Preset != nil || field.Version != nil {
 		t.Errorf("stream_options is %+v, want it from the server", field)
-	}
-}
-
-// TestStreamUsageWriterOfAClientThatLeaves checks that errors of writes pass.
-func TestStreamUsageWriterOfAClientThatLeaves(t *testing.T) {
-	w := &streamUsageWriter{ResponseWriter: &refusingWriter{ResponseWriter: httptest.NewRecorder()}}
-	w.Header().Set("Content-Type", "text/event-stream")
-	if n, err := io.WriteString(w, streamContent+"dat"); n != len(streamContent)+3 || err != nil {
-		t.Errorf("got %d, %v, want all bytes", n, err)
-	}
-	if n, err := io.WriteString(w, "b: x\n"); n != 1 || err == nil {
-		t.Errorf("got %d, %v, want 1 and the client's error", n, err)
-	}
-	w = &streamUsageWriter{ResponseWriter: &refusingWriter{ResponseWriter: httptest.NewRecorder(), taken: 1}}
-	w.Header().Set("Content-Type", "text/event-stream")
-	if n, err := io.WriteString(w, "dat"); n != 3 || err != nil {
-		t.Errorf("got %d, %v, want 3 bytes that wait", n, err)
-	}
-	if err := w.close(); err == nil {
-		t.Error("the client's error is lost at the end")
 	}
 }

@@ -2,8 +2,6 @@ package caddymodule
 
 import (
 	"bufio"
-	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -20,6 +18,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -108,14 +108,6 @@ func lines(headers []string) string {
 	return text.String()
 }
 
-func gzipped(text string) string {
-	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	io.WriteString(w, text)
-	w.Close()
-	return out.String()
-}
-
 // TestReferences compares the gateway's body byte by byte, for each style of reference on
 // each route.
 func TestReferences(t *testing.T) {
@@ -185,7 +177,7 @@ func TestReferences(t *testing.T) {
 				if got.method != "POST" || got.uri != path+"?a=b%20c" || got.length != int64(len(want)) || got.header.Get("Content-Length") != fmt.Sprint(len(want)) || got.coding != nil {
 					t.Errorf("got %s %s with length %d (header %q, coding %v), want POST %s with %d", got.method, got.uri, got.length, got.header.Get("Content-Length"), got.coding, path, len(want))
 				}
-				if got.header.Get("Content-Type") != jsonMedia || got.header.Values("Authorization") != nil {
+				if got.header.Get("Content-Type") != mediatype.JSON || got.header.Values("Authorization") != nil {
 					t.Errorf("got Content-Type %q and Authorization %q", got.header.Get("Content-Type"), got.header.Values("Authorization"))
 				}
 			})
@@ -267,7 +259,7 @@ func TestPassThrough(t *testing.T) {
 		"tools in a text":     `{"model":"m","input":"{\"tools\":[{\"type\":\"openrouter:web_search\"}]}"}`,
 		"5 MB":                `{"input":"` + strings.Repeat("preset ", 5<<20/7) + `"}`,
 		"5 MB of nothing":     strings.Repeat("\x00", 5<<20),
-		"gzip":                gzipped(`{"model":"m"}`),
+		"gzip":                caddytest.Gzip(`{"model":"m"}`),
 		// These are from JSONTestSuite's n_ files, with our words in them.
 		"n cut":              `{"model":"m","preset"`,
 		"n colon":            `{"model"::"@preset/writer"}`,
@@ -787,7 +779,7 @@ func TestDryRun(t *testing.T) {
 		s.do("POST", chatPath, `no JSON`, bearer(key), "X-Preset-Dry-Run: true"),
 		s.do("POST", chatPath, ``, bearer(key), "X-Preset-Dry-Run: true"),
 		s.do("POST", chatPath, "\xff", bearer(key), "X-Preset-Dry-Run: true"),
-		s.do("POST", responsesPath+"?a=%20&b", gzipped(`{"model":"@preset/p","provider":{"only":["x"]}}`), bearer(key), "X-Preset-Dry-Run: true", "Content-Encoding: gzip"),
+		s.do("POST", responsesPath+"?a=%20&b", caddytest.Gzip(`{"model":"@preset/p","provider":{"only":["x"]}}`), bearer(key), "X-Preset-Dry-Run: true", "Content-Encoding: gzip"),
 	)
 	d := r.described(t).Data
 	want := map[string]string{"messages": "preset", "user": "request", "tools": "preset", "temperature": "preset", "model": "workspace", "provider": "workspace"}
@@ -1031,7 +1023,7 @@ func TestWithoutInference(t *testing.T) {
 	for _, request := range []string{
 		post(chatPath, `{"model":"@preset/writer","session_id":"b"}`, bearer(inferenceSecret), "X-Preset-Dry-Run: true", "X-Session-Id: h"),
 		post(responsesPath, `{"preset":"nothing"}`, "X-Api-Key: "+managementSecret),
-		post(messagesPath, gzipped(`{"preset":"nothing"}`), "Content-Encoding: gzip"),
+		post(messagesPath, caddytest.Gzip(`{"preset":"nothing"}`), "Content-Encoding: gzip"),
 		"GET /v1/models HTTP/1.1\r\nHost: gateway.test\r\n" + bearer(inferenceSecret) + "\r\n\r\n",
 	} {
 		exchange(t, s.address, request).want(t, 202)

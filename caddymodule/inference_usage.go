@@ -14,6 +14,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagetap"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
@@ -41,7 +43,7 @@ type Usage struct {
 	KeepDays caddy.Duration `json:"keep_days,omitempty"`
 
 	prices    usage.Prices
-	recording *usageRecording
+	recording *usagerecorder.Use
 }
 
 const (
@@ -164,19 +166,20 @@ func (u *Usage) unmarshalPrice(d *caddyfile.Dispenser) error {
 func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 	client, end := c.w, func() error { return nil }
 	if c.streamUsage {
-		w := &streamUsageWriter{ResponseWriter: c.w}
-		client, end = w, w.close
+		w := usagetap.NewStreamWriter(c.w)
+		client, end = w, w.Close
 	}
 	home := c.named.workspace
 	if home == "" { // asked now, since the client waits for the end of tell
 		home = c.home()
 	}
 	begun, ended := time.Now(), false
-	t := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: client}, dialect: c.route.dialect}
-	t.opening = func(status int) { c.showHandle(status, begun) }
+	t := usagetap.New(client, c.route.dialect, func(status int) { c.showHandle(status, begun) })
 	defer func() { // reverse_proxy panics where an answer breaks off
-		t.broken = t.broken || end() != nil
-		used := t.close(begun, ended && err == nil, c.r.Context().Err() != nil)
+		if end() != nil {
+			t.SetBroken()
+		}
+		used := t.Close(begun, ended && err == nil, c.r.Context().Err() != nil)
 		c.attribute(used)
 		used.Asked = c.asked
 		if used.Status == 0 && !used.Aborted {
@@ -185,7 +188,7 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 		c.recordUsage(used, home)
 	}()
 	err = next.ServeHTTP(t, c.r)
-	if ended = true; t.status == 0 {
+	if ended = true; t.Status() == 0 {
 		c.showHandle(refusedStatus(err), begun) // Caddy writes the header
 	}
 	return err
@@ -210,7 +213,7 @@ func (c *inferenceCall) recordUsage(used *usage.Request, home string) {
 	c.estimate(used)
 	c.h.metrics.usage.add(used)
 	if used.WorkspaceID = home; home != "" {
-		c.h.shared.usage.add(c.h.Inference.Usage.recording, used)
+		c.h.shared.usage.Add(c.h.Inference.Usage.recording, used)
 		c.rememberSession(used)
 	}
 	if c.repl != nil {
@@ -316,4 +319,31 @@ func attributesOf(used *usage.Request) []attribute.KeyValue {
 		list = append(list, attribute.Float64("gen_ai.response.time_to_first_chunk", used.FirstByte.Seconds()))
 	}
 	return list
+}
+
+const (
+	streamUsageOff = "off"
+	streamUsageAdd = "add"
+)
+
+// streamUsages are the values of Usage.StreamUsage.
+var streamUsages = []string{streamUsageOff, streamUsageAdd}
+
+// provisionStreamUsage sets the default of StreamUsage, and checks it.
+func (u *Usage) provisionStreamUsage() error {
+	u.StreamUsage = cmp.Or(u.StreamUsage, streamUsageOff)
+	if err := directive.CheckWord(u.StreamUsage, streamUsages...); err != nil {
+		return fmt.Errorf("stream_usage: %w", err)
+	}
+	return nil
+}
+
+// addsStreamUsage reports whether chat streams are asked for their usage.
+func (u *Usage) addsStreamUsage() bool { return u != nil && u.StreamUsage == streamUsageAdd }
+
+// hideStreamUsage prepares to take the usage out of the stream, which its client did not ask
+// for. An encoded stream is not searched, so the gateway is asked for a plain one.
+func (c *inferenceCall) hideStreamUsage() {
+	c.streamUsage = true
+	c.r.Header.Set("Accept-Encoding", "identity")
 }

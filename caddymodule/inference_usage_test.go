@@ -3,16 +3,13 @@ package caddymodule
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/shopspring/decimal"
 	"go.opentelemetry.io/otel/attribute"
 
@@ -229,37 +226,6 @@ func TestUsageAttributes(t *testing.T) {
 	}
 	if got := attributesOf(&usage.Request{Unknown: gatewayanswer.Absent, FirstByte: -1}); len(got) > 0 {
 		t.Errorf("got %v for an answer that says nothing", got)
-	}
-}
-
-// refusingWriter is a client that takes one write.
-type refusingWriter struct {
-	http.ResponseWriter
-	taken int
-}
-
-var errRefused = errors.New("refused")
-
-func (w *refusingWriter) Write(p []byte) (int, error) {
-	if w.taken++; w.taken > 1 {
-		return 1, errRefused
-	}
-	return w.ResponseWriter.Write(p)
-}
-
-// TestTapOfAClientThatLeaves checks that errors of writes pass, and that the answer is
-// aborted then. A ReadFrom of the body goes through the tap, too.
-func TestTapOfAClientThatLeaves(t *testing.T) {
-	w := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: &refusingWriter{ResponseWriter: httptest.NewRecorder()}}, dialect: "chat/completions", opening: func(int) {}}
-	w.Header().Set("Content-Type", "application/json")
-	if n, err := w.ReadFrom(strings.NewReader(`{"model":`)); n != 9 || err != nil {
-		t.Fatalf("got %d, %v, want all 9 bytes", n, err)
-	}
-	if n, err := w.Write([]byte(`"m"}`)); n != 1 || !errors.Is(err, errRefused) {
-		t.Errorf("got %d, %v, want 1 and the client's error", n, err)
-	}
-	if used := w.close(time.Now(), true, false); !used.Aborted || used.Status != 200 || used.Unknown != gatewayanswer.Aborted {
-		t.Errorf("got %+v, want an aborted answer", used)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/version"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
@@ -85,7 +87,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		bodyBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
 			Help: "Bytes of memory that bodies of inference requests and lists of models take in this process.",
-		}, func() float64 { return float64(inferenceMemory.held.Load()) }),
+		}, func() float64 { return float64(heldbody.InUse()) }),
 		bodiesRefused: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_bodies_refused_total",
 			Help: "Inference requests and lists of models refused because these took all of max_memory.",
@@ -154,7 +156,7 @@ func (m *metrics) countRequest(operation string, status int, took time.Duration)
 
 // countFailure counts an error that is a failed authentication.
 func (m *metrics) countFailure(err error) {
-	if _, ok := errors.AsType[*limitError](err); ok {
+	if _, ok := errors.AsType[*limiter.Error](err); ok {
 		m.limited.Inc()
 	} else if errors.Is(err, domain.ErrCredentials) {
 		m.refused.Inc()

@@ -10,6 +10,9 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -57,19 +60,19 @@ func addExample(content, example *yaml.Node) {
 // refused are errors as the examples have them, by their status.
 var refused = map[int]error{
 	http.StatusBadRequest:            domain.InvalidAt("/temperature", "must be a number"),
-	http.StatusUnauthorized:          &statusError{message: "Missing Authentication header"},
-	http.StatusForbidden:             &statusError{message: "Only management keys can perform this operation"},
+	http.StatusUnauthorized:          &status.Error{Message: "Missing Authentication header"},
+	http.StatusForbidden:             &status.Error{Message: "Only management keys can perform this operation"},
 	http.StatusNotFound:              &domain.Error{Message: "Preset not found", Code: domain.PresetNotFound},
 	http.StatusMethodNotAllowed:      errMethodNotAllowed,
-	http.StatusRequestTimeout:        &statusError{message: "The request body took too long to arrive"},
-	http.StatusConflict:              &statusError{message: "Preset is archived: restore it first"},
-	http.StatusPreconditionFailed:    &statusError{message: "Precondition failed: the object is not in the state that the request names"},
-	http.StatusRequestEntityTooLarge: errTooLarge,
-	http.StatusUnsupportedMediaType:  &statusError{message: "Unsupported media type: send application/json without a content encoding"},
-	http.StatusUnprocessableEntity:   &statusError{message: "Idempotency-Key was already used for another request"},
-	http.StatusTooManyRequests:       &limitError{},
-	http.StatusInternalServerError:   &statusError{message: "Internal Server Error"},
-	http.StatusServiceUnavailable:    &statusError{message: "Service temporarily unavailable"},
+	http.StatusRequestTimeout:        &status.Error{Message: "The request body took too long to arrive"},
+	http.StatusConflict:              &status.Error{Message: "Preset is archived: restore it first"},
+	http.StatusPreconditionFailed:    &status.Error{Message: "Precondition failed: the object is not in the state that the request names"},
+	http.StatusRequestEntityTooLarge: heldbody.ErrTooLarge,
+	http.StatusUnsupportedMediaType:  &status.Error{Message: "Unsupported media type: send application/json without a content encoding"},
+	http.StatusUnprocessableEntity:   &status.Error{Message: "Idempotency-Key was already used for another request"},
+	http.StatusTooManyRequests:       &limiter.Error{},
+	http.StatusInternalServerError:   &status.Error{Message: "Internal Server Error"},
+	http.StatusServiceUnavailable:    &status.Error{Message: "Service temporarily unavailable"},
 	http.StatusBadGateway:            &gatewayError{http.StatusBadGateway},
 	http.StatusGatewayTimeout:        &gatewayError{http.StatusGatewayTimeout},
 }

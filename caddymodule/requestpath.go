@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -40,7 +41,7 @@ func (h *Handler) checkRequest(r *http.Request) (normalized string, err error) {
 	return normalized, nil
 }
 
-var errMethodNotAllowed = &statusError{http.StatusMethodNotAllowed, "Method not allowed"}
+var errMethodNotAllowed = &status.Error{Status: http.StatusMethodNotAllowed, Message: "Method not allowed"}
 
 // isAllowedMethod reports whether the method is an upper-case token, but not TRACE or
 // CONNECT. A gateway may read "post" as POST. Caddy sends the body of a CONNECT upstream

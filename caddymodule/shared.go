@@ -11,18 +11,20 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // shared is the state that all handlers of one store share. It outlives reloads.
 type shared struct {
-	limiter  *authLimiter
+	limiter  *limiter.Limiter
 	advised  sync.Once // see adviseFirstKey
 	changes  changeOrder
 	webhooks *webhook.Queues
-	usage    *usageRecorder
+	usage    *usagerecorder.Recorder
 	bundles  bundles
 
 	mu        sync.Mutex
@@ -31,8 +33,8 @@ type shared struct {
 
 func newShared(store string) *shared {
 	return &shared{
-		limiter:  newAuthLimiter(),
-		usage:    recorderOf(store),
+		limiter:  limiter.New(),
+		usage:    usagerecorder.Of(store),
 		webhooks: webhook.NewQueues(webhookLimits),
 		bundles:  bundles{turn: semaphore.NewWeighted(1)},
 	}
@@ -49,21 +51,21 @@ func (h *Handler) goLive(e engine.Engine, memory *domain.Memory) {
 		Keys: slices.Collect(maps.Values(h.keys)), KeepVersions: h.KeepVersions,
 		Inference: h.Inference != nil,
 	}
-	var recording *usageRecording
+	var recording *usagerecorder.Use
 	if h.Inference != nil && h.Inference.Usage != nil {
 		u := h.Inference.Usage
-		recording = &usageRecording{
-			store: e.Store(), keepHours: time.Duration(u.KeepHours), keepDays: time.Duration(u.KeepDays), logger: h.logger,
+		recording = &usagerecorder.Use{
+			Store: e.Store(), KeepHours: time.Duration(u.KeepHours), KeepDays: time.Duration(u.KeepDays), Logger: h.logger,
 		}
 		u.recording = recording
-		h.use.StoreUsage = func(ctx context.Context) error { return h.shared.usage.flush(ctx, recording) }
+		h.use.StoreUsage = func(ctx context.Context) error { return h.shared.usage.Flush(ctx, recording) }
 	}
 	h.live = registry.Add(e.Name(), h.use)
 	h.shared = h.live.Shared(func() any { return newShared(h.live.Name()) }).(*shared)
 	h.shared.webhooks.Add(h.webhooks)
 	h.inheritMemory()
 	if recording != nil {
-		h.shared.usage.start(recording)
+		h.shared.usage.Start(recording)
 	}
 	h.service.Changing = h.changing
 	h.finder = keyFinder{h.keys, []*registry.Store{h.live}}

@@ -17,8 +17,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/caddy-presets/caddy-presets/internal/servertest"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // container is a container that buildah made, with storage of its own.

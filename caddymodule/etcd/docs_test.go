@@ -27,8 +27,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/internal/servertest"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // document returns a file of the documents.

@@ -20,8 +20,8 @@ import (
 
 	_ "github.com/caddy-presets/caddy-presets/caddymodule"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/internal/servertest"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

@@ -20,9 +20,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/records/recordstest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // fill stores a workspace of n presets, each with two versions, a label and a row of usage.

@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -15,23 +14,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
-
-func TestBufferSize(t *testing.T) {
-	for _, size := range []int64{0, 1, bytes.MinRead, bytes.MinRead + 1, 2 * bytes.MinRead, 2*bytes.MinRead + 1, firstRead + bytes.MinRead, 1<<20 + bytes.MinRead, 1<<20 + bytes.MinRead + 1, 5 << 20} {
-		got := bufferSize(size)
-		if got < size || got > max(2*size, 2*bytes.MinRead) || bufferSize(got) != got {
-			t.Errorf("got %d for %d", got, size)
-		}
-		b := newBuffer(got)
-		if int64(len(b.text)) != got || (b.pool != nil) != (got <= 1<<20+bytes.MinRead) {
-			t.Errorf("got a buffer of %d for %d", len(b.text), got)
-		}
-		b.recycle()
-	}
-	if got := bufferSize(firstRead + bytes.MinRead); got != firstRead+bytes.MinRead {
-		t.Errorf("got %d for a body of %d", got, firstRead)
-	}
-}
 
 // TestBodiesStayApart sends bodies at once, whose memory other requests use later. Some
 // gateways read a body to its end, and some close it before. Some go on reading after the

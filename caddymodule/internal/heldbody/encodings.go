@@ -1,4 +1,4 @@
-package caddymodule
+package heldbody
 
 import (
 	"bytes"
@@ -15,44 +15,46 @@ import (
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 )
 
-// A bodyDecoder returns what sent decodes to, and reserves memory for that. A text of more than
-// limit bytes is errTooLarge.
-type bodyDecoder func(m *reservation, sent []byte, limit int64) ([]byte, error)
+// A decoder returns what sent decodes to, and reserves memory for that. A text of more than
+// Limit bytes is ErrTooLarge.
+type decoder func(m *Reservation, sent []byte, limit int64) ([]byte, error)
 
-// bodyDecoders are the content codings of bodies (RFC 9110, section 8.4.1).
-var bodyDecoders = map[string]bodyDecoder{
+// decoders are the content codings of bodies (RFC 9110, section 8.4.1).
+var decoders = map[string]decoder{
 	"gzip": decodeGzip, "x-gzip": decodeGzip, "deflate": decodeDeflate, "br": decodeBrotli, "zstd": decodeZstd,
 }
 
-// knownCodings are those of bodyDecoders, as Accept-Encoding names them.
-const knownCodings = "zstd, br, gzip, deflate"
+// Codings are those of decoders, as Accept-Encoding names them.
+const Codings = "zstd, br, gzip, deflate"
 
 // maxCodings bounds how often a body is encoded.
 const maxCodings = 3
 
-// codingError refuses a body that cannot be decoded.
-type codingError struct{ message string }
+// CodingError refuses a body that cannot be decoded.
+type CodingError struct{ message string }
 
-func (e *codingError) Error() string { return "Unsupported content encoding: " + e.message }
+func (e *CodingError) Error() string { return "Unsupported content encoding: " + e.message }
 
-// decodeBody returns the text of a body that was sent as it is or in known codings. unpacked
-// reports whether the text has memory of its own. The error is a *codingError for any other
-// body. It is errTooLarge for a text of more than limit bytes, and errNoMemory without memory.
-func (c *inferenceCall) decodeBody(sent []byte, limit int64) (text []byte, unpacked bool, err error) {
+// Decode returns the text of a body that was sent as it is or in known codings. unpacked
+// reports whether the text has memory of its own. The error is a *CodingError for any other
+// body. It is ErrTooLarge for a text of more than limit bytes, and ErrNoMemory without memory.
+func (b *Body) Decode(header http.Header, sent []byte, limit int64) (text []byte, unpacked bool, err error) {
 	if len(sent) == 0 {
 		return sent, false, nil
 	}
-	codings, err := codingsOf(c.r.Header)
+	codings, err := codingsOf(header)
 	if err != nil {
 		return nil, false, err
 	}
 	text = sent
 	for _, coding := range slices.Backward(codings) { // the last one was applied last
-		decoded, err := decodeFrom(coding, &c.held.reservation, text, limit)
+		decoded, err := decodeFrom(coding, &b.Reservation, text, limit)
 		if unpacked {
-			c.held.sub(int64(cap(text)))
+			b.Sub(int64(cap(text)))
 		}
 		if err != nil {
 			return nil, false, err
@@ -69,10 +71,10 @@ func codingsOf(header http.Header) (codings []string, err error) {
 		for name := range strings.SplitSeq(value, ",") {
 			switch name = strings.ToLower(strings.TrimSpace(name)); {
 			case name == "", name == "identity":
-			case bodyDecoders[name] == nil:
-				return nil, &codingError{strconv.QuoteToASCII(name[:min(len(name), 64)]) + ": send the body in zstd, br, gzip or deflate, or as it is"}
+			case decoders[name] == nil:
+				return nil, &CodingError{strconv.QuoteToASCII(name[:min(len(name), 64)]) + ": send the body in zstd, br, gzip or deflate, or as it is"}
 			case len(codings) == maxCodings:
-				return nil, &codingError{fmt.Sprintf("the body must not be encoded more than %d times", maxCodings)}
+				return nil, &CodingError{fmt.Sprintf("the body must not be encoded more than %d times", maxCodings)}
 			default:
 				codings = append(codings, name)
 			}
@@ -81,24 +83,24 @@ func codingsOf(header http.Header) (codings []string, err error) {
 	return codings, nil
 }
 
-// decodeFrom decodes a body from one coding. The error is one of decodeBody.
-func decodeFrom(coding string, m *reservation, sent []byte, limit int64) (text []byte, err error) {
+// decodeFrom decodes a body from one coding. The error is one of Decode.
+func decodeFrom(coding string, m *Reservation, sent []byte, limit int64) (text []byte, err error) {
 	before := m.held.Load()
 	defer func() {
 		if recover() != nil { // a decoder's own fault, from bytes that nobody checked
-			m.sub(m.held.Load() - before)
+			m.Sub(m.held.Load() - before)
 			text, err = nil, errDecoder
 		}
-		_, refused := errors.AsType[*statusError](err)
-		_, explained := errors.AsType[*codingError](err)
+		_, refused := errors.AsType[*status.Error](err)
+		_, explained := errors.AsType[*CodingError](err)
 		if err != nil && !refused && !explained {
-			err = &codingError{"the body is not valid " + coding}
+			err = &CodingError{"the body is not valid " + coding}
 		}
 	}()
 	if len(sent) == 0 { // another coding decoded to nothing
 		return nil, io.ErrUnexpectedEOF
 	}
-	return bodyDecoders[coding](m, sent, limit)
+	return decoders[coding](m, sent, limit)
 }
 
 var errDecoder = errors.New("the decoder failed")
@@ -106,7 +108,7 @@ var errDecoder = errors.New("the decoder failed")
 // maxRatio is how many times its size gzip may decode to.
 const maxRatio = 1032
 
-func decodeGzip(m *reservation, sent []byte, limit int64) ([]byte, error) {
+func decodeGzip(m *Reservation, sent []byte, limit int64) ([]byte, error) {
 	// The end of the last gzip member has its size. Almost all bodies have one member.
 	var size int64
 	if len(sent) > 4 {
@@ -117,7 +119,7 @@ func decodeGzip(m *reservation, sent []byte, limit int64) ([]byte, error) {
 	})
 }
 
-func decodeDeflate(m *reservation, sent []byte, limit int64) ([]byte, error) {
+func decodeDeflate(m *Reservation, sent []byte, limit int64) ([]byte, error) {
 	return m.decodeStream(limit, 0, 0, func() (io.Reader, error) {
 		rest := bytes.NewReader(sent)
 		text, err := zlib.NewReader(rest)
@@ -139,7 +141,7 @@ func (w *wholeStream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func decodeBrotli(m *reservation, sent []byte, limit int64) ([]byte, error) {
+func decodeBrotli(m *Reservation, sent []byte, limit int64) ([]byte, error) {
 	return m.decodeStream(limit, 0, brotliMemory(sent[0]), func() (io.Reader, error) {
 		return brotli.NewReader(bytes.NewReader(sent)), nil
 	})
@@ -167,7 +169,7 @@ const maxZstdWindow = 8 << 20
 
 // decodeZstd decodes frames of the first one's window or a smaller one. Frames of up to 1 MiB may
 // have any.
-func decodeZstd(m *reservation, sent []byte, limit int64) ([]byte, error) {
+func decodeZstd(m *Reservation, sent []byte, limit int64) ([]byte, error) {
 	const least, tables = 1 << 20, 1 << 20
 	window, size := int64(maxZstdWindow), int64(0)
 	var header zstd.Header
@@ -179,7 +181,7 @@ func decodeZstd(m *reservation, sent []byte, limit int64) ([]byte, error) {
 		return zstd.NewReader(bytes.NewReader(sent), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(uint64(window)))
 	})
 	if errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-		err = &codingError{"zstd must have a window of at most 8 MiB, and none larger than the first frame's"}
+		err = &CodingError{"zstd must have a window of at most 8 MiB, and none larger than the first frame's"}
 	}
 	return text, err
 }
@@ -187,18 +189,18 @@ func decodeZstd(m *reservation, sent []byte, limit int64) ([]byte, error) {
 // decodeStream returns the text that open returns a reader of. It reserves memory for just that,
 // if it has size bytes. Otherwise it reads the text once more. Meanwhile it reserves what the
 // decoder takes, but at most half of all memory, so that a body fits beside it.
-func (m *reservation) decodeStream(limit, size, decoder int64, open func() (io.Reader, error)) ([]byte, error) {
-	decoder = min(decoder, m.limit/2)
-	if err := m.add(decoder); err != nil {
+func (m *Reservation) decodeStream(limit, size, decoder int64, open func() (io.Reader, error)) ([]byte, error) {
+	decoder = min(decoder, m.Limit/2)
+	if err := m.Add(decoder); err != nil {
 		return nil, err
 	}
-	defer m.sub(decoder)
+	defer m.Sub(decoder)
 	for {
 		stream, err := open()
 		if err != nil {
 			return nil, err
 		}
-		text, err := m.alloc(size + 1) // to see the end
+		text, err := m.Alloc(size + 1) // to see the end
 		if err != nil {
 			return nil, err
 		}
@@ -210,10 +212,10 @@ func (m *reservation) decodeStream(limit, size, decoder int64, open func() (io.R
 		if err == io.EOF && int64(len(text)) <= limit { //nolint:errorlint // never wrapped
 			return text, nil
 		}
-		m.sub(int64(cap(text)))
+		m.Sub(int64(cap(text)))
 		switch {
 		case int64(len(text)) > limit:
-			return nil, errTooLarge
+			return nil, ErrTooLarge
 		case err != nil:
 			return nil, err
 		}
@@ -222,7 +224,7 @@ func (m *reservation) decodeStream(limit, size, decoder int64, open func() (io.R
 		more, err := io.Copy(io.Discard, io.LimitReader(stream, limit-size+1))
 		switch size += more; {
 		case size > limit:
-			return nil, errTooLarge
+			return nil, ErrTooLarge
 		case err != nil:
 			return nil, err
 		}

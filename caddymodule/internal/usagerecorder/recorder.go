@@ -1,4 +1,6 @@
-package caddymodule
+// Package usagerecorder stores what inference requests have used, from time to time, for all handlers
+// of one store.
+package usagerecorder
 
 import (
 	"context"
@@ -17,11 +19,12 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
-// flushInterval is how often usage is stored. A crash loses this much at most.
-var flushInterval = 10 * time.Second // shorter in tests
+// FlushInterval is how often usage is stored. A crash loses this much at most.
+// Only tests change it, before anything is recorded.
+var FlushInterval = 10 * time.Second
 
 const (
-	// flushTimeout is the usual one of a usageRecorder.
+	// flushTimeout is the usual one of a Recorder.
 	flushTimeout = 5 * time.Second
 	// pruneInterval is how often old rows are removed.
 	pruneInterval = time.Hour
@@ -29,23 +32,26 @@ const (
 	pruneBatch = domain.MaxChangeRemoved / 4
 )
 
-// usageRecorder stores the usage of all handlers of one store. Its methods are safe for
+// Recorder stores the usage of all handlers of one store. Its methods are safe for
 // concurrent use. Set flushTimeout before its first use.
-type usageRecorder struct {
+type Recorder struct {
 	// flushTimeout bounds each step of storing usage: reading rows, storing them, and storing
 	// served versions. A slow store then has at least some rows stored each time. It bounds the
 	// whole of the last flush, so that a stop is not long.
 	flushTimeout time.Duration
 
-	ledger   usage.Ledger
-	served   servedVersions
-	sessions usage.Sessions
-	handles  atomic.Pointer[usage.Handles] // nil until the store's secret is known
+	// Ledger has what is not stored yet. Requests are added with Add, and feedback to the ledger.
+	Ledger usage.Ledger
+	// Sessions has the last request of each session.
+	Sessions usage.Sessions
+	// Handles makes the handles of requests. It is nil until the store's secret is known.
+	Handles atomic.Pointer[usage.Handles]
+	served  servedVersions
 
 	mu   sync.Mutex
-	uses []*usageRecording // the newest last
-	stop func()            // ends run and waits for it, nil without uses
-	late int               // the requests after the last use since flushLate began, 0 if it does not run
+	uses []*Use // the newest last
+	stop func() // ends run and waits for it, nil without uses
+	late int    // the requests after the last use since flushLate began, 0 if it does not run
 
 	flushing   sync.Mutex // held to use the fields below
 	node       string     // under which rows are stored, empty until the first row
@@ -53,34 +59,34 @@ type usageRecorder struct {
 	lost       int64      // likewise
 }
 
-// recorders has the usageRecorder of each store by the store's name.
+// recorders has the Recorder of each store by the store's name.
 var recorders struct {
 	sync.Mutex
-	byStore map[string]weak.Pointer[usageRecorder]
+	byStore map[string]weak.Pointer[Recorder]
 }
 
-// recorderOf returns the usageRecorder of a store. Two of one process would overwrite each other's
+// Of returns the Recorder of a store. Two of one process would overwrite each other's
 // rows. So a request that goes on after the last use keeps the recorder for the next use.
-func recorderOf(store string) *usageRecorder {
+func Of(store string) *Recorder {
 	recorders.Lock()
 	defer recorders.Unlock()
 	if rec := recorders.byStore[store].Value(); rec != nil {
 		return rec
 	}
-	maps.DeleteFunc(recorders.byStore, func(_ string, p weak.Pointer[usageRecorder]) bool { return p.Value() == nil })
+	maps.DeleteFunc(recorders.byStore, func(_ string, p weak.Pointer[Recorder]) bool { return p.Value() == nil })
 	if recorders.byStore == nil {
-		recorders.byStore = make(map[string]weak.Pointer[usageRecorder])
+		recorders.byStore = make(map[string]weak.Pointer[Recorder])
 	}
-	rec := &usageRecorder{flushTimeout: flushTimeout}
+	rec := &Recorder{flushTimeout: flushTimeout}
 	recorders.byStore[store] = weak.Make(rec)
 	return rec
 }
 
-// add sums a request of a use. It may end after the last use, as a stream does after a reload.
+// Add sums a request of a use. It may end after the last use, as a stream does after a reload.
 // Then it is stored at once, and its client does not wait for that. Many such requests are
 // stored together.
-func (rec *usageRecorder) add(use *usageRecording, used *usage.Request) {
-	rec.ledger.Add(used)
+func (rec *Recorder) Add(use *Use, used *usage.Request) {
+	rec.Ledger.Add(used)
 	if used.Preset != "" {
 		rec.served.add(used)
 	}
@@ -96,8 +102,8 @@ func (rec *usageRecorder) add(use *usageRecording, used *usage.Request) {
 
 // flushLate stores requests after the last use, until there are no more. A failure ends it: what
 // is left waits for the next such request, or for the next use.
-func (rec *usageRecorder) flushLate(use *usageRecording) {
-	release := hold(use.store)
+func (rec *Recorder) flushLate(use *Use) {
+	release := hold(use.Store)
 	for late := 1; late > 0; {
 		err := rec.flushLast(use)
 		rec.mu.Lock()
@@ -108,15 +114,15 @@ func (rec *usageRecorder) flushLate(use *usageRecording) {
 		rec.mu.Unlock()
 	}
 	if err := release(); err != nil {
-		use.logger.Error("closing the store failed", zap.Error(err))
+		use.Logger.Error("closing the store failed", zap.Error(err))
 	}
 }
 
-// usageRecording is how one handler uses a usageRecorder.
-type usageRecording struct {
-	store               domain.Store
-	keepHours, keepDays time.Duration
-	logger              *zap.Logger
+// Use is how one handler uses a Recorder.
+type Use struct {
+	Store               domain.Store
+	KeepHours, KeepDays time.Duration
+	Logger              *zap.Logger
 	release             func() error // of the store, which is held from start to end
 }
 
@@ -131,17 +137,17 @@ func hold(store domain.Store) (release func() error) {
 	return func() error { return nil }
 }
 
-// start adds a use. The first one begins to store usage from time to time. Since the use before it,
+// Start adds a use. The first one begins to store usage from time to time. Since the use before it,
 // a backup may have replaced the store.
-func (rec *usageRecorder) start(use *usageRecording) {
-	use.release = hold(use.store)
+func (rec *Recorder) Start(use *Use) {
+	use.release = hold(use.Store)
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	if rec.uses = append(rec.uses, use); len(rec.uses) > 1 {
 		return
 	}
 	rec.served.forget()
-	rec.handles.Store(nil)
+	rec.Handles.Store(nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	rec.stop = func() { cancel(); <-ended }
@@ -151,11 +157,11 @@ func (rec *usageRecorder) start(use *usageRecording) {
 	}()
 }
 
-// end removes a use. The last one stores what is not stored yet. The error is that of closing
+// End removes a use. The last one stores what is not stored yet. The error is that of closing
 // the store.
-func (rec *usageRecorder) end(use *usageRecording) error {
+func (rec *Recorder) End(use *Use) error {
 	rec.mu.Lock()
-	rec.uses = slices.DeleteFunc(rec.uses, func(other *usageRecording) bool { return other == use })
+	rec.uses = slices.DeleteFunc(rec.uses, func(other *Use) bool { return other == use })
 	var stop func()
 	if len(rec.uses) == 0 {
 		stop = rec.stop
@@ -169,21 +175,21 @@ func (rec *usageRecorder) end(use *usageRecording) error {
 }
 
 // flushLast stores what is not stored yet, after the last use has ended. A backup may replace the
-// store before the next use, so the rows that are stored are forgotten. Each step has half of the time, so that slow reads leave
+// Store before the next use, so the rows that are stored are forgotten. Each step has half of the time, so that slow reads leave
 // some for writes. flushLast logs its error.
-func (rec *usageRecorder) flushLast(use *usageRecording) error {
+func (rec *Recorder) flushLast(use *Use) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rec.flushTimeout)
 	defer cancel()
 	err := rec.flushSteps(ctx, use, rec.flushTimeout/2)
 	if err != nil {
-		use.logger.Warn("storing the last usage failed; it may be lost", zap.Error(err))
+		use.Logger.Warn("storing the last usage failed; it may be lost", zap.Error(err))
 	}
-	rec.ledger.Forget()
+	rec.Ledger.Forget()
 	return err
 }
 
 // newest returns the use that was added last, nil for none.
-func (rec *usageRecorder) newest() *usageRecording {
+func (rec *Recorder) newest() *Use {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	if len(rec.uses) == 0 {
@@ -193,8 +199,8 @@ func (rec *usageRecorder) newest() *usageRecording {
 }
 
 // run stores usage and removes old rows until ctx ends.
-func (rec *usageRecorder) run(ctx context.Context) {
-	ticker := time.NewTicker(flushInterval)
+func (rec *Recorder) run(ctx context.Context) {
+	ticker := time.NewTicker(FlushInterval)
 	defer ticker.Stop()
 	if use := rec.newest(); use != nil {
 		rec.openHandles(ctx, use)
@@ -210,30 +216,30 @@ func (rec *usageRecorder) run(ctx context.Context) {
 				return
 			}
 			rec.openHandles(ctx, use)
-			_ = rec.flush(ctx, use) // which logs
+			_ = rec.Flush(ctx, use) // which logs
 			if now.Sub(pruned) < pruneInterval {
 				continue
 			}
 			pruned = now
 			if err := rec.prune(ctx, use, now); err != nil && ctx.Err() == nil {
-				use.logger.Warn("removing old usage failed; will try again", zap.Error(err), zap.Duration("after", pruneInterval))
+				use.Logger.Warn("removing old usage failed; will try again", zap.Error(err), zap.Duration("after", pruneInterval))
 			}
 		}
 	}
 }
 
-// flush stores the rows that changed, and when versions were served. Rows that cannot be
+// Flush stores the rows that changed, and when versions were served. Rows that cannot be
 // stored wait for the next time. flush logs its error.
-func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) error {
+func (rec *Recorder) Flush(ctx context.Context, use *Use) error {
 	err := rec.flushSteps(ctx, use, rec.flushTimeout)
 	if err != nil {
-		use.logger.Warn("storing usage failed; will try again", zap.Error(err), zap.Duration("after", flushInterval))
+		use.Logger.Warn("storing usage failed; will try again", zap.Error(err), zap.Duration("after", FlushInterval))
 	}
 	return err
 }
 
 // flushSteps is flush with a timeout for each step. It does not log its error.
-func (rec *usageRecorder) flushSteps(ctx context.Context, use *usageRecording, timeout time.Duration) error {
+func (rec *Recorder) flushSteps(ctx context.Context, use *Use, timeout time.Duration) error {
 	rec.flushing.Lock()
 	defer rec.flushing.Unlock()
 	step := func(do func(context.Context) error) error {
@@ -248,14 +254,14 @@ func (rec *usageRecorder) flushSteps(ctx context.Context, use *usageRecording, t
 			return err
 		}),
 		step(func(ctx context.Context) error { return rec.store(ctx, use, rows) }),
-		step(func(ctx context.Context) error { return rec.served.flush(ctx, use.store) }),
+		step(func(ctx context.Context) error { return rec.served.flush(ctx, use.Store) }),
 	)
-	if overflowed := rec.ledger.Overflowed(); overflowed > rec.overflowed {
-		use.logger.Warn("there are more series of usage than are kept apart: the rest is summed as other", zap.Int64("requests", overflowed-rec.overflowed))
+	if overflowed := rec.Ledger.Overflowed(); overflowed > rec.overflowed {
+		use.Logger.Warn("there are more series of usage than are kept apart: the rest is summed as other", zap.Int64("requests", overflowed-rec.overflowed))
 		rec.overflowed = overflowed
 	}
-	if lost := rec.ledger.Lost(); lost > rec.lost {
-		use.logger.Warn("there is no room for more series of usage: requests are not counted", zap.Int64("requests", lost-rec.lost))
+	if lost := rec.Ledger.Lost(); lost > rec.lost {
+		use.Logger.Warn("there is no room for more series of usage: requests are not counted", zap.Int64("requests", lost-rec.lost))
 		rec.lost = lost
 	}
 	return err
@@ -263,18 +269,18 @@ func (rec *usageRecorder) flushSteps(ctx context.Context, use *usageRecording, t
 
 // take returns the rows to store. While an import is not finished, requests wait in the ledger:
 // the import may bring the same rows. Rows are read at the moment of the check.
-func (rec *usageRecorder) take(ctx context.Context, use *usageRecording) (rows []domain.UsageRow, err error) {
-	if !rec.ledger.Pending() {
+func (rec *Recorder) take(ctx context.Context, use *Use) (rows []domain.UsageRow, err error) {
+	if !rec.Ledger.Pending() {
 		return nil, nil
 	}
-	err = use.store.View(ctx, func(r domain.Reader) error {
+	err = use.Store.View(ctx, func(r domain.Reader) error {
 		if err := domain.CheckImported(r); err != nil {
 			return err
 		}
 		if rec.node == "" {
-			rec.node = use.store.Node() // of the store that is open now
+			rec.node = use.Store.Node() // of the store that is open now
 		}
-		rows, err = rec.ledger.Take(func(id domain.UsageID) ([]byte, error) {
+		rows, err = rec.Ledger.Take(func(id domain.UsageID) ([]byte, error) {
 			content, err := r.Usage(id, rec.node)
 			if errors.Is(err, domain.ErrNotFound) {
 				return nil, nil
@@ -286,22 +292,22 @@ func (rec *usageRecorder) take(ctx context.Context, use *usageRecording) (rows [
 	return rows, err
 }
 
-// store stores rows in batches, and tells the ledger.
-func (rec *usageRecorder) store(ctx context.Context, use *usageRecording, rows []domain.UsageRow) error {
+// Store stores rows in batches, and tells the ledger.
+func (rec *Recorder) store(ctx context.Context, use *Use, rows []domain.UsageRow) error {
 	for len(rows) > 0 {
 		batch := firstBatch(rows)
 		if err := rec.put(ctx, use, batch); err != nil {
 			return err
 		}
-		rec.ledger.Stored(batch)
+		rec.Ledger.Stored(batch)
 		rows = rows[len(batch):]
 	}
 	return nil
 }
 
 // put stores rows in one change. It leaves out those of workspaces that are deleted.
-func (rec *usageRecorder) put(ctx context.Context, use *usageRecording, rows []domain.UsageRow) error {
-	return use.store.Update(ctx, func(tx domain.Tx) error {
+func (rec *Recorder) put(ctx context.Context, use *Use, rows []domain.UsageRow) error {
+	return use.Store.Update(ctx, func(tx domain.Tx) error {
 		if err := domain.CheckImported(tx); err != nil {
 			return err
 		}
@@ -331,24 +337,24 @@ func firstBatch(rows []domain.UsageRow) []domain.UsageRow {
 }
 
 // keep returns the longest time for which use or another use keeps rows of hours, and rows of days.
-func (rec *usageRecorder) keep(use *usageRecording) (hours, days time.Duration) {
-	hours, days = use.keepHours, use.keepDays
+func (rec *Recorder) keep(use *Use) (hours, days time.Duration) {
+	hours, days = use.KeepHours, use.KeepDays
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	for _, other := range rec.uses {
-		hours, days = max(hours, other.keepHours), max(days, other.keepDays)
+		hours, days = max(hours, other.KeepHours), max(days, other.KeepDays)
 	}
 	return hours, days
 }
 
 // prune removes the rows that are older than any use keeps them.
-func (rec *usageRecorder) prune(ctx context.Context, use *usageRecording, now time.Time) error {
+func (rec *Recorder) prune(ctx context.Context, use *Use, now time.Time) error {
 	keepHours, keepDays := rec.keep(use)
 	for day, keep := range map[bool]time.Duration{false: keepHours, true: keepDays} {
 		old := domain.UsageRange{Day: day, To: now.Add(-keep)}
 		for more := true; more; {
 			var rows []domain.UsageRow
-			err := use.store.View(ctx, func(r domain.Reader) error {
+			err := use.Store.View(ctx, func(r domain.Reader) error {
 				rows = rows[:0]
 				for row, err := range r.UsageRows(old) {
 					if err != nil {
@@ -367,7 +373,7 @@ func (rec *usageRecorder) prune(ctx context.Context, use *usageRecording, now ti
 			if more = len(rows) == pruneBatch; len(rows) == 0 {
 				continue
 			}
-			err = use.store.Update(ctx, func(tx domain.Tx) error {
+			err = use.Store.Update(ctx, func(tx domain.Tx) error {
 				if err := domain.CheckImported(tx); err != nil {
 					return err
 				}
@@ -384,4 +390,52 @@ func (rec *usageRecorder) prune(ctx context.Context, use *usageRecording, now ti
 		}
 	}
 	return nil
+}
+
+// openHandles makes the handles of the store's secret. Without them answers have no handle. The
+// secret changes when the store is replaced, as by a backup.
+func (rec *Recorder) openHandles(ctx context.Context, use *Use) {
+	limited, cancel := context.WithTimeout(ctx, rec.flushTimeout)
+	defer cancel()
+	secret, err := domain.EnsureFeedbackSecret(limited, use.Store)
+	switch {
+	case err == nil:
+		rec.Handles.Store(usage.NewHandles(secret))
+	case rec.Handles.Load() == nil && ctx.Err() == nil:
+		use.Logger.Warn("preparing feedback failed; will try again", zap.Error(err), zap.Duration("after", FlushInterval))
+	}
+}
+
+// Errors of feedback.
+var (
+	ErrNotMeasured    = &domain.Error{Kind: domain.Conflict, Message: "Feedback is not taken, because usage is not measured: the server's configuration has no usage block"}
+	ErrRequestUnknown = &domain.Error{Kind: domain.NotFound, Message: "The request_id belongs to no request with this preset"}
+	ErrRequestOld     = &domain.Error{Kind: domain.NotFound, Message: "The request_id belongs to a request of more than 24 hours ago"}
+	ErrSessionUnknown = &domain.Error{Kind: domain.NotFound, Message: "This server has not answered the session with this preset in the last 24 hours, or has forgotten it"}
+)
+
+// Answered returns the request that feedback on a preset is for.
+func (rec *Recorder) Answered(presetID, requestID, sessionID string, now time.Time) (usage.Answered, error) {
+	if rec.newest() == nil {
+		return usage.Answered{}, ErrNotMeasured
+	}
+	if sessionID != "" {
+		of, ok := rec.Sessions.Latest(presetID, sessionID, now)
+		if !ok {
+			return of, ErrSessionUnknown
+		}
+		return of, nil
+	}
+	handles := rec.Handles.Load()
+	if handles == nil {
+		return usage.Answered{}, domain.ErrUnavailable // as the store is
+	}
+	of, err := handles.Read(requestID, now)
+	switch {
+	case errors.Is(err, usage.ErrHandleOld):
+		return of, ErrRequestOld
+	case err != nil || of.Key.PresetID != presetID:
+		return of, ErrRequestUnknown
+	}
+	return of, nil
 }

@@ -1,4 +1,5 @@
-package caddymodule
+// Package usagetap passes the responses of a gateway on, and reads from them what requests have used.
+package usagetap
 
 import (
 	"cmp"
@@ -14,8 +15,8 @@ import (
 	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
-// tap passes an answer on, and reads what passed.
-type tap struct {
+// Tap passes an answer on, and reads what passed.
+type Tap struct {
 	*caddyhttp.ResponseWriterWrapper
 	dialect domain.Dialect
 	opening func(status int)      // is called before the answer's header is written
@@ -25,8 +26,20 @@ type tap struct {
 	broken  bool      // the client does not take the rest
 }
 
+// New returns a tap before a client's writer, for a route's dialect. It calls opening before it
+// writes the header of the response.
+func New(w http.ResponseWriter, dialect domain.Dialect, opening func(status int)) *Tap {
+	return &Tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, dialect: dialect, opening: opening}
+}
+
+// Status returns the status of the response, 0 before its header.
+func (t *Tap) Status() int { return t.status }
+
+// SetBroken tells that the client did not take the rest.
+func (t *Tap) SetBroken() { t.broken = true }
+
 // WriteHeader passes a header on. Those of interim answers may come before.
-func (t *tap) WriteHeader(status int) {
+func (t *Tap) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		t.open(status)
 	}
@@ -34,7 +47,7 @@ func (t *tap) WriteHeader(status int) {
 }
 
 // open begins to read the answer. Its header is about to be written.
-func (t *tap) open(status int) {
+func (t *Tap) open(status int) {
 	if t.status != 0 {
 		return
 	}
@@ -45,7 +58,7 @@ func (t *tap) open(status int) {
 }
 
 // Write passes bytes of the body on.
-func (t *tap) Write(p []byte) (int, error) {
+func (t *Tap) Write(p []byte) (int, error) {
 	t.open(http.StatusOK)
 	n, err := t.ResponseWriterWrapper.Write(p)
 	var now time.Time
@@ -60,14 +73,14 @@ func (t *tap) Write(p []byte) (int, error) {
 }
 
 // ReadFrom passes a body on through Write.
-func (t *tap) ReadFrom(r io.Reader) (int64, error) {
+func (t *Tap) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{t}, r)
 }
 
-// close ends a request that began at begun, and returns what it used. ended tells whether
+// Close ends a request that began at begun, and returns what it used. ended tells whether
 // the gateway sent all of its answer, and left whether the client is gone. A client that has the
 // last event of a stream has all of it.
-func (t *tap) close(begun time.Time, ended, left bool) *usage.Request {
+func (t *Tap) Close(begun time.Time, ended, left bool) *usage.Request {
 	if t.reader == nil {
 		t.reader = gatewayanswer.New(t.dialect, "", "")
 	}

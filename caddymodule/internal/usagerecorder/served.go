@@ -1,4 +1,4 @@
-package caddymodule
+package usagerecorder
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // servedVersions collects when versions were last served, to the hour. So it has little to
-// store after the first minute of an hour. Its methods are safe for concurrent use. Its zero
+// Store after the first minute of an hour. Its methods are safe for concurrent use. Its zero
 // value is ready.
 type servedVersions struct {
 	mu sync.Mutex
@@ -26,7 +26,7 @@ type servedVersion struct {
 // maxServedVersions bounds known. Without it hours are stored again, which changes nothing.
 const maxServedVersions = 20_000
 
-// add records a request.
+// Add records a request.
 func (v *servedVersions) add(used *usage.Request) {
 	hour := domain.ServedHour(used.Start)
 	of := domain.ServedPreset{WorkspaceID: used.WorkspaceID, Slug: used.Preset}
@@ -59,7 +59,7 @@ func (v *servedVersions) forget() {
 	v.known = nil
 }
 
-// flush stores the fresh hours. If it fails, they wait for the next time.
+// Flush stores the fresh hours. If it fails, they wait for the next time.
 func (v *servedVersions) flush(ctx context.Context, store domain.Store) error {
 	v.mu.Lock()
 	fresh := v.fresh

@@ -1,10 +1,10 @@
-package caddymodule
+package usagetap
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -92,7 +92,7 @@ func FuzzTap(f *testing.F) {
 			return &transcript{header: headers[int(header)%len(headers)].Clone(), room: int(room)}
 		}
 		plain, tapped := client(), client()
-		of := &tap{
+		of := &Tap{
 			ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: tapped},
 			dialect:               dialects[int(dialect)%len(dialects)], opening: func(int) {},
 		}
@@ -103,7 +103,7 @@ func FuzzTap(f *testing.F) {
 		if !slices.Equal(tapped.calls, plain.calls) {
 			t.Errorf("the client got\n%q, without the tap\n%q", tapped.calls, plain.calls)
 		}
-		used := of.close(time.Now(), true, false)
+		used := of.Close(time.Now(), true, false)
 		if tokens := used.Tokens; used.Unknown != "" && tokens != (gatewayanswer.Tokens{}) {
 			t.Errorf("unknown, and %+v", tokens)
 		}
@@ -113,83 +113,54 @@ func FuzzTap(f *testing.F) {
 	})
 }
 
-// TestUsageOverHTTP2 compares answers of an HTTP/2 gateway with and without usage. It
-// compares each event when it is sent, the headers and the trailers.
-func TestUsageOverHTTP2(t *testing.T) {
-	h2 := new(http.Protocols)
-	h2.SetUnencryptedHTTP2(true)
-	events := []string{"data: {\"model\":\"m\",\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", "data: half", " an event\n\n", "data: {\"model\":\"m\",\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3}}\n\n", "data: [DONE]\n\n"}
-	next := make(chan struct{})
-	gateway := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor != 2 {
-			t.Errorf("the gateway got %s, want HTTP/2", r.Proto)
-		}
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Trailer", "X-Sum")
-		w.Header().Set("Content-Type", "text/event-stream")
-		for i, event := range events {
-			if i > 0 {
-				<-next
-			}
-			_, _ = io.WriteString(w, event)
-			_ = http.NewResponseController(w).Flush()
-		}
-		w.Header().Set("X-Sum", "abc")
-		w.Header().Set(http.TrailerPrefix+"X-Late", "def")
-	}))
-	gateway.Config.Protocols = h2
-	gateway.Start()
-	t.Cleanup(gateway.Close)
+// refusingWriter is a client that takes one write.
+type refusingWriter struct {
+	http.ResponseWriter
+	taken int
+}
 
-	s := start(t, inferring())
-	s.preset("writer", writer)
-	s.options = "servers {\nprotocols h1 h2c\n}"
-	clients := map[string]*http.Client{"HTTP/1.1": {Transport: &http.Transport{}}, "HTTP/2": {Transport: &http.Transport{Protocols: h2}}}
-	// ask returns everything that clients see.
-	ask := func() (seen []string) {
-		for _, name := range slices.Sorted(maps.Keys(clients)) {
-			for _, model := range []string{"m", "@preset/writer"} {
-				answer := s.open(clients[name], chatPath, strings.NewReader(`{"model":"`+model+`","stream":true}`))
-				for i, event := range events {
-					if i > 0 {
-						next <- struct{}{}
-					}
-					got := make([]byte, len(event))
-					if _, err := io.ReadFull(answer.Body, got); err != nil {
-						t.Fatalf("%s: event %d: %v", name, i, err)
-					}
-					seen = append(seen, string(got))
-				}
-				rest, err := io.ReadAll(answer.Body)
-				if err != nil || !strings.HasPrefix(answer.Proto, name) {
-					t.Fatalf("%s: got %v over %s", name, err, answer.Proto)
-				}
-				answer.Header.Del("Date")
-				answer.Header.Del(requestIDHeader)
-				seen = append(seen, string(rest), fmt.Sprint(answer.Status, answer.ContentLength, answer.Header, answer.Trailer))
-			}
-			clients[name].CloseIdleConnections()
-		}
-		return seen
+var errRefused = errors.New("refused")
+
+func (w *refusingWriter) Write(p []byte) (int, error) {
+	if w.taken++; w.taken > 1 {
+		return 1, errRefused
 	}
-	reload := func(subdirectives string) {
-		sites := strings.Replace(s.site(subdirectives), s.upstream.Listener.Addr().String(), "h2c://"+gateway.Listener.Addr().String(), 1)
-		if err := s.load(sites); err != nil {
-			t.Fatal(err)
-		}
+	return w.ResponseWriter.Write(p)
+}
+
+// TestTapOfAClientThatLeaves checks that errors of writes pass, and that the answer is
+// aborted then. A ReadFrom of the body goes through the tap, too.
+func TestTapOfAClientThatLeaves(t *testing.T) {
+	w := &Tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: &refusingWriter{ResponseWriter: httptest.NewRecorder()}}, dialect: "chat/completions", opening: func(int) {}}
+	w.Header().Set("Content-Type", "application/json")
+	if n, err := w.ReadFrom(strings.NewReader(`{"model":`)); n != 9 || err != nil {
+		t.Fatalf("got %d, %v, want all 9 bytes", n, err)
 	}
-	reload(inferring())
-	want := ask()
-	if !slices.ContainsFunc(want, func(seen string) bool {
-		return strings.Contains(seen, "X-Sum:[abc]") && strings.Contains(seen, "X-Late:[def]")
-	}) {
-		t.Fatalf("no trailer passes: this tests nothing: %q", want)
+	if n, err := w.Write([]byte(`"m"}`)); n != 1 || !errors.Is(err, errRefused) {
+		t.Errorf("got %d, %v, want 1 and the client's error", n, err)
 	}
-	reload(inferring("usage"))
-	if got := ask(); !slices.Equal(got, want) {
-		t.Errorf("got\n%q, without usage\n%q", got, want)
+	if used := w.Close(time.Now(), true, false); !used.Aborted || used.Status != 200 || used.Unknown != gatewayanswer.Aborted {
+		t.Errorf("got %+v, want an aborted answer", used)
 	}
-	if !s.eventually(func() bool { return len(s.usage("/v1/presets/writer/usage").Data.Series) == 1 }) {
-		t.Error("the requests show in no report")
+}
+
+// TestStreamUsageWriterOfAClientThatLeaves checks that errors of writes pass.
+func TestStreamUsageWriterOfAClientThatLeaves(t *testing.T) {
+	const streamContent = "data: {\"model\":\"m\",\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n"
+	w := &StreamWriter{ResponseWriter: &refusingWriter{ResponseWriter: httptest.NewRecorder()}}
+	w.Header().Set("Content-Type", "text/event-stream")
+	if n, err := io.WriteString(w, streamContent+"dat"); n != len(streamContent)+3 || err != nil {
+		t.Errorf("got %d, %v, want all bytes", n, err)
+	}
+	if n, err := io.WriteString(w, "b: x\n"); n != 1 || err == nil {
+		t.Errorf("got %d, %v, want 1 and the client's error", n, err)
+	}
+	w = &StreamWriter{ResponseWriter: &refusingWriter{ResponseWriter: httptest.NewRecorder(), taken: 1}}
+	w.Header().Set("Content-Type", "text/event-stream")
+	if n, err := io.WriteString(w, "dat"); n != 3 || err != nil {
+		t.Errorf("got %d, %v, want 3 bytes that wait", n, err)
+	}
+	if err := w.Close(); err == nil {
+		t.Error("the client's error is lost at the end")
 	}
 }

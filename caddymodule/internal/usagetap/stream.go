@@ -1,61 +1,37 @@
-package caddymodule
+package usagetap
 
 import (
 	"cmp"
-	"fmt"
 	"mime"
 	"net/http"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
-const (
-	streamUsageOff = "off"
-	streamUsageAdd = "add"
-)
-
-// streamUsages are the values of Usage.StreamUsage.
-var streamUsages = []string{streamUsageOff, streamUsageAdd}
-
-// provisionStreamUsage sets the default of StreamUsage, and checks it.
-func (u *Usage) provisionStreamUsage() error {
-	u.StreamUsage = cmp.Or(u.StreamUsage, streamUsageOff)
-	if err := directive.CheckWord(u.StreamUsage, streamUsages...); err != nil {
-		return fmt.Errorf("stream_usage: %w", err)
-	}
-	return nil
-}
-
-// addsStreamUsage reports whether chat streams are asked for their usage.
-func (u *Usage) addsStreamUsage() bool { return u != nil && u.StreamUsage == streamUsageAdd }
-
-// hideStreamUsage prepares to take the usage out of the stream, which its client did not ask
-// for. An encoded stream is not searched, so the gateway is asked for a plain one.
-func (c *inferenceCall) hideStreamUsage() {
-	c.streamUsage = true
-	c.r.Header.Set("Accept-Encoding", "identity")
-}
-
-// streamUsageWriter passes an answer on, without the chunk that tells a stream's usage.
+// StreamWriter passes an answer on, without the chunk that tells a stream's usage.
 // Answers that are no stream pass unchanged, and so do encoded ones.
-type streamUsageWriter struct {
+type StreamWriter struct {
 	http.ResponseWriter
 	opened bool
 	filter *inference.StreamUsageFilter // nil for answers that pass unchanged
 }
 
+// NewStreamWriter returns the writer before a client's.
+func NewStreamWriter(w http.ResponseWriter) *StreamWriter {
+	return &StreamWriter{ResponseWriter: w}
+}
+
 // Unwrap returns the client's writer, for http.ResponseController.
-func (w *streamUsageWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *StreamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader passes a header on. The length of a stream is left out.
-func (w *streamUsageWriter) WriteHeader(status int) {
+func (w *StreamWriter) WriteHeader(status int) {
 	w.open(status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // open decides what happens to an answer. Headers of interim answers decide nothing.
-func (w *streamUsageWriter) open(status int) {
+func (w *StreamWriter) open(status int) {
 	if w.opened || status < 200 && status != http.StatusSwitchingProtocols {
 		return
 	}
@@ -70,7 +46,7 @@ func (w *streamUsageWriter) open(status int) {
 }
 
 // Write passes on what may pass. It returns len(p) for bytes that wait or are left out.
-func (w *streamUsageWriter) Write(p []byte) (int, error) {
+func (w *StreamWriter) Write(p []byte) (int, error) {
 	w.open(http.StatusOK)
 	if w.filter == nil {
 		return w.ResponseWriter.Write(p)
@@ -83,9 +59,9 @@ func (w *streamUsageWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// close passes on what waited at the end of the answer. It flushes that, because the server
+// Close passes on what waited at the end of the answer. It flushes that, because the server
 // does not where an answer breaks off.
-func (w *streamUsageWriter) close() error {
+func (w *StreamWriter) Close() error {
 	if w.filter == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package caddymodule
+package heldbody
 
 import (
 	"bytes"
@@ -46,7 +46,7 @@ func newBuffer(size int64) *buffer {
 	return &buffer{make([]byte, size), pool}
 }
 
-// recycle gives the buffer to others.
+// Recycle gives the buffer to others.
 func (b *buffer) recycle() {
 	if b.pool != nil {
 		b.pool.Put(b)

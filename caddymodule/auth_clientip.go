@@ -11,40 +11,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// origin identifies a client by its IPv4 address, or by the /64 of its IPv6 address. One
-// client has all addresses of a /64. It is zero for a client without an IP address, as on a
-// Unix socket. The last byte of a /64 is the length of its prefix. So ::/64, which has ::1,
-// is not zero.
-type origin [16]byte
-
-const prefixLength = 64
-
-// originOf returns the origin of a request.
-func originOf(r *http.Request) origin {
-	address, ok := clientAddress(r)
-	if !ok {
-		return origin{}
-	}
-	from := origin(address.As16())
-	if !address.Unmap().Is4() {
-		clear(from[prefixLength/8:])
-		from[len(from)-1] = prefixLength
-	}
-	return from
-}
-
-// String returns o for the log.
-func (o origin) String() string {
-	switch address := netip.AddrFrom16(o).Unmap(); {
-	case o == origin{}:
-		return "unknown"
-	case address.Is4():
-		return address.String()
-	default:
-		return netip.PrefixFrom(address, prefixLength).Masked().String()
-	}
-}
-
 // clientAddress returns the address of the client. Behind trusted proxies it is the
 // right-most untrusted address of the server's client_ip_headers. Clients can choose
 // Caddy's own client_ip: without trusted_proxies_strict it is the left-most address. With

@@ -1,13 +1,10 @@
-package caddymodule
+package usagerecorder
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -15,18 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // recordedStore is a real store, and a test may break its writes.
@@ -56,7 +50,7 @@ type recorded struct {
 	store     *recordedStore
 	workspace domain.Workspace
 	logs      *observer.ObservedLogs
-	use       *usageRecording
+	use       *Use
 }
 
 func newRecorded(t *testing.T) *recorded {
@@ -72,8 +66,8 @@ func newRecorded(t *testing.T) *recorded {
 	})
 	core, logs := observer.New(zap.DebugLevel)
 	r := &recorded{t: t, store: &recordedStore{Store: store, node: store.Node()}, logs: logs}
-	r.use = &usageRecording{
-		store: r.store, keepHours: time.Duration(defaultKeepHours), keepDays: time.Duration(defaultKeepDays), logger: zap.New(core),
+	r.use = &Use{
+		Store: r.store, KeepHours: 35 * 24 * time.Hour, KeepDays: 400 * 24 * time.Hour, Logger: zap.New(core),
 	}
 	r.workspace = domain.Workspace{ID: uuid.NewString(), Name: "first", Slug: "first", IOLoggingAPIKeyIDs: []byte("null")}
 	if err := store.Update(t.Context(), func(tx domain.Tx) error { return tx.PutWorkspace(r.workspace) }); err != nil {
@@ -83,20 +77,20 @@ func newRecorded(t *testing.T) *recorded {
 }
 
 // recorder returns a recorder that stores nothing by itself.
-func (r *recorded) recorder() *usageRecorder {
-	return &usageRecorder{flushTimeout: flushTimeout, uses: []*usageRecording{r.use}}
+func (r *recorded) recorder() *Recorder {
+	return &Recorder{flushTimeout: flushTimeout, uses: []*Use{r.use}}
 }
 
 // request adds one request of a preset to a recorder.
-func (r *recorded) request(rec *usageRecorder, preset string, start time.Time) {
+func (r *recorded) request(rec *Recorder, preset string, start time.Time) {
 	id := uuid.NewSHA1(uuid.Nil, []byte(preset)).String()
-	rec.add(r.use, &usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: preset, Version: 1, Status: 200, Start: start, FirstContent: -1})
+	rec.Add(r.use, &usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: preset, Version: 1, Status: 200, Start: start, FirstContent: -1})
 }
 
-// flush stores what a recorder has.
-func (r *recorded) flush(rec *usageRecorder) {
+// Flush stores what a recorder has.
+func (r *recorded) flush(rec *Recorder) {
 	r.t.Helper()
-	if err := rec.flush(r.t.Context(), r.use); err != nil {
+	if err := rec.Flush(r.t.Context(), r.use); err != nil {
 		r.t.Error(err)
 	}
 }
@@ -107,7 +101,11 @@ func (r *recorded) has(want int) {
 	for _, step := range []usage.Step{usage.Hour, usage.Day} {
 		now := time.Now()
 		q := usage.Query{From: now.AddDate(0, 0, -1).Truncate(24 * time.Hour), To: now.Add(time.Hour), Step: step, By: usage.ByModel, Scope: usage.OfWorkspace, Now: now}
-		var sums report
+		var sums struct {
+			Data struct {
+				Series []struct{ Total struct{ Requests int } }
+			}
+		}
 		err := r.store.View(r.t.Context(), func(reader domain.Reader) error {
 			of := domain.UsageRange{WorkspaceID: r.workspace.ID, Day: step == usage.Day, From: q.From, To: q.To}
 			collected, err := q.Collect(reader.UsageRows(of))
@@ -139,7 +137,7 @@ func TestUsageIsCountedOnce(t *testing.T) {
 	r := newRecorded(t)
 	rec := r.recorder()
 	now := time.Now()
-	flush := func() { _ = rec.flush(t.Context(), r.use) }
+	flush := func() { _ = rec.Flush(t.Context(), r.use) }
 	r.request(rec, "a", now)
 	flush()
 	r.has(1)
@@ -198,7 +196,7 @@ func TestUsageDuringImport(t *testing.T) {
 	exported, rec := r.recorder(), r.recorder()
 	r.request(exported, "a", now)
 	r.request(exported, "a", now)
-	rows, err := exported.ledger.Take(func(domain.UsageID) ([]byte, error) { return nil, nil })
+	rows, err := exported.Ledger.Take(func(domain.UsageID) ([]byte, error) { return nil, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +212,7 @@ func TestUsageDuringImport(t *testing.T) {
 	})
 	refused := func() {
 		t.Helper()
-		if err := rec.flush(t.Context(), r.use); !errors.Is(err, domain.ErrUnavailable) {
+		if err := rec.Flush(t.Context(), r.use); !errors.Is(err, domain.ErrUnavailable) {
 			t.Errorf("got error %v, want ErrUnavailable", err)
 		}
 		if err := rec.prune(t.Context(), r.use, now.AddDate(2, 0, 0)); err != nil && !errors.Is(err, domain.ErrUnavailable) {
@@ -272,7 +270,7 @@ func TestUsageBeforeImport(t *testing.T) {
 		}
 	}
 	r.store.updating = sync.OnceFunc(func() { begin(func(tx domain.Tx) error { return tx.BeginImport() }) })
-	if err := rec.flush(t.Context(), r.use); !errors.Is(err, domain.ErrUnavailable) {
+	if err := rec.Flush(t.Context(), r.use); !errors.Is(err, domain.ErrUnavailable) {
 		t.Errorf("got error %v, want ErrUnavailable", err)
 	}
 	r.has(0)
@@ -321,14 +319,14 @@ func TestUsageOfSlowReads(t *testing.T) {
 	tier.Slow(t)
 	r := newRecorded(t)
 	store := &slowStore{Store: r.store, fast: 4} // the rows of an hour and a day, of two presets
-	r.use.store = store
+	r.use.Store = store
 	rec := r.recorder()
 	rec.flushTimeout = time.Millisecond
 	now := time.Now()
 	for _, preset := range []string{"a", "b", "c"} {
 		r.request(rec, preset, now)
 	}
-	if err := rec.flush(t.Context(), r.use); !errors.Is(err, context.DeadlineExceeded) {
+	if err := rec.Flush(t.Context(), r.use); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got error %v, want that of a read", err)
 	}
 	r.has(2)
@@ -386,18 +384,18 @@ func (s *heldStore) Update(ctx context.Context, fn func(domain.Tx) error) error 
 func TestUsageIsStoredAtTheEnd(t *testing.T) {
 	r := newRecorded(t)
 	store := &heldStore{Store: r.store, t: t}
-	r.use.store = store
+	r.use.Store = store
 	now := time.Now()
-	rec := usageRecorder{flushTimeout: flushTimeout}
-	rec.start(r.use)
+	rec := Recorder{flushTimeout: flushTimeout}
+	rec.Start(r.use)
 	r.request(&rec, "a", now)
-	if err := rec.end(r.use); err == nil || store.held.Load() != 0 {
+	if err := rec.End(r.use); err == nil || store.held.Load() != 0 {
 		t.Errorf("got error %v and %d holders, want the error of closing the store", err, store.held.Load())
 	}
 	r.has(1)
 
 	other := *r
-	other.use = &usageRecording{store: r.store, logger: zap.NewNop()}
+	other.use = &Use{Store: r.store, Logger: zap.NewNop()}
 	next := other.recorder()
 	other.request(next, "a", now)
 	other.flush(next)
@@ -415,24 +413,24 @@ func TestUsageIsStoredAtTheEnd(t *testing.T) {
 // the same recorder. A backup may have replaced the store in between.
 func TestRecorderGoesOn(t *testing.T) {
 	r := newRecorded(t)
-	rec := recorderOf(t.Name())
-	rec.start(r.use)
+	rec := Of(t.Name())
+	rec.Start(r.use)
 	now := time.Now()
 	r.request(rec, "a", now)
-	if err := rec.end(r.use); err != nil {
+	if err := rec.End(r.use); err != nil {
 		t.Fatal(err)
 	}
 	r.has(1)
 	runtime.GC()
-	if recorderOf(t.Name()) != rec || recorderOf(t.Name()+"-other") == rec {
+	if Of(t.Name()) != rec || Of(t.Name()+"-other") == rec {
 		t.Fatal("want the recorder that is in use, and another one for another store")
 	}
-	rec.handles.Store(usage.NewHandles(domain.FeedbackSecret{1}))
-	handles := rec.handles.Load()
+	rec.Handles.Store(usage.NewHandles(domain.FeedbackSecret{1}))
+	handles := rec.Handles.Load()
 
 	other := newRecorded(t)
-	rec.start(other.use)
-	if !wait.Eventually(func() bool { got := rec.handles.Load(); return got != nil && got != handles }) {
+	rec.Start(other.use)
+	if !wait.Eventually(func() bool { got := rec.Handles.Load(); return got != nil && got != handles }) {
 		t.Error("the handles are still those of the first store")
 	}
 	r.request(rec, "a", now) // the same preset in the other store
@@ -442,7 +440,7 @@ func TestRecorderGoesOn(t *testing.T) {
 	}
 	rec.served.mu.Unlock()
 	other.request(rec, "a", now)
-	if err := rec.end(other.use); err != nil {
+	if err := rec.End(other.use); err != nil {
 		t.Error(err)
 	}
 	other.has(1)
@@ -453,8 +451,8 @@ func TestRecorderGoesOn(t *testing.T) {
 func TestUsageOfLateRequests(t *testing.T) {
 	r := newRecorded(t)
 	store := &heldStore{Store: r.store, t: t}
-	r.use.store = store
-	rec := usageRecorder{flushTimeout: time.Minute}
+	r.use.Store = store
+	rec := Recorder{flushTimeout: time.Minute}
 	requests := func() {
 		t.Helper()
 		all, closed := store.all.Load(), r.logs.FilterMessage("closing the store failed").Len()
@@ -524,7 +522,7 @@ func TestUsageOverflow(t *testing.T) {
 	rec := r.recorder()
 	id := uuid.NewString()
 	for i := range usage.MaxSeries + 10 {
-		rec.ledger.Add(&usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: "a", Version: i, Start: time.Now(), FirstContent: -1})
+		rec.Ledger.Add(&usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: "a", Version: i, Start: time.Now(), FirstContent: -1})
 	}
 	for range 2 {
 		r.flush(rec)
@@ -540,14 +538,14 @@ func TestUsageThatIsLost(t *testing.T) {
 	r := newRecorded(t)
 	rec := r.recorder()
 	for i := range usage.MaxSeries {
-		rec.ledger.Add(&usage.Request{WorkspaceID: r.workspace.ID, Version: i, Start: time.Now(), FirstContent: -1})
+		rec.Ledger.Add(&usage.Request{WorkspaceID: r.workspace.ID, Version: i, Start: time.Now(), FirstContent: -1})
 	}
 	const more = usage.MaxSeries / 5
 	for i := range more {
 		r.request(rec, fmt.Sprint("p", i), time.Now())
 	}
 	for range 2 {
-		rec.flush(t.Context(), r.use)
+		rec.Flush(t.Context(), r.use)
 	}
 	entries := r.logs.FilterMessageSnippet("are not counted").All()
 	if len(entries) != 1 {
@@ -574,7 +572,7 @@ func TestUsageIsPruned(t *testing.T) {
 	rec.uses = nil
 	for _, keep := range [][2]time.Duration{{time.Hour, 24 * time.Hour}, {48 * time.Hour, 24 * time.Hour}, {time.Hour, 10 * 24 * time.Hour}} {
 		use := *r.use
-		use.keepHours, use.keepDays = keep[0], keep[1]
+		use.KeepHours, use.KeepDays = keep[0], keep[1]
 		rec.uses = append(rec.uses, &use) // of several sites: what one of them keeps is kept
 	}
 	for range 2 {
@@ -612,49 +610,4 @@ func TestUsageIsPruned(t *testing.T) {
 	if rows[false] != 2*30 || rows[true] != 10*30 {
 		t.Errorf("got %d rows of hours and %d of days, want 60 and 300", rows[false], rows[true])
 	}
-}
-
-// awayStore is a store that a test can take away. Nothing that was read from it stays cached.
-type awayStore struct {
-	domain.Store
-	away bool
-}
-
-func (s *awayStore) View(ctx context.Context, fn func(domain.Reader) error) error {
-	if s.away {
-		return domain.ErrUnavailable
-	}
-	return s.Store.View(ctx, fn)
-}
-
-func (*awayStore) Stamps() *domain.Stamps { return domain.NewStamps() }
-
-// TestUsageIsCountedWithoutStore has a store that is away when the answer to a request
-// without a preset ends. The answer does not wait for it, and the request counts.
-func TestUsageIsCountedWithoutStore(t *testing.T) {
-	r := newRecorded(t)
-	store := &awayStore{Store: r.store}
-	m, err := newMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &Handler{
-		metrics: m, shared: newShared(t.Name()),
-		Inference: &Inference{Usage: &Usage{recording: r.use}, resolver: inference.NewResolver(store, inference.Config{})},
-	}
-	h.shared.usage.start(r.use)
-	defer h.shared.usage.end(r.use)
-	request := httptest.NewRequest(http.MethodPost, chatPath, nil)
-	c := &inferenceCall{call: h.newCall(httptest.NewRecorder(), request), route: inferenceRouteOf("chat/completions")}
-	c.who = domain.Principal{Kind: domain.InferenceKey, WorkspaceID: r.workspace.ID}
-	err = c.serveMeasured(caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
-		store.away = true
-		_, err := io.WriteString(w, "{}")
-		return err
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.shared.usage.flush(t.Context(), r.use)
-	r.has(1)
 }

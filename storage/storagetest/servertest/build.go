@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // CaddyVariable names the environment variable that has the path of the program to test. Without

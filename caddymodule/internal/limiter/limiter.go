@@ -1,40 +1,36 @@
-package caddymodule
+// Package limiter answers how often a client address may try a wrong key.
+package limiter
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
 	"sync"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 )
 
 const (
-	defaultAuthFailures      = 100
-	defaultAuthFailureWindow = time.Minute
-
-	// maxAuthFailures and maxAuthFailureWindow bound the rounding errors of a level to much
+	// maxFailures and maxWindow bound the rounding errors of a level to much
 	// less than a negligible part of a failure.
-	maxAuthFailures      = 1_000_000
-	maxAuthFailureWindow = 24 * time.Hour
-	negligible           = 1e-3
+	maxFailures = 1_000_000
+	maxWindow   = 24 * time.Hour
+	negligible  = 1e-3
 
-	// An authLimiter remembers limiterSets * limiterWays = 16,384 addresses. They take
+	// A Limiter remembers limiterSets * limiterWays = 16,384 addresses. They take
 	// 768 KiB, which are allocated once.
 	limiterSets = 4096
 	limiterWays = 4
 
-	// maxLimitedLookups bounds the concurrent look-ups of limited addresses in the store.
-	// A request waits at most maxLookupWait for its turn.
-	maxLimitedLookups = 16
-	maxLookupWait     = time.Second
+	// MaxLookups bounds the concurrent look-ups of limited addresses in the store.
+	// A request waits at most MaxLookupWait for its turn.
+	MaxLookups    = 16
+	MaxLookupWait = time.Second
 )
 
-// authLimiter counts failed authentications by client address, for all handlers of one
+// Limiter counts failed authentications by client address, for all handlers of one
 // store. It outlives reloads. It is safe for concurrent use.
 //
 // It only decides how a wrong key is answered; a right key always works. Each address has
@@ -47,7 +43,7 @@ const (
 // address replaces the emptiest bucket of its set. So a flood of addresses refuses nobody,
 // and the worst addresses are forgotten last. The seed of the hash keeps clients from
 // choosing their set.
-type authLimiter struct {
+type Limiter struct {
 	now     func() time.Duration
 	seed    maphash.Seed
 	lookups *semaphore.Weighted
@@ -60,68 +56,54 @@ type authLimiter struct {
 
 // bucket has the failures of an address that have not drained.
 type bucket struct {
-	from     origin
+	from     Origin
 	level    float64
 	rate     float64       // by which the level drains in a second
 	at       time.Duration // when the level was computed
 	isLogged bool          // the address was logged since the bucket was empty
 }
 
-// failureLimit is the limit of one handler. The zero value is no limit.
-type failureLimit struct {
-	most   int // failures at once, and in each window
-	window time.Duration
+// Limit is the limit of one handler. The zero value is no limit.
+type Limit struct {
+	Most   int // failures at once, and in each window
+	Window time.Duration
 }
 
 // perSecond returns the rate at which a bucket drains.
-func (f failureLimit) perSecond() float64 { return float64(f.most) / f.window.Seconds() }
+func (f Limit) perSecond() float64 { return float64(f.Most) / f.Window.Seconds() }
 
-func newAuthLimiter() *authLimiter {
+// New returns a limiter that has counted nothing.
+func New() *Limiter {
 	start := time.Now()
-	return &authLimiter{
+	return &Limiter{
 		now:     func() time.Duration { return time.Since(start) },
 		seed:    maphash.MakeSeed(),
-		lookups: semaphore.NewWeighted(maxLimitedLookups),
+		lookups: semaphore.NewWeighted(MaxLookups),
 	}
 }
 
-// provisionFailureLimit sets the defaults and checks the settings.
-func (h *Handler) provisionFailureLimit() error {
-	h.AuthFailureLimit = cmp.Or(h.AuthFailureLimit, defaultAuthFailures)
-	h.AuthFailureWindow = cmp.Or(h.AuthFailureWindow, caddy.Duration(defaultAuthFailureWindow))
-	if err := checkAuthFailureLimit(h.AuthFailureLimit, time.Duration(h.AuthFailureWindow)); err != nil {
-		return fmt.Errorf("auth_failure_limit: %w", err)
+// Validate returns an error for a limit that the limiter cannot count.
+func (f Limit) Validate() error {
+	if f.Most < 1 || f.Most > maxFailures {
+		return fmt.Errorf("must be from 1 to %d, got %d", maxFailures, f.Most)
 	}
-	if h.AuthFailureLimit != authFailuresOff {
-		h.failureLimit = failureLimit{h.AuthFailureLimit, time.Duration(h.AuthFailureWindow)}
+	if f.Window < time.Second || f.Window > maxWindow {
+		return fmt.Errorf("the duration must be from 1s to %s, got %s", maxWindow, f.Window)
 	}
 	return nil
 }
 
-// authFailuresOff is the setting for no limit.
-const authFailuresOff = -1
-
-func checkAuthFailureLimit(limit int, window time.Duration) error {
-	if limit != authFailuresOff && (limit < 1 || limit > maxAuthFailures) {
-		return fmt.Errorf("must be from 1 to %d, got %d", maxAuthFailures, limit)
-	}
-	if window < time.Second || window > maxAuthFailureWindow {
-		return fmt.Errorf("the duration must be from 1s to %s, got %s", maxAuthFailureWindow, window)
-	}
-	return nil
-}
-
-// isLimited reports whether an address is at its limit.
-func (l *authLimiter) isLimited(from origin, by failureLimit) bool {
+// IsLimited reports whether an address is at its limit.
+func (l *Limiter) IsLimited(from Origin, by Limit) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.find(from)
 	return b != nil && b.wait(l.now(), by) > 0
 }
 
-// fail counts a failed authentication. If the address is at its limit, fail counts nothing
+// Fail counts a failed authentication. If the address is at its limit, fail counts nothing
 // and returns the time until the next failure is allowed. It logs the address once.
-func (l *authLimiter) fail(from origin, by failureLimit, logger *zap.Logger) time.Duration {
+func (l *Limiter) Fail(from Origin, by Limit, logger *zap.Logger) time.Duration {
 	wait, isToLog, others := l.count(from, by)
 	if isToLog {
 		logger.Warn("too many failed authentications from an address: wrong keys from there are answered with 429",
@@ -130,9 +112,9 @@ func (l *authLimiter) fail(from origin, by failureLimit, logger *zap.Logger) tim
 	return wait
 }
 
-// count is fail without the logging. It returns whether to log the address, and how many
+// count is Fail without the logging. It returns whether to log the address, and how many
 // others were not logged. A flood of addresses logs at most one in a second.
-func (l *authLimiter) count(from origin, by failureLimit) (wait time.Duration, isToLog bool, others int) {
+func (l *Limiter) count(from Origin, by Limit) (wait time.Duration, isToLog bool, others int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -161,10 +143,10 @@ func (l *authLimiter) count(from origin, by failureLimit) (wait time.Duration, i
 	return wait, true, others
 }
 
-// wait drains b and returns how long until it has room for one more failure.
-func (b *bucket) wait(now time.Duration, by failureLimit) time.Duration {
+// Wait drains b and returns how long until it has room for one more failure.
+func (b *bucket) wait(now time.Duration, by Limit) time.Duration {
 	b.drain(now)
-	most := float64(by.most)
+	most := float64(by.Most)
 	over := min(b.level, most) + 1 - most // a higher limit may have left a higher level
 	if over < negligible {
 		return 0
@@ -179,7 +161,7 @@ func (b *bucket) drain(now time.Duration) {
 }
 
 // find returns the bucket of an address, nil if it has none. The caller holds mu.
-func (l *authLimiter) find(from origin) *bucket {
+func (l *Limiter) find(from Origin) *bucket {
 	set := l.setOf(from)
 	for i := range set {
 		if set[i].from == from {
@@ -190,7 +172,7 @@ func (l *authLimiter) find(from origin) *bucket {
 }
 
 // replace gives the emptiest bucket of its set to an address. The caller holds mu.
-func (l *authLimiter) replace(from origin, now time.Duration) *bucket {
+func (l *Limiter) replace(from Origin, now time.Duration) *bucket {
 	set := l.setOf(from)
 	emptiest := &set[0]
 	for i := range set {
@@ -202,15 +184,15 @@ func (l *authLimiter) replace(from origin, now time.Duration) *bucket {
 	return emptiest
 }
 
-func (l *authLimiter) setOf(from origin) *[limiterWays]bucket {
+func (l *Limiter) setOf(from Origin) *[limiterWays]bucket {
 	return &l.buckets[maphash.Bytes(l.seed, from[:])%limiterSets]
 }
 
-// enter waits for a turn to look up a key of a limited address, in the order of arrival.
-// The caller calls leave afterwards. The error is that of ctx, or a *limitError after
-// maxLookupWait.
-func (l *authLimiter) enter(ctx context.Context) error {
-	waiting, cancel := context.WithTimeout(ctx, maxLookupWait)
+// Enter waits for a turn to look up a key of a limited address, in the order of arrival.
+// The caller calls Leave afterwards. The error is that of ctx, or an *Error after
+// MaxLookupWait.
+func (l *Limiter) Enter(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, MaxLookupWait)
 	defer cancel()
 	if l.lookups.Acquire(waiting, 1) == nil {
 		return nil
@@ -218,19 +200,20 @@ func (l *authLimiter) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return &limitError{maxLookupWait}
+	return &Error{MaxLookupWait}
 }
 
-func (l *authLimiter) leave() { l.lookups.Release(1) }
+// Leave ends the turn of Enter.
+func (l *Limiter) Leave() { l.lookups.Release(1) }
 
-// limitError refuses a wrong key from an address that is at its limit.
-type limitError struct {
-	wait time.Duration // until the address may fail once more
+// Error refuses a wrong key from an address that is at its limit.
+type Error struct {
+	Wait time.Duration // until the address may fail once more
 }
 
-func (*limitError) Error() string { return "Rate limit exceeded" }
+func (*Error) Error() string { return "Rate limit exceeded" }
 
-// retryAfter returns the value of that header: whole seconds, at least one.
-func (e *limitError) retryAfter() int {
-	return max(1, int((e.wait+time.Second-1)/time.Second))
+// RetryAfter returns the value of that header: whole seconds, at least one.
+func (e *Error) RetryAfter() int {
+	return max(1, int((e.Wait+time.Second-1)/time.Second))
 }

@@ -1,0 +1,131 @@
+// Package heldbody holds the bodies of inference requests in memory, decodes them, and bounds what
+// all of them take in this process.
+package heldbody
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+)
+
+// Body is the body of an inference request: first as it was sent, then as it goes
+// upstream. Nothing else refers to its bytes while the gateway answers. It gives its
+// memory back when it was read to the end or closed. Other requests then use it, so Read
+// copies.
+//
+// It implements io.Reader and io.Closer alone, as the original body does. A transport
+// frames a body by the interfaces that it has. Read, Close and Drop are safe for concurrent
+// use, as a transport may go on reading after the answer.
+type Body struct {
+	Reservation
+	Sent     []byte // as it was sent, nil once something else goes upstream
+	Unpacked bool   // sent is encoded, and its text is memory of its own
+
+	original io.Closer // the body that sent was read from
+
+	mu   sync.Mutex
+	rest inference.Body // goes upstream and was not read yet
+	cut  bool           // it was closed before it was read to the end
+}
+
+// Reserve reserves memory for a merged body of size bytes. It drops the packed form
+// first, which does not go upstream then.
+func (b *Body) Reserve(size int) error {
+	if b.Unpacked {
+		b.DropSent()
+	}
+	return b.Add(int64(size))
+}
+
+// Release gives back reserved memory of size bytes.
+func (b *Body) Release(size int) { b.Sub(int64(size)) }
+
+// DropSent drops the body as it was sent.
+func (b *Body) DropSent() {
+	b.Sub(int64(cap(b.Sent)))
+	b.Sent = nil
+	b.Recycle()
+}
+
+// Replay makes b read text instead of original. The memory of text must be reserved.
+func (b *Body) Replay(text inference.Body, original io.Closer) {
+	b.rest, b.Sent, b.original = text, nil, original
+	b.skipRead()
+}
+
+// Join returns the body in one piece, instead of a reader of it.
+func (b *Body) Join() ([]byte, error) {
+	if len(b.rest) < 2 {
+		return b.rest.Bytes(), nil
+	}
+	before := b.held.Load()
+	if err := b.Add(int64(b.rest.Len())); err != nil {
+		return nil, err
+	}
+	whole := b.rest.Bytes()
+	b.Replay(inference.Body{whole}, b.original)
+	b.Recycle()
+	b.Sub(before)
+	return whole, nil
+}
+
+func (b *Body) Read(p []byte) (n int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.cut:
+		return 0, http.ErrBodyReadAfterClose
+	case len(b.rest) == 0:
+		return 0, io.EOF
+	}
+	for n < len(p) && len(b.rest) > 0 {
+		copied := copy(p[n:], b.rest[0])
+		n, b.rest[0] = n+copied, b.rest[0][copied:]
+		b.skipRead()
+	}
+	if len(b.rest) == 0 {
+		b.free()
+	}
+	return n, nil
+}
+
+// skipRead drops leading pieces that were read whole.
+func (b *Body) skipRead() {
+	for len(b.rest) > 0 && len(b.rest[0]) == 0 {
+		b.rest = b.rest[1:]
+	}
+}
+
+// free gives back all memory.
+func (b *Body) free() {
+	b.Sent, b.rest = nil, nil
+	b.ReleaseAll()
+	b.Recycle()
+}
+
+// Close drops the rest of the body. Further reads fail, if there was a rest.
+func (b *Body) Close() error {
+	b.Drop()
+	return b.original.Close()
+}
+
+// Drop is Close without closing the original: the server does that when a request ends.
+func (b *Body) Drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cut = b.cut || len(b.rest) > 0
+	b.free()
+}
+
+// End drops the body of a request that was served. If serving failed with err, an error
+// route may still read the body. It is then dropped when ctx, the request's, ends.
+func (b *Body) End(ctx context.Context, err error) {
+	if err != nil && ctx.Done() != nil {
+		context.AfterFunc(ctx, b.Drop)
+		return
+	}
+	b.Drop()
+}

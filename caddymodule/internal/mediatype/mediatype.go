@@ -1,0 +1,65 @@
+// Package mediatype reads the media types of requests and responses.
+package mediatype
+
+import (
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// JSON is the media type of all responses but reports that a client wants as CSV.
+const (
+	JSON = "application/json"
+	CSV  = "text/csv"
+)
+
+// IsJSON reports whether the headers of a request say that its body is JSON. The media
+// type may be absent.
+func IsJSON(header http.Header) bool {
+	if coding := header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return false
+	}
+	given := header.Get("Content-Type")
+	if given == "" {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(given)
+	return err == nil && (media == JSON ||
+		strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
+}
+
+// PrefersCSV reports whether a client likes CSV better than JSON (RFC 9110, 12.5.1). Named with
+// the same quality, JSON wins. A name counts more than a range such as */*.
+func PrefersCSV(header http.Header) bool {
+	csv, json := acceptanceOf(header, CSV), acceptanceOf(header, JSON)
+	return csv.quality > json.quality || csv.quality > 0 && csv.quality == json.quality && csv.precision > json.precision
+}
+
+// acceptance is what Accept says of a media type.
+type acceptance struct {
+	quality   float64
+	precision int // of the range that says so: 3 for the name, 2 for text/*, 1 for */*, 0 for none
+}
+
+// acceptanceOf returns what the most precise range of Accept says of a media type.
+func acceptanceOf(header http.Header, media string) (best acceptance) {
+	kind, _, _ := strings.Cut(media, "/")
+	precisions := map[string]int{media: 3, kind + "/*": 2, "*/*": 1}
+	for item := range strings.SplitSeq(strings.Join(header.Values("Accept"), ","), ",") {
+		given, parameters, err := mime.ParseMediaType(item)
+		if err != nil {
+			continue
+		}
+		a := acceptance{1, precisions[given]}
+		if text, ok := parameters["q"]; ok {
+			if a.quality, err = strconv.ParseFloat(text, 64); err != nil {
+				continue
+			}
+		}
+		if a.precision > best.precision || a.precision == best.precision && a.precision > 0 && a.quality > best.quality {
+			best = a
+		}
+	}
+	return best
+}

@@ -1,0 +1,710 @@
+package modellist
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+)
+
+func aPreset(slug, model string) domain.ActivePreset {
+	return domain.ActivePreset{Preset: domain.Preset{Slug: slug, Name: "Name of " + slug, CreatedAt: time.Unix(1700000000, 999_000_000)}, Model: model}
+}
+
+// presetsOf returns a presetLister of presets.
+func presetsOf(presets ...domain.ActivePreset) Presets { return presetsUntil(nil, presets...) }
+
+// presetsUntil returns a presetLister of presets that ends with failure, unless it is nil.
+func presetsUntil(failure error, presets ...domain.ActivePreset) Presets {
+	return func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
+		return func(yield func(domain.ActivePreset, error) bool) {
+			for _, p := range presets {
+				if !withModels {
+					p.Model = ""
+				}
+				if !yield(p, nil) {
+					return
+				}
+			}
+			if failure != nil {
+				yield(domain.ActivePreset{}, failure)
+			}
+		}
+	}
+}
+
+const (
+	openAIEntry = `{"id":"@preset/p","object":"model","created":1700000000,"owned_by":"caddy-presets"}`
+
+	openRouterHead = `{"id":"@preset/p","canonical_slug":"@preset/p","name":"Name of p","created":1700000000,"description":`
+
+	// This list is from OpenRouter, with every member that its client knows. Its order,
+	// spaces and numbers differ from an encoder's.
+	openRouterModel = `{"id": "a/b", "canonical_slug":"a/b-2026","hugging_face_id":"","name":"A: B","created":1741818122,` +
+		`"description":"B of A","context_length":131072.0,"architecture":{ "modality":"text+image->text","input_modalities":["text","image"],` +
+		`"output_modalities":["text"],"tokenizer":"Other","instruct_type":null},"pric\u0069ng" : {"prompt":"1E-6","completion":"0.00001"},` +
+		`"top_provider":{"context_length":131072,"max_completion_tokens":8192,"is_moderated":true},"per_request_limits":null,` +
+		`"supported_parameters":["tools","\u2028"],"default_parameters":{"temperature":0.10},"supported_voices":null,` +
+		`"knowledge_cutoff":null,"expiration_date":null,"links":{"details":"/api/v1/models/a/b/endpoints"}}`
+	openRouterRest = `,"hugging_face_id":"","context_length":131072.0,"architecture":{ "modality":"text+image->text","input_modalities":["text","image"],` +
+		`"output_modalities":["text"],"tokenizer":"Other","instruct_type":null},"pric\u0069ng":{"prompt":"1E-6","completion":"0.00001"},` +
+		`"top_provider":{"context_length":131072,"max_completion_tokens":8192,"is_moderated":true},"per_request_limits":null,` +
+		`"supported_parameters":["tools","\u2028"],"default_parameters":{"temperature":0.10},"supported_voices":null,` +
+		`"knowledge_cutoff":null,"expiration_date":null,"links":{"details":"/api/v1/models/a/b/endpoints"}}`
+)
+
+// TestModelsAdded inserts entries into lists. In each body, ^ marks the place of want. A
+// list without ^ is not edited.
+func TestModelsAdded(t *testing.T) {
+	described := aPreset("p", "a/b")
+	described.Preset.Description = new("Reads \"quickly\"\n\u2028")
+	for _, tc := range []struct {
+		name    string
+		presets []domain.ActivePreset
+		body    string
+		want    string
+	}{
+		{
+			"OpenAI", nil,
+			`{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"x"}^]}`,
+			"," + openAIEntry,
+		},
+		{
+			"OpenAI, empty", nil,
+			`{"object":"list","data":[^]}`,
+			openAIEntry,
+		},
+		{
+			"OpenAI, empty with space", nil,
+			"{\"data\": [^ \n ], \"object\": \"list\"}",
+			openAIEntry,
+		},
+		{
+			"OpenAI by its entries", nil,
+			`{"data":[{"id":"m","object":"model"},{"object":"model","id":"n"}^]}`,
+			"," + openAIEntry,
+		},
+		{
+			"OpenAI, entries without a type", nil,
+			`{"object":"list","data":[{"id":"m"}^]}`,
+			"," + openAIEntry,
+		},
+		{
+			"OpenAI's object wins over OpenRouter's members", nil,
+			`{"object":"list","data":[{"id":"m","pricing":{"prompt":"0"},"architecture":{},"canonical_slug":"m"}^]}`,
+			"," + openAIEntry,
+		},
+		{
+			"vLLM", nil,
+			`{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"vllm","root":"m","parent":null,"max_model_len":4096,` +
+				`"permission":[{"id":"modelperm-1","object":"model_permission","group":null,"data":[{}]}]}^]}`,
+			"," + openAIEntry,
+		},
+		{
+			"Ollama", nil,
+			`{"object":"list","data":[{"id":"llama3:8b","object":"model","created":1715000000,"owned_by":"library"}^]}` + "\n",
+			"," + openAIEntry,
+		},
+		{
+			"space, order and escapes", nil,
+			"\n{ \"first\" : 1.0e+0 ,\r\n\t\"d\\u0061ta\" : [\n  { \"id\" : \"\\u006d\" }^\n  ] , \"object\" : \"list\" , \"last\" : [ \"]}\" , { \"data\" : [ ] } ] }\n\n",
+			"," + openAIEntry,
+		},
+		{
+			"several presets, every character of a slug",
+			[]domain.ActivePreset{aPreset("p", ""), aPreset("A9._~-", "")},
+			`{"object":"list","data":[^]}`,
+			openAIEntry + "," + strings.ReplaceAll(openAIEntry, "/p", "/A9._~-"),
+		},
+		{
+			"one listed already",
+			[]domain.ActivePreset{aPreset("a", ""), aPreset("p", ""), aPreset("P", "")},
+			`{"object":"list","data":[{"id":"@preset/\u0061"},{"id":"@preset/P"}^]}`,
+			"," + openAIEntry,
+		},
+		{
+			"all listed already", nil,
+			`{"object":"list","data":[{"id":"@preset/p"}^]}`,
+			"",
+		},
+		{
+			"OpenAI, last page", nil,
+			`{"object":"list","data":[{"id":"m"}^],"has_more":false}`,
+			"," + openAIEntry,
+		},
+		{
+			"OpenRouter, model in the list", nil,
+			`{"data":[` + openRouterModel + `^]}`,
+			"," + openRouterHead + `"A preset that runs a/b."` + openRouterRest,
+		},
+		{
+			"OpenRouter, its own description",
+			[]domain.ActivePreset{described},
+			`{"data":[` + openRouterModel + `^]}`,
+			"," + openRouterHead + `"Reads \"quickly\"\n` + "\u2028" + `"` + openRouterRest,
+		},
+		{
+			"OpenRouter, model not in the list",
+			[]domain.ActivePreset{aPreset("p", "a/b:nitro")},
+			`{"data":[` + openRouterModel + `^]}`,
+			"," + openRouterHead + `"A preset that runs a/b:nitro."` + unknownModel,
+		},
+		{
+			"OpenRouter, no model",
+			[]domain.ActivePreset{aPreset("p", "")},
+			`{"data":[{"id":"","canonical_slug":""}^]}`,
+			"," + openRouterHead + `"A preset."` + unknownModel,
+		},
+		{
+			"OpenRouter, the first of two entries with one id", nil,
+			`{"data":[ {"id":"a/b","canonical_slug":"1","x":1} , {"id":"a/b","canonical_slug":"2","x":2}^ ]}`,
+			"," + openRouterHead + `"A preset that runs a/b.","x":1}`,
+		},
+		{
+			"OpenRouter without slugs", nil,
+			`{"data":[{ "architecture" : {} , "id" : "a/b" , "pricing" : { } }^ ],"total_count":1,"links":{"first":"/1","next":null}}`,
+			"," + openRouterHead + `"A preset that runs a/b."` + `,"architecture":{},"pricing":{ }}`,
+		},
+
+		{"OpenRouter, empty", nil, `{"data":[]}`, ""},
+		{"OpenRouter, a page that is not the last", nil, `{"data":[` + openRouterModel + `],"links":{"next":"/api/v1/models?offset=1"},"total_count":2}`, ""},
+		{"a page that is not the last", nil, `{"has_more":true,"object":"list","data":[{"id":"m"}]}`, ""},
+		{"Anthropic", nil, `{"data":[{"type":"model","id":"m","display_name":"M","created_at":"2026-01-01T00:00:00Z"}],"has_more":false,"first_id":"m","last_id":"m"}`, ""},
+		{"entries of two shapes", nil, `{"data":[{"id":"m","object":"model"},{"id":"n","canonical_slug":"n"}]}`, ""},
+		{"prices alone", nil, `{"data":[{"id":"m","pricing":{}}]}`, ""},
+		{"OpenRouter's entries in another object", nil, `{"object":"page","data":[` + openRouterModel + `]}`, ""},
+		{"no type", nil, `{"data":[{"id":"m"}]}`, ""},
+		{"no data", nil, `{"object":"list"}`, ""},
+		{"data is no array", nil, `{"object":"list","data":{"data":[]}}`, ""},
+		{"data holds text", nil, `{"object":"list","data":["m"]}`, ""},
+		{"data holds an object and null", nil, `{"object":"list","data":[{"id":"m"},null]}`, ""},
+		{"nested list", nil, `{"result":{"object":"list","data":[]}}`, ""},
+		{"data twice", nil, `{"object":"list","data":[],"data":[]}`, ""},
+		{"data twice, once escaped", nil, `{"object":"list","data":[],"d\u0061ta":[]}`, ""},
+		{"an id twice", nil, `{"object":"list","data":[{"id":"m","id":"n"}]}`, ""},
+		{"top-level array", nil, `[{"id":"m","object":"model"}]`, ""},
+		{"text", nil, `"list"`, ""},
+		{"empty", nil, ``, ""},
+		{"space", nil, " \n", ""},
+		{"not JSON", nil, `<html>{"object":"list","data":[]}</html>`, ""},
+		{"cut short", nil, `{"object":"list","data":[{"id":"m"}`, ""},
+		{"cut short after data", nil, `{"object":"list","data":[{"id":"m"}]`, ""},
+		{"comma before the bracket", nil, `{"object":"list","data":[{"id":"m"},]}`, ""},
+		{"text after the end", nil, `{"object":"list","data":[]}{}`, ""},
+		{"not UTF-8", nil, `{"object":"list","data":[{"id":"` + "\xff" + `"}]}`, ""},
+		{"byte order mark", nil, "\ufeff" + `{"object":"list","data":[]}`, ""},
+		{"deep", nil, `{"object":"list","data":[{"id":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}]}`, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.presets == nil {
+				tc.presets = []domain.ActivePreset{aPreset("p", "a/b")}
+			}
+			before, after, _ := strings.Cut(tc.body, "^")
+			at, added, err := addModels([]byte(before+after), presetsOf(tc.presets...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(added) != tc.want {
+				t.Errorf("got  %s\nwant %s", added, tc.want)
+			}
+			if len(added) > 0 && at != len(before) {
+				t.Errorf("at byte %d, want %d", at, len(before))
+			}
+			if edited := withAdded([]byte(before+after), at, added); len(added) > 0 && !json.Valid(edited) {
+				t.Errorf("not valid: %s", edited)
+			}
+		})
+	}
+}
+
+// addModels returns the entries that presets add to the model list in body, and their place.
+func addModels(body []byte, presets Presets) (at int, added []byte, err error) {
+	list, err := read(body, nil)
+	if err != nil {
+		return 0, nil, nil
+	}
+	added, err = list.addPresets(presets, nil)
+	return list.end, added, err
+}
+
+func withAdded(body []byte, at int, added []byte) []byte {
+	return bytes.Join([][]byte{body[:at], added, body[at:]}, nil)
+}
+
+func TestModelsAddedToAHugeList(t *testing.T) {
+	const n = 10_000
+	var entries bytes.Buffer
+	var all []domain.ActivePreset
+	for i := range n {
+		fmt.Fprintf(&entries, `,{"id":"m%d","canonical_slug":"m","x":%d}`, i, i)
+		all = append(all, aPreset(fmt.Sprintf("p%d", i), fmt.Sprintf("m%d", n-1-i)))
+	}
+	body := []byte(`{"data":[` + entries.String()[1:] + `],"total_count":10000}`)
+	at, added, err := addModels(body, presetsOf(all...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Data []struct {
+			ID string
+			X  int
+		}
+	}
+	if err := json.Unmarshal(withAdded(body, at, added), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Data) != 2*n || list.Data[2*n-1].ID != "@preset/p9999" || list.Data[2*n-1].X != 0 {
+		t.Errorf("got %d entries, the last %+v", len(list.Data), list.Data[len(list.Data)-1])
+	}
+}
+
+// TestModelsNotAdded checks that an edit that does not fit into memory is an error. So are
+// the reader's own errors.
+func TestModelsNotAdded(t *testing.T) {
+	body := []byte(`{"data":[` + openRouterModel + `]}`)
+	failure := errors.New("disk on fire")
+	long := aPreset("p", "a/b")
+	long.Description = new(strings.Repeat("x", 1<<20))
+	for name, tc := range map[string]struct {
+		presets Presets
+		want    error
+	}{
+		"too many": {func(bool) iter.Seq2[domain.ActivePreset, error] {
+			return func(yield func(domain.ActivePreset, error) bool) {
+				for i := range 100 {
+					long.Slug = strconv.Itoa(i)
+					if !yield(long, nil) {
+						return
+					}
+				}
+				t.Error("not stopped")
+			}
+		}, errTooMany},
+		"half of the presets cannot be read": {presetsUntil(failure, aPreset("p", "a/b")), failure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, added, err := addModels(body, tc.presets); !errors.Is(err, tc.want) || added != nil {
+				t.Errorf("got %d bytes and error %v, want none and %v", len(added), err, tc.want)
+			}
+		})
+	}
+}
+
+// TestModelsReadOnlyWhatIsNeeded checks that OpenAI's list does not read a preset's model.
+// A list that is not edited reads no preset.
+func TestModelsReadOnlyWhatIsNeeded(t *testing.T) {
+	read, asked := 0, 0
+	presets := func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
+		read++
+		if withModels {
+			asked++
+		}
+		return presetsOf(aPreset("p", ""))(withModels)
+	}
+	for _, body := range []string{`{"data":[]}`, `{"object":"list","data":[]}`, `[]`} {
+		if _, _, err := addModels([]byte(body), presets); err != nil {
+			t.Error(err)
+		}
+	}
+	if read != 1 || asked != 0 {
+		t.Errorf("read presets %d times and %d models, want 1 and 0", read, asked)
+	}
+}
+
+// FuzzAddModels edits arbitrary lists. The output is the same bytes with the inserted
+// entries, and stays valid JSON.
+func FuzzAddModels(f *testing.F) {
+	for _, seed := range []string{
+		`{"object":"list","data":[]}`, `{"object":"list","data":[{"id":"m","object":"model"} ]}`, `{"data":[` + openRouterModel + `]}`,
+		`{"data":[{"id":"@preset/p","canonical_slug":"x"},{"id":"a/b","architecture":{},"pricing":{} , "name":1}],"links":{"next":null}}`,
+		`{"data":[],"data":[]}`, `[`, "", "\xff", `{"data":[{"id":"a/b","canonical_slug":1,"":2}]}`,
+	} {
+		f.Add([]byte(seed), "p", "a/b")
+	}
+	f.Fuzz(func(t *testing.T, body []byte, slug, model string) {
+		before := bytes.Clone(body)
+		at, added, err := addModels(body, presetsOf(aPreset(slug, model), aPreset("q", "")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(body, before) {
+			t.Error("the list was changed in place")
+		}
+		if len(added) == 0 {
+			return
+		}
+		edited := withAdded(body, at, added)
+		if !json.Valid(body) || !json.Valid(edited) {
+			t.Fatalf("%q became %q", body, edited)
+		}
+		if domain.CheckPresetSlug(slug) == nil && slug != "q" && !jsontext.Value(edited).IsValid() {
+			t.Fatalf("%q became %q, which has a name twice or is no UTF-8", body, edited)
+		}
+		var was, is struct {
+			Data []json.RawMessage `json:"data"`
+		}
+		if err := errors.Join(json.Unmarshal(body, &was), json.Unmarshal(edited, &is)); err != nil {
+			t.Fatal(err)
+		}
+		n := len(was.Data)
+		if len(is.Data) <= n || len(is.Data) > n+2 || n > 0 && !reflect.DeepEqual(is.Data[:n], was.Data) {
+			t.Errorf("%q became %q", body, edited)
+		}
+	})
+}
+
+// modelsUpstream is a next handler that answers with a status, "Name: value" headers and a
+// body in pieces.
+func modelsUpstream(status int, headers []string, pieces ...string) caddyhttp.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		for _, h := range headers {
+			name, value, _ := strings.Cut(h, ": ")
+			w.Header().Add(name, value)
+		}
+		w.WriteHeader(status)
+		for _, p := range pieces {
+			if _, err := io.WriteString(w, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+const (
+	plainList  = `{"object":"list","data":[]}`
+	editedList = `{"object":"list","data":[` + openAIEntry + `]}`
+)
+
+// edited lets next answer a request for the list, and edits the response within so much memory.
+func edited(w http.ResponseWriter, r *http.Request, memory int64, next caddyhttp.Handler, presets Presets) (failed, err error) {
+	list := NewWriter(w, memory, func(int) func() { return func() {} })
+	defer list.Free()
+	if err := list.Fetch(next, r); err != nil {
+		_ = list.Release()
+		return nil, err
+	}
+	refused, failed := list.Edit(domain.Principal{}, presets)
+	return errors.Join(refused, failed), nil
+}
+
+// listTo runs edited with the preset p.
+func listTo(t *testing.T, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	t.Helper()
+	failed, err := edited(w, r, 64<<20, next, presetsOf(aPreset("p", "a/b")))
+	if failed != nil {
+		t.Errorf("failed with %v", failed)
+	}
+	return err
+}
+
+func newListRequest() *http.Request { return httptest.NewRequest(http.MethodGet, "/v1/models", nil) }
+
+func TestModelsAnswer(t *testing.T) {
+	asJSON, length := "Content-Type: application/json", "Content-Length: "+strconv.Itoa(len(plainList))
+	tooLong := strconv.Itoa(maxSize + 1)
+	for _, tc := range []struct {
+		name   string
+		next   caddyhttp.HandlerFunc
+		edited bool
+	}{
+		{"plain", modelsUpstream(200, []string{asJSON}, plainList), true},
+		{"with a length", modelsUpstream(200, []string{asJSON, length}, plainList), true},
+		{"in pieces", modelsUpstream(200, []string{"Content-Type: application/vnd.list+json; charset=utf-8"}, plainList[:9], "", plainList[9:]), true},
+		{"identity", modelsUpstream(200, []string{asJSON, "Content-Encoding: identity"}, plainList), true},
+		{"status 500", modelsUpstream(500, []string{asJSON, length}, plainList), false},
+		{"status 401", modelsUpstream(401, []string{asJSON}, plainList), false},
+		{"status 201", modelsUpstream(201, []string{asJSON}, plainList), false},
+		{"status 206", modelsUpstream(206, []string{asJSON, "Content-Range: bytes 0-1/2"}, plainList), false},
+		{"status 304", modelsUpstream(304, []string{`ETag: "1"`}), false},
+		{"gzip", modelsUpstream(200, []string{asJSON, "Content-Encoding: gzip"}, plainList), false},
+		{"HTML", modelsUpstream(200, []string{"Content-Type: text/html"}, plainList), false},
+		{"no type", modelsUpstream(200, nil, plainList), false},
+		{"an unreadable type", modelsUpstream(200, []string{"Content-Type: application/json;;"}, plainList), false},
+		{"an unreadable length", modelsUpstream(200, []string{asJSON, "Content-Length: -1"}, plainList), false},
+		{"too long by its length", modelsUpstream(200, []string{asJSON, "Content-Length: " + tooLong}, plainList), false},
+		{"a trailer", modelsUpstream(200, []string{asJSON, "Trailer: Content-Digest"}, plainList), false},
+		{"another body", modelsUpstream(200, []string{asJSON}, `{"data":[]}`), false},
+		{"no body", modelsUpstream(200, []string{asJSON}), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			direct, w := httptest.NewRecorder(), httptest.NewRecorder()
+			for _, rec := range []*httptest.ResponseRecorder{direct, w} {
+				rec.Header().Set("ETag", `"1"`)
+				rec.Header().Set("X-Other", "kept")
+			}
+			if err := tc.next(direct, newListRequest()); err != nil {
+				t.Fatal(err)
+			}
+			if err := listTo(t, w, newListRequest(), tc.next); err != nil {
+				t.Fatal(err)
+			}
+			want := direct.Result()
+			wantBody := direct.Body.String()
+			want.Header.Add("Vary", "Authorization, X-Api-Key")
+			if tc.edited {
+				wantBody = editedList
+				want.Header.Del("ETag")
+				want.Header.Set("Content-Length", strconv.Itoa(len(editedList)))
+			}
+			got := w.Result()
+			if got.StatusCode != want.StatusCode || w.Body.String() != wantBody {
+				t.Errorf("got %d %s, want %d %s", got.StatusCode, w.Body, want.StatusCode, wantBody)
+			}
+			if !reflect.DeepEqual(got.Header, want.Header) {
+				t.Errorf("got headers %v, want %v", got.Header, want.Header)
+			}
+		})
+	}
+}
+
+func TestModelsHeadersOfAnEditedList(t *testing.T) {
+	w := httptest.NewRecorder()
+	kept := []string{"Content-Type: application/json", "Cache-Control: private", "Vary: A", "Vary: B", "X-Request-Id: 1", "Date: now"}
+	stale := []string{`ETag: "1"`, "Last-Modified: now", "Accept-Ranges: bytes", "Content-MD5: x", "Digest: x", "Content-Digest: x", "Repr-Digest: x", "Content-Length: 27"}
+	if err := listTo(t, w, newListRequest(), modelsUpstream(200, append(stale, kept...), plainList)); err != nil {
+		t.Fatal(err)
+	}
+	want := http.Header{"Content-Length": {strconv.Itoa(len(editedList))}}
+	for _, h := range kept {
+		name, value, _ := strings.Cut(h, ": ")
+		want.Add(name, value)
+	}
+	want.Add("Vary", "Authorization, X-Api-Key")
+	if got := w.Result().Header; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestModelsRequest(t *testing.T) {
+	r := newListRequest()
+	for _, name := range []string{"Accept-Encoding", "If-None-Match", "If-Modified-Since", "Range", "If-Range", "Authorization", "Accept", "X-Other"} {
+		r.Header.Add(name, "1")
+		r.Header.Add(name, "2")
+	}
+	before := r.Clone(t.Context())
+	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, got *http.Request) error {
+		if got != r {
+			t.Error("the request was replaced")
+		}
+		return nil
+	})
+	w := httptest.NewRecorder()
+	if err := listTo(t, w, r, next); err != nil {
+		t.Fatal(err)
+	}
+	both := []string{"1", "2"}
+	want := http.Header{"Accept-Encoding": {"identity"}, "Authorization": both, "Accept": both, "X-Other": both}
+	if !reflect.DeepEqual(r.Header, want) {
+		t.Errorf("got headers %v, want %v", r.Header, want)
+	}
+	if r.Method != before.Method || r.URL.String() != before.URL.String() || r.Host != before.Host {
+		t.Errorf("got %s %s %s", r.Method, r.Host, r.URL)
+	}
+	if w.Flushed || w.Body.Len() > 0 || len(w.Header()) != 1 || w.Header().Get("Vary") == "" {
+		t.Error("an answer was made for a handler that gave none")
+	}
+}
+
+// TestModelsTooLong sends a list beyond the bound. The rest passes without being held in
+// memory.
+func TestModelsTooLong(t *testing.T) {
+	tier.Slow(t)
+	w := httptest.NewRecorder()
+	piece := strings.Repeat(" ", 1<<20)
+	next := caddyhttp.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) error {
+		out.Header().Set("Content-Type", "application/json")
+		flusher := http.NewResponseController(out)
+		for i := range maxSize>>20 + 2 {
+			if _, err := io.WriteString(out, piece); err != nil {
+				t.Error(err)
+			}
+			if err := flusher.Flush(); err != nil {
+				t.Error(err)
+			}
+			passed := 0
+			if i >= maxSize>>20 {
+				passed = (i + 1) << 20
+			}
+			if w.Body.Len() != passed || w.Flushed != (passed > 0) {
+				t.Errorf("after %d MiB: %d bytes passed, flushed is %t", i+1, w.Body.Len(), w.Flushed)
+			}
+		}
+		_, err := io.WriteString(out, plainList)
+		return err
+	})
+	if err := listTo(t, w, newListRequest(), next); err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Repeat(piece, maxSize>>20+2) + plainList; w.Body.String() != want {
+		t.Errorf("got %d bytes, want %d, unchanged", w.Body.Len(), len(want))
+	}
+	if w.Code != http.StatusOK || w.Header().Get("Content-Length") != "" {
+		t.Errorf("got %d %v", w.Code, w.Header())
+	}
+}
+
+// TestModelsOfTheLargestSize checks that a list of exactly the bound is edited.
+func TestModelsOfTheLargestSize(t *testing.T) {
+	w := httptest.NewRecorder()
+	body := plainList + strings.Repeat(" ", maxSize-len(plainList))
+	if err := listTo(t, w, newListRequest(), modelsUpstream(200, []string{"Content-Type: application/json"}, body[:9], body[9:])); err != nil {
+		t.Fatal(err)
+	}
+	if want := editedList + body[len(plainList):]; w.Body.String() != want {
+		t.Errorf("got %d bytes, want %d", w.Body.Len(), len(want))
+	}
+}
+
+// TestModelsFlush checks that a stream such as server-sent events passes piece by piece.
+func TestModelsFlush(t *testing.T) {
+	w := httptest.NewRecorder()
+	next := caddyhttp.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) error {
+		out.Header().Set("Content-Type", "text/event-stream")
+		if err := http.NewResponseController(out).Flush(); err != nil {
+			t.Error(err)
+		}
+		if !w.Flushed || w.Code != http.StatusOK {
+			t.Error("the headers were not sent")
+		}
+		io.WriteString(out, "data: 1\n\n")
+		if w.Body.String() != "data: 1\n\n" {
+			t.Error("the first event was not sent")
+		}
+		return nil
+	})
+	if err := listTo(t, w, newListRequest(), next); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestModelsInformational checks that an informational answer passes at once and does not
+// end the list. A second final status is ignored.
+func TestModelsInformational(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Link", "</x>")
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusOK)
+			w.WriteHeader(http.StatusTeapot)
+			_, err := io.WriteString(w, plainList)
+			return err
+		})
+		if err := listTo(t, w, r, next); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	response, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caddytest.ReadResponse(t, response).Want(t, http.StatusOK, editedList)
+}
+
+// TestModelsHijack checks that an upgraded connection is the gateway's.
+func TestModelsHijack(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Content-Type", "application/json")
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			_, err = io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\nraw")
+			return err
+		})
+		if err := listTo(t, w, r, next); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	response, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caddytest.ReadResponse(t, response).Want(t, http.StatusOK, "raw")
+}
+
+func TestModelsNextFails(t *testing.T) {
+	failure := errors.New("no upstream")
+	for name, written := range map[string]string{"before it answered": "", "halfway": plainList} {
+		t.Run(name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+				if written != "" {
+					w.Header().Set("Content-Type", "application/json")
+					io.WriteString(w, written)
+				}
+				return failure
+			})
+			if err := listTo(t, w, newListRequest(), next); !errors.Is(err, failure) {
+				t.Errorf("got error %v, want next's", err)
+			}
+			if w.Body.String() != written {
+				t.Errorf("got %q, want %q", w.Body, written)
+			}
+			if got := w.Header()["Vary"]; !slices.Equal(got, []string{"Authorization, X-Api-Key"}) {
+				t.Errorf("got Vary %q for what answers instead", got)
+			}
+		})
+	}
+}
+
+func TestModelsPresetsFail(t *testing.T) {
+	failure := errors.New("disk on fire")
+	w := httptest.NewRecorder()
+	gateway := modelsUpstream(200, []string{"Content-Type: application/json", `ETag: "1"`}, plainList)
+	failed, err := edited(w, newListRequest(), 64<<20, gateway, presetsUntil(failure, aPreset("p", "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Code != http.StatusOK || w.Body.String() != plainList || w.Header().Get("ETag") != `"1"` {
+		t.Errorf("got %d %v %s, want the list unchanged", w.Code, w.Header(), w.Body)
+	}
+	if !errors.Is(failed, failure) {
+		t.Errorf("got error %v, want %v", failed, failure)
+	}
+}
+
+// TestModelsOfManyEntries checks that the memory for what is kept of entries counts.
+func TestModelsOfManyEntries(t *testing.T) {
+	before := heldbody.InUse()
+	var list strings.Builder
+	list.WriteString(`{"object":"list","data":[{}`)
+	for i := range 10_000 {
+		fmt.Fprintf(&list, `,{"id":"%d"}`, i)
+	}
+	list.WriteString("]}")
+	for _, limit := range []int64{1 << 20, 2 << 20} {
+		w := httptest.NewRecorder()
+		next := modelsUpstream(200, []string{"Content-Type: application/json"}, list.String())
+		failed, err := edited(w, newListRequest(), limit, next, presetsOf(domain.ActivePreset{Preset: domain.Preset{Slug: "p"}}))
+		if edited := strings.Contains(w.Body.String(), "@preset/p"); failed != nil || err != nil || w.Code != 200 || edited != (limit == 2<<20) {
+			t.Errorf("with %d bytes: got %d, edited %t, %v, %v", limit, w.Code, edited, failed, err)
+		}
+		if heldbody.InUse() != before {
+			t.Errorf("%d bytes are held", heldbody.InUse()-before)
+		}
+	}
+}
