@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -515,7 +516,7 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 		t.Fatal(err)
 	}
 	h.schemas, h.router = schemas, newRouter(h.BasePath, h.routes(schemas))
-	h.events = &announcer{wanted: func(string) bool { return false }}
+	h.events = &events.Announcer{Wanted: func(string) bool { return false }}
 	if h.metrics, err = metrics.New(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}

@@ -3,161 +3,43 @@ package caddymodule
 import (
 	"context"
 	"fmt"
-	"strings"
-	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
-	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// eventTypes has the event of each operation that has one, by its name in the audit trail.
-// Webhooks have this type. Caddy's events have the name that eventName makes of it.
-var eventTypes = map[string]string{
-	"preset.create_version": "preset.version_created",
-	"preset.designate":      "preset.designated",
-	"preset.update":         "preset.updated",
-	"preset.set_status":     "preset.status_changed",
-	"preset.protect":        "preset.protection_changed",
-	"preset.set_policy":     "preset.policy_changed",
-	"preset.set_owner":      "preset.owner_changed",
-	"preset.archive":        "preset.archived",
-	"preset.restore":        "preset.restored",
-	"preset.prune":          "preset.pruned",
-	"label.set":             "preset.label_set",
-	"label.move":            "preset.label_moved",
-	"label.split":           "preset.label_split",
-	"label.protect":         "preset.label_protected",
-	"label.delete":          "preset.label_removed",
-	"workspace.create":      "workspace.created",
-	"workspace.update":      "workspace.updated",
-	"workspace.delete":      "workspace.deleted",
-}
-
-// eventName returns the name of a type in Caddy's events app, such as
-// presets.version_created.
-func eventName(eventType string) string { return strings.Replace(eventType, ".", "s.", 1) }
-
 // changing implements domain.Service.Changing.
 func (h *Handler) changing() func([]domain.AuditRecord) {
-	end := h.shared.changes.begin()
+	end := h.shared.changes.Begin()
 	return func(records []domain.AuditRecord) { end(records, h.announce) }
 }
 
 // announce tells Caddy's events app and the webhooks of a durable change. It does not wait
 // for them.
 func (h *Handler) announce(done domain.AuditRecord) {
-	if eventTypes[done.Operation] != "" {
+	if events.Of(done) != "" {
 		if !h.shared.webhooks.IsEmpty() {
 			h.shared.webhooks.Push(newWebhookEvent(done))
 		}
-		h.events.announce(done)
+		h.events.Announce(done)
 	}
 }
 
-// eventData returns the data of a change's event. It is the audit record's, without any
-// key, prompt or setting. All events have the same members.
-func eventData(done domain.AuditRecord) map[string]any {
-	version := done.After
-	if done.Object.Draft != 0 {
-		version = done.Object.Draft
-	}
-	return map[string]any{
-		"id":             done.Object.ID,
-		"slug":           done.Object.Slug,
-		"workspace_id":   done.Object.WorkspaceID,
-		"version":        version,
-		"draft":          done.Object.Draft != 0,
-		"version_before": done.Before,
-		"label":          done.Object.Label,
-		"split":          done.Object.Split,
-		"status":         string(done.Object.Status),
-		"pruned":         done.Object.Pruned,
-		"protection":     done.Object.Protection,
-		"managed_by":     done.Object.ManagedBy,
-		"override":       done.Override,
-		"key_id":         done.KeyID,
-		"user_id":        done.UserID,
-		"request_id":     done.RequestID,
-		"audit_number":   done.Number,
-		"time":           done.Time,
-	}
-}
-
-// maxWaitingEvents bounds the events that wait for subscribers. Each takes some 1 KB.
-const maxWaitingEvents = 10_000
-
-// announcer emits events one after another, on a goroutine of its own. So a slow
-// subscriber does not delay the client that caused an event.
-type announcer struct {
-	wanted func(event string) bool // reports whether anybody subscribed
-	emit   func(event string, data map[string]any)
-	logger *zap.Logger
-
-	mu      sync.Mutex
-	waiting []domain.AuditRecord // the first one is being emitted
-}
-
-func newAnnouncer(ctx caddy.Context, stopping *stopClock) (*announcer, error) {
+func newAnnouncer(ctx caddy.Context, stopping *stopClock) (*events.Announcer, error) {
 	app, err := ctx.App("events")
 	if err != nil {
 		return nil, fmt.Errorf("getting the events app: %w", err)
 	}
-	events := app.(*caddyevents.App)
-	if err := events.On("stopping", stopping); err != nil {
+	caddyEvents := app.(*caddyevents.App)
+	if err := caddyEvents.On("stopping", stopping); err != nil {
 		return nil, fmt.Errorf("subscribing to Caddy's end: %w", err)
 	}
 	logger := ctx.Logger()
 	// Requests may outlive their configuration, and so may their events.
 	ctx.Context = context.WithoutCancel(ctx.Context)
-	emit := func(event string, data map[string]any) { events.Emit(ctx, event, data) }
-	return &announcer{wanted: events.ShouldEmit, emit: emit, logger: logger}, nil
-}
-
-// announce queues the event of a change, if somebody subscribed.
-func (a *announcer) announce(done domain.AuditRecord) {
-	name := eventName(eventTypes[done.Operation])
-	if !a.wanted(name) {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.waiting) >= maxWaitingEvents {
-		a.logger.Error("event dropped: too many wait for their subscribers", zap.String("event", name), zap.Int("audit_number", done.Number))
-		return
-	}
-	a.waiting = append(a.waiting, done)
-	if len(a.waiting) == 1 {
-		go a.emitAll()
-	}
-}
-
-// emitAll emits the waiting events until there is none.
-func (a *announcer) emitAll() {
-	for {
-		a.mu.Lock()
-		next := a.waiting[0]
-		a.mu.Unlock()
-		a.emitOne(next)
-		a.mu.Lock()
-		a.waiting = a.waiting[1:]
-		rest := len(a.waiting)
-		a.mu.Unlock()
-		if rest == 0 {
-			return
-		}
-	}
-}
-
-// emitOne emits the event of a change.
-func (a *announcer) emitOne(done domain.AuditRecord) {
-	name := eventName(eventTypes[done.Operation])
-	defer func() {
-		if problem := recover(); problem != nil { // a panic here would end the process
-			a.logger.Error("event handler panicked", zap.String("event", name), zap.Any("panic", problem), zap.Stack("stack"))
-		}
-	}()
-	a.emit(name, eventData(done))
+	emit := func(event string, data map[string]any) { caddyEvents.Emit(ctx, event, data) }
+	return &events.Announcer{Wanted: caddyEvents.ShouldEmit, Emit: emit, Logger: logger}, nil
 }

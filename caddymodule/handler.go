@@ -21,7 +21,9 @@ import (
 	_ "github.com/caddy-presets/caddy-presets/caddymodule/badger" // the default engine
 	"github.com/caddy-presets/caddy-presets/caddymodule/console"
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/bundle"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
@@ -137,7 +139,7 @@ type Handler struct {
 	ctx          caddy.Context
 	logger       *zap.Logger
 	metrics      *metrics.Metrics
-	events       *announcer
+	events       *events.Announcer
 	service      *domain.Service
 	schemas      *schema.Schemas
 	router       *router.Router[operation]
@@ -146,7 +148,7 @@ type Handler struct {
 	finder       ownkeys.Finder // of keys that must not go upstream
 	failureLimit limiter.Limit
 	webhooks     []*webhook.Receiver
-	bundle       *bundle // nil without one
+	bundle       *bundle.Bundle // nil without one
 	stopping     stopClock
 	shared       *shared               // with the other handlers of the store
 	damage       engine.DamageReporter // the store, nil if it cannot tell
@@ -203,7 +205,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	if h.bundle != nil {
-		if err := h.shared.bundles.add(h.bundle); err != nil {
+		if err := h.shared.bundles.Add(h.bundle); err != nil {
 			return fmt.Errorf("bundle: %w", err)
 		}
 	}
@@ -344,7 +346,7 @@ func (h *Handler) Cleanup() error {
 		}
 	}
 	if h.bundle != nil {
-		h.shared.bundles.remove(h.bundle)
+		h.shared.bundles.Remove(h.bundle)
 	}
 	h.stopWebhooks()
 	return errors.Join(err, h.live.Remove(h.use))

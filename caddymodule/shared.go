@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/bundle"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
@@ -23,10 +24,10 @@ import (
 type shared struct {
 	limiter  *limiter.Limiter
 	advised  sync.Once // see adviseFirstKey
-	changes  changeOrder
+	changes  events.Order
 	webhooks *webhook.Queues
 	usage    *usagerecorder.Recorder
-	bundles  bundles
+	bundles  *bundle.Bundles
 
 	mu        sync.Mutex
 	inferring []*Handler // those with an inference block, until Cleanup
@@ -37,7 +38,7 @@ func newShared(store string) *shared {
 		limiter:  limiter.New(),
 		usage:    usagerecorder.Of(store),
 		webhooks: webhook.NewQueues(webhookLimits),
-		bundles:  bundles{turn: semaphore.NewWeighted(1)},
+		bundles:  bundle.New(),
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -118,13 +119,13 @@ func (h *Handler) unmarshalWebhook(d *caddyfile.Dispenser) (err error) {
 
 // newWebhookEvent returns the event of a change for webhooks.
 func newWebhookEvent(done domain.AuditRecord) webhook.Event {
-	kind := eventTypes[done.Operation]
+	kind := events.Of(done)
 	body, _ := json.Marshal(struct { // never fails
 		ID   string         `json:"id"`
 		Type string         `json:"type"`
 		Time time.Time      `json:"time"`
 		Data map[string]any `json:"data"`
-	}{uuid.NewString(), kind, done.Time, eventData(done)})
+	}{uuid.NewString(), kind, done.Time, events.Data(done)})
 	return webhook.Event{Object: done.Object.ID, Kind: kind, Number: done.Number, At: time.Now(), Body: body}
 }
 
