@@ -32,10 +32,7 @@ func TestOps(t *testing.T) {
 		t.Fatal("no webhook was delivered")
 	}
 	send(t, "GET", "http://"+s.admin+"/presets/backup", "").want(t, 200)
-	series, err := opstest.Scraped(send(t, "GET", "http://"+s.admin+"/metrics", "").body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	series := opstest.Scraped(send(t, "GET", "http://"+s.admin+"/metrics", "").body)
 	series.Add("up") // Prometheus makes it
 	unseen := make(map[string]bool)
 	for metric := range series {
@@ -47,9 +44,9 @@ func TestOps(t *testing.T) {
 		for _, problem := range series.Check(q, func(metric string) bool { return !strings.HasPrefix(metric, "caddy_presets_etcd_") }) {
 			t.Errorf("%s: %s\n%s", q.Where, problem, q.Expression)
 		}
-		metrics, err := q.Metrics()
-		if err != nil || len(metrics) == 0 {
-			t.Errorf("%s: got metrics %q, %v, want at least one", q.Where, metrics, err)
+		metrics := q.Metrics()
+		if len(metrics) == 0 {
+			t.Errorf("%s: got no metric, want at least one", q.Where)
 		}
 		for _, metric := range metrics {
 			delete(unseen, family.ReplaceAllString(metric, ""))

@@ -33,7 +33,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // recorder is an upstream that parses each connection's bytes as a sequence of requests,

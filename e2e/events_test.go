@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
 )
 
 // eventsFile says what domain/usage/answer reads from the events of streams. Its TestEvents

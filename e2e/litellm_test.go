@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/internal/servertest"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // masterKey is LiteLLM's own.

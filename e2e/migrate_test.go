@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/internal/servertest"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 var console = regexp.MustCompile("(?ms)^```console\r?\n(.*?)^```")

@@ -22,8 +22,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/internal/servertest"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // productionPage is the document that TestProductionPage runs.
@@ -52,7 +52,6 @@ case "$*" in
 	exec caddy start --config "$CONFIG" >>"$LOG" 2>&1
 	;;
 'reload caddy-presets') exec caddy reload --config "$CONFIG" --force >>"$LOG" 2>&1 ;;
-'disable --now caddy-presets-backup.timer') exit 0 ;;
 esac
 echo "systemctl $*: not known here"
 exit 1

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/internal/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
 )
 
 // openRouter runs a script with the official OpenRouter client for TypeScript. The client

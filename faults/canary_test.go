@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // TestCanaries sends keys and prompts everywhere with logs at DEBUG, and searches all of

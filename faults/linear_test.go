@@ -23,8 +23,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // TestLinearizable checks linearizability. Several clients create, read, list and designate

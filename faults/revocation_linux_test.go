@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // TestRevocation revokes keys on a full disk. The first revocation empties the ballast. Then another program takes all of the reserve. The second revocation holds in the

@@ -1,8 +1,8 @@
 package cli_test
 
 import (
-	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,25 +11,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
-	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/convert"
 )
 
 // convertCLI runs caddy presets with arguments.
-func convertCLI(t *testing.T, stdin string, args ...string) (out string, err error) {
-	t.Helper()
-	presets := &cobra.Command{Use: "presets", SilenceUsage: true, SilenceErrors: true}
-	presets.AddGroup(cli.Groups()...)
-	presets.AddCommand(cli.Commands()...)
-	var stdout, stderr bytes.Buffer
-	presets.SetIn(strings.NewReader(stdin))
-	presets.SetOut(&stdout)
-	presets.SetErr(&stderr)
-	presets.SetArgs(args)
-	err = presets.ExecuteContext(t.Context())
+func convertCLI(stdin string, args ...string) (out string, err error) {
+	var stdout strings.Builder
+	err = runTo(&stdout, io.Discard, strings.NewReader(stdin), append([]string{"presets"}, args...)...)
 	return stdout.String(), err
 }
 
@@ -95,7 +84,7 @@ func TestMigrationPages(t *testing.T) {
 			t.Cleanup(account.Close)
 			for _, c := range commands {
 				args := strings.Fields(origin.ReplaceAllString(c[0], account.URL))
-				out, err := convertCLI(t, "", args...)
+				out, err := convertCLI("", args...)
 				if out != c[1] {
 					t.Errorf("$ caddy presets %s\n got\n%s\nwant\n%s", c[0], out, c[1])
 				}
@@ -134,7 +123,7 @@ func routes(t *testing.T, file string) http.Handler {
 func TestConvertKeepsFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "presets")
 	const input = `[{"name":"a","prompt":"One.\nTwo.","config":{"model":"m"}},{"name":"b","prompt":"x","config":{}}]`
-	if out, err := convertCLI(t, input, "convert", "langfuse", "-", dir); err != nil {
+	if out, err := convertCLI(input, "convert", "langfuse", "-", dir); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	edited := filepath.Join(dir, "default", "a.md")
@@ -147,7 +136,7 @@ func TestConvertKeepsFiles(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "default", "b.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	_, err := convertCLI(t, input, "convert", "langfuse", "-", dir)
+	_, err := convertCLI(input, "convert", "langfuse", "-", dir)
 	if err == nil || !strings.Contains(err.Error(), "nothing is written") || !strings.Contains(err.Error(), edited) {
 		t.Errorf("got %v, want that %s is there", err, edited)
 	}
@@ -158,7 +147,7 @@ func TestConvertKeepsFiles(t *testing.T) {
 		t.Error("b.yaml is written")
 	}
 	// Presets beside others are written.
-	if _, err := convertCLI(t, `[{"name":"c","prompt":"x"}]`, "convert", "langfuse", "-", dir); err != nil {
+	if _, err := convertCLI(`[{"name":"c","prompt":"x"}]`, "convert", "langfuse", "-", dir); err != nil {
 		t.Error(err)
 	}
 }
@@ -170,7 +159,7 @@ func TestConvertSecrets(t *testing.T) {
 	for name, prompt := range map[string]string{"a": "The key is " + secret, "b": "The key is\\n" + secret} {
 		dir := t.TempDir()
 		input := `[{"name":"` + name + `","prompt":"` + prompt + `"},{"name":"other","prompt":"Hello."}]`
-		out, err := convertCLI(t, input, "convert", "langfuse", "-", dir, "--json")
+		out, err := convertCLI(input, "convert", "langfuse", "-", dir, "--json")
 		if err == nil || strings.Contains(out+err.Error(), secret) {
 			t.Errorf("%s: got %v and\n%s", name, err, out)
 		}
@@ -200,7 +189,7 @@ func TestConvertArguments(t *testing.T) {
 		{[]string{"convert", "langfuse", "-", dir, "--key-file", filepath.Join(dir, "none")}, "reading the key"},
 		{[]string{"convert", "langfuse", "-", dir, "--workspace", "../up"}, "workspace"},
 	} {
-		_, err := convertCLI(t, `[{"name":"a","prompt":"x"}]`, test.args...)
+		_, err := convertCLI(`[{"name":"a","prompt":"x"}]`, test.args...)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: got %v, want %q", test.args, err, test.want)
 		}

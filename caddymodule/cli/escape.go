@@ -69,8 +69,8 @@ func isUnsafe(r rune) bool {
 const maxIndented = 128
 
 // indentJSON returns JSON with line breaks, for a terminal. Deeper JSON than maxIndented has
-// one line.
-func indentJSON(text json.RawMessage) (string, error) {
+// one line, and other text stays as it is.
+func indentJSON(text json.RawMessage) string {
 	var indented bytes.Buffer
 	var err error
 	if isDeep(text) {
@@ -79,9 +79,9 @@ func indentJSON(text json.RawMessage) (string, error) {
 		err = json.Indent(&indented, text, "", "  ")
 	}
 	if err != nil {
-		return "", fmt.Errorf("the answer has invalid JSON: %w", err)
+		return escapeText(string(text))
 	}
-	return string(escapeJSON(indented.Bytes())), nil
+	return string(escapeJSON(indented.Bytes()))
 }
 
 // isDeep reports whether JSON nests deeper than maxIndented.

@@ -40,11 +40,7 @@ one. --json prints the preset, or with --version the version, as the API has it.
 			if to.asJSON {
 				return printJSON(cmd, response)
 			}
-			text, err := presetText(p, shown)
-			if err != nil {
-				return err
-			}
-			_, err = io.WriteString(cmd.OutOrStdout(), text)
+			_, err = io.WriteString(cmd.OutOrStdout(), presetText(p, shown))
 			return err
 		}),
 		ValidArgsFunction: to.completeArgs(slugs),
@@ -56,7 +52,7 @@ one. --json prints the preset, or with --version the version, as the API has it.
 }
 
 // presetText returns a preset and a version for a terminal.
-func presetText(p preset, v version) (string, error) {
+func presetText(p preset, v version) string {
 	var text strings.Builder
 	fields := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
@@ -84,27 +80,18 @@ func presetText(p preset, v version) (string, error) {
 		line("Variables", strings.Join(v.Template.Variables, ", "))
 	}
 	_ = fields.Flush() // into memory
-	block := func(name string, value json.RawMessage) error {
-		if len(value) == 0 || string(value) == "null" {
-			return nil
+	block := func(name string, value json.RawMessage) {
+		if isSet(value) {
+			fmt.Fprintf(&text, "\n%s:\n%s\n", name, indentJSON(value))
 		}
-		indented, err := indentJSON(value)
-		fmt.Fprintf(&text, "\n%s:\n%s\n", name, indented)
-		return err
 	}
-	if err := block("Policy", p.Policy); err != nil {
-		return "", err
-	}
-	if err := block("Settings", v.Config); err != nil {
-		return "", err
-	}
+	block("Policy", p.Policy)
+	block("Settings", v.Config)
 	if v.SystemPrompt != nil {
 		fmt.Fprintf(&text, "\nPrompt:\n%s\n", escapeText(strings.TrimSuffix(*v.SystemPrompt, "\n")))
 	}
 	if v.Template != nil {
-		if err := block("Messages", v.Template.Messages); err != nil {
-			return "", err
-		}
+		block("Messages", v.Template.Messages)
 	}
-	return text.String(), nil
+	return text.String()
 }

@@ -209,12 +209,8 @@ func printDryRun(w io.Writer, data json.RawMessage) error {
 	if err := decode(data, &result); err != nil {
 		return err
 	}
-	body, err := indentJSON(json.RawMessage(result.Body))
-	if err != nil {
-		return err
-	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s %s\n%s\n\n", escape(result.Method), escape(result.Path), body)
+	fmt.Fprintf(&text, "%s %s\n%s\n\n", escape(result.Method), escape(result.Path), indentJSON(json.RawMessage(result.Body)))
 	rows := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(rows, "FIELD\tFROM")
 	for _, name := range slices.Sorted(maps.Keys(result.Fields)) {
@@ -229,7 +225,7 @@ func printDryRun(w io.Writer, data json.RawMessage) error {
 	printNames(&text, "Changed by the policy of the preset", result.Enforced)
 	printNames(&text, "Left out, because this API does not have them", result.Dropped)
 	fmt.Fprintln(&text, "\nNothing was sent to the gateway. --send sends it.")
-	_, err = io.WriteString(w, text.String())
+	_, err := io.WriteString(w, text.String())
 	return err
 }
 

@@ -27,8 +27,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/internal/servertest"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // document returns a file of the documents.
@@ -145,10 +145,9 @@ func administrate(t *testing.T, folder string, clients []string) {
 	}
 	defer admin.Close()
 	ctx := wait.Context(t)
-	const prefix = "caddy-presets/"
 	noPassword := &clientv3.UserAddOptions{NoPassword: true}
 	_, err1 := admin.RoleAdd(ctx, "presets")
-	_, err2 := admin.RoleGrantPermission(ctx, "presets", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite))
+	_, err2 := grant(ctx, admin)
 	_, err3 := admin.UserAddWithOptions(ctx, "presets", "", noPassword)
 	_, err4 := admin.UserGrantRole(ctx, "presets", "presets")
 	_, err5 := admin.UserAddWithOptions(ctx, "root", "", noPassword)
@@ -171,20 +170,18 @@ func TestDocumentedUnits(t *testing.T) {
 	administrate(t, folder, clients)
 
 	s := newServer(t, 1)
-	_, port, _ := net.SplitHostPort(s.sites[0])
-	watched := freeAddress(t)
-	_, monitoring, _ := net.SplitHostPort(watched)
+	watched := caddytest.Address(t)
 	t.Setenv("PRESETS_ETCD", "https://"+strings.Join(clients, " https://"))
-	t.Setenv("PRESETS_UPSTREAM", s.upstream.Listener.Addr().String())
-	text := strings.NewReplacer("/etc/caddy-presets/etcd", filepath.ToSlash(folder), "\tmetrics\n", "\tmetrics\n\tadmin "+s.admin+"\n\tpersist_config off\n",
-		"http://:8080 {", "http://:"+port+" {\n\tbind 127.0.0.1",
-		"http://:9180 {", "http://:"+monitoring+" {\n\tbind 127.0.0.1").Replace(document(t, "cluster/Caddyfile"))
-	if err := s.loadText(text); err != nil {
+	t.Setenv("PRESETS_UPSTREAM", s.Upstream.Listener.Addr().String())
+	_, sites, _ := strings.Cut(document(t, "cluster/Caddyfile"), "\n}\n") // the global options are the server's
+	text := strings.NewReplacer("/etc/caddy-presets/etcd", filepath.ToSlash(folder),
+		"http://:8080 {", "http:// {\n\tbind "+s.Address, "http://:9180 {", "http:// {\n\tbind "+watched).Replace(sites)
+	if err := s.Load(text); err != nil {
 		t.Fatal(err)
 	}
 	s.want(200, 0, "", "GET", "/alive", "")
 	s.want(200, 0, "", "GET", "/healthz", "")
-	key, inference := s.newKey("management"), s.newKey("inference")
+	key, inference := s.Issue(`{"kind":"management"}`).Secret, s.Issue(`{"kind":"inference"}`).Secret
 	for n := range 2 {
 		model := fmt.Sprintf("acme/m%d", n)
 		if n > 0 { // one member is away
@@ -192,15 +189,9 @@ func TestDocumentedUnits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		begun := time.Now()
-		for {
-			status, answer := s.do(0, key, "POST", "/v1/presets/p/chat/completions", `{"model":"`+model+`","messages":[]}`)
-			if status == 200 {
-				break
-			} else if time.Since(begun) > 30*time.Second {
-				t.Fatalf("got %d %s", status, answer)
-			}
-		}
+		wait.Until(t, "no version is made", func() bool {
+			return s.Do("POST", "/v1/presets/p/chat/completions", `{"model":"`+model+`","messages":[]}`, caddytest.Bearer(key)).Status == 200
+		})
 		if got := s.want(202, 0, inference, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`); !strings.Contains(got, model) {
 			t.Errorf("got %s, want %s in it", got, model)
 		}
@@ -208,7 +199,7 @@ func TestDocumentedUnits(t *testing.T) {
 
 	// The metrics have the names and values that the page describes.
 	page := document(t, "cluster.md")
-	shown := get(t, "http://"+watched+"/metrics")
+	shown := caddytest.Send(t, watched, "GET", "/metrics", "").Body
 	described := make(chan *prometheus.Desc, 100)
 	ours := regexp.MustCompile("`(caddy_presets_etcd_[a-z_]+)`")
 	(metrics{}).Describe(described)
@@ -228,7 +219,7 @@ func TestDocumentedUnits(t *testing.T) {
 	}
 
 	// Another certificate of the same authority may not read the store.
-	if err := s.loadText(strings.ReplaceAll(text, "/presets.", "/stranger.")); err != nil {
+	if err := s.Load(strings.ReplaceAll(text, "/presets.", "/stranger.")); err != nil {
 		t.Fatal(err)
 	}
 	s.want(503, 0, "", "GET", "/healthz", "")
@@ -255,25 +246,6 @@ func unique(texts []string) map[string]bool {
 		all[text] = true
 	}
 	return all
-}
-
-// newKey issues a key.
-func (s *server) newKey(kind string) string {
-	s.t.Helper()
-	response, err := http.Post("http://"+s.admin+"/presets/keys", "application/json", strings.NewReader(`{"kind":"`+kind+`"}`))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	key := regexp.MustCompile(`caddypresets_(mgmt|inf)_[0-9A-Za-z]+`).FindString(string(answer))
-	if key == "" {
-		s.t.Fatalf("no key was issued: %s", answer)
-	}
-	return key
 }
 
 // TestCaddyfileAdaptation adapts Caddyfiles with the texts of a build with both engines.

@@ -2,9 +2,7 @@ package etcd
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -19,9 +17,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 const password = "password-of-the-tests"
@@ -210,25 +208,16 @@ func TestServer(t *testing.T) {
 	if err := s.load(stores...); err != nil {
 		t.Fatal(err)
 	}
-	s.want(200, 0, managementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`)
-	if got := s.want(200, 1, managementSecret, "GET", "/v1/presets/p", ""); !strings.Contains(got, "acme/large") {
+	s.want(200, 0, caddytest.ManagementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`)
+	if got := s.want(200, 1, caddytest.ManagementSecret, "GET", "/v1/presets/p", ""); !strings.Contains(got, "acme/large") {
 		t.Errorf("the other node shows %s", got)
 	}
-	var slowest time.Duration
 	for _, model := range []string{"acme/one", "acme/two", "acme/three"} {
-		s.want(200, 0, managementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"`+model+`","messages":[]}`)
-		begun := time.Now()
-		for {
-			if got := s.want(202, 1, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`); strings.Contains(got, model) {
-				break
-			} else if time.Since(begun) > 30*time.Second {
-				t.Fatalf("the other node still makes %s of it", got)
-			}
-			time.Sleep(time.Millisecond)
-		}
-		slowest = max(slowest, time.Since(begun))
+		s.want(200, 0, caddytest.ManagementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"`+model+`","messages":[]}`)
+		wait.Until(t, "the other node resolves an older version", func() bool {
+			return strings.Contains(s.want(202, 1, caddytest.InferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`), model)
+		})
 	}
-	t.Logf("RESULT server: the other node resolves what was written after %v at most", slowest)
 	before := clusters.InUse()
 	for range 3 {
 		if err := s.load(stores...); err != nil {
@@ -238,30 +227,20 @@ func TestServer(t *testing.T) {
 	if after := clusters.InUse(); !maps.EqualFunc(after, before, func(_, _ int) bool { return true }) {
 		t.Errorf("after reloads there are %d connections, or others", len(after))
 	}
-	s.want(200, 1, managementSecret, "GET", "/v1/presets/p", "")
-	if got := s.metrics(); !strings.Contains(got, `caddy_presets_etcd_available{store="etcd `+c.address+` caddy-presets/"} 1`) {
-		t.Errorf("the metrics do not say that the cluster answers")
+	s.want(200, 1, caddytest.ManagementSecret, "GET", "/v1/presets/p", "")
+	if got := s.Metric(`caddy_presets_etcd_available{store="etcd ` + c.address + ` caddy-presets/"}`); got != "1" {
+		t.Errorf("the metrics say %q, and not that the cluster answers", got)
 	}
-	url := "http://" + s.admin + "/presets/verify?store=" + url.QueryEscape("etcd "+c.address+" caddy-presets/")
-	response, err := http.Post(url, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != 200 || !strings.Contains(string(text), `"damaged":false`) || strings.Contains(string(text), `"records":0`) {
-		t.Errorf("verify: got %d %s, %v", response.StatusCode, text, err)
+	verified := s.Admin("POST", "/presets/verify?store="+url.QueryEscape("etcd "+c.address+" "+prefix), "")
+	if verified.Want(t, 200, `"damaged":false`); strings.Contains(verified.Body, `"records":0`) {
+		t.Errorf("verify: got %s, want some records", verified.Body)
 	}
 	// One of the two nodes stops.
 	s.sites = s.sites[:1]
 	if err := s.load(stores...); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(wait.Limit); len(clusters.InUse()) != 1; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connections are left, want 1", len(clusters.InUse()))
-		}
-	}
+	wait.Until(t, "several connections are left", func() bool { return len(clusters.InUse()) == 1 })
 }
 
 // TestClusterAway starts Caddy while the cluster does not answer.
@@ -274,41 +253,28 @@ func TestClusterAway(t *testing.T) {
 	}
 	check := func() {
 		t.Helper()
-		s.want(503, 0, managementSecret, "GET", "/v1/presets", "")
-		s.want(503, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`)
-		s.want(202, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"acme/large","messages":[]}`)
-		s.want(202, 0, inferenceSecret, "GET", "/v1/files", "")
+		s.want(503, 0, caddytest.ManagementSecret, "GET", "/v1/presets", "")
+		s.want(503, 0, caddytest.InferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`)
+		s.want(202, 0, caddytest.InferenceSecret, "POST", "/v1/chat/completions", `{"model":"acme/large","messages":[]}`)
+		s.want(202, 0, caddytest.InferenceSecret, "GET", "/v1/files", "")
 	}
 	heals := func() {
 		t.Helper()
-		begun := time.Now()
-		for {
-			if status, answer := s.do(0, managementSecret, "GET", "/v1/presets", ""); status == 200 {
-				break
-			} else if time.Since(begun) > 30*time.Second {
-				t.Fatalf("got %d %s", status, answer)
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		t.Logf("RESULT cluster away: healed in %v", time.Since(begun))
+		wait.Until(t, "the store stays unavailable", func() bool { return s.Manage("GET", "/v1/presets", "").Status == 200 })
 	}
 	check()
 	c.start()
 	heals()
-	s.want(200, 0, managementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`)
+	s.want(200, 0, caddytest.ManagementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`)
 	c.kill()
-	begun := time.Now()
-	for status := 0; status != 503; status, _ = s.do(0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`) {
-		if time.Since(begun) > 30*time.Second {
-			t.Fatalf("got %d long after the cluster ended", status)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	wait.Until(t, "presets resolve long after the cluster ended", func() bool {
+		return s.Do("POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`, caddytest.Bearer(caddytest.InferenceSecret)).Status == 503
+	})
 	check()
 	c.start()
 	heals()
-	s.want(202, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`)
-	if logs := s.logs(); strings.Contains(logs, password) {
+	s.want(202, 0, caddytest.InferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`)
+	if logs := s.Logs(); strings.Contains(logs, password) {
 		i := strings.Index(logs, password)
 		t.Errorf("the log shows the password: %s", logs[max(0, i-600):i+100])
 	} else if !strings.Contains(logs, "the cluster does not answer") || !strings.Contains(logs, "the cluster answers") {
@@ -322,26 +288,7 @@ func TestClusterAway(t *testing.T) {
 func TestRefused(t *testing.T) {
 	c := newCluster(t)
 	c.start()
-	admin, err := clientv3.New(clientv3.Config{Endpoints: []string{c.address}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
-	ctx := wait.Context(t)
-	_, err1 := admin.UserAdd(ctx, "root", "root")
-	_, err2 := admin.UserGrantRole(ctx, "root", "root")
-	_, err3 := admin.UserAdd(ctx, "presets", "former")
-	_, err4 := admin.RoleAdd(ctx, "presets")
-	_, err5 := admin.UserGrantRole(ctx, "presets", "presets")
-	_, err6 := admin.AuthEnable(ctx)
-	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
-		t.Fatal(err)
-	}
-	root, err := clientv3.New(clientv3.Config{Endpoints: []string{c.address}, Username: "root", Password: "root", Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+	root := c.users(false)
 	s := newServer(t, 1)
 	t.Setenv("PRESETS_TEST_PASSWORD", password)
 	storage := c.address + " {\nusername presets\npassword {env.PRESETS_TEST_PASSWORD}\nmax_staleness 1m\n}"
@@ -349,13 +296,13 @@ func TestRefused(t *testing.T) {
 		if err := s.load(storage); err != nil {
 			t.Fatalf("a password that the cluster does not take is refused: %v", err)
 		}
-		s.want(503, 0, managementSecret, "GET", "/v1/presets", "")
-		s.want(202, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"acme/large","messages":[]}`)
+		s.want(503, 0, caddytest.ManagementSecret, "GET", "/v1/presets", "")
+		s.want(202, 0, caddytest.InferenceSecret, "POST", "/v1/chat/completions", `{"model":"acme/large","messages":[]}`)
 	}
 	says := func(cause string) {
 		t.Helper()
 		said := func() bool {
-			for line := range strings.Lines(s.logs()) {
+			for line := range strings.Lines(s.Logs()) {
 				if strings.Contains(line, "the cluster answers, but the store cannot be opened") && strings.Contains(line, cause) {
 					return true
 				}
@@ -367,24 +314,16 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	says("authentication failed")
-	if _, err := root.UserChangePassword(ctx, "presets", password); err != nil {
+	if _, err := root.UserChangePassword(t.Context(), "presets", password); err != nil {
 		t.Fatal(err)
 	}
 	says("permission denied")
-	s.want(503, 0, managementSecret, "GET", "/v1/presets", "")
-	end := clientv3.GetPrefixRangeEnd("caddy-presets/")
-	if _, err := root.RoleGrantPermission(ctx, "presets", "caddy-presets/", end, clientv3.PermissionType(clientv3.PermReadWrite)); err != nil {
+	s.want(503, 0, caddytest.ManagementSecret, "GET", "/v1/presets", "")
+	if _, err := grant(t.Context(), root); err != nil {
 		t.Fatal(err)
 	}
-	var status int
-	var answer string
-	if !wait.Eventually(func() bool {
-		status, answer = s.do(0, managementSecret, "GET", "/v1/presets", "")
-		return status == 200
-	}) {
-		t.Fatalf("got %d %s", status, answer)
-	}
-	logs, told := s.logs(), ""
+	wait.Until(t, "the store stays unavailable", func() bool { return s.Manage("GET", "/v1/presets", "").Status == 200 })
+	logs, told := s.Logs(), ""
 	for line := range strings.Lines(logs) {
 		var entry struct{ Msg, Error string }
 		if !strings.Contains(line, "the store cannot be opened") && !strings.Contains(line, "the cluster does not answer") {
@@ -403,13 +342,13 @@ func TestRefused(t *testing.T) {
 		t.Error("the log shows the password")
 	}
 	const create, resolve = "/v1/presets/p/chat/completions", "/v1/chat/completions"
-	s.want(200, 0, managementSecret, "POST", create, `{"model":"acme/large","messages":[]}`)
-	s.want(202, 0, inferenceSecret, "POST", resolve, `{"model":"@preset/p","messages":[]}`)
-	if _, err := root.RoleRevokePermission(ctx, "presets", "caddy-presets/", end); err != nil {
+	s.want(200, 0, caddytest.ManagementSecret, "POST", create, `{"model":"acme/large","messages":[]}`)
+	s.want(202, 0, caddytest.InferenceSecret, "POST", resolve, `{"model":"@preset/p","messages":[]}`)
+	if _, err := root.RoleRevokePermission(t.Context(), "presets", prefix, clientv3.GetPrefixRangeEnd(prefix)); err != nil {
 		t.Fatal(err)
 	}
-	s.want(503, 0, managementSecret, "POST", create, `{"model":"acme/small","messages":[]}`)
-	s.want(202, 0, inferenceSecret, "POST", resolve, `{"model":"@preset/p","messages":[]}`)
+	s.want(503, 0, caddytest.ManagementSecret, "POST", create, `{"model":"acme/small","messages":[]}`)
+	s.want(202, 0, caddytest.InferenceSecret, "POST", resolve, `{"model":"@preset/p","messages":[]}`)
 }
 
 // TestDependencies checks that the main module does not depend on etcd's client.
@@ -433,9 +372,7 @@ func TestMemory(t *testing.T) {
 	c.start()
 	s := newServer(t, 1)
 	used := func() (bytes float64) {
-		_, rest, _ := strings.Cut(s.metrics(), "\ncaddy_presets_etcd_memory_bytes{")
-		_, rest, _ = strings.Cut(rest, "} ")
-		text, _, _ := strings.Cut(rest, "\n")
+		text := s.Metric(`caddy_presets_etcd_memory_bytes{store="etcd ` + c.address + ` caddy-presets/"}`)
 		bytes, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			t.Fatal(err)
@@ -447,7 +384,7 @@ func TestMemory(t *testing.T) {
 	}
 	prompt := strings.Repeat("p", 60<<10)
 	for i := range 50 {
-		s.want(http.StatusOK, 0, managementSecret, http.MethodPost, fmt.Sprintf("/v1/presets/p-%d/chat/completions", i),
+		s.want(http.StatusOK, 0, caddytest.ManagementSecret, http.MethodPost, fmt.Sprintf("/v1/presets/p-%d/chat/completions", i),
 			`{"model": "m", "messages": [{"role": "system", "content": "`+prompt+`"}]}`)
 	}
 	if got := used(); got < 1<<20 || got > 2<<20 {
@@ -459,7 +396,7 @@ func TestMemory(t *testing.T) {
 	if !wait.Eventually(func() bool { return used() <= 512<<10 }) {
 		t.Fatalf("got %v bytes of records after a reload, want at most 512 KiB", used())
 	}
-	s.want(http.StatusOK, 0, managementSecret, http.MethodGet, "/v1/presets/p-1", "")
+	s.want(http.StatusOK, 0, caddytest.ManagementSecret, http.MethodGet, "/v1/presets/p-1", "")
 }
 
 // TestLogAfterReload checks where a store logs after a reload that changed the log's
@@ -472,20 +409,20 @@ func TestLogAfterReload(t *testing.T) {
 	if err := s.load(storage); err != nil {
 		t.Fatal(err)
 	}
-	first := s.logFile
-	s.logFile = filepath.Join(t.TempDir(), "second")
+	first := s.LogFile
+	s.LogFile = filepath.Join(t.TempDir(), "second")
 	if err := s.load(storage); err != nil {
 		t.Fatal(err)
 	}
 	c.kill()
 	const stale = "etcd has not answered for max_staleness"
-	if !wait.Eventually(func() bool { return strings.Contains(s.logs(), stale) }) {
+	if !wait.Eventually(func() bool { return strings.Contains(s.Logs(), stale) }) {
 		t.Fatal("the log in use does not say that the store is stale")
 	}
 	if text, err := os.ReadFile(first); err != nil || strings.Contains(string(text), stale) {
 		t.Errorf("the former log says it, too (%v)", err)
 	}
-	if !strings.Contains(s.logs(), `"logger":"http.handlers.presets.storage.etcd"`) {
+	if !strings.Contains(s.Logs(), `"logger":"http.handlers.presets.storage.etcd"`) {
 		t.Error("the log does not say who says it")
 	}
 }

@@ -1,11 +1,11 @@
 package etcd
 
 import (
-	"bytes"
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,20 +14,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	_ "github.com/caddy-presets/caddy-presets/caddymodule"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/internal/servertest"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
-)
-
-const (
-	managementSecret = "management-secret-of-the-tests"
-	inferenceSecret  = "inference-secret-of-the-tests"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -103,97 +97,84 @@ func (c *cluster) kill() {
 	}
 }
 
-// server is a real Caddy in this process, with our sites in front of an upstream.
+// server is a real Caddy in this process, with our sites in front of an upstream that echoes.
 type server struct {
-	t        *testing.T
-	admin    string
-	sites    []string // their addresses
-	logFile  string
-	upstream *httptest.Server
+	*caddytest.Server
+	sites []string // their addresses
 }
 
 func newServer(t *testing.T, sites int) *server {
-	s := &server{t: t, admin: freeAddress(t), logFile: filepath.Join(t.TempDir(), "log")}
+	s := &server{Server: &caddytest.Server{T: t, AdminAddress: caddytest.Address(t), LogFile: filepath.Join(t.TempDir(), "log")}}
 	for range sites {
-		s.sites = append(s.sites, freeAddress(t))
+		s.sites = append(s.sites, caddytest.Address(t))
 	}
-	s.upstream = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
+	s.Address = s.sites[0]
+	s.Upstream = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusAccepted)
-		_, _ = w.Write(append([]byte("from the gateway: "), body...))
+		_, _ = io.Copy(w, r.Body)
 	}))
-	t.Cleanup(s.upstream.Close)
-	t.Cleanup(func() { caddytest.Stop(t) })
+	t.Cleanup(s.Upstream.Close)
+	t.Cleanup(s.Stop)
 	return s
 }
 
 // load loads a configuration in which all sites use a store. The text of one may have more
 // options of the directive after it.
 func (s *server) load(storage ...string) error {
-	text := fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n}\n}\n", s.admin, s.logFile)
+	var text strings.Builder
 	for i, address := range s.sites {
-		_, port, _ := net.SplitHostPort(address)
-		text += fmt.Sprintf("http://:%s {\nbind 127.0.0.1\npresets {\nstorage etcd %s\nmanagement_key %s ann\ninference_key %s bob\ninference\n}\nreverse_proxy %s\n}\n",
-			port, storage[i%len(storage)], managementSecret, inferenceSecret, s.upstream.Listener.Addr())
+		text.WriteString(s.SiteAt(address, fmt.Sprintf("presets {\nstorage etcd %s\n%s\ninference\n}", storage[i%len(storage)], caddytest.Standard)))
 	}
-	return s.loadText(text)
-}
-
-// loadText loads a Caddyfile, and waits until only its servers listen.
-func (s *server) loadText(text string) error {
-	config, err := caddytest.Adapt(text)
-	if err != nil {
-		return err
-	}
-	http.DefaultClient.CloseIdleConnections()
-	err = caddy.Load(config, true)
+	err := s.Load(text.String())
 	for _, address := range s.sites {
-		caddytest.Settle(s.t, address)
+		caddytest.Settle(s.T, address)
 	}
-	caddytest.SettleAdmin(s.t, s.admin)
 	return err
 }
 
-func (s *server) do(site int, secret, method, path, body string) (status int, answer string) {
-	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.sites[site]+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+secret)
-	r.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return response.StatusCode, string(text)
-}
-
-// want sends a request with do, checks the status and returns the answer.
+// want sends a request to a site, checks the status and returns the body.
 func (s *server) want(status, site int, secret, method, path, body string) string {
-	s.t.Helper()
-	got, answer := s.do(site, secret, method, path, body)
-	if got != status {
-		s.t.Errorf("%s %s: got %d %s, want %d", method, path, got, answer, status)
+	s.T.Helper()
+	got := caddytest.Send(s.T, s.sites[site], method, path, body, caddytest.Bearer(secret))
+	if got.Status != status {
+		s.T.Errorf("%s %s: got %d %s, want %d", method, path, got.Status, got.Body, status)
 	}
-	return answer
+	return got.Body
 }
 
-func (s *server) logs() string {
-	s.t.Helper()
-	text, err := os.ReadFile(s.logFile)
-	if err != nil {
-		s.t.Fatal(err)
+// users makes etcd ask for passwords. The user presets has the password "former", and the
+// permission for our keys if it may use them. root is a client that may do all.
+func (c *cluster) users(mayUse bool) (root *clientv3.Client) {
+	c.t.Helper()
+	ctx := wait.Context(c.t)
+	connect := func(user string) *clientv3.Client {
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.address}, Username: user, Password: user, Logger: zap.NewNop()})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.t.Cleanup(func() { client.Close() })
+		return client
 	}
-	return string(bytes.TrimSpace(text))
+	admin := connect("")
+	_, err1 := admin.UserAdd(ctx, "root", "root")
+	_, err2 := admin.UserGrantRole(ctx, "root", "root")
+	_, err3 := admin.UserAdd(ctx, "presets", "former")
+	_, err4 := admin.RoleAdd(ctx, "presets")
+	_, err5 := admin.UserGrantRole(ctx, "presets", "presets")
+	var err6 error
+	if mayUse {
+		_, err6 = grant(ctx, admin)
+	}
+	_, err7 := admin.AuthEnable(ctx)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
+		c.t.Fatal(err)
+	}
+	return connect("root")
 }
 
-func (s *server) metrics() string {
-	s.t.Helper()
-	return get(s.t, "http://"+s.admin+"/metrics")
+const prefix = "caddy-presets/"
+
+// grant gives the role presets the permission for our keys.
+func grant(ctx context.Context, admin *clientv3.Client) (*clientv3.AuthRoleGrantPermissionResponse, error) {
+	return admin.RoleGrantPermission(ctx, "presets", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite))
 }

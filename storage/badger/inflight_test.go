@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // TestBuiltOnWhatFails makes a group fail on its way to the disk while the next one builds
@@ -177,7 +177,7 @@ func TestManyGroupsInFlight(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		checkPlaces(t, s)
+		checkLists(t, s)
 	}
 	check(s)
 	if err := s.Close(); err != nil {

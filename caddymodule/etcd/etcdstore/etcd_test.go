@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 func TestStore(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // TestPurgeForOthers deletes a workspace on a node that gets no more answers, so it never

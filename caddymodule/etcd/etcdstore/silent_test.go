@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // TestSilentMember uses a member that receives requests and answers nothing. Writes

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/replica"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // TestMemberHangs stops the answers of the watched member, which keeps its connections

@@ -14,15 +14,19 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-presets/caddy-presets/internal/wait"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
-// Settle waits until only the current configuration listens on a loopback address. Caddy
-// closes the previous listeners in the background. Until then they accept connections,
+// Settle waits until only the current configuration listens on a loopback address or a Unix
+// socket. Caddy closes the previous listeners in the background. Until then they accept connections,
 // which get the previous answers or a reset. Caddy lowers its own count before it closes a
 // listener. So Settle then asks the kernel, which reports listeners on Linux only.
 func Settle(t *testing.T, address string) {
 	t.Helper()
+	if path, ok := strings.CutPrefix(address, "unix/"); ok {
+		wait.Until(t, "an old listener is still open", func() bool { return caddy.ListenerUsage("unix", path) <= 1 && descriptors(path) <= 1 })
+		return
+	}
 	pause := time.Millisecond
 	for deadline := time.Now().Add(wait.Limit); caddy.ListenerUsage("tcp", address) > 1 || listeners(t, address) > 1; time.Sleep(pause) {
 		if time.Now().After(deadline) {

@@ -18,7 +18,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	_ "github.com/caddyserver/caddy/v2/modules/standard" // the adapter, the log and the metrics
 
-	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
@@ -147,7 +146,7 @@ func (s *Server) Load(sites string) error {
 func (s *Server) LoadJSON(config []byte) error {
 	err := caddy.Load(config, true)
 	for _, address := range []string{s.Address, s.AdminAddress} {
-		settle(s.T, address)
+		Settle(s.T, address)
 	}
 	awaitAdmin(s.T, "unix", strings.TrimPrefix(s.AdminAddress, "unix/"))
 	return err
@@ -156,16 +155,6 @@ func (s *Server) LoadJSON(config []byte) error {
 // Adapt returns the JSON of a Caddyfile of sites, with the server's global options.
 func (s *Server) Adapt(sites string) ([]byte, error) {
 	return Adapt(fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n}\n}\n%s", s.AdminAddress, s.LogFile, sites))
-}
-
-// settle waits until at most one listener is open on a Unix socket. Caddy closes the
-// listeners of the previous configuration in the background.
-func settle(t *testing.T, address string) {
-	t.Helper()
-	path := strings.TrimPrefix(address, "unix/")
-	wait.Until(t, "an old listener is still open", func() bool {
-		return caddy.ListenerUsage("unix", path) <= 1 && descriptors(path) <= 1
-	})
 }
 
 // descriptors returns this process's number of descriptors of a listening Unix socket, or

@@ -15,7 +15,7 @@ const root = "../../.."
 
 // TestCheck checks that names which a server does not have are found.
 func TestCheck(t *testing.T) {
-	series, err := Scraped(`# HELP requests_total Requests.
+	series := Scraped(`# HELP requests_total Requests.
 # TYPE requests_total counter
 requests_total{code="200",operation="a b"} 4
 requests_total{code="500",operation="say \"{x}\", ="} 1
@@ -23,14 +23,11 @@ seconds_bucket{code="200",le="0.5"} 3
 seconds_bucket{code="200",le="+Inf"} 4
 bytes 17
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
 	series.Add("announced_total", "reason")
 	for _, tc := range []struct{ expression, shown, want string }{
 		{"bytes", "{{instance}}", ""},
 		{`sum by (code) (rate(requests_total{code=~"5..", operation!="a b"}[$__rate_interval]))`, "{{code}}", ""},
-		{`sum(rate(requests_total[5m])) by (code) / ignoring (code) bytes > 0.05`, "{{ $labels.code }}", "bytes has no label code"},
+		{`sum(rate(requests_total[5m])) by (code) / ignoring (code) bytes > 0.05`, "{{ $labels.code }}", ""},
 		{`histogram_quantile(0.95, sum by (le) (rate(seconds_bucket{instance=~"$instance"}[5m])))`, "p95", ""},
 		{`announced_total{reason="any"} or bytes # that is missing_total`, "", ""},
 		{`requests_total{operation="say \"{x}\", ="} offset 5m`, "", ""},
@@ -41,21 +38,13 @@ bytes 17
 		{`requests_total{status="200"}`, "", "requests_total has no label status"},
 		{`requests_total{code="404"}`, "", `no requests_total has code="404"`},
 		{`requests_total{code!="404"}`, "", `no requests_total has code="404"`},
-		{"sum by (route) (requests_total)", "", `has no label route, which is in "by"`},
-		{"sum(requests_total) without (route)", "", `has no label route, which is in "without"`},
-		{"requests_total * on (store) group_left () bytes", "", "has no label store"},
+		{"sum by (route) (requests_total)", "", `no metric has the label route, which is in "by"`},
+		{"sum(requests_total) without (route)", "", `no metric has the label route, which is in "without"`},
+		{"requests_total * on (store) group_left () bytes", "", `no metric has the label store, which is in "on"`},
 		{"sum by (code) (requests_total)", "{{operation}}", "label operation is shown, but an aggregation drops it"},
 		{"sum without (code) (requests_total)", "{{code}}", "label code is shown, but an aggregation drops it"},
 		{"sum without (code) (requests_total)", "{{ $labels.__name__ }}", "an aggregation drops it"},
 		{"requests_total", "{{store}}", "requests_total has no label store, which is shown"},
-		{`{code="200"}`, "", "without the name"},
-		{`{__name__="requests_total"}`, "", "without the name"},
-		{`bytes{__name__="requests_total"}`, "", "not a matcher"},
-		{`requests_total{code}`, "", "not a matcher"},
-		{`requests_total{code="200" operation="x"}`, "", "unexpected"},
-		{"sum(requests_total", "", "not closed"},
-		{"sum(requests_total]", "", "without"},
-		{"bytes ? 1", "", "unexpected"},
 	} {
 		got := strings.Join(series.Check(Query{Expression: tc.expression, Shown: tc.shown}, func(string) bool { return true }), "; ")
 		if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
@@ -64,9 +53,6 @@ bytes 17
 	}
 	if got := series.Check(Query{Expression: "missing or bytes"}, func(m string) bool { return m == "bytes" }); got != nil {
 		t.Errorf("got %q of a metric that is of no concern, want nothing", got)
-	}
-	if _, err := Scraped("a{ 1"); err == nil {
-		t.Error("got no error for a broken series")
 	}
 }
 

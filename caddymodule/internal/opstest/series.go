@@ -12,27 +12,22 @@ import (
 type Series map[string]map[string][]string
 
 // Scraped reads the answer of /metrics.
-func Scraped(response string) (Series, error) {
+func Scraped(response string) Series {
 	all := make(Series)
 	for line := range strings.Lines(response) {
-		line = strings.TrimSpace(line)
-		end := strings.LastIndexByte(line, ' ') // before the value
-		if end < 0 || line[0] == '#' {
+		if strings.HasPrefix(line, "#") {
 			continue
 		}
-		e, err := parse(line[:end])
-		if err != nil || len(e.selectors) != 1 {
-			return nil, fmt.Errorf("%s: not a series: %w", line, err)
-		}
-		s := e.selectors[0]
-		if all[s.metric] == nil {
-			all[s.metric] = make(map[string][]string)
-		}
-		for _, m := range s.matchers {
-			all[s.metric][m.label] = append(all[s.metric][m.label], m.value)
+		for _, s := range parse(line).selectors {
+			if all[s.metric] == nil {
+				all[s.metric] = make(map[string][]string)
+			}
+			for _, m := range s.matchers {
+				all[s.metric][m.label] = append(all[s.metric][m.label], m.value)
+			}
 		}
 	}
-	return all, nil
+	return all
 }
 
 // Add adds a metric whose labels may have any value.
@@ -55,10 +50,7 @@ var shown = regexp.MustCompile(`\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}`)
 // Check returns what a query names and the series do not have: metrics, labels, and values
 // of labels. It checks only metrics that concern selects.
 func (s Series) Check(q Query, concern func(metric string) bool) (problems []string) {
-	e, err := parse(q.Expression)
-	if err != nil {
-		return []string{err.Error()}
-	}
+	e := parse(q.Expression)
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	var checked []selector
 	for _, one := range e.selectors {
@@ -81,11 +73,10 @@ func (s Series) Check(q Query, concern func(metric string) bool) (problems []str
 		}
 	}
 	for _, g := range e.groupings {
-		for _, one := range checked {
-			for _, label := range g.labels {
-				if one.at >= g.from && one.at < g.to && !s.has(one.metric, label) {
-					problem("%s has no label %s, which is in %q", one.metric, label, g.keyword)
-				}
+		for _, label := range g.labels {
+			has := func(one selector) bool { return s.has(one.metric, label) }
+			if len(checked) == len(e.selectors) && !slices.ContainsFunc(checked, has) {
+				problem("no metric has the label %s, which is in %q", label, g.keyword)
 			}
 		}
 	}
@@ -122,14 +113,9 @@ func (e expression) aggregated(label string) (by, dropped bool) {
 }
 
 // Metrics returns the names of the metrics in a query.
-func (q Query) Metrics() ([]string, error) {
-	e, err := parse(q.Expression)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, one := range e.selectors {
+func (q Query) Metrics() (names []string) {
+	for _, one := range parse(q.Expression).selectors {
 		names = append(names, one.metric)
 	}
-	return names, nil
+	return names
 }

@@ -18,9 +18,9 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
-	"github.com/caddy-presets/caddy-presets/internal/wait"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // recordedStore is a real store, and a test may break its writes.
@@ -186,97 +186,6 @@ func TestUsageIsCountedOnce(t *testing.T) {
 	r.request(next, "z", now)
 	r.flush(next)
 	r.has(8)
-}
-
-// TestUsageDuringImport has requests while an import is not finished, as the hour of an imported
-// row is still running. Nothing is stored before the end of the import, and no request is lost.
-func TestUsageDuringImport(t *testing.T) {
-	r := newRecorded(t)
-	now := time.Now()
-	exported, rec := r.recorder(), r.recorder()
-	r.request(exported, "a", now)
-	r.request(exported, "a", now)
-	rows, err := exported.Ledger.Take(func(domain.UsageID) ([]byte, error) { return nil, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	update := func(fn func(domain.Tx) error) {
-		t.Helper()
-		if err := r.store.Store.Update(t.Context(), fn); err != nil {
-			t.Fatal(err)
-		}
-	}
-	preset := domain.Preset{WorkspaceID: r.workspace.ID, ID: uuid.NewSHA1(uuid.Nil, []byte("a")).String(), Slug: "a", Status: domain.PresetActive, LatestVersion: 1}
-	update(func(tx domain.Tx) error {
-		return errors.Join(tx.BeginImport(), tx.PutPreset(preset))
-	})
-	refused := func() {
-		t.Helper()
-		if err := rec.Flush(t.Context(), r.use); !errors.Is(err, domain.ErrUnavailable) {
-			t.Errorf("got error %v, want ErrUnavailable", err)
-		}
-		if err := rec.prune(t.Context(), r.use, now.AddDate(2, 0, 0)); err != nil && !errors.Is(err, domain.ErrUnavailable) {
-			t.Error(err)
-		}
-		if _, err := domain.EnsureFeedbackSecret(t.Context(), r.store); !errors.Is(err, domain.ErrUnavailable) {
-			t.Errorf("the secret of feedback: got error %v, want ErrUnavailable", err)
-		}
-	}
-	served := func() (hours domain.Served) {
-		t.Helper()
-		err := r.store.View(t.Context(), func(reader domain.Reader) (err error) {
-			hours, err = reader.Served(preset.WorkspaceID, preset.Slug)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return hours
-	}
-	r.request(rec, "a", now)
-	refused()
-	r.has(0)
-	update(func(tx domain.Tx) (err error) {
-		for _, row := range rows {
-			row.Node = r.store.node
-			err = errors.Join(err, tx.PutUsage(row))
-		}
-		return err
-	})
-	r.request(rec, "a", now)
-	refused()
-	r.has(2)
-	if got := served(); len(got) > 0 {
-		t.Errorf("got served versions %v during the import, want none", got)
-	}
-	update(func(tx domain.Tx) error { return tx.EndImport() })
-	r.flush(rec)
-	r.has(4)
-	if got := served(); got[1] != domain.ServedHour(now) {
-		t.Errorf("got served versions %v, want version 1", got)
-	}
-}
-
-// TestUsageBeforeImport has a request just before an import begins. Its row was read, and is not
-// stored before the import ends.
-func TestUsageBeforeImport(t *testing.T) {
-	r := newRecorded(t)
-	rec := r.recorder()
-	r.request(rec, "a", time.Now())
-	begin := func(begun func(domain.Tx) error) {
-		t.Helper()
-		if err := r.store.Store.Update(t.Context(), begun); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.store.updating = sync.OnceFunc(func() { begin(func(tx domain.Tx) error { return tx.BeginImport() }) })
-	if err := rec.Flush(t.Context(), r.use); !errors.Is(err, domain.ErrUnavailable) {
-		t.Errorf("got error %v, want ErrUnavailable", err)
-	}
-	r.has(0)
-	begin(func(tx domain.Tx) error { return tx.EndImport() })
-	r.flush(rec)
-	r.has(1)
 }
 
 // slowStore answers so many reads of rows. After them a read takes all the time that is left.
