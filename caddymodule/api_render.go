@@ -4,15 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
@@ -28,11 +27,6 @@ const retryAfter = "5"
 
 // statusHungUp marks, in metrics and access logs, a request whose client left.
 const statusHungUp = 499
-
-// lingerTimeout is how long a client may go on sending an unread body, and read the answer.
-// net/http reads some of the body before it closes the connection. Without this limit
-// the connection would be open for as long as a request may take. Only tests change it.
-var lingerTimeout = 5 * time.Second
 
 // response is the response to a request that succeeded.
 type response struct {
@@ -75,7 +69,7 @@ func (c *call) checkConditional(a response) (response, error) {
 func (c *call) render(a response, err error) (status int) {
 	status, body := c.complete(a, err)
 	if c.body == nil {
-		leaveBody(c.w, c.r)
+		deadline.LeaveBody(c.w, c.r)
 	}
 	if body == nil {
 		c.w.WriteHeader(status)
@@ -107,39 +101,8 @@ func (c *call) complete(a response, err error) (status int, body []byte) {
 	return status, body
 }
 
-// maxDiscarded is the largest body, in bytes, that is read although nobody wants it. It is that of
-// net/http over HTTP/1.1.
-const maxDiscarded = 256 << 10
-
-// leaveBody prepares the answer to a request whose body is not wanted.
-func leaveBody(w http.ResponseWriter, r *http.Request) {
-	switch control := http.NewResponseController(w); {
-	case r.ContentLength == 0:
-	case r.ProtoMajor == 1:
-		// An open connection would wait for the rest of the body before it carries
-		// the answer.
-		w.Header().Set("Connection", "close")
-		_ = control.SetReadDeadline(time.Now().Add(lingerTimeout))
-	case r.ProtoMajor == 2 && 0 < r.ContentLength && r.ContentLength <= maxDiscarded:
-		// An answer before the end of the body resets the stream, and curl then often loses
-		// the answer. A body of unknown length may never end.
-		_ = control.SetReadDeadline(time.Now().Add(lingerTimeout))
-		_, _ = io.CopyN(io.Discard, r.Body, maxDiscarded)
-	}
-}
-
-// limitWriting sets a write deadline, unless the operator set a write timeout. A client
-// has as much time to take an answer as to send a body of that size. Small answers need
-// no deadline: they fit into the system's buffers. Call lift after the write.
-func (c *call) limitWriting(size int) (lift func()) {
-	server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server)
-	if !ok || server.WriteTimeout != 0 || size < 64<<10 {
-		return func() {}
-	}
-	controller := http.NewResponseController(c.w)
-	_ = controller.SetWriteDeadline(time.Now().Add(timeFor(int64(size))))
-	return func() { _ = controller.SetWriteDeadline(time.Time{}) }
-}
+// limitWriting limits the time to send a response of a size, until lift.
+func (c *call) limitWriting(size int) (lift func()) { return deadline.LimitWriting(c.w, c.r, size) }
 
 // failure returns the status and body of an error. An internal cause goes to the log only,
 // with the answer's X-Request-Id.

@@ -2,12 +2,24 @@ package caddymodule
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/google/uuid"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -42,4 +54,161 @@ func newAnnouncer(ctx caddy.Context, stopping *stopClock) (*events.Announcer, er
 	ctx.Context = context.WithoutCancel(ctx.Context)
 	emit := func(event string, data map[string]any) { caddyEvents.Emit(ctx, event, data) }
 	return &events.Announcer{Wanted: caddyEvents.ShouldEmit, Emit: emit, Logger: logger}, nil
+}
+
+// Webhook is a receiver of events. Each event is posted as JSON, signed with HMAC-SHA256.
+type Webhook struct {
+	// The URL that events are posted to, with http or https. It may hold placeholders, and
+	// no user and password.
+	URL string `json:"url"`
+
+	// A placeholder that gives the secret whose bytes are the key of signatures, such as
+	// {env.WEBHOOK_SECRET} or {file./run/secrets/webhook}. The secret itself is refused: it
+	// would be readable at /config.
+	Secret string `json:"secret"`
+}
+
+// webhookLimits are those of each receiver.
+var webhookLimits = webhook.Limits{
+	Waiting: 10_000, Parallel: 16, Timeout: 10 * time.Second,
+	First: time.Second, Longest: 5 * time.Minute, Tries: 25, Age: time.Hour,
+}
+
+// errWebhookSecret is the error for a literal secret. It does not show it.
+var errWebhookSecret = errors.New("must be a placeholder, such as {env.WEBHOOK_SECRET} or {file./run/secrets/webhook}, since the configuration can be read")
+
+// checkWebhookURL returns an error unless text can be the URL of a webhook. The error does
+// not show the URL, which may hold a token.
+func checkWebhookURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil, u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "", u.Fragment != "":
+		return errors.New("must be an absolute URL with http or https, and without a fragment")
+	case u.User != nil:
+		return errors.New("must hold no user and password, since the configuration can be read")
+	}
+	return nil
+}
+
+// provisionWebhooks resolves the placeholders of the webhooks. Errors never show a secret.
+func (h *Handler) provisionWebhooks(repl *caddy.Replacer) error {
+	h.webhooks = nil
+	seen := make(map[string]int)
+	for i, w := range h.Webhooks {
+		place := fmt.Sprintf("webhook[%d]", i)
+		address, err := repl.ReplaceOrErr(w.URL, true, true)
+		if err != nil {
+			return fmt.Errorf("%s: url: %w", place, err) // names the placeholder
+		}
+		if err := checkWebhookURL(address); err != nil {
+			return fmt.Errorf("%s: url %w", place, err)
+		}
+		if earlier, taken := seen[address]; taken {
+			return fmt.Errorf("%s: has the same url as webhook[%d]", place, earlier)
+		}
+		seen[address] = i
+		if !isPlaceholder(w.Secret) {
+			return fmt.Errorf("%s: secret %w", place, errWebhookSecret)
+		}
+		secret, err := expandSecret(repl, w.Secret)
+		if err != nil {
+			return fmt.Errorf("%s: %w", place, err)
+		}
+		u, _ := url.Parse(address) // was checked
+		h.webhooks = append(h.webhooks, &webhook.Receiver{
+			URL: address, Host: u.Host, Secret: []byte(secret), Logger: h.logger,
+			Requests: h.metrics.WebhookRequests, Dropped: h.metrics.WebhookDropped,
+		})
+	}
+	return nil
+}
+
+// unmarshalWebhook reads the webhook subdirective. Its errors never show an argument, since
+// any of them could be a misplaced secret.
+func (h *Handler) unmarshalWebhook(d *caddyfile.Dispenser) (err error) {
+	var w Webhook
+	if w.URL, err = directive.OnlyArg(d, "webhook", "a URL"); err != nil {
+		return err
+	}
+	if !strings.Contains(w.URL, "{") { // provisioning checks the value of a placeholder
+		if err := checkWebhookURL(w.URL); err != nil {
+			return d.Errf("webhook: the URL %v", err)
+		}
+	}
+	err = directive.Block{Place: "webhook: "}.Each(d, func(d *caddyfile.Dispenser, name string) (err error) {
+		if name != "secret" {
+			return d.Err("webhook: unrecognized subdirective, want secret")
+		}
+		if w.Secret, err = directive.OnlyArg(d, "webhook: secret", "a placeholder"); err == nil && !isPlaceholder(w.Secret) {
+			err = d.Errf("webhook: secret %v", errWebhookSecret)
+		}
+		return err
+	})
+	if err == nil && w.Secret == "" {
+		err = d.Err("webhook wants a block with a secret")
+	}
+	h.Webhooks = append(h.Webhooks, w)
+	return err
+}
+
+// newWebhookEvent returns the event of a change for webhooks.
+func newWebhookEvent(done domain.AuditRecord) webhook.Event {
+	kind := events.Of(done)
+	body, _ := json.Marshal(struct { // never fails
+		ID   string         `json:"id"`
+		Type string         `json:"type"`
+		Time time.Time      `json:"time"`
+		Data map[string]any `json:"data"`
+	}{uuid.NewString(), kind, done.Time, events.Data(done)})
+	return webhook.Event{Object: done.Object.ID, Kind: kind, Number: done.Number, At: time.Now(), Body: body}
+}
+
+// maxWebhookStop bounds how long the end of the process waits for receivers. It also bounds
+// how long a removed webhook still gets its waiting events.
+const maxWebhookStop = 10 * time.Second
+
+// stopClock knows when Caddy began to stop the configuration.
+type stopClock struct{ began atomic.Pointer[time.Time] }
+
+// Handle takes Caddy's event "stopping".
+func (c *stopClock) Handle(context.Context, caddy.Event) error {
+	now := time.Now()
+	c.began.Store(&now)
+	return nil
+}
+
+// grace returns the rest of the grace period at a time, at most maxWebhookStop.
+func (c *stopClock) grace(app *caddyhttp.App, now time.Time) time.Duration {
+	if app.GracePeriod <= 0 {
+		return maxWebhookStop // Caddy waits for requests without a limit
+	}
+	limit := time.Duration(app.ShutdownDelay + app.GracePeriod)
+	if began := c.began.Load(); began != nil {
+		limit -= now.Sub(*began)
+	}
+	return max(0, min(limit, maxWebhookStop))
+}
+
+// stopWebhooks removes the handler from the users of its webhooks. At the end of the
+// process it waits for their events, within the grace period. Otherwise unused webhooks get
+// their waiting events in the background.
+func (h *Handler) stopWebhooks() {
+	if len(h.webhooks) == 0 {
+		return
+	}
+	unused := h.shared.webhooks.Remove(h.webhooks)
+	if len(unused) == 0 {
+		return
+	}
+	limit := maxWebhookStop
+	if app, err := h.ctx.AppIfConfigured("http"); err == nil {
+		limit = h.stopping.grace(app.(*caddyhttp.App), time.Now())
+	}
+	var wait sync.WaitGroup
+	for _, q := range unused {
+		wait.Go(func() { q.Stop(limit) })
+	}
+	if caddy.Exiting() {
+		wait.Wait()
+	}
 }

@@ -2,19 +2,28 @@ package caddymodule
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	_ "github.com/caddy-presets/caddy-presets/caddymodule/admin"  // the admin endpoint and the commands
+	_ "github.com/caddy-presets/caddy-presets/caddymodule/badger" // the default engine
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/bundle"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -112,4 +121,104 @@ func (h *Handler) adviseFirstKey(ctx context.Context) {
 	h.shared.advised.Do(func() {
 		h.logger.Warn("no key is configured for this site and none was issued: make the first with caddy presets key create --kind management", zap.String("store", h.live.Name()))
 	})
+}
+
+func (h *Handler) provisionStore(ctx caddy.Context) error {
+	if h.StorageRaw == nil {
+		h.StorageRaw = json.RawMessage(`{"engine":"badger"}`)
+	}
+	if err := checkEngineOf(h.StorageRaw); err != nil {
+		return err
+	}
+	guest, err := engine.WithMemory(ctx, h.Memory).LoadModule(h, "StorageRaw")
+	if err != nil {
+		return fmt.Errorf("loading the storage engine: %w", err)
+	}
+	e, ok := guest.(engine.Engine)
+	if !ok {
+		return fmt.Errorf("module %T is not a storage engine", guest)
+	}
+	store := h.metrics.Measure(e.Store())
+	memory := domain.NewMemory(h.Memory)
+	h.service = domain.NewService(store)
+	h.service.UseMemory(memory)
+	h.service.KeepVersions = h.KeepVersions
+	h.damage, _ = e.Store().(engine.DamageReporter)
+	ensured := h.service.EnsureDefaultWorkspace(ctx)
+	if ensured != nil && !isRetryable(ensured) {
+		return fmt.Errorf("creating the default workspace: %w", ensured)
+	}
+	if h.Inference != nil {
+		if err := h.Inference.provision(store, memory); err != nil {
+			return fmt.Errorf("inference: %w", err)
+		}
+	}
+	h.goLive(e, memory)
+	if ensured != nil {
+		go h.ensureLater(ctx) // requests that need no store are served meanwhile
+		return nil
+	}
+	h.adviseFirstKey(ctx)
+	return nil
+}
+
+// isRetryable reports whether a change that failed may succeed later, or may have been made.
+func isRetryable(err error) bool {
+	return errors.Is(err, domain.ErrUnavailable) || errors.Is(err, domain.ErrConflict) || errors.Is(err, domain.ErrUnknown)
+}
+
+// ensureLater creates the default workspace as soon as the store is available, until
+// ctx ends.
+func (h *Handler) ensureLater(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := h.service.EnsureDefaultWorkspace(ctx)
+		if err == nil {
+			h.adviseFirstKey(ctx)
+			return
+		}
+		if !isRetryable(err) {
+			if ctx.Err() == nil {
+				h.logger.Error("creating the default workspace failed: the next start or reload tries again", zap.Error(err))
+			}
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(storepool.RetryInterval):
+		}
+	}
+}
+
+// checkEngine returns an error unless this build has the engine of a name. The error says
+// how to get one.
+func checkEngine(name string) error {
+	var engines []string
+	for _, m := range caddy.GetModules(engine.Namespace) {
+		if m.ID.Name() == name {
+			return nil
+		}
+		engines = append(engines, m.ID.Name())
+	}
+	has := "; this build has " + strings.Join(engines, " and ")
+	switch {
+	case name == "":
+		return fmt.Errorf("storage: the name of the engine is empty%s%s", has, directive.MaybeUnset)
+	case strings.ContainsAny(name, `/\`):
+		return fmt.Errorf("storage wants the name of an engine before its folder: storage badger %s", name)
+	case name == "etcd":
+		return fmt.Errorf("storage: this build of Caddy is without the engine etcd: build one as https://github.com/caddy-presets/caddy-presets/blob/main/xcaddy.md says, --with github.com/caddy-presets/caddy-presets/caddymodule/etcd")
+	}
+	return fmt.Errorf("storage: there is no engine %q%s", name, has)
+}
+
+// checkEngineOf is checkEngine for a configuration in JSON. Caddy itself refuses one
+// without a name.
+func checkEngineOf(storage json.RawMessage) error {
+	var named struct {
+		Engine string `json:"engine"`
+	}
+	if err := json.Unmarshal(storage, &named); err != nil || named.Engine == "" {
+		return nil //nolint:nilerror // as above
+	}
+	return checkEngine(named.Engine)
 }
