@@ -57,7 +57,7 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 
 // checkBasePath refuses a base path with which no normalized path can begin.
 func checkBasePath(base string) error {
-	clean, err := requestpath.Normalize(base)
+	clean, _, err := requestpath.Normalize(base)
 	if err != nil || !strings.HasPrefix(base, "/") || clean != base && clean+"/" != base || strings.ContainsAny(base, " ?#%{}") {
 		return fmt.Errorf("must be a clean absolute path without spaces, escapes, braces and query, got %q", base)
 	}
