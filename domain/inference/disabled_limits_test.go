@@ -6,11 +6,13 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestLimitsWhereToolsAreDisabled has requests with as many models, fields and tools as are
 // searched, and with one more. The same limit of models holds for a key that may use only some.
 func TestLimitsWhereToolsAreDisabled(t *testing.T) {
+	tier.NoRace(t)
 	const models, visited = 1024, 64 << 10
 	list := func(before string, count int, one, after string) string {
 		return before + strings.TrimSuffix(strings.Repeat(one+",", count), ",") + after
