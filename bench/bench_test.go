@@ -52,7 +52,7 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := 68 // without the rows of PocketBase and of other gateways
+	want := 66 // without the rows of PocketBase and of other gateways
 	if runtime.GOOS != "linux" {
 		want -= 6 // the rows about memory
 	}

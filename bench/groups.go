@@ -41,9 +41,7 @@ const (
 	pocketGetWork      = "PocketBase get"
 	getWork            = "GET workspace"
 	workspacesWork     = "GET 50 workspaces"
-	deepWorkspacesWork = "GET 50 workspaces, deep"
 	presetsWork        = "GET 50 presets"
-	deepPresetsWork    = "GET 50 presets, deep"
 	samePresetsWork    = "GET 50 presets, the same again"
 	passWork           = "pass-through"
 	inferWork          = "inference, no preset"
@@ -91,9 +89,8 @@ func (b *bench) measureGroup(group string, ours *ours, stock *stock) error {
 }
 
 func (b *bench) measureReads(ours *ours, stock *stock) error {
-	n := b.offsets()
-	deep := b.stored + 1 - n
-	for _, offset := range []int{0, n - 1, deep, b.stored} {
+	n := min(manyPages, b.stored+1)
+	for _, offset := range []int{0, n - 1, b.stored} {
 		for _, list := range []string{"workspaces", "presets"} {
 			if err := ours.checkPage(list, offset); err != nil {
 				return err
@@ -110,18 +107,12 @@ func (b *bench) measureReads(ours *ours, stock *stock) error {
 			respond,
 			get,
 			{work: workspacesWork, open: ours.pages("workspaces", 0, n).connect},
-			{work: deepWorkspacesWork, open: ours.pages("workspaces", deep, n).connect},
 			{work: presetsWork, open: ours.pages("presets", 0, n).connect},
-			{work: deepPresetsWork, open: ours.pages("presets", deep, n).connect},
 			{work: samePresetsWork, open: ours.pages("presets", 0, 1).connect}, // as a dashboard does
 		}},
 		step{1, []trial{respond, get}},
 	)
 }
-
-// offsets returns the number of different page offsets in a trial. b.stored is the last
-// offset with a full page.
-func (b *bench) offsets() int { return min(manyPages, b.stored+1) }
 
 func (b *bench) measureGateway(ours *ours, stock *stock) error {
 	trials := []trial{

@@ -129,9 +129,10 @@ func (o *ours) getWorkspace() *request {
 
 // pages returns a request for full pages of a list, at n offsets in turn.
 func (o *ours) pages(list string, first, n int) *request {
-	r := o.get(fmt.Sprintf("/%s?offset=%s&limit=%d", list, variable, pageSize))
-	// An offset may have leading zeros.
-	r.fill = takeEachInTurn(n, func(part []byte, i int) { writeSlug(part, '0', uint64(first+i)) })
+	r := o.get(fmt.Sprintf("/%s?limit=%d&offset=%s", list, pageSize, variable))
+	r.fill = takeEachInTurn(n, func(part []byte, i int) {
+		copy(part, fmt.Appendf(nil, "%d&pad=%036d", first+i, 0)) // a parameter that the server ignores
+	})
 	return r
 }
 

@@ -103,10 +103,7 @@ func (b *bench) judge() {
 	row("GET /v1/workspaces/{id}, "+stored+" stored, to stock `respond` of the same bytes", "×", atLeast(1), rateRatio(reads, getWork, respondWork))
 	row("… p50 added, 1 connection", "µs", atMost(5), added(reads, getWork, respondWork))
 	row("page of 50 workspaces, to GET of one", "×", atLeast(0.3), rateRatio(reads, workspacesWork, getWork))
-	deep := fmt.Sprintf("… at the %s offsets up to %s, to those from 0", groupDigits(b.offsets()), stored)
-	row(deep, "×", atLeast(flat), rateRatio(reads, deepWorkspacesWork, workspacesWork))
 	row("page of 50 presets, to GET of a workspace", "×", atLeast(0.3), rateRatio(reads, presetsWork, getWork))
-	row(deep, "×", atLeast(flat), rateRatio(reads, deepPresetsWork, presetsWork))
 	row("page of 50 presets, the same again, to GET of a workspace", "×", atLeast(0.3), rateRatio(reads, samePresetsWork, getWork))
 
 	row("pass-through of a route that is not ours, to stock `reverse_proxy`", "×", atLeast(0.97), rateRatio(gateway, passWork, proxyWork))
@@ -137,9 +134,6 @@ func (b *bench) judge() {
 	b.judgeUsage(j)
 	b.judgeGateways(j)
 }
-
-// flat is the share of its throughput that a list must keep at large offsets.
-const flat = 0.9
 
 // judgeGrowth compares the largest number of presets with the smallest.
 func (b *bench) judgeGrowth(row func(name, unit string, g goal, values []float64)) {

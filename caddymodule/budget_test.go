@@ -15,10 +15,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
-
-// raceEnabled tells that the race detector is on, which allocates too.
-var raceEnabled bool
 
 // budgets are the most allocations that each part of a request may make, some 25 % above
 // the actual number. Lower them when a part makes fewer. In each answer of ours 8
@@ -44,9 +42,7 @@ var budgets = map[string]int{
 // TestBudgets counts the allocations of requests, without those that Caddy makes before our
 // handler.
 func TestBudgets(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates too")
-	}
+	tier.NoRace(t)
 	for _, l := range loads(t) {
 		t.Run(l.name, func(t *testing.T) {
 			budget, ok := budgets[l.name]

@@ -29,7 +29,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
-	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
 func init() {
@@ -281,9 +280,6 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	ensured := h.service.EnsureDefaultWorkspace(ctx)
 	if ensured != nil && !isRetryable(ensured) {
 		return fmt.Errorf("creating the default workspace: %w", ensured)
-	}
-	if unfinished, err := transfer.Unfinished(ctx, e.Store()); err == nil && unfinished {
-		h.logger.Warn("an import into the store is not finished, so a part of its data is missing: begin it again with the same file, or give it up with import --abandon", zap.String("store", e.Name()))
 	}
 	if h.Inference != nil {
 		if err := h.Inference.provision(store, memory); err != nil {

@@ -213,19 +213,11 @@ var descriptions = map[string]description{
 	},
 	"backup_get": {
 		"store", "Back up the store", "Backup", "store",
-		"A stream in the engine's own form, which its restore command reads.",
+		"A checked stream of all records, which every engine can restore. It is encrypted if the store is.",
 	},
-	"store_export": {
-		"store", "Export the store, for whichever engine", "Export", "store",
-		"A stream of JSON Lines from one moment, which every engine can import.",
-	},
-	"store_import": {
-		"store", "Import an export into a store that is empty", "Imported", "store",
-		"An interrupted import is resumed by sending the same export again.",
-	},
-	"store_abandon_import": {
-		"store", "Give an unfinished import up for good", "AbandonedImport", "store",
-		"What was imported stays, and the store takes requests. The response names what is missing.",
+	"store_restore": {
+		"store", "Restore a backup into a new store", "Restored", "store",
+		"The store is unavailable until a restore has succeeded. An engine that cannot do this answers 400.",
 	},
 	"store_verify": {
 		"store", "Look for damage in the store", "Verdict", "store",
@@ -303,7 +295,7 @@ func newOpenAPI(name string) ([]byte, error) {
 		responses: memberNode(components, "responses"),
 		paths:     make(map[string]map[string]any),
 	}
-	if d.files, err = readFiles(schema.Files()); err != nil {
+	if d.files, err = readFiles(os.DirFS(filepath.Join("..", "schema"))); err != nil {
 		return nil, err
 	}
 	var bodies []string
@@ -513,8 +505,8 @@ func (d *openAPI) adminEndpoints(schemas *schema.Schemas) (all []endpoint) {
 			refusals: []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusInternalServerError, http.StatusServiceUnavailable},
 		}
 		switch {
-		case op.Lines:
-			e.body = map[string]any{"required": true, "content": map[string]any{admin.LinesType: map[string]any{"schema": map[string]string{"type": "string", "format": "binary"}}}}
+		case op.Dump:
+			e.body = map[string]any{"required": true, "content": map[string]any{admin.DumpType: map[string]any{"schema": map[string]string{"type": "string", "format": "binary"}}}}
 		case op.Body != nil:
 			e.body = bodyObject(d.files.nameOf(op.Body.File()), true)
 			e.refusals = append(e.refusals, http.StatusRequestEntityTooLarge)

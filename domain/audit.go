@@ -26,8 +26,6 @@ type AuditHead struct {
 	// Hash is the hash of the newest record, zero if there is none. With a copy of it, an
 	// operator can prove that no earlier record was changed.
 	Hash AuditHash `json:"hash"`
-	// Importing is set while an import is not finished. See Tx.BeginImport.
-	Importing bool `json:"-"`
 }
 
 // AuditObject is the object of a change. Fields that do not apply are empty.

@@ -171,53 +171,11 @@ func (c *change) storeReplay() error {
 	})
 }
 
-// errImporting is the answer to changes during an import.
-var errImporting = &Error{Kind: Unavailable, Message: "An import into the store is not finished", Err: ErrUnavailable}
-
-// CheckImported returns an Unavailable error while an import into the store is not finished.
-// Until then only the import changes the store. The changes of the Service check that
-// themselves.
-func CheckImported(r Reader) error {
-	head, err := r.AuditHead()
-	if err == nil && head.Importing {
-		err = errImporting
-	}
-	return err
-}
-
-// AbandonImport ends an unfinished import of the store for good. The imported objects stay.
-// forget removes the import's own mark in the same change. object says in the audit trail
-// which import it was. A store without an unfinished import is Conflict. w.Idempotency is
-// ignored.
-func (s *Service) AbandonImport(ctx context.Context, w Write, object AuditObject, forget func(Tx) error) error {
-	w.Idempotency = Idempotency{}
-	_, err := s.change(ctx, w, func(c *change) error {
-		head, err := c.AuditHead()
-		if err != nil {
-			return err
-		}
-		if !head.Importing {
-			return &Error{Kind: Conflict, Message: "No import into the store is unfinished"}
-		}
-		if err := forget(c.Tx); err != nil {
-			return err
-		}
-		if err := c.EndImport(); err != nil {
-			return err
-		}
-		return c.record("store.abandon_import", object, 0, 0)
-	})
-	return err
-}
-
 // record adds what was done to the audit trail.
 func (c *change) record(operation string, object AuditObject, before, after int) error {
 	head, err := c.AuditHead()
 	if err != nil {
 		return err
-	}
-	if head.Importing {
-		return errImporting
 	}
 	r := AuditRecord{
 		Number: head.Count + 1, Time: c.now,

@@ -32,9 +32,6 @@ func EnsureFeedbackSecret(ctx context.Context, store Store) (secret FeedbackSecr
 		if secret, err = tx.FeedbackSecret(); !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		if err := CheckImported(tx); err != nil {
-			return err
-		}
 		secret = fresh
 		return tx.PutFeedbackSecret(fresh)
 	})

@@ -59,8 +59,6 @@ const (
 	// with the wait for its turn.
 	maxScans = 2
 	maxScan  = 5 * time.Second
-	// scanPage is how many presets a scan reads at a time.
-	scanPage = 256
 	// maxSorted bounds the presets that a scan sorts at a time. A page behind more of them
 	// takes several scans.
 	maxSorted = 8192
@@ -182,31 +180,19 @@ func (s *scanner) each(fn func(p scanned)) error {
 		}
 		return err
 	}
-	for page := (Page{Limit: scanPage}); ; page.Offset += page.Limit {
-		if err := s.ctx.Err(); err != nil {
+	for text, err := range s.PresetList(s.workspace, s.query.Filter) {
+		if err := cmp.Or(err, s.ctx.Err()); err != nil {
 			return err
 		}
-		list, total, err := s.PresetPage(s.workspace, s.query.Filter, page)
+		p, err := newScanned(text)
 		if err != nil {
 			return err
 		}
-		var some []jsontext.Value
-		if err := jsonv2.Unmarshal(list, &some); err != nil {
-			return err
-		}
-		for _, text := range some {
-			p, err := newScanned(text)
-			if err != nil {
-				return err
-			}
-			if s.matches(p) {
-				fn(p)
-			}
-		}
-		if page.Offset+page.Limit >= total {
-			return nil
+		if s.matches(p) {
+			fn(p)
 		}
 	}
+	return nil
 }
 
 func newScanned(text jsontext.Value) (p scanned, err error) {

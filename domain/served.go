@@ -89,9 +89,6 @@ const servedChunk = 16
 func RecordServed(ctx context.Context, store Store, served map[ServedPreset]Served) error {
 	for presets := range slices.Chunk(slices.Collect(maps.Keys(served)), servedChunk) {
 		err := store.Update(ctx, func(tx Tx) error {
-			if err := CheckImported(tx); err != nil {
-				return err
-			}
 			for _, of := range presets {
 				p, _, err := tx.PresetJSON(of.WorkspaceID, of.Slug)
 				if errors.Is(err, ErrNotFound) {

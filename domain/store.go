@@ -36,8 +36,7 @@ const (
 	// MaxChangeObjects is how many objects it can put: calls of Tx's Put methods.
 	MaxChangeObjects = 350
 	// MaxChangeSize is how many bytes those objects can have in all. Each counts as its
-	// JSON and 1 KiB for its indexes. The JSON of a workspace or preset counts twice,
-	// because its list has it, too.
+	// JSON and 1 KiB for its indexes.
 	MaxChangeSize = 1 << 20
 	// MaxChangeRemoved is how many versions it can remove. Other writers wait for the
 	// change, and the engine holds it in memory.
@@ -120,13 +119,15 @@ type Reader interface {
 	// It also returns the state for reading the preset's versions.
 	PresetJSON(workspaceID, slug string) (PresetState, []byte, error)
 	// WorkspacePage returns a page of the workspaces as a JSON array, and their total
-	// number. The workspace that was created first comes first. The cost of a page does
-	// not depend on its offset.
+	// number. The workspace that was created first comes first. See PresetPage for the cost.
 	WorkspacePage(page Page) ([]byte, int, error)
 	// PresetPage returns a page of a workspace's presets that match the filter as a JSON
-	// array, and their total number. The preset that was put last comes first. The cost
-	// of a page depends neither on its offset nor on presets of other statuses.
+	// array, and their total number. The preset that was put last comes first. A page costs
+	// more at a higher offset, although only the presets of the page are read.
 	PresetPage(workspaceID string, filter PresetFilter, page Page) ([]byte, int, error)
+	// PresetList yields the JSON of all presets that PresetPage returns, in that order. It
+	// does not hold them all in memory. An error ends it.
+	PresetList(workspaceID string, filter PresetFilter) iter.Seq2[[]byte, error]
 	// Presets yields every preset of a workspace, of any status, by slug in byte order.
 	// It does not hold them all in memory. An error ends it. An unknown workspace has
 	// none.
@@ -181,14 +182,6 @@ type Reader interface {
 	FeedbackSecret() (FeedbackSecret, error)
 	// Replay returns the answer that was kept under an id. An expired one may be gone.
 	Replay(id ReplayID) (Replay, error)
-	// Replays yields every answer that is kept, by id in byte order. Expired ones may be
-	// among them. An error ends it.
-	Replays() iter.Seq2[Replay, error]
-	// Objects returns how many objects are stored. It counts audit records, workspaces,
-	// presets, versions, changes of labels, records of Served, rows of usage and issued
-	// keys. It also counts those of deleted workspaces that are still stored. It reads none
-	// of them.
-	Objects() (int, error)
 }
 
 // Tx reads and writes within one Update. Reads see the Tx's own writes.
@@ -204,8 +197,8 @@ type Tx interface {
 	// first, in the same snapshot. Its id is not used again.
 	DeleteWorkspace(w Workspace) error
 	// PutPreset stores p under its workspace and slug. p.Kept must be as p was read. A
-	// new preset has none. A preset from another store has the Kept of that store: the
-	// versions that it lacks were never stored here.
+	// new preset has none, unless it is salvaged: the versions that it lacks were never stored
+	// here.
 	PutPreset(p Preset) error
 	// PutPresetVersion stores a version of p under its number. A version is
 	// never changed once it is stored: ErrTaken.
@@ -225,12 +218,6 @@ type Tx interface {
 	// PutAudit adds r to the end of the audit trail. Its Number is one more than the
 	// head's. text is its JSON.
 	PutAudit(r AuditRecord, text []byte) error
-	// BeginImport empties the audit trail, because an import brings its own. A new store
-	// has one record, of its default workspace. BeginImport refuses a longer trail. From
-	// then on the head has Importing, so the Service of every node refuses changes.
-	BeginImport() error
-	// EndImport takes Importing from the head.
-	EndImport() error
 	// PutUsage stores a row of usage, and replaces what its node stored before. It changes no
 	// stamp. Without the workspace it returns ErrNotFound.
 	PutUsage(r UsageRow) error

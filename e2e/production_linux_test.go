@@ -52,7 +52,6 @@ case "$*" in
 	exec caddy start --config "$CONFIG" >>"$LOG" 2>&1
 	;;
 'reload caddy-presets') exec caddy reload --config "$CONFIG" --force >>"$LOG" 2>&1 ;;
-'disable --now caddy-presets-backup.timer') exit 0 ;;
 esac
 echo "systemctl $*: not known here"
 exit 1

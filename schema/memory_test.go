@@ -10,16 +10,11 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
-// raceEnabled is set under the race detector, which makes pools drop their items.
-var raceEnabled bool
-
 // TestMemory checks that Check allocates at most ten times the size of a body, whatever its
 // shape. The total includes freed memory, so it bounds the live memory at any time.
 func TestMemory(t *testing.T) {
 	tier.Slow(t)
-	if raceEnabled {
-		t.Skip("the race detector allocates too")
-	}
+	tier.NoRace(t)
 	size := 4 << 20 / tier.Sample(4)
 	// fill repeats what next returns between prefix and suffix, up to size.
 	fill := func(prefix string, next func(i int) string, suffix string) string {

@@ -34,10 +34,6 @@ import (
 //go:embed *.json
 var files embed.FS
 
-// Files returns the schema files, without folders. Besides JSON Schema they use the
-// keywords of this package.
-func Files() fs.FS { return files }
-
 // baseURL begins the $id of every schema file. Nothing is ever fetched.
 const baseURL = "https://github.com/caddy-presets/caddy-presets/schema/"
 

@@ -27,7 +27,7 @@ import (
 // Path is the prefix of all paths of the admin endpoint.
 const Path = "/presets/"
 
-// maxBody bounds the body of a request, in bytes. An import may be larger.
+// maxBody bounds the body of a request, in bytes. A backup may be larger.
 const maxBody = 64 << 10
 
 // operator is the principal of requests to the admin endpoint, in the audit trail. Caddy
@@ -61,7 +61,7 @@ type Route struct {
 	Method string
 	Path   string         // below Path, as router.Router takes it
 	Body   *schema.Schema // nil for none
-	Lines  bool           // the body is an export, of media type LinesType
+	Dump   bool           // the body is a backup, of media type DumpType
 	Query  string         // the names of its parameters, with spaces between
 
 	run   func(request) error                                // for one store, or nil
@@ -81,9 +81,7 @@ func Routes(schemas *schema.Schemas) []Route {
 		{Name: "audit_list", Method: http.MethodGet, Path: "audit", Query: "store after limit", run: listAudit},
 		{Name: "version_prune", Method: http.MethodPost, Path: "prune", Body: schemas.Pruning, Query: "store", run: pruneVersions},
 		{Name: "backup_get", Method: http.MethodGet, Path: "backup", Query: "store", run: getBackup},
-		{Name: "store_export", Method: http.MethodGet, Path: "export", Query: "store", run: exportStore},
-		{Name: "store_import", Method: http.MethodPost, Path: "import", Lines: true, Query: "store", run: importStore},
-		{Name: "store_abandon_import", Method: http.MethodDelete, Path: "import", Query: "store", run: abandonImport},
+		{Name: "store_restore", Method: http.MethodPost, Path: "restore", Dump: true, Query: "store", run: restoreStore},
 		{Name: "store_verify", Method: http.MethodPost, Path: "verify", Query: "store", run: verifyStore},
 		{Name: "health_get", Method: http.MethodGet, Path: "health", Query: "store", serve: serveHealth},
 		{Name: "openapi_get", Method: http.MethodGet, Path: "openapi.yaml", serve: serveDocument(openapi.Document)},

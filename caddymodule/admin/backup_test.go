@@ -24,7 +24,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage"
+	"github.com/caddy-presets/caddy-presets/storage/dump"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
@@ -145,13 +146,13 @@ func TestEncryptByBackup(t *testing.T) {
 		"plain: the backup":            {"--backup-key-file", first, file("plain")},
 		"--encryption-key-file: ":      {"--encryption-key-file", file("plain"), file("plain")},
 		"--backup-key-file: open":      {"--backup-key-file", file("absent"), file("plain")},
-		"required flag(s) \"folder\"":  nil,
+		"wants --folder":               nil,
 		"accepts 1 arg(s), received 0": {},
 		"open " + file("absent"):       {file("absent")},
 		"accepts 1 arg(s), received 2": {file("plain"), file("plain")},
 	} {
 		if args == nil {
-			args = []string{"restore", file("plain")}
+			args = []string{"restore", "--encryption-key-file", first, file("plain")}
 		} else {
 			args = append([]string{"restore", "--folder", file("none")}, args...)
 		}
@@ -320,7 +321,7 @@ func TestSlowBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, body, _ := bytes.Cut(append(first, rest...), []byte("\r\n\r\n"))
-	_, end, err := badger.CheckBackup(bytes.NewReader(body), nil)
+	_, end, err := dump.Follow(bytes.NewReader(body), func(int, int) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -447,7 +448,7 @@ type failingWriter struct {
 
 func (w *failingWriter) Write(p []byte) (int, error) {
 	if w.left -= len(p); w.left < 0 {
-		return 0, badger.ErrDamaged
+		return 0, storage.ErrDamaged
 	}
 	return w.Writer.Write(p)
 }

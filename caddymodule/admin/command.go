@@ -27,9 +27,9 @@ func init() {
 Commands for presets speak the public API of any server that --server names, with the key in
 PRESETS_KEY.
 
-Commands for keys and the store call the admin endpoint of a running Caddy. restore and
-salvage work without a server, on the folder of a store. verify does so if it is given a
-folder, a backup or an export. version needs neither.`,
+Commands for keys and the store call the admin endpoint of a running Caddy. salvage, and
+restore with --folder, work without a server, on the folder of a store. verify does so if it
+is given a folder or a backup. version needs neither.`,
 		CobraFunc: addCommands,
 	})
 }
@@ -40,7 +40,7 @@ func addCommands(presets *cobra.Command) {
 	presets.AddGroup(cli.Groups()...)
 	presets.AddGroup(&cobra.Group{ID: server, Title: "Keys and store, over Caddy's admin endpoint:"})
 	for _, command := range []*cobra.Command{
-		keyCommand(), auditCommand(), backupCommand(), restoreCommand(), exportCommand(), importCommand(), verifyCommand(), salvageCommand(), pruneCommand(),
+		keyCommand(), auditCommand(), backupCommand(), restoreCommand(), verifyCommand(), salvageCommand(), pruneCommand(),
 		healthCommand(), versionCommand(),
 	} {
 		command.GroupID = server

@@ -122,7 +122,7 @@ func TestVerifyEncrypted(t *testing.T) {
 		"the store in":                           {folder},
 		"not the one that the store":             {"--quick", "--encryption-key-file", other, folder},
 		"does not hold 64":                       {"--encryption-key-file", storagetest.KeyFile(t, "7"), folder},
-		"--scratch want a folder":                {"--encryption-key-file", key},
+		"want a folder or a file":                {"--encryption-key-file", key},
 		"standard input does not hold 64 hexade": {"--encryption-key-file", "-", folder},
 	} {
 		_, _, err := run(append([]string{"verify"}, args...)...)

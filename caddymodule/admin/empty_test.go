@@ -74,7 +74,7 @@ func TestEmptyFlags(t *testing.T) {
 	})
 	for _, flag := range []string{
 		"prune --workspace", "prune --unused-for", "prune --store", "key create --expires", "key create --workspace", "key create --preset", "key create --model",
-		"key create --kind", "key create --user", "key prune --older-than", "key list --store", "apply --owner", "apply --message", "dump --workspace", "try --var", "backup --scratch",
+		"key create --kind", "key create --user", "key prune --older-than", "key list --store", "apply --owner", "apply --message", "dump --workspace", "try --var", "backup --encryption-key-file",
 	} {
 		if !tried[flag] {
 			t.Errorf("%s was not tried", flag)

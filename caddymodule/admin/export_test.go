@@ -44,16 +44,11 @@ func RunWith(stdin io.Reader, args ...string) (out, errOut string, err error) {
 
 // BackupInto backs up to a writer.
 func BackupInto(ctx context.Context, address string, to io.Writer) error {
-	return (&client{address: address}).backupTo(ctx, io.Discard, to)
+	return (&client{address: address}).backupTo(ctx, io.Discard, to, nil)
 }
 
 // BackupTo backs up to a new file until ctx ends.
 func BackupTo(ctx context.Context, address, name string) error {
 	c := &client{address: address}
-	return newFile(name, func(file io.Writer) error { return c.backupTo(ctx, io.Discard, file) })
-}
-
-// ImportFrom imports until ctx ends.
-func ImportFrom(ctx context.Context, address string, from io.Reader) error {
-	return (&client{address: address}).importFrom(ctx, io.Discard, from, 0)
+	return newFile(name, func(file io.Writer) error { return c.backupTo(ctx, io.Discard, file, nil) })
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
-	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
 // health is the state of all live stores.
@@ -54,11 +53,6 @@ func healthOf(ctx context.Context, stores map[string]*registry.Store) health {
 			continue // its last handler was just cleaned up
 		}
 		state := engine.HealthOf(ctx, use.Store)
-		if state.Writable {
-			if unfinished, err := transfer.Unfinished(ctx, use.Store); err == nil && unfinished {
-				state.Writable, state.Error = false, transfer.ErrUnfinished.Error()
-			}
-		}
 		response.Healthy = response.Healthy && state.Available
 		response.Stores = append(response.Stores, storeHealth{name, state})
 	}

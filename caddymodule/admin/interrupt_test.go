@@ -91,9 +91,8 @@ func (c command) interrupt(t *testing.T) {
 func TestInterruptWaiting(t *testing.T) {
 	tier.Slow(t)
 	for what, args := range map[string][]string{
-		"import": {"import", "-"},
-		"export": {"export", "-"},
 		"backup": {"backup", filepath.Join(t.TempDir(), "b")},
+		"stdout": {"backup", "-"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			asked, end := make(chan struct{}), make(chan struct{})
@@ -141,45 +140,5 @@ func TestInterruptTwice(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "signal: interrupt") {
 		t.Errorf("got %v, want that the signal ended it", err)
-	}
-}
-
-// TestImportConnectionLost closes the connection during an import. The error says that the
-// progress is unknown, and how to continue.
-func TestImportConnectionLost(t *testing.T) {
-	some := []byte(strings.Repeat("x", 1<<20))
-	for what, lose := range map[string]func(w http.ResponseWriter, r *http.Request){
-		"while it is sent": func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = r.Body.Read(make([]byte, 1000))
-			panic(http.ErrAbortHandler)
-		},
-		"when all was sent": func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
-			panic(http.ErrAbortHandler)
-		},
-		"in the answer": func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
-			w.Header().Set("Content-Length", "100")
-			_, _ = io.WriteString(w, "{")
-		},
-	} {
-		server := httptest.NewServer(http.HandlerFunc(lose))
-		target := &client{address: server.Listener.Addr().String()}
-		err := target.importFrom(t.Context(), io.Discard, strings.NewReader(string(some)), 0)
-		if err == nil || !strings.Contains(err.Error(), resumeHint) {
-			t.Errorf("%s: got error %v, want one with the hint to continue", what, err)
-		}
-		server.Close()
-	}
-	refused := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.WriteHeader(http.StatusBadRequest)
-	}))
-	defer refused.Close()
-	for what, address := range map[string]string{"refused": refused.Listener.Addr().String(), "nobody there": caddytest.Address(t)} {
-		target := &client{address: address}
-		if err := target.importFrom(t.Context(), io.Discard, strings.NewReader("x"), 0); err == nil || strings.Contains(err.Error(), resumeHint) {
-			t.Errorf("%s: got error %v, want one without the hint to continue", what, err)
-		}
 	}
 }

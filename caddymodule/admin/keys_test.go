@@ -2,7 +2,7 @@ package admin_test
 
 import (
 	"encoding/json"
-	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -130,13 +130,14 @@ func TestKeyRemoval(t *testing.T) {
 			t.Errorf("%v: got %q, %v", args, out, err)
 		}
 	}
-	file := fmt.Sprintf("%s/export", t.TempDir())
-	if _, note, err := run("export", file, "--address", s.AdminAddress); err != nil || !strings.Contains(note, " 1 keys, ") {
-		t.Fatalf("got %q, %v", note, err)
+	file, folder := filepath.Join(t.TempDir(), "backup"), filepath.Join(caddytest.Folder(t), "new")
+	for _, args := range [][]string{{"backup", file, "--address", s.AdminAddress}, {"restore", "--folder", folder, file}} {
+		if _, note, err := run(args...); err != nil {
+			t.Fatalf("got %q, %v", note, err)
+		}
 	}
-	s.useNewStore()
-	if _, err := s.runImport(nil, file); err != nil {
-		t.Error(err)
+	if err := s.Load(s.Encrypted(s.Address, folder, "")); err != nil {
+		t.Fatal(err)
 	}
 	s.Do("GET", "/v1/presets/p", "", caddytest.Bearer(live.Secret)).Want(t, 200)
 	history("null")

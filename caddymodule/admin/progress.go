@@ -72,12 +72,14 @@ func (m *meter) done() {
 	m.ended = true
 }
 
-func (m *meter) elapsed() time.Duration {
-	unit := time.Second
-	if e := time.Since(m.start); e < 10*time.Second {
-		unit = 10 * time.Millisecond
+func (m *meter) elapsed() time.Duration { return rounded(time.Since(m.start)) }
+
+// rounded returns a duration as people read it.
+func rounded(d time.Duration) time.Duration {
+	if d < 10*time.Second {
+		return d.Round(10 * time.Millisecond)
 	}
-	return time.Since(m.start).Round(unit)
+	return d.Round(time.Second)
 }
 
 // progress is a reader that counts the bytes that are read, and shows them on a terminal. Its
@@ -88,8 +90,6 @@ type progress struct {
 	bytes atomic.Int64
 	// rest is shown behind the bytes. Only the goroutine that reads may use it.
 	rest string
-	// records is about how many records will be read, 0 if that is not known.
-	records int
 }
 
 // newProgress returns the progress of a reader of total bytes, 0 if that is not known.
@@ -111,18 +111,10 @@ func (p *progress) Read(b []byte) (int, error) {
 // read returns how many bytes were read.
 func (p *progress) read() int64 { return p.bytes.Load() }
 
-// estimate shows how many bytes the reader has in all. part is how much of a content was
-// read, and all its length. The bytes are taken to be spread evenly over the content.
-func (p *progress) estimate(part, all int64) {
-	if part > 0 && all >= part {
-		p.rest = " of about " + humanize.IBytes(uint64(float64(p.read())*float64(all)/float64(part)))
-	}
-}
-
-// count shows how many records were read, of about how many.
-func (p *progress) count(records int) {
-	p.rest = fmt.Sprintf(", %d records", records)
-	if p.records > 0 {
-		p.rest = fmt.Sprintf(", %d of about %d records", records, max(records, p.records))
+// estimate shows how many bytes the reader has in all. records is how many records were read, of
+// about how many. The bytes are taken to be spread evenly over them.
+func (p *progress) estimate(records, about int) {
+	if records > 0 {
+		p.rest = " of about " + humanize.IBytes(uint64(float64(p.read())*float64(about)/float64(records)))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/dump"
 	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
@@ -99,7 +100,7 @@ func (r rotation) checkOrder(names []string) error {
 			return fmt.Errorf("%s cannot be compared with the others; move it out of the folder: %w", name, fileowner.Explain(err, filepath.Join(r.folder, name)))
 		case commit < last:
 			return fmt.Errorf("%s ends at commit %d, and the older %s at commit %d. "+
-				"The server had another store meanwhile, or its store was restored, salvaged or imported. "+
+				"The server had another store meanwhile, or its store was restored or salvaged. "+
 				"Check that its store is the right one, and that its disk is mounted. "+
 				"Then move the backups of the other store out of the folder. "+
 				"If the store is right, move the older backups with higher commits", name, commit, before, last)
@@ -206,22 +207,21 @@ func (r rotation) prune(made string) error {
 	return errors.Join(append(errs, badger.SyncFolder(r.folder))...)
 }
 
-// rotate makes a backup of the server's store in a folder, and keeps the newest ones.
-// A large backup is verified with the space of that folder, unless another one is named.
-func (t *client) rotate(ctx context.Context, messages io.Writer, folder string, keep int, with verification) (string, error) {
-	with.scratch = cmp.Or(with.scratch, folder)
+// rotate makes a backup of the server's store in a folder, and keeps the newest ones. With a key
+// the backup is encrypted.
+func (t *client) rotate(ctx context.Context, messages io.Writer, folder string, keep int, key []byte) (string, error) {
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		return "", cmp.Or(err, fmt.Errorf("%s is no folder, as --keep wants", folder))
 	}
 	return rotation{
 		folder: folder, keep: keep, now: time.Now, messages: messages, commit: commitOf,
-		write: func(to io.Writer) error { return t.backupTo(ctx, messages, to) },
+		write: func(to io.Writer) error { return t.backupTo(ctx, messages, to, key) },
 		verify: func(name string) error {
-			v, err := with.file(ctx, name)
+			v, err := verifyFile(ctx, messages, name, key)
 			switch {
 			case err != nil:
 				return err
-			case v.Error != "" && len(with.key) == 0 && v.Backup != nil && v.Backup.Encrypted:
+			case v.Error != "" && len(key) == 0 && v.Backup != nil && v.Backup.Encrypted:
 				return errors.New("the backup is encrypted, so --keep needs --encryption-key-file to verify it; nothing was removed")
 			case v.Error != "":
 				return fmt.Errorf("the new backup is not kept, and nothing was removed: %s", v.Error)
@@ -241,6 +241,6 @@ func commitOf(name string) (uint64, error) {
 		return 0, err
 	}
 	defer file.Close()
-	info, err := badger.ReadBackupInfo(file)
+	info, err := dump.ReadInfo(file)
 	return info.Commit, err
 }

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/dump"
 )
 
 // rotated is a rotation for tests. Its backups are texts.
@@ -279,7 +279,7 @@ func TestRotationsAtOnce(t *testing.T) {
 func TestRotationKilled(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	stalled := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, badger.BackupMagic)
+		_, _ = io.WriteString(w, dump.Magic)
 		_ = http.NewResponseController(w).Flush()
 		close(begun)
 		<-end

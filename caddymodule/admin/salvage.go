@@ -55,7 +55,7 @@ The exit code is 10 if something is lost or may be lost, and 1 if no store was m
 		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
 			ctx, stop := interruptible(cmd)
 			defer stop()
-			key, err := readKey(cmd, keyFile)
+			key, err := readKey(cmd, "encryption-key-file", keyFile)
 			if err != nil {
 				return 1, err
 			}

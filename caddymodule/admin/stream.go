@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -141,7 +140,6 @@ func (t *client) fetch(ctx context.Context, messages io.Writer, path string, che
 	defer response.Body.Close()
 	defer context.AfterFunc(ctx, func() { response.Body.Close() })()
 	p := newProgress(messages, response.Body, 0)
-	p.records, _ = strconv.Atoi(response.Header.Get(recordsHeader))
 	err = check(p)
 	p.done()
 	if ctx.Err() != nil {

@@ -1,12 +1,14 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -17,7 +19,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
-	"github.com/caddy-presets/caddy-presets/storage/transfer"
+	"github.com/caddy-presets/caddy-presets/storage/dump"
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
 // exitDamaged is the exit code of verify for damage, and of salvage for lost data. Caddy uses
@@ -29,11 +32,23 @@ type verdict struct {
 	storage.Report
 	Damaged bool   `json:"damaged"`
 	Error   string `json:"error"` // empty for none
-	// Backup or Export describes the file that was verified, if it was one.
-	Backup *backupSummary    `json:"backup,omitzero"`
-	Export *transfer.Summary `json:"export,omitzero"`
+	// Backup describes the backup that was verified, if its first lines can be read.
+	Backup *backupSummary `json:"backup,omitzero"`
 
 	isFile bool
+}
+
+// backupSummary describes a backup. Entries and Digest are empty if its end was not read.
+type backupSummary struct {
+	Commit    uint64    `json:"commit"`
+	CreatedAt time.Time `json:"created_at"`
+	Encrypted bool      `json:"encrypted"`
+	Entries   int       `json:"entries"`
+	Digest    string    `json:"digest"`
+}
+
+func newBackupSummary(info dump.Info, end dump.End) *backupSummary {
+	return &backupSummary{info.Commit, info.CreatedAt, info.Encrypted(), end.Entries, end.Digest}
 }
 
 func newVerdict(report storage.Report, err error) verdict {
@@ -46,23 +61,21 @@ func newVerdict(report storage.Report, err error) verdict {
 
 func verifyCommand() *cobra.Command {
 	var (
-		target           client
-		keyFile, scratch string
-		quick, asJSON    bool
+		target        client
+		keyFile       string
+		quick, asJSON bool
 	)
 	verify := &cobra.Command{
-		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>|<backup>|<export>]",
-		Short: "Looks for damage in a store, a backup or an export",
+		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>|<backup>]",
+		Short: "Looks for damage in a store or a backup",
 		Long: `
 Reads a whole store and finds damaged and missing records. With a folder it checks the
 store there. No server may have it open. Without a folder it asks the running server to
 check its store, of any engine. In etcd it checks the records of one member after
 another. etcd's own checks compare the members and find damage in their files.
 
-With a file it checks a backup or an export, and restores nothing. It finds what "restore"
-or "import" would refuse. In a backup it also finds records that are missing, or do not
-agree with each other. It holds the records of a small backup in memory. Those of a large
-one take disk space for a while; it says how much beforehand. They are encrypted there.
+With a file it checks a backup, and restores nothing. It finds what "restore" would refuse,
+and records that are missing, or do not agree with each other.
 
 --quick checks a folder as a start of the server does. It checks the checksums of all
 tables and the end of the log, but not each record. An encrypted folder or backup needs
@@ -75,11 +88,10 @@ The exit code is 10 for damage, and 1 if the check failed.`,
 	flags := verify.Flags()
 	flags.BoolVar(&quick, "quick", false, "Check a folder as a start of the server does")
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder or the backup is encrypted with")
-	flags.StringVar(&scratch, "scratch", "", scratchUsage+"the system's for temporary files")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	verify.RunE = func(cmd *cobra.Command, args []string) error {
 		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
-			v, err := findDamage(cmd, &target, args, quick, keyFile, scratch)
+			v, err := findDamage(cmd, &target, args, quick, keyFile)
 			if err != nil {
 				return 1, err
 			}
@@ -102,9 +114,6 @@ The exit code is 10 for damage, and 1 if the check failed.`,
 	return verify
 }
 
-// scratchUsage is the text on --scratch, without its default.
-const scratchUsage = "The folder for the records of a large backup while it is verified; default: "
-
 // advice returns what to do about damage.
 func (v verdict) advice() string {
 	if v.isFile {
@@ -113,8 +122,8 @@ func (v verdict) advice() string {
 	return "the store is damaged: restore a backup"
 }
 
-// readKey reads the key of --encryption-key-file, nil for no file. - is standard input.
-func readKey(cmd *cobra.Command, file string) (key []byte, err error) {
+// readKey reads the key in the file of a flag, nil for no file. - is standard input.
+func readKey(cmd *cobra.Command, flag, file string) (key []byte, err error) {
 	switch file {
 	case "":
 		return nil, nil
@@ -124,21 +133,21 @@ func readKey(cmd *cobra.Command, file string) (key []byte, err error) {
 		key, err = keyfile.Read(file, caddy.Log().Named("presets"))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--encryption-key-file: %w", err)
+		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	return key, nil
 }
 
-func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, keyFile, scratch string) (v verdict, err error) {
+func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, keyFile string) (v verdict, err error) {
 	if len(args) == 0 {
-		if quick || keyFile != "" || scratch != "" {
-			return v, errors.New("--quick, --encryption-key-file and --scratch want a folder or a file")
+		if quick || keyFile != "" {
+			return v, errors.New("--quick and --encryption-key-file want a folder or a file")
 		}
 		err = target.call(http.MethodPost, Path+"verify", nil, &v)
 		return v, err
 	}
 	var o badger.Options
-	if o.EncryptionKey, err = readKey(cmd, keyFile); err != nil {
+	if o.EncryptionKey, err = readKey(cmd, "encryption-key-file", keyFile); err != nil {
 		return v, err
 	}
 	if info, err := os.Stat(args[0]); err == nil && info.Mode().IsRegular() {
@@ -147,9 +156,7 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 		}
 		ctx, stop := interruptible(cmd)
 		defer stop()
-		v, err := verification{o.EncryptionKey, scratch, cmd.ErrOrStderr()}.file(ctx, args[0])
-		v.isFile = true
-		return v, err
+		return verifyFile(ctx, cmd.ErrOrStderr(), args[0], o.EncryptionKey)
 	}
 	var report storage.Report
 	if quick {
@@ -163,10 +170,40 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 	return newVerdict(report, err), nil
 }
 
+// verifyFile verifies a backup. The error is about reading the file. The verdict has the file's
+// defects.
+func verifyFile(ctx context.Context, messages io.Writer, name string, key []byte) (v verdict, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return v, fileowner.Explain(err, name)
+	}
+	defer file.Close()
+	m := newMeter(messages)
+	defer m.done()
+	info, end, report, err := dump.Verify(ctx, file, key, func(doing string, done, about int) {
+		m.show(func() string { return fmt.Sprintf("%s %d of about %d records", doing, done, about) })
+	})
+	if ctx.Err() != nil {
+		return v, errInterrupted
+	}
+	v = newVerdict(report, err)
+	if v.isFile = true; !info.CreatedAt.IsZero() {
+		v.Backup = newBackupSummary(info, end)
+	}
+	return v, nil
+}
+
 func (v verdict) print(w io.Writer) error {
 	var text strings.Builder
-	if line := v.describe(); line != "" {
-		fmt.Fprintln(&text, plain(line))
+	if b := v.Backup; b != nil {
+		encrypted, digest := "not encrypted", ""
+		if b.Encrypted {
+			encrypted = "encrypted"
+		}
+		if b.Digest != "" {
+			digest = ", digest " + b.Digest
+		}
+		fmt.Fprintln(&text, plain(fmt.Sprintf("A backup of commit %d, made at %s, %s%s.", b.Commit, b.CreatedAt.Format(time.RFC3339), encrypted, digest)))
 	}
 	for _, problem := range v.Problems {
 		fmt.Fprintln(&text, plain(problem))

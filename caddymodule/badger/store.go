@@ -68,10 +68,7 @@ func (*store) AfterRemoval() string {
 
 // Backup implements engine.Backuper.
 func (s *store) Backup(ctx context.Context, w io.Writer) error {
-	return s.Use(ctx, func(opened *badgerstore.Store) error {
-		_, _, err := opened.Backup(ctx, w)
-		return err
-	})
+	return s.Use(ctx, func(opened *badgerstore.Store) error { return opened.Backup(ctx, w) })
 }
 
 // Health implements engine.HealthReporter. A store is available while it is open.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
+	"github.com/caddy-presets/caddy-presets/storage/dump"
 )
 
 // Namespace is the namespace of Caddy modules that are storage engines.
@@ -18,7 +19,7 @@ const Namespace = "http.handlers.presets.storage"
 // Provision fails for a wrong configuration, and not for a store that cannot be opened.
 // Such a store fails with domain.ErrUnavailable until it can be opened.
 type Engine interface {
-	// Store returns the store. It may implement Checker, Backuper, RemovalAdviser, Holder,
+	// Store returns the store. It may implement Checker, Backuper, Restorer, RemovalAdviser, Holder,
 	// HealthReporter and DamageReporter, too. It is usable until the guest is cleaned up, and
 	// after that by the requests that were in flight then.
 	Store() domain.Store
@@ -35,9 +36,16 @@ type Checker interface {
 
 // Backuper is a store that can be backed up while it is in use.
 type Backuper interface {
-	// Backup writes a backup of the store as it is at one moment. After an error, the
-	// output in w cannot be restored.
+	// Backup writes a dump of the store as it is at one moment. After an error, the output in w
+	// cannot be restored.
 	Backup(ctx context.Context, w io.Writer) error
+}
+
+// Restorer is a store that a backup can be restored into while a server runs.
+type Restorer interface {
+	// Restore fills a new store with the records of a dump. Another store is an error. The store
+	// is unavailable from then on until a restore has succeeded, and is then as it was dumped.
+	Restore(ctx context.Context, from *dump.Reader) error
 }
 
 // Holder is a store that others than its guest can keep open. Caddy cleans up the guest and the

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,6 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/logof"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/dump"
 )
 
 // clusters has the handles on clusters. Their keys come from Etcd.identity. They hold
@@ -104,6 +106,17 @@ func (*store) AfterRemoval() string {
 	return "etcd uses the space again once it has compacted its history; `etcdctl defrag` on one member after another gives it back to the disk"
 }
 
+// Backup implements engine.Backuper.
+func (s *store) Backup(ctx context.Context, w io.Writer) error {
+	return s.Use(ctx, func(opened *etcdstore.Store) error { return opened.Backup(ctx, w) })
+}
+
+// Restore implements engine.Restorer. It has a connection of its own, because a store that holds
+// a part of a restore cannot be opened.
+func (s *store) Restore(ctx context.Context, from *dump.Reader) error {
+	return etcdstore.Restore(ctx, s.Settings.options, from)
+}
+
 // Health implements engine.HealthReporter. A store is available while the node has heard
 // from the cluster within max_staleness.
 func (s *store) Health() engine.Health {
@@ -123,6 +136,8 @@ var (
 	_ storepool.Opener[*etcdstore.Store] = (*opener)(nil)
 	_ domain.Store                       = (*store)(nil)
 	_ engine.Checker                     = (*store)(nil)
+	_ engine.Backuper                    = (*store)(nil)
+	_ engine.Restorer                    = (*store)(nil)
 	_ engine.RemovalAdviser              = (*store)(nil)
 	_ engine.Holder                      = (*store)(nil)
 	_ engine.HealthReporter              = (*store)(nil)

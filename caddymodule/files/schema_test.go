@@ -181,7 +181,7 @@ func TestPublishedSchemas(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what the OpenAPI document gives: run go test ./caddymodule/files -run Schema -update", path)
+			t.Errorf("%s is not what the OpenAPI document gives: run go generate ./caddymodule/openapi", path)
 		}
 		compilePublished(t, file)
 	}

@@ -1,12 +1,13 @@
 // Package openapi embeds the OpenAPI documents of the module.
 //
-// A test of caddymodule generates them from the route tables, the schema files and what is
-// written by hand: base.yaml and base-admin.yaml.
+// They are generated from the route tables, the schema files and what is written by hand: base.yaml
+// and base-admin.yaml. The schemas in schema/files are generated from them.
 package openapi
 
 import _ "embed"
 
 //go:generate go test github.com/caddy-presets/caddy-presets/caddymodule -run ^TestOpenAPIFiles$ -update
+//go:generate go test github.com/caddy-presets/caddy-presets/caddymodule/files -run ^TestPublishedSchemas$ -update
 
 // Document is the OpenAPI document of presets, workspaces and inference, in YAML.
 //

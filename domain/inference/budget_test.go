@@ -6,17 +6,13 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
-
-// raceEnabled is set under the race detector, which allocates too.
-var raceEnabled bool
 
 // TestBudgets compares the allocations of operations, with warm caches, with those at the
 // time of writing, plus a quarter.
 func TestBudgets(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates too")
-	}
+	tier.NoRace(t)
 	r := newResolving(t)
 	r.put(t, r.home.ID, "p", version{responses, benchConfig[responses], "Answer briefly."})
 	r.putTemplate(t, "t", responses, `{"model":"m","instructions":"In {{a}}, for {{b}}.","input":"Where is {{c}}? Tell {{a}}."}`)

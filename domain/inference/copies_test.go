@@ -30,9 +30,7 @@ func (*grants) Release(int) {}
 // request that allocates too much is resolved again.
 func TestLargeTextsAreNotCopied(t *testing.T) {
 	tier.Slow(t)
-	if raceEnabled {
-		t.Skip("the race detector allocates too")
-	}
+	tier.NoRace(t)
 	r := newResolving(t)
 	const size, little = 2 << 20, 256 << 10
 	long := strings.Repeat("x", size)

@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestFieldsThatARouteTakes checks a route with few fields. The preset and the workspace
@@ -134,9 +135,7 @@ func TestFindReference(t *testing.T) {
 // TestFindReferenceInManyModels checks that the search takes no memory for each model. A
 // client may send millions of them in a few kilobytes of gzip.
 func TestFindReferenceInManyModels(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates too")
-	}
+	tier.NoRace(t)
 	const many = 10_000
 	for _, tc := range [...]struct{ begin, model, end, want string }{
 		{`{"models":[`, `"openai/gpt-5",`, `"@preset/p"]}`, "/models/10000"},

@@ -72,19 +72,6 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// TestHandleAllocates bounds what each answer with a handle costs.
-func TestHandleAllocates(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector makes pools forget")
-	}
-	handles := usage.NewHandles(secret)
-	id := uuid.NewString()
-	one := usage.Answered{Start: now, Key: usage.Key{PresetID: id, KeyID: id, Label: "production", Version: 3, StatusClass: 2}}
-	if got := testing.AllocsPerRun(1000, func() { handles.New(one) }); got > 1 {
-		t.Errorf("a handle takes %v allocations, want only its text", got)
-	}
-}
-
 // TestHandleIsOld reads a handle for a day.
 func TestHandleIsOld(t *testing.T) {
 	handles := usage.NewHandles(secret)

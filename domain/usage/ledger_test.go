@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // requestsOf returns the requests of a workspace's report by model, and how many of them
@@ -163,9 +164,7 @@ func TestRowSize(t *testing.T) {
 // TestLedgerSize bounds the memory of a full ledger whose series have a hundred requests
 // each.
 func TestLedgerSize(t *testing.T) {
-	if raceEnabled {
-		t.Skip("measures memory")
-	}
+	tier.NoRace(t)
 	r := rand.New(rand.NewPCG(9, 10))
 	before := heap()
 	var l usage.Ledger

@@ -12,9 +12,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
-// raceEnabled is for tests that measure.
-var raceEnabled bool
-
 // content returns the content of some row of requests with feedback.
 func content(t testing.TB, number int) []byte {
 	t.Helper()

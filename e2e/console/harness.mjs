@@ -8,6 +8,7 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import { after, test } from "node:test";
 import { chromium } from "playwright-core";
+import { send as sendTo } from "../harness.mjs";
 
 export const site = process.env.CONSOLE_SITE;
 export const console_ = `${site}/console`;
@@ -266,13 +267,8 @@ export async function look(page, name) {
 
 // send sends a request to the API as a manager, or with another key.
 export async function send(method, target, body, { key = managementKey, headers } = {}) {
-  const response = await fetch(`${site}/v1${target}`, {
-    method,
-    headers: { Authorization: `Bearer ${key}`, ...(body !== undefined && { "Content-Type": "application/json" }), ...headers },
-    body: body === undefined || typeof body === "string" ? body : JSON.stringify(body),
-  });
-  const text = await response.text();
-  return { status: response.status, headers: response.headers, text, body: text ? JSON.parse(text) : undefined };
+  const { json, ...answer } = await sendTo(method, `${site}/v1${target}`, { key, headers, body });
+  return { ...answer, body: json };
 }
 
 // manage is send for what must succeed.

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import OpenAI from "openai";
 import { zodTextFormat } from "openai/helpers/zod";
 import { z } from "zod";
-import { check, count, failure, finish, last, tell, upstream, within } from "../checks.mjs";
+import { check, count, failure, finish, last, tell, upstream, within } from "../harness.mjs";
 
 const client = new OpenAI({ maxRetries: 0 }); // a retry would hide a failure
 const id = process.env.PRESETS_PROMPT_ID;

@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { appendFileSync } from "node:fs";
 import { HTTPClient, OpenRouter } from "@openrouter/sdk";
 import * as errors from "@openrouter/sdk/models/errors";
-import { check as checkAny, failure } from "../checks.mjs";
+import { check as checkAny, failure, send } from "../harness.mjs";
 
-export { count, failure, finish, last, tell, upstream, within } from "../checks.mjs";
+export { count, failure, finish, last, tell, upstream, within } from "../harness.mjs";
 
 const serverURL = process.env.PRESETS_BASE_URL;
 const exchanges = process.env.PRESETS_EXCHANGES; // a file that gets each request and its answer, for openapi/
@@ -52,19 +52,11 @@ export function client(apiKey, { query, fields, retryConfig = { strategy: "none"
 
 // raw sends a request that the client has no operation for. It returns the status, the
 // headers and the JSON of the answer, if it has a body.
-export async function raw(method, path, { key, headers, body } = {}) {
-  const request = new Request(serverURL + path, {
-    method,
-    headers: { ...(key && { Authorization: `Bearer ${key}` }), ...(body && { "Content-Type": "application/json" }), ...headers },
-    body: body && JSON.stringify(body),
-  });
-  const seen = { sent: Buffer.from(body ? JSON.stringify(body) : "") };
-  const response = await fetch(request);
-  seen.status = response.status;
-  seen.headers = response.headers;
-  seen.received = Buffer.from(await response.arrayBuffer());
-  record(request, seen);
-  return { status: seen.status, headers: seen.headers, json: seen.received.length > 0 ? JSON.parse(seen.received) : undefined };
+export async function raw(method, path, options = {}) {
+  const answer = await send(method, serverURL + path, options);
+  const { status, headers, text } = answer;
+  record({ method, url: serverURL + path }, { sent: Buffer.from(options.body ? JSON.stringify(options.body) : ""), status, headers, received: Buffer.from(text) });
+  return answer;
 }
 
 // must is raw for requests that must succeed. It returns the answer's JSON.

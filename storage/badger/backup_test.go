@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,44 +17,38 @@ import (
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/google/uuid"
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/dump"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
-// backUp returns a backup of s and checks its summary.
+// backUp returns a backup of s.
 func backUp(t *testing.T, s *Store) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	info, end, err := s.Backup(t.Context(), &b)
-	if err != nil {
+	if err := s.Backup(t.Context(), &b); err != nil {
 		t.Fatal(err)
-	}
-	var read, size int64
-	checked, readEnd, err := CheckBackup(bytes.NewReader(b.Bytes()), func(done, all int64) { read, size = done, all })
-	if err != nil || readEnd != end {
-		t.Fatalf("got end %+v and error %v, want %+v", readEnd, err, end)
-	}
-	if !reflect.DeepEqual(checked, info) {
-		t.Fatalf("got %+v, want %+v", checked, info)
-	}
-	if size != info.Size || info.Encrypted() && (read > size || read < size-size/4-chunkSize) || !info.Encrypted() && read != size {
-		t.Errorf("the progress ends with %d of %d bytes, want all %d", read, size, info.Size)
 	}
 	return b.Bytes()
 }
 
-func fileOf(backup []byte) BackupFile {
-	return BackupFile{"backup-0", bytes.NewReader(backup)}
+// reading returns a reader of a backup.
+func reading(t testing.TB, backup, key []byte) *dump.Reader {
+	t.Helper()
+	from, err := dump.NewReader(bytes.NewReader(backup), key, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return from
 }
 
 // restored returns the store that a backup makes, in a folder of its own.
-func restored(t *testing.T, o Options, backupKey, backup []byte) *Store {
+func restored(t *testing.T, o Options, backup []byte) *Store {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "restored")
-	if _, _, err := Restore(t.Context(), folder, o, backupKey, fileOf(backup)); err != nil {
+	if err := Restore(t.Context(), folder, o, reading(t, backup, testKey)); err != nil {
 		t.Fatal(err)
 	}
 	if report, err := Verify(t.Context(), folder, o); err != nil || report.Err() != nil {
@@ -73,19 +66,19 @@ func restored(t *testing.T, o Options, backupKey, backup []byte) *Store {
 	return s
 }
 
-func digestOf(t *testing.T, s *Store) string {
+func digestOf(t *testing.T, s *Store) dump.End {
 	t.Helper()
-	d := newDigest()
+	var sum dump.Summary
 	err := viewLanded(s, func(txn *badgerdb.Txn) error {
-		return eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
-			d.add(item.Key(), record)
+		return records.EachRecord(snapshot{txn}, func(k records.Key, record []byte) error {
+			sum.Add(k, record)
 			return nil
 		})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprint(d.records, " ", d.text())
+	return sum.End()
 }
 
 // stored returns all stored records with their expiry.
@@ -93,10 +86,16 @@ func stored(t *testing.T, s *Store) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	err := viewLanded(s, func(txn *badgerdb.Txn) error {
-		return eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
-			all[string(item.Key())] = fmt.Sprint(item.ExpiresAt(), " ", string(record))
-			return nil
-		})
+		it := txn.NewIterator(badgerdb.IteratorOptions{})
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			record, err := it.Item().ValueCopy(nil)
+			if err != nil {
+				return err
+			}
+			all[string(it.Item().Key())] = fmt.Sprint(it.Item().ExpiresAt(), " ", string(record))
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -178,14 +177,14 @@ func TestBackup(t *testing.T) {
 			waitUntilPurged(t, s)
 			backups = append(backups, backUp(t, s))
 			for n, b := range backups {
-				again := restored(t, testOptions, nil, b)
+				again := restored(t, testOptions, b)
 				checkWhole(t, again)
 				checkVersions(t, again)
 				if n < len(backups)-1 {
 					continue
 				}
 				if got, want := digestOf(t, again), digestOf(t, s); got != want {
-					t.Errorf("got %s, want %s", got, want)
+					t.Errorf("got %+v, want %+v", got, want)
 				}
 				got, want := stored(t, again), stored(t, s)
 				if len(got) != len(want) {
@@ -252,7 +251,7 @@ func TestBackupAfterFailedWrite(t *testing.T) {
 	if err := s.Update(t.Context(), put(newWorkspace("lost"))); !errors.Is(err, ErrStopped) {
 		t.Fatal(err)
 	}
-	restored(t, Options{}, nil, backUp(t, s))
+	restored(t, Options{}, backUp(t, s))
 }
 
 // TestBackupAfterLostCommits removes the last commits of a store and its SEQUENCE, so that
@@ -279,9 +278,9 @@ func TestBackupAfterLostCommits(t *testing.T) {
 	if err := s.Update(t.Context(), put(newWorkspace("new"))); err != nil {
 		t.Fatal(err)
 	}
-	again := restored(t, Options{}, nil, backUp(t, s))
+	again := restored(t, Options{}, backUp(t, s))
 	if got, want := digestOf(t, again), digestOf(t, s); got != want {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 	err := again.View(t.Context(), func(r domain.Reader) error {
 		_, err := workspaceBySlug(r, "new")
@@ -310,7 +309,7 @@ func TestBackupOfDamage(t *testing.T) {
 		return errors.Join(err, txn.Set(k, record))
 	})
 	s := mustOpen(t, folder)
-	_, _, err := s.Backup(t.Context(), io.Discard)
+	err := s.Backup(t.Context(), io.Discard)
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "preset version record") || strings.Contains(err.Error(), "needle") {
 		t.Errorf("got error %v, want ErrDamaged, the kind of record and no content", err)
 	}
@@ -319,45 +318,8 @@ func TestBackupOfDamage(t *testing.T) {
 	seed(t, folder)
 	s = mustOpen(t, folder)
 	flip(t, folder, "*.sst", "needle-2")
-	if _, _, err := s.Backup(t.Context(), io.Discard); !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "needle") {
+	if err := s.Backup(t.Context(), io.Discard); !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "needle") {
 		t.Errorf("got error %v, want ErrDamaged and no content", err)
-	}
-}
-
-func TestEncryptedBackupHoldsNoPrompt(t *testing.T) {
-	const canary = "CANARY-of-a-prompt"
-	for _, key := range [][]byte{nil, testKey} {
-		s, err := Open(t.TempDir(), Options{EncryptionKey: key})
-		if err != nil {
-			t.Fatal(err)
-		}
-		service := domain.NewService(s)
-		if err := service.EnsureDefaultWorkspace(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		in := domain.Capture{Config: []byte(`{"` + canary + `":1}`), SystemPrompt: new(canary)}
-		if _, err := service.CreatePresetVersion(t.Context(), by(""), "", canary, in); err != nil {
-			t.Fatal(err)
-		}
-		b := backUp(t, s)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		// A thief without the key could undo the compression.
-		_, parts, _ := chunks(t, b)
-		found := bytes.Contains(b, []byte(canary))
-		decoder, err := zstd.NewReader(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, part := range parts {
-			if plain, err := decoder.DecodeAll(part[4:len(part)-32], nil); err == nil {
-				found = found || bytes.Contains(plain, []byte(canary))
-			}
-		}
-		if found != (key == nil) {
-			t.Errorf("with a key of %d bytes: found the prompt: %t", len(key), found)
-		}
 	}
 }
 
@@ -399,7 +361,7 @@ func TestBackupEnds(t *testing.T) {
 		to := &stalled{waiting: make(chan struct{}), goOn: make(chan struct{})}
 		got := make(chan error)
 		go func() {
-			_, _, err := s.Backup(ctx, to)
+			err := s.Backup(ctx, to)
 			got <- err
 		}()
 		<-to.waiting
@@ -415,7 +377,7 @@ func TestBackupEnds(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Backup(t.Context(), io.Discard); !errors.Is(err, domain.ErrClosed) {
+	if err := s.Backup(t.Context(), io.Discard); !errors.Is(err, domain.ErrClosed) {
 		t.Errorf("after Close: got error %v, want ErrClosed", err)
 	}
 }
@@ -458,7 +420,7 @@ func BenchmarkBackup(b *testing.B) {
 		b.Run(name+"/backup", func(b *testing.B) {
 			for b.Loop() {
 				out.Reset()
-				if _, _, err := s.Backup(b.Context(), &out); err != nil {
+				if err := s.Backup(b.Context(), &out); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -466,30 +428,10 @@ func BenchmarkBackup(b *testing.B) {
 		})
 		b.Run(name+"/restore", func(b *testing.B) {
 			for b.Loop() {
-				if _, _, err := Restore(b.Context(), filepath.Join(b.TempDir(), "new"), o, nil, fileOf(out.Bytes())); err != nil {
+				if err := Restore(b.Context(), filepath.Join(b.TempDir(), "new"), o, reading(b, out.Bytes(), key)); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
-	}
-}
-
-// TestBackupOfAnImport begins and ends an import. A store is not backed up in between.
-func TestBackupOfAnImport(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	for _, step := range []struct {
-		change func(domain.Tx) error
-		want   error
-	}{
-		{domain.Tx.BeginImport, domain.ErrUnavailable},
-		{domain.Tx.EndImport, nil},
-	} {
-		if err := s.Update(t.Context(), step.change); err != nil {
-			t.Fatal(err)
-		}
-		var to bytes.Buffer
-		if _, _, err := s.Backup(t.Context(), &to); !errors.Is(err, step.want) || err != nil && to.Len() > 0 {
-			t.Errorf("got error %v after %d bytes, want %v", err, to.Len(), step.want)
-		}
 	}
 }

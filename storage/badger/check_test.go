@@ -127,7 +127,7 @@ func TestCheckOfEachKind(t *testing.T) {
 	})
 	kinds, lists := make(map[records.Kind]int), make(map[string]bool)
 	listed := func(k records.Key) bool { // each list has its own
-		return bytes.IndexByte([]byte{byte(records.KindListEnd), byte(records.KindPlace), byte(records.KindLeaf), byte(records.KindNode)}, byte(k.Kind())) >= 0
+		return k.Kind() == records.KindListHead || k.Kind() == records.KindListBlock
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		k, record := records.Key(name), all[name]
@@ -162,7 +162,7 @@ func TestCheckOfEachKind(t *testing.T) {
 	}
 	for _, of := range []records.Kind{
 		records.KindWorkspace, records.KindWorkspaceSlug, records.KindPreset, records.KindVersion, records.KindSummary, records.KindKey, records.KindKeyHash, records.KindLabel, records.KindLabelChange,
-		records.KindHistory, records.KindHistoryBlock, records.KindAuditHead, records.KindAudit, records.KindFeedback, records.KindReplay, records.KindListEnd, records.KindPlace, records.KindLeaf, records.KindNode, records.KindSequence,
+		records.KindHistory, records.KindHistoryBlock, records.KindAuditHead, records.KindAudit, records.KindFeedback, records.KindReplay, records.KindListHead, records.KindListBlock, records.KindSequence,
 	} {
 		if kinds[of] == 0 {
 			t.Errorf("there was no %v record", of)
@@ -171,26 +171,23 @@ func TestCheckOfEachKind(t *testing.T) {
 	if report := checked(t, s); report.Err() != nil {
 		t.Errorf("restored: %v", report.Err())
 	}
-	if len(lists) != 4+4 {
+	if len(lists) != 2+2 {
 		t.Errorf("there were records of the lists %q, want those of workspaces and presets", slices.Sorted(maps.Keys(lists)))
 	}
-	// A preset that is disabled becomes an active one, but not in the numbers of its list.
+	// A preset that is disabled becomes an active one, but not in its list.
 	enabled := 0
 	for k, record := range all {
 		k := records.Key(k)
-		of := k.Kind()
 		changed := bytes.Replace(record, []byte(`"status":"disabled"`), []byte(`"status":"active"`), 1)
-		if of != records.KindPreset && of != records.KindPlace || bytes.Equal(changed, record) {
+		if k.Kind() != records.KindPreset || bytes.Equal(changed, record) {
 			continue
 		}
 		payload := bytes.Clone(changed[len(records.Seal(k, nil)):])
-		if of == records.KindPreset {
-			payload[16] = 1
-		}
+		payload[16] = 1
 		enabled++
 		change(func(txn *badgerdb.Txn) error { return txn.Set(k, records.Seal(k, payload)) })
 	}
-	if report := checked(t, s); enabled != 2 || !slices.Equal(report.Problems, []string{"there are presets that their list has with another status"}) {
+	if report := checked(t, s); enabled != 1 || !slices.Equal(report.Problems, []string{"stored data is damaged: a preset record: it is not at its place in the list"}) {
 		t.Errorf("%d records of a disabled preset that is listed as one and is active: got %q", enabled, report.Problems)
 	}
 	change(func(txn *badgerdb.Txn) (err error) {

@@ -177,7 +177,7 @@ func TestManyGroupsInFlight(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		checkPlaces(t, s)
+		checkLists(t, s)
 	}
 	check(s)
 	if err := s.Close(); err != nil {

@@ -189,13 +189,13 @@ func TestDamage(t *testing.T) {
 	}{
 		{"workspace", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
 			return records.WorkspaceKey(w.ID)
-		}, false, []string{"workspace", "workspace JSON", "workspace by slug"}},
+		}, false, []string{"workspace", "workspace JSON", "workspace by slug", "workspace page"}},
 		{"workspace slug", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
 			return records.WorkspaceSlugKey(w.Slug)
 		}, false, []string{"workspace by slug"}},
 		{"preset", func(w domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
 			return records.PresetKey(w.ID, p.Slug)
-		}, false, []string{"preset", "preset JSON", "presets"}},
+		}, false, []string{"preset", "preset JSON", "presets", "preset page"}},
 		{"preset version", func(_ domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
 			return records.VersionKey(p.ID, 2)
 		}, true, []string{"version", "version JSON"}},
@@ -212,13 +212,13 @@ func TestDamage(t *testing.T) {
 		{"audit head", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.AuditHeadKey() }, false, []string{"audit head", "audit record", "audit trail"}},
 		{"audit", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.AuditKey(2) }, true, []string{"audit record", "audit trail"}},
 		{"kept answer", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.ReplayKey(keptAnswer) }, false, []string{"kept answer"}},
-		{"place", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
+		{"list block", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
 			id := uuid.MustParse(w.ID)
-			list := append(append(records.KindPlace.Prefix(), 'p'), id[:]...)
-			return append(list, 0, 0, 0, 0, 0, 0, 0, 1)
+			list := append(append(records.KindListBlock.Prefix(), 'p'), id[:]...)
+			return append(list, 255, 255, 255, 255, 255, 255, 255, 255)
 		}, false, []string{"preset page"}},
-		{"list end", func(domain.Workspace, domain.Preset, domain.Key) records.Key {
-			return append(records.KindListEnd.Prefix(), 'w')
+		{"list head", func(domain.Workspace, domain.Preset, domain.Key) records.Key {
+			return append(records.KindListHead.Prefix(), 'w')
 		}, false, []string{"workspace page"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -996,7 +996,7 @@ func comeAndGo(service *domain.Service) error {
 func checkWhole(t *testing.T, s *Store) {
 	t.Helper()
 	waitUntilPurged(t, s)
-	checkPlaces(t, s)
+	checkLists(t, s)
 	err := s.View(t.Context(), func(r domain.Reader) error {
 		for k := range recordsOf(t, s, records.KindPreset) {
 			if _, err := r.Workspace(uuid.UUID([]byte(k[2:18])).String()); err != nil {

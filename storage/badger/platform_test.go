@@ -1,12 +1,16 @@
 package badger
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/dump"
 )
 
 // .ci/run long runs this test as a 32-bit program, too, where TestMain leaves out all others.
@@ -21,8 +25,12 @@ func TestPlatform(t *testing.T) {
 			return err
 		},
 		"restore": func(folder string) error {
-			_, _, err := Restore(t.Context(), folder, Options{}, nil, BackupFile{Content: strings.NewReader("")})
-			return err
+			var b bytes.Buffer
+			w, err := dump.NewWriter(&b, dump.Info{CreatedAt: time.Now()}, nil)
+			if err := errors.Join(err, w.Close()); err != nil {
+				return err
+			}
+			return Restore(t.Context(), folder, Options{}, reading(t, b.Bytes(), nil))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

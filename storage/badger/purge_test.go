@@ -64,7 +64,7 @@ func remove(t *testing.T, s *Store, w domain.Workspace) {
 // workspaceKinds are the kinds of records in a workspace, and of its deletion.
 var workspaceKinds = []records.Kind{
 	records.KindPreset, records.KindVersion, records.KindSummary, records.KindLabel, records.KindLabelChange, records.KindUsage, records.KindServed,
-	records.KindPlace, records.KindLeaf, records.KindNode, records.KindListEnd, records.KindDeleted,
+	records.KindListBlock, records.KindListHead, records.KindDeleted,
 }
 
 // contents counts the records that a workspace can leave behind.
@@ -98,12 +98,12 @@ func TestPurge(t *testing.T) {
 		t.Errorf("%d records are left, want %d", got, want)
 	}
 	id := uuid.MustParse(w.ID)
-	for k := range recordsOf(t, s, records.KindPreset, records.KindUsage, records.KindServed, records.KindPlace, records.KindLeaf, records.KindNode, records.KindListEnd, records.KindDeleted) {
+	for k := range recordsOf(t, s, records.KindPreset, records.KindUsage, records.KindServed, records.KindListBlock, records.KindListHead, records.KindDeleted) {
 		if bytes.Contains([]byte(k), id[:]) {
 			t.Errorf("a %v of the deleted workspace is left", records.Key(k).Kind())
 		}
 	}
-	checkPlaces(t, s)
+	checkLists(t, s)
 }
 
 // TestPurgeGoesOn closes the store in the middle of it, and then before the next
@@ -146,7 +146,7 @@ func TestPurgeGoesOn(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	checkPlaces(t, s)
+	checkLists(t, s)
 }
 
 // TestPurgeInParts never removes more records at once than its bound. It removes a preset
@@ -316,7 +316,7 @@ func TestPurgeBesideWriters(t *testing.T) {
 	if !beside.Load() {
 		t.Error("no change took place while the workspace was removed")
 	}
-	checkPlaces(t, s)
+	checkLists(t, s)
 }
 
 // TestOrphanOfRemoved finds a table that a crash left and whose records were all removed

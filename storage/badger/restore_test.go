@@ -17,122 +17,64 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/dump"
 	"github.com/caddy-presets/caddy-presets/storage/records"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // A restore leaves out what has expired since the backup.
 func TestRestoreExpired(t *testing.T) {
 	var b bytes.Buffer
-	w, err := newBackupWriter(&b, BackupInfo{Format: storeFormat, Commit: 0, CreatedAt: time.Now()}, nil)
+	w, err := dump.NewWriter(&b, dump.Info{CreatedAt: time.Now()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n, expires := range []time.Time{time.Now().Add(-time.Second), time.Now().Add(time.Hour)} {
+	for n, expires := range []time.Time{time.Now().Add(-2 * time.Hour), time.Now()} { // they are kept for an hour longer
 		id := domain.ReplayID{byte(n)}
-		record, err := replayRecord(domain.Replay{ID: id, Answer: []byte("{}")})
-		if err := errors.Join(err, w.record(records.ReplayKey(id), uint64(expires.Unix()), record)); err != nil {
+		record, err := replayRecord(domain.Replay{ID: id, Answer: []byte("{}"), ExpiresAt: expires})
+		if err := errors.Join(err, w.Add(records.ReplayKey(id), record)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.end(BackupEnd{Digest: newDigest().text()}); err != nil {
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := restored(t, Options{}, nil, b.Bytes())
+	again := restored(t, Options{}, b.Bytes())
 	if got := recordsOf(t, again, records.KindReplay); len(got) != 1 {
 		t.Errorf("got %d kept answers, want the one that has not expired", len(got))
 	}
 }
 
-func TestRestoreRefuses(t *testing.T) {
-	tier.Race(t)
-	full, _ := small(t, Options{})
+// TestRestoreKeys restores with and without keys.
+func TestRestoreKeys(t *testing.T) {
+	plain, _ := small(t, Options{})
 	secret, _ := small(t, Options{EncryptionKey: testKey})
-	line := func(old, to string) []byte { return bytes.Replace(full, []byte(old), []byte(to), 1) }
-	short := testKey[:16]
-	for _, test := range []struct {
-		name   string
-		o      Options
-		key    []byte
-		backup []byte
-		want   string // in the error; empty when it is restored
-	}{
-		{"full", Options{}, nil, full, ""},
-		{"no backup", Options{}, nil, []byte("PK\x03\x04" + strings.Repeat("x", 1000)), "it is no backup of presets"},
-		{"one endless line", Options{}, nil, []byte(strings.Repeat("x", 1<<20)), "it is no backup of presets"},
-		{"newer backup format", Options{}, nil, line("backup 1\n", "backup 22\n"), "version 22 of the format and needs a newer version"},
-		{"newer store format", Options{}, nil, line(fmt.Sprintf(`"store_format":%d`, storeFormat), fmt.Sprintf(`"store_format":%d`, storeFormat+1)), "needs a newer version"},
-		{"no format", Options{}, nil, line(`"store_format"`, `"stare_format"`), "not those of a backup"},
-		{"encrypted", Options{}, testKey, secret, ""},
-		{"encrypted, into such", Options{EncryptionKey: testKey}, nil, secret, ""},
-		{"encrypted anew", Options{EncryptionKey: bytes.Repeat([]byte{7}, KeySize)}, testKey, secret, ""},
-		{"into an encrypted one", Options{EncryptionKey: testKey}, nil, full, ""},
-		{"no key", Options{}, nil, secret, "it is encrypted, and needs the key"},
-		{"wrong key", Options{}, bytes.Repeat([]byte{7}, KeySize), secret, "the key is not the one"},
-		{"short key", Options{}, short, secret, "the key is not the one"},
-		{"short key of the store", Options{EncryptionKey: short}, testKey, secret, "has 16 bytes"},
-		{"not encrypted though it should be", Options{}, testKey, full, "it is not encrypted"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+	for name, backup := range map[string][]byte{"plain": plain, "encrypted": secret} {
+		for _, key := range [][]byte{nil, testKey, bytes.Repeat([]byte{7}, KeySize), testKey[:16]} {
 			parent := t.TempDir()
-			to := filepath.Join(parent, "new")
-			_, end, err := Restore(t.Context(), to, test.o, test.key, fileOf(test.backup))
-			if test.want == "" {
-				if err != nil {
-					t.Fatal(err)
+			to, o := filepath.Join(parent, "new"), Options{EncryptionKey: key}
+			from := reading(t, backup, testKey)
+			err := Restore(t.Context(), to, o, from)
+			if len(key) == 16 {
+				if err == nil || !strings.Contains(err.Error(), "has 16 bytes") || listFolder(parent) != "." {
+					t.Errorf("%s: got error %v and %s, want one about the key and nothing left", name, err, listFolder(parent))
 				}
-				s, err := Open(to, test.o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
-				if got := digestOf(t, s); got != fmt.Sprint(end.Records, " ", end.Digest) {
-					t.Errorf("got digest %s, want %+v", got, end)
-				}
-				return
+				continue
 			}
-			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), string(testKey)) {
-				t.Errorf("got error %v, want one with %q and no key", err, test.want)
-			}
-			if left := listFolder(parent); left != "." {
-				t.Errorf("it left %s", left)
-			}
-		})
-	}
-}
-
-// A backup whose records do not have the digest in its end is refused.
-func TestRestoreWithOtherDigest(t *testing.T) {
-	full, _ := small(t, Options{})
-	tampered := func() []byte {
-		var b bytes.Buffer
-		r, err := openBackup(bytes.NewReader(full), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, err := newBackupWriter(&b, r.info, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for r.next() {
-			record := r.record
-			if r.key.Kind() == records.KindVersion {
-				record = records.Seal(r.key, []byte("another"))
-			}
-			if err := w.record(r.key, r.expires, record); err != nil {
+			if err != nil {
 				t.Fatal(err)
 			}
+			s, err := Open(to, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := digestOf(t, s); got.Digest != from.End.Digest || got.Records != from.End.Records {
+				t.Errorf("%s: got %+v, want %+v", name, got, from.End)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
 		}
-		if err := errors.Join(r.err, w.end(r.end)); err != nil {
-			t.Fatal(err)
-		}
-		return b.Bytes()
-	}()
-	parent := t.TempDir()
-	if _, _, err := Restore(t.Context(), filepath.Join(parent, "new"), Options{}, nil, fileOf(tampered)); !errors.Is(err, ErrNotRestorable) ||
-		!strings.Contains(err.Error(), "with the digest") || listFolder(parent) != "." {
-		t.Errorf("got error %v and %s, want one about the digest and nothing left", err, listFolder(parent))
 	}
 }
 
@@ -184,7 +126,7 @@ func TestRestoreFolder(t *testing.T) {
 				return fmt.Sprint(info.Mode(), " ", listFolder(folder))
 			}
 			before := look()
-			_, _, err := Restore(t.Context(), folder, Options{}, nil, fileOf(test.backup))
+			err := Restore(t.Context(), folder, Options{}, reading(t, test.backup, nil))
 			if test.want == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -207,13 +149,18 @@ func TestRestoreFolder(t *testing.T) {
 		for _, from := range []int{0, 2 << 10} {
 			parent := t.TempDir()
 			content := &counted{Reader: bytes.NewReader(large(t))}
-			r := restore{ctx: t.Context(), free: func(string) (uint64, error) {
-				if content.read.Load() >= int64(from) {
+			reader, err := dump.NewReader(content, nil, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun := content.read.Load()
+			r := restore{ctx: t.Context(), from: reader, free: func(string) (uint64, error) {
+				if content.read.Load() >= begun+int64(from) {
 					return 0, nil
 				}
 				return 2 * minFree, nil
 			}}
-			err := r.writeStore(filepath.Join(parent, "a"), BackupFile{"backup-0", content})
+			err = r.writeStore(filepath.Join(parent, "a"))
 			if !errors.Is(err, ErrDiskFull) || listFolder(parent) != "." {
 				t.Errorf("got error %v and %s, want ErrDiskFull and nothing left", err, listFolder(parent))
 			}
@@ -223,7 +170,7 @@ func TestRestoreFolder(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		parent := t.TempDir()
-		_, _, err := Restore(ctx, filepath.Join(parent, "a"), Options{}, nil, fileOf(large(t)))
+		err := Restore(ctx, filepath.Join(parent, "a"), Options{}, reading(t, large(t), nil))
 		if !errors.Is(err, context.Canceled) || listFolder(parent) != "." {
 			t.Errorf("got error %v and %s, want that it was given up and nothing left", err, listFolder(parent))
 		}
@@ -247,7 +194,10 @@ func (c *counted) Read(p []byte) (int, error) {
 const restoreFolder = "BADGER_TEST_RESTORE_FOLDER"
 
 func restoreUntilKilled(folder string) {
-	_, _, err := Restore(context.Background(), folder, Options{}, nil, BackupFile{"-", os.Stdin})
+	from, err := dump.NewReader(os.Stdin, nil, false)
+	if err == nil {
+		err = Restore(context.Background(), folder, Options{}, from)
+	}
 	fmt.Println("the restore ended:", err)
 	os.Exit(1)
 }
@@ -255,8 +205,7 @@ func restoreUntilKilled(folder string) {
 // TestKilledRestore kills a process that has restored a part of a backup.
 func TestKilledRestore(t *testing.T) {
 	whole := large(t)
-	_, parts, end := chunks(t, whole)
-	for _, n := range []int{len(whole) - len(end), len(whole) - len(end) - len(parts[len(parts)-1])} {
+	for _, n := range []int{len(whole) - 1, len(whole) / 2} {
 		folder := filepath.Join(t.TempDir(), "restored")
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), restoreFolder+"="+folder)
@@ -287,7 +236,7 @@ func TestKilledRestore(t *testing.T) {
 		if _, err := Open(folder, Options{}); err == nil || !strings.Contains(err.Error(), "a restore or salvage into "+folder) || errors.Is(err, ErrDamaged) {
 			t.Errorf("Open: got error %v, want that a restore was cut short", err)
 		}
-		if _, _, err := Restore(t.Context(), folder, Options{}, nil, fileOf(whole)); err == nil || !strings.Contains(err.Error(), "not empty") {
+		if err := Restore(t.Context(), folder, Options{}, reading(t, whole, nil)); err == nil || !strings.Contains(err.Error(), "not empty") {
 			t.Errorf("Restore: got error %v, want that the folder is not empty", err)
 		}
 		if after := listFolder(folder); after != before || before == "." {
@@ -296,7 +245,7 @@ func TestKilledRestore(t *testing.T) {
 		if err := os.RemoveAll(folder); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := Restore(t.Context(), folder, Options{}, nil, fileOf(whole)); err != nil {
+		if err := Restore(t.Context(), folder, Options{}, reading(t, whole, nil)); err != nil {
 			t.Errorf("once it is emptied: %v", err)
 		}
 	}
@@ -310,7 +259,7 @@ func TestTwoRestores(t *testing.T) {
 	var succeeded atomic.Int64
 	for range 4 {
 		wg.Go(func() {
-			if _, _, err := Restore(context.Background(), folder, Options{}, nil, fileOf(full)); err == nil {
+			if err := Restore(context.Background(), folder, Options{}, reading(t, full, nil)); err == nil {
 				succeeded.Add(1)
 			}
 		})

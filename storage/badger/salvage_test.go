@@ -14,12 +14,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
-	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
 // exported is the content of a store: the lines of its export, by what they are about.
@@ -43,69 +43,94 @@ func exportOf(t *testing.T, folder string, o Options) exported {
 
 func exportStore(t *testing.T, s *Store) exported {
 	t.Helper()
-	var text bytes.Buffer
-	if _, err := transfer.Export(t.Context(), s, &text); err != nil {
-		t.Fatal(err)
-	}
 	e := exported{make(map[string]string), make(map[string]storage.Loss), make(map[string]int), nil}
-	var workspace, preset, workspaceID, presetID string
-	for line := range strings.Lines(text.String()) {
-		var l struct {
-			Audit     *domain.AuditRecord
-			Workspace *domain.Workspace
-			Preset    *domain.Preset
-			Version   *struct{ Version int }
-			Change    *struct {
-				Label  string
-				Number int
-			} `json:"label_change"`
-			Served *json.RawMessage
-			Usage  *json.RawMessage
-			Key    *domain.Key
-			Answer *json.RawMessage
-		}
-		if err := json.Unmarshal([]byte(line), &l); err != nil {
+	add := func(of storage.Loss, object any) {
+		text, err := json.Marshal(object)
+		if err != nil {
 			t.Fatal(err)
 		}
-		var of storage.Loss
-		switch {
-		case l.Audit != nil:
-			of = storage.Loss{Kind: "audit", First: l.Audit.Number}
-		case l.Workspace != nil:
-			workspace, workspaceID, preset, presetID = l.Workspace.Slug, l.Workspace.ID, "", ""
-			of = storage.Loss{Kind: "workspace", Workspace: workspace}
-		case l.Preset != nil:
-			preset, presetID = l.Preset.Slug, l.Preset.ID
-			of = storage.Loss{Kind: "preset", Workspace: workspace, Preset: preset}
-		case l.Version != nil:
-			of = storage.Loss{Kind: "version", Workspace: workspace, Preset: preset, First: l.Version.Version}
-		case l.Change != nil:
-			of = storage.Loss{Kind: "label", Workspace: workspace, Preset: preset, Label: l.Change.Label, First: l.Change.Number}
-		case l.Served != nil:
-			of = storage.Loss{Kind: "served", Workspace: workspace, Preset: preset}
-		case l.Usage != nil:
-			of = storage.Loss{Kind: "usage", Workspace: workspace, ID: line}
-		case l.Answer != nil:
-			of = storage.Loss{Kind: "answer", ID: line}
-		case l.Key != nil:
-			of = storage.Loss{Kind: "key", ID: l.Key.ID}
-		default:
-			continue
-		}
-		if of.Workspace != "" {
-			of.WorkspaceID, of.PresetID = workspaceID, presetID
-		}
-		if l.Usage != nil {
-			of.PresetID = "" // it follows all presets
-		}
 		key := keyOf(of)
-		if l.Audit != nil {
-			e.trail = append(e.trail, *l.Audit)
-		}
-		e.lines[key], e.about[key] = line, of
+		e.lines[key], e.about[key] = string(text), of
 		e.kinds[of.Kind]++
 	}
+	err := s.View(t.Context(), func(r domain.Reader) error {
+		for a, err := range r.AuditTrail(0) {
+			if err != nil {
+				return err
+			}
+			e.trail = append(e.trail, a)
+			add(storage.Loss{Kind: "audit", First: a.Number}, a)
+		}
+		keys, err := r.Keys()
+		for _, k := range keys {
+			add(storage.Loss{Kind: "key", ID: k.ID}, k)
+		}
+		list, _, err2 := r.WorkspacePage(domain.Page{Limit: 1000})
+		var workspaces []domain.Workspace
+		if err := errors.Join(err, err2, json.Unmarshal(list, &workspaces)); err != nil {
+			return err
+		}
+		for _, w := range workspaces {
+			of := storage.Loss{Kind: "workspace", Workspace: w.Slug, WorkspaceID: w.ID}
+			add(of, w)
+			for p, err := range r.Presets(w.ID) {
+				if err != nil {
+					return err
+				}
+				if err := addPreset(r, p, of, add); err != nil {
+					return err
+				}
+			}
+		}
+		for _, day := range []bool{false, true} {
+			for row, err := range r.UsageRows(domain.UsageRange{Day: day, To: time.Now().AddDate(100, 0, 0)}) {
+				if err != nil {
+					return err
+				}
+				add(storage.Loss{Kind: "usage", WorkspaceID: row.WorkspaceID, ID: fmt.Sprint(row.UsageID, row.Node)}, row)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return e
+}
+
+// addPreset adds a preset, and all that belongs to it. of is its workspace.
+func addPreset(r domain.Reader, p domain.Preset, of storage.Loss, add func(of storage.Loss, object any)) error {
+	of.Kind, of.Preset, of.PresetID = "preset", p.Slug, p.ID
+	add(of, []any{p, p.Kept})
+	for n := range p.State().Versions() {
+		v, err := r.PresetVersion(p.State(), n)
+		if err != nil {
+			return err
+		}
+		of.Kind, of.First = "version", n
+		add(of, v)
+	}
+	for label, err := range r.LabelNames(p) {
+		last, err2 := r.LabelChanges(p, label)
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		for n := range last {
+			c, err := r.LabelChange(p, label, n+1)
+			if err != nil {
+				return err
+			}
+			of := of
+			of.Kind, of.Label, of.First = "label", label, n+1
+			add(of, c)
+		}
+	}
+	served, err := r.Served(p.WorkspaceID, p.Slug)
+	if len(served) > 0 {
+		of.Kind, of.First = "served", 0
+		add(of, served)
+	}
+	return err
 }
 
 // keyOf names an object by ids, which stay where slugs are lost.

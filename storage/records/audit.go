@@ -2,7 +2,6 @@ package records
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"iter"
 
@@ -74,7 +73,7 @@ func (t *Tx) PutAudit(a domain.AuditRecord, text []byte) error {
 	if err := t.putHistory(a); err != nil {
 		return err
 	}
-	return t.putHead(domain.AuditHead{Count: a.Number, Hash: a.Hash, Importing: before.Importing})
+	return t.putHead(domain.AuditHead{Count: a.Number, Hash: a.Hash})
 }
 
 // putHead stages the end of the audit trail.
@@ -84,33 +83,4 @@ func (t *Tx) putHead(head domain.AuditHead) error {
 		return t.write(k, nil, nil)
 	}
 	return t.write(k, encodeHead(k, head), nil)
-}
-
-// BeginImport implements domain.Tx.
-func (t *Tx) BeginImport() error {
-	k := AuditHeadKey()
-	head, err := t.AuditHead()
-	if err == nil && head.Count > 1 {
-		err = fmt.Errorf("an audit trail of %d records cannot begin anew", head.Count)
-	}
-	if err == nil && head.Count == 1 {
-		var only domain.AuditRecord
-		if only, err = t.AuditRecord(1); err == nil {
-			err = cmp.Or(t.removeHistory(only), t.write(AuditKey(1), nil, nil))
-		}
-	}
-	if err != nil {
-		return t.write(k, nil, err)
-	}
-	return t.putHead(domain.AuditHead{Importing: true})
-}
-
-// EndImport implements domain.Tx.
-func (t *Tx) EndImport() error {
-	head, err := t.AuditHead()
-	if err != nil {
-		return t.write(AuditHeadKey(), nil, err)
-	}
-	head.Importing = false
-	return t.putHead(head)
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"math"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -30,15 +30,14 @@ type Checker struct {
 	ended   bool               // the record of the trail's end was read
 	// Sums of the records that were expected and found, for records that lead to no others.
 	seed                     maphash.Seed
-	wantPlaces, places       int
 	wantVersions, versions   uint64
 	summaries                uint64 // as many as versions
 	wantChanges, changes     uint64
 	wantKeyHashes, keyHashes int
 	wantHistory, history     uint64
 	wantBlocks, blocks       int
-	// Places of objects and their states.
-	wantSpots, spots uint64
+	// Sums over the objects of lists, as the objects, the blocks and the heads have them.
+	objects, listed, counted uint64
 }
 
 // checksBetweenPauses is the number of records between two pauses.
@@ -202,7 +201,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		c.blocks++
 	case KindAuditHead:
 		head, err := decodeHead(payload)
-		if head.Importing = false; err != nil || head != c.audit {
+		if err != nil || head != c.audit {
 			return wrong("the trail does not end with what it says", nil)
 		}
 		c.ended = true
@@ -226,16 +225,16 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		return decodes(k, payload, decodeFeedbackSecret)
 	case KindReplay:
 		return decodes(k, payload, decodeReplay)
-	case KindListEnd:
-		return c.checkList(list(name), payload)
-	case KindPlace:
-		if !c.gone(list(name)) {
-			c.places++
+	case KindListHead:
+		head, err := decodePayload(k, payload, decodeListHead)
+		if err != nil || c.gone(list(name)) {
+			return err
 		}
-	case KindLeaf:
-		return decodes(k, payload, decodeLeaf)
-	case KindNode:
-		return decodes(k, payload, decodeNode)
+		for state, n := range head.counts {
+			c.counted += n * c.hashListed(list(name), byte(state))
+		}
+	case KindListBlock:
+		return c.checkBlock(k, payload)
 	case KindSequence:
 		return decodes(k, payload, decodeNumber)
 	case KindDeleted:
@@ -263,7 +262,7 @@ func (c *Checker) checkWorkspace(k Key, payload []byte) error {
 	if id, err := c.reader.WorkspaceID(w.Slug); err != nil || id != w.ID {
 		return wrong(KindWorkspace, "it cannot be found by its slug", err)
 	}
-	return c.checkStanding(KindWorkspace, workspaces(), spot{place: stored.place}, stored.json)
+	return c.checkListed(workspaces(), k, spot{place: stored.place})
 }
 
 func (c *Checker) checkPreset(k Key, payload []byte) error {
@@ -312,61 +311,51 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 		return damaged(KindPreset, "it has two statuses")
 	}
 	l, _ := presetsOf(p.WorkspaceID)
-	return c.checkStanding(KindPreset, l, stored.spot(), stored.json)
+	return c.checkListed(l, k, stored.spot)
 }
 
-// checkStanding checks that a copy of an object is at its place.
-func (c *Checker) checkStanding(of Kind, l list, s spot, text []byte) error {
-	c.wantSpots += c.hash(l.spotKey(s))
-	if standing, err := load(&c.reader, l.placeKey(s.place), decodeBytes); err != nil || !bytes.Equal(standing, text) {
-		return wrong(of, "it is not at its place in the list", err)
+// checkListed checks that the object under k is in its block of a list, with its state.
+func (c *Checker) checkListed(l list, k Key, at spot) error {
+	c.objects += c.hashListed(l, at.state)
+	_, err := load(&c.reader, l.blockKey(at.place), func(block []byte) ([]byte, error) { return removeName(block, at.state, l.nameOf(k)) })
+	if err != nil {
+		return wrong(k.Kind(), "it is not at its place in the list", err)
 	}
 	return nil
 }
 
-// gone reports whether l is the list of a deleted workspace. More bytes may follow the
-// list.
-func (c *Checker) gone(l list) bool {
-	return len(l) > len(uuid.UUID{}) && l[0] == byte(KindPreset) && c.deleted[uuid.UUID(l[1:1+len(uuid.UUID{})])]
-}
-
-// checkList checks that there is an object at every taken place of a list.
-func (c *Checker) checkList(l list, payload []byte) error {
+// checkBlock adds up the objects in a block of a list.
+func (c *Checker) checkBlock(k Key, block []byte) error {
+	l := list(k[2:max(2, len(k)-8)])
 	if c.gone(l) {
 		return nil
 	}
-	if _, err := decodeListEnd(payload); err != nil {
-		return damaged(KindListEnd, "its content cannot be decoded")
-	}
-	for state := range states {
-		var only selection
-		only[state] = true
-		places, _, err := c.reader.places(l, only, domain.Page{Limit: math.MaxInt}, false)
+	for len(block) > 0 {
+		state, _, rest, err := cutName(block)
 		if err != nil {
-			return err
+			return damaged(KindListBlock, "its content cannot be decoded")
 		}
-		for _, place := range places {
-			if _, err := loadExisting(&c.reader, l.placeKey(place), decodeBytes); err != nil {
-				return err
-			}
-			c.spots += c.hash(l.spotKey(spot{place, state}))
-		}
-		c.wantPlaces += len(places)
+		c.listed += c.hashListed(l, state)
+		block = rest
 	}
 	return nil
 }
 
-// spotKey tells one spot of any list from all others.
-func (l list) spotKey(s spot) Key { return append(l.placeKey(s.place), byte(s.state)) }
+// hashListed is the hash of an object of a state in a list.
+func (c *Checker) hashListed(l list, state byte) uint64 {
+	return c.hash(append(Key(slices.Clip(l)), state))
+}
+
+// gone reports whether l is the list of a deleted workspace.
+func (c *Checker) gone(l list) bool {
+	return len(l) == 1+len(uuid.UUID{}) && l[0] == byte(KindPreset) && c.deleted[uuid.UUID(l[1:1+len(uuid.UUID{})])]
+}
 
 // checkSums finds records that nothing leads to. The purge of a deleted workspace leaves
 // such records for a while, so checkSums then skips some of them.
 func (c *Checker) checkSums() {
 	if c.audit.Count > 0 && !c.ended {
 		c.report("the audit trail has no end")
-	}
-	if c.places != c.wantPlaces {
-		c.report("%d objects stand in lists that have %d", c.places, c.wantPlaces)
 	}
 	if c.keyHashes != c.wantKeyHashes {
 		c.report("%d issued keys can be found by %d hashes", c.wantKeyHashes, c.keyHashes)
@@ -377,11 +366,11 @@ func (c *Checker) checkSums() {
 	if c.history != c.wantHistory && len(c.Report.Problems) == 0 {
 		c.report("the histories of presets and workspaces are not what the audit trail says")
 	}
+	if len(c.Report.Problems) == 0 && (c.objects != c.listed || c.listed != c.counted) {
+		c.report("the lists of presets or workspaces do not have or count what is stored")
+	}
 	if len(c.deleted) > 0 || len(c.Report.Problems) > 0 {
 		return
-	}
-	if c.spots != c.wantSpots {
-		c.report("there are presets that their list has with another status")
 	}
 	if c.versions != c.wantVersions {
 		c.report("there are versions that no preset has")

@@ -29,10 +29,8 @@ import (
 //	x <workspace id> <preset slug>        when the versions of the preset were last served
 //	f                                     the secret for handles of feedback
 //	r <SHA-256 of key and request>        an answer kept for repeated requests
-//	e <list>                              the end of a list
-//	o <list> <place, 8 bytes>             the object at the place: a preset or workspace as clients see it
-//	b <list> <leaf, 8 bytes>              the taken places of the leaf
-//	c <list> <node, 8 bytes>              the number of taken places in each leaf of the node
+//	e <list>                              the head of a list
+//	o <list> <block, 8 bytes>             the names of the block's objects
 //	d <workspace id>                      a deleted workspace, until its content is removed
 //	n                                     the number of the last commit
 //
@@ -64,10 +62,8 @@ const (
 	KindServed        Kind = 'x'
 	KindFeedback      Kind = 'f'
 	KindReplay        Kind = 'r'
-	KindListEnd       Kind = 'e'
-	KindPlace         Kind = 'o'
-	KindLeaf          Kind = 'b'
-	KindNode          Kind = 'c'
+	KindListHead      Kind = 'e'
+	KindListBlock     Kind = 'o'
 	KindDeleted       Kind = 'd'
 	KindSequence      Kind = 'n'
 )
@@ -90,10 +86,8 @@ var kindNames = map[Kind]string{
 	KindServed:        "last served",
 	KindFeedback:      "feedback secret",
 	KindReplay:        "kept answer",
-	KindListEnd:       "list end",
-	KindPlace:         "place",
-	KindLeaf:          "leaf",
-	KindNode:          "node",
+	KindListHead:      "list head",
+	KindListBlock:     "list block",
 	KindDeleted:       "deleted workspace",
 	KindSequence:      "commit number",
 }
@@ -101,8 +95,7 @@ var kindNames = map[Kind]string{
 // String returns the kind as operators call it.
 func (k Kind) String() string { return cmp.Or(kindNames[k], "unknown record") }
 
-// Lasting reports whether stored records of a kind are never removed. BeginImport is the
-// exception: it removes records of a new store.
+// Lasting reports whether stored records of a kind are never removed.
 func (k Kind) Lasting() bool {
 	switch k {
 	case KindAuditHead, KindAudit, KindHistory, KindHistoryBlock, KindFeedback, KindSequence:
@@ -115,7 +108,7 @@ func (k Kind) Lasting() bool {
 // Derived reports whether records of a kind only repeat what other records say.
 func (k Kind) Derived() bool {
 	switch k {
-	case KindWorkspaceSlug, KindSummary, KindHistory, KindHistoryBlock, KindListEnd, KindPlace, KindLeaf, KindNode:
+	case KindWorkspaceSlug, KindSummary, KindHistory, KindHistoryBlock, KindListHead, KindListBlock:
 		return true
 	default:
 		return false
@@ -128,8 +121,6 @@ func (k Kind) fixed() int {
 	switch k {
 	case KindWorkspace, KindPreset, KindServed:
 		return len(uuid.UUID{})
-	case KindPlace:
-		return 1 + 8
 	case KindKeyHash:
 		return len(domain.KeyHash{})
 	default:
@@ -159,16 +150,14 @@ func (k Key) Changes(c *domain.Change) {
 	switch name := k[2:]; k.Kind() {
 	case KindWorkspace:
 		c.Workspace(uuid.UUID(name).String())
+		c.Workspaces()
 	case KindWorkspaceSlug:
 		c.Workspace(string(name))
 	case KindPreset, KindServed:
-		id, slug := name[:len(uuid.UUID{})], name[len(uuid.UUID{}):]
-		c.Preset(uuid.UUID(id).String(), string(slug))
-	case KindPlace:
-		if of := name[1 : len(name)-8]; name[0] == byte(KindPreset) && len(of) == len(uuid.UUID{}) {
-			c.Presets(uuid.UUID(of).String())
-		} else {
-			c.Workspaces()
+		id, slug := uuid.UUID(name[:len(uuid.UUID{})]).String(), name[len(uuid.UUID{}):]
+		c.Preset(id, string(slug))
+		if k.Kind() == KindPreset {
+			c.Presets(id)
 		}
 	case KindKeyHash:
 		c.Key(domain.KeyHash(name))

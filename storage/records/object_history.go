@@ -107,16 +107,6 @@ func (t *Tx) putHistory(a domain.AuditRecord) error {
 	return nil
 }
 
-// removeHistory removes the only record of a trail from the histories of its objects.
-func (t *Tx) removeHistory(a domain.AuditRecord) error {
-	for _, id := range concerned(a) {
-		if err := t.write(historyKey(id), nil, nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // History implements domain.Reader.
 func (r *Reader) History(id string, page domain.Page) (numbers []int, total int, err error) {
 	object, ok := parseID(id)

@@ -123,7 +123,7 @@ func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 			return err
 		}
 	}
-	for _, of := range []Kind{KindPlace, KindLeaf, KindNode, KindListEnd} {
+	for _, of := range []Kind{KindListBlock, KindListHead} {
 		prefix := append(newKey(of, 1+len(workspace)), byte(KindPreset))
 		if err := b.addAll(r, append(prefix, workspace[:]...)); err != nil {
 			return err

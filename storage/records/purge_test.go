@@ -44,7 +44,7 @@ func TestPurgeForOthers(t *testing.T) {
 		<-done
 		for k := range m.stored {
 			switch records.Key(k).Kind() {
-			case records.KindPreset, records.KindPlace, records.KindDeleted:
+			case records.KindPreset, records.KindListBlock, records.KindDeleted:
 				t.Errorf("a %v record is still there", records.Key(k).Kind())
 			}
 		}

@@ -164,7 +164,7 @@ func (r *Reader) PresetJSON(workspaceID, slug string) (state domain.PresetState,
 
 // WorkspacePage implements domain.Reader.
 func (r *Reader) WorkspacePage(page domain.Page) ([]byte, int, error) {
-	return r.page(workspaces(), everything, page, false)
+	return r.page(workspaces(), selection{0: true}, page)
 }
 
 // PresetPage implements domain.Reader.
@@ -173,7 +173,17 @@ func (r *Reader) PresetPage(workspaceID string, filter domain.PresetFilter, page
 	if !ok {
 		return []byte("[]"), 0, nil
 	}
-	return r.page(l, selectionOf(filter), page, true)
+	return r.page(l, selectionOf(filter), page)
+}
+
+// PresetList implements domain.Reader. It sees the writes that were staged when the
+// iteration began.
+func (r *Reader) PresetList(workspaceID string, filter domain.PresetFilter) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		if l, ok := presetsOf(workspaceID); ok {
+			r.eachListed(l, selectionOf(filter), yield)
+		}
+	}
 }
 
 // Presets implements domain.Reader. It sees the writes that were staged when the iteration

@@ -122,18 +122,17 @@ var storedStatuses = [...]domain.PresetStatus{1: domain.PresetActive, domain.Pre
 // latest version, the place, Kept.From, the length of Kept.Also, and Kept.Also.
 type storedPreset struct {
 	domain.PresetState
-	place uint64
-	json  []byte // a part of the record
+	spot
+	json []byte // a part of the record
 }
 
 func encodePreset(k Key, s storedPreset) ([]byte, error) {
 	id, ok := parseID(s.ID)
-	status := slices.Index(storedStatuses[:], s.Status)
-	if !ok || status < 1 {
-		return nil, errors.New("encoding a preset record: its id is not a UUID, or its status not known")
+	if !ok {
+		return nil, errors.New("encoding a preset record: its id is not a UUID")
 	}
 	record := append(newRecord(len(id)+1+(5+len(s.Kept.Also))*binary.MaxVarintLen64+len(s.json)), id[:]...)
-	record = append(record, byte(status))
+	record = append(record, s.state)
 	record = binary.AppendUvarint(record, uint64(s.DesignatedVersion))
 	record = binary.AppendUvarint(record, uint64(s.LatestVersion))
 	record = binary.AppendUvarint(record, s.place)
@@ -150,11 +149,11 @@ func parsePreset(payload []byte) (s storedPreset, err error) {
 		return s, errParts
 	}
 	s.ID = uuid.UUID(payload[:len(uuid.UUID{})]).String()
-	status, rest := payload[len(uuid.UUID{})], payload[len(uuid.UUID{})+1:]
-	if status < 1 || int(status) >= len(storedStatuses) {
+	state, rest := payload[len(uuid.UUID{})], payload[len(uuid.UUID{})+1:]
+	if state < 1 || int(state) >= len(storedStatuses) {
 		return s, errParts
 	}
-	s.Status = storedStatuses[status]
+	s.state, s.Status = state, storedStatuses[state]
 	designated, rest, err1 := CutNumber(rest)
 	latest, rest, err2 := CutNumber(rest)
 	s.place, rest, err = CutNumber(rest)
@@ -183,15 +182,6 @@ func cutKept(payload []byte) (kept domain.Kept, rest []byte, err error) {
 		last, rest = n, after
 	}
 	return kept, rest, nil
-}
-
-// spot returns the spot of s in its list.
-func (s storedPreset) spot() spot {
-	if s.place == 0 {
-		return spot{}
-	}
-	state, _ := stateOf(s.Status)
-	return spot{s.place, state}
 }
 
 func (s storedPreset) decode() (domain.Preset, error) {
@@ -307,14 +297,10 @@ func Seal(k Key, payload []byte) []byte {
 func decodeBytes(payload []byte) ([]byte, error) { return bytes.Clone(payload), nil }
 
 // encodeHead returns the sealed record of the end of the audit trail: the hash, and the
-// number as a varint. A 1 follows while an import is unfinished.
+// number as a varint.
 func encodeHead(k Key, head domain.AuditHead) []byte {
-	record := append(newRecord(len(head.Hash)+binary.MaxVarintLen64+1), head.Hash[:]...)
-	record = binary.AppendUvarint(record, uint64(head.Count))
-	if head.Importing {
-		record = append(record, 1)
-	}
-	return seal(k, record)
+	record := append(newRecord(len(head.Hash)+binary.MaxVarintLen64), head.Hash[:]...)
+	return seal(k, binary.AppendUvarint(record, uint64(head.Count)))
 }
 
 func decodeHead(payload []byte) (head domain.AuditHead, err error) {
@@ -323,8 +309,7 @@ func decodeHead(payload []byte) (head domain.AuditHead, err error) {
 	}
 	copy(head.Hash[:], payload)
 	count, rest, err := CutNumber(payload[len(head.Hash):])
-	switch head.Importing = string(rest) == "\x01"; {
-	case err == nil && len(rest) > 0 && !head.Importing:
+	if err == nil && len(rest) > 0 {
 		err = errParts
 	}
 	head.Count = int(count)

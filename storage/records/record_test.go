@@ -69,11 +69,13 @@ func FuzzRecord(f *testing.F) {
 		for _, decode := range []func() error{
 			func() error { _, err := decodeRecord(k, sealed, decodeWorkspace); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeJSON[domain.Key]); return err },
-			func() error { _, err := decodeRecord(k, sealed, decodeLeaf); return err },
-			func() error { _, err := decodeRecord(k, sealed, decodeNode); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeHead); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeNumber); return err },
-			func() error { _, err := decodeRecord(k, sealed, decodeListEnd); return err },
+			func() error { _, err := decodeRecord(k, sealed, decodeListHead); return err },
+			func() error {
+				_, err := decodeRecord(k, sealed, func(block []byte) ([]byte, error) { return removeName(block, 1, []byte("p")) })
+				return err
+			},
 			func() error { _, err := decodeRecord(k, sealed, decodeHistoryEnd); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeBlock); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeReplay); return err },
@@ -101,7 +103,7 @@ func TestPresetRecord(t *testing.T) {
 	}
 	for _, kept := range []domain.Kept{{}, {From: 2}, {From: 1000, Also: []int{999}}, {From: 5, Also: []int{1, 3}}, many} {
 		for status, b := range map[domain.PresetStatus]byte{domain.PresetActive: 1, domain.PresetDisabled: 2, domain.PresetArchived: 3} {
-			want := storedPreset{domain.PresetState{ID: p.ID, Status: status, DesignatedVersion: 2_000_000, LatestVersion: 3_000_000, Kept: kept}, 77, text}
+			want := storedPreset{domain.PresetState{ID: p.ID, Status: status, DesignatedVersion: 2_000_000, LatestVersion: 3_000_000, Kept: kept}, spot{77, b}, text}
 			record, err := encodePreset(k, want)
 			if err != nil {
 				t.Fatal(err)
@@ -119,7 +121,7 @@ func TestPresetRecord(t *testing.T) {
 	}
 	// Impossible values of Kept are damage.
 	for _, kept := range []domain.Kept{{From: 3, Also: []int{3}}, {From: 5, Also: []int{2, 2}}, {From: 5, Also: []int{2, 1}}, {From: 5, Also: []int{0}}} {
-		record, err := encodePreset(k, storedPreset{domain.PresetState{ID: p.ID, Status: p.Status, Kept: kept}, 0, text})
+		record, err := encodePreset(k, storedPreset{domain.PresetState{ID: p.ID, Status: p.Status, Kept: kept}, spot{0, 1}, text})
 		if err != nil {
 			t.Fatal(err)
 		}

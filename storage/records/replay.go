@@ -1,7 +1,6 @@
 package records
 
 import (
-	"iter"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -25,19 +24,6 @@ func (t *Tx) Replay(id domain.ReplayID) (domain.Replay, error) {
 		return domain.Replay{ID: id}, domain.ErrNotFound
 	}
 	return t.Reader.Replay(id)
-}
-
-// Replays implements domain.Reader. It sees the writes that the operation had
-// staged when the iteration began.
-func (r *Reader) Replays() iter.Seq2[domain.Replay, error] {
-	prefix := KindReplay.Prefix()
-	return each(r, prefix, func(c *cursor) (domain.Replay, error) {
-		replay, err := decodeAt(c, decodeReplay)
-		if err == nil && copy(replay.ID[:], c.key[len(prefix):]) != len(replay.ID) {
-			err = damaged(KindReplay, "its key has another length")
-		}
-		return replay, err
-	})
 }
 
 // PutReplay implements domain.Tx. The record is kept for replayMargin after the replay

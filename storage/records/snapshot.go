@@ -26,6 +26,13 @@ type Guesser interface {
 	Vacant(k Key) bool
 }
 
+// Prefetcher is a Snapshot that keeps part of the records in memory.
+type Prefetcher interface {
+	// Prefetch reads the records under keys into memory at once, so that Get need not read
+	// each on its own. If that fails, Get fails.
+	Prefetch(keys []Key)
+}
+
 // Iterator goes through records in the order of their keys. Key, Size and Value belong to
 // the current record, if the iterator is Valid.
 type Iterator interface {

@@ -96,12 +96,8 @@ func (t *Tx) PutWorkspace(w domain.Workspace) error {
 	if err == nil && stored.json != nil {
 		err = t.releaseSlug(stored, w.Slug)
 	}
-	switch {
-	case err != nil:
-	case stored.place == 0:
-		stored.place, err = t.place(workspaces(), spot{}, 0, text)
-	default:
-		err = t.putAt(workspaces(), stored.place, text)
+	if err == nil && stored.place == 0 {
+		stored.place, err = t.putLast(workspaces(), k, spot{}, 0)
 	}
 	if err != nil {
 		return t.write(k, nil, err)
@@ -137,7 +133,7 @@ func (t *Tx) DeleteWorkspace(w domain.Workspace) error {
 	}
 	return cmp.Or(
 		t.write(k, nil, err),
-		t.removePlace(workspaces(), spot{place: old.place}),
+		t.removeListed(workspaces(), k, spot{place: old.place}),
 		t.putIndex(deletedKey(w.ID), w.ID),
 	)
 }
@@ -158,10 +154,11 @@ func (t *Tx) PutPreset(p domain.Preset) error {
 	if err != nil {
 		return t.write(k, nil, err)
 	}
-	stored := storedPreset{PresetState: p.State(), json: text}
-	if stored.place, err = t.place(l, old.spot(), state, text); err != nil {
+	place, err := t.putLast(l, k, old.spot, state)
+	if err != nil {
 		return err
 	}
+	stored := storedPreset{PresetState: p.State(), spot: spot{place, state}, json: text}
 	record, err := encodePreset(k, stored)
 	return t.write(k, record, err)
 }

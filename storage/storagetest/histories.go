@@ -41,20 +41,8 @@ func checkHistories(t *testing.T, r domain.Reader, trail []domain.AuditRecord) e
 	return nil
 }
 
-// objectHistories checks histories of several lengths, with their own writes and after the
-// trail was emptied.
+// objectHistories checks histories of several lengths, with their own writes.
 func objectHistories(t *testing.T, s *suite) {
-	s.mustUpdate(t, func(tx domain.Tx) error {
-		old := newAudit(1)
-		old.Operation, old.Before = "preset.create_version", 0
-		err := cmp.Or(putAudit(tx, old), tx.BeginImport())
-		for _, id := range old.Concerns() {
-			if got, total, err := tx.History(id, domain.Page{Limit: 9}); len(got) != 0 || total != 0 || err != nil {
-				t.Errorf("after the trail was emptied: got %v of %d, %v", got, total, err)
-			}
-		}
-		return err
-	})
 	home, other, often := newID(), newID(), newID()
 	var trail []domain.AuditRecord
 	for n := 1; n <= 400; n++ {

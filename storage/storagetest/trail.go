@@ -281,7 +281,6 @@ func replays(t *testing.T, s *suite) {
 			}
 		}
 		wantNotFound(t, "another id")(r.Replay(domain.ReplayID{1}))
-		checkReplays(t, r, want)
 	}
 	s.inBoth(t, check)
 	want[0].Version, want[0].Answer, want[0].ExpiresAt = 8, []byte("{}"), later.Add(time.Hour)

@@ -95,21 +95,14 @@ type Store struct {
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.fill()
 	begun := time.Now()
-	client, dialErrors, err := connect(o)
+	s, err := newStore(o)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to etcd: %w", err)
+		return nil, err
 	}
-	s := &Store{
-		client: client, dialErrors: dialErrors, prefix: o.Prefix, timeout: o.RequestTimeout, logger: o.Logger,
-		node:  uuid.NewString(),
-		model: replica.NewModel(o.Memory), stamps: domain.NewStamps(),
-	}
-	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.anyMember, s.quorum = newFetcher(s, clientv3.WithSerializable()), newFetcher(s)
 	last, at, err := s.prepare(ctx)
 	if err != nil {
 		s.stop()
-		return nil, errors.Join(fmt.Errorf("opening the store in etcd: %w", err), client.Close())
+		return nil, errors.Join(fmt.Errorf("opening the store in etcd: %w", err), s.client.Close())
 	}
 	s.model.Reset(last, at)
 	s.leases = newLeases(s)
@@ -125,6 +118,22 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}.Run(s.ctx)
 	})
 	s.close = sync.OnceValue(s.closeOnce)
+	return s, nil
+}
+
+// newStore connects to a cluster. The Store can make requests.
+func newStore(o Options) (*Store, error) {
+	client, dialErrors, err := connect(o)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to etcd: %w", err)
+	}
+	s := &Store{
+		client: client, dialErrors: dialErrors, prefix: o.Prefix, timeout: o.RequestTimeout, logger: o.Logger,
+		node:  uuid.NewString(),
+		model: replica.NewModel(o.Memory), stamps: domain.NewStamps(),
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.anyMember, s.quorum = newFetcher(s, clientv3.WithSerializable()), newFetcher(s)
 	return s, nil
 }
 

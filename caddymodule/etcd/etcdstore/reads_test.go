@@ -130,3 +130,31 @@ func TestMemberWithoutStore(t *testing.T) {
 		t.Errorf("got versions %q, want none", got)
 	}
 }
+
+// TestColdPage reads a page of 50 presets that are not in memory. The reads share requests.
+func TestColdPage(t *testing.T) {
+	w := newID()
+	writer := open(t, Options{})
+	for i := range 50 {
+		put(t, writer, w, fmt.Sprint("p-", i))
+	}
+	proxy := newRetrier(t, shared.address)
+	reader := open(t, Options{Endpoints: []string{proxy.address}, MaxStaleness: time.Minute})
+	page := func() int64 {
+		before := proxy.requests.Load()
+		err := reader.View(t.Context(), func(r domain.Reader) error {
+			_, total, err := r.PresetPage(w, domain.ListedPresets, domain.Page{Limit: 50})
+			if total != 50 {
+				t.Errorf("got %d presets, want 50", total)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return proxy.requests.Load() - before
+	}
+	if cold, warm := page(), page(); cold > 25 || warm > 25 {
+		t.Errorf("a page took %d requests, and again %d, want at most 25", cold, warm)
+	}
+}

@@ -115,7 +115,8 @@ func (s *Store) lastCommit(ctx context.Context) (last replica.Commit, at int64, 
 
 var errUnknown = fmt.Errorf("%w: etcd did not answer", domain.ErrUnknown)
 
-var errGone = fmt.Errorf("%w: the store's keys have been removed from etcd", domain.ErrUnavailable)
+var errGone = fmt.Errorf("%w: the store's keys have been removed from etcd, or a backup is being restored into it; "+
+	"if that was cut short, restore it again", domain.ErrUnavailable)
 
 // isRefused reports whether an error is etcd's answer that it refuses a request. Other errors
 // say nothing about the outcome. An etcd with too many requests may be busy with an earlier
@@ -153,6 +154,10 @@ const (
 	formatKey  = "\x00format"  // a marker, as JSON
 	lastKey    = "\x00last"    // the last commit
 	waitingKey = "\x00waiting" // the id of a node that others are to let go first
+
+	// restoringKey has the id of a restore that is not finished. The store has no last commit
+	// then.
+	restoringKey = "\x00restoring"
 )
 
 type marker struct {

@@ -1,7 +1,6 @@
 package etcdstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -18,7 +17,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
-	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
 // backUp writes a backup of the member to a file.
@@ -197,14 +195,13 @@ func TestLostVersions(t *testing.T) {
 			m.backUp(t, backup)
 			return func() { m.restore(t, backup, bumped...) }
 		},
-		"an export": func(t *testing.T, m *member, s *Store) func() {
-			content, _, _ := exported(t, s)
+		"a dump": func(t *testing.T, m *member, s *Store) func() {
+			content, _ := dumped(t, s)
 			return func() {
 				if _, err := client(t, m.address).Delete(t.Context(), prefix(t), clientv3.WithPrefix()); err != nil {
 					t.Fatal(err)
 				}
-				other := open(t, Options{Endpoints: []string{m.address}})
-				if _, err := transfer.Import(t.Context(), other, bytes.NewReader(content)); err != nil {
+				if err := Restore(t.Context(), Options{Endpoints: []string{m.address}, Prefix: prefix(t)}, reader(t, content)); err != nil {
 					t.Fatal(err)
 				}
 			}

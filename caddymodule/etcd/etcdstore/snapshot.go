@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -58,6 +59,17 @@ func (s *snapshot) Fetch() error {
 	now := &snapshot{ctx: s.ctx, store: s.store, last: last, revision: last.Revision}
 	_, err := now.fetch(s.missed)
 	return err
+}
+
+// Prefetch implements records.Prefetcher.
+func (s *snapshot) Prefetch(keys []records.Key) {
+	var reads sync.WaitGroup // which share requests
+	for _, k := range keys {
+		if _, ok := s.store.model.Get(string(k), s.last.Revision, s.revision); !ok {
+			reads.Go(func() { _, _ = s.fetch(string(k)) }) // Get returns the error
+		}
+	}
+	reads.Wait()
 }
 
 // load returns the record under a key, nil for none: from memory, or else from etcd.

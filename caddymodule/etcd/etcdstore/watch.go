@@ -319,7 +319,7 @@ func (w *watcher) commitOf(events []*clientv3.Event, revision int64) (*replica.C
 		switch {
 		case string(e.Kv.Key[len(w.store.prefix):]) != lastKey:
 		case e.Type == clientv3.EventTypeDelete:
-			w.store.logger.Error("the store's keys have been removed from etcd")
+			w.store.logger.Error("presets are unavailable", zap.Error(errGone))
 		default:
 			made, err := replica.DecodeCommit(e.Kv.Value, revision)
 			if err != nil {

@@ -267,16 +267,12 @@ func (rec *Recorder) flushSteps(ctx context.Context, use *Use, timeout time.Dura
 	return err
 }
 
-// take returns the rows to store. While an import is not finished, requests wait in the ledger:
-// the import may bring the same rows. Rows are read at the moment of the check.
+// take returns the rows to store.
 func (rec *Recorder) take(ctx context.Context, use *Use) (rows []domain.UsageRow, err error) {
 	if !rec.Ledger.Pending() {
 		return nil, nil
 	}
 	err = use.Store.View(ctx, func(r domain.Reader) error {
-		if err := domain.CheckImported(r); err != nil {
-			return err
-		}
 		if rec.node == "" {
 			rec.node = use.Store.Node() // of the store that is open now
 		}
@@ -308,9 +304,6 @@ func (rec *Recorder) store(ctx context.Context, use *Use, rows []domain.UsageRow
 // put stores rows in one change. It leaves out those of workspaces that are deleted.
 func (rec *Recorder) put(ctx context.Context, use *Use, rows []domain.UsageRow) error {
 	return use.Store.Update(ctx, func(tx domain.Tx) error {
-		if err := domain.CheckImported(tx); err != nil {
-			return err
-		}
 		for _, row := range rows {
 			row.Node = rec.node
 			if err := tx.PutUsage(row); err != nil && !errors.Is(err, domain.ErrNotFound) {
@@ -374,9 +367,6 @@ func (rec *Recorder) prune(ctx context.Context, use *Use, now time.Time) error {
 				continue
 			}
 			err = use.Store.Update(ctx, func(tx domain.Tx) error {
-				if err := domain.CheckImported(tx); err != nil {
-					return err
-				}
 				for _, row := range rows {
 					if err := tx.RemoveUsage(row.UsageID, row.Node); err != nil {
 						return err

@@ -38,10 +38,10 @@ func recordsOf(t *testing.T, s *Store, kinds ...records.Kind) (found map[string]
 	return found
 }
 
-// checkPlaces recounts the objects in lists.
-func checkPlaces(t *testing.T, s *Store) {
+// checkLists recounts the objects in lists.
+func checkLists(t *testing.T, s *Store) {
 	t.Helper()
-	showing(s, func(shown records.Snapshot) { recordstest.CheckPlaces(t, shown) })
+	showing(s, func(shown records.Snapshot) { recordstest.CheckLists(t, shown) })
 }
 
 // presetPage returns a page with the fields that clients see.
@@ -76,8 +76,8 @@ func newPreset(workspaceID, slug string) domain.Preset {
 	return domain.Preset{ID: newID(), WorkspaceID: workspaceID, Slug: slug, Status: domain.PresetActive, LatestVersion: 1}
 }
 
-// TestPlacesInAGroup lets operations that share a commit move the same presets.
-func TestPlacesInAGroup(t *testing.T) {
+// TestListInAGroup lets operations that share a commit move the same presets.
+func TestListInAGroup(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	w := newID()
 	release := hold(t, s)
@@ -110,7 +110,7 @@ func TestPlacesInAGroup(t *testing.T) {
 			want = slices.Insert(want, 0, slug)
 		}
 	}
-	checkPlaces(t, s)
+	checkLists(t, s)
 	err := s.View(t.Context(), func(r domain.Reader) error {
 		page, _, err := presetPage(r, w, domain.Page{Limit: 10})
 		var got []string

@@ -1,5 +1,5 @@
-// Shared functions of the checks of the official clients for JavaScript. They direct the
-// service behind Caddy, and report the checks.
+// Shared functions of all tests in JavaScript. They send requests, direct the service behind Caddy,
+// and report checks. console/harness.mjs adds a browser, and openrouter/harness.mjs OpenRouter's client.
 
 import assert from "node:assert/strict";
 
@@ -22,6 +22,18 @@ export const count = async () => (await last()).count;
 export async function upstream() {
   const { last: request } = await last();
   return { ...request, body: request.body && JSON.parse(request.body) };
+}
+
+// send sends a request without a client. The body is text, or what becomes JSON. It returns the
+// status, the headers, the text and its JSON.
+export async function send(method, url, { key, headers, body } = {}) {
+  const response = await fetch(url, {
+    method,
+    headers: { ...(key && { Authorization: `Bearer ${key}` }), ...(body !== undefined && { "Content-Type": "application/json" }), ...headers },
+    body: body === undefined || typeof body === "string" ? body : JSON.stringify(body),
+  });
+  const text = await response.text();
+  return { status: response.status, headers: response.headers, text, json: text ? JSON.parse(text) : undefined };
 }
 
 // failure returns the error of a call that must fail.

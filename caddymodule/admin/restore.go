@@ -1,0 +1,227 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/dump"
+	"github.com/caddy-presets/caddy-presets/storage/fileowner"
+)
+
+// restoreStore restores the backup in the body into the store.
+func restoreStore(r request) error {
+	store, ok := r.Store.(engine.Restorer)
+	if !ok {
+		return badRequest(errors.New("this storage engine restores no backup into a running server: restore it into a new folder with --folder, and name that in storage"))
+	}
+	body := r.upload()
+	defer body.close()
+	from, err := dump.NewReader(body, nil, false)
+	if err == nil {
+		err = store.Restore(body.ctx, from)
+	}
+	if err == nil {
+		err = r.ensureDefaultWorkspace(body.ctx)
+	}
+	switch {
+	case err == nil:
+		return writeJSON(r.w, http.StatusOK, newBackupSummary(from.Info, from.End))
+	case errors.Is(err, dump.ErrNotNew):
+		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
+	case errors.Is(err, dump.ErrUnusable):
+		return badRequest(err)
+	default:
+		return withStatus(err)
+	}
+}
+
+// restoredPatience bounds the time until a node serves the restored store.
+const restoredPatience = time.Minute
+
+// ensureDefaultWorkspace waits until the store is served, which its nodes find out by themselves.
+// A backup may lack the default workspace.
+func (r request) ensureDefaultWorkspace(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, restoredPatience)
+	defer cancel()
+	for {
+		err := r.Service.EnsureDefaultWorkspace(ctx)
+		if !errors.Is(err, domain.ErrUnavailable) || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func restoreCommand() *cobra.Command {
+	var target client
+	var folder, keyFile, backupKeyFile string
+	restore := &cobra.Command{
+		Use:   "restore [--folder <folder>] [--encryption-key-file <file>] [--backup-key-file <file>] <backup>|-",
+		Short: "Makes a store from a backup of any engine",
+		Long: `
+With --folder it makes a store of the engine Badger, in a folder that is missing or empty.
+That needs no server, and no server may use the folder yet. The command reads the new store
+and compares it with the digest in the backup. After an error the folder is as it was.
+--encryption-key-file names the key that encrypts the new store.
+
+Without --folder it restores into the store of a running server, such as one in etcd. The
+store must be new: it may hold only the records of a server's first start. It is unavailable
+until the restore has succeeded. After an error or an interruption, too, it stays
+unavailable until a backup is restored into it.
+
+- is standard input. --backup-key-file names the key of an encrypted backup, and refuses one
+that is not encrypted. Without it the key of --encryption-key-file is tried.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if folder == "" && keyFile != "" {
+				return errors.New("--encryption-key-file wants --folder: the key of the backup is that of --backup-key-file")
+			}
+			newKey, err := readKey(cmd, "encryption-key-file", keyFile)
+			if err != nil {
+				return err
+			}
+			key, err := readKey(cmd, "backup-key-file", backupKeyFile)
+			if err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			b, err := openBackup(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			b.key, b.isOptional = key, key == nil
+			if key == nil {
+				b.key = newKey
+			}
+			var info dump.Info
+			var end dump.End
+			begun := time.Now()
+			into := folder
+			if folder != "" {
+				info, end, err = b.restoreInto(ctx, folder, badger.Options{Logger: caddy.Log().Named("presets"), EncryptionKey: newKey})
+			} else {
+				into = "the server's store"
+				info, end, err = b.send(ctx, &target)
+			}
+			if errors.Is(err, dump.ErrUnusable) {
+				err = fmt.Errorf("%s: %w", args[0], err)
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(b.messages, "Restored commit %d, of %s, into %s in %v: %d records, digest %s\n",
+				info.Commit, info.CreatedAt.Format(time.RFC3339), into, rounded(time.Since(begun)), end.Records, end.Digest)
+			return err
+		},
+	}
+	target.flags(restore)
+	flags := restore.Flags()
+	flags.StringVar(&folder, "folder", "", "The folder to make the store in, missing or empty; default: the store of a running server")
+	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key to encrypt the store with; default: it is not encrypted")
+	flags.StringVar(&backupKeyFile, "backup-key-file", "", "The file of the key that the backup is encrypted with; default: that of --encryption-key-file")
+	return restore
+}
+
+// backupFile is a backup to be restored.
+type backupFile struct {
+	io.ReadCloser
+	file       *os.File // nil for standard input
+	size       int64    // 0 for standard input
+	key        []byte
+	isOptional bool // see dump.NewReader
+	messages   io.Writer
+}
+
+// openBackup opens a backup. - is standard input.
+func openBackup(cmd *cobra.Command, name string) (*backupFile, error) {
+	b := &backupFile{messages: cmd.ErrOrStderr()}
+	if name == "-" {
+		b.ReadCloser = io.NopCloser(cmd.InOrStdin())
+		return b, nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, fileowner.Explain(err, name)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	b.ReadCloser, b.file, b.size = file, file, info.Size()
+	return b, nil
+}
+
+// read calls fn with a reader of the backup, and shows the progress of reading it.
+func (b *backupFile) read(from io.Reader, fn func(*dump.Reader) error) (dump.Info, dump.End, error) {
+	p := newProgress(b.messages, from, b.size)
+	defer p.done()
+	r, err := dump.NewReader(p, b.key, b.isOptional)
+	if err != nil {
+		return dump.Info{}, dump.End{}, err
+	}
+	err = fn(r)
+	return r.Info, r.End, err
+}
+
+// restoreInto makes a store in a folder.
+func (b *backupFile) restoreInto(ctx context.Context, folder string, o badger.Options) (dump.Info, dump.End, error) {
+	return b.read(b, func(from *dump.Reader) error { return badger.Restore(ctx, folder, o, from) })
+}
+
+// send sends the backup to a server, without encryption. It reads a file to its end first, so
+// that a file that cannot be used changes nothing.
+func (b *backupFile) send(ctx context.Context, target *client) (info dump.Info, end dump.End, err error) {
+	if b.file != nil {
+		info, end, err = b.read(until(ctx, b), func(from *dump.Reader) error {
+			for from.Next() {
+			}
+			return from.Err
+		})
+		if err == nil {
+			_, err = b.file.Seek(0, io.SeekStart)
+		}
+	}
+	if err == nil {
+		info, end, err = b.read(until(ctx, b), func(from *dump.Reader) error { return target.restore(ctx, from) })
+	}
+	if ctx.Err() != nil {
+		err = errInterrupted
+	}
+	return info, end, err
+}
+
+// restore sends a backup to the server.
+func (t *client) restore(ctx context.Context, from *dump.Reader) error {
+	body, to := io.Pipe()
+	copied := make(chan error, 1)
+	go func() {
+		err := dump.Copy(to, from, nil, func(int, int) {})
+		to.CloseWithError(err)
+		copied <- err
+	}()
+	response, err := t.sendUntil(ctx, http.MethodPost, Path+"restore", http.Header{"Content-Type": {DumpType}}, body)
+	body.CloseWithError(io.ErrClosedPipe) // ends the copy if the server did not read all
+	if failed := <-copied; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
+		return failed // the reason
+	}
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}

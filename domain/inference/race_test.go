@@ -1,5 +1,0 @@
-//go:build race
-
-package inference_test
-
-func init() { raceEnabled = true }

@@ -1,5 +1,0 @@
-//go:build race
-
-package usage_test
-
-func init() { raceEnabled = true }
