@@ -139,7 +139,7 @@ func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) {
 	c := h.newCall(w, r)
 	defer c.releasePage()
 	status := c.render(c.serve())
-	h.metrics.countRequest(c.op.name, status, time.Since(c.start))
+	h.metrics.CountRequest(c.op.name, status, time.Since(c.start))
 }
 
 // serve runs the operation of a request: match, authenticate, authorize, read, validate,

@@ -82,7 +82,7 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (response, error) {
 		}
 		out, err := c.h.service.ReleasePresetVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), capture, how)
 		if err == nil && len(out.Records) > 0 {
-			c.h.metrics.versions.Inc()
+			c.h.metrics.Versions.Inc()
 		}
 		return c.answerChange(out, err)
 	}

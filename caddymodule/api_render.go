@@ -258,9 +258,9 @@ func (c *call) failure(err error) (int, []byte) {
 		shown := visibleError(err)
 		p.status, p.code, p.message, p.issues = status.Of(shown.Kind), shown.Code, shown.Message, shown.Issues
 	}
-	c.h.metrics.countFailure(err)
+	c.h.metrics.CountFailure(err)
 	if errors.Is(err, heldbody.ErrNoMemory) {
-		c.h.metrics.bodiesRefused.Inc()
+		c.h.metrics.BodiesRefused.Inc()
 	}
 	switch {
 	case isGateways: // Caddy logs it

@@ -16,10 +16,11 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
@@ -466,28 +467,6 @@ func TestMetrics(t *testing.T) {
 	)
 }
 
-// TestStoreFailuresAreCounted checks that failures of the store are counted as failures.
-func TestStoreFailuresAreCounted(t *testing.T) {
-	store, err := badger.OpenInMemory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	registry := prometheus.NewRegistry()
-	m, err := newMetrics(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.measure(store).View(t.Context(), func(domain.Reader) error { return nil }); !errors.Is(err, domain.ErrClosed) {
-		t.Fatalf("got %v, want ErrClosed", err)
-	}
-	if got := testutil.ToFloat64(m.storeCalls.total.WithLabelValues("view", "error")); got != 1 {
-		t.Errorf("got %v failed views, want 1", got)
-	}
-}
-
 // TestInternalErrorsAreMasked checks that a failure of the store gets a plain 500 with an
 // id. The log has its cause once.
 func TestInternalErrorsAreMasked(t *testing.T) {
@@ -530,14 +509,14 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 			domain.HashSecret(managementSecret): {KeyID: "k", UserID: "ann", Kind: domain.ManagementKey},
 		},
 	}
-	h.finder = keyFinder{own: h.keys}
+	h.finder = ownkeys.Finder{Own: h.keys}
 	schemas, err := schema.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.schemas, h.router = schemas, newRouter(h.BasePath, h.routes(schemas))
 	h.events = &announcer{wanted: func(string) bool { return false }}
-	if h.metrics, err = newMetrics(prometheus.NewRegistry()); err != nil {
+	if h.metrics, err = metrics.New(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.service.EnsureDefaultWorkspace(t.Context()); err != nil {

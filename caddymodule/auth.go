@@ -2,15 +2,20 @@ package caddymodule
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -29,14 +34,7 @@ type ConfiguredKey struct {
 	WorkspaceSlug string `json:"workspace,omitempty"`
 }
 
-const (
-	hashedPrefix = "sha256:"
-	// minSecret is the length of the shortest secret, in bytes. A shorter one can be
-	// guessed from its hash.
-	minSecret = 16
-	// maxSecret is the length of the longest secret, in bytes.
-	maxSecret = 4096
-)
+const hashedPrefix = "sha256:"
 
 var errNoCredentials = &domain.Error{Kind: domain.Unauthenticated, Message: "Missing Authentication header"}
 
@@ -46,7 +44,7 @@ func (c *call) authenticate() error {
 		c.setPrincipal(who)
 		return nil
 	}
-	given := sentValues(c.r, "Authorization")
+	given := ownkeys.SentValues(c.r, "Authorization")
 	switch len(given) {
 	case 0:
 		return errNoCredentials
@@ -202,11 +200,11 @@ func isPlaceholder(text string) bool {
 
 // checkSecret refuses secrets that can be guessed or cannot be sent as a bearer token.
 func checkSecret(secret string) error {
-	if len(secret) < minSecret {
-		return fmt.Errorf("the secret must be at least %d characters", minSecret)
+	if len(secret) < ownkeys.MinSecret {
+		return fmt.Errorf("the secret must be at least %d characters", ownkeys.MinSecret)
 	}
-	if len(secret) > maxSecret {
-		return fmt.Errorf("the secret must be at most %d characters", maxSecret)
+	if len(secret) > ownkeys.MaxSecret {
+		return fmt.Errorf("the secret must be at most %d characters", ownkeys.MaxSecret)
 	}
 	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return fmt.Errorf("the secret must be printable ASCII without spaces")
@@ -249,4 +247,26 @@ func originOf(r *http.Request) limiter.Origin {
 		return limiter.Origin{}
 	}
 	return limiter.OriginAt(address)
+}
+
+// guardServer puts the guard of ownkeys before the server that h is provisioned for. It has
+// no effect on HTTP/3, whose server Caddy does not let modules reach.
+//
+// Caddy makes its http.Server after all modules are provisioned. The first that a
+// module can get hold of it is when the first connection comes in. Its ConnContext
+// functions then run before any goroutine reads the server's handler.
+func (h *Handler) guardServer(ctx caddy.Context) {
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok {
+		return
+	}
+	var once sync.Once
+	server.RegisterConnContext(func(ctx context.Context, _ net.Conn) context.Context {
+		once.Do(func() {
+			if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok {
+				ownkeys.Guard(server, h.live)
+			}
+		})
+		return ctx
+	})
 }

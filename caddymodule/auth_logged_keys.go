@@ -17,7 +17,7 @@ import (
 var loggedHeaders = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Sec-Websocket-Protocol", "Cookie"}
 
 // warnOfLoggedKeys warns of logs that would show keys which are sent over HTTP/3.
-// The keyGuard, which hides them from the logs, does not see those requests.
+// The guard of ownkeys, which hides them from the logs, does not see those requests.
 func (h *Handler) warnOfLoggedKeys(ctx caddy.Context) {
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok || !servesHTTP3(server) {

@@ -184,7 +184,7 @@ func lookingUp(kind string, h *Handler, secret string) load {
 func newMeasuredHandler(tb testing.TB, store domain.Store) *Handler {
 	tb.Helper()
 	h := newBareHandler(tb, store)
-	h.service = domain.NewService(h.metrics.measure(store))
+	h.service = domain.NewService(h.metrics.Measure(store))
 	h.shared, h.failureLimit = newShared(tb.Name()), limiter.Limit{Most: defaultAuthFailures, Window: defaultAuthFailureWindow}
 	for i := range 10 {
 		h.keys[domain.HashSecret(fmt.Sprintf("another-secret-%d", i))] = domain.Principal{KeyID: "other"}

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -47,7 +48,7 @@ type bundle struct {
 	logger *zap.Logger
 	// config identifies the configuration.
 	config  *caddyevents.App
-	metrics *metrics
+	metrics *metrics.Metrics
 	turn    *semaphore.Weighted
 }
 
@@ -132,8 +133,8 @@ func (b *bundle) Handle(context.Context, caddy.Event) error {
 
 // run applies the bundle, until that succeeds or its configuration ends.
 func (b *bundle) run() {
-	b.metrics.bundlesWaiting.Inc()
-	defer b.metrics.bundlesWaiting.Dec()
+	b.metrics.BundlesWaiting.Inc()
+	defer b.metrics.BundlesWaiting.Dec()
 	if !b.awaitActive() {
 		return
 	}

@@ -26,7 +26,7 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.header = make(http.Header)
 	defer c.releasePage()
 	status, body := c.complete(c.serve())
-	t.h.metrics.countRequest(c.op.name, status, time.Since(c.start))
+	t.h.metrics.CountRequest(c.op.name, status, time.Since(c.start))
 	return &http.Response{
 		Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), StatusCode: status, Header: c.header,
 		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: r,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -116,7 +117,7 @@ func FuzzPath(f *testing.F) {
 		w, passed := serve(t, h, r)
 
 		read := readFully(target.Path)
-		if got := decodeFully(target.Path); got != read {
+		if got := requestpath.DecodeFully(target.Path); got != read {
 			t.Errorf("%q is decoded to %q, want %q", path, got, read)
 		}
 		hostile := strings.ContainsFunc(read, unicode.IsControl) || strings.Contains(read, `\`) || dots.MatchString(read)

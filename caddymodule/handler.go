@@ -23,7 +23,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
@@ -132,14 +135,14 @@ type Handler struct {
 
 	ctx          caddy.Context
 	logger       *zap.Logger
-	metrics      *metrics
+	metrics      *metrics.Metrics
 	events       *announcer
 	service      *domain.Service
 	schemas      *schema.Schemas
 	router       *router.Router[operation]
 	page         *console.Page // nil without a console
 	keys         map[domain.KeyHash]domain.Principal
-	finder       keyFinder // of keys that must not go upstream
+	finder       ownkeys.Finder // of keys that must not go upstream
 	failureLimit limiter.Limit
 	webhooks     []*webhook.Receiver
 	bundle       *bundle // nil without one
@@ -183,11 +186,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.events, err = newAnnouncer(ctx, &h.stopping); err != nil {
 		return err
 	}
-	if h.metrics, err = newMetrics(ctx.GetMetricsRegistry()); err != nil {
+	if h.metrics, err = metrics.New(ctx.GetMetricsRegistry()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	if h.Metrics != nil {
-		h.metrics.usage.raiseVersionLimit(h.Metrics.PerPreset)
+		h.metrics.Usage.RaiseVersionLimit(h.Metrics.PerPreset)
 	}
 	if err := h.provisionWebhooks(repl); err != nil {
 		return err
@@ -249,7 +252,7 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 
 // checkBasePath refuses a base path with which no normalized path can begin.
 func checkBasePath(base string) error {
-	clean, err := normalizePath(base)
+	clean, err := requestpath.Normalize(base)
 	if err != nil || !strings.HasPrefix(base, "/") || clean != base && clean+"/" != base || strings.ContainsAny(base, " ?#%{}") {
 		return fmt.Errorf("must be a clean absolute path without spaces, escapes, braces and query, got %q", base)
 	}
@@ -271,7 +274,7 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("module %T is not a storage engine", guest)
 	}
-	store := h.metrics.measure(e.Store())
+	store := h.metrics.Measure(e.Store())
 	memory := domain.NewMemory(h.Memory)
 	h.service = domain.NewService(store)
 	h.service.UseMemory(memory)
@@ -360,13 +363,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		h.serveHealth(w, r)
 		return nil
 	}
-	stripUpgrade(r)
+	requestpath.StripUpgrade(r)
 	if h.isAPIPath(path) {
 		h.serveAPI(w, r)
 		return nil
 	}
 	sent := sentCredentials(r)
-	h.finder.stripOwnKeys(r)
+	h.finder.StripOwnKeys(r)
 	if h.Inference != nil {
 		return h.serveInference(w, r, path, sent, next)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
@@ -52,7 +53,7 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 		c.refuseWebSocket(route)
 		return nil
 	}
-	if method := methodUpstream(r); h.Inference.ListModels && (method == http.MethodGet || method == http.MethodHead) {
+	if method := requestpath.MethodUpstream(r); h.Inference.ListModels && (method == http.MethodGet || method == http.MethodHead) {
 		if c.path == "models" {
 			return c.serveModels(next)
 		}
@@ -77,7 +78,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 		}
 		c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
 		c.setPlaceholder(operationPlaceholder, c.op.name)
-		c.h.metrics.countResolution(c.op.name, "refused", c.start)
+		c.h.metrics.CountResolution(c.op.name, "refused", c.start)
 		c.render(response{}, refused)
 		return nil
 	}
@@ -91,7 +92,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 // asksForWebSocket reports whether a request asks for a WebSocket. stripUpgrade leaves no other
 // upgrade.
 func (c *inferenceCall) asksForWebSocket() bool {
-	return isWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0
+	return requestpath.IsWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0
 }
 
 var errNoWebSocket = &status.Error{Status: http.StatusUpgradeRequired, Message: "This route serves no WebSocket: send a POST over HTTP"}
@@ -106,7 +107,7 @@ func (c *inferenceCall) refuseWebSocket(route *inferenceRoute) {
 		c.w.Header().Set("Connection", "Upgrade")
 	}
 	c.render(response{}, errNoWebSocket)
-	c.h.metrics.countResolution(c.op.name, "refused", c.start)
+	c.h.metrics.CountResolution(c.op.name, "refused", c.start)
 }
 
 // checkOther authenticates a request to another route and decides whether it may go on.
@@ -176,7 +177,7 @@ func (c *inferenceCall) prepare() (answered bool) {
 	resolution, err := c.resolve()
 	if err != nil {
 		c.held.Drop() // the answer may take its time
-		c.h.metrics.countResolution(c.op.name, "refused", c.start)
+		c.h.metrics.CountResolution(c.op.name, "refused", c.start)
 		c.render(response{}, err)
 		return true
 	}
@@ -184,10 +185,10 @@ func (c *inferenceCall) prepare() (answered bool) {
 	if resolution.Preset != "" {
 		result = "resolved"
 		if damage := c.h.damage; damage != nil && resolution.FromMemory && damage.Damaged() {
-			c.h.metrics.fromMemory.Inc()
+			c.h.metrics.FromMemory.Inc()
 		}
 	}
-	c.h.metrics.countResolution(c.op.name, result, c.start)
+	c.h.metrics.CountResolution(c.op.name, result, c.start)
 	if c.dryRun {
 		c.render(c.describe(resolution))
 	}

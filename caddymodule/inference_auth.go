@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -20,7 +21,7 @@ type credentialRoom [len(credentialHeaders)]string
 
 func sentCredentials(r *http.Request) (sent credentials) {
 	for i, name := range credentialHeaders {
-		sent[i] = sentValues(r, name)
+		sent[i] = ownkeys.SentValues(r, name)
 	}
 	return sent
 }
@@ -42,7 +43,7 @@ func (sent credentials) candidates(given []string) ([]string, error) {
 		return given, nil
 	}
 	switch first, second := domain.HoldsIssued(given[0]), domain.HoldsIssued(given[1]); {
-	case secretOf(given[0]) == secretOf(given[1]):
+	case ownkeys.SecretOf(given[0]) == ownkeys.SecretOf(given[1]):
 		return given[:1], nil
 	case first && second:
 		return nil, domain.InvalidAt("x-api-key", "must be the same key as in authorization")
@@ -63,7 +64,7 @@ func (c *inferenceCall) caller(given []string) (domain.Principal, error) {
 	}
 	secrets := make([]string, 0, len(credentialHeaders))
 	for _, value := range given {
-		secrets = append(secrets, secretOf(value))
+		secrets = append(secrets, ownkeys.SecretOf(value))
 	}
 	return c.identify(secrets...)
 }
@@ -106,10 +107,10 @@ func (c *inferenceCall) identifyCaller() {
 		return
 	}
 	who, err := c.caller(slices.DeleteFunc(given, c.h.isForeign))
-	c.h.metrics.countFailure(err)
+	c.h.metrics.CountFailure(err)
 	if err == nil && who.CheckInference() == nil {
 		c.setPrincipal(who)
 	}
 }
 
-func (h *Handler) isForeign(value string) bool { return !h.finder.holdsKey(value) }
+func (h *Handler) isForeign(value string) bool { return !h.finder.HoldsKey(value) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -52,7 +53,7 @@ var errLimitedKey = &domain.Error{Kind: domain.Forbidden, Message: "This route c
 // hidesQuery reports whether the path of a request has an encoded ? or #. Its normalized path ends
 // there, and a gateway may take what follows as a part of the path.
 func (c *inferenceCall) hidesQuery() bool {
-	return strings.ContainsAny(decodeFully(c.r.URL.Path), "?#")
+	return strings.ContainsAny(requestpath.DecodeFully(c.r.URL.Path), "?#")
 }
 
 // readsModels reports whether a request reads the list of models, or one that its key may use.
@@ -76,7 +77,7 @@ func checkLimitedPath(open string) error {
 	if isPrefix && below == "" {
 		return nil
 	}
-	if normalized, err := normalizePath(below); err != nil || normalized != below || !strings.HasPrefix(below, "/") || strings.ContainsAny(below, "*{}") {
+	if normalized, err := requestpath.Normalize(below); err != nil || normalized != below || !strings.HasPrefix(below, "/") || strings.ContainsAny(below, "*{}") {
 		return fmt.Errorf("must be decoded paths such as /health/liveliness, or /files/* for all below, got %q", open)
 	}
 	return nil

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
@@ -211,7 +209,7 @@ func refusedStatus(err error) int {
 // request. It is summed in the workspace home for the reports, unless that is empty.
 func (c *inferenceCall) recordUsage(used *usage.Request, home string) {
 	c.estimate(used)
-	c.h.metrics.usage.add(used)
+	c.h.metrics.Usage.Add(used)
 	if used.WorkspaceID = home; home != "" {
 		c.h.shared.usage.Add(c.h.Inference.Usage.recording, used)
 		c.rememberSession(used)
@@ -220,7 +218,7 @@ func (c *inferenceCall) recordUsage(used *usage.Request, home string) {
 		c.repl.Set(usagePlaceholder, used)
 	}
 	if span := trace.SpanFromContext(c.r.Context()); span.IsRecording() {
-		span.SetAttributes(attributesOf(used)...)
+		span.SetAttributes(usagetap.AttributesOf(used)...)
 	}
 }
 
@@ -241,84 +239,6 @@ func (c *inferenceCall) estimate(used *usage.Request) {
 	}
 	used.Cost, used.HasCost = c.h.Inference.Usage.prices.Estimate(cmp.Or(used.Model, used.Asked), used.Tokens)
 	used.Estimated = used.HasCost
-}
-
-// usageText returns the text of a placeholder for a request, empty if it is unknown.
-func usageText(used *usage.Request, name string) string {
-	switch name {
-	case "model":
-		return used.Model
-	case "unknown":
-		return string(used.Unknown)
-	case "duration_ms":
-		return milliseconds(used.Duration)
-	case "first_byte_ms":
-		return milliseconds(used.FirstByte)
-	case "first_content_ms":
-		return milliseconds(used.FirstContent)
-	}
-	switch {
-	case name == "cost" && used.HasCost:
-		return used.Cost.String()
-	case name == "cost_estimated" && used.HasCost:
-		return strconv.FormatBool(used.Estimated)
-	case used.Unknown != "":
-		return ""
-	}
-	for _, count := range countsOf(used.Tokens) {
-		if count.name == name {
-			return strconv.FormatInt(count.tokens, 10)
-		}
-	}
-	return ""
-}
-
-// milliseconds returns a time as text, empty for a negative one.
-func milliseconds(d time.Duration) string {
-	if d < 0 {
-		return ""
-	}
-	return strconv.FormatInt(d.Milliseconds(), 10)
-}
-
-// tokenCount is one kind of tokens of an answer.
-type tokenCount struct {
-	name      string // in placeholders and metrics
-	attribute string // of a span, by OpenTelemetry's conventions for generative AI
-	tokens    int64
-}
-
-// countsOf returns all kinds of tokens of an answer, always in the same order.
-func countsOf(t gatewayanswer.Tokens) [5]tokenCount {
-	return [5]tokenCount{
-		{"input_tokens", "gen_ai.usage.input_tokens", t.Input},
-		{"output_tokens", "gen_ai.usage.output_tokens", t.Output},
-		{"cache_read_input_tokens", "gen_ai.usage.cache_read.input_tokens", t.CacheRead},
-		{"cache_write_input_tokens", "gen_ai.usage.cache_write.input_tokens", t.CacheWrite},
-		{"reasoning_output_tokens", "gen_ai.usage.reasoning.output_tokens", t.Reasoning},
-	}
-}
-
-// attributesOf returns the attributes of a span for a request.
-func attributesOf(used *usage.Request) []attribute.KeyValue {
-	var list []attribute.KeyValue
-	if used.Preset != "" {
-		list = append(list,
-			attribute.String("gen_ai.prompt.name", used.Preset),
-			attribute.String("gen_ai.prompt.version", strconv.Itoa(used.Version)))
-	}
-	if used.Model != "" {
-		list = append(list, attribute.String("gen_ai.response.model", used.Model))
-	}
-	if used.Unknown == "" {
-		for _, count := range countsOf(used.Tokens) {
-			list = append(list, attribute.Int64(count.attribute, count.tokens))
-		}
-	}
-	if used.Streamed && used.FirstByte >= 0 {
-		list = append(list, attribute.Float64("gen_ai.response.time_to_first_chunk", used.FirstByte.Seconds()))
-	}
-	return list
 }
 
 const (

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"strings"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagetap"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
@@ -39,7 +40,7 @@ func (c *inferenceCall) mapPlaceholders() {
 	c.repl.Map(func(name string) (any, bool) {
 		if of, ok := strings.CutPrefix(name, usagePlaceholder); ok && of != "" {
 			if value, _ := c.repl.Get(usagePlaceholder); value != "" {
-				return usageText(value.(*usage.Request), of), true
+				return usagetap.Text(value.(*usage.Request), of), true
 			}
 		}
 		if name == workspacePlaceholder && c.who.KeyID != "" {

@@ -1,19 +1,12 @@
 package caddymodule
 
 import (
-	"encoding/hex"
 	"errors"
-	"math/bits"
 	"net/http"
-	"path"
-	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
-	"golang.org/x/net/http/httpguts"
-
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -24,17 +17,17 @@ import (
 // checkRequest checks the method and the path of a request. It returns the normalized path,
 // also with an error.
 func (h *Handler) checkRequest(r *http.Request) (normalized string, err error) {
-	normalized, err = normalizePath(r.URL.Path)
+	normalized, err = requestpath.Normalize(r.URL.Path)
 	switch {
-	case !isAllowedMethod(r):
+	case !requestpath.IsAllowedMethod(r):
 		return normalized, errMethodNotAllowed
 	case r.URL.Opaque != "": // "x:%2fv1/models" would go upstream without a leading slash
 		return normalized, domain.InvalidAt("path", "must begin with a slash")
-	case err != nil || isPlainPath(r.URL.Path):
+	case err != nil || requestpath.IsPlain(r.URL.Path):
 		return normalized, err
-	case h.isAmbiguous(r.URL.EscapedPath()):
+	case requestpath.IsAmbiguous(h.BasePath, r.URL.EscapedPath()):
 		return normalized, domain.InvalidAt("path", "must not have an encoded /, ? or # after a semicolon")
-	case inferenceRouteOf(h.routeOf(normalized)) != nil && strings.ContainsAny(decodeFully(r.URL.Path), "?#"):
+	case inferenceRouteOf(h.routeOf(normalized)) != nil && strings.ContainsAny(requestpath.DecodeFully(r.URL.Path), "?#"):
 		// A gateway may read what follows as the query, with fields that nobody has checked.
 		return normalized, domain.InvalidAt("path", "must not have an encoded ? or #")
 	}
@@ -42,170 +35,6 @@ func (h *Handler) checkRequest(r *http.Request) (normalized string, err error) {
 }
 
 var errMethodNotAllowed = &status.Error{Status: http.StatusMethodNotAllowed, Message: "Method not allowed"}
-
-// isAllowedMethod reports whether the method is an upper-case token, but not TRACE or
-// CONNECT. A gateway may read "post" as POST. Caddy sends the body of a CONNECT upstream
-// without framing, so a gateway would read it as the next request. A WebSocket in HTTP/2
-// and HTTP/3 is a CONNECT that Caddy turns into a GET.
-func isAllowedMethod(r *http.Request) bool {
-	switch r.Method {
-	case http.MethodGet, http.MethodPost:
-		return true
-	case http.MethodConnect:
-		return isWebSocketConnect(r)
-	case http.MethodTrace, "":
-		return false
-	}
-	for i := range len(r.Method) {
-		if c := r.Method[i]; (c < 'A' || 'Z' < c) && (c < '0' || '9' < c) && !strings.Contains("!#$%&'*+-.^_`|~", string(c)) {
-			return false
-		}
-	}
-	return true
-}
-
-// isWebSocketConnect reports whether a CONNECT opens a WebSocket (RFC 8441 and 9220),
-// by the same conditions as Caddy's reverse_proxy.
-func isWebSocketConnect(r *http.Request) bool {
-	return r.Method == http.MethodConnect &&
-		(r.ProtoMajor == 2 && r.Header.Get(":protocol") == "websocket" || r.ProtoMajor == 3 && r.Proto == "websocket")
-}
-
-// methodUpstream returns the method that the gateway gets.
-func methodUpstream(r *http.Request) string {
-	if isWebSocketConnect(r) {
-		return http.MethodGet
-	}
-	return r.Method
-}
-
-// normalizePath returns the form of a decoded path that decides its route. It decodes
-// nested percent-encoding. It drops the parts that some gateways ignore. These are
-// parameters of segments, empty segments, an encoded query or fragment, and bytes that are
-// not UTF-8. An invalid escape stands for itself.
-//
-// A path with a control character, a backslash, a dot segment or an overlong UTF-8 sequence
-// is an error. No gateway may get such a path. The returned path then only chooses the
-// error envelope.
-//
-// It takes linear time.
-func normalizePath(p string) (string, error) {
-	if isPlainPath(p) {
-		return path.Clean(p), nil
-	}
-	p = decodeFully(p)
-	if err := checkCharacters(p); err != nil {
-		return path.Clean(p), err
-	}
-	p = strings.ToValidUTF8(p, "") // before the search for dot segments
-	segments := strings.Split(p, "/")
-	for _, segment := range segments {
-		if i := strings.IndexAny(segment, ";?#"); i >= 0 {
-			segment = segment[:i]
-		}
-		if segment == "." || segment == ".." {
-			return path.Clean(p), domain.InvalidAt("path", "must not have dot segments")
-		}
-	}
-	if i := strings.IndexAny(p, "?#"); i >= 0 {
-		segments = strings.Split(p[:i], "/")
-	}
-	for i, segment := range segments {
-		segments[i], _, _ = strings.Cut(segment, ";")
-	}
-	return path.Clean(strings.Join(segments, "/")), nil
-}
-
-// isPlainPath reports whether a path needs no checks and no decoding.
-func isPlainPath(p string) bool {
-	for i := range len(p) {
-		switch c := p[i]; {
-		case c < ' ', c >= 0x7f, c == '%', c == ';', c == '\\', c == '?', c == '#', c == '.' && i > 0 && p[i-1] == '/':
-			return false
-		}
-	}
-	return true
-}
-
-// decodeFully decodes percent-encoding repeatedly, until nothing is left to decode. It goes
-// from the end to the start, so that it writes each byte once.
-func decodeFully(p string) string {
-	if !strings.Contains(p, "%") {
-		return p
-	}
-	decoded := make([]byte, len(p))
-	start := len(p) // of what is decoded so far
-	for i := len(p) - 1; i >= 0; i-- {
-		start--
-		decoded[start] = p[i]
-		for decoded[start] == '%' && start+2 < len(decoded) {
-			if _, err := hex.Decode(decoded[start+2:], decoded[start+1:start+3]); err != nil {
-				break
-			}
-			start += 2
-		}
-	}
-	return string(decoded[start:])
-}
-
-// checkCharacters refuses characters that gateways replace or drop. Other bytes that are
-// not UTF-8 are allowed, since file servers have such names.
-func checkCharacters(p string) error {
-	for i := 0; i < len(p); {
-		c, size := utf8.DecodeRuneInString(p[i:])
-		switch {
-		case unicode.IsControl(c):
-			return domain.InvalidAt("path", "must not have control characters")
-		case c == '\\':
-			return domain.InvalidAt("path", "must not have backslashes")
-		case c == utf8.RuneError && size == 1 && isOverlong(p[i:]):
-			return domain.InvalidAt("path", "must not have overlong UTF-8")
-		}
-		i += size
-	}
-	return nil
-}
-
-// isOverlong reports whether text begins with an overlong UTF-8 sequence, such as 0xC0 0xAF
-// for a slash.
-func isOverlong(text string) bool {
-	n := bits.LeadingZeros8(^text[0]) // how many bytes the first one announces
-	if n < 2 || n > 6 || len(text) < n {
-		return false
-	}
-	c := rune(text[0] & (0x7f >> n))
-	for _, b := range []byte(text[1:n]) {
-		if b&0xc0 != 0x80 {
-			return false
-		}
-		c = c<<6 | rune(b&0x3f)
-	}
-	least := [...]rune{2: 0x80, 3: 0x800, 4: 0x1_0000, 5: 0x20_0000, 6: 0x400_0000}
-	return c < least[n]
-}
-
-// isAmbiguous reports whether an escaped path may or may not be below the base path,
-// depending on the gateway. An example is "/v1;%2fx/models". The parameters of v1 end at
-// the second slash if the gateway cuts them off first. They end at the encoded slash if it
-// decodes the path first.
-func (h *Handler) isAmbiguous(escaped string) bool {
-	hides := func(segment string) bool {
-		_, parameters, _ := strings.Cut(decodeFully(segment), ";")
-		return strings.ContainsAny(parameters, "/?#")
-	}
-	rest := decodeFully(escaped)
-	if !strings.Contains(rest, ";") || !slices.ContainsFunc(strings.Split(escaped, "/"), hides) {
-		return false
-	}
-	for segment := range strings.SplitSeq(strings.Trim(h.BasePath, "/"), "/") {
-		_, after, found := strings.Cut(rest, "/"+segment)
-		if !found {
-			return false
-		}
-		rest = after
-	}
-	return true
-}
 
 // gatewayMethods are the usual methods that the gateway gets.
 const gatewayMethods = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
@@ -215,7 +44,7 @@ const gatewayMethods = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized string, err error) {
 	c := h.newCall(w, r)
 	// Dot segments may lead elsewhere from a path of the API.
-	if sent, _ := normalizePath(strings.ReplaceAll(decodeFully(r.URL.Path), "..", "-")); h.isAPIPath(sent) {
+	if sent, _ := requestpath.Normalize(strings.ReplaceAll(requestpath.DecodeFully(r.URL.Path), "..", "-")); h.isAPIPath(sent) {
 		normalized = sent
 	}
 	route := inferenceRouteOf(h.routeOf(normalized))
@@ -238,25 +67,8 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized stri
 	status := c.render(response{}, err)
 	switch {
 	case route != nil && h.Inference != nil:
-		h.metrics.countResolution(c.op.name, "refused", c.start)
+		h.metrics.CountResolution(c.op.name, "refused", c.start)
 	case h.isAPIPath(normalized):
-		h.metrics.countRequest(c.op.name, status, time.Since(c.start))
+		h.metrics.CountRequest(c.op.name, status, time.Since(c.start))
 	}
-}
-
-// stripUpgrade removes upgrades to other protocols than WebSocket. They would open a tunnel
-// to the gateway that nobody checks. A request for a WebSocket is a GET (RFC 6455, section
-// 4.1). reverse_proxy makes the Connection header anew, so its options need no removal.
-func stripUpgrade(r *http.Request) {
-	asked := r.Header["Upgrade"]
-	if len(asked) == 0 {
-		return
-	}
-	const webSocket = "websocket"
-	if r.Method == http.MethodGet && httpguts.HeaderValuesContainsToken(asked, webSocket) {
-		r.Header["Upgrade"] = []string{webSocket} // and nothing beside it
-		return
-	}
-	r.Header.Del("Upgrade")
-	r.Header.Del("HTTP2-Settings")
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -355,18 +356,6 @@ func TestRefusedPaths(t *testing.T) {
 	}
 }
 
-func TestNormalizePath(t *testing.T) {
-	for p, want := range map[string]string{
-		"/": "/", "": ".", "*": "*", "/a/b": "/a/b", "/a//b/": "/a/b", "//a": "/a", "/a;x/b;y=1": "/a/b", "/a%2fb": "/a/b", "/a%252fb": "/a/b", "/a%25252fb": "/a/b", "/;x/a": "/a",
-		"/v1/presets%252fx;%25zz": "/v1/presets/x", "/%zz%2fa": "/%zz/a", "/%": "/%", "/%2": "/%2", "/%25": "/%", "/%2525": "/%", "/%25%32%66a": "/a", "/%2%35": "/%", "/%%32%35": "/%",
-		"/a?b/c": "/a", "/a%3fb/c": "/a", "/a%23b": "/a", "/caf\xe9": "/caf", "/é": "/é", "/a\xff/b": "/a/b", "/...": "/...", "/.a": "/.a", "/a.": "/a.",
-	} {
-		if got, err := normalizePath(p); got != want || err != nil {
-			t.Errorf("%q: got %q, %v, want %q", p, got, err, want)
-		}
-	}
-}
-
 // TestNormalizePathIsLinear normalizes a long path. With quadratic time it would take
 // minutes.
 func TestNormalizePathIsLinear(t *testing.T) {
@@ -382,7 +371,7 @@ func TestNormalizePathIsLinear(t *testing.T) {
 			t.Errorf("%q, and %q again and again: %v", tc.start, tc.unit, took)
 		}
 	}
-	if got, err := normalizePath("/%" + strings.Repeat("25", size/2) + "41"); got != "/A" || err != nil {
+	if got, err := requestpath.Normalize("/%" + strings.Repeat("25", size/2) + "41"); got != "/A" || err != nil {
 		t.Errorf("got %.20q, %v, want /A", got, err)
 	}
 }

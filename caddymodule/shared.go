@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
@@ -68,7 +69,7 @@ func (h *Handler) goLive(e engine.Engine, memory *domain.Memory) {
 		h.shared.usage.Start(recording)
 	}
 	h.service.Changing = h.changing
-	h.finder = keyFinder{h.keys, []*registry.Store{h.live}}
+	h.finder = ownkeys.Finder{Own: h.keys, Stores: []*registry.Store{h.live}}
 }
 
 // inheritMemory copies the cached presets of other handlers if the store is damaged. These belong

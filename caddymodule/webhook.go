@@ -82,7 +82,7 @@ func (h *Handler) provisionWebhooks(repl *caddy.Replacer) error {
 		u, _ := url.Parse(address) // was checked
 		h.webhooks = append(h.webhooks, &webhook.Receiver{
 			URL: address, Host: u.Host, Secret: []byte(secret), Logger: h.logger,
-			Requests: h.metrics.webhookRequests, Dropped: h.metrics.webhookDropped,
+			Requests: h.metrics.WebhookRequests, Dropped: h.metrics.WebhookDropped,
 		})
 	}
 	return nil

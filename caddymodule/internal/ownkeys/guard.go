@@ -1,69 +1,43 @@
-package caddymodule
+package ownkeys
 
 import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
-
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// keyGuard masks keys of ours in the headers of each request before Caddy sees it.
+// guard masks keys of ours in the headers of each request before Caddy sees it.
 //
 // Caddy copies the headers for its access and error logs before any handler runs. So no
 // handler can keep a key out of them, and the guard stands before Caddy's server. Our
-// handlers get the keys from the request's context (see sentValues). All others, on every
+// handlers get the keys from the request's context (see SentValues). All others, on every
 // site of the server, see masks.
-type keyGuard struct {
+type guard struct {
 	next   http.Handler
-	finder keyFinder
+	finder Finder
 }
 
-func (g *keyGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(w, g.finder.maskOwnKeys(r))
 }
 
-// guardServer puts a keyGuard before the server that h is provisioned for. It has
-// no effect on HTTP/3, whose server Caddy does not let modules reach.
-//
-// Caddy makes its http.Server after all modules are provisioned. The first that a
-// module can get hold of it is when the first connection comes in. Its ConnContext
-// functions then run before any goroutine reads the server's handler.
-func (h *Handler) guardServer(ctx caddy.Context) {
-	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+// Guard puts a guard before the server, unless it has one, and adds the keys of a store to those that
+// it masks.
+func Guard(server *http.Server, store *registry.Store) {
+	g, ok := server.Handler.(*guard)
 	if !ok {
-		return
+		g = &guard{next: server.Handler}
+		server.Handler = g
 	}
-	var once sync.Once
-	server.RegisterConnContext(func(ctx context.Context, _ net.Conn) context.Context {
-		once.Do(func() {
-			if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok {
-				guardStore(server, h.live)
-			}
-		})
-		return ctx
-	})
-}
-
-// guardStore adds the keys of a store to those that a server's guard masks.
-func guardStore(server *http.Server, store *registry.Store) {
-	guard, ok := server.Handler.(*keyGuard)
-	if !ok {
-		guard = &keyGuard{next: server.Handler}
-		server.Handler = guard
-	}
-	if !slices.Contains(guard.finder.stores, store) {
-		guard.finder.stores = append(guard.finder.stores, store)
+	if !slices.Contains(g.finder.Stores, store) {
+		g.finder.Stores = append(g.finder.Stores, store)
 	}
 }
 
@@ -76,7 +50,7 @@ type hiddenKeysCtxKey struct{}
 // maskOwnKeys masks the headers of r that hold a key of ours, and such a host. The context of
 // the returned request has the keys of headers. A header whose name holds a key is removed.
 // Without such headers it returns r and does not allocate.
-func (f keyFinder) maskOwnKeys(r *http.Request) *http.Request {
+func (f Finder) maskOwnKeys(r *http.Request) *http.Request {
 	maskHost(r)
 	var hidden []hiddenKey
 	for name, values := range r.Header {
@@ -134,13 +108,13 @@ func maskOf(credential string) string {
 	return domain.HiddenPrefix + hex.EncodeToString(sum[:8])
 }
 
-// sentValues returns the values of a header, with the credential that the client sent
+// SentValues returns the values of a header, with the credential that the client sent
 // in place of its mask. An earlier handler may have copied the mask from another header.
 // Several values stay masked, because callers refuse them.
 //
 // It replaces one mask, and does not search the credential for others. So its time is linear
 // in the size of the headers.
-func sentValues(r *http.Request, name string) []string {
+func SentValues(r *http.Request, name string) []string {
 	values := r.Header.Values(name)
 	if len(values) != 1 {
 		return values

@@ -1,4 +1,4 @@
-package caddymodule
+package metrics
 
 import (
 	"fmt"
@@ -15,15 +15,15 @@ import (
 // TestUsageMetricsAreBounded checks that metrics tell the newest versions apart, and sum
 // the others.
 func TestUsageMetricsAreBounded(t *testing.T) {
-	u := newUsageMetrics()
+	u := newUsage()
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(u); err != nil {
 		t.Fatal(err)
 	}
-	u.raiseVersionLimit(2)
-	u.raiseVersionLimit(1) // of another handler
+	u.RaiseVersionLimit(2)
+	u.RaiseVersionLimit(1) // of another handler
 	used := func(preset string, version int) {
-		u.add(&usage.Request{WorkspaceID: "w", Preset: preset, Version: version, Tokens: gatewayanswer.Tokens{Input: 1}})
+		u.Add(&usage.Request{WorkspaceID: "w", Preset: preset, Version: version, Tokens: gatewayanswer.Tokens{Input: 1}})
 	}
 	used("a", 1)
 	used("a", 2)
@@ -54,11 +54,11 @@ func TestUsageMetricsAreBounded(t *testing.T) {
 // TestUsageMetricsMakeRoom checks that a version which makes room leaves no series. Another one
 // has each reason for unknown usage.
 func TestUsageMetricsMakeRoom(t *testing.T) {
-	u := newUsageMetrics()
-	u.raiseVersionLimit(1)
+	u := newUsage()
+	u.RaiseVersionLimit(1)
 	for version := range 2 {
 		for _, reason := range append(gatewayanswer.Reasons(), "") {
-			u.add(&usage.Request{WorkspaceID: "w", Preset: "a", Version: version, Streamed: true, Unknown: reason})
+			u.Add(&usage.Request{WorkspaceID: "w", Preset: "a", Version: version, Streamed: true, Unknown: reason})
 		}
 	}
 	reasons := len(gatewayanswer.Reasons())
@@ -73,12 +73,12 @@ func TestUsageMetricsMakeRoom(t *testing.T) {
 func BenchmarkUsageMetricsMakeRoom(b *testing.B) {
 	for _, most := range []int{500, 20_000} {
 		b.Run(fmt.Sprint("per_preset=", most), func(b *testing.B) {
-			u := newUsageMetrics()
-			u.raiseVersionLimit(most)
+			u := newUsage()
+			u.RaiseVersionLimit(most)
 			version := 0
 			add := func() {
 				version++
-				u.add(&usage.Request{WorkspaceID: "w", Preset: "p", Version: version})
+				u.Add(&usage.Request{WorkspaceID: "w", Preset: "p", Version: version})
 			}
 			for range most {
 				add()
@@ -94,9 +94,9 @@ func BenchmarkUsageMetricsMakeRoom(b *testing.B) {
 // TestUsageMetricsTellNothingApart checks that versions have no series of their own unless
 // that is configured.
 func TestUsageMetricsTellNothingApart(t *testing.T) {
-	u := newUsageMetrics()
+	u := newUsage()
 	for version := range 10 {
-		u.add(&usage.Request{WorkspaceID: "w", Preset: fmt.Sprint("p", version), Version: version, Unknown: gatewayanswer.Absent})
+		u.Add(&usage.Request{WorkspaceID: "w", Preset: fmt.Sprint("p", version), Version: version, Unknown: gatewayanswer.Absent})
 	}
 	if n := testutil.CollectAndCount(u, "caddy_presets_usage_unknown_total"); n != 1 {
 		t.Errorf("%d series, want one", n)

@@ -1,4 +1,4 @@
-package caddymodule
+package metrics
 
 import (
 	"container/list"
@@ -7,29 +7,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagetap"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
-// defaultPerPreset is how many versions metrics tell apart, unless a number is given.
-const defaultPerPreset = 500
-
-// maxPerPreset bounds how many versions metrics tell apart.
-const maxPerPreset = 100_000
-
-// MetricsSettings say which labels the metrics have.
-type MetricsSettings struct {
-	// The number of preset versions with their own series of usage. Their labels are
-	// workspace (an id), preset and version. A new version takes the place of the one that
-	// was used first. Later requests to that one count as preset "other". Handlers of a
-	// configuration share the metrics, and the largest number counts.
-	// Default: 0, which sets no such labels
-	PerPreset int `json:"per_preset,omitempty"`
-}
-
-// usageMetrics are the metrics of usage. The handlers of a configuration share them, as one
+// Usage are the metrics of usage. The handlers of a configuration share them, as one
 // collector.
-type usageMetrics struct {
+type Usage struct {
 	tokens    [5]*prometheus.CounterVec // as countsOf has them
 	cost      *prometheus.CounterVec
 	uncosted  *prometheus.CounterVec
@@ -67,8 +52,8 @@ type usageSeries struct {
 	duration, firstByte prometheus.Observer
 }
 
-func newUsageMetrics() *usageMetrics {
-	u := &usageMetrics{series: make(map[usedVersion]*list.Element), order: list.New(), gone: make(map[usedVersion]struct{})}
+func newUsage() *Usage {
+	u := &Usage{series: make(map[usedVersion]*list.Element), order: list.New(), gone: make(map[usedVersion]struct{})}
 	counter := func(name, help string, more ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,
@@ -95,7 +80,7 @@ func newUsageMetrics() *usageMetrics {
 	return u
 }
 
-func (u *usageMetrics) collectors() []prometheus.Collector {
+func (u *Usage) collectors() []prometheus.Collector {
 	all := []prometheus.Collector{u.cost, u.uncosted, u.unknown, u.duration, u.firstByte}
 	for _, tokens := range u.tokens {
 		all = append(all, tokens)
@@ -104,28 +89,28 @@ func (u *usageMetrics) collectors() []prometheus.Collector {
 }
 
 // Describe implements prometheus.Collector.
-func (u *usageMetrics) Describe(to chan<- *prometheus.Desc) {
+func (u *Usage) Describe(to chan<- *prometheus.Desc) {
 	for _, c := range u.collectors() {
 		c.Describe(to)
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (u *usageMetrics) Collect(to chan<- prometheus.Metric) {
+func (u *Usage) Collect(to chan<- prometheus.Metric) {
 	for _, c := range u.collectors() {
 		c.Collect(to)
 	}
 }
 
-// raiseVersionLimit lets at least most versions have labels of their own.
-func (u *usageMetrics) raiseVersionLimit(most int) {
+// RaiseVersionLimit lets at least most versions have labels of their own.
+func (u *Usage) RaiseVersionLimit(most int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.most = max(u.most, most)
 }
 
-// add counts a request.
-func (u *usageMetrics) add(used *usage.Request) {
+// Add counts a request.
+func (u *Usage) Add(used *usage.Request) {
 	s := u.of(usedVersion{used.WorkspaceID, used.Preset, strconv.Itoa(used.Version)})
 	s.duration.Observe(used.Duration.Seconds())
 	if used.Streamed && used.FirstByte >= 0 {
@@ -141,13 +126,13 @@ func (u *usageMetrics) add(used *usage.Request) {
 		u.unknown.WithLabelValues(s.of.labels(string(used.Unknown))...).Inc()
 		return
 	}
-	for i, count := range countsOf(used.Tokens) {
-		s.tokens[i].Add(float64(count.tokens))
+	for i, count := range usagetap.CountsOf(used.Tokens) {
+		s.tokens[i].Add(float64(count.Tokens))
 	}
 }
 
 // of returns the series of a version.
-func (u *usageMetrics) of(version usedVersion) *usageSeries {
+func (u *Usage) of(version usedVersion) *usageSeries {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.most == 0 || version.preset == "" {
@@ -176,7 +161,7 @@ func (u *usageMetrics) of(version usedVersion) *usageSeries {
 }
 
 // makeRoom removes the series of the version that was used first.
-func (u *usageMetrics) makeRoom() {
+func (u *Usage) makeRoom() {
 	first := u.order.Remove(u.order.Front()).(*usageSeries).of
 	delete(u.series, first)
 	u.gone[first] = struct{}{}
@@ -191,7 +176,7 @@ func (u *usageMetrics) makeRoom() {
 	u.firstByte.DeleteLabelValues(first.labels()...)
 }
 
-func (u *usageMetrics) newSeries(version usedVersion) *usageSeries {
+func (u *Usage) newSeries(version usedVersion) *usageSeries {
 	labels := version.labels()
 	s := &usageSeries{
 		of: version, cost: u.cost.WithLabelValues(labels...), uncosted: u.uncosted.WithLabelValues(labels...),

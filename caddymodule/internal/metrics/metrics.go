@@ -1,4 +1,5 @@
-package caddymodule
+// Package metrics counts requests and what they did, in the registry of a configuration.
+package metrics
 
 import (
 	"context"
@@ -17,34 +18,37 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// metrics counts in Caddy's registry, which is new with each configuration and
+// Metrics counts in Caddy's registry, which is new with each configuration and
 // shared by all handlers in it. Labels come from fixed sets.
-type metrics struct {
+type Metrics struct {
 	requests    *timing // operation, code
 	resolutions *timing // operation, result
 	storeCalls  *timing // operation, result
-	versions    prometheus.Counter
-	fromMemory  prometheus.Counter
+
+	Versions      prometheus.Counter // written versions of presets
+	FromMemory    prometheus.Counter // presets from memory beside a damaged store
+	BodiesRefused prometheus.Counter // requests without memory
 
 	failures         *prometheus.CounterVec // result
 	refused, limited prometheus.Counter     // the series of failures
 
-	webhookRequests *prometheus.CounterVec // result
-	webhookDropped  *prometheus.CounterVec // reason
+	WebhookRequests *prometheus.CounterVec // result
+	WebhookDropped  *prometheus.CounterVec // reason
 
-	bundlesWaiting prometheus.Gauge
+	BundlesWaiting prometheus.Gauge
 
-	usage *usageMetrics
+	Usage *Usage // of inference requests
 
-	build         prometheus.Gauge
-	bodyBytes     prometheus.GaugeFunc
-	bodiesRefused prometheus.Counter
+	build     prometheus.Gauge
+	bodyBytes prometheus.GaugeFunc
 }
 
 const namespace, subsystem = "caddy", "presets"
 
-func newMetrics(registry *prometheus.Registry) (*metrics, error) {
-	m := &metrics{
+// New returns the metrics of a registry, which are those of another handler of the configuration if
+// there is one.
+func New(registry *prometheus.Registry) (*Metrics, error) {
+	m := &Metrics{
 		requests: newTiming("requests_total", "Requests to the preset and workspace API.",
 			"request_duration_seconds", "Time from a request's headers to its answer.",
 			"code", prometheus.ExponentialBuckets(50e-6, 4, 9)), // 50 µs to 3.3 s
@@ -54,11 +58,11 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		storeCalls: newTiming("store_operations_total", "Operations on the store.",
 			"store_operation_duration_seconds", "Time that operations on the store take.",
 			"result", prometheus.ExponentialBuckets(5e-6, 4, 10)), // 5 µs to 1.3 s
-		versions: prometheus.NewCounter(prometheus.CounterOpts{
+		Versions: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "versions_written_total",
 			Help: "Preset versions written.",
 		}),
-		fromMemory: prometheus.NewCounter(prometheus.CounterOpts{
+		FromMemory: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "served_from_memory_total",
 			Help: "Inference requests whose preset was resolved from memory while the store was found damaged.",
 		}),
@@ -66,19 +70,19 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Namespace: namespace, Subsystem: subsystem, Name: "auth_failures_total",
 			Help: "Requests with a wrong key, or without a look-up because their address had failed too often.",
 		}, []string{"result"}),
-		webhookRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		WebhookRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "webhook_requests_total",
 			Help: "Requests to webhooks, each an attempt to deliver an event.",
 		}, []string{"result"}),
-		webhookDropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+		WebhookDropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "webhook_dropped_total",
 			Help: "Events that a webhook did not get.",
 		}, []string{"reason"}),
-		bundlesWaiting: prometheus.NewGauge(prometheus.GaugeOpts{
+		BundlesWaiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "bundles_waiting",
 			Help: "Bundles of the configuration that are not applied yet.",
 		}),
-		usage: newUsageMetrics(),
+		Usage: newUsage(),
 		build: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "build_info",
 			Help:        "1, with the version of the presets module and of Go.",
@@ -88,23 +92,23 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
 			Help: "Bytes of memory that bodies of inference requests and lists of models take in this process.",
 		}, func() float64 { return float64(heldbody.InUse()) }),
-		bodiesRefused: prometheus.NewCounter(prometheus.CounterOpts{
+		BodiesRefused: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_bodies_refused_total",
 			Help: "Inference requests and lists of models refused because these took all of max_memory.",
 		}),
 	}
 	err := errors.Join(
 		m.requests.register(registry), m.resolutions.register(registry), m.storeCalls.register(registry),
-		register(registry, &m.versions), register(registry, &m.fromMemory), register(registry, &m.failures),
-		register(registry, &m.webhookRequests), register(registry, &m.webhookDropped),
-		register(registry, &m.bundlesWaiting), register(registry, &m.usage), register(registry, &m.build),
-		register(registry, &m.bodyBytes), register(registry, &m.bodiesRefused),
+		register(registry, &m.Versions), register(registry, &m.FromMemory), register(registry, &m.failures),
+		register(registry, &m.WebhookRequests), register(registry, &m.WebhookDropped),
+		register(registry, &m.BundlesWaiting), register(registry, &m.Usage), register(registry, &m.build),
+		register(registry, &m.bodyBytes), register(registry, &m.BodiesRefused),
 		storepool.RegisterMetrics(registry, backupMetrics{}),
 	)
 	m.build.Set(1)
 	m.refused, m.limited = m.failures.WithLabelValues("refused"), m.failures.WithLabelValues("limited")
 	for _, reason := range webhook.DropReasons() { // an increase from 0 is seen
-		m.webhookDropped.WithLabelValues(reason)
+		m.WebhookDropped.WithLabelValues(reason)
 	}
 	return m, err
 }
@@ -150,12 +154,13 @@ func register[C prometheus.Collector](registry *prometheus.Registry, c *C) error
 	return err
 }
 
-func (m *metrics) countRequest(operation string, status int, took time.Duration) {
+// CountRequest counts a request to the API.
+func (m *Metrics) CountRequest(operation string, status int, took time.Duration) {
 	m.requests.observe(took, operation, strconv.Itoa(status))
 }
 
-// countFailure counts an error that is a failed authentication.
-func (m *metrics) countFailure(err error) {
+// CountFailure counts an error that is a failed authentication.
+func (m *Metrics) CountFailure(err error) {
 	if _, ok := errors.AsType[*limiter.Error](err); ok {
 		m.limited.Inc()
 	} else if errors.Is(err, domain.ErrCredentials) {
@@ -163,20 +168,20 @@ func (m *metrics) countFailure(err error) {
 	}
 }
 
-// countResolution counts an inference request that began at start. result is resolved,
+// CountResolution counts an inference request that began at start. result is resolved,
 // passed or refused.
-func (m *metrics) countResolution(operation, result string, start time.Time) {
+func (m *Metrics) CountResolution(operation, result string, start time.Time) {
 	m.resolutions.observe(time.Since(start), operation, result)
 }
 
-// measure returns store with its operations counted and timed.
-func (m *metrics) measure(store domain.Store) domain.Store {
+// Measure returns store with its operations counted and timed.
+func (m *Metrics) Measure(store domain.Store) domain.Store {
 	return &measuredStore{store, m}
 }
 
 type measuredStore struct {
 	domain.Store
-	m *metrics
+	m *Metrics
 }
 
 func (s *measuredStore) View(ctx context.Context, fn func(domain.Reader) error) error {

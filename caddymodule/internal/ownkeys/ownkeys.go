@@ -1,4 +1,6 @@
-package caddymodule
+// Package ownkeys finds keys of ours in requests. It masks them for logs and for other handlers, and
+// removes them from what goes upstream.
+package ownkeys
 
 import (
 	"encoding/base64"
@@ -13,12 +15,12 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// keyFinder finds keys of ours, management and inference keys alike. It finds an issued
+// Finder finds keys of ours, management and inference keys alike. It finds an issued
 // key in any header by its prefix, live or not. A configured key has no prefix, so it is
 // only found in the headers of isKeyHeader, as a whole token.
-type keyFinder struct {
-	own    map[domain.KeyHash]domain.Principal // of one handler, also after a reload withdrew it
-	stores []*registry.Store
+type Finder struct {
+	Own    map[domain.KeyHash]domain.Principal // of one handler, also after a reload withdrew it
+	Stores []*registry.Store
 }
 
 // isKeyHeader reports whether clients of AI gateways put their key in a header of
@@ -31,13 +33,13 @@ func isKeyHeader(name string) bool {
 	return false
 }
 
-// stripOwnKeys removes all headers and trailers that hold a key of ours, with all
+// StripOwnKeys removes all headers and trailers that hold a key of ours, with all
 // of their values. It masks such a host, since no request is without one. It does nothing to
 // others.
 //
 // Trailers come with the end of the body. They are removed before the reader sees that
 // end. Go's transport sends trailers only if some were announced, and then all of them.
-func (f keyFinder) stripOwnKeys(r *http.Request) {
+func (f Finder) StripOwnKeys(r *http.Request) {
 	maps.DeleteFunc(r.Header, f.isOwn)
 	maskHost(r)
 	if len(r.Trailer) > 0 {
@@ -49,7 +51,7 @@ func (f keyFinder) stripOwnKeys(r *http.Request) {
 // trailerBody is a body with trailers. They are known once the body has ended.
 type trailerBody struct {
 	io.ReadCloser
-	finder  keyFinder
+	finder  Finder
 	trailer http.Header
 }
 
@@ -63,7 +65,7 @@ func (t *trailerBody) Read(p []byte) (int, error) {
 
 // isOwn reports whether a header or trailer holds a key of ours, or a mask of one. A credential
 // header may hold one if it has too many tokens.
-func (f keyFinder) isOwn(name string, values []string) bool {
+func (f Finder) isOwn(name string, values []string) bool {
 	if domain.HoldsIssued(name) {
 		return true
 	}
@@ -77,8 +79,8 @@ func (f keyFinder) isOwn(name string, values []string) bool {
 	return false
 }
 
-// holdsKey is isOwn for one value of a credential header.
-func (f keyFinder) holdsKey(value string) bool {
+// HoldsKey is isOwn for one value of a credential header.
+func (f Finder) HoldsKey(value string) bool {
 	return domain.HoldsIssued(value) || (&keySearch{f, maxTokens}).holdsUnmarked(value)
 }
 
@@ -88,7 +90,7 @@ const maxTokens = 128
 
 // keySearch searches the values of one header.
 type keySearch struct {
-	keyFinder
+	Finder
 	left int // of maxTokens
 }
 
@@ -96,7 +98,7 @@ type keySearch struct {
 // is not visible. That is a configured key, or any key in Basic credentials.
 func (s *keySearch) holdsUnmarked(value string) bool {
 	if isPlain(value) {
-		return s.isConfigured(secretOf(value))
+		return s.isConfigured(SecretOf(value))
 	}
 	if s.holdsConfigured(value) {
 		return true
@@ -117,7 +119,7 @@ func (s *keySearch) holdsUnmarked(value string) bool {
 // requests.
 func isPlain(value string) bool {
 	scheme, _, hasScheme := strings.Cut(value, " ")
-	if hasScheme && (len(scheme) >= minSecret || strings.EqualFold(scheme, "Basic")) {
+	if hasScheme && (len(scheme) >= MinSecret || strings.EqualFold(scheme, "Basic")) {
 		return false
 	}
 	spaces := 0
@@ -152,12 +154,12 @@ func (s *keySearch) holdsConfigured(text string) bool {
 	if !s.hasConfigured() {
 		return false
 	}
-	secret := secretOf(text)
+	secret := SecretOf(text)
 	if s.isConfigured(secret) {
 		return true
 	}
 	isOther := func(token string) bool {
-		return len(token) >= minSecret && token != secret && s.isConfigured(token)
+		return len(token) >= MinSecret && token != secret && s.isConfigured(token)
 	}
 	for _, separators := range [...]string{delimiters, delimiters + assignments} {
 		for token := range parts(text, separators) {
@@ -189,23 +191,23 @@ func (s *keySearch) holdsConfigured(text string) bool {
 }
 
 // hasConfigured reports whether there are configured keys.
-func (f keyFinder) hasConfigured() bool {
-	return len(f.own) > 0 || slices.ContainsFunc(f.stores, (*registry.Store).HasKeys)
+func (f Finder) hasConfigured() bool {
+	return len(f.Own) > 0 || slices.ContainsFunc(f.Stores, (*registry.Store).HasKeys)
 }
 
 // isConfigured reports whether a token is a configured key, or one too many.
 func (s *keySearch) isConfigured(token string) bool {
-	if token == "" || len(token) > maxSecret || !s.hasConfigured() {
+	if token == "" || len(token) > MaxSecret || !s.hasConfigured() {
 		return false
 	}
 	if s.left--; s.left < 0 {
 		return true
 	}
 	key := domain.HashSecret(token)
-	if _, ok := s.own[key]; ok {
+	if _, ok := s.Own[key]; ok {
 		return true
 	}
-	for _, store := range s.stores {
+	for _, store := range s.Stores {
 		if store.HasKey(key) {
 			return true
 		}
@@ -213,9 +215,9 @@ func (s *keySearch) isConfigured(token string) bool {
 	return false
 }
 
-// secretOf returns the credential in the value of a credential header: the last
+// SecretOf returns the credential in the value of a credential header: the last
 // word, whatever scheme stands before it.
-func secretOf(value string) string {
+func SecretOf(value string) string {
 	return value[strings.LastIndexAny(value, " \t")+1:]
 }
 
@@ -232,3 +234,12 @@ func decodeBasic(encoded string) (string, bool) {
 	text, err := base64.RawStdEncoding.DecodeString(standard64.Replace(encoded))
 	return string(text), err == nil
 }
+
+// Lengths of secrets.
+const (
+	// MinSecret is the length of the shortest secret, in bytes. A shorter one can be
+	// guessed from its hash.
+	MinSecret = 16
+	// MaxSecret is the length of the longest secret, in bytes.
+	MaxSecret = 4096
+)
