@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// plain returns a text that a terminal shows as it is. A damaged store or an imported file may
+// plain returns a text that a terminal shows as it is. A damaged store or a backup may
 // hold anything.
 func plain(text string) string {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsGraphic(r) }) {
