@@ -349,7 +349,7 @@ func TestErrors(t *testing.T) {
 			{"deliberate failure", func(tx *records.Tx) error { return errors.Join(put(newWorkspace("failed"))(tx), errDeliberate) }},
 			{"panic: deliberate", func(*records.Tx) error { panic("deliberate") }},
 			{"one transaction", func(tx *records.Tx) error {
-				for range 8 {
+				for range 16 {
 					large.ID, large.Slug = uuid.NewString(), uuid.NewString()
 					if err := tx.PutWorkspace(large); err != nil {
 						return err
