@@ -33,10 +33,12 @@ func inMemory(t *testing.T) *badger.Store {
 	return s
 }
 
-// dumped returns a dump of a store, and its end.
-func dumped(t *testing.T, s interface {
+type backuper interface {
 	Backup(ctx context.Context, w io.Writer) error
-}) (content []byte, end dump.End) {
+}
+
+// dumped returns a dump of a store, and its end.
+func dumped(t *testing.T, s backuper) (content []byte, end dump.End) {
 	t.Helper()
 	var b bytes.Buffer
 	if err := s.Backup(t.Context(), &b); err != nil {
