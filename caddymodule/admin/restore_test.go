@@ -74,12 +74,6 @@ func TestRestoreIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	var asked, got int
-	var answer func(w http.ResponseWriter, r *http.Request)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked++
-		answer(w, r)
-	}))
-	defer server.Close()
 	whole := func(w http.ResponseWriter, r *http.Request) {
 		_, end, err := dump.Follow(r.Body, func(int, int) {})
 		if got = end.Entries; err != nil {
@@ -112,8 +106,13 @@ func TestRestoreIsChecked(t *testing.T) {
 		{"not new", nil, []string{file("plain")}, refused, 1, "not new"},
 		{"connection lost", nil, []string{file("plain")}, lost, 1, "performing request"},
 	} {
-		asked, got, answer = 0, 0, tc.answer
+		asked, got = 0, 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked++
+			tc.answer(w, r)
+		}))
 		_, note, err := admin.RunWith(bytes.NewReader(tc.stdin), append([]string{"restore", "--address", server.Listener.Addr().String()}, tc.args...)...)
+		server.Close() // waits for the handler
 		if asked != tc.asked || (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: got %d requests and error %v, want %d and %q", tc.name, asked, err, tc.asked, tc.says)
 		}
