@@ -93,5 +93,5 @@ func Expires(k Key, record []byte) (uint64, error) {
 		return 0, nil
 	}
 	replay, err := decodeRecord(k, record, decodeReplay)
-	return uint64(replay.ExpiresAt.Add(replayMargin).Unix()), err
+	return uint64(max(replay.ExpiresAt.Add(replayMargin).Unix(), 1)), err
 }

@@ -27,8 +27,7 @@ func decodeEntry(payload []byte) (struct{}, error) {
 	return struct{}{}, nil
 }
 
-// concerned returns the ids of the objects that have a record in their history. A salvaged
-// trail may name objects by anything.
+// concerned returns the ids of the objects that have a record in their history.
 func concerned(a domain.AuditRecord) (ids []uuid.UUID) {
 	for _, text := range a.Concerns() {
 		if id, ok := parseID(text); ok && (len(ids) == 0 || ids[0] != id) {
