@@ -41,6 +41,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		inference {
 //			keys            everywhere|required|optional|off
 //			drop_fields     <field>...
+//			allow_fields    <field>...
 //			list_models     on|off
 //			max_body_size   <size>
 //			max_memory      <size>
@@ -167,6 +168,15 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 		for _, field := range i.DropFields {
 			if err := checkDropField(field); err != nil {
 				return d.Errf("inference: drop_fields: %v", err)
+			}
+		}
+	case "allow_fields":
+		if i.AllowFields = d.RemainingArgs(); len(i.AllowFields) == 0 {
+			return d.Err("inference: allow_fields wants names of fields" + directive.MaybeUnset)
+		}
+		for _, field := range i.AllowFields {
+			if err := checkFieldName(field); err != nil {
+				return d.Errf("inference: allow_fields: %v", err)
 			}
 		}
 	case "list_models":

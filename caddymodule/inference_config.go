@@ -36,6 +36,11 @@ type Inference struct {
 	// out of requests that name a preset.
 	DropFields []string `json:"drop_fields,omitempty"`
 
+	// Top-level fields that pass, whatever is in them, although the request's API does not
+	// have them. Where a policy, the limits of a key or disabled tools apply, other such
+	// fields are refused. Default: none
+	AllowFields []string `json:"allow_fields,omitempty"`
+
 	// Whether the active presets of the caller's workspace are models. The answer to a GET
 	// of /models below the base path then lists them. A GET of /models/@preset/<slug> reads
 	// one. Default: false
@@ -120,7 +125,7 @@ var unknownPrompts = []string{promptsRefuse, promptsPass}
 // inferenceKeys are the values of Keys.
 var inferenceKeys = []string{keysEverywhere, keysRequired, keysOptional, keysOff}
 
-// fieldName matches the names that drop_fields may hold: they go into a header.
+// fieldName matches the names that drop_fields and allow_fields may hold: the former go into a header.
 var fieldName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 // provision sets defaults and prepares to resolve from store. It caches in memory.
@@ -154,6 +159,11 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 			return fmt.Errorf("drop_fields: %w", err)
 		}
 	}
+	for _, field := range i.AllowFields {
+		if err := checkFieldName(field); err != nil {
+			return fmt.Errorf("allow_fields: %w", err)
+		}
+	}
 	if err := i.provisionMemory(); err != nil {
 		return err
 	}
@@ -163,15 +173,22 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 		}
 	}
 	i.resolver = inference.NewResolver(store, inference.Config{
-		Memory: memory, DropFields: i.DropFields, PassUnknownPrompts: i.UnknownPrompts == promptsPass,
+		Memory: memory, DropFields: i.DropFields, AllowFields: i.AllowFields, PassUnknownPrompts: i.UnknownPrompts == promptsPass,
 		TellModel: i.Usage != nil, AddStreamUsage: i.Usage.addsStreamUsage(), DropAttribution: i.Attribution == attributionDrop,
 	})
 	return nil
 }
 
-func checkDropField(field string) error {
+func checkFieldName(field string) error {
 	if !fieldName.MatchString(field) {
 		return fmt.Errorf("must be names of letters, digits, _ . and -, got %q", field)
+	}
+	return nil
+}
+
+func checkDropField(field string) error {
+	if err := checkFieldName(field); err != nil {
+		return err
 	}
 	if slices.Contains(domain.NeverDropped, field) {
 		return fmt.Errorf("%s cannot be dropped", field)

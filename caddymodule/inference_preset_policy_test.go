@@ -99,7 +99,7 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 	s.manage("POST", path+"/chat/completions", `{"model":"m"}`).want(t, 200)
 	for policy, want := range map[string]string{
 		`5`:                                      "/policy: must be an object or null",
-		`{"lcok":[]}`:                            "/policy/lcok: name must be one of lock, bounds, models, drop or violation",
+		`{"lcok":[]}`:                            "/policy/lcok: name must be one of lock, bounds, models, drop, allow_fields or violation",
 		`{"lock":"tools"}`:                       "/policy/lock: must be an array",
 		`{"lock":null}`:                          "/policy/lock: must be an array",
 		`{"lock":["tools","messages"]}`:          "/policy/lock/1: must be the name of a setting that presets keep, or system",
@@ -118,6 +118,7 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 		`{"models":[""]}`:                        "/policy/models/0: must be at least 1 character",
 		`{"models":["a","b c"]}`:                 "/policy/models/1: must have 1 to 256 printable ASCII characters and no space",
 		`{"models":["*/*/*/*/*"]}`:               "/policy/models/0: must have at most 4 *",
+		`{"allow_fields":["a b"]}`:               "/policy/allow_fields/0: must be the name of a top-level field, of letters, digits, _ . and -",
 		`{"violation":"ignore"}`:                 "/policy/violation: must be one of override or refuse",
 		`{"bounds":{"route":{"in":["` + strings.Repeat("x", 17000) + `"]}}}`: "/policy: must be at most 16384 bytes of JSON",
 	} {

@@ -86,7 +86,7 @@ func TestEventsArriveAsTheyAreSent(t *testing.T) {
 		for _, path := range inferencePaths {
 			for _, body := range []io.Reader{
 				strings.NewReader(`{"model":"@preset/writer","stream":true}`), strings.NewReader(`{"model":"m","stream":true}`),
-				unsized(`{"model":"@preset/writer","stream":true}`), unsized(`{"model":"m","stream":true}`), strings.NewReader(""),
+				unsized(`{"model":"@preset/writer","stream":true}`), unsized(`{"model":"m","stream":true}`), strings.NewReader("{}"),
 				strings.NewReader(`{"model":"@preset/writer@live","stream":true,"tools":[{"type":"openrouter:datetime"}]}`), unsized(`{"model":"m","tools":[{"type":"openrouter:datetime"}]}`),
 			} {
 				next := s.upstream.streamed(events...)

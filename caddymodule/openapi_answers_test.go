@@ -175,6 +175,7 @@ var (
 
 // TestOpenAPIGoldens checks that the documents describe every answer in the golden files.
 func TestOpenAPIGoldens(t *testing.T) {
+	tier.NoRace(t)
 	files, err := filepath.Glob(filepath.Join("..", "testdata", "golden", "*.txt"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no golden files: %v", err)
@@ -268,7 +269,7 @@ var tour = []struct{ op, method, path, body string }{
 // and each status that a client can cause.
 func TestOpenAPIAnswers(t *testing.T) {
 	tier.Slow(t)
-	const rest = "\nmax_body_size 64KiB\ninference {\nlist_models on\ndrop_fields extra\nmax_body_size 64KiB\nusage\n}"
+	const rest = "\nmax_body_size 64KiB\ninference {\nlist_models on\ndrop_fields user\nmax_body_size 64KiB\nusage\n}"
 	s := start(t, standard+rest)
 	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -390,7 +391,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("preset_update", s.manage("PATCH", "/v1/presets/p", `{"policy":{"lock":["seed"],"bounds":{"top_p":{"min":0,"max":1,"in":[1]}},"models":["a"],"drop":["stop"]}}`), 200)
 	const dryRun = "X-Preset-Dry-Run: true"
 	for _, route := range inferenceRoutes {
-		path, body := "/v1/"+route.path, `{"model":"@preset/p","extra":[1],"seed":5}`
+		path, body := "/v1/"+route.path, `{"model":"@preset/p","user":"u","seed":5}`
 		r := s.do("POST", path, body, bearer(inferenceSecret), dryRun)
 		check(route.name, r, 200)
 		if got := r.header.Get("X-Preset"); got != "p@1" {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -64,7 +65,7 @@ func wantRequests(t *testing.T, got, want []string) {
 // presetsDirective is the directive with subdirectives and a store of its own.
 func presetsDirective(t *testing.T, subdirectives string) string {
 	t.Helper()
-	return fmt.Sprintf("presets {\nstorage badger %s\n%s\n}\n", storeFolder(t), subdirectives)
+	return fmt.Sprintf("presets {\nstorage badger %s\n%s\n}\n", caddytest.Folder(t), subdirectives)
 }
 
 // branches are the paths through the handler, by the subdirectives that select them.

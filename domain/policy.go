@@ -25,8 +25,11 @@ type Policy struct {
 	Models []string `json:"models,omitzero"`
 	// Drop are top-level fields that never go upstream. Settings are among them, and are
 	// dropped under all of their names.
-	Drop      []string  `json:"drop,omitempty"`
-	Violation Violation `json:"violation"`
+	Drop []string `json:"drop,omitempty"`
+	// AllowFields are top-level fields that pass although the request's API does not have them. What is in
+	// them is not looked into.
+	AllowFields []string  `json:"allow_fields,omitempty"`
+	Violation   Violation `json:"violation"`
 }
 
 // Bound has the allowed values of a setting. Those that are zero allow all values.

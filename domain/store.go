@@ -164,9 +164,8 @@ type Reader interface {
 	AuditTrail(after int) iter.Seq2[AuditRecord, error]
 	// History returns the numbers of the audit records that concern a preset or a
 	// workspace, the newest first. total is how many there are in all: see
-	// AuditRecord.Concerns. The cost of a page depends neither on its offset nor on the
-	// length of the trail. An unknown id has no records. The records of a deleted workspace
-	// stay.
+	// AuditRecord.Concerns. The cost of a page does not depend on the length of the trail. An
+	// unknown id has no records. The records of a deleted workspace stay.
 	History(id string, page Page) (numbers []int, total int, err error)
 	// Usage returns the content of a row of usage that a node wrote.
 	Usage(id UsageID, node string) ([]byte, error)

@@ -50,6 +50,11 @@ var familySettings = map[string]map[string]any{
 
 const qwen = "Qwen/Qwen3.5-35B-A3B"
 
+// familyPolicy locks what no client of these tests sends. It refuses a request with a field that is not
+// known, so what the clients always send is known.
+const familyPolicy = `{"policy": {"violation": "refuse", "models": [], "lock": ["model", "provider", "route", "plugins", "stop", "seed", "top_k",
+	"logit_bias", "web_search_options", "image_config", "modalities", "max_tool_calls", "min_p", "top_a", "repetition_penalty", "structured_outputs"]}}`
+
 // startFamilies runs Caddy in front of a strict provider, with the presets of these tests.
 func startFamilies(t *testing.T) (*server, *provider) {
 	t.Helper()
@@ -57,6 +62,7 @@ func startFamilies(t *testing.T) (*server, *provider) {
 	s := startWith(t, "inference {\n list_models on\n}", behind.directives())
 	for _, preset := range familyPresets {
 		s.manage(t, "POST", "/v1/presets/"+preset.slug+"/"+preset.path, preset.body)
+		s.manage(t, "PATCH", "/v1/presets/"+preset.slug, familyPolicy)
 	}
 	return s, behind
 }

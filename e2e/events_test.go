@@ -2,13 +2,17 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
 )
 
@@ -20,7 +24,7 @@ var eventsFile = filepath.Join(root, "domain", "usage", "answer", "testdata", "e
 // new version of a client knows a new event, or a new place with usage.
 func TestEventTypes(t *testing.T) {
 	t.Parallel()
-	node := servertest.Node(t, "events", "@anthropic-ai/sdk", "events", "typescript", "openai", "openai", "openrouter", "@openrouter/sdk")
+	node := nodeWithClients(t)
 	var listed map[string]map[string]map[string][]string // by dialect, event and place, the clients
 	if err := json.Unmarshal([]byte(run(t, "events", nil, node, "list.mjs")), &listed); err != nil {
 		t.Fatal(err)
@@ -70,6 +74,51 @@ func TestEventTypes(t *testing.T) {
 			if events[name] == nil {
 				t.Errorf("no client knows the event %s %s of %s", dialect, name, eventsFile)
 			}
+		}
+	}
+}
+
+// nodeWithClients returns Node, or skips the test without it and without the clients whose types are read.
+func nodeWithClients(t *testing.T) string {
+	t.Helper()
+	return servertest.Node(t, "events", "@anthropic-ai/sdk", "events", "typescript", "openai", "openai", "openrouter", "@openrouter/sdk")
+}
+
+// TestKnownFields compares the fields of official clients with those that pass where a policy, the limits of
+// a key or disabled tools apply. It fails if a new version of a client has a new field, or a new kind of
+// tool.
+func TestKnownFields(t *testing.T) {
+	t.Parallel()
+	var listed map[string]map[string][]string // by dialect and field, the clients
+	if err := json.Unmarshal([]byte(run(t, "events", nil, nodeWithClients(t), "fields.mjs")), &listed); err != nil {
+		t.Fatal(err)
+	}
+	// Those that no client has: the seed of the API, LiteLLM's fallbacks, what names a preset, and
+	// what Codex sends.
+	extra := map[string]string{
+		"chat/completions": "fallbacks include_reasoning preset prompt prompt_id prompt_variables prompt_version route structured_outputs",
+		"responses":        "client_metadata fallbacks preset prompt_id prompt_variables prompt_version route",
+		"messages":         "preset prompt prompt_id prompt_variables prompt_version route",
+	}
+	for _, dialect := range []domain.Dialect{domain.Chat, domain.Responses, domain.Messages} {
+		known := inference.KnownFields(dialect)
+		for name, clients := range listed[string(dialect)] {
+			if !slices.Contains(known, name) {
+				t.Errorf("%s: %s has the field %s. Add it to domain/inference/known_fields.go with its form, and say what locks it", dialect, strings.Join(clients, " and "), name)
+			}
+		}
+		for _, name := range known {
+			if listed[string(dialect)][name] == nil && !slices.Contains(strings.Fields(extra[string(dialect)]), name) {
+				t.Errorf("%s: no client has the field %s", dialect, name)
+			}
+		}
+	}
+	s := startWith(t, "inference", "respond 200")
+	s.manage(t, http.MethodPatch, "/v1/workspaces/default", `{"disabled_server_tools": ["openrouter:nothing"]}`)
+	for kind, clients := range listed["tools"] {
+		body := fmt.Sprintf(`{"model": "m", "tools": [{"type": %q, "name": "x"}]}`, kind)
+		if status, answer := s.post(t, "/v1/responses", inferenceKey, body); status != http.StatusOK {
+			t.Errorf("%s has the kind of tool %s, which does not pass: %s", strings.Join(clients, " and "), kind, answer)
 		}
 	}
 }

@@ -35,25 +35,13 @@ func TestDisk(t *testing.T) {
 
 // TestDiskAtFlush fills the disk at the worst moment: a memtable has just become full.
 // Badger writes it to a memory map of a file without blocks. The system kills the process
-// if the disk has no block. Badger does not reserve space for this file. The server frees
-// its ballast when it detects the full disk, mostly but not always in time. The test
-// counts the failures. Acknowledged writes remain, and a start with free space finds
-// them.
+// if the disk has no block, because Badger does not reserve space for this file. The test
+// counts the deaths. Acknowledged writes remain, and a start with free space finds them.
 func TestDiskAtFlush(t *testing.T) {
 	tier.Long(t)
 	runDisk(t, "disk-at-flush", func(d *disk, name string, _ int) {
 		d.mayDie = true
 		d.fillUnderLoad(name, false, true)
-	})
-}
-
-// TestGreedyDiskAtFlush fills the disk at that moment, and also takes the space of the
-// freed ballast. This may kill the process, too.
-func TestGreedyDiskAtFlush(t *testing.T) {
-	tier.Long(t)
-	runDisk(t, "greedy-disk-at-flush", func(d *disk, name string, _ int) {
-		d.mayDie = true
-		d.fillUnderLoad(name, true, true)
 	})
 }
 

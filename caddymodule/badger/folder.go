@@ -22,11 +22,11 @@ import (
 // folder opens the store in a folder, and maintains it.
 type folder struct {
 	name     string
-	key      []byte // nil without encryption
-	existing bool   // no store may be created
-	probe    func(ctx context.Context, folder string, o badgerstore.Options) error
-	newest   func() *settings // of the configuration that came last
-	now      func() time.Time // the time; tests set another
+	key      []byte                                           // nil without encryption
+	existing bool                                             // no store may be created
+	probe    func(folder string, o badgerstore.Options) error // nil but for tests
+	newest   func() *settings                                 // of the configuration that came last
+	now      func() time.Time                                 // the time; tests set another
 
 	retries retryState
 	checks  checkState
@@ -42,9 +42,9 @@ const maxRetryPause = 30 * time.Second
 const damagePause = 10 * time.Minute
 
 // Open implements storepool.Opener.
-func (f *folder) Open(ctx context.Context) (*badgerstore.Store, error) {
+func (f *folder) Open(context.Context) (*badgerstore.Store, error) {
 	f.retries = retryState{seen: contents(f.name), tried: f.now(), pause: storepool.RetryInterval, mayBeNew: !f.existing && f.mayBeNew()}
-	store, err := f.open(ctx)
+	store, err := f.open()
 	if err != nil && !f.IsFatal(err) {
 		f.logger().Error("the store cannot be opened: presets and workspaces are unavailable until it can, "+
 			"requests that do not need them are served", zap.String("folder", f.name), zap.Error(err))
@@ -56,17 +56,13 @@ func (f *folder) Open(ctx context.Context) (*badgerstore.Store, error) {
 func (*folder) IsFatal(err error) bool { return errors.Is(err, badgerstore.ErrMisused) }
 
 // open opens the store, and creates it if retries say that it may be new.
-func (f *folder) open(ctx context.Context) (*badgerstore.Store, error) {
+func (f *folder) open() (*badgerstore.Store, error) {
 	store, err := badgerstore.Open(f.name, badgerstore.Options{
-		Logger: logof.New(f.logger), EncryptionKey: f.key, CacheSize: f.cacheSize(), Existing: !f.retries.mayBeNew,
-		Probe: func(folder string, o badgerstore.Options) error { return f.probe(ctx, folder, o) },
+		Logger: logof.New(f.logger), EncryptionKey: f.key, CacheSize: f.cacheSize(), Existing: !f.retries.mayBeNew, Probe: f.probe,
 	})
 	f.checks, f.isDamaged = newCheckState(time.Now()), false
-	if err == nil && isCommand.Load() {
-		// An idle server would keep some 17 MiB that opening a store used. This takes a few
-		// milliseconds. A program that embeds Caddy cares for its memory itself.
-		debug.FreeOSMemory()
-	}
+	// Returns what opening the store used to the system, some 17 MiB, which takes a few milliseconds.
+	debug.FreeOSMemory()
 	return store, err
 }
 
@@ -118,7 +114,7 @@ func (f *folder) Retry(ctx context.Context, why error) (*badgerstore.Store, erro
 	}
 	r.seen, r.tried = found, now // the contents from before the attempt, so that later changes are noticed
 	began := time.Now()
-	store, err := f.open(ctx)
+	store, err := f.open()
 	switch {
 	case err == nil:
 		f.logger().Info("the store is open: presets and workspaces are available", zap.String("folder", f.name))

@@ -20,7 +20,7 @@ import (
 // folders has the handles of open folders, by their canonical names.
 var folders = storepool.Pool[settings, *badgerstore.Store]{
 	Opener: func(s settings, newest func() *settings) storepool.Opener[*badgerstore.Store] {
-		return &folder{name: s.folder, key: s.key, existing: s.ended.Load(), probe: probeApart, newest: newest, now: time.Now}
+		return &folder{name: s.folder, key: s.key, existing: s.ended.Load(), newest: newest, now: time.Now}
 	},
 	Compatible: func(others, s settings) error {
 		if bytes.Equal(others.key, s.key) {

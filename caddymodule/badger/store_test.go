@@ -212,37 +212,13 @@ func closedStore(t *testing.T) (folder string) {
 	return folder
 }
 
-// TestCloseEndsProbe closes a handle during an attempt to open the store. The close does
-// not wait for the attempt.
-func TestCloseEndsProbe(t *testing.T) {
-	probing, first := make(chan struct{}), true
-	f := newFolder(closedStore(t))
-	f.probe = func(ctx context.Context, _ string, _ badgerstore.Options) error {
-		if first {
-			first = false
-			return domain.ErrUnavailable
-		}
-		close(probing)
-		<-ctx.Done()
-		return fmt.Errorf("%w: %w", domain.ErrUnavailable, ctx.Err())
-	}
-	h, err := storepool.Open(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-probing
-	if err := h.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestRetryOfDamage tries a damaged store again after a while, though its files are the same. The
 // disk may not have been able to read for a moment, which counts as damage.
 func TestRetryOfDamage(t *testing.T) {
 	failure := badgerstore.ErrDamaged
 	probes := 0
 	f := newFolder(closedStore(t))
-	f.probe = func(context.Context, string, badgerstore.Options) error { probes++; return failure }
+	f.probe = func(string, badgerstore.Options) error { probes++; return failure }
 	now := time.Now()
 	f.now = func() time.Time { return now }
 	_, why := f.Open(t.Context())
@@ -273,7 +249,7 @@ func TestRetries(t *testing.T) {
 	var failure, why error
 	probes := 0
 	f := newFolder(closedStore(t))
-	f.probe = func(context.Context, string, badgerstore.Options) error { probes++; return failure }
+	f.probe = func(string, badgerstore.Options) error { probes++; return failure }
 	f.newest = func() *settings { return &settings{logger: zap.New(core)} }
 	f.retries.pause = storepool.RetryInterval
 	var store *badgerstore.Store
@@ -346,5 +322,5 @@ func TestStampsWithoutAStore(t *testing.T) {
 
 // newFolder returns a folder that no configuration uses any more.
 func newFolder(name string) *folder {
-	return &folder{name: name, probe: probeApart, newest: func() *settings { return nil }, now: time.Now}
+	return &folder{name: name, newest: func() *settings { return nil }, now: time.Now}
 }

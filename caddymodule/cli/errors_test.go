@@ -128,9 +128,9 @@ func TestNoServer(t *testing.T) {
 	})
 	for text, want := range map[string]string{
 		"<html>":                   "is not JSON: is " + s.origin + " the origin of the presets handler?",
-		`{"data":[]}`:              "the response has another form than expected",
-		`{"data":{"slug":1}}`:      "the response has another form than expected",
-		`{"data":{"labels":"no"}}`: "the response has another form than expected",
+		`{"data":[]}`:              "the answer has another form than expected",
+		`{"data":{"slug":1}}`:      "the answer has another form than expected",
+		`{"data":{"labels":"no"}}`: "the answer has another form than expected",
 	} {
 		response = text
 		wantError(t, want, "show", "summary")

@@ -194,7 +194,6 @@ func TestAttributionUnderALock(t *testing.T) {
 	}{
 		{chat, `"system":[` + claudeCode + `],"messages":[]`, `{"messages":[{"role":"system","content":"P"}],"model":"m"}`},
 		{messages, `"System":[` + claudeCode + `]`, `{"model":"m","system":"P"}`},
-		{messages, `"extra_body":{"system":[` + claudeCode + `]}`, `{"extra_body":{},"model":"m","system":"P"}`},
 		{messages, `"messages":[{"role":"system","content":[` + claudeCode + `]}]`, `{"messages":[],"model":"m","system":"P"}`},
 	} {
 		got, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: tc.dialect, Body: []byte(`{"preset":"p",` + tc.sent + `}`)})

@@ -119,9 +119,6 @@ func (m *merger) compose() (Body, error) {
 	if err := m.reserve(size); err != nil {
 		return nil, err
 	}
-	if len(m.workspace.disabledTools) > 0 { // it is searched
-		return Body{assemble(m.parts)}, nil
-	}
 	large, pieces := 0, 1
 	for text := range textsOf(m.parts) {
 		if len(text) >= largeText {
@@ -139,6 +136,26 @@ func (m *merger) compose() (Body, error) {
 	}
 	m.release(m.sharedSize())
 	return append(body, copied[begin:]), nil
+}
+
+// reserve takes memory for a copy of size bytes, until compose counts all parts. Once it was
+// refused, compose returns the error, so a caller need not.
+func (m *merger) reserve(size int) error {
+	if m.memory == nil || m.refused != nil {
+		return m.refused
+	}
+	if m.refused = m.memory.Reserve(size); m.refused == nil {
+		m.copied += size
+	}
+	return m.refused
+}
+
+// release gives back size bytes of those that reserve took.
+func (m *merger) release(size int) {
+	if m.memory != nil {
+		m.memory.Release(size)
+		m.copied -= size
+	}
 }
 
 // sharedSize returns the length of the large texts that take no memory of their own. They are

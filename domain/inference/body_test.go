@@ -45,7 +45,7 @@ func TestMergedBodyIsCounted(t *testing.T) {
 		"a long prompt":           {user, `{"preset":"long",` + talk + `}`, 0},
 		"a value with an escape":  {user, namesWithPrompt("t", `{"x":"\u0041`+long+`"}`, ""), 2 * size}, // it is there twice
 		"a locked prompt":         {user, `{"preset":"locked","messages":[{"role":"system","content":"x"},{"role":"user","content":"` + long + `"}]}`, size},
-		"a locked setting":        {user, `{"preset":"locked","reasoning":{"effort":"high","x":"` + long + `"}}`, size},
+		"a locked setting":        {user, `{"preset":"locked","reasoning":{"effort":"high","summary":"` + long + `"}}`, size},
 		"tools":                   {user, `{"preset":"p",` + talk + `,"tools":[{"type":"function","function":{"name":"` + long + `"}}]}`, size},
 		"an order of providers":   {team, `{"preset":"p",` + talk + `,"provider":{"x":"` + long + `"}}`, size},
 		"the usage of the stream": {user, `{"preset":"p",` + talk + `,"stream":true,"stream_options":{"x":"` + long + `"}}`, size},

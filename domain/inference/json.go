@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -83,5 +84,5 @@ func mayBeName(quoted jsontext.Value, name string) bool {
 		return bytes.EqualFold(inside, []byte(name))
 	}
 	text, _ := rawjson.Text(quoted)
-	return foldName(text) == name
+	return strings.EqualFold(text, name)
 }

@@ -91,7 +91,8 @@ type merger struct {
 	settings  *settings
 	workspace *workspaceDefaults
 	policy    *policy // nil: none
-	memory    Memory  // nil: without a limit
+	limits
+	memory Memory // nil: without a limit
 	// streamUsage is Config.AddStreamUsage, and streamUsageAdded that the request needed it.
 	streamUsage, streamUsageAdded bool
 	dropsAttribution              bool // Config.DropAttribution, for requests of Messages
@@ -120,16 +121,8 @@ type merger struct {
 	// hadTools tells that it left out tools of the conversation.
 	relocked []string
 	hadTools bool
-	// presetValues are the preset's values that the policy compared with others, by their place.
-	presetValues map[place]*presetValue
-	// corrected is how many values the policy replaced with the nearest, and partFields how many
-	// fields the parts of the request have.
-	corrected, partFields int
-	// named is how many models the request names, as far as the policy counted them.
-	named int
-	// ownModels are the models that the preset names. ownPlugins are its plugins in their
-	// canonicalForm. Both are nil until the policy needs them.
-	ownModels, ownPlugins map[string]bool
+	// ownModels are the models that the preset names, nil until the policy needs them.
+	ownModels map[string]bool
 }
 
 // workspaceDefaults has the fields that a workspace adds to requests that name a preset. It
@@ -157,10 +150,7 @@ func (m *merger) merge() error {
 	if err := m.render(); err != nil {
 		return err
 	}
-	if err := m.lockPrompt(); err != nil {
-		return err
-	}
-	if err := m.limitConversations(); err != nil {
+	if err := m.limitConversation(); err != nil {
 		return err
 	}
 	m.parts = make([]part, 0, len(m.request.fields)+len(m.settings.fields)+4)

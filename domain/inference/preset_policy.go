@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -13,17 +15,16 @@ import (
 // nil policy allows everything.
 type policy struct {
 	refuse bool
-	// locks are in the order of the policy. lockedBy and limitedBy have the rules for a
-	// field, by its folded name. Limits are bounds and drops.
-	locks               []*rule
-	lockedBy, limitedBy map[string][]target
+	// locks are in the order of the policy. limits are bounds and drops.
+	locks, limits []*rule
 	// promptLock is the name that locks the system prompt, or empty.
 	promptLock string
 	// models are the patterns of allowed models. All are allowed if limitsModels is false.
 	models       []string
 	limitsModels bool
-	// toolsName is the name that locks or drops tools, or empty.
-	toolsName string
+	limitsTools  bool // locks or drops them
+	// opened are the fields of allow_fields.
+	opened map[string]bool
 }
 
 // rule is a policy's rule for one setting.
@@ -45,20 +46,14 @@ const (
 // place is a field of a request, or a member of a field.
 type place struct{ field, member string }
 
-// target is a rule's place within a field. It is the whole field if member is empty.
-type target struct {
-	*rule
-	place
-}
-
 // newPolicy prepares a policy. An error means that it is damaged.
 func newPolicy(stored *domain.Policy) (*policy, error) {
 	if stored == nil {
 		return nil, nil
 	}
-	p := &policy{
-		refuse: stored.Violation == domain.RefuseViolation, models: stored.Models, limitsModels: stored.Models != nil,
-		lockedBy: map[string][]target{}, limitedBy: map[string][]target{},
+	p := &policy{refuse: stored.Violation == domain.RefuseViolation, models: stored.Models, limitsModels: stored.Models != nil, opened: map[string]bool{}}
+	for _, name := range stored.AllowFields {
+		p.opened[name] = true
 	}
 	for _, name := range stored.Lock {
 		if isPromptName(name) {
@@ -70,18 +65,19 @@ func newPolicy(stored *domain.Policy) (*policy, error) {
 			return nil, err
 		}
 		p.locks = append(p.locks, r)
-		p.addTo(p.lockedBy, r)
 	}
 	if err := p.addBounds(stored.Bounds); err != nil {
 		return nil, err
 	}
 	for _, name := range stored.Drop {
-		r, err := newRule(foldName(name), dropRule)
+		r, err := newRule(strings.ToLower(name), dropRule)
 		if err != nil {
 			return nil, err
 		}
-		p.addTo(p.limitedBy, r)
+		r.places = append(r.places, place{field: name}) // which may be in capitals
+		p.limits = append(p.limits, r)
 	}
+	p.limitsTools = slices.ContainsFunc(slices.Concat(p.locks, p.limits), (*rule).isAboutTools)
 	return p, nil
 }
 
@@ -101,11 +97,9 @@ func (p *policy) addBounds(stored map[string]domain.Bound) error {
 		r.bounds = append(r.bounds, newBound(name, stored[name]))
 	}
 	for _, r := range rules {
-		p.addTo(p.limitedBy, r)
+		p.limits = append(p.limits, r)
 		if field := overriding[r.name]; field != "" {
-			lock := &rule{name: r.name, kind: lockRule, places: []place{{field: field}}}
-			p.locks = append(p.locks, lock)
-			p.addTo(p.lockedBy, lock)
+			p.locks = append(p.locks, &rule{name: r.name, kind: lockRule, places: []place{{field: field}}})
 		}
 	}
 	return nil
@@ -132,29 +126,31 @@ func newRule(name string, kind ruleKind) (*rule, error) {
 	case name == "tools":
 		r.places = append(r.places, otherToolPlaces...)
 	case name == "model": // a list of models can replace it
-		for _, field := range modelFields[1:] {
-			r.places = append(r.places, place{field: field})
-		}
-		r.places = append(append(r.places, settingPlaces("models")...), otherFallbackPlaces...)
-	case slices.Contains(r.places, place{field: "models"}):
-		r.places = append(r.places, otherFallbackPlaces...)
+		r.places = append(r.places, settingPlaces("models")...)
 	}
 	return r, nil
 }
 
-// addTo adds the places of a rule to an index.
-func (p *policy) addTo(index map[string][]target, r *rule) {
-	if r.name == "tools" {
-		p.toolsName = r.name
-	}
-	for _, at := range r.places {
-		index[at.field] = append(index[at.field], target{r, at})
-	}
+// isAboutTools reports whether r locks or drops tools.
+func (r *rule) isAboutTools() bool { return r.name == "tools" }
+
+// isLocked reports whether the policy locks a field, or a part of it.
+func (p *policy) isLocked(field string) bool {
+	return p != nil && slices.ContainsFunc(p.locks, func(r *rule) bool {
+		return slices.ContainsFunc(r.places, func(at place) bool { return at.field == field })
+	})
 }
 
 // drops reports whether the policy drops a whole field.
 func (p *policy) drops(field string) bool {
-	return p != nil && slices.ContainsFunc(p.limitedBy[field], func(t target) bool { return t.kind == dropRule && t.member == "" })
+	return p != nil && slices.ContainsFunc(p.limits, func(r *rule) bool { return r.kind == dropRule && slices.Contains(r.places, place{field: field}) })
+}
+
+// disallows reports whether a bound of the policy does not allow a value at a place.
+func (p *policy) disallows(at place, value jsontext.Value) bool {
+	return p != nil && slices.ContainsFunc(p.limits, func(r *rule) bool {
+		return r.kind == boundRule && slices.Contains(r.places, at) && r.disallows(value) != ""
+	})
 }
 
 // cost is the memory that p takes, about, in bytes.
@@ -162,14 +158,9 @@ func (p *policy) cost() int {
 	if p == nil {
 		return 0
 	}
-	cost := minEntryCost
-	for _, index := range []map[string][]target{p.lockedBy, p.limitedBy} {
-		for _, targets := range index {
-			cost += 64 + 128*len(targets)
-			for _, t := range targets {
-				cost += 256 * len(t.bounds)
-			}
-		}
+	cost := minEntryCost + 64*len(p.opened)
+	for _, r := range slices.Concat(p.locks, p.limits) {
+		cost += 64 + 32*len(r.places) + 256*len(r.bounds)
 	}
 	for _, pattern := range p.models {
 		cost += 16 + len(pattern)
@@ -180,8 +171,8 @@ func (p *policy) cost() int {
 // isPromptName reports whether a policy's name is that of the system prompt.
 func isPromptName(name string) bool { return name == "system" || name == "instructions" }
 
-// otherToolPlaces are the fields besides tools that give tools to a model. Plugins count
-// only if they are server tools.
+// otherToolPlaces are the fields besides tools that give tools to a model. Plugins and a container
+// count only with server tools.
 var otherToolPlaces = func() []place {
 	places := []place{{field: "plugins"}, {field: "functions"}, {field: "function_call"}}
 	for _, t := range serverTools {
@@ -202,16 +193,6 @@ var overriding = map[string]string{
 }
 
 const oldFormatField = "output_format"
-
-// otherFallbackPlaces are the fields besides fallbacks that replace the model.
-var otherFallbackPlaces = func() (places []place) {
-	for _, field := range fallbackFields {
-		if settingFields[field] == 0 {
-			places = append(places, place{field: field})
-		}
-	}
-	return places
-}()
 
 // allPaths returns the setting's names in all dialects.
 func (c counterpart) allPaths() []string {
@@ -280,25 +261,10 @@ var samePlaces = func() map[place][]place {
 			all[placeOf(path)] = scalarPlaces(path)
 		}
 	}
-	all[place{field: oldFormatField}] = scalarPlaces("output_config.format")
 	return all
 }()
 
 func placeOf(path string) place {
 	field, member, _ := strings.Cut(path, ".")
 	return place{field, member}
-}
-
-// foldName returns a field's name in the letter case of the dialects. Some gateways read
-// names in any letter case.
-func foldName(name string) string {
-	for i := range len(name) {
-		if c := name[i]; ('a' > c || c > 'z') && c != '_' {
-			if len(name) > 64 { // longer than all names
-				return name
-			}
-			return strings.ToLower(strings.ToUpper(name))
-		}
-	}
-	return name
 }

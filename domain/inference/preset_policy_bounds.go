@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // bound has the allowed values of a setting, under one of its names.
@@ -17,21 +17,12 @@ type bound struct {
 	name     string
 	min, max number           // of no text: any
 	in       []jsontext.Value // nil: any
-	texts    []string         // the strings in it
-	numbers  []number         // the numbers in it
 }
 
 func newBound(name string, stored domain.Bound) bound {
 	b := bound{name: name, in: stored.In}
 	b.min, _ = readNumber(stored.Min)
 	b.max, _ = readNumber(stored.Max)
-	for _, value := range stored.In {
-		if text, ok := rawjson.Text(value); ok {
-			b.texts = append(b.texts, text)
-		} else if n, ok := readNumber(value); ok {
-			b.numbers = append(b.numbers, n)
-		}
-	}
 	return b
 }
 
@@ -41,30 +32,12 @@ func (b *bound) allows(value jsontext.Value, n number) bool {
 		b.min.text != nil && n.compare(b.min) < 0 || b.max.text != nil && n.compare(b.max) > 0 {
 		return false
 	}
-	if b.in == nil {
-		return true
-	}
-	switch value.Kind() {
-	case '"':
-		for _, text := range b.texts {
-			if rawjson.IsText(value, text) {
-				return true
-			}
+	return b.in == nil || slices.ContainsFunc(b.in, func(allowed jsontext.Value) bool {
+		if other, ok := readNumber(allowed); ok {
+			return n.text != nil && n.compare(other) == 0
 		}
-	case '0':
-		for _, other := range b.numbers {
-			if n.text != nil && n.compare(other) == 0 {
-				return true
-			}
-		}
-	case 't', 'f':
-		for _, other := range b.in {
-			if bytes.Equal(other, value) {
-				return true
-			}
-		}
-	}
-	return false
+		return isSameJSON(value, allowed)
+	})
 }
 
 // disallows returns the name of the first bound that does not allow a value, or "".
@@ -99,7 +72,8 @@ func (r *rule) nearest(value jsontext.Value) jsontext.Value {
 		b := &r.bounds[i]
 		consider(b.min)
 		consider(b.max)
-		for _, c := range b.numbers {
+		for _, allowed := range b.in {
+			c, _ := readNumber(allowed)
 			consider(c)
 		}
 	}

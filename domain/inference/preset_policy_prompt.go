@@ -12,52 +12,33 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// mayHavePrompt reports whether a field of any dialect can have a system prompt.
-func mayHavePrompt(name string) bool {
-	switch foldName(name) {
-	case "instructions", "system", liteLLMPrompt, "messages", "input":
-		return true
-	}
-	return false
-}
+// isForPresets reports whether a field names a preset or a prompt. A gateway may have prompts of its
+// own.
+func isForPresets(name string) bool { return name == "preset" || isPromptField(name) }
 
-// liteLLMPrompt is a field whose text LiteLLM adds to the system prompt.
-const liteLLMPrompt = "litellm_system_prompt"
-
-// isForPresets reports whether a field names a preset or a prompt, in any letter case. A
-// gateway may have prompts of its own.
-func isForPresets(name string) bool {
-	name = foldName(name)
-	return name == "preset" || isPromptField(name)
-}
-
-// lockPrompt leaves out the request's own system prompt, if the policy locks it. It does so
-// before the merge, which puts the preset's prompt in its place. Prompts are in
-// instructions, system and liteLLMPrompt, and in messages of the roles system and developer.
-func (m *merger) lockPrompt() error {
-	if m.policy == nil || m.policy.promptLock == "" {
+// limitConversation leaves out the request's own system prompt and the tools in its conversation, if
+// the policy locks them. It does so before the merge, which puts the preset's in their place.
+func (m *merger) limitConversation() error {
+	if m.policy == nil || m.policy.promptLock == "" && !m.policy.limitsTools {
 		return nil
 	}
-	e := &enforcement{merger: m}
 	kept := make([]rawjson.Member, 0, len(m.request.fields))
 	for _, f := range m.request.fields {
-		switch name := foldName(f.Name); {
-		case !mayHavePrompt(f.Name):
-		case name == "instructions" || name == "system" || name == liteLLMPrompt:
-			if f.Value = e.withoutPrompt(f); f.Value == nil {
+		isList := f.Value.Kind() == '[' && (f.Name == "messages" || f.Name == "input")
+		if isList && m.policy.limitsTools {
+			m.limitItems(&f)
+		}
+		switch {
+		case m.policy.promptLock == "":
+		case isList:
+			m.lockMessages(&f)
+		case isPrompt(f):
+			if f.Value = m.withoutPrompt(f); f.Value == nil {
 				continue
 			}
-		case f.Name != name && m.putsPromptIn(name): // a gateway may take it for the preset's
-			if f.Value.Kind() != 'n' {
-				e.recordViolation(m.policy.promptLock, lockedMessage, true, f.Name)
-				m.relocked = append(m.relocked, name)
-			}
-			continue
-		default:
-			var err error
-			if f.Value, err = e.withoutPrompts(f); err != nil {
-				return err
-			}
+		}
+		if m.refused != nil {
+			return m.refused
 		}
 		kept = append(kept, f)
 	}
@@ -65,68 +46,121 @@ func (m *merger) lockPrompt() error {
 	return nil
 }
 
+// isPrompt reports whether a field has instructions to the model.
+func isPrompt(f rawjson.Member) bool {
+	switch f.Name {
+	case "instructions", "system", "personality":
+		return true
+	case "compaction", "context_management":
+		edits := rawjson.Get(f.Value, "edits")
+		if f.Value.Kind() == '[' {
+			edits = f.Value
+		}
+		for _, edit := range rawjson.Items(edits) {
+			if instructions := rawjson.Get(edit, "instructions"); instructions != nil && instructions.Kind() != 'n' {
+				return true
+			}
+		}
+		instructions := rawjson.Get(f.Value, "instructions")
+		return instructions != nil && instructions.Kind() != 'n'
+	}
+	return false
+}
+
 // withoutPrompt returns what is left of a field with a system prompt. That is the attribution of
 // Claude Code, which is no prompt of the caller, or nil.
-func (e *enforcement) withoutPrompt(f rawjson.Member) (left jsontext.Value) {
+func (m *merger) withoutPrompt(f rawjson.Member) (left jsontext.Value) {
 	isEmpty, begin := false, 0
-	if e.dialect == domain.Messages && f.Name == promptField[e.dialect] {
+	if m.dialect == domain.Messages && f.Name == promptField[m.dialect] {
 		if left, isEmpty = lockedAttribution(f.Value); left != nil {
 			begin = 1
 		}
 	}
 	isEmpty = isEmpty || f.Value.Kind() == 'n'
-	match := e.prompt.match()
+	match := m.prompt.match()
 	if ok := match.addField("", begin, f.Value); !isEmpty && (!ok || !match.isEmpty && !match.is()) {
-		e.recordViolation(e.policy.promptLock, lockedMessage, true, f.Name)
-		e.relocked = append(e.relocked, f.Name)
+		m.recordViolation(m.policy.promptLock, lockedMessage, true, f.Name)
+		m.relocked = append(m.relocked, f.Name)
 	}
 	return left
 }
 
-// putsPromptIn reports whether the merge puts the preset's prompt or a template's messages into a
-// field.
-func (m *merger) putsPromptIn(name string) bool {
-	return name == promptField[m.dialect] && !m.prompt.isEmpty() || name == listField[m.dialect] && len(m.messages) > 0
-}
-
-// withoutPrompts returns a field without its system messages.
-func (e *enforcement) withoutPrompts(f rawjson.Member) (jsontext.Value, error) {
-	first := firstSystemMessage(f.Value)
-	if first < 0 {
-		return f.Value, nil
-	}
-	if err := e.reserve(len(f.Value)); err != nil {
-		return nil, err
-	}
-	left := append(make([]byte, 0, len(f.Value)), '[')
-	match := e.prompt.match()
-	for _, message := range rawjson.Items(f.Value) {
+// lockMessages leaves the system messages out of a list.
+func (m *merger) lockMessages(f *rawjson.Member) {
+	first, match := -1, m.prompt.match()
+	m.editItems(f, func(i int, message jsontext.Value) jsontext.Value {
 		if !mayBeSystemMessage(message) {
-			if len(left) > len("[") {
-				left = append(left, ',')
-			}
-			left = append(left, message...)
-			continue
+			return message
+		}
+		if first < 0 {
+			first = i
 		}
 		if content := rawjson.Get(message, "content"); hasText(content) && (match.isEmpty || match.add(paragraphEnd)) {
 			match.addField("", 0, content)
 		}
-	}
+		return nil
+	})
 	if !match.isEmpty && !match.is() {
-		e.recordViolation(e.policy.promptLock, lockedMessage, true, f.Name, strconv.Itoa(first))
-		e.relocked = append(e.relocked, f.Name)
+		m.recordViolation(m.policy.promptLock, lockedMessage, true, f.Name, strconv.Itoa(first))
+		m.relocked = append(m.relocked, f.Name)
 	}
-	return append(left, ']'), nil
 }
 
-// firstSystemMessage returns the index of the first system message in a list, or -1.
-func firstSystemMessage(list jsontext.Value) int {
-	for i, message := range rawjson.Items(list) {
-		if mayBeSystemMessage(message) {
-			return i
+// limitItems leaves out the tools of the items of a list. An item with neither content nor calls of
+// tools is left out as a whole.
+func (m *merger) limitItems(f *rawjson.Member) {
+	changed := m.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
+		brings := false
+		for range toolsOf(m.dialect, item) {
+			brings = true
+			break
 		}
+		if !brings {
+			return item
+		}
+		if m.policy.isLocked("tools") {
+			m.recordViolation("tools", lockedMessage, true, f.Name, strconv.Itoa(i), "tools")
+		}
+		if rawjson.Get(item, "content") == nil && rawjson.Get(item, "tool_calls") == nil || m.reserve(len(item)) != nil {
+			return nil
+		}
+		return withoutFields(item, func(name string) bool { return strings.EqualFold(name, "tools") })
+	})
+	if changed {
+		m.relocked = append(m.relocked, f.Name)
+		m.hadTools = true
 	}
-	return -1
+}
+
+// editItems gives each item of a list the value that edit returns, or leaves it out for nil. It
+// reports whether it changed anything.
+func (m *merger) editItems(f *rawjson.Member, edit func(i int, item jsontext.Value) jsontext.Value) (changed bool) {
+	var left []byte // nil as long as nothing changes
+	for i, item := range rawjson.Items(f.Value) {
+		edited := edit(i, item)
+		switch {
+		case left == nil && len(edited) == len(item):
+			continue
+		case left == nil:
+			if m.reserve(len(f.Value)) != nil {
+				return false
+			}
+			before := bytes.TrimRight(f.Value[:rawjson.Offset(f.Value, item)], " \t\r\n,")
+			left = append(make([]byte, 0, len(f.Value)), before...)
+		}
+		if edited == nil {
+			continue
+		}
+		if left[len(left)-1] != '[' {
+			left = append(left, ',')
+		}
+		left = append(left, edited...)
+	}
+	if left == nil {
+		return false
+	}
+	f.Value = append(left, ']')
+	return true
 }
 
 // hasText reports whether the joined texts of a content are not empty.
@@ -141,43 +175,16 @@ func hasText(content jsontext.Value) bool {
 	return false
 }
 
-// mayBeSystemMessage reports whether a gateway may take a message for one of the system or of
-// the developer. It is wider than isSystemMessage: names and roles are in any letter case.
+// callerRoles are the roles of messages that are neither of the system nor of the developer.
+var callerRoles = []string{"user", "assistant", "tool", "function"}
+
+// mayBeSystemMessage reports whether a gateway may take a message for one of the system or of the
+// developer: its role is not one of callerRoles, or a gateway may read another one.
 func mayBeSystemMessage(message jsontext.Value) bool {
-	for name, value := range rawjson.Pairs(message) {
-		if len(name) != len(`"role"`) && !bytes.Contains(name, []byte{'\\'}) {
-			continue
-		}
-		if text, _ := rawjson.Head(name, len("role")); !strings.EqualFold(text, "role") {
-			continue
-		}
-		role, _ := rawjson.Head(value, maxText)
-		if len(role) > maxText { // perhaps behind much space
-			return true
-		}
-		if slices.Contains([]string{"system", "developer"}, strings.ToLower(strings.TrimSpace(role))) {
-			return true
-		}
+	hasRole := false
+	for name := range rawjson.Pairs(message) {
+		hasRole = hasRole || mayBeName(name, "role")
 	}
-	return false
-}
-
-// reserve takes memory for a copy of size bytes, until compose counts all parts. Once it was
-// refused, compose returns the error, so a caller need not.
-func (m *merger) reserve(size int) error {
-	if m.memory == nil || m.refused != nil {
-		return m.refused
-	}
-	if m.refused = m.memory.Reserve(size); m.refused == nil {
-		m.copied += size
-	}
-	return m.refused
-}
-
-// release gives back size bytes of those that reserve took.
-func (m *merger) release(size int) {
-	if m.memory != nil {
-		m.memory.Release(size)
-		m.copied -= size
-	}
+	role, _ := rawjson.Head(soleMember(message, "role"), maxText)
+	return hasRole && !slices.Contains(callerRoles, role)
 }

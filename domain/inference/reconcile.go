@@ -69,9 +69,6 @@ func (m *merger) yields(name string) bool {
 	return from == FromPreset || from == FromPolicy && m.sentSetting(name) == nil
 }
 
-// isLocked reports whether the policy locks a field, or a part of it.
-func (p *policy) isLocked(field string) bool { return p != nil && len(p.lockedBy[field]) > 0 }
-
 // leaveOut removes a field of the preset.
 func (m *merger) leaveOut(name string) {
 	i := m.index(name)
@@ -173,19 +170,12 @@ func (m *merger) fitBudget() {
 	}
 	fitting := math.Ceil(most.near) - 1
 	lowered := jsontext.Value(strconv.FormatFloat(fitting, 'f', -1, 64))
-	if fitting < minBudget || math.IsInf(fitting, 0) || m.policy.limits("thinking", "budget_tokens", lowered) {
+	if fitting < minBudget || math.IsInf(fitting, 0) || m.policy.disallows(place{"thinking", "budget_tokens"}, lowered) {
 		m.leaveOut("thinking")
 		return
 	}
 	m.parts[m.index("thinking")].Value = withField(thinking, "budget_tokens", lowered)
 	m.dropped = append(m.dropped, "thinking.budget_tokens")
-}
-
-// limits reports whether a bound of the policy does not allow a value of a member.
-func (p *policy) limits(field, member string, value jsontext.Value) bool {
-	return p != nil && slices.ContainsFunc(p.limitedBy[field], func(t target) bool {
-		return t.kind == boundRule && t.member == member && t.disallows(value) != ""
-	})
 }
 
 // toolsNeedResponses are the models of OpenAI, as JSON, that take an effort beside tools only in

@@ -21,6 +21,9 @@ type Config struct {
 	// DropFields are top-level fields that the gateway does not know. A Resolver drops
 	// them from requests that name a preset.
 	DropFields []string
+	// AllowFields are top-level fields that pass where a policy, a key's limits or disabled tools apply,
+	// whatever is in them.
+	AllowFields []string
 	// PassUnknownPrompts lets requests pass whose prompt has an id that no preset has, and
 	// that name no preset otherwise. By default they are NotFound, and so they are for a key
 	// with limits and where server tools are disabled: a gateway's prompt may have any model
@@ -43,8 +46,8 @@ type Config struct {
 // A Resolver is safe for concurrent use. Close frees its cache. A later request reads the
 // store.
 type Resolver struct {
-	store   domain.Store
-	unknown map[string]bool
+	store           domain.Store
+	unknown, opened map[string]bool // Config.DropFields and Config.AllowFields
 	// passPrompts is Config.PassUnknownPrompts.
 	passPrompts bool
 	// tellModel is Config.TellModel, and streamUsage is Config.AddStreamUsage.
@@ -56,9 +59,12 @@ type Resolver struct {
 // NewResolver returns a Resolver over store.
 func NewResolver(store domain.Store, config Config) *Resolver {
 	memory := cmp.Or(config.Memory, domain.NewMemory(domain.DefaultMemory))
-	r := &Resolver{store: store, unknown: make(map[string]bool), passPrompts: config.PassUnknownPrompts, tellModel: config.TellModel, streamUsage: config.AddStreamUsage, dropsAttribution: config.DropAttribution, cache: cache.New[cacheKey, domain.Stamp, cached](memory)}
+	r := &Resolver{store: store, unknown: make(map[string]bool), opened: make(map[string]bool), passPrompts: config.PassUnknownPrompts, tellModel: config.TellModel, streamUsage: config.AddStreamUsage, dropsAttribution: config.DropAttribution, cache: cache.New[cacheKey, domain.Stamp, cached](memory)}
 	for _, field := range config.DropFields {
 		r.unknown[field] = true
+	}
+	for _, field := range config.AllowFields {
+		r.opened[field] = true
 	}
 	return r
 }
@@ -197,6 +203,7 @@ func (r Resolution) Fields() ([]Field, error) {
 // Resolution.Body refers to the body afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
 	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, memory: sent.Memory, streamUsage: r.streamUsage, dropsAttribution: r.dropsAttribution && sent.Dialect == domain.Messages}
+	m.limits = limits{who: who, opened: r.opened}
 	if m.request.readFlat(sent.Body) {
 		return r.resolve(ctx, who, sent, m)
 	}
@@ -217,7 +224,7 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	request := &m.request
 	out := Resolution{SessionID: usableSession(request.sessionID)}
 	pass := func() (Resolution, error) {
-		if err := r.checkUnresolved(ctx, who, sent); err != nil {
+		if err := r.checkUnresolved(ctx, m, sent); err != nil {
 			return out, err
 		}
 		out.Body = Body{sent.Body}
@@ -231,10 +238,8 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 		}
 		return out, nil
 	}
-	resolved := sent // a merged request goes upstream as JSON, whatever its type
-	resolved.OtherType = sent.OtherType && !request.found
-	if err := checkScope(who, request, resolved); err != nil {
-		return out, err
+	if who.PresetRequired() && !request.found {
+		return out, domain.InvalidAt("/preset", "must name a preset, as the key serves no other requests")
 	}
 	if !request.found {
 		return pass()
@@ -268,20 +273,18 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	case cmp.Or(err, prompt.err) != nil:
 		return out, cmp.Or(err, prompt.err)
 	}
-	m.settings, m.workspace, m.policy = use.settings, workspace, use.policy
-	if m.policy != nil {
-		if err := checkFields(sent, wherePolicy); err != nil {
-			return out, err
-		}
+	m.settings, m.workspace, m.policy, m.disabled = use.settings, workspace, use.policy, workspace.disabledTools
+	if err := m.admit(sent); err != nil {
+		return out, err
 	}
 	if err := m.merge(); err != nil {
 		return out, err
 	}
-	merged, err := m.compose()
-	if err != nil {
+	if err := m.checkMerged(); err != nil {
 		return out, err
 	}
-	if err := workspace.checkTools(merged, resolved); err != nil {
+	merged, err := m.compose()
+	if err != nil {
 		return out, err
 	}
 	if r.tellModel {

@@ -2,14 +2,7 @@
 // places in it that speak of usage: {dialect: {event: {place: [client]}}}. A place is a path of
 // member names, with [] for elements. An event of the chat dialect has no type.
 
-import path from "node:path";
-import ts from "typescript";
-
-const modules = path.join(import.meta.dirname, "..");
-const client = (folder, name, file) => path.join(modules, folder, "node_modules", name, file);
-const openai = (file) => client("openai", "openai", `resources/${file}.d.ts`);
-const anthropic = (file) => client("events", "@anthropic-ai/sdk", `resources/${file}.d.ts`);
-const openrouter = (name) => client("openrouter", "@openrouter/sdk", `esm/models/${name.toLowerCase()}.d.ts`);
+import { anthropic, isScalar, openai, openrouter, parts, readTypes, ts, wireName } from "./types.mjs";
 
 const streams = [
   ["chat", "openai", "ChatCompletionChunk", openai("chat/completions/completions")],
@@ -21,33 +14,9 @@ const streams = [
   ["messages", "@anthropic-ai/sdk", "BetaRawMessageStreamEvent", anthropic("beta/messages/messages")],
 ];
 
-const program = ts.createProgram(streams.map((stream) => stream[3]), {
-  strict: true,
-  skipLibCheck: true,
-  target: ts.ScriptTarget.ES2022,
-  module: ts.ModuleKind.NodeNext,
-  moduleResolution: ts.ModuleResolutionKind.NodeNext,
-  types: [],
-});
-const checker = program.getTypeChecker();
+const { checker, exported } = readTypes(streams.map((stream) => stream[3]));
 
-// exported returns the type that a file exports under a name.
-function exported(file, name) {
-  const source = program.getSourceFile(file);
-  if (!source) throw new Error(`${file} is missing: npm install in its folder`);
-  const symbols = checker.getExportsOfModule(checker.getSymbolAtLocation(source));
-  const symbol = symbols.find((one) => one.name === name);
-  if (!symbol) throw new Error(`${file} has no type ${name}`);
-  return checker.getDeclaredTypeOfSymbol(symbol);
-}
-
-const parts = (type) => (type.isUnion() ? type.types : [type]);
-// OpenRouter's client renames members.
-const wireName = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 const speaksOfUsage = /usage|cost|byok|(^|_)(cached|thinking|(cache|input|output|prompt|completion|reasoning|total)_[a-z_]*)?tokens$/;
-
-// isScalar reports whether a type has no members. Clients write string & {} for any string.
-const isScalar = (type) => (type.isIntersection() ? type.types.some(isScalar) : !(type.flags & ts.TypeFlags.Object));
 
 // visit calls found with the path of each scalar below a type that speaks of usage.
 function visit(type, place, within, found) {

@@ -90,8 +90,6 @@ type Options struct {
 	// are logged at debug level. Nil discards all of them.
 	Logger *zap.Logger
 	// Probe checks an existing store before Open opens it. Nil means the function Probe.
-	// Badger may end the process on damaged files. So a server calls the function Probe in
-	// a process of its own.
 	Probe func(folder string, o Options) error
 	// Existing makes Open fail with domain.ErrUnavailable instead of making a new store.
 	Existing bool
@@ -271,11 +269,10 @@ func (s *Store) closeBadger() error {
 const closeRetry = time.Second
 
 func (s *Store) finish() error {
-	s.guard.closing.Store(true)
-	err := guarded(s.db.Close)
 	s.guard.stop()
+	err := guarded(s.db.Close)
 	s.locked.setHolder("")
-	return errors.Join(err, removeUnusedLogs(s.guard.folder), s.locked.release())
+	return errors.Join(err, removeEmptyLogs(s.guard.folder), s.locked.release())
 }
 
 // panicError is a panic as an error.

@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -10,7 +11,6 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/storage"
-	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
@@ -18,26 +18,9 @@ import (
 // record, and compares the records with each other. The error is Probe's or that of ctx.
 // All else that is wrong is in the report. It takes some seconds for each million records.
 func Verify(ctx context.Context, folder string, o Options) (report storage.Report, err error) {
-	folder, err = filepath.Abs(folder)
-	if err != nil {
-		return report, err
-	}
-	defer func() { err = fileowner.Explain(err, folder) }()
-	m, err := readStore(folder, o)
-	if err != nil {
-		return report, err
-	}
-	if m.State == stateNew {
-		return report, nil // nothing was ever stored
-	}
-	locked, err := lockStore(folder)
-	if err != nil {
-		return report, err
-	}
-	defer func() { _ = locked.release() }()
-	listed, _ := listedTables(folder) // probeCopy returns the error, too
-	report.Tables = len(listed)
-	err = probeCopy(folder, o, func(db *badgerdb.DB) error {
+	err = verify(folder, o, func(db *badgerdb.DB) error {
+		listed, _, _ := listedTables(folder) // whose error came before
+		report.Tables = len(listed)
 		txn := newest(db)
 		defer txn.Discard()
 		return checkRecords(txn, &report, ctx.Err)
@@ -77,44 +60,33 @@ func (s *Store) checkFiles(report *storage.Report, pause func() error) error {
 	if s.guard == nil {
 		return nil // in memory
 	}
-	addProblem := func(err error) error {
-		switch {
-		case err == nil:
-		case isRefusal(err):
+	add := func(err error) error {
+		if err != nil && isRefusal(err) {
 			return readError(err)
-		default:
+		}
+		if err != nil {
 			report.AddProblem("%v", err)
 		}
 		return nil
 	}
 	folder := s.guard.folder
-	listed, err := listedTables(folder)
-	if err := addProblem(err); err != nil {
-		return err
-	}
-	with, err := dataKey(folder, s.db.Opts().EncryptionKey)
-	if err != nil {
-		return addProblem(err)
-	}
-	if err := addProblem(s.guard.checkSameFolder()); err != nil {
+	listed, _, damaged := listedTables(folder)
+	with, lost := dataKey(folder, s.db.Opts().EncryptionKey)
+	if err := cmp.Or(add(damaged), add(lost), add(s.guard.checkSameFolder())); err != nil || lost != nil {
 		return err
 	}
 	for name := range listed {
-		err := checkListedTable(folder, name, with)
+		err := checkTable(folder, name, with)
 		if err == nil {
 			_, err = os.Stat(filepath.Join(folder, name))
 		}
 		if err != nil {
-			now, again := listedTables(folder)
-			if now[name] {
-				again = err
-			}
-			if err := addProblem(again); err != nil {
-				return err
+			if now, _, damaged := listedTables(folder); !now[name] {
+				err = damaged
 			}
 		}
 		report.Tables++
-		if err := pause(); err != nil {
+		if err := cmp.Or(add(err), pause()); err != nil {
 			return err
 		}
 	}

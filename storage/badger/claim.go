@@ -15,16 +15,18 @@ import (
 
 // claimFolder marks a folder as one that a store is being made in. It makes the folder if that is
 // missing, and fails if it is not empty. It returns the marker, and a function that restores the
-// former state.
+// former state, but for parents that were missing.
 func claimFolder(folder string, format int, key []byte, g *guard) (m marker, _ func() error, err error) {
-	first, err := firstMissing(folder)
-	if err != nil {
-		return m, nil, err
-	}
-	undo := func() error { return removeMade(folder, first) }
+	_, err = os.Lstat(folder) // a link whose target is missing is not ours to remove
+	isNew := errors.Is(err, fs.ErrNotExist)
+	undo := func() error { return nil }
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, undo())
+		if err == nil {
+			return
+		}
+		err = errors.Join(err, undo())
+		if isNew {
+			_ = os.Remove(folder) // which fails if another process has begun to use it
 		}
 	}()
 	if err := fileowner.MkdirAll(folder, 0o700); err != nil {
@@ -46,16 +48,19 @@ func claimFolder(folder string, format int, key []byte, g *guard) (m marker, _ f
 		return m, nil, err
 	}
 	private := os.Chmod(folder, 0o700)
-	isForeign := first == "" && errors.Is(private, fs.ErrPermission) // such as the root of a volume
+	isForeign := !isNew && errors.Is(private, fs.ErrPermission) // such as the root of a volume
 	if isForeign {
 		private = nil
 	}
 	undo = func() error {
 		err := removeContent(folder)
-		if !isForeign {
+		switch {
+		case isNew:
+			err = errors.Join(err, os.Remove(folder))
+		case !isForeign:
 			err = errors.Join(err, os.Chmod(folder, before.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky)))
 		}
-		return errors.Join(err, removeMade(folder, first))
+		return err
 	}
 	m = marker{Format: format, ID: uuid.NewString(), State: stateRestoring, Encrypted: len(key) > 0}
 	m.KeyCheck = keyCheck(key, m.ID)
@@ -90,31 +95,4 @@ func removeContent(folder string) error {
 		}
 	}
 	return err
-}
-
-// firstMissing returns the topmost folder that MkdirAll would make, "" for none.
-func firstMissing(folder string) (missing string, err error) {
-	for {
-		_, err := os.Lstat(folder) // a link whose target is missing is not ours to make
-		if !errors.Is(err, fs.ErrNotExist) || filepath.Dir(folder) == folder {
-			return missing, err
-		}
-		missing, folder = folder, filepath.Dir(folder)
-	}
-}
-
-// removeMade removes folder and its parents up to first, all of them empty. If first is "",
-// nothing was made and it removes nothing.
-func removeMade(folder, first string) error {
-	if first == "" {
-		return nil
-	}
-	for ; ; folder = filepath.Dir(folder) {
-		if err := os.Remove(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if folder == first {
-			return nil
-		}
-	}
 }

@@ -71,7 +71,7 @@ func TestEncryptedSlow(t *testing.T) {
 // the position of the encrypted text.
 func decrypted(t *testing.T, name string, content []byte) []byte {
 	t.Helper()
-	if len(testOptions.EncryptionKey) == 0 || len(content) < logHeader {
+	if len(testOptions.EncryptionKey) == 0 || len(content) < 20 {
 		return content
 	}
 	with, err := dataKey(filepath.Dir(name), testOptions.EncryptionKey)
@@ -94,7 +94,7 @@ func decrypted(t *testing.T, name string, content []byte) []byte {
 		decrypt(0, end, content[end:end+aes.BlockSize])
 		return content
 	}
-	for at := logHeader; at < len(content)-2; {
+	for at := 20; at < len(content)-2; {
 		entry, lengths := at+2, [3]uint64{} // of the key and the value, and the expiry
 		for i := range lengths {
 			n, size := binary.Uvarint(content[entry:])
@@ -105,7 +105,7 @@ func decrypted(t *testing.T, name string, content []byte) []byte {
 			break
 		}
 		end := entry + int(lengths[0]+lengths[1])
-		decrypt(entry, end, binary.BigEndian.AppendUint32(bytes.Clone(content[8:logHeader]), uint32(at)))
+		decrypt(entry, end, binary.BigEndian.AppendUint32(bytes.Clone(content[8:20]), uint32(at)))
 		at = end + 4
 	}
 	return content

@@ -58,20 +58,6 @@ func filteredPage(r domain.Reader, workspaceID string, filter domain.PresetFilte
 	return presets, total, err
 }
 
-func mustOpenInMemory(t *testing.T) *Store {
-	t.Helper()
-	s, err := OpenInMemory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return s
-}
-
 func newPreset(workspaceID, slug string) domain.Preset {
 	return domain.Preset{ID: newID(), WorkspaceID: workspaceID, Slug: slug, Status: domain.PresetActive, LatestVersion: 1}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -69,6 +70,16 @@ func withoutCompactions(s badgerdb.Options) badgerdb.Options {
 	return s.WithNumCompactors(0).WithCompactL0OnClose(false).WithNumLevelZeroTablesStall(math.MaxInt)
 }
 
+// checkPlatform fails on a 32-bit platform. Badger makes its tables with ristretto's
+// z.Allocator, which shifts an int by 32 bits. There it hands out the same memory twice, so
+// the tables of a flush are damaged.
+func checkPlatform() error {
+	if strconv.IntSize < 64 {
+		return misuseError{errors.New("the engine badger needs a 64-bit platform; the engine etcd runs on others, too")}
+	}
+	return nil
+}
+
 func openFolder(folder string, o Options, free func(folder string) (uint64, error)) (s *Store, err error) {
 	if err := checkPlatform(); err != nil {
 		return nil, err
@@ -91,10 +102,10 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err != nil {
 		return nil, err
 	}
-	opened := false
+	opened, closeDB := false, func() error { return nil }
 	defer func() {
-		if !opened { // no Store has taken it over
-			err = errors.Join(err, locked.release())
+		if !opened { // no Store has taken them over
+			err = errors.Join(err, closeDB(), locked.release())
 		}
 	}()
 	removeLeftovers(folder, tempPattern)
@@ -106,13 +117,14 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err != nil {
 		return nil, err
 	}
+	closeDB = func() error { return guarded(db.Close) }
 	if err := checkEncrypts(folder, o.EncryptionKey); err != nil {
-		return nil, errors.Join(err, guarded(db.Close))
+		return nil, err
 	}
 	if g.opened, err = os.Stat(folder); err != nil {
-		return nil, errors.Join(err, guarded(db.Close))
+		return nil, err
 	}
-	c := &committer{db: db, logger: o.Logger, guard: g, reserve: reserver(folder)}
+	c := &committer{db: db, logger: o.Logger, guard: g, reserve: func() error { return reserveLogs(folder, true) }}
 	err = guarded(func() error {
 		if err := c.resume(folder); err != nil {
 			return err
@@ -121,7 +133,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 		return nil
 	})
 	if err != nil {
-		return nil, errors.Join(err, guarded(db.Close))
+		return nil, err
 	}
 	s.locked, opened = locked, true
 	locked.setHolder(fmt.Sprintln(os.Getpid()))
@@ -146,16 +158,16 @@ func probeOrCreate(folder string, m marker, g *guard, o Options) error {
 		if err := m.write(folder); err != nil {
 			return err
 		}
-		return addLogHeaders(folder)
+		return removeEmptyLogs(folder)
 	}
 	if err := o.Probe(folder, o); err != nil {
 		return err
 	}
-	if err := addLogHeaders(folder); err != nil {
+	if err := removeEmptyLogs(folder); err != nil {
 		return err
 	}
 	// A log that was copied here may lack blocks.
-	if err := reserveLogs(folder); err != nil {
+	if err := reserveLogs(folder, false); err != nil {
 		return fmt.Errorf("%w: the disk space of a log cannot be reserved: %w", errUnavailable, err)
 	}
 	return g.checkOpening()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -41,9 +40,18 @@ func Probe(folder string, o Options) error {
 
 // VerifyQuickly locks folder and calls Probe. It fails if another process has the folder
 // open.
-func VerifyQuickly(folder string, o Options) (err error) {
+func VerifyQuickly(folder string, o Options) error {
+	return verify(folder, o, func(*badgerdb.DB) error { return nil })
+}
+
+// verify locks folder, does what Probe does, and calls fn with the copy if that is in order.
+func verify(folder string, o Options, fn func(*badgerdb.DB) error) (err error) {
+	if folder, err = filepath.Abs(folder); err != nil {
+		return err
+	}
 	defer func() { err = fileowner.Explain(err, folder) }()
-	if _, err := readStore(folder, o); err != nil {
+	m, err := readStore(folder, o)
+	if err != nil || m.State == stateNew {
 		return err
 	}
 	locked, err := lockStore(folder)
@@ -51,12 +59,12 @@ func VerifyQuickly(folder string, o Options) (err error) {
 		return err
 	}
 	defer func() { _ = locked.release() }()
-	return Probe(folder, o)
+	return probeCopy(folder, o, fn)
 }
 
 // probeCopy does what Probe does, and calls fn with the copy if that is in order.
 func probeCopy(folder string, o Options, fn func(*badgerdb.DB) error) error {
-	listed, err := listedTables(folder)
+	listed, _, err := listedTables(folder)
 	if err != nil {
 		return readError(err)
 	}
@@ -131,7 +139,7 @@ func copyStore(from, to string) error {
 			return err
 		}
 	}
-	return addLogHeaders(to)
+	return removeEmptyLogs(to)
 }
 
 // removeLeftovers removes the files of a pattern that a killed process has left in folder.
@@ -142,33 +150,15 @@ func removeLeftovers(folder, pattern string) {
 	}
 }
 
-// copyFile copies a file. The copy takes no space for blocks of zeros, as in the unwritten
+// copyFile copies a file. The copy takes no space for zeros at its end, as in the unwritten
 // part of a log.
-func copyFile(from, to string) (err error) {
-	source, err := os.Open(from)
+func copyFile(from, to string) error {
+	content, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	defer source.Close()
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	if err := os.WriteFile(to, bytes.TrimRight(content, "\x00"), 0o600); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, target.Close()) }()
-	var zeros, block [64 << 10]byte
-	for at := int64(0); ; {
-		n, err := io.ReadFull(source, block[:])
-		if n > 0 && !bytes.Equal(block[:n], zeros[:n]) {
-			if _, err := target.WriteAt(block[:n], at); err != nil {
-				return err
-			}
-		}
-		at += int64(n)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return target.Truncate(at)
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return os.Truncate(to, int64(len(content)))
 }

@@ -4,7 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 )
+
+// refusals are the system's errors that say nothing about the content of a file. Another
+// user or process could read it, or this one later. EIO is not among them: a disk that
+// cannot read counts as damaged.
+var refusals = []error{
+	syscall.EACCES, syscall.EPERM, syscall.EROFS,
+	syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT,
+	syscall.EAGAIN, syscall.EINTR, syscall.EBUSY,
+	syscall.ESTALE, syscall.ETIMEDOUT, syscall.ENOTCONN, // of a file system elsewhere
+}
 
 // readError wraps an error of reading a store. If the system refused to read, the result is
 // errUnavailable. The data may be intact, and restoring a backup would lose the latest

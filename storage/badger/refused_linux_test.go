@@ -38,7 +38,7 @@ func TestNotDamagedWithoutDescriptors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			listed, err := listedTables(folder)
+			listed, _, err := listedTables(folder)
 			if err != nil {
 				t.Fatal(err)
 			}

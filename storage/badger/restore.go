@@ -28,8 +28,7 @@ func Restore(ctx context.Context, folder string, o Options, from *dump.Reader) e
 	if err := checkPlatform(); err != nil {
 		return err
 	}
-	r := restore{ctx: ctx, o: o, from: from, free: freeSpace}
-	return fileowner.Explain(r.writeStore(folder), folder)
+	return fileowner.Explain(restore(ctx, folder, o, from, freeSpace), folder)
 }
 
 // RestoreInMemory makes a store in memory of a dump, for tests: see OpenInMemory.
@@ -45,74 +44,74 @@ func RestoreInMemory(from *dump.Reader) (*Store, error) {
 	return newStore(db, c, nil), nil
 }
 
-// restore is one call of Restore.
-type restore struct {
-	ctx  context.Context
-	o    Options
-	from *dump.Reader
-	free func(folder string) (uint64, error)
-
-	folder string
-	guard  *guard
-	marker marker
-	db     *badgerdb.DB
-}
-
-// writeStore makes the store in folder. After an error it removes what it made.
-func (r *restore) writeStore(folder string) (err error) {
-	if r.o.Logger == nil {
-		r.o.Logger = zap.NewNop()
+// restore is Restore on a file system with so much free space.
+func restore(ctx context.Context, folder string, o Options, from *dump.Reader, free func(folder string) (uint64, error)) (err error) {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
 	}
-	if r.folder, err = filepath.Abs(folder); err != nil {
+	if folder, err = filepath.Abs(folder); err != nil {
 		return err
 	}
-	r.guard = newGuard(r.folder, r.free, r.o.Logger)
-	m, undo, err := claimFolder(r.folder, storeFormat, r.o.EncryptionKey, r.guard)
+	g := newGuard(folder, free, o.Logger)
+	m, undo, err := claimFolder(folder, storeFormat, o.EncryptionKey, g)
 	if err != nil {
-		return fmt.Errorf("restoring into %s: %w", r.folder, err)
+		return fmt.Errorf("restoring into %s: %w", folder, err)
 	}
-	defer fileowner.Adopt(r.folder)
-	r.marker = m
-	if err := r.run(); err != nil {
-		return errors.Join(err, r.closeBadger(), undo())
+	defer fileowner.Adopt(folder)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo())
+		}
+	}()
+	if err := fillFolder(ctx, folder, o, from, g); err != nil {
+		return err
 	}
-	return nil
+	if err := probeCopy(folder, o, func(db *badgerdb.DB) error { return compareRecords(ctx, db, from) }); err != nil {
+		return err
+	}
+	file, err := openSequence(folder, from.Info.Commit)
+	if err != nil {
+		return err
+	}
+	if err := file.close(); err != nil {
+		return err
+	}
+	m.State = stateReady
+	return m.write(folder)
 }
 
-// closeBadger closes the database if it is open. It fails without the space for that.
-func (r *restore) closeBadger() error {
-	r.guard.stop()
-	if r.db == nil {
-		return nil
-	}
-	db := r.db
-	r.db = nil
-	if err := r.guard.checkClosing(db); err != nil {
+// fillFolder makes a database of a dump in an empty folder.
+func fillFolder(ctx context.Context, folder string, o Options, from *dump.Reader, g *guard) (err error) {
+	db, err := openBadger(settings(folder, o))
+	if err != nil {
 		return err
 	}
-	return guarded(db.Close)
-}
-
-// run writes the records of the dump and makes a store of the folder.
-func (r *restore) run() (err error) {
-	if r.db, err = openBadger(settings(r.folder, r.o)); err != nil {
+	g.watch(db)
+	defer func() {
+		g.stop()
+		full := g.checkClosing(db)
+		if err = errors.Join(err, full); full == nil {
+			err = errors.Join(err, guarded(db.Close))
+		}
+	}()
+	if err := checkEncrypts(folder, o.EncryptionKey); err != nil {
 		return err
 	}
-	if err := checkEncrypts(r.folder, r.o.EncryptionKey); err != nil {
-		return err
-	}
-	r.guard.watch(r.db)
-	reserve := reserver(r.folder)
-	err = writeRecords(r.db, r.from, func() error {
-		return cmp.Or(r.ctx.Err(), r.guard.checkWritesAllowed(), reserve())
+	return writeRecords(db, from, func() error {
+		return cmp.Or(ctx.Err(), g.checkWritesAllowed(), reserveLogs(folder, true))
 	})
-	if err != nil {
-		return err
-	}
-	if err := r.closeBadger(); err != nil {
-		return err
-	}
-	return r.finish()
+}
+
+// compareRecords compares the records in db with the dump's end.
+func compareRecords(ctx context.Context, db *badgerdb.DB, from *dump.Reader) error {
+	txn := newest(db)
+	defer txn.Discard()
+	var stored dump.Summary
+	err := records.EachRecord(snapshot{txn}, func(k records.Key, record []byte) error {
+		stored.Add(k, record)
+		return ctx.Err()
+	})
+	return cmp.Or(err, from.End.Check(&stored))
 }
 
 // writeRecords writes the records of a dump, except those that have expired, and the number of
@@ -149,31 +148,4 @@ func writeRecords(db *badgerdb.DB, from *dump.Reader, check func() error) error 
 		return err
 	}
 	return out.Flush()
-}
-
-// finish reads the records back from the disk, compares them with the dump's end, and marks
-// the store as ready.
-func (r *restore) finish() error {
-	err := probeCopy(r.folder, r.o, func(db *badgerdb.DB) error {
-		txn := newest(db)
-		defer txn.Discard()
-		var stored dump.Summary
-		err := records.EachRecord(snapshot{txn}, func(k records.Key, record []byte) error {
-			stored.Add(k, record)
-			return r.ctx.Err()
-		})
-		return cmp.Or(err, r.from.End.Check(&stored))
-	})
-	if err != nil {
-		return err
-	}
-	file, err := openSequence(r.folder, r.from.Info.Commit)
-	if err != nil {
-		return err
-	}
-	if err := file.close(); err != nil {
-		return err
-	}
-	r.marker.State = stateReady
-	return r.marker.write(r.folder)
 }

@@ -154,13 +154,12 @@ func TestRestoreFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			begun := content.read.Load()
-			r := restore{ctx: t.Context(), from: reader, free: func(string) (uint64, error) {
+			err = restore(t.Context(), filepath.Join(parent, "a"), Options{}, reader, func(string) (uint64, error) {
 				if content.read.Load() >= begun+int64(from) {
 					return 0, nil
 				}
 				return 2 * minFree, nil
-			}}
-			err = r.writeStore(filepath.Join(parent, "a"))
+			})
 			if !errors.Is(err, ErrDiskFull) || listFolder(parent) != "." {
 				t.Errorf("got error %v and %s, want ErrDiskFull and nothing left", err, listFolder(parent))
 			}

@@ -73,7 +73,7 @@ func TestRevocationOnFullDisk(t *testing.T) {
 		}
 	}
 
-	d.free.Store(2 * ballastFloor) // only a revocation gives up the ballast
+	d.free.Store(0)
 	if err := s.Update(t.Context(), put(newWorkspace("w"))); !errors.Is(err, ErrDiskFull) {
 		t.Fatalf("another write: got error %v, want ErrDiskFull", err)
 	}

@@ -86,16 +86,12 @@ func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (re
 
 // lockIfStore locks the store in a folder if it has a lock file. It makes none.
 func lockIfStore(folder string) (release func(), err error) {
-	name := filepath.Join(folder, lockName)
-	if _, err := os.Stat(name); err != nil {
-		return func() {}, nil //nolint:nilerror // without the file no process has the folder open
-	}
-	locked, err := lockExisting(name)
+	locked, err := lockExisting(filepath.Join(folder, lockName))
 	if errors.Is(err, errLocked) {
 		return nil, inUse(folder, err)
 	}
-	if err != nil { // a lock cannot be taken on some read-only file systems
-		return func() {}, nil //nolint:nilerror // as above
+	if err != nil { // without the file no process has the folder open; some read-only file systems lock nothing
+		return func() {}, nil //nolint:nilerror // as said
 	}
 	return func() { _ = unlock(locked) }, nil
 }

@@ -506,7 +506,7 @@ func TestSalvageInto(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	missing := filepath.Join(t.TempDir(), "missing")
-	if _, err := Salvage(ended, from, filepath.Join(missing, "new"), testOptions, false); !errors.Is(err, context.Canceled) {
+	if _, err := Salvage(ended, from, missing, testOptions, false); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that the time is over", err)
 	}
 	if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {

@@ -34,11 +34,8 @@ const (
 
 	ballastName = "BALLAST"
 	// ballastSize is the size of the ballast, a file that reserves space. It is freed when
-	// the disk is full, for a running compaction or for a start.
+	// the disk is full, for the revocation of a key or for a start.
 	ballastSize = minFree
-	// ballastFloor is the free space below which the ballast is freed. If it were freed
-	// earlier, the program that fills the disk would take the space.
-	ballastFloor = 4 << 20
 	// quietTime is the time without a refused write after which the log says that writes
 	// are accepted again. The needed space changes with each compaction.
 	quietTime = 5 * time.Second
@@ -46,13 +43,8 @@ const (
 	// closed sooner needs none.
 	ballastDelay = 2 * time.Second
 
-	// The guard measures the free space every busyInterval after a write, and looks at the levels
-	// every levelsInterval. Once busyFor has passed without a write, it does both
-	// every idleInterval.
-	busyFor        = 10 * time.Second
-	busyInterval   = 5 * time.Millisecond
+	// levelsInterval is how often the guard looks at the levels.
 	levelsInterval = 250 * time.Millisecond
-	idleInterval   = 500 * time.Millisecond
 )
 
 // spaceOf returns the space that a database with these levels may need in the background. It
@@ -68,8 +60,7 @@ func spaceOf(levels []badgerdb.LevelInfo) uint64 {
 	return needed
 }
 
-// guard refuses writes while the disk has too little space, because Badger would crash. It
-// frees the ballast for what Badger has already begun.
+// guard refuses writes while the disk has too little space, because Badger would crash.
 type guard struct {
 	folder string
 	free   func(folder string) (uint64, error)
@@ -78,37 +69,21 @@ type guard struct {
 	needed          atomic.Uint64 // what Badger may need
 	levelZero       atomic.Int64  // tables of level 0
 	ballastDebt     atomic.Uint64 // space that writes leave free until there is a ballast
-	made            time.Time     // when newGuard was called
-	lastWrite       atomic.Int64  // nanoseconds since then
 	heldCompactions atomic.Int32  // compactions that wait until they can write
-	closing         atomic.Bool   // the store is being closed
 	noBallast       bool          // the file system cannot have one
 
 	opened os.FileInfo // the folder, nil until it was opened
 
 	quiet   time.Duration // quietTime, but for tests
 	mu      sync.Mutex
-	level   spaceLevel // that was logged last
-	refused time.Time  // when a write was last refused
+	refused time.Time // when a write was last refused, zero once the log says that writes are accepted
 
 	quit, done chan struct{} // nil until watch
 }
 
-// spaceLevel is how much space there is, in an operator's terms.
-type spaceLevel int
-
-const (
-	spaceAmple spaceLevel = iota
-	// spaceLow is less than twice of what writes need.
-	spaceLow
-	// spaceShort refuses writes.
-	spaceShort
-)
-
 // newGuard returns a guard of a folder.
 func newGuard(folder string, free func(folder string) (uint64, error), logger *zap.Logger) *guard {
-	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime, made: time.Now()}
-	g.lastWrite.Store(-int64(busyFor)) // nothing was written yet
+	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime}
 	g.needed.Store(minFree)
 	if info, err := os.Stat(g.ballast()); err == nil && info.Size() < ballastSize {
 		g.ballastDebt.Store(ballastSize) // it was given up, or never finished
@@ -145,9 +120,6 @@ func (g *guard) checkOpening() error {
 func (g *guard) checkWritesAllowed() error {
 	free, err := g.checkWritable()
 	g.logChange(free, err)
-	if err == nil {
-		g.wake()
-	}
 	return err
 }
 
@@ -165,16 +137,7 @@ func (g *guard) useReserve() error {
 	case free < flushSpace:
 		return fmt.Errorf("%w: %d MiB are free, and the reserve is used up", ErrDiskFull, free>>20)
 	}
-	g.wake()
 	return nil
-}
-
-// wake marks the store as busy, because a write follows.
-func (g *guard) wake() { g.lastWrite.Store(int64(time.Since(g.made))) }
-
-// sinceWrite returns the time since wake. It does not depend on the system's clock.
-func (g *guard) sinceWrite() time.Duration {
-	return time.Since(g.made) - time.Duration(g.lastWrite.Load())
 }
 
 // checkWritable returns the free space, and the reason while writes are refused.
@@ -213,39 +176,21 @@ func (g *guard) checkSameFolder() error {
 	return nil
 }
 
-// logChange logs that writes are refused because of err, that they are accepted again, or
-// that space is getting short.
+// logChange logs that writes are refused because of err, or that they are accepted again.
 func (g *guard) logChange(free uint64, err error) {
-	needed := g.needed.Load() + g.ballastDebt.Load()
-	level := spaceAmple
-	switch {
-	case err != nil:
-		level = spaceShort
-	case free < 2*needed:
-		level = spaceLow
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	before := g.level
-	if level == spaceShort {
-		g.refused = time.Now()
-	} else if before == spaceShort && time.Since(g.refused) < g.quiet {
-		return
-	}
-	if level == before || level == spaceAmple && before == spaceLow && free < 5*needed/2 {
-		return // the free space goes up and down
-	}
-	g.level = level
-	fields := []zap.Field{zap.String("folder", g.folder), zap.Uint64("free_bytes", free), zap.Uint64("needed_bytes", needed)}
+	now, wasRefused := time.Now(), !g.refused.IsZero()
+	fields := []zap.Field{zap.String("folder", g.folder), zap.Uint64("free_bytes", free), zap.Uint64("needed_bytes", g.needed.Load()+g.ballastDebt.Load())}
 	switch {
-	case level == spaceShort:
-		g.logger.Error("writes are refused: they cannot be made at the moment; reads go on", append(fields, zap.Error(err))...)
-	case before == spaceShort:
+	case err != nil:
+		g.refused = now
+		if !wasRefused {
+			g.logger.Error("writes are refused: they cannot be made at the moment; reads go on", append(fields, zap.Error(err))...)
+		}
+	case wasRefused && now.Sub(g.refused) >= g.quiet: // the free space goes up and down
+		g.refused = time.Time{}
 		g.logger.Warn("writes are accepted again: there is nothing in their way", fields...)
-	case level == spaceLow:
-		g.logger.Warn("disk space is getting short: writes will be refused", fields...)
-	default:
-		g.logger.Info("there is enough disk space again", fields...)
 	}
 }
 
@@ -254,22 +199,12 @@ func (g *guard) watch(db *badgerdb.DB) {
 	g.quit, g.done = make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(g.done)
-		opened, computed := time.Now(), time.Time{}
-		for {
-			now, interval := time.Now(), busyInterval
-			if g.sinceWrite() > busyFor {
-				interval = idleInterval
-			}
-			if now.Sub(computed) >= levelsInterval && !g.closing.Load() {
-				computed = now
-				fileowner.Adopt(g.folder) // a killed server of root leaves its files, too
-				g.measure(db)
-				g.refresh(now.Sub(opened) >= ballastDelay)
-			} else if free, err := g.free(g.folder); err == nil && free < ballastFloor {
-				g.release()
-			}
+		for opened := time.Now(); ; {
+			fileowner.Adopt(g.folder) // a killed server of root leaves its files, too
+			g.measure(db)
+			g.refresh(time.Since(opened) >= ballastDelay)
 			select {
-			case <-time.After(interval):
+			case <-time.After(levelsInterval):
 			case <-g.quit:
 				return
 			}
@@ -284,19 +219,15 @@ func (g *guard) measure(db *badgerdb.DB) {
 	g.levelZero.Store(int64(levels[0].NumTables))
 }
 
-// refresh logs a change of the free space. It frees the ballast, or makes one if mayMake is
-// set and there is space. The first ballast needs ample space, and a later one less.
+// refresh logs a change of the free space. It makes a ballast if mayMake is set and there is
+// space. The first ballast needs ample space, and a later one less.
 func (g *guard) refresh(mayMake bool) {
 	free, err := g.checkWritable()
 	needed := g.needed.Load()
 	if g.ballastDebt.Load() == 0 {
 		needed *= 2
 	}
-	switch {
-	case err != nil && !errors.Is(err, ErrDiskFull):
-	case free < ballastFloor:
-		g.release()
-	case mayMake && free >= needed+ballastSize:
+	if mayMake && (err == nil || errors.Is(err, ErrDiskFull)) && free >= needed+ballastSize {
 		g.makeBallast()
 	}
 	g.logChange(free, err)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/fb"
@@ -20,16 +19,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// listedTables returns the file names of the tables in folder's MANIFEST. Badger deletes
-// all others when it opens the folder.
-func listedTables(folder string) (map[string]bool, error) {
-	listed, _, err := readManifest(folder)
-	return listed, err
-}
-
-// readManifest returns the tables that the MANIFEST lists, and whether all of it can be read. A
-// crash can leave half an entry at its end.
-func readManifest(folder string) (listed map[string]bool, isWhole bool, err error) {
+// listedTables returns the file names of the tables in folder's MANIFEST, and whether all of it
+// can be read. A crash can leave half an entry at its end. Badger deletes all other tables when it
+// opens the folder.
+func listedTables(folder string) (listed map[string]bool, isWhole bool, err error) {
 	file, err := os.Open(filepath.Join(folder, badgerdb.ManifestFilename))
 	if err != nil {
 		return nil, false, err
@@ -59,30 +52,19 @@ func checkTables(folder string, listed map[string]bool, with *pb.DataKey) error 
 	var checks errgroup.Group
 	checks.SetLimit(runtime.GOMAXPROCS(0))
 	for name := range listed {
-		checks.Go(func() error { return checkListedTable(folder, name, with) })
+		checks.Go(func() error { return checkTable(folder, name, with) })
 	}
 	return checks.Wait()
 }
 
-// checkListedTable checks a table that the MANIFEST names.
-func checkListedTable(folder, name string, with *pb.DataKey) error {
-	path := filepath.Join(folder, name)
-	err := checkTable(path, with)
-	if err != nil {
-		// Another process may be writing it. Badger's lock finds that out later.
-		time.Sleep(100 * time.Millisecond)
-		err = checkTable(path, with)
-	}
+// checkTable reads a table that the MANIFEST names, and checks the checksums of its index and of
+// all its blocks.
+func checkTable(folder, name string, with *pb.DataKey) error {
+	err := readTable(filepath.Join(folder, name), with, func(t *table.Table) error { return t.VerifyChecksum() })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // Badger reports a missing table
 		return fmt.Errorf("table %s: %w", name, err)
 	}
 	return nil
-}
-
-// checkTable reads a table and checks the checksums of its index and of all its
-// blocks.
-func checkTable(path string, with *pb.DataKey) error {
-	return readTable(path, with, func(t *table.Table) error { return t.VerifyChecksum() })
 }
 
 // tableBuffers has the memory that tables are read into. A table is a few MiB. Reading it

@@ -60,7 +60,7 @@ func (w *wreck) read(scratch string) error {
 	var listed map[string]bool
 	isWhole := false
 	err = guarded(func() (err error) {
-		listed, isWhole, err = readManifest(w.folder)
+		listed, isWhole, err = listedTables(w.folder)
 		return err
 	})
 	if err != nil && isRefusal(err) {

@@ -223,7 +223,7 @@ func (r *Reader) parse() error {
 	r.summary.Add(k, record)
 	if isFirst && r.each != nil {
 		at := r.chunk
-		at.first, at.rest = k, nil
+		at.first, at.rest = bytes.Clone(k), nil // k would keep all of the chunk in memory
 		r.each(at)
 	}
 	return nil

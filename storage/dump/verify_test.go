@@ -51,7 +51,11 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &archive{file: file, sealer: from.frames.sealer, decoder: from.decoder}
-	from.each = func(c chunk) { a.chunks = append(a.chunks, c) }
+	from.each = func(c chunk) {
+		if a.chunks = append(a.chunks, c); c.rest != nil || cap(c.first) > 64 {
+			t.Errorf("chunk %d stays in memory", c.place.number)
+		}
+	}
 	for from.Next() {
 	}
 	if from.Err != nil || len(a.chunks) < 4 {

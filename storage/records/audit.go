@@ -10,7 +10,7 @@ import (
 
 // AuditHead implements domain.Reader.
 func (r *Reader) AuditHead() (domain.AuditHead, error) {
-	return loadOrZero(r, AuditHeadKey(), decodeHead)
+	return loadOrZero(r, AuditHeadKey(), decodeJSON[domain.AuditHead])
 }
 
 // AuditRecord implements domain.Reader.
@@ -38,7 +38,7 @@ func (r *Reader) AuditTrail(after int) iter.Seq2[domain.AuditRecord, error] {
 		if n >= head.Count {
 			return
 		}
-		for record, err := range eachFrom(r, AuditKey(n+1), KindAudit.Prefix(), decodeTrail(n)) {
+		for record, err := range (pages[domain.AuditRecord]{r: r, prefix: KindAudit.Prefix(), next: AuditKey(n + 1), decode: decodeTrail(n)}).each {
 			if n++; !yield(record, err) || err != nil || n == head.Count {
 				return
 			}
@@ -73,14 +73,6 @@ func (t *Tx) PutAudit(a domain.AuditRecord, text []byte) error {
 	if err := t.putHistory(a); err != nil {
 		return err
 	}
-	return t.putHead(domain.AuditHead{Count: a.Number, Hash: a.Hash})
-}
-
-// putHead stages the end of the audit trail.
-func (t *Tx) putHead(head domain.AuditHead) error {
-	k := AuditHeadKey()
-	if head == (domain.AuditHead{}) {
-		return t.write(k, nil, nil)
-	}
-	return t.write(k, encodeHead(k, head), nil)
+	record, err := encodeJSON(AuditHeadKey(), domain.AuditHead{Count: a.Number, Hash: a.Hash})
+	return t.write(AuditHeadKey(), record, err)
 }

@@ -28,25 +28,33 @@ type Checker struct {
 	deleted map[uuid.UUID]bool // workspaces that are being purged
 	audit   domain.AuditHead   // the last audit record that was read
 	ended   bool               // the record of the trail's end was read
-	// Sums of the records that were expected and found, for records that lead to no others.
-	seed                     maphash.Seed
-	wantVersions, versions   uint64
-	summaries                uint64 // as many as versions
-	wantChanges, changes     uint64
-	wantKeyHashes, keyHashes int
-	wantHistory, history     uint64
-	wantBlocks, blocks       int
-	// Sums over the objects of lists, as the objects, the blocks and the heads have them.
-	objects, listed, counted uint64
+	// The sums of the keys that other records lead to, less those that were found. They are
+	// for records that lead to no others.
+	seed maphash.Seed
+	sums map[string]uint64 // by what is wrong unless it is 0
 }
+
+// What is wrong with records that nothing leads to, or that are missing.
+const (
+	strayVersions  = "there are versions that no preset has"
+	straySummaries = "there are summaries of versions that no preset has"
+	strayChanges   = "there are changes that no label has"
+	wrongHashes    = "the hashes of issued keys are not those of the keys"
+	wrongHistories = "the histories of presets and workspaces are not what the audit trail says"
+	wrongLists     = "the lists of presets and workspaces do not have what is stored"
+	wrongCounts    = "the lists of presets and workspaces do not count what they have"
+)
+
+// expect records that n records under k must be found, and find that one was.
+func (c *Checker) expect(unless string, k Key, n uint64) { c.sums[unless] += n * c.hash(k) }
+func (c *Checker) find(unless string, k Key)             { c.sums[unless] -= c.hash(k) }
 
 // checksBetweenPauses is the number of records between two pauses.
 const checksBetweenPauses = 256
 
 // Check returns the error that ended it early. That is an error of Pause or of the engine,
-// for example while its servers are away. Damage is reported as a problem, also when the
-// engine panics while it reads a record. A panic of the engine between two records is not
-// caught.
+// for example while its servers are away. Damage is reported as a problem, also where the
+// engine panics.
 func (c *Checker) Check(s Snapshot) error {
 	c.reader = Reader{snapshot: s}
 	err := c.check()
@@ -76,51 +84,34 @@ func (c *Checker) report(format string, args ...any) {
 }
 
 func (c *Checker) check() error {
-	c.seed, c.deleted = maphash.MakeSeed(), make(map[uuid.UUID]bool)
-	err := c.reader.walk(newKey(KindDeleted, 0), func(cursor *cursor) error {
-		for ; cursor.key != nil; cursor.next() {
-			if id, err := uuid.FromBytes(cursor.key[2:]); err == nil {
-				c.deleted[id] = true
-			}
+	c.seed, c.sums, c.deleted = maphash.MakeSeed(), make(map[string]uint64), make(map[uuid.UUID]bool)
+	for k, err := range each(&c.reader, KindDeleted.Prefix(), keyAt) {
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		if id, err := uuid.FromBytes(k[2:]); err == nil {
+			c.deleted[id] = true
+		}
 	}
-	it := c.reader.snapshot.Iterate(nil)
-	defer it.Close()
-	for it.Seek(nil); it.Valid(); it.Next() {
+	err := eachRecord(c.reader.snapshot, func(k Key, record []byte, err error) error {
 		c.Report.Records++
 		if c.Report.Records%checksBetweenPauses == 0 {
 			if err := c.Pause(); err != nil {
 				return err
 			}
 		}
-		k := it.Key()
-		if !k.Valid() {
-			c.report("a record is not one of ours")
-			continue
+		if err == nil {
+			err = reading(k.Kind(), func() error { return c.checkRecord(k, record[recordHeader:]) })
 		}
-		err := reading(k.Kind(), func() error {
-			record, err := it.Value()
-			if err != nil {
-				return err
-			}
-			payload, err := Unseal(k, record)
-			if err != nil {
-				return err
-			}
-			return c.checkRecord(k, payload)
-		})
 		if isOutage(err) {
 			return err
 		}
 		if err != nil {
 			c.report("%v", err)
 		}
-	}
-	if err := it.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	c.checkSums()
@@ -153,9 +144,9 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		if !bytes.Equal(VersionKey(v.PresetID, v.Version), k) {
 			return wrong("it is not the one that it should be", nil)
 		}
-		c.versions += c.hash(k)
+		c.find(strayVersions, k)
 	case KindSummary:
-		c.summaries += c.hash(append(KindVersion.Prefix(), name...))
+		c.find(straySummaries, k)
 	case KindLabel:
 		n, err := decodeNumber(payload)
 		if err != nil || n < 1 || len(name) < len(uuid.UUID{}) {
@@ -167,10 +158,10 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			if _, err := load(&c.reader, change, decodeBytes); err != nil {
 				return wrong("not all of its changes are there", err)
 			}
-			c.wantChanges += c.hash(change)
+			c.expect(strayChanges, change, 1)
 		}
 	case KindLabelChange:
-		c.changes += c.hash(k)
+		c.find(strayChanges, k)
 		return decodes(k, payload, decodeJSON[domain.LabelChange])
 	case KindKey:
 		issued, err := decodePayload(k, payload, decodeJSON[domain.Key])
@@ -180,9 +171,9 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		if id, err := load(&c.reader, KeyHashKey(issued.Hash), decodeID); err != nil || id != issued.ID {
 			return wrong("it cannot be found by its hash", err)
 		}
-		c.wantKeyHashes++
+		c.expect(wrongHashes, KeyHashKey(issued.Hash), 1)
 	case KindKeyHash:
-		c.keyHashes++
+		c.find(wrongHashes, k)
 	case KindAudit:
 		a, err := decodeJSON[domain.AuditRecord](payload)
 		if err == nil {
@@ -193,14 +184,18 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			return wrong("it does not follow the one before", nil)
 		}
 		for _, id := range concerned(a) {
-			c.wantHistory += c.hashEntry(id, uint64(a.Number))
+			c.expect(wrongHistories, entryKey(id, a.Number), 1)
+			c.expect(wrongHistories, historyKey(id), 1)
 		}
 	case KindHistory:
-		return c.checkHistory(k, payload)
-	case KindHistoryBlock:
-		c.blocks++
+		n, err := decodePayload(k, payload, decodeNumber)
+		c.sums[wrongHistories] -= n * c.hash(k)
+		return err
+	case KindHistoryEntry:
+		c.find(wrongHistories, k)
+		return decodes(k, payload, decodeEntry)
 	case KindAuditHead:
-		head, err := decodeHead(payload)
+		head, err := decodeJSON[domain.AuditHead](payload)
 		if err != nil || head != c.audit {
 			return wrong("the trail does not end with what it says", nil)
 		}
@@ -231,7 +226,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			return err
 		}
 		for state, n := range head.counts {
-			c.counted += n * c.hashListed(list(name), byte(state))
+			c.expect(wrongCounts, list(name).stateKey(byte(state)), n)
 		}
 	case KindListBlock:
 		return c.checkBlock(k, payload)
@@ -282,7 +277,6 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 		return wrong(KindPreset, "its workspace is not there", err)
 	}
 	for n := range p.State().Versions() {
-		version := VersionKey(p.ID, n)
 		text, err := c.reader.PresetVersionJSON(p.State(), n)
 		if err != nil {
 			return fmt.Errorf("preset %s: version %d: %w", p.ID, n, err)
@@ -294,7 +288,8 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 		if err != nil {
 			return fmt.Errorf("preset %s: version %d: %w", p.ID, n, err)
 		}
-		c.wantVersions += c.hash(version)
+		c.expect(strayVersions, VersionKey(p.ID, n), 1)
+		c.expect(straySummaries, SummaryKey(p.ID, n), 1)
 	}
 	if !p.State().Has(p.DesignatedVersion) {
 		return damaged(KindPreset, "the version that it designates is not there")
@@ -316,7 +311,7 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 
 // checkListed checks that the object under k is in its block of a list, with its state.
 func (c *Checker) checkListed(l list, k Key, at spot) error {
-	c.objects += c.hashListed(l, at.state)
+	c.expect(wrongLists, l.stateKey(at.state), 1)
 	_, err := load(&c.reader, l.blockKey(at.place), func(block []byte) ([]byte, error) { return removeName(block, at.state, l.nameOf(k)) })
 	if err != nil {
 		return wrong(k.Kind(), "it is not at its place in the list", err)
@@ -335,16 +330,15 @@ func (c *Checker) checkBlock(k Key, block []byte) error {
 		if err != nil {
 			return damaged(KindListBlock, "its content cannot be decoded")
 		}
-		c.listed += c.hashListed(l, state)
+		c.find(wrongLists, l.stateKey(state))
+		c.find(wrongCounts, l.stateKey(state))
 		block = rest
 	}
 	return nil
 }
 
-// hashListed is the hash of an object of a state in a list.
-func (c *Checker) hashListed(l list, state byte) uint64 {
-	return c.hash(append(Key(slices.Clip(l)), state))
-}
+// stateKey stands for the objects of a state in a list.
+func (l list) stateKey(state byte) Key { return append(Key(slices.Clip(l)), state) }
 
 // gone reports whether l is the list of a deleted workspace.
 func (c *Checker) gone(l list) bool {
@@ -357,29 +351,14 @@ func (c *Checker) checkSums() {
 	if c.audit.Count > 0 && !c.ended {
 		c.report("the audit trail has no end")
 	}
-	if c.keyHashes != c.wantKeyHashes {
-		c.report("%d issued keys can be found by %d hashes", c.wantKeyHashes, c.keyHashes)
-	}
-	if c.blocks != c.wantBlocks {
-		c.report("%d blocks are stored of histories that have %d", c.blocks, c.wantBlocks)
-	}
-	if c.history != c.wantHistory && len(c.Report.Problems) == 0 {
-		c.report("the histories of presets and workspaces are not what the audit trail says")
-	}
-	if len(c.Report.Problems) == 0 && (c.objects != c.listed || c.listed != c.counted) {
-		c.report("the lists of presets or workspaces do not have or count what is stored")
-	}
-	if len(c.deleted) > 0 || len(c.Report.Problems) > 0 {
+	if len(c.Report.Problems) > 0 {
 		return
 	}
-	if c.versions != c.wantVersions {
-		c.report("there are versions that no preset has")
-	}
-	if c.summaries != c.wantVersions {
-		c.report("there are summaries of versions that no preset has")
-	}
-	if c.changes != c.wantChanges {
-		c.report("there are changes that no label has")
+	for _, what := range []string{wrongHashes, wrongHistories, wrongLists, wrongCounts, strayVersions, straySummaries, strayChanges} {
+		purged := what == strayVersions || what == straySummaries || what == strayChanges
+		if c.sums[what] != 0 && !(purged && len(c.deleted) > 0) {
+			c.report("%s", what)
+		}
 	}
 }
 

@@ -22,7 +22,10 @@ type cursor struct {
 // walk calls fn with a cursor at the first record under prefix. An update can have only one
 // cursor at a time, so fn must only read from this one.
 func (r *Reader) walk(prefix Key, fn func(c *cursor) error) error {
-	return r.walkFrom(prefix, prefix, fn)
+	if r.ended {
+		return ErrEnded
+	}
+	return r.walkFrom(prefix, prefix, r.staged(prefix), fn)
 }
 
 // staged returns the writes under prefix that the snapshot lacks, in key order.
@@ -33,16 +36,9 @@ func (r *Reader) staged(prefix Key) []Write {
 	return r.stage.sorted(prefix)
 }
 
-// walkFrom is walk with a cursor at the first record whose key is k or higher.
-func (r *Reader) walkFrom(k, prefix Key, fn func(c *cursor) error) error {
-	if r.ended {
-		return ErrEnded
-	}
-	return r.walkWith(r.staged(prefix), k, prefix, fn)
-}
-
-// walkWith is walkFrom with the given staged writes, which may be from an earlier moment.
-func (r *Reader) walkWith(staged []Write, k, prefix Key, fn func(c *cursor) error) error {
+// walkFrom is walk from the first record whose key is k or higher, with the given staged
+// writes, which may be from an earlier moment.
+func (r *Reader) walkFrom(k, prefix Key, staged []Write, fn func(c *cursor) error) error {
 	return reading(prefix.Kind(), func() error {
 		c := &cursor{committed: r.snapshot.Iterate(prefix), staged: staged}
 		defer c.committed.Close()
@@ -113,3 +109,6 @@ func decodeAt[T any](c *cursor, decode func([]byte) (T, error)) (object T, err e
 	}
 	return decodeRecord(c.key, record, decode)
 }
+
+// keyAt returns the cursor's key.
+func keyAt(c *cursor) (Key, error) { return slices.Clone(c.key), nil }

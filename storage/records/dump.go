@@ -5,40 +5,53 @@ package records
 // the snapshot panics. k is valid until fn returns. record does not change if the snapshot's
 // records do not. The first error of fn ends it.
 func EachRecord(s Snapshot, fn func(k Key, record []byte) error) error {
+	return eachRecord(s, func(k Key, record []byte, err error) error {
+		if err != nil {
+			return err
+		}
+		return fn(k, record)
+	})
+}
+
+// eachRecord is EachRecord that calls fn with the error of a record that cannot be read, too.
+func eachRecord(s Snapshot, fn func(k Key, record []byte, err error) error) error {
 	var (
-		it     Iterator
-		k      Key // of the last record that was read
-		record []byte
-		ended  bool
+		it Iterator
+		k  Key // of the record, nil at the end
 	)
-	next := func() (err error) {
-		if it == nil {
-			it = s.Iterate(nil)
-			it.Seek(nil)
-		} else {
-			it.Next()
-		}
-		if ended = !it.Valid(); ended {
-			return it.Err()
-		}
-		if k = it.Key(); !k.Valid() {
-			return damaged(0, "its key is not one of ours")
-		}
-		if record, err = it.Value(); err == nil {
-			_, err = Unseal(k, record)
-		}
-		return err
-	}
+	guarded := func(do func() error) error { return reading(kindOf(k), do) }
 	defer func() {
 		if it != nil {
-			_ = reading(kindOf(k), func() error { it.Close(); return nil })
+			_ = guarded(func() error { it.Close(); return nil })
 		}
 	}()
 	for {
-		if err := reading(kindOf(k), next); err != nil || ended {
+		err := guarded(func() error {
+			if it == nil {
+				it = s.Iterate(nil)
+				it.Seek(nil)
+			} else {
+				it.Next()
+			}
+			if k = nil; it.Valid() {
+				k = it.Key()
+			}
+			return it.Err()
+		})
+		if err != nil || k == nil {
 			return err
 		}
-		if err := fn(k, record); err != nil {
+		var record []byte
+		err = guarded(func() (err error) {
+			if !k.Valid() {
+				return damaged(0, "its key is not one of ours")
+			}
+			if record, err = it.Value(); err == nil {
+				_, err = Unseal(k, record)
+			}
+			return err
+		})
+		if err := fn(k, record, err); err != nil {
 			return err
 		}
 	}
@@ -80,5 +93,5 @@ func Expires(k Key, record []byte) (uint64, error) {
 		return 0, nil
 	}
 	replay, err := decodeRecord(k, record, decodeReplay)
-	return uint64(replay.ExpiresAt.Add(replayMargin).Unix()), err
+	return uint64(max(replay.ExpiresAt.Add(replayMargin).Unix(), 1)), err
 }

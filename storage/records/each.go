@@ -8,18 +8,7 @@ import (
 // each yields the decoded records under a prefix, in the order of their keys. Under a nil
 // prefix it yields nothing. It sees the writes that were staged when the iteration began.
 func each[T any](r *Reader, prefix Key, decode func(c *cursor) (T, error)) iter.Seq2[T, error] {
-	return eachWanted(r, prefix, nil, decode)
-}
-
-// eachFrom is each for the records whose keys are from or higher.
-func eachFrom[T any](r *Reader, from, prefix Key, decode func(c *cursor) (T, error)) iter.Seq2[T, error] {
-	return pages[T]{r: r, prefix: prefix, next: from, decode: decode}.each
-}
-
-// eachWanted is each for the records that wanted selects. For the key of another record,
-// wanted returns a higher key under the prefix: no record before that is selected.
-func eachWanted[T any](r *Reader, prefix Key, wanted func(Key) (next Key), decode func(c *cursor) (T, error)) iter.Seq2[T, error] {
-	return pages[T]{r: r, prefix: prefix, next: prefix, wanted: wanted, decode: decode}.each
+	return pages[T]{r: r, prefix: prefix, next: prefix, decode: decode}.each
 }
 
 // pages reads the records under a prefix page by page. No cursor stays open between two
@@ -29,7 +18,9 @@ type pages[T any] struct {
 	prefix Key
 	next   Key // the first key of the next page, nil after the last page
 	staged []Write
-	wanted func(Key) (next Key) // nil: all
+	// wanted selects records, nil for all. For the key of another record it returns a
+	// higher key under the prefix: no record before that is selected.
+	wanted func(Key) (next Key)
 	decode func(c *cursor) (T, error)
 }
 
@@ -68,7 +59,7 @@ func (p pages[T]) each(yield func(T, error) bool) {
 // read returns the next page. With an error it also returns the objects before the failed
 // one.
 func (p *pages[T]) read() (page []T, err error) {
-	err = p.r.walkWith(p.staged, p.next, p.prefix, func(c *cursor) error {
+	err = p.r.walkFrom(p.next, p.prefix, p.staged, func(c *cursor) error {
 		size := 0
 		for c.key != nil {
 			if p.wanted != nil {

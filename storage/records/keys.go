@@ -23,8 +23,8 @@ import (
 //	l <preset id> <label> <number>        one change of it
 //	t                                     the end of the audit trail
 //	a <number, 8 bytes>                   one record of it
-//	i <preset or workspace id>            the end of the object's history
-//	j <preset or workspace id> <block, 8 bytes>  the numbers of a block of it
+//	i <preset or workspace id>            the number of entries of the object's history
+//	j <preset or workspace id> <number, 8 bytes>  its entry of an audit record, in descending order
 //	u <workspace id> <preset id> <d or h> <hour, 8 bytes> <node>  a row of usage, of a day or an hour
 //	x <workspace id> <preset slug>        when the versions of the preset were last served
 //	f                                     the secret for handles of feedback
@@ -57,7 +57,7 @@ const (
 	KindAuditHead     Kind = 't'
 	KindAudit         Kind = 'a'
 	KindHistory       Kind = 'i'
-	KindHistoryBlock  Kind = 'j'
+	KindHistoryEntry  Kind = 'j'
 	KindUsage         Kind = 'u'
 	KindServed        Kind = 'x'
 	KindFeedback      Kind = 'f'
@@ -81,7 +81,7 @@ var kindNames = map[Kind]string{
 	KindAuditHead:     "audit head",
 	KindAudit:         "audit",
 	KindHistory:       "history",
-	KindHistoryBlock:  "history block",
+	KindHistoryEntry:  "history entry",
 	KindUsage:         "usage",
 	KindServed:        "last served",
 	KindFeedback:      "feedback secret",
@@ -98,33 +98,10 @@ func (k Kind) String() string { return cmp.Or(kindNames[k], "unknown record") }
 // Lasting reports whether stored records of a kind are never removed.
 func (k Kind) Lasting() bool {
 	switch k {
-	case KindAuditHead, KindAudit, KindHistory, KindHistoryBlock, KindFeedback, KindSequence:
+	case KindAuditHead, KindAudit, KindHistory, KindHistoryEntry, KindFeedback, KindSequence:
 		return true
 	default:
 		return false
-	}
-}
-
-// Derived reports whether records of a kind only repeat what other records say.
-func (k Kind) Derived() bool {
-	switch k {
-	case KindWorkspaceSlug, KindSummary, KindHistory, KindHistoryBlock, KindListHead, KindListBlock:
-		return true
-	default:
-		return false
-	}
-}
-
-// fixed returns the minimum number of bytes behind the kind, for the keys that Changes
-// reads.
-func (k Kind) fixed() int {
-	switch k {
-	case KindWorkspace, KindPreset, KindServed:
-		return len(uuid.UUID{})
-	case KindKeyHash:
-		return len(domain.KeyHash{})
-	default:
-		return 0
 	}
 }
 
@@ -134,35 +111,36 @@ func (k Key) Valid() bool { return len(k) >= 2 && k[0] == keyVersion }
 // Kind returns the kind of the record under k.
 func (k Key) Kind() Kind { return Kind(k[1]) }
 
+// Changes adds to c the objects that are read by way of the record under k, which the caller
+// is about to write or remove. A former slug or hash is covered, because its record is
+// removed, and an issued key, because its hash record is written or removed with it. Ids are
+// in their canonical form. A key of an unknown form adds nothing.
+func (k Key) Changes(c *domain.Change) {
+	if !k.Valid() {
+		return
+	}
+	name := k[2:]
+	id, err := uuid.FromBytes(name[:min(len(name), len(uuid.UUID{}))])
+	switch kind := k.Kind(); {
+	case kind == KindWorkspaceSlug:
+		c.Workspace(string(name))
+	case kind == KindKeyHash && len(name) == len(domain.KeyHash{}):
+		c.Key(domain.KeyHash(name))
+	case err != nil:
+	case kind == KindWorkspace:
+		c.Workspace(id.String())
+		c.Workspaces()
+	case kind == KindPreset:
+		c.Presets(id.String())
+		fallthrough
+	case kind == KindServed:
+		c.Preset(id.String(), string(name[len(id):]))
+	}
+}
+
 // maxSlug bounds a slug in a key, in bytes. The domain allows much less, and Badger allows
 // much longer keys.
 const maxSlug = 1024
-
-// Changes adds to c the objects that are read by way of the record under k. The caller is
-// about to write or remove that record. A former slug or hash is covered, because its
-// record is removed. An issued key is covered, because its hash record is written or
-// removed with it.
-// Ids are in their canonical form. A key of an unknown form adds nothing.
-func (k Key) Changes(c *domain.Change) {
-	if !k.Valid() || len(k) < 2+k.Kind().fixed() {
-		return
-	}
-	switch name := k[2:]; k.Kind() {
-	case KindWorkspace:
-		c.Workspace(uuid.UUID(name).String())
-		c.Workspaces()
-	case KindWorkspaceSlug:
-		c.Workspace(string(name))
-	case KindPreset, KindServed:
-		id, slug := uuid.UUID(name[:len(uuid.UUID{})]).String(), name[len(uuid.UUID{}):]
-		c.Preset(id, string(slug))
-		if k.Kind() == KindPreset {
-			c.Presets(id)
-		}
-	case KindKeyHash:
-		c.Key(domain.KeyHash(name))
-	}
-}
 
 // The functions below return nil for an id or slug that cannot be stored. Clients choose
 // these names, so a nil key has no record.
@@ -231,13 +209,6 @@ func AuditHeadKey() Key { return newKey(KindAuditHead, 0) }
 // AuditKey is the key of record n of the audit trail.
 func AuditKey(n int) Key { return binary.BigEndian.AppendUint64(newKey(KindAudit, 8), uint64(n)) }
 
-func historyKey(id uuid.UUID) Key { return append(newKey(KindHistory, len(id)+8), id[:]...) }
-
-func historyBlockKey(id uuid.UUID, n int) Key {
-	k := append(newKey(KindHistoryBlock, len(id)+8), id[:]...)
-	return binary.BigEndian.AppendUint64(k, uint64(n))
-}
-
 // ReplayKey is the key of a kept answer.
 func ReplayKey(id domain.ReplayID) Key { return append(newKey(KindReplay, len(id)), id[:]...) }
 
@@ -257,6 +228,9 @@ func namedKey(of Kind, text, name string, room int) Key {
 
 // Prefix returns the common prefix of the keys of a kind.
 func (k Kind) Prefix() Key { return newKey(k, 0) }
+
+// under returns the common prefix of the keys of a kind and an id, with room for a number.
+func (k Kind) under(id uuid.UUID) Key { return append(newKey(k, len(id)+8), id[:]...) }
 
 func newKey(of Kind, room int) Key {
 	return append(make(Key, 0, 2+room), keyVersion, byte(of))

@@ -3,7 +3,6 @@ package records
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -72,60 +71,53 @@ func (p Purger) Run(ctx context.Context) {
 // workspace, so one snapshot shows all of its content.
 func (p Purger) purgeAll(ctx context.Context) error {
 	return p.View(ctx, func(r *Reader) error {
-		return r.walk(newKey(KindDeleted, 0), func(c *cursor) error {
-			for ; c.key != nil; c.next() {
-				b := removal{ctx: ctx, update: p.Update}
-				err := p.purge(r, &b, uuid.UUID(c.key[2:]))
-				if err == nil {
-					err = b.add(c.key)
-				}
-				if err == nil {
-					err = b.commit()
-				}
-				if err != nil {
-					return err
-				}
+		for k, err := range each(r, KindDeleted.Prefix(), keyAt) {
+			if err != nil {
+				return err
 			}
-			return nil
-		})
+			b := removal{ctx: ctx, update: p.Update}
+			err := p.purge(r, &b, uuid.UUID(k[2:]))
+			if err == nil {
+				err = b.add(k)
+			}
+			if err == nil {
+				err = b.commit()
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
 // purge removes the content of one workspace. A preset goes after its versions and labels,
 // because only the preset leads to them.
 func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
-	err := r.walk(append(newKey(KindPreset, len(workspace)), workspace[:]...), func(c *cursor) error {
-		for ; c.key != nil; c.next() {
-			preset, err := decodeAt(c, parsePreset)
-			if errors.Is(err, storage.ErrDamaged) {
-				p.Logger.Warn("the versions of a preset that was deleted with its workspace cannot be found and stay stored", zap.Error(err))
-			} else if err != nil {
-				return err
-			}
-			if id, ok := parseID(preset.ID); ok {
-				for _, of := range []Kind{KindVersion, KindSummary, KindLabel, KindLabelChange} {
-					if err := b.addAll(r, append(newKey(of, len(id)), id[:]...)); err != nil {
-						return err
-					}
+	for k, err := range each(r, KindPreset.under(workspace), keyAt) {
+		if err != nil {
+			return err
+		}
+		preset, err := load(r, k, parsePreset)
+		if errors.Is(err, storage.ErrDamaged) {
+			p.Logger.Warn("the versions of a preset that was deleted with its workspace cannot be found and stay stored", zap.Error(err))
+		} else if err != nil {
+			return err
+		}
+		if id, ok := parseID(preset.ID); ok {
+			for _, of := range []Kind{KindVersion, KindSummary, KindLabel, KindLabelChange} {
+				if err := b.addAll(r, of.under(id)); err != nil {
+					return err
 				}
 			}
-			if err := b.add(c.key); err != nil {
-				return err
-			}
 		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, of := range []Kind{KindUsage, KindServed} {
-		if err := b.addAll(r, append(newKey(of, len(workspace)), workspace[:]...)); err != nil {
+		if err := b.add(k); err != nil {
 			return err
 		}
 	}
-	for _, of := range []Kind{KindListBlock, KindListHead} {
-		prefix := append(newKey(of, 1+len(workspace)), byte(KindPreset))
-		if err := b.addAll(r, append(prefix, workspace[:]...)); err != nil {
+	l := append(list{byte(KindPreset)}, workspace[:]...)
+	for _, prefix := range []Key{KindUsage.under(workspace), KindServed.under(workspace), l.blockPrefix(), l.headKey()} {
+		if err := b.addAll(r, prefix); err != nil {
 			return err
 		}
 	}
@@ -140,18 +132,19 @@ type removal struct {
 }
 
 func (b *removal) addAll(r *Reader, prefix Key) error {
-	return r.walk(prefix, func(c *cursor) error {
-		for ; c.key != nil; c.next() {
-			if err := b.add(c.key); err != nil {
-				return err
-			}
+	for k, err := range each(r, prefix, keyAt) {
+		if err == nil {
+			err = b.add(k)
 		}
-		return nil
-	})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (b *removal) add(k Key) error {
-	b.keys = append(b.keys, slices.Clone(k))
+	b.keys = append(b.keys, k)
 	if len(b.keys) < PurgeBatch {
 		return nil
 	}

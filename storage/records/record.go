@@ -296,26 +296,6 @@ func Seal(k Key, payload []byte) []byte {
 
 func decodeBytes(payload []byte) ([]byte, error) { return bytes.Clone(payload), nil }
 
-// encodeHead returns the sealed record of the end of the audit trail: the hash, and the
-// number as a varint.
-func encodeHead(k Key, head domain.AuditHead) []byte {
-	record := append(newRecord(len(head.Hash)+binary.MaxVarintLen64), head.Hash[:]...)
-	return seal(k, binary.AppendUvarint(record, uint64(head.Count)))
-}
-
-func decodeHead(payload []byte) (head domain.AuditHead, err error) {
-	if len(payload) < len(head.Hash) {
-		return head, errParts
-	}
-	copy(head.Hash[:], payload)
-	count, rest, err := CutNumber(payload[len(head.Hash):])
-	if err == nil && len(rest) > 0 {
-		err = errParts
-	}
-	head.Count = int(count)
-	return head, err
-}
-
 func decodeID(payload []byte) (string, error) {
 	if _, ok := parseID(string(payload)); !ok {
 		return "", errParts

@@ -69,15 +69,13 @@ func FuzzRecord(f *testing.F) {
 		for _, decode := range []func() error{
 			func() error { _, err := decodeRecord(k, sealed, decodeWorkspace); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeJSON[domain.Key]); return err },
-			func() error { _, err := decodeRecord(k, sealed, decodeHead); return err },
+			func() error { _, err := decodeRecord(k, sealed, decodeJSON[domain.AuditHead]); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeNumber); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeListHead); return err },
 			func() error {
 				_, err := decodeRecord(k, sealed, func(block []byte) ([]byte, error) { return removeName(block, 1, []byte("p")) })
 				return err
 			},
-			func() error { _, err := decodeRecord(k, sealed, decodeHistoryEnd); return err },
-			func() error { _, err := decodeRecord(k, sealed, decodeBlock); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeReplay); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodePreset); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeJSON[domain.AuditRecord]); return err },

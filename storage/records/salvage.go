@@ -136,7 +136,7 @@ func (s *salvager) salvageTrail() (end domain.AuditHead) {
 			last = max(last, a.Number)
 		}
 	}
-	head, _, ok := find(s, AuditHeadKey(), decodeHead)
+	head, _, ok := find(s, AuditHeadKey(), decodeJSON[domain.AuditHead])
 	last = max(last, head.Count)
 	for n := 1; n <= last; n++ {
 		a := whole[n]

@@ -96,14 +96,13 @@ func (r *Reader) UsageRows(of domain.UsageRange) iter.Seq2[domain.UsageRow, erro
 	prefix := KindUsage.Prefix()
 	if of.WorkspaceID != "" {
 		only, ok := parseID(of.WorkspaceID)
-		if prefix = append(prefix, only[:]...); !ok {
-			prefix = nil
+		prefix = append(prefix, only[:]...)
+		if of.PresetID != nil && ok {
+			only, ok = parseID(cmp.Or(*of.PresetID, uuid.Nil.String()))
+			prefix = append(prefix, only[:]...)
 		}
-		if of.PresetID != nil && prefix != nil {
-			only, ok := parseID(cmp.Or(*of.PresetID, uuid.Nil.String()))
-			if prefix = append(prefix, only[:]...); !ok {
-				prefix = nil
-			}
+		if !ok {
+			prefix = nil
 		}
 	}
 	from, to := hourFrom(of.From), hourFrom(of.To)
@@ -121,7 +120,7 @@ func (r *Reader) UsageRows(of domain.UsageRange) iter.Seq2[domain.UsageRow, erro
 		}
 		return append(k.ofPreset(), 0xff) // behind the last step of the preset
 	}
-	return eachWanted(r, prefix, wanted, func(c *cursor) (row domain.UsageRow, err error) {
+	decode := func(c *cursor) (row domain.UsageRow, err error) {
 		k, ok := cutUsageKey(c.key)
 		if !ok {
 			return row, damaged(KindUsage, "its key is not that of a row")
@@ -129,7 +128,8 @@ func (r *Reader) UsageRows(of domain.UsageRange) iter.Seq2[domain.UsageRow, erro
 		row = k.row()
 		row.Content, err = decodeAt(c, decodeBytes)
 		return row, err
-	})
+	}
+	return pages[domain.UsageRow]{r: r, prefix: prefix, next: prefix, wanted: wanted, decode: decode}.each
 }
 
 // hourFrom returns the first hour that does not begin before t, since 1970.

@@ -189,7 +189,7 @@ func keyDeleted(t *testing.T, s *suite) {
 	stale.Hash = gone.Hash
 	s.mustUpdate(t, func(tx domain.Tx) error { return tx.DeleteKey(stale) })
 	s.inBoth(t, func(r domain.Reader) { checkKeysLeft(t, r, []domain.Key{gone, never, stays}) })
-	s.put(t, gone) // an import may bring it again
+	s.put(t, gone)
 	s.inBoth(t, func(r domain.Reader) { checkKeysLeft(t, r, []domain.Key{never, stays}, gone) })
 	s.try(t, true, func(tx domain.Tx) error {
 		if err := tx.DeleteKey(domain.Key{ID: "x"}); err == nil {

@@ -43,7 +43,7 @@ func checkVersions(t *testing.T, r domain.Reader, p domain.Preset, want map[int]
 	}
 }
 
-// versionsPrunedElsewhere stores a preset that lost versions before an import, and then the
+// versionsPrunedElsewhere stores a preset that lost versions before a salvage, and then the
 // versions that it had at each moment.
 func versionsPrunedElsewhere(t *testing.T, s *suite) {
 	p, of := newPreset(newID(), "p"), map[int]domain.PresetVersion{}

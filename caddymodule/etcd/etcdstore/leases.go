@@ -26,24 +26,15 @@ type lease struct {
 	granted bool
 }
 
-const (
-	// leaseStep is how much longer a record may be kept than it asks for, in seconds.
-	// Records that end within the same step share a lease.
-	leaseStep = 10 * 60
-	// longestLease is the longest lease, in seconds. Records that are kept for longer,
-	// such as the progress of an import, have none.
-	longestLease = 366 * 24 * 3600
-)
+// leaseStep is how much longer a record may be kept than it asks for, in seconds. Records that
+// end within the same step share a lease.
+const leaseStep = 10 * 60
 
 func newLeases(s *Store) *leases { return &leases{store: s, byEnd: make(map[int64]*lease)} }
 
-// until returns a lease that ends at a time, in Unix seconds, or up to leaseStep later. It
-// returns clientv3.NoLease if that is farther away than longestLease.
+// until returns a lease that ends at a time, in Unix seconds, or up to leaseStep later.
 func (l *leases) until(ctx context.Context, expires uint64) (clientv3.LeaseID, error) {
 	end, now := (int64(expires)/leaseStep+1)*leaseStep, time.Now().Unix()
-	if end-now > longestLease {
-		return clientv3.NoLease, nil
-	}
 	this := l.byEnd[end]
 	if this == nil {
 		maps.DeleteFunc(l.byEnd, func(end int64, _ *lease) bool { return end <= now })

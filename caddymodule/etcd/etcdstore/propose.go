@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -69,54 +70,42 @@ func decodeLast(response *clientv3.TxnResponse) (replica.Commit, error) {
 // is made, the commit cannot be made any more. Proposing the commit again would not decide
 // that. Its guesses may fail now and hold later, when a lease has ended.
 //
-// The commit and its fences have Options.RequestTimeout together. The first answer to any of
-// them counts, however late. The others then go on until that time: see serviceConfig. decide
-// returns the answer and the commit that it belongs to. It returns etcd's error if etcd
-// refused the commit, and errUnknown if no answer came in time. Then the others end.
+// decide returns the answer and the commit that it belongs to: the first answer to any of them
+// counts, as in request. It returns etcd's error if etcd refused the commit, and errUnknown if
+// no answer came within Options.RequestTimeout.
 func (c *committer) decide(p proposal) (made replica.Commit, response *clientv3.TxnResponse, err error) {
 	type answer struct {
 		to       replica.Commit
 		response *clientv3.TxnResponse
-		err      error
 	}
-	ctx, cancel := context.WithTimeout(c.store.ctx, c.store.timeout)
-	answers, running, answered := make(chan answer), 0, make(chan struct{})
-	defer func() {
-		close(answered)
-		if err != nil || running == 0 {
-			cancel()
-		}
-	}()
-	ask := func(p proposal) {
-		running++
-		go func() {
+	var attempts atomic.Int64
+	var refusal error
+	a, err := requestAfter(c.store.ctx, c.store, firstPatience, func(ctx context.Context) (answer, error) {
+		n := attempts.Add(1)
+		if n == 1 {
 			response, err := c.propose(ctx, p)
-			select {
-			case answers <- answer{p.next, response, err}:
-			case <-answered:
+			if isRefused(err) {
+				refusal = err
 			}
-		}()
-	}
-	ask(p)
-	patience := time.NewTimer(firstPatience)
-	defer patience.Stop()
-	for fences := 0; ; {
-		select {
-		case a := <-answers:
-			running--
-			if a.err == nil || a.to == p.next && isRefused(a.err) {
-				return a.to, a.response, a.err
-			}
-			patience.Reset(retryPause) // it may have been made all the same
-		case <-patience.C:
-			if fences++; fences == 1 {
-				c.store.logger.Warn("the outcome of a change is not known; finding out whether the change was made")
-			}
-			ask(proposal{base: p.base, next: p.base.Next()})
-			patience.Reset(nextAttempt)
-		case <-ctx.Done():
-			return p.next, nil, errUnknown
+			return answer{p.next, response}, err
 		}
+		if n == 2 {
+			c.store.logger.Warn("the outcome of a change is not known; finding out whether the change was made")
+		}
+		fence := proposal{base: p.base, next: p.base.Next()}
+		response, err := c.propose(ctx, fence)
+		if isRefused(err) { // the commit may have been made all the same
+			err = errUnknown
+		}
+		return answer{fence.next, response}, err
+	})
+	switch {
+	case err == nil:
+		return a.to, a.response, nil
+	case isRefused(err):
+		return p.next, nil, refusal
+	default:
+		return p.next, nil, errUnknown
 	}
 }
 

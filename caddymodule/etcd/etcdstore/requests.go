@@ -30,7 +30,12 @@ const (
 // It returns the first result without an error. All attempts together have
 // Options.RequestTimeout. After a result without an error the others go on until that time:
 // see serviceConfig. After an error they end.
-func request[T any](ctx context.Context, s *Store, attempt func(context.Context) (T, error)) (result T, err error) {
+func request[T any](ctx context.Context, s *Store, attempt func(context.Context) (T, error)) (T, error) {
+	return requestAfter(ctx, s, nextAttempt, attempt)
+}
+
+// requestAfter is request with another pause between the first attempt and the second.
+func requestAfter[T any](ctx context.Context, s *Store, pause time.Duration, attempt func(context.Context) (T, error)) (result T, err error) {
 	type outcome struct {
 		result T
 		err    error
@@ -59,7 +64,8 @@ func request[T any](ctx context.Context, s *Store, attempt func(context.Context)
 				}
 			}()
 			if whole.Err() == nil {
-				next.Reset(nextAttempt)
+				next.Reset(pause)
+				pause = nextAttempt
 			}
 			continue
 		case o := <-outcomes:

@@ -260,7 +260,7 @@ func (r *reader) hasDrifted(ctx context.Context, workspaceID string, p listed) (
 }
 
 // newestMade returns the number of the last version that a preset of any status got. It is 0
-// if the history does not have it, as after an import.
+// if the history does not have it, as after a salvage.
 func (r *reader) newestMade(ctx context.Context, workspaceID, slug string) (int, error) {
 	for element, err := range r.client.Elements(ctx, presetPath(slug, "/history"), in(workspaceID)) {
 		if err != nil {

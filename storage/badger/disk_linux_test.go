@@ -97,10 +97,10 @@ func TestReserveFails(t *testing.T) {
 	if err := os.Symlink("/dev/null", log); err != nil { // which has no space to reserve
 		t.Fatal(err)
 	}
-	if err := reserver(folder)(); !errors.Is(err, unix.ENODEV) {
+	if err := reserveLogs(folder, true); !errors.Is(err, unix.ENODEV) {
 		t.Errorf("a log whose space cannot be reserved: got error %v, want ENODEV", err)
 	}
-	if err := reserveLogs(folder); !errors.Is(err, unix.ENODEV) {
+	if err := reserveLogs(folder, false); !errors.Is(err, unix.ENODEV) {
 		t.Errorf("at a start: got error %v, want ENODEV", err)
 	}
 	if err := os.Remove(log); err != nil {
