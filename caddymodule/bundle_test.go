@@ -124,7 +124,7 @@ func bundleFolder(t *testing.T) string {
 // TestBundleLater starts a server whose store becomes available later.
 func TestBundleLater(t *testing.T) {
 	s := start(t, standard)
-	s.folder = storeFolder(t)
+	s.folder = caddytest.Folder(t)
 	store, err := badger.Open(s.folder, badger.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 // passes one to the gateway.
 func TestDocumentedCaddyfilesLeakNoKey(t *testing.T) {
 	tier.Slow(t)
-	caddytest.LeaksNoKey(t, documentedCaddyfiles(t), storeFolder)
+	caddytest.LeaksNoKey(t, documentedCaddyfiles(t), caddytest.Folder)
 }
 
 func documentedCaddyfiles(t *testing.T) map[string]string {

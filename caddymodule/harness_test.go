@@ -30,7 +30,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
@@ -38,8 +37,8 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 const (
-	managementSecret = "management-secret-of-the-tests"
-	inferenceSecret  = "inference-secret-of-the-tests"
+	managementSecret = caddytest.ManagementSecret
+	inferenceSecret  = caddytest.InferenceSecret
 )
 
 func TestMain(m *testing.M) {
@@ -47,18 +46,7 @@ func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // the tests leave little garbage at a time, in many collections
 	storepool.RetryInterval = 20 * time.Millisecond
 	usagerecorder.FlushInterval = 20 * time.Millisecond
-	undo := storagetest.UseMemory()
-	home, err := os.MkdirTemp("", "caddy-presets-")
-	if err != nil {
-		panic(err)
-	}
-	for _, name := range []string{"XDG_DATA_HOME", "HOME", "AppData"} {
-		os.Setenv(name, home) // the default folder of a bare directive
-	}
-	code := m.Run()
-	os.RemoveAll(home)
-	undo()
-	os.Exit(code)
+	caddytest.Main(m)
 }
 
 // server is a real Caddy in this process, with one site of ours in front of a TCP upstream.
@@ -77,9 +65,8 @@ type server struct {
 	options   string   // further global options
 }
 
-// standard is the usual content of the presets directive. Its failure limit lets tests fail
-// to authenticate more often.
-const standard = "management_key " + managementSecret + " ann\ninference_key " + inferenceSecret + " bob\nauth_failure_limit 1000000"
+// standard is the usual content of the presets directive.
+const standard = caddytest.Standard
 
 // start runs Caddy with the given subdirectives, besides storage, until the
 // test ends.
@@ -89,7 +76,7 @@ func start(t *testing.T, subdirectives string) *server {
 		t:        t,
 		address:  freeAddress(t),
 		admin:    freeAddress(t),
-		folder:   storeFolder(t),
+		folder:   caddytest.Folder(t),
 		logFile:  filepath.Join(t.TempDir(), "log"),
 		upstream: newUpstream(t),
 	}
@@ -99,17 +86,6 @@ func start(t *testing.T, subdirectives string) *server {
 	}
 	t.Cleanup(s.stop)
 	return s
-}
-
-// storeFolder returns a folder for a store. TestMain removes it: a late request may reopen
-// the store to record the use of its key.
-func storeFolder(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp(os.Getenv("HOME"), "store-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(dir, "store")
 }
 
 // isReleased reports whether the store is closed.

@@ -39,7 +39,7 @@ func TestHealth(t *testing.T) {
 
 	// The store is damaged while another is in use.
 	damaged := s.folder
-	s.folder = storeFolder(t)
+	s.folder = caddytest.Folder(t)
 	s.reload(standard + "\nhealth /healthz")
 	if !s.eventually(func() bool { return caddytest.IsReleased(damaged) }) {
 		t.Fatal("the folder is in use")

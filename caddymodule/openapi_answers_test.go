@@ -175,6 +175,7 @@ var (
 
 // TestOpenAPIGoldens checks that the documents describe every answer in the golden files.
 func TestOpenAPIGoldens(t *testing.T) {
+	tier.NoRace(t)
 	files, err := filepath.Glob(filepath.Join("..", "testdata", "golden", "*.txt"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no golden files: %v", err)

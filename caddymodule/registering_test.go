@@ -61,29 +61,6 @@ func TestRegistering(t *testing.T) {
 	}
 }
 
-// TestRegisteringFindsMistakes checks that the portal's rules are applied.
-func TestRegisteringFindsMistakes(t *testing.T) {
-	for argument, want := range map[string]string{"new(T)": "T", "T{}": "T", "&T{}": "", "module": "", "x.New()": ""} {
-		expression, err := parser.ParseExpr(argument)
-		if got := namedType(expression); err != nil || got != want {
-			t.Errorf("%s: got %q, %v, want %q", argument, got, err, want)
-		}
-	}
-	const text = `package p
-		func (a A) CaddyModule() caddy.ModuleInfo { return caddy.ModuleInfo{ID: "a"} }
-		func (*B) CaddyModule() caddy.ModuleInfo { return caddy.ModuleInfo{ID: "b"} }
-		func (c C) CaddyModule() caddy.ModuleInfo { return caddy.ModuleInfo{ID: caddy.ModuleID(c)} }
-		func (D) Other() caddy.ModuleInfo { return caddy.ModuleInfo{ID: "d"} }
-		func CaddyModule() caddy.ModuleInfo { return caddy.ModuleInfo{ID: "e"} }`
-	file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := (source{files: []*ast.File{file}}).implementing(); !slices.Equal(got, []string{"A", "B"}) {
-		t.Errorf("got the modules %q, want A and B", got)
-	}
-}
-
 func parse(t *testing.T, folder string) source {
 	t.Helper()
 	s := source{folder: folder}

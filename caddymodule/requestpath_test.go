@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -64,7 +65,7 @@ func wantRequests(t *testing.T, got, want []string) {
 // presetsDirective is the directive with subdirectives and a store of its own.
 func presetsDirective(t *testing.T, subdirectives string) string {
 	t.Helper()
-	return fmt.Sprintf("presets {\nstorage badger %s\n%s\n}\n", storeFolder(t), subdirectives)
+	return fmt.Sprintf("presets {\nstorage badger %s\n%s\n}\n", caddytest.Folder(t), subdirectives)
 }
 
 // branches are the paths through the handler, by the subdirectives that select them.
@@ -371,7 +372,7 @@ func TestNormalizePathIsLinear(t *testing.T) {
 			t.Errorf("%q, and %q again and again: %v", tc.start, tc.unit, took)
 		}
 	}
-	if got, err := requestpath.Normalize("/%" + strings.Repeat("25", size/2) + "41"); got != "/A" || err != nil {
+	if got, _, err := requestpath.Normalize("/%" + strings.Repeat("25", size/2) + "41"); got != "/A" || err != nil {
 		t.Errorf("got %.20q, %v, want /A", got, err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // default workspace once it can be opened.
 func TestDefaultWorkspaceLater(t *testing.T) {
 	s := start(t, standard)
-	s.folder = storeFolder(t)
+	s.folder = caddytest.Folder(t)
 	store, err := badger.Open(s.folder, badger.Options{})
 	if err != nil {
 		t.Fatal(err)

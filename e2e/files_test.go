@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -14,11 +13,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
@@ -443,147 +440,4 @@ func (r *repository) proxy(t *testing.T, before func(*http.Request), after func(
 	}))
 	t.Cleanup(front.Close)
 	return front.URL
-}
-
-// TestFilesCutOff kills apply at each of its changes. It does so once before the change
-// reaches the server, and once before the answer reaches apply. A sample tries
-// one change of six each, and not the same ones. The next apply makes what is missing, and
-// nothing twice.
-func TestFilesCutOff(t *testing.T) {
-	t.Parallel()
-	r := newRepository(t)
-	step := 6
-	if tier.EveryCase() {
-		step = 1
-	}
-	for _, answered := range []bool{false, true} {
-		n := 1
-		if answered && !tier.EveryCase() {
-			n += step / 2
-		}
-		for !r.cutOff(t, fmt.Sprintf("w%d-%t", n, answered), n, answered) {
-			n += step
-		}
-		if n < 12 {
-			t.Errorf("apply ended before its change %d, want it to make at least 11", n)
-		}
-	}
-}
-
-// cutOff kills an apply at its change n, and then applies again. It reports whether apply
-// ended before that change.
-func (r *repository) cutOff(t *testing.T, workspace string, n int, answered bool) (done bool) {
-	t.Helper()
-	if err := os.RemoveAll(filepath.Join(r.folder, "presets")); err != nil {
-		t.Fatal(err)
-	}
-	// One preset is changed, one comes back, and one has a series of versions. One is new, with
-	// all that a file may have.
-	r.write(t, workspace+"/.workspace.yaml", "description: Team\n")
-	r.write(t, workspace+"/changed.yaml", "responses:\n  model: acme/one\n")
-	r.write(t, workspace+"/back.yaml", "responses:\n  model: acme/one\n")
-	r.preset(t, 0, "apply", "--yes")
-	r.write(t, workspace+"/back.yaml", "")
-	r.preset(t, 0, "apply", "--yes", "--prune")
-	r.write(t, workspace+"/back.yaml", "responses:\n  model: acme/two\n")
-	r.write(t, workspace+"/changed.yaml", "description: Changed\nlabels:\n  staging: latest\n  old: 1\nresponses:\n  model: acme/two\n")
-	r.write(t, workspace+"/new.yaml", "description: New\nstatus: disabled\npolicy:\n  lock: [model]\nlabels:\n  canary: {split: [{version: latest, weight: 1}]}\nresponses:\n  model: acme/new\n")
-	r.write(t, workspace+"/series.yaml", "earlier:\n  - message: first\n    responses: {model: acme/s1}\n  - responses: {model: acme/s2}\nlabels: {old: 1, live: latest}\nresponses:\n  model: acme/s3\n")
-	r.write(t, workspace+"-next/other.yaml", "chat:\n  model: acme/chat\n")
-
-	cmd := r.command(t, "apply", "--yes")
-	var (
-		mu     sync.Mutex
-		seen   int
-		killed bool
-	)
-	isCut := func(method string) bool {
-		if method == http.MethodGet || method == http.MethodHead {
-			return false
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if seen++; seen == n && !killed {
-			killed = true
-			_ = cmd.Process.Kill()
-			return true
-		}
-		return killed
-	}
-	var before func(*http.Request)
-	var after func(*http.Response) error
-	if answered {
-		after = func(answer *http.Response) error {
-			if isCut(answer.Request.Method) {
-				panic(http.ErrAbortHandler)
-			}
-			return nil
-		}
-	} else {
-		before = func(request *http.Request) {
-			if isCut(request.Method) {
-				panic(http.ErrAbortHandler)
-			}
-		}
-	}
-	cmd.Args = append(cmd.Args, "--server", r.proxy(t, before, after))
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	err := cmd.Run()
-	mu.Lock()
-	done = !killed
-	mu.Unlock()
-	if done && err != nil {
-		t.Fatalf("apply without a cut: %v\n%s", err, &errs)
-	}
-	r.preset(t, 0, "apply", "--yes")
-	r.wantPlan(t, nil)
-
-	for slug, want := range map[string]int{"changed": 2, "back": 2, "new": 1, "series": 3} {
-		if got := r.versions(t, workspace, slug); len(got) != want || !got[len(got)-1].Designated {
-			t.Errorf("cut at change %d, answered %t: %s has versions %+v, want %d", n, answered, slug, got, want)
-		}
-	}
-	if got := r.versions(t, workspace+"-next", "other"); len(got) != 1 {
-		t.Errorf("cut at change %d, answered %t: got versions %+v, want 1", n, answered, got)
-	}
-	if s := r.shape(t, workspace, "new"); s.Status != "disabled" || s.Description != "New" || s.Policy == nil || len(s.Labels) != 1 {
-		t.Errorf("cut at change %d, answered %t: got %+v", n, answered, s)
-	}
-	return done
-}
-
-// TestManyFiles plans 5,000 files, and logs how long that takes and how much memory.
-func TestManyFiles(t *testing.T) {
-	t.Parallel()
-	if !tier.EveryCase() {
-		t.Skip("it makes 5,000 presets: set PRESETS_TIER=3")
-	}
-	r := newRepository(t)
-	const count = 5000
-	for i := range count {
-		r.write(t, fmt.Sprintf("default/preset-%04d.yaml", i), fmt.Sprintf("description: Number %d\nlabels:\n  staging: latest\nresponses:\n  model: acme/small\n  temperature: 0.%02d\n  instructions: !file prompts/%02d.md\n", i, i%100, i%100))
-	}
-	for i := range 100 {
-		r.write(t, fmt.Sprintf("default/prompts/%02d.md", i), strings.Repeat(fmt.Sprintf("You write mails of kind %d.\n", i), 40))
-	}
-	r.preset(t, 0, "apply", "--yes")
-	r.wantPlan(t, nil)
-	for i := range count {
-		r.write(t, fmt.Sprintf("default/preset-%04d.yaml", i), fmt.Sprintf("description: Number %d\nlabels:\n  staging: latest\nresponses:\n  model: acme/large\n  temperature: 0.%02d\n  instructions: !file prompts/%02d.md\n", i, i%100, i%100))
-	}
-	cmd := r.command(t, "plan", "--json", "--server", r.origin)
-	var out strings.Builder
-	cmd.Stdout = &out
-	if status := exitCode(cmd.Run()); status != 2 {
-		t.Fatalf("plan: got exit status %d, want 2", status)
-	}
-	var plan struct {
-		Changes []planned `json:"changes"`
-	}
-	if err := json.Unmarshal([]byte(out.String()), &plan); err != nil || len(plan.Changes) != count {
-		t.Fatalf("plan: got %d changes, %v, want %d", len(plan.Changes), err, count)
-	}
-	state := cmd.ProcessState
-	t.Logf("plan of %d changed files: %v of processor time, %s", count, state.UserTime()+state.SystemTime(), peakMemory(state))
 }

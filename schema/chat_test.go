@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 func TestChatRequest(t *testing.T) {
@@ -115,6 +116,7 @@ func TestChatRequest(t *testing.T) {
 // TestConversations checks that the length of a conversation does not count, and
 // that wrong messages are found wherever they are.
 func TestConversations(t *testing.T) {
+	tier.NoRace(t)
 	const turn = `{"role":"user","content":[{"type":"text","text":"t"}]}`
 	for i, s := range requestsOf(t, "cm") {
 		roles := []string{"must be one of assistant, developer, system, tool or user", "must be one of assistant, system or user"}[i]

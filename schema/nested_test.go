@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestNestedTypes gives the members of nested objects a value of every type. A member
@@ -14,6 +15,7 @@ import (
 // some values, which other tests cover. Each object is tried in the requests of the APIs
 // that have it, by their first letters.
 func TestNestedTypes(t *testing.T) {
+	tier.NoRace(t)
 	const (
 		stringsOrNull = "array|null"
 		maxUses       = "max_uses:integer"

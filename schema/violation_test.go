@@ -131,6 +131,7 @@ func TestLongPathsAreCut(t *testing.T) {
 // TestManyViolations checks that the first ones are shown, in an order that
 // does not change from call to call.
 func TestManyViolations(t *testing.T) {
+	tier.NoRace(t)
 	s := schemas(t).ResponsesRequest
 	for _, test := range []struct{ member, body, message string }{
 		{"/input", `{"input":` + list(3000, "0") + `}`, "must be an object"},

@@ -698,6 +698,7 @@ func TestProperties(t *testing.T) {
 }
 
 func TestARequestIsNotChangedByThePresetMadeOfIt(t *testing.T) {
+	tier.NoRace(t)
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})
 	for round := range 1000 {

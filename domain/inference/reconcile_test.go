@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/inference/inferencetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // toolsOf are tools with a function of a dialect, f.
@@ -396,6 +397,7 @@ func TestBreakpointsOfATemplate(t *testing.T) {
 
 // A preset that a strict gateway accepts never breaks a request that it accepts.
 func TestPresetsBreakNoRequest(t *testing.T) {
+	tier.NoRace(t)
 	const rounds = 400
 	for _, from := range allDialects {
 		for _, to := range allDialects {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // label sets a label of a preset to a version or a split.
@@ -100,6 +101,7 @@ func TestSessionsStickToAVersion(t *testing.T) {
 
 // A version that cannot be kept in memory is served as often as another.
 func TestWhatIsKeptDoesNotDecide(t *testing.T) {
+	tier.NoRace(t)
 	r := newResolving(t)
 	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"one"}`})
 	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"two","service_tier":"` + strings.Repeat("x", 200000) + `"}`})

@@ -163,6 +163,7 @@ func TestSplitsMoveOnlyWhatMustMove(t *testing.T) {
 // The version that an id gets from one label is independent of other labels, presets and
 // kinds of ids.
 func TestSplitsAreIndependent(t *testing.T) {
+	tier.NoRace(t)
 	split := domain.Target{Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}}
 	const n = 20000
 	for name, other := range map[string]func(id string) int{

@@ -8,10 +8,12 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // A goroutine that waits for the gateway keeps its stack. Deeply nested JSON leaves it small.
 func TestDeepNestingLeavesStacksSmall(t *testing.T) {
+	tier.NoRace(t)
 	r := newResolving(t)
 	r.put(t, r.home.ID, "p", version{chat, `{"model":"m"}`, ""})
 	strict := r.strict(t, "strict", search)

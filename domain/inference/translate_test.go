@@ -583,6 +583,7 @@ func eachGenerated(t *testing.T, rounds int, check func(t *testing.T, g generato
 
 // Settings that are not listed as dropped come back from the other dialect.
 func TestTranslateRoundTrip(t *testing.T) {
+	tier.NoRace(t)
 	eachGenerated(t, 500/tier.Sample(4), func(t *testing.T, _ generator, settings []rawjson.Member, from, to domain.Dialect) {
 		there, dropped := translate(settings, from, to, nil)
 		checkTranslation(t, there, dropped, to, nil)

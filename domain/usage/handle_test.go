@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // secret is that of the tests' store.
@@ -32,6 +33,7 @@ func answered(r *rand.Rand) usage.Answered {
 
 // TestHandles reads what it made, and nothing that differs in one character.
 func TestHandles(t *testing.T) {
+	tier.NoRace(t)
 	r := rand.New(rand.NewPCG(7, 8))
 	handles, others := usage.NewHandles(secret), usage.NewHandles(domain.FeedbackSecret{9})
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

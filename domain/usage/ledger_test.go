@@ -98,6 +98,7 @@ func TestTake(t *testing.T) {
 
 // TestOverflow sums series beyond the bound under other.
 func TestOverflow(t *testing.T) {
+	tier.NoRace(t)
 	var l usage.Ledger
 	stored := make(rows)
 	const presets, models = 10, 2 * usage.MaxSeries / 10
@@ -126,6 +127,7 @@ func TestOverflow(t *testing.T) {
 
 // TestRowSize keeps a row's bound, whatever models clients name, and loses no request.
 func TestRowSize(t *testing.T) {
+	tier.NoRace(t)
 	r := rand.New(rand.NewPCG(7, 8))
 	var l usage.Ledger
 	stored := make(rows)

@@ -93,6 +93,7 @@ func pages(t *testing.T, s domain.Store) (text string) {
 
 // TestEngines moves a store from memory to folders, with and without encryption, and back.
 func TestEngines(t *testing.T) {
+	tier.NoRace(t)
 	from := filled(t)
 	content, want := dumped(t, from)
 	if want.Records < 1500 || want.Entries <= want.Records {
