@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
@@ -113,7 +114,7 @@ type call struct {
 	repl *caddy.Replacer // nil outside of Caddy
 	id   string          // see requestID
 
-	envelope func(problem) any // of errors
+	envelope func(envelope.Problem) any // of errors
 
 	found   router.Match[operation]
 	op      operation
@@ -126,7 +127,7 @@ type call struct {
 }
 
 func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
-	c := call{h: h, w: w, r: r, start: time.Now(), envelope: newEnvelope, op: operation{name: unknownOperation}}
+	c := call{h: h, w: w, r: r, start: time.Now(), envelope: envelope.NewAPI, op: operation{name: unknownOperation}}
 	if w != nil {
 		c.header = w.Header()
 	}

@@ -1,25 +1,17 @@
 package caddymodule
 
 import (
-	"errors"
-	"io"
 	"net/http"
-	"os"
-	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
-
-// bodyTimeout is how long a body of up to 4 MiB may take to arrive, a rate of 0.6 Mbit/s.
-// An operator's read_body timeout replaces it. Only tests change it.
-var bodyTimeout = time.Minute
 
 // readBody reads and validates the body, if the operation takes one.
 func (c *call) readBody() (err error) {
@@ -99,57 +91,7 @@ func (c *call) readJSON() ([]byte, error) {
 // read returns the request's body of at most limit bytes, within its time limit. It takes
 // its memory from a reservation, which may be nil.
 func (c *call) read(limit int64, memory *heldbody.Reservation) ([]byte, error) {
-	if c.r.ContentLength > limit {
-		return nil, heldbody.ErrTooLarge
-	}
-	if c.r.ContentLength == 0 {
-		// Set no deadline: over HTTP/1.1 the server already waits for the next request. It
-		// would take the deadline for a lost connection.
-		return []byte{}, nil
-	}
-	if !memory.HasRoom(c.r.ContentLength) {
-		return nil, heldbody.ErrNoMemory // before its client sends it for nothing
-	}
-	if server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout == 0 {
-		// Without a deadline a client could hold a connection by sending a byte now and
-		// then. The server removes the deadline at the end of the body. Some writers cannot
-		// set one. They get none.
-		size := limit
-		if c.r.ContentLength >= 0 {
-			size = c.r.ContentLength
-		}
-		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(timeFor(size)))
-	}
-	body, err := memory.ReadAll(http.MaxBytesReader(c.w, c.r.Body, limit), c.r.ContentLength, limit)
-	if err != nil {
-		return nil, readError(err)
-	}
-	return body, nil
-}
-
-// timeFor returns how long a body of size bytes may take.
-func timeFor(size int64) time.Duration {
-	return bodyTimeout * time.Duration(max(1, (size+defaultMaxBodySize-1)/defaultMaxBodySize))
-}
-
-func readError(err error) error {
-	if refused, ok := errors.AsType[*status.Error](err); ok {
-		return refused
-	}
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return heldbody.ErrTooLarge
-	}
-	// An outer request_body max_size fails reads with an error of Caddy's.
-	if outer, ok := errors.AsType[caddyhttp.HandlerError](err); ok && outer.StatusCode == http.StatusRequestEntityTooLarge {
-		return heldbody.ErrTooLarge
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return &status.Error{Status: http.StatusRequestTimeout, Message: "The request body took too long to arrive"}
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return domain.InvalidAt("", "ended before its announced length")
-	}
-	return domain.InvalidAt("", "could not be read")
+	return deadline.Read(c.w, c.r, limit, memory)
 }
 
 // wholeBody stands for a body that was read whole and is held elsewhere.

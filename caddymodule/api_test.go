@@ -19,6 +19,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -241,8 +243,8 @@ func TestOuterLimitKeepsIts413(t *testing.T) {
 
 func TestSlowBodiesEnd(t *testing.T) {
 	s := start(t, standard)
-	bodyTimeout = 50 * time.Millisecond
-	defer func() { bodyTimeout = time.Minute }()
+	deadline.BodyTimeout = 50 * time.Millisecond
+	defer func() { deadline.BodyTimeout = time.Minute }()
 	r := s.raw("POST /v1/workspaces HTTP/1.1\r\nHost: x\r\n"+bearer(managementSecret)+"\r\nContent-Length: 1000\r\n\r\n{", 1)
 	r[0].wantError(t, 408, "The request body took too long to arrive")
 }
@@ -251,10 +253,10 @@ func TestSlowBodiesEnd(t *testing.T) {
 // the connection or the request do not cause a timeout.
 func TestDeadlineEndsWithTheBody(t *testing.T) {
 	s := start(t, standard)
-	defer func() { bodyTimeout = time.Minute }()
-	for _, bodyTimeout = range []time.Duration{100 * time.Millisecond, 2 * time.Second, 30 * time.Second} {
-		time.AfterFunc(5*bodyTimeout, s.holdWrites())
-		if r := s.manage("POST", "/v1/presets/p/responses", "{}"); r.status != 408 || bodyTimeout == 30*time.Second {
+	defer func() { deadline.BodyTimeout = time.Minute }()
+	for _, deadline.BodyTimeout = range []time.Duration{100 * time.Millisecond, 2 * time.Second, 30 * time.Second} {
+		time.AfterFunc(5*deadline.BodyTimeout, s.holdWrites())
+		if r := s.manage("POST", "/v1/presets/p/responses", "{}"); r.status != 408 || deadline.BodyTimeout == 30*time.Second {
 			r.want(t, 200)
 			return
 		} // on a slow machine the body may arrive too late
@@ -515,7 +517,7 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 		t.Fatal(err)
 	}
 	h.schemas, h.router = schemas, newRouter(h.BasePath, h.routes(schemas))
-	h.events = &announcer{wanted: func(string) bool { return false }}
+	h.events = &events.Announcer{Wanted: func(string) bool { return false }}
 	if h.metrics, err = metrics.New(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}

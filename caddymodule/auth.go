@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/clientip"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -242,7 +243,7 @@ func checkAuthFailureLimit(limit int, window time.Duration) error {
 
 // originOf returns the origin of a request, zero without an address.
 func originOf(r *http.Request) limiter.Origin {
-	address, ok := clientAddress(r)
+	address, ok := clientip.Of(r)
 	if !ok {
 		return limiter.Origin{}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/clientip"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
@@ -403,10 +404,10 @@ func TestManyForwardedAddresses(t *testing.T) {
 		allocations := func(places int) float64 {
 			r := httptest.NewRequest("GET", "/", nil)
 			r.RemoteAddr = "127.0.0.1:1"
-			r.Header.Set("X-Forwarded-For", strings.Repeat("unknown,", places)+strings.Repeat("127.0.0.2,", maxHops)+"127.0.0.3")
+			r.Header.Set("X-Forwarded-For", strings.Repeat("unknown,", places)+strings.Repeat("127.0.0.2,", clientip.MaxHops)+"127.0.0.3")
 			r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), nil, server)
 			if got := originOf(r).String(); got != "127.0.0.2" {
-				t.Errorf("got %s, want the address after %d proxies", got, maxHops)
+				t.Errorf("got %s, want the address after %d proxies", got, clientip.MaxHops)
 			}
 			return testing.AllocsPerRun(3, func() { originOf(r) })
 		}

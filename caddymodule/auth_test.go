@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 )
 
 // TestAuthorizationHeaders checks in which headers a key counts. TestAuthorisationMatrix
@@ -133,11 +135,11 @@ func TestKeysFromPlaceholders(t *testing.T) {
 // refused. The client has time to read the answer, but less than a request's timeout.
 func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 	const slow = 4 * time.Second // for 100 KB at 25 KB/s
-	if lingerTimeout < slow {
-		t.Errorf("a client has %v to send its body and read the answer, want %v", lingerTimeout, slow)
+	if deadline.LingerTimeout < slow {
+		t.Errorf("a client has %v to send its body and read the answer, want %v", deadline.LingerTimeout, slow)
 	}
-	defer func(before time.Duration) { lingerTimeout = before }(lingerTimeout)
-	lingerTimeout = 500 * time.Millisecond
+	defer func(before time.Duration) { deadline.LingerTimeout = before }(deadline.LingerTimeout)
+	deadline.LingerTimeout = 500 * time.Millisecond
 	s := start(t, standard+"\ninference\n")
 	s.options = "servers {\nprotocols h1 h2c\n}"
 	s.reload(standard + "\ninference\n")
@@ -150,7 +152,7 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 			}
 			defer conn.Close()
 			begun := time.Now()
-			conn.SetDeadline(begun.Add(bodyTimeout / 2))
+			conn.SetDeadline(begun.Add(deadline.BodyTimeout / 2))
 			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", target, framing)
 			reader := bufio.NewReader(conn)
 			response, err := http.ReadResponse(reader, nil)
@@ -164,14 +166,14 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 				if _, err := reader.ReadByte(); err != io.EOF {
 					t.Errorf("%s, %s: got %v, want the end of the connection", target, framing, err)
 				}
-				if open := time.Since(begun); open < lingerTimeout {
-					t.Errorf("%s, %s: a client has %v to send its body and read the answer, want %v", target, framing, open, lingerTimeout)
+				if open := time.Since(begun); open < deadline.LingerTimeout {
+					t.Errorf("%s, %s: a client has %v to send its body and read the answer, want %v", target, framing, open, deadline.LingerTimeout)
 				}
 			})
 		}
 	}
 	waits.Wait()
-	lingerTimeout = time.Minute
+	deadline.LingerTimeout = time.Minute
 
 	// A client that reads the answer only after it has sent the whole body gets the answer.
 	request := "POST /v1/presets/p/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", 200_000)

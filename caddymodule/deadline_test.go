@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 )
 
 // TestDeadlineOfAnEmptyBody checks that a body's deadline does not end a request whose
@@ -17,10 +19,10 @@ func TestDeadlineOfAnEmptyBody(t *testing.T) {
 	// Since 2.11 Caddy's own idle timeout would clear the deadline.
 	send(t, "PUT", "http://"+s.admin+"/config/apps/http/servers/srv0/read_idle_timeout", "-1", "Content-Type: application/json").want(t, 200)
 	s.settle()
-	bodyTimeout = 500 * time.Millisecond
-	defer func() { bodyTimeout = time.Minute }()
+	deadline.BodyTimeout = 500 * time.Millisecond
+	defer func() { deadline.BodyTimeout = time.Minute }()
 	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
-		timer := time.NewTimer(2 * bodyTimeout)
+		timer := time.NewTimer(2 * deadline.BodyTimeout)
 		defer timer.Stop()
 		select {
 		case <-r.Context().Done():

@@ -2,162 +2,213 @@ package caddymodule
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
-	"go.uber.org/zap"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/google/uuid"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// eventTypes has the event of each operation that has one, by its name in the audit trail.
-// Webhooks have this type. Caddy's events have the name that eventName makes of it.
-var eventTypes = map[string]string{
-	"preset.create_version": "preset.version_created",
-	"preset.designate":      "preset.designated",
-	"preset.update":         "preset.updated",
-	"preset.set_status":     "preset.status_changed",
-	"preset.protect":        "preset.protection_changed",
-	"preset.set_policy":     "preset.policy_changed",
-	"preset.set_owner":      "preset.owner_changed",
-	"preset.archive":        "preset.archived",
-	"preset.restore":        "preset.restored",
-	"preset.prune":          "preset.pruned",
-	"label.set":             "preset.label_set",
-	"label.move":            "preset.label_moved",
-	"label.split":           "preset.label_split",
-	"label.protect":         "preset.label_protected",
-	"label.delete":          "preset.label_removed",
-	"workspace.create":      "workspace.created",
-	"workspace.update":      "workspace.updated",
-	"workspace.delete":      "workspace.deleted",
-}
-
-// eventName returns the name of a type in Caddy's events app, such as
-// presets.version_created.
-func eventName(eventType string) string { return strings.Replace(eventType, ".", "s.", 1) }
-
 // changing implements domain.Service.Changing.
 func (h *Handler) changing() func([]domain.AuditRecord) {
-	end := h.shared.changes.begin()
+	end := h.shared.changes.Begin()
 	return func(records []domain.AuditRecord) { end(records, h.announce) }
 }
 
 // announce tells Caddy's events app and the webhooks of a durable change. It does not wait
 // for them.
 func (h *Handler) announce(done domain.AuditRecord) {
-	if eventTypes[done.Operation] != "" {
+	if events.Of(done) != "" {
 		if !h.shared.webhooks.IsEmpty() {
 			h.shared.webhooks.Push(newWebhookEvent(done))
 		}
-		h.events.announce(done)
+		h.events.Announce(done)
 	}
 }
 
-// eventData returns the data of a change's event. It is the audit record's, without any
-// key, prompt or setting. All events have the same members.
-func eventData(done domain.AuditRecord) map[string]any {
-	version := done.After
-	if done.Object.Draft != 0 {
-		version = done.Object.Draft
-	}
-	return map[string]any{
-		"id":             done.Object.ID,
-		"slug":           done.Object.Slug,
-		"workspace_id":   done.Object.WorkspaceID,
-		"version":        version,
-		"draft":          done.Object.Draft != 0,
-		"version_before": done.Before,
-		"label":          done.Object.Label,
-		"split":          done.Object.Split,
-		"status":         string(done.Object.Status),
-		"pruned":         done.Object.Pruned,
-		"protection":     done.Object.Protection,
-		"managed_by":     done.Object.ManagedBy,
-		"override":       done.Override,
-		"key_id":         done.KeyID,
-		"user_id":        done.UserID,
-		"request_id":     done.RequestID,
-		"audit_number":   done.Number,
-		"time":           done.Time,
-	}
-}
-
-// maxWaitingEvents bounds the events that wait for subscribers. Each takes some 1 KB.
-const maxWaitingEvents = 10_000
-
-// announcer emits events one after another, on a goroutine of its own. So a slow
-// subscriber does not delay the client that caused an event.
-type announcer struct {
-	wanted func(event string) bool // reports whether anybody subscribed
-	emit   func(event string, data map[string]any)
-	logger *zap.Logger
-
-	mu      sync.Mutex
-	waiting []domain.AuditRecord // the first one is being emitted
-}
-
-func newAnnouncer(ctx caddy.Context, stopping *stopClock) (*announcer, error) {
+func newAnnouncer(ctx caddy.Context, stopping *stopClock) (*events.Announcer, error) {
 	app, err := ctx.App("events")
 	if err != nil {
 		return nil, fmt.Errorf("getting the events app: %w", err)
 	}
-	events := app.(*caddyevents.App)
-	if err := events.On("stopping", stopping); err != nil {
+	caddyEvents := app.(*caddyevents.App)
+	if err := caddyEvents.On("stopping", stopping); err != nil {
 		return nil, fmt.Errorf("subscribing to Caddy's end: %w", err)
 	}
 	logger := ctx.Logger()
 	// Requests may outlive their configuration, and so may their events.
 	ctx.Context = context.WithoutCancel(ctx.Context)
-	emit := func(event string, data map[string]any) { events.Emit(ctx, event, data) }
-	return &announcer{wanted: events.ShouldEmit, emit: emit, logger: logger}, nil
+	emit := func(event string, data map[string]any) { caddyEvents.Emit(ctx, event, data) }
+	return &events.Announcer{Wanted: caddyEvents.ShouldEmit, Emit: emit, Logger: logger}, nil
 }
 
-// announce queues the event of a change, if somebody subscribed.
-func (a *announcer) announce(done domain.AuditRecord) {
-	name := eventName(eventTypes[done.Operation])
-	if !a.wanted(name) {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.waiting) >= maxWaitingEvents {
-		a.logger.Error("event dropped: too many wait for their subscribers", zap.String("event", name), zap.Int("audit_number", done.Number))
-		return
-	}
-	a.waiting = append(a.waiting, done)
-	if len(a.waiting) == 1 {
-		go a.emitAll()
-	}
+// Webhook is a receiver of events. Each event is posted as JSON, signed with HMAC-SHA256.
+type Webhook struct {
+	// The URL that events are posted to, with http or https. It may hold placeholders, and
+	// no user and password.
+	URL string `json:"url"`
+
+	// A placeholder that gives the secret whose bytes are the key of signatures, such as
+	// {env.WEBHOOK_SECRET} or {file./run/secrets/webhook}. The secret itself is refused: it
+	// would be readable at /config.
+	Secret string `json:"secret"`
 }
 
-// emitAll emits the waiting events until there is none.
-func (a *announcer) emitAll() {
-	for {
-		a.mu.Lock()
-		next := a.waiting[0]
-		a.mu.Unlock()
-		a.emitOne(next)
-		a.mu.Lock()
-		a.waiting = a.waiting[1:]
-		rest := len(a.waiting)
-		a.mu.Unlock()
-		if rest == 0 {
-			return
+// webhookLimits are those of each receiver.
+var webhookLimits = webhook.Limits{
+	Waiting: 10_000, Parallel: 16, Timeout: 10 * time.Second,
+	First: time.Second, Longest: 5 * time.Minute, Tries: 25, Age: time.Hour,
+}
+
+// errWebhookSecret is the error for a literal secret. It does not show it.
+var errWebhookSecret = errors.New("must be a placeholder, such as {env.WEBHOOK_SECRET} or {file./run/secrets/webhook}, since the configuration can be read")
+
+// checkWebhookURL returns an error unless text can be the URL of a webhook. The error does
+// not show the URL, which may hold a token.
+func checkWebhookURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil, u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "", u.Fragment != "":
+		return errors.New("must be an absolute URL with http or https, and without a fragment")
+	case u.User != nil:
+		return errors.New("must hold no user and password, since the configuration can be read")
+	}
+	return nil
+}
+
+// provisionWebhooks resolves the placeholders of the webhooks. Errors never show a secret.
+func (h *Handler) provisionWebhooks(repl *caddy.Replacer) error {
+	h.webhooks = nil
+	seen := make(map[string]int)
+	for i, w := range h.Webhooks {
+		place := fmt.Sprintf("webhook[%d]", i)
+		address, err := repl.ReplaceOrErr(w.URL, true, true)
+		if err != nil {
+			return fmt.Errorf("%s: url: %w", place, err) // names the placeholder
+		}
+		if err := checkWebhookURL(address); err != nil {
+			return fmt.Errorf("%s: url %w", place, err)
+		}
+		if earlier, taken := seen[address]; taken {
+			return fmt.Errorf("%s: has the same url as webhook[%d]", place, earlier)
+		}
+		seen[address] = i
+		if !isPlaceholder(w.Secret) {
+			return fmt.Errorf("%s: secret %w", place, errWebhookSecret)
+		}
+		secret, err := expandSecret(repl, w.Secret)
+		if err != nil {
+			return fmt.Errorf("%s: %w", place, err)
+		}
+		u, _ := url.Parse(address) // was checked
+		h.webhooks = append(h.webhooks, &webhook.Receiver{
+			URL: address, Host: u.Host, Secret: []byte(secret), Logger: h.logger,
+			Requests: h.metrics.WebhookRequests, Dropped: h.metrics.WebhookDropped,
+		})
+	}
+	return nil
+}
+
+// unmarshalWebhook reads the webhook subdirective. Its errors never show an argument, since
+// any of them could be a misplaced secret.
+func (h *Handler) unmarshalWebhook(d *caddyfile.Dispenser) (err error) {
+	var w Webhook
+	if w.URL, err = directive.OnlyArg(d, "webhook", "a URL"); err != nil {
+		return err
+	}
+	if !strings.Contains(w.URL, "{") { // provisioning checks the value of a placeholder
+		if err := checkWebhookURL(w.URL); err != nil {
+			return d.Errf("webhook: the URL %v", err)
 		}
 	}
+	err = directive.Block{Place: "webhook: "}.Each(d, func(d *caddyfile.Dispenser, name string) (err error) {
+		if name != "secret" {
+			return d.Err("webhook: unrecognized subdirective, want secret")
+		}
+		if w.Secret, err = directive.OnlyArg(d, "webhook: secret", "a placeholder"); err == nil && !isPlaceholder(w.Secret) {
+			err = d.Errf("webhook: secret %v", errWebhookSecret)
+		}
+		return err
+	})
+	if err == nil && w.Secret == "" {
+		err = d.Err("webhook wants a block with a secret")
+	}
+	h.Webhooks = append(h.Webhooks, w)
+	return err
 }
 
-// emitOne emits the event of a change.
-func (a *announcer) emitOne(done domain.AuditRecord) {
-	name := eventName(eventTypes[done.Operation])
-	defer func() {
-		if problem := recover(); problem != nil { // a panic here would end the process
-			a.logger.Error("event handler panicked", zap.String("event", name), zap.Any("panic", problem), zap.Stack("stack"))
-		}
-	}()
-	a.emit(name, eventData(done))
+// newWebhookEvent returns the event of a change for webhooks.
+func newWebhookEvent(done domain.AuditRecord) webhook.Event {
+	kind := events.Of(done)
+	body, _ := json.Marshal(struct { // never fails
+		ID   string         `json:"id"`
+		Type string         `json:"type"`
+		Time time.Time      `json:"time"`
+		Data map[string]any `json:"data"`
+	}{uuid.NewString(), kind, done.Time, events.Data(done)})
+	return webhook.Event{Object: done.Object.ID, Kind: kind, Number: done.Number, At: time.Now(), Body: body}
+}
+
+// maxWebhookStop bounds how long the end of the process waits for receivers. It also bounds
+// how long a removed webhook still gets its waiting events.
+const maxWebhookStop = 10 * time.Second
+
+// stopClock knows when Caddy began to stop the configuration.
+type stopClock struct{ began atomic.Pointer[time.Time] }
+
+// Handle takes Caddy's event "stopping".
+func (c *stopClock) Handle(context.Context, caddy.Event) error {
+	now := time.Now()
+	c.began.Store(&now)
+	return nil
+}
+
+// grace returns the rest of the grace period at a time, at most maxWebhookStop.
+func (c *stopClock) grace(app *caddyhttp.App, now time.Time) time.Duration {
+	if app.GracePeriod <= 0 {
+		return maxWebhookStop // Caddy waits for requests without a limit
+	}
+	limit := time.Duration(app.ShutdownDelay + app.GracePeriod)
+	if began := c.began.Load(); began != nil {
+		limit -= now.Sub(*began)
+	}
+	return max(0, min(limit, maxWebhookStop))
+}
+
+// stopWebhooks removes the handler from the users of its webhooks. At the end of the
+// process it waits for their events, within the grace period. Otherwise unused webhooks get
+// their waiting events in the background.
+func (h *Handler) stopWebhooks() {
+	if len(h.webhooks) == 0 {
+		return
+	}
+	unused := h.shared.webhooks.Remove(h.webhooks)
+	if len(unused) == 0 {
+		return
+	}
+	limit := maxWebhookStop
+	if app, err := h.ctx.AppIfConfigured("http"); err == nil {
+		limit = h.stopping.grace(app.(*caddyhttp.App), time.Now())
+	}
+	var wait sync.WaitGroup
+	for _, q := range unused {
+		wait.Go(func() { q.Stop(limit) })
+	}
+	if caddy.Exiting() {
+		wait.Wait()
+	}
 }

@@ -17,10 +17,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
@@ -63,8 +61,8 @@ func listens(t *testing.T, act func(caddy.Event)) *server {
 	t.Helper()
 	s := start(t, standard)
 	s.options = "events {\n"
-	for _, kind := range slices.Sorted(maps.Values(eventTypes)) {
-		s.options += "on " + eventName(kind) + " presets_test\n"
+	for _, kind := range slices.Sorted(maps.Values(events.Types)) {
+		s.options += "on " + events.Name(kind) + " presets_test\n"
 	}
 	s.options += "}"
 	hears(t, act)
@@ -324,20 +322,6 @@ func TestEventsOfRequestsInFlight(t *testing.T) {
 	finalAnswer(t, reader).want(t, 200, `"version":1`)
 	if got := s.events("late"); len(got) != 1 || got[0].Name() != "presets.version_created" {
 		t.Errorf("got events %v", got)
-	}
-}
-
-// TestWaitingEventsAreBounded checks that the queue of a subscriber that hangs is bounded.
-// The log counts the dropped events.
-func TestWaitingEventsAreBounded(t *testing.T) {
-	core, logged := observer.New(zap.ErrorLevel)
-	a := &announcer{wanted: func(string) bool { return true }, logger: zap.New(core), waiting: make([]domain.AuditRecord, maxWaitingEvents-1)}
-	for n := range 3 {
-		a.announce(domain.AuditRecord{Number: n, Operation: "workspace.create"})
-	}
-	entries := logged.FilterMessageSnippet("event dropped").All()
-	if len(a.waiting) != maxWaitingEvents || len(entries) != 2 || entries[0].ContextMap()["audit_number"] != int64(1) {
-		t.Errorf("%d events wait and the log has %v, want %d and the two that were too much", len(a.waiting), entries, maxWaitingEvents)
 	}
 }
 

@@ -4,14 +4,11 @@
 package caddymodule
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -21,14 +18,15 @@ import (
 	_ "github.com/caddy-presets/caddy-presets/caddymodule/badger" // the default engine
 	"github.com/caddy-presets/caddy-presets/caddymodule/console"
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/bundle"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
@@ -136,7 +134,7 @@ type Handler struct {
 	ctx          caddy.Context
 	logger       *zap.Logger
 	metrics      *metrics.Metrics
-	events       *announcer
+	events       *events.Announcer
 	service      *domain.Service
 	schemas      *schema.Schemas
 	router       *router.Router[operation]
@@ -145,7 +143,7 @@ type Handler struct {
 	finder       ownkeys.Finder // of keys that must not go upstream
 	failureLimit limiter.Limit
 	webhooks     []*webhook.Receiver
-	bundle       *bundle // nil without one
+	bundle       *bundle.Bundle // nil without one
 	stopping     stopClock
 	shared       *shared               // with the other handlers of the store
 	damage       engine.DamageReporter // the store, nil if it cannot tell
@@ -202,7 +200,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	if h.bundle != nil {
-		if err := h.shared.bundles.add(h.bundle); err != nil {
+		if err := h.shared.bundles.Add(h.bundle); err != nil {
 			return fmt.Errorf("bundle: %w", err)
 		}
 	}
@@ -211,118 +209,6 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	h.warnOfLoggedKeys(ctx)
 	h.warnOfSharedOrigin()
 	return nil
-}
-
-func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
-	base, err := repl.ReplaceOrErr(cmp.Or(h.BasePath, defaultBasePath), true, true)
-	if err != nil {
-		return fmt.Errorf("base_path: %w", err)
-	}
-	if err := checkBasePath(base); err != nil {
-		return fmt.Errorf("base_path: %w", err)
-	}
-	h.BasePath = strings.TrimSuffix(base, "/")
-
-	if h.MaxBodySize = cmp.Or(h.MaxBodySize, defaultMaxBodySize); h.MaxBodySize < 0 {
-		return fmt.Errorf("max_body_size: must be positive, got %d", h.MaxBodySize)
-	}
-	if h.Memory, err = memoryFor(h.Memory); err != nil {
-		return fmt.Errorf("memory: %w", err)
-	}
-	if h.KeepVersions < 0 {
-		return fmt.Errorf("keep_versions: must be positive, or 0 for all, got %d", h.KeepVersions)
-	}
-	if h.Metrics != nil && (h.Metrics.PerPreset < 1 || h.Metrics.PerPreset > maxPerPreset) {
-		return fmt.Errorf("metrics: per_preset: must be a number from 1 to %d, got %d", maxPerPreset, h.Metrics.PerPreset)
-	}
-	h.PresetCreators = cmp.Or(h.PresetCreators, creatorsManagement)
-	if err := directive.CheckWord(h.PresetCreators, presetCreators...); err != nil {
-		return fmt.Errorf("preset_creators: %w", err)
-	}
-	if h.Console != nil {
-		if h.page, err = h.Console.provision(repl, h.BasePath); err != nil {
-			return fmt.Errorf("console: path: %w", err)
-		}
-	}
-	if err := h.provisionHealth(repl); err != nil {
-		return fmt.Errorf("health: %w", err)
-	}
-	return nil
-}
-
-// checkBasePath refuses a base path with which no normalized path can begin.
-func checkBasePath(base string) error {
-	clean, err := requestpath.Normalize(base)
-	if err != nil || !strings.HasPrefix(base, "/") || clean != base && clean+"/" != base || strings.ContainsAny(base, " ?#%{}") {
-		return fmt.Errorf("must be a clean absolute path without spaces, escapes, braces and query, got %q", base)
-	}
-	return nil
-}
-
-func (h *Handler) provisionStore(ctx caddy.Context) error {
-	if h.StorageRaw == nil {
-		h.StorageRaw = json.RawMessage(`{"engine":"badger"}`)
-	}
-	if err := checkEngineOf(h.StorageRaw); err != nil {
-		return err
-	}
-	guest, err := engine.WithMemory(ctx, h.Memory).LoadModule(h, "StorageRaw")
-	if err != nil {
-		return fmt.Errorf("loading the storage engine: %w", err)
-	}
-	e, ok := guest.(engine.Engine)
-	if !ok {
-		return fmt.Errorf("module %T is not a storage engine", guest)
-	}
-	store := h.metrics.Measure(e.Store())
-	memory := domain.NewMemory(h.Memory)
-	h.service = domain.NewService(store)
-	h.service.UseMemory(memory)
-	h.service.KeepVersions = h.KeepVersions
-	h.damage, _ = e.Store().(engine.DamageReporter)
-	ensured := h.service.EnsureDefaultWorkspace(ctx)
-	if ensured != nil && !isRetryable(ensured) {
-		return fmt.Errorf("creating the default workspace: %w", ensured)
-	}
-	if h.Inference != nil {
-		if err := h.Inference.provision(store, memory); err != nil {
-			return fmt.Errorf("inference: %w", err)
-		}
-	}
-	h.goLive(e, memory)
-	if ensured != nil {
-		go h.ensureLater(ctx) // requests that need no store are served meanwhile
-		return nil
-	}
-	h.adviseFirstKey(ctx)
-	return nil
-}
-
-// isRetryable reports whether a change that failed may succeed later, or may have been made.
-func isRetryable(err error) bool {
-	return errors.Is(err, domain.ErrUnavailable) || errors.Is(err, domain.ErrConflict) || errors.Is(err, domain.ErrUnknown)
-}
-
-// ensureLater creates the default workspace as soon as the store is available, until
-// ctx ends.
-func (h *Handler) ensureLater(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := h.service.EnsureDefaultWorkspace(ctx)
-		if err == nil {
-			h.adviseFirstKey(ctx)
-			return
-		}
-		if !isRetryable(err) {
-			if ctx.Err() == nil {
-				h.logger.Error("creating the default workspace failed: the next start or reload tries again", zap.Error(err))
-			}
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(storepool.RetryInterval):
-		}
-	}
 }
 
 // Cleanup removes the handler from the users of its store. The last user closes it, which may be
@@ -340,7 +226,7 @@ func (h *Handler) Cleanup() error {
 		}
 	}
 	if h.bundle != nil {
-		h.shared.bundles.remove(h.bundle)
+		h.shared.bundles.Remove(h.bundle)
 	}
 	h.stopWebhooks()
 	return errors.Join(err, h.live.Remove(h.use))
@@ -351,7 +237,7 @@ func (h *Handler) Cleanup() error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	path, err := h.checkRequest(r)
 	if h.page.Owns(path) {
-		leaveBody(w, r)
+		deadline.LeaveBody(w, r)
 		h.page.ServeHTTP(w, r) // also with err: its refusals have the headers of the page
 		return nil
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
@@ -289,8 +290,8 @@ func TestBodyReachesAnotherUpstream(t *testing.T) {
 func TestNothingLeaks(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB", "max_memory 4MiB"))
 	s.preset("writer", writer)
-	bodyTimeout = 200 * time.Millisecond
-	t.Cleanup(func() { bodyTimeout = time.Minute })
+	deadline.BodyTimeout = 200 * time.Millisecond
+	t.Cleanup(func() { deadline.BodyTimeout = time.Minute })
 	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Break") != "" {
 			panic(http.ErrAbortHandler)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -113,8 +114,8 @@ func TestModelsWriteDeadline(t *testing.T) {
 	s := start(t, inferring("list_models on"))
 	s.preset("p", `{"model":"m"}`)
 	required := bearer(s.issue(`{"kind":"inference","preset_required":true}`).secret)
-	bodyTimeout = 200 * time.Millisecond
-	t.Cleanup(func() { bodyTimeout = time.Minute })
+	deadline.BodyTimeout = 200 * time.Millisecond
+	t.Cleanup(func() { deadline.BodyTimeout = time.Minute })
 	for name, list := range map[string]string{"edited": ofSize(8 << 20), "unchanged": strings.Repeat("x", 8<<20)} {
 		answered := s.upstream.answersList(list)
 		for _, key := range []string{bearer(inferenceSecret), required} {

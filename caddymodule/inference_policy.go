@@ -77,7 +77,7 @@ func checkLimitedPath(open string) error {
 	if isPrefix && below == "" {
 		return nil
 	}
-	if normalized, err := requestpath.Normalize(below); err != nil || normalized != below || !strings.HasPrefix(below, "/") || strings.ContainsAny(below, "*{}") {
+	if normalized, _, err := requestpath.Normalize(below); err != nil || normalized != below || !strings.HasPrefix(below, "/") || strings.ContainsAny(below, "*{}") {
 		return fmt.Errorf("must be decoded paths such as /health/liveliness, or /files/* for all below, got %q", open)
 	}
 	return nil

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"strings"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -11,7 +12,7 @@ type inferenceRoute struct {
 	path     string // below the base path
 	name     string // in metrics and placeholders
 	dialect  domain.Dialect
-	envelope func(problem) any // of errors
+	envelope func(envelope.Problem) any // of errors
 	// takes is inference.Request.Takes.
 	takes []string
 	// counts tells that the route only counts tokens, and no model generates.
@@ -23,16 +24,16 @@ type inferenceRoute struct {
 // Those routes take fewer fields, and gateways refuse all others. takes lists the settings that
 // Anthropic's and OpenAI's clients can send there, and that Codex sends to responses/compact.
 var inferenceRoutes = []inferenceRoute{
-	{"chat/completions", "inference_chat", domain.Chat, newEnvelope, nil, false},
-	{"responses", "inference_responses", domain.Responses, newResponsesError, nil, false},
-	{"responses/compact", "inference_responses_compact", domain.Responses, newResponsesError, []string{
+	{"chat/completions", "inference_chat", domain.Chat, envelope.NewAPI, nil, false},
+	{"responses", "inference_responses", domain.Responses, envelope.NewResponses, nil, false},
+	{"responses/compact", "inference_responses_compact", domain.Responses, envelope.NewResponses, []string{
 		"tools", "parallel_tool_calls", "reasoning", "text", "service_tier", "prompt_cache_options",
 	}, false},
-	{"responses/input_tokens", "inference_responses_count", domain.Responses, newResponsesError, []string{
+	{"responses/input_tokens", "inference_responses_count", domain.Responses, envelope.NewResponses, []string{
 		"tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "truncation",
 	}, true},
-	{"messages", "inference_messages", domain.Messages, newMessagesError, nil, false},
-	{"messages/count_tokens", "inference_messages_count", domain.Messages, newMessagesError, []string{
+	{"messages", "inference_messages", domain.Messages, envelope.NewMessages, nil, false},
+	{"messages/count_tokens", "inference_messages_count", domain.Messages, envelope.NewMessages, []string{
 		"tools", "tool_choice", "thinking", "output_config", "context_management", "speed", "cache_control",
 	}, true},
 }
@@ -62,12 +63,12 @@ func (h *Handler) routesWithPresets() string {
 
 // envelopeOf returns the error envelope that clients of a route expect. path is below
 // the base path.
-func envelopeOf(path string) func(problem) any {
+func envelopeOf(path string) func(envelope.Problem) any {
 	resource, _, _ := strings.Cut(path, "/")
 	for _, route := range inferenceRoutes {
 		if route.path == resource {
 			return route.envelope
 		}
 	}
-	return newEnvelope
+	return envelope.NewAPI
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -53,8 +54,8 @@ func TestLargePages(t *testing.T) {
 	}
 	s.manage("GET", page, "").want(t, 200, prompt)
 
-	bodyTimeout = 100 * time.Millisecond
-	t.Cleanup(func() { bodyTimeout = time.Minute })
+	deadline.BodyTimeout = 100 * time.Millisecond
+	t.Cleanup(func() { deadline.BodyTimeout = time.Minute })
 	slow = open()
 	defer slow.Close()
 	if !s.eventually(func() bool { return !held() }) {

@@ -10,6 +10,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
@@ -95,10 +96,10 @@ func exampleOfError(schema string, status int) (*yaml.Node, error) {
 		return nil, fmt.Errorf("the status %d has no error as an example", status)
 	}
 	var body any = map[string]string{"error": refusedByAdmin[status]}
-	if envelopeOf := map[string]func(problem) any{"Error": newEnvelope, "ResponsesError": newResponsesError, "MessagesError": newMessagesError}[schema]; envelopeOf != nil {
-		p := problem{status: status, message: refused[status].Error()}
+	if envelopeOf := map[string]func(envelope.Problem) any{"Error": envelope.NewAPI, "ResponsesError": envelope.NewResponses, "MessagesError": envelope.NewMessages}[schema]; envelopeOf != nil {
+		p := envelope.Problem{Status: status, Message: refused[status].Error()}
 		if shown, ok := errors.AsType[*domain.Error](refused[status]); ok {
-			p.code, p.issues = shown.Code, shown.Issues
+			p.Code, p.Issues = shown.Code, shown.Issues
 		}
 		body = envelopeOf(p)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -114,7 +115,7 @@ func names(t *testing.T, r reply, parameter string) bool {
 	if r.status != http.StatusBadRequest {
 		return false
 	}
-	var response envelope
+	var response envelope.API
 	if err := json.Unmarshal([]byte(r.body), &response); err != nil || response.Error.Metadata == nil {
 		t.Errorf("a refusal names no place: %s", r.body)
 		return false

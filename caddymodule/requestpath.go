@@ -16,14 +16,14 @@ import (
 
 // checkRequest checks the method and the path of a request. It returns the normalized path,
 // also with an error.
-func (h *Handler) checkRequest(r *http.Request) (normalized string, err error) {
-	normalized, err = requestpath.Normalize(r.URL.Path)
+func (h *Handler) checkRequest(r *http.Request) (string, error) {
+	normalized, isPlain, err := requestpath.Normalize(r.URL.Path)
 	switch {
 	case !requestpath.IsAllowedMethod(r):
 		return normalized, errMethodNotAllowed
 	case r.URL.Opaque != "": // "x:%2fv1/models" would go upstream without a leading slash
 		return normalized, domain.InvalidAt("path", "must begin with a slash")
-	case err != nil || requestpath.IsPlain(r.URL.Path):
+	case err != nil || isPlain:
 		return normalized, err
 	case requestpath.IsAmbiguous(h.BasePath, r.URL.EscapedPath()):
 		return normalized, domain.InvalidAt("path", "must not have an encoded /, ? or # after a semicolon")
@@ -44,7 +44,7 @@ const gatewayMethods = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized string, err error) {
 	c := h.newCall(w, r)
 	// Dot segments may lead elsewhere from a path of the API.
-	if sent, _ := requestpath.Normalize(strings.ReplaceAll(requestpath.DecodeFully(r.URL.Path), "..", "-")); h.isAPIPath(sent) {
+	if sent, _, _ := requestpath.Normalize(strings.ReplaceAll(requestpath.DecodeFully(r.URL.Path), "..", "-")); h.isAPIPath(sent) {
 		normalized = sent
 	}
 	route := inferenceRouteOf(h.routeOf(normalized))

@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
@@ -187,7 +188,7 @@ func TestNewWebhookEvent(t *testing.T) {
 		Object: domain.AuditObject{Kind: "preset", ID: "the id", Slug: "p", WorkspaceID: "w"},
 	}
 	e := newWebhookEvent(done)
-	if e.Object != "the id" || e.Kind != eventTypes["preset.designate"] || e.Number != 7 || e.At.Before(before) || e.At.After(time.Now()) {
+	if e.Object != "the id" || e.Kind != events.Types["preset.designate"] || e.Number != 7 || e.At.Before(before) || e.At.After(time.Now()) {
 		t.Errorf("got %+v", e)
 	}
 	var body hook
@@ -212,13 +213,13 @@ func eventsDocument(t *testing.T) string {
 // TestDocumentedEvents checks that the document's table has all events, and no other.
 func TestDocumentedEvents(t *testing.T) {
 	text := eventsDocument(t)
-	for operation, kind := range eventTypes {
+	for operation, kind := range events.Types {
 		if row := fmt.Sprintf("| `%s` | `%s` |", kind, operation); strings.Count(text, row) != 1 {
 			t.Errorf("the document has no row %s", row)
 		}
 	}
-	if rows := strings.Count(text, "\n| `preset.") + strings.Count(text, "\n| `workspace."); rows != len(eventTypes) {
-		t.Errorf("the document has %d events, want %d", rows, len(eventTypes))
+	if rows := strings.Count(text, "\n| `preset.") + strings.Count(text, "\n| `workspace."); rows != len(events.Types) {
+		t.Errorf("the document has %d events, want %d", rows, len(events.Types))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -229,16 +230,16 @@ func printRecordLines(w io.Writer, records iter.Seq2[domain.AuditRecord, error])
 }
 
 func printRecords(w io.Writer, records iter.Seq2[domain.AuditRecord, error]) error {
-	table := newTable(w)
-	table.row("NUMBER", "TIME", "OPERATION", "OBJECT", "VERSION", "USER", "KEY", "REQUEST")
+	table := terminal.NewTable(w)
+	table.Row("NUMBER", "TIME", "OPERATION", "OBJECT", "VERSION", "USER", "KEY", "REQUEST")
 	for r, err := range records {
 		if err != nil {
 			return err
 		}
-		table.row(strconv.Itoa(r.Number), r.Time.Format(time.RFC3339), r.Operation,
+		table.Row(strconv.Itoa(r.Number), r.Time.Format(time.RFC3339), r.Operation,
 			objectName(r.Object), versionChange(r), r.UserID, cmp.Or(r.KeyID, "-"), cmp.Or(r.RequestID, "-"))
 	}
-	return table.flush()
+	return table.Flush()
 }
 
 // objectName returns an object's reference, slug or id, with its split, status and removed

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/storage/dump"
 )
 
@@ -71,7 +72,7 @@ folder of its own. An encrypted store needs --encryption-key-file.`,
 			switch {
 			case isRotation && keep < 1:
 				return errors.New("--keep: must be at least 1")
-			case !isRotation && args[0] == "-" && isTerminal(cmd.OutOrStdout()):
+			case !isRotation && args[0] == "-" && terminal.Is(cmd.OutOrStdout()):
 				return errors.New("standard output is a terminal: redirect the backup to a file or a pipe")
 			}
 			key, err := readKey(cmd, "encryption-key-file", keyFile)
@@ -95,7 +96,7 @@ folder of its own. An encrypted store needs --encryption-key-file.`,
 
 // runRotation is the command backup with --keep.
 func runRotation(cmd *cobra.Command, target *client, folder string, keep int, key []byte) error {
-	ctx, stop := interruptible(cmd)
+	ctx, stop := terminal.Interruptible(cmd.Context())
 	defer stop()
 	path, err := target.rotate(ctx, cmd.ErrOrStderr(), folder, keep, key)
 	if path != "" {
@@ -111,14 +112,14 @@ func runRotation(cmd *cobra.Command, target *client, folder string, keep int, ke
 func (t *client) backupTo(ctx context.Context, messages, to io.Writer, key []byte) error {
 	var info dump.Info
 	var end dump.End
-	p, err := t.fetch(ctx, messages, Path+"backup", func(p *progress) (err error) {
+	p, err := t.fetch(ctx, messages, Path+"backup", func(p *terminal.Progress) (err error) {
 		if key == nil {
-			info, end, err = dump.Follow(io.TeeReader(p, to), p.estimate)
+			info, end, err = dump.Follow(io.TeeReader(p, to), p.Estimate)
 			return err
 		}
 		from, err := dump.NewReader(p, key, true)
 		if err == nil {
-			err = dump.Copy(to, from, key, p.estimate)
+			err = dump.Copy(to, from, key, p.Estimate)
 			info, end = from.Info, from.End
 		}
 		return err
@@ -134,6 +135,6 @@ func (t *client) backupTo(ctx context.Context, messages, to io.Writer, key []byt
 		encrypted = "encrypted"
 	}
 	_, err = fmt.Fprintf(messages, "Made a backup of commit %d, %s: %s in %v, of %d records, digest %s\n",
-		info.Commit, encrypted, humanize.IBytes(uint64(p.read())), p.elapsed(), end.Records, end.Digest)
+		info.Commit, encrypted, humanize.IBytes(uint64(p.Bytes())), p.Elapsed(), end.Records, end.Digest)
 	return err
 }

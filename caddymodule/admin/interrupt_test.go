@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
@@ -36,7 +37,7 @@ func runAsCommand() {
 	presets := &cobra.Command{Use: "presets", SilenceUsage: true, SilenceErrors: true}
 	addCommands(presets)
 	presets.AddCommand(&cobra.Command{Use: "deaf", Run: func(cmd *cobra.Command, _ []string) {
-		ctx, stop := interruptible(cmd)
+		ctx, stop := terminal.Interruptible(cmd.Context())
 		defer stop()
 		fmt.Fprintln(os.Stderr, "begun")
 		<-ctx.Done()

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -251,14 +252,14 @@ func revokeKeyCommand(target *client) *cobra.Command {
 }
 
 func printKeys(w io.Writer, keys []issuedKey) error {
-	table := newTable(w)
-	table.row("ID", "KIND", "STATE", "ENDS IN", "USER", "WORKSPACE", "CREATED", "EXPIRES", "LAST USED", "MAY", "NAME")
+	table := terminal.NewTable(w)
+	table.Row("ID", "KIND", "STATE", "ENDS IN", "USER", "WORKSPACE", "CREATED", "EXPIRES", "LAST USED", "MAY", "NAME")
 	for _, k := range keys {
-		table.row(k.ID, string(k.Kind), k.state(), k.Hint,
+		table.Row(k.ID, string(k.Kind), k.state(), k.Hint,
 			cmp.Or(k.UserID, "-"), cmp.Or(k.WorkspaceSlug, k.WorkspaceID), k.CreatedAt.Format(time.RFC3339),
 			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), k.may(listedNames), k.Name)
 	}
-	return table.flush()
+	return table.Flush()
 }
 
 func (k issuedKey) state() string {

@@ -13,6 +13,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -82,7 +83,7 @@ func showKeyCommand(target *client) *cobra.Command {
 }
 
 func (k issuedKey) print(w io.Writer) error {
-	table := newTable(w)
+	table := terminal.NewTable(w)
 	for _, row := range [][2]string{
 		{"id", k.ID},
 		{"kind", string(k.Kind)},
@@ -96,15 +97,15 @@ func (k issuedKey) print(w io.Writer) error {
 		{"revoked", timeOr(k.RevokedAt, "never")},
 		{"last used", timeOr(k.LastUsedAt, "never")},
 	} {
-		table.row(row[0], row[1])
+		table.Row(row[0], row[1])
 	}
 	title := "may"
 	if !k.Live {
 		title = "could, while live"
 	}
 	for _, part := range k.permissions(math.MaxInt) {
-		table.row(title, part)
+		table.Row(title, part)
 		title = ""
 	}
-	return table.flush()
+	return table.Flush()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
@@ -18,7 +19,7 @@ import (
 // writeFile calls write with a new file, or with standard output if the name is "-". The
 // context ends when the command is interrupted.
 func writeFile(cmd *cobra.Command, name string, write func(ctx context.Context, messages, to io.Writer) error) error {
-	ctx, stop := interruptible(cmd)
+	ctx, stop := terminal.Interruptible(cmd.Context())
 	defer stop()
 	if name == "-" {
 		return write(ctx, cmd.ErrOrStderr(), cmd.OutOrStdout())

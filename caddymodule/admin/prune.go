@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -171,12 +172,12 @@ again.`,
 
 func printPruned(w io.Writer, result pruneResult) error {
 	if result.Total > 0 {
-		table := newTable(w)
-		table.row("WORKSPACE", "PRESET", "COUNT", "VERSIONS")
+		table := terminal.NewTable(w)
+		table.Row("WORKSPACE", "PRESET", "COUNT", "VERSIONS")
 		for _, p := range result.Presets {
-			table.row(p.WorkspaceSlug, p.Slug, strconv.Itoa(p.Count), p.Versions)
+			table.Row(p.WorkspaceSlug, p.Slug, strconv.Itoa(p.Count), p.Versions)
 		}
-		if err := table.flush(); err != nil {
+		if err := table.Flush(); err != nil {
 			return err
 		}
 	}

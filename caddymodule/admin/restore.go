@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/dump"
@@ -98,7 +99,7 @@ that is not encrypted. Without it the key of --encryption-key-file is tried.`,
 			if err != nil {
 				return err
 			}
-			ctx, stop := interruptible(cmd)
+			ctx, stop := terminal.Interruptible(cmd.Context())
 			defer stop()
 			b, err := openBackup(cmd, args[0])
 			if err != nil {
@@ -126,7 +127,7 @@ that is not encrypted. Without it the key of --encryption-key-file is tried.`,
 				return err
 			}
 			_, err = fmt.Fprintf(b.messages, "Restored commit %d, of %s, into %s in %v: %d records, digest %s\n",
-				info.Commit, info.CreatedAt.Format(time.RFC3339), into, rounded(time.Since(begun)), end.Records, end.Digest)
+				info.Commit, info.CreatedAt.Format(time.RFC3339), into, terminal.Rounded(time.Since(begun)), end.Records, end.Digest)
 			return err
 		},
 	}
@@ -169,8 +170,8 @@ func openBackup(cmd *cobra.Command, name string) (*backupFile, error) {
 
 // read calls fn with a reader of the backup, and shows the progress of reading it.
 func (b *backupFile) read(from io.Reader, fn func(*dump.Reader) error) (dump.Info, dump.End, error) {
-	p := newProgress(b.messages, from, b.size)
-	defer p.done()
+	p := terminal.NewProgress(b.messages, from, b.size)
+	defer p.Done()
 	r, err := dump.NewReader(p, b.key, b.isOptional)
 	if err != nil {
 		return dump.Info{}, dump.End{}, err

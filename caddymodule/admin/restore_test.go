@@ -112,7 +112,7 @@ func TestRestoreIsChecked(t *testing.T) {
 			tc.answer(w, r)
 		}))
 		_, note, err := admin.RunWith(bytes.NewReader(tc.stdin), append([]string{"restore", "--address", server.Listener.Addr().String()}, tc.args...)...)
-		server.Close() // waits for its handler
+		server.Close() // waits for the handler
 		if asked != tc.asked || (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: got %d requests and error %v, want %d and %q", tc.name, asked, err, tc.asked, tc.says)
 		}

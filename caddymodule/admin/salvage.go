@@ -12,6 +12,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
@@ -53,7 +54,7 @@ The exit code is 10 if something is lost or may be lost, and 1 if no store was m
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	salvage.RunE = func(cmd *cobra.Command, args []string) error {
 		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
-			ctx, stop := interruptible(cmd)
+			ctx, stop := terminal.Interruptible(cmd.Context())
 			defer stop()
 			key, err := readKey(cmd, "encryption-key-file", keyFile)
 			if err != nil {
@@ -86,14 +87,14 @@ The exit code is 10 if something is lost or may be lost, and 1 if no store was m
 func printSalvage(w io.Writer, folder string, r storage.Salvage) error {
 	var text strings.Builder
 	for _, p := range r.Damaged {
-		fmt.Fprintf(&text, "damaged: %s: %s\n", plain(p.File), plain(p.What))
+		fmt.Fprintf(&text, "damaged: %s: %s\n", terminal.Escape(p.File), terminal.Escape(p.What))
 	}
 	for _, l := range r.Lost {
-		fmt.Fprintf(&text, "lost: %s: %s\n", describeLoss(l), plain(l.What))
+		fmt.Fprintf(&text, "lost: %s: %s\n", describeLoss(l), terminal.Escape(l.What))
 	}
 	n := r.Copied
 	fmt.Fprintf(&text, "Made the store %s in %s: %d workspaces, %d presets, %d versions, %d changes of labels, %d keys, %d audit records, %d rows of usage and %d kept answers.\n",
-		r.StoreID, plain(folder), n.Workspaces, n.Presets, n.Versions, n.LabelChanges, n.Keys, n.Audit, n.Usage, n.Answers)
+		r.StoreID, terminal.Escape(folder), n.Workspaces, n.Presets, n.Versions, n.LabelChanges, n.Keys, n.Audit, n.Usage, n.Answers)
 	if len(r.Lost) == 0 {
 		text.WriteString("Nothing is lost.\n")
 	}
@@ -119,9 +120,9 @@ func describeLoss(l storage.Loss) string {
 		switch {
 		case part.value == "":
 		case part.name == l.Kind:
-			parts[0] = l.Kind + " " + plain(part.value)
+			parts[0] = l.Kind + " " + terminal.Escape(part.value)
 		default:
-			parts = append(parts, part.name+" "+plain(part.value))
+			parts = append(parts, part.name+" "+terminal.Escape(part.value))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -132,16 +129,16 @@ func (s *stream) flush() error { return http.NewResponseController(s.w).Flush() 
 
 // fetch sends a request and calls check with the answer. It ends with ctx, and shows
 // progress on a terminal.
-func (t *client) fetch(ctx context.Context, messages io.Writer, path string, check func(*progress) error) (*progress, error) {
+func (t *client) fetch(ctx context.Context, messages io.Writer, path string, check func(*terminal.Progress) error) (*terminal.Progress, error) {
 	response, err := t.sendUntil(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
 	defer context.AfterFunc(ctx, func() { response.Body.Close() })()
-	p := newProgress(messages, response.Body, 0)
+	p := terminal.NewProgress(messages, response.Body, 0)
 	err = check(p)
-	p.done()
+	p.Done()
 	if ctx.Err() != nil {
 		err = errInterrupted
 	}
@@ -149,14 +146,6 @@ func (t *client) fetch(ctx context.Context, messages io.Writer, path string, che
 }
 
 var errInterrupted = errors.New("interrupted")
-
-// interruptible returns a context that ends with the first interrupt of a command. The
-// second interrupt ends the process.
-func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
-}
 
 // sendUntil is send, but returns when ctx ends. The body must end with ctx, too.
 func (t *client) sendUntil(ctx context.Context, method, path string, headers http.Header, body io.Reader) (*http.Response, error) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/dump"
@@ -154,7 +155,7 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 		if quick {
 			return v, errors.New("--quick is for a folder")
 		}
-		ctx, stop := interruptible(cmd)
+		ctx, stop := terminal.Interruptible(cmd.Context())
 		defer stop()
 		return verifyFile(ctx, cmd.ErrOrStderr(), args[0], o.EncryptionKey)
 	}
@@ -178,10 +179,10 @@ func verifyFile(ctx context.Context, messages io.Writer, name string, key []byte
 		return v, fileowner.Explain(err, name)
 	}
 	defer file.Close()
-	m := newMeter(messages)
-	defer m.done()
+	m := terminal.NewMeter(messages)
+	defer m.Done()
 	info, end, report, err := dump.Verify(ctx, file, key, func(doing string, done, about int) {
-		m.show(func() string { return fmt.Sprintf("%s %d of about %d records", doing, done, about) })
+		m.Show(func() string { return fmt.Sprintf("%s %d of about %d records", doing, done, about) })
 	})
 	if ctx.Err() != nil {
 		return v, errInterrupted
@@ -203,17 +204,17 @@ func (v verdict) print(w io.Writer) error {
 		if b.Digest != "" {
 			digest = ", digest " + b.Digest
 		}
-		fmt.Fprintln(&text, plain(fmt.Sprintf("A backup of commit %d, made at %s, %s%s.", b.Commit, b.CreatedAt.Format(time.RFC3339), encrypted, digest)))
+		fmt.Fprintln(&text, terminal.Escape(fmt.Sprintf("A backup of commit %d, made at %s, %s%s.", b.Commit, b.CreatedAt.Format(time.RFC3339), encrypted, digest)))
 	}
 	for _, problem := range v.Problems {
-		fmt.Fprintln(&text, plain(problem))
+		fmt.Fprintln(&text, terminal.Escape(problem))
 	}
 	if v.More > 0 {
 		fmt.Fprintf(&text, "and %d more\n", v.More)
 	}
 	switch {
 	case v.Error != "":
-		fmt.Fprintln(&text, plain(v.Error))
+		fmt.Fprintln(&text, terminal.Escape(v.Error))
 	case !v.Damaged:
 		text.WriteString("Nothing is damaged")
 		if v.Records > 0 { // a quick check counts nothing

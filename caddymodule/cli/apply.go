@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
 // applied is the JSON of an apply.
@@ -67,7 +68,7 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 	if err := plan.CheckMessage(a.message); err != nil {
 		return nil, err
 	}
-	ctx, stop := interruptible(cmd)
+	ctx, stop := terminal.Interruptible(cmd.Context())
 	defer stop()
 	found, err := a.make(ctx, cmd, args)
 	result := &applied{Plan: found, Failed: []failure{}}
@@ -102,9 +103,9 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 	if message == "" {
 		message = revision(ctx, a.folder)
 	}
-	shown := newProgress(cmd.ErrOrStderr(), "applied")
-	done, stopped := found.Apply(ctx, plan.ApplyOptions{Message: message, Progress: shown.show})
-	shown.end()
+	meter := terminal.NewMeter(cmd.ErrOrStderr())
+	done, stopped := found.Apply(ctx, plan.ApplyOptions{Message: message, Progress: counting(meter, "applied")})
+	meter.Done()
 	result.Done = done.Done
 	hint := ""
 	for _, f := range done.Failed {
@@ -128,7 +129,7 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 
 // confirm asks on the terminal whether to go on, until ctx ends.
 func confirm(ctx context.Context, cmd *cobra.Command) error {
-	if !isTerminal(cmd.InOrStdin()) {
+	if !terminal.Is(cmd.InOrStdin()) {
 		return errors.New("nothing was applied: there is no terminal to ask on; say --yes")
 	}
 	fmt.Fprint(cmd.ErrOrStderr(), "Apply these changes? [y/N] ")

@@ -7,7 +7,8 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
 // The ids of the groups of commands: those for people, and those for presets as files.
@@ -48,16 +49,10 @@ func exitWith(cmd *cobra.Command, status int) error {
 	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return status, nil })(cmd, nil)
 }
 
-// isTerminal reports whether a reader or a writer is a terminal.
-func isTerminal(stream any) bool {
-	file, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
-}
-
 // hasColor reports whether output to w may have colours: on a terminal without NO_COLOR
 // (https://no-color.org).
 func hasColor(w any) bool {
-	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return terminal.Is(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // The colours of text, as escape sequences. plain ends them.

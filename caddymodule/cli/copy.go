@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -236,7 +237,7 @@ func (c *copied) leaveOutLabels() {
 	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
 		label := c.source.Labels[name]
 		if slices.ContainsFunc(shares(label), func(share domain.Share) bool { return share.Version != c.source.Number }) {
-			fmt.Fprintf(c.messages, "Label %s is left out: it stands for %s, and --all-versions copies all versions.\n", escape(name), targetText(label))
+			fmt.Fprintf(c.messages, "Label %s is left out: it stands for %s, and --all-versions copies all versions.\n", terminal.Escape(name), targetText(label))
 		} else {
 			kept[name] = label
 		}

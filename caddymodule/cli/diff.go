@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -81,7 +82,7 @@ func (d difference) text(colored bool) string {
 	if d.SystemPrompt != nil {
 		line("", fmt.Sprintf("Prompt, from version %d to %d:", d.From, d.To))
 		for one := range strings.Lines(*d.SystemPrompt) {
-			one = escapeText(strings.TrimSuffix(one, "\n"))
+			one = terminal.EscapeText(strings.TrimSuffix(one, "\n"))
 			line(diffColor(one), one)
 		}
 	}
@@ -98,7 +99,7 @@ func (d difference) text(colored bool) string {
 		line("", fmt.Sprintf("%s, from version %d to %d:", patch.name, d.From, d.To))
 		for _, o := range patch.operations {
 			color := map[string]string{"add": green, "remove": red, "replace": cyan}[o.Op]
-			line(color, strings.TrimSpace(fmt.Sprintf("%s %s %s", escape(o.Op), escape(o.Path), escapeJSON(o.Value))))
+			line(color, strings.TrimSpace(fmt.Sprintf("%s %s %s", terminal.Escape(o.Op), terminal.Escape(o.Path), terminal.EscapeJSON(o.Value))))
 		}
 	}
 	return text.String()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
 func dumpCommand() *cobra.Command {
@@ -27,11 +28,11 @@ and comments stay. Files of presets that the server does not have stay, too.`,
 			if err != nil {
 				return err
 			}
-			ctx, stop := interruptible(cmd)
+			ctx, stop := terminal.Interruptible(cmd.Context())
 			defer stop()
-			shown := newProgress(cmd.ErrOrStderr(), "read")
-			set, err := plan.Dump(ctx, c, t.workspace, shown.show)
-			shown.end()
+			meter := terminal.NewMeter(cmd.ErrOrStderr())
+			set, err := plan.Dump(ctx, c, t.workspace, counting(meter, "read"))
+			meter.Done()
 			if err != nil {
 				return err
 			}
@@ -46,14 +47,14 @@ and comments stay. Files of presets that the server does not have stay, too.`,
 				}
 			} else {
 				for _, name := range written {
-					fmt.Fprintln(cmd.OutOrStdout(), escape(name))
+					fmt.Fprintln(cmd.OutOrStdout(), terminal.Escape(name))
 				}
 			}
 			presets := 0
 			for _, w := range set.Workspaces {
 				presets += len(w.Presets)
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "presets: %d, files that changed in %s: %d\n", presets, escape(folder), len(written))
+			fmt.Fprintf(cmd.ErrOrStderr(), "presets: %d, files that changed in %s: %d\n", presets, terminal.Escape(folder), len(written))
 			return err
 		}),
 	}

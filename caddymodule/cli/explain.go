@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -42,7 +43,7 @@ func (t *target) withAPI(action func(cmd *cobra.Command, a api, args []string) e
 // lines.
 func safe(err error) error {
 	if mistakes, ok := errors.AsType[files.Errors](err); ok {
-		return errors.New(escapeText(mistakes.Error()))
+		return errors.New(terminal.EscapeText(mistakes.Error()))
 	}
 	return escapedError{err}
 }
@@ -50,7 +51,7 @@ func safe(err error) error {
 // escapedError is an error whose text may have parts of an answer.
 type escapedError struct{ err error }
 
-func (e escapedError) Error() string { return escape(e.err.Error()) }
+func (e escapedError) Error() string { return terminal.Escape(e.err.Error()) }
 
 func (e escapedError) Unwrap() error { return e.err }
 

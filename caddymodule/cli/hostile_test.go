@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -60,7 +60,7 @@ func TestHostileServer(t *testing.T) {
 	for i, command := range hostileCommands {
 		out, errOut, err := run(words(command)...)
 		text := out + errOut + fmt.Sprint(err)
-		if at := strings.IndexFunc(text, func(r rune) bool { return cli.IsUnsafe(r) && r != '\n' }); at >= 0 {
+		if at := strings.IndexFunc(text, func(r rune) bool { return terminal.IsUnsafe(r) && r != '\n' }); at >= 0 {
 			t.Errorf("%s: got %q, which is not safe at %d", command, text, at)
 		}
 		if printsText := i < 5; printsText && !strings.Contains(text, "evil") {

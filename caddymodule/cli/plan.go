@@ -7,15 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
 const (
@@ -71,11 +69,18 @@ func (p *planning) make(ctx context.Context, cmd *cobra.Command, args []string) 
 	if err != nil {
 		return nil, err
 	}
-	shown := newProgress(cmd.ErrOrStderr(), "compared")
-	defer shown.end()
+	meter := terminal.NewMeter(cmd.ErrOrStderr())
+	defer meter.Done()
 	o := p.Options
-	o.Progress = shown.show
+	o.Progress = counting(meter, "compared")
 	return plan.New(ctx, c, set, o)
+}
+
+// counting shows how much of all work is done, which a past participle describes.
+func counting(meter *terminal.Meter, verb string) func(done, all int) {
+	return func(done, all int) {
+		meter.Show(func() string { return fmt.Sprintf("%s: %d of %d", verb, done, all) })
+	}
 }
 
 func planCommand() *cobra.Command {
@@ -91,7 +96,7 @@ prints what apply would create, change, restore and archive. It changes nothing.
 The exit status is 0 if there is nothing to do, 2 if there are changes, and 1 after an
 error. Mistakes in files are found without a server.`,
 		RunE: p.explained(func(cmd *cobra.Command, args []string) error {
-			ctx, stop := interruptible(cmd)
+			ctx, stop := terminal.Interruptible(cmd.Context())
 			defer stop()
 			found, err := p.make(ctx, cmd, args)
 			mistakes, isMistake := errors.AsType[files.Errors](err)
@@ -128,14 +133,6 @@ error. Mistakes in files are found without a server.`,
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "Print Markdown, for a comment on a pull request")
 	cmd.MarkFlagsMutuallyExclusive("json", "markdown")
 	return cmd
-}
-
-// interruptible returns a context that ends with the first signal to stop. The second one
-// ends the program.
-func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
 }
 
 // planError is the error of a plan that cannot be applied.

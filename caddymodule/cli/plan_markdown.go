@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
 const (
@@ -36,7 +37,7 @@ func (m *markdown) add(text string) {
 
 // code returns text as an inline code span, whose fence is longer than any in text.
 func code(text string) string {
-	text = escape(text)
+	text = terminal.Escape(text)
 	fence := strings.Repeat("`", longestRun(text)+1)
 	if strings.HasPrefix(text, "`") || strings.HasSuffix(text, "`") || text == "" {
 		text = " " + text + " "
@@ -142,7 +143,7 @@ func writeMarkdownMistakes(w io.Writer, mistakes files.Errors) error {
 	m.add(fmt.Sprintf("### Presets: mistakes in the files: %d\n\n", mistakes.Count()))
 	var lines []string
 	for _, mistake := range mistakes {
-		lines = append(lines, escape(mistake.Error()))
+		lines = append(lines, terminal.Escape(mistake.Error()))
 	}
 	m.block("text", lines)
 	return m.writeTo(w)

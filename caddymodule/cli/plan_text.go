@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -39,7 +40,7 @@ func details(c *plan.Change) []detail {
 	if c.Dialect != nil {
 		from, _ := c.Dialect.From.MarshalText() // never fails
 		to, _ := c.Dialect.To.MarshalText()
-		say("API: %s -> %s", escape(string(from)), escape(string(to)))
+		say("API: %s -> %s", terminal.Escape(string(from)), terminal.Escape(string(to)))
 	}
 	all = append(all, operations("preset", c.Preset)...)
 	all = append(all, operations("settings", c.Settings)...)
@@ -54,11 +55,11 @@ func details(c *plan.Change) []detail {
 	for _, l := range c.Labels {
 		switch {
 		case l.To == nil:
-			all = append(all, detail{'-', fmt.Sprintf("%s %s", escape(l.Label), l.From)})
+			all = append(all, detail{'-', fmt.Sprintf("%s %s", terminal.Escape(l.Label), l.From)})
 		case l.From == nil:
-			all = append(all, detail{'+', fmt.Sprintf("%s %s", escape(l.Label), l.To)})
+			all = append(all, detail{'+', fmt.Sprintf("%s %s", terminal.Escape(l.Label), l.To)})
 		default:
-			all = append(all, detail{'!', fmt.Sprintf("%s %s -> %s", escape(l.Label), l.From, l.To)})
+			all = append(all, detail{'!', fmt.Sprintf("%s %s -> %s", terminal.Escape(l.Label), l.From, l.To)})
 		}
 	}
 	return append(all, operations("policy", c.Policy)...)
@@ -78,7 +79,7 @@ func operations(title string, patch []domain.PatchOperation) []detail {
 		case "remove":
 			mark = '-'
 		}
-		line := escape(o.Path)
+		line := terminal.Escape(o.Path)
 		if o.Path == "" {
 			line = "all"
 		}
@@ -101,9 +102,9 @@ func shortJSON(value any) string {
 	}
 	whole := strings.TrimSuffix(string(text), "\n")
 	if len(whole) <= maxValue {
-		return escape(whole)
+		return terminal.Escape(whole)
 	}
-	return fmt.Sprintf("%s… (%d bytes)", escape(strings.ToValidUTF8(whole[:maxValue], "")), len(whole))
+	return fmt.Sprintf("%s… (%d bytes)", terminal.Escape(strings.ToValidUTF8(whole[:maxValue], "")), len(whole))
 }
 
 // diffLines returns the lines of a unified diff.
@@ -115,14 +116,14 @@ func diffLines(diff string) []detail {
 		isHead := len(all) < 2 // a prompt may have such lines, too
 		switch {
 		case isHead, strings.HasPrefix(line, "@@"), strings.HasPrefix(line, `\`):
-			all = append(all, detail{'@', escapeText(line)})
+			all = append(all, detail{'@', terminal.EscapeText(line)})
 			continue
 		case strings.HasPrefix(line, "+"), strings.HasPrefix(line, "-"):
 			mark, line = line[0], line[1:]
 		default:
 			line = strings.TrimPrefix(line, " ")
 		}
-		all = append(all, detail{mark, escapeText(line)})
+		all = append(all, detail{mark, terminal.EscapeText(line)})
 	}
 	return all
 }
@@ -160,16 +161,16 @@ func writePlan(w io.Writer, p *plan.Plan) error {
 		fmt.Fprintln(out)
 	}
 	for _, work := range p.Workspaces {
-		section(fmt.Sprintf("%s workspace %s", work.Action, escape(work.Slug)), operations("settings", work.Settings))
+		section(fmt.Sprintf("%s workspace %s", work.Action, terminal.Escape(work.Slug)), operations("settings", work.Settings))
 	}
 	for _, c := range p.Changes {
-		section(fmt.Sprintf("%s %s/%s", c.Action, escape(c.Workspace), escape(c.Slug)), details(c))
+		section(fmt.Sprintf("%s %s/%s", c.Action, terminal.Escape(c.Workspace), terminal.Escape(c.Slug)), details(c))
 	}
 	for _, a := range p.Adopt {
-		fmt.Fprintf(out, "%s\n", paint(bold, fmt.Sprintf("adopt %s/%s", escape(a.Workspace), escape(a.Slug))))
+		fmt.Fprintf(out, "%s\n", paint(bold, fmt.Sprintf("adopt %s/%s", terminal.Escape(a.Workspace), terminal.Escape(a.Slug))))
 	}
 	if len(p.Adopt) > 0 {
-		fmt.Fprintf(out, "  equal to their files, and nobody's: %s gets them\n\n", escape(p.Owner()))
+		fmt.Fprintf(out, "  equal to their files, and nobody's: %s gets them\n\n", terminal.Escape(p.Owner()))
 	}
 	for _, list := range []struct {
 		kind     string
@@ -186,7 +187,7 @@ func writePlan(w io.Writer, p *plan.Plan) error {
 // problemText returns a problem in a line.
 func problemText(p plan.Problem) string {
 	if p.Slug == "" {
-		return fmt.Sprintf("workspace %s: %s", escape(p.Workspace), escape(p.Message))
+		return fmt.Sprintf("workspace %s: %s", terminal.Escape(p.Workspace), terminal.Escape(p.Message))
 	}
-	return fmt.Sprintf("%s/%s %s", escape(p.Workspace), escape(p.Slug), escape(p.Message))
+	return fmt.Sprintf("%s/%s %s", terminal.Escape(p.Workspace), terminal.Escape(p.Slug), terminal.Escape(p.Message))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
 func releaseCommand() *cobra.Command {
@@ -40,7 +41,7 @@ the next apply would take it back.`,
 			if t.asJSON {
 				return printJSON(cmd, response)
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "Preset %s %s.\n", escape(p.Slug), escape(said))
+			fmt.Fprintf(cmd.ErrOrStderr(), "Preset %s %s.\n", terminal.Escape(p.Slug), terminal.Escape(said))
 			return nil
 		}),
 	}

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -54,10 +54,10 @@ one. --json prints the preset, or with --version the version, as the API has it.
 // presetText returns a preset and a version for a terminal.
 func presetText(p preset, v version) string {
 	var text strings.Builder
-	fields := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fields := terminal.NewTable(&text)
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(fields, "%s:\t%s\n", name, escape(value))
+			fields.Row(name+":", value)
 		}
 	}
 	line("Preset", p.Slug)
@@ -82,13 +82,13 @@ func presetText(p preset, v version) string {
 	_ = fields.Flush() // into memory
 	block := func(name string, value json.RawMessage) {
 		if isSet(value) {
-			fmt.Fprintf(&text, "\n%s:\n%s\n", name, indentJSON(value))
+			fmt.Fprintf(&text, "\n%s:\n%s\n", name, terminal.IndentJSON(value))
 		}
 	}
 	block("Policy", p.Policy)
 	block("Settings", v.Config)
 	if v.SystemPrompt != nil {
-		fmt.Fprintf(&text, "\nPrompt:\n%s\n", escapeText(strings.TrimSuffix(*v.SystemPrompt, "\n")))
+		fmt.Fprintf(&text, "\nPrompt:\n%s\n", terminal.EscapeText(strings.TrimSuffix(*v.SystemPrompt, "\n")))
 	}
 	if v.Template != nil {
 		block("Messages", v.Template.Messages)

@@ -8,13 +8,12 @@ import (
 	"io"
 	"iter"
 	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
 // maxAligned is how many rows of a table have columns of the same width. A table holds them
@@ -50,8 +49,8 @@ func printList[T any](cmd *cobra.Command, asJSON bool, list elements, columns []
 // printTable prints rows with aligned columns. Empty cells are shown as -. An error ends the
 // table, and rows before it are printed.
 func printTable[T any](w io.Writer, list iter.Seq2[T, error], columns []string, row func(T) []string) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, strings.Join(columns, "\t")) // it is kept in memory, so it does not fail
+	table := terminal.NewTable(w)
+	table.Row(columns...)
 	rows := 0
 	for value, err := range list {
 		switch {
@@ -62,18 +61,17 @@ func printTable[T any](w io.Writer, list iter.Seq2[T, error], columns []string, 
 		}
 		cells := row(value)
 		for i, cell := range cells {
-			cells[i] = cmp.Or(escape(cell), "-")
+			cells[i] = cmp.Or(cell, "-")
 		}
-		_, err := fmt.Fprintln(table, strings.Join(cells, "\t"))
-		if rows++; err == nil && rows%maxAligned == 0 {
-			err = table.Flush()
-		}
-		if err != nil {
-			return err
+		table.Row(cells...)
+		if rows++; rows%maxAligned == 0 {
+			if err := table.Flush(); err != nil {
+				return err
+			}
 		}
 	}
 	if rows == 0 {
-		_, _ = fmt.Fprintln(table, "(none)")
+		table.Row("(none)")
 	}
 	return table.Flush()
 }
@@ -97,8 +95,8 @@ func printArray(w io.Writer, list elements) error {
 
 // safeJSON returns JSON for an output: escaped on a terminal, else as it is.
 func safeJSON(w io.Writer, text json.RawMessage) json.RawMessage {
-	if isTerminal(w) {
-		return escapeJSON(text)
+	if terminal.Is(w) {
+		return terminal.EscapeJSON(text)
 	}
 	return text
 }
@@ -119,7 +117,7 @@ func (t *target) report(cmd *cobra.Command, response *client.Response, sentence 
 	if t.asJSON {
 		return printJSON(cmd, response)
 	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), escape(sentence))
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), terminal.Escape(sentence))
 	return err
 }
 

@@ -10,17 +10,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
-// terminal returns a pseudo-terminal, and a function that closes it and returns what was
+// pseudoTerminal returns a pseudo-terminal, and a function that closes it and returns what was
 // printed.
-func terminal(t *testing.T) (tty *os.File, printed func() string) {
+func pseudoTerminal(t *testing.T) (tty *os.File, printed func() string) {
 	t.Helper()
 	return terminalWith(t, "")
 }
 
-// terminalWith is terminal after somebody typed some text.
+// terminalWith is pseudoTerminal after somebody typed some text.
 func terminalWith(t *testing.T, typed string) (tty *os.File, printed func() string) {
 	t.Helper()
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -57,7 +57,7 @@ func terminalWith(t *testing.T, typed string) (tty *os.File, printed func() stri
 // onTerminal returns what a command prints on a terminal.
 func onTerminal(t *testing.T, args ...string) string {
 	t.Helper()
-	tty, printed := terminal(t)
+	tty, printed := pseudoTerminal(t)
 	if err := runTo(tty, io.Discard, tty, append([]string{"presets"}, args...)...); err != nil {
 		t.Error(err)
 	}
@@ -101,10 +101,10 @@ func TestTerminal(t *testing.T) {
 	s.before(hostile)
 	t.Setenv("NO_COLOR", "1")
 	for _, command := range append(hostileCommands, "list --json", "show mail --json", "versions mail --json", "diff mail 1 2 --json") {
-		tty, printed := terminal(t)
+		tty, printed := pseudoTerminal(t)
 		err := runTo(tty, io.Discard, strings.NewReader("x"), append([]string{"presets"}, words(command)...)...)
 		text := printed() + fmt.Sprint(err)
-		if at := strings.IndexFunc(text, func(r rune) bool { return cli.IsUnsafe(r) && r != '\n' }); at >= 0 {
+		if at := strings.IndexFunc(text, func(r rune) bool { return terminal.IsUnsafe(r) && r != '\n' }); at >= 0 {
 			t.Errorf("%s: got %q, which is not safe at %d", command, text, at)
 		}
 		if json, ok := strings.CutSuffix(text, "\n<nil>"); ok && command == "show mail --json" && data[struct{ Name string }](t, json).Name != evil {
@@ -125,7 +125,7 @@ func TestTerminalConvert(t *testing.T) {
 	for _, isTerminal := range []bool{true, false} {
 		var out io.Writer
 		var plain strings.Builder
-		tty, printed := terminal(t)
+		tty, printed := pseudoTerminal(t)
 		if out = tty; !isTerminal {
 			out = &plain
 		}

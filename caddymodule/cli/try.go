@@ -11,12 +11,12 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -210,16 +210,16 @@ func printDryRun(w io.Writer, data json.RawMessage) error {
 		return err
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s %s\n%s\n\n", escape(result.Method), escape(result.Path), indentJSON(json.RawMessage(result.Body)))
-	rows := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(rows, "FIELD\tFROM")
+	fmt.Fprintf(&text, "%s %s\n%s\n\n", terminal.Escape(result.Method), terminal.Escape(result.Path), terminal.IndentJSON(json.RawMessage(result.Body)))
+	rows := terminal.NewTable(&text)
+	rows.Row("FIELD", "FROM")
 	for _, name := range slices.Sorted(maps.Keys(result.Fields)) {
 		field := result.Fields[name]
 		from := field.From
 		if field.Preset != nil {
 			from = fmt.Sprintf("%s %s@%d", field.From, *field.Preset, field.Version)
 		}
-		fmt.Fprintf(rows, "%s\t%s\n", escape(name), escape(from))
+		rows.Row(name, from)
 	}
 	_ = rows.Flush() // into memory
 	printNames(&text, "Changed by the policy of the preset", result.Enforced)
@@ -232,6 +232,6 @@ func printDryRun(w io.Writer, data json.RawMessage) error {
 // printNames prints names behind a title, if there are any.
 func printNames(w io.Writer, title string, names []string) {
 	if len(names) > 0 {
-		fmt.Fprintf(w, "%s: %s\n", title, escape(strings.Join(names, ", ")))
+		fmt.Fprintf(w, "%s: %s\n", title, terminal.Escape(strings.Join(names, ", ")))
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
@@ -124,7 +125,7 @@ func (r trialReport) print(w io.Writer) {
 	if r.FirstTextMilliseconds != nil {
 		facts = append(facts, "first text after "+seconds(*r.FirstTextMilliseconds))
 	}
-	fmt.Fprintln(w, escape(strings.Join(append(facts, seconds(r.Milliseconds)+" in all"), "; ")))
+	fmt.Fprintln(w, terminal.Escape(strings.Join(append(facts, seconds(r.Milliseconds)+" in all"), "; ")))
 	printNames(w, "The model calls the tools", r.ToolCalls)
 	printNames(w, "Changed by the policy of the preset", r.Enforced)
 	printNames(w, "Left out, because this API does not have them", r.Dropped)
@@ -174,7 +175,7 @@ func (o *output) add(text string) {
 		return
 	}
 	o.endsLine = strings.HasSuffix(text, "\n")
-	if _, err := io.WriteString(o.w, escapeText(text)); err != nil && o.err == nil {
+	if _, err := io.WriteString(o.w, terminal.EscapeText(text)); err != nil && o.err == nil {
 		o.err = err
 	}
 }

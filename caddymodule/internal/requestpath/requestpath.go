@@ -62,11 +62,21 @@ func MethodUpstream(r *http.Request) string {
 // is an error. No gateway may get such a path. The returned path then only chooses the
 // error envelope.
 //
-// It takes linear time.
-func Normalize(p string) (string, error) {
-	if IsPlain(p) {
-		return path.Clean(p), nil
+// A plain path needs no more checks. It takes linear time, and reads a plain path once.
+func Normalize(p string) (normalized string, plain bool, err error) {
+	plain, clean := isPlain(p)
+	if clean {
+		return p, true, nil
 	}
+	if plain {
+		return path.Clean(p), true, nil
+	}
+	normalized, err = normalizeEncoded(p)
+	return normalized, false, err
+}
+
+// normalizeEncoded is Normalize for a path that is not plain.
+func normalizeEncoded(p string) (string, error) {
 	p = DecodeFully(p)
 	if err := checkCharacters(p); err != nil {
 		return path.Clean(p), err
@@ -90,15 +100,19 @@ func Normalize(p string) (string, error) {
 	return path.Clean(strings.Join(segments, "/")), nil
 }
 
-// IsPlain reports whether a path needs no checks and no decoding.
-func IsPlain(p string) bool {
+// isPlain reports whether a path needs no checks and no decoding, and whether it is then also clean,
+// as path.Clean returns it.
+func isPlain(p string) (plain, clean bool) {
+	clean = strings.HasPrefix(p, "/") && (len(p) == 1 || p[len(p)-1] != '/')
 	for i := range len(p) {
 		switch c := p[i]; {
 		case c < ' ', c >= 0x7f, c == '%', c == ';', c == '\\', c == '?', c == '#', c == '.' && i > 0 && p[i-1] == '/':
-			return false
+			return false, false
+		case c == '/' && i > 0 && p[i-1] == '/':
+			clean = false
 		}
 	}
-	return true
+	return true, clean
 }
 
 // DecodeFully decodes percent-encoding repeatedly, until nothing is left to decode. It goes

@@ -1,12 +1,10 @@
-package cli_test
+package terminal
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
 )
 
 func TestEscape(t *testing.T) {
@@ -23,10 +21,10 @@ func TestEscape(t *testing.T) {
 		{"\x00\x7f", `\x00\x7f`, `\x00\x7f`},
 		{"می\u200cخواهم \u0600", "می\u200cخواهم \u0600", "می\u200cخواهم \u0600"},
 	} {
-		if got := cli.Escape(tc.text); got != tc.line {
+		if got := Escape(tc.text); got != tc.line {
 			t.Errorf("%q in a line: got %q, want %q", tc.text, got, tc.line)
 		}
-		if got := cli.EscapeText(tc.text); got != tc.lines {
+		if got := EscapeText(tc.text); got != tc.lines {
 			t.Errorf("%q in a text: got %q, want %q", tc.text, got, tc.lines)
 		}
 	}
@@ -35,7 +33,7 @@ func TestEscape(t *testing.T) {
 		"{\n\"a\": \"\u009b\u202e\x7f\U000e0041\"}": "{\n" + `"a": "\u009b\u202e\u007f\udb40\udc41"}`,
 		"\"\xff\"": "\"\ufffd\"",
 	} {
-		if got := string(cli.EscapeJSON([]byte(text))); got != want {
+		if got := string(EscapeJSON([]byte(text))); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
@@ -50,7 +48,7 @@ func TestIndentJSON(t *testing.T) {
 		levels, breaks int
 	}{{2, 5}, {128, 257}, {129, 0}, {9000, 0}} {
 		text := nested(tc.levels)
-		got := cli.IndentJSON([]byte(text))
+		got := IndentJSON([]byte(text))
 		if breaks := strings.Count(got, "\n"); breaks != tc.breaks {
 			t.Errorf("%d levels: got %d line breaks, want %d", tc.levels, breaks, tc.breaks)
 		}
@@ -59,7 +57,7 @@ func TestIndentJSON(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "{", strings.Repeat("[", 9000), strings.Repeat("[", 9000) + "x" + strings.Repeat("]", 9000)} {
-		if got := cli.IndentJSON([]byte(text)); got != text {
+		if got := IndentJSON([]byte(text)); got != text {
 			t.Errorf("%.20q: got %.20q, want the same", text, got)
 		}
 	}
@@ -72,16 +70,16 @@ func FuzzEscape(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		line, lines := cli.Escape(text), cli.EscapeText(text)
+		line, lines := Escape(text), EscapeText(text)
 		for _, got := range []string{line, lines} {
-			if !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return cli.IsUnsafe(r) && r != '\n' && r != '\t' }) {
+			if !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return IsUnsafe(r) && r != '\n' && r != '\t' }) {
 				t.Errorf("%q: got %q, which is not safe", text, got)
 			}
 		}
 		if strings.ContainsAny(line, "\n\t") {
 			t.Errorf("%q: got several lines, %q", text, line)
 		}
-		if utf8.ValidString(text) && !strings.ContainsFunc(text, cli.IsUnsafe) && line != text {
+		if utf8.ValidString(text) && !strings.ContainsFunc(text, IsUnsafe) && line != text {
 			t.Errorf("%q is safe, and becomes %q", text, line)
 		}
 		quoted, err := json.Marshal(text)
@@ -92,7 +90,7 @@ func FuzzEscape(f *testing.F) {
 			text = string(quoted)
 		}
 		var before, after any
-		escaped := cli.EscapeJSON([]byte(text))
+		escaped := EscapeJSON([]byte(text))
 		if err := json.Unmarshal([]byte(text), &before); err != nil {
 			return // a number that is too large
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// TestPlain prints texts of hostile files. A terminal would obey them.
-func TestPlain(t *testing.T) {
+// TestHostileTexts prints texts of hostile files. A terminal would obey them.
+func TestHostileTexts(t *testing.T) {
 	const hostile = "\x1b]0;x\a\x1b[2J\tx\ny\u202e\x9b\xff"
 	records := func(yield func(domain.AuditRecord, error) bool) {
 		yield(domain.AuditRecord{Number: 1, Operation: hostile, UserID: hostile, KeyID: hostile, RequestID: hostile, Object: domain.AuditObject{Slug: hostile, Label: hostile}}, nil)

@@ -1,4 +1,5 @@
-package caddymodule
+// Package clientip tells the address of a request's client behind trusted proxies.
+package clientip
 
 import (
 	"net"
@@ -11,11 +12,11 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// clientAddress returns the address of the client. Behind trusted proxies it is the
+// Of returns the address of the client. Behind trusted proxies it is the
 // right-most untrusted address of the server's client_ip_headers. Clients can choose
 // Caddy's own client_ip: without trusted_proxies_strict it is the left-most address. With
 // it, it may be left of a malformed address.
-func clientAddress(r *http.Request) (netip.Addr, bool) {
+func Of(r *http.Request) (netip.Addr, bool) {
 	ctx := r.Context()
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	trusted, _ := caddyhttp.GetVar(ctx, caddyhttp.TrustedProxyVarKey).(bool)
@@ -31,11 +32,11 @@ func clientAddress(r *http.Request) (netip.Addr, bool) {
 	return parseAddress(r.RemoteAddr)
 }
 
-// maxHops bounds the proxies that are checked for one request.
-const maxHops = 32
+// MaxHops bounds the proxies that are checked for one request.
+const MaxHops = 32
 
 // rightmostUntrusted returns the right-most address of the client IP headers that is not a
-// trusted proxy's, as trusted_proxies_strict does. After maxHops it returns the next
+// trusted proxy's, as trusted_proxies_strict does. After MaxHops it returns the next
 // address. Anyone may have written the text to the left of a malformed address. There it
 // returns the proxy to the right, if there is one.
 func rightmostUntrusted(r *http.Request, server *caddyhttp.Server) (netip.Addr, bool) {
@@ -49,7 +50,7 @@ func rightmostUntrusted(r *http.Request, server *caddyhttp.Server) (netip.Addr, 
 			case !ok:
 				return last, last.IsValid()
 			}
-			if hops++; hops > maxHops || !trusts(server, r, address) {
+			if hops++; hops > MaxHops || !trusts(server, r, address) {
 				return address, true
 			}
 			last = address

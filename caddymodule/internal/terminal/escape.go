@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"bytes"
@@ -13,14 +13,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// escape returns text for one line of a terminal. A server, a file or a model may be
+// Escape returns text for one line of a terminal. A server, a file or a model may be
 // hostile. Control characters could move the cursor, and marks of the writing direction
 // could show another text. Escapes have Go's form, such as \x1b and \u202e. Bytes that are
 // not UTF-8 are escaped, too.
-func escape(text string) string { return escapeBut(text, "") }
+func Escape(text string) string { return escapeBut(text, "") }
 
-// escapeText is escape for a text of several lines. It keeps line feeds and tabs.
-func escapeText(text string) string { return escapeBut(text, "\n\t") }
+// EscapeText is Escape for a text of several lines. It keeps line feeds and tabs.
+func EscapeText(text string) string { return escapeBut(text, "\n\t") }
 
 // escapeBut escapes all unsafe characters but some.
 func escapeBut(text, kept string) string {
@@ -30,7 +30,7 @@ func escapeBut(text, kept string) string {
 		switch {
 		case isInvalid:
 			fmt.Fprintf(&escaped, `\x%02x`, text[at])
-		case !isUnsafe(r) || strings.ContainsRune(kept, r):
+		case !IsUnsafe(r) || strings.ContainsRune(kept, r):
 			escaped.WriteRune(r)
 		default:
 			escaped.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
@@ -39,11 +39,11 @@ func escapeBut(text, kept string) string {
 	return escaped.String()
 }
 
-// escapeJSON is escape for JSON with any white space. The result is the same JSON.
-func escapeJSON(text []byte) []byte {
+// EscapeJSON is Escape for JSON with any white space. The result is the same JSON.
+func EscapeJSON(text []byte) []byte {
 	var escaped bytes.Buffer
 	for _, r := range string(text) {
-		if !isUnsafe(r) || strings.ContainsRune("\n\t\r", r) { // these are white space between values
+		if !IsUnsafe(r) || strings.ContainsRune("\n\t\r", r) { // these are white space between values
 			escaped.WriteRune(r)
 			continue
 		}
@@ -54,11 +54,11 @@ func escapeJSON(text []byte) []byte {
 	return escaped.Bytes()
 }
 
-// isUnsafe reports whether a terminal may do something else with r than show it. These are
+// IsUnsafe reports whether a terminal may do something else with r than show it. These are
 // all control characters, line and paragraph separators, and most format characters. Some of
 // the latter change the direction of the text, others are invisible. Some scripts and emoji
 // need the others.
-func isUnsafe(r rune) bool {
+func IsUnsafe(r rune) bool {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) &&
 		r != nonJoiner && r != joiner && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
@@ -68,9 +68,9 @@ func isUnsafe(r rune) bool {
 // level indents all lines in it, so a small answer could become a very large text.
 const maxIndented = 128
 
-// indentJSON returns JSON with line breaks, for a terminal. Deeper JSON than maxIndented has
+// IndentJSON returns JSON with line breaks, for a terminal. Deeper JSON than maxIndented has
 // one line, and other text stays as it is.
-func indentJSON(text json.RawMessage) string {
+func IndentJSON(text json.RawMessage) string {
 	var indented bytes.Buffer
 	var err error
 	if isDeep(text) {
@@ -79,9 +79,9 @@ func indentJSON(text json.RawMessage) string {
 		err = json.Indent(&indented, text, "", "  ")
 	}
 	if err != nil {
-		return escapeText(string(text))
+		return EscapeText(string(text))
 	}
-	return string(escapeJSON(indented.Bytes()))
+	return string(EscapeJSON(indented.Bytes()))
 }
 
 // isDeep reports whether JSON nests deeper than maxIndented.

@@ -1,4 +1,4 @@
-package caddymodule
+package events
 
 import (
 	"cmp"
@@ -8,11 +8,11 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// changeOrder announces the changes of one store in the order of the audit trail. Changes
+// Order announces the changes of one store in the order of the audit trail. Changes
 // that run at the same time end in any order. So a durable change waits until all changes
 // that ran beside it have ended. Later ones have greater numbers. Its methods are safe for
 // concurrent use.
-type changeOrder struct {
+type Order struct {
 	mu      sync.Mutex
 	begun   uint64   // changes
 	running []uint64 // their numbers in begun, ascending
@@ -26,9 +26,9 @@ type endedChange struct {
 	begun    uint64 // how many changes had begun when it ended
 }
 
-// begin records that a change begins. The change must call end once, with its records if it
+// Begin records that a change begins. The change must call end once, with its records if it
 // is durable. announce gets each record. It must not block or begin a change.
-func (o *changeOrder) begin() (end func(records []domain.AuditRecord, announce func(domain.AuditRecord))) {
+func (o *Order) Begin() (end func(records []domain.AuditRecord, announce func(domain.AuditRecord))) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.begun++
@@ -48,7 +48,7 @@ func (o *changeOrder) begin() (end func(records []domain.AuditRecord, announce f
 }
 
 // flush announces the changes beside which none runs any more.
-func (o *changeOrder) flush() {
+func (o *Order) flush() {
 	for len(o.ended) > 0 && (len(o.running) == 0 || o.running[0] > o.ended[0].begun) {
 		next := o.ended[0]
 		o.ended = slices.Delete(o.ended, 0, 1)

@@ -1,0 +1,148 @@
+package caddymodule
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/dustin/go-humanize"
+
+	_ "github.com/caddy-presets/caddy-presets/caddymodule/admin"  // the admin endpoint and the commands
+	_ "github.com/caddy-presets/caddy-presets/caddymodule/badger" // the default engine
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
+	base, err := repl.ReplaceOrErr(cmp.Or(h.BasePath, defaultBasePath), true, true)
+	if err != nil {
+		return fmt.Errorf("base_path: %w", err)
+	}
+	if err := checkBasePath(base); err != nil {
+		return fmt.Errorf("base_path: %w", err)
+	}
+	h.BasePath = strings.TrimSuffix(base, "/")
+
+	if h.MaxBodySize = cmp.Or(h.MaxBodySize, defaultMaxBodySize); h.MaxBodySize < 0 {
+		return fmt.Errorf("max_body_size: must be positive, got %d", h.MaxBodySize)
+	}
+	if h.Memory, err = memoryFor(h.Memory); err != nil {
+		return fmt.Errorf("memory: %w", err)
+	}
+	if h.KeepVersions < 0 {
+		return fmt.Errorf("keep_versions: must be positive, or 0 for all, got %d", h.KeepVersions)
+	}
+	if h.Metrics != nil && (h.Metrics.PerPreset < 1 || h.Metrics.PerPreset > maxPerPreset) {
+		return fmt.Errorf("metrics: per_preset: must be a number from 1 to %d, got %d", maxPerPreset, h.Metrics.PerPreset)
+	}
+	h.PresetCreators = cmp.Or(h.PresetCreators, creatorsManagement)
+	if err := directive.CheckWord(h.PresetCreators, presetCreators...); err != nil {
+		return fmt.Errorf("preset_creators: %w", err)
+	}
+	if h.Console != nil {
+		if h.page, err = h.Console.provision(repl, h.BasePath); err != nil {
+			return fmt.Errorf("console: path: %w", err)
+		}
+	}
+	if err := h.provisionHealth(repl); err != nil {
+		return fmt.Errorf("health: %w", err)
+	}
+	return nil
+}
+
+// checkBasePath refuses a base path with which no normalized path can begin.
+func checkBasePath(base string) error {
+	clean, _, err := requestpath.Normalize(base)
+	if err != nil || !strings.HasPrefix(base, "/") || clean != base && clean+"/" != base || strings.ContainsAny(base, " ?#%{}") {
+		return fmt.Errorf("must be a clean absolute path without spaces, escapes, braces and query, got %q", base)
+	}
+	return nil
+}
+
+// unmarshalRequire reads the require subdirective.
+func (h *Handler) unmarshalRequire(d *caddyfile.Dispenser) error {
+	h.Require = d.RemainingArgs()
+	if len(h.Require) == 0 {
+		return d.Err("require wants placeholders" + directive.MaybeUnset)
+	}
+	for _, placeholder := range h.Require {
+		if !isPlaceholder(placeholder) {
+			return d.Err("require: " + notAPlaceholder)
+		}
+	}
+	return nil
+}
+
+// notAPlaceholder does not name the value, which may be that of a {$NAME}, and a secret.
+const notAPlaceholder = "the value must be a placeholder, such as {env.GATEWAY_KEY}"
+
+// provisionRequire returns an error if a placeholder of h.Require has no value. Other directives
+// would put an empty text in its place, and their requests would fail.
+func (h *Handler) provisionRequire(repl *caddy.Replacer) error {
+	for _, placeholder := range h.Require {
+		if !isPlaceholder(placeholder) {
+			return errors.New(notAPlaceholder)
+		}
+		value, err := repl.ReplaceOrErr(placeholder, true, true)
+		if err == nil && strings.TrimSpace(value) == "" {
+			err = fmt.Errorf("%s has no value but space", placeholder)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// memoryFor returns the setting memory, or its default if it is 0.
+func memoryFor(set int64) (int64, error) {
+	if set == 0 {
+		return min(domain.DefaultMemory, goMemoryLimit()/4), nil
+	}
+	if set < 0 || set > maxSize {
+		return 0, fmt.Errorf("must be between 1 and %d bytes, got %d", int64(maxSize), set)
+	}
+	return set, nil
+}
+
+// goMemoryLimit returns Go's memory limit, in bytes. Caddy sets it to nine tenths of the
+// container's memory, or of the machine's, unless GOMEMLIMIT is set.
+func goMemoryLimit() int64 { return debug.SetMemoryLimit(-1) }
+
+const (
+	// defaultInferenceBodySize is the largest default of max_body_size, in bytes.
+	defaultInferenceBodySize = 32 << 20
+	// defaultMaxMemory is the smallest default of max_memory, in bytes.
+	defaultMaxMemory = 128 << 20
+	// defaultMaxBodies is how many of the largest bodies fit into max_memory by default.
+	defaultMaxBodies = 4
+	// mergeRoom is how many bytes a merge may add to a body. They are the preset's
+	// settings, its prompt with escapes, and the workspace's defaults.
+	mergeRoom = 2 << 20
+)
+
+// provisionMemory sets and checks max_body_size and max_memory. The memory must hold the largest
+// body in two forms at once: packed and unpacked, or sent and merged.
+func (i *Inference) provisionMemory() error {
+	if i.MaxBodySize == 0 {
+		const mib = 1 << 20
+		i.MaxBodySize = min(defaultInferenceBodySize, max(mib, goMemoryLimit()/16/mib*mib))
+	}
+	if i.MaxBodySize < 0 {
+		return fmt.Errorf("max_body_size: must be positive, got %d", i.MaxBodySize)
+	}
+	least := 2*i.MaxBodySize + mergeRoom
+	if i.MaxMemory == 0 {
+		i.MaxMemory = max(least, min(max(defaultMaxMemory, defaultMaxBodies*i.MaxBodySize), goMemoryLimit()/2))
+	}
+	if i.MaxMemory < least {
+		return fmt.Errorf("max_memory: must be at least %d (%s), to hold one request of max_body_size (%d) in two forms at once, got %d",
+			least, humanize.IBytes(uint64(least)), i.MaxBodySize, i.MaxMemory)
+	}
+	return nil
+}
