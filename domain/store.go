@@ -36,7 +36,8 @@ const (
 	// MaxChangeObjects is how many objects it can put: calls of Tx's Put methods.
 	MaxChangeObjects = 350
 	// MaxChangeSize is how many bytes those objects can have in all. Each counts as its
-	// JSON and 1 KiB for its indexes.
+	// JSON and 1 KiB for its indexes. A preset that was stored before counts as 4 KiB more,
+	// because it leaves its place in a list.
 	MaxChangeSize = 1 << 20
 	// MaxChangeRemoved is how many versions it can remove. Other writers wait for the
 	// change, and the engine holds it in memory.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // tries are fields with which callers got around locks, limits and disabled tools of real gateways.
@@ -223,7 +224,7 @@ func TestKnownFieldsHold(t *testing.T) {
 			}
 			total += passed
 		}
-		for round := range 2000 {
+		for round := range 3000 / tier.Sample(20) {
 			g := gen{rand.New(rand.NewPCG(48, uint64(round)))}
 			members := slices.Clone(tries)
 			g.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })

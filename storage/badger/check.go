@@ -93,16 +93,10 @@ func (s *Store) checkFiles(report *storage.Report, pause func() error) error {
 	return nil
 }
 
-// checkRecords checks all records that txn shows. Damage that makes Badger panic is a
-// problem in the report, too.
+// checkRecords checks all records that txn shows.
 func checkRecords(txn *badgerdb.Txn, report *storage.Report, pause func() error) error {
 	c := records.Checker{Report: report, Pause: pause}
-	err := guarded(func() error { return c.Check(snapshot{txn}) })
-	if p, ok := errors.AsType[*panicError](err); ok {
-		report.AddProblem("a table is damaged where records are looked for, and not all of them were read: %v", p.value)
-		return nil
-	}
-	return err
+	return c.Check(snapshot{txn})
 }
 
 // Status is the state of a store.

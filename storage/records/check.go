@@ -59,7 +59,7 @@ func (c *Checker) Check(s Snapshot) error {
 	c.reader = Reader{snapshot: s}
 	err := c.check()
 	if errors.Is(err, storage.ErrDamaged) {
-		c.report("%v", err)
+		c.report("%v; not all records were read", err)
 		return nil
 	}
 	return err

@@ -41,11 +41,11 @@ func largestChanges(t *testing.T, s *suite) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		total += 2*len(text) + 1<<10
+		total += len(text) + 1<<10
 		presets = append(presets, p)
 	}
 	for i := range presets {
-		presets[i].Description = new(strings.Repeat("d", (domain.MaxChangeSize-total)/2/len(presets)))
+		presets[i].Description = new(strings.Repeat("d", (domain.MaxChangeSize-total)/len(presets)))
 	}
 	begun := time.Now()
 	s.mustUpdate(t, func(tx domain.Tx) error {

@@ -23,9 +23,11 @@ const (
 	// 768 KiB, which are allocated once.
 	limiterSets = 4096
 	limiterWays = 4
+)
 
-	// MaxLookups bounds the concurrent look-ups of limited addresses in the store.
-	// A request waits at most MaxLookupWait for its turn.
+// MaxLookups bounds the concurrent look-ups of limited addresses in the store.
+// A request waits at most MaxLookupWait for its turn.
+const (
 	MaxLookups    = 16
 	MaxLookupWait = time.Second
 )
