@@ -356,7 +356,7 @@ func (c *Checker) checkSums() {
 	}
 	for _, what := range []string{wrongHashes, wrongHistories, wrongLists, wrongCounts, strayVersions, straySummaries, strayChanges} {
 		purged := what == strayVersions || what == straySummaries || what == strayChanges
-		if c.sums[what] != 0 && !(purged && len(c.deleted) > 0) {
+		if c.sums[what] != 0 && (!purged || len(c.deleted) == 0) {
 			c.report("%s", what)
 		}
 	}
