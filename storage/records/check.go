@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"slices"
 
@@ -114,6 +113,9 @@ func (c *Checker) check() error {
 	if err != nil {
 		return err
 	}
+	if err := c.nameMissing(); err != nil {
+		return err
+	}
 	c.checkSums()
 	return nil
 }
@@ -137,14 +139,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 	case KindPreset:
 		return c.checkPreset(k, payload)
 	case KindVersion:
-		v, err := decodePayload(k, payload, decodeVersion)
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(VersionKey(v.PresetID, v.Version), k) {
-			return wrong("it is not the one that it should be", nil)
-		}
-		c.find(strayVersions, k)
+		return c.checkVersion(k, payload)
 	case KindSummary:
 		c.find(straySummaries, k)
 	case KindLabel:
@@ -277,17 +272,6 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 		return wrong(KindPreset, "its workspace is not there", err)
 	}
 	for n := range p.State().Versions() {
-		text, err := c.reader.PresetVersionJSON(p.State(), n)
-		if err != nil {
-			return fmt.Errorf("preset %s: version %d: %w", p.ID, n, err)
-		}
-		summary, err := c.reader.PresetVersionSummary(p.State(), n)
-		if err == nil && !bytes.HasPrefix(text, summary[:len(summary)-1]) {
-			err = damaged(KindSummary, "it is not that of its version")
-		}
-		if err != nil {
-			return fmt.Errorf("preset %s: version %d: %w", p.ID, n, err)
-		}
 		c.expect(strayVersions, VersionKey(p.ID, n), 1)
 		c.expect(straySummaries, SummaryKey(p.ID, n), 1)
 	}
@@ -307,6 +291,60 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 	}
 	l, _ := presetsOf(p.WorkspaceID)
 	return c.checkListed(l, k, stored.spot)
+}
+
+// checkVersion checks a version and its summary. The summaries have the order of the versions, so that
+// those of a large dump are read in their order, too. A missing one is found by its sum.
+func (c *Checker) checkVersion(k Key, payload []byte) error {
+	stored, _ := parseVersion(payload)
+	v, err := decodePayload(k, payload, decodeVersion)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(VersionKey(v.PresetID, v.Version), k) {
+		return damaged(KindVersion, "it is not the one that it should be")
+	}
+	c.find(strayVersions, k)
+	switch summary, err := load(&c.reader, SummaryKey(v.PresetID, v.Version), decodeObject); {
+	case errors.Is(err, domain.ErrNotFound):
+	case err != nil || !bytes.HasPrefix(stored.json, summary[:len(summary)-1]):
+		return wrong(KindSummary, "it is not that of its version", err)
+	}
+	return nil
+}
+
+// nameMissing reports which versions and summaries are missing or damaged, where the sums tell that
+// some are.
+func (c *Checker) nameMissing() error {
+	if c.sums[strayVersions] == 0 && c.sums[straySummaries] == 0 {
+		return nil
+	}
+	for k, err := range each(&c.reader, KindPreset.Prefix(), keyAt) {
+		if err != nil {
+			return err
+		}
+		p, err := load(&c.reader, k, decodePreset)
+		if isOutage(err) {
+			return err
+		}
+		workspace, _ := parseID(p.WorkspaceID)
+		if err != nil || c.deleted[workspace] {
+			continue // a damaged preset was reported
+		}
+		for n := range p.State().Versions() {
+			_, missing := c.reader.PresetVersionJSON(p.State(), n)
+			if missing == nil {
+				_, missing = c.reader.PresetVersionSummary(p.State(), n)
+			}
+			if isOutage(missing) {
+				return missing
+			}
+			if missing != nil {
+				c.report("preset %s: version %d: %v", p.ID, n, missing)
+			}
+		}
+	}
+	return nil
 }
 
 // checkListed checks that the object under k is in its block of a list, with its state.
