@@ -224,7 +224,7 @@ func TestRestoreCutShort(t *testing.T) {
 		}
 	}
 	// Nothing is left of what only a cut restore wrote.
-	if _, err := running.client.Put(t.Context(), running.prefix+string(records.AuditKey(1<<40)), "left"); err != nil {
+	if _, err := running.client.Put(t.Context(), running.prefix+string(records.AuditKey(1<<30)), "left"); err != nil {
 		t.Fatal(err)
 	}
 	restored(t, content)

@@ -9,7 +9,7 @@ from admin_client import Client as AdminClient
 from admin_client.api.audit import audit_list
 from admin_client.api.documents import openapi_get
 from admin_client.api.keys import key_create, key_get, key_list, key_revoke
-from admin_client.api.store import store_export
+from admin_client.api.store import backup_get
 from admin_client.models import KeyKind, NewKey
 from api_client import AuthenticatedClient
 from api_client.api.inference import inference_chat
@@ -201,7 +201,7 @@ assert absent.status_code == HTTPStatus.NOT_FOUND and "absent" not in str(absent
 refused(preset_get.sync_detailed("triage", client=caller), 401)
 
 # the store and the document
-assert store_export.sync(client=operator).payload.read().startswith(b"{")
+assert backup_get.sync(client=operator).payload.read().startswith(b"caddy-presets backup 1 {")
 assert openapi_get.sync(client=operator).startswith("# Generated")
 
 # removal
