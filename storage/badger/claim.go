@@ -53,7 +53,12 @@ func claimFolder(folder string, format int, key []byte, g *guard) (m marker, _ f
 		private = nil
 	}
 	undo = func() error {
-		err := removeContent(folder)
+		unlock, err := lockIfStore(folder)
+		if err != nil {
+			return err // a server has begun to use it meanwhile, and what is there is its own
+		}
+		defer unlock()
+		err = removeContent(folder)
 		switch {
 		case isNew:
 			err = errors.Join(err, os.Remove(folder))

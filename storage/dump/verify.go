@@ -62,8 +62,12 @@ func Verify(ctx context.Context, file io.ReaderAt, key []byte, progress func(doi
 // checkedBetweenPauses is the number of records between two looks at the context.
 const checkedBetweenPauses = 256
 
-// cachedChunks is how many chunks an archive keeps in memory.
-const cachedChunks = 64 << 20 / chunkSize
+const (
+	// maxCached bounds the records that an archive keeps in memory, in bytes.
+	maxCached = 64 << 20
+	// cachedChunks is how many chunks it keeps. One with large records is larger than chunkSize.
+	cachedChunks = maxCached / chunkSize
+)
 
 // archive is a Snapshot of the records in a dump that was read before. It is not safe for
 // concurrent use.
@@ -76,6 +80,7 @@ type archive struct {
 		number  int
 		records []byte // nil for none
 	}
+	size   int   // of the records in cached
 	failed error // the first error of reading the file again
 }
 
@@ -84,6 +89,8 @@ func (a *archive) read(n int) (chunk, error) {
 	c := a.chunks[n]
 	slot := &a.cached[n%cachedChunks]
 	if slot.records == nil || slot.number != n {
+		a.size -= len(slot.records)
+		slot.records = nil
 		content := make([]byte, c.length)
 		_, err := a.file.ReadAt(content, c.offset)
 		if err == nil {
@@ -96,6 +103,12 @@ func (a *archive) read(n int) (chunk, error) {
 				a.failed = fmt.Errorf("reading the backup again: %w", err)
 			}
 			return c, fmt.Errorf("%w: %w", domain.ErrUnavailable, a.failed) // so that a Checker ends
+		}
+		if a.size += len(slot.records); a.size > maxCached {
+			c.rest = slot.records
+			clear(a.cached[:])
+			a.size = 0
+			return c, nil
 		}
 	}
 	c.rest = slot.records

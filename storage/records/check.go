@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"math"
 	"slices"
 
 	"github.com/google/uuid"
@@ -144,7 +145,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		c.find(straySummaries, k)
 	case KindLabel:
 		n, err := decodeNumber(payload)
-		if err != nil || n < 1 || len(name) < len(uuid.UUID{}) {
+		if err != nil || n < 1 || n > math.MaxInt32 || len(name) < len(uuid.UUID{}) {
 			return wrong("its content cannot be decoded", nil)
 		}
 		id, label := uuid.UUID(name[:len(uuid.UUID{})]).String(), string(name[len(uuid.UUID{}):])
@@ -228,6 +229,11 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 	case KindSequence:
 		return decodes(k, payload, decodeNumber)
 	case KindDeleted:
+		if id, err := uuid.FromBytes(name); err == nil {
+			if _, err := c.reader.WorkspaceJSON(id.String()); err == nil {
+				return wrong("its workspace is there", nil)
+			}
+		}
 	default:
 		return wrong("it is not one of ours", nil)
 	}
@@ -271,7 +277,15 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 	if _, err := c.reader.WorkspaceJSON(p.WorkspaceID); err != nil {
 		return wrong(KindPreset, "its workspace is not there", err)
 	}
+	if p.LatestVersion > math.MaxInt32 {
+		return damaged(KindPreset, "it has more versions than there can be")
+	}
 	for n := range p.State().Versions() {
+		if n%checksBetweenPauses == 0 {
+			if err := c.Pause(); err != nil {
+				return err
+			}
+		}
 		c.expect(strayVersions, VersionKey(p.ID, n), 1)
 		c.expect(straySummaries, SummaryKey(p.ID, n), 1)
 	}
@@ -331,6 +345,9 @@ func (c *Checker) nameMissing() error {
 		if err != nil || c.deleted[workspace] {
 			continue // a damaged preset was reported
 		}
+		if err := c.Pause(); err != nil {
+			return err
+		}
 		for n := range p.State().Versions() {
 			_, missing := c.reader.PresetVersionJSON(p.State(), n)
 			if missing == nil {
@@ -341,6 +358,9 @@ func (c *Checker) nameMissing() error {
 			}
 			if missing != nil {
 				c.report("preset %s: version %d: %v", p.ID, n, missing)
+			}
+			if c.Report.More > 0 { // a report names no more
+				return nil
 			}
 		}
 	}

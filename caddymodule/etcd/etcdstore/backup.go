@@ -119,6 +119,17 @@ func (r *restore) begin() error {
 		if record != nil {
 			return fmt.Errorf("%w: the one under %q was changed since a server's first start", dump.ErrNotNew, r.prefix)
 		}
+		// The trail may begin anew, as in a store that was salvaged. Usage does not count, because
+		// requests may come before the restore.
+		for _, kind := range []records.Kind{records.KindPreset, records.KindVersion, records.KindLabel, records.KindKey, records.KindDeleted} {
+			some, err := r.get(r.ctx, string(kind.Prefix()), clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithRev(response.Header.Revision))
+			if err != nil {
+				return err
+			}
+			if len(some.Kvs) > 0 {
+				return fmt.Errorf("%w: the one under %q has presets or keys", dump.ErrNotNew, r.prefix)
+			}
+		}
 	}
 	var conditions []clientv3.Cmp
 	for _, key := range []string{formatKey, lastKey, restoringKey} {

@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -22,7 +23,7 @@ func (s *Store) Check(ctx context.Context) (report storage.Report, err error) {
 	if err != nil {
 		return report, err
 	}
-	c := records.Checker{Report: &report, Pause: s.ctx.Err}
+	c := records.Checker{Report: &report, Pause: func() error { return cmp.Or(ctx.Err(), s.ctx.Err()) }}
 	err = c.Check(uncached{&snapshot{ctx: ctx, store: s, last: last, revision: at}})
 	return report, err
 }
