@@ -93,10 +93,10 @@ func TestKnownFields(t *testing.T) {
 	if err := json.Unmarshal([]byte(run(t, "events", nil, nodeWithClients(t), "fields.mjs")), &listed); err != nil {
 		t.Fatal(err)
 	}
-	// Those that no client has: the seed of the API, LiteLLM's fallbacks, what names a preset, and
-	// what Codex sends.
+	// Those that no client has: the seed of the API, LiteLLM's fallbacks, what names a preset, what
+	// Codex sends, and older ones of OpenRouter that others still send.
 	extra := map[string]string{
-		"chat/completions": "fallbacks include_reasoning preset prompt prompt_id prompt_variables prompt_version route structured_outputs",
+		"chat/completions": "fallbacks include_reasoning preset prompt prompt_id prompt_variables prompt_version route structured_outputs transforms usage",
 		"responses":        "client_metadata fallbacks preset prompt_id prompt_variables prompt_version route",
 		"messages":         "preset prompt prompt_id prompt_variables prompt_version route",
 	}

@@ -103,7 +103,8 @@ func (m *merger) admitQuery(query, where string) error {
 		return domain.InvalidAt("query", "is malformed, which it must not be "+where)
 	}
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
-		if !slices.Contains(knownParameters, name) && !m.opens(name) {
+		_, isField := knownFields[name] // a preset opens none to what it does not limit
+		if !slices.Contains(knownParameters, name) && !m.opened[name] && (isField || !m.opens(name)) {
 			return domain.InvalidAt("query", headerName(name[:min(len(name), maxPointed)])+" is not a parameter that passes "+where)
 		}
 	}

@@ -173,6 +173,7 @@ var knownFields = map[string]field{
 	"moderation": {objectOf(map[string]form{"model": aModel, "policy": anObject}), inResponses | inChat},
 	"debug":      {objectOf(map[string]form{"echo_upstream_body": aBoolean}), inResponses | inChat},
 
+	"usage": {objectOf(map[string]form{"include": aBoolean}), inChat}, "transforms": {stringList, inChat}, // older ones of OpenRouter
 	"n": {aNumber, inChat}, "audio": {objectOf(map[string]form{"format": aString, "voice": either(aString, objectOf(map[string]form{"id": aString}))}), inChat},
 	"prediction": {objectOf(map[string]form{"type": aString, "content": either(aString, items)}), inChat},
 	"functions":  {items, inChat}, "function_call": {either(aString, objectOf(map[string]form{"name": aString})), inChat},

@@ -38,6 +38,7 @@ func (m *merger) enforce() error {
 		}
 	}
 	m.limitModels()
+	m.limitUnknownModels()
 	for _, r := range m.policy.limits {
 		for _, at := range r.places {
 			switch {
@@ -204,7 +205,7 @@ func (m *merger) bringsTools(field string, value jsontext.Value) bool {
 	if field != "plugins" && field != "container" {
 		return true
 	}
-	return value != nil && m.search([]rawjson.Member{{Name: field, Value: value}}, func(u use) error {
+	return value != nil && !m.opens(field) && m.search([]rawjson.Member{{Name: field, Value: value}}, func(u use) error {
 		if u.tool != "" {
 			return errFound
 		}

@@ -34,16 +34,22 @@ func (m *merger) limitModels() {
 			m.put(at, allowed)
 		}
 	}
-	m.limitUnknownModels()
 }
 
-// limitUnknownModels is for the request's list of models where the gateway knows no such field.
+// limitUnknownModels is for the request's list of models where the gateway knows no such field, so
+// that ensureModel may take a model of it.
 func (m *merger) limitUnknownModels() {
-	if m.models == nil {
-		return
-	}
-	if m.models = m.allowed("models", m.models); m.policy.drops("models") {
+	switch {
+	case m.models == nil:
+	case m.policy.drops("models"):
 		m.models = nil
+	case m.policy.isLocked("models"):
+		if !isSameJSON(m.models, m.settings.models) {
+			m.recordViolation("models", lockedMessage, true, "models")
+		}
+		m.models = nil
+	case m.policy.limitsModels || m.policy.limitsTools:
+		m.models = m.allowed("models", m.models)
 	}
 }
 

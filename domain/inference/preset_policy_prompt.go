@@ -19,13 +19,13 @@ func isForPresets(name string) bool { return name == "preset" || isPromptField(n
 // limitConversation leaves out the request's own system prompt and the tools in its conversation, if
 // the policy locks them. It does so before the merge, which puts the preset's in their place.
 func (m *merger) limitConversation() error {
-	if m.policy == nil || m.policy.promptLock == "" && !m.policy.limitsTools {
+	if m.policy == nil || m.policy.promptLock == "" && !m.policy.limitsTools && !m.policy.limitsModels {
 		return nil
 	}
 	kept := make([]rawjson.Member, 0, len(m.request.fields))
 	for _, f := range m.request.fields {
 		isList := f.Value.Kind() == '[' && (f.Name == "messages" || f.Name == "input")
-		if isList && m.policy.limitsTools {
+		if isList && (m.policy.limitsTools || m.policy.limitsModels) {
 			m.limitItems(&f)
 		}
 		switch {
@@ -106,25 +106,33 @@ func (m *merger) lockMessages(f *rawjson.Member) {
 	}
 }
 
-// limitItems leaves out the tools of the items of a list. An item with neither content nor calls of
-// tools is left out as a whole.
+// limitItems leaves out the tools of the items of a list, or those with a model that the policy does
+// not allow. An item with neither content nor calls of tools is left out as a whole, and so is one
+// whose content defines a tool.
 func (m *merger) limitItems(f *rawjson.Member) {
+	search := useSearch{merger: m, visit: m.checkModel, isSilent: true}
 	changed := m.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
 		brings := false
 		for range toolsOf(m.dialect, item) {
 			brings = true
 			break
 		}
-		if !brings {
+		switch {
+		case !brings, !m.policy.limitsTools && search.item("", item) == nil:
 			return item
-		}
-		if m.policy.isLocked("tools") {
+		case !m.policy.limitsTools:
+			m.recordViolation("models", modelMessage, true, f.Name, strconv.Itoa(i))
+		case m.policy.isLocked("tools"):
 			m.recordViolation("tools", lockedMessage, true, f.Name, strconv.Itoa(i), "tools")
 		}
 		if rawjson.Get(item, "content") == nil && rawjson.Get(item, "tool_calls") == nil || m.reserve(len(item)) != nil {
 			return nil
 		}
-		return withoutFields(item, func(name string) bool { return strings.EqualFold(name, "tools") })
+		item = withoutFields(item, func(name string) bool { return strings.EqualFold(name, "tools") })
+		for range toolsOf(m.dialect, item) {
+			return nil
+		}
+		return item
 	})
 	if changed {
 		m.relocked = append(m.relocked, f.Name)

@@ -54,7 +54,7 @@ func (m *merger) search(fields []rawjson.Member, visit func(use) error) error {
 
 func (s *useSearch) fields(fields []rawjson.Member) error {
 	for _, f := range fields {
-		if f.Value.Kind() == 'n' || s.opens(f.Name) {
+		if f.Value.Kind() == 'n' || s.opened[f.Name] { // a preset opens no field to what it does not limit
 			continue
 		}
 		if err := s.field(f); err != nil {
@@ -143,8 +143,9 @@ func (s *useSearch) item(at string, item jsontext.Value) error {
 }
 
 // toolsOf yields the lists of tools that an item of a conversation gives to the model, as
-// additional_tools does in the Responses API. The tools that an MCP server had in an earlier answer
-// are none: clients send them back. They have no type.
+// additional_tools does in the Responses API, and a block that defines a tool in the Messages API. The
+// tools that an MCP server had in an earlier answer are none: clients send them back. They have no
+// type.
 func toolsOf(dialect domain.Dialect, item jsontext.Value) iter.Seq[jsontext.Value] {
 	return func(yield func(jsontext.Value) bool) {
 		isFirst, isEarlier := true, false
@@ -157,6 +158,20 @@ func toolsOf(dialect domain.Dialect, item jsontext.Value) iter.Seq[jsontext.Valu
 			}
 			if (!isEarlier || !areUntyped(value)) && !yield(value) {
 				return
+			}
+		}
+		if dialect != domain.Messages || !mayContain(item, "definition") {
+			return
+		}
+		for _, block := range rawjson.Items(rawjson.Get(item, "content")) {
+			added := []jsontext.Value{block}
+			for _, change := range rawjson.Items(rawjson.Get(block, "tool_changes")) {
+				added = append(added, change)
+			}
+			for _, one := range added {
+				if tool := rawjson.Get(rawjson.Get(one, "tool"), "definition"); tool != nil && !yield(rawjson.ArrayOf(tool)) {
+					return
+				}
 			}
 		}
 	}
@@ -237,7 +252,7 @@ func (s *useSearch) tool(at string, tool jsontext.Value, depth int) (lists bool,
 	var name, place string
 	seen := make([]string, 0, 16)
 	isOff, kind := rawjson.Get(tool, "enabled").Kind() == 'f', rawjson.Get(tool, "type")
-	isFunction := kind == nil || isCallers(kind)
+	isFunction := kind == nil || isCallers(kind) || rawjson.IsText(kind, "tool_search") // of the caller, with a schema
 	for m, broken := range toolMembers.Object(tool) {
 		below := s.below(at, m.Name)
 		if broken != nil || toolMembers[m.Name] == "" || slices.Contains(seen, m.Name) {
@@ -260,7 +275,9 @@ func (s *useSearch) tool(at string, tool jsontext.Value, depth int) (lists bool,
 			lists = m.Value.Kind() == '['
 			err = s.tools(below, m.Value, depth+1)
 		case "parameters", "function", "custom", "allowed_tools", "svg":
-			if m.Value.Kind() != 'n' && (m.Name != "parameters" || !isFunction) { // which are a JSON Schema
+			isSchema := m.Name == "parameters" && isFunction
+			isNames := m.Name == "allowed_tools" && !s.isChoice // of an MCP server
+			if m.Value.Kind() != 'n' && !isSchema && !isNames {
 				lists, err = s.tool(below, m.Value, depth+1)
 			}
 		}
