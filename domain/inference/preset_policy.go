@@ -134,6 +134,13 @@ func newRule(name string, kind ruleKind) (*rule, error) {
 // isAboutTools reports whether r locks or drops tools.
 func (r *rule) isAboutTools() bool { return r.name == "tools" }
 
+// hasRuleAt reports whether a rule of the policy is about a field, or a part of it.
+func (p *policy) hasRuleAt(field string) bool {
+	return slices.ContainsFunc(slices.Concat(p.locks, p.limits), func(r *rule) bool {
+		return slices.ContainsFunc(r.places, func(at place) bool { return at.field == field })
+	})
+}
+
 // isLocked reports whether the policy locks a field, or a part of it.
 func (p *policy) isLocked(field string) bool {
 	return p != nil && slices.ContainsFunc(p.locks, func(r *rule) bool {

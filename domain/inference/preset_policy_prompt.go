@@ -19,7 +19,8 @@ func isForPresets(name string) bool { return name == "preset" || isPromptField(n
 // limitConversation leaves out the request's own system prompt and the tools in its conversation, if
 // the policy locks them. It does so before the merge, which puts the preset's in their place.
 func (m *merger) limitConversation() error {
-	if m.policy == nil || m.policy.promptLock == "" && !m.policy.limitsTools && !m.policy.limitsModels {
+	limitsEffort := m.policy != nil && m.dialect == domain.Messages && m.policy.hasRuleAt(perMessage)
+	if m.policy == nil || m.policy.promptLock == "" && !m.policy.limitsTools && !m.policy.limitsModels && !limitsEffort {
 		return nil
 	}
 	kept := make([]rawjson.Member, 0, len(m.request.fields))
@@ -27,6 +28,9 @@ func (m *merger) limitConversation() error {
 		isList := f.Value.Kind() == '[' && (f.Name == "messages" || f.Name == "input")
 		if isList && (m.policy.limitsTools || m.policy.limitsModels) {
 			m.limitItems(&f)
+		}
+		if isList && limitsEffort {
+			m.limitEffort(&f)
 		}
 		switch {
 		case m.policy.promptLock == "":
@@ -138,6 +142,26 @@ func (m *merger) limitItems(f *rawjson.Member) {
 		m.relocked = append(m.relocked, f.Name)
 		m.hadTools = true
 	}
+}
+
+// perMessage is a setting that a message of the Messages API may have for its own turn.
+const perMessage = "output_config"
+
+// limitEffort leaves the setting perMessage out of the items of a list.
+func (m *merger) limitEffort(f *rawjson.Member) {
+	m.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
+		for name := range rawjson.Pairs(item) {
+			if !mayBeName(name, perMessage) {
+				continue
+			}
+			m.recordViolation(perMessage, lockedMessage, true, f.Name, strconv.Itoa(i), perMessage)
+			if m.reserve(len(item)) != nil {
+				return nil
+			}
+			return withoutFields(item, func(name string) bool { return strings.EqualFold(name, perMessage) })
+		}
+		return item
+	})
 }
 
 // editItems gives each item of a list the value that edit returns, or leaves it out for nil. It

@@ -124,3 +124,20 @@ func TestOpenedFieldsOfAPreset(t *testing.T) {
 		}
 	}
 }
+
+// TestEffortOfMessages has messages with an effort of their own, which a rule for the effort leaves out.
+func TestEffortOfMessages(t *testing.T) {
+	r := newResolving(t)
+	config := version{dialect: messages, config: `{"model":"m","output_config":{"effort":"low"}}`}
+	r.ruled(t, "locked", config, `{"lock":["reasoning.effort"]}`)
+	r.ruled(t, "bounded", config, `{"bounds":{"reasoning.effort":{"in":["low"]}},"violation":"refuse"}`)
+	resolver := r.resolver(t, inference.Config{})
+	const members = `"max_tokens":9,"messages":[{"role":"user","content":"x"},{"role":"system","content":"go on","output_config":{"effort":"max"}}]`
+	got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: messages, Body: []byte(`{"preset":"locked",` + members + `}`)})
+	if err != nil || strings.Contains(string(got.Body.Bytes()), `"max"`) || !strings.Contains(string(got.Body.Bytes()), "go on") {
+		t.Errorf("got %s, %v, want the message without its effort", got.Body.Bytes(), err)
+	}
+	if _, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: messages, Body: []byte(`{"preset":"bounded",` + members + `}`)}); domain.KindOf(err) != domain.Forbidden {
+		t.Errorf("got error %v, want Forbidden", err)
+	}
+}
