@@ -116,13 +116,8 @@ func (m *merger) lockMessages(f *rawjson.Member) {
 func (m *merger) limitItems(f *rawjson.Member) {
 	search := useSearch{merger: m, visit: m.checkModel, isSilent: true}
 	changed := m.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
-		brings := false
-		for range toolsOf(m.dialect, item) {
-			brings = true
-			break
-		}
 		switch {
-		case !brings, !m.policy.limitsTools && search.item("", item) == nil:
+		case !addsTools(m.dialect, item), !m.policy.limitsTools && search.item("", item) == nil:
 			return item
 		case !m.policy.limitsTools:
 			m.recordViolation("models", modelMessage, true, f.Name, strconv.Itoa(i))
@@ -133,7 +128,7 @@ func (m *merger) limitItems(f *rawjson.Member) {
 			return nil
 		}
 		item = withoutFields(item, func(name string) bool { return strings.EqualFold(name, "tools") })
-		for range toolsOf(m.dialect, item) {
+		if addsTools(m.dialect, item) {
 			return nil
 		}
 		return item

@@ -177,6 +177,14 @@ func toolsOf(dialect domain.Dialect, item jsontext.Value) iter.Seq[jsontext.Valu
 	}
 }
 
+// addsTools reports whether an item of a conversation gives tools to the model.
+func addsTools(dialect domain.Dialect, item jsontext.Value) bool {
+	for range toolsOf(dialect, item) {
+		return true
+	}
+	return false
+}
+
 func areUntyped(tools jsontext.Value) bool {
 	for _, tool := range rawjson.Items(tools) {
 		for name := range rawjson.Pairs(tool) {

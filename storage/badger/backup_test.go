@@ -22,6 +22,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/dump"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // backUp returns a backup of s.
@@ -169,7 +170,7 @@ func TestBackup(t *testing.T) {
 			var backups [][]byte
 			for range 2 {
 				before := writes.Load()
-				eventually(t, "twenty writes were made", func() bool { return t.Failed() || writes.Load() >= before+20 })
+				wait.Until(t, "twenty writes were made", func() bool { return t.Failed() || writes.Load() >= before+20 })
 				backups = append(backups, backUp(t, s))
 			}
 			stop.Store(true)
@@ -366,7 +367,7 @@ func TestBackupEnds(t *testing.T) {
 		}()
 		<-to.waiting
 		want := end(s, stop)
-		eventually(t, "the store closes", func() bool { return what != "closed" || s.closing.Err() != nil })
+		wait.Until(t, "the store closes", func() bool { return what != "closed" || s.closing.Err() != nil })
 		close(to.goOn)
 		if err := <-got; !errors.Is(err, want) {
 			t.Errorf("%s: got error %v, want %v", what, err, want)

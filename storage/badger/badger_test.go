@@ -78,16 +78,6 @@ func newWorkspace(slug string) domain.Workspace {
 // ample is a disk with much free space.
 func ample(string) (uint64, error) { return 1 << 40, nil }
 
-// eventually waits for something.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(wait.Limit); !is(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after two minutes: %s is not so", what)
-		}
-	}
-}
-
 // workspaceBySlug returns the workspace that holds slug.
 func workspaceBySlug(r domain.Reader, slug string) (domain.Workspace, error) {
 	id, err := r.WorkspaceID(slug)

@@ -41,7 +41,7 @@ func hold(t *testing.T, s *Store) (release func(n int)) {
 	t.Cleanup(open) // so that the store can be closed after a failure
 	return func(n int) {
 		t.Helper()
-		eventually(t, "all operations are queued", func() bool { return s.queued() >= n })
+		wait.Until(t, "all operations are queued", func() bool { return s.queued() >= n })
 		open()
 		if err := <-done; err != nil {
 			t.Errorf("the holding update: %v", err)
@@ -53,14 +53,14 @@ func (s *Store) queued() int { return s.committer.groups.Queued() }
 
 // enqueue starts updates one after another, in order, and returns a function
 // that waits for all answers.
-func enqueue(t *testing.T, s *Store, fns ...func(domain.Tx) error) (wait func() []error) {
+func enqueue(t *testing.T, s *Store, fns ...func(domain.Tx) error) (answers func() []error) {
 	t.Helper()
 	errs := make([]error, len(fns))
 	var wg sync.WaitGroup
 	before := s.queued()
 	for i, fn := range fns {
 		wg.Go(func() { errs[i] = s.Update(context.Background(), fn) })
-		eventually(t, "the operation is queued", func() bool { return s.queued() > before+i })
+		wait.Until(t, "the operation is queued", func() bool { return s.queued() > before+i })
 	}
 	return func() []error {
 		wg.Wait()
@@ -331,7 +331,7 @@ func TestCancelledWhileQueued(t *testing.T) {
 			return tx.PutWorkspace(newWorkspace("cancelled"))
 		})
 	}()
-	eventually(t, "the operation is queued", func() bool { return s.queued() == 1 })
+	wait.Until(t, "the operation is queued", func() bool { return s.queued() == 1 })
 	cancel()
 	select { // although the committer is busy
 	case err := <-answer:
@@ -523,11 +523,9 @@ func TestDiskFull(t *testing.T) {
 // checkGoroutines waits until there are no more goroutines than before.
 func checkGoroutines(t *testing.T, before int) {
 	t.Helper()
-	for end := time.Now().Add(wait.Limit); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
-		}
+	if !wait.Eventually(func() bool { return runtime.NumGoroutine() <= before }) {
+		stacks := make([]byte, 1<<20)
+		t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
 	}
 }
 
@@ -572,7 +570,7 @@ func TestCloseUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "several groups are written", func() bool { return written.Load() > 10*int64(len(acknowledged)) })
+	wait.Until(t, "several groups are written", func() bool { return written.Load() > 10*int64(len(acknowledged)) })
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

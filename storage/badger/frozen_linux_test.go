@@ -99,7 +99,7 @@ func TestFrozenDisk(t *testing.T) {
 		}
 		thaw()
 		s.committer.patience = wait.Limit // a slow write that lands would be made twice
-		eventually(t, "writes are made again", func() bool {
+		wait.Until(t, "writes are made again", func() bool {
 			return s.Update(t.Context(), put(newWorkspace("after "+slug))) == nil
 		})
 		if !s.Status().Writable {

@@ -75,7 +75,7 @@ func TestBadgerTellsOfTables(t *testing.T) {
 	var held atomic.Int64
 	_, db, _ := compacting(t, t.TempDir(), func() { held.Add(1) })
 	defer db.Close()
-	eventually(t, "compacted", compacted(db))
+	wait.Until(t, "compacted", compacted(db))
 	levels := db.Levels()
 	if tables := levels[len(levels)-1].NumTables; held.Load() < int64(tables) {
 		t.Errorf("of %d tables only %d were told of", tables, held.Load())
@@ -89,7 +89,7 @@ func TestHold(t *testing.T) {
 	g := newGuard(d.folder, d.freeOf, zap.NewNop())
 	n, db, count := compacting(t, d.folder, g.holdCompaction)
 	defer db.Close()
-	eventually(t, "held", func() bool { return g.heldCompactions.Load() > 0 })
+	wait.Until(t, "held", func() bool { return g.heldCompactions.Load() > 0 })
 	if err := g.checkWritesAllowed(); err == nil {
 		t.Error("a write is accepted while a compaction is held")
 	}
@@ -102,7 +102,7 @@ func TestHold(t *testing.T) {
 		t.Errorf("got %d records meanwhile, want %d", got, n)
 	}
 	d.free.Store(1 << 40)
-	eventually(t, "compacted", compacted(db))
+	wait.Until(t, "compacted", compacted(db))
 	if got := count(); got != n {
 		t.Errorf("got %d records, want %d", got, n)
 	}

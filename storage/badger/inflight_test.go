@@ -247,14 +247,14 @@ func TestLateCommit(t *testing.T) {
 			}
 			close(goOn)
 			if fails {
-				eventually(t, "writing stops", s.committer.halted.Load)
+				wait.Until(t, "writing stops", s.committer.halted.Load)
 				if err := s.Update(t.Context(), put(newWorkspace("after"))); !errors.Is(err, ErrStopped) {
 					t.Errorf("afterwards: got error %v, want ErrStopped", err)
 				}
 				return
 			}
-			eventually(t, "the late one is seen", func() bool { _, err := workspace(s, "late"); return err == nil })
-			eventually(t, "what comes later is built on it", func() bool {
+			wait.Until(t, "the late one is seen", func() bool { _, err := workspace(s, "late"); return err == nil })
+			wait.Until(t, "what comes later is built on it", func() bool {
 				return s.Update(t.Context(), func(tx domain.Tx) error {
 					if _, err := tx.WorkspaceID("late"); err != nil {
 						return err

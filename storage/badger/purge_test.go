@@ -75,10 +75,8 @@ func contents(t *testing.T, s *Store) int {
 
 func waitUntilPurged(t *testing.T, s *Store) {
 	t.Helper()
-	for end := time.Now().Add(wait.Limit); len(recordsOf(t, s, records.KindDeleted)) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after a minute %d records are left", contents(t, s))
-		}
+	if !wait.Eventually(func() bool { return len(recordsOf(t, s, records.KindDeleted)) == 0 }) {
+		t.Fatalf("%d records are left", contents(t, s))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // TestSalvageRevokedKey loses all records of a revocation, and nothing else. They are in a
@@ -268,7 +269,7 @@ func startAfterKill(t *testing.T, folder string, o Options) (copied string, s *S
 		t.Fatalf("got the logs %v, %v", logs, err)
 	}
 	s = openAgain(t, copied, o)
-	eventually(t, "no earlier log is left", func() bool {
+	wait.Until(t, "no earlier log is left", func() bool {
 		return !slices.ContainsFunc(logs, func(log string) bool {
 			_, err := os.Stat(log)
 			return err == nil

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // disk is a file system whose free space a test decides on.
@@ -140,7 +141,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("opening what is not closed: got %v, want that it is in use", err)
 	}
 	d.free.Store(minFree)
-	eventually(t, "closed", func() bool {
+	wait.Until(t, "closed", func() bool {
 		s, err = open()
 		return err == nil
 	})
@@ -191,7 +192,7 @@ func TestStoreHoldsCompactions(t *testing.T) {
 		s.db.Opts().Logger.Debugf(tableFollows + "%d keys")
 		close(done)
 	}()
-	eventually(t, "held", func() bool { return s.guard.heldCompactions.Load() > 0 })
+	wait.Until(t, "held", func() bool { return s.guard.heldCompactions.Load() > 0 })
 	if s.Status().Writable {
 		t.Error("a store whose compaction is held is writable")
 	}

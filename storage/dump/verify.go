@@ -89,27 +89,23 @@ func (a *archive) read(n int) (chunk, error) {
 	c := a.chunks[n]
 	slot := &a.cached[n%cachedChunks]
 	if slot.records == nil || slot.number != n {
-		a.size -= len(slot.records)
-		slot.records = nil
 		content := make([]byte, c.length)
 		_, err := a.file.ReadAt(content, c.offset)
+		var all []byte
 		if err == nil {
-			slot.number = n
-			slot.records, err = decode(a.sealer, a.decoder, c.place, content)
+			all, err = decode(a.sealer, a.decoder, c.place, content)
 		}
 		if err != nil {
-			slot.records = nil
 			if a.failed == nil {
 				a.failed = fmt.Errorf("reading the backup again: %w", err)
 			}
 			return c, fmt.Errorf("%w: %w", domain.ErrUnavailable, a.failed) // so that a Checker ends
 		}
-		if a.size += len(slot.records); a.size > maxCached {
-			c.rest = slot.records
+		if a.size += len(all) - len(slot.records); a.size > maxCached {
 			clear(a.cached[:])
-			a.size = 0
-			return c, nil
+			a.size = len(all)
 		}
+		slot.number, slot.records = n, all
 	}
 	c.rest = slot.records
 	return c, nil
