@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,16 +45,7 @@ func checkLists(t *testing.T, s *Store) {
 
 // presetPage returns a page with the fields that clients see.
 func presetPage(r domain.Reader, workspaceID string, page domain.Page) (presets []domain.Preset, total int, err error) {
-	return filteredPage(r, workspaceID, domain.ListedPresets, page)
-}
-
-func filteredPage(r domain.Reader, workspaceID string, filter domain.PresetFilter, page domain.Page) (presets []domain.Preset, total int, err error) {
-	text, total, err := r.PresetPage(workspaceID, filter, page)
-	if err != nil {
-		return nil, 0, err
-	}
-	err = json.Unmarshal(text, &presets)
-	return presets, total, err
+	return recordstest.PresetPage(r, workspaceID, domain.ListedPresets, page)
 }
 
 func newPreset(workspaceID, slug string) domain.Preset {

@@ -22,16 +22,7 @@ import (
 
 // presetPage and workspacePage return pages with the fields that clients see.
 func presetPage(r domain.Reader, workspaceID string, page domain.Page) (presets []domain.Preset, total int, err error) {
-	return filteredPage(r, workspaceID, domain.ListedPresets, page)
-}
-
-func filteredPage(r domain.Reader, workspaceID string, filter domain.PresetFilter, page domain.Page) (presets []domain.Preset, total int, err error) {
-	text, total, err := r.PresetPage(workspaceID, filter, page)
-	if err != nil {
-		return nil, 0, err
-	}
-	err = json.Unmarshal(text, &presets)
-	return presets, total, err
+	return recordstest.PresetPage(r, workspaceID, domain.ListedPresets, page)
 }
 
 func workspacePage(r domain.Reader, page domain.Page) (workspaces []domain.Workspace, total int, err error) {
@@ -124,7 +115,7 @@ func TestLists(t *testing.T) {
 				t.Errorf("%q: the whole list has %d presets, want %d in their order", filter, len(slugs), len(presets))
 			}
 			for offset := 0; offset < len(presets)+20; offset += 9 {
-				page, total, err := filteredPage(r, w.ID, filter, domain.Page{Offset: offset, Limit: 20})
+				page, total, err := recordstest.PresetPage(r, w.ID, filter, domain.Page{Offset: offset, Limit: 20})
 				if err != nil {
 					return err
 				}
@@ -204,7 +195,7 @@ func TestDamagedLists(t *testing.T) {
 				domain.ListedPresets, domain.ActivePresets, domain.DisabledPresets, domain.ArchivedPresets, domain.AllPresets,
 			} {
 				for offset := 0; offset < 90; offset += 30 {
-					page, total, err := filteredPage(r, w.ID, filter, domain.Page{Offset: offset, Limit: 30})
+					page, total, err := recordstest.PresetPage(r, w.ID, filter, domain.Page{Offset: offset, Limit: 30})
 					if err != nil {
 						return err
 					}

@@ -93,3 +93,13 @@ func CheckLists(t *testing.T, s records.Snapshot) {
 		}
 	}
 }
+
+// PresetPage returns a page of presets with the fields that clients see, and how many there are in all.
+func PresetPage(r domain.Reader, workspaceID string, filter domain.PresetFilter, page domain.Page) (presets []domain.Preset, total int, err error) {
+	text, total, err := r.PresetPage(workspaceID, filter, page)
+	if err != nil {
+		return nil, 0, err
+	}
+	err = json.Unmarshal(text, &presets)
+	return presets, total, err
+}
