@@ -139,43 +139,28 @@ func labelJSON(r Reader, p Preset, name string, page Page) ([]byte, error) {
 // latestChanges is the page of a label's history that its entity tag is about.
 var latestChanges = Page{Limit: DefaultPage}
 
-// checkLabel checks the condition of the change. It may have the tag of the label, as
-// clients see it, or of its preset.
+// checkLabel checks the condition of the change. An If-Match may have the tag of the label, as
+// clients see it, or of its preset. A label that is not set does not exist for *, and has the
+// tag of its history if it was removed.
 func (c *change) checkLabel(p Preset, name string) error {
-	if c.Condition.isEmpty() {
+	when := c.Condition
+	if when.isEmpty() {
 		return nil
 	}
-	if _, ok := p.Labels[name]; !ok {
-		return c.checkNewLabel(p, name)
-	}
-	label, err := labelJSON(c, p, name, latestChanges)
-	if err != nil {
-		return err
-	}
-	preset, err := c.tag(p)
-	if err != nil {
-		return err
-	}
-	return c.Condition.Check(Tag(label), preset)
-}
-
-// checkNewLabel checks the condition of a change that makes a label. For * the label does
-// not exist. An If-Match may have the tag of its preset, or of a deleted label.
-func (c *change) checkNewLabel(p Preset, name string) error {
-	if c.Condition.Match == nil || c.Condition.Match.Any || c.Condition.NoneMatch != nil {
-		return c.Condition.Check()
+	if _, ok := p.Labels[name]; !ok && (when.Match == nil || when.Match.Any || when.NoneMatch != nil) {
+		return when.Check()
 	}
 	preset, err := c.tag(p)
 	if err != nil {
 		return err
 	}
 	switch label, err := labelJSON(c, p, name, latestChanges); {
-	case KindOf(err) == NotFound:
-		return c.Condition.Check(preset)
+	case KindOf(err) == NotFound: // it was never set
+		return when.Check(preset)
 	case err != nil:
 		return err
 	default:
-		return c.Condition.Check(Tag(label), preset)
+		return when.Check(Tag(label), preset)
 	}
 }
 
@@ -222,8 +207,7 @@ func (c *change) setLabel(p *Preset, name string, to *Target) error {
 	if err := c.claimPreset(p); err != nil {
 		return err
 	}
-	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
-	if err := c.PutPreset(*p); err != nil {
+	if err := c.storePreset(p); err != nil {
 		return err
 	}
 	return c.recordLabel(*p, name, from, to)
