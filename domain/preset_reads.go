@@ -30,13 +30,16 @@ func versionOf(r Reader, p Preset, n int, place string) (PresetVersion, error) {
 	return v, versionNotFound(err, place)
 }
 
-// Found is an object as clients see it. Its JSON is shared, and must not be changed.
+// Found is an object, or a page of a list, as clients see it. Its JSON is shared, and must not
+// be changed.
 type Found struct {
 	JSON []byte
 	// WorkspaceID is the object's workspace, and Number its version, 0 for none.
 	WorkspaceID string
 	Number      int
-	// Tag is the entity tag of the object.
+	// Total is how many objects all pages of the list have.
+	Total int
+	// Tag is the entity tag of the object, or of the page with its Total.
 	Tag string
 }
 
@@ -120,16 +123,16 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 		return found, err
 	}
 	k, stamp := answerKey{what: presetKind, workspace: id, slug: slug}, s.store.Stamps().Preset(id, slug)
-	if found, ok := s.objects.Get(k, stamp); ok {
+	if found, ok := s.answers.Get(k, stamp); ok {
 		return found, nil
 	}
-	return readAnswer(ctx, s, s.objects, k, stamp, func(r Reader) (Found, int, error) {
+	return s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) {
 		p, err := showVisiblePreset(r, id, slug)
 		if err != nil {
-			return Found{}, 0, err
+			return Found{}, err
 		}
 		text, err := p.withDesignated()
-		return Found{JSON: text, Tag: presetTag(text), WorkspaceID: id, Number: p.state.DesignatedVersion}, len(text), err
+		return Found{JSON: text, Tag: presetTag(text), WorkspaceID: id, Number: p.state.DesignatedVersion}, err
 	})
 }
 
@@ -137,14 +140,14 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 // this method returns archived presets. A query that has a Text or is sorted costs a scan of
 // the workspace's presets. Two scans run at a time. It is Unavailable if it takes more than
 // five seconds, with the wait for its turn.
-func (s *Service) Presets(ctx context.Context, who Principal, workspace string, query PresetQuery, page Page) (list Listed, err error) {
+func (s *Service) Presets(ctx context.Context, who Principal, workspace string, query PresetQuery, page Page) (list Found, err error) {
 	id, err := s.home(ctx, who, workspace)
 	if err != nil {
 		return list, err
 	}
 	query.only = who.scope().Presets
 	k, stamp := answerKey{what: presetsKind, workspace: id, filter: query.Filter, search: query.search(), page: page}, s.store.Stamps().Presets(id)
-	if list, ok := s.pages.Get(k, stamp); ok {
+	if list, ok := s.answers.Get(k, stamp); ok {
 		return list, nil
 	}
 	text, total, err := s.readPresets(ctx, id, query, page)
@@ -152,7 +155,7 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 		return list, err
 	}
 	list = listed(text, total)
-	s.pages.Put(k.clone(), stamp, list, k.cost()+len(text))
+	s.answers.Put(k.clone(), stamp, list, k.cost()+len(text))
 	return list, nil
 }
 
@@ -176,17 +179,17 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 
 // PresetVersions returns a page of the versions of a preset, the first version
 // first.
-func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
+func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (Found, error) {
 	return s.versionPage(ctx, who, workspace, slug, page, Reader.PresetVersionJSON)
 }
 
 // PresetVersionSummaries is PresetVersions without the settings and prompts. It does not
 // read them either.
-func (s *Service) PresetVersionSummaries(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
+func (s *Service) PresetVersionSummaries(ctx context.Context, who Principal, workspace, slug string, page Page) (Found, error) {
 	return s.versionPage(ctx, who, workspace, slug, page, Reader.PresetVersionSummary)
 }
 
-func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slug string, page Page, read func(r Reader, p PresetState, n int) ([]byte, error)) (list Listed, err error) {
+func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slug string, page Page, read func(r Reader, p PresetState, n int) ([]byte, error)) (list Found, err error) {
 	id, err := s.presetHome(ctx, who, workspace, slug)
 	if err != nil {
 		return list, err

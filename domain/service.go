@@ -32,8 +32,7 @@ type Service struct {
 
 	store   Store
 	keys    *cache.Cache[KeyHash, Key]
-	objects *cache.Cache[answerKey, Found]
-	pages   *cache.Cache[answerKey, Listed]
+	answers *cache.Cache[answerKey, Found]
 	now     func() time.Time
 	newID   func() string
 
@@ -65,8 +64,7 @@ func NewServiceWith(store Store, now func() time.Time, newID func() string) *Ser
 // the Service is used.
 func (s *Service) UseMemory(m *Memory) {
 	s.keys = cache.New[KeyHash, Key](m)
-	s.objects = cache.New[answerKey, Found](m)
-	s.pages = cache.New[answerKey, Listed](m)
+	s.answers = cache.New[answerKey, Found](m)
 }
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }

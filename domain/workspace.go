@@ -175,12 +175,12 @@ func (s *Service) workspace(ctx context.Context, ref string) (found Found, err e
 		return found, err
 	}
 	k, stamp := answerKey{what: workspaceKind, workspace: ref}, s.store.Stamps().Workspace(ref)
-	if found, ok := s.objects.Get(k, stamp); ok {
+	if found, ok := s.answers.Get(k, stamp); ok {
 		return found, nil
 	}
-	return readAnswer(ctx, s, s.objects, k, stamp, func(r Reader) (Found, int, error) {
+	return s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) {
 		id, text, err := findWorkspace(r, ref)
-		return tagged(Found{JSON: text, WorkspaceID: id}), len(text), err
+		return tagged(Found{JSON: text, WorkspaceID: id}), err
 	})
 }
 
@@ -195,13 +195,13 @@ func (s *Service) home(ctx context.Context, who Principal, ref string) (string, 
 		}
 		id, slug := who.WorkspaceRef()
 		k, stamp = answerKey{what: ownWorkspaceKind, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug)
-		if found, ok := s.objects.Get(k, stamp); ok {
+		if found, ok := s.answers.Get(k, stamp); ok {
 			return found.WorkspaceID, nil
 		}
 	}
-	found, err := readAnswer(ctx, s, s.objects, k, stamp, func(r Reader) (Found, int, error) {
+	found, err := s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) {
 		id, err := workspaceOf(r, who, ref)
-		return Found{WorkspaceID: id}, 0, err
+		return Found{WorkspaceID: id}, err
 	})
 	return found.WorkspaceID, err
 }

@@ -197,7 +197,7 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 
 // Workspaces returns a page of the workspaces that who reaches, the oldest first. who must be
 // allowed to manage.
-func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (list Listed, err error) {
+func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (list Found, err error) {
 	if err := who.CheckManagement(); err != nil {
 		return list, err
 	}
@@ -208,24 +208,24 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 		return list, err
 	}
 	k, stamp := answerKey{what: workspacesKind, page: page}, s.store.Stamps().Workspaces()
-	if list, ok := s.pages.Get(k, stamp); ok {
+	if list, ok := s.answers.Get(k, stamp); ok {
 		return list, nil
 	}
-	return readAnswer(ctx, s, s.pages, k, stamp, func(r Reader) (Listed, int, error) {
+	return s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) {
 		text, total, err := r.WorkspacePage(page)
-		return listed(text, total), len(text), err
+		return listed(text, total), err
 	})
 }
 
 // ownWorkspacePage is Workspaces for a key that reaches one workspace only.
-func (s *Service) ownWorkspacePage(ctx context.Context, who Principal, page Page) (Listed, error) {
+func (s *Service) ownWorkspacePage(ctx context.Context, who Principal, page Page) (Found, error) {
 	id, err := s.home(ctx, who, "")
 	if err != nil {
-		return Listed{}, err
+		return Found{}, err
 	}
 	found, err := s.workspace(ctx, id)
 	if err != nil {
-		return Listed{}, err
+		return Found{}, err
 	}
 	var all [][]byte
 	if page.Offset == 0 {
