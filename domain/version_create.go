@@ -126,7 +126,7 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 		}
 		var pruned []int
 		if c.guardPreset(p) == nil { // else drafts would push out versions
-			if pruned, err = c.prune(&p, pruneRule{keep: s.KeepVersions}); err != nil { // spares the labelled version
+			if pruned, err = c.prune(&p, Pruning{Keep: s.KeepVersions}); err != nil { // spares the labelled version
 				return err
 			}
 		}

@@ -310,7 +310,7 @@ func workspaceOf(r Reader, who Principal, ref string) (id string, err error) {
 	}
 	switch other, err := r.WorkspaceID(ref); {
 	case errors.Is(err, ErrNotFound) || err == nil && other != id:
-		return "", errOnlyManagement()
+		return "", errOnlyManagement
 	default:
 		return id, err
 	}

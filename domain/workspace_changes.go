@@ -79,10 +79,8 @@ func (c *change) findWorkspaceToChange(ref string) (w Workspace, err error) {
 	if err != nil {
 		return w, err
 	}
-	if !c.Condition.isEmpty() {
-		if err := c.Condition.Check(Tag(text)); err != nil {
-			return w, err
-		}
+	if err := c.Condition.Check(Tag(text)); err != nil {
+		return w, err
 	}
 	return c.Workspace(id)
 }
@@ -102,7 +100,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patc
 		}
 		updated := patch.apply(old)
 		if updated.Slug != old.Slug && c.Who.scope().OnlyWorkspace {
-			return errOnlyWorkspace() // a taken slug would tell of another workspace
+			return errOnlyWorkspace // a taken slug would tell of another workspace
 		}
 		before, err := old.JSON()
 		if err != nil {
