@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -48,16 +49,41 @@ type shown struct {
 	Reader
 	state  PresetState
 	json   []byte
-	served Served // nil if it was not read
+	labels map[int][]string // in byte order, by the versions that requests get by them
+	served Served           // nil if it was not read
 }
 
 // showPreset returns the preset of a slug, whatever its status.
-func showPreset(r Reader, workspaceID, slug string) (shown, error) {
-	state, text, err := r.PresetJSON(workspaceID, slug)
-	if errors.Is(err, ErrNotFound) {
+func showPreset(r Reader, workspaceID, slug string) (p shown, err error) {
+	p.Reader = r
+	p.state, p.json, err = r.PresetJSON(workspaceID, slug)
+	switch {
+	case errors.Is(err, ErrNotFound):
 		err = errPresetNotFound
+	case err == nil && !bytes.HasSuffix(p.json, []byte(`"labels":{}}`)): // most presets have none
+		p.labels, err = labelsOf(p.json)
 	}
-	return shown{Reader: r, state: state, json: text}, err
+	return p, err
+}
+
+// labelsOf returns the labels in the JSON of a preset, by the versions that they stand for. A
+// version that has a part of a label's split has that label.
+func labelsOf(text []byte) (map[int][]string, error) {
+	var preset struct {
+		Labels map[string]Target `json:"labels"`
+	}
+	err := jsonv2.Unmarshal(text, &preset)
+	labels := make(map[int][]string)
+	for _, label := range slices.Sorted(maps.Keys(preset.Labels)) {
+		to := preset.Labels[label]
+		if to.Split == nil {
+			labels[to.Version] = append(labels[to.Version], label)
+		}
+		for _, share := range to.Split {
+			labels[share.Version] = append(labels[share.Version], label)
+		}
+	}
+	return labels, err
 }
 
 // showVisiblePreset is showPreset for clients, who do not see archived presets. The
@@ -97,11 +123,23 @@ func (p shown) version(n int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	uses, err := p.uses()
-	if err != nil {
-		return nil, err
+	return p.addUses(text, n), nil
+}
+
+// addUses returns the JSON of version n with what depends on the preset as the last members: how
+// requests get the version, by the preset's name alone or by a label, and when they last did.
+func (p shown) addUses(version []byte, n int) []byte {
+	uses := append(make([]byte, 0, 96), `,"designated":`...)
+	uses = strconv.AppendBool(uses, n == p.state.DesignatedVersion)
+	uses = append(uses, `,"labels":[`...)
+	for i, label := range p.labels[n] {
+		if i > 0 {
+			uses = append(uses, ',')
+		}
+		uses = strconv.AppendQuote(uses, label) // labels need no escapes
 	}
-	return uses.add(text, n), nil
+	uses = p.served.appendTo(append(uses, ']'), n)
+	return slices.Concat(version[:len(version)-1], uses, []byte{'}'})
 }
 
 // presetHome is home for a request about the preset of a slug. A preset that who does not
@@ -199,10 +237,6 @@ func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slu
 		if err != nil {
 			return err
 		}
-		uses, err := p.uses()
-		if err != nil {
-			return err
-		}
 		var versions [][]byte
 		for i := page.Offset; i < p.state.count() && len(versions) < page.Limit; i++ {
 			n := p.state.Version(i)
@@ -210,7 +244,7 @@ func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slu
 			if err != nil {
 				return err
 			}
-			versions = append(versions, uses.add(text, n))
+			versions = append(versions, p.addUses(text, n))
 		}
 		list = listed(jsonArray(versions), p.state.count())
 		return nil
@@ -220,55 +254,4 @@ func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slu
 
 func jsonArray(objects [][]byte) []byte {
 	return slices.Concat([]byte{'['}, bytes.Join(objects, []byte{','}), []byte{']'})
-}
-
-// versionUses tells how requests get the versions of a preset: by its name alone, or by a
-// label. It also tells when they last did.
-type versionUses struct {
-	designated int
-	labels     map[int][]string // in byte order, by version
-	served     Served
-}
-
-// uses returns the uses of p's versions.
-func (p shown) uses() (versionUses, error) {
-	uses := versionUses{designated: p.state.DesignatedVersion, served: p.served}
-	if bytes.HasSuffix(p.json, []byte(`"labels":{}}`)) { // most presets have none
-		return uses, nil
-	}
-	var preset struct {
-		Labels map[string]Target `json:"labels"`
-	}
-	if err := jsonv2.Unmarshal(p.json, &preset); err != nil {
-		return uses, err
-	}
-	uses.labels = make(map[int][]string)
-	for label, to := range preset.Labels {
-		if to.Split == nil {
-			uses.labels[to.Version] = append(uses.labels[to.Version], label)
-		}
-		for _, share := range to.Split {
-			uses.labels[share.Version] = append(uses.labels[share.Version], label)
-		}
-	}
-	for _, labels := range uses.labels {
-		slices.Sort(labels)
-	}
-	return uses, nil
-}
-
-// add returns the JSON of version n with its uses as the last members. A version that has
-// a part of a label's split has that label.
-func (u versionUses) add(version []byte, n int) []byte {
-	uses := append(make([]byte, 0, 96), `,"designated":`...)
-	uses = strconv.AppendBool(uses, n == u.designated)
-	uses = append(uses, `,"labels":[`...)
-	for i, label := range u.labels[n] {
-		if i > 0 {
-			uses = append(uses, ',')
-		}
-		uses = strconv.AppendQuote(uses, label) // labels need no escapes
-	}
-	uses = u.served.appendTo(append(uses, ']'), n)
-	return slices.Concat(version[:len(version)-1], uses, []byte{'}'})
 }

@@ -174,9 +174,6 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 		if err := c.guardPresets(old.ID); err != nil {
 			return err
 		}
-		if err := c.checkAllOwners(old.ID); err != nil {
-			return err
-		}
 		if err := c.DeleteWorkspace(old); err != nil {
 			return err
 		}
