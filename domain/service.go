@@ -5,8 +5,10 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -118,4 +120,15 @@ func (l limiter) run(ctx context.Context, fn func(ctx context.Context) error) (e
 		return l.exceeded
 	}
 	return err
+}
+
+// until returns a list that ends with the error of ctx as soon as it ends.
+func until[T any](ctx context.Context, list iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for element, err := range list {
+			if err = cmp.Or(err, ctx.Err()); !yield(element, err) || err != nil {
+				return
+			}
+		}
+	}
 }
