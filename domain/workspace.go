@@ -156,30 +156,17 @@ func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (fou
 	if err := who.CheckManagement(); err != nil {
 		return found, err
 	}
-	var own string
-	if who.scope().OnlyWorkspace {
-		if own, err = s.home(ctx, who, ""); err != nil {
-			return found, err
-		}
-	}
-	found, err = s.workspace(ctx, ref)
-	if err == nil && own != "" && own != found.WorkspaceID {
-		return Found{}, errWorkspaceNotFound // as reachedWorkspace
-	}
-	return found, err
-}
-
-// workspace is Workspace for a key that reaches every workspace.
-func (s *Service) workspace(ctx context.Context, ref string) (found Found, err error) {
 	if err := s.store.Sync(ctx); err != nil {
 		return found, err
 	}
 	k, stamp := answerKey{what: workspaceKind, workspace: ref}, s.store.Stamps().Workspace(ref)
-	if found, ok := s.answers.Get(k, stamp); ok {
+	if who.scope().OnlyWorkspace {
+		stamp = 0 // the answer is not for others
+	} else if found, ok := s.answers.Get(k, stamp); ok {
 		return found, nil
 	}
 	return s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) {
-		id, text, err := findWorkspace(r, ref)
+		id, text, err := reachedWorkspace(r, who, ref)
 		return tagged(Found{JSON: text, WorkspaceID: id}), err
 	})
 }

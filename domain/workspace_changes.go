@@ -214,17 +214,15 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 
 // ownWorkspacePage is Workspaces for a key that reaches one workspace only.
 func (s *Service) ownWorkspacePage(ctx context.Context, who Principal, page Page) (Found, error) {
-	id, err := s.home(ctx, who, "")
-	if err != nil {
-		return Found{}, err
-	}
-	found, err := s.workspace(ctx, id)
-	if err != nil {
-		return Found{}, err
-	}
 	var all [][]byte
-	if page.Offset == 0 {
-		all = append(all, found.JSON)
-	}
-	return listed(jsonArray(all), 1), nil
+	err := s.store.View(ctx, func(r Reader) error {
+		id, err := who.Home(r)
+		if err != nil || page.Offset > 0 {
+			return err
+		}
+		text, err := r.WorkspaceJSON(id)
+		all = [][]byte{text}
+		return err
+	})
+	return listed(jsonArray(all), 1), err
 }
