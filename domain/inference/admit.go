@@ -13,21 +13,43 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// limits are what applies to a request besides a policy.
-type limits struct {
-	who      domain.Principal
-	disabled []string        // the tools that the workspace disables
-	opened   map[string]bool // allow_fields of the site
+// check applies to one request what limits it: a policy, a key's limits and disabled tools.
+type check struct {
+	*draft
+	dialect domain.Dialect
+	request *parsedRequest
+	who     domain.Principal
+	// disabled are the tools that the workspace disables, and opened are allow_fields of the site.
+	disabled []string
+	opened   map[string]bool
+
+	// policy is that of the preset, nil for none. stored are the fields of the preset, and ours are those
+	// that the route takes. unlisted is its list of models where the gateway knows no such field.
+	policy       *policy
+	stored, ours []rawjson.Member
+	unlisted     jsontext.Value
+	prompt       systemPrompt // of the preset
+
+	// broken names the policy's rules that changed the request, each once.
+	broken []string
+	// issues are the violations of a refusing policy, at most maxBrokenIssues.
+	issues []domain.Issue
+	// relocked are the fields of the request with a prompt or tools that the policy left out.
+	// hadTools tells that it left out tools of the conversation.
+	relocked []string
+	hadTools bool
+	// ownModels are the models that the preset names, nil until the policy needs them.
+	ownModels map[string]bool
 }
 
 // where names the limit for which a request's fields must be known, empty for none. It ends errors.
-func (m *merger) where() string {
+func (c *check) where() string {
 	switch {
-	case m.policy != nil:
+	case c.policy != nil:
 		return "where the preset has a policy"
-	case m.who.IsLimited():
+	case c.who.IsLimited():
 		return "for a key with limits"
-	case len(m.disabled) > 0:
+	case len(c.disabled) > 0:
 		return "where server tools are disabled"
 	}
 	return ""
@@ -35,53 +57,53 @@ func (m *merger) where() string {
 
 // opens reports whether allow_fields of the site or the policy has a field. What is opened is not
 // looked into.
-func (m *merger) opens(name string) bool {
-	return m.opened[name] || m.policy != nil && m.policy.opened[name]
+func (c *check) opens(name string) bool {
+	return c.opened[name] || c.policy != nil && c.policy.opened[name]
 }
 
 // admit checks that a request is JSON that all gateways read alike, and that its fields are known and
 // have their forms. Other fields are Invalid, or what the policy says: they are left out, or a
 // violation. So nothing behind admit meets a field under another name, or twice.
-func (m *merger) admit(sent Request) error {
-	where := m.where()
+func (c *check) admit(body []byte, query string, isOtherType bool) error {
+	where := c.where()
 	if where == "" {
 		return nil
 	}
-	if sent.OtherType && !m.request.found { // a merged request goes upstream as JSON, whatever its type
+	if isOtherType && !c.request.found { // a merged request goes upstream as JSON, whatever its type
 		return domain.InvalidAt("content-type", "must be application/json, with no parameter but charset=utf-8, "+where)
 	}
-	if m.request.err != nil {
-		return m.request.err
+	if c.request.err != nil {
+		return c.request.err
 	}
-	if at := rawjson.FindNotUTF8(sent.Body, "type", "role"); at >= 0 {
+	if at := rawjson.FindNotUTF8(body, "type", "role"); at >= 0 {
 		return domain.InvalidAt("", fmt.Sprintf("has a name, type or role that is not UTF-8 at byte %d, which it must be %s", at, where))
 	}
-	if err := m.admitQuery(sent.Query, where); err != nil {
+	if err := c.admitQuery(query, where); err != nil {
 		return err
 	}
-	kept := m.request.fields[:0]
-	for _, f := range m.request.fields {
-		fault := m.faultOf(f)
+	kept := c.request.fields[:0]
+	for _, f := range c.request.fields {
+		fault := c.faultOf(f)
 		switch {
 		case fault == "":
 			kept = append(kept, f)
-		case m.policy == nil:
+		case c.policy == nil:
 			return domain.InvalidAt(pointer(f.Name), fault+" "+where)
-		case !m.policy.drops(f.Name): // else nobody is told
-			m.recordViolation(headerName(f.Name[:min(len(f.Name), maxPointed)]), fault+" "+where, true, f.Name)
+		case !c.policy.drops(f.Name): // else nobody is told
+			c.recordViolation(headerName(f.Name[:min(len(f.Name), maxPointed)]), fault+" "+where, true, f.Name)
 		}
 	}
-	m.request.fields = kept
-	return m.checkModels()
+	c.request.fields = kept
+	return c.checkModels()
 }
 
 // faultOf returns what is wrong with a field, or "". Where a request names no preset, it has no field
 // that is for presets alone.
-func (m *merger) faultOf(f rawjson.Member) string {
+func (c *check) faultOf(f rawjson.Member) string {
 	isNull := f.Value.Kind() == 'n'
 	switch known := knownFields[f.Name]; {
-	case m.opens(f.Name):
-	case !isKnown(m.dialect, f.Name), !m.request.found && isForPresets(f.Name) && !isNull:
+	case c.opens(f.Name):
+	case !isKnown(c.dialect, f.Name), !c.request.found && isForPresets(f.Name) && !isNull:
 		return "is not a field that passes"
 	case !isNull && !known.fits(f.Value):
 		return "must be " + known.want
@@ -94,7 +116,7 @@ var knownParameters = []string{"api-version", "beta"}
 
 // admitQuery returns an Invalid error if a query string has another parameter. LiteLLM takes the model
 // from there, before that of the body.
-func (m *merger) admitQuery(query, where string) error {
+func (c *check) admitQuery(query, where string) error {
 	if query == "" {
 		return nil
 	}
@@ -104,7 +126,7 @@ func (m *merger) admitQuery(query, where string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
 		_, isField := knownFields[name] // a preset opens none to what it does not limit
-		if !slices.Contains(knownParameters, name) && !m.opened[name] && (isField || !m.opens(name)) {
+		if !slices.Contains(knownParameters, name) && !c.opened[name] && (isField || !c.opens(name)) {
 			return domain.InvalidAt("query", headerName(name[:min(len(name), maxPointed)])+" is not a parameter that passes "+where)
 		}
 	}
@@ -112,13 +134,13 @@ func (m *merger) admitQuery(query, where string) error {
 }
 
 // checkModels returns a Forbidden error if the request names a model that its key may not name.
-func (m *merger) checkModels() error {
-	patterns := m.who.ModelPatterns()
+func (c *check) checkModels() error {
+	patterns := c.who.ModelPatterns()
 	if len(patterns) == 0 {
 		return nil
 	}
-	return m.search(m.request.fields, func(u use) error {
-		if u.model == "" || m.who.MayNameModel(u.model) {
+	return c.search(c.request.fields, func(u use) error {
+		if u.model == "" || c.who.MayNameModel(u.model) {
 			return nil
 		}
 		rule := "must match " + patternList(patterns)
@@ -141,12 +163,12 @@ func patternList(patterns []string) string {
 
 // checkTools returns a Forbidden error if the request uses a server tool that its workspace has
 // disabled. fields are those that go upstream, also of the preset.
-func (m *merger) checkTools(fields []rawjson.Member) error {
-	if len(m.disabled) == 0 {
+func (c *check) checkTools(fields []rawjson.Member) error {
+	if len(c.disabled) == 0 {
 		return nil
 	}
 	find := func(fields []rawjson.Member, tools []string) (found use, err error) {
-		err = m.search(fields, func(u use) error {
+		err = c.search(fields, func(u use) error {
 			if u.tool != "" && slices.Contains(tools, u.tool) {
 				found = u
 				return errFound
@@ -155,12 +177,12 @@ func (m *merger) checkTools(fields []rawjson.Member) error {
 		})
 		return found, err
 	}
-	used, err := find(fields, m.disabled)
+	used, err := find(fields, c.disabled)
 	if used.tool == "" {
 		return err
 	}
 	disabled := &domain.Error{Kind: domain.Forbidden, Code: domain.ToolDisabled, Message: "Server tool " + used.tool + " is disabled in this workspace"}
-	if sent, _ := find(m.request.fields, []string{used.tool}); sent.tool != "" {
+	if sent, _ := find(c.request.fields, []string{used.tool}); sent.tool != "" {
 		issue := domain.Issue{Path: sent.at, Message: "is disabled in this workspace"}
 		if sent.brought {
 			issue.Message = "uses " + sent.tool + " unless it is given other tools, and that is disabled in this workspace"
@@ -168,23 +190,4 @@ func (m *merger) checkTools(fields []rawjson.Member) error {
 		disabled.Issues = []domain.Issue{issue}
 	}
 	return disabled
-}
-
-// checkMerged is checkTools for a merged request, with a template's messages.
-func (m *merger) checkMerged() error {
-	if len(m.disabled) == 0 {
-		return nil
-	}
-	fields := make([]rawjson.Member, 0, len(m.parts)+1)
-	for _, p := range m.parts {
-		fields = append(fields, p.Member)
-	}
-	if len(m.messages) > 0 {
-		messages := slices.Concat([]jsontext.Value{{'['}}, m.messages, []jsontext.Value{{']'}})
-		if err := m.reserve(sizeOf([]part{{edits: []edit{{texts: messages}}}})); err != nil {
-			return err
-		}
-		fields = append(fields, rawjson.Member{Name: "input", Value: slices.Concat(messages...)})
-	}
-	return m.checkTools(fields)
 }

@@ -64,7 +64,7 @@ func lockedAttribution(system jsontext.Value) (locked jsontext.Value, isSole boo
 	if !pureAttribution.MatchString(line) {
 		return nil, false
 	}
-	return rawjson.ArrayOf(object(newMember("type", quote("text")), newMember("text", quote(line)))), isSole
+	return rawjson.ArrayOf(rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote("text")), rawjson.NewMember("text", rawjson.Quote(line)))), isSole
 }
 
 // withoutAttribution returns body, of which q was read, without its attribution. A system prompt

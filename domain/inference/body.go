@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"iter"
 	"math"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -87,15 +88,6 @@ func textsOf(parts []part) iter.Seq[jsontext.Value] {
 	}
 }
 
-// assemble returns the object of parts. Names and values keep their bytes.
-func assemble(parts []part) []byte {
-	text := make([]byte, 0, sizeOf(parts))
-	for t := range textsOf(parts) {
-		text = append(text, t...)
-	}
-	return text
-}
-
 // sizeOf returns the length of the object of parts, or the largest int. A template can repeat
 // a large value, and an int may have 32 bits.
 func sizeOf(parts []part) int {
@@ -104,6 +96,41 @@ func sizeOf(parts []part) int {
 		size += int64(len(text))
 	}
 	return int(min(size, math.MaxInt))
+}
+
+// draft is a merged request that is being made, with the memory for it.
+type draft struct {
+	parts  []part
+	memory Memory // nil: without a limit
+	// copied is how much memory was granted for copies, and refused is the error once some was not.
+	copied  int
+	refused error
+}
+
+func (d *draft) index(name string) int {
+	return slices.IndexFunc(d.parts, func(p part) bool { return p.Name == name })
+}
+
+// value returns a field of the merged request, or nil. null counts as none.
+func (d *draft) value(name string) jsontext.Value {
+	if i := d.index(name); i >= 0 && d.parts[i].Value.Kind() != 'n' {
+		return d.parts[i].Value
+	}
+	return nil
+}
+
+// set adds a field, or gives it another value.
+func (d *draft) set(name string, value jsontext.Value, from Source) {
+	if i := d.index(name); i >= 0 {
+		d.parts[i].Value, d.parts[i].from = value, from
+		return
+	}
+	d.parts = append(d.parts, part{Member: rawjson.NewMember(name, value), from: from})
+}
+
+// remove removes a field, if there is one.
+func (d *draft) remove(name string) {
+	d.parts = slices.DeleteFunc(d.parts, func(p part) bool { return p.Name == name })
 }
 
 // largeText is the length from which a text is a piece of a Body. Shorter ones are copied,
@@ -140,21 +167,21 @@ func (m *merger) compose() (Body, error) {
 
 // reserve takes memory for a copy of size bytes, until compose counts all parts. Once it was
 // refused, compose returns the error, so a caller need not.
-func (m *merger) reserve(size int) error {
-	if m.memory == nil || m.refused != nil {
-		return m.refused
+func (d *draft) reserve(size int) error {
+	if d.memory == nil || d.refused != nil {
+		return d.refused
 	}
-	if m.refused = m.memory.Reserve(size); m.refused == nil {
-		m.copied += size
+	if d.refused = d.memory.Reserve(size); d.refused == nil {
+		d.copied += size
 	}
-	return m.refused
+	return d.refused
 }
 
 // release gives back size bytes of those that reserve took.
-func (m *merger) release(size int) {
-	if m.memory != nil {
-		m.memory.Release(size)
-		m.copied -= size
+func (d *draft) release(size int) {
+	if d.memory != nil {
+		d.memory.Release(size)
+		d.copied -= size
 	}
 }
 

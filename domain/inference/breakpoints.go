@@ -87,7 +87,7 @@ type breakpointStripper struct {
 // stripTools removes breakpoints of tools that only the preset has. Locked tools keep theirs.
 func (m *merger) stripTools(s *breakpointStripper) {
 	tools := m.value("tools")
-	if s.surplus <= 0 || m.setting("tools") == nil || m.policy.isLocked("tools") || m.reserve(len(tools)) != nil {
+	if s.surplus <= 0 || m.setting("tools") == nil || m.rules.policy.isLocked("tools") || m.reserve(len(tools)) != nil {
 		return
 	}
 	var stripped []jsontext.Value
@@ -164,7 +164,7 @@ func (s *breakpointStripper) strip(block jsontext.Value, at string, depth int) j
 			}
 			field.Value = rawjson.ArrayOf(items...)
 		}
-		stripped = appendMember(stripped, field)
+		stripped = rawjson.AppendMember(stripped, field.Quoted, field.Value)
 	}
 	return append(stripped, '}')
 }

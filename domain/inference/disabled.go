@@ -3,29 +3,33 @@ package inference
 import (
 	"context"
 	"errors"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // checkUnresolved checks a request that names no preset. A workspace that does not exist has disabled
 // nothing. While the store is unavailable, a request passes if it certainly uses no server tool.
 func (r *Resolver) checkUnresolved(ctx context.Context, m *merger, sent Request) error {
-	workspace, err := r.workspace(ctx, m.who)
+	workspace, err := r.workspace(ctx, m.rules.who)
 	isDown := errors.Is(err, domain.ErrUnavailable)
 	switch {
 	case err == nil:
-		m.disabled = workspace.disabledTools
+		m.rules.disabled = workspace.disabledTools
 	case isDown:
-		m.disabled = allServerTools
+		m.rules.disabled = allServerTools
 	case domain.KindOf(err) != domain.NotFound:
 		return err
 	}
-	if refused := m.admit(sent); refused != nil && (!isDown || m.who.IsLimited()) {
+	if refused := m.admit(sent); refused != nil && (!isDown || m.rules.who.IsLimited()) {
 		return refused
-	} else if refused != nil || isDown && m.checkTools(m.request.fields) != nil {
+	} else if refused != nil || isDown && m.rules.checkTools(m.request.fields) != nil {
 		return err
 	}
-	return m.checkTools(m.request.fields)
+	return m.rules.checkTools(m.request.fields)
 }
 
 // CheckUnresolvedRoute returns a Forbidden error if the workspace of who has disabled any
@@ -40,4 +44,28 @@ func (r *Resolver) CheckUnresolvedRoute(ctx context.Context, who domain.Principa
 		return &domain.Error{Kind: domain.Forbidden, Code: domain.ToolDisabled, Message: "This route cannot be used in a workspace where server tools are disabled"}
 	}
 	return err
+}
+
+// admit is check.admit for a request.
+func (m *merger) admit(sent Request) error {
+	return m.rules.admit(sent.Body, sent.Query, sent.OtherType)
+}
+
+// checkMerged is check.checkTools for a merged request, with a template's messages.
+func (m *merger) checkMerged() error {
+	if len(m.rules.disabled) == 0 {
+		return nil
+	}
+	fields := make([]rawjson.Member, 0, len(m.parts)+1)
+	for _, p := range m.parts {
+		fields = append(fields, p.Member)
+	}
+	if len(m.messages) > 0 {
+		messages := slices.Concat([]jsontext.Value{{'['}}, m.messages, []jsontext.Value{{']'}})
+		if err := m.reserve(sizeOf([]part{{edits: []edit{{texts: messages}}}})); err != nil {
+			return err
+		}
+		fields = append(fields, rawjson.Member{Name: "input", Value: slices.Concat(messages...)})
+	}
+	return m.rules.checkTools(fields)
 }

@@ -12,51 +12,15 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// newMember returns a member of an object that is to be made.
-func newMember(name string, value jsontext.Value) rawjson.Member {
-	quoted, ok := quotedNames[name]
-	if !ok {
-		quoted = quote(name)
-	}
-	return rawjson.Member{Name: name, Value: value, Quoted: quoted}
-}
-
 // usualNames are the names of fields that many requests have. Those of requests and of what
 // is made share their memory.
 var usualNames = rawjson.NewNames(slices.Concat(slices.Collect(maps.Keys(settingFields)), slices.Collect(maps.Values(promptField)),
 	[]string{"input", "stream", "stream_options", "metadata", "user", "store", "session_id", "preset", "prompt", "n"})...)
 
-// quotedNames are usualNames as JSON.
-var quotedNames = func() map[string]jsontext.Value {
-	quoted := make(map[string]jsontext.Value, len(usualNames))
-	for name := range usualNames {
-		quoted[name] = slices.Clip(quote(name)) // shared, so append must copy it
-	}
-	return quoted
-}()
-
-// quote returns text as a JSON string.
-func quote(text string) jsontext.Value {
-	quoted, err := jsontext.AppendQuote(nil, text)
-	if err != nil {
-		panic("inference: quoting text that is no UTF-8") // all text here was decoded from JSON
-	}
-	return quoted
-}
-
 // quoteInside returns what is between the quotes of text as a JSON string.
 func quoteInside(text string) jsontext.Value {
-	quoted := quote(text)
+	quoted := rawjson.Quote(text)
 	return quoted[1 : len(quoted)-1]
-}
-
-// object returns a JSON object of members.
-func object(members ...rawjson.Member) jsontext.Value {
-	parts := make([]part, len(members))
-	for i, m := range members {
-		parts[i].Member = m
-	}
-	return assemble(parts)
 }
 
 // soleMember returns a member of an object as it was sent. It returns nil if there is none, or if a

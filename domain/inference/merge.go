@@ -84,24 +84,21 @@ var synonyms = map[domain.Dialect]map[string]string{
 
 // merger merges a preset into one request.
 type merger struct {
+	draft
+	rules     check
 	dialect   domain.Dialect
 	takes     []string        // as Request.Takes
 	unknown   map[string]bool // fields that the gateway does not know
 	request   parsedRequest
 	settings  *settings
+	ours      []rawjson.Member // the fields of settings that the route takes
 	workspace *workspaceDefaults
-	policy    *policy // nil: none
-	limits
-	memory Memory // nil: without a limit
 	// streamUsage is Config.AddStreamUsage, and streamUsageAdded that the request needed it.
 	streamUsage, streamUsageAdded bool
 	dropsAttribution              bool // Config.DropAttribution, for requests of Messages
 
-	// sent are the request's fields as they were sent. copied is how much memory was granted
-	// for copies, and refused is the error once some was not.
-	sent    []rawjson.Member
-	copied  int
-	refused error
+	// sent are the request's fields as they were sent.
+	sent []rawjson.Member
 
 	// prompt is the system prompt, and messages are the template's, with values in the
 	// place of variables. They have commas between.
@@ -109,20 +106,9 @@ type merger struct {
 	messages     []jsontext.Value
 	messagesFrom Source
 
-	parts   []part
 	dropped []string
 	// models is settings.models of the request.
 	models jsontext.Value
-	// broken names the policy's rules that changed the request, each once.
-	broken []string
-	// issues are the violations of a refusing policy, at most maxBrokenIssues.
-	issues []domain.Issue
-	// relocked are the fields of the request with a prompt or tools that the policy left out.
-	// hadTools tells that it left out tools of the conversation.
-	relocked []string
-	hadTools bool
-	// ownModels are the models that the preset names, nil until the policy needs them.
-	ownModels map[string]bool
 }
 
 // workspaceDefaults has the fields that a workspace adds to requests that name a preset. It
@@ -132,6 +118,16 @@ type workspaceDefaults struct {
 	textModel     string // empty: none
 	providerSort  string // empty: none
 	disabledTools []string
+}
+
+// use sets the version that the request names.
+func (m *merger) use(v usedVersion) {
+	m.settings, m.ours = v.settings, v.settings.fields
+	if m.takes != nil {
+		m.ours = slices.DeleteFunc(slices.Clone(m.ours), func(f rawjson.Member) bool { return !m.takesField(f.Name) })
+	}
+	m.rules.policy, m.rules.stored, m.rules.ours, m.rules.unlisted = v.policy, v.settings.fields, m.ours, v.settings.models
+	m.rules.disabled = m.workspace.disabledTools
 }
 
 // merge merges the preset into the request: the request's own fields win. null counts as not
@@ -150,17 +146,18 @@ func (m *merger) merge() error {
 	if err := m.render(); err != nil {
 		return err
 	}
-	if err := m.limitConversation(); err != nil {
+	m.rules.prompt = m.prompt
+	if err := m.rules.limitConversation(); err != nil {
 		return err
 	}
-	m.parts = make([]part, 0, len(m.request.fields)+len(m.settings.fields)+4)
+	m.parts = make([]part, 0, len(m.request.fields)+len(m.ours)+4)
 	for _, field := range m.request.fields {
 		if err := m.addSent(field); err != nil {
 			return err
 		}
 	}
-	for _, field := range m.settings.fields {
-		if !m.takesField(field.Name) || m.index(field.Name) >= 0 {
+	for _, field := range m.ours {
+		if m.index(field.Name) >= 0 {
 			continue
 		}
 		if field.Value = m.contribution(field.Name, field.Value); field.Value != nil {
@@ -168,16 +165,18 @@ func (m *merger) merge() error {
 		}
 	}
 	if field := listField[m.dialect]; len(m.messages) > 0 && m.index(field) < 0 {
-		if err := m.addConversation(newMember(field, nil)); err != nil {
+		if err := m.addConversation(rawjson.NewMember(field, nil)); err != nil {
 			return err
 		}
 	}
 	if field := promptField[m.dialect]; !m.prompt.isEmpty() && m.index(field) < 0 {
-		m.parts = append(m.parts, part{Member: newMember(field, nil), edits: []edit{{texts: m.prompt.alone(m.dialect)}}, from: m.prompt.from})
+		m.parts = append(m.parts, part{Member: rawjson.NewMember(field, nil), edits: []edit{{texts: m.prompt.alone(m.dialect)}}, from: m.prompt.from})
 	}
-	if err := m.enforce(); err != nil {
+	models, err := m.rules.enforce(m.models)
+	if err != nil {
 		return err
 	}
+	m.models = models
 	m.fillProviderSort()
 	m.addStreamUsage()
 	if err := m.ensureModel(); err != nil {
@@ -206,7 +205,7 @@ func (m *merger) addSent(field rawjson.Member) error {
 	case field.Name == "model" && m.request.modelIsReference:
 		switch {
 		case m.request.model != "":
-			add(quote(m.request.model), FromRequest)
+			add(rawjson.Quote(m.request.model), FromRequest)
 		case ours != nil:
 			add(ours, FromPreset)
 		}
@@ -268,18 +267,13 @@ func (m *merger) addSent(field rawjson.Member) error {
 	return nil
 }
 
+// setting returns the preset's value of a field, nil where it has none that the
+// route takes.
+func (m *merger) setting(name string) jsontext.Value { return rawjson.Find(m.ours, name) }
+
 // takesField reports whether the route takes a field from the preset or workspace.
 func (m *merger) takesField(name string) bool {
 	return m.takes == nil || name == "model" || slices.Contains(m.takes, name)
-}
-
-// setting returns the preset's value of a field, nil where it has none that the
-// route takes.
-func (m *merger) setting(name string) jsontext.Value {
-	if !m.takesField(name) {
-		return nil
-	}
-	return rawjson.Find(m.settings.fields, name)
 }
 
 // isOverridden reports whether the request has a synonym of a field of the preset. {} and
@@ -289,27 +283,6 @@ func (m *merger) isOverridden(name string) bool {
 	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.fields, func(f rawjson.Member) bool {
 		return f.Name == synonym && f.Value.Kind() != 'n' && !isEmptyContainer(f.Value)
 	})
-}
-
-func (m *merger) index(name string) int {
-	return slices.IndexFunc(m.parts, func(p part) bool { return p.Name == name })
-}
-
-// value returns a field of the merged request, or nil. null counts as none.
-func (m *merger) value(name string) jsontext.Value {
-	if i := m.index(name); i >= 0 && m.parts[i].Value.Kind() != 'n' {
-		return m.parts[i].Value
-	}
-	return nil
-}
-
-// set adds a field, or gives it another value.
-func (m *merger) set(name string, value jsontext.Value, from Source) {
-	if i := m.index(name); i >= 0 {
-		m.parts[i].Value, m.parts[i].from = value, from
-		return
-	}
-	m.parts = append(m.parts, part{Member: newMember(name, value), from: from})
 }
 
 // ensureModel makes sure that the merged request names a model. It takes the model of the
@@ -323,7 +296,7 @@ func (m *merger) ensureModel() error {
 	switch {
 	case m.models != nil:
 		models, from = m.models, FromRequest
-	case !m.takesField("models") && models == nil:
+	case models == nil:
 		models = rawjson.Find(m.settings.fields, "models")
 	}
 	if first := firstModel(models); first != nil {
@@ -333,7 +306,7 @@ func (m *merger) ensureModel() error {
 	if m.workspace.textModel == "" {
 		return domain.InvalidAt("/model", "required: neither the request nor the preset nor the workspace names a model")
 	}
-	m.set("model", quote(m.workspace.textModel), FromWorkspace)
+	m.set("model", rawjson.Quote(m.workspace.textModel), FromWorkspace)
 	return nil
 }
 
@@ -360,47 +333,18 @@ func firstModel(models jsontext.Value) jsontext.Value {
 
 // fillProviderSort adds the workspace's provider order if the request has none.
 func (m *merger) fillProviderSort() {
-	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.takesField("provider") || m.policy.drops("provider") {
+	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.takesField("provider") || m.rules.policy.drops("provider") {
 		return
 	}
-	sort := quote(m.workspace.providerSort)
+	sort := rawjson.Quote(m.workspace.providerSort)
 	provider := m.value("provider")
 	switch {
 	case provider == nil:
-		provider = object(newMember("sort", sort))
+		provider = rawjson.ObjectOf(rawjson.NewMember("sort", sort))
 	case provider.Kind() != '{', rawjson.Get(provider, "sort") != nil, rawjson.Get(provider, "order") != nil, m.reserve(len(provider)) != nil:
 		return
 	default:
-		provider = withField(provider, "sort", sort)
+		provider = rawjson.With(provider, "sort", sort)
 	}
 	m.set("provider", provider, FromWorkspace)
-}
-
-// withField sets a member of an object that is missing or null. Other members keep their
-// bytes.
-func withField(text jsontext.Value, name string, value jsontext.Value) jsontext.Value {
-	edited := append(make([]byte, 0, len(text)+len(name)+len(value)+len(`,"":`)), '{')
-	added := false
-	for field, err := range usualNames.Object(text) {
-		if err != nil {
-			return text
-		}
-		if field.Name == name {
-			field.Value, added = value, true
-		}
-		edited = appendMember(edited, field)
-	}
-	if !added {
-		edited = appendMember(edited, newMember(name, value))
-	}
-	return append(edited, '}')
-}
-
-// appendMember appends a member to an object that has no last brace.
-func appendMember(object []byte, m rawjson.Member) []byte {
-	if len(object) > len("{") {
-		object = append(object, ',')
-	}
-	object = append(append(object, m.Quoted...), ':')
-	return append(object, m.Value...)
 }

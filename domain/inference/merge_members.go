@@ -51,8 +51,8 @@ func (m *merger) contributedReasoning(name string, ours jsontext.Value) jsontext
 	case name == "reasoning_effort" || m.reserve(len(ours)) != nil:
 		return ours
 	}
-	return withoutFields(ours, func(member string) bool {
-		return member == "effort" && !keepsEffort || member == "max_tokens" && !keepsBudget || member == "enabled"
+	return rawjson.Without(ours, func(member jsontext.Value) bool {
+		return rawjson.IsText(member, "effort") && !keepsEffort || rawjson.IsText(member, "max_tokens") && !keepsBudget || rawjson.IsText(member, "enabled")
 	})
 }
 
@@ -63,26 +63,6 @@ func (m *merger) sentSetting(name string) jsontext.Value {
 		return value
 	}
 	return nil
-}
-
-// withoutFields returns an object without some of its members, or nil if nothing is left that is not
-// null. Other members keep their bytes.
-func withoutFields(text jsontext.Value, leavesOut func(name string) bool) jsontext.Value {
-	left := append(make([]byte, 0, len(text)), '{')
-	isEmpty := true
-	for field, err := range usualNames.Object(text) {
-		if err != nil {
-			return text
-		}
-		if !leavesOut(field.Name) {
-			left = appendMember(left, field)
-			isEmpty = isEmpty && field.Value.Kind() == 'n'
-		}
-	}
-	if isEmpty {
-		return nil
-	}
-	return append(left, '}')
 }
 
 // mergeMembers returns the request's object with the members that only the preset's has. null counts
@@ -107,10 +87,10 @@ func (m *merger) mergeMembers(request, preset jsontext.Value) (merged jsontext.V
 			field.Value = missing[i].Value // in the place of null
 			missing = slices.Delete(missing, i, i+1)
 		}
-		merged = appendMember(merged, field)
+		merged = rawjson.AppendMember(merged, field.Quoted, field.Value)
 	}
 	for _, ours := range missing {
-		merged = appendMember(merged, ours)
+		merged = rawjson.AppendMember(merged, ours.Quoted, ours.Value)
 	}
 	return append(merged, '}'), true
 }

@@ -152,7 +152,7 @@ func (r *conversationReader) content(role string, content jsontext.Value) {
 			if input == nil {
 				input = jsontext.Value(`{}`)
 			}
-			r.call(at, rawjson.Get(part, "id"), rawjson.Get(part, "name"), quote(string(input)))
+			r.call(at, rawjson.Get(part, "id"), rawjson.Get(part, "name"), rawjson.Quote(string(input)))
 			r.dropOthers(at, part, "type", "id", "name", "input")
 		case r.dialect == domain.Messages && kind == "tool_result":
 			flush()
@@ -198,7 +198,7 @@ func (r *conversationReader) result(at string, id, content jsontext.Value) {
 		r.drop(at)
 		return
 	case t.isEmpty():
-		t.content = quote("")
+		t.content = rawjson.Quote("")
 	}
 	r.turns = append(r.turns, t)
 }
@@ -238,7 +238,7 @@ func (w *conversationWriter) write(turns []turn) int {
 		}
 		w.assistant(turns[:group])
 	case first.kind == resultTurn:
-		w.add(newMember("role", quote("tool")), newMember("tool_call_id", first.id), newMember("content", w.content(first)))
+		w.add(rawjson.NewMember("role", rawjson.Quote("tool")), rawjson.NewMember("tool_call_id", first.id), rawjson.NewMember("content", w.content(first)))
 	default:
 		role := first.role
 		if role == "developer" && w.dialect == domain.Messages {
@@ -250,13 +250,13 @@ func (w *conversationWriter) write(turns []turn) int {
 }
 
 func (w *conversationWriter) add(members ...rawjson.Member) {
-	w.messages = append(w.messages, object(members...))
+	w.messages = append(w.messages, rawjson.ObjectOf(members...))
 }
 
 // message adds a message, unless nothing of its content is left.
 func (w *conversationWriter) message(role string, t turn) {
 	if content := w.content(t); content != nil {
-		w.add(newMember("role", quote(role)), newMember("content", content))
+		w.add(rawjson.NewMember("role", rawjson.Quote(role)), rawjson.NewMember("content", content))
 	}
 }
 
@@ -264,9 +264,9 @@ func (w *conversationWriter) message(role string, t turn) {
 func (w *conversationWriter) responses(t turn) {
 	switch t.kind {
 	case callTurn:
-		w.add(newMember("type", quote("function_call")), newMember("call_id", t.id), newMember("name", t.name), newMember("arguments", t.arguments))
+		w.add(rawjson.NewMember("type", rawjson.Quote("function_call")), rawjson.NewMember("call_id", t.id), rawjson.NewMember("name", t.name), rawjson.NewMember("arguments", t.arguments))
 	case resultTurn:
-		w.add(newMember("type", quote("function_call_output")), newMember("call_id", t.id), newMember("output", w.content(t)))
+		w.add(rawjson.NewMember("type", rawjson.Quote("function_call_output")), rawjson.NewMember("call_id", t.id), rawjson.NewMember("output", w.content(t)))
 	default:
 		w.message(t.role, t)
 	}
@@ -289,15 +289,15 @@ func (w *conversationWriter) assistant(turns []turn) {
 		}
 		calls := make([]jsontext.Value, len(turns))
 		for i, call := range turns {
-			function := object(newMember("name", call.name), newMember("arguments", call.arguments))
-			calls[i] = object(newMember("id", call.id), newMember("type", quote("function")), newMember("function", function))
+			function := rawjson.ObjectOf(rawjson.NewMember("name", call.name), rawjson.NewMember("arguments", call.arguments))
+			calls[i] = rawjson.ObjectOf(rawjson.NewMember("id", call.id), rawjson.NewMember("type", rawjson.Quote("function")), rawjson.NewMember("function", function))
 		}
-		w.add(newMember("role", quote("assistant")), newMember("content", content), newMember("tool_calls", rawjson.ArrayOf(calls...)))
+		w.add(rawjson.NewMember("role", rawjson.Quote("assistant")), rawjson.NewMember("content", content), rawjson.NewMember("tool_calls", rawjson.ArrayOf(calls...)))
 		return
 	}
 	var blocks []jsontext.Value
 	if message.content != nil {
-		blocks = append(blocks, object(newMember("type", quote("text")), newMember("text", message.content)))
+		blocks = append(blocks, rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote("text")), rawjson.NewMember("text", message.content)))
 	}
 	blocks = append(blocks, w.parts(message)...)
 	for _, call := range turns {
@@ -306,10 +306,10 @@ func (w *conversationWriter) assistant(turns []turn) {
 			w.drop(call.at)
 			continue
 		}
-		blocks = append(blocks, object(newMember("type", quote("tool_use")), newMember("id", call.id), newMember("name", call.name), newMember("input", jsontext.Value(arguments))))
+		blocks = append(blocks, rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote("tool_use")), rawjson.NewMember("id", call.id), rawjson.NewMember("name", call.name), rawjson.NewMember("input", jsontext.Value(arguments))))
 	}
 	if len(blocks) > 0 {
-		w.add(newMember("role", quote("assistant")), newMember("content", rawjson.ArrayOf(blocks...)))
+		w.add(rawjson.NewMember("role", rawjson.Quote("assistant")), rawjson.NewMember("content", rawjson.ArrayOf(blocks...)))
 	}
 }
 
@@ -317,9 +317,9 @@ func (w *conversationWriter) assistant(turns []turn) {
 func (w *conversationWriter) results(turns []turn) {
 	blocks := make([]jsontext.Value, len(turns))
 	for i, t := range turns {
-		blocks[i] = object(newMember("type", quote("tool_result")), newMember("tool_use_id", t.id), newMember("content", w.content(t)))
+		blocks[i] = rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote("tool_result")), rawjson.NewMember("tool_use_id", t.id), rawjson.NewMember("content", w.content(t)))
 	}
-	w.add(newMember("role", quote("user")), newMember("content", rawjson.ArrayOf(blocks...)))
+	w.add(rawjson.NewMember("role", rawjson.Quote("user")), rawjson.NewMember("content", rawjson.ArrayOf(blocks...)))
 }
 
 // content returns the content of a turn, or nil if nothing of a message is left. A result
@@ -333,7 +333,7 @@ func (w *conversationWriter) content(t turn) jsontext.Value {
 	case len(parts) > 0:
 		return rawjson.ArrayOf(parts...)
 	case t.kind == resultTurn:
-		return quote("")
+		return rawjson.Quote("")
 	}
 	return nil
 }
@@ -352,7 +352,7 @@ func (w *conversationWriter) parts(t turn) []jsontext.Value {
 			if w.dialect == domain.Responses {
 				w.drop(p.at + ".cache_control")
 			} else {
-				part = withField(part, "cache_control", p.caching)
+				part = rawjson.With(part, "cache_control", p.caching)
 			}
 		}
 		parts = append(parts, part)

@@ -22,47 +22,47 @@ const (
 
 // enforce enforces the policy on the merged request, whose fields were admitted. A request that breaks
 // it is Forbidden if the policy says so.
-func (m *merger) enforce() error {
-	if m.policy == nil {
-		return nil
+func (c *check) enforce(models jsontext.Value) (left jsontext.Value, err error) {
+	if c.policy == nil {
+		return models, nil
 	}
-	hadTools := m.hadTools || m.index("tools") >= 0
-	for _, name := range m.relocked {
-		if i := m.index(name); i >= 0 {
-			m.parts[i].from = FromPolicy
+	hadTools := c.hadTools || c.index("tools") >= 0
+	for _, name := range c.relocked {
+		if i := c.index(name); i >= 0 {
+			c.parts[i].from = FromPolicy
 		}
 	}
-	for _, r := range m.policy.locks {
+	for _, r := range c.policy.locks {
 		for _, at := range r.places {
-			m.lock(r, at)
+			c.lock(r, at)
 		}
 	}
-	m.limitModels()
-	m.limitUnknownModels()
-	for _, r := range m.policy.limits {
+	c.limitModels()
+	models = c.limitUnknownModels(models)
+	for _, r := range c.policy.limits {
 		for _, at := range r.places {
 			switch {
 			case r.kind == boundRule:
-				m.bound(r, at)
-			case !r.isAboutTools() || m.bringsTools(at.field, m.value(at.field)):
-				m.put(at, nil)
+				c.bound(r, at)
+			case !r.isAboutTools() || c.bringsTools(at.field, c.value(at.field)):
+				c.put(at, nil)
 			}
 		}
 	}
-	if hadTools && m.index("tools") < 0 { // gateways refuse a choice of no tools
-		m.parts = slices.DeleteFunc(m.parts, func(p part) bool {
-			return slices.Contains(toolUseFields, p.Name) && m.sentSetting(p.Name) != nil // reconcile does the preset's
+	if hadTools && c.index("tools") < 0 { // gateways refuse a choice of no tools
+		c.parts = slices.DeleteFunc(c.parts, func(p part) bool {
+			return slices.Contains(toolUseFields, p.Name) && c.sentAt(place{field: p.Name}) != nil // reconcile does the preset's
 		})
 	}
-	return m.refusal()
+	return models, c.refusal()
 }
 
 // refusal returns the error for a request that broke the policy, if the policy refuses it.
-func (m *merger) refusal() error {
-	if m.issues == nil {
+func (c *check) refusal() error {
+	if c.issues == nil {
 		return nil
 	}
-	e := domain.InvalidIssues(m.issues...)
+	e := domain.InvalidIssues(c.issues...)
 	e.Kind, e.Code = domain.Forbidden, domain.PolicyBroken
 	e.Message = strings.Replace(e.Message, "Invalid request parameters", "Request breaks the policy of the preset", 1)
 	return e
@@ -70,11 +70,11 @@ func (m *merger) refusal() error {
 
 // recordViolation records that a field, or its member, breaks a rule. sent tells that the value
 // is the request's.
-func (m *merger) recordViolation(name, message string, sent bool, path ...string) {
-	if !slices.Contains(m.broken, name) {
-		m.broken = append(m.broken, name)
+func (c *check) recordViolation(name, message string, sent bool, path ...string) {
+	if !slices.Contains(c.broken, name) {
+		c.broken = append(c.broken, name)
 	}
-	if !sent || !m.policy.refuse || len(m.issues) == maxBrokenIssues {
+	if !sent || !c.policy.refuse || len(c.issues) == maxBrokenIssues {
 		return
 	}
 	if message == lockedMessage || message == boundedMessage {
@@ -84,22 +84,24 @@ func (m *merger) recordViolation(name, message string, sent bool, path ...string
 	for _, member := range path {
 		issue.Path += pointer(member)
 	}
-	if !slices.Contains(m.issues, issue) {
-		m.issues = append(m.issues, issue)
+	if !slices.Contains(c.issues, issue) {
+		c.issues = append(c.issues, issue)
 	}
 }
 
 // valueAt returns the value at a place of the merged request, or nil. null counts as none.
-func (m *merger) valueAt(at place) jsontext.Value { return member(m.value(at.field), at.member) }
+func (c *check) valueAt(at place) jsontext.Value { return member(c.value(at.field), at.member) }
 
 // presetAt returns the preset's value at a place, or nil.
-func (m *merger) presetAt(at place) jsontext.Value { return member(m.setting(at.field), at.member) }
+func (c *check) presetAt(at place) jsontext.Value {
+	return member(rawjson.Find(c.ours, at.field), at.member)
+}
 
 // sentAt returns the value at a place that the request itself sent, or nil. It says something.
-func (m *merger) sentAt(at place) jsontext.Value {
-	value := rawjson.Find(m.request.fields, at.field)
-	if i := m.index(at.field); i >= 0 && m.parts[i].from == FromRequest {
-		value = m.parts[i].Value // the model without the reference
+func (c *check) sentAt(at place) jsontext.Value {
+	value := rawjson.Find(c.request.fields, at.field)
+	if i := c.index(at.field); i >= 0 && c.parts[i].from == FromRequest {
+		value = c.parts[i].Value // the model without the reference
 	}
 	value = member(value, at.member)
 	if value.Kind() == 'n' || isEmptyContainer(value) || at.field == "model" && (isEmptyText(value) || isReference(value)) {
@@ -125,57 +127,57 @@ func (at place) path() []string {
 
 // put gives a place of the merged request a value, or removes it. The preset's value takes the place
 // of an object without any members left.
-func (m *merger) put(at place, value jsontext.Value) {
-	i := m.index(at.field)
+func (c *check) put(at place, value jsontext.Value) {
+	i := c.index(at.field)
 	switch {
-	case at.member != "" && i >= 0 && m.parts[i].Value.Kind() == '{':
-		whole := m.parts[i].Value
-		if m.reserve(len(whole)+len(value)) != nil {
+	case at.member != "" && i >= 0 && c.parts[i].Value.Kind() == '{':
+		whole := c.parts[i].Value
+		if c.reserve(len(whole)+len(value)) != nil {
 			return
 		}
 		if value == nil {
-			value = withoutFields(whole, func(name string) bool { return name == at.member })
+			value = rawjson.Without(whole, func(name jsontext.Value) bool { return rawjson.IsText(name, at.member) })
 		} else {
-			value = withField(whole, at.member, value)
+			value = rawjson.With(whole, at.member, value)
 		}
-	case at.member != "" && value != nil && (i < 0 || m.parts[i].Value.Kind() == 'n'):
-		value = object(newMember(at.member, value))
+	case at.member != "" && value != nil && (i < 0 || c.parts[i].Value.Kind() == 'n'):
+		value = rawjson.ObjectOf(rawjson.NewMember(at.member, value))
 	case at.member != "": // a text has no such member
 		return
 	}
 	switch {
 	case value != nil:
-		m.set(at.field, value, FromPolicy)
-	case i >= 0:
-		m.parts = slices.Delete(m.parts, i, i+1)
+		c.set(at.field, value, FromPolicy)
+	default:
+		c.remove(at.field)
 	}
 }
 
 // lock gives a place the preset's value.
-func (m *merger) lock(r *rule, at place) {
-	have, want := m.valueAt(at), m.presetAt(at)
+func (c *check) lock(r *rule, at place) {
+	have, want := c.valueAt(at), c.presetAt(at)
 	switch {
 	case bytes.Equal(have, want):
 		return
-	case r.isAboutTools() && at.field != "tools" && !m.bringsTools(at.field, have) && !m.bringsTools(at.field, want):
+	case r.isAboutTools() && at.field != "tools" && !c.bringsTools(at.field, have) && !c.bringsTools(at.field, want):
 		return
-	case at == serialPlace && textOf(m.value(at.field), "type") == "none": // it has no such member
+	case at == serialPlace && textOf(c.value(at.field), "type") == "none": // it has no such member
 		return
 	}
-	if sent := m.sentAt(at); sent != nil && !m.isOwn(sent, slices.Concat(r.places, samePlaces[at])) {
-		m.recordViolation(r.name, lockedMessage, true, at.path()...)
+	if sent := c.sentAt(at); sent != nil && !c.isOwn(sent, slices.Concat(r.places, samePlaces[at])) {
+		c.recordViolation(r.name, lockedMessage, true, at.path()...)
 	}
-	m.put(at, want)
+	c.put(at, want)
 }
 
 // bound makes the value at a place meet the bounds of a rule. An allowed value is itself, else the
 // nearest number, else the preset's value.
-func (m *merger) bound(r *rule, at place) {
+func (c *check) bound(r *rule, at place) {
 	turn := func(value jsontext.Value) jsontext.Value { return value }
 	if at == serialPlace { // the bound is of what it switches off
 		turn = negate
 	}
-	value := turn(m.valueAt(at))
+	value := turn(c.valueAt(at))
 	if value == nil || value.Kind() == 'n' {
 		return
 	}
@@ -183,10 +185,10 @@ func (m *merger) bound(r *rule, at place) {
 	if name == "" {
 		return
 	}
-	m.recordViolation(name, boundedMessage, bytes.Equal(m.sentAt(at), m.valueAt(at)), at.path()...)
+	c.recordViolation(name, boundedMessage, bytes.Equal(c.sentAt(at), c.valueAt(at)), at.path()...)
 	nearest := r.nearest(value)
 	for _, place := range r.places {
-		ours := m.presetAt(place)
+		ours := c.presetAt(place)
 		if place == serialPlace {
 			ours = negate(ours)
 		}
@@ -197,15 +199,15 @@ func (m *merger) bound(r *rule, at place) {
 			break
 		}
 	}
-	m.put(at, turn(nearest))
+	c.put(at, turn(nearest))
 }
 
 // bringsTools reports whether a value of a field gives tools to a model.
-func (m *merger) bringsTools(field string, value jsontext.Value) bool {
+func (c *check) bringsTools(field string, value jsontext.Value) bool {
 	if field != "plugins" && field != "container" {
 		return true
 	}
-	return value != nil && !m.opens(field) && m.search([]rawjson.Member{{Name: field, Value: value}}, func(u use) error {
+	return value != nil && !c.opens(field) && c.search([]rawjson.Member{{Name: field, Value: value}}, func(u use) error {
 		if u.tool != "" {
 			return errFound
 		}
@@ -214,8 +216,8 @@ func (m *merger) bringsTools(field string, value jsontext.Value) bool {
 }
 
 // isOwn reports whether the preset has a value at one of places, which are names of the same setting.
-func (m *merger) isOwn(value jsontext.Value, places []place) bool {
-	return slices.ContainsFunc(places, func(at place) bool { return isSameJSON(value, m.presetAt(at)) })
+func (c *check) isOwn(value jsontext.Value, places []place) bool {
+	return slices.ContainsFunc(places, func(at place) bool { return isSameJSON(value, c.presetAt(at)) })
 }
 
 // isSameJSON reports whether two values are the same but for their notation.

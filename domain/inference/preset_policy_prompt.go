@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -18,35 +17,35 @@ func isForPresets(name string) bool { return name == "preset" || isPromptField(n
 
 // limitConversation leaves out the request's own system prompt and the tools in its conversation, if
 // the policy locks them. It does so before the merge, which puts the preset's in their place.
-func (m *merger) limitConversation() error {
-	limitsEffort := m.policy != nil && m.dialect == domain.Messages && m.policy.hasRuleAt(perMessage)
-	if m.policy == nil || m.policy.promptLock == "" && !m.policy.limitsTools && !m.policy.limitsModels && !limitsEffort {
+func (c *check) limitConversation() error {
+	limitsEffort := c.policy != nil && c.dialect == domain.Messages && c.policy.hasRuleAt(perMessage)
+	if c.policy == nil || c.policy.promptLock == "" && !c.policy.limitsTools && !c.policy.limitsModels && !limitsEffort {
 		return nil
 	}
-	kept := make([]rawjson.Member, 0, len(m.request.fields))
-	for _, f := range m.request.fields {
+	kept := make([]rawjson.Member, 0, len(c.request.fields))
+	for _, f := range c.request.fields {
 		isList := f.Value.Kind() == '[' && (f.Name == "messages" || f.Name == "input")
-		if isList && (m.policy.limitsTools || m.policy.limitsModels) {
-			m.limitItems(&f)
+		if isList && (c.policy.limitsTools || c.policy.limitsModels) {
+			c.limitItems(&f)
 		}
 		if isList && limitsEffort {
-			m.limitEffort(&f)
+			c.limitEffort(&f)
 		}
 		switch {
-		case m.policy.promptLock == "":
+		case c.policy.promptLock == "":
 		case isList:
-			m.lockMessages(&f)
+			c.lockMessages(&f)
 		case isPrompt(f):
-			if f.Value = m.withoutPrompt(f); f.Value == nil {
+			if f.Value = c.withoutPrompt(f); f.Value == nil {
 				continue
 			}
 		}
-		if m.refused != nil {
-			return m.refused
+		if c.refused != nil {
+			return c.refused
 		}
 		kept = append(kept, f)
 	}
-	m.request.fields = kept
+	c.request.fields = kept
 	return nil
 }
 
@@ -73,26 +72,26 @@ func isPrompt(f rawjson.Member) bool {
 
 // withoutPrompt returns what is left of a field with a system prompt. That is the attribution of
 // Claude Code, which is no prompt of the caller, or nil.
-func (m *merger) withoutPrompt(f rawjson.Member) (left jsontext.Value) {
+func (c *check) withoutPrompt(f rawjson.Member) (left jsontext.Value) {
 	isEmpty, begin := false, 0
-	if m.dialect == domain.Messages && f.Name == promptField[m.dialect] {
+	if c.dialect == domain.Messages && f.Name == promptField[c.dialect] {
 		if left, isEmpty = lockedAttribution(f.Value); left != nil {
 			begin = 1
 		}
 	}
 	isEmpty = isEmpty || f.Value.Kind() == 'n'
-	match := m.prompt.match()
+	match := c.prompt.match()
 	if ok := match.addField("", begin, f.Value); !isEmpty && (!ok || !match.isEmpty && !match.is()) {
-		m.recordViolation(m.policy.promptLock, lockedMessage, true, f.Name)
-		m.relocked = append(m.relocked, f.Name)
+		c.recordViolation(c.policy.promptLock, lockedMessage, true, f.Name)
+		c.relocked = append(c.relocked, f.Name)
 	}
 	return left
 }
 
 // lockMessages leaves the system messages out of a list.
-func (m *merger) lockMessages(f *rawjson.Member) {
-	first, match := -1, m.prompt.match()
-	m.editItems(f, func(i int, message jsontext.Value) jsontext.Value {
+func (c *check) lockMessages(f *rawjson.Member) {
+	first, match := -1, c.prompt.match()
+	c.editItems(f, func(i int, message jsontext.Value) jsontext.Value {
 		if !mayBeSystemMessage(message) {
 			return message
 		}
@@ -105,37 +104,37 @@ func (m *merger) lockMessages(f *rawjson.Member) {
 		return nil
 	})
 	if !match.isEmpty && !match.is() {
-		m.recordViolation(m.policy.promptLock, lockedMessage, true, f.Name, strconv.Itoa(first))
-		m.relocked = append(m.relocked, f.Name)
+		c.recordViolation(c.policy.promptLock, lockedMessage, true, f.Name, strconv.Itoa(first))
+		c.relocked = append(c.relocked, f.Name)
 	}
 }
 
 // limitItems leaves out the tools of the items of a list, or those with a model that the policy does
 // not allow. An item with neither content nor calls of tools is left out as a whole, and so is one
 // whose content defines a tool.
-func (m *merger) limitItems(f *rawjson.Member) {
-	search := useSearch{merger: m, visit: m.checkModel, isSilent: true}
-	changed := m.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
+func (c *check) limitItems(f *rawjson.Member) {
+	search := useSearch{check: c, visit: c.checkModel, isSilent: true}
+	changed := c.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
 		switch {
-		case !addsTools(m.dialect, item), !m.policy.limitsTools && search.item("", item) == nil:
+		case !addsTools(c.dialect, item), !c.policy.limitsTools && search.item("", item) == nil:
 			return item
-		case !m.policy.limitsTools:
-			m.recordViolation("models", modelMessage, true, f.Name, strconv.Itoa(i))
-		case m.policy.isLocked("tools"):
-			m.recordViolation("tools", lockedMessage, true, f.Name, strconv.Itoa(i), "tools")
+		case !c.policy.limitsTools:
+			c.recordViolation("models", modelMessage, true, f.Name, strconv.Itoa(i))
+		case c.policy.isLocked("tools"):
+			c.recordViolation("tools", lockedMessage, true, f.Name, strconv.Itoa(i), "tools")
 		}
-		if rawjson.Get(item, "content") == nil && rawjson.Get(item, "tool_calls") == nil || m.reserve(len(item)) != nil {
+		if rawjson.Get(item, "content") == nil && rawjson.Get(item, "tool_calls") == nil || c.reserve(len(item)) != nil {
 			return nil
 		}
-		item = withoutFields(item, func(name string) bool { return strings.EqualFold(name, "tools") })
-		if addsTools(m.dialect, item) {
+		item = rawjson.Without(item, func(name jsontext.Value) bool { return mayBeName(name, "tools") })
+		if addsTools(c.dialect, item) {
 			return nil
 		}
 		return item
 	})
 	if changed {
-		m.relocked = append(m.relocked, f.Name)
-		m.hadTools = true
+		c.relocked = append(c.relocked, f.Name)
+		c.hadTools = true
 	}
 }
 
@@ -143,17 +142,17 @@ func (m *merger) limitItems(f *rawjson.Member) {
 const perMessage = "output_config"
 
 // limitEffort leaves the setting perMessage out of the items of a list.
-func (m *merger) limitEffort(f *rawjson.Member) {
-	m.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
+func (c *check) limitEffort(f *rawjson.Member) {
+	c.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
 		for name := range rawjson.Pairs(item) {
 			if !mayBeName(name, perMessage) {
 				continue
 			}
-			m.recordViolation(perMessage, lockedMessage, true, f.Name, strconv.Itoa(i), perMessage)
-			if m.reserve(len(item)) != nil {
+			c.recordViolation(perMessage, lockedMessage, true, f.Name, strconv.Itoa(i), perMessage)
+			if c.reserve(len(item)) != nil {
 				return nil
 			}
-			return withoutFields(item, func(name string) bool { return strings.EqualFold(name, perMessage) })
+			return rawjson.Without(item, func(name jsontext.Value) bool { return mayBeName(name, perMessage) })
 		}
 		return item
 	})
@@ -161,7 +160,7 @@ func (m *merger) limitEffort(f *rawjson.Member) {
 
 // editItems gives each item of a list the value that edit returns, or leaves it out for nil. It
 // reports whether it changed anything.
-func (m *merger) editItems(f *rawjson.Member, edit func(i int, item jsontext.Value) jsontext.Value) (changed bool) {
+func (c *check) editItems(f *rawjson.Member, edit func(i int, item jsontext.Value) jsontext.Value) (changed bool) {
 	var left []byte // nil as long as nothing changes
 	for i, item := range rawjson.Items(f.Value) {
 		edited := edit(i, item)
@@ -169,7 +168,7 @@ func (m *merger) editItems(f *rawjson.Member, edit func(i int, item jsontext.Val
 		case left == nil && len(edited) == len(item):
 			continue
 		case left == nil:
-			if m.reserve(len(f.Value)) != nil {
+			if c.reserve(len(f.Value)) != nil {
 				return false
 			}
 			before := bytes.TrimRight(f.Value[:rawjson.Offset(f.Value, item)], " \t\r\n,")

@@ -62,7 +62,7 @@ func (m *merger) hasTools() bool {
 // and [] of the request count as not sent.
 func (m *merger) yields(name string) bool {
 	i := m.index(name)
-	if i < 0 || m.parts[i].Value.Kind() == 'n' || m.setting(name) == nil || m.policy.isLocked(name) {
+	if i < 0 || m.parts[i].Value.Kind() == 'n' || m.setting(name) == nil || m.rules.policy.isLocked(name) {
 		return false
 	}
 	from := m.parts[i].from
@@ -71,8 +71,7 @@ func (m *merger) yields(name string) bool {
 
 // leaveOut removes a field of the preset.
 func (m *merger) leaveOut(name string) {
-	i := m.index(name)
-	m.parts = slices.Delete(m.parts, i, i+1)
+	m.remove(name)
 	m.dropped = append(m.dropped, name)
 }
 
@@ -80,11 +79,11 @@ func (m *merger) leaveOut(name string) {
 func (m *merger) leaveOutMember(field, member string) {
 	value, sent := m.value(field), m.sentSetting(field)
 	if rawjson.Get(value, member) == nil || rawjson.Get(m.setting(field), member) == nil ||
-		rawjson.Get(sent, member) != nil || m.policy.isLocked(field) || m.reserve(len(value)) != nil {
+		rawjson.Get(sent, member) != nil || m.rules.policy.isLocked(field) || m.reserve(len(value)) != nil {
 		return
 	}
 	i := m.index(field)
-	if m.parts[i].Value = withoutFields(value, func(name string) bool { return name == member }); m.parts[i].Value == nil {
+	if m.parts[i].Value = rawjson.Without(value, func(name jsontext.Value) bool { return rawjson.IsText(name, member) }); m.parts[i].Value == nil {
 		m.parts = slices.Delete(m.parts, i, i+1)
 	}
 	m.dropped = append(m.dropped, field+"."+member)
@@ -170,11 +169,11 @@ func (m *merger) fitBudget() {
 	}
 	fitting := math.Ceil(most.near) - 1
 	lowered := jsontext.Value(strconv.FormatFloat(fitting, 'f', -1, 64))
-	if fitting < minBudget || math.IsInf(fitting, 0) || m.policy.disallows(place{"thinking", "budget_tokens"}, lowered) {
+	if fitting < minBudget || math.IsInf(fitting, 0) || m.rules.policy.disallows(place{"thinking", "budget_tokens"}, lowered) {
 		m.leaveOut("thinking")
 		return
 	}
-	m.parts[m.index("thinking")].Value = withField(thinking, "budget_tokens", lowered)
+	m.parts[m.index("thinking")].Value = rawjson.With(thinking, "budget_tokens", lowered)
 	m.dropped = append(m.dropped, "thinking.budget_tokens")
 }
 
@@ -233,5 +232,5 @@ func (m *merger) rename(from, to string) {
 	}
 	m.parts = slices.DeleteFunc(m.parts, func(p part) bool { return p.Name == to }) // null
 	field := &m.parts[m.index(from)]
-	field.Member = newMember(to, field.Value)
+	field.Member = rawjson.NewMember(to, field.Value)
 }

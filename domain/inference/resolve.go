@@ -202,8 +202,9 @@ func (r Resolution) Fields() ([]Field, error) {
 // string is Invalid. So is a name, a type or a role in the body that is not UTF-8. Only
 // Resolution.Body refers to the body afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
-	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, memory: sent.Memory, streamUsage: r.streamUsage, dropsAttribution: r.dropsAttribution && sent.Dialect == domain.Messages}
-	m.limits = limits{who: who, opened: r.opened}
+	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, streamUsage: r.streamUsage, dropsAttribution: r.dropsAttribution && sent.Dialect == domain.Messages}
+	m.memory = sent.Memory
+	m.rules = check{draft: &m.draft, dialect: sent.Dialect, request: &m.request, who: who, opened: r.opened}
 	if m.request.readFlat(sent.Body) {
 		return r.resolve(ctx, who, sent, m)
 	}
@@ -273,7 +274,8 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	case cmp.Or(err, prompt.err) != nil:
 		return out, cmp.Or(err, prompt.err)
 	}
-	m.settings, m.workspace, m.policy, m.disabled = use.settings, workspace, use.policy, workspace.disabledTools
+	m.workspace = workspace
+	m.use(use)
 	if err := m.admit(sent); err != nil {
 		return out, err
 	}
@@ -302,7 +304,7 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 			out.Dropped = append(out.Dropped, name)
 		}
 	}
-	out.Enforced = m.broken
+	out.Enforced = m.rules.broken
 	return out, nil
 }
 

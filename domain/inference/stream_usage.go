@@ -11,22 +11,22 @@ import (
 // wants that. The other dialects always tell their usage.
 func (m *merger) addStreamUsage() {
 	const stream, options, include = "stream", "stream_options", "include_usage"
-	isDropped := m.unknown[options] || m.unknown[stream] || m.policy.drops(options) || m.policy.drops(stream)
+	isDropped := m.unknown[options] || m.unknown[stream] || m.rules.policy.drops(options) || m.rules.policy.drops(stream)
 	if !m.streamUsage || m.dialect != domain.Chat || isDropped || m.value(stream).Kind() != 't' {
 		return
 	}
-	wanted := newMember(include, []byte("true"))
+	wanted := rawjson.NewMember(include, []byte("true"))
 	value := m.value(options)
 	switch {
 	case value == nil:
-		value = object(wanted)
+		value = rawjson.ObjectOf(wanted)
 	case value.Kind() != '{': // the gateway refuses it
 		return
 	default:
 		if rawjson.Get(value, include) != nil || m.reserve(len(value)) != nil {
 			return
 		}
-		value = withField(value, include, wanted.Value)
+		value = rawjson.With(value, include, wanted.Value)
 	}
 	m.set(options, value, FromServer)
 	m.streamUsageAdded = true

@@ -25,7 +25,7 @@ type use struct {
 // ends it. A kind of tool, a plugin or a member of them that is not known is Invalid, but its name is
 // visited first.
 type useSearch struct {
-	*merger
+	*check
 	visit    func(use) error
 	isSilent bool // there are no places
 	isChoice bool // which brings no other tools
@@ -43,12 +43,12 @@ const (
 )
 
 // search visits the uses in fields. Most have none that is refused, so places are made only then.
-func (m *merger) search(fields []rawjson.Member, visit func(use) error) error {
-	s := useSearch{merger: m, visit: visit, isSilent: true}
+func (c *check) search(fields []rawjson.Member, visit func(use) error) error {
+	s := useSearch{check: c, visit: visit, isSilent: true}
 	if s.fields(fields) == nil {
 		return nil
 	}
-	s = useSearch{merger: m, visit: visit}
+	s = useSearch{check: c, visit: visit}
 	return s.fields(fields)
 }
 
@@ -330,7 +330,7 @@ func isCallers(kind jsontext.Value) bool {
 // isGateways reports whether a name is that of a tool that a gateway answers itself.
 func isGateways(name jsontext.Value) bool {
 	if bytes.IndexByte(name, '\\') >= 0 {
-		name = quote(textUpTo(name, maxText))
+		name = rawjson.Quote(textUpTo(name, maxText))
 	}
 	inside := bytes.TrimLeft(bytes.Trim(name, `"`), " \t")
 	const litellm = "litellm_"

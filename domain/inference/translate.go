@@ -58,7 +58,7 @@ func (t *translation) shortenReasoning() {
 	parts, _ := rawjson.Members(t.fields[i].Value)
 	effort := rawjson.Find(parts, "effort")
 	if effort.Kind() == '"' && !slices.ContainsFunc(parts, func(p rawjson.Member) bool { return p.Name != "effort" && p.Value.Kind() != 'n' }) {
-		t.fields[i].Member = newMember("reasoning_effort", effort)
+		t.fields[i].Member = rawjson.NewMember("reasoning_effort", effort)
 	}
 }
 
@@ -278,16 +278,16 @@ func (t *translation) put(path string, value jsontext.Value) bool {
 	i := t.index(field)
 	if i < 0 {
 		if nested {
-			value = object(newMember(part, value))
+			value = rawjson.ObjectOf(rawjson.NewMember(part, value))
 		}
-		t.fields = append(t.fields, placed{newMember(field, value), t.at})
+		t.fields = append(t.fields, placed{rawjson.NewMember(field, value), t.at})
 		return true
 	}
 	f := &t.fields[i]
 	if !nested || f.Value.Kind() != '{' {
 		return false
 	}
-	f.Value, f.at = withField(f.Value, part, value), min(f.at, t.at)
+	f.Value, f.at = rawjson.With(f.Value, part, value), min(f.at, t.at)
 	return true
 }
 

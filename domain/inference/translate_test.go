@@ -273,13 +273,13 @@ func TestTranslate(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			settings := settingsOf(t, c.settings)
 			fields, dropped := translate(settings, c.from, c.to, unknownSet(c.unknown))
-			if got := string(object(fields...)); got != c.want {
+			if got := string(rawjson.ObjectOf(fields...)); got != c.want {
 				t.Errorf("%s to %s: got\n%s, want\n%s", c.from, c.to, got, c.want)
 			}
 			if got := strings.Join(dropped, " "); got != c.dropped {
 				t.Errorf("%s to %s: dropped %q, want %q", c.from, c.to, got, c.dropped)
 			}
-			if got := string(object(settings...)); got != string(object(settingsOf(t, c.settings)...)) {
+			if got := string(rawjson.ObjectOf(settings...)); got != string(rawjson.ObjectOf(settingsOf(t, c.settings)...)) {
 				t.Errorf("settings became %s", got)
 			}
 		})
@@ -296,12 +296,12 @@ func TestTranslateFieldsWithoutRule(t *testing.T) {
 				if in&setOf(from) == 0 || ruled[name] {
 					continue
 				}
-				fields, dropped := translate([]rawjson.Member{newMember(name, jsontext.Value(`[ ]`))}, from, to, nil)
+				fields, dropped := translate([]rawjson.Member{rawjson.NewMember(name, jsontext.Value(`[ ]`))}, from, to, nil)
 				want, wantDropped := `{"`+name+`":[ ]}`, []string(nil)
 				if presetOnly[name] || in&setOf(to) == 0 {
 					want, wantDropped = `{}`, []string{name}
 				}
-				if got := string(object(fields...)); got != want || !slices.Equal(dropped, wantDropped) {
+				if got := string(rawjson.ObjectOf(fields...)); got != want || !slices.Equal(dropped, wantDropped) {
 					t.Errorf("%s from %s to %s: got %s, dropped %q, want %s, %q", name, from, to, got, dropped, want, wantDropped)
 				}
 			}
@@ -452,7 +452,7 @@ func checkTranslation(t *testing.T, fields []rawjson.Member, dropped []string, t
 func tree(t *testing.T, fields []rawjson.Member) map[string]any {
 	t.Helper()
 	var meaning map[string]any
-	d := json.NewDecoder(bytes.NewReader(object(fields...)))
+	d := json.NewDecoder(bytes.NewReader(rawjson.ObjectOf(fields...)))
 	d.UseNumber()
 	if err := d.Decode(&meaning); err != nil {
 		t.Fatal(err)
@@ -590,7 +590,7 @@ func TestTranslateRoundTrip(t *testing.T) {
 		back, droppedBack := translate(there, to, from, nil)
 		checkTranslation(t, back, droppedBack, from, nil)
 		if from == to {
-			if got, want := object(there...), object(slices.DeleteFunc(settings, func(m rawjson.Member) bool { return presetOnly[m.Name] })...); !bytes.Equal(got, want) {
+			if got, want := rawjson.ObjectOf(there...), rawjson.ObjectOf(slices.DeleteFunc(settings, func(m rawjson.Member) bool { return presetOnly[m.Name] })...); !bytes.Equal(got, want) {
 				t.Errorf("got %s, want it unchanged: %s", got, want)
 			}
 			return
@@ -605,7 +605,7 @@ func TestTranslateRoundTrip(t *testing.T) {
 		want := canonical(left, from)
 		got, _ := without(tree(t, back), "", nil).(map[string]any)
 		if got = canonical(got, from); !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
-			t.Errorf("got back %v,\nwant %v,\ndropped %q\nin between %s", got, want, dropped, object(there...))
+			t.Errorf("got back %v,\nwant %v,\ndropped %q\nin between %s", got, want, dropped, rawjson.ObjectOf(there...))
 		}
 	})
 }
@@ -654,7 +654,7 @@ func TestTranslateUnknown(t *testing.T) {
 		}
 		for _, f := range known {
 			if rawjson.Find(all, f.Name) == nil && (to != domain.Chat || !unknown[others[f.Name]]) {
-				t.Errorf("%s appeared, want no more than %s", f.Name, object(all...))
+				t.Errorf("%s appeared, want no more than %s", f.Name, rawjson.ObjectOf(all...))
 			}
 		}
 		for _, name := range allDropped {
@@ -664,7 +664,7 @@ func TestTranslateUnknown(t *testing.T) {
 			}
 		}
 		if t.Failed() {
-			t.Logf("unknown %v, got %s", unknown, object(known...))
+			t.Logf("unknown %v, got %s", unknown, rawjson.ObjectOf(known...))
 		}
 	})
 }
@@ -702,10 +702,10 @@ func FuzzTranslate(f *testing.F) {
 				unknown[name] = true
 			}
 		}
-		before := string(object(settings...))
+		before := string(rawjson.ObjectOf(settings...))
 		fields, dropped := translate(settings, source, target, unknown)
 		checkTranslation(t, fields, dropped, target, unknown)
-		if after := string(object(settings...)); after != before {
+		if after := string(rawjson.ObjectOf(settings...)); after != before {
 			t.Errorf("settings became %s, want %s", after, before)
 		}
 		if len(fields)+len(dropped) == 0 {

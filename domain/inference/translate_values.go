@@ -40,7 +40,7 @@ func convertThinking(value jsontext.Value, from, to domain.Dialect) (converted j
 		return nil, nil
 	}
 	if to == domain.Messages {
-		value = object(newMember("type", quote("enabled")), newMember(budget, value))
+		value = rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote("enabled")), rawjson.NewMember(budget, value))
 	}
 	return value, lost
 }
@@ -61,7 +61,7 @@ func convertFormat(value jsontext.Value, from, to domain.Dialect) (converted jso
 		if from == domain.Messages || to == domain.Messages {
 			return nil, nil
 		}
-		return object(newMember("type", quote(kind))), others(members, "type")
+		return rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote(kind))), others(members, "type")
 	case "json_schema":
 		t := translateMembers(kind, members, formatMembers, from, to)
 		name, schema := t.place(&formatMembers[0]), t.place(&formatMembers[1])
@@ -69,7 +69,7 @@ func convertFormat(value jsontext.Value, from, to domain.Dialect) (converted jso
 			return nil, nil
 		}
 		if name != "" && t.get(name) == nil {
-			t.put(name, quote("response"))
+			t.put(name, rawjson.Quote("response"))
 		}
 		return t.object()
 	}
@@ -186,7 +186,7 @@ func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted
 		case from == domain.Messages, choiceModes[mode] == "":
 			return nil, nil
 		case to == domain.Messages:
-			return object(newMember("type", quote(choiceModes[mode]))), nil
+			return rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote(choiceModes[mode]))), nil
 		}
 		return value, nil
 	}
@@ -196,7 +196,7 @@ func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted
 		members = slices.DeleteFunc(members, func(m rawjson.Member) bool { return m.Name == serialMember }) // moveSerial has it
 		for mode, inMessages := range choiceModes {
 			if kind == inMessages {
-				return quote(mode), others(members, "type")
+				return rawjson.Quote(mode), others(members, "type")
 			}
 		}
 	}
@@ -272,9 +272,9 @@ func (t *translation) completeChoice() {
 	}
 	switch f := &t.fields[i]; textOf(f.Value, "type") {
 	case "":
-		f.Value = object(newMember("type", quote("auto")), newMember(serialMember, jsontext.Value("true")))
+		f.Value = rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote("auto")), rawjson.NewMember(serialMember, jsontext.Value("true")))
 	case "none":
-		f.Value = object(newMember("type", quote("none")))
+		f.Value = rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote("none")))
 		t.lost = append(t.lost, loss{"parallel_tool_calls", f.at})
 	}
 }
@@ -347,7 +347,7 @@ func convertEach(elements jsontext.Value, convert func(jsontext.Value) (jsontext
 func translateMembers(kind string, members []rawjson.Member, table []counterpart, from, to domain.Dialect) *translation {
 	t := &translation{table: table, from: from, to: to}
 	if kind != "" {
-		t.put("type", quote(kind))
+		t.put("type", rawjson.Quote(kind))
 	}
 	for _, m := range members {
 		switch {
@@ -367,5 +367,5 @@ func (t *translation) object() (converted jsontext.Value, lost []string) {
 	for _, l := range t.lost {
 		lost = append(lost, l.name)
 	}
-	return object(members...), lost
+	return rawjson.ObjectOf(members...), lost
 }
