@@ -67,15 +67,14 @@ func lockedAttribution(system jsontext.Value) (locked jsontext.Value, isSole boo
 	return rawjson.ArrayOf(rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote("text")), rawjson.NewMember("text", rawjson.Quote(line)))), isSole
 }
 
-// withoutAttribution returns body, of which q was read, without its attribution. A system prompt
-// without anything else is left out, too. It returns nil if there is nothing to leave out, or if a
-// gateway may read the body in another way.
-func (q *parsedRequest) withoutAttribution(body []byte) Body {
-	i := q.indexOfAttribution()
-	if i < 0 || q.err != nil {
+// withoutAttribution returns body, which has fields, without its attribution. A system prompt without
+// anything else is left out, too. It returns nil if there is nothing to leave out.
+func withoutAttribution(fields []rawjson.Member, body []byte) Body {
+	i := indexOfAttribution(fields)
+	if i < 0 {
 		return nil
 	}
-	system := q.fields[i]
+	system := fields[i]
 	block, isSole := firstBlock(system.Value)
 	begin := rawjson.Offset(body, block)
 	end := begin + len(block)
@@ -86,32 +85,9 @@ func (q *parsedRequest) withoutAttribution(body []byte) Body {
 	return Body{before, after}
 }
 
-// dropAttribution leaves the attribution out of the fields of a request of Messages. A system
-// prompt without anything else is left out, too.
-func (m *merger) dropAttribution() error {
-	i := m.request.indexOfAttribution()
-	if i < 0 {
-		return nil
-	}
-	m.request.fields = slices.Clone(m.request.fields) // m.sent stays
-	system := m.request.fields[i].Value
-	block, isSole := firstBlock(system)
-	if isSole {
-		m.request.fields = slices.Delete(m.request.fields, i, i+1)
-		return nil
-	}
-	if err := m.reserve(len(system)); err != nil {
-		return err
-	}
-	begin := rawjson.Offset(system, block)
-	before, after := cutOut(system, begin, begin+len(block))
-	m.request.fields[i].Value = slices.Concat(before, after)
-	return nil
-}
-
 // indexOfAttribution returns the index of the field with an attribution, or -1.
-func (q *parsedRequest) indexOfAttribution() int {
-	return slices.IndexFunc(q.fields, func(f rawjson.Member) bool {
+func indexOfAttribution(fields []rawjson.Member) int {
+	return slices.IndexFunc(fields, func(f rawjson.Member) bool {
 		if f.Name != promptField[domain.Messages] {
 			return false
 		}
@@ -132,4 +108,26 @@ func cutOut(text []byte, begin, end int) (before, after []byte) {
 		return rest, after
 	}
 	return before, after
+}
+
+// dropAttribution returns the fields of a request of Messages without the attribution. A system prompt
+// without anything else is left out, too. reserve grants the memory for a copy.
+func dropAttribution(fields []rawjson.Member, reserve func(size int) error) []rawjson.Member {
+	i := indexOfAttribution(fields)
+	if i < 0 {
+		return fields
+	}
+	fields = slices.Clone(fields)
+	system := fields[i].Value
+	block, isSole := firstBlock(system)
+	switch {
+	case isSole:
+		return slices.Delete(fields, i, i+1)
+	case reserve(len(system)) != nil:
+		return fields
+	}
+	begin := rawjson.Offset(system, block)
+	before, after := cutOut(system, begin, begin+len(block))
+	fields[i].Value = slices.Concat(before, after)
+	return fields
 }

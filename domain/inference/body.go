@@ -133,38 +133,6 @@ func (d *draft) remove(name string) {
 	d.parts = slices.DeleteFunc(d.parts, func(p part) bool { return p.Name == name })
 }
 
-// largeText is the length from which a text is a piece of a Body. Shorter ones are copied,
-// since each piece costs about as much as that.
-const largeText = 4 << 10
-
-// compose returns the merged request. It must be granted memory for all of it, since a
-// template can repeat a large value. It releases that of the pieces that are shared, and that
-// of copies, which are pieces too.
-func (m *merger) compose() (Body, error) {
-	size := sizeOf(m.parts)
-	m.release(m.copied)
-	if err := m.reserve(size); err != nil {
-		return nil, err
-	}
-	large, pieces := 0, 1
-	for text := range textsOf(m.parts) {
-		if len(text) >= largeText {
-			large, pieces = large+len(text), pieces+2
-		}
-	}
-	body, copied, begin := make(Body, 0, pieces), make([]byte, 0, size-large), 0
-	for text := range textsOf(m.parts) {
-		if len(text) < largeText {
-			copied = append(copied, text...)
-			continue
-		}
-		body = append(body, copied[begin:len(copied):len(copied)], text)
-		begin = len(copied)
-	}
-	m.release(m.sharedSize())
-	return append(body, copied[begin:]), nil
-}
-
 // reserve takes memory for a copy of size bytes, until compose counts all parts. Once it was
 // refused, compose returns the error, so a caller need not.
 func (d *draft) reserve(size int) error {
@@ -185,36 +153,57 @@ func (d *draft) release(size int) {
 	}
 }
 
-// sharedSize returns the length of the large texts that take no memory of their own. They are
-// parts of the request's body or of a cached preset. Others were made for this request.
-func (m *merger) sharedSize() (size int) {
-	add := func(text jsontext.Value) {
-		if len(text) >= largeText {
-			size += len(text)
-		}
-	}
-	for i := range m.parts {
-		p := &m.parts[i]
-		isShared, at := isSameMemory(p.Value, rawjson.Find(m.sent, p.Name)) || isSameMemory(p.Value, m.setting(p.Name)), 0
-		for _, e := range p.edits {
-			if isShared {
-				add(p.Value[at:e.begin])
-			}
-			for _, text := range e.texts {
-				if m.settings.template == nil { // it is of the preset's prompt
-					add(text)
-				}
-			}
-			at = e.end
-		}
-		if isShared {
-			add(p.Value[at:])
-		}
-	}
-	return size
+// Source is the origin of a field of a merged request.
+type Source string
+
+// A field with several origins has the last of them.
+const (
+	FromRequest Source = "request"
+	FromPreset  Source = "preset"
+	// FromVariable is a system prompt or a conversation with values of variables.
+	FromVariable  Source = "variable"
+	FromWorkspace Source = "workspace"
+	FromPolicy    Source = "policy"
+	// FromServer is an addition by the configuration of this server.
+	FromServer Source = "server"
+)
+
+// Memory grants memory before it is used.
+type Memory interface {
+	// Reserve grants size bytes, or returns why it does not.
+	Reserve(size int) error
+	// Release gives back size bytes of those granted.
+	Release(size int)
 }
 
-// isSameMemory reports whether two values are the same bytes in memory, and not empty.
-func isSameMemory(a, b jsontext.Value) bool {
-	return len(a) > 0 && len(a) == len(b) && &a[0] == &b[0]
+// largeText is the length from which a text is a piece of a Body. Shorter ones are copied,
+// since each piece costs about as much as that.
+const largeText = 4 << 10
+
+// compose returns the merged request. It must be granted memory for all of it, since a
+// template can repeat a large value. It releases shared bytes, which others hold, and those of copies,
+// which are pieces too.
+func (d *draft) compose(shared int) (Body, error) {
+	size := sizeOf(d.parts)
+	d.release(d.copied)
+	if err := d.reserve(size); err != nil {
+		return nil, err
+	}
+	large, pieces := 0, 1
+	for text := range textsOf(d.parts) {
+		if len(text) >= largeText {
+			large, pieces = large+len(text), pieces+2
+		}
+	}
+	body, copied, begin := make(Body, 0, pieces), make([]byte, 0, size-large), 0
+	for text := range textsOf(d.parts) {
+		if len(text) < largeText {
+			copied = append(copied, text...)
+			continue
+		}
+		body = append(body, copied[begin:len(copied):len(copied)], text)
+		begin = len(copied)
+	}
+	d.release(shared)
+	return append(body, copied[begin:]), nil
 }

@@ -46,9 +46,7 @@ func (s *settings) countBreakpoints() {
 		s.breakpoints++
 	}
 	if t := s.template; t != nil { // values have no breakpoints
-		values := slices.Repeat([]variableValue{{inside: jsontext.Value{}}}, len(t.variables))
-		messages, _ := t.render(t.messages, values, "")
-		s.templateBreakpoints = countBreakpoints(rawjson.ArrayOf(slices.Concat(messages...)))
+		s.templateBreakpoints = countBreakpoints(t.skeleton())
 		s.breakpoints += s.templateBreakpoints
 	}
 }

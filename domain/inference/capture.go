@@ -2,7 +2,6 @@ package inference
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -46,28 +45,6 @@ func Capture(dialect domain.Dialect, members []rawjson.Member) (domain.Capture, 
 	return in, nil
 }
 
-// promptSeparator stands between the texts of a system prompt.
-const promptSeparator = "\n\n"
-
-// promptText returns the joined texts of a request's prompt field. It is not ok if there is
-// no text, not even an empty one.
-func promptText(dialect domain.Dialect, field jsontext.Value) (text string, ok bool) {
-	var joined strings.Builder
-	begin := 0
-	if block, _ := firstBlock(field); dialect == domain.Messages && isAttribution(block) {
-		begin = 1
-	}
-	for part := range promptTexts(dialect, begin, field) {
-		if ok {
-			joined.WriteString(promptSeparator)
-		}
-		text, _ := rawjson.Text(part)
-		joined.WriteString(text)
-		ok = true
-	}
-	return joined.String(), ok
-}
-
 // CaptureTemplate is Capture for a version that is a template. Its messages are those of
 // the request but the ones that Capture takes the system prompt from. Their text and the
 // system prompt may have variables. Responses writes a conversation that is a string as a
@@ -99,19 +76,4 @@ func CaptureTemplate(dialect domain.Dialect, members []rawjson.Member) (domain.C
 // userMessage returns a message of the user whose content is a string.
 func userMessage(text jsontext.Value) jsontext.Value {
 	return slices.Concat(jsontext.Value(userMessageHead), text, jsontext.Value{'}'})
-}
-
-const userMessageHead = `{"role":"user","content":`
-
-// listField is the field of each dialect that has the conversation.
-var listField = map[domain.Dialect]string{domain.Responses: "input", domain.Chat: "messages", domain.Messages: "messages"}
-
-// isSystemMessage reports whether an item of a conversation is a message of the system or
-// of the developer. In a chat every item is a message.
-func isSystemMessage(dialect domain.Dialect, message jsontext.Value) bool {
-	if role := rawjson.Get(message, "role"); !rawjson.IsText(role, "system") && !rawjson.IsText(role, "developer") {
-		return false
-	}
-	kind := rawjson.Get(message, "type")
-	return dialect == domain.Chat || kind == nil || rawjson.IsText(kind, "message")
 }

@@ -61,11 +61,13 @@ func (m *merger) checkMerged() error {
 		fields = append(fields, p.Member)
 	}
 	if len(m.messages) > 0 {
-		messages := slices.Concat([]jsontext.Value{{'['}}, m.messages, []jsontext.Value{{']'}})
-		if err := m.reserve(sizeOf([]part{{edits: []edit{{texts: messages}}}})); err != nil {
-			return err
+		for _, text := range m.messages { // one by one, as an int may be too small for the sum
+			if err := m.reserve(len(text)); err != nil {
+				return err
+			}
 		}
-		fields = append(fields, rawjson.Member{Name: "input", Value: slices.Concat(messages...)})
+		list := slices.Concat(slices.Concat([]jsontext.Value{{'['}}, m.messages, []jsontext.Value{{']'}})...)
+		fields = append(fields, rawjson.Member{Name: "input", Value: list})
 	}
 	return m.rules.checkTools(fields)
 }

@@ -34,7 +34,7 @@ var (
 	aScalar    = formOf("a string, a number or a boolean", `"0tf`)
 	anObject   = formOf("an object", "{")
 	aModel     = form{"a string of at most " + strconv.Itoa(maxReference) + " bytes", isModelName}
-	aName      = form{"the name of a model", func(value jsontext.Value) bool { return isModelName(value) && !isEmptyText(value) }}
+	aName      = form{"the name of a model", func(value jsontext.Value) bool { return isModelName(value) && !rawjson.IsText(value, "") }}
 	labels     = mapOf(16, aString)
 	stringList = listOf(aString)
 	items      = form{"an array of objects", func(list jsontext.Value) bool {

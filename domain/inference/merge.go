@@ -1,28 +1,12 @@
 package inference
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
-)
-
-// Source is the origin of a field of a merged request.
-type Source string
-
-// A field with several origins has the last of them.
-const (
-	FromRequest Source = "request"
-	FromPreset  Source = "preset"
-	// FromVariable is a system prompt or a conversation with values of variables.
-	FromVariable  Source = "variable"
-	FromWorkspace Source = "workspace"
-	FromPolicy    Source = "policy"
-	// FromServer is an addition by the configuration of this server.
-	FromServer Source = "server"
 )
 
 // settings are those of one version of a preset, for requests of one dialect. They never
@@ -70,16 +54,6 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 	}
 	s.countBreakpoints()
 	return s, nil
-}
-
-// synonyms are pairs of fields of a dialect with the same meaning. A request with one of
-// them overrides the other of the preset.
-var synonyms = map[domain.Dialect]map[string]string{
-	domain.Chat: {
-		"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens",
-		"reasoning": "reasoning_effort", "reasoning_effort": "reasoning",
-	},
-	domain.Messages: {"models": "fallbacks", "fallbacks": "models"},
 }
 
 // merger merges a preset into one request.
@@ -139,8 +113,8 @@ func (m *merger) use(v usedVersion) {
 func (m *merger) merge() error {
 	m.sent = m.request.fields
 	if m.dropsAttribution {
-		if err := m.dropAttribution(); err != nil {
-			return err
+		if m.request.fields = dropAttribution(m.request.fields, m.reserve); m.refused != nil {
+			return m.refused
 		}
 	}
 	if err := m.render(); err != nil {
@@ -189,8 +163,8 @@ func (m *merger) merge() error {
 // addSent adds a field of the request, merged with the preset's.
 func (m *merger) addSent(field rawjson.Member) error {
 	ours := m.setting(field.Name)
-	empty := isEmptyContainer(field.Value) && (ours != nil || m.setting(synonyms[m.dialect][field.Name]) != nil)
-	sent := field.Value.Kind() != 'n' && !empty && (field.Name != "model" || !isEmptyText(field.Value))
+	empty := rawjson.IsEmpty(field.Value) && (ours != nil || m.setting(synonyms[m.dialect][field.Name]) != nil)
+	sent := field.Value.Kind() != 'n' && !empty && (field.Name != "model" || !rawjson.IsText(field.Value, ""))
 	add := func(value jsontext.Value, from Source) {
 		m.parts = append(m.parts, part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, from: from})
 	}
@@ -198,7 +172,7 @@ func (m *merger) addSent(field rawjson.Member) error {
 	case field.Name == "preset", isPromptField(field.Name): // not for the gateway
 	case m.unknown[field.Name] && sent:
 		m.dropped = append(m.dropped, field.Name)
-		if field.Name == "models" && !isEmptyContainer(field.Value) {
+		if field.Name == "models" && !rawjson.IsEmpty(field.Value) {
 			m.models = field.Value
 		}
 	case m.unknown[field.Name]: // it says nothing, so nothing is dropped
@@ -281,7 +255,7 @@ func (m *merger) takesField(name string) bool {
 func (m *merger) isOverridden(name string) bool {
 	synonym := synonyms[m.dialect][name]
 	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.fields, func(f rawjson.Member) bool {
-		return f.Name == synonym && f.Value.Kind() != 'n' && !isEmptyContainer(f.Value)
+		return f.Name == synonym && f.Value.Kind() != 'n' && !rawjson.IsEmpty(f.Value)
 	})
 }
 
@@ -289,7 +263,7 @@ func (m *merger) isOverridden(name string) bool {
 // request, the preset or the workspace. It uses the first model of a list if the gateway or
 // the route takes no lists.
 func (m *merger) ensureModel() error {
-	if model := m.value("model"); model != nil && !isEmptyText(model) || firstModel(m.value("models")) != nil {
+	if model := m.value("model"); model != nil && !rawjson.IsText(model, "") || firstModel(m.value("models")) != nil {
 		return nil
 	}
 	models, from := m.settings.models, FromPreset
@@ -308,16 +282,6 @@ func (m *merger) ensureModel() error {
 	}
 	m.set("model", rawjson.Quote(m.workspace.textModel), FromWorkspace)
 	return nil
-}
-
-// isEmptyText reports whether a value is "". Some clients send that as a model that was
-// not set.
-func isEmptyText(value jsontext.Value) bool { return string(value) == `""` }
-
-// isEmptyContainer reports whether a value is {} or [].
-func isEmptyContainer(value jsontext.Value) bool {
-	kind := value.Kind()
-	return (kind == '{' || kind == '[') && len(bytes.TrimSpace(value[1:len(value)-1])) == 0
 }
 
 // firstModel returns the first of a list of models, or nil.

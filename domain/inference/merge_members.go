@@ -59,7 +59,7 @@ func (m *merger) contributedReasoning(name string, ours jsontext.Value) jsontext
 // sentSetting returns the request's value of a field that the gateway knows, or nil. null, {} and []
 // count as not sent.
 func (m *merger) sentSetting(name string) jsontext.Value {
-	if value := rawjson.Find(m.request.fields, name); !m.unknown[name] && !isEmptyContainer(value) {
+	if value := rawjson.Find(m.request.fields, name); !m.unknown[name] && !rawjson.IsEmpty(value) {
 		return value
 	}
 	return nil

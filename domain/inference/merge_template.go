@@ -1,7 +1,6 @@
 package inference
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -9,45 +8,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
-
-// render puts the request's values in the place of the template's variables.
-func (m *merger) render() error {
-	t, sent := m.settings.template, m.request.prompt
-	if t == nil {
-		m.prompt = m.settings.prompt
-		if sent.hasValues() {
-			return domain.InvalidAt(sent.place, "the preset is no template and has no variables")
-		}
-		return nil
-	}
-	if bytes.IndexByte(sent.variables, '\\') >= 0 { // values with escapes are copied
-		if err := m.reserve(len(sent.variables)); err != nil {
-			return err
-		}
-	}
-	values, err := t.readValues(sent.place, sent.variables)
-	if err != nil {
-		return err
-	}
-	if m.dialect == domain.Messages {
-		for _, v := range values {
-			if v.object == nil {
-				continue
-			}
-			if err := v.object.readPlain(m.reserve); err != nil { // once, as a template can repeat it
-				return err
-			}
-		}
-	}
-	if m.prompt, err = t.renderPrompt(values, sent.place); err != nil {
-		return err
-	}
-	m.messages, err = t.render(t.messages, values, sent.place)
-	if m.messagesFrom = FromPreset; hasVariables(t.messages) {
-		m.messagesFrom = FromVariable
-	}
-	return err
-}
 
 // addConversation adds the conversation of the request, with the template's messages behind
 // the system messages with which it begins. field has no value if the request has none.
@@ -95,4 +55,18 @@ func (m *merger) behindSystem(conversation jsontext.Value) edit {
 		return edit{at, at, append([]jsontext.Value{comma}, m.messages...)}
 	}
 	return edit{at, at, m.messages}
+}
+
+// render puts the request's values in the place of the template's variables.
+func (m *merger) render() (err error) {
+	t, sent := m.settings.template, m.request.prompt
+	switch {
+	case t != nil:
+		m.prompt, m.messages, m.messagesFrom, err = t.render(sent.place, sent.variables, m.reserve)
+	case sent.hasValues():
+		err = domain.InvalidAt(sent.place, "the preset is no template and has no variables")
+	default:
+		m.prompt = m.settings.prompt
+	}
+	return err
 }

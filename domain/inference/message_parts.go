@@ -270,3 +270,8 @@ func (p *contentPart) writeBlock() (pieces []jsontext.Value, ok bool) {
 	}
 	return pieces, true
 }
+
+// isTextPart reports whether parts of a type have text, in any dialect.
+func isTextPart(kind string) bool {
+	return kind == "text" || kind == "input_text" || kind == "output_text"
+}

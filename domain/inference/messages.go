@@ -203,15 +203,6 @@ func (r *conversationReader) result(at string, id, content jsontext.Value) {
 	r.turns = append(r.turns, t)
 }
 
-// maxText bounds the names, types and roles of a request that are read, in bytes.
-const maxText = 1 << 10
-
-// textOf returns the text of a member, cut at maxText. It is empty if that is not a string.
-func textOf(object jsontext.Value, name string) string {
-	text, _ := rawjson.Head(rawjson.Get(object, name), maxText)
-	return text
-}
-
 // conversationWriter writes messages of a dialect.
 type conversationWriter struct {
 	dialect  domain.Dialect

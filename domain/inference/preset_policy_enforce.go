@@ -104,7 +104,7 @@ func (c *check) sentAt(at place) jsontext.Value {
 		value = c.parts[i].Value // the model without the reference
 	}
 	value = member(value, at.member)
-	if value.Kind() == 'n' || isEmptyContainer(value) || at.field == "model" && (isEmptyText(value) || isReference(value)) {
+	if value.Kind() == 'n' || rawjson.IsEmpty(value) || at.field == "model" && (rawjson.IsText(value, "") || isReference(value)) {
 		return nil
 	}
 	return value

@@ -77,7 +77,7 @@ func (c *check) allowed(field string, value jsontext.Value) jsontext.Value {
 		c.recordViolation(rule, modelMessage, true, field, strconv.Itoa(i)) // what cannot be read may name any model
 		return nil
 	})
-	if isEmptyContainer(list.Value) {
+	if rawjson.IsEmpty(list.Value) {
 		return nil
 	}
 	return list.Value

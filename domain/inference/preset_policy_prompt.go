@@ -98,9 +98,7 @@ func (c *check) lockMessages(f *rawjson.Member) {
 		if first < 0 {
 			first = i
 		}
-		if content := rawjson.Get(message, "content"); hasText(content) && (match.isEmpty || match.add(paragraphEnd)) {
-			match.addField("", 0, content)
-		}
+		match.addMessage(message)
 		return nil
 	})
 	if !match.isEmpty && !match.is() {
@@ -187,18 +185,6 @@ func (c *check) editItems(f *rawjson.Member, edit func(i int, item jsontext.Valu
 	}
 	f.Value = append(left, ']')
 	return true
-}
-
-// hasText reports whether the joined texts of a content are not empty.
-func hasText(content jsontext.Value) bool {
-	isFirst := true
-	for text := range promptTexts("", 0, content) {
-		if !isFirst || !isEmptyText(text) {
-			return true
-		}
-		isFirst = false
-	}
-	return false
 }
 
 // callerRoles are the roles of messages that are neither of the system nor of the developer.

@@ -3,15 +3,13 @@ package inference
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
-
-// promptField is the field of each dialect that takes a system prompt.
-var promptField = map[domain.Dialect]string{domain.Responses: "instructions", domain.Chat: "messages", domain.Messages: "system"}
 
 // systemPrompt is a preset's system prompt, ready to be placed. Its pieces are the insides of
 // JSON strings, and follow each other.
@@ -125,7 +123,7 @@ func (p systemPrompt) inMessages(list jsontext.Value, goesOn bool) edit {
 		break
 	}
 	message := p.between(systemMessageHead, systemMessageTail)
-	if goesOn || !isEmptyContainer(list) {
+	if goesOn || !rawjson.IsEmpty(list) {
 		message = append(message, comma)
 	}
 	return edit{1, 1, message}
@@ -136,13 +134,13 @@ func (p systemPrompt) inMessages(list jsontext.Value, goesOn bool) edit {
 func (p systemPrompt) inContent(content jsontext.Value, at int) edit {
 	at++ // behind the quotation mark or the bracket
 	switch {
-	case isEmptyText(content):
+	case rawjson.IsText(content, ""):
 		return edit{at, at, p.pieces}
 	case content.Kind() == '"':
 		return edit{at, at, p.paragraph()}
 	}
 	part := p.between(textPartHead, textPartTail)
-	if !isEmptyContainer(content) {
+	if !rawjson.IsEmpty(content) {
 		part = append(part, comma)
 	}
 	return edit{at, at, part}
@@ -240,4 +238,51 @@ func yieldTexts(begin int, content jsontext.Value, yield func(jsontext.Value) bo
 		}
 	}
 	return true
+}
+
+// quoteInside returns what is between the quotes of text as a JSON string.
+func quoteInside(text string) jsontext.Value {
+	quoted := rawjson.Quote(text)
+	return quoted[1 : len(quoted)-1]
+}
+
+// promptSeparator stands between the texts of a system prompt.
+const promptSeparator = "\n\n"
+
+// promptText returns the joined texts of a request's prompt field. It is not ok if there is
+// no text, not even an empty one.
+func promptText(dialect domain.Dialect, field jsontext.Value) (text string, ok bool) {
+	var joined strings.Builder
+	begin := 0
+	if block, _ := firstBlock(field); dialect == domain.Messages && isAttribution(block) {
+		begin = 1
+	}
+	for part := range promptTexts(dialect, begin, field) {
+		if ok {
+			joined.WriteString(promptSeparator)
+		}
+		text, _ := rawjson.Text(part)
+		joined.WriteString(text)
+		ok = true
+	}
+	return joined.String(), ok
+}
+
+// addMessage compares the content of the next system message, which is a paragraph of its own.
+func (m *promptMatch) addMessage(message jsontext.Value) {
+	if content := rawjson.Get(message, "content"); hasText(content) && (m.isEmpty || m.add(paragraphEnd)) {
+		m.addField("", 0, content)
+	}
+}
+
+// hasText reports whether the joined texts of a content are not empty.
+func hasText(content jsontext.Value) bool {
+	isFirst := true
+	for text := range promptTexts("", 0, content) {
+		if !isFirst || !rawjson.IsText(text, "") {
+			return true
+		}
+		isFirst = false
+	}
+	return false
 }

@@ -55,7 +55,7 @@ func (m *merger) reconcile() {
 // hasTools reports whether the merged request has tools.
 func (m *merger) hasTools() bool {
 	tools := m.value("tools")
-	return tools != nil && !isEmptyContainer(tools)
+	return tools != nil && !rawjson.IsEmpty(tools)
 }
 
 // yields reports whether a field of the merged request is the preset's and may be left out. null, {}
@@ -146,14 +146,23 @@ func (m *merger) reconcileSampling() {
 	}
 }
 
+// numberOf returns a number, infinite where a float64 is too small for it. It is not ok for any other value.
+func numberOf(value jsontext.Value) (n float64, ok bool) {
+	if value.Kind() != '0' {
+		return 0, false
+	}
+	n, _ = strconv.ParseFloat(string(value), 64)
+	return n, true
+}
+
 // hindersThinking reports whether a setting of sampling has a number that must not be beside thinking.
 func (m *merger) hindersThinking(name string) bool {
-	n, ok := readNumber(m.value(name))
+	n, ok := numberOf(m.value(name))
 	switch name {
 	case "temperature":
-		return ok && n.near != 1
+		return ok && n != 1
 	case "top_p":
-		return ok && n.near < minThinkingTopP
+		return ok && n < minThinkingTopP
 	}
 	return ok
 }
@@ -162,14 +171,14 @@ func (m *merger) hindersThinking(name string) bool {
 // leaves thinking out.
 func (m *merger) fitBudget() {
 	thinking := m.value("thinking")
-	budget, hasBudget := readNumber(rawjson.Get(thinking, "budget_tokens"))
-	most, isBounded := readNumber(m.value("max_tokens"))
-	if !hasBudget || !isBounded || budget.near < most.near || textOf(thinking, "type") != "enabled" || !m.yields("thinking") {
+	budget, hasBudget := numberOf(rawjson.Get(thinking, "budget_tokens"))
+	most, isBounded := numberOf(m.value("max_tokens"))
+	if !hasBudget || !isBounded || budget < most || textOf(thinking, "type") != "enabled" || !m.yields("thinking") {
 		return
 	}
-	fitting := math.Ceil(most.near) - 1
+	fitting := math.Ceil(most) - 1
 	lowered := jsontext.Value(strconv.FormatFloat(fitting, 'f', -1, 64))
-	if fitting < minBudget || math.IsInf(fitting, 0) || m.rules.policy.disallows(place{"thinking", "budget_tokens"}, lowered) {
+	if fitting < minBudget || math.IsInf(fitting, 0) || m.rules.policy.disallows(placeOf("thinking.budget_tokens"), lowered) {
 		m.leaveOut("thinking")
 		return
 	}

@@ -1,7 +1,7 @@
 package inference
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"iter"
 	"regexp"
@@ -34,22 +34,6 @@ func (ref reference) String() string {
 	return domain.ReferenceMark + ref.slug + "@" + ref.pin
 }
 
-// version returns the number of the version of p that the reference names. label is the
-// label by which it names the version, or empty. A sticky id decides where a label has a
-// split. A version that p does not have is NotFound.
-func (ref reference) version(p *domain.Preset, id stickyID) (n int, label string, err error) {
-	if ref.pin == "" {
-		return p.DesignatedVersion, "", nil
-	}
-	if n, err := strconv.Atoi(ref.pin); err == nil && p.State().Has(n) && strconv.Itoa(n) == ref.pin {
-		return n, "", nil
-	}
-	if label, ok := p.Labels[ref.pin]; ok { // never a number: CheckLabel
-		return pickVersion(label, p.ID, ref.pin, id), strings.Clone(ref.pin), nil // the pin may be a part of a long text
-	}
-	return 0, "", &domain.Error{Kind: domain.NotFound, Code: domain.VersionNotFound, Message: "Preset version not found: " + ref.String()}
-}
-
 // maxPin bounds the text behind the second @ of a reference, in bytes. pinPattern matches it.
 const maxPin = 128
 
@@ -62,12 +46,6 @@ func parseReference(place, text string) (ref reference, err error) {
 		return ref, domain.InvalidAt(place, "must name a preset by its slug, slug@version or slug@label")
 	}
 	return reference{slug, pin}, nil
-}
-
-// mayContain reports whether a string of text may contain word, plain or spelled with \u
-// escapes. word is ASCII.
-func mayContain(text []byte, word string) bool {
-	return bytes.Contains(text, []byte(word)) || bytes.Contains(text, []byte(`\u00`))
 }
 
 // maxRequestFields bounds the top-level fields of a request that names a preset. The
@@ -181,9 +159,6 @@ func (q *parsedRequest) setError(err error) {
 		q.err = err
 	}
 }
-
-// value returns a field of the request, or nil. null counts as none.
-func (q *parsedRequest) value(name string) jsontext.Value { return rawjson.Find(q.fields, name) }
 
 // readField reads a field that may name a preset or a session.
 func (q *parsedRequest) readField(field rawjson.Member) {
@@ -347,14 +322,5 @@ func (q *parsedRequest) rejectReference(err error) {
 	q.setError(err)
 }
 
-// maxPointed bounds the names in a JSON Pointer, in bytes.
-const maxPointed = 128
-
-// pointer returns the JSON Pointer (RFC 6901) of a top-level field, or "" for a very long
-// name.
-func pointer(name string) string {
-	if len(name) > maxPointed {
-		return ""
-	}
-	return string(jsontext.Pointer("").AppendToken(name))
-}
+// errNoPreset tells a preset that does not exist from one that is not active.
+var errNoPreset = errors.New("no preset has the slug")

@@ -47,7 +47,7 @@ func isPromptField(name string) bool {
 
 // hasValues reports whether there is a value for a variable.
 func (p *promptReference) hasValues() bool {
-	return p.variables != nil && !isEmptyContainer(p.variables)
+	return p.variables != nil && !rawjson.IsEmpty(p.variables)
 }
 
 func (p *promptReference) setError(place, message string) {

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/internal/cache"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
@@ -101,14 +103,6 @@ type Request struct {
 	// returns its error. It releases what the merged body shares with Body and with the cache.
 	// Nil sets no limit.
 	Memory Memory
-}
-
-// Memory grants memory before it is used.
-type Memory interface {
-	// Reserve grants size bytes, or returns why it does not.
-	Reserve(size int) error
-	// Release gives back size bytes of those granted.
-	Release(size int)
 }
 
 // Resolution is the result of resolving an inference request.
@@ -229,13 +223,13 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 			return out, err
 		}
 		out.Body = Body{sent.Body}
-		if m.dropsAttribution {
-			if rest := request.withoutAttribution(sent.Body); rest != nil {
+		if m.dropsAttribution && request.err == nil { // else a gateway may read it in another way
+			if rest := withoutAttribution(request.fields, sent.Body); rest != nil {
 				out.Body, out.Rewritten = rest, true
 			}
 		}
 		if r.tellModel {
-			out.Model = modelOf(request.value)
+			out.Model = modelOf(func(name string) jsontext.Value { return rawjson.Find(request.fields, name) })
 		}
 		return out, nil
 	}
@@ -285,7 +279,7 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err := m.checkMerged(); err != nil {
 		return out, err
 	}
-	merged, err := m.compose()
+	merged, err := m.compose(m.sharedSize())
 	if err != nil {
 		return out, err
 	}
@@ -390,7 +384,7 @@ func (r *Resolver) version(ctx context.Context, who domain.Principal, workspaceI
 	stamps := r.store.Stamps()
 	stamp, versions := stamps.Preset(workspaceID, ref.slug), stamps.Versions()
 	if kept, ok := r.cache.Get(key, stamp); ok {
-		if use.number, use.label, err = ref.version(kept.preset, id); err != nil {
+		if use.number, use.label, err = versionOf(ref, kept.preset, id); err != nil {
 			return use, err
 		}
 		use.presetID, use.policy = kept.preset.ID, kept.policy
@@ -412,7 +406,7 @@ func (r *Resolver) load(ctx context.Context, key cacheKey, stamp, versions domai
 		if p, err = readPreset(reader, key.id, ref); err != nil {
 			return err
 		}
-		if use.number, use.label, err = ref.version(&p, id); err != nil {
+		if use.number, use.label, err = versionOf(ref, &p, id); err != nil {
 			return err
 		}
 		// The stamp is read again, because the store may have been restored meanwhile.
@@ -444,9 +438,6 @@ func (r *Resolver) load(ctx context.Context, key cacheKey, stamp, versions domai
 func settingsKey(p *domain.Preset, n int, dialect domain.Dialect) cacheKey {
 	return cacheKey{kind: settingsKind, id: p.ID, version: n, dialect: dialect}
 }
-
-// errNoPreset tells a preset that does not exist from one that is not active.
-var errNoPreset = errors.New("no preset has the slug")
 
 // readPreset reads the active preset that a reference names. The error for one that does
 // not exist is errNoPreset, too.

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -50,4 +52,20 @@ func pickVersion(t domain.Target, presetID, label string, id stickyID) int {
 		}
 	}
 	return chosen
+}
+
+// versionOf returns the number of the version of p that a reference names. label is the
+// label by which it names the version, or empty. A sticky id decides where a label has a
+// split. A version that p does not have is NotFound.
+func versionOf(ref reference, p *domain.Preset, id stickyID) (n int, label string, err error) {
+	if ref.pin == "" {
+		return p.DesignatedVersion, "", nil
+	}
+	if n, err := strconv.Atoi(ref.pin); err == nil && p.State().Has(n) && strconv.Itoa(n) == ref.pin {
+		return n, "", nil
+	}
+	if label, ok := p.Labels[ref.pin]; ok { // never a number: CheckLabel
+		return pickVersion(label, p.ID, ref.pin, id), strings.Clone(ref.pin), nil // the pin may be a part of a long text
+	}
+	return 0, "", &domain.Error{Kind: domain.NotFound, Code: domain.VersionNotFound, Message: "Preset version not found: " + ref.String()}
 }

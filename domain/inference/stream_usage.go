@@ -83,7 +83,7 @@ func isNothing(value jsontext.Value, levels int) bool {
 	case 'n':
 		return true
 	case '"':
-		return isEmptyText(value)
+		return rawjson.IsText(value, "")
 	case '[':
 		for _, element := range rawjson.Items(value) {
 			if levels == 0 || !isNothing(element, levels-1) {
@@ -108,7 +108,7 @@ const maxModelName = 256
 // modelOf returns the Resolution.Model of a request with fields.
 func modelOf(field func(name string) jsontext.Value) string {
 	model := field("model")
-	if model == nil || isEmptyText(model) {
+	if model == nil || rawjson.IsText(model, "") {
 		model = firstModel(field("models"))
 	}
 	return modelName(model)

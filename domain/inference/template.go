@@ -340,11 +340,6 @@ func (c *compiler) part(part jsontext.Value, byAssistant bool) {
 	c.add(part...)
 }
 
-// isTextPart reports whether parts of a type have text, in any dialect.
-func isTextPart(kind string) bool {
-	return kind == "text" || kind == "input_text" || kind == "output_text"
-}
-
 // wholePart returns the place of a variable that is all the text of a part.
 func wholePart(part jsontext.Value, byAssistant bool) *placeOfWhole {
 	var around compiler

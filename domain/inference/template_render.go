@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -22,9 +23,7 @@ func (v variableValue) given() bool { return v.inside != nil || v.object != nil 
 // maxUnknown bounds how many unknown variables an error names.
 const maxUnknown = 20
 
-// readValues reads the values of the template's variables. place is the JSON Pointer of
-// the object that has them, which may be nil. Errors are Invalid and name variables, but
-// never have a value.
+// readValues reads the values of the template's variables.
 func (t *template) readValues(place string, object jsontext.Value) ([]variableValue, error) {
 	values := make([]variableValue, len(t.variables))
 	var issues []domain.Issue
@@ -130,11 +129,11 @@ func readObjectValue(value jsontext.Value) (*contentPart, *domain.Issue) {
 	return &part, nil
 }
 
-// render returns the JSON of pieces with values in the place of variables. place is that
+// renderMessages returns the JSON of the messages with values in the place of variables. place is that
 // of the values, for errors.
-func (t *template) render(pieces []piece, values []variableValue, place string) ([]jsontext.Value, error) {
-	rendered := make([]jsontext.Value, 0, 2*len(pieces)+4)
-	for _, p := range pieces {
+func (t *template) renderMessages(values []variableValue, place string) ([]jsontext.Value, error) {
+	rendered := make([]jsontext.Value, 0, 2*len(t.messages)+4)
+	for _, p := range t.messages {
 		if p.variable == noVariable {
 			rendered = append(rendered, p.json)
 			continue
@@ -180,4 +179,43 @@ func (t *template) renderPrompt(values []variableValue, place string) (systemPro
 
 func (t *template) errInText(p piece, place string) error {
 	return domain.InvalidAt(place+pointer(t.variables[p.variable]), "must be a string or input_text: the template has the variable inside a text")
+}
+
+// render returns the system prompt and the messages with the values of an object in the place of
+// variables, and where the messages are from. Messages have commas between. place is the JSON Pointer
+// of the object, which may be nil. reserve grants the memory for copies of values. Errors are Invalid
+// and name variables, but never have a value.
+func (t *template) render(place string, object jsontext.Value, reserve func(size int) error) (prompt systemPrompt, messages []jsontext.Value, from Source, err error) {
+	if bytes.IndexByte(object, '\\') >= 0 { // values with escapes are copied
+		if err := reserve(len(object)); err != nil {
+			return prompt, nil, "", err
+		}
+	}
+	values, err := t.readValues(place, object)
+	if err != nil {
+		return prompt, nil, "", err
+	}
+	for _, v := range values {
+		if v.object == nil || t.dialect != domain.Messages {
+			continue
+		}
+		if err := v.object.readPlain(reserve); err != nil { // once, as a template can repeat it
+			return prompt, nil, "", err
+		}
+	}
+	if prompt, err = t.renderPrompt(values, place); err != nil {
+		return prompt, nil, "", err
+	}
+	if from = FromPreset; hasVariables(t.messages) {
+		from = FromVariable
+	}
+	messages, err = t.renderMessages(values, place)
+	return prompt, messages, from, err
+}
+
+// skeleton returns the list of messages with nothing in the place of variables.
+func (t *template) skeleton() jsontext.Value {
+	values := slices.Repeat([]variableValue{{inside: jsontext.Value{}}}, len(t.variables))
+	messages, _ := t.renderMessages(values, "")
+	return rawjson.ArrayOf(slices.Concat(messages...))
 }

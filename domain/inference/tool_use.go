@@ -110,7 +110,7 @@ func (s *useSearch) field(f rawjson.Member) error {
 			return err
 		}
 	case "container":
-		if skills := rawjson.Get(f.Value, "skills"); skills == nil || isEmptyContainer(skills) {
+		if skills := rawjson.Get(f.Value, "skills"); skills == nil || rawjson.IsEmpty(skills) {
 			return nil
 		}
 		at = s.below(at, "skills")
@@ -150,7 +150,7 @@ func toolsOf(dialect domain.Dialect, item jsontext.Value) iter.Seq[jsontext.Valu
 	return func(yield func(jsontext.Value) bool) {
 		isFirst, isEarlier := true, false
 		for name, value := range rawjson.Pairs(item) {
-			if !mayBeName(name, "tools") || value.Kind() == 'n' || isEmptyContainer(value) {
+			if !mayBeName(name, "tools") || value.Kind() == 'n' || rawjson.IsEmpty(value) {
 				continue
 			}
 			if isFirst {

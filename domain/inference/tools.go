@@ -36,7 +36,7 @@ func toolIdentity(dialect domain.Dialect, tool jsontext.Value) string {
 		space, name = kind, textOf(tool, "mcp_server_name")
 	case name == "" && strings.HasPrefix(kind, "web_search"): // with a date, or as a preview
 		space, name = "type", "web_search"
-	case name == "" && kind != "function" && kind != "custom", strings.HasPrefix(kind, vendorNamespace):
+	case name == "" && kind != "function" && kind != "custom", strings.HasPrefix(kind, "openrouter:"):
 		space, name = "type", kind
 	}
 	if name == "" {

@@ -247,12 +247,6 @@ func (t *translation) place(c *counterpart) string {
 	return ""
 }
 
-// fieldOf returns the field that path is in.
-func fieldOf(path string) string {
-	field, _, _ := strings.Cut(path, ".")
-	return field
-}
-
 // index returns the index of a field in the result, or -1.
 func (t *translation) index(name string) int {
 	return slices.IndexFunc(t.fields, func(f placed) bool { return f.Name == name })
@@ -314,19 +308,4 @@ func (t *translation) result() (fields []rawjson.Member, dropped []string) {
 		}
 	}
 	return fields, dropped
-}
-
-// headerName returns a name for dropped. It replaces bytes that are not allowed there, and
-// an empty name.
-func headerName(name string) string {
-	clean := []byte(cmp.Or(name, "_"))
-	for i, c := range clean {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case c == '_', c == '.', c == ':', c == '-':
-		default:
-			clean[i] = '_'
-		}
-	}
-	return string(clean)
 }

@@ -225,8 +225,6 @@ const (
 	serialPath   = "tool_choice." + serialMember
 )
 
-var serialPlace = placeOf(serialPath)
-
 // convertParallel translates whether a model may call several tools at once, which messages negates.
 // Only no is translated to or from there, because yes is what all dialects do without the setting.
 func convertParallel(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
@@ -288,9 +286,6 @@ func convertServiceTier(value jsontext.Value, _, to domain.Dialect) (converted j
 	}
 	return value, nil
 }
-
-// toolUseFields are the settings of tool use.
-var toolUseFields = []string{"tool_choice", "parallel_tool_calls"}
 
 // dropToolUse removes the settings of tool use from a result without tools, because gateways would
 // refuse it.

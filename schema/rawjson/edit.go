@@ -1,9 +1,12 @@
 package rawjson
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"bytes"
 
-// The functions of this file return an object that a Walker has read, changed. Other members
-// keep their bytes.
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The functions of this file change objects that a Walker has read. Other members keep their bytes.
 
 // With returns an object with a value for a member, in the place of the member's own or at the end.
 func With(object jsontext.Value, name string, value jsontext.Value) jsontext.Value {
@@ -36,6 +39,12 @@ func Without(object jsontext.Value, leavesOut func(name jsontext.Value) bool) js
 		return nil
 	}
 	return append(edited, '}')
+}
+
+// IsEmpty reports whether a value is {} or [].
+func IsEmpty(value jsontext.Value) bool {
+	kind := value.Kind()
+	return (kind == '{' || kind == '[') && len(bytes.TrimSpace(value[1:len(value)-1])) == 0
 }
 
 // AppendMember appends a member to an object that has no last brace yet.

@@ -1,7 +1,10 @@
 package inference
 
 import (
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // dialects are a set of domain.Dialect.
@@ -65,3 +68,34 @@ func IsKept(dialect domain.Dialect, member string) bool {
 // ConversationField returns the member of a dialect's requests that has the conversation.
 // CaptureTemplate keeps it, and Capture does not.
 func ConversationField(dialect domain.Dialect) string { return listField[dialect] }
+
+// listField is the field of each dialect that has the conversation.
+var listField = map[domain.Dialect]string{domain.Responses: "input", domain.Chat: "messages", domain.Messages: "messages"}
+
+// isSystemMessage reports whether an item of a conversation is a message of the system or
+// of the developer. In a chat every item is a message.
+func isSystemMessage(dialect domain.Dialect, message jsontext.Value) bool {
+	if role := rawjson.Get(message, "role"); !rawjson.IsText(role, "system") && !rawjson.IsText(role, "developer") {
+		return false
+	}
+	kind := rawjson.Get(message, "type")
+	return dialect == domain.Chat || kind == nil || rawjson.IsText(kind, "message")
+}
+
+const userMessageHead = `{"role":"user","content":`
+
+// promptField is the field of each dialect that takes a system prompt.
+var promptField = map[domain.Dialect]string{domain.Responses: "instructions", domain.Chat: "messages", domain.Messages: "system"}
+
+// synonyms are pairs of fields of a dialect with the same meaning. A request with one of
+// them overrides the other of the preset.
+var synonyms = map[domain.Dialect]map[string]string{
+	domain.Chat: {
+		"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens",
+		"reasoning": "reasoning_effort", "reasoning_effort": "reasoning",
+	},
+	domain.Messages: {"models": "fallbacks", "fallbacks": "models"},
+}
+
+// toolUseFields are the settings of tool use.
+var toolUseFields = []string{"tool_choice", "parallel_tool_calls"}
