@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -45,9 +46,9 @@ type (
 // dryRunField tells where a top-level field of the body comes from. Preset and
 // version are null unless it comes from a preset, with or without variables.
 type dryRunField struct {
-	From    inference.Source `json:"from"`
-	Preset  *string          `json:"preset"`
-	Version *int             `json:"version"`
+	From    draft.Source `json:"from"`
+	Preset  *string      `json:"preset"`
+	Version *int         `json:"version"`
 }
 
 // describe answers a dry run.
@@ -59,7 +60,7 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (response, err
 	if !utf8.Valid(text) {
 		return response{}, domain.InvalidAt("", "is not UTF-8, which an answer in JSON cannot hold")
 	}
-	resolution.Body = inference.Body{text}
+	resolution.Body = draft.Body{text}
 	fields, err := resolution.Fields()
 	if err != nil {
 		return response{}, err
@@ -67,7 +68,7 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (response, err
 	result := dryRunResult{make(map[string]dryRunField), append([]string{}, resolution.Dropped...), append([]string{}, resolution.Enforced...)}
 	for _, field := range fields {
 		origin := dryRunField{From: field.From}
-		if field.From == inference.FromPreset || field.From == inference.FromVariable {
+		if field.From == draft.FromPreset || field.From == draft.FromVariable {
 			origin.Preset, origin.Version = &resolution.Preset, &resolution.Version
 		}
 		result.Fields[field.Name] = origin

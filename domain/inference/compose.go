@@ -3,6 +3,7 @@ package inference
 import (
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -10,23 +11,23 @@ import (
 // parts of the request's body or of a cached preset. Others were made for this request.
 func (m *merger) sharedSize() (size int) {
 	add := func(text jsontext.Value) {
-		if len(text) >= largeText {
+		if len(text) >= draft.LargeText {
 			size += len(text)
 		}
 	}
-	for i := range m.parts {
-		p := &m.parts[i]
+	for i := range m.Parts {
+		p := &m.Parts[i]
 		isShared, at := isSameMemory(p.Value, rawjson.Find(m.sent, p.Name)) || isSameMemory(p.Value, m.setting(p.Name)), 0
-		for _, e := range p.edits {
+		for _, e := range p.Edits {
 			if isShared {
-				add(p.Value[at:e.begin])
+				add(p.Value[at:e.Begin])
 			}
-			for _, text := range e.texts {
+			for _, text := range e.Texts {
 				if m.settings.template == nil { // it is of the preset's prompt
 					add(text)
 				}
 			}
-			at = e.end
+			at = e.End
 		}
 		if isShared {
 			add(p.Value[at:])

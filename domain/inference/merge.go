@@ -6,6 +6,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/inference/policy"
+	"github.com/caddy-presets/caddy-presets/domain/inference/prompts"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -14,10 +19,10 @@ import (
 type settings struct {
 	fields  []rawjson.Member
 	tools   []namedTool
-	prompt  systemPrompt
+	prompt  prompts.System
 	dropped []string
 	// template is nil for a version that is none. It has the prompt instead.
-	template *template
+	template *prompts.Template
 	// models is the preset's list of models where the gateway knows no such
 	// field.
 	models jsontext.Value
@@ -34,23 +39,23 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 		return nil, err
 	}
 	s := new(settings)
-	s.fields, s.dropped = translate(stored, v.Dialect, dialect, unknown)
+	s.fields, s.dropped = dialects.Translate(stored, v.Dialect, dialect, unknown)
 	if tools := rawjson.Find(s.fields, "tools"); tools != nil {
 		if s.tools, err = splitTools(dialect, tools, len(tools)); err != nil {
 			return nil, err
 		}
 	}
 	if unknown["models"] {
-		known, _ := translate(stored, v.Dialect, dialect, nil)
+		known, _ := dialects.Translate(stored, v.Dialect, dialect, nil)
 		s.models = rawjson.Find(known, "models")
 	}
 	switch {
 	case v.Template != nil:
 		var lost []string
-		s.template, lost = newTemplate(v, dialect)
+		s.template, lost = prompts.NewTemplate(v, dialect)
 		s.dropped = append(s.dropped, lost...)
 	case v.SystemPrompt != nil:
-		s.prompt = newSystemPrompt(*v.SystemPrompt, dialect)
+		s.prompt = prompts.NewSystem(*v.SystemPrompt, dialect)
 	}
 	s.countBreakpoints()
 	return s, nil
@@ -58,12 +63,12 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 
 // merger merges a preset into one request.
 type merger struct {
-	draft
-	rules     check
+	draft.Draft
+	rules     policy.Check
 	dialect   domain.Dialect
 	takes     []string        // as Request.Takes
 	unknown   map[string]bool // fields that the gateway does not know
-	request   parsedRequest
+	request   reference.Request
 	settings  *settings
 	ours      []rawjson.Member // the fields of settings that the route takes
 	workspace *workspaceDefaults
@@ -76,9 +81,9 @@ type merger struct {
 
 	// prompt is the system prompt, and messages are the template's, with values in the
 	// place of variables. They have commas between.
-	prompt       systemPrompt
+	prompt       prompts.System
 	messages     []jsontext.Value
-	messagesFrom Source
+	messagesFrom draft.Source
 
 	dropped []string
 	// models is settings.models of the request.
@@ -100,8 +105,8 @@ func (m *merger) use(v usedVersion) {
 	if m.takes != nil {
 		m.ours = slices.DeleteFunc(slices.Clone(m.ours), func(f rawjson.Member) bool { return !m.takesField(f.Name) })
 	}
-	m.rules.policy, m.rules.stored, m.rules.ours, m.rules.unlisted = v.policy, v.settings.fields, m.ours, v.settings.models
-	m.rules.disabled = m.workspace.disabledTools
+	m.rules.Policy, m.rules.Stored, m.rules.Ours, m.rules.Unlisted = v.policy, v.settings.fields, m.ours, v.settings.models
+	m.rules.Disabled = m.workspace.disabledTools
 }
 
 // merge merges the preset into the request: the request's own fields win. null counts as not
@@ -111,42 +116,42 @@ func (m *merger) use(v usedVersion) {
 // result. The workspace adds a model and a provider order if neither request nor preset has
 // one. Settings of the preset that gateways refuse beside the rest are left out at last.
 func (m *merger) merge() error {
-	m.sent = m.request.fields
+	m.sent = m.request.Fields
 	if m.dropsAttribution {
-		if m.request.fields = dropAttribution(m.request.fields, m.reserve); m.refused != nil {
-			return m.refused
+		if m.request.Fields = prompts.DropAttribution(m.request.Fields, m.Reserve); m.Refused != nil {
+			return m.Refused
 		}
 	}
 	if err := m.render(); err != nil {
 		return err
 	}
-	m.rules.prompt = m.prompt
-	if err := m.rules.limitConversation(); err != nil {
+	m.rules.Prompt = m.prompt
+	if err := m.rules.LimitConversation(); err != nil {
 		return err
 	}
-	m.parts = make([]part, 0, len(m.request.fields)+len(m.ours)+4)
-	for _, field := range m.request.fields {
+	m.Parts = make([]draft.Part, 0, len(m.request.Fields)+len(m.ours)+4)
+	for _, field := range m.request.Fields {
 		if err := m.addSent(field); err != nil {
 			return err
 		}
 	}
 	for _, field := range m.ours {
-		if m.index(field.Name) >= 0 {
+		if m.Index(field.Name) >= 0 {
 			continue
 		}
 		if field.Value = m.contribution(field.Name, field.Value); field.Value != nil {
-			m.parts = append(m.parts, part{Member: field, from: FromPreset})
+			m.Parts = append(m.Parts, draft.Part{Member: field, From: draft.FromPreset})
 		}
 	}
-	if field := listField[m.dialect]; len(m.messages) > 0 && m.index(field) < 0 {
+	if field := dialects.ConversationField[m.dialect]; len(m.messages) > 0 && m.Index(field) < 0 {
 		if err := m.addConversation(rawjson.NewMember(field, nil)); err != nil {
 			return err
 		}
 	}
-	if field := promptField[m.dialect]; !m.prompt.isEmpty() && m.index(field) < 0 {
-		m.parts = append(m.parts, part{Member: rawjson.NewMember(field, nil), edits: []edit{{texts: m.prompt.alone(m.dialect)}}, from: m.prompt.from})
+	if field := dialects.PromptField[m.dialect]; !m.prompt.IsEmpty() && m.Index(field) < 0 {
+		m.Parts = append(m.Parts, draft.Part{Member: rawjson.NewMember(field, nil), Edits: []draft.Edit{{Texts: m.prompt.Alone(m.dialect)}}, From: m.prompt.From})
 	}
-	models, err := m.rules.enforce(m.models)
+	models, err := m.rules.Enforce(m.models)
 	if err != nil {
 		return err
 	}
@@ -163,46 +168,46 @@ func (m *merger) merge() error {
 // addSent adds a field of the request, merged with the preset's.
 func (m *merger) addSent(field rawjson.Member) error {
 	ours := m.setting(field.Name)
-	empty := rawjson.IsEmpty(field.Value) && (ours != nil || m.setting(synonyms[m.dialect][field.Name]) != nil)
+	empty := rawjson.IsEmpty(field.Value) && (ours != nil || m.setting(dialects.Synonyms[m.dialect][field.Name]) != nil)
 	sent := field.Value.Kind() != 'n' && !empty && (field.Name != "model" || !rawjson.IsText(field.Value, ""))
-	add := func(value jsontext.Value, from Source) {
-		m.parts = append(m.parts, part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, from: from})
+	add := func(value jsontext.Value, from draft.Source) {
+		m.Parts = append(m.Parts, draft.Part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, From: from})
 	}
 	switch {
-	case field.Name == "preset", isPromptField(field.Name): // not for the gateway
+	case field.Name == "preset", reference.IsPromptField(field.Name): // not for the gateway
 	case m.unknown[field.Name] && sent:
 		m.dropped = append(m.dropped, field.Name)
 		if field.Name == "models" && !rawjson.IsEmpty(field.Value) {
 			m.models = field.Value
 		}
 	case m.unknown[field.Name]: // it says nothing, so nothing is dropped
-	case field.Name == "model" && m.request.modelIsReference:
+	case field.Name == "model" && m.request.ModelIsReference:
 		switch {
-		case m.request.model != "":
-			add(rawjson.Quote(m.request.model), FromRequest)
+		case m.request.Model != "":
+			add(rawjson.Quote(m.request.Model), draft.FromRequest)
 		case ours != nil:
-			add(ours, FromPreset)
+			add(ours, draft.FromPreset)
 		}
-	case field.Name == listField[m.dialect] && len(m.messages) > 0:
+	case field.Name == dialects.ConversationField[m.dialect] && len(m.messages) > 0:
 		if !sent {
 			field.Value = nil
 		}
 		return m.addConversation(field)
-	case field.Name == promptField[m.dialect] && !m.prompt.isEmpty():
+	case field.Name == dialects.PromptField[m.dialect] && !m.prompt.IsEmpty():
 		if !sent {
-			add(nil, m.prompt.from)
-			m.parts[len(m.parts)-1].edits = []edit{{texts: m.prompt.alone(m.dialect)}}
+			add(nil, m.prompt.From)
+			m.Parts[len(m.Parts)-1].Edits = []draft.Edit{{Texts: m.prompt.Alone(m.dialect)}}
 			return nil
 		}
-		edits, err := m.prompt.place(m.dialect, field.Value, false)
+		edits, err := m.prompt.Place(m.dialect, field.Value, false)
 		switch {
 		case err != nil:
 			return err
 		case edits == nil:
-			add(field.Value, FromRequest)
+			add(field.Value, draft.FromRequest)
 		default:
-			add(field.Value, m.prompt.from)
-			m.parts[len(m.parts)-1].edits = edits
+			add(field.Value, m.prompt.From)
+			m.Parts[len(m.Parts)-1].Edits = edits
 		}
 	case field.Name == "tools" && sent && ours != nil:
 		own, err := splitTools(m.dialect, field.Value, maxTools)
@@ -211,13 +216,13 @@ func (m *merger) addSent(field rawjson.Member) error {
 		}
 		united := mergeTools(m.settings.tools, own)
 		if slices.EqualFunc(united, own, func(t jsontext.Value, o namedTool) bool { return string(t) == string(o.tool) }) {
-			add(field.Value, FromRequest)
+			add(field.Value, draft.FromRequest)
 			return nil
 		}
-		if err := m.reserve(len(field.Value) + len(ours)); err != nil {
+		if err := m.Reserve(len(field.Value) + len(ours)); err != nil {
 			return err
 		}
-		add(rawjson.ArrayOf(united...), FromPreset)
+		add(rawjson.ArrayOf(united...), draft.FromPreset)
 	case empty && ours == nil: // the preset says it in another field
 	default:
 		if ours != nil {
@@ -225,17 +230,17 @@ func (m *merger) addSent(field rawjson.Member) error {
 		}
 		switch {
 		case ours == nil:
-			add(field.Value, FromRequest)
+			add(field.Value, draft.FromRequest)
 		case !sent:
-			add(ours, FromPreset)
+			add(ours, draft.FromPreset)
 		case slices.Contains(memberFields, field.Name) && field.Value.Kind() == '{' && ours.Kind() == '{':
 			if merged, added := m.mergeMembers(field.Value, ours); added {
-				add(merged, FromPreset)
+				add(merged, draft.FromPreset)
 			} else {
-				add(field.Value, FromRequest)
+				add(field.Value, draft.FromRequest)
 			}
 		default:
-			add(field.Value, FromRequest)
+			add(field.Value, draft.FromRequest)
 		}
 	}
 	return nil
@@ -253,8 +258,8 @@ func (m *merger) takesField(name string) bool {
 // isOverridden reports whether the request has a synonym of a field of the preset. {} and
 // [] do not count.
 func (m *merger) isOverridden(name string) bool {
-	synonym := synonyms[m.dialect][name]
-	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.fields, func(f rawjson.Member) bool {
+	synonym := dialects.Synonyms[m.dialect][name]
+	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.Fields, func(f rawjson.Member) bool {
 		return f.Name == synonym && f.Value.Kind() != 'n' && !rawjson.IsEmpty(f.Value)
 	})
 }
@@ -263,24 +268,24 @@ func (m *merger) isOverridden(name string) bool {
 // request, the preset or the workspace. It uses the first model of a list if the gateway or
 // the route takes no lists.
 func (m *merger) ensureModel() error {
-	if model := m.value("model"); model != nil && !rawjson.IsText(model, "") || firstModel(m.value("models")) != nil {
+	if model := m.Value("model"); model != nil && !rawjson.IsText(model, "") || firstModel(m.Value("models")) != nil {
 		return nil
 	}
-	models, from := m.settings.models, FromPreset
+	models, from := m.settings.models, draft.FromPreset
 	switch {
 	case m.models != nil:
-		models, from = m.models, FromRequest
+		models, from = m.models, draft.FromRequest
 	case models == nil:
 		models = rawjson.Find(m.settings.fields, "models")
 	}
 	if first := firstModel(models); first != nil {
-		m.set("model", first, from)
+		m.Set("model", first, from)
 		return nil
 	}
 	if m.workspace.textModel == "" {
 		return domain.InvalidAt("/model", "required: neither the request nor the preset nor the workspace names a model")
 	}
-	m.set("model", rawjson.Quote(m.workspace.textModel), FromWorkspace)
+	m.Set("model", rawjson.Quote(m.workspace.textModel), draft.FromWorkspace)
 	return nil
 }
 
@@ -297,18 +302,18 @@ func firstModel(models jsontext.Value) jsontext.Value {
 
 // fillProviderSort adds the workspace's provider order if the request has none.
 func (m *merger) fillProviderSort() {
-	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.takesField("provider") || m.rules.policy.drops("provider") {
+	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.takesField("provider") || m.rules.Policy.Drops("provider") {
 		return
 	}
 	sort := rawjson.Quote(m.workspace.providerSort)
-	provider := m.value("provider")
+	provider := m.Value("provider")
 	switch {
 	case provider == nil:
 		provider = rawjson.ObjectOf(rawjson.NewMember("sort", sort))
-	case provider.Kind() != '{', rawjson.Get(provider, "sort") != nil, rawjson.Get(provider, "order") != nil, m.reserve(len(provider)) != nil:
+	case provider.Kind() != '{', rawjson.Get(provider, "sort") != nil, rawjson.Get(provider, "order") != nil, m.Reserve(len(provider)) != nil:
 		return
 	default:
 		provider = rawjson.With(provider, "sort", sort)
 	}
-	m.set("provider", provider, FromWorkspace)
+	m.Set("provider", provider, draft.FromWorkspace)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -48,7 +49,7 @@ func (m *merger) contributedReasoning(name string, ours jsontext.Value) jsontext
 	switch {
 	case name == "reasoning_effort" && !keepsEffort:
 		return nil
-	case name == "reasoning_effort" || m.reserve(len(ours)) != nil:
+	case name == "reasoning_effort" || m.Reserve(len(ours)) != nil:
 		return ours
 	}
 	return rawjson.Without(ours, func(member jsontext.Value) bool {
@@ -59,7 +60,7 @@ func (m *merger) contributedReasoning(name string, ours jsontext.Value) jsontext
 // sentSetting returns the request's value of a field that the gateway knows, or nil. null, {} and []
 // count as not sent.
 func (m *merger) sentSetting(name string) jsontext.Value {
-	if value := rawjson.Find(m.request.fields, name); !m.unknown[name] && !rawjson.IsEmpty(value) {
+	if value := rawjson.Find(m.request.Fields, name); !m.unknown[name] && !rawjson.IsEmpty(value) {
 		return value
 	}
 	return nil
@@ -75,11 +76,11 @@ func (m *merger) mergeMembers(request, preset jsontext.Value) (merged jsontext.V
 	missing = slices.DeleteFunc(missing, func(ours rawjson.Member) bool {
 		return ours.Value.Kind() == 'n' || rawjson.Get(request, ours.Name) != nil
 	})
-	if len(missing) == 0 || m.reserve(len(request)+len(preset)) != nil {
+	if len(missing) == 0 || m.Reserve(len(request)+len(preset)) != nil {
 		return request, false
 	}
 	merged = append(make([]byte, 0, len(request)+len(preset)), '{')
-	for field, err := range usualNames.Object(request) {
+	for field, err := range dialects.UsualNames.Object(request) {
 		if err != nil {
 			return request, false
 		}

@@ -4,6 +4,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -11,24 +12,24 @@ import (
 // wants that. The other dialects always tell their usage.
 func (m *merger) addStreamUsage() {
 	const stream, options, include = "stream", "stream_options", "include_usage"
-	isDropped := m.unknown[options] || m.unknown[stream] || m.rules.policy.drops(options) || m.rules.policy.drops(stream)
-	if !m.streamUsage || m.dialect != domain.Chat || isDropped || m.value(stream).Kind() != 't' {
+	isDropped := m.unknown[options] || m.unknown[stream] || m.rules.Policy.Drops(options) || m.rules.Policy.Drops(stream)
+	if !m.streamUsage || m.dialect != domain.Chat || isDropped || m.Value(stream).Kind() != 't' {
 		return
 	}
 	wanted := rawjson.NewMember(include, []byte("true"))
-	value := m.value(options)
+	value := m.Value(options)
 	switch {
 	case value == nil:
 		value = rawjson.ObjectOf(wanted)
 	case value.Kind() != '{': // the gateway refuses it
 		return
 	default:
-		if rawjson.Get(value, include) != nil || m.reserve(len(value)) != nil {
+		if rawjson.Get(value, include) != nil || m.Reserve(len(value)) != nil {
 			return
 		}
 		value = rawjson.With(value, include, wanted.Value)
 	}
-	m.set(options, value, FromServer)
+	m.Set(options, value, draft.FromServer)
 	m.streamUsageAdded = true
 }
 

@@ -1,4 +1,4 @@
-package inference
+package prompts
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -22,14 +24,14 @@ const attributionHeader = "x-anthropic-billing-header:"
 // pureAttribution matches an attribution that has no room for a prompt.
 var pureAttribution = regexp.MustCompile(`^` + attributionHeader + `(?: cc[a-z_]{0,20}=[0-9A-Za-z._-]{1,24};){1,6}$`)
 
-// attributionText returns the text of a block with an attribution, cut at maxText. It returns ""
+// attributionText returns the text of a block with an attribution, cut at dialects.MaxText. It returns ""
 // for other blocks.
 func attributionText(block jsontext.Value) string {
 	text := rawjson.Get(block, "text")
 	if head, _ := rawjson.Head(text, len(attributionHeader)); !strings.HasPrefix(head, attributionHeader) {
 		return ""
 	}
-	head, _ := rawjson.Head(text, maxText)
+	head, _ := rawjson.Head(text, dialects.MaxText)
 	return head
 }
 
@@ -40,7 +42,7 @@ func isAttributed(block jsontext.Value) bool { return attributionText(block) != 
 // isAttribution reports whether a block is an attribution and nothing else, which is one line.
 func isAttribution(block jsontext.Value) bool {
 	text := attributionText(block)
-	return text != "" && len(text) <= maxText && !strings.ContainsAny(text, "\r\n")
+	return text != "" && len(text) <= dialects.MaxText && !strings.ContainsAny(text, "\r\n")
 }
 
 // firstBlock returns the first block of a system prompt of Messages, or nil. isSole tells that it
@@ -55,21 +57,21 @@ func firstBlock(system jsontext.Value) (first jsontext.Value, isSole bool) {
 	return first, first != nil
 }
 
-// lockedAttribution returns a system prompt with the attribution alone with which another one
+// LockedAttribution returns a system prompt with the attribution alone with which another one
 // begins. It returns nil if that has none, or one in which a prompt could be. isSole tells that
 // nothing is behind it.
-func lockedAttribution(system jsontext.Value) (locked jsontext.Value, isSole bool) {
+func LockedAttribution(system jsontext.Value) (locked jsontext.Value, isSole bool) {
 	block, isSole := firstBlock(system)
-	line, _ := rawjson.Head(soleMember(block, "text"), maxText)
+	line, _ := rawjson.Head(dialects.SoleMember(block, "text"), dialects.MaxText)
 	if !pureAttribution.MatchString(line) {
 		return nil, false
 	}
 	return rawjson.ArrayOf(rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote("text")), rawjson.NewMember("text", rawjson.Quote(line)))), isSole
 }
 
-// withoutAttribution returns body, which has fields, without its attribution. A system prompt without
+// WithoutAttribution returns body, which has fields, without its attribution. A system prompt without
 // anything else is left out, too. It returns nil if there is nothing to leave out.
-func withoutAttribution(fields []rawjson.Member, body []byte) Body {
+func WithoutAttribution(fields []rawjson.Member, body []byte) draft.Body {
 	i := indexOfAttribution(fields)
 	if i < 0 {
 		return nil
@@ -82,13 +84,13 @@ func withoutAttribution(fields []rawjson.Member, body []byte) Body {
 		begin, end = rawjson.Offset(body, system.Quoted), rawjson.Offset(body, system.Value)+len(system.Value)
 	}
 	before, after := cutOut(body, begin, end)
-	return Body{before, after}
+	return draft.Body{before, after}
 }
 
 // indexOfAttribution returns the index of the field with an attribution, or -1.
 func indexOfAttribution(fields []rawjson.Member) int {
 	return slices.IndexFunc(fields, func(f rawjson.Member) bool {
-		if f.Name != promptField[domain.Messages] {
+		if f.Name != dialects.PromptField[domain.Messages] {
 			return false
 		}
 		block, _ := firstBlock(f.Value)
@@ -101,18 +103,18 @@ func indexOfAttribution(fields []rawjson.Member) int {
 func cutOut(text []byte, begin, end int) (before, after []byte) {
 	const space = " \t\r\n"
 	before, after = text[:begin], text[end:]
-	if rest := bytes.TrimLeft(after, space); bytes.HasPrefix(rest, comma) {
+	if rest := bytes.TrimLeft(after, space); bytes.HasPrefix(rest, draft.Comma) {
 		return before, rest[1:]
 	}
-	if rest, ok := bytes.CutSuffix(bytes.TrimRight(before, space), comma); ok {
+	if rest, ok := bytes.CutSuffix(bytes.TrimRight(before, space), draft.Comma); ok {
 		return rest, after
 	}
 	return before, after
 }
 
-// dropAttribution returns the fields of a request of Messages without the attribution. A system prompt
+// DropAttribution returns the fields of a request of Messages without the attribution. A system prompt
 // without anything else is left out, too. reserve grants the memory for a copy.
-func dropAttribution(fields []rawjson.Member, reserve func(size int) error) []rawjson.Member {
+func DropAttribution(fields []rawjson.Member, reserve func(size int) error) []rawjson.Member {
 	i := indexOfAttribution(fields)
 	if i < 0 {
 		return fields

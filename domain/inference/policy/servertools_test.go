@@ -1,4 +1,4 @@
-package inference
+package policy
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func documented() string {
 }
 
 func TestServerToolsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/workspaces.md")
+	page, err := os.ReadFile("../../../docs/workspaces.md")
 	if err != nil {
 		t.Fatal(err)
 	}

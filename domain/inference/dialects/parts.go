@@ -1,4 +1,4 @@
-package inference
+package dialects
 
 import (
 	"bytes"
@@ -11,11 +11,11 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// contentPart is a part of a content that several dialects have: a text, an image, a file
+// Part is a part of a content that several dialects have: a text, an image, a file
 // or a sound. Its texts are the insides of JSON strings. A nil one is missing.
-type contentPart struct {
+type Part struct {
 	kind partKind
-	text jsontext.Value
+	Text jsontext.Value
 	// url is that of an image or a file. It may be a data URL (RFC 2397). data is set
 	// instead if a file has other data, which only Responses and Chat can tell from a URL.
 	url, data        jsontext.Value
@@ -38,18 +38,18 @@ const (
 	audioPart
 )
 
-// readPart reads a part of a dialect. It is not ok for one that other dialects cannot have.
-func readPart(dialect domain.Dialect, part jsontext.Value) (p contentPart, ok bool) {
+// ReadPart reads a part of a dialect. It is not ok for one that other dialects cannot have.
+func ReadPart(dialect domain.Dialect, part jsontext.Value) (p Part, ok bool) {
 	inside := func(object jsontext.Value, name string) jsontext.Value {
 		text, _ := rawjson.Inside(rawjson.Get(object, name))
 		return text
 	}
 	p.caching = rawjson.Get(part, "cache_control")
-	switch kind := textOf(part, "type"); {
-	case isTextPart(kind):
-		p.text = inside(part, "text")
+	switch kind := TextOf(part, "type"); {
+	case IsText(kind):
+		p.Text = inside(part, "text")
 		p.breakpoint = dialect == domain.Responses && rawjson.Get(part, "prompt_cache_breakpoint") != nil
-		return p, p.text != nil
+		return p, p.Text != nil
 	case dialect == domain.Responses && kind == "input_image":
 		p.kind, p.url, p.fileID, p.detail = imagePart, inside(part, "image_url"), inside(part, "file_id"), inside(part, "detail")
 		p.breakpoint = rawjson.Get(part, "prompt_cache_breakpoint") != nil
@@ -71,7 +71,7 @@ func readPart(dialect domain.Dialect, part jsontext.Value) (p contentPart, ok bo
 			p.kind, p.filename = filePart, inside(part, "title")
 		}
 		source := rawjson.Get(part, "source")
-		switch media := inside(source, "media_type"); textOf(source, "type") {
+		switch media := inside(source, "media_type"); TextOf(source, "type") {
 		case "url":
 			p.url = inside(source, "url")
 		case "file":
@@ -103,9 +103,9 @@ func joined(a string, media jsontext.Value, b string, data []byte) jsontext.Valu
 	return append(append(append(append(jsontext.Value{}, a...), media...), b...), data...)
 }
 
-// write returns the part as a dialect writes it, without its last brace. Equal parts have
+// Write returns the part as a dialect writes it, without its last brace. Equal parts have
 // equal bytes. It is not ok if the dialect has no such part.
-func (p *contentPart) write(dialect domain.Dialect, byAssistant bool) (pieces []jsontext.Value, ok bool) {
+func (p *Part) Write(dialect domain.Dialect, byAssistant bool) (pieces []jsontext.Value, ok bool) {
 	add := func(before string, text jsontext.Value, after string) {
 		pieces = append(pieces, jsontext.Value(before), text, jsontext.Value(after))
 	}
@@ -116,11 +116,11 @@ func (p *contentPart) write(dialect domain.Dialect, byAssistant bool) (pieces []
 	case dialect == domain.Messages && p.kind != textPart:
 		return p.writeBlock()
 	case p.kind == textPart && dialect != domain.Responses:
-		add(`{"type":"text","text":"`, p.text, `"`)
+		add(`{"type":"text","text":"`, p.Text, `"`)
 	case p.kind == textPart && byAssistant:
-		add(`{"type":"output_text","text":"`, p.text, `"`)
+		add(`{"type":"output_text","text":"`, p.Text, `"`)
 	case p.kind == textPart:
-		add(`{"type":"input_text","text":"`, p.text, `"`)
+		add(`{"type":"input_text","text":"`, p.Text, `"`)
 	case p.kind == imagePart && dialect == domain.Chat:
 		if p.url == nil {
 			return nil, false
@@ -155,7 +155,7 @@ func (p *contentPart) write(dialect domain.Dialect, byAssistant bool) (pieces []
 }
 
 // fileMembers returns a file as Responses or Chat writes it, without its last brace.
-func (p *contentPart) fileMembers(dialect domain.Dialect) []jsontext.Value {
+func (p *Part) fileMembers(dialect domain.Dialect) []jsontext.Value {
 	inChat := dialect == domain.Chat
 	pieces := []jsontext.Value{jsontext.Value(`{"type":"input_file",`)}
 	if inChat {
@@ -189,14 +189,14 @@ func (p *contentPart) fileMembers(dialect domain.Dialect) []jsontext.Value {
 }
 
 // cutDataURL returns the type and the data of a data URL in base64.
-func (p *contentPart) cutDataURL() (media, data []byte, found bool) {
+func (p *Part) cutDataURL() (media, data []byte, found bool) {
 	media, data, found = bytes.Cut(p.url[len("data:"):], []byte(";base64,"))
 	media, _, _ = bytes.Cut(media, []byte(";"))
 	return media, data, found
 }
 
-// readPlain sets plain, if the part is a file of plain text. reserve grants the memory.
-func (p *contentPart) readPlain(reserve func(size int) error) (err error) {
+// ReadPlain sets plain, if the part is a file of plain text. reserve grants the memory.
+func (p *Part) ReadPlain(reserve func(size int) error) (err error) {
 	if p.kind != filePart || !isDataURL(p.url) {
 		return nil
 	}
@@ -225,7 +225,7 @@ func quoteBase64(data []byte, reserve func(size int) error) (jsontext.Value, err
 }
 
 // writeBlock returns an image or a file as Messages writes it, without its last brace.
-func (p *contentPart) writeBlock() (pieces []jsontext.Value, ok bool) {
+func (p *Part) writeBlock() (pieces []jsontext.Value, ok bool) {
 	add := func(texts ...any) {
 		for _, text := range texts {
 			switch text := text.(type) {
@@ -271,7 +271,7 @@ func (p *contentPart) writeBlock() (pieces []jsontext.Value, ok bool) {
 	return pieces, true
 }
 
-// isTextPart reports whether parts of a type have text, in any dialect.
-func isTextPart(kind string) bool {
+// IsText reports whether parts of a type have text, in any dialect.
+func IsText(kind string) bool {
 	return kind == "text" || kind == "input_text" || kind == "output_text"
 }

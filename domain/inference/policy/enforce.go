@@ -1,4 +1,4 @@
-package inference
+package policy
 
 import (
 	"bytes"
@@ -8,6 +8,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -20,45 +23,45 @@ const (
 	modelMessage   = "is a model that the preset's policy does not allow"
 )
 
-// enforce enforces the policy on the merged request, whose fields were admitted. A request that breaks
+// Enforce enforces the policy on the merged request, whose fields were admitted. A request that breaks
 // it is Forbidden if the policy says so.
-func (c *check) enforce(models jsontext.Value) (left jsontext.Value, err error) {
-	if c.policy == nil {
+func (c *Check) Enforce(models jsontext.Value) (left jsontext.Value, err error) {
+	if c.Policy == nil {
 		return models, nil
 	}
-	hadTools := c.hadTools || c.index("tools") >= 0
+	hadTools := c.hadTools || c.Index("tools") >= 0
 	for _, name := range c.relocked {
-		if i := c.index(name); i >= 0 {
-			c.parts[i].from = FromPolicy
+		if i := c.Index(name); i >= 0 {
+			c.Parts[i].From = draft.FromPolicy
 		}
 	}
-	for _, r := range c.policy.locks {
+	for _, r := range c.Policy.locks {
 		for _, at := range r.places {
 			c.lock(r, at)
 		}
 	}
 	c.limitModels()
 	models = c.limitUnknownModels(models)
-	for _, r := range c.policy.limits {
+	for _, r := range c.Policy.limits {
 		for _, at := range r.places {
 			switch {
 			case r.kind == boundRule:
 				c.bound(r, at)
-			case !r.isAboutTools() || c.bringsTools(at.field, c.value(at.field)):
+			case !r.isAboutTools() || c.bringsTools(at.Field, c.Value(at.Field)):
 				c.put(at, nil)
 			}
 		}
 	}
-	if hadTools && c.index("tools") < 0 { // gateways refuse a choice of no tools
-		c.parts = slices.DeleteFunc(c.parts, func(p part) bool {
-			return slices.Contains(toolUseFields, p.Name) && c.sentAt(place{field: p.Name}) != nil // reconcile does the preset's
+	if hadTools && c.Index("tools") < 0 { // gateways refuse a choice of no tools
+		c.Parts = slices.DeleteFunc(c.Parts, func(p draft.Part) bool {
+			return slices.Contains(dialects.ToolUseFields, p.Name) && c.sentAt(dialects.Place{Field: p.Name}) != nil // reconcile does the preset's
 		})
 	}
 	return models, c.refusal()
 }
 
 // refusal returns the error for a request that broke the policy, if the policy refuses it.
-func (c *check) refusal() error {
+func (c *Check) refusal() error {
 	if c.issues == nil {
 		return nil
 	}
@@ -70,11 +73,11 @@ func (c *check) refusal() error {
 
 // recordViolation records that a field, or its member, breaks a rule. sent tells that the value
 // is the request's.
-func (c *check) recordViolation(name, message string, sent bool, path ...string) {
-	if !slices.Contains(c.broken, name) {
-		c.broken = append(c.broken, name)
+func (c *Check) recordViolation(name, message string, sent bool, path ...string) {
+	if !slices.Contains(c.Broken, name) {
+		c.Broken = append(c.Broken, name)
 	}
-	if !sent || !c.policy.refuse || len(c.issues) == maxBrokenIssues {
+	if !sent || !c.Policy.refuse || len(c.issues) == maxBrokenIssues {
 		return
 	}
 	if message == lockedMessage || message == boundedMessage {
@@ -82,7 +85,7 @@ func (c *check) recordViolation(name, message string, sent bool, path ...string)
 	}
 	issue := domain.Issue{Message: message}
 	for _, member := range path {
-		issue.Path += pointer(member)
+		issue.Path += dialects.Pointer(member)
 	}
 	if !slices.Contains(c.issues, issue) {
 		c.issues = append(c.issues, issue)
@@ -90,21 +93,23 @@ func (c *check) recordViolation(name, message string, sent bool, path ...string)
 }
 
 // valueAt returns the value at a place of the merged request, or nil. null counts as none.
-func (c *check) valueAt(at place) jsontext.Value { return member(c.value(at.field), at.member) }
+func (c *Check) valueAt(at dialects.Place) jsontext.Value {
+	return member(c.Value(at.Field), at.Member)
+}
 
 // presetAt returns the preset's value at a place, or nil.
-func (c *check) presetAt(at place) jsontext.Value {
-	return member(rawjson.Find(c.ours, at.field), at.member)
+func (c *Check) presetAt(at dialects.Place) jsontext.Value {
+	return member(rawjson.Find(c.Ours, at.Field), at.Member)
 }
 
 // sentAt returns the value at a place that the request itself sent, or nil. It says something.
-func (c *check) sentAt(at place) jsontext.Value {
-	value := rawjson.Find(c.request.fields, at.field)
-	if i := c.index(at.field); i >= 0 && c.parts[i].from == FromRequest {
-		value = c.parts[i].Value // the model without the reference
+func (c *Check) sentAt(at dialects.Place) jsontext.Value {
+	value := rawjson.Find(c.Request.Fields, at.Field)
+	if i := c.Index(at.Field); i >= 0 && c.Parts[i].From == draft.FromRequest {
+		value = c.Parts[i].Value // the model without the reference
 	}
-	value = member(value, at.member)
-	if value.Kind() == 'n' || rawjson.IsEmpty(value) || at.field == "model" && (rawjson.IsText(value, "") || isReference(value)) {
+	value = member(value, at.Member)
+	if value.Kind() == 'n' || rawjson.IsEmpty(value) || at.Field == "model" && (rawjson.IsText(value, "") || reference.IsReference(value)) {
 		return nil
 	}
 	return value
@@ -118,64 +123,57 @@ func member(value jsontext.Value, name string) jsontext.Value {
 	return rawjson.Get(value, name)
 }
 
-func (at place) path() []string {
-	if at.member == "" {
-		return []string{at.field}
-	}
-	return []string{at.field, at.member}
-}
-
 // put gives a place of the merged request a value, or removes it. The preset's value takes the place
 // of an object without any members left.
-func (c *check) put(at place, value jsontext.Value) {
-	i := c.index(at.field)
+func (c *Check) put(at dialects.Place, value jsontext.Value) {
+	i := c.Index(at.Field)
 	switch {
-	case at.member != "" && i >= 0 && c.parts[i].Value.Kind() == '{':
-		whole := c.parts[i].Value
-		if c.reserve(len(whole)+len(value)) != nil {
+	case at.Member != "" && i >= 0 && c.Parts[i].Value.Kind() == '{':
+		whole := c.Parts[i].Value
+		if c.Reserve(len(whole)+len(value)) != nil {
 			return
 		}
 		if value == nil {
-			value = rawjson.Without(whole, func(name jsontext.Value) bool { return rawjson.IsText(name, at.member) })
+			value = rawjson.Without(whole, func(name jsontext.Value) bool { return rawjson.IsText(name, at.Member) })
 		} else {
-			value = rawjson.With(whole, at.member, value)
+			value = rawjson.With(whole, at.Member, value)
 		}
-	case at.member != "" && value != nil && (i < 0 || c.parts[i].Value.Kind() == 'n'):
-		value = rawjson.ObjectOf(rawjson.NewMember(at.member, value))
-	case at.member != "": // a text has no such member
+	case at.Member != "" && value != nil && (i < 0 || c.Parts[i].Value.Kind() == 'n'):
+		value = rawjson.ObjectOf(rawjson.NewMember(at.Member, value))
+	case at.Member != "": // a text has no such member
 		return
 	}
 	switch {
 	case value != nil:
-		c.set(at.field, value, FromPolicy)
+		c.Set(at.Field, value, draft.FromPolicy)
 	default:
-		c.remove(at.field)
+		c.Remove(at.Field)
 	}
 }
 
 // lock gives a place the preset's value.
-func (c *check) lock(r *rule, at place) {
+func (c *Check) lock(r *rule, at dialects.Place) {
 	have, want := c.valueAt(at), c.presetAt(at)
 	switch {
 	case bytes.Equal(have, want):
 		return
-	case r.isAboutTools() && at.field != "tools" && !c.bringsTools(at.field, have) && !c.bringsTools(at.field, want):
+	case r.isAboutTools() && at.Field != "tools" && !c.bringsTools(at.Field, have) && !c.bringsTools(at.Field, want):
 		return
-	case at == serialPlace && textOf(c.value(at.field), "type") == "none": // it has no such member
+	case at == dialects.SerialPlace && dialects.TextOf(c.Value(at.Field), "type") == "none": // it has no such member
 		return
 	}
-	if sent := c.sentAt(at); sent != nil && !c.isOwn(sent, slices.Concat(r.places, samePlaces[at])) {
-		c.recordViolation(r.name, lockedMessage, true, at.path()...)
+	if sent := c.sentAt(at); sent != nil && !c.isOwn(sent, slices.Concat(r.places, dialects.SamePlaces[at])) {
+		c.recordViolation(r.name, lockedMessage, true, at.Path()...)
 	}
 	c.put(at, want)
 }
 
 // bound makes the value at a place meet the bounds of a rule. An allowed value is itself, else the
 // nearest number, else the preset's value.
-func (c *check) bound(r *rule, at place) {
+func (c *Check) bound(r *rule, at dialects.Place) {
 	turn := func(value jsontext.Value) jsontext.Value { return value }
-	if at == serialPlace { // the bound is of what it switches off
-		turn = negate
+	if at == dialects.SerialPlace { // the bound is of what it switches off
+		turn = dialects.Negate
 	}
 	value := turn(c.valueAt(at))
 	if value == nil || value.Kind() == 'n' {
@@ -185,12 +183,12 @@ func (c *check) bound(r *rule, at place) {
 	if name == "" {
 		return
 	}
-	c.recordViolation(name, boundedMessage, bytes.Equal(c.sentAt(at), c.valueAt(at)), at.path()...)
+	c.recordViolation(name, boundedMessage, bytes.Equal(c.sentAt(at), c.valueAt(at)), at.Path()...)
 	nearest := r.nearest(value)
 	for _, place := range r.places {
 		ours := c.presetAt(place)
-		if place == serialPlace {
-			ours = negate(ours)
+		if place == dialects.SerialPlace {
+			ours = dialects.Negate(ours)
 		}
 		if nearest == nil && ours != nil {
 			if nearest = ours; r.disallows(ours) != "" {
@@ -203,7 +201,7 @@ func (c *check) bound(r *rule, at place) {
 }
 
 // bringsTools reports whether a value of a field gives tools to a model.
-func (c *check) bringsTools(field string, value jsontext.Value) bool {
+func (c *Check) bringsTools(field string, value jsontext.Value) bool {
 	if field != "plugins" && field != "container" {
 		return true
 	}
@@ -216,8 +214,8 @@ func (c *check) bringsTools(field string, value jsontext.Value) bool {
 }
 
 // isOwn reports whether the preset has a value at one of places, which are names of the same setting.
-func (c *check) isOwn(value jsontext.Value, places []place) bool {
-	return slices.ContainsFunc(places, func(at place) bool { return isSameJSON(value, c.presetAt(at)) })
+func (c *Check) isOwn(value jsontext.Value, places []dialects.Place) bool {
+	return slices.ContainsFunc(places, func(at dialects.Place) bool { return isSameJSON(value, c.presetAt(at)) })
 }
 
 // isSameJSON reports whether two values are the same but for their notation.

@@ -1,4 +1,4 @@
-package inference
+package dialects
 
 import (
 	"bytes"
@@ -272,7 +272,7 @@ func TestTranslate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			settings := settingsOf(t, c.settings)
-			fields, dropped := translate(settings, c.from, c.to, unknownSet(c.unknown))
+			fields, dropped := Translate(settings, c.from, c.to, unknownSet(c.unknown))
 			if got := string(rawjson.ObjectOf(fields...)); got != c.want {
 				t.Errorf("%s to %s: got\n%s, want\n%s", c.from, c.to, got, c.want)
 			}
@@ -290,15 +290,15 @@ func TestTranslate(t *testing.T) {
 func TestTranslateFieldsWithoutRule(t *testing.T) {
 	ruled := unknownSet(`max_output_tokens max_completion_tokens max_tokens reasoning reasoning_effort thinking output_config
 		text response_format verbosity stop stop_sequences fallbacks tools tool_choice parallel_tool_calls service_tier`)
-	for name, in := range settingFields {
+	for name, in := range SettingFields {
 		for _, from := range allDialects {
 			for _, to := range allDialects {
-				if in&setOf(from) == 0 || ruled[name] {
+				if in&SetOf(from) == 0 || ruled[name] {
 					continue
 				}
-				fields, dropped := translate([]rawjson.Member{rawjson.NewMember(name, jsontext.Value(`[ ]`))}, from, to, nil)
+				fields, dropped := Translate([]rawjson.Member{rawjson.NewMember(name, jsontext.Value(`[ ]`))}, from, to, nil)
 				want, wantDropped := `{"`+name+`":[ ]}`, []string(nil)
-				if presetOnly[name] || in&setOf(to) == 0 {
+				if PresetOnly[name] || in&SetOf(to) == 0 {
 					want, wantDropped = `{}`, []string{name}
 				}
 				if got := string(rawjson.ObjectOf(fields...)); got != want || !slices.Equal(dropped, wantDropped) {
@@ -431,7 +431,7 @@ func checkTranslation(t *testing.T, fields []rawjson.Member, dropped []string, t
 		if !f.Value.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) || f.Value.Kind() == 'n' {
 			t.Errorf("%s is %s, want JSON other than null", f.Name, f.Value)
 		}
-		if settingFields[f.Name]&setOf(to) == 0 || presetOnly[f.Name] || unknown[f.Name] {
+		if SettingFields[f.Name]&SetOf(to) == 0 || PresetOnly[f.Name] || unknown[f.Name] {
 			t.Errorf("got field %s, want fields that a request of %s may have", f.Name, to)
 		}
 		if seen[f.Name] {
@@ -585,12 +585,12 @@ func eachGenerated(t *testing.T, rounds int, check func(t *testing.T, g generato
 func TestTranslateRoundTrip(t *testing.T) {
 	tier.NoRace(t)
 	eachGenerated(t, 500/tier.Sample(4), func(t *testing.T, _ generator, settings []rawjson.Member, from, to domain.Dialect) {
-		there, dropped := translate(settings, from, to, nil)
+		there, dropped := Translate(settings, from, to, nil)
 		checkTranslation(t, there, dropped, to, nil)
-		back, droppedBack := translate(there, to, from, nil)
+		back, droppedBack := Translate(there, to, from, nil)
 		checkTranslation(t, back, droppedBack, from, nil)
 		if from == to {
-			if got, want := rawjson.ObjectOf(there...), rawjson.ObjectOf(slices.DeleteFunc(settings, func(m rawjson.Member) bool { return presetOnly[m.Name] })...); !bytes.Equal(got, want) {
+			if got, want := rawjson.ObjectOf(there...), rawjson.ObjectOf(slices.DeleteFunc(settings, func(m rawjson.Member) bool { return PresetOnly[m.Name] })...); !bytes.Equal(got, want) {
 				t.Errorf("got %s, want it unchanged: %s", got, want)
 			}
 			return
@@ -612,7 +612,7 @@ func TestTranslateRoundTrip(t *testing.T) {
 
 // A setting that the gateway does not know is listed or takes another name.
 func TestTranslateUnknown(t *testing.T) {
-	names := slices.Sorted(maps.Keys(settingFields))
+	names := slices.Sorted(maps.Keys(SettingFields))
 	others := map[string]string{
 		"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens",
 		"reasoning": "reasoning_effort", "reasoning_effort": "reasoning",
@@ -628,8 +628,8 @@ func TestTranslateUnknown(t *testing.T) {
 		for range g.IntN(20) {
 			unknown[names[g.IntN(len(names))]] = true
 		}
-		all, allDropped := translate(settings, from, to, nil)
-		known, dropped := translate(settings, from, to, unknown)
+		all, allDropped := Translate(settings, from, to, nil)
+		known, dropped := Translate(settings, from, to, unknown)
 		checkTranslation(t, known, dropped, to, unknown)
 		listed := func(name string) bool {
 			return slices.ContainsFunc(dropped, func(d string) bool { return d == name || strings.HasPrefix(d, name+".") })
@@ -639,8 +639,8 @@ func TestTranslateUnknown(t *testing.T) {
 			other := others[f.Name]
 			switch {
 			case bytes.Equal(got, f.Value):
-			case got == nil && slices.Contains(toolUseFields, f.Name) && unknown["tools"]:
-				if !slices.ContainsFunc(toolUseFields, listed) { // by the name that it was captured with
+			case got == nil && slices.Contains(ToolUseFields, f.Name) && unknown["tools"]:
+				if !slices.ContainsFunc(ToolUseFields, listed) { // by the name that it was captured with
 					t.Errorf("%s is gone, want it in %q", f.Name, dropped)
 				}
 			case got == nil && unknown[f.Name]:
@@ -673,7 +673,7 @@ func TestTranslateUnknown(t *testing.T) {
 // A member named by a number is the field of that number, so that any value
 // meets any rule.
 func FuzzTranslate(f *testing.F) {
-	names := slices.Sorted(maps.Keys(settingFields))
+	names := slices.Sorted(maps.Keys(SettingFields))
 	g := generator{rand.New(rand.NewPCG(3, 4))}
 	for i := range 30 {
 		f.Add(g.settings(allDialects[i%3]), uint8(i%3), uint8(i/3), uint64(i))
@@ -692,7 +692,7 @@ func FuzzTranslate(f *testing.F) {
 			if n, err := strconv.Atoi(m.Name); err == nil && n >= 0 {
 				m.Name = names[n%len(names)]
 			}
-			if settingFields[m.Name]&setOf(source) != 0 && !seen[m.Name] {
+			if SettingFields[m.Name]&SetOf(source) != 0 && !seen[m.Name] {
 				seen[m.Name] = true
 				settings = append(settings, m)
 			}
@@ -703,7 +703,7 @@ func FuzzTranslate(f *testing.F) {
 			}
 		}
 		before := string(rawjson.ObjectOf(settings...))
-		fields, dropped := translate(settings, source, target, unknown)
+		fields, dropped := Translate(settings, source, target, unknown)
 		checkTranslation(t, fields, dropped, target, unknown)
 		if after := string(rawjson.ObjectOf(settings...)); after != before {
 			t.Errorf("settings became %s, want %s", after, before)

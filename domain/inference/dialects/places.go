@@ -1,4 +1,4 @@
-package inference
+package dialects
 
 import (
 	"maps"
@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// place is a field of a request, or a member of a field.
-type place struct{ field, member string }
+// Place is a field of a request, or a member of a field.
+type Place struct{ Field, Member string }
 
-func placeOf(path string) place {
+// PlaceOf returns the place of a path, "field" or "field.member".
+func PlaceOf(path string) Place {
 	field, member, _ := strings.Cut(path, ".")
-	return place{field, member}
+	return Place{field, member}
 }
 
 // allPaths returns the setting's names in all dialects.
@@ -23,7 +24,7 @@ func (c counterpart) allPaths() []string {
 // of this name. The name of a field that is no setting itself stands for all settings in it.
 func settingPaths(name string) []string {
 	paths := map[string]bool{}
-	if settingFields[name] != 0 && !presetOnly[name] {
+	if SettingFields[name] != 0 && !PresetOnly[name] {
 		paths[name] = true
 	}
 	isSetting := slices.ContainsFunc(counterparts, func(c counterpart) bool { return slices.Contains(c.allPaths(), name) })
@@ -48,46 +49,55 @@ func settingPaths(name string) []string {
 	return slices.Sorted(maps.Keys(paths))
 }
 
-// settingPlaces returns the places of a setting in all dialects. It leaves out members of
+// SettingPlaces returns the places of a setting in all dialects. It leaves out members of
 // fields that are places themselves.
-func settingPlaces(name string) (places []place) {
+func SettingPlaces(name string) (places []Place) {
 	paths := settingPaths(name)
 	for _, path := range paths {
 		if field := fieldOf(path); field == path || !slices.Contains(paths, field) {
-			places = append(places, placeOf(path))
+			places = append(places, PlaceOf(path))
 		}
 	}
 	return places
 }
 
-// scalarPlaces returns the places of a setting that is a number, a string or a boolean.
-func scalarPlaces(name string) (places []place) {
+// ScalarPlaces returns the places of a setting that is a number, a string or a boolean.
+func ScalarPlaces(name string) (places []Place) {
 	for _, path := range settingPaths(name) {
 		for _, c := range counterparts {
 			if within := c.within[path]; within != "" {
 				path = within
 			}
 		}
-		places = append(places, placeOf(path))
+		places = append(places, PlaceOf(path))
 	}
 	return places
 }
 
-// samePlaces has the places of the same setting, by each of its places.
-var samePlaces = func() map[place][]place {
-	all := map[place][]place{}
+// SamePlaces has the places of the same setting, by each of its places.
+var SamePlaces = func() map[Place][]Place {
+	all := map[Place][]Place{}
 	for _, c := range counterparts {
 		for _, path := range append(c.allPaths(), slices.Collect(maps.Values(c.within))...) {
-			all[placeOf(path)] = scalarPlaces(path)
+			all[PlaceOf(path)] = ScalarPlaces(path)
 		}
 	}
 	return all
 }()
 
-var serialPlace = placeOf(serialPath)
+// SerialPlace is where Messages has the opposite of parallel_tool_calls.
+var SerialPlace = PlaceOf(serialPath)
 
 // fieldOf returns the field that path is in.
 func fieldOf(path string) string {
 	field, _, _ := strings.Cut(path, ".")
 	return field
+}
+
+// Path returns the names that lead to the place.
+func (at Place) Path() []string {
+	if at.Member == "" {
+		return []string{at.Field}
+	}
+	return []string{at.Field, at.Member}
 }

@@ -1,4 +1,6 @@
-package inference
+// Package reference reads how an inference request names a preset: in its model, in its field preset, or
+// as a prompt of another service. It also reads the request's session.
+package reference
 
 import (
 	"errors"
@@ -13,25 +15,26 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// reference is how a request names a preset. Its model is "@preset/slug" or
+// Ref is how a request names a preset. Its model is "@preset/slug" or
 // "model@preset/slug", its preset field is "slug", or it has a prompt (see
-// promptReference).
-type reference struct {
-	slug string
+// Prompt).
+type Ref struct {
+	Slug string
 	// pin is a version's number or a label, written behind a second @. It is empty for
 	// the designated version.
-	pin string
+	Pin string
 }
 
 // String returns the reference as it is written in a model's name.
-func (ref reference) String() string {
-	if ref.pin == "" {
-		return domain.ReferenceMark + ref.slug
+func (ref Ref) String() string {
+	if ref.Pin == "" {
+		return domain.ReferenceMark + ref.Slug
 	}
-	return domain.ReferenceMark + ref.slug + "@" + ref.pin
+	return domain.ReferenceMark + ref.Slug + "@" + ref.Pin
 }
 
 // maxPin bounds the text behind the second @ of a reference, in bytes. pinPattern matches it.
@@ -40,53 +43,54 @@ const maxPin = 128
 var pinPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,` + strconv.Itoa(maxPin-1) + `}$`)
 
 // parseReference reads slug, slug@version or slug@label. Errors name place.
-func parseReference(place, text string) (ref reference, err error) {
+func parseReference(place, text string) (ref Ref, err error) {
 	slug, pin, pinned := strings.Cut(text, "@")
 	if domain.CheckPresetSlug(slug) != nil || pinned && !pinPattern.MatchString(pin) {
 		return ref, domain.InvalidAt(place, "must name a preset by its slug, slug@version or slug@label")
 	}
-	return reference{slug, pin}, nil
+	return Ref{slug, pin}, nil
 }
 
-// maxRequestFields bounds the top-level fields of a request that names a preset. The
+// MaxRequestFields bounds the top-level fields of a request that names a preset. The
 // dialects have far fewer.
-const maxRequestFields = 1024
+const MaxRequestFields = 1024
 
-// maxReference bounds a model or a field preset that names a preset, in bytes.
-const maxReference = 4 << 10
+// MaxReference bounds a model or a field preset that names a preset, in bytes.
+const MaxReference = 4 << 10
 
-// usualFields is how many fields need no memory besides that of a parsedRequest. Beyond
+// usualFields is how many fields need no memory besides that of a Request. Beyond
 // them, a map finds duplicates.
 const usualFields = 16
 
-var errTooManyFields = domain.InvalidAt("", "has more than "+strconv.Itoa(maxRequestFields)+" fields")
+// ErrTooManyFields is for a request of more than MaxRequestFields.
+var ErrTooManyFields = domain.InvalidAt("", "has more than "+strconv.Itoa(MaxRequestFields)+" fields")
 
-// parsedRequest is the part of an inference request that was read.
-type parsedRequest struct {
+// Request is the part of an inference request that was read.
+type Request struct {
 	// fields are the top-level fields in the order in which they were sent.
-	fields []rawjson.Member
+	Fields []rawjson.Member
 	// err is the first error: of the JSON, or of a rule.
-	err error
+	Err error
 	// sessionID is the session_id field, or empty.
-	sessionID string
+	SessionID string
 
 	// found tells that there is a reference, modelIsReference that it is in the model
 	// field. model is the text before it there.
-	found            bool
-	ref              reference
-	model            string
-	modelIsReference bool
-	prompt           *promptReference // never nil
+	Found            bool
+	Ref              Ref
+	Model            string
+	ModelIsReference bool
+	Prompt           *Prompt // never nil
 
 	usual [usualFields]rawjson.Member // memory for fields
 	more  map[string]bool             // the names of fields, if there are more
 }
 
-// read reads the fields of a request, its reference and its session. It stops where the
+// Read reads the fields of a request, its reference and its session. It stops where the
 // body is not JSON: without a reference, the gateway answers that.
-func (q *parsedRequest) read(body []byte) {
-	q.prompt, q.fields = &noPrompt, q.usual[:0]
-	for field, err := range usualNames.Object(body) {
+func (q *Request) Read(body []byte) {
+	q.Prompt, q.Fields = &noPrompt, q.usual[:0]
+	for field, err := range dialects.UsualNames.Object(body) {
 		if !q.readMember(field, err) {
 			break
 		}
@@ -94,10 +98,10 @@ func (q *parsedRequest) read(body []byte) {
 	q.resolvePrompt()
 }
 
-// readFlat is read for JSON that does not nest deeply. It returns false for another body.
-func (q *parsedRequest) readFlat(body []byte) bool {
-	q.prompt, q.fields = &noPrompt, q.usual[:0]
-	for field, err := range usualNames.Flat(body) {
+// ReadFlat is read for JSON that does not nest deeply. It returns false for another body.
+func (q *Request) ReadFlat(body []byte) bool {
+	q.Prompt, q.Fields = &noPrompt, q.usual[:0]
+	for field, err := range dialects.UsualNames.Flat(body) {
 		if err != nil {
 			return false
 		}
@@ -111,19 +115,19 @@ func (q *parsedRequest) readFlat(body []byte) bool {
 
 // readMember reads a field, or an error in its place. It returns false if no later field
 // changes the answer.
-func (q *parsedRequest) readMember(field rawjson.Member, err error) bool {
+func (q *Request) readMember(field rawjson.Member, err error) bool {
 	switch {
-	case err == nil && len(q.fields) < maxRequestFields && !q.has(field.Name):
+	case err == nil && len(q.Fields) < MaxRequestFields && !q.has(field.Name):
 		q.add(field) // also behind an error: a reference may follow, or the model
-	case q.err != nil: // the first error counts
+	case q.Err != nil: // the first error counts
 	case err != nil:
 		q.setError(domain.InvalidAt("", err.Error()))
-	case len(q.fields) == maxRequestFields:
-		q.setError(errTooManyFields)
+	case len(q.Fields) == MaxRequestFields:
+		q.setError(ErrTooManyFields)
 	default:
-		q.setError(domain.InvalidAt(pointer(field.Name), "duplicate name"))
+		q.setError(domain.InvalidAt(dialects.Pointer(field.Name), "duplicate name"))
 	}
-	if err != nil || q.err != nil && q.found {
+	if err != nil || q.Err != nil && q.Found {
 		return false
 	}
 	q.readField(field)
@@ -131,62 +135,62 @@ func (q *parsedRequest) readMember(field rawjson.Member, err error) bool {
 }
 
 // has reports whether a field of a name was read.
-func (q *parsedRequest) has(name string) bool {
+func (q *Request) has(name string) bool {
 	if len(name) > rawjson.MaxName { // it was cut, and no gateway knows it
 		return false
 	}
 	if q.more != nil {
 		return q.more[name]
 	}
-	return slices.ContainsFunc(q.fields, func(f rawjson.Member) bool { return f.Name == name })
+	return slices.ContainsFunc(q.Fields, func(f rawjson.Member) bool { return f.Name == name })
 }
 
-func (q *parsedRequest) add(field rawjson.Member) {
-	if len(q.fields) == usualFields {
+func (q *Request) add(field rawjson.Member) {
+	if len(q.Fields) == usualFields {
 		q.more = make(map[string]bool, 4*usualFields)
-		for _, f := range q.fields {
+		for _, f := range q.Fields {
 			q.more[f.Name] = true
 		}
 	}
 	if q.more != nil {
 		q.more[field.Name] = true
 	}
-	q.fields = append(q.fields, field)
+	q.Fields = append(q.Fields, field)
 }
 
-func (q *parsedRequest) setError(err error) {
-	if q.err == nil {
-		q.err = err
+func (q *Request) setError(err error) {
+	if q.Err == nil {
+		q.Err = err
 	}
 }
 
 // readField reads a field that may name a preset or a session.
-func (q *parsedRequest) readField(field rawjson.Member) {
+func (q *Request) readField(field rawjson.Member) {
 	switch field.Name {
 	case "prompt", "prompt_id", "prompt_version", "prompt_variables":
-		if q.prompt == &noPrompt {
-			q.prompt = new(promptReference)
+		if q.Prompt == &noPrompt {
+			q.Prompt = new(Prompt)
 		}
-		q.prompt.readField(field)
+		q.Prompt.readField(field)
 	case "session_id":
-		q.sessionID, _ = rawjson.Head(field.Value, utf8.UTFMax*maxSessionID) // a cut one is too long
+		q.SessionID, _ = rawjson.Head(field.Value, utf8.UTFMax*maxSessionID) // a cut one is too long
 		if kind := field.Value.Kind(); kind != '"' && kind != 'n' {
 			q.setError(domain.InvalidAt("/session_id", "must be a string"))
 		} else {
-			q.setError(CheckSessionID("/session_id", q.sessionID))
+			q.setError(CheckSessionID("/session_id", q.SessionID))
 		}
 	case "preset":
 		if field.Value.Kind() == 'n' {
 			return // not sent
 		}
-		text, ok := rawjson.Head(field.Value, maxReference) // what is cut names no preset
+		text, ok := rawjson.Head(field.Value, MaxReference) // what is cut names no preset
 		if !ok {
 			q.rejectReference(domain.InvalidAt("/preset", "must be a string"))
 			return
 		}
 		q.setReference("/preset", text)
 	case "model":
-		if isReference(field.Value) {
+		if IsReference(field.Value) {
 			q.readModel(field.Value)
 		}
 	case "models", "fallbacks":
@@ -198,15 +202,15 @@ func (q *parsedRequest) readField(field rawjson.Member) {
 }
 
 // readModel reads a model that refers to a preset.
-func (q *parsedRequest) readModel(model jsontext.Value) {
-	q.modelIsReference = true
-	text, _ := rawjson.Head(model, maxReference)
-	if len(text) > maxReference {
-		q.rejectReference(domain.InvalidAt("/model", fmt.Sprintf("must be at most %d bytes if it refers to a preset", maxReference)))
+func (q *Request) readModel(model jsontext.Value) {
+	q.ModelIsReference = true
+	text, _ := rawjson.Head(model, MaxReference)
+	if len(text) > MaxReference {
+		q.rejectReference(domain.InvalidAt("/model", fmt.Sprintf("must be at most %d bytes if it refers to a preset", MaxReference)))
 		return
 	}
-	q.model, text, _ = strings.Cut(text, domain.ReferenceMark)
-	if !isUsableModel(q.model) {
+	q.Model, text, _ = strings.Cut(text, domain.ReferenceMark)
+	if !isUsableModel(q.Model) {
 		q.rejectReference(domain.InvalidAt("/model", "must have the name of a model before "+domain.ReferenceMark+", or nothing at all"))
 		return
 	}
@@ -224,12 +228,12 @@ func isUsableModel(name string) bool {
 // refers to a preset, or "". It looks in model, models, fallbacks and the requests of a
 // batch, and ignores the field preset. It stops where the body is not JSON.
 func FindReference(body []byte) (place string) {
-	if !mayContain(body, "preset") {
+	if !dialects.MayContain(body, "preset") {
 		return ""
 	}
-	place, err := findReferenceAmong(usualNames.Flat(body))
+	place, err := findReferenceAmong(dialects.UsualNames.Flat(body))
 	if err != nil {
-		onOwnStack(func() { place, _ = findReferenceAmong(usualNames.Object(body)) })
+		OnOwnStack(func() { place, _ = findReferenceAmong(dialects.UsualNames.Object(body)) })
 	}
 	return place
 }
@@ -246,9 +250,9 @@ func findReferenceAmong(fields iter.Seq2[rawjson.Member, error]) (place string, 
 	return "", nil
 }
 
-// onOwnStack calls do on a stack of its own. Code that recurses on deeply nested JSON makes a
+// OnOwnStack calls do on a stack of its own. Code that recurses on deeply nested JSON makes a
 // stack large. It does not shrink while its goroutine waits for the gateway.
-func onOwnStack(do func()) {
+func OnOwnStack(do func()) {
 	ended := make(chan any)
 	go func() {
 		defer func() { ended <- recover() }()
@@ -270,13 +274,13 @@ var modelsWithin = map[string][]string{
 // findReferenceIn returns the place in a field where a model refers to a preset, or "".
 func findReferenceIn(field rawjson.Member) string {
 	if field.Name == "model" {
-		if isReference(field.Value) {
+		if IsReference(field.Value) {
 			return "/model"
 		}
 		return ""
 	}
 	path, ok := modelsWithin[field.Name]
-	if !ok || !mayContain(field.Value, "preset") {
+	if !ok || !dialects.MayContain(field.Value, "preset") {
 		return ""
 	}
 	for index, element := range rawjson.Items(field.Value) {
@@ -288,20 +292,20 @@ func findReferenceIn(field rawjson.Member) string {
 			return "/" + strings.Join(append([]string{field.Name, strconv.Itoa(index)}, below...), "/")
 		}
 		switch {
-		case isReference(element): // some gateways take a name for an element
+		case IsReference(element): // some gateways take a name for an element
 			return place()
-		case isReference(model):
+		case IsReference(model):
 			return place(path...)
 		}
 	}
 	return ""
 }
 
-// isReference reports whether a model is a reference to a preset.
-func isReference(model jsontext.Value) bool { return rawjson.Contains(model, domain.ReferenceMark) }
+// IsReference reports whether a model is a reference to a preset.
+func IsReference(model jsontext.Value) bool { return rawjson.Contains(model, domain.ReferenceMark) }
 
 // setReference stores the reference. A second, different one is an error.
-func (q *parsedRequest) setReference(place, text string) {
+func (q *Request) setReference(place, text string) {
 	ref, err := parseReference(place, text)
 	if err != nil {
 		q.rejectReference(err)
@@ -309,18 +313,18 @@ func (q *parsedRequest) setReference(place, text string) {
 	q.addReference(place, ref)
 }
 
-func (q *parsedRequest) addReference(place string, ref reference) {
-	if q.found && q.ref != ref {
+func (q *Request) addReference(place string, ref Ref) {
+	if q.Found && q.Ref != ref {
 		q.rejectReference(domain.InvalidAt(place, "must name the same preset as the request's other reference"))
 	}
-	q.found, q.ref = true, ref
+	q.Found, q.Ref = true, ref
 }
 
 // rejectReference stores why the reference cannot be resolved.
-func (q *parsedRequest) rejectReference(err error) {
-	q.found = true
+func (q *Request) rejectReference(err error) {
+	q.Found = true
 	q.setError(err)
 }
 
-// errNoPreset tells a preset that does not exist from one that is not active.
-var errNoPreset = errors.New("no preset has the slug")
+// ErrNoPreset tells a preset that does not exist from one that is not active.
+var ErrNoPreset = errors.New("no preset has the slug")

@@ -1,4 +1,4 @@
-package inference
+package dialects
 
 import (
 	"slices"
@@ -193,7 +193,7 @@ func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted
 	members, _ := rawjson.Members(value) // a value that is no object has no type
 	kind := typeOf(members)
 	if from == domain.Messages {
-		members = slices.DeleteFunc(members, func(m rawjson.Member) bool { return m.Name == serialMember }) // moveSerial has it
+		members = slices.DeleteFunc(members, func(m rawjson.Member) bool { return m.Name == SerialMember }) // moveSerial has it
 		for mode, inMessages := range choiceModes {
 			if kind == inMessages {
 				return rawjson.Quote(mode), others(members, "type")
@@ -221,8 +221,8 @@ func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted
 
 // In messages, parallel calls of tools are switched off by a member of the choice of tools.
 const (
-	serialMember = "disable_parallel_tool_use"
-	serialPath   = "tool_choice." + serialMember
+	SerialMember = "disable_parallel_tool_use"
+	serialPath   = "tool_choice." + SerialMember
 )
 
 // convertParallel translates whether a model may call several tools at once, which messages negates.
@@ -233,13 +233,13 @@ func convertParallel(value jsontext.Value, from, to domain.Dialect) (converted j
 	case from != domain.Messages && to != domain.Messages:
 		return value, nil
 	case to == domain.Messages && kind == 'f', from == domain.Messages && kind == 't':
-		return negate(value), nil
+		return Negate(value), nil
 	}
 	return nil, nil
 }
 
-// negate returns the other boolean, and any other value as it is.
-func negate(value jsontext.Value) jsontext.Value {
+// Negate returns the other boolean, and any other value as it is.
+func Negate(value jsontext.Value) jsontext.Value {
 	switch value.Kind() {
 	case 't':
 		return jsontext.Value("false")
@@ -252,9 +252,9 @@ func negate(value jsontext.Value) jsontext.Value {
 // moveSerial translates the member of a choice of messages that switches parallel calls off. A choice
 // of no tool has no such member.
 func (t *translation) moveSerial(choice jsontext.Value) {
-	switch serial := rawjson.Get(choice, serialMember); {
+	switch serial := rawjson.Get(choice, SerialMember); {
 	case serial == nil || serial.Kind() == 'n':
-	case textOf(choice, "type") == "none":
+	case TextOf(choice, "type") == "none":
 		t.drop(serialPath)
 	default:
 		t.move(serialPath, serial)
@@ -268,9 +268,9 @@ func (t *translation) completeChoice() {
 	if i < 0 || t.get(serialPath) == nil {
 		return
 	}
-	switch f := &t.fields[i]; textOf(f.Value, "type") {
+	switch f := &t.fields[i]; TextOf(f.Value, "type") {
 	case "":
-		f.Value = rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote("auto")), rawjson.NewMember(serialMember, jsontext.Value("true")))
+		f.Value = rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote("auto")), rawjson.NewMember(SerialMember, jsontext.Value("true")))
 	case "none":
 		f.Value = rawjson.ObjectOf(rawjson.NewMember("type", rawjson.Quote("none")))
 		t.lost = append(t.lost, loss{"parallel_tool_calls", f.at})
@@ -290,9 +290,9 @@ func convertServiceTier(value jsontext.Value, _, to domain.Dialect) (converted j
 // dropToolUse removes the settings of tool use from a result without tools, because gateways would
 // refuse it.
 func (t *translation) dropToolUse(settings []rawjson.Member) {
-	t.fields = slices.DeleteFunc(t.fields, func(f placed) bool { return slices.Contains(toolUseFields, f.Name) })
+	t.fields = slices.DeleteFunc(t.fields, func(f placed) bool { return slices.Contains(ToolUseFields, f.Name) })
 	for i, s := range settings {
-		if t.at = i; slices.Contains(toolUseFields, s.Name) && s.Value.Kind() != 'n' {
+		if t.at = i; slices.Contains(ToolUseFields, s.Name) && s.Value.Kind() != 'n' {
 			t.drop(s.Name)
 		}
 	}

@@ -1,4 +1,6 @@
-package inference
+// Package policy applies to a request what limits it: the policy of its preset, the limits of its key, and
+// the server tools that its workspace disables. What is not known does not pass.
+package policy
 
 import (
 	"fmt"
@@ -9,11 +11,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 )
 
-// policy is a preset's policy, prepared for requests of all dialects. It never changes. A
+// Policy is a preset's policy, prepared for requests of all dialects. It never changes. A
 // nil policy allows everything.
-type policy struct {
+type Policy struct {
 	refuse bool
 	// locks are in the order of the policy. limits are bounds and drops.
 	locks, limits []*rule
@@ -31,7 +34,7 @@ type policy struct {
 type rule struct {
 	name   string
 	kind   ruleKind
-	places []place
+	places []dialects.Place
 	bounds []bound // of a boundRule
 }
 
@@ -43,12 +46,12 @@ const (
 	dropRule
 )
 
-// newPolicy prepares a policy. An error means that it is damaged.
-func newPolicy(stored *domain.Policy) (*policy, error) {
+// New prepares a policy. An error means that it is damaged.
+func New(stored *domain.Policy) (*Policy, error) {
 	if stored == nil {
 		return nil, nil
 	}
-	p := &policy{refuse: stored.Violation == domain.RefuseViolation, models: stored.Models, limitsModels: stored.Models != nil, opened: map[string]bool{}}
+	p := &Policy{refuse: stored.Violation == domain.RefuseViolation, models: stored.Models, limitsModels: stored.Models != nil, opened: map[string]bool{}}
 	for _, name := range stored.AllowFields {
 		p.opened[name] = true
 	}
@@ -71,7 +74,7 @@ func newPolicy(stored *domain.Policy) (*policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.places = append(r.places, place{field: name}) // which may be in capitals
+		r.places = append(r.places, dialects.Place{Field: name}) // which may be in capitals
 		p.limits = append(p.limits, r)
 	}
 	p.limitsTools = slices.ContainsFunc(slices.Concat(p.locks, p.limits), (*rule).isAboutTools)
@@ -79,7 +82,7 @@ func newPolicy(stored *domain.Policy) (*policy, error) {
 }
 
 // addBounds adds bounds. Those of one setting under several names form one rule.
-func (p *policy) addBounds(stored map[string]domain.Bound) error {
+func (p *Policy) addBounds(stored map[string]domain.Bound) error {
 	var rules []*rule
 	for _, name := range slices.Sorted(maps.Keys(stored)) {
 		r, err := newRule(name, boundRule)
@@ -96,7 +99,7 @@ func (p *policy) addBounds(stored map[string]domain.Bound) error {
 	for _, r := range rules {
 		p.limits = append(p.limits, r)
 		if field := overriding[r.name]; field != "" {
-			p.locks = append(p.locks, &rule{name: r.name, kind: lockRule, places: []place{{field: field}}})
+			p.locks = append(p.locks, &rule{name: r.name, kind: lockRule, places: []dialects.Place{{Field: field}}})
 		}
 	}
 	return nil
@@ -105,25 +108,25 @@ func (p *policy) addBounds(stored map[string]domain.Bound) error {
 func newRule(name string, kind ruleKind) (*rule, error) {
 	r := &rule{name: name, kind: kind}
 	if kind == boundRule {
-		r.places = scalarPlaces(name)
+		r.places = dialects.ScalarPlaces(name)
 	} else {
-		r.places = settingPlaces(name)
+		r.places = dialects.SettingPlaces(name)
 	}
 	if r.places == nil && kind == dropRule { // a field that is no setting has one name
-		r.places = []place{{field: name}}
+		r.places = []dialects.Place{{Field: name}}
 	}
 	if r.places == nil {
 		return nil, fmt.Errorf("no dialect has a setting of the name %q", name)
 	}
 	if field := overriding[name]; field != "" && (kind == lockRule || kind == dropRule && field == oldFormatField) {
-		r.places = append(r.places, place{field: field})
+		r.places = append(r.places, dialects.Place{Field: field})
 	}
 	switch {
 	case kind == boundRule:
 	case name == "tools":
 		r.places = append(r.places, otherToolPlaces...)
 	case name == "model": // a list of models can replace it
-		r.places = append(r.places, settingPlaces("models")...)
+		r.places = append(r.places, dialects.SettingPlaces("models")...)
 	}
 	return r, nil
 }
@@ -132,33 +135,35 @@ func newRule(name string, kind ruleKind) (*rule, error) {
 func (r *rule) isAboutTools() bool { return r.name == "tools" }
 
 // hasRuleAt reports whether a rule of the policy is about a field, or a part of it.
-func (p *policy) hasRuleAt(field string) bool {
+func (p *Policy) hasRuleAt(field string) bool {
 	return slices.ContainsFunc(slices.Concat(p.locks, p.limits), func(r *rule) bool {
-		return slices.ContainsFunc(r.places, func(at place) bool { return at.field == field })
+		return slices.ContainsFunc(r.places, func(at dialects.Place) bool { return at.Field == field })
 	})
 }
 
-// isLocked reports whether the policy locks a field, or a part of it.
-func (p *policy) isLocked(field string) bool {
+// IsLocked reports whether the policy locks a field, or a part of it.
+func (p *Policy) IsLocked(field string) bool {
 	return p != nil && slices.ContainsFunc(p.locks, func(r *rule) bool {
-		return slices.ContainsFunc(r.places, func(at place) bool { return at.field == field })
+		return slices.ContainsFunc(r.places, func(at dialects.Place) bool { return at.Field == field })
 	})
 }
 
-// drops reports whether the policy drops a whole field.
-func (p *policy) drops(field string) bool {
-	return p != nil && slices.ContainsFunc(p.limits, func(r *rule) bool { return r.kind == dropRule && slices.Contains(r.places, place{field: field}) })
+// Drops reports whether the policy drops a whole field.
+func (p *Policy) Drops(field string) bool {
+	return p != nil && slices.ContainsFunc(p.limits, func(r *rule) bool {
+		return r.kind == dropRule && slices.Contains(r.places, dialects.Place{Field: field})
+	})
 }
 
-// disallows reports whether a bound of the policy does not allow a value at a place.
-func (p *policy) disallows(at place, value jsontext.Value) bool {
+// Disallows reports whether a bound of the policy does not allow a value at a place.
+func (p *Policy) Disallows(at dialects.Place, value jsontext.Value) bool {
 	return p != nil && slices.ContainsFunc(p.limits, func(r *rule) bool {
 		return r.kind == boundRule && slices.Contains(r.places, at) && r.disallows(value) != ""
 	})
 }
 
-// cost is the memory that p takes, about, in bytes.
-func (p *policy) cost() int {
+// Cost is the memory that p takes, about, in bytes.
+func (p *Policy) Cost() int {
 	if p == nil {
 		return 0
 	}
@@ -177,11 +182,11 @@ func isPromptName(name string) bool { return name == "system" || name == "instru
 
 // otherToolPlaces are the fields besides tools that give tools to a model. Plugins and a container
 // count only with server tools.
-var otherToolPlaces = func() []place {
-	places := []place{{field: "plugins"}, {field: "functions"}, {field: "function_call"}}
+var otherToolPlaces = func() []dialects.Place {
+	places := []dialects.Place{{Field: "plugins"}, {Field: "functions"}, {Field: "function_call"}}
 	for _, t := range serverTools {
 		for _, field := range t.fields {
-			places = append(places, place{field: field})
+			places = append(places, dialects.Place{Field: field})
 		}
 	}
 	return places

@@ -1,4 +1,4 @@
-package inference
+package reference
 
 import (
 	"strconv"
@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -16,28 +17,28 @@ type promptMembers struct {
 	id, version, variables jsontext.Value // nil: none
 }
 
-// promptReference is how clients of other services name a prompt and give it values. The
+// Prompt is how clients of other services name a prompt and give it values. The
 // id is a preset's slug.
-type promptReference struct {
+type Prompt struct {
 	openai  promptMembers // of the field prompt
 	litellm promptMembers // of the fields prompt_id, prompt_version and prompt_variables
 	// err is the first mistake that only counts if the prompt is a preset.
-	err error
+	Err error
 	// errID is the error for an id that no preset has.
-	errID error
+	ErrID error
 	// only tells that the request names no preset in another way.
-	only bool
+	Only bool
 
 	// variables is the object of values, nil for none. place is its JSON Pointer.
-	variables jsontext.Value
-	place     string
+	Variables jsontext.Value
+	Place     string
 }
 
 // noPrompt is that of a request without any of the fields. It never changes.
-var noPrompt = promptReference{place: "/prompt/variables"}
+var noPrompt = Prompt{Place: "/prompt/variables"}
 
-// isPromptField reports whether a field is for a promptReference.
-func isPromptField(name string) bool {
+// IsPromptField reports whether a field is for a Prompt.
+func IsPromptField(name string) bool {
 	switch name {
 	case "prompt", "prompt_id", "prompt_version", "prompt_variables":
 		return true
@@ -45,19 +46,19 @@ func isPromptField(name string) bool {
 	return false
 }
 
-// hasValues reports whether there is a value for a variable.
-func (p *promptReference) hasValues() bool {
-	return p.variables != nil && !rawjson.IsEmpty(p.variables)
+// HasValues reports whether there is a value for a variable.
+func (p *Prompt) HasValues() bool {
+	return p.Variables != nil && !rawjson.IsEmpty(p.Variables)
 }
 
-func (p *promptReference) setError(place, message string) {
-	if p.err == nil {
-		p.err = domain.InvalidAt(place, message)
+func (p *Prompt) setError(place, message string) {
+	if p.Err == nil {
+		p.Err = domain.InvalidAt(place, message)
 	}
 }
 
 // readField reads a field of the request. null counts as not sent.
-func (p *promptReference) readField(field rawjson.Member) {
+func (p *Prompt) readField(field rawjson.Member) {
 	switch {
 	case field.Value.Kind() == 'n':
 	case field.Name == "prompt_id":
@@ -74,17 +75,17 @@ func (p *promptReference) readField(field rawjson.Member) {
 }
 
 // readObject reads the field prompt.
-func (p *promptReference) readObject(prompt jsontext.Value) {
+func (p *Prompt) readObject(prompt jsontext.Value) {
 	members := map[string]*jsontext.Value{"id": &p.openai.id, "version": &p.openai.version, "variables": &p.openai.variables}
 	for quoted, value := range rawjson.Pairs(prompt) {
-		name, _ := rawjson.Head(quoted, maxPointed)
+		name, _ := rawjson.Head(quoted, dialects.MaxPointed)
 		member := members[name]
 		switch {
 		case value.Kind() == 'n':
 		case member == nil:
-			p.setError("/prompt"+pointer(name), "is no member of a prompt, which has id, version and variables")
+			p.setError("/prompt"+dialects.Pointer(name), "is no member of a prompt, which has id, version and variables")
 		case *member != nil:
-			p.setError("/prompt"+pointer(name), "duplicate name")
+			p.setError("/prompt"+dialects.Pointer(name), "duplicate name")
 		default:
 			*member = value
 		}
@@ -92,14 +93,14 @@ func (p *promptReference) readObject(prompt jsontext.Value) {
 }
 
 // resolvePrompt makes the request's prompt a reference, after all fields were read.
-func (q *parsedRequest) resolvePrompt() {
-	p := q.prompt
+func (q *Request) resolvePrompt() {
+	p := q.Prompt
 	if p == &noPrompt {
 		return
 	}
 	p.openai.place, p.litellm.place = "/prompt/", "/prompt_"
-	p.place = noPrompt.place
-	p.only = !q.found
+	p.Place = noPrompt.Place
+	p.Only = !q.Found
 	for _, m := range [...]promptMembers{p.openai, p.litellm} {
 		switch {
 		case m.id != nil:
@@ -111,46 +112,46 @@ func (q *parsedRequest) resolvePrompt() {
 		case m.variables == nil:
 		case m.variables.Kind() != '{':
 			p.setError(m.place+"variables", "must be an object")
-		case p.variables != nil:
-			p.setError(m.place+"variables", "must not be given beside "+p.place)
+		case p.Variables != nil:
+			p.setError(m.place+"variables", "must not be given beside "+p.Place)
 		default:
-			p.variables, p.place = m.variables, m.place+"variables"
+			p.Variables, p.Place = m.variables, m.place+"variables"
 		}
 	}
-	if !q.found && p.hasValues() {
-		p.setError(p.place, "must have a preset beside it")
-		q.rejectReference(p.err)
+	if !q.Found && p.HasValues() {
+		p.setError(p.Place, "must have a preset beside it")
+		q.rejectReference(p.Err)
 	}
 }
 
 // namePrompt stores the reference of a prompt with an id.
-func (q *parsedRequest) namePrompt(m promptMembers) {
-	p, place := q.prompt, m.place+"id"
+func (q *Request) namePrompt(m promptMembers) {
+	p, place := q.Prompt, m.place+"id"
 	slug, isText := rawjson.Head(m.id, utf8.UTFMax*maxShownID)
 	switch {
 	case !isText:
-		p.errID = domain.InvalidAt(place, "must be a string")
+		p.ErrID = domain.InvalidAt(place, "must be a string")
 	case domain.CheckPresetSlug(slug) != nil:
-		p.errID = errNoPrompt(slug)
+		p.ErrID = errNoPrompt(slug)
 	}
-	if p.errID != nil {
-		if q.found { // the other reference is a different one
-			q.setError(p.errID)
+	if p.ErrID != nil {
+		if q.Found { // the other reference is a different one
+			q.setError(p.ErrID)
 		}
-		q.found = true
+		q.Found = true
 		return
 	}
-	ref := reference{slug: slug}
+	ref := Ref{Slug: slug}
 	if m.version != nil {
 		var ok bool
-		if ref.pin, ok = rawjson.Head(m.version, maxPin); m.version.Kind() == '0' {
+		if ref.Pin, ok = rawjson.Head(m.version, maxPin); m.version.Kind() == '0' {
 			var n int
 			n, ok = rawjson.Int(m.version)
-			ref.pin = strconv.Itoa(n)
+			ref.Pin = strconv.Itoa(n)
 		}
-		if !ok || !pinPattern.MatchString(ref.pin) {
+		if !ok || !pinPattern.MatchString(ref.Pin) {
 			p.setError(m.place+"version", "must be the number of a version, or a label")
-			ref.pin = ""
+			ref.Pin = ""
 		}
 	}
 	q.addReference(place, ref)
@@ -165,5 +166,5 @@ func errNoPrompt(id string) error {
 	if utf8.RuneCountInString(id) <= maxShownID {
 		message += ": " + strconv.QuoteToASCII(id)
 	}
-	return &domain.Error{Kind: domain.NotFound, Code: domain.PresetNotFound, Message: message, Err: errNoPreset}
+	return &domain.Error{Kind: domain.NotFound, Code: domain.PresetNotFound, Message: message, Err: ErrNoPreset}
 }

@@ -1,4 +1,4 @@
-package inference
+package policy
 
 import (
 	"bytes"
@@ -8,26 +8,28 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // limitModels leaves out the models of the request that the policy does not allow, with the tools and
 // plugins that name them. The preset's own are allowed.
-func (c *check) limitModels() {
-	if !c.policy.limitsModels && !c.policy.limitsTools {
+func (c *Check) limitModels() {
+	if !c.Policy.limitsModels && !c.Policy.limitsTools {
 		return
 	}
 	for _, name := range []string{"model", "models", "fallbacks", "moderation", "plugins", "tools"} {
-		at := place{field: name}
-		value := c.value(name)
+		at := dialects.Place{Field: name}
+		value := c.Value(name)
 		if value == nil || c.sentAt(at) == nil || c.opens(name) {
 			continue
 		}
 		if allowed := c.allowed(name, value); allowed == nil {
 			c.put(at, c.presetAt(at))
-			if other := synonyms[c.dialect][name]; name == "models" || name == "fallbacks" {
-				if ours := rawjson.Find(c.ours, other); ours != nil && c.value(other) == nil {
-					c.set(other, ours, FromPolicy)
+			if other := dialects.Synonyms[c.Dialect][name]; name == "models" || name == "fallbacks" {
+				if ours := rawjson.Find(c.Ours, other); ours != nil && c.Value(other) == nil {
+					c.Set(other, ours, draft.FromPolicy)
 				}
 			}
 		} else if len(allowed) != len(value) {
@@ -38,16 +40,16 @@ func (c *check) limitModels() {
 
 // limitUnknownModels is for the request's list of models where the gateway knows no such field, so
 // that the merge may take a model of it.
-func (c *check) limitUnknownModels(models jsontext.Value) (left jsontext.Value) {
+func (c *Check) limitUnknownModels(models jsontext.Value) (left jsontext.Value) {
 	switch {
-	case models == nil, c.policy.drops("models"):
+	case models == nil, c.Policy.Drops("models"):
 		return nil
-	case c.policy.isLocked("models"):
-		if !isSameJSON(models, c.unlisted) {
+	case c.Policy.IsLocked("models"):
+		if !isSameJSON(models, c.Unlisted) {
 			c.recordViolation("models", lockedMessage, true, "models")
 		}
 		return nil
-	case c.policy.limitsModels || c.policy.limitsTools:
+	case c.Policy.limitsModels || c.Policy.limitsTools:
 		return c.allowed("models", models)
 	}
 	return models
@@ -55,12 +57,12 @@ func (c *check) limitUnknownModels(models jsontext.Value) (left jsontext.Value) 
 
 // allowed returns what the policy allows of a field, or nil for nothing. That is all of it, or a list
 // without some of its elements.
-func (c *check) allowed(field string, value jsontext.Value) jsontext.Value {
+func (c *Check) allowed(field string, value jsontext.Value) jsontext.Value {
 	rule := "tools"
-	if c.policy.limitsModels {
+	if c.Policy.limitsModels {
 		rule = "models"
 	}
-	search := useSearch{check: c, visit: c.checkModel, isSilent: true}
+	search := useSearch{Check: c, visit: c.checkModel, isSilent: true}
 	if value.Kind() != '[' {
 		if search.field(rawjson.Member{Name: field, Value: value}) == nil {
 			return value
@@ -68,7 +70,7 @@ func (c *check) allowed(field string, value jsontext.Value) jsontext.Value {
 		c.recordViolation(rule, modelMessage, true, field)
 		return nil
 	}
-	own := rawjson.Find(c.ours, "tools")
+	own := rawjson.Find(c.Ours, "tools")
 	list := rawjson.Member{Name: field, Value: value}
 	c.editItems(&list, func(i int, item jsontext.Value) jsontext.Value {
 		if field == "tools" && hasItem(own, item) || search.element(field, "", item) == nil {
@@ -95,11 +97,11 @@ func hasItem(list, item jsontext.Value) bool {
 
 // checkModel returns an error for a model that the policy does not allow. A model can bring a tool by
 // its name.
-func (c *check) checkModel(u use) error {
+func (c *Check) checkModel(u use) error {
 	switch {
 	case u.model == "", c.isOwnModel(u.model):
-	case !c.policy.limitsModels && toolOfModel(u.model) == "":
-	case c.policy.limitsModels && slices.ContainsFunc(c.policy.models, func(pattern string) bool { return domain.MatchModel(pattern, u.model) }):
+	case !c.Policy.limitsModels && toolOfModel(u.model) == "":
+	case c.Policy.limitsModels && slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return domain.MatchModel(pattern, u.model) }):
 	default:
 		return errFound
 	}
@@ -107,14 +109,14 @@ func (c *check) checkModel(u use) error {
 }
 
 // isOwnModel reports whether the preset names a model, also in its plugins and tools.
-func (c *check) isOwnModel(model string) bool {
+func (c *Check) isOwnModel(model string) bool {
 	if c.ownModels == nil {
 		c.ownModels = map[string]bool{}
-		own := useSearch{check: c, isSilent: true, visit: func(u use) error {
+		own := useSearch{Check: c, isSilent: true, visit: func(u use) error {
 			c.ownModels[u.model] = true
 			return nil
 		}}
-		for _, f := range append(slices.Clip(c.stored), rawjson.NewMember("models", c.unlisted)) {
+		for _, f := range append(slices.Clip(c.Stored), rawjson.NewMember("models", c.Unlisted)) {
 			for _, element := range rawjson.Items(f.Value) {
 				_ = own.element(f.Name, "", element) // what it cannot read names no model
 			}

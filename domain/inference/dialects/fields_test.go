@@ -1,4 +1,4 @@
-package inference
+package dialects
 
 import (
 	"testing"
@@ -17,12 +17,12 @@ func TestSchemasNameSettings(t *testing.T) {
 	for dialect, s := range map[domain.Dialect]*schema.Schema{
 		domain.Responses: schemas.ResponsesRequest, domain.Chat: schemas.ChatRequest, domain.Messages: schemas.MessagesRequest,
 	} {
-		for name, in := range settingFields {
-			if in&setOf(dialect) != 0 && !s.Names(name) {
+		for name, in := range SettingFields {
+			if in&SetOf(dialect) != 0 && !s.Names(name) {
 				t.Errorf("%s: the schema does not name %s, which is stored", dialect, name)
 			}
 		}
-		if !s.Names(promptField[dialect]) || s.Names("temprature") || s.Names("") {
+		if !s.Names(PromptField[dialect]) || s.Names("temprature") || s.Names("") {
 			t.Errorf("%s: the schema does not name the prompt's field, or names what nobody knows", dialect)
 		}
 	}

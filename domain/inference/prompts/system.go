@@ -1,4 +1,5 @@
-package inference
+// Package prompts puts the system prompt and the template of a preset into requests.
+package prompts
 
 import (
 	"iter"
@@ -8,44 +9,47 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// systemPrompt is a preset's system prompt, ready to be placed. Its pieces are the insides of
+// System is a preset's system prompt, ready to be placed. Its pieces are the insides of
 // JSON strings, and follow each other.
-type systemPrompt struct {
+type System struct {
 	pieces []jsontext.Value
-	size   int // of all pieces
-	from   Source
+	Size   int // of all pieces
+	From   draft.Source
 	// lone and ended are what alone and paragraph return, nil if that was not prepared.
 	lone, ended []jsontext.Value
 }
 
-// newSystemPrompt returns the system prompt of a version without variables.
-func newSystemPrompt(text string, dialect domain.Dialect) systemPrompt {
-	p := systemPrompt{from: FromPreset}
+// NewSystem returns the system prompt of a version without variables.
+func NewSystem(text string, dialect domain.Dialect) System {
+	p := System{From: draft.FromPreset}
 	if text != "" {
 		p.add(quoteInside(text))
 	}
-	p.lone, p.ended = slices.Clip(p.alone(dialect)), slices.Clip(p.paragraph()) // shared, so append must copy them
+	p.lone, p.ended = slices.Clip(p.Alone(dialect)), slices.Clip(p.paragraph()) // shared, so append must copy them
 	return p
 }
 
-func (p *systemPrompt) add(piece jsontext.Value) {
+func (p *System) add(piece jsontext.Value) {
 	p.pieces = append(p.pieces, piece)
-	p.size += len(piece)
+	p.Size += len(piece)
 }
 
-func (p systemPrompt) isEmpty() bool { return p.size == 0 }
+// IsEmpty reports whether the prompt has no text.
+func (p System) IsEmpty() bool { return p.Size == 0 }
 
 // between returns the pieces with a text before and after them. There is room for one more.
-func (p systemPrompt) between(before, after jsontext.Value) []jsontext.Value {
+func (p System) between(before, after jsontext.Value) []jsontext.Value {
 	all := make([]jsontext.Value, 0, len(p.pieces)+3)
 	return append(append(append(all, before), p.pieces...), after)
 }
 
 // paragraph returns the pieces and the end of their paragraph.
-func (p systemPrompt) paragraph() []jsontext.Value {
+func (p System) paragraph() []jsontext.Value {
 	if p.ended != nil {
 		return p.ended
 	}
@@ -64,8 +68,8 @@ var (
 // paragraphEnd stands between a preset's system prompt and the request's.
 var paragraphEnd = quoteInside(promptSeparator)
 
-// alone returns the value of a dialect's prompt field in a request that has none.
-func (p systemPrompt) alone(dialect domain.Dialect) []jsontext.Value {
+// Alone returns the value of a dialect's prompt field in a request that has none.
+func (p System) Alone(dialect domain.Dialect) []jsontext.Value {
 	switch {
 	case p.lone != nil:
 		return p.lone
@@ -75,14 +79,14 @@ func (p systemPrompt) alone(dialect domain.Dialect) []jsontext.Value {
 	return p.between(quotationMark, quotationMark)
 }
 
-// place returns the edit that puts the preset's prompt into value, a request's own prompt field.
+// Place returns the edit that puts the preset's prompt into value, a request's own prompt field.
 // The prompt comes first, because providers cache by prefix, and into a prompt that is there,
 // because some models take one system message only. In Messages an attribution stays before it.
 // goesOn tells that the merge adds items to an empty list.
 //
 // It returns none for a request that already begins with the prompt. An example is the
 // request that the preset was made from.
-func (p systemPrompt) place(dialect domain.Dialect, value jsontext.Value, goesOn bool) ([]edit, error) {
+func (p System) Place(dialect domain.Dialect, value jsontext.Value, goesOn bool) ([]draft.Edit, error) {
 	switch kind := value.Kind(); {
 	case dialect == domain.Chat && kind != '[':
 		return nil, domain.InvalidAt("/messages", "must be an array")
@@ -95,87 +99,88 @@ func (p systemPrompt) place(dialect domain.Dialect, value jsontext.Value, goesOn
 	case p.begins(dialect, value):
 		return nil, nil
 	case dialect == domain.Chat:
-		return []edit{p.inMessages(value, goesOn)}, nil
+		return []draft.Edit{p.inMessages(value, goesOn)}, nil
 	}
 	if block, _ := firstBlock(value); isAttributed(block) {
 		behind := rawjson.Offset(value, block) + len(block)
-		return []edit{{behind, behind, p.between(nextPartHead, textPartTail)}}, nil
+		return []draft.Edit{draft.Insert(behind, p.between(nextPartHead, textPartTail))}, nil
 	}
-	return []edit{p.inContent(value, 0)}, nil
+	return []draft.Edit{p.inContent(value, 0)}, nil
 }
 
 // inMessages returns the edit that puts the prompt into a list of messages: into the first one, if
 // that is of the system or the developer, else before it.
-func (p systemPrompt) inMessages(list jsontext.Value, goesOn bool) edit {
+func (p System) inMessages(list jsontext.Value, goesOn bool) draft.Edit {
 	for _, first := range rawjson.Items(list) {
-		role := soleMember(first, "role")
+		role := dialects.SoleMember(first, "role")
 		if !rawjson.IsText(role, "system") && !rawjson.IsText(role, "developer") {
 			break
 		}
-		content := soleMember(first, "content")
+		content := dialects.SoleMember(first, "content")
 		switch content.Kind() {
 		case '"', '[':
 			return p.inContent(content, rawjson.Offset(list, content))
 		case 'n':
 			at := rawjson.Offset(list, content)
-			return edit{at, at + len(content), p.between(quotationMark, quotationMark)}
+			return draft.Edit{Begin: at, End: at + len(content), Texts: p.between(quotationMark, quotationMark)}
 		}
 		break
 	}
 	message := p.between(systemMessageHead, systemMessageTail)
 	if goesOn || !rawjson.IsEmpty(list) {
-		message = append(message, comma)
+		message = append(message, draft.Comma)
 	}
-	return edit{1, 1, message}
+	return draft.Insert(1, message)
 }
 
 // inContent returns the edit that puts the prompt before a content at a place of a value. The
 // content is a text or a list of parts.
-func (p systemPrompt) inContent(content jsontext.Value, at int) edit {
+func (p System) inContent(content jsontext.Value, at int) draft.Edit {
 	at++ // behind the quotation mark or the bracket
 	switch {
 	case rawjson.IsText(content, ""):
-		return edit{at, at, p.pieces}
+		return draft.Insert(at, p.pieces)
 	case content.Kind() == '"':
-		return edit{at, at, p.paragraph()}
+		return draft.Insert(at, p.paragraph())
 	}
 	part := p.between(textPartHead, textPartTail)
 	if !rawjson.IsEmpty(content) {
-		part = append(part, comma)
+		part = append(part, draft.Comma)
 	}
-	return edit{at, at, part}
+	return draft.Insert(at, part)
 }
 
 // begins reports whether a prompt field begins with the whole prompt.
-func (p systemPrompt) begins(dialect domain.Dialect, field jsontext.Value) bool {
-	match := p.match()
-	match.addField(dialect, 0, field)
+func (p System) begins(dialect domain.Dialect, field jsontext.Value) bool {
+	match := p.Match()
+	match.AddField(dialect, 0, field)
 	if block, _ := firstBlock(field); dialect == domain.Messages && !match.isBegun() && isAttributed(block) {
-		match = p.match()
-		match.addField(dialect, 1, field)
+		match = p.Match()
+		match.AddField(dialect, 1, field)
 	}
 	return match.isBegun()
 }
 
-// promptMatch compares texts with a prompt and the end of its paragraph. It copies nothing,
+// Match compares texts with a prompt and the end of its paragraph. It copies nothing,
 // since both can be very large.
-type promptMatch struct {
+type Match struct {
 	// piece and pieces are what the texts must go on with, and left is their length.
 	piece   jsontext.Value
 	pieces  []jsontext.Value
 	left    int
 	differs bool
-	isEmpty bool // there was no text, or only empty ones
+	IsEmpty bool // there was no text, or only empty ones
 }
 
-func (p systemPrompt) match() promptMatch {
-	return promptMatch{pieces: p.paragraph(), left: p.size + len(paragraphEnd), isEmpty: true}
+// Match begins a comparison of texts with the prompt.
+func (p System) Match() Match {
+	return Match{pieces: p.paragraph(), left: p.Size + len(paragraphEnd), IsEmpty: true}
 }
 
 // add compares the next text, which is the inside of a string. It returns false if more
 // texts change nothing.
-func (m *promptMatch) add(text jsontext.Value) bool {
-	m.isEmpty = m.isEmpty && len(text) == 0
+func (m *Match) add(text jsontext.Value) bool {
+	m.IsEmpty = m.IsEmpty && len(text) == 0
 	for len(text) > 0 && !m.differs && m.left > 0 {
 		if len(m.piece) == 0 {
 			m.piece, m.pieces = m.pieces[0], m.pieces[1:]
@@ -189,8 +194,8 @@ func (m *promptMatch) add(text jsontext.Value) bool {
 	return !m.differs && m.left > 0
 }
 
-// addField compares promptTexts, joined. It reports whether there is one.
-func (m *promptMatch) addField(dialect domain.Dialect, begin int, field jsontext.Value) (ok bool) {
+// AddField compares promptTexts, joined. It reports whether there is one.
+func (m *Match) AddField(dialect domain.Dialect, begin int, field jsontext.Value) (ok bool) {
 	for text := range promptTexts(dialect, begin, field) {
 		if ok && !m.add(paragraphEnd) || !m.add(text[1:len(text)-1]) {
 			return true
@@ -200,11 +205,11 @@ func (m *promptMatch) addField(dialect domain.Dialect, begin int, field jsontext
 	return ok
 }
 
-// is reports whether the texts are the prompt.
-func (m *promptMatch) is() bool { return !m.differs && m.left == len(paragraphEnd) }
+// Is reports whether the texts are the prompt.
+func (m *Match) Is() bool { return !m.differs && m.left == len(paragraphEnd) }
 
 // isBegun reports whether the texts begin with the whole prompt.
-func (m *promptMatch) isBegun() bool { return m.is() || m.left == 0 }
+func (m *Match) isBegun() bool { return m.Is() || m.left == 0 }
 
 // promptTexts yields the texts of a request's system prompt, which are strings. In a chat
 // they are those of the system and developer messages at its beginning. In another dialect they
@@ -216,7 +221,7 @@ func promptTexts(dialect domain.Dialect, begin int, value jsontext.Value) iter.S
 			return
 		}
 		for _, message := range rawjson.Items(value) {
-			if !isSystemMessage(dialect, message) || !yieldTexts(0, rawjson.Get(message, "content"), yield) {
+			if !dialects.IsSystemMessage(dialect, message) || !yieldTexts(0, rawjson.Get(message, "content"), yield) {
 				return
 			}
 		}
@@ -249,9 +254,9 @@ func quoteInside(text string) jsontext.Value {
 // promptSeparator stands between the texts of a system prompt.
 const promptSeparator = "\n\n"
 
-// promptText returns the joined texts of a request's prompt field. It is not ok if there is
+// SystemText returns the joined texts of a request's prompt field. It is not ok if there is
 // no text, not even an empty one.
-func promptText(dialect domain.Dialect, field jsontext.Value) (text string, ok bool) {
+func SystemText(dialect domain.Dialect, field jsontext.Value) (text string, ok bool) {
 	var joined strings.Builder
 	begin := 0
 	if block, _ := firstBlock(field); dialect == domain.Messages && isAttribution(block) {
@@ -268,10 +273,10 @@ func promptText(dialect domain.Dialect, field jsontext.Value) (text string, ok b
 	return joined.String(), ok
 }
 
-// addMessage compares the content of the next system message, which is a paragraph of its own.
-func (m *promptMatch) addMessage(message jsontext.Value) {
-	if content := rawjson.Get(message, "content"); hasText(content) && (m.isEmpty || m.add(paragraphEnd)) {
-		m.addField("", 0, content)
+// AddMessage compares the content of the next system message, which is a paragraph of its own.
+func (m *Match) AddMessage(message jsontext.Value) {
+	if content := rawjson.Get(message, "content"); hasText(content) && (m.IsEmpty || m.add(paragraphEnd)) {
+		m.AddField("", 0, content)
 	}
 }
 

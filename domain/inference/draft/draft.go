@@ -1,4 +1,6 @@
-package inference
+// Package draft is a merged request in the making: its fields with their sources, the texts to insert into
+// them, and the memory for it.
+package draft
 
 import (
 	"bytes"
@@ -36,28 +38,31 @@ func (b Body) Bytes() []byte {
 // String returns the whole body.
 func (b Body) String() string { return string(b.Bytes()) }
 
-// part is one field of a merged request.
-type part struct {
+// Part is one field of a merged request.
+type Part struct {
 	rawjson.Member
 	// edits are in the order of their places. So a prompt is added without a copy of the value,
 	// which may be most of the request.
-	edits []edit
-	from  Source
+	Edits []Edit
+	From  Source
 }
 
-// edit puts texts into the place of the bytes of a value from begin to end.
-type edit struct {
-	begin, end int
-	texts      []jsontext.Value
+// Edit puts texts into the place of the bytes of a value from begin to end.
+type Edit struct {
+	Begin, End int
+	Texts      []jsontext.Value
 }
+
+// Insert returns the edit that inserts texts at a place.
+func Insert(at int, texts []jsontext.Value) Edit { return Edit{at, at, texts} }
 
 var (
 	openBrace, closeBrace = jsontext.Value{'{'}, jsontext.Value{'}'}
-	colon, comma          = jsontext.Value{':'}, jsontext.Value{','}
+	colon, Comma          = jsontext.Value{':'}, jsontext.Value{','}
 )
 
 // textsOf yields the texts that make up the object of parts.
-func textsOf(parts []part) iter.Seq[jsontext.Value] {
+func textsOf(parts []Part) iter.Seq[jsontext.Value] {
 	return func(yield func(jsontext.Value) bool) {
 		before := openBrace
 		for i := range parts {
@@ -66,21 +71,21 @@ func textsOf(parts []part) iter.Seq[jsontext.Value] {
 				return
 			}
 			at := 0
-			for _, e := range p.edits {
-				if !yield(p.Value[at:e.begin]) {
+			for _, e := range p.Edits {
+				if !yield(p.Value[at:e.Begin]) {
 					return
 				}
-				for _, text := range e.texts {
+				for _, text := range e.Texts {
 					if !yield(text) {
 						return
 					}
 				}
-				at = e.end
+				at = e.End
 			}
 			if !yield(p.Value[at:]) {
 				return
 			}
-			before = comma
+			before = Comma
 		}
 		if len(parts) > 0 || yield(openBrace) {
 			yield(closeBrace)
@@ -90,7 +95,7 @@ func textsOf(parts []part) iter.Seq[jsontext.Value] {
 
 // sizeOf returns the length of the object of parts, or the largest int. A template can repeat
 // a large value, and an int may have 32 bits.
-func sizeOf(parts []part) int {
+func sizeOf(parts []Part) int {
 	size := int64(0)
 	for text := range textsOf(parts) {
 		size += int64(len(text))
@@ -98,57 +103,58 @@ func sizeOf(parts []part) int {
 	return int(min(size, math.MaxInt))
 }
 
-// draft is a merged request that is being made, with the memory for it.
-type draft struct {
-	parts  []part
-	memory Memory // nil: without a limit
+// Draft is a merged request that is being made, with the memory for it.
+type Draft struct {
+	Parts  []Part
+	Memory Memory // nil: without a limit
 	// copied is how much memory was granted for copies, and refused is the error once some was not.
 	copied  int
-	refused error
+	Refused error
 }
 
-func (d *draft) index(name string) int {
-	return slices.IndexFunc(d.parts, func(p part) bool { return p.Name == name })
+// Index returns the index of a field among Parts, or -1.
+func (d *Draft) Index(name string) int {
+	return slices.IndexFunc(d.Parts, func(p Part) bool { return p.Name == name })
 }
 
-// value returns a field of the merged request, or nil. null counts as none.
-func (d *draft) value(name string) jsontext.Value {
-	if i := d.index(name); i >= 0 && d.parts[i].Value.Kind() != 'n' {
-		return d.parts[i].Value
+// Value returns a field of the merged request, or nil. null counts as none.
+func (d *Draft) Value(name string) jsontext.Value {
+	if i := d.Index(name); i >= 0 && d.Parts[i].Value.Kind() != 'n' {
+		return d.Parts[i].Value
 	}
 	return nil
 }
 
-// set adds a field, or gives it another value.
-func (d *draft) set(name string, value jsontext.Value, from Source) {
-	if i := d.index(name); i >= 0 {
-		d.parts[i].Value, d.parts[i].from = value, from
+// Set adds a field, or gives it another value.
+func (d *Draft) Set(name string, value jsontext.Value, from Source) {
+	if i := d.Index(name); i >= 0 {
+		d.Parts[i].Value, d.Parts[i].From = value, from
 		return
 	}
-	d.parts = append(d.parts, part{Member: rawjson.NewMember(name, value), from: from})
+	d.Parts = append(d.Parts, Part{Member: rawjson.NewMember(name, value), From: from})
 }
 
-// remove removes a field, if there is one.
-func (d *draft) remove(name string) {
-	d.parts = slices.DeleteFunc(d.parts, func(p part) bool { return p.Name == name })
+// Remove removes a field, if there is one.
+func (d *Draft) Remove(name string) {
+	d.Parts = slices.DeleteFunc(d.Parts, func(p Part) bool { return p.Name == name })
 }
 
-// reserve takes memory for a copy of size bytes, until compose counts all parts. Once it was
+// Reserve takes memory for a copy of size bytes, until compose counts all parts. Once it was
 // refused, compose returns the error, so a caller need not.
-func (d *draft) reserve(size int) error {
-	if d.memory == nil || d.refused != nil {
-		return d.refused
+func (d *Draft) Reserve(size int) error {
+	if d.Memory == nil || d.Refused != nil {
+		return d.Refused
 	}
-	if d.refused = d.memory.Reserve(size); d.refused == nil {
+	if d.Refused = d.Memory.Reserve(size); d.Refused == nil {
 		d.copied += size
 	}
-	return d.refused
+	return d.Refused
 }
 
 // release gives back size bytes of those that reserve took.
-func (d *draft) release(size int) {
-	if d.memory != nil {
-		d.memory.Release(size)
+func (d *Draft) release(size int) {
+	if d.Memory != nil {
+		d.Memory.Release(size)
 		d.copied -= size
 	}
 }
@@ -176,28 +182,28 @@ type Memory interface {
 	Release(size int)
 }
 
-// largeText is the length from which a text is a piece of a Body. Shorter ones are copied,
+// LargeText is the length from which a text is a piece of a Body. Shorter ones are copied,
 // since each piece costs about as much as that.
-const largeText = 4 << 10
+const LargeText = 4 << 10
 
-// compose returns the merged request. It must be granted memory for all of it, since a
+// Compose returns the merged request. It must be granted memory for all of it, since a
 // template can repeat a large value. It releases shared bytes, which others hold, and those of copies,
 // which are pieces too.
-func (d *draft) compose(shared int) (Body, error) {
-	size := sizeOf(d.parts)
+func (d *Draft) Compose(shared int) (Body, error) {
+	size := sizeOf(d.Parts)
 	d.release(d.copied)
-	if err := d.reserve(size); err != nil {
+	if err := d.Reserve(size); err != nil {
 		return nil, err
 	}
 	large, pieces := 0, 1
-	for text := range textsOf(d.parts) {
-		if len(text) >= largeText {
+	for text := range textsOf(d.Parts) {
+		if len(text) >= LargeText {
 			large, pieces = large+len(text), pieces+2
 		}
 	}
 	body, copied, begin := make(Body, 0, pieces), make([]byte, 0, size-large), 0
-	for text := range textsOf(d.parts) {
-		if len(text) < largeText {
+	for text := range textsOf(d.Parts) {
+		if len(text) < LargeText {
 			copied = append(copied, text...)
 			continue
 		}

@@ -1,4 +1,4 @@
-package inference
+package dialects
 
 import (
 	"bytes"
@@ -12,21 +12,21 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// translate returns settings, captured in dialect from, in the field names of dialect to.
+// Translate returns settings, captured in dialect from, in the field names of dialect to.
 // It also returns the names of the settings that it dropped.
 //
 // The fields are in the order of settings. A value that both dialects write alike keeps its
 // bytes. If several settings form one field, the field has the position of the first. A
 // null setting counts as missing. Fields in unknown, which the gateway does not know, are
 // not returned. The setting takes its next name in that dialect, if there is one. Fields of
-// presetOnly are not returned either.
+// PresetOnly are not returned either.
 //
 // dropped is in the order of settings, without duplicates. It has "field" for a setting,
 // and "field.member" or "tools.index" for a part of a setting whose rest is returned. If
 // the dialect has no name for a setting, its name in settings is used. If unknown excluded
 // it, the name it would have been sent with is used. The names consist of ASCII letters,
 // digits and _ . : - only.
-func translate(settings []rawjson.Member, from, to domain.Dialect, unknown map[string]bool) (fields []rawjson.Member, dropped []string) {
+func Translate(settings []rawjson.Member, from, to domain.Dialect, unknown map[string]bool) (fields []rawjson.Member, dropped []string) {
 	t := &translation{table: counterparts, from: from, to: to, unknown: unknown}
 	for _, late := range []bool{false, true} {
 		for i, s := range settings {
@@ -143,9 +143,9 @@ func (t *translation) yieldsToOthers(name string) bool {
 
 // setting translates one setting.
 func (t *translation) setting(s rawjson.Member) {
-	known := settingFields[s.Name]&setOf(t.to) != 0 && !t.unknown[s.Name]
+	known := SettingFields[s.Name]&SetOf(t.to) != 0 && !t.unknown[s.Name]
 	switch {
-	case presetOnly[s.Name]:
+	case PresetOnly[s.Name]:
 		t.drop(s.Name)
 	case known && (t.from == t.to || t.counterpart(s.Name) == nil):
 		if !t.put(s.Name, s.Value) {
@@ -298,10 +298,10 @@ func (t *translation) result() (fields []rawjson.Member, dropped []string) {
 	for _, l := range t.lost {
 		name := l.name
 		// Nothing is left of an unknown field, so its parts are not listed.
-		if field := fieldOf(name); t.unknown[field] && !t.renamed[field] && settingFields[field]&setOf(t.to) != 0 {
+		if field := fieldOf(name); t.unknown[field] && !t.renamed[field] && SettingFields[field]&SetOf(t.to) != 0 {
 			name = field
 		}
-		name = headerName(name)
+		name = HeaderName(name)
 		if !listed[name] {
 			listed[name] = true
 			dropped = append(dropped, name)

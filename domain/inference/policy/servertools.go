@@ -1,4 +1,4 @@
-package inference
+package policy
 
 import (
 	"slices"
@@ -155,8 +155,8 @@ func impliedTools(tool string) []string {
 	return nil
 }
 
-// allServerTools are the names of serverTools.
-var allServerTools = func() (names []string) {
+// AllServerTools are the names of serverTools.
+var AllServerTools = func() (names []string) {
 	for _, t := range serverTools {
 		names = append(names, t.name)
 	}

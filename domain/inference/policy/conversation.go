@@ -1,4 +1,4 @@
-package inference
+package policy
 
 import (
 	"bytes"
@@ -8,31 +8,34 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/prompts"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // isForPresets reports whether a field names a preset or a prompt. A gateway may have prompts of its
 // own.
-func isForPresets(name string) bool { return name == "preset" || isPromptField(name) }
+func isForPresets(name string) bool { return name == "preset" || reference.IsPromptField(name) }
 
-// limitConversation leaves out the request's own system prompt and the tools in its conversation, if
+// LimitConversation leaves out the request's own system prompt and the tools in its conversation, if
 // the policy locks them. It does so before the merge, which puts the preset's in their place.
-func (c *check) limitConversation() error {
-	limitsEffort := c.policy != nil && c.dialect == domain.Messages && c.policy.hasRuleAt(perMessage)
-	if c.policy == nil || c.policy.promptLock == "" && !c.policy.limitsTools && !c.policy.limitsModels && !limitsEffort {
+func (c *Check) LimitConversation() error {
+	limitsEffort := c.Policy != nil && c.Dialect == domain.Messages && c.Policy.hasRuleAt(perMessage)
+	if c.Policy == nil || c.Policy.promptLock == "" && !c.Policy.limitsTools && !c.Policy.limitsModels && !limitsEffort {
 		return nil
 	}
-	kept := make([]rawjson.Member, 0, len(c.request.fields))
-	for _, f := range c.request.fields {
+	kept := make([]rawjson.Member, 0, len(c.Request.Fields))
+	for _, f := range c.Request.Fields {
 		isList := f.Value.Kind() == '[' && (f.Name == "messages" || f.Name == "input")
-		if isList && (c.policy.limitsTools || c.policy.limitsModels) {
+		if isList && (c.Policy.limitsTools || c.Policy.limitsModels) {
 			c.limitItems(&f)
 		}
 		if isList && limitsEffort {
 			c.limitEffort(&f)
 		}
 		switch {
-		case c.policy.promptLock == "":
+		case c.Policy.promptLock == "":
 		case isList:
 			c.lockMessages(&f)
 		case isPrompt(f):
@@ -40,12 +43,12 @@ func (c *check) limitConversation() error {
 				continue
 			}
 		}
-		if c.refused != nil {
-			return c.refused
+		if c.Refused != nil {
+			return c.Refused
 		}
 		kept = append(kept, f)
 	}
-	c.request.fields = kept
+	c.Request.Fields = kept
 	return nil
 }
 
@@ -72,25 +75,25 @@ func isPrompt(f rawjson.Member) bool {
 
 // withoutPrompt returns what is left of a field with a system prompt. That is the attribution of
 // Claude Code, which is no prompt of the caller, or nil.
-func (c *check) withoutPrompt(f rawjson.Member) (left jsontext.Value) {
+func (c *Check) withoutPrompt(f rawjson.Member) (left jsontext.Value) {
 	isEmpty, begin := false, 0
-	if c.dialect == domain.Messages && f.Name == promptField[c.dialect] {
-		if left, isEmpty = lockedAttribution(f.Value); left != nil {
+	if c.Dialect == domain.Messages && f.Name == dialects.PromptField[c.Dialect] {
+		if left, isEmpty = prompts.LockedAttribution(f.Value); left != nil {
 			begin = 1
 		}
 	}
 	isEmpty = isEmpty || f.Value.Kind() == 'n'
-	match := c.prompt.match()
-	if ok := match.addField("", begin, f.Value); !isEmpty && (!ok || !match.isEmpty && !match.is()) {
-		c.recordViolation(c.policy.promptLock, lockedMessage, true, f.Name)
+	match := c.Prompt.Match()
+	if ok := match.AddField("", begin, f.Value); !isEmpty && (!ok || !match.IsEmpty && !match.Is()) {
+		c.recordViolation(c.Policy.promptLock, lockedMessage, true, f.Name)
 		c.relocked = append(c.relocked, f.Name)
 	}
 	return left
 }
 
 // lockMessages leaves the system messages out of a list.
-func (c *check) lockMessages(f *rawjson.Member) {
-	first, match := -1, c.prompt.match()
+func (c *Check) lockMessages(f *rawjson.Member) {
+	first, match := -1, c.Prompt.Match()
 	c.editItems(f, func(i int, message jsontext.Value) jsontext.Value {
 		if !mayBeSystemMessage(message) {
 			return message
@@ -98,11 +101,11 @@ func (c *check) lockMessages(f *rawjson.Member) {
 		if first < 0 {
 			first = i
 		}
-		match.addMessage(message)
+		match.AddMessage(message)
 		return nil
 	})
-	if !match.isEmpty && !match.is() {
-		c.recordViolation(c.policy.promptLock, lockedMessage, true, f.Name, strconv.Itoa(first))
+	if !match.IsEmpty && !match.Is() {
+		c.recordViolation(c.Policy.promptLock, lockedMessage, true, f.Name, strconv.Itoa(first))
 		c.relocked = append(c.relocked, f.Name)
 	}
 }
@@ -110,22 +113,22 @@ func (c *check) lockMessages(f *rawjson.Member) {
 // limitItems leaves out the tools of the items of a list, or those with a model that the policy does
 // not allow. An item with neither content nor calls of tools is left out as a whole, and so is one
 // whose content defines a tool.
-func (c *check) limitItems(f *rawjson.Member) {
-	search := useSearch{check: c, visit: c.checkModel, isSilent: true}
+func (c *Check) limitItems(f *rawjson.Member) {
+	search := useSearch{Check: c, visit: c.checkModel, isSilent: true}
 	changed := c.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
 		switch {
-		case !addsTools(c.dialect, item), !c.policy.limitsTools && search.item("", item) == nil:
+		case !addsTools(c.Dialect, item), !c.Policy.limitsTools && search.item("", item) == nil:
 			return item
-		case !c.policy.limitsTools:
+		case !c.Policy.limitsTools:
 			c.recordViolation("models", modelMessage, true, f.Name, strconv.Itoa(i))
-		case c.policy.isLocked("tools"):
+		case c.Policy.IsLocked("tools"):
 			c.recordViolation("tools", lockedMessage, true, f.Name, strconv.Itoa(i), "tools")
 		}
-		if rawjson.Get(item, "content") == nil && rawjson.Get(item, "tool_calls") == nil || c.reserve(len(item)) != nil {
+		if rawjson.Get(item, "content") == nil && rawjson.Get(item, "tool_calls") == nil || c.Reserve(len(item)) != nil {
 			return nil
 		}
-		item = rawjson.Without(item, func(name jsontext.Value) bool { return mayBeName(name, "tools") })
-		if addsTools(c.dialect, item) {
+		item = rawjson.Without(item, func(name jsontext.Value) bool { return dialects.MayBeName(name, "tools") })
+		if addsTools(c.Dialect, item) {
 			return nil
 		}
 		return item
@@ -140,17 +143,17 @@ func (c *check) limitItems(f *rawjson.Member) {
 const perMessage = "output_config"
 
 // limitEffort leaves the setting perMessage out of the items of a list.
-func (c *check) limitEffort(f *rawjson.Member) {
+func (c *Check) limitEffort(f *rawjson.Member) {
 	c.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
 		for name := range rawjson.Pairs(item) {
-			if !mayBeName(name, perMessage) {
+			if !dialects.MayBeName(name, perMessage) {
 				continue
 			}
 			c.recordViolation(perMessage, lockedMessage, true, f.Name, strconv.Itoa(i), perMessage)
-			if c.reserve(len(item)) != nil {
+			if c.Reserve(len(item)) != nil {
 				return nil
 			}
-			return rawjson.Without(item, func(name jsontext.Value) bool { return mayBeName(name, perMessage) })
+			return rawjson.Without(item, func(name jsontext.Value) bool { return dialects.MayBeName(name, perMessage) })
 		}
 		return item
 	})
@@ -158,7 +161,7 @@ func (c *check) limitEffort(f *rawjson.Member) {
 
 // editItems gives each item of a list the value that edit returns, or leaves it out for nil. It
 // reports whether it changed anything.
-func (c *check) editItems(f *rawjson.Member, edit func(i int, item jsontext.Value) jsontext.Value) (changed bool) {
+func (c *Check) editItems(f *rawjson.Member, edit func(i int, item jsontext.Value) jsontext.Value) (changed bool) {
 	var left []byte // nil as long as nothing changes
 	for i, item := range rawjson.Items(f.Value) {
 		edited := edit(i, item)
@@ -166,7 +169,7 @@ func (c *check) editItems(f *rawjson.Member, edit func(i int, item jsontext.Valu
 		case left == nil && len(edited) == len(item):
 			continue
 		case left == nil:
-			if c.reserve(len(f.Value)) != nil {
+			if c.Reserve(len(f.Value)) != nil {
 				return false
 			}
 			before := bytes.TrimRight(f.Value[:rawjson.Offset(f.Value, item)], " \t\r\n,")
@@ -195,8 +198,8 @@ var callerRoles = []string{"user", "assistant", "tool", "function"}
 func mayBeSystemMessage(message jsontext.Value) bool {
 	hasRole := false
 	for name := range rawjson.Pairs(message) {
-		hasRole = hasRole || mayBeName(name, "role")
+		hasRole = hasRole || dialects.MayBeName(name, "role")
 	}
-	role, _ := rawjson.Head(soleMember(message, "role"), maxText)
+	role, _ := rawjson.Head(dialects.SoleMember(message, "role"), dialects.MaxText)
 	return hasRole && !slices.Contains(callerRoles, role)
 }

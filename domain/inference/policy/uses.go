@@ -1,4 +1,4 @@
-package inference
+package policy
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -25,7 +27,7 @@ type use struct {
 // ends it. A kind of tool, a plugin or a member of them that is not known is Invalid, but its name is
 // visited first.
 type useSearch struct {
-	*check
+	*Check
 	visit    func(use) error
 	isSilent bool // there are no places
 	isChoice bool // which brings no other tools
@@ -43,18 +45,18 @@ const (
 )
 
 // search visits the uses in fields. Most have none that is refused, so places are made only then.
-func (c *check) search(fields []rawjson.Member, visit func(use) error) error {
-	s := useSearch{check: c, visit: visit, isSilent: true}
+func (c *Check) search(fields []rawjson.Member, visit func(use) error) error {
+	s := useSearch{Check: c, visit: visit, isSilent: true}
 	if s.fields(fields) == nil {
 		return nil
 	}
-	s = useSearch{check: c, visit: visit}
+	s = useSearch{Check: c, visit: visit}
 	return s.fields(fields)
 }
 
 func (s *useSearch) fields(fields []rawjson.Member) error {
 	for _, f := range fields {
-		if f.Value.Kind() == 'n' || s.opened[f.Name] { // a preset opens no field to what it does not limit
+		if f.Value.Kind() == 'n' || s.Opened[f.Name] { // a preset opens no field to what it does not limit
 			continue
 		}
 		if err := s.field(f); err != nil {
@@ -69,7 +71,7 @@ func (s *useSearch) below(at, name string) string {
 	if s.isSilent {
 		return ""
 	}
-	return at + pointer(name)
+	return at + dialects.Pointer(name)
 }
 
 func (s *useSearch) refuse(at, message string) error {
@@ -96,7 +98,7 @@ func (s *useSearch) field(f rawjson.Member) error {
 	at := s.below("", f.Name)
 	switch f.Name {
 	case "model":
-		name, _, _ := strings.Cut(textUpTo(f.Value, maxReference), domain.ReferenceMark) // which is resolved
+		name, _, _ := strings.Cut(textUpTo(f.Value, reference.MaxReference), domain.ReferenceMark) // which is resolved
 		return s.named(at, name)
 	case "moderation":
 		return s.model(s.below(at, "model"), rawjson.Get(f.Value, "model"))
@@ -134,7 +136,7 @@ func (s *useSearch) element(field, at string, element jsontext.Value) error {
 
 // item searches an item of a conversation, which may add tools.
 func (s *useSearch) item(at string, item jsontext.Value) error {
-	for tools := range toolsOf(s.dialect, item) {
+	for tools := range toolsOf(s.Dialect, item) {
 		if err := s.tools(s.below(at, "tools"), tools, 0); err != nil {
 			return err
 		}
@@ -150,17 +152,17 @@ func toolsOf(dialect domain.Dialect, item jsontext.Value) iter.Seq[jsontext.Valu
 	return func(yield func(jsontext.Value) bool) {
 		isFirst, isEarlier := true, false
 		for name, value := range rawjson.Pairs(item) {
-			if !mayBeName(name, "tools") || value.Kind() == 'n' || rawjson.IsEmpty(value) {
+			if !dialects.MayBeName(name, "tools") || value.Kind() == 'n' || rawjson.IsEmpty(value) {
 				continue
 			}
 			if isFirst {
-				isFirst, isEarlier = false, dialect == domain.Responses && rawjson.IsText(soleMember(item, "type"), "mcp_list_tools")
+				isFirst, isEarlier = false, dialect == domain.Responses && rawjson.IsText(dialects.SoleMember(item, "type"), "mcp_list_tools")
 			}
 			if (!isEarlier || !areUntyped(value)) && !yield(value) {
 				return
 			}
 		}
-		if dialect != domain.Messages || !mayContain(item, "definition") {
+		if dialect != domain.Messages || !dialects.MayContain(item, "definition") {
 			return
 		}
 		for _, block := range rawjson.Items(rawjson.Get(item, "content")) {
@@ -188,7 +190,7 @@ func addsTools(dialect domain.Dialect, item jsontext.Value) bool {
 func areUntyped(tools jsontext.Value) bool {
 	for _, tool := range rawjson.Items(tools) {
 		for name := range rawjson.Pairs(tool) {
-			if mayBeName(name, "type") {
+			if dialects.MayBeName(name, "type") {
 				return false
 			}
 		}
@@ -223,10 +225,10 @@ func (s *useSearch) model(at string, value jsontext.Value) error {
 		return nil
 	case !isModelName(value):
 		return s.refuse(at, "must be "+aModel.want)
-	case isReference(value):
+	case reference.IsReference(value):
 		return s.refuse(at, "must not refer to a preset")
 	}
-	return s.named(at, textUpTo(value, maxReference))
+	return s.named(at, textUpTo(value, reference.MaxReference))
 }
 
 func (s *useSearch) named(at, model string) error {
@@ -305,10 +307,10 @@ func (s *useSearch) kind(at string, m rawjson.Member, isOff bool) (name string, 
 	known := true
 	switch {
 	case m.Name == "id":
-		id := textUpTo(m.Value, maxText)
+		id := textUpTo(m.Value, dialects.MaxText)
 		name, known = toolOfPlugin(id), slices.Contains(pluginIDs, id)
 	case !isCallers(m.Value):
-		name, known = toolOfType(textUpTo(m.Value, maxText))
+		name, known = toolOfType(textUpTo(m.Value, dialects.MaxText))
 	}
 	if isOff {
 		name = ""
@@ -330,7 +332,7 @@ func isCallers(kind jsontext.Value) bool {
 // isGateways reports whether a name is that of a tool that a gateway answers itself.
 func isGateways(name jsontext.Value) bool {
 	if bytes.IndexByte(name, '\\') >= 0 {
-		name = rawjson.Quote(textUpTo(name, maxText))
+		name = rawjson.Quote(textUpTo(name, dialects.MaxText))
 	}
 	inside := bytes.TrimLeft(bytes.Trim(name, `"`), " \t")
 	const litellm = "litellm_"

@@ -1,4 +1,4 @@
-package inference
+package reference
 
 import (
 	"fmt"
@@ -23,9 +23,9 @@ func CheckSessionID(place, id string) error {
 	return nil
 }
 
-// usableSession returns id. It returns an empty text if id is too long, or if a header
+// UsableSession returns id. It returns an empty text if id is too long, or if a header
 // cannot hold it.
-func usableSession(id string) string {
+func UsableSession(id string) string {
 	unusable := func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
 	if !isShortSession(id) || strings.ContainsFunc(id, unusable) {
 		return ""

@@ -1,4 +1,4 @@
-package inference
+package prompts
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -61,11 +62,11 @@ func cutVariable(text string) (name, rest string, ok bool) {
 	return name, rest, ok && name != ""
 }
 
-// template is a version's template, prepared for the requests of a dialect. It never
+// Template is a version's template, prepared for the requests of a dialect. It never
 // changes.
-type template struct {
+type Template struct {
 	dialect   domain.Dialect
-	variables []string
+	Variables []string
 	index     map[string]int // of variables
 	longest   int            // of the names of variables, in bytes
 	// prompt is the system prompt, as the inside of a JSON string.
@@ -93,23 +94,23 @@ type placeOfWhole struct {
 	byAssistant               bool
 }
 
-// newTemplate prepares a version's template for a dialect. It also returns the names of the
+// NewTemplate prepares a version's template for a dialect. It also returns the names of the
 // messages, or of their parts, that the dialect cannot express, as translate does.
 //
 // In Chat, system messages at the beginning become a part of the system prompt, as they do where
 // a template is made. Some models take one system message only.
-func newTemplate(v domain.PresetVersion, to domain.Dialect) (t *template, dropped []string) {
-	t = &template{dialect: to, index: make(map[string]int)}
+func NewTemplate(v domain.PresetVersion, to domain.Dialect) (t *Template, dropped []string) {
+	t = &Template{dialect: to, index: make(map[string]int)}
 	prompt, messages := domain.TextOrEmpty(v.SystemPrompt), jsontext.Value(v.Template.Messages)
 	t.prompt = t.compilePrompt(prompt)
 	t.messages = t.compileMessages(v.Dialect, messages) // even if the dialect cannot express all of them, it needs all variables
 	if v.Dialect == to {
 		return t, nil
 	}
-	messages, dropped = translateMessages(messages, v.Dialect, to)
+	messages, dropped = dialects.TranslateMessages(messages, v.Dialect, to)
 	if to == domain.Chat {
 		head, rest := rawjson.SplitItems(messages, isSystemText)
-		if text, ok := promptText(to, slices.Concat(jsontext.Value{'['}, head, jsontext.Value{']'})); ok {
+		if text, ok := SystemText(to, slices.Concat(jsontext.Value{'['}, head, jsontext.Value{']'})); ok {
 			if prompt != "" {
 				prompt += promptSeparator
 			}
@@ -121,13 +122,13 @@ func newTemplate(v domain.PresetVersion, to domain.Dialect) (t *template, droppe
 	return t, dropped
 }
 
-func (t *template) compilePrompt(text string) []piece {
+func (t *Template) compilePrompt(text string) []piece {
 	c := compiler{template: t}
 	c.text(splitTemplate(text))
 	return c.finish()
 }
 
-func (t *template) compileMessages(dialect domain.Dialect, list jsontext.Value) []piece {
+func (t *Template) compileMessages(dialect domain.Dialect, list jsontext.Value) []piece {
 	c := compiler{template: t, dialect: dialect}
 	c.messages(list)
 	return c.finish()
@@ -136,11 +137,11 @@ func (t *template) compileMessages(dialect domain.Dialect, list jsontext.Value) 
 // isSystemText reports whether a chat message is one of the system or developer with text alone.
 func isSystemText(message jsontext.Value) bool {
 	for _, part := range rawjson.Items(rawjson.Get(message, "content")) {
-		if !isTextPart(textOf(part, "type")) {
+		if !dialects.IsText(dialects.TextOf(part, "type")) {
 			return false
 		}
 	}
-	return isSystemMessage(domain.Chat, message)
+	return dialects.IsSystemMessage(domain.Chat, message)
 }
 
 // hasVariables reports whether there is a variable among pieces.
@@ -148,10 +149,10 @@ func hasVariables(pieces []piece) bool {
 	return slices.ContainsFunc(pieces, func(p piece) bool { return p.variable != noVariable })
 }
 
-// cost is the memory that t takes, about, in bytes.
-func (t *template) cost() int {
+// Cost is the memory that t takes, about, in bytes.
+func (t *Template) Cost() int {
 	cost := 0
-	for _, name := range t.variables {
+	for _, name := range t.Variables {
 		cost += 2*len(name) + 64
 	}
 	for _, pieces := range [][]piece{t.prompt, t.messages} {
@@ -167,7 +168,7 @@ func (t *template) cost() int {
 
 // compiler makes the pieces of a template.
 type compiler struct {
-	template *template
+	template *Template
 	dialect  domain.Dialect // of the messages
 	pieces   []piece
 	literal  []byte // not yet a piece
@@ -191,8 +192,8 @@ func (c *compiler) addVariable(name string, whole *placeOfWhole) {
 	t := c.template
 	i, known := t.index[name]
 	if !known {
-		i = len(t.variables)
-		t.index[name], t.variables = i, append(t.variables, name)
+		i = len(t.Variables)
+		t.index[name], t.Variables = i, append(t.Variables, name)
 		t.longest = max(t.longest, len(name))
 	}
 	c.flush()
@@ -242,7 +243,7 @@ func contentMember(dialect domain.Dialect, message jsontext.Value) string {
 	if dialect != domain.Responses {
 		return "content"
 	}
-	switch textOf(message, "type") {
+	switch dialects.TextOf(message, "type") {
 	case "", "message":
 		return "content"
 	case "function_call_output":
@@ -318,13 +319,13 @@ func (c *compiler) string(value jsontext.Value, segments []segment) {
 
 // part adds a part of a content.
 func (c *compiler) part(part jsontext.Value, byAssistant bool) {
-	kind := textOf(part, "type")
+	kind := dialects.TextOf(part, "type")
 	switch {
 	case !mayHaveBraces(part):
 	case kind == "tool_result" && c.dialect == domain.Messages:
 		c.object(part, "content", func(value jsontext.Value) { c.content(value, false) })
 		return
-	case isTextPart(kind):
+	case dialects.IsText(kind):
 		text, ok := rawjson.Text(rawjson.Get(part, "text"))
 		if !ok {
 			break

@@ -1,4 +1,4 @@
-package inference
+package dialects
 
 import (
 	"slices"
@@ -10,17 +10,17 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// translateMessages returns the messages of a dialect as another one writes them. dropped
+// TranslateMessages returns the messages of a dialect as another one writes them. dropped
 // names the items, parts and members that the other one cannot express, such as
 // "input.2" and "messages.0.content.1". Texts keep their bytes.
 //
 // A tool call is an item in Responses. It is a member of the model's message in Chat, and a
 // part of it in Messages. Calls go into the message of the model before them, if there is
 // one. In Messages all results in a row are one message.
-func translateMessages(list jsontext.Value, from, to domain.Dialect) (translated jsontext.Value, dropped []string) {
+func TranslateMessages(list jsontext.Value, from, to domain.Dialect) (translated jsontext.Value, dropped []string) {
 	r := conversationReader{dialect: from}
 	for i, message := range rawjson.Items(list) {
-		r.at = listField[from] + "." + strconv.Itoa(i)
+		r.at = ConversationField[from] + "." + strconv.Itoa(i)
 		r.read(message)
 	}
 	w := conversationWriter{dialect: to, drop: r.drop}
@@ -28,7 +28,7 @@ func translateMessages(list jsontext.Value, from, to domain.Dialect) (translated
 		rest = rest[w.write(rest):]
 	}
 	for _, name := range r.dropped {
-		if name = headerName(name); !slices.Contains(dropped, name) {
+		if name = HeaderName(name); !slices.Contains(dropped, name) {
 			dropped = append(dropped, name)
 		}
 	}
@@ -58,7 +58,7 @@ const (
 
 // placedPart is a part of a content with its place.
 type placedPart struct {
-	contentPart
+	Part
 	at string
 }
 
@@ -88,8 +88,8 @@ func (r *conversationReader) dropOthers(at string, item jsontext.Value, known ..
 }
 
 func (r *conversationReader) read(item jsontext.Value) {
-	kind := textOf(item, "type")
-	role := textOf(item, "role")
+	kind := TextOf(item, "type")
+	role := TextOf(item, "role")
 	switch {
 	case r.dialect == domain.Responses && kind == "function_call":
 		r.call(r.at, rawjson.Get(item, "call_id"), rawjson.Get(item, "name"), rawjson.Get(item, "arguments"))
@@ -145,7 +145,7 @@ func (r *conversationReader) content(role string, content jsontext.Value) {
 	}
 	for i, part := range rawjson.Items(content) {
 		at := r.at + ".content." + strconv.Itoa(i)
-		switch kind := textOf(part, "type"); {
+		switch kind := TextOf(part, "type"); {
 		case r.dialect == domain.Messages && kind == "tool_use":
 			flush()
 			input := rawjson.Get(part, "input")
@@ -167,7 +167,7 @@ func (r *conversationReader) content(role string, content jsontext.Value) {
 
 // parts appends a part, if there is one that other dialects know.
 func (r *conversationReader) parts(parts []placedPart, at string, part jsontext.Value) []placedPart {
-	read, ok := readPart(r.dialect, part)
+	read, ok := ReadPart(r.dialect, part)
 	if !ok {
 		r.drop(at)
 		return parts
@@ -333,7 +333,7 @@ func (w *conversationWriter) content(t turn) jsontext.Value {
 func (w *conversationWriter) parts(t turn) []jsontext.Value {
 	var parts []jsontext.Value
 	for _, p := range t.parts {
-		pieces, ok := p.write(w.dialect, t.role == "assistant")
+		pieces, ok := p.Write(w.dialect, t.role == "assistant")
 		if !ok {
 			w.drop(p.at)
 			continue

@@ -1,4 +1,4 @@
-package inference
+package policy
 
 import (
 	"maps"
@@ -10,6 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -33,7 +35,7 @@ var (
 	aBoolean   = formOf("a boolean", "tf")
 	aScalar    = formOf("a string, a number or a boolean", `"0tf`)
 	anObject   = formOf("an object", "{")
-	aModel     = form{"a string of at most " + strconv.Itoa(maxReference) + " bytes", isModelName}
+	aModel     = form{"a string of at most " + strconv.Itoa(reference.MaxReference) + " bytes", isModelName}
 	aName      = form{"the name of a model", func(value jsontext.Value) bool { return isModelName(value) && !rawjson.IsText(value, "") }}
 	labels     = mapOf(16, aString)
 	stringList = listOf(aString)
@@ -51,8 +53,8 @@ const maxListed = 1024
 
 // isModelName reports whether a value can be the name of a model, or a list of names with commas.
 func isModelName(value jsontext.Value) bool {
-	name, ok := rawjson.Head(value, maxReference)
-	return ok && len(name) <= maxReference
+	name, ok := rawjson.Head(value, reference.MaxReference)
+	return ok && len(name) <= reference.MaxReference
 }
 
 // isFallback reports whether a value names a model, or is an object that does and has no settings.
@@ -100,7 +102,7 @@ func mapOf(most int, element form) form {
 func objectOf(members map[string]form) form {
 	return form{"an object of " + strings.Join(slices.Sorted(maps.Keys(members)), ", "), func(object jsontext.Value) bool {
 		var seen []string
-		for m, err := range usualNames.Object(object) {
+		for m, err := range dialects.UsualNames.Object(object) {
 			f, known := members[m.Name]
 			if err != nil || !known || slices.Contains(seen, m.Name) || !hasForm(m.Value, f) {
 				return false
@@ -117,16 +119,16 @@ func either(one, other form) form {
 }
 
 // field is the form of a field, in the dialects that have it. Those of a setting are in
-// settingFields, and in has further ones.
+// dialects.SettingFields, and in has further ones.
 type field struct {
 	form
-	in dialects
+	in dialects.Set
 }
 
 // knownFields are the fields of requests. Settings are those that presets keep. The others are the
 // conversation, and what belongs to one call.
 var knownFields = map[string]field{
-	"model": {aModel, 0}, "models": {listOf(aName), 0}, "fallbacks": {listOf(form{"the name of a model, or an object with it alone", isFallback}), inAll},
+	"model": {aModel, 0}, "models": {listOf(aName), 0}, "fallbacks": {listOf(form{"the name of a model, or an object with it alone", isFallback}), dialects.InAll},
 	"provider":            {anObject, 0},
 	"route":               {aString, 0},
 	"plugins":             {items, 0},
@@ -134,7 +136,7 @@ var knownFields = map[string]field{
 	"parallel_tool_calls": {aBoolean, 0},
 	"tool_choice": {either(aString, objectOf(map[string]form{
 		"type": aString, "name": aString, "function": anObject, "custom": anObject, "mode": aString, "tools": items,
-		"allowed_tools": objectOf(map[string]form{"mode": aString, "tools": items}), "server_label": aString, serialMember: aBoolean,
+		"allowed_tools": objectOf(map[string]form{"mode": aString, "tools": items}), "server_label": aString, dialects.SerialMember: aBoolean,
 	})), 0},
 	"max_tool_calls": {aNumber, 0}, "stop_server_tools_when": {items, 0},
 	"temperature": {aNumber, 0}, "top_p": {aNumber, 0}, "top_k": {aNumber, 0},
@@ -152,56 +154,56 @@ var knownFields = map[string]field{
 	"response_format": {anObject, 0}, "structured_outputs": {aBoolean, 0}, "verbosity": {aString, 0},
 	"modalities": {stringList, 0}, "image_config": {mapOf(64, formOf("a string, a number or an array", `"0[`)), 0},
 	"include": {stringList, 0}, "truncation": {aString, 0}, "speed": {aString, 0}, "service_tier": {aString, 0},
-	"context_management": {either(objectOf(map[string]form{"edits": items}), items), inResponses},
+	"context_management": {either(objectOf(map[string]form{"edits": items}), items), dialects.InResponses},
 	"cache_control":      {objectOf(map[string]form{"type": aString, "ttl": aString}), 0},
 	"prompt_cache_options": {objectOf(map[string]form{
 		"mode": aString, "ttl": aString, "comparison_response_id": aString, "prewarm": aBoolean,
 	}), 0},
 	"web_search_options": {objectOf(map[string]form{"search_context_size": aString, "user_location": anObject}), 0},
 
-	"messages": {items, inChat | inMessages}, "input": {either(aString, items), inResponses},
-	"instructions": {aString, inResponses}, "system": {either(aString, items), inMessages},
+	"messages": {items, dialects.InChat | dialects.InMessages}, "input": {either(aString, items), dialects.InResponses},
+	"instructions": {aString, dialects.InResponses}, "system": {either(aString, items), dialects.InMessages},
 
-	"preset": {aString, inAll}, "prompt": {anObject, inAll},
-	"prompt_id": {aString, inAll}, "prompt_version": {aScalar, inAll}, "prompt_variables": {anObject, inAll},
+	"preset": {aString, dialects.InAll}, "prompt": {anObject, dialects.InAll},
+	"prompt_id": {aString, dialects.InAll}, "prompt_version": {aScalar, dialects.InAll}, "prompt_variables": {anObject, dialects.InAll},
 
-	"stream": {aBoolean, inAll}, "metadata": {labels, inAll}, "user": {aString, inAll}, "session_id": {aString, inAll},
-	"trace":          {mapOf(64, aScalar), inAll},
-	"stream_options": {objectOf(map[string]form{"include_usage": aBoolean, "include_obfuscation": aBoolean}), inResponses | inChat},
-	"store":          {aBoolean, inResponses | inChat}, "safety_identifier": {aString, inResponses | inChat},
-	"prompt_cache_key": {aString, inResponses | inChat}, "prompt_cache_retention": {aString, inResponses | inChat},
-	"moderation": {objectOf(map[string]form{"model": aModel, "policy": anObject}), inResponses | inChat},
-	"debug":      {objectOf(map[string]form{"echo_upstream_body": aBoolean}), inResponses | inChat},
+	"stream": {aBoolean, dialects.InAll}, "metadata": {labels, dialects.InAll}, "user": {aString, dialects.InAll}, "session_id": {aString, dialects.InAll},
+	"trace":          {mapOf(64, aScalar), dialects.InAll},
+	"stream_options": {objectOf(map[string]form{"include_usage": aBoolean, "include_obfuscation": aBoolean}), dialects.InResponses | dialects.InChat},
+	"store":          {aBoolean, dialects.InResponses | dialects.InChat}, "safety_identifier": {aString, dialects.InResponses | dialects.InChat},
+	"prompt_cache_key": {aString, dialects.InResponses | dialects.InChat}, "prompt_cache_retention": {aString, dialects.InResponses | dialects.InChat},
+	"moderation": {objectOf(map[string]form{"model": aModel, "policy": anObject}), dialects.InResponses | dialects.InChat},
+	"debug":      {objectOf(map[string]form{"echo_upstream_body": aBoolean}), dialects.InResponses | dialects.InChat},
 
-	"usage": {objectOf(map[string]form{"include": aBoolean}), inChat}, "transforms": {stringList, inChat}, // older ones of OpenRouter
-	"n": {aNumber, inChat}, "audio": {objectOf(map[string]form{"format": aString, "voice": either(aString, objectOf(map[string]form{"id": aString}))}), inChat},
-	"prediction": {objectOf(map[string]form{"type": aString, "content": either(aString, items)}), inChat},
-	"functions":  {items, inChat}, "function_call": {either(aString, objectOf(map[string]form{"name": aString})), inChat},
+	"usage": {objectOf(map[string]form{"include": aBoolean}), dialects.InChat}, "transforms": {stringList, dialects.InChat}, // older ones of OpenRouter
+	"n": {aNumber, dialects.InChat}, "audio": {objectOf(map[string]form{"format": aString, "voice": either(aString, objectOf(map[string]form{"id": aString}))}), dialects.InChat},
+	"prediction": {objectOf(map[string]form{"type": aString, "content": either(aString, items)}), dialects.InChat},
+	"functions":  {items, dialects.InChat}, "function_call": {either(aString, objectOf(map[string]form{"name": aString})), dialects.InChat},
 
-	"access_programs": {objectOf(map[string]form{"cyber": aString}), inResponses}, "background": {aBoolean, inResponses},
-	"client_metadata":      {mapOf(64, aString), inResponses}, // of Codex
-	"conversation":         {either(aString, objectOf(map[string]form{"id": aString})), inResponses},
-	"image":                {objectOf(map[string]form{"context_compression": aString}), inResponses},
-	"multi_agent":          {objectOf(map[string]form{"enabled": aBoolean, "max_concurrent_subagents": aNumber}), inResponses},
-	"personality":          {aString, inResponses},
-	"previous_response_id": {aString, inResponses},
+	"access_programs": {objectOf(map[string]form{"cyber": aString}), dialects.InResponses}, "background": {aBoolean, dialects.InResponses},
+	"client_metadata":      {mapOf(64, aString), dialects.InResponses}, // of Codex
+	"conversation":         {either(aString, objectOf(map[string]form{"id": aString})), dialects.InResponses},
+	"image":                {objectOf(map[string]form{"context_compression": aString}), dialects.InResponses},
+	"multi_agent":          {objectOf(map[string]form{"enabled": aBoolean, "max_concurrent_subagents": aNumber}), dialects.InResponses},
+	"personality":          {aString, dialects.InResponses},
+	"previous_response_id": {aString, dialects.InResponses},
 
-	"billing_policy": {objectOf(map[string]form{"type": aString, "bill_to": aString}), inMessages},
-	"compaction":     {objectOf(map[string]form{"type": aString, "instructions": aString}), inMessages},
+	"billing_policy": {objectOf(map[string]form{"type": aString, "bill_to": aString}), dialects.InMessages},
+	"compaction":     {objectOf(map[string]form{"type": aString, "instructions": aString}), dialects.InMessages},
 	"container": {either(aString, objectOf(map[string]form{
 		"id": aString, "skills": listOf(objectOf(map[string]form{"type": aString, "skill_id": aString, "version": aString})),
-	})), inMessages},
-	"diagnostics":           {objectOf(map[string]form{"previous_message_id": aString}), inMessages},
-	"fallback_credit_token": {either(aString, objectOf(map[string]form{"token": aString, "mode": aString})), inMessages},
-	"inference_geo":         {aString, inMessages},
-	"mcp_servers":           {items, inMessages}, oldFormatField: {anObject, inMessages},
-	"safeguards": {items, inMessages},
-	"thread":     {objectOf(map[string]form{"type": aString, "previous_message_id": aString}), inMessages},
+	})), dialects.InMessages},
+	"diagnostics":           {objectOf(map[string]form{"previous_message_id": aString}), dialects.InMessages},
+	"fallback_credit_token": {either(aString, objectOf(map[string]form{"token": aString, "mode": aString})), dialects.InMessages},
+	"inference_geo":         {aString, dialects.InMessages},
+	"mcp_servers":           {items, dialects.InMessages}, oldFormatField: {anObject, dialects.InMessages},
+	"safeguards": {items, dialects.InMessages},
+	"thread":     {objectOf(map[string]form{"type": aString, "previous_message_id": aString}), dialects.InMessages},
 }
 
 // isKnown reports whether requests of a dialect have a field of a name.
 func isKnown(dialect domain.Dialect, name string) bool {
-	return (settingFields[name]|knownFields[name].in)&setOf(dialect) != 0 && !presetOnly[name]
+	return (dialects.SettingFields[name]|knownFields[name].in)&dialects.SetOf(dialect) != 0 && !dialects.PresetOnly[name]
 }
 
 // KnownFields returns the names of the fields that requests of a dialect may have where a policy, a
