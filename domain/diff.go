@@ -45,13 +45,7 @@ func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from
 	if err != nil {
 		return Found{}, err
 	}
-	diff := struct {
-		From         int              `json:"from"`
-		To           int              `json:"to"`
-		Config       []PatchOperation `json:"config"`
-		SystemPrompt *string          `json:"system_prompt"`
-		Template     []PatchOperation `json:"template"`
-	}{From: source.Version, To: target.Version}
+	diff := VersionDiff{From: source.Version, To: target.Version}
 	if diff.Config, err = JSONPatch(source.Config, target.Config); err != nil {
 		return Found{}, fmt.Errorf("comparing two configs: %w", err)
 	}
@@ -62,12 +56,18 @@ func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from
 	if diff.SystemPrompt, err = UnifiedDiff(label(source), label(target), valueOr(source.SystemPrompt, ""), valueOr(target.SystemPrompt, "")); err != nil {
 		return Found{}, fmt.Errorf("comparing two prompts: %w", err)
 	}
-	// Unlike the jsonv2 encoder, this one writes a json.Number unchanged.
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err = encoder.Encode(diff)
-	return tagged(Found{JSON: bytes.TrimSuffix(text.Bytes(), []byte("\n")), WorkspaceID: workspaceID, Number: target.Version}), err
+	text, err := encodeValue(diff)
+	return tagged(Found{JSON: text, WorkspaceID: workspaceID, Number: target.Version}), err
+}
+
+// VersionDiff is the difference between two versions, as clients see it.
+type VersionDiff struct {
+	From   int              `json:"from"` // the number of a version, as To
+	To     int              `json:"to"`
+	Config []PatchOperation `json:"config"`
+	// SystemPrompt is nil if the prompts are equal.
+	SystemPrompt *string          `json:"system_prompt"`
+	Template     []PatchOperation `json:"template"`
 }
 
 // namedVersion returns the version of p that a query parameter names by number or label.
@@ -105,12 +105,11 @@ func UnifiedDiff(fromLabel, toLabel, from, to string) (*string, error) {
 	return &text, err
 }
 
-// PatchOperation is an operation of a JSON Patch (RFC 6902). Its numbers have their text as
-// json.Number, which encoding/json writes unchanged.
+// PatchOperation is an operation of a JSON Patch (RFC 6902).
 type PatchOperation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value *any   `json:"value,omitempty"` // nil for remove; a pointer to nil for null
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value,omitempty"` // nil for remove
 }
 
 const (
@@ -134,14 +133,13 @@ func JSONPatch(from, to json.RawMessage) ([]PatchOperation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if (source == nil) != (target == nil) { // one is no template
-		return []PatchOperation{{jsondiff.OperationReplace, "", &target}}, nil
-	}
 	var e extent
 	e.add(source, 0)
 	e.add(target, 0)
-	if e.patch > maxPatch && !reflect.DeepEqual(source, target) {
-		return []PatchOperation{{jsondiff.OperationReplace, "", &target}}, nil
+	// If only one is null, that one is no template.
+	if (source == nil) != (target == nil) || e.patch > maxPatch && !reflect.DeepEqual(source, target) {
+		value, err := encodeValue(target)
+		return []PatchOperation{{jsondiff.OperationReplace, "", value}}, err
 	}
 	var options []jsondiff.Option
 	if e.longest <= maxAligned {
@@ -154,11 +152,24 @@ func JSONPatch(from, to json.RawMessage) ([]PatchOperation, error) {
 	operations := make([]PatchOperation, len(patch))
 	for i := range patch {
 		operations[i] = PatchOperation{Op: patch[i].Type, Path: patch[i].Path}
-		if patch[i].Type != jsondiff.OperationRemove {
-			operations[i].Value = &patch[i].Value
+		if patch[i].Type == jsondiff.OperationRemove {
+			continue
+		}
+		if operations[i].Value, err = encodeValue(patch[i].Value); err != nil {
+			return nil, err
 		}
 	}
 	return operations, nil
+}
+
+// encodeValue returns the JSON of a value. Unlike the jsonv2 encoder, it writes a json.Number
+// unchanged.
+func encodeValue(value any) (json.RawMessage, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
 // decodeValue decodes JSON and keeps the text of its numbers.

@@ -121,7 +121,7 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 		}
 		return err
 	}
-	sentence := fmt.Sprintf("Preset %s is copied: version %d is now version %d there.", slug, source.Number, made.numbers[source.Number])
+	sentence := fmt.Sprintf("Preset %s is copied: version %d is now version %d there.", slug, source.DesignatedVersion, made.numbers[source.DesignatedVersion])
 	if c.all {
 		sentence += fmt.Sprintf(" Versions copied: %d.", len(made.numbers))
 	}
@@ -135,36 +135,31 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 }
 
 // addVersion adds the designated version of a preset to another one, unless that has it.
-func (c *copier) addVersion(cmd *cobra.Command, to api, at place, source, existing preset, found *client.Response) error {
+func (c *copier) addVersion(cmd *cobra.Command, to api, at place, source, existing client.Preset, found *client.Response) error {
 	response := found
 	sentence := fmt.Sprintf("Preset %s has the same designated version there already.", source.Slug)
-	if !files.SameCapture(source.Designated.capture(), existing.Designated.capture()) {
+	if !files.SameCapture(source.Designated.Capture(), existing.Designated.Capture()) {
 		var err error
 		if response, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
 			return placedError{err, at}
 		}
-		var after preset
+		var after client.Preset
 		if err := decode(response.Data, &after); err != nil {
 			return err
 		}
-		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.Number, source.Slug, after.Number)
+		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.DesignatedVersion, source.Slug, after.DesignatedVersion)
 	}
 	return c.report(cmd, response, sentence)
 }
 
-// capture returns what the server stores of a version.
-func (v version) capture() domain.Capture {
-	return domain.Capture{Dialect: v.Dialect, Config: v.Config, SystemPrompt: v.SystemPrompt, Template: v.Template}
-}
-
 // add makes a version of a preset if a condition holds. A nil condition is none.
-func (a api) add(ctx context.Context, slug string, v version, isDraft bool, condition http.Header) (*client.Response, error) {
+func (a api) add(ctx context.Context, slug string, v client.Version, isDraft bool, condition http.Header) (*client.Response, error) {
 	if !v.Dialect.Valid() {
-		return nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Number, v.Dialect)
+		return nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)
 	}
 	if v.Template != nil {
 		if err := v.Template.Check(); err != nil {
-			return nil, fmt.Errorf("version %d: %w", v.Number, err)
+			return nil, fmt.Errorf("version %d: %w", v.Version, err)
 		}
 	}
 	r := client.Request{
@@ -189,7 +184,7 @@ func (a api) add(ctx context.Context, slug string, v version, isDraft bool, cond
 type copied struct {
 	from, to api
 	at       place // of from
-	source   preset
+	source   client.Preset
 	// numbers has the number of each version's copy, by the number of the version.
 	numbers  map[int]int
 	messages io.Writer
@@ -236,7 +231,7 @@ func (c *copied) leaveOutLabels() {
 	kept := make(map[string]domain.Target)
 	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
 		label := c.source.Labels[name]
-		if slices.ContainsFunc(shares(label), func(share domain.Share) bool { return share.Version != c.source.Number }) {
+		if slices.ContainsFunc(shares(label), func(share domain.Share) bool { return share.Version != c.source.DesignatedVersion }) {
 			fmt.Fprintf(c.messages, "Label %s is left out: it stands for %s, and --all-versions copies all versions.\n", terminal.Escape(name), targetText(label))
 		} else {
 			kept[name] = label
@@ -251,11 +246,11 @@ func (c *copied) versions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for summary, err := range decoded[version](summaries) {
+	for summary, err := range decoded[client.Version](summaries) {
 		if err != nil {
 			return placedError{err, c.at}
 		}
-		v, _, err := c.from.version(ctx, c.source.Slug, summary.Number)
+		v, _, err := c.from.version(ctx, c.source.Slug, summary.Version)
 		if err != nil {
 			return placedError{err, c.at}
 		}
@@ -263,7 +258,7 @@ func (c *copied) versions(ctx context.Context) error {
 			return err
 		}
 	}
-	wanted := []domain.Share{{Version: c.source.Number}}
+	wanted := []domain.Share{{Version: c.source.DesignatedVersion}}
 	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
 		wanted = append(wanted, shares(c.source.Labels[name])...)
 	}
@@ -286,32 +281,29 @@ func (c *copied) countKept(ctx context.Context) error {
 
 // version copies a version with its labels. The first one makes the preset. The others are
 // drafts, but for the designated one.
-func (c *copied) version(ctx context.Context, v version) error {
+func (c *copied) version(ctx context.Context, v client.Version) error {
 	var condition http.Header
 	isFirst := len(c.numbers) == 0
 	if isFirst {
 		condition = http.Header{"If-None-Match": {"*"}}
 	}
-	response, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Number != c.source.Number, condition)
+	response, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Version != c.source.DesignatedVersion, condition)
 	if err != nil {
 		if isFirst && (client.IsStatus(err, http.StatusPreconditionFailed) || client.IsStatus(err, http.StatusConflict)) {
 			return fmt.Errorf("preset %s exists there already, and may be archived", c.source.Slug)
 		}
-		return fmt.Errorf("version %d: %w", v.Number, err)
+		return fmt.Errorf("version %d: %w", v.Version, err)
 	}
-	var after preset
+	var after client.Preset
 	if err := decode(response.Data, &after); err != nil {
 		return err
 	}
-	made := after.Designated
-	if after.Created != nil {
-		made = *after.Created
+	made := after.Made()
+	c.numbers[v.Version] = made.Version
+	if !files.SameCapture(v.Capture(), made.Capture()) {
+		return fmt.Errorf("the server there stored version %d differently: %s", v.Version, cmp.Or(response.Header.Get("X-Preset-Ignored"), "compare the two"))
 	}
-	c.numbers[v.Number] = made.Number
-	if !files.SameCapture(v.capture(), made.capture()) {
-		return fmt.Errorf("the server there stored version %d differently: %s", v.Number, cmp.Or(response.Header.Get("X-Preset-Ignored"), "compare the two"))
-	}
-	return c.labels(ctx, v.Number)
+	return c.labels(ctx, v.Version)
 }
 
 // describe copies the name, the description and the policy.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -11,22 +10,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
-
-// difference is the difference of two versions as the API shows it.
-type difference struct {
-	From         int         `json:"from"`
-	To           int         `json:"to"`
-	Config       []operation `json:"config"`
-	SystemPrompt *string     `json:"system_prompt"`
-	Template     []operation `json:"template"`
-}
-
-// operation is an operation of a JSON Patch.
-type operation struct {
-	Op    string          `json:"op"`
-	Path  string          `json:"path"`
-	Value json.RawMessage `json:"value"`
-}
 
 func diffCommand() *cobra.Command {
 	var to target
@@ -53,12 +36,12 @@ diff, the settings and the messages as a JSON Patch.`,
 			if to.asJSON {
 				return printJSON(cmd, response)
 			}
-			var d difference
+			var d domain.VersionDiff
 			if err := decode(response.Data, &d); err != nil {
 				return err
 			}
 			w := cmd.OutOrStdout()
-			_, err = io.WriteString(w, d.text(hasColor(w)))
+			_, err = io.WriteString(w, diffText(d, hasColor(w)))
 			return err
 		}),
 		ValidArgsFunction: to.completeArgs(slugs, references, references),
@@ -67,8 +50,8 @@ diff, the settings and the messages as a JSON Patch.`,
 	return diff
 }
 
-// text returns d for a terminal.
-func (d difference) text(colored bool) string {
+// diffText returns a difference for a terminal.
+func diffText(d domain.VersionDiff, colored bool) string {
 	if len(d.Config)+len(d.Template) == 0 && d.SystemPrompt == nil {
 		return fmt.Sprintf("Versions %d and %d are equal.\n", d.From, d.To)
 	}
@@ -88,7 +71,7 @@ func (d difference) text(colored bool) string {
 	}
 	for _, patch := range []struct {
 		name       string
-		operations []operation
+		operations []domain.PatchOperation
 	}{{"Settings", d.Config}, {"Messages", d.Template}} {
 		if len(patch.operations) == 0 {
 			continue
