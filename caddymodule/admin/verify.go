@@ -230,14 +230,14 @@ func (v verdict) print(w io.Writer) error {
 }
 
 // verifyStore answers with the result of a check of the whole store.
-func verifyStore(r request) error {
+func verifyStore(r request) (any, error) {
 	live, ok := r.Store.(engine.Checker)
 	if !ok {
-		return badRequest(errors.New("this storage engine cannot check a whole store"))
+		return nil, badRequest("this storage engine cannot check a whole store")
 	}
 	report, err := live.Check(r.Context())
 	if err != nil && !errors.Is(err, storage.ErrDamaged) {
-		return withStatus(err)
+		return nil, err
 	}
-	return writeJSON(r.w, http.StatusOK, newVerdict(report, err))
+	return newVerdict(report, err), nil
 }
