@@ -86,12 +86,17 @@ folder of its own. An encrypted store needs --encryption-key-file.`,
 			if err != nil {
 				return err
 			}
-			if isRotation {
-				return runRotation(cmd, &target, args[0], keep, key)
+			ctx, stop := terminal.Interruptible(cmd.Context())
+			defer stop()
+			write := func(to io.Writer) error { return target.backupTo(ctx, cmd.ErrOrStderr(), to, key) }
+			switch {
+			case isRotation:
+				return target.rotate(ctx, cmd, args[0], keep, key)
+			case args[0] == "-":
+				return write(cmd.OutOrStdout())
+			default:
+				return newFile(args[0], write)
 			}
-			return writeFile(cmd, args[0], func(ctx context.Context, messages, to io.Writer) error {
-				return target.backupTo(ctx, messages, to, key)
-			})
 		},
 	}
 	target.flags(backup)
@@ -99,19 +104,6 @@ folder of its own. An encrypted store needs --encryption-key-file.`,
 	flags.IntVar(&keep, "keep", 0, "Make the backup in a folder, and keep so many of the newest there")
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key to encrypt the backup with, that of an encrypted store; - is standard input")
 	return backup
-}
-
-// runRotation is the command backup with --keep.
-func runRotation(cmd *cobra.Command, target *client, folder string, keep int, key []byte) error {
-	ctx, stop := terminal.Interruptible(cmd.Context())
-	defer stop()
-	path, err := target.rotate(ctx, cmd.ErrOrStderr(), folder, keep, key)
-	if path != "" {
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), path); err != nil {
-			return err
-		}
-	}
-	return err
 }
 
 // backupTo copies a backup from the server, checks it and describes it in messages. With a key
