@@ -55,7 +55,7 @@ func (r rotation) run(ctx context.Context) (path string, err error) {
 		return "", err
 	}
 	r.removeLeftOvers(partial, isAlone)
-	name, err := r.make(all, partial)
+	name, err := r.make(slices.Concat(all, partial))
 	if err != nil {
 		return "", err
 	}
@@ -129,20 +129,14 @@ func (r rotation) list() (all, partial []string, err error) {
 			partial = append(partial, entry.Name())
 		}
 	}
-	slices.Sort(all)
-	slices.Sort(partial)
-	return all, partial, nil
+	return all, partial, nil // ReadDir sorts by name
 }
 
-// make makes a backup whose name is later than those of the given ones, and verifies it.
-func (r rotation) make(earlier ...[]string) (name string, err error) {
+// make makes a backup whose name is later than the earlier ones, and verifies it.
+func (r rotation) make(earlier []string) (name string, err error) {
 	at := r.now().UTC().Truncate(time.Millisecond)
-	for _, names := range earlier {
-		if len(names) == 0 {
-			continue
-		}
-		parts := rotatedName.FindStringSubmatch(names[len(names)-1])
-		newest, err := time.Parse(rotatedLayout, parts[1])
+	if len(earlier) > 0 {
+		newest, err := time.Parse(rotatedLayout, rotatedName.FindStringSubmatch(slices.Max(earlier))[1])
 		if err != nil {
 			return "", err
 		}
