@@ -108,7 +108,7 @@ The exit code is 10 for damage, and 1 if the check failed.`,
 		case v.Damaged:
 			return cli.ExitWith(cmd, exitDamaged, errors.New("the store is damaged: restore a backup"))
 		case v.Error != "":
-			return errors.New(v.Error)
+			return cli.ExitWith(cmd, 1, errors.New(v.Error))
 		}
 		return nil
 	}

@@ -41,8 +41,8 @@ func Commands() []*cobra.Command {
 	return append(people, fromFiles...)
 }
 
-// ExitWith returns an error that makes the program exit with a status above 1. Caddy's log shows
-// err, which may be nil.
+// ExitWith returns an error that makes the program exit with a status. Caddy's log shows err, which
+// may be nil.
 func ExitWith(cmd *cobra.Command, status int, err error) error {
 	cmd.SilenceErrors = true
 	// Caddy's error with a status is not exported, and this function makes one.
