@@ -21,7 +21,7 @@ import (
 // api is the public API in one workspace.
 type api struct {
 	*client.Client
-	workspace string // empty for the key's own
+	place
 }
 
 // tries is how often a request is sent at most. A person waits for it.
@@ -33,7 +33,7 @@ func (t *target) api(cmd *cobra.Command) (api, error) {
 		return api{}, err
 	}
 	c.Tries = tries
-	return api{c, t.workspace}, nil
+	return api{c, t.place()}, nil
 }
 
 // query returns the query of a request, with pairs of names and values. Empty values are
@@ -58,8 +58,17 @@ func presetPath(slug string, below ...string) string {
 	return path.String()
 }
 
+// do sends a request. An error tells what it means for the one who runs the command.
+func (a api) do(ctx context.Context, r client.Request) (*client.Response, error) {
+	response, err := a.Do(ctx, r)
+	if err != nil {
+		return nil, explain(err, a.place)
+	}
+	return response, nil
+}
+
 func (a api) get(ctx context.Context, path string, query url.Values) (*client.Response, error) {
-	return a.Do(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
+	return a.do(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
 }
 
 // read gets an object and decodes it.
@@ -96,7 +105,7 @@ func (a api) change(ctx context.Context, r client.Request, body any) (*client.Re
 		r.Header = make(http.Header)
 	}
 	r.Header.Set("Idempotency-Key", uuid.NewString())
-	return a.Do(ctx, r)
+	return a.do(ctx, r)
 }
 
 // preset reads a preset. The response has its tag and its JSON.

@@ -66,22 +66,21 @@ and designates it, and leaves all else there as it is.`,
 		if err != nil {
 			return api{}, err
 		}
-		to, _, err := c.destination(cmd, from)
-		return to, err
+		return c.destination(cmd, from)
 	}, workspaces))
 	return copying
 }
 
 // destination returns the API to which the preset is copied.
-func (c *copier) destination(cmd *cobra.Command, from api) (api, place, error) {
-	at := c.place()
-	at.workspace = c.toWorkspace
-	if c.toServer == "" {
-		return api{from.Client, c.toWorkspace}, at, nil
+func (c *copier) destination(cmd *cobra.Command, from api) (to api, err error) {
+	to = from
+	if to.workspace = c.toWorkspace; c.toServer == "" {
+		return to, nil
 	}
-	key, err := readKey(cmd, "to-key-file", c.toKeyFile, "")
-	at.server, at.key = c.toServer, c.toKeyFile
-	return api{&client.Client{Origin: c.toServer, Key: key, Transport: from.Transport, Timeout: from.Timeout, Tries: tries}, c.toWorkspace}, at, err
+	there := *from.Client
+	there.Origin = c.toServer
+	there.Key, err = readKey(cmd, "to-key-file", c.toKeyFile, "")
+	return api{&there, place{c.toServer, c.toWorkspace, c.toKeyFile}}, err
 }
 
 func (c *copier) run(cmd *cobra.Command, slug string) error {
@@ -92,7 +91,7 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 	if err != nil {
 		return err
 	}
-	to, at, err := c.destination(cmd, from)
+	to, err := c.destination(cmd, from)
 	if err != nil {
 		return err
 	}
@@ -106,19 +105,18 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 	exists := err == nil
 	switch {
 	case err != nil && !client.IsStatus(err, http.StatusNotFound), err != nil && c.newVersion:
-		return placedError{err, at}
+		return err
 	case exists && !c.newVersion:
 		return fmt.Errorf("preset %s exists there already: --new-version adds a version to it", slug)
 	}
 	if c.newVersion {
-		return c.addVersion(cmd, to, at, source, existing, found)
+		return c.addVersion(cmd, to, source, existing, found)
 	}
-	made := copied{to: to, source: source, from: from, at: c.place(), numbers: make(map[int]int), messages: cmd.ErrOrStderr()}
-	if err := made.run(ctx, c.all); err != nil {
-		err = placedError{err, at}
-		if len(made.numbers) > 0 {
-			err = fmt.Errorf("the copy is incomplete (versions copied: %d): %w", len(made.numbers), err)
-		}
+	made := copied{to: to, source: source, from: from, numbers: make(map[int]int), messages: cmd.ErrOrStderr()}
+	switch err := made.run(ctx, c.all); {
+	case err != nil && len(made.numbers) > 0:
+		return fmt.Errorf("the copy is incomplete (versions copied: %d): %w", len(made.numbers), err)
+	case err != nil:
 		return err
 	}
 	sentence := fmt.Sprintf("Preset %s is copied: version %d is now version %d there.", slug, source.DesignatedVersion, made.numbers[source.DesignatedVersion])
@@ -128,20 +126,20 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 	var response *client.Response
 	if c.asJSON {
 		if _, response, err = to.preset(ctx, slug); err != nil {
-			return placedError{err, at}
+			return err
 		}
 	}
 	return c.report(cmd, response, sentence)
 }
 
 // addVersion adds the designated version of a preset to another one, unless that has it.
-func (c *copier) addVersion(cmd *cobra.Command, to api, at place, source, existing client.Preset, found *client.Response) error {
+func (c *copier) addVersion(cmd *cobra.Command, to api, source, existing client.Preset, found *client.Response) error {
 	response := found
 	sentence := fmt.Sprintf("Preset %s has the same designated version there already.", source.Slug)
 	if !files.SameCapture(source.Designated.Capture(), existing.Designated.Capture()) {
 		var err error
 		if response, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
-			return placedError{err, at}
+			return err
 		}
 		var after client.Preset
 		if err := decode(response.Data, &after); err != nil {
@@ -183,7 +181,6 @@ func (a api) add(ctx context.Context, slug string, v client.Version, isDraft boo
 // preset that is just made.
 type copied struct {
 	from, to api
-	at       place // of from
 	source   client.Preset
 	// numbers has the number of each version's copy, by the number of the version.
 	numbers  map[int]int
@@ -248,11 +245,11 @@ func (c *copied) versions(ctx context.Context) error {
 	}
 	for summary, err := range decoded[client.Version](summaries) {
 		if err != nil {
-			return placedError{err, c.at}
+			return err
 		}
 		v, _, err := c.from.version(ctx, c.source.Slug, summary.Version)
 		if err != nil {
-			return placedError{err, c.at}
+			return err
 		}
 		if err := c.version(ctx, v); err != nil {
 			return err
