@@ -141,6 +141,7 @@ type Handler struct {
 	page         *console.Page // nil without a console
 	keys         map[domain.KeyHash]domain.Principal
 	finder       ownkeys.Finder // of keys that must not go upstream
+	deadlines    deadline.Limits
 	failureLimit limiter.Limit
 	webhooks     []*webhook.Receiver
 	bundle       *bundle.Bundle // nil without one
@@ -162,6 +163,7 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // Provision sets defaults, compiles what requests need and opens the store.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	h.ctx, h.logger = ctx, ctx.Logger()
+	h.deadlines = deadline.Default
 	repl := caddy.NewReplacer()
 
 	if err := h.provisionRequire(repl); err != nil {
@@ -237,7 +239,7 @@ func (h *Handler) Cleanup() error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	path, err := h.checkRequest(r)
 	if h.page.Owns(path) {
-		deadline.LeaveBody(w, r)
+		h.deadlines.LeaveBody(w, r)
 		h.page.ServeHTTP(w, r) // also with err: its refusals have the headers of the page
 		return nil
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 )
 
 // checkHealthPath refuses a path that normalization would change.
@@ -61,7 +60,7 @@ func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request) {
 	case !engine.HealthOf(r.Context(), h.use.Store).Available:
 		status, text = http.StatusServiceUnavailable, "unavailable"
 	}
-	deadline.LeaveBody(w, r)
+	h.deadlines.LeaveBody(w, r)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
