@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/console"
@@ -88,12 +87,4 @@ func checkNothingHidden(path, base string) error {
 // isAtOrBelow reports whether a path is another one, or below it.
 func isAtOrBelow(path, other string) bool {
 	return path == other || strings.HasPrefix(path, other+"/")
-}
-
-// unmarshal reads the console subdirective.
-func (c *Console) unmarshal(d *caddyfile.Dispenser) (err error) {
-	if d.CountRemainingArgs() > 0 {
-		c.Path, err = unmarshalPath(d, "console", checkConsolePath)
-	}
-	return err
 }

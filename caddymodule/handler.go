@@ -45,9 +45,6 @@ const (
 	creatorsAny        = "any"
 )
 
-// presetCreators are the values of PresetCreators.
-var presetCreators = []string{creatorsManagement, creatorsAny}
-
 // Handler answers the preset and workspace API itself, and serves the console. It applies
 // presets to the inference requests that name one. It hands all other requests unchanged to
 // the next handler, usually a reverse_proxy to an AI gateway. It refuses methods and paths
@@ -167,7 +164,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	repl := caddy.NewReplacer()
 
 	if err := h.provisionRequire(repl); err != nil {
-		return fmt.Errorf("require: %w", err)
+		return err
 	}
 	if err := h.provisionSettings(repl); err != nil {
 		return err

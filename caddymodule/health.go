@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 )
@@ -41,12 +40,6 @@ func (h *Handler) provisionHealth(repl *caddy.Replacer) error {
 	}
 	h.Health = path
 	return nil
-}
-
-// unmarshalHealth reads the health subdirective.
-func (h *Handler) unmarshalHealth(d *caddyfile.Dispenser) (err error) {
-	h.Health, err = unmarshalPath(d, "health", checkHealthPath)
-	return err
 }
 
 // serveHealth tells a load balancer whether the store can be read. It says nothing else,
