@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/console"
 	"github.com/caddy-presets/caddy-presets/schema"
@@ -46,16 +45,6 @@ func (c *Console) provision(repl *caddy.Replacer, base string) (*console.Page, e
 		return nil, err
 	}
 	return console.New(c.Path, base, settings)
-}
-
-// warnOfSharedOrigin warns if pages of the gateway need no key beside the console. Their scripts
-// can read its key, or answer in its place with a service worker. Its headers prevent neither.
-func (h *Handler) warnOfSharedOrigin() {
-	if h.Console == nil || h.Inference != nil && h.Inference.Keys == keysEverywhere {
-		return
-	}
-	h.logger.Warn("pages of a gateway behind this site can steal the console's key: set keys everywhere, or serve the console on another host name",
-		zap.String("console", h.Console.Path))
 }
 
 // consolePath is the pattern of a console's path. The page compares it with the address in

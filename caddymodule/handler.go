@@ -204,9 +204,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 	}
 	h.guardServer(ctx)
-	h.warnOfLateDirectives(ctx)
-	h.warnOfLoggedKeys(ctx)
-	h.warnOfSharedOrigin()
+	h.warnOfSite(ctx)
 	return nil
 }
 
