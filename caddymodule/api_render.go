@@ -67,7 +67,7 @@ func (c *call) checkConditional(a response) (response, error) {
 // render writes the one response of a call.
 func (c *call) render(a response, err error) (status int) {
 	status, body := c.complete(a, err)
-	if c.body == nil {
+	if !c.isRead {
 		c.h.deadlines.LeaveBody(c.w, c.r)
 	}
 	if body == nil {

@@ -80,7 +80,12 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.Errf("takes no arguments but a matcher, got %q", args[0])
 	}
 	block := directive.Block{Repeated: []string{"management_key", "inference_key", "webhook"}, Nested: []string{"storage", "inference", "webhook"}}
-	return block.Read(d, map[string]directive.Reader{
+	return block.Read(d, h.subdirectives())
+}
+
+// subdirectives are those of presets.
+func (h *Handler) subdirectives() map[string]directive.Reader {
+	return map[string]directive.Reader{
 		"base_path":          readPath(&h.BasePath, checkBasePath),
 		"storage":            h.readStorage,
 		"management_key":     readKey(&h.ManagementKeys, 2, "<secret> [<user_id>]"),
@@ -97,7 +102,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"health":             readPath(&h.Health, checkHealthPath),
 		"webhook":            h.readWebhook,
 		"require":            h.required().Read,
-	})
+	}
 }
 
 // readPath returns the reader of a path. It checks the path, unless that holds a placeholder, which
@@ -129,8 +134,12 @@ func (h *Handler) readInference(d *caddyfile.Dispenser, place string) error {
 	if d.NextArg() {
 		return d.Errf("%s takes a block and no arguments, got %q", place, d.Val())
 	}
-	i := new(Inference)
-	h.Inference = i
+	h.Inference = new(Inference)
+	return directive.Block{Place: place + ": ", Nested: []string{"usage"}}.Read(d, h.Inference.subdirectives())
+}
+
+// subdirectives are those of inference.
+func (i *Inference) subdirectives() map[string]directive.Reader {
 	readers := map[string]directive.Reader{
 		"list_models": func(d *caddyfile.Dispenser, place string) error {
 			value, err := directive.OnlyWord(d, place, "on", "off")
@@ -147,7 +156,7 @@ func (h *Handler) readInference(d *caddyfile.Dispenser, place string) error {
 	for _, l := range i.lists() {
 		readers[l.Name] = l.Read
 	}
-	return directive.Block{Place: "inference: ", Nested: []string{"usage"}}.Read(d, readers)
+	return readers
 }
 
 func (h *Handler) readConsole(d *caddyfile.Dispenser, place string) error {

@@ -24,10 +24,9 @@ type inferenceCall struct {
 	path        string      // the normalized path below the base path; or nothing
 	route       *inferenceRoute
 	dryRun      bool
-	held        *heldbody.Body // is own, or nil. call.body only tells that it was read
-	own         heldbody.Body
-	response    beginning // of the gateway
-	named       struct {  // the applied preset, empty without one
+	held        heldbody.Body // the body, if it was read
+	response    beginning     // of the gateway
+	named       struct {      // the applied preset, empty without one
 		workspace, id, preset, label string
 		version                      int
 	}
@@ -42,6 +41,7 @@ type inferenceCall struct {
 // r no longer has keys of ours. sent has the credentials that the client sent.
 func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
 	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, normalized: normalized, path: h.routeOf(normalized)}
+	c.held.Limit = h.Inference.MaxMemory
 	c.mapPlaceholders()
 	route := inferenceRouteOf(c.path)
 	switch {
@@ -67,15 +67,9 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 // pass handles a route on which no preset is resolved. It checks the key and the policy of
 // other_routes, and lets the gateway answer.
 func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
-	defer func() {
-		if c.held != nil {
-			c.held.End(c.r.Context(), err)
-		}
-	}()
+	defer func() { c.held.End(c.r.Context(), err) }()
 	if refused := c.checkOther(); refused != nil {
-		if c.held != nil {
-			c.held.Drop() // the answer may take its time
-		}
+		c.held.Drop() // the answer may take its time
 		c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
 		c.setPlaceholder(operationPlaceholder, c.op.name)
 		c.h.metrics.CountResolution(c.op.name, "refused", c.start)
@@ -145,7 +139,6 @@ func (h *Handler) routeOf(normalized string) string {
 // serve resolves an inference request and lets the gateway answer. It holds no
 // reference to the body meanwhile.
 func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
-	c.holdBody()
 	defer func() { c.held.End(c.r.Context(), err) }()
 	if c.prepare() {
 		return nil
@@ -161,12 +154,6 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 		c.renderGatewayError(err)
 	}
 	return err
-}
-
-// holdBody prepares to read a body. The caller calls held.end.
-func (c *inferenceCall) holdBody() {
-	c.held = &c.own
-	c.held.Limit = c.h.Inference.MaxMemory
 }
 
 // prepare rewrites the request for the gateway, or answers it. It reports whether it
@@ -204,12 +191,11 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	if err := c.authenticateInference(); err != nil {
 		return none, err
 	}
-	body := c.held
+	body := &c.held
 	var err error
 	if body.Sent, err = c.read(c.h.Inference.MaxBodySize, &body.Reservation); err != nil {
 		return none, err
 	}
-	c.body = wholeBody
 	var text []byte
 	if text, body.Unpacked, err = c.held.Decode(c.r.Header, body.Sent, c.h.Inference.MaxBodySize); err != nil {
 		return none, err

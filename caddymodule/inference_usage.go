@@ -103,9 +103,12 @@ func (i *Inference) readUsage(d *caddyfile.Dispenser, place string) error {
 	}
 	i.Usage = new(Usage)
 	block := directive.Block{Place: place + ": ", Repeated: []string{"price"}, Nested: []string{"price"}}
-	return block.Read(d, map[string]directive.Reader{
-		"keep": i.Usage.readKeep, "price": i.Usage.readPrice, "stream_usage": i.Usage.choice().Read,
-	})
+	return block.Read(d, i.Usage.subdirectives())
+}
+
+// subdirectives are those of usage.
+func (u *Usage) subdirectives() map[string]directive.Reader {
+	return map[string]directive.Reader{"keep": u.readKeep, "price": u.readPrice, "stream_usage": u.choice().Read}
 }
 
 func (u *Usage) readKeep(d *caddyfile.Dispenser, place string) error {
