@@ -153,6 +153,9 @@ func (w *wreck) build(c *claim, keepKeys bool) (report storage.Salvage, err erro
 	}
 	c.State = stateReady
 	report = storage.Salvage{StoreID: c.ID, Commit: s.Commit, Acknowledged: w.acknowledged, Copied: s.Copied, Damaged: w.places, Lost: append([]storage.Loss{}, s.Lost...)}
+	if w.cut {
+		report.Lost = append(report.Lost, storage.Loss{Kind: "commits", What: fmt.Sprintf("the last change that was found is of %s: later ones may be lost, such as revocations of keys", s.LastChange.UTC().Format(time.RFC3339))})
+	}
 	if len(w.places) > 0 {
 		var files []string
 		for _, p := range w.places {
