@@ -27,7 +27,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
@@ -44,7 +43,6 @@ const (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(400) // the tests leave little garbage at a time, in many collections
-	storepool.RetryInterval = 20 * time.Millisecond
 	caddytest.Main(m)
 }
 
