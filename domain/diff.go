@@ -1,9 +1,7 @@
 package domain
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -38,13 +36,7 @@ func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from
 	if err != nil {
 		return Found{}, err
 	}
-	answer := struct {
-		From         int              `json:"from"`
-		To           int              `json:"to"`
-		Config       []diff.Operation `json:"config"`
-		SystemPrompt *string          `json:"system_prompt"`
-		Template     []diff.Operation `json:"template"`
-	}{From: source.Version, To: target.Version}
+	answer := VersionDiff{From: source.Version, To: target.Version}
 	if answer.Config, err = diff.JSON(source.Config, target.Config); err != nil {
 		return Found{}, fmt.Errorf("comparing two configs: %w", err)
 	}
@@ -55,12 +47,18 @@ func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from
 	if answer.SystemPrompt, err = diff.Text(label(source), label(target), valueOr(source.SystemPrompt, ""), valueOr(target.SystemPrompt, "")); err != nil {
 		return Found{}, fmt.Errorf("comparing two prompts: %w", err)
 	}
-	// Unlike the jsonv2 encoder, this one writes a json.Number unchanged.
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err = encoder.Encode(answer)
-	return tagged(Found{JSON: bytes.TrimSuffix(text.Bytes(), []byte("\n")), WorkspaceID: workspaceID, Number: target.Version}), err
+	text, err := diff.Marshal(answer)
+	return tagged(Found{JSON: text, WorkspaceID: workspaceID, Number: target.Version}), err
+}
+
+// VersionDiff is the difference between two versions, as clients see it.
+type VersionDiff struct {
+	From   int              `json:"from"` // the number of a version, as To
+	To     int              `json:"to"`
+	Config []diff.Operation `json:"config"`
+	// SystemPrompt is nil if the prompts are equal.
+	SystemPrompt *string          `json:"system_prompt"`
+	Template     []diff.Operation `json:"template"`
 }
 
 // namedVersion returns the version of p that a query parameter names by number or label.

@@ -8,9 +8,9 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// historyEntry is an audit record as the history of a preset or workspace shows it. Fields
+// HistoryEntry is an audit record as the history of a preset or workspace shows it. Fields
 // that do not apply are nil. Those of an AuditRecord's Object mean the same as there.
-type historyEntry struct {
+type HistoryEntry struct {
 	Number    int       `json:"number"`
 	Time      time.Time `json:"time"`
 	Operation string    `json:"operation"`
@@ -40,9 +40,9 @@ func nilIfZero[T comparable](value T) *T {
 	return &value
 }
 
-func newHistoryEntry(r AuditRecord, keyName *string) historyEntry {
+func newHistoryEntry(r AuditRecord, keyName *string) HistoryEntry {
 	of := r.Object
-	e := historyEntry{
+	e := HistoryEntry{
 		Number: r.Number, Time: r.Time, Operation: r.Operation, UserID: r.UserID,
 		KeyID: nilIfZero(r.KeyID), KeyName: keyName, Slug: nilIfZero(of.Slug),
 		Before: nilIfZero(r.Before), Version: nilIfZero(r.After), Label: nilIfZero(of.Label),
@@ -89,7 +89,7 @@ func (s *Service) history(ctx context.Context, who Principal, page Page, find fu
 		if err != nil {
 			return err
 		}
-		entries, names := make([]historyEntry, 0, len(numbers)), make(map[string]*string)
+		entries, names := make([]HistoryEntry, 0, len(numbers)), make(map[string]*string)
 		for _, n := range numbers {
 			record, err := r.AuditRecord(n)
 			if err != nil {

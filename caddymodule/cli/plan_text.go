@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -84,23 +85,19 @@ func operations(title string, patch []diff.Operation) []detail {
 			line = "all"
 		}
 		switch {
-		case o.Path == "" && o.Value != nil && *o.Value == nil:
+		case o.Path == "" && string(o.Value) == "null":
 			mark = '-' // null is what is not there
 		case o.Value != nil:
-			line += " " + shortJSON(*o.Value)
+			line += " " + shortJSON(o.Value)
 		}
 		all = append(all, detail{mark, line})
 	}
 	return all
 }
 
-// shortJSON returns the JSON of a value in a line, cut if it is long.
-func shortJSON(value any) string {
-	text, err := encode(value, "")
-	if err != nil {
-		return "?"
-	}
-	whole := strings.TrimSuffix(string(text), "\n")
+// shortJSON returns JSON in a line, cut if it is long.
+func shortJSON(value json.RawMessage) string {
+	whole := string(value)
 	if len(whole) <= maxValue {
 		return terminal.Escape(whole)
 	}

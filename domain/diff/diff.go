@@ -20,12 +20,11 @@ func Text(fromLabel, toLabel, from, to string) (*string, error) {
 	return &text, err
 }
 
-// Operation is an operation of a JSON Patch (RFC 6902). Its numbers have their text as
-// json.Number, which encoding/json writes unchanged.
+// Operation is an operation of a JSON Patch (RFC 6902).
 type Operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value *any   `json:"value,omitempty"` // nil for remove; a pointer to nil for null
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value,omitempty"` // nil for remove
 }
 
 const (
@@ -54,14 +53,13 @@ func JSON(from, to json.RawMessage) ([]Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if (source == nil) != (target == nil) { // one is no template
-		return []Operation{{jsondiff.OperationReplace, "", &target}}, nil
-	}
 	var e extent
 	e.add(source, 0)
 	e.add(target, 0)
-	if e.patch > maxPatch && !reflect.DeepEqual(source, target) {
-		return []Operation{{jsondiff.OperationReplace, "", &target}}, nil
+	// If only one is null, that one is no template.
+	if (source == nil) != (target == nil) || e.patch > maxPatch && !reflect.DeepEqual(source, target) {
+		value, err := Marshal(target)
+		return []Operation{{jsondiff.OperationReplace, "", value}}, err
 	}
 	var options []jsondiff.Option
 	if e.longest <= maxAligned {
@@ -74,11 +72,24 @@ func JSON(from, to json.RawMessage) ([]Operation, error) {
 	operations := make([]Operation, len(patch))
 	for i := range patch {
 		operations[i] = Operation{Op: patch[i].Type, Path: patch[i].Path}
-		if patch[i].Type != jsondiff.OperationRemove {
-			operations[i].Value = &patch[i].Value
+		if patch[i].Type == jsondiff.OperationRemove {
+			continue
+		}
+		if operations[i].Value, err = Marshal(patch[i].Value); err != nil {
+			return nil, err
 		}
 	}
 	return operations, nil
+}
+
+// Marshal returns the JSON of a value. Unlike the jsonv2 encoder, it writes a json.Number
+// unchanged, and an Operation whose value is empty with that value.
+func Marshal(value any) (json.RawMessage, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
 // decodeValue decodes JSON and keeps the text of its numbers.

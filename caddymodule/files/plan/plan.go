@@ -240,7 +240,7 @@ func hasFolder(set *files.Set, slug string) bool {
 }
 
 // prune adds the archiving of a preset of the owner that no file describes.
-func (p *Plan) prune(ctx context.Context, r *reader, w workspace, slug string) error {
+func (p *Plan) prune(ctx context.Context, r *reader, w client.Workspace, slug string) error {
 	current, err := r.preset(ctx, w.ID, slug)
 	switch {
 	case client.IsStatus(err, http.StatusNotFound): // somebody archived it
@@ -252,7 +252,7 @@ func (p *Plan) prune(ctx context.Context, r *reader, w workspace, slug string) e
 	default:
 		change := newChange(w.Slug, slug, Archive)
 		change.workspaceID, change.tag = w.ID, current.tag
-		if change.Drift, err = r.hasDrifted(ctx, w.ID, current.listed); err != nil {
+		if change.Drift, err = r.hasDrifted(ctx, w.ID, current.Preset); err != nil {
 			return err
 		}
 		p.Changes = append(p.Changes, change)
