@@ -21,23 +21,32 @@ func (c *change) prune(p *Preset, on Pruning) ([]int, error) {
 }
 
 // prunable returns the versions of p that may be removed, the oldest first, and no more than
-// most.
-func (on Pruning) prunable(r Reader, p Preset, most int) (unused []int, err error) {
-	if on.UnusedSince.IsZero() {
-		return p.prunable(on.Keep, most), nil
-	}
-	numbers := p.prunable(on.Keep, p.LatestVersion)
-	if len(numbers) == 0 {
-		return nil, nil
-	}
-	served, err := r.Served(p.WorkspaceID, p.Slug)
-	for i := 0; err == nil && i < len(numbers) && len(unused) < most; i++ {
-		var used bool
-		if used, err = on.isUsed(r, p.State(), served, numbers[i]); err == nil && !used {
-			unused = append(unused, numbers[i])
+// most. If on.Keep is 0, all versions stay.
+func (on Pruning) prunable(r Reader, p Preset, most int) (numbers []int, err error) {
+	var inUse map[int]bool
+	var served Served
+	for n := range p.State().Versions() {
+		if on.Keep < 1 || n > p.LatestVersion-on.Keep || len(numbers) == most {
+			break
+		}
+		if inUse == nil {
+			inUse = p.versionsInUse()
+			if !on.UnusedSince.IsZero() {
+				served, err = r.Served(p.WorkspaceID, p.Slug)
+			}
+		}
+		isUsed := inUse[n]
+		if err == nil && !isUsed && !on.UnusedSince.IsZero() {
+			isUsed, err = on.isUsed(r, p.State(), served, n)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !isUsed {
+			numbers = append(numbers, n)
 		}
 	}
-	return unused, err
+	return numbers, nil
 }
 
 // isUsed reports whether a version was served, or made and never served, since
