@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // TestModelsVaryByKey checks that every answer forbids caches to give it to another key.
@@ -83,7 +84,7 @@ func TestModelsOfAWorkspace(t *testing.T) {
 	}
 
 	list := func(who domain.Principal, most int) (got []string, err error) {
-		for p, err := range service.ActivePresets(t.Context(), who, true) {
+		for p, err := range inference.NewResolver(store, inference.Config{}).ActivePresets(t.Context(), who, true) {
 			if err != nil {
 				return got, err
 			}

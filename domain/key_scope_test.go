@@ -114,10 +114,6 @@ func TestReachOfPresets(t *testing.T) {
 			_, err := f.Label(ctx, who, "", slug, "live", page)
 			return err
 		},
-		"active": func(ctx context.Context, who domain.Principal, slug string) error {
-			_, err := f.ActivePreset(ctx, who, slug, true)
-			return err
-		},
 	}
 	for name, read := range reads {
 		for range 2 {
@@ -138,16 +134,6 @@ func TestReachOfPresets(t *testing.T) {
 	}
 	if _, err := f.CreatePresetVersion(t.Context(), domain.By(who), "", "none", nothing); domain.KindOf(err) != domain.NotFound {
 		t.Errorf("a new preset out of reach gives %v", err)
-	}
-	var active []string
-	for p, err := range f.ActivePresets(t.Context(), who, false) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		active = append(active, p.Slug)
-	}
-	if fmt.Sprint(active) != "[in]" {
-		t.Errorf("got active presets %v", active)
 	}
 }
 

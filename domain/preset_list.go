@@ -18,6 +18,39 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/internal/search"
 )
 
+// Page is a part of a list.
+type Page struct {
+	// Offset is how many objects come before the page.
+	Offset int
+	// Limit is the most objects that the page may have.
+	Limit int
+}
+
+// MaxPage bounds the Limit of a page. DefaultPage is the Limit if the client names none
+// (specification of lists in the public interface).
+const (
+	MaxPage     = 100
+	DefaultPage = 50
+)
+
+// PresetFilter says which presets of a workspace a list has.
+type PresetFilter string
+
+// The filters of lists of presets.
+const (
+	// ListedPresets lets all through that are not archived.
+	ListedPresets   PresetFilter = ""
+	ActivePresets                = PresetFilter(PresetActive)
+	DisabledPresets              = PresetFilter(PresetDisabled)
+	ArchivedPresets              = PresetFilter(PresetArchived)
+	AllPresets      PresetFilter = "all"
+)
+
+// Accepts reports whether a list of f has presets of a status.
+func (f PresetFilter) Accepts(status PresetStatus) bool {
+	return f == AllPresets || f == PresetFilter(status) || f == ListedPresets && status != PresetArchived
+}
+
 // PresetSort is the order of a list of presets.
 type PresetSort = search.Sort
 
