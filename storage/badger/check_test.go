@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
@@ -48,7 +49,7 @@ func furnish(t *testing.T, folder string) {
 	off := domain.PresetDisabled
 	_, err7 := service.CreatePresetVersion(t.Context(), by(w.ID), "", "disabled", domain.Capture{Config: []byte("{}")})
 	_, err8 := service.UpdatePreset(t.Context(), by(w.ID), "", "disabled", domain.PresetPatch{Status: &off})
-	_, err9 := domain.EnsureFeedbackSecret(t.Context(), s)
+	_, err9 := usage.EnsureFeedbackSecret(t.Context(), s)
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, s.Close()); err != nil {
 		t.Fatal(err)
 	}
