@@ -138,21 +138,6 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 	return k, secret, nil
 }
 
-// Check returns an Invalid error if k has a field that no issued key can have.
-func (k Key) Check() error {
-	if err := (NewKey{Kind: k.Kind, UserID: k.UserID, Name: k.Name}).check(); err != nil {
-		return err
-	}
-	issues := valueOr(k.Scope, Scope{}).check(k.Kind)
-	for i := range issues {
-		issues[i].Path = "/scope" + issues[i].Path
-	}
-	if issues != nil {
-		return InvalidIssues(issues...)
-	}
-	return nil
-}
-
 func (k Key) audited() AuditObject {
 	return AuditObject{Kind: "key", ID: k.ID, WorkspaceID: k.WorkspaceID}
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -86,20 +85,9 @@ func CheckSearchText(text string) error {
 	return nil
 }
 
-const (
-	// maxScans bounds the scans of presets at a time. maxScan is how long one may take,
-	// with the wait for its turn.
-	maxScans = 2
-	maxScan  = 5 * time.Second
-	// maxSorted bounds the presets that a scan sorts at a time. A page behind more of them
-	// takes several scans.
-	maxSorted = 8192
-)
-
-// errScanTime is the answer to a list that took too long.
-var errScanTime = &Error{
-	Kind: Unavailable, Message: "The search took too long: ask without q and sort, or in a smaller workspace",
-}
+// maxSorted bounds the presets that a scan sorts at a time. A page behind more of them takes
+// several scans.
+const maxSorted = 8192
 
 // search returns what tells q from queries of the same filter, empty for the usual order of
 // all presets.
