@@ -199,20 +199,28 @@ func (c *copied) run(ctx context.Context, all bool) error {
 		copyVersions = func(ctx context.Context) error { return c.version(ctx, c.source.Designated) }
 	}
 	err := copyVersions(ctx)
+	patch := make(map[string]any)
 	if err == nil {
-		err = c.describe(ctx)
+		patch = c.description()
 	}
-	if c.source.Status != domain.PresetDisabled || len(c.numbers) == 0 {
+	isDisabled := c.source.Status == domain.PresetDisabled && len(c.numbers) > 0
+	if isDisabled {
+		// Disabling is last, since a disabled preset takes no versions. It is also done for an
+		// incomplete copy, and after ctx has ended.
+		patch["status"] = c.source.Status
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), disableTimeout)
+		defer cancel()
+	}
+	if len(patch) == 0 {
 		return err
 	}
-	// Disabling is last, since a disabled preset takes no versions. It is also done for an
-	// incomplete copy, and after ctx has ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), disableTimeout)
-	defer cancel()
-	failed := c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, map[string]any{"status": c.source.Status})
+	failed := c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, patch)
 	switch {
 	case failed == nil:
 		return err
+	case !isDisabled:
+		return failed
 	case err == nil:
 		return fmt.Errorf("the copy is still active: %w", failed)
 	default:
@@ -237,7 +245,8 @@ func (c *copied) leaveOutLabels() {
 	c.source.Labels = kept
 }
 
-// versions copies all versions, oldest first. It holds one at a time.
+// versions copies all versions, oldest first. It holds one at a time. It tells if the server there
+// has removed copies again.
 func (c *copied) versions(ctx context.Context) error {
 	summaries, err := c.from.summaries(ctx, c.source.Slug)
 	if err != nil {
@@ -256,19 +265,14 @@ func (c *copied) versions(ctx context.Context) error {
 		}
 	}
 	wanted := []domain.Share{{Version: c.source.DesignatedVersion}}
-	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
-		wanted = append(wanted, shares(c.source.Labels[name])...)
+	for _, label := range c.source.Labels {
+		wanted = append(wanted, shares(label)...)
 	}
 	for _, share := range wanted {
 		if c.numbers[share.Version] == 0 {
 			return fmt.Errorf("version %d was removed meanwhile", share.Version)
 		}
 	}
-	return c.countKept(ctx)
-}
-
-// countKept tells if the server there has removed copies again.
-func (c *copied) countKept(ctx context.Context) error {
 	response, err := c.to.get(ctx, presetPath(c.source.Slug, "versions"), c.to.query("fields", "summary", "limit", "1"))
 	if err == nil && response.Total < len(c.numbers) {
 		fmt.Fprintf(c.messages, "The server there keeps %d of %d versions.\n", response.Total, len(c.numbers))
@@ -303,8 +307,8 @@ func (c *copied) version(ctx context.Context, v client.Version) error {
 	return c.labels(ctx, v.Version)
 }
 
-// describe copies the name, the description and the policy.
-func (c *copied) describe(ctx context.Context) error {
+// description returns the name, the description and the policy, as far as there are any.
+func (c *copied) description() map[string]any {
 	patch := make(map[string]any)
 	if c.source.Name != c.source.Slug {
 		patch["name"] = c.source.Name
@@ -315,10 +319,7 @@ func (c *copied) describe(ctx context.Context) error {
 	if isSet(c.source.Policy) {
 		patch["policy"] = c.source.Policy
 	}
-	if len(patch) == 0 {
-		return nil
-	}
-	return c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, patch)
+	return patch
 }
 
 // labels sets the labels that name a version whose copy was just made. The next version may
