@@ -74,15 +74,13 @@ func restoreCommand() *cobra.Command {
 		Use:   "restore [--folder <folder>] [--encryption-key-file <file>] [--backup-key-file <file>] <backup>|-",
 		Short: "Makes a store from a backup of any engine",
 		Long: `
-With --folder it makes a store of the engine Badger, in a folder that is missing or empty.
-That needs no server, and no server may use the folder yet. The command reads the new store
-and compares it with the digest in the backup. After an error the folder is as it was.
---encryption-key-file names the key that encrypts the new store.
+With --folder it makes a store of the engine Badger, in a folder that is missing or empty, without
+a server. It compares the new store with the digest in the backup. After an error the folder is as
+it was. --encryption-key-file names the key that encrypts the new store.
 
 Without --folder it restores into the store of a running server, such as one in etcd. The
 store must be new: it may hold only the records of a server's first start. It is unavailable
-until the restore has succeeded. After an error or an interruption, too, it stays
-unavailable until a backup is restored into it.
+until a restore has succeeded, also after an error or an interruption.
 
 - is standard input. --backup-key-file names the key of an encrypted backup, and refuses one
 that is not encrypted. Without it the key of --encryption-key-file is tried.`,
