@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -38,7 +39,7 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (response, err
 	if !utf8.Valid(text) {
 		return response{}, domain.InvalidAt("", "is not UTF-8, which an answer in JSON cannot hold")
 	}
-	resolution.Body = inference.Body{text}
+	resolution.Body = draft.Body{text}
 	fields, err := resolution.Fields()
 	if err != nil {
 		return response{}, err
@@ -49,7 +50,7 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (response, err
 	}
 	for _, field := range fields {
 		origin := client.DryRunField{From: string(field.From)}
-		if field.From == inference.FromPreset || field.From == inference.FromVariable {
+		if field.From == draft.FromPreset || field.From == draft.FromVariable {
 			origin.Preset, origin.Version = &resolution.Preset, &resolution.Version
 		}
 		origins.Fields[field.Name] = origin

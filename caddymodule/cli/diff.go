@@ -9,11 +9,12 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 func diffCommand() *cobra.Command {
 	var to target
-	diff := &cobra.Command{
+	command := &cobra.Command{
 		Use:   "diff <slug> <version> <version> [--json]",
 		Short: "Shows the differences of two versions",
 		Long: `
@@ -46,8 +47,8 @@ diff, the settings and the messages as a JSON Patch.`,
 		}),
 		ValidArgsFunction: to.completeArgs(slugs, references, references),
 	}
-	to.flags(diff)
-	return diff
+	to.flags(command)
+	return command
 }
 
 // diffText returns a difference for a terminal.
@@ -71,7 +72,7 @@ func diffText(d domain.VersionDiff, colored bool) string {
 	}
 	for _, patch := range []struct {
 		name       string
-		operations []domain.PatchOperation
+		operations []diff.Operation
 	}{{"Settings", d.Config}, {"Messages", d.Template}} {
 		if len(patch.operations) == 0 {
 			continue

@@ -9,7 +9,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
-	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // maxValue is how many bytes of a setting's value a line has. JSON has it whole.
@@ -67,7 +67,7 @@ func details(c *plan.Change) []detail {
 }
 
 // operations returns a line for each operation of a JSON Patch, under a title.
-func operations(title string, patch []domain.PatchOperation) []detail {
+func operations(title string, patch []diff.Operation) []detail {
 	if len(patch) == 0 {
 		return nil
 	}

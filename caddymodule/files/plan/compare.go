@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // Change is what differs between a preset's file and the server.
@@ -24,15 +25,15 @@ type Change struct {
 	// Drift is set if somebody overrode the owner after its last change.
 	Drift bool `json:"drift"`
 	// Preset turns name, description and status into those of the file.
-	Preset []domain.PatchOperation `json:"preset"`
+	Preset []diff.Operation `json:"preset"`
 	// Dialect is set if the version's API changes.
 	Dialect *DialectChange `json:"dialect"`
 	// Settings turns the settings of the designated version into those of the file.
-	Settings []domain.PatchOperation `json:"settings"`
+	Settings []diff.Operation `json:"settings"`
 	// Prompt is a unified diff of the system prompts, nil if they are equal.
 	Prompt *string `json:"prompt"`
 	// Template turns the template into that of the file, null where there is none.
-	Template []domain.PatchOperation `json:"template"`
+	Template []diff.Operation `json:"template"`
 	// Designate is the newest version if that is equal to the file, else 0. It is designated
 	// instead of making another version.
 	Designate int `json:"designate"`
@@ -40,7 +41,7 @@ type Change struct {
 	Earlier int           `json:"earlier"`
 	Labels  []LabelChange `json:"labels"`
 	// Policy turns the policy into that of the file, null where there is none.
-	Policy []domain.PatchOperation `json:"policy"`
+	Policy []diff.Operation `json:"policy"`
 
 	steps
 }
@@ -75,7 +76,7 @@ type steps struct {
 }
 
 func newChange(workspace, slug string, action Action) *Change {
-	none := func() []domain.PatchOperation { return []domain.PatchOperation{} }
+	none := func() []diff.Operation { return []diff.Operation{} }
 	return &Change{
 		Workspace: workspace, Slug: slug, Action: action,
 		Preset: none(), Settings: none(), Template: none(), Policy: none(), Labels: []LabelChange{},
@@ -283,17 +284,17 @@ func (c *Change) compareVersion(from client.Version) (err error) {
 	if from.Dialect != to.Dialect {
 		c.Dialect = &DialectChange{from.Dialect, to.Dialect}
 	}
-	if c.Settings, err = domain.JSONPatch(from.Config, to.Config); err != nil {
+	if c.Settings, err = diff.JSON(from.Config, to.Config); err != nil {
 		return fmt.Errorf("comparing the settings: %w", err)
 	}
-	if c.Template, err = domain.JSONPatch(from.Template.JSON(), to.Template.JSON()); err != nil {
+	if c.Template, err = diff.JSON(from.Template.JSON(), to.Template.JSON()); err != nil {
 		return fmt.Errorf("comparing the templates: %w", err)
 	}
 	oldLabel, newLabel := fmt.Sprintf("%s@%d", c.Slug, from.Version), c.file.File
 	if from.Version == 0 {
 		oldLabel = "/dev/null"
 	}
-	if c.Prompt, err = domain.UnifiedDiff(oldLabel, newLabel, domain.TextOrEmpty(from.SystemPrompt), domain.TextOrEmpty(to.SystemPrompt)); err != nil {
+	if c.Prompt, err = diff.Text(oldLabel, newLabel, domain.TextOrEmpty(from.SystemPrompt), domain.TextOrEmpty(to.SystemPrompt)); err != nil {
 		return fmt.Errorf("comparing the prompts: %w", err)
 	}
 	return nil
@@ -333,7 +334,7 @@ func (c *Change) compareFields(from client.Preset) error {
 	if len(stored) == 0 {
 		stored = json.RawMessage("null")
 	}
-	if c.Policy, err = domain.JSONPatch(stored, policy); err != nil {
+	if c.Policy, err = diff.JSON(stored, policy); err != nil {
 		return fmt.Errorf("comparing the policies: %w", err)
 	}
 	if len(c.Policy) > 0 {
@@ -357,7 +358,7 @@ func encodePolicy(policy *domain.Policy) ([]byte, error) {
 }
 
 // patchOfValues returns the JSON Patch between two values.
-func patchOfValues(before, after any) ([]domain.PatchOperation, error) {
+func patchOfValues(before, after any) ([]diff.Operation, error) {
 	from, err := encode(before)
 	if err != nil {
 		return nil, err
@@ -366,7 +367,7 @@ func patchOfValues(before, after any) ([]domain.PatchOperation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return domain.JSONPatch(from, to)
+	return diff.JSON(from, to)
 }
 
 // encode returns the JSON of a value, with raw values and numbers as they are.

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // Options say how files are compared with a server.
@@ -65,7 +66,7 @@ type Workspace struct {
 	Slug   string `json:"workspace"`
 	Action Action `json:"action"`
 	// Settings turns its settings into those of the file.
-	Settings []domain.PatchOperation `json:"settings"`
+	Settings []diff.Operation `json:"settings"`
 
 	id, tag string // empty for a new one
 	body    []byte
