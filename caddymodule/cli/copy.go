@@ -137,12 +137,9 @@ func (c *copier) addVersion(cmd *cobra.Command, to api, source, existing client.
 	response := found
 	sentence := fmt.Sprintf("Preset %s has the same designated version there already.", source.Slug)
 	if !files.SameCapture(source.Designated.Capture(), existing.Designated.Capture()) {
-		var err error
-		if response, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
-			return err
-		}
 		var after client.Preset
-		if err := decode(response.Data, &after); err != nil {
+		var err error
+		if after, response, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
 			return err
 		}
 		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.DesignatedVersion, source.Slug, after.DesignatedVersion)
@@ -151,13 +148,13 @@ func (c *copier) addVersion(cmd *cobra.Command, to api, source, existing client.
 }
 
 // add makes a version of a preset if a condition holds. A nil condition is none.
-func (a api) add(ctx context.Context, slug string, v client.Version, isDraft bool, condition http.Header) (*client.Response, error) {
+func (a api) add(ctx context.Context, slug string, v client.Version, isDraft bool, condition http.Header) (p client.Preset, response *client.Response, err error) {
 	if !v.Dialect.Valid() {
-		return nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)
+		return p, nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)
 	}
 	if v.Template != nil {
 		if err := v.Template.Check(); err != nil {
-			return nil, fmt.Errorf("version %d: %w", v.Version, err)
+			return p, nil, fmt.Errorf("version %d: %w", v.Version, err)
 		}
 	}
 	r := client.Request{
@@ -173,8 +170,11 @@ func (a api) add(ctx context.Context, slug string, v client.Version, isDraft boo
 	if isDraft {
 		r.Query.Set("designate", "false")
 	}
-	request := files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template).Request
-	return a.change(ctx, r, request)
+	response, err = a.change(ctx, r, files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template).Request)
+	if err == nil {
+		err = decode(response.Data, &p)
+	}
+	return p, response, err
 }
 
 // copied is a copy in the making. Only its first request has a condition: nobody else uses a
@@ -288,16 +288,12 @@ func (c *copied) version(ctx context.Context, v client.Version) error {
 	if isFirst {
 		condition = http.Header{"If-None-Match": {"*"}}
 	}
-	response, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Version != c.source.DesignatedVersion, condition)
+	after, response, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Version != c.source.DesignatedVersion, condition)
 	if err != nil {
 		if isFirst && (client.IsStatus(err, http.StatusPreconditionFailed) || client.IsStatus(err, http.StatusConflict)) {
 			return fmt.Errorf("preset %s exists there already, and may be archived", c.source.Slug)
 		}
 		return fmt.Errorf("version %d: %w", v.Version, err)
-	}
-	var after client.Preset
-	if err := decode(response.Data, &after); err != nil {
-		return err
 	}
 	made := after.Made()
 	c.numbers[v.Version] = made.Version

@@ -91,9 +91,15 @@ func (m *markdown) writeTo(w io.Writer) error {
 	return err
 }
 
-// writeMarkdown prints a plan as a comment. Errors come first, then the changes.
-func writeMarkdown(w io.Writer, p *plan.Plan) error {
+// writeMarkdown prints a plan as a comment, or the mistakes in files. Errors come first, then the
+// changes.
+func writeMarkdown(w io.Writer, p *plan.Plan, mistakes files.Errors) error {
 	var m markdown
+	if mistakes != nil {
+		m.add(fmt.Sprintf("### Presets: mistakes in the files: %d\n\n", mistakes.Count()))
+		m.block("text", strings.Split(strings.TrimSuffix(terminal.EscapeText(mistakes.Error()), "\n"), "\n"))
+		return m.writeTo(w)
+	}
 	m.add(fmt.Sprintf("### Presets of %s: %s\n\n", code(p.Owner()), summary(p)))
 	m.problems("Errors", p.Errors)
 	for _, work := range p.Workspaces {
@@ -135,16 +141,4 @@ func linesOf(all []detail) []string {
 		lines[i] = one.String()
 	}
 	return lines
-}
-
-// writeMarkdownMistakes prints the mistakes in files as a comment.
-func writeMarkdownMistakes(w io.Writer, mistakes files.Errors) error {
-	var m markdown
-	m.add(fmt.Sprintf("### Presets: mistakes in the files: %d\n\n", mistakes.Count()))
-	var lines []string
-	for _, mistake := range mistakes {
-		lines = append(lines, terminal.Escape(mistake.Error()))
-	}
-	m.block("text", lines)
-	return m.writeTo(w)
 }
