@@ -21,7 +21,6 @@ import (
 // DumpType is the media type of a backup.
 const DumpType = "application/octet-stream"
 
-// getBackup answers with a backup.
 func getBackup(r request) (any, error) {
 	store, ok := r.Store.(engine.Backuper)
 	if !ok {
@@ -129,7 +128,6 @@ func (t *client) backupTo(ctx context.Context, messages, to io.Writer, key []byt
 	return err
 }
 
-// copyBackup copies a backup and checks it. With a key the copy is encrypted.
 func copyBackup(to io.Writer, p *terminal.Progress, key []byte) (dump.Info, dump.End, error) {
 	if key == nil {
 		return dump.Follow(io.TeeReader(p, to), p.Estimate)

@@ -34,7 +34,6 @@ is given a folder or a backup. version needs neither.`,
 	})
 }
 
-// addCommands adds the subcommands of caddy presets.
 func addCommands(presets *cobra.Command) {
 	const server = "server"
 	presets.AddGroup(cli.Groups()...)

@@ -43,7 +43,6 @@ func revokeKey(r request) (any, error) {
 	return r.showOne(k, err)
 }
 
-// newKeyRequest is the body of a key's creation.
 type newKeyRequest struct {
 	Kind      domain.KeyKind `json:"kind"`
 	UserID    string         `json:"user_id,omitzero"`

@@ -10,7 +10,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// keyPruning is the body of a request to remove keys that are not live.
 type keyPruning struct {
 	// OlderThan is a duration such as 30d, empty for any time.
 	OlderThan string `json:"older_than,omitzero"`

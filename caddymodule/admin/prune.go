@@ -17,7 +17,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// pruneRequest is the body of a request to remove old versions.
 type pruneRequest struct {
 	// Keep is nil for keep_versions of the configuration.
 	Keep *int `json:"keep,omitzero"`
@@ -110,7 +109,6 @@ func keepVersions(store *registry.Store) (int, error) {
 	return all[0], nil
 }
 
-// String returns the totals.
 func (r pruneResult) String() string {
 	removed := "versions removed"
 	if r.DryRun {

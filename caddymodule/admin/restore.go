@@ -137,7 +137,6 @@ that is not encrypted. Without it the key of --encryption-key-file is tried.`,
 	return restore
 }
 
-// backupFile is a backup to be restored.
 type backupFile struct {
 	io.ReadCloser
 	file       *os.File // nil for standard input
@@ -178,7 +177,6 @@ func (b *backupFile) read(from io.Reader, fn func(*dump.Reader) error) (dump.Inf
 	return r.Info, r.End, err
 }
 
-// restoreInto makes a store in a folder.
 func (b *backupFile) restoreInto(ctx context.Context, folder string, o badger.Options) (dump.Info, dump.End, error) {
 	return b.read(b, func(from *dump.Reader) error { return badger.Restore(ctx, folder, o, from) })
 }
@@ -205,7 +203,6 @@ func (b *backupFile) send(ctx context.Context, target *client) (info dump.Info, 
 	return info, end, err
 }
 
-// restore sends a backup to the server.
 func (t *client) restore(ctx context.Context, from *dump.Reader) error {
 	body, to := io.Pipe()
 	copied := make(chan error, 1)

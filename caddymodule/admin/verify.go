@@ -212,7 +212,6 @@ func (v verdict) print(w io.Writer) error {
 	return err
 }
 
-// verifyStore answers with the result of a check of the whole store.
 func verifyStore(r request) (any, error) {
 	live, ok := r.Store.(engine.Checker)
 	if !ok {

@@ -15,7 +15,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
-// applied is the JSON of an apply.
 type applied struct {
 	Plan   any       `json:"plan"`
 	Done   int       `json:"done"`
@@ -28,7 +27,6 @@ type failure struct {
 	Conflict bool `json:"conflict"`
 }
 
-// applying is an apply.
 type applying struct {
 	planning
 	yes     bool

@@ -71,7 +71,6 @@ and designates it, and leaves all else there as it is.`,
 	return copying
 }
 
-// destination returns the API to which the preset is copied.
 func (c *copier) destination(cmd *cobra.Command, from api) (to api, err error) {
 	to = from
 	if to.workspace = c.toWorkspace; c.toServer == "" {
@@ -228,7 +227,6 @@ func (c *copied) run(ctx context.Context, all bool) error {
 	}
 }
 
-// disableTimeout bounds the request that disables a copy.
 const disableTimeout = 10 * time.Second
 
 // leaveOutLabels leaves out the labels of other versions than the designated one.
@@ -350,7 +348,6 @@ func (c *copied) moved(label domain.Target) domain.Target {
 	return moved
 }
 
-// shares returns the versions of a target with their weights.
 func shares(of domain.Target) []domain.Share {
 	if len(of.Split) > 0 {
 		return of.Split
@@ -358,7 +355,6 @@ func shares(of domain.Target) []domain.Share {
 	return []domain.Share{{Version: of.Version}}
 }
 
-// change changes the copy.
 func (c *copied) change(ctx context.Context, r client.Request, body any) error {
 	if _, err := c.to.change(ctx, r, body); err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimPrefix(r.Path, "/presets/"), err)

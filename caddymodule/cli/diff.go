@@ -41,7 +41,6 @@ diff, the settings and the messages as a JSON Patch.`,
 	return command
 }
 
-// diffText returns a difference for a terminal.
 func diffText(d domain.VersionDiff, colored bool) string {
 	if len(d.Config)+len(d.Template) == 0 && d.SystemPrompt == nil {
 		return fmt.Sprintf("Versions %d and %d are equal.\n", d.From, d.To)
@@ -79,7 +78,6 @@ func diffText(d domain.VersionDiff, colored bool) string {
 	return text.String()
 }
 
-// diffColor returns the colour of a line of a unified diff.
 func diffColor(line string) string {
 	switch {
 	case strings.HasPrefix(line, "+"):

@@ -32,7 +32,6 @@ type planning struct {
 	folder string
 }
 
-// flags adds the flags of a plan to a command.
 func (p *planning) flags(cmd *cobra.Command) {
 	p.managementFlags(cmd)
 	cmd.Flags().StringVar(&p.Owner, "owner", defaultOwner, "The owner that manages the presets of the files")
@@ -41,7 +40,6 @@ func (p *planning) flags(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = completeFolder
 }
 
-// completeFolder completes the folder.
 func completeFolder(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -49,7 +47,6 @@ func completeFolder(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// folderIn returns the folder that arguments name.
 func folderIn(args []string) string {
 	if len(args) == 0 {
 		return defaultFolder
@@ -135,7 +132,6 @@ error. Mistakes in files are found without a server.`,
 	return cmd
 }
 
-// planError is the error of a plan that cannot be applied.
 func planError(found *plan.Plan) error {
 	return fmt.Errorf("presets that cannot be brought to what their files say: %d", len(found.Errors))
 }
@@ -170,7 +166,6 @@ func encode(value any, indent string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// writeJSON prints a value as JSON.
 func writeJSON(w io.Writer, value any, indent string) error {
 	text, err := encode(value, indent)
 	if err != nil {
@@ -180,7 +175,6 @@ func writeJSON(w io.Writer, value any, indent string) error {
 	return err
 }
 
-// summary returns the counts of a plan.
 func summary(p *plan.Plan) string {
 	counts := make(map[plan.Action]int)
 	for _, c := range p.Changes {

@@ -68,7 +68,6 @@ func (m *markdown) block(language string, lines []string) {
 	m.add(head + text + tail)
 }
 
-// longestRun returns the length of the longest run of backticks.
 func longestRun(text string) (longest int) {
 	run := 0
 	for i := range len(text) {
@@ -82,7 +81,6 @@ func longestRun(text string) (longest int) {
 	return longest
 }
 
-// writeTo prints the comment.
 func (m *markdown) writeTo(w io.Writer) error {
 	if m.isCut {
 		m.text.WriteString(cutNote)
@@ -121,7 +119,6 @@ func writeMarkdown(w io.Writer, p *plan.Plan, mistakes files.Errors) error {
 	return m.writeTo(w)
 }
 
-// problems adds a list of problems.
 func (m *markdown) problems(title string, problems []plan.Problem) {
 	if len(problems) == 0 {
 		return
@@ -134,7 +131,6 @@ func (m *markdown) problems(title string, problems []plan.Problem) {
 	m.block("text", lines)
 }
 
-// linesOf returns the lines of details.
 func linesOf(all []detail) []string {
 	lines := make([]string, len(all))
 	for i, one := range all {

@@ -20,10 +20,8 @@ import (
 // in memory.
 const maxAligned = 1000
 
-// elements are the elements of a list of the API.
 type elements = iter.Seq2[json.RawMessage, error]
 
-// decoded decodes elements.
 func decoded[T any](list elements) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for element, err := range list {
@@ -129,7 +127,6 @@ func (t *target) report(cmd *cobra.Command, response *client.Response, sentence 
 	return err
 }
 
-// timeText returns a time as tables have it.
 func timeText(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // numberText returns the number of a version, empty for none.

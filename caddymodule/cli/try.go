@@ -127,7 +127,6 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// body returns the request.
 func (t *trial) body(cmd *cobra.Command, slug string, v client.Version) ([]byte, error) {
 	input, err := t.readInput(cmd)
 	if err != nil {
@@ -189,7 +188,6 @@ func (t *trial) readInput(cmd *cobra.Command) (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
-// dryRunText returns the answer of a dry run for a terminal.
 func dryRunText(result client.DryRun) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s\n%s\n\n", terminal.Escape(result.Method), terminal.Escape(result.Path), terminal.IndentJSON(json.RawMessage(result.Body)))
@@ -210,7 +208,6 @@ func dryRunText(result client.DryRun) string {
 	return text.String()
 }
 
-// printNames prints names behind a title, if there are any.
 func printNames(w io.Writer, title string, names []string) {
 	if len(names) > 0 {
 		fmt.Fprintf(w, "%s: %s\n", title, terminal.Escape(strings.Join(names, ", ")))
