@@ -28,7 +28,7 @@ type Body struct {
 
 	mu   sync.Mutex
 	rest draft.Body // goes upstream and was not read yet
-	cut  bool           // it was closed before it was read to the end
+	cut  bool       // it was closed before it was read to the end
 }
 
 // Reserve reserves memory for a merged body of size bytes. It drops the packed form
