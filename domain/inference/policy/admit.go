@@ -148,6 +148,9 @@ func (c *Check) checkModels() error {
 			return nil
 		}
 		rule := "must match " + patternList(patterns)
+		if u.brought {
+			rule = "runs models of its own unless it names them, and those " + rule
+		}
 		return &domain.Error{
 			Kind: domain.Forbidden, Code: domain.ModelNotAllowed, Message: "Model not allowed: " + u.at + ": " + rule,
 			Issues: []domain.Issue{{Path: u.at, Message: rule}},
