@@ -60,13 +60,13 @@ type Resolver struct {
 	// tellModel is Config.TellModel, and streamUsage is Config.AddStreamUsage.
 	tellModel, streamUsage bool
 	dropsAttribution       bool // Config.DropAttribution
-	cache                  *cache.Cache[cacheKey, domain.Stamp, cached]
+	cache                  *cache.Cache[cacheKey, cached]
 }
 
 // NewResolver returns a Resolver over store.
 func NewResolver(store domain.Store, config Config) *Resolver {
 	memory := cmp.Or(config.Memory, domain.NewMemory(domain.DefaultMemory))
-	r := &Resolver{store: store, unknown: make(map[string]bool), opened: make(map[string]bool), passPrompts: config.PassUnknownPrompts, tellModel: config.TellModel, streamUsage: config.AddStreamUsage, dropsAttribution: config.DropAttribution, cache: cache.New[cacheKey, domain.Stamp, cached](memory)}
+	r := &Resolver{store: store, unknown: make(map[string]bool), opened: make(map[string]bool), passPrompts: config.PassUnknownPrompts, tellModel: config.TellModel, streamUsage: config.AddStreamUsage, dropsAttribution: config.DropAttribution, cache: cache.New[cacheKey, cached](memory)}
 	for _, field := range config.DropFields {
 		r.unknown[field] = true
 	}

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"context"
+	"math"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain/internal/cache"
@@ -37,7 +38,7 @@ func (k answerKey) cost() int {
 
 // readAnswer reads the answer and caches it under k. read also returns the size of the answer in
 // bytes. Callers look into the cache first: a closure costs an allocation.
-func readAnswer[V any](ctx context.Context, s *Service, answers *cache.Cache[answerKey, Stamp, V], k answerKey, stamp Stamp, read func(Reader) (V, int, error)) (V, error) {
+func readAnswer[V any](ctx context.Context, s *Service, answers *cache.Cache[answerKey, V], k answerKey, stamp Stamp, read func(Reader) (V, int, error)) (V, error) {
 	var answer V
 	var size int
 	err := s.store.View(ctx, func(r Reader) (err error) {
@@ -62,3 +63,32 @@ const (
 	presetKind
 	presetsKind
 )
+
+// DefaultMemory is the limit of the Memory of a new Service, in bytes.
+const DefaultMemory = 48 << 20
+
+// Memory bounds what several caches keep: those of Services, and of an inference.Resolver. Each
+// takes what the others leave. A cached value costs at least its own size. It is safe for
+// concurrent use.
+type Memory = cache.Budget
+
+// NewMemory returns a Memory of a limit, in bytes.
+func NewMemory(limit int64) *Memory { return cache.NewBudget(int(min(limit, math.MaxInt))) }
+
+// Stamps tell whether a cached copy of a stored object is current, without reading the store. See
+// Store.Stamps for what an engine does with them. They also have the revocations of keys that are
+// not stored yet, because those are newer than the stored keys. Stamps are safe for concurrent use.
+type Stamps struct {
+	*cache.Stamps
+	revocations revocations
+}
+
+// Stamp is the state of an object. Zero is no stamp: the object is being changed, or its
+// state is unknown.
+type Stamp = cache.Stamp
+
+// Change is a change of the stamps of one or more objects.
+type Change = cache.Change
+
+// NewStamps returns the stamps of a store that was just opened.
+func NewStamps() *Stamps { return &Stamps{Stamps: cache.NewStamps()} }

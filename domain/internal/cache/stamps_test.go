@@ -1,4 +1,4 @@
-package domain
+package cache
 
 import (
 	"strconv"
@@ -56,7 +56,7 @@ func TestStampsSuspended(t *testing.T) {
 func TestStampsAll(t *testing.T) {
 	s := NewStamps()
 	stamps := func() [6]Stamp {
-		return [...]Stamp{s.Preset("w", "p"), s.Workspace("w"), s.Key(KeyHash{1}), s.Presets("w"), s.Workspaces(), s.Versions()}
+		return [...]Stamp{s.Preset("w", "p"), s.Workspace("w"), s.Key([32]byte{1}), s.Presets("w"), s.Workspaces(), s.Versions()}
 	}
 	before := stamps()
 	c := s.Change()
@@ -82,7 +82,7 @@ func TestStampsOfVersions(t *testing.T) {
 		name := strconv.Itoa(i)
 		c.Preset("w", name)
 		c.Workspace(name)
-		c.Key(KeyHash{byte(i), byte(i >> 8)})
+		c.Key([32]byte{byte(i), byte(i >> 8)})
 		c.Presets(name)
 	}
 	c.Workspaces()

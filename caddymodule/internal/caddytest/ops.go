@@ -1,6 +1,4 @@
-// Package opstest reads the alerts and the dashboard in ops/. It checks that a server has
-// the metrics that they name. Only tests import it.
-package opstest
+package caddytest
 
 import (
 	"encoding/json"
@@ -8,17 +6,39 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// Query is an expression of PromQL in one of the files.
+// Query is an expression of PromQL in the alerts or the dashboard in ops/. The second tier runs it
+// with a Prometheus.
 type Query struct {
 	Where      string // for messages
 	Row        string // the row of the dashboard, or empty
 	Expression string
 	Shown      string // text with labels in it: a legend, or the annotations of an alert
+}
+
+var (
+	metricNames = regexp.MustCompile(`\b(?:caddy_\w+|up\b)`)
+	labelNames  = regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"|\{\{\s*(?:\$labels\.)?(\w+)`)
+	labelLists  = regexp.MustCompile(`\b(?:by|without|on|ignoring)\s*\(([^)]*)\)`)
+)
+
+// Metrics returns the names of the metrics of a server in q, and up.
+func (q Query) Metrics() []string { return metricNames.FindAllString(q.Expression, -1) }
+
+// Labels returns the names of the labels that q selects, groups by or shows.
+func (q Query) Labels() (names []string) {
+	for _, found := range labelNames.FindAllStringSubmatch(q.Expression+"\n"+q.Shown, -1) {
+		names = append(names, found[1]+found[2])
+	}
+	for _, found := range labelLists.FindAllStringSubmatch(q.Expression, -1) {
+		names = append(names, strings.FieldsFunc(found[1], func(r rune) bool { return r == ',' || r == ' ' })...)
+	}
+	return names
 }
 
 // alert is a rule of alerts.yml.

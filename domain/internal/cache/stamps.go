@@ -1,6 +1,7 @@
-package domain
+package cache
 
 import (
+	"crypto/sha256"
 	"hash/maphash"
 	"strings"
 	"sync/atomic"
@@ -18,9 +19,6 @@ import (
 // Several objects share one stamp. It may change without need, but it never fails to
 // change. Ids in upper and lower case have the same stamp.
 //
-// Stamps also have the revocations of keys that are not stored yet. Those are newer than the
-// stored keys, too.
-//
 // Stamps are safe for concurrent use.
 type Stamps struct {
 	seed maphash.Seed
@@ -32,8 +30,6 @@ type Stamps struct {
 	// The system's clock may be set back. The monotonic one stands still while the machine
 	// is suspended.
 	until, untilWall atomic.Int64
-	// revocations are of the store's keys.
-	revocations revocations
 }
 
 // begun is the origin of monotonic times.
@@ -97,7 +93,7 @@ func (s *Stamps) Preset(workspaceID, slug string) Stamp {
 func (s *Stamps) Workspace(ref string) Stamp { return s.stamp(s.workspace(ref)) }
 
 // Key returns the stamp of the issued key of a hash.
-func (s *Stamps) Key(hash KeyHash) Stamp { return s.stamp(s.key(hash)) }
+func (s *Stamps) Key(hash [sha256.Size]byte) Stamp { return s.stamp(s.key(hash)) }
 
 // Presets returns the stamp of the list of a workspace's presets, with the fields that it
 // shows.
@@ -124,7 +120,7 @@ func (s *Stamps) presets(workspaceID string) uint64 {
 
 func (s *Stamps) workspaces() uint64 { return s.counter('a', "", "") }
 
-func (s *Stamps) key(hash KeyHash) uint64 {
+func (s *Stamps) key(hash [sha256.Size]byte) uint64 {
 	return maphash.Bytes(s.seed, hash[:]) % sharedCounters
 }
 
@@ -156,7 +152,7 @@ func (c *Change) Preset(workspaceID, slug string) { c.add(c.stamps.preset(worksp
 func (c *Change) Workspace(ref string) { c.add(c.stamps.workspace(ref)) }
 
 // Key adds the issued key of a hash.
-func (c *Change) Key(hash KeyHash) { c.add(c.stamps.key(hash)) }
+func (c *Change) Key(hash [sha256.Size]byte) { c.add(c.stamps.key(hash)) }
 
 // Presets adds the list of the presets of a workspace.
 func (c *Change) Presets(workspaceID string) { c.add(c.stamps.presets(workspaceID)) }

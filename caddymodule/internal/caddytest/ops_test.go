@@ -1,4 +1,4 @@
-package opstest
+package caddytest
 
 import (
 	"encoding/json"
@@ -12,49 +12,6 @@ import (
 )
 
 const root = "../../.."
-
-// TestCheck checks that names which a server does not have are found.
-func TestCheck(t *testing.T) {
-	series := Scraped(`# HELP requests_total Requests.
-# TYPE requests_total counter
-requests_total{code="200",operation="a b"} 4
-requests_total{code="500",operation="say \"{x}\", ="} 1
-seconds_bucket{code="200",le="0.5"} 3
-seconds_bucket{code="200",le="+Inf"} 4
-bytes 17
-`)
-	series.Add("announced_total", "reason")
-	for _, tc := range []struct{ expression, shown, want string }{
-		{"bytes", "{{instance}}", ""},
-		{`sum by (code) (rate(requests_total{code=~"5..", operation!="a b"}[$__rate_interval]))`, "{{code}}", ""},
-		{`sum(rate(requests_total[5m])) by (code) / ignoring (code) bytes > 0.05`, "{{ $labels.code }}", ""},
-		{`histogram_quantile(0.95, sum by (le) (rate(seconds_bucket{instance=~"$instance"}[5m])))`, "p95", ""},
-		{`announced_total{reason="any"} or bytes # that is missing_total`, "", ""},
-		{`requests_total{operation="say \"{x}\", ="} offset 5m`, "", ""},
-		{`requests_total == bool 0 and on (instance) bytes`, "{{ $labels.__name__ }}", ""},
-		{"request_total", "", "no metric request_total"},
-		{"seconds_count", "", "no metric seconds_count"},
-		{"rate(requests_total[5m]) / rate(missing_total[5m])", "", "no metric missing_total"},
-		{`requests_total{status="200"}`, "", "requests_total has no label status"},
-		{`requests_total{code="404"}`, "", `no requests_total has code="404"`},
-		{`requests_total{code!="404"}`, "", `no requests_total has code="404"`},
-		{"sum by (route) (requests_total)", "", `no metric has the label route, which is in "by"`},
-		{"sum(requests_total) without (route)", "", `no metric has the label route, which is in "without"`},
-		{"requests_total * on (store) group_left () bytes", "", `no metric has the label store, which is in "on"`},
-		{"sum by (code) (requests_total)", "{{operation}}", "label operation is shown, but an aggregation drops it"},
-		{"sum without (code) (requests_total)", "{{code}}", "label code is shown, but an aggregation drops it"},
-		{"sum without (code) (requests_total)", "{{ $labels.__name__ }}", "an aggregation drops it"},
-		{"requests_total", "{{store}}", "requests_total has no label store, which is shown"},
-	} {
-		got := strings.Join(series.Check(Query{Expression: tc.expression, Shown: tc.shown}, func(string) bool { return true }), "; ")
-		if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
-			t.Errorf("%s shown as %q: got %q, want %q", tc.expression, tc.shown, got, tc.want)
-		}
-	}
-	if got := series.Check(Query{Expression: "missing or bytes"}, func(m string) bool { return m == "bytes" }); got != nil {
-		t.Errorf("got %q of a metric that is of no concern, want nothing", got)
-	}
-}
 
 // TestAlerts checks what each alert has to have. The test of all links checks that its
 // runbook exists.
