@@ -301,7 +301,7 @@ func TestMergeOfMembers(t *testing.T) {
 		},
 		{
 			name: "bytes, in the request's order and then the preset's", config: `{"model":"m","reasoning":{"b":1.0,"\u0061":2,"c":[ 1 ]}}`,
-			body: `{"preset":"p","reasoning":{ "x": 1e3,"b" : 2.0 }}`, want: `{"reasoning":{"x":1e3,"b":2.0,"\u0061":2,"c":[ 1 ]},"model":"m"}`,
+			body: `{"preset":"p","reasoning":{ "x": 1e3,"b" : 2.0 }}`, want: `{"reasoning":{"x":1e3,"b":2.0,"a":2,"c":[ 1 ]},"model":"m"}`,
 		},
 		{
 			name: "a member of null", config: reasons,
