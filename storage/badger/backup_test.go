@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -253,46 +252,6 @@ func TestBackupAfterFailedWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	restored(t, Options{}, backUp(t, s))
-}
-
-// TestBackupAfterLostCommits removes the last commits of a store and its SEQUENCE, so that
-// the store goes on without them. A backup that is made then has the new commits alone.
-func TestBackupAfterLostCommits(t *testing.T) {
-	folder, past := t.TempDir(), t.TempDir()
-	seed(t, folder)
-	copyFolder(t, folder, past)
-	s := mustOpen(t, folder)
-	if err := errors.Join(s.Update(t.Context(), put(newWorkspace("lost"))), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	sequence := readFile(t, filepath.Join(folder, sequenceName))
-	if err := os.WriteFile(filepath.Join(past, sequenceName), sequence, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(past, testOptions); !errors.Is(err, ErrDamaged) {
-		t.Fatalf("with its SEQUENCE: got error %v, want ErrDamaged", err)
-	}
-	if err := os.Remove(filepath.Join(past, sequenceName)); err != nil {
-		t.Fatal(err)
-	}
-	s = mustOpen(t, past)
-	if err := s.Update(t.Context(), put(newWorkspace("new"))); err != nil {
-		t.Fatal(err)
-	}
-	again := restored(t, Options{}, backUp(t, s))
-	if got, want := digestOf(t, again), digestOf(t, s); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	err := again.View(t.Context(), func(r domain.Reader) error {
-		_, err := workspaceBySlug(r, "new")
-		if _, lost := workspaceBySlug(r, "lost"); !errors.Is(lost, domain.ErrNotFound) {
-			t.Errorf("the lost workspace: got error %v, want ErrNotFound", lost)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // A damaged store cannot be backed up, and the error shows no content.

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	badgerdb "github.com/dgraph-io/badger/v4"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -68,29 +66,6 @@ func BenchmarkUpdate(b *testing.B) {
 				return err
 			})
 			b.ReportMetric(float64(b.N)/float64(commits.Load()), "ops/commit")
-		})
-	}
-}
-
-// BenchmarkUpdateAlone writes the same two records in a transaction of
-// Badger's own for each change.
-func BenchmarkUpdateAlone(b *testing.B) {
-	value := make([]byte, 2200)
-	for _, n := range []int{1, 16, 64} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			db, err := badgerdb.Open(settings(b.TempDir(), Options{}))
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer db.Close()
-			fanOut(b, n, func(writer, i int) error {
-				return db.Update(func(txn *badgerdb.Txn) error {
-					if err := txn.Set(fmt.Appendf(nil, "v-%d-%d", writer, i), value); err != nil {
-						return err
-					}
-					return txn.Set(fmt.Appendf(nil, "p-%d-%d", writer, i/10), value[:400])
-				})
-			})
 		})
 	}
 }
