@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -277,7 +276,7 @@ func TestBackupOfDamage(t *testing.T) {
 	folder = t.TempDir()
 	seed(t, folder)
 	s = mustOpen(t, folder)
-	flip(t, folder, "*.sst", "needle-2")
+	flip(t, folder, "needle-2")
 	if err := s.Backup(t.Context(), io.Discard); !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "needle") {
 		t.Errorf("got error %v, want ErrDamaged and no content", err)
 	}
@@ -339,59 +338,5 @@ func TestBackupEnds(t *testing.T) {
 	}
 	if err := s.Backup(t.Context(), io.Discard); !errors.Is(err, domain.ErrClosed) {
 		t.Errorf("after Close: got error %v, want ErrClosed", err)
-	}
-}
-
-// BenchmarkBackup makes and restores a backup of 100,000 presets of one version, with
-// prompts of 150 words.
-func BenchmarkBackup(b *testing.B) {
-	const presets, words = 100_000, 150
-	vocabulary := strings.Fields("you are a helpful assistant who answers in short friendly emails about orders returns " +
-		"and refunds never promise what cannot be kept and always say which document it is from")
-	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
-		o := Options{EncryptionKey: key}
-		s, err := Open(b.TempDir(), o)
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer s.Close()
-		w := newWorkspace("w")
-		err = s.Update(b.Context(), put(w))
-		for i := 0; i < presets && err == nil; i += 200 {
-			err = s.Update(b.Context(), func(tx domain.Tx) error {
-				for j := i; j < i+200; j++ {
-					var prompt strings.Builder
-					for range words {
-						prompt.WriteString(vocabulary[rand.IntN(len(vocabulary))] + " ")
-					}
-					p := newPreset(w.ID, fmt.Sprint("p-", j))
-					v := domain.PresetVersion{ID: newID(), PresetID: p.ID, Version: 1, Config: []byte(`{"model":"openai/gpt-5-mini"}`), SystemPrompt: new(prompt.String())}
-					if err := errors.Join(tx.PutPresetVersion(p, v), tx.PutPreset(p)); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-		var out bytes.Buffer
-		b.Run(name+"/backup", func(b *testing.B) {
-			for b.Loop() {
-				out.Reset()
-				if err := s.Backup(b.Context(), &out); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(out.Len())/(1<<20), "MiB")
-		})
-		b.Run(name+"/restore", func(b *testing.B) {
-			for b.Loop() {
-				if err := Restore(b.Context(), filepath.Join(b.TempDir(), "new"), o, reading(b, out.Bytes(), key)); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

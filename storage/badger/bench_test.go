@@ -47,7 +47,7 @@ func fanOut(b *testing.B, n int, work func(writer, i int) error) {
 }
 
 // BenchmarkUpdate creates preset versions of 2 KB through the Service: two records with
-// three reads. BenchmarkUpdateAlone is its baseline.
+// three reads.
 func BenchmarkUpdate(b *testing.B) {
 	config := []byte(`{"model":"` + strings.Repeat("m", 2000) + `"}`)
 	for _, n := range []int{1, 16, 64, 512} {
@@ -67,31 +67,6 @@ func BenchmarkUpdate(b *testing.B) {
 			})
 			b.ReportMetric(float64(b.N)/float64(commits.Load()), "ops/commit")
 		})
-	}
-}
-
-// BenchmarkView reads workspaces as clients see them, one of 1,000 in turn.
-func BenchmarkView(b *testing.B) {
-	s := mustOpen(b, b.TempDir())
-	var ids []string
-	for i := range 1000 {
-		w := newWorkspace(fmt.Sprintf("w-%d", i))
-		ids = append(ids, w.ID)
-		if err := s.Update(b.Context(), func(tx domain.Tx) error { return tx.PutWorkspace(w) }); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		i++
-		err := s.View(b.Context(), func(r domain.Reader) error {
-			_, err := r.WorkspaceJSON(ids[i%len(ids)])
-			return err
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 
