@@ -70,56 +70,6 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-// BenchmarkPresetPage reads pages of 50 of 100,000 presets. In the sparse list, half of the
-// presets were put again at random, several times. Few places near the front of its order
-// are still taken.
-func BenchmarkPresetPage(b *testing.B) {
-	const presets = 100_000
-	for _, again := range []int{0, 3 * presets} {
-		name := "dense"
-		if again > 0 {
-			name = "sparse"
-		}
-		s := mustOpen(b, b.TempDir())
-		workspace := newID()
-		put := func(n int, slug func(i int) string) {
-			for i := 0; i < n; i += 500 {
-				err := s.Update(b.Context(), func(tx domain.Tx) error {
-					for j := i; j < i+500; j++ {
-						p := domain.Preset{ID: newID(), WorkspaceID: workspace, Slug: slug(j), Status: domain.PresetActive, LatestVersion: 1}
-						if err := tx.PutPreset(p); err != nil {
-							return err
-						}
-					}
-					return nil
-				})
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-		}
-		put(presets, func(i int) string { return fmt.Sprint("p-", i) })
-		put(again, func(int) string { return fmt.Sprint("p-", rand.IntN(presets/2)) })
-		for _, offset := range []int{0, 1000, 10_000, presets - 50} {
-			b.Run(fmt.Sprint(name, "/", offset), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					err := s.View(b.Context(), func(r domain.Reader) error {
-						page, total, err := r.PresetPage(workspace, domain.ListedPresets, domain.Page{Offset: offset, Limit: 50})
-						if len(page) < 50*100 || total != presets {
-							b.Errorf("got %d bytes of %d presets", len(page), total)
-						}
-						return err
-					})
-					if err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-	}
-}
-
 // BenchmarkViewBesideWriters measures the time of a View of one of 100,000 presets in tables
 // while others write, in microseconds. A reader returns every 100 µs. Without a pause, most reads
 // would fall between two commits. "late" is the 99th percentile of the time by which the reader

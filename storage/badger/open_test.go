@@ -24,7 +24,6 @@ import (
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
-	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -437,19 +436,6 @@ func readFile(t *testing.T, name string) []byte {
 func copyFolder(t *testing.T, from, to string) {
 	t.Helper()
 	copyUnchanged(t, from, to, func() error { return os.CopyFS(to, os.DirFS(from)) })
-}
-
-// copyKilled copies an open store as a kill would leave it, to a folder that is missing. It
-// links the tables, so the store must not remove any later.
-func copyKilled(t *testing.T, from, to string) {
-	t.Helper()
-	copyUnchanged(t, from, to, func() error {
-		err := errors.Join(os.Mkdir(to, 0o700), copyStore(from, to))
-		for _, name := range []string{MarkerName, sequenceName} {
-			err = errors.Join(err, copyFile(filepath.Join(from, name), filepath.Join(to, name)))
-		}
-		return err
-	})
 }
 
 // copyUnchanged copies the folder of a store that may be open. Badger may write a log to a
@@ -961,31 +947,12 @@ func comeAndGo(service *domain.Service) error {
 func checkWhole(t *testing.T, s *Store) {
 	t.Helper()
 	waitUntilPurged(t, s)
-	checkLists(t, s)
-	err := s.View(t.Context(), func(r domain.Reader) error {
-		for k := range recordsOf(t, s, records.KindPreset) {
-			if _, err := r.Workspace(uuid.UUID([]byte(k[2:18])).String()); err != nil {
-				return fmt.Errorf("the workspace of a preset: %w", err)
-			}
-		}
-		return nil
+	var report storage.Report
+	err := viewLanded(s, func(txn *badgerdb.Txn) error {
+		return checkRecords(txn, &report, func() error { return nil })
 	})
-	if err != nil {
+	if err := errors.Join(err, report.Err()); err != nil {
 		t.Error(err)
-	}
-	var end domain.AuditHead
-	for {
-		records, head, err := domain.NewService(s).AuditTrail(t.Context(), end.Count, domain.MaxAuditPage)
-		if err == nil {
-			end, err = domain.VerifyAudit(end, records)
-		}
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if end == head {
-			return
-		}
 	}
 }
 

@@ -47,7 +47,7 @@ func TestProbeStalled(t *testing.T) {
 	folder, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
 	seed(t, folder)
 	db := withLevelZero(t, folder, stallTables)
-	copyKilled(t, folder, killed)
+	copyFolder(t, folder, killed)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -378,6 +378,33 @@ func TestErrors(t *testing.T) {
 	})
 }
 
+// TestGroupSize splits what waits into groups that are not too large. One operation may be larger.
+func TestGroupSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		l := limits
+		l.GroupSize = 250 << 10
+		c := start(t, m, l)
+		release := m.hold(nil)
+		var all sync.WaitGroup
+		for i, size := range []int{1, 100 << 10, 100 << 10, 100 << 10, 300 << 10, 1} {
+			w := newWorkspace(fmt.Sprint("w", i))
+			w.Name = strings.Repeat("x", size)
+			all.Go(func() {
+				if err := c.Update(t.Context(), put(w)); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		release()
+		all.Wait()
+		if got := len(m.commits); got != 5 {
+			t.Errorf("got %d commits, want one of the first, of two, of one, of the large one and of the last", got)
+		}
+	})
+}
+
 // TestTooLargeTogether is an engine that takes less at once than its limits say.
 func TestTooLargeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
