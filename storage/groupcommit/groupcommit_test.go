@@ -149,7 +149,6 @@ func (i *iterator) Seek(k records.Key)     { i.at, _ = slices.BinarySearch(i.key
 func (i *iterator) Next()                  { i.at++ }
 func (i *iterator) Valid() bool            { return i.at < len(i.keys) }
 func (i *iterator) Key() records.Key       { return records.Key(i.keys[i.at]) }
-func (i *iterator) Size() int              { return len(i.records[i.keys[i.at]]) }
 func (i *iterator) Value() ([]byte, error) { return i.records[i.keys[i.at]], nil }
 func (i *iterator) Err() error             { return nil }
 func (i *iterator) Close()                 {}
