@@ -7,15 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/google/uuid"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
@@ -188,36 +184,6 @@ func TestPurgeOfDamaged(t *testing.T) {
 	if left := recordsOf(t, s, records.KindVersion); len(left) != 2 { // of the damaged one, which led to them
 		t.Errorf("%d versions are left, want 2", len(left))
 	}
-}
-
-// TestCloseWaitsForPurger blocks the purger while it logs a damaged preset. It still reads
-// the files then, so Close must not reach them.
-func TestCloseWaitsForPurger(t *testing.T) {
-	before := runtime.NumGoroutine()
-	inside, leave := make(chan struct{}), make(chan struct{})
-	core, _ := observer.New(zapcore.WarnLevel)
-	hold := zap.Hooks(func(zapcore.Entry) error {
-		close(inside)
-		<-leave
-		return nil
-	})
-	s, err := openFolder(t.TempDir(), Options{Logger: zap.New(core, hold)}, ample) // or it told of a small disk, too
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := fill(t, s, "w", 50)
-	k := records.PresetKey(w.ID, "p-7")
-	if err := s.write(func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) }); err != nil {
-		t.Fatal(err)
-	}
-	remove(t, s, w)
-	<-inside
-	s.limit = 50 * time.Millisecond
-	if s.Close() == nil {
-		t.Error("Close returned no error while the purger was reading")
-	}
-	close(leave)
-	checkGoroutines(t, before)
 }
 
 // TestOrphanOfRemoved finds a table that a crash left and whose records were all removed
