@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
@@ -45,7 +45,7 @@ func (c *call) showSession(id string) {
 // readParameters reads the parameters of the path, the query and the headers.
 func (c *call) readParameters() (err error) {
 	id := c.r.Header.Get(sessionHeader) // a body may override it
-	if err := inference.CheckSessionID("x-session-id", id); err != nil {
+	if err := reference.CheckSessionID("x-session-id", id); err != nil {
 		return err
 	}
 	if id != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
@@ -258,7 +259,7 @@ func adoptSession(header http.Header) {
 		return
 	}
 	for _, name := range agentSessions {
-		if id := header.Get(name); id != "" && inference.CheckSessionID(name, id) == nil {
+		if id := header.Get(name); id != "" && reference.CheckSessionID(name, id) == nil {
 			header.Set(sessionHeader, id)
 			return
 		}

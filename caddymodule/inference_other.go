@@ -9,7 +9,8 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 )
 
 // refuseReference refuses a request to another route below the base path whose
@@ -36,7 +37,7 @@ func (c *inferenceCall) refuseReference() error {
 	case unpacked:
 		defer c.held.Sub(int64(cap(body)))
 	}
-	if place := inference.FindReference(body); place != "" {
+	if place := reference.FindReference(body); place != "" {
 		return domain.InvalidAt(place, "must not refer to a preset: presets work in POST "+c.h.routesWithPresets())
 	}
 	return nil
@@ -71,7 +72,7 @@ func (c *inferenceCall) peek(window int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.held.Replay(inference.Body{sent}, body)
+	c.held.Replay(draft.Body{sent}, body)
 	if int64(len(sent)) < window || c.r.ContentLength == window {
 		c.isRead, c.r.Body = true, &c.held
 		return sent, nil

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 )
 
@@ -126,4 +127,11 @@ func InvalidIssues(issues ...Issue) *Error {
 		separator = "; "
 	}
 	return &Error{Kind: Invalid, Message: message.String(), Issues: issues}
+}
+
+// ParseNumber returns a number that is written in decimal digits, without a sign and without
+// leading zeros. It is not ok for any other text, and for a number that no int holds.
+func ParseNumber(text string) (n int, ok bool) {
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n >= 0 && strconv.Itoa(n) == text
 }

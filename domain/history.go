@@ -8,9 +8,9 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// historyEntry is an audit record as the history of a preset or workspace shows it. Fields
+// HistoryEntry is an audit record as the history of a preset or workspace shows it. Fields
 // that do not apply are nil.
-type historyEntry struct {
+type HistoryEntry struct {
 	Number    int       `json:"number"`
 	Time      time.Time `json:"time"`
 	Operation string    `json:"operation"`
@@ -47,8 +47,8 @@ func nilIfZero[T comparable](value T) *T {
 	return &value
 }
 
-func newHistoryEntry(r AuditRecord, keyName *string) historyEntry {
-	e := historyEntry{
+func newHistoryEntry(r AuditRecord, keyName *string) HistoryEntry {
+	e := HistoryEntry{
 		Number: r.Number, Time: r.Time, Operation: r.Operation, UserID: r.UserID,
 		KeyID: nilIfZero(r.KeyID), KeyName: keyName, Slug: nilIfZero(r.Object.Slug),
 		Before: nilIfZero(r.Before), Version: nilIfZero(r.After), Label: nilIfZero(r.Object.Label),
@@ -95,7 +95,7 @@ func (s *Service) history(ctx context.Context, who Principal, page Page, find fu
 		if err != nil {
 			return err
 		}
-		entries, names := make([]historyEntry, 0, len(numbers)), make(map[string]*string)
+		entries, names := make([]HistoryEntry, 0, len(numbers)), make(map[string]*string)
 		for _, n := range numbers {
 			record, err := r.AuditRecord(n)
 			if err != nil {

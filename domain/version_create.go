@@ -109,10 +109,9 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 			Dialect: in.Dialect, Message: how.Message, Config: in.Config, SystemPrompt: in.SystemPrompt, Template: in.Template,
 			CreatorID: c.Who.UserID, CreatedAt: c.now, UpdatedAt: c.now,
 		}
-		if err := c.PutPresetVersion(p, v); err != nil {
+		if err := c.storeVersion(p, v); err != nil {
 			return err
 		}
-		p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
 		if !how.Draft {
 			p.DesignatedVersion, p.DesignatedVersionID = v.Version, v.ID
 		}
@@ -122,7 +121,7 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 				return err
 			}
 		}
-		if err := c.PutPreset(p); err != nil {
+		if err := c.storePreset(&p); err != nil {
 			return err
 		}
 		var pruned []int
@@ -150,6 +149,15 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 		}
 		return c.showDraft(p, v)
 	})
+}
+
+// storeVersion stores a new version of p, of which PresetVersionJSON then has the JSON.
+func (c *change) storeVersion(p Preset, v PresetVersion) (err error) {
+	c.version = v
+	if c.version.json, err = v.JSON(); err != nil {
+		return err
+	}
+	return c.PutPresetVersion(p, c.version)
 }
 
 // presetToExtend returns the active preset of a slug, or a new one with an id if there is

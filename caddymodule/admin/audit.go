@@ -34,21 +34,21 @@ type auditPage struct {
 }
 
 // listAudit answers with the records after a number, the oldest first.
-func listAudit(r request) error {
+func listAudit(r request) (any, error) {
 	query := r.URL.Query()
 	after, err := numberIn(query, "after", 0, 0, math.MaxInt)
 	if err != nil {
-		return withStatus(err)
+		return nil, err
 	}
 	limit, err := numberIn(query, "limit", defaultAuditPage, 1, domain.MaxAuditPage)
 	if err != nil {
-		return withStatus(err)
+		return nil, err
 	}
 	records, head, err := r.Service.AuditTrail(r.Context(), after, limit)
 	if err != nil {
-		return withStatus(err)
+		return nil, err
 	}
-	return writeJSON(r.w, http.StatusOK, auditPage{records, head.Count, head})
+	return auditPage{records, head.Count, head}, nil
 }
 
 // numberIn returns a number of a query, or the default otherwise.

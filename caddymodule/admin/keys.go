@@ -19,36 +19,28 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-func listKeys(r request) error {
+func listKeys(r request) (any, error) {
 	keys, err := r.Service.Keys(r.Context())
-	if err != nil {
-		return withStatus(err)
-	}
-	return writeJSON(r.w, http.StatusOK, keyList{r.show(keys...)})
+	return keyList{r.show(keys...)}, err
 }
 
-// respondKey responds with a key, or with the error that came instead of it.
-func (r request) respondKey(k domain.Key, err error) error {
-	if err != nil {
-		return withStatus(err)
-	}
-	return writeJSON(r.w, http.StatusOK, r.show(k)[0])
+// showOne shows a key, if there is no error instead of it.
+func (r request) showOne(k domain.Key, err error) (any, error) { return r.show(k)[0], err }
+
+func getKey(r request) (any, error) { return r.showOne(r.Service.Key(r.Context(), r.keyID)) }
+
+func removeKey(r request) (any, error) {
+	return r.showOne(r.Service.RemoveKey(r.Context(), operator, r.keyID))
 }
 
-func getKey(r request) error { return r.respondKey(r.Service.Key(r.Context(), r.keyID)) }
-
-func removeKey(r request) error {
-	return r.respondKey(r.Service.RemoveKey(r.Context(), operator, r.keyID))
-}
-
-func revokeKey(r request) error {
+func revokeKey(r request) (any, error) {
 	k, err := r.Service.RevokeKey(r.Context(), operator, r.keyID)
 	if errors.Is(err, domain.ErrRevocationNotStored) {
 		r.live.RetryRevocations()
 		caddy.Log().Named("admin.api.presets").Error("a key is revoked in memory alone, until the store takes its revocation", zap.String("key", k.ID), zap.Error(err))
 		err = fmt.Errorf("%w; the server tries again each second, and a restart before it succeeds makes the key valid again", err)
 	}
-	return r.respondKey(k, err)
+	return r.showOne(k, err)
 }
 
 // newKeyRequest is the body of a key's creation.
@@ -116,27 +108,27 @@ func (r request) show(keys ...domain.Key) []issuedKey {
 	return shown
 }
 
-func issueKey(r request) error {
+func issueKey(r request) (any, error) {
 	var in newKeyRequest
 	if err := r.read(&in); err != nil {
-		return err
+		return nil, err
 	}
 	var lifetime time.Duration
 	if in.ExpiresIn != "" {
 		var err error
 		if lifetime, err = caddy.ParseDuration(in.ExpiresIn); err != nil || lifetime <= 0 {
-			return badRequest(fmt.Errorf("expires_in: must be a positive duration such as 720h or 30d, of at most %dd", math.MaxInt64/(24*time.Hour)))
+			return nil, badRequest("expires_in: must be a positive duration such as 720h or 30d, of at most %dd", math.MaxInt64/(24*time.Hour))
 		}
 	}
 	k, secret, err := r.Service.IssueKey(r.Context(), operator, domain.NewKey{
 		Kind: in.Kind, UserID: in.UserID, Name: in.Name, Workspace: in.Workspace, Lifetime: lifetime, Scope: in.Scope,
 	})
 	if err != nil {
-		return withStatus(err)
+		return nil, err
 	}
 	issued := r.show(k)[0]
 	issued.Secret = secret
-	return writeJSON(r.w, http.StatusCreated, issued)
+	return issued, nil
 }
 
 func keyCommand() *cobra.Command {

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -24,26 +23,23 @@ type prunedKeys struct {
 	Keys   []issuedKey `json:"keys"`
 }
 
-func pruneKeys(r request) error {
+func pruneKeys(r request) (any, error) {
 	var in keyPruning
 	if err := r.read(&in); err != nil {
-		return err
+		return nil, err
 	}
 	on := domain.KeyPruning{DryRun: in.DryRun}
 	if in.OlderThan != "" {
 		var err error
 		if on.EndedFor, err = caddy.ParseDuration(in.OlderThan); err != nil || on.EndedFor < 0 {
-			return badRequest(errors.New("older_than: must be a duration such as 720h or 30d"))
+			return nil, badRequest("older_than: must be a duration such as 720h or 30d")
 		}
 	}
 	keys, err := r.Service.PruneKeys(r.Context(), operator, on)
-	if err != nil {
-		if len(keys) > 0 {
-			err = fmt.Errorf("%d keys were removed, and then: %w", len(keys), err)
-		}
-		return withStatus(err)
+	if err != nil && len(keys) > 0 {
+		err = fmt.Errorf("%d keys were removed, and then: %w", len(keys), err)
 	}
-	return writeJSON(r.w, http.StatusOK, prunedKeys{in.DryRun, r.show(keys...)})
+	return prunedKeys{in.DryRun, r.show(keys...)}, err
 }
 
 func removeKeyCommand(target *client) *cobra.Command {

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -39,10 +38,10 @@ type pruneResult struct {
 	Disk string `json:"disk,omitzero"`
 }
 
-func pruneVersions(r request) error {
+func pruneVersions(r request) (any, error) {
 	var in pruneRequest
 	if err := r.read(&in); err != nil {
-		return err
+		return nil, err
 	}
 	on := domain.Pruning{Workspace: in.Workspace, DryRun: in.DryRun}
 	if in.Keep != nil {
@@ -50,17 +49,17 @@ func pruneVersions(r request) error {
 	} else {
 		var err error
 		if on.Keep, err = keepVersions(r.live); err != nil {
-			return badRequest(err)
+			return nil, err
 		}
 		if on.Keep == 0 && in.UnusedFor == "" {
-			return badRequest(errors.New("keep: must be given, since the configuration has no keep_versions"))
+			return nil, badRequest("keep: must be given, since the configuration has no keep_versions")
 		}
 		on.Keep = max(on.Keep, 1)
 	}
 	if in.UnusedFor != "" {
 		var err error
 		if on.UnusedSince, err = unusedSince(r, in.UnusedFor); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	pruned, err := r.Service.PruneVersions(r.Context(), operator, on)
@@ -72,19 +71,19 @@ func pruneVersions(r request) error {
 		if result.Total > 0 {
 			err = fmt.Errorf("%v, and then: %w", result, err)
 		}
-		return withStatus(err)
+		return nil, err
 	}
 	if adviser, ok := r.Store.(engine.RemovalAdviser); ok && result.Total > 0 && !on.DryRun {
 		result.Disk = adviser.AfterRemoval()
 	}
-	return writeJSON(r.w, http.StatusOK, result)
+	return result, nil
 }
 
 // unusedSince returns since when a version must be unused, once the store has the latest usage.
 func unusedSince(r request, age string) (time.Time, error) {
 	unused, err := caddy.ParseDuration(age)
 	if err != nil || unused < time.Hour {
-		return time.Time{}, badRequest(errors.New("unused_for: must be a duration of at least an hour, such as 90d"))
+		return time.Time{}, badRequest("unused_for: must be a duration of at least an hour, such as 90d")
 	}
 	store := (func(context.Context) error)(nil)
 	for _, u := range r.live.Uses() {
@@ -97,10 +96,10 @@ func unusedSince(r request, age string) (time.Time, error) {
 		}
 	}
 	if store == nil {
-		return time.Time{}, badRequest(errors.New("unused_for: every site of this store with inference must have usage, which tells what was served"))
+		return time.Time{}, badRequest("unused_for: every site of this store with inference must have usage, which tells what was served")
 	}
 	if err := store(r.Context()); err != nil {
-		return time.Time{}, withStatus(err)
+		return time.Time{}, err
 	}
 	return time.Now().Add(-unused), nil
 }
@@ -114,7 +113,7 @@ func keepVersions(store *registry.Store) (int, error) {
 	}
 	slices.Sort(all)
 	if all = slices.Compact(all); len(all) != 1 {
-		return 0, fmt.Errorf("keep: must be given, since the sites of this store do not have the same keep_versions: %v, where 0 stands for all", all)
+		return 0, badRequest("keep: must be given, since the sites of this store do not have the same keep_versions: %v, where 0 stands for all", all)
 	}
 	return all[0], nil
 }

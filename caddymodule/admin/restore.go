@@ -21,12 +21,12 @@ import (
 )
 
 // restoreStore restores the backup in the body into the store.
-func restoreStore(r request) error {
+func restoreStore(r request) (any, error) {
 	store, ok := r.Store.(engine.Restorer)
 	if !ok {
-		return badRequest(errors.New("this storage engine restores no backup into a running server: restore it into a new folder with --folder, and name that in storage"))
+		return nil, badRequest("this storage engine restores no backup into a running server: restore it into a new folder with --folder, and name that in storage")
 	}
-	body := r.upload()
+	body := r.stream(http.NewResponseController(r.w).SetReadDeadline)
 	defer body.close()
 	from, err := dump.NewReader(body, nil, false)
 	if err == nil {
@@ -37,13 +37,13 @@ func restoreStore(r request) error {
 	}
 	switch {
 	case err == nil:
-		return writeJSON(r.w, http.StatusOK, newBackupSummary(from.Info, from.End))
+		return newBackupSummary(from.Info, from.End), nil
 	case errors.Is(err, dump.ErrNotNew):
-		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
+		return nil, failure(http.StatusConflict, "%w", err)
 	case errors.Is(err, dump.ErrUnusable):
-		return badRequest(err)
+		return nil, badRequest("%w", err)
 	default:
-		return withStatus(err)
+		return nil, err
 	}
 }
 

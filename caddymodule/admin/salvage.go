@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
@@ -53,33 +53,28 @@ The exit code is 10 if something is lost or may be lost, and 1 if no store was m
 	flags.BoolVar(&keepKeys, "keep-keys", false, "Keep live keys even if their revocation may be lost")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	salvage.RunE = func(cmd *cobra.Command, args []string) error {
-		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
-			ctx, stop := terminal.Interruptible(cmd.Context())
-			defer stop()
-			key, err := readKey(cmd, "encryption-key-file", keyFile)
-			if err != nil {
-				return 1, err
-			}
-			o := badger.Options{Logger: caddy.Log().Named("presets"), EncryptionKey: key}
-			report, err := badger.Salvage(ctx, args[0], args[1], o, keepKeys)
-			switch {
-			case ctx.Err() != nil:
-				return 1, errInterrupted
-			case err != nil:
-				return 1, err
-			case asJSON:
-				err = jsonv2.MarshalWrite(cmd.OutOrStdout(), report)
-			default:
-				err = printSalvage(cmd.OutOrStdout(), args[1], report)
-			}
-			switch {
-			case err != nil:
-				return 1, err
-			case len(report.Lost) > 0:
-				return exitDamaged, errors.New("not everything was copied")
-			}
-			return 0, nil
-		})(cmd, args)
+		ctx, stop := terminal.Interruptible(cmd.Context())
+		defer stop()
+		key, err := readKey(cmd, "encryption-key-file", keyFile)
+		if err != nil {
+			return err
+		}
+		o := badger.Options{Logger: caddy.Log().Named("presets"), EncryptionKey: key}
+		report, err := badger.Salvage(ctx, args[0], args[1], o, keepKeys)
+		switch {
+		case ctx.Err() != nil:
+			return errInterrupted
+		case err != nil:
+			return err
+		case asJSON:
+			err = jsonv2.MarshalWrite(cmd.OutOrStdout(), report)
+		default:
+			err = printSalvage(cmd.OutOrStdout(), args[1], report)
+		}
+		if err == nil && len(report.Lost) > 0 {
+			err = cli.ExitWith(cmd, exitDamaged, errors.New("not everything was copied"))
+		}
+		return err
 	}
 	return salvage
 }

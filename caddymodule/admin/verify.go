@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
@@ -91,36 +91,28 @@ The exit code is 10 for damage, and 1 if the check failed.`,
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder or the backup is encrypted with")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	verify.RunE = func(cmd *cobra.Command, args []string) error {
-		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
-			v, err := findDamage(cmd, &target, args, quick, keyFile)
-			if err != nil {
-				return 1, err
-			}
-			if asJSON {
-				err = jsonv2.MarshalWrite(cmd.OutOrStdout(), v)
-			} else {
-				err = v.print(cmd.OutOrStdout())
-			}
-			switch {
-			case err != nil:
-				return 1, err
-			case v.Damaged:
-				return exitDamaged, errors.New(v.advice())
-			case v.Error != "":
-				return 1, errors.New(v.Error)
-			}
-			return 0, nil
-		})(cmd, args)
+		v, err := findDamage(cmd, &target, args, quick, keyFile)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			err = jsonv2.MarshalWrite(cmd.OutOrStdout(), v)
+		} else {
+			err = v.print(cmd.OutOrStdout())
+		}
+		switch {
+		case err != nil:
+			return err
+		case v.Damaged && v.isFile:
+			return cli.ExitWith(cmd, exitDamaged, errors.New("the file is damaged: use another, or make a new one"))
+		case v.Damaged:
+			return cli.ExitWith(cmd, exitDamaged, errors.New("the store is damaged: restore a backup"))
+		case v.Error != "":
+			return cli.ExitWith(cmd, 1, errors.New(v.Error))
+		}
+		return nil
 	}
 	return verify
-}
-
-// advice returns what to do about damage.
-func (v verdict) advice() string {
-	if v.isFile {
-		return "the file is damaged: use another, or make a new one"
-	}
-	return "the store is damaged: restore a backup"
 }
 
 // readKey reads the key in the file of a flag, nil for no file. - is standard input.
@@ -230,14 +222,14 @@ func (v verdict) print(w io.Writer) error {
 }
 
 // verifyStore answers with the result of a check of the whole store.
-func verifyStore(r request) error {
+func verifyStore(r request) (any, error) {
 	live, ok := r.Store.(engine.Checker)
 	if !ok {
-		return badRequest(errors.New("this storage engine cannot check a whole store"))
+		return nil, badRequest("this storage engine cannot check a whole store")
 	}
 	report, err := live.Check(r.Context())
 	if err != nil && !errors.Is(err, storage.ErrDamaged) {
-		return withStatus(err)
+		return nil, err
 	}
-	return writeJSON(r.w, http.StatusOK, newVerdict(report, err))
+	return newVerdict(report, err), nil
 }

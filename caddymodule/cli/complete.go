@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -81,13 +82,13 @@ var versionNumbers source = func(ctx context.Context, a api, args []string, _ st
 	if err != nil {
 		return nil, err
 	}
-	var found []version
+	var found []client.Version
 	if err := json.Unmarshal(last.Data, &found); err != nil {
 		return nil, err
 	}
 	var numbers []string
 	for _, v := range slices.Backward(found) {
-		numbers = append(numbers, strconv.Itoa(v.Number))
+		numbers = append(numbers, strconv.Itoa(v.Version))
 	}
 	return numbers, nil
 }

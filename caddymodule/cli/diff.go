@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -10,27 +9,12 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
-
-// difference is the difference of two versions as the API shows it.
-type difference struct {
-	From         int         `json:"from"`
-	To           int         `json:"to"`
-	Config       []operation `json:"config"`
-	SystemPrompt *string     `json:"system_prompt"`
-	Template     []operation `json:"template"`
-}
-
-// operation is an operation of a JSON Patch.
-type operation struct {
-	Op    string          `json:"op"`
-	Path  string          `json:"path"`
-	Value json.RawMessage `json:"value"`
-}
 
 func diffCommand() *cobra.Command {
 	var to target
-	diff := &cobra.Command{
+	command := &cobra.Command{
 		Use:   "diff <slug> <version> <version> [--json]",
 		Short: "Shows the differences of two versions",
 		Long: `
@@ -53,22 +37,22 @@ diff, the settings and the messages as a JSON Patch.`,
 			if to.asJSON {
 				return printJSON(cmd, response)
 			}
-			var d difference
+			var d domain.VersionDiff
 			if err := decode(response.Data, &d); err != nil {
 				return err
 			}
 			w := cmd.OutOrStdout()
-			_, err = io.WriteString(w, d.text(hasColor(w)))
+			_, err = io.WriteString(w, diffText(d, hasColor(w)))
 			return err
 		}),
 		ValidArgsFunction: to.completeArgs(slugs, references, references),
 	}
-	to.flags(diff)
-	return diff
+	to.flags(command)
+	return command
 }
 
-// text returns d for a terminal.
-func (d difference) text(colored bool) string {
+// diffText returns a difference for a terminal.
+func diffText(d domain.VersionDiff, colored bool) string {
 	if len(d.Config)+len(d.Template) == 0 && d.SystemPrompt == nil {
 		return fmt.Sprintf("Versions %d and %d are equal.\n", d.From, d.To)
 	}
@@ -88,7 +72,7 @@ func (d difference) text(colored bool) string {
 	}
 	for _, patch := range []struct {
 		name       string
-		operations []operation
+		operations []diff.Operation
 	}{{"Settings", d.Config}, {"Messages", d.Template}} {
 		if len(patch.operations) == 0 {
 			continue

@@ -124,7 +124,7 @@ error. Mistakes in files are found without a server.`,
 			case len(found.Errors) > 0:
 				return planError(found)
 			case !found.Empty():
-				return exitWith(cmd, statusChanges)
+				return ExitWith(cmd, statusChanges, nil)
 			}
 			return nil
 		}),

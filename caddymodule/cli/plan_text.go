@@ -2,13 +2,14 @@ package cli
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
-	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // maxValue is how many bytes of a setting's value a line has. JSON has it whole.
@@ -66,7 +67,7 @@ func details(c *plan.Change) []detail {
 }
 
 // operations returns a line for each operation of a JSON Patch, under a title.
-func operations(title string, patch []domain.PatchOperation) []detail {
+func operations(title string, patch []diff.Operation) []detail {
 	if len(patch) == 0 {
 		return nil
 	}
@@ -84,23 +85,19 @@ func operations(title string, patch []domain.PatchOperation) []detail {
 			line = "all"
 		}
 		switch {
-		case o.Path == "" && o.Value != nil && *o.Value == nil:
+		case o.Path == "" && string(o.Value) == "null":
 			mark = '-' // null is what is not there
 		case o.Value != nil:
-			line += " " + shortJSON(*o.Value)
+			line += " " + shortJSON(o.Value)
 		}
 		all = append(all, detail{mark, line})
 	}
 	return all
 }
 
-// shortJSON returns the JSON of a value in a line, cut if it is long.
-func shortJSON(value any) string {
-	text, err := encode(value, "")
-	if err != nil {
-		return "?"
-	}
-	whole := strings.TrimSuffix(string(text), "\n")
+// shortJSON returns JSON in a line, cut if it is long.
+func shortJSON(value json.RawMessage) string {
+	whole := string(value)
 	if len(whole) <= maxValue {
 		return terminal.Escape(whole)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/domain/inference/inferencetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -389,7 +390,7 @@ func TestBreakpointsOfATemplate(t *testing.T) {
 		if dropped := strings.Join(got.Dropped, ","); dropped != tc.dropped {
 			t.Errorf("with %d of the request: got dropped %q, want %q", own5, dropped, tc.dropped)
 		}
-		if told, _ := got.Fields(); !slices.Contains(told, inference.Field{Name: "messages", From: inference.FromVariable}) {
+		if told, _ := got.Fields(); !slices.Contains(told, inference.Field{Name: "messages", From: draft.FromVariable}) {
 			t.Errorf("with %d of the request: got fields %v, want messages with a variable", own5, told)
 		}
 	}
