@@ -19,7 +19,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -27,7 +26,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
@@ -44,7 +42,6 @@ const (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(400) // the tests leave little garbage at a time, in many collections
-	storepool.RetryInterval = 20 * time.Millisecond
 	caddytest.Main(m)
 }
 

@@ -102,7 +102,7 @@ type Options struct {
 	// no cache, because it reads from memory maps.
 	CacheSize int64
 
-	building bool // the folder is one that claimFolder has marked
+	isClaimed bool // the caller has claimed the folder
 }
 
 // DefaultCacheSize is the default of Options.CacheSize, in bytes.

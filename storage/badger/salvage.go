@@ -70,18 +70,16 @@ func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (re
 	if err := w.readMarker(); err != nil {
 		return report, fileowner.Explain(err, from)
 	}
-	m, undo, err := claimFolder(to, storeFormat, o.EncryptionKey, newGuard(to, freeSpace, o.Logger))
+	c, err := claimFolder(to, o.EncryptionKey, newGuard(to, freeSpace, o.Logger))
 	if err != nil {
 		return report, fileowner.Explain(fmt.Errorf("salvaging into %s: %w", to, err), to)
 	}
 	defer fileowner.Adopt(to)
-	if err = w.read(to); err == nil {
-		report, err = w.build(to, m, keepKeys)
+	defer func() { err = c.end(err) }()
+	if err := w.read(to); err != nil {
+		return report, err
 	}
-	if err != nil {
-		err = errors.Join(err, undo())
-	}
-	return report, err
+	return w.build(c, keepKeys)
 }
 
 // lockIfStore locks the store in a folder if it has a lock file. It makes none.
@@ -125,8 +123,8 @@ func (w *wreck) readMarker() error {
 	return nil
 }
 
-// build makes the new store in a folder that claimFolder has marked with m.
-func (w *wreck) build(to string, m marker, keepKeys bool) (report storage.Salvage, err error) {
+// build makes the new store in a folder that is claimed.
+func (w *wreck) build(c *claim, keepKeys bool) (report storage.Salvage, err error) {
 	in := records.Wreck{Records: w.newest, Acknowledged: w.acknowledged, Incomplete: w.incomplete, KeepKeys: keepKeys, Now: time.Now()}
 	for key, f := range in.Records {
 		if len(f.Record) == 0 {
@@ -137,24 +135,27 @@ func (w *wreck) build(to string, m marker, keepKeys bool) (report storage.Salvag
 		return report, fmt.Errorf("%w: no whole record was found in %s; the file of its key must be named if it is encrypted", ErrNothing, w.folder)
 	}
 	o := w.o
-	o.building = true
-	store, err := Open(to, o)
+	o.isClaimed = true
+	store, err := Open(c.folder, o)
 	if err != nil {
 		return report, err
 	}
 	store.committer.patience = salvagePatience // nobody waits for an answer
-	s, err := in.Salvage(m.ID, func(fn func(domain.Tx) error) error { return store.Update(w.ctx, fn) })
+	s, err := in.Salvage(c.ID, func(fn func(domain.Tx) error) error { return store.Update(w.ctx, fn) })
 	if err := errors.Join(err, store.Close()); err != nil {
 		return report, err
 	}
 	if len(o.EncryptionKey) == 0 && len(s.Unchained) > 0 { // all files of an encrypted store are encrypted
 		lines := slices.DeleteFunc(s.Unchained, func(line []byte) bool { return !json.Valid(line) })
-		if err := replaceFile(to, unchainedName, tempPattern, append(bytes.Join(lines, []byte("\n")), '\n')); err != nil {
+		if err := replaceFile(c.folder, unchainedName, tempPattern, append(bytes.Join(lines, []byte("\n")), '\n')); err != nil {
 			return report, err
 		}
 	}
-	m.State = stateReady
-	report = storage.Salvage{StoreID: m.ID, Commit: s.Commit, Acknowledged: w.acknowledged, Copied: s.Copied, Damaged: w.places, Lost: append([]storage.Loss{}, s.Lost...)}
+	c.State = stateReady
+	report = storage.Salvage{StoreID: c.ID, Commit: s.Commit, Acknowledged: w.acknowledged, Copied: s.Copied, Damaged: w.places, Lost: append([]storage.Loss{}, s.Lost...)}
+	if w.cut {
+		report.Lost = append(report.Lost, storage.Loss{Kind: "commits", What: fmt.Sprintf("the last change that was found is of %s: later ones may be lost, such as revocations of keys", s.LastChange.UTC().Format(time.RFC3339))})
+	}
 	if len(w.places) > 0 {
 		var files []string
 		for _, p := range w.places {
@@ -163,5 +164,5 @@ func (w *wreck) build(to string, m marker, keepKeys bool) (report storage.Salvag
 		files = slices.Compact(files)
 		report.Lost = append(report.Lost, storage.Loss{Kind: "records", What: "records in " + strings.Join(files, ", ") + " may be lost, and older copies of them may be there; nothing else tells of usage, for example"})
 	}
-	return report, cmp.Or(w.ctx.Err(), m.write(to))
+	return report, cmp.Or(w.ctx.Err(), c.write(c.folder))
 }

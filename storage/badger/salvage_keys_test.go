@@ -5,12 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
@@ -72,6 +74,67 @@ func TestSalvageRevokedKey(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestSalvageLogEnd damages the end of a log, which has the revocation of a key. SEQUENCE does not
+// tell of that commit, as after a power cut: it was not on the disk yet. The key must not come to
+// life, and the report says what may be lost, and since when.
+func TestSalvageLogEnd(t *testing.T) {
+	tier.Slow(t)
+	t.Parallel()
+	for kind, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
+		o := Options{EncryptionKey: key}
+		folder := t.TempDir()
+		s, f, k := openWithOnlyKey(t, folder, o)
+		change(t, s)
+		before := readFile(t, filepath.Join(folder, sequenceName))
+		var last time.Time
+		if err := s.View(t.Context(), func(r domain.Reader) error {
+			head, err := r.AuditHead()
+			if err == nil {
+				var a domain.AuditRecord
+				a, err = r.AuditRecord(head.Count)
+				last = a.Time
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
+		killed := killedCopy(t, folder)
+		if err := os.WriteFile(filepath.Join(killed, sequenceName), before, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		log, used := usedLog(t, killed)
+		for how, damage := range map[string]func(content []byte){
+			"whole":       func([]byte) {},
+			"flipped":     func(content []byte) { content[used-40] ^= 1 },
+			"not written": func(content []byte) { clear(content[used-40:]) },
+		} {
+			damaged := killedCopy(t, killed)
+			content := readFile(t, filepath.Join(damaged, log))
+			damage(content)
+			if err := os.WriteFile(filepath.Join(damaged, log), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, keep := range []bool{false, true} {
+				to := filepath.Join(t.TempDir(), "new")
+				report, err := Salvage(t.Context(), damaged, to, o, keep)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if live := salvagedKey(t, to, o, k.ID).Live(time.Now()); live != (keep && how != "whole") {
+					t.Errorf("%s, %s, keepKeys %t: the key that was revoked is live: %t", kind, how, keep, live)
+				}
+				isNamed := slices.ContainsFunc(report.Lost, func(l storage.Loss) bool {
+					return l.Kind == "commits" && strings.Contains(l.What, "revocations") && strings.Contains(l.What, last.UTC().Format(time.RFC3339))
+				})
+				if isNamed == (how == "whole") {
+					t.Errorf("%s, %s: got %+v and %+v", kind, how, report.Damaged, report.Lost)
+				}
+			}
 		}
 	}
 }

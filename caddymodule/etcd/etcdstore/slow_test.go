@@ -164,6 +164,7 @@ type retrier struct {
 	// between is called once, between the two deliveries of the next change. Its error
 	// replaces the answer to the second delivery.
 	between atomic.Pointer[func() error]
+	before  atomic.Pointer[func()] // is called before each change
 }
 
 func newRetrier(t *testing.T, to string) *retrier {
@@ -245,6 +246,9 @@ func (r *retrier) forwardTxn(method string, from grpc.ServerStream) error {
 	}
 	invoke := func() error {
 		return r.to.Invoke(from.Context(), method, request, &response, grpc.ForceCodec(rawCodec{}))
+	}
+	if before := r.before.Load(); before != nil && len(txn.Compare) > 0 {
+		(*before)()
 	}
 	err := invoke()
 	if len(txn.Compare) > 0 {
