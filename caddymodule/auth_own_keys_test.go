@@ -101,7 +101,7 @@ func TestKeysOfOtherSites(t *testing.T) {
 	other := freeAddress(t)
 	load := func(ours, others string) {
 		t.Helper()
-		site := fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", s.folder, others)
+		site := s.presets(others)
 		if err := s.load(s.site(ours) + s.siteAt(other, site)); err != nil {
 			t.Fatal(err)
 		}

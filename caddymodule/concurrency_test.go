@@ -257,9 +257,7 @@ func randomOperation(random *rand.Rand) operationOf {
 // state that its client saw. A change with an Idempotency-Key is made once.
 func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 	s := start(t, standard)
-	if err := s.load(s.siteAt(s.address, fmt.Sprintf("header X-Request {http.request.uuid}\npresets {\nstorage badger %s\n%s\n}", s.folder, standard))); err != nil {
-		t.Fatal(err)
-	}
+	s.reloadBehind("header X-Request {http.request.uuid}", standard)
 	initial := &presetModel{status: domain.PresetActive, name: "hot", designated: 4, latest: 4, labels: map[string]domain.Target{}, changes: map[string]int{}}
 	for range initial.latest {
 		s.manage("POST", "/v1/presets/hot/responses", `{}`).want(t, 200)
@@ -441,88 +439,5 @@ func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 	s.manage("GET", "/v1/presets/hot/versions?limit=1", "").want(t, 200, fmt.Sprintf(`"total_count":%d`, last.latest))
 	if got := s.metric("caddy_presets_versions_written_total"); got != strconv.Itoa(last.latest) {
 		t.Errorf("%s versions were counted, want %d", got, last.latest)
-	}
-}
-
-// TestEveryOperationIsNamed checks that metrics, access logs and traces name every
-// operation and its object.
-func TestEveryOperationIsNamed(t *testing.T) {
-	s := start(t, standard)
-	var appends strings.Builder
-	placeholders := []string{"operation", "slug", "version", "workspace_id", "key_id"}
-	for _, name := range placeholders {
-		fmt.Fprintf(&appends, "log_append p_%s {http.presets.%s}\n", name, name)
-	}
-	if err := s.load(s.siteAt(s.address, fmt.Sprintf("%spresets {\nstorage badger %s\n%s\n}", &appends, s.folder, standard))); err != nil {
-		t.Fatal(err)
-	}
-	home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
-	f := &fixtures{s: s}
-	for route, want := range map[string]struct {
-		operation string
-		version   any // the object of the operation
-	}{
-		"GET presets":                           {"preset_list", nil},
-		"GET presets/{slug}":                    {"preset_get", "2"},
-		"PATCH presets/{slug}":                  {"preset_update", "2"},
-		"DELETE presets/{slug}":                 {"preset_archive", nil},
-		"POST presets/{slug}/restore":           {"preset_restore", "2"},
-		"POST presets/{slug}/responses":         {"preset_create_responses", "3"},
-		"POST presets/{slug}/chat/completions":  {"preset_create_chat", "3"},
-		"POST presets/{slug}/messages":          {"preset_create_messages", "3"},
-		"POST presets/{slug}/designate":         {"preset_designate", "1"},
-		"GET presets/{slug}/diff":               {"preset_diff", "1"},
-		"GET presets/{slug}/versions":           {"version_list", nil},
-		"GET presets/{slug}/versions/{version}": {"version_get", "1"},
-		"GET presets/{slug}/labels/{label}":     {"label_get", "1"},
-		"PUT presets/{slug}/labels/{label}":     {"label_put", "2"},
-		"DELETE presets/{slug}/labels/{label}":  {"label_delete", nil},
-		"GET workspaces":                        {"workspace_list", nil},
-		"POST workspaces":                       {"workspace_create", nil},
-		"GET workspaces/{workspace}":            {"workspace_get", nil},
-		"PATCH workspaces/{workspace}":          {"workspace_update", nil},
-		"DELETE workspaces/{workspace}":         {"workspace_delete", nil},
-	} {
-		r, ok := matrix[route]
-		if !ok {
-			t.Errorf("there is no %s", route)
-			continue
-		}
-		method, path, _ := strings.Cut(route, " ")
-		preset, workspace := f.preset(r.archived), f.workspace()
-		f.n++
-		c := r.exists
-		if c.status >= 300 {
-			c = r.missing[0]
-		}
-		expected := map[string]any{"p_operation": want.operation, "p_version": want.version, "p_key_id": "config-management-1", "p_slug": nil, "p_workspace_id": nil}
-		if strings.HasPrefix(path, "presets/") {
-			expected["p_slug"] = preset
-		}
-		switch {
-		case strings.HasSuffix(want.operation, "_list"): // an operation with many objects
-		case strings.HasPrefix(path, "presets"):
-			expected["p_workspace_id"] = home
-		case strings.Contains(path, "{workspace}"):
-			expected["p_workspace_id"] = s.manage("GET", "/v1/workspaces/"+workspace, "").field(t, "id")
-		}
-		counter := fmt.Sprintf(`caddy_presets_requests_total{code="%d",operation="%s"}`, c.status, want.operation)
-		before, _ := strconv.Atoi(s.metric(counter))
-		var response reply
-		got := s.logged(func() {
-			response = s.manage(method, "/v1/"+f.fill(c.path, preset, workspace), f.fill(c.body, preset, workspace))
-		})
-		if response.status != c.status {
-			t.Errorf("%s: got %d %s", route, response.status, response.body)
-		}
-		if route == "POST workspaces" {
-			expected["p_workspace_id"] = response.field(t, "id")
-		}
-		for name, want := range expected {
-			if got[name] != want {
-				t.Errorf("%s: %s is %v, want %v", route, name, got[name], want)
-			}
-		}
-		s.awaitMetric(counter, strconv.Itoa(before+1))
 	}
 }

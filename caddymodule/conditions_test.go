@@ -329,9 +329,7 @@ func TestOneOfManyCreates(t *testing.T) {
 // changes their tags. The changed tags work as conditions of reads and of changes.
 func TestConditionsBehindEncode(t *testing.T) {
 	s := start(t, standard)
-	if err := s.load(s.siteAt(s.address, fmt.Sprintf("encode gzip {\nminimum_length 1\n}\npresets {\nstorage badger %s\n%s\n}", s.folder, standard))); err != nil {
-		t.Fatal(err)
-	}
+	s.reloadBehind("encode gzip {\nminimum_length 1\n}", standard)
 	s.manage("POST", "/v1/presets/p/responses", `{}`).want(t, 200)
 	plain := s.manage("GET", "/v1/presets/p", "", "Accept-Encoding: identity").tag(t)
 	const path = "/v1/presets/p"

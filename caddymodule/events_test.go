@@ -236,9 +236,7 @@ func TestSubscribersDelayNobody(t *testing.T) {
 		}
 	})
 	s.options += "\nservers {\nprotocols h1 h2c\n}"
-	if err := s.load(s.siteAt(s.address, fmt.Sprintf("encode gzip {\nminimum_length 1\n}\npresets {\nstorage badger %s\n%s\n}", s.folder, standard))); err != nil {
-		t.Fatal(err)
-	}
+	s.reloadBehind("encode gzip {\nminimum_length 1\n}", standard)
 	plain, h2c := new(http.Protocols), new(http.Protocols)
 	plain.SetHTTP1(true)
 	h2c.SetUnencryptedHTTP2(true)

@@ -103,7 +103,26 @@ func (s *server) stop() {
 }
 
 func (s *server) site(subdirectives string) string {
-	return s.siteAt(s.address, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", s.folder, subdirectives))
+	return s.siteAt(s.address, s.presets(subdirectives))
+}
+
+// presets returns the directive with the server's store.
+func (s *server) presets(subdirectives string) string {
+	return fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", s.folder, subdirectives)
+}
+
+// reload loads a configuration of our site with subdirectives.
+func (s *server) reload(subdirectives string) {
+	s.t.Helper()
+	s.reloadBehind("", subdirectives)
+}
+
+// reloadBehind is reload with directives before ours.
+func (s *server) reloadBehind(directives, subdirectives string) {
+	s.t.Helper()
+	if err := s.load(s.siteAt(s.address, directives+"\n"+s.presets(subdirectives))); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *server) siteAt(address, directives string) string {

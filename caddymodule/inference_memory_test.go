@@ -7,16 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
@@ -407,47 +410,48 @@ func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
 	s.raw(head, 1)[0].want(t, 503)
 }
 
-// TestMaxMemory checks that the error names both settings if a single body does not fit.
-func TestMaxMemory(t *testing.T) {
+// TestMemoryDefaults checks the defaults that depend on Go's memory limit.
+func TestMemoryDefaults(t *testing.T) {
+	const mib = 1 << 20
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	for _, tc := range []struct {
-		body, memory, want int64
-		err                string
+		name                    string
+		limit, maxBody          int64
+		wantMemory, wantMaximum int64
+		wantBody                int64
 	}{
-		{32 << 20, 0, 128 << 20, ""},
-		{1 << 20, 0, 128 << 20, ""},
-		{64 << 20, 0, 256 << 20, ""},
-		{32 << 20, 66 << 20, 66 << 20, ""},
-		{32 << 20, 66<<20 - 1, 0, "max_memory: must be at least 69206016 (66 MiB), to hold one request of max_body_size (33554432) in two forms at once, got 69206015"},
-		{32 << 20, -1, 0, "max_memory: must be at least 69206016 (66 MiB), to hold one request of max_body_size (33554432) in two forms at once, got -1"},
+		{"no limit", math.MaxInt64, 0, 48 * mib, 128 * mib, 32 * mib},
+		{"no limit, large bodies", math.MaxInt64, 64 * mib, 48 * mib, 256 * mib, 64 * mib},
+		{"1 GiB", 1024 * mib, 0, 48 * mib, 128 * mib, 32 * mib},
+		{"256 MiB", 256 * mib, 0, 48 * mib, 128 * mib, 16 * mib},
+		{"116 MiB", 116 * mib, 0, 29 * mib, 58 * mib, 7 * mib},
+		{"116 MiB, small bodies", 116 * mib, 8 * mib, 29 * mib, 58 * mib, 8 * mib},
+		{"116 MiB, bodies that need more", 116 * mib, 32 * mib, 29 * mib, 66 * mib, 32 * mib},
+		{"less than bodies need", 4 * mib, 0, 1 * mib, 4 * mib, 1 * mib},
 	} {
-		i := &Inference{MaxBodySize: tc.body, MaxMemory: tc.memory}
-		got := ""
-		if err := i.provisionMemory(); err != nil {
-			got = err.Error()
+		debug.SetMemoryLimit(tc.limit)
+		memory, err := memoryFor(0)
+		i := Inference{MaxBodySize: tc.maxBody}
+		if err2 := i.provisionMemory(); err != nil || err2 != nil {
+			t.Errorf("%s: %v, %v", tc.name, err, err2)
 		}
-		if got != tc.err || tc.err == "" && i.MaxMemory != tc.want {
-			t.Errorf("max_body_size %d, max_memory %d: got %d, %q, want %d, %q", tc.body, tc.memory, i.MaxMemory, got, tc.want, tc.err)
+		if memory != tc.wantMemory || i.MaxMemory != tc.wantMaximum || i.MaxBodySize != tc.wantBody {
+			t.Errorf("%s: got %d, %d and bodies of %d, want %d, %d and %d", tc.name, memory, i.MaxMemory, i.MaxBodySize, tc.wantMemory, tc.wantMaximum, tc.wantBody)
 		}
-	}
-	s := start(t, standard)
-	err := s.load(s.site(inferring("max_body_size 64MiB", "max_memory 64MiB")))
-	if err == nil || !strings.Contains(err.Error(), "inference: max_memory") || !strings.Contains(err.Error(), "max_body_size") {
-		t.Errorf("got %v, want an error that names both", err)
 	}
 }
 
-// TestLargestBodyFits reads the largest body, which tells no length, within the least
-// max_memory.
-func TestLargestBodyFits(t *testing.T) {
-	const largest = 1<<20 + 100<<10
-	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(strings.Repeat("x", largest)))
-	r.ContentLength = -1
-	c := call{w: httptest.NewRecorder(), r: r}
-	m := &heldbody.Reservation{Limit: 2*largest + 2*bytes.MinRead}
-	if body, err := c.read(largest, m); err != nil || len(body) != largest {
-		t.Errorf("got %d bytes, %v, want %d", len(body), err, largest)
+func TestMemoryBounds(t *testing.T) {
+	for set, ok := range map[int64]bool{-1: false, 1: true, maxSize: true, maxSize + 1: false} {
+		got, err := memoryFor(set)
+		if (err == nil) != ok || ok && got != set {
+			t.Errorf("%d: got %d, %v", set, got, err)
+		}
+		h := Handler{Memory: set}
+		if err := h.provisionSettings(caddy.NewReplacer()); !ok && (err == nil || !strings.HasPrefix(err.Error(), "memory: ")) {
+			t.Errorf("%d: got the error %v, want one that names the field", set, err)
+		}
 	}
-	m.ReleaseAll()
 }
 
 // TestPackedFormIsDropped gives requests memory for two forms of their body. It checks how

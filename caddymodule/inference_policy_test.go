@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -104,64 +103,6 @@ func TestOtherRoutes(t *testing.T) {
 		exchange(t, s.address, unread["another route"](key)).wantError(t, http.StatusForbidden, message)
 	}
 	s.upstream.none(t)
-}
-
-// TestDisabledToolsByOtherNames sends other spellings of a tool, and bodies that gateways
-// parse differently. Each route refuses them in its own envelope, in dry runs too.
-func TestDisabledToolsByOtherNames(t *testing.T) {
-	s := start(t, inferring())
-	s.preset("online", `{"model":"openai/gpt-5:online"}`)
-	s.disable("default", `["openrouter:web_search","openrouter:image_generation"]`)
-	for _, path := range inferencePaths {
-		for _, tc := range []struct {
-			body, message string
-			status        int
-			headers       []string
-		}{
-			{body: `{"model":"openai/gpt-5:online"}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
-			{body: `{"model":"@preset/online"}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
-			{body: `{"model":"m:online@preset/online"}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
-			{body: `{"tool_choice":{"type":"web_search_preview"}}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
-			{body: `{"tools":[{"type":"image_generation"}]}`, status: 403, message: "Server tool openrouter:image_generation is disabled in this workspace"},
-			{body: `{"plugins":[{"id":"fusion"}]}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
-			{body: `{"plugins":{"web":{}}}`, status: 400, message: "/plugins: must be an array of objects where server tools are disabled"},
-			{body: `{"model":["m:online"]}`, status: 400, message: "/model: must be a string of at most 4096 bytes where server tools are disabled"},
-			{body: `{"+AHQ-ools":[]}`, status: 400, message: "content-type: must be application/json, with no parameter but charset=utf-8, where server tools are disabled", headers: []string{"Content-Type: application/json; charset=utf-7"}},
-			{body: `{"model":"m","user":"&model=m:online&z="}`, status: 400, message: "content-type: must be application/json", headers: []string{"Content-Type: application/x-www-form-urlencoded"}},
-		} {
-			live := s.ask(path, tc.body, tc.headers...)
-			live.want(t, tc.status, tc.message)
-			if dry := s.ask(path, tc.body, append(tc.headers, "X-Preset-Dry-Run: true")...); dry.status != live.status || dry.body != live.body {
-				t.Errorf("%s: a dry run of %s gives %d %s, want %s", path, tc.body, dry.status, dry.body, live.body)
-			}
-			if path == messagesPath && !strings.HasPrefix(live.body, `{"type":"error"`) {
-				t.Errorf("got %s, want the envelope of messages", live.body)
-			}
-		}
-		s.upstream.none(t)
-		s.ask(path, `{"model":"m"}`, "Content-Type: application/json; charset=UTF-8").want(t, http.StatusAccepted)
-		s.upstream.one(t)
-	}
-}
-
-// TestMalformedReferencesAndSessions checks the syntax of references and session ids.
-func TestMalformedReferencesAndSessions(t *testing.T) {
-	s := start(t, inferring())
-	s.preset("mail", `{"model":"m"}`)
-	long := strings.Repeat("s", 257)
-	for _, path := range inferencePaths {
-		for _, model := range []string{"openrouter/@preset/mail", "/@preset/mail", " @preset/mail", "openrouter/:free@preset/mail"} {
-			s.ask(path, fmt.Sprintf(`{"model":%q}`, model)).want(t, 400, "/model: must have the name of a model before @preset/")
-		}
-		s.ask(path, `{"preset":"mail","session_id":"`+long+`"}`).want(t, 400, "/session_id: must be at most 256 characters")
-		s.ask(path, `{"preset":"mail","session_id":7}`).want(t, 400, "/session_id: must be a string")
-		s.ask(path, `{"preset":"mail"}`, "X-Session-Id: "+long).want(t, 400, "x-session-id: must be at most 256 characters")
-		s.upstream.none(t)
-		s.ask(path, `{"model":"m","session_id":"`+long+`"}`, "X-Session-Id: "+long).want(t, http.StatusAccepted)
-		s.upstream.one(t)
-		s.ask(path, `{"preset":"mail","session_id":"`+long[1:]+`"}`, "X-Session-Id: "+long[1:]).want(t, http.StatusAccepted)
-		s.upstream.one(t)
-	}
 }
 
 // TestResolvedIsJSON sends bodies that are JSON and a form at once. The gateway is told to

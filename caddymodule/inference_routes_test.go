@@ -84,28 +84,6 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestCountsOfASplit counts tokens in a session with a split. The count uses the session's
-// version.
-func TestCountsOfASplit(t *testing.T) {
-	s := start(t, inferring())
-	s.preset("split", `{"model":"one"}`)
-	s.preset("split", `{"model":"two"}`)
-	s.manage("PUT", "/v1/presets/split/labels/live", `{"split":[{"version":1,"weight":1},{"version":2,"weight":1}]}`).want(t, 200)
-	seen := make(map[string]bool)
-	for i := range 32 {
-		session := fmt.Sprint("X-Session-Id: s", i)
-		want := s.ask(messagesPath, `{"model":"@preset/split@live"}`, session).header.Get("X-Preset")
-		got := s.ask(countMessagesPath, `{"model":"@preset/split@live"}`, session).header.Get("X-Preset")
-		if got != want || got == "" {
-			t.Errorf("%s: the count is of %q, want %q", session, got, want)
-		}
-		seen[got] = true
-	}
-	if len(seen) != 2 {
-		t.Errorf("got %v, want both versions", seen)
-	}
-}
-
 // TestModelOfAPreset requests a preset as a model. The answer is its entry in the list.
 func TestModelOfAPreset(t *testing.T) {
 	s := start(t, inferring("list_models on"))

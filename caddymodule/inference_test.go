@@ -12,11 +12,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
@@ -49,14 +46,6 @@ func (s *server) preset(slug, body string) {
 func (s *server) ask(path, body string, headers ...string) reply {
 	s.t.Helper()
 	return s.do("POST", path, body, append([]string{bearer(inferenceSecret)}, headers...)...)
-}
-
-// reload loads a configuration of our site with subdirectives.
-func (s *server) reload(subdirectives string) {
-	s.t.Helper()
-	if err := s.load(s.site(subdirectives)); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 // exchange sends raw bytes to an address and returns the final answer.
@@ -525,59 +514,6 @@ func TestStickyRouting(t *testing.T) {
 	}
 }
 
-// TestInferenceIsObservable checks the access log and the metrics of inference requests.
-func TestInferenceIsObservable(t *testing.T) {
-	s := start(t, inferring())
-	s.preset("writer", writer)
-	s.preset("writer", writer)
-	home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
-	names := []string{"operation", "slug", "version", "workspace_id", "key_id", "session_id"}
-	var appends strings.Builder
-	for _, name := range names {
-		fmt.Fprintf(&appends, "log_append p_%s {http.presets.%s}\n", name, name)
-	}
-	site := func(block string) string {
-		return s.siteAt(s.address, fmt.Sprintf("%spresets {\nstorage badger %s\n%s\n}", &appends, s.folder, block))
-	}
-	if err := s.load(site(inferring("keys required", "list_models on"))); err != nil {
-		t.Fatal(err)
-	}
-	const key = "config-inference-1"
-	for _, tc := range []struct {
-		name string
-		send func()
-		want [6]any // as names
-	}{
-		{"resolved", func() { s.ask(chatPath, `{"model":"@preset/writer"}`).want(t, 202) }, [6]any{"inference_chat", "writer", "2", home, key, nil}},
-		{"pinned", func() { s.ask(responsesPath, `{"preset":"writer@1","session_id":"s"}`).want(t, 202) }, [6]any{"inference_responses", "writer", "1", home, key, "s"}},
-		{"session of the header", func() { s.ask(messagesPath, `{"model":"@preset/writer"}`, "X-Session-Id: h").want(t, 202) }, [6]any{"inference_messages", "writer", "2", home, key, "h"}},
-		{"passed", func() { s.ask(chatPath, `{"model":"m","session_id":"s"}`).want(t, 202) }, [6]any{"inference_chat", nil, nil, home, key, "s"}},
-		{"dry run", func() { s.ask(chatPath, `{"model":"@preset/writer"}`, "X-Preset-Dry-Run: true").want(t, 200) }, [6]any{"inference_chat", "writer", "2", home, key, nil}},
-		{"refused", func() { s.ask(messagesPath, `{"model":"@preset/nothing"}`).want(t, 404) }, [6]any{"inference_messages", nil, nil, home, key, nil}},
-		{"stranger", func() { s.do("POST", responsesPath, `{}`).want(t, 401) }, [6]any{"inference_responses", nil, nil, nil, nil, nil}},
-		{"models", func() { s.do("GET", "/v1/models", "", bearer(inferenceSecret)).want(t, 202) }, [6]any{"models_list", nil, nil, home, key, nil}},
-		{"not ours", func() { s.ask("/v1/embeddings", `{}`).want(t, 202) }, [6]any{nil, nil, nil, home, key, nil}},
-		{"a management key", func() { s.do("POST", chatPath, `{}`, bearer(managementSecret)).want(t, 403) }, [6]any{"inference_chat", nil, nil, home, "config-management-1", nil}},
-		{"not ours, of a stranger", func() { s.do("POST", "/v1/embeddings", `{}`).want(t, 202) }, [6]any{nil, nil, nil, nil, nil, nil}},
-	} {
-		got := s.logged(tc.send)
-		for i, name := range names {
-			if got["p_"+name] != tc.want[i] && (tc.want[i] != nil || got["p_"+name] != "") {
-				t.Errorf("%s: got %s %v, want %v", tc.name, name, got["p_"+name], tc.want[i])
-			}
-		}
-	}
-	send(t, "GET", "http://"+s.admin+"/metrics", "").want(t, 200,
-		`caddy_presets_resolutions_total{operation="inference_chat",result="passed"} 1`,
-		`caddy_presets_resolutions_total{operation="inference_chat",result="resolved"} 2`,
-		`caddy_presets_resolutions_total{operation="inference_responses",result="resolved"} 1`,
-		`caddy_presets_resolutions_total{operation="inference_responses",result="refused"} 1`,
-		`caddy_presets_resolutions_total{operation="inference_messages",result="resolved"} 1`,
-		`caddy_presets_resolutions_total{operation="inference_messages",result="refused"} 1`,
-		`caddy_presets_resolution_duration_seconds_count{operation="inference_chat",result="resolved"} 2`,
-	)
-}
-
 // TestInferenceErrors checks that every refusal has its route's envelope, and that the
 // gateway gets nothing.
 func TestInferenceErrors(t *testing.T) {
@@ -915,7 +851,7 @@ func TestModelList(t *testing.T) {
 func TestAChangeShowsAtOnce(t *testing.T) {
 	s := start(t, inferring())
 	second := freeAddress(t)
-	both := s.site(inferring()) + s.siteAt(second, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", s.folder, inferring()))
+	both := s.site(inferring()) + s.siteAt(second, s.presets(inferring()))
 	if err := s.load(both); err != nil {
 		t.Fatal(err)
 	}
@@ -949,27 +885,6 @@ func TestAChangeShowsAtOnce(t *testing.T) {
 	s.do("POST", chatPath, `{"model":"@preset/hot"}`, bearer(k.secret)).want(t, 202)
 	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+k.id, "").want(t, 200)
 	s.do("POST", chatPath, `{"model":"@preset/hot"}`, bearer(k.secret)).want(t, 401)
-}
-
-// TestResolvingUnderLoad writes and resolves presets concurrently. No request gets an older
-// state than it may, or another preset.
-func TestResolvingUnderLoad(t *testing.T) {
-	s := start(t, inferring()+"\nmemory 20KB")
-	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {})
-	var wg sync.WaitGroup
-	for client := range 8 {
-		wg.Go(func() {
-			for n := 1; n <= 20; n++ {
-				slug := fmt.Sprintf("p-%d-%d", client, n%3)
-				s.preset(slug, fmt.Sprintf(`{"model":"m-%d-%d"}`, client, n))
-				d := s.ask(inferencePaths[n%3], `{"model":"@preset/`+slug+`"}`, "X-Preset-Dry-Run: true").described(t)
-				if want := fmt.Sprintf(`{"model":"m-%d-%d"}`, client, n); d.Data.Body != want {
-					t.Errorf("got %s, want %s", d.Data.Body, want)
-				}
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // TestResolvingAcrossAReload resolves pending requests of an old configuration after its
@@ -1089,100 +1004,4 @@ func TestInferenceRoutes(t *testing.T) {
 	check("/ai/api", []string{"/ai/api/responses", "/ai/api/chat/completions", "/ai//api/messages"}, []string{responsesPath, chatPath, "/responses", "/ai/responses", "/ai/apiresponses"})
 	s.reload(inferring("keys required") + "\nbase_path /")
 	check("/", []string{"/responses", "/chat/completions", "/messages", "//messages"}, []string{responsesPath, chatPath, "/x/responses", "/chat/completionsx"})
-}
-
-// TestInferenceJSON checks that JSON has the same limits as a Caddyfile.
-func TestInferenceJSON(t *testing.T) {
-	s := start(t, standard)
-	load := func(inference string) error {
-		config := fmt.Sprintf(`{"admin":{"listen":%q,"config":{"persist":false}},"apps":{"http":{"servers":{"s":{"listen":[%q],"routes":[{"handle":[`+
-			`{"handler":"presets","storage":{"engine":"badger","folder":%q},"inference_keys":[{"secret":"sha256:%s"}],"management_keys":[{"secret":"sha256:%s"}],"inference":%s},`+
-			`{"handler":"reverse_proxy","upstreams":[{"dial":%q}]}]}]}}}}}`,
-			s.admin, s.address, s.folder, sha256Of(inferenceSecret), sha256Of(managementSecret), inference, s.upstream.Listener.Addr())
-		err := caddy.Load([]byte(config), true)
-		s.settle()
-		return err
-	}
-	for inference, problem := range map[string]string{
-		`{"keys":"nonsense"}`:                         `inference: keys: must be everywhere, required, optional or off, got "nonsense"`,
-		`{"keys":"Required"}`:                         "inference: keys: must be",
-		`{"max_body_size":-1}`:                        "inference: max_body_size: must be positive",
-		`{"drop_fields":["provider","model"]}`:        "inference: drop_fields: model cannot be dropped",
-		`{"drop_fields":["messages"]}`:                "messages cannot be dropped",
-		`{"usage":{"stream_usage":"on"}}`:             "inference: usage: stream_usage: must be off or add",
-		`{"usage":{"keep_hours":"59m"}}`:              "inference: usage: keep: must be at least an hour",
-		`{"usage":{"keep_days":"23h"}}`:               "inference: usage: keep: must be at least an hour",
-		`{"drop_fields":["input"]}`:                   "input cannot be dropped",
-		`{"drop_fields":["system"]}`:                  "system cannot be dropped",
-		`{"drop_fields":["instructions"]}`:            "instructions cannot be dropped",
-		`{"drop_fields":["a b"]}`:                     "inference: drop_fields: must be names",
-		`{"drop_fields":["a\nb"]}`:                    "inference: drop_fields: must be names",
-		`{"drop_fields":[""]}`:                        "inference: drop_fields: must be names",
-		`{"drop_fields":"provider"}`:                  "",
-		`{"list_models":"on"}`:                        "",
-		`{"attribution":"leave"}`:                     `inference: attribution: must be keep or drop, got "leave"`,
-		`{"other_routes":"deny"}`:                     `inference: other_routes: must be pass or refuse, got "deny"`,
-		`{"keys":"required","other_routes":"refuse"}`: "inference: other_routes: refuse needs keys everywhere, or off",
-		`{"keys":"optional","other_routes":"refuse"}`: "inference: other_routes: refuse needs keys everywhere, or off",
-		`{"unknown":1}`:                               "unknown",
-		`[]`:                                          "",
-	} {
-		if err := load(inference); err == nil || !strings.Contains(err.Error(), problem) {
-			t.Errorf("%s: got %v, want an error with %q", inference, err, problem)
-		}
-	}
-	s.manage("GET", "/v1/workspaces/default", "").want(t, 200) // all of them were rejected
-	s.preset("writer", writer)
-
-	if err := load(`{"drop_fields":["max_output_tokens","include"],"keys":"optional","max_body_size":1000,"list_models":true}`); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		r := s.do("POST", responsesPath, `{"model":"@preset/writer","input":"hi"}`, bearer("sk-foreign"))
-		r.want(t, 202)
-		const want = `{"model":"openai/gpt-5","input":"hi","temperature":0.70,"instructions":"Be brief."}`
-		if got := s.upstream.one(t).body; got != want || r.header.Get("X-Preset-Dropped") != "max_output_tokens, include" {
-			t.Errorf("got %s, dropped %q", got, r.header.Get("X-Preset-Dropped"))
-		}
-	}
-	s.ask(responsesPath, strings.Repeat(" ", 1001)).want(t, 413)
-	for _, inference := range []string{`{}`, `{"keys":"required","max_body_size":0}`, `{"max_body_size":4611686018427387904}`, `{"max_body_size":1152921504606846976}`} {
-		if err := load(inference); err != nil {
-			t.Fatal(err)
-		}
-		s.do("POST", responsesPath, `{}`).want(t, 401)
-		s.ask(responsesPath, `{"model":"@preset/writer"}`).want(t, 202)
-		s.upstream.all()
-	}
-	if err := load(`null`); err != nil {
-		t.Fatal(err)
-	}
-	s.do("POST", responsesPath, `{}`).want(t, 202)
-}
-
-// TestWorkspacesAndDropFields resolves presets in the key's workspace. The answer lists a
-// request's drop_fields.
-func TestWorkspacesAndDropFields(t *testing.T) {
-	s := start(t, inferring("drop_fields provider route")+"\ninference_key team-inference-secret carl team")
-	s.manage("POST", "/v1/workspaces", `{"name":"Team","slug":"team","default_text_model":"ws/model"}`).want(t, 201)
-	s.manage("POST", "/v1/presets/p/responses?workspace_id=team", `{"provider":{"order":["a"]},"top_p":0.5}`).want(t, 200)
-	issued := s.issue(`{"kind":"inference","workspace":"team"}`).secret
-	s.ask(chatPath, `{"model":"@preset/p"}`).want(t, 404, "Preset not found: @preset/p")
-	for _, secret := range []string{issued, "team-inference-secret"} {
-		r := s.do("POST", chatPath, `{"model":"@preset/p","route":"fallback"}`, bearer(secret))
-		r.want(t, 202)
-		if got := s.upstream.one(t).body; got != `{"top_p":0.5,"model":"ws/model"}` || r.header.Get("X-Preset-Dropped") != "provider, route" {
-			t.Errorf("got %s, dropped %q", got, r.header.Get("X-Preset-Dropped"))
-		}
-		// Only requests with a preset are changed.
-		s.do("POST", chatPath, `{"model":"m","route":"fallback"}`, bearer(secret)).want(t, 202)
-		if got := s.upstream.one(t).body; got != `{"model":"m","route":"fallback"}` {
-			t.Errorf("got %s", got)
-		}
-	}
-	s.manage("POST", "/v1/presets/p/responses", `{"model":"home"}`).want(t, 200)
-	s.ask(chatPath, `{"model":"@preset/p"}`).want(t, 202)
-	if got := s.upstream.one(t).body; got != `{"model":"home"}` {
-		t.Errorf("got %s", got)
-	}
 }

@@ -3,14 +3,11 @@ package caddymodule
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // page is a page of any list.
@@ -186,144 +183,4 @@ func TestOrderOfLists(t *testing.T) {
 	s.manage("DELETE", "/v1/workspaces/default?confirm_default_workspace_deletion=true", ``).want(t, 200)
 	order("/v1/workspaces", "z", "d", "b", "c", "default")
 	order("/v1/presets")
-}
-
-// TestListsOfWorkspaces checks which workspace's rows a list has.
-func TestListsOfWorkspaces(t *testing.T) {
-	s := start(t, standard)
-	team := s.manage("POST", "/v1/workspaces", minimalWorkspace).field(t, "id")
-	outsider := bearer(s.issue(`{"kind":"inference","workspace":"team"}`).secret)
-	manager := bearer(s.issue(`{"kind":"management","workspace":"team"}`).secret)
-	s.manage("POST", "/v1/presets/home/responses", `{}`).want(t, 200)
-	s.manage("POST", "/v1/presets/away/responses?workspace_id=team", `{}`).want(t, 200)
-	for _, tc := range []struct {
-		key, query string
-		status     int
-		want       string
-	}{
-		{bearer(managementSecret), "", 200, "home"},
-		{bearer(managementSecret), "?workspace_id=team", 200, "away"},
-		{bearer(managementSecret), "?workspace_id=" + team, 200, "away"},
-		{bearer(managementSecret), "?workspace_id=nowhere", 404, "Workspace not found"},
-		{bearer(managementSecret), "?workspace_id=", 400, "workspace_id"},
-		{bearer(managementSecret), "?workspace_id=team&workspace_id=team", 400, "workspace_id"},
-		{manager, "", 200, "away"},
-		{manager, "?workspace_id=default", 200, "home"},
-		{bearer(inferenceSecret), "", 200, "home"},
-		{bearer(inferenceSecret), "?workspace_id=default", 200, "home"},
-		{bearer(inferenceSecret), "?workspace_id=team", 403, "Only management keys"},
-		{bearer(inferenceSecret), "?workspace_id=nowhere", 403, "Only management keys"},
-		{outsider, "", 200, "away"},
-		{outsider, "?workspace_id=" + team, 200, "away"},
-		{outsider, "?workspace_id=default", 403, "Only management keys"},
-	} {
-		r := s.do("GET", "/v1/presets"+tc.query, "", tc.key)
-		if r.want(t, tc.status, tc.want); tc.status == 200 {
-			r.want(t, 200, `"total_count":1`)
-		}
-	}
-}
-
-// TestPagesWhileOthersWrite reads pages while others write. Each page has one state of the
-// list, with its order and count. Changes move presets to the front and others back. A
-// client that walks by offset sees some presets again and misses none. In lists by age each
-// row appears exactly once. A walk during removals has no guarantee, because rows move
-// forward.
-func TestPagesWhileOthersWrite(t *testing.T) {
-	s := start(t, standard)
-	const still = 60
-	writes, reads := 240, 3
-	if tier.EveryCase() {
-		writes, reads = 800, 10
-	}
-	for i := range still {
-		s.manage("POST", fmt.Sprintf("/v1/presets/still-%d/responses", i), `{}`).want(t, 200)
-	}
-	for i := range 20 {
-		s.manage("POST", fmt.Sprintf("/v1/presets/busy-%d/responses", i), `{}`).want(t, 200)
-	}
-	var wg sync.WaitGroup
-	for client := range 4 {
-		wg.Go(func() {
-			for n := client; n < writes; n += 4 {
-				path := fmt.Sprintf("/v1/presets/busy-%d", n%20)
-				if r := s.manage("POST", path+"/responses", `{}`); r.status != 200 {
-					t.Errorf("got %d %s", r.status, r.body)
-				}
-				if r := s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":"w-%d"}`, n)); r.status != 201 {
-					t.Errorf("got %d %s", r.status, r.body)
-				}
-			}
-		})
-	}
-	for range reads {
-		for list, distinct := range map[string]bool{"/v1/presets": false, "/v1/workspaces": true, "/v1/presets/busy-0/versions": true} {
-			first := s.page(list + "?limit=1").Total
-			seen := map[string]int{}
-			var rows []listRow
-			for offset := 0; ; offset += 7 {
-				p := s.page(fmt.Sprintf("%s?limit=7&offset=%d", list, offset))
-				if distinct && p.Total < first {
-					t.Errorf("%s: %d rows, and %d before, though nothing was removed", list, p.Total, first)
-				}
-				if want := max(0, min(7, p.Total-offset)); len(p.Data) != want {
-					t.Errorf("%s: got %d rows at %d of %d", list, len(p.Data), offset, p.Total)
-				}
-				for _, name := range p.names() {
-					seen[name]++
-				}
-				if !slices.IsSortedFunc(p.Data, func(a, b listRow) int { return b.UpdatedAt.Compare(a.UpdatedAt) }) && !distinct {
-					t.Errorf("%s: a page is not by updated_at: %v", list, p.Data)
-				}
-				rows = append(rows, p.Data...)
-				if len(p.Data) < 7 {
-					break
-				}
-			}
-			if !slices.IsSortedFunc(rows, func(a, b listRow) int { return a.CreatedAt.Compare(b.CreatedAt) }) && distinct {
-				t.Errorf("%s: the pages are not by age: %v", list, rows)
-			}
-			for name, times := range seen {
-				if distinct && times > 1 {
-					t.Errorf("%s: got %s %d times", list, name, times)
-				}
-			}
-			if distinct && len(seen) < first {
-				t.Errorf("%s: got %d rows, want at least the %d that there were at first", list, len(seen), first)
-			}
-			for i := range still {
-				if list == "/v1/presets" && seen[fmt.Sprintf("still-%d", i)] == 0 {
-					t.Errorf("preset still-%d never changed and is left out", i)
-				}
-			}
-		}
-	}
-	wg.Wait()
-}
-
-// TestArchivedPresetsAreInNoList checks that archived presets are in no list, and leave no
-// gap in pages.
-func TestArchivedPresetsAreInNoList(t *testing.T) {
-	s := start(t, standard)
-	var want []string
-	for i := range 30 {
-		slug := fmt.Sprintf("p%d", i)
-		s.manage("POST", "/v1/presets/"+slug+"/responses", `{}`).want(t, 200)
-		if i%3 == 0 {
-			s.manage("DELETE", "/v1/presets/"+slug, ``).want(t, 200, `{"deleted":true}`)
-		} else {
-			want = append([]string{slug}, want...)
-		}
-	}
-	var got []string
-	for offset := 0; offset < 20; offset += 4 {
-		p := s.page("/v1/presets?limit=4&offset=" + strconv.Itoa(offset) + "&" + url.Values{"x": {"y"}}.Encode())
-		if p.Total != len(want) {
-			t.Errorf("got a count of %d, want %d", p.Total, len(want))
-		}
-		got = append(got, p.names()...)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
 }

@@ -79,18 +79,9 @@ func TestKeepVersions(t *testing.T) {
 	}
 
 	// Another configuration has another limit.
-	if err := s.load(s.site(standard)); err != nil {
-		t.Fatal(err)
-	}
+	s.reload(standard)
 	s.versions(preset+"/responses", 6, 8)
 	s.manage("GET", preset+"/versions", "").want(t, 200, `"total_count":6`)
-}
-
-func TestKeepVersionsIsChecked(t *testing.T) {
-	h := &Handler{KeepVersions: -1}
-	if err := h.provisionSettings(nil); err == nil || !strings.Contains(err.Error(), "keep_versions: must be positive") {
-		t.Errorf("got error %v, want one of keep_versions", err)
-	}
 }
 
 // TestPruneUnused removes versions that no request was served by. Requests of the last moment
