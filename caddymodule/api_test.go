@@ -235,8 +235,7 @@ func TestOuterLimitKeepsIts413(t *testing.T) {
 
 func TestSlowBodiesEnd(t *testing.T) {
 	s := start(t, standard)
-	deadline.BodyTimeout = 50 * time.Millisecond
-	defer func() { deadline.BodyTimeout = time.Minute }()
+	bodyTimeout(t, 50*time.Millisecond)
 	r := s.raw("POST /v1/workspaces HTTP/1.1\r\nHost: x\r\n"+bearer(managementSecret)+"\r\nContent-Length: 1000\r\n\r\n{", 1)
 	r[0].wantError(t, 408, "The request body took too long to arrive")
 }
@@ -284,11 +283,7 @@ func TestClientsThatLeave(t *testing.T) {
 	metrics := func() string { return send(t, "GET", "http://"+s.admin+"/metrics", "").body }
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/presets/left/responses", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+managementSecret)
+	r := newRequest(t, "POST", s.url+"/v1/presets/left/responses", strings.NewReader("{}"), bearer(managementSecret)).WithContext(ctx)
 	result := make(chan error)
 	go func() {
 		response, err := http.DefaultClient.Do(r)

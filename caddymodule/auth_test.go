@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -65,11 +64,7 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 	var waits sync.WaitGroup
 	for _, target := range []string{"POST /v1/presets/p/responses", "POST " + chatPath, "PUT /v1/presets/p", "GET /v1/presets/p/nothing"} {
 		for _, framing := range []string{"Content-Length: 100", "Transfer-Encoding: chunked"} {
-			conn, err := net.Dial("tcp", s.address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
+			conn := s.dial()
 			begun := time.Now()
 			conn.SetDeadline(begun.Add(deadline.BodyTimeout / 2))
 			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", target, framing)
@@ -99,17 +94,12 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 	s.raw(request, 1)[0].wantError(t, 401, "Missing Authentication header")
 
 	// With HTTP/2 only the stream ends, and the connection stays.
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{Protocols: protocols}
+	transport := h2c()
 	defer transport.CloseIdleConnections()
 	for n := range 3 {
 		body, end := io.Pipe() // never sent
 		defer end.Close()
-		r, err := http.NewRequest("POST", s.url+"/v1/presets/p/responses", body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := newRequest(t, "POST", s.url+"/v1/presets/p/responses", body)
 		reused := false
 		trace := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
 		response, err := transport.RoundTrip(r.WithContext(trace))

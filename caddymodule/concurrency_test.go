@@ -269,16 +269,7 @@ func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	ask := func(op operationOf, headers ...string) *exchanged {
 		method, path, body := op.request()
-		r, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
-		if err != nil {
-			t.Error(err)
-			return &exchanged{}
-		}
-		r.Header.Set("Authorization", "Bearer "+managementSecret)
-		for _, h := range headers {
-			name, value, _ := strings.Cut(h, ": ")
-			r.Header.Set(name, value)
-		}
+		r := newRequest(t, method, s.url+path, strings.NewReader(body), append(headers, bearer(managementSecret))...)
 		made := &exchanged{op: op, began: time.Now()}
 		response, err := transport.RoundTrip(r)
 		if err != nil {

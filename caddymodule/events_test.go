@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -237,21 +236,13 @@ func TestSubscribersDelayNobody(t *testing.T) {
 	})
 	s.options += "\nservers {\nprotocols h1 h2c\n}"
 	s.reloadBehind("encode gzip {\nminimum_length 1\n}", standard)
-	plain, h2c := new(http.Protocols), new(http.Protocols)
-	plain.SetHTTP1(true)
-	h2c.SetUnencryptedHTTP2(true)
 	made := 0
-	for _, protocols := range []*http.Protocols{plain, h2c} {
-		transport := &http.Transport{Protocols: protocols, MaxConnsPerHost: 1}
+	for _, transport := range []*http.Transport{{}, h2c()} {
+		transport.MaxConnsPerHost = 1
 		defer transport.CloseIdleConnections()
 		for _, coding := range []string{"identity", "gzip"} {
 			for range 3 {
-				r, err := http.NewRequest("POST", s.url+"/v1/presets/p/responses", strings.NewReader("{}"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				r.Header.Set("Authorization", "Bearer "+managementSecret)
-				r.Header.Set("Accept-Encoding", coding)
+				r := newRequest(t, "POST", s.url+"/v1/presets/p/responses", strings.NewReader("{}"), bearer(managementSecret), "Accept-Encoding: "+coding)
 				response, err := (&http.Client{Transport: transport}).Do(r)
 				if err != nil {
 					t.Fatal(err)
@@ -300,11 +291,7 @@ func TestSubscribersThatPanic(t *testing.T) {
 // causes its event.
 func TestEventsOfRequestsInFlight(t *testing.T) {
 	s := listens(t, nil)
-	conn, err := net.Dial("tcp", s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := s.dial()
 	fmt.Fprintf(conn, "POST /v1/presets/late/responses HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n", bearer(managementSecret))
 	reader := bufio.NewReader(conn)
 	if line, err := reader.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {

@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"encoding/base64"
 	"fmt"
-	"net"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -534,11 +532,7 @@ func TestInferenceKeysAreCheckedBeforeABodyIsRead(t *testing.T) {
 			for _, framing := range []string{
 				"Content-Length: 1000", "Content-Length: 1000000000", "Transfer-Encoding: chunked", "Content-Length: 1000\r\nExpect: 100-continue",
 			} {
-				conn, err := net.Dial("tcp", s.address)
-				if err != nil {
-					t.Fatal(err)
-				}
-				conn.SetDeadline(time.Now().Add(patience))
+				conn := s.dial()
 				fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n%s\r\n\r\n", path, header, framing)
 				response, err := http.ReadResponse(bufio.NewReader(conn), nil) // the first answer: no 100
 				if err != nil {

@@ -23,7 +23,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
@@ -293,8 +292,7 @@ func TestBodyReachesAnotherUpstream(t *testing.T) {
 func TestNothingLeaks(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB", "max_memory 4MiB"))
 	s.preset("writer", writer)
-	deadline.BodyTimeout = 200 * time.Millisecond
-	t.Cleanup(func() { deadline.BodyTimeout = time.Minute })
+	bodyTimeout(t, 200*time.Millisecond)
 	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Break") != "" {
 			panic(http.ErrAbortHandler)
@@ -308,15 +306,9 @@ func TestNothingLeaks(t *testing.T) {
 	const encoded, zstd, dry = "Content-Encoding: gzip", "Content-Encoding: zstd", "X-Preset-Dry-Run: true"
 	// try sends a request. The connection may close before the body is sent.
 	try := func(ctx context.Context, path string, body io.Reader, headers ...string) {
-		r, err := http.NewRequestWithContext(ctx, "POST", s.url+path, body)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		r.Header.Set("Authorization", "Bearer "+inferenceSecret)
-		for _, h := range headers {
-			name, value, _ := strings.Cut(h, ": ")
-			r.Header.Set(name, value)
+		r := newRequest(t, "POST", s.url+path, body, headers...).WithContext(ctx)
+		if r.Header.Get("Authorization") == "" {
+			r.Header.Set("Authorization", "Bearer "+inferenceSecret)
 		}
 		if response, err := http.DefaultClient.Do(r); err == nil {
 			_, _ = io.Copy(io.Discard, response.Body)
@@ -386,11 +378,7 @@ func TestNothingLeaks(t *testing.T) {
 func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
 	s := start(t, inferring("max_body_size 4MiB", "max_memory 10MiB"))
 	for range 20 {
-		conn, err := net.Dial("tcp", s.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
+		conn := s.dial()
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: 4000000\r\n\r\n{", chatPath, bearer(inferenceSecret))
 	}
 	if !s.eventually(func() bool { return held() >= 20*heldbody.FirstRead }) {

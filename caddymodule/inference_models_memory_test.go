@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -41,10 +40,7 @@ func (u *upstream) answersList(list string, headers ...string) *atomic.Int64 {
 // askWithoutReading sends a GET of a path, and reads nothing until the end of the test.
 func (s *server) askWithoutReading(path, key string) net.Conn {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", s.address)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	conn := s.dial()
 	s.t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: gateway.test\r\n"+key+"\r\n\r\n"); err != nil {
@@ -114,8 +110,7 @@ func TestModelsWriteDeadline(t *testing.T) {
 	s := start(t, inferring("list_models on"))
 	s.preset("p", `{"model":"m"}`)
 	required := bearer(s.issue(`{"kind":"inference","preset_required":true}`).secret)
-	deadline.BodyTimeout = 200 * time.Millisecond
-	t.Cleanup(func() { deadline.BodyTimeout = time.Minute })
+	bodyTimeout(t, 200*time.Millisecond)
 	for name, list := range map[string]string{"edited": ofSize(8 << 20), "unchanged": strings.Repeat("x", 8<<20)} {
 		answered := s.upstream.answersList(list)
 		for _, key := range []string{bearer(inferenceSecret), required} {
@@ -179,11 +174,7 @@ func TestModelsThatBreakOff(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	for range 3 {
-		r, err := http.NewRequest("GET", s.url+"/v1/models", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+inferenceSecret)
+		r := newRequest(t, "GET", s.url+"/v1/models", nil, bearer(inferenceSecret))
 		if response, err := http.DefaultClient.Do(r); err == nil {
 			_, _ = io.Copy(io.Discard, response.Body)
 			response.Body.Close()

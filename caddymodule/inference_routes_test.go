@@ -235,10 +235,7 @@ func TestWebSocketsOnInferenceRoutes(t *testing.T) {
 func TestHeadOfModels(t *testing.T) {
 	s := start(t, inferring("list_models on"))
 	s.preset("p", `{"model":"m"}`)
-	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"object":"list","data":[]}`)
-	})
+	s.upstream.answers(replyWith(200, "application/json", `{"object":"list","data":[]}`))
 	for _, path := range []string{"/v1/models", "/v1/models/@preset%2Fp"} {
 		get, head := s.do("GET", path, "", bearer(inferenceSecret)), s.do("HEAD", path, "", bearer(inferenceSecret))
 		if head.status != 200 || head.body != "" || head.header.Get("Content-Length") != get.header.Get("Content-Length") || head.header.Get("Vary") != get.header.Get("Vary") {

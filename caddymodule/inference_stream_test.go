@@ -9,9 +9,11 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
@@ -47,14 +49,7 @@ func (s *server) open(client *http.Client, path string, body io.Reader, headers 
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	s.t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, "POST", s.url+path, body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, h := range append([]string{bearer(inferenceSecret)}, headers...) {
-		name, value, _ := strings.Cut(h, ": ")
-		r.Header.Add(name, value)
-	}
+	r := newRequest(s.t, "POST", s.url+path, body, append([]string{bearer(inferenceSecret)}, headers...)...).WithContext(ctx)
 	response, err := client.Do(r)
 	if err != nil {
 		s.t.Fatal(err)
@@ -76,11 +71,9 @@ func TestEventsArriveAsTheyAreSent(t *testing.T) {
 	s.options = "servers {\nprotocols h1 h2c\n}"
 	s.reload(inferring("list_models on", "usage"))
 	events := []string{": comment\n\n", "event: a\r\ndata: {\"x\" : 1}\r\n\r\n", "data: half", " an event\n\n", "data: [DONE]\n\n", "\xff\x00\n\n"}
-	h2 := new(http.Protocols)
-	h2.SetUnencryptedHTTP2(true)
 	for name, client := range map[string]*http.Client{
 		"HTTP/1.1": {Transport: &http.Transport{}},
-		"HTTP/2":   {Transport: &http.Transport{Protocols: h2}},
+		"HTTP/2":   {Transport: h2c()},
 	} {
 		for _, path := range inferencePaths {
 			for _, body := range []io.Reader{
@@ -164,12 +157,61 @@ func TestTheGatewayBreaksOff(t *testing.T) {
 	}
 }
 
+// TestDeadlineOfABody checks that a body's deadline does not end a request whose
+// gateway answers later. This includes empty bodies.
+func TestDeadlineOfABody(t *testing.T) {
+	s := start(t, inferring("max_body_size 1MiB"))
+	s.preset("writer", writer)
+	s.options = "servers {\nprotocols h1 h2c\n}"
+	s.reload(inferring("max_body_size 1MiB"))
+	// Since 2.11 Caddy's own idle timeout would clear the deadline.
+	send(t, "PUT", "http://"+s.admin+"/config/apps/http/servers/srv0/read_idle_timeout", "-1", "Content-Type: application/json").want(t, 200)
+	s.settle()
+	bodyTimeout(t, 500*time.Millisecond)
+	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+		timer := time.NewTimer(2 * deadline.BodyTimeout)
+		defer timer.Stop()
+		select {
+		case <-r.Context().Done():
+			t.Error("the gateway's request was cancelled")
+		case <-timer.C:
+			w.WriteHeader(http.StatusAccepted)
+		}
+	})
+	encoded := caddytest.Gzip(`{"model":"@preset/writer"}`)
+	var requests sync.WaitGroup // each request waits for the gateway
+	for name, transport := range map[string]*http.Transport{"HTTP/1.1": {}, "HTTP/2": h2c()} {
+		for what, body := range map[string]func() io.Reader{
+			"empty": func() io.Reader { return http.NoBody }, "empty, chunked": func() io.Reader { return unsized("") }, "some": func() io.Reader { return unsized("{}") },
+			"resolved": func() io.Reader { return strings.NewReader(`{"model":"@preset/writer"}`) }, "gzip": func() io.Reader { return strings.NewReader(encoded) },
+		} {
+			requests.Go(func() {
+				status := http.StatusRequestTimeout
+				// On a slow machine the body may arrive too late.
+				for end := time.Now().Add(patience); status == http.StatusRequestTimeout && time.Now().Before(end); {
+					r := newRequest(t, "POST", s.url+chatPath, body(), bearer(inferenceSecret), "Content-Encoding: "+map[bool]string{true: "gzip", false: "identity"}[what == "gzip"])
+					response, err := (&http.Client{Transport: transport}).Do(r)
+					if err != nil {
+						t.Errorf("%s, %s: %v", name, what, err)
+						return
+					}
+					response.Body.Close()
+					status = response.StatusCode
+				}
+				if status != http.StatusAccepted {
+					t.Errorf("%s, %s: got status %d, want 202", name, what, status)
+				}
+			})
+		}
+	}
+	requests.Wait()
+}
+
 // TestSlowInferenceBodies sends bodies that stop. They time out with the route's own
 // envelope.
 func TestSlowInferenceBodies(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB"))
-	deadline.BodyTimeout = 50 * time.Millisecond
-	defer func() { deadline.BodyTimeout = time.Minute }()
+	bodyTimeout(t, 50*time.Millisecond)
 	var responses []reply
 	for _, path := range inferencePaths {
 		for _, framing := range []string{"Content-Length: 1000\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n5\r\n{"} {
@@ -203,11 +245,7 @@ func TestLyingLengths(t *testing.T) {
 			"far more":          {head(path, "Content-Length: 9000000000000000000"), "Request payload too large", 413},
 			"far more, asking":  {head(path, "Content-Length: 9000000000\r\nExpect: 100-continue"), "Request payload too large", 413},
 		} {
-			conn, err := net.Dial("tcp", s.address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			conn.SetDeadline(time.Now().Add(patience))
+			conn := s.dial()
 			io.WriteString(conn, tc.request)
 			if tc.status == 400 {
 				conn.(*net.TCPConn).CloseWrite()
@@ -244,11 +282,7 @@ func TestExpectContinue(t *testing.T) {
 		}{
 			{`{"model":"@preset/writer","n":1}`, 202}, {`{"model":"m"}`, 202}, {`{"model":"@preset/nothing"}`, 404},
 		} {
-			conn, err := net.Dial("tcp", s.address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			conn.SetDeadline(time.Now().Add(patience))
+			conn := s.dial()
 			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", path, bearer(inferenceSecret), len(tc.body))
 			reader := bufio.NewReader(conn)
 			first, err := http.ReadResponse(reader, nil)

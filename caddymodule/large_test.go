@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -28,10 +27,7 @@ func TestLargePages(t *testing.T) {
 	const page = "/v1/presets/p/versions?limit=100"
 	open := func() net.Conn {
 		t.Helper()
-		conn, err := net.Dial("tcp", s.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := s.dial()
 		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", page, inferenceSecret)
 		return conn
 	}
@@ -54,8 +50,7 @@ func TestLargePages(t *testing.T) {
 	}
 	s.manage("GET", page, "").want(t, 200, prompt)
 
-	deadline.BodyTimeout = 100 * time.Millisecond
-	t.Cleanup(func() { deadline.BodyTimeout = time.Minute })
+	bodyTimeout(t, 100*time.Millisecond)
 	slow = open()
 	defer slow.Close()
 	if !s.eventually(func() bool { return !held() }) {

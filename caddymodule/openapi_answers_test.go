@@ -271,10 +271,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	tier.Slow(t)
 	const rest = "\nmax_body_size 64KiB\ninference {\nlist_models on\ndrop_fields user\nmax_body_size 64KiB\nusage\n}"
 	s := start(t, standard+rest)
-	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"object":"list","data":[]}`))
-	})
+	s.upstream.answers(replyWith(200, "application/json", `{"object":"list","data":[]}`))
 	operations := make(map[string]map[string]any)
 	documents := make(map[string]document) // by operation
 	isAdmin := make(map[string]bool)

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"encoding/json"
 	"maps"
-	"net/http"
 	"slices"
 	"testing"
 
@@ -80,10 +79,7 @@ func asJSON(t *testing.T, value any) string {
 func TestOpenAPIExamplesWork(t *testing.T) {
 	tier.Slow(t)
 	s := start(t, standard+"\ninference {\nusage\n}")
-	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{}`))
-	})
+	s.upstream.answers(replyWith(200, "application/json", `{}`))
 	examples := make(map[string]string)
 	for _, name := range openAPIDocuments {
 		for id, operation := range readDocument(t, name).operations() {
