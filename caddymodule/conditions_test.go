@@ -301,28 +301,6 @@ func TestOneOfManyCreates(t *testing.T) {
 		}
 		s.manage("GET", tc.count, "").want(t, 200, tc.want)
 	}
-	// Many clients change the state that they read, on condition. One succeeds, so no
-	// update is lost.
-	tag := s.manage("GET", "/v1/presets/hot", "").tag(t)
-	var wg sync.WaitGroup
-	responses := make([]reply, 64)
-	for i := range responses {
-		wg.Go(func() {
-			responses[i] = s.manage("PATCH", "/v1/presets/hot", fmt.Sprintf(`{"name":"client %d"}`, i), "If-Match: "+tag)
-		})
-	}
-	wg.Wait()
-	var won []reply
-	for _, r := range responses {
-		if r.status == 200 {
-			won = append(won, r)
-		} else {
-			r.wantError(t, 412, "Precondition failed")
-		}
-	}
-	if len(won) != 1 || s.manage("GET", "/v1/presets/hot", "").body != won[0].body {
-		t.Errorf("%d clients got 200, want the one whose name the preset has", len(won))
-	}
 }
 
 // TestConditionsBehindEncode runs Caddy's encode handler, which compresses answers and
