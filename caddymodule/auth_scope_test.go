@@ -1,11 +1,7 @@
 package caddymodule
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -290,60 +286,4 @@ func TestLimitedRoutes(t *testing.T) {
 	}
 	s.reload(inferring("keys off"))
 	ask("keys off", 202, "GET", "/health?model=other/a", "", keys["models"])
-}
-
-// TestLimitedModelLists compares the ids of lists of models, in both shapes.
-func TestLimitedModelLists(t *testing.T) {
-	for _, listed := range []bool{true, false} {
-		s := limitedSite(t)
-		if !listed {
-			s.reload(inferring())
-		}
-		lists := map[string]string{
-			"OpenAI's":     `{"object":"list", "data": [ {"id":"openai/a","object":"model"} ,{"id":"openai/a:online","object":"model"}, {"object":"model"},{"id":"other/b","object":"model"}, {"id":"@preset/beyond","object":"model"} ], "x":1}`,
-			"OpenRouter's": `{"data":[{"id":"openai/a","canonical_slug":"a"},{"id":"openai/a:online","canonical_slug":"b"},{"canonical_slug":"c"},{"id":"other/b","canonical_slug":"b"},{"id":"@preset/beyond","canonical_slug":"c"}]}`,
-			"a page":       `{"object":"list","has_more":true,"data":[{"id":"openai/a"},{"id":"openai/a:online"},{},{"id":"other/b"},{"id":"@preset/beyond"}]}`,
-		}
-		for name, list := range lists {
-			s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				w.Header().Set("ETag", `"x"`)
-				io.WriteString(w, list)
-			})
-			ids := func(body string) (ids []string) {
-				got := s.do("GET", "/v1/models", "", bearer(s.issue(body).secret))
-				got.want(t, 200)
-				var all struct{ Data []struct{ ID string } }
-				if err := json.Unmarshal([]byte(got.body), &all); err != nil {
-					t.Fatalf("%s: %v", got.body, err)
-				}
-				for _, model := range all.Data {
-					ids = append(ids, model.ID)
-				}
-				slices.Sort(ids)
-				return ids
-			}
-			within := []string{"@preset/within"}
-			if !listed || name == "a page" {
-				within = nil
-			}
-			for body, want := range map[string][]string{
-				`{"kind":"inference","models":["openai/*"]}`:                                             slices.Concat([]string{"@preset/beyond"}, within, []string{"openai/a"}),
-				`{"kind":"inference","models":["*:online"],"presets":["within"]}`:                        slices.Concat(within, []string{"openai/a:online"}),
-				`{"kind":"inference","preset_required":true,"presets":["within"]}`:                       within,
-				`{"kind":"inference","preset_required":true,"models":["openai/*"],"presets":["absent"]}`: nil,
-				`{"kind":"inference","preset_required":true}`:                                            slices.Concat([]string{"@preset/beyond"}, within),
-			} {
-				if got := ids(body); !slices.Equal(got, want) {
-					t.Errorf("list_models %t, %s with %s: got %q, want %q", listed, name, body, got, want)
-				}
-			}
-		}
-		if !listed {
-			continue
-		}
-		// A gateway that lists the preset itself shows it to keys that reach it.
-		s.do("GET", "/v1/models/@preset/beyond", "", bearer(s.issue(`{"kind":"inference","presets":["within"]}`).secret)).want(t, 404)
-		s.do("GET", "/v1/models/@preset/within", "", bearer(s.issue(`{"kind":"inference","presets":["within"]}`).secret)).want(t, 200)
-	}
 }

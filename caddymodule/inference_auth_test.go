@@ -221,72 +221,41 @@ func leftOf(headers []string) (left [2][]string) {
 	return left
 }
 
-// TestKeysWithSomethingAroundThem sends keys of ours inside other text, such as quotes from
-// a file or a second credential. The gateway gets none of them.
+// TestKeysWithSomethingAroundThem sends keys of ours inside other text, such as Basic credentials, quotes
+// from a file or a second credential. The gateway gets none of them. Which texts hold a key is the subject
+// of internal/ownkeys.
 func TestKeysWithSomethingAroundThem(t *testing.T) {
 	for _, mode := range []string{"required", "optional"} {
 		s := start(t, inferring("keys "+mode))
 		live := s.issue(`{"kind":"inference"}`).secret
-		basic := func(user, password string) string {
-			return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
-		}
 		for _, secret := range []string{live, inferenceSecret} {
-			for _, header := range []string{basic("", secret), basic("ann", secret), basic(secret, ""), basic("", "\""+secret+"\"")} {
-				s.stripsBasic(t, header)
-			}
+			values := []string{`"%s"`, "%s,", "%s x", "key=%s", "%s, Bearer " + foreignBearer, "%s;v=1"}
 			// The text has characters that base64url lacks, and padding.
 			credentials := "a??>>>nn:" + secret
-			if len(credentials)%3 == 0 {
-				credentials = "a" + credentials
+			text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", (4-len(credentials)%3)%3) + credentials))
+			for _, form := range []string{text, strings.TrimRight(text, "="), strings.NewReplacer("+", "-", "/", "_").Replace(text)} {
+				values = append(values, "Basic "+form, "basic\t"+form, "Basic \t "+form+",", `"Basic `+form+`"`, "Bearer x, Basic "+form)
 			}
-			text := base64.StdEncoding.EncodeToString([]byte(credentials))
-			if !strings.Contains(text, "+") && !strings.Contains(text, "/") || !strings.HasSuffix(text, "=") {
-				t.Fatalf("the test is at fault: it takes base64 with padding and + or /")
-			}
-			bare := strings.TrimRight(text, "=")
-			url := strings.NewReplacer("+", "-", "/", "_").Replace(text)
-			for _, value := range []string{"Basic " + bare, "Basic " + url, "basic " + strings.TrimRight(url, "="), "Basic\t" + text, "Basic \t " + bare, "Basic " + text + ",", `"Basic ` + text + `"`, "Basic, " + bare, "Bearer x, Basic " + text} {
-				s.stripsBasic(t, "Authorization: "+value)
-				s.stripsBasic(t, "X-Api-Key: "+value)
-			}
-		}
-		s.upstream.all()
-		exchange(t, s.address, post("/v1/embeddings", `{"model":"m"}`, basic("ann", "of-another"))).want(t, 202)
-		if got := "Authorization: " + s.upstream.one(t).header.Get("Authorization"); got != basic("ann", "of-another") {
-			t.Errorf("keys %s: the gateway got %s", mode, got)
-		}
-		for _, value := range []string{`"%s"`, "'%s'", "%s,", "%sx", "%s x", "key=%s", "%s, Bearer " + foreignBearer, `%s\n`, "%s;v=1"} {
-			for _, header := range []string{"Authorization: Bearer " + value, "X-Api-Key: " + value} {
-				for _, secret := range []string{live, inferenceSecret} {
-					if value == "%sx" && secret == inferenceSecret {
-						continue // a longer secret looks the same
-					}
-					header := fmt.Sprintf(header, secret)
+			for _, value := range values {
+				for _, header := range []string{"Authorization: ", "Authorization: Bearer ", "X-Api-Key: "} {
+					header += strings.ReplaceAll(value, "%s", secret)
 					for _, request := range []string{
-						post(chatPath, `{"model":"m"}`, header),
-						post("/v1/embeddings", `{"model":"m"}`, header),
-						"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + header + "\r\n\r\n",
+						post(chatPath, `{"model":"m"}`, header), post("/v1/embeddings", `{"model":"m"}`, header), "GET /v1/models HTTP/1.1\r\nHost: x\r\n" + header + "\r\n\r\n",
 					} {
 						exchange(t, s.address, request)
-						if s.upstream.saw(secret) {
-							t.Fatalf("keys %s: the gateway saw our key of %.40q", mode, strings.ReplaceAll(header, secret, "KEY"))
+						for _, got := range s.upstream.all() {
+							if left := got.header.Get("Authorization") + got.header.Get("X-Api-Key"); strings.Contains(left, secret) || strings.Contains(left, "asic") {
+								t.Errorf("keys %s: the gateway saw our key of %.40q", mode, strings.ReplaceAll(header, secret, "KEY"))
+							}
 						}
 					}
 				}
 			}
 		}
-	}
-}
-
-// stripsBasic sends a header with Basic credentials that hold a key of ours.
-func (s *server) stripsBasic(t *testing.T, header string) {
-	t.Helper()
-	for _, path := range []string{chatPath, "/v1/embeddings"} {
-		exchange(t, s.address, post(path, `{"model":"m"}`, header))
-		for _, got := range s.upstream.all() {
-			if got.header.Get("Authorization")+got.header.Get("X-Api-Key") != "" {
-				t.Errorf("%s: the gateway saw our key in %.20q", path, header)
-			}
+		other := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("ann:of-another"))
+		exchange(t, s.address, post("/v1/embeddings", `{"model":"m"}`, other)).want(t, 202)
+		if got := "Authorization: " + s.upstream.one(t).header.Get("Authorization"); got != other {
+			t.Errorf("keys %s: the gateway got %s", mode, got)
 		}
 	}
 }

@@ -43,11 +43,11 @@ type descriptions struct {
 }
 
 func readDescriptions() (d descriptions, err error) {
-	text, err := os.ReadFile(openAPIOperations)
+	root, err := readNode(openAPIOperations)
 	if err != nil {
 		return d, err
 	}
-	return d, yaml.Unmarshal(text, &d)
+	return d, root.Decode(&d)
 }
 
 const statusHeadersTooLarge = http.StatusRequestHeaderFieldsTooLarge
@@ -90,7 +90,7 @@ func newOpenAPI(name string) ([]byte, error) {
 	if d.texts, err = readDescriptions(); err != nil {
 		return nil, err
 	}
-	if d.files, err = readFiles(os.DirFS(filepath.Join("..", "schema"))); err != nil {
+	if d.files, err = readFiles(filepath.Join("..", "schema")); err != nil {
 		return nil, err
 	}
 	var bodies []string
@@ -146,12 +146,19 @@ func newOpenAPI(name string) ([]byte, error) {
 }
 
 // readBase returns the handwritten part of a document.
-func readBase(name string) (*yaml.Node, error) {
-	text, err := os.ReadFile(openAPIBases[name])
+func readBase(name string) (*yaml.Node, error) { return readNode(openAPIBases[name]) }
+
+// readNode returns the content of a file in YAML or JSON.
+func readNode(file string) (*yaml.Node, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	var document yaml.Node
+	return parseNode(text)
+}
+
+func parseNode(text []byte) (*yaml.Node, error) {
+	var document yaml.Node // JSON is valid YAML
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return nil, err
 	}
