@@ -328,12 +328,7 @@ func TestInternalErrorsAreMasked(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w := httptest.NewRecorder()
-	r := caddyhttp.PrepareRequest(httptest.NewRequest("GET", "/v1/workspaces/default", nil), caddy.NewReplacer(), w, new(caddyhttp.Server))
-	r.Header.Set("Authorization", "Bearer "+managementSecret)
-	if err := h.ServeHTTP(w, r, nil); err != nil {
-		t.Fatal(err)
-	}
+	w := serveBare(t, h, "GET", "/v1/workspaces/default", "")
 	if want := `{"error":{"code":500,"message":"Internal Server Error"},"user_id":"ann"}`; w.Code != 500 || w.Body.String() != want {
 		t.Errorf("got %d %s, want 500 %s", w.Code, w.Body, want)
 	}
@@ -373,6 +368,18 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 	return h
 }
 
+// serveBare sends a request with the management key to a bare handler.
+func serveBare(t *testing.T, h *Handler, method, path, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := caddyhttp.PrepareRequest(httptest.NewRequest(method, path, strings.NewReader(body)), caddy.NewReplacer(), w, new(caddyhttp.Server))
+	r.Header.Set("Authorization", "Bearer "+managementSecret)
+	if err := h.ServeHTTP(w, r, nil); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 // newInferringHandler returns a bare handler with the settings of inference.
 func newInferringHandler(t testing.TB, store domain.Store, i *Inference) *Handler {
 	t.Helper()
@@ -389,13 +396,7 @@ func TestUnknownOutcome(t *testing.T) {
 	store := openInMemory(t)
 	h := newBareHandler(t, store)
 	h.service = domain.NewService(&told{Store: store, err: fmt.Errorf("%w: the engine is away", domain.ErrUnknown)})
-	w := httptest.NewRecorder()
-	r := caddyhttp.PrepareRequest(httptest.NewRequest("POST", "/v1/presets/p/responses", strings.NewReader(`{"model":"m"}`)), caddy.NewReplacer(), w, new(caddyhttp.Server))
-	r.Header.Set("Authorization", "Bearer "+managementSecret)
-	r.Header.Set("Content-Type", "application/json")
-	if err := h.ServeHTTP(w, r, nil); err != nil {
-		t.Fatal(err)
-	}
+	w := serveBare(t, h, "POST", "/v1/presets/p/responses", `{"model":"m"}`)
 	if w.Code != 500 || !strings.Contains(w.Body.String(), "The change may have been made, or not") || strings.Contains(w.Body.String(), "engine") {
 		t.Errorf("got %d %s, want 500 that says so", w.Code, w.Body)
 	}

@@ -442,58 +442,15 @@ func TestMemoryBounds(t *testing.T) {
 	}
 }
 
-// TestPackedFormIsDropped gives requests memory for two forms of their body. It checks how
-// much is held when the body goes upstream.
-func TestPackedFormIsDropped(t *testing.T) {
+// TestOneFormIsHeld gives requests memory for two forms of their body: packed and plain, or plain and
+// merged, also where the body is searched for disabled tools. One form is held when the body goes
+// upstream, and none afterwards.
+func TestOneFormIsHeld(t *testing.T) {
 	store := openInMemory(t)
 	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
+	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	prompt := "Be brief."
-	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`), SystemPrompt: &prompt}); err != nil {
-		t.Fatal(err)
-	}
-	const size, small = 1 << 20, 2 << 10
-	for _, model := range []string{"@preset/writer", "m"} {
-		for _, packed := range []bool{false, true} {
-			body := bodyOf(model, size)
-			r := httptest.NewRequest("POST", "http://x"+chatPath, nil)
-			sent := body
-			if packed {
-				sent = stored(body)
-				r.Header.Set("Content-Encoding", "gzip")
-			}
-			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(sent)), int64(len(sent))
-			h.Inference.MaxMemory = 2*size + small // two forms, never three
-			served := false
-			next := caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
-				served = true
-				if got := held(); got < size || got > size+small {
-					t.Errorf("%s, packed %v: %d bytes are held for the gateway, want those of one form", model, packed, got)
-				}
-				return nil
-			})
-			w := httptest.NewRecorder()
-			if err := h.ServeHTTP(w, r, next); err != nil || !served {
-				t.Errorf("%s, packed %v: got %v, %d %s", model, packed, err, w.Code, w.Body)
-			}
-		}
-	}
-	if held() != 0 {
-		t.Errorf("%d bytes are held", held())
-	}
-}
-
-// TestSearchedBodyIsHeldOnce merges a body where tools are disabled. The merged body is a copy
-// then, and no memory is held for the one that was sent.
-func TestSearchedBodyIsHeldOnce(t *testing.T) {
-	store := openInMemory(t)
-	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
-	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
-	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`)}); err != nil {
-		t.Fatal(err)
-	}
-	disabled := domain.WorkspacePatch{DisabledServerTools: domain.Settable[[]string]{Given: true, Value: &[]string{"openrouter:bash"}}}
-	if _, err := h.service.UpdateWorkspace(t.Context(), boss, "default", disabled, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, secret, err := h.service.IssueKey(t.Context(), boss, domain.NewKey{Kind: domain.InferenceKey})
@@ -502,33 +459,40 @@ func TestSearchedBodyIsHeldOnce(t *testing.T) {
 	}
 	const size, small = 1 << 20, 4 << 10
 	h.Inference.MaxMemory = 2*size + small // two forms, never three
-	for _, packed := range []bool{false, true} {
-		for _, dryRun := range []bool{false, true} {
-			body := bodyOf("@preset/writer", size)
-			r := httptest.NewRequest("POST", "http://x"+chatPath, nil)
-			r.Header.Set(dryRunHeader, fmt.Sprint(dryRun))
-			r.Header.Set("Authorization", "Bearer "+secret)
-			if packed {
-				body = stored(body)
-				r.Header.Set("Content-Encoding", "gzip")
+	ask := func(model string, packed, dryRun bool) {
+		t.Helper()
+		body := bodyOf(model, size)
+		r := httptest.NewRequest("POST", "http://x"+chatPath, nil)
+		r.Header.Set(dryRunHeader, fmt.Sprint(dryRun))
+		r.Header.Set("Authorization", "Bearer "+secret)
+		if packed {
+			body = stored(body)
+			r.Header.Set("Content-Encoding", "gzip")
+		}
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		served := false
+		next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
+			served = true
+			if got := held(); got < size || got > size+small {
+				t.Errorf("%s, packed %t: %d bytes are held for the gateway, want those of one form", model, packed, got)
 			}
-			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-			served := false
-			next := caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
-				served = true
-				if got := held(); got < size || got > size+small {
-					t.Errorf("packed %v: %d bytes are held for the gateway, want those of one form", packed, got)
-				}
-				return nil
-			})
-			w := httptest.NewRecorder()
-			if err := h.ServeHTTP(w, r, next); err != nil || served == dryRun || w.Code != http.StatusOK {
-				t.Errorf("packed %v, dry run %v: got %v, %d %.200s", packed, dryRun, err, w.Code, w.Body)
-			}
+			return nil
+		})
+		w := httptest.NewRecorder()
+		if err := h.ServeHTTP(w, r, next); err != nil || served == dryRun || w.Code != http.StatusOK || held() != 0 {
+			t.Errorf("%s, packed %t, dry run %t: got %v, %d %.200s, and %d bytes are held", model, packed, dryRun, err, w.Code, w.Body, held())
 		}
 	}
-	if held() != 0 {
-		t.Errorf("%d bytes are held", held())
+	disabled := domain.WorkspacePatch{DisabledServerTools: domain.Settable[[]string]{Given: true, Value: &[]string{"openrouter:bash"}}}
+	for range 2 { // then where tools are disabled
+		for _, packed := range []bool{false, true} {
+			ask("m", packed, false)
+			ask("@preset/writer", packed, false)
+			ask("@preset/writer", packed, true)
+		}
+		if _, err := h.service.UpdateWorkspace(t.Context(), boss, "default", disabled, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -532,76 +532,52 @@ func (r reply) described(t *testing.T) describedRun {
 	return d
 }
 
-// TestDryRunIsWhatGoesUp checks that a dry run shows the exact bytes that go upstream, for
-// any request.
+// TestDryRunIsWhatGoesUp checks that a dry run shows the exact bytes that go upstream, for any request,
+// and tells of each field.
 func TestDryRunIsWhatGoesUp(t *testing.T) {
 	s := start(t, inferring("drop_fields provider plugins"))
 	s.preset("writer", writer)
 	s.preset("empty", `{}`)
 	s.preset("tools", `{"models":["a/b","c/d"],"tools":[{"type":"function","name":"f","parameters":{"type":"object"},"strict":true},{"type":"web_search"}],"tool_choice":"required",`+
 		`"provider":{"order":["x"]},"reasoning":{"effort":"high","max_tokens":1000},"text":{"format":{"type":"json_schema","name":"n","schema":{"a":1.0}},"verbosity":"low"},"instructions":"<Zoë>\n\u2028\"\\"}`)
-	contents := map[string][]string{
+	compared := 0
+	for path, contents := range map[string][]string{
 		chatPath: {
-			`"messages":[]`, `"messages":[{"role":"system","content":"own"},{"role":"user","content":"\ud83d\ude00"}]`,
-			`"messages":[{"role":"developer","content":[{"type":"text","text":"own"}]}],"tools":[{"type":"function","function":{"name":"f"}}]`,
+			`"messages":[{"role":"developer","content":[{"type":"text","text":"own"}]},{"role":"user","content":"\ud83d\ude00"}],"tools":[{"type":"function","function":{"name":"f"}}]`,
 			`"max_tokens":5,"response_format":null,"provider":{"sort":"price"}`,
 		},
-		responsesPath: {
-			`"input":"hi"`, `"input":[],"instructions":"own"`, `"instructions":null,"temperature":1.50,"tools":[{"type":"function","name":"g"}]`,
-			`"models":["q/r"],"plugins":[],"session_id":"s"`,
-		},
-		messagesPath: {
-			`"max_tokens":5,"messages":[]`, `"system":[{"type":"text","text":"own"}]`, `"system":"own","tools":[{"name":"f","input_schema":{}}]`,
-			`"stop_sequences":["x"],"provider":{},"thinking":{"type":"disabled"}`,
-		},
-	}
-	compared := 0
-	for path, bodies := range contents {
-		for _, content := range bodies {
-			for _, reference := range []string{
-				`"model":"@preset/%s"`, `"model":"own/m@preset/%s"`, `"preset":"%s"`, `"preset":"%s@1","model":"own/m"`, `"model":"@preset/%s@1","x":"` + "\u00fc" + `\u00fc"`, `"model":"none%.0s"`,
-			} {
+		responsesPath: {`"instructions":null,"temperature":1.50,"tools":[{"type":"function","name":"g"}]`, `"models":["q/r"],"plugins":[],"session_id":"s"`},
+		messagesPath:  {`"system":"own","tools":[{"name":"f","input_schema":{}}]`, `"stop_sequences":["x"],"provider":{},"thinking":{"type":"disabled"}`},
+	} {
+		for _, content := range contents {
+			for _, reference := range []string{`"model":"@preset/%s"`, `"preset":"%s@1","model":"own/m"`, `"model":"@preset/%s@1","x":"` + "\u00fc" + `\u00fc"`, `"model":"none%.0s"`} {
 				for _, slug := range []string{"writer", "tools", "empty"} {
-					for _, body := range []string{
-						"{" + fmt.Sprintf(reference, slug) + "," + content + "}",
-						"{ " + content + " , " + fmt.Sprintf(reference, slug) + " }",
-					} {
-						dry := s.ask(path+"?q=%20", body, "X-Preset-Dry-Run: true")
-						s.upstream.none(t)
-						live := s.ask(path+"?q=%20", body)
-						if dry.status == 400 && live.status == 400 {
-							if dry.body != live.body {
-								t.Errorf("%s: got %s, want %s", body, dry.body, live.body)
-							}
-							continue // no model at all
-						}
-						live.want(t, 202)
-						got, d := s.upstream.one(t), dry.described(t)
-						if d.Data.Body != got.body || d.Data.Path != got.uri || d.Data.Method != got.method {
-							t.Errorf("%s %s: the dry run tells %+v, the gateway got %s %s", path, body, d.Data, got.uri, got.body)
-						}
-						if strings.Join(d.Data.Dropped, ", ") != live.header.Get("X-Preset-Dropped") || dry.header.Get("X-Preset-Dropped") != live.header.Get("X-Preset-Dropped") || dry.header.Get("X-Preset") != live.header.Get("X-Preset") {
-							t.Errorf("%s: the dry run dropped %q with headers %v, the gateway's answer says %v", body, d.Data.Dropped, dry.header, live.header)
-						}
-						var fields map[string]json.RawMessage
-						if err := json.Unmarshal([]byte(got.body), &fields); err != nil {
-							t.Fatalf("%s: the gateway got no JSON: %s", body, got.body)
-						}
-						for name := range fields {
-							if _, told := d.Data.Fields[name]; !told {
-								t.Errorf("%s: nothing is told of %s", body, name)
-							}
-						}
-						if len(fields) != len(d.Data.Fields) {
-							t.Errorf("%s: got %d fields, want %d", body, len(d.Data.Fields), len(fields))
-						}
-						compared++
+					body := "{ " + content + " , " + fmt.Sprintf(reference, slug) + " }"
+					dry := s.ask(path+"?q=%20", body, "X-Preset-Dry-Run: true")
+					s.upstream.none(t)
+					live := s.ask(path+"?q=%20", body)
+					if live.status == 400 {
+						dry.want(t, 400, live.body)
+						continue // no model at all
 					}
+					live.want(t, 202)
+					got, d := s.upstream.one(t), dry.described(t)
+					if d.Data.Body != got.body || d.Data.Path != got.uri || d.Data.Method != got.method {
+						t.Errorf("%s %s: the dry run tells %+v, the gateway got %s %s", path, body, d.Data, got.uri, got.body)
+					}
+					if strings.Join(d.Data.Dropped, ", ") != live.header.Get("X-Preset-Dropped") || dry.header.Get("X-Preset-Dropped") != live.header.Get("X-Preset-Dropped") || dry.header.Get("X-Preset") != live.header.Get("X-Preset") {
+						t.Errorf("%s: the dry run dropped %q with headers %v, the gateway's answer says %v", body, d.Data.Dropped, dry.header, live.header)
+					}
+					var fields map[string]json.RawMessage
+					if err := json.Unmarshal([]byte(got.body), &fields); err != nil || !slices.Equal(slices.Sorted(maps.Keys(fields)), slices.Sorted(maps.Keys(d.Data.Fields))) {
+						t.Errorf("%s: got %v of %s, %v", body, d.Data.Fields, got.body, err)
+					}
+					compared++
 				}
 			}
 		}
 	}
-	if compared < 300 {
+	if compared < 60 {
 		t.Errorf("only %d requests were compared", compared)
 	}
 }
@@ -673,41 +649,24 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestAChangeShowsAtOnce changes a preset. The next request has the change, on this site
-// and on another with the same folder.
+// TestAChangeShowsAtOnce changes a preset. The next request has the change, on this site and on another
+// with the same folder. A revoked key is refused at once.
 func TestAChangeShowsAtOnce(t *testing.T) {
 	s := start(t, inferring())
 	second := freeAddress(t)
-	both := s.site(inferring()) + s.siteAt(second, s.presets(inferring()))
-	if err := s.load(both); err != nil {
+	if err := s.load(s.site(inferring()) + s.siteAt(second, s.presets(inferring()))); err != nil {
 		t.Fatal(err)
 	}
 	s.ask(chatPath, `{"model":"@preset/hot"}`).want(t, 404)
-	for n := 1; n <= 200; n++ {
+	for n := 1; n <= 50; n++ {
 		s.preset("hot", fmt.Sprintf(`{"model":"model-%d"}`, n))
 		for i, url := range []string{s.url, "http://" + second} {
-			path := inferencePaths[(n+i)%3]
-			r := send(t, "POST", url+path, `{"model":"@preset/hot"}`, bearer(inferenceSecret))
+			r := send(t, "POST", url+inferencePaths[(n+i)%3], `{"model":"@preset/hot"}`, bearer(inferenceSecret))
 			if got := s.upstream.one(t).body; got != fmt.Sprintf(`{"model":"model-%d"}`, n) || r.header.Get("X-Preset") != fmt.Sprintf("hot@%d", n) {
 				t.Fatalf("round %d at %s: got %s, %s", n, url, got, r.header.Get("X-Preset"))
 			}
 		}
-		if n%50 == 0 {
-			s.ask(chatPath, fmt.Sprintf(`{"model":"@preset/hot@%d"}`, n/2)).want(t, 202)
-			if got := s.upstream.one(t).body; got != fmt.Sprintf(`{"model":"model-%d"}`, n/2) {
-				t.Fatalf("round %d: version %d is %s", n, n/2, got)
-			}
-		}
 	}
-	// Another configuration has a separate cache.
-	if err := s.load(both); err != nil {
-		t.Fatal(err)
-	}
-	s.ask(chatPath, `{"model":"@preset/hot"}`).want(t, 202)
-	if got := s.upstream.one(t).body; got != `{"model":"model-200"}` {
-		t.Errorf("after a reload: got %s", got)
-	}
-	// A revoked key is refused at once.
 	k := s.issue(`{"kind":"inference"}`)
 	s.do("POST", chatPath, `{"model":"@preset/hot"}`, bearer(k.secret)).want(t, 202)
 	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+k.id, "").want(t, 200)
