@@ -1,10 +1,7 @@
 package caddymodule
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -141,53 +138,5 @@ func TestBodiesOfEveryRoute(t *testing.T) {
 	}
 	if after := s.changesRecorded(); after != before {
 		t.Errorf("refused requests made %d changes", after-before)
-	}
-}
-
-// TestNullsOfAWorkspace sends null for each member of a workspace. It is what the document
-// says: the default where the member may be null, and refused elsewhere.
-func TestNullsOfAWorkspace(t *testing.T) {
-	s := start(t, standard)
-	properties, _ := readDocument(t, apiDocument).at("#/components/schemas/WorkspaceSettings/properties").(map[string]any)
-	if len(properties) < 10 {
-		t.Fatalf("the document has the members %v", properties)
-	}
-	n, nullable := 0, 0
-	create := func(member string) reply {
-		n++
-		return s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":"w-%d"%s}`, n, member))
-	}
-	member := func(r reply, name string) string {
-		var response struct {
-			Data map[string]any `json:"data"`
-		}
-		if err := json.Unmarshal([]byte(r.body), &response); err != nil {
-			t.Fatal(err)
-		}
-		value, ok := response.Data[name]
-		if !ok {
-			t.Errorf("%s is not in the answer %s", name, r.body)
-		}
-		return fmt.Sprint(value)
-	}
-	without := create("")
-	for name, rule := range properties {
-		if name == "name" || name == "slug" {
-			continue
-		}
-		r := create(`,"` + name + `":null`)
-		if !strings.Contains(fmt.Sprint(rule), "null") {
-			if r.status != http.StatusBadRequest || !strings.Contains(r.body, `"path":"/`+name+`"`) {
-				t.Errorf("%s: got %d %s, want 400, as null is no value of it", name, r.status, r.body)
-			}
-			continue
-		}
-		nullable++
-		if r.status != http.StatusCreated || member(r, name) != member(without, name) {
-			t.Errorf("%s: got %d %s, want the default", name, r.status, r.body)
-		}
-	}
-	if nullable < 5 {
-		t.Errorf("%d members may be null, want at least 5", nullable)
 	}
 }
