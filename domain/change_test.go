@@ -69,16 +69,12 @@ func TestConditionsOfPresets(t *testing.T) {
 	}
 	archived := func(slug string) string {
 		tag := create(slug)
-		if _, err := f.ArchivePreset(t.Context(), ask, "", slug); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.ArchivePreset(t.Context(), ask, "", slug))
 		return tag
 	}
 	label := func(slug string) string {
 		create(slug)
-		if _, err := f.PutLabel(t.Context(), ask, "", slug, "live", domain.Target{Version: 1}); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.PutLabel(t.Context(), ask, "", slug, "live", domain.Target{Version: 1}))
 		found, err := f.Label(t.Context(), user, "", slug, "live", domain.Page{Limit: domain.DefaultPage})
 		if err != nil {
 			t.Fatal(err)
@@ -350,14 +346,10 @@ func TestIdempotency(t *testing.T) {
 
 	// A failed change was not made, and may be tried again.
 	off, on := domain.PresetDisabled, domain.PresetActive
-	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &off}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &off}))
 	_, err := create(idempotent("c", "x"), "p")
 	wantKind(t, err, domain.Conflict, "Preset is disabled: set its status to active first")
-	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &on}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &on}))
 	number(idempotent("c", "y"), 9)
 	number(idempotent("c", "y"), 9)
 }
@@ -498,9 +490,7 @@ func TestOneRequestSentManyTimes(t *testing.T) {
 // Clients that change only what they have read do not overwrite each other's changes.
 func TestConditionalCounter(t *testing.T) {
 	f := labelled(t, 1)
-	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", describe(new("0"))); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.UpdatePreset(t.Context(), ask, "", "p", describe(new("0"))))
 	var wg sync.WaitGroup
 	refused := make([]int, clients)
 	for i := range clients {

@@ -21,6 +21,16 @@ type fixture struct {
 	store domain.Store
 	now   time.Time
 	views int64 // how often the store was read
+	t     testing.TB
+}
+
+// must returns the outcome of a change, which must succeed.
+func (f *fixture) must(out domain.Outcome, err error) domain.Outcome {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return out
 }
 
 func (f *fixture) View(ctx context.Context, fn func(domain.Reader) error) error {
@@ -52,7 +62,7 @@ func newFixture(t *testing.T) *fixture {
 			t.Error(err)
 		}
 	})
-	f := &fixture{store: store, now: time.Date(2026, 11, 21, 9, 0, 0, 123456789, time.UTC)}
+	f := &fixture{t: t, store: store, now: time.Date(2026, 11, 21, 9, 0, 0, 123456789, time.UTC)}
 	f.Service = domain.NewServiceWith(f, func() time.Time { return f.now }, uuid.NewString)
 	if err := f.EnsureDefaultWorkspace(t.Context()); err != nil {
 		t.Fatal(err)

@@ -115,9 +115,7 @@ func TestHistories(t *testing.T) {
 	}
 	for _, slug := range []string{"p0", "p1", "p2"} {
 		if p := f.stored(t, "team", slug); p.Status != domain.PresetArchived && slug == "p0" {
-			if _, err := f.ArchivePreset(t.Context(), ask, "team", slug); err != nil { // has a history all the same
-				t.Fatal(err)
-			}
+			f.must(f.ArchivePreset(t.Context(), ask, "team", slug)) // has a history all the same
 			trail = f.trail(t)
 		}
 		check(slug, func(page domain.Page) (domain.Found, error) {
@@ -145,9 +143,7 @@ func TestHistories(t *testing.T) {
 	if _, err := f.RevokeKey(t.Context(), ask, k.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.DeleteWorkspace(t.Context(), ask, "team", domain.WorkspaceDeletion{}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteWorkspace(t.Context(), ask, "team", domain.WorkspaceDeletion{}))
 	for _, ref := range []string{"team", team.ID} {
 		_, err = f.WorkspaceHistory(t.Context(), admin, ref, domain.Page{Limit: 1})
 		wantKind(t, err, domain.NotFound, "Workspace not found")

@@ -51,9 +51,7 @@ func TestRemoveKey(t *testing.T) {
 	expired, _ := f.issue(t, time.Hour)
 	w := domain.By(domain.Principal{KeyID: k.ID, UserID: "ann", Kind: domain.ManagementKey, Hash: k.Hash})
 	w.Idempotency = domain.Idempotency{Key: "again", Request: [32]byte{1}}
-	if _, err := f.CreatePresetVersion(t.Context(), w, "", "p", nothing); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.CreatePresetVersion(t.Context(), w, "", "p", nothing))
 	names := func() (names []string) {
 		list, err := f.PresetHistory(t.Context(), admin, "", "p", domain.Page{Limit: 10})
 		if err != nil {

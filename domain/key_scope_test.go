@@ -79,13 +79,9 @@ func TestReachOfPresets(t *testing.T) {
 	for _, slug := range []string{"in", "out"} {
 		f.now = f.now.Add(time.Second)
 		for range 2 {
-			if _, err := f.CreatePresetVersion(t.Context(), domain.By(admin), "", slug, nothing); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.CreatePresetVersion(t.Context(), domain.By(admin), "", slug, nothing))
 		}
-		if _, err := f.PutLabel(t.Context(), domain.By(admin), "", slug, "live", domain.Target{Version: 1}); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.PutLabel(t.Context(), domain.By(admin), "", slug, "live", domain.Target{Version: 1}))
 	}
 	who := f.limited(t, domain.NewKey{Kind: domain.InferenceKey, Scope: domain.Scope{Presets: []string{"in", "later"}}})
 	page := domain.Page{Limit: 10}
@@ -152,13 +148,9 @@ func TestListsWithinReach(t *testing.T) {
 				continue
 			}
 			by := domain.By(admin)
-			if _, err := f.CreatePresetVersion(t.Context(), by, workspace, slug, nothing); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.CreatePresetVersion(t.Context(), by, workspace, slug, nothing))
 			name := fmt.Sprint("N", n%3)
-			if _, err := f.UpdatePreset(t.Context(), by, workspace, slug, domain.PresetPatch{Name: &name}); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.UpdatePreset(t.Context(), by, workspace, slug, domain.PresetPatch{Name: &name}))
 			var err error
 			switch n {
 			case 4, 6:
@@ -210,9 +202,7 @@ func TestOnlyWorkspace(t *testing.T) {
 	who := f.limited(t, domain.NewKey{Kind: domain.ManagementKey, Workspace: "own", Scope: domain.Scope{OnlyWorkspace: true}})
 	ctx, page := t.Context(), domain.Page{Limit: 10}
 	for _, slug := range []string{"own", "other"} {
-		if _, err := f.CreatePresetVersion(ctx, domain.By(admin), slug, "p", nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(ctx, domain.By(admin), slug, "p", nothing))
 	}
 	name := "Name"
 	calls := map[string]func(ref string) error{
@@ -284,9 +274,7 @@ func TestOnlyWorkspace(t *testing.T) {
 	}
 	// Without a workspace of its own the key manages the default one, also a new one.
 	who = f.limited(t, domain.NewKey{Kind: domain.ManagementKey, Scope: domain.Scope{OnlyWorkspace: true}})
-	if _, err := f.DeleteWorkspace(ctx, domain.By(admin), "default", domain.WorkspaceDeletion{ConfirmDefault: true}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteWorkspace(ctx, domain.By(admin), "default", domain.WorkspaceDeletion{ConfirmDefault: true}))
 	if _, err := f.Workspace(ctx, who, "default"); err != nil {
 		t.Error(err)
 	}

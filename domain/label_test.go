@@ -119,9 +119,7 @@ func TestLabelLimit(t *testing.T) {
 	_, err := f.PutLabel(t.Context(), ask, "", "p", "more", domain.Target{Version: 1})
 	wantKind(t, err, domain.Invalid, "has 64 labels already")
 	f.label(t, "l0", domain.Target{Version: 2}) // no new one
-	if _, err := f.DeleteLabel(t.Context(), ask, "", "p", "l0"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteLabel(t.Context(), ask, "", "p", "l0"))
 	f.label(t, "more", domain.Target{Version: 1})
 	if got := len(f.stored(t, "default", "p").Labels); got != domain.MaxLabels {
 		t.Errorf("got %d labels, want %d", got, domain.MaxLabels)
@@ -271,9 +269,7 @@ func TestConditionOnDeletedLabel(t *testing.T) {
 	remove := func() {
 		t.Helper()
 		f.label(t, "live", domain.Target{Version: 1})
-		if _, err := f.DeleteLabel(t.Context(), ask, "", "p", "live"); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.DeleteLabel(t.Context(), ask, "", "p", "live"))
 	}
 	put := func(c domain.Condition) error {
 		w := ask

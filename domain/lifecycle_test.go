@@ -347,9 +347,7 @@ func TestPresetLife(t *testing.T) {
 // TestChangesShowThePreset checks that the answer to a change equals a later read.
 func TestChangesShowThePreset(t *testing.T) {
 	f := newFixture(t)
-	if _, err := f.CreatePresetVersion(t.Context(), ask, "", "p", nothing); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
 	for name, do := range map[string]func() (domain.Outcome, error){
 		"version": func() (domain.Outcome, error) { return f.CreatePresetVersion(t.Context(), ask, "", "p", nothing) },
 		"designate": func() (domain.Outcome, error) {
@@ -397,16 +395,10 @@ func TestPresetsOutOfReach(t *testing.T) {
 	f := newFixture(t)
 	team := f.workspace(t, "team")
 	for _, slug := range []string{"p", "gone"} {
-		if _, err := f.CreatePresetVersion(t.Context(), ask, "team", slug, nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(t.Context(), ask, "team", slug, nothing))
 	}
-	if _, err := f.PutLabel(t.Context(), ask, "team", "p", "live", domain.Target{Version: 1}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.ArchivePreset(t.Context(), ask, "team", "gone"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.PutLabel(t.Context(), ask, "team", "p", "live", domain.Target{Version: 1}))
+	f.must(f.ArchivePreset(t.Context(), ask, "team", "gone"))
 	trail := f.records(t)
 	outsider, member := user, user
 	outsider.WorkspaceSlug, member.WorkspaceID = "default", team.ID
@@ -519,29 +511,19 @@ func TestPresetPages(t *testing.T) {
 	page(whole, 4, "d", "c", "b", "a")
 	f.put(t, "b", "{}", nil)
 	page(whole, 4, "b", "d", "c", "a")
-	if _, err := f.PutLabel(t.Context(), ask, "", "a", "live", domain.Target{Version: 1}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.DesignateVersion(t.Context(), ask, "", "d", domain.Designation{Version: 1}); err != nil { // is so already
-		t.Fatal(err)
-	}
+	f.must(f.PutLabel(t.Context(), ask, "", "a", "live", domain.Target{Version: 1}))
+	f.must(f.DesignateVersion(t.Context(), ask, "", "d", domain.Designation{Version: 1})) // is so already
 	page(whole, 4, "a", "b", "d", "c")
-	if _, err := f.ArchivePreset(t.Context(), ask, "", "b"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.ArchivePreset(t.Context(), ask, "", "b"))
 	off := domain.PresetDisabled
-	if _, err := f.UpdatePreset(t.Context(), ask, "", "c", domain.PresetPatch{Status: &off}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.UpdatePreset(t.Context(), ask, "", "c", domain.PresetPatch{Status: &off}))
 	page(whole, 3, "c", "a", "d")
 	page(domain.Page{Limit: 2}, 3, "c", "a")
 	page(domain.Page{Offset: 1, Limit: 1}, 3, "a")
 	page(domain.Page{Offset: 2, Limit: 2}, 3, "d")
 	page(domain.Page{Offset: 3, Limit: 2}, 3)
 	page(domain.Page{Offset: math.MaxInt, Limit: 100}, 3)
-	if _, err := f.RestorePreset(t.Context(), ask, "", "b"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.RestorePreset(t.Context(), ask, "", "b"))
 	page(whole, 4, "b", "c", "a", "d")
 
 	list, err := f.Presets(t.Context(), user, "", domain.PresetQuery{}, domain.Page{Offset: 2, Limit: 1})
@@ -555,9 +537,7 @@ func TestPresetVersionPages(t *testing.T) {
 	for range 5 {
 		f.put(t, "p", "{}", nil)
 	}
-	if _, err := f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 2}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 2}))
 	for page, want := range map[domain.Page][]string{
 		{Limit: 100}:                        {"1", "2", "3", "4", "5"},
 		{Limit: 2}:                          {"1", "2"},

@@ -18,9 +18,7 @@ func TestPresetsByStatus(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	f.workspace(t, "team")
-	if _, err := f.CreatePresetVersion(t.Context(), ask, "team", "elsewhere", nothing); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.CreatePresetVersion(t.Context(), ask, "team", "elsewhere", nothing))
 	statuses := make(map[string]domain.PresetStatus)
 	var changed []string // the last changed one first
 	touch := func(slug string, status domain.PresetStatus) {

@@ -38,9 +38,7 @@ func presetChanges(f *fixture, t *testing.T) map[string][]func(w domain.Write, s
 		}},
 		"ArchivePreset": {func(w domain.Write, slug string) (domain.Outcome, error) { return f.ArchivePreset(ctx, w, "", slug) }},
 		"RestorePreset": {func(w domain.Write, slug string) (domain.Outcome, error) {
-			if _, err := f.ArchivePreset(ctx, domain.Write{Who: admin, Override: "files"}, "", slug); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.ArchivePreset(ctx, domain.Write{Who: admin, Override: "files"}, "", slug))
 			return f.RestorePreset(ctx, w, "", slug)
 		}},
 		"CreatePresetVersion": {func(w domain.Write, slug string) (domain.Outcome, error) {
@@ -122,13 +120,9 @@ func (f *fixture) owned(t *testing.T, slug, owner string) {
 	t.Helper()
 	by := domain.Write{Who: admin, Owner: owner}
 	for range 2 {
-		if _, err := f.CreatePresetVersion(t.Context(), by, "", slug, nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(t.Context(), by, "", slug, nothing))
 	}
-	if _, err := f.PutLabel(t.Context(), by, "", slug, "one", domain.Target{Version: 1}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.PutLabel(t.Context(), by, "", slug, "one", domain.Target{Version: 1}))
 }
 
 // TestSetOwner changes the owner by patches.
@@ -209,9 +203,7 @@ func TestOwnershipOfWorkspaces(t *testing.T) {
 	f := newFixture(t)
 	f.workspace(t, "team")
 	for _, owner := range []string{"", "files", "other"} {
-		if _, err := f.CreatePresetVersion(t.Context(), domain.Write{Who: admin, Owner: owner}, "team", "mail-"+owner+"x", nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(t.Context(), domain.Write{Who: admin, Owner: owner}, "team", "mail-"+owner+"x", nothing))
 	}
 	for _, w := range []domain.Write{{}, {Override: "files"}, {Owner: "files"}, {Owner: "files", Override: "third"}} {
 		w.Who = admin
@@ -219,9 +211,7 @@ func TestOwnershipOfWorkspaces(t *testing.T) {
 			t.Fatalf("%+v: got %v, want a conflict", w, err)
 		}
 	}
-	if _, err := f.DeleteWorkspace(t.Context(), domain.Write{Who: admin, Owner: "files", Override: "other"}, "team", domain.WorkspaceDeletion{}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteWorkspace(t.Context(), domain.Write{Who: admin, Owner: "files", Override: "other"}, "team", domain.WorkspaceDeletion{}))
 	if trail := f.trail(t); trail[len(trail)-1].Override != "other" {
 		t.Errorf("got %+v, want the override recorded", trail[len(trail)-1])
 	}
@@ -231,9 +221,7 @@ func TestOwnershipOfWorkspaces(t *testing.T) {
 func TestPruningOwned(t *testing.T) {
 	f := newFixture(t)
 	f.owned(t, "mail", "files")
-	if _, err := f.DeleteLabel(t.Context(), domain.Write{Who: admin, Owner: "files"}, "", "mail", "one"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteLabel(t.Context(), domain.Write{Who: admin, Owner: "files"}, "", "mail", "one"))
 	pruned, err := f.PruneVersions(t.Context(), domain.By(admin), domain.Pruning{Keep: 1})
 	if err != nil || len(pruned) != 1 || pruned[0].Versions != "1" {
 		t.Errorf("got %+v, %v, want version 1 removed", pruned, err)

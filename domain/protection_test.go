@@ -74,9 +74,7 @@ func TestProtection(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				if _, err := f.CreatePresetVersion(ctx, domain.By(admin), "", slug, one); err != nil {
-					t.Fatal(err)
-				}
+				f.must(f.CreatePresetVersion(ctx, domain.By(admin), "", slug, one))
 			}
 			_, err := f.PruneVersions(ctx, w, domain.Pruning{Keep: 1})
 			return domain.Outcome{}, err
@@ -123,9 +121,7 @@ func TestProtection(t *testing.T) {
 				slug = strings.ReplaceAll(slug, "'", "")
 				by := domain.By(admin)
 				for range 2 {
-					if _, err := f.CreatePresetVersion(ctx, by, "", slug, nothing); err != nil {
-						t.Fatal(err)
-					}
+					f.must(f.CreatePresetVersion(ctx, by, "", slug, nothing))
 				}
 				_, err1 := f.PutLabel(ctx, by, "", slug, "other", v(1))
 				_, err2 := f.PutProtectedLabel(ctx, by, "", slug, "live", v(1), &isProtected)
@@ -134,9 +130,7 @@ func TestProtection(t *testing.T) {
 					t.Fatal(err1, err2, err3)
 				}
 				if tc.archived {
-					if _, err := f.ArchivePreset(ctx, by, "", slug); err != nil {
-						t.Fatal(err)
-					}
+					f.must(f.ArchivePreset(ctx, by, "", slug))
 				}
 				before := len(f.trail(t))
 				_, err := tc.change(domain.By(who), slug)
@@ -210,13 +204,9 @@ func TestDraftsPruneNothingProtected(t *testing.T) {
 	f.KeepVersions = 2
 	ctx, by := t.Context(), domain.By(admin)
 	for range 3 {
-		if _, err := f.CreatePresetVersion(ctx, by, "", "p", nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(ctx, by, "", "p", nothing))
 	}
-	if _, err := f.UpdatePreset(ctx, by, "", "p", domain.PresetPatch{Protected: new(true)}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.UpdatePreset(ctx, by, "", "p", domain.PresetPatch{Protected: new(true)}))
 	total := func() int {
 		t.Helper()
 		list, err := f.PresetVersions(ctx, user, "", "p", domain.Page{Limit: 1})
@@ -228,16 +218,12 @@ func TestDraftsPruneNothingProtected(t *testing.T) {
 	before := total()
 	who := f.limited(t, domain.NewKey{Kind: domain.ManagementKey})
 	for range 3 {
-		if _, err := f.ReleasePresetVersion(ctx, domain.By(who), "", "p", nothing, domain.Release{Draft: true}); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.ReleasePresetVersion(ctx, domain.By(who), "", "p", nothing, domain.Release{Draft: true}))
 	}
 	if got := total(); got != before+3 {
 		t.Errorf("got %d versions, want %d", got, before+3)
 	}
-	if _, err := f.ReleasePresetVersion(ctx, by, "", "p", nothing, domain.Release{Draft: true}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.ReleasePresetVersion(ctx, by, "", "p", nothing, domain.Release{Draft: true}))
 	if got := total(); got > 3 {
 		t.Errorf("got %d versions after a change with the right", got)
 	}
@@ -251,9 +237,7 @@ func TestProtectedWorkspaces(t *testing.T) {
 	with := f.limited(t, domain.NewKey{Kind: domain.ManagementKey, Scope: domain.Scope{Rights: []domain.Right{domain.ProtectedLabels}}})
 	for _, slug := range []string{"none", "label", "preset"} {
 		f.workspace(t, slug)
-		if _, err := f.CreatePresetVersion(ctx, by, slug, "p", nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(ctx, by, slug, "p", nothing))
 	}
 	_, err1 := f.PutProtectedLabel(ctx, by, "label", "p", "live", domain.Target{Version: 1}, new(true))
 	_, err2 := f.UpdatePreset(ctx, by, "preset", "p", domain.PresetPatch{Protected: new(true)})

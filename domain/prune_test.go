@@ -102,9 +102,7 @@ func TestWhatIsPruned(t *testing.T) {
 				f.label(t, fmt.Sprint("l", i), to)
 			}
 			if tc.designated > 0 {
-				if _, err := f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: tc.designated}); err != nil {
-					t.Fatal(err)
-				}
+				f.must(f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: tc.designated}))
 			}
 			before, trail, want := f.stored(t, "default", "p"), f.trail(t), map[string]string{}
 			var left []int
@@ -168,14 +166,10 @@ func TestPrunedOnceItIsNotUsed(t *testing.T) {
 	prune(2, "3", 1, 2, 4, 5, 6)
 	f.label(t, "canary", domain.Target{Version: 4})
 	prune(3, "1", 2, 4, 5, 6)
-	if _, err := f.DeleteLabel(t.Context(), ask, "", "p", "live"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteLabel(t.Context(), ask, "", "p", "live"))
 	prune(10, "", 2, 4, 5, 6) // more are to stay than there are numbers
 	prune(1, "2,5", 4, 6)
-	if _, err := f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 4}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 4}))
 	f.put(t, "p", "{}", nil)
 	prune(1, "6", 4, 7)
 	if p := f.stored(t, "default", "p"); p.LatestVersion != 7 {
@@ -292,9 +286,7 @@ func TestPrunedWorkspaces(t *testing.T) {
 	in := func(workspace, slug string, n int) {
 		t.Helper()
 		for range n {
-			if _, err := f.CreatePresetVersion(t.Context(), ask, workspace, slug, nothing); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.CreatePresetVersion(t.Context(), ask, workspace, slug, nothing))
 		}
 	}
 	in("default", "few", 2)
@@ -383,9 +375,7 @@ func TestKeepVersions(t *testing.T) {
 	add("", 5, 6, 7, 8)
 	f.KeepVersions = 1
 	add("6-8", 5, 9)
-	if _, err := f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 5}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 5}))
 	add("9", 5, 10)
 	add("10", 5, 11)
 
@@ -551,9 +541,7 @@ func TestPrunedAfterItsWorkspace(t *testing.T) {
 		f.workspace(t, slug)
 		for _, preset := range []string{"p", "q"} {
 			for range 2 {
-				if _, err := f.CreatePresetVersion(t.Context(), ask, slug, preset, nothing); err != nil {
-					t.Fatal(err)
-				}
+				f.must(f.CreatePresetVersion(t.Context(), ask, slug, preset, nothing))
 			}
 		}
 	}

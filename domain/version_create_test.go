@@ -136,9 +136,7 @@ func TestReleasesRefused(t *testing.T) {
 	f := newFixture(t)
 	f.release(t, domain.Release{})
 	for n := range domain.MaxLabels {
-		if _, err := f.PutLabel(t.Context(), ask, "", "p", fmt.Sprintf("l%d", n), domain.Target{Version: 1}); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.PutLabel(t.Context(), ask, "", "p", fmt.Sprintf("l%d", n), domain.Target{Version: 1}))
 	}
 	before, trail := f.stored(t, "default", "p"), f.records(t)
 	long := strings.Repeat("é", domain.MaxMessage)

@@ -38,9 +38,7 @@ func TestVersionUses(t *testing.T) {
 	f := newFixture(t)
 	const versions = 6
 	for range versions {
-		if _, err := f.CreatePresetVersion(t.Context(), ask, "", "p", nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	number := func() int { return 1 + random.IntN(versions) }
@@ -125,9 +123,7 @@ func TestVersionTag(t *testing.T) {
 		return tags
 	}
 	for range 3 {
-		if _, err := f.CreatePresetVersion(t.Context(), ask, "", "p", nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
 	}
 	before := tags()
 	for name, step := range map[string]struct {

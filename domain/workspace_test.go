@@ -253,9 +253,7 @@ func TestWorkspaceDeletion(t *testing.T) {
 	f := newFixture(t)
 	team := f.workspace(t, "team")
 	other := f.workspace(t, "other")
-	if _, err := f.CreatePresetVersion(t.Context(), ask, "team", "p", nothing); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.CreatePresetVersion(t.Context(), ask, "team", "p", nothing))
 	issue := func(workspace string, lifetime time.Duration) domain.Key {
 		t.Helper()
 		k, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey, Workspace: workspace, Lifetime: lifetime})
@@ -328,9 +326,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.put(t, "p", "{}", nil)
-	if _, err := f.UpdateWorkspace(t.Context(), ask, "default", patchOf(t, `{"name":"Main"}`), nil); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.UpdateWorkspace(t.Context(), ask, "default", patchOf(t, `{"name":"Main"}`), nil))
 	if _, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey}); err != nil {
 		t.Fatal(err)
 	}
@@ -382,9 +378,7 @@ func TestWorkspacePages(t *testing.T) {
 		f.now = f.now.Add(time.Second)
 		f.workspace(t, slug)
 	}
-	if _, err := f.UpdateWorkspace(t.Context(), ask, "a", patchOf(t, `{"slug":"z"}`), nil); err != nil { // keeps its place
-		t.Fatal(err)
-	}
+	f.must(f.UpdateWorkspace(t.Context(), ask, "a", patchOf(t, `{"slug":"z"}`), nil)) // keeps its place
 	page := func(page domain.Page, total int, want ...string) {
 		t.Helper()
 		list, err := f.Workspaces(t.Context(), admin, page)
@@ -393,9 +387,7 @@ func TestWorkspacePages(t *testing.T) {
 		}
 	}
 	page(domain.Page{Limit: 100}, 4, "default", "c", "z", "b")
-	if _, err := f.DeleteWorkspace(t.Context(), ask, "c", domain.WorkspaceDeletion{}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteWorkspace(t.Context(), ask, "c", domain.WorkspaceDeletion{}))
 	page(domain.Page{Limit: 100}, 3, "default", "z", "b")
 	page(domain.Page{Limit: 2}, 3, "default", "z")
 	page(domain.Page{Offset: 1, Limit: 1}, 3, "z")
