@@ -53,6 +53,46 @@ func conditions(tag string) map[string]struct {
 	}
 }
 
+// conditional is a change of an object under conditions.
+type conditional struct {
+	prepare func(slug string) (tag string)
+	there   bool // the object exists then
+	do      func(w domain.Write, slug string) (domain.Outcome, error)
+	also    []string // conditions that hold although the object is missing
+}
+
+// tryConditions tries each change under all kinds of conditions.
+func (f *fixture) tryConditions(t *testing.T, changes map[string]conditional) {
+	number := 0
+	for name, tc := range changes {
+		for which := range conditions("") {
+			t.Run(name+"/"+which, func(t *testing.T) {
+				number++
+				slug := "o" + strconv.Itoa(number)
+				condition := conditions(tc.prepare(slug))[which]
+				holds := condition.there
+				if !tc.there {
+					holds = condition.missing || slices.Contains(tc.also, which)
+				}
+				trail := f.records(t)
+				w := ask
+				w.Condition = condition.Condition
+				_, err := tc.do(w, slug)
+				if holds {
+					if err != nil {
+						t.Errorf("got %v, want it done", err)
+					}
+					return
+				}
+				wantKind(t, err, domain.PreconditionFailed, "Precondition failed")
+				if now := f.records(t); now != trail {
+					t.Error("something was changed all the same")
+				}
+			})
+		}
+	}
+}
+
 func TestConditionsOfPresets(t *testing.T) {
 	f := newFixture(t)
 	preset := func(slug string) string { // its tag
@@ -105,13 +145,7 @@ func TestConditionsOfPresets(t *testing.T) {
 	deleteLabel := func(w domain.Write, slug string) (domain.Outcome, error) {
 		return f.DeleteLabel(t.Context(), w, "", slug, "live")
 	}
-	number := 0
-	for name, tc := range map[string]struct {
-		prepare func(slug string) (tag string)
-		there   bool
-		do      func(w domain.Write, slug string) (domain.Outcome, error)
-		also    []string // conditions that hold although the object is missing
-	}{
+	f.tryConditions(t, map[string]conditional{
 		"new preset":          {prepare: nowhere, do: create1},
 		"new version":         {prepare: create, there: true, do: create1},
 		"archive":             {prepare: create, there: true, do: archive},
@@ -130,89 +164,30 @@ func TestConditionsOfPresets(t *testing.T) {
 		"patch": {prepare: create, there: true, do: func(w domain.Write, slug string) (domain.Outcome, error) {
 			return f.UpdatePreset(t.Context(), w, "", slug, domain.PresetPatch{Name: new("n")})
 		}},
-	} {
-		for which := range conditions("") {
-			t.Run(name+"/"+which, func(t *testing.T) {
-				number++
-				slug := "p" + strconv.Itoa(number)
-				condition := conditions(tc.prepare(slug))[which]
-				holds := condition.there
-				if !tc.there {
-					holds = condition.missing || slices.Contains(tc.also, which)
-				}
-				trail := f.records(t)
-				w := ask
-				w.Condition = condition.Condition
-				_, err := tc.do(w, slug)
-				if holds {
-					if err != nil {
-						t.Errorf("got %v, want it done", err)
-					}
-					return
-				}
-				wantKind(t, err, domain.PreconditionFailed, "Precondition failed")
-				if now := f.records(t); now != trail {
-					t.Error("something was changed all the same")
-				}
-			})
-		}
-	}
+	})
 }
 
 func TestConditionsOfWorkspaces(t *testing.T) {
 	f := newFixture(t)
-	number := 0
-	for name, tc := range map[string]struct {
-		there bool
-		do    func(w domain.Write, slug string) error
-	}{
-		"create": {false, func(w domain.Write, slug string) error {
-			_, err := f.CreateWorkspace(t.Context(), w, domain.NewWorkspace{Name: "n", Slug: slug})
-			return err
-		}},
-		"update": {true, func(w domain.Write, slug string) error {
-			_, err := f.UpdateWorkspace(t.Context(), w, slug, domain.WorkspacePatch{Name: new("n")}, nil)
-			return err
-		}},
-		"delete": {true, func(w domain.Write, slug string) error {
-			_, err := f.DeleteWorkspace(t.Context(), w, slug, domain.WorkspaceDeletion{})
-			return err
-		}},
-	} {
-		for which := range conditions("") {
-			t.Run(name+"/"+which, func(t *testing.T) {
-				number++
-				slug := "w" + strconv.Itoa(number)
-				tag := ""
-				if tc.there {
-					text, err := f.workspace(t, slug).JSON()
-					if err != nil {
-						t.Fatal(err)
-					}
-					tag = domain.Tag(text)
-				}
-				condition := conditions(tag)[which]
-				holds := condition.there
-				if !tc.there {
-					holds = condition.missing
-				}
-				trail := f.records(t)
-				w := ask
-				w.Condition = condition.Condition
-				err := tc.do(w, slug)
-				if holds {
-					if err != nil {
-						t.Errorf("got %v, want it done", err)
-					}
-					return
-				}
-				wantKind(t, err, domain.PreconditionFailed, "Precondition failed")
-				if now := f.records(t); now != trail {
-					t.Error("something was changed all the same")
-				}
-			})
+	nowhere := func(string) string { return "" }
+	create := func(slug string) string {
+		text, err := f.workspace(t, slug).JSON()
+		if err != nil {
+			t.Fatal(err)
 		}
+		return domain.Tag(text)
 	}
+	f.tryConditions(t, map[string]conditional{
+		"create": {prepare: nowhere, do: func(w domain.Write, slug string) (domain.Outcome, error) {
+			return f.CreateWorkspace(t.Context(), w, domain.NewWorkspace{Name: "n", Slug: slug})
+		}},
+		"update": {prepare: create, there: true, do: func(w domain.Write, slug string) (domain.Outcome, error) {
+			return f.UpdateWorkspace(t.Context(), w, slug, domain.WorkspacePatch{Name: new("n")}, nil)
+		}},
+		"delete": {prepare: create, there: true, do: func(w domain.Write, slug string) (domain.Outcome, error) {
+			return f.DeleteWorkspace(t.Context(), w, slug, domain.WorkspaceDeletion{})
+		}},
+	})
 }
 
 // The tag in the answer of a change is the tag of the next read. A change of anything that
@@ -247,8 +222,7 @@ func TestTagsFollowChanges(t *testing.T) {
 		}
 		w := ask
 		w.Condition.Match = &domain.Tags{List: []string{last}}
-		_, err = f.UpdatePreset(t.Context(), w, "", "p", domain.PresetPatch{Name: new("lost")})
-		wantKind(t, err, domain.PreconditionFailed, "Precondition failed")
+		wantKind(t, errOf(f.UpdatePreset(t.Context(), w, "", "p", domain.PresetPatch{Name: new("lost")})), domain.PreconditionFailed, "Precondition failed")
 		last = tag
 	}
 }

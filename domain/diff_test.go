@@ -72,8 +72,7 @@ func TestDiff(t *testing.T) {
 		})
 	}
 	f.must(f.ArchivePreset(t.Context(), domain.By(admin), "", "support"))
-	_, err = f.Diff(t.Context(), admin, "", "support", "1", "2")
-	wantKind(t, err, domain.NotFound, "Preset not found")
+	wantKind(t, errOf(f.Diff(t.Context(), admin, "", "support", "1", "2")), domain.NotFound, "Preset not found")
 }
 
 func TestDiffOfTemplates(t *testing.T) {

@@ -129,6 +129,34 @@ func (f *fixture) stored(t testing.TB, workspace, slug string) (p domain.Preset)
 	return p
 }
 
+// reads are the ways to read a preset that has the label live.
+func (f *fixture) reads() map[string]func(who domain.Principal, workspace, slug string) error {
+	ctx, page := f.t.Context(), domain.Page{Limit: 10}
+	return map[string]func(who domain.Principal, workspace, slug string) error{
+		"preset": func(who domain.Principal, workspace, slug string) error {
+			return errOf(f.Preset(ctx, who, workspace, slug))
+		},
+		"version": func(who domain.Principal, workspace, slug string) error {
+			return errOf(f.PresetVersion(ctx, who, workspace, slug, 1))
+		},
+		"versions": func(who domain.Principal, workspace, slug string) error {
+			return errOf(f.PresetVersions(ctx, who, workspace, slug, page))
+		},
+		"summaries": func(who domain.Principal, workspace, slug string) error {
+			return errOf(f.PresetVersionSummaries(ctx, who, workspace, slug, page))
+		},
+		"diff": func(who domain.Principal, workspace, slug string) error {
+			return errOf(f.Diff(ctx, who, workspace, slug, "1", "live"))
+		},
+		"label": func(who domain.Principal, workspace, slug string) error {
+			return errOf(f.Label(ctx, who, workspace, slug, "live", page))
+		},
+	}
+}
+
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
 func wantKind(t *testing.T, err error, want domain.Kind, message string) {
 	t.Helper()
 	if domain.KindOf(err) != want || err == nil || !strings.Contains(err.Error(), message) {
@@ -145,8 +173,7 @@ func (refusing) Update(context.Context, func(domain.Tx) error) error {
 
 func TestAnEngineThatGivesUpIsAConflict(t *testing.T) {
 	s := domain.NewService(refusing{})
-	_, err := s.CreatePresetVersion(t.Context(), domain.By(admin), "", "x", nothing)
-	wantKind(t, err, domain.Conflict, "Resource conflict. Please try again later.")
+	wantKind(t, errOf(s.CreatePresetVersion(t.Context(), domain.By(admin), "", "x", nothing)), domain.Conflict, "Resource conflict. Please try again later.")
 }
 
 func TestInvalidIssues(t *testing.T) {

@@ -130,14 +130,10 @@ func TestHistories(t *testing.T) {
 		}, func(o domain.AuditObject) bool { return o.WorkspaceID == team.ID })
 	}
 
-	_, err = f.PresetHistory(t.Context(), admin, "", "absent", domain.Page{Limit: 1})
-	wantKind(t, err, domain.NotFound, "Preset not found")
-	_, err = f.WorkspaceHistory(t.Context(), admin, "absent", domain.Page{Limit: 1})
-	wantKind(t, err, domain.NotFound, "Workspace not found")
-	_, err = f.PresetHistory(t.Context(), user, "", "p1", domain.Page{Limit: 1})
-	wantKind(t, err, domain.Forbidden, "Only management keys")
-	_, err = f.WorkspaceHistory(t.Context(), user, "default", domain.Page{Limit: 1})
-	wantKind(t, err, domain.Forbidden, "Only management keys")
+	wantKind(t, errOf(f.PresetHistory(t.Context(), admin, "", "absent", domain.Page{Limit: 1})), domain.NotFound, "Preset not found")
+	wantKind(t, errOf(f.WorkspaceHistory(t.Context(), admin, "absent", domain.Page{Limit: 1})), domain.NotFound, "Workspace not found")
+	wantKind(t, errOf(f.PresetHistory(t.Context(), user, "", "p1", domain.Page{Limit: 1})), domain.Forbidden, "Only management keys")
+	wantKind(t, errOf(f.WorkspaceHistory(t.Context(), user, "default", domain.Page{Limit: 1})), domain.Forbidden, "Only management keys")
 
 	// The history of a deleted workspace goes with it, and a new one of its slug has its own.
 	if _, err := f.RevokeKey(t.Context(), ask, k.ID); err != nil {
@@ -145,10 +141,8 @@ func TestHistories(t *testing.T) {
 	}
 	f.must(f.DeleteWorkspace(t.Context(), ask, "team", domain.WorkspaceDeletion{}))
 	for _, ref := range []string{"team", team.ID} {
-		_, err = f.WorkspaceHistory(t.Context(), admin, ref, domain.Page{Limit: 1})
-		wantKind(t, err, domain.NotFound, "Workspace not found")
-		_, err = f.PresetHistory(t.Context(), admin, ref, "p1", domain.Page{Limit: 1})
-		wantKind(t, err, domain.NotFound, "Workspace not found")
+		wantKind(t, errOf(f.WorkspaceHistory(t.Context(), admin, ref, domain.Page{Limit: 1})), domain.NotFound, "Workspace not found")
+		wantKind(t, errOf(f.PresetHistory(t.Context(), admin, ref, "p1", domain.Page{Limit: 1})), domain.NotFound, "Workspace not found")
 	}
 	f.workspace(t, "team")
 	if list, err := f.WorkspaceHistory(t.Context(), admin, "team", domain.Page{Limit: 9}); err != nil || list.Total != 1 {

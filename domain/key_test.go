@@ -226,8 +226,7 @@ func TestKeysRefused(t *testing.T) {
 			}
 		})
 	}
-	_, err := f.RevokeKey(t.Context(), domain.By(admin), "no such key")
-	wantKind(t, err, domain.NotFound, "Key not found")
+	wantKind(t, errOf(f.RevokeKey(t.Context(), domain.By(admin), "no such key")), domain.NotFound, "Key not found")
 }
 
 // held is a store whose updates wait for a permit and report when they are done.

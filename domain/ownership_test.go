@@ -131,8 +131,7 @@ func TestSetOwner(t *testing.T) {
 	f.owned(t, "mail", "")
 	set := func(w domain.Write, owner *string) error {
 		w.Who = admin
-		_, err := f.UpdatePreset(t.Context(), w, "", "mail", domain.PresetPatch{ManagedBy: domain.Settable[string]{Given: true, Value: owner}})
-		return err
+		return errOf(f.UpdatePreset(t.Context(), w, "", "mail", domain.PresetPatch{ManagedBy: domain.Settable[string]{Given: true, Value: owner}}))
 	}
 	want := func(owner, override string, records int) {
 		t.Helper()
@@ -185,9 +184,7 @@ func TestSetOwner(t *testing.T) {
 		}
 	}
 	for _, w := range []domain.Write{{Who: user, Owner: "files"}, {Who: user, Override: "files"}} {
-		if _, err := f.CreatePresetVersion(t.Context(), w, "", "mail", nothing); domain.KindOf(err) != domain.Forbidden {
-			t.Errorf("%+v: got %v, want Forbidden", w, err)
-		}
+		wantKind(t, errOf(f.CreatePresetVersion(t.Context(), w, "", "mail", nothing)), domain.Forbidden, "")
 	}
 }
 
@@ -207,9 +204,7 @@ func TestOwnershipOfWorkspaces(t *testing.T) {
 	}
 	for _, w := range []domain.Write{{}, {Override: "files"}, {Owner: "files"}, {Owner: "files", Override: "third"}} {
 		w.Who = admin
-		if _, err := f.DeleteWorkspace(t.Context(), w, "team", domain.WorkspaceDeletion{}); domain.KindOf(err) != domain.Conflict {
-			t.Fatalf("%+v: got %v, want a conflict", w, err)
-		}
+		wantKind(t, errOf(f.DeleteWorkspace(t.Context(), w, "team", domain.WorkspaceDeletion{})), domain.Conflict, "")
 	}
 	f.must(f.DeleteWorkspace(t.Context(), domain.Write{Who: admin, Owner: "files", Override: "other"}, "team", domain.WorkspaceDeletion{}))
 	if trail := f.trail(t); trail[len(trail)-1].Override != "other" {

@@ -171,8 +171,7 @@ func TestScansEnd(t *testing.T) {
 	f := newFixture(t)
 	f.LimitScans(-time.Second, 100)
 	for _, q := range []domain.PresetQuery{{Text: "x"}, {Sort: domain.SortName}, {Sort: domain.SortSlug}, {Text: "x", Ascending: true}} {
-		_, err := f.Presets(t.Context(), user, "", q, domain.Page{Limit: 1})
-		wantKind(t, err, domain.Unavailable, "The search took too long")
+		wantKind(t, errOf(f.Presets(t.Context(), user, "", q, domain.Page{Limit: 1})), domain.Unavailable, "The search took too long")
 	}
 	if _, err := f.Presets(t.Context(), user, "", domain.PresetQuery{Ascending: true}, domain.Page{Limit: 1}); err != nil {
 		t.Error(err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -256,7 +257,7 @@ func TestPrunedIsNotFound(t *testing.T) {
 			}
 		}
 	}
-	for offset := range len(left) + 2 {
+	for _, offset := range []int{0, 1, 2, 3, 4, 5, 6, math.MaxInt - 1, math.MaxInt} {
 		for limit := 1; limit < len(left)+2; limit++ {
 			list, err := f.PresetVersions(t.Context(), user, "", "p", domain.Page{Offset: offset, Limit: limit})
 			var versions []struct{ Version int }

@@ -22,10 +22,8 @@ func (f *fixture) release(t *testing.T, how domain.Release) domain.Outcome {
 
 func TestDrafts(t *testing.T) {
 	f := newFixture(t)
-	_, err := f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{Draft: true, Label: "l"})
-	wantKind(t, err, domain.Conflict, "must be designated")
-	_, err = f.Preset(t.Context(), user, "", "p")
-	wantKind(t, err, domain.NotFound, "Preset not found")
+	wantKind(t, errOf(f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{Draft: true, Label: "l"})), domain.Conflict, "must be designated")
+	wantKind(t, errOf(f.Preset(t.Context(), user, "", "p")), domain.NotFound, "Preset not found")
 	trail := f.records(t)
 
 	f.release(t, domain.Release{})
@@ -158,8 +156,7 @@ func TestReleasesRefused(t *testing.T) {
 		{admin, domain.Release{Message: new("\u007f")}, domain.Invalid, "message: must not have control characters"},
 		{admin, domain.Release{Message: new("\xff")}, domain.Invalid, "message: must be UTF-8"},
 	} {
-		_, err := f.ReleasePresetVersion(t.Context(), domain.By(tc.who), "", "p", nothing, tc.how)
-		wantKind(t, err, tc.kind, tc.says)
+		wantKind(t, errOf(f.ReleasePresetVersion(t.Context(), domain.By(tc.who), "", "p", nothing, tc.how)), tc.kind, tc.says)
 	}
 	if after := f.stored(t, "default", "p"); after.LatestVersion != before.LatestVersion || f.records(t) != trail {
 		t.Errorf("got %+v, want %+v", after, before)

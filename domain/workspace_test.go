@@ -53,19 +53,14 @@ func TestWorkspaceLookUp(t *testing.T) {
 	wantKind(t, err, domain.NotFound, "Workspace not found")
 	_, err = workspace(t.Context(), f, user, "first")
 	wantKind(t, err, domain.Forbidden, "Only management keys can perform this operation")
-	_, err = f.CreateWorkspace(t.Context(), domain.By(user), domain.NewWorkspace{Name: "x", Slug: "x"})
-	wantKind(t, err, domain.Forbidden, "Only management keys can perform this operation")
-	_, err = f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: "first"})
-	wantKind(t, err, domain.Invalid, "/slug: already in use")
+	wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(user), domain.NewWorkspace{Name: "x", Slug: "x"})), domain.Forbidden, "Only management keys can perform this operation")
+	wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: "first"})), domain.Invalid, "/slug: already in use")
 	for _, slug := range []string{first.ID, uuid.NewString()} { // which would be taken for an id
-		_, err = f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: slug})
-		wantKind(t, err, domain.Invalid, "/slug: must not be a UUID")
-		_, err = f.UpdateWorkspace(t.Context(), domain.By(admin), "first", domain.WorkspacePatch{Slug: &slug}, nil)
-		wantKind(t, err, domain.Invalid, "/slug: must not be a UUID")
+		wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: slug})), domain.Invalid, "/slug: must not be a UUID")
+		wantKind(t, errOf(f.UpdateWorkspace(t.Context(), domain.By(admin), "first", domain.WorkspacePatch{Slug: &slug}, nil)), domain.Invalid, "/slug: must not be a UUID")
 	}
 	huge := strings.Repeat("m", domain.MaxStoredSize)
-	_, err = f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: "x", DefaultTextModel: &huge})
-	wantKind(t, err, domain.Invalid, "must be at most 262144 bytes")
+	wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: "x", DefaultTextModel: &huge})), domain.Invalid, "must be at most 262144 bytes")
 }
 
 func TestTheDefaultWorkspaceIsMadeOnce(t *testing.T) {
@@ -222,8 +217,7 @@ func TestWorkspaceUpdates(t *testing.T) {
 		"no management":    {user, id, `{}`, domain.Forbidden, "Only management keys"},
 	} {
 		was, _ := workspace(t.Context(), f, admin, id)
-		_, err := f.UpdateWorkspace(t.Context(), domain.By(tc.who), tc.ref, patchOf(t, tc.body), nil)
-		wantKind(t, err, tc.kind, tc.says)
+		wantKind(t, errOf(f.UpdateWorkspace(t.Context(), domain.By(tc.who), tc.ref, patchOf(t, tc.body), nil)), tc.kind, tc.says)
 		if now, err := workspace(t.Context(), f, admin, id); err != nil || !reflect.DeepEqual(now, was) {
 			t.Errorf("%s: got %+v, %v, want %+v still", name, now, err, was)
 		}
@@ -231,8 +225,7 @@ func TestWorkspaceUpdates(t *testing.T) {
 	// Keys of the configuration would be left in no workspace, unless it is
 	// whichever is the default one.
 	configured := []domain.Principal{{KeyID: "c1", Kind: domain.InferenceKey, WorkspaceSlug: "both"}, {KeyID: "c2", WorkspaceSlug: "default"}, {KeyID: "c3"}}
-	_, err = f.UpdateWorkspace(t.Context(), ask, id, patchOf(t, `{"slug":"other"}`), configured)
-	wantKind(t, err, domain.Invalid, "/slug: keys of the configuration name the workspace")
+	wantKind(t, errOf(f.UpdateWorkspace(t.Context(), ask, id, patchOf(t, `{"slug":"other"}`), configured)), domain.Invalid, "/slug: keys of the configuration name the workspace")
 	if now := f.records(t); now != trail {
 		t.Errorf("got %d records, want %d still", now, trail)
 	}
@@ -301,14 +294,12 @@ func TestWorkspaceDeletion(t *testing.T) {
 	for _, ref := range []string{"team", team.ID} {
 		_, err := workspace(t.Context(), f, admin, ref)
 		wantKind(t, err, domain.NotFound, "Workspace not found")
-		_, err = f.Preset(t.Context(), admin, ref, "p")
-		wantKind(t, err, domain.NotFound, "Workspace not found")
+		wantKind(t, errOf(f.Preset(t.Context(), admin, ref, "p")), domain.NotFound, "Workspace not found")
 		wantKind(t, remove(admin, ref, domain.WorkspaceDeletion{}), domain.NotFound, "Workspace not found")
 	}
 	// Another one under the same slug has nothing of it.
 	again := f.workspace(t, "team")
-	_, err := f.Preset(t.Context(), admin, "team", "p")
-	wantKind(t, err, domain.NotFound, "Preset not found")
+	wantKind(t, errOf(f.Preset(t.Context(), admin, "team", "p")), domain.NotFound, "Preset not found")
 	out, err := f.CreatePresetVersion(t.Context(), ask, "team", "p", nothing)
 	if err != nil || out.Number != 1 || again.ID == team.ID || out.Preset.WorkspaceID != again.ID {
 		t.Errorf("got %+v, %v, want version 1 in the new workspace", out, err)
@@ -336,8 +327,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 	}
 	f.now = f.now.Add(time.Minute)
 	on := domain.WorkspaceDeletion{Configured: []domain.Principal{{KeyID: "c1"}, {KeyID: "c2", WorkspaceSlug: "default"}}}
-	_, err = f.DeleteWorkspace(t.Context(), ask, "default", on)
-	wantKind(t, err, domain.Invalid, "confirm_default_workspace_deletion: must be true")
+	wantKind(t, errOf(f.DeleteWorkspace(t.Context(), ask, "default", on)), domain.Invalid, "confirm_default_workspace_deletion: must be true")
 	on.ConfirmDefault = true
 	_, err = f.DeleteWorkspace(t.Context(), ask, old.ID, on)
 	wantKind(t, err, domain.Invalid, "live keys") // one is tied to it by its id
@@ -362,8 +352,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 	}
 	_, err = workspace(t.Context(), f, admin, old.ID)
 	wantKind(t, err, domain.NotFound, "Workspace not found")
-	_, err = f.Preset(t.Context(), user, "", "p")
-	wantKind(t, err, domain.NotFound, "Preset not found")
+	wantKind(t, errOf(f.Preset(t.Context(), user, "", "p")), domain.NotFound, "Preset not found")
 	if list, err := f.Presets(t.Context(), user, "", domain.PresetQuery{}, domain.Page{Limit: 10}); err != nil || list.Total != 0 {
 		t.Errorf("got %+v, %v, want no presets", list, err)
 	}
