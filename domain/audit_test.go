@@ -24,10 +24,7 @@ func audited(t *testing.T) *fixture {
 	f.now = f.now.Add(time.Second)
 	f.must(f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 1}))
 	f.workspace(t, "team")
-	k, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey, Name: "ci", Workspace: "team"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, _ := f.newKey(domain.NewKey{Kind: domain.InferenceKey, Name: "ci", Workspace: "team"})
 	for range 2 { // the second time it is so already
 		if _, err := f.RevokeKey(t.Context(), domain.By(user), k.ID); err != nil {
 			t.Fatal(err)

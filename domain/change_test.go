@@ -97,10 +97,7 @@ func TestConditionsOfPresets(t *testing.T) {
 	f := newFixture(t)
 	preset := func(slug string) string { // its tag
 		t.Helper()
-		found, err := f.Preset(t.Context(), user, "", slug)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := f.found(f.Preset(t.Context(), user, "", slug))
 		return found.Tag
 	}
 	create := func(slug string) string {
@@ -115,10 +112,7 @@ func TestConditionsOfPresets(t *testing.T) {
 	label := func(slug string) string {
 		create(slug)
 		f.must(f.PutLabel(t.Context(), ask, "", slug, "live", domain.Target{Version: 1}))
-		found, err := f.Label(t.Context(), user, "", slug, "live", domain.Page{Limit: domain.DefaultPage})
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := f.found(f.Label(t.Context(), user, "", slug, "live", domain.Page{Limit: domain.DefaultPage}))
 		return found.Tag
 	}
 	labelled := func(slug string) string {
@@ -212,10 +206,7 @@ func TestTagsFollowChanges(t *testing.T) {
 		if _, err := do(); err != nil {
 			t.Fatal(err)
 		}
-		found, err := f.Preset(t.Context(), user, "", "p")
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := f.found(f.Preset(t.Context(), user, "", "p"))
 		tag := found.Tag
 		if tag == last {
 			t.Errorf("change %d gives no new tag", i)

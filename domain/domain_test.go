@@ -72,10 +72,7 @@ func newFixture(t *testing.T) *fixture {
 
 func (f *fixture) workspace(t *testing.T, slug string) domain.Workspace {
 	t.Helper()
-	out, err := f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: slug, Slug: slug})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := f.must(f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: slug, Slug: slug}))
 	return out.Workspace
 }
 
@@ -127,6 +124,35 @@ func (f *fixture) stored(t testing.TB, workspace, slug string) (p domain.Preset)
 		t.Fatal(err)
 	}
 	return p
+}
+
+// found returns what a read finds, which must succeed.
+func (f *fixture) found(found domain.Found, err error) domain.Found {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return found
+}
+
+// newKey returns an issued key and its secret.
+func (f *fixture) newKey(in domain.NewKey) (domain.Key, string) {
+	f.t.Helper()
+	k, secret, err := f.IssueKey(f.t.Context(), ask, in)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return k, secret
+}
+
+// shown returns a workspace as clients see it.
+func (f *fixture) shown(ref string) domain.Workspace {
+	f.t.Helper()
+	w, err := workspace(f.t.Context(), f, admin, ref)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return w
 }
 
 // reads are the ways to read a preset that has the label live.

@@ -51,14 +51,8 @@ func TestHistories(t *testing.T) {
 	f := newFixture(t)
 	f.KeepVersions = 3
 	team := f.workspace(t, "team")
-	k, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.ManagementKey, Name: "Ann's laptop", Workspace: "team"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	nameless, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.ManagementKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, _ := f.newKey(domain.NewKey{Kind: domain.ManagementKey, Name: "Ann's laptop", Workspace: "team"})
+	nameless, _ := f.newKey(domain.NewKey{Kind: domain.ManagementKey})
 	names := map[string]string{k.ID: "Ann's laptop"}
 	random := rand.New(rand.NewPCG(5, 6))
 	writes := []domain.Write{ask, ask, ask}

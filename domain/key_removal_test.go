@@ -30,10 +30,7 @@ func idsOf(keys []domain.Key) (ids []string) {
 // issue issues a management key with a lifetime.
 func (f *fixture) issue(t *testing.T, lifetime time.Duration) (domain.Key, string) {
 	t.Helper()
-	k, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.ManagementKey, Name: "laptop", Lifetime: lifetime})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, secret := f.newKey(domain.NewKey{Kind: domain.ManagementKey, Name: "laptop", Lifetime: lifetime})
 	return k, secret
 }
 
@@ -53,10 +50,7 @@ func TestRemoveKey(t *testing.T) {
 	w.Idempotency = domain.Idempotency{Key: "again", Request: [32]byte{1}}
 	f.must(f.CreatePresetVersion(t.Context(), w, "", "p", nothing))
 	names := func() (names []string) {
-		list, err := f.PresetHistory(t.Context(), admin, "", "p", domain.Page{Limit: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := f.found(f.PresetHistory(t.Context(), admin, "", "p", domain.Page{Limit: 10}))
 		var entries []entry
 		if err := json.Unmarshal(list.JSON, &entries); err != nil {
 			t.Fatal(err)

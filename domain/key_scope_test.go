@@ -134,10 +134,7 @@ func TestListsWithinReach(t *testing.T) {
 	who := f.limited(t, domain.NewKey{Kind: domain.InferenceKey, Workspace: "all", Scope: domain.Scope{Presets: reach}})
 	everyone := f.limited(t, domain.NewKey{Kind: domain.InferenceKey, Workspace: "few"})
 	list := func(who domain.Principal, query domain.PresetQuery, page domain.Page) string {
-		got, err := f.Presets(t.Context(), who, "", query, page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := f.found(f.Presets(t.Context(), who, "", query, page))
 		var some []struct{ Slug string }
 		if err := json.Unmarshal(got.JSON, &some); err != nil {
 			t.Fatal(err)

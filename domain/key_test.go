@@ -25,10 +25,7 @@ func TestIssuedSecretsHaveTheDocumentedForm(t *testing.T) {
 		kind   domain.KeyKind
 		prefix string
 	}{{domain.ManagementKey, "caddypresets_mgmt_"}, {domain.InferenceKey, "caddypresets_inf_"}} {
-		k, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: tc.kind})
-		if err != nil {
-			t.Fatal(err)
-		}
+		k, secret := f.newKey(domain.NewKey{Kind: tc.kind})
 		rest, ok := strings.CutPrefix(secret, tc.prefix)
 		if !ok || len(rest) != 49 || strings.Trim(rest, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 			t.Errorf("secret of a %s key does not have the documented form", tc.kind)
@@ -75,10 +72,7 @@ func TestKnownKeys(t *testing.T) {
 	end() // in which the store cannot be read
 	var secrets []string
 	for range 3 {
-		k, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.InferenceKey, Lifetime: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		k, secret := f.newKey(domain.NewKey{Kind: domain.InferenceKey, Lifetime: time.Hour})
 		if _, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +101,7 @@ func TestKnownKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err = f.Authenticate(t.Context(), domain.HashSecret(secret))
+		_, err := f.Authenticate(t.Context(), domain.HashSecret(secret))
 		if revoked := len(secrets) == 2; revoked != errors.Is(err, domain.ErrCredentials) {
 			t.Errorf("got %v of a key that is revoked: %t", err, revoked)
 		}
@@ -122,10 +116,7 @@ func TestKnownKeys(t *testing.T) {
 // difference.
 func TestDamagedSecretsAreRefused(t *testing.T) {
 	f := newFixture(t)
-	_, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.ManagementKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, secret := f.newKey(domain.NewKey{Kind: domain.ManagementKey})
 	damaged := []string{"", "x", secret + "0", secret[1:], strings.ToUpper(secret), "sk-or-v1-0123456789abcdef0123456789abcdef"}
 	for i := range secret {
 		other := byte('A')
@@ -185,10 +176,7 @@ func TestAuthenticate(t *testing.T) {
 		t.Errorf("revoking again gives %+v, %v, want nothing changed", again, err)
 	}
 
-	anonymous, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.ManagementKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	anonymous, secret := f.newKey(domain.NewKey{Kind: domain.ManagementKey})
 	if got, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); got.UserID != anonymous.ID || err != nil {
 		t.Errorf("a key without a user acts as %q, %v, want its own id", got.UserID, err)
 	}

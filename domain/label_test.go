@@ -189,10 +189,7 @@ func TestLabelHistory(t *testing.T) {
 
 	read := func(page domain.Page) (history []change) {
 		t.Helper()
-		found, err := f.Label(t.Context(), user, "", "p", "live", page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := f.found(f.Label(t.Context(), user, "", "p", "live", page))
 		var label struct {
 			Label   string         `json:"label"`
 			Version int            `json:"version"`
@@ -256,10 +253,7 @@ func TestConditionOnDeletedLabel(t *testing.T) {
 	f := labelled(t, 2)
 	tag := func() string {
 		t.Helper()
-		found, err := f.Label(t.Context(), user, "", "p", "live", domain.Page{Limit: domain.DefaultPage})
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := f.found(f.Label(t.Context(), user, "", "p", "live", domain.Page{Limit: domain.DefaultPage}))
 		return found.Tag
 	}
 	remove := func() {

@@ -20,18 +20,12 @@ func TestPresetVersions(t *testing.T) {
 	f := newFixture(t)
 	prompt := "Be brief."
 	first := domain.Capture{Dialect: domain.Responses, Config: json.RawMessage(`{"model":"m","temperature":0.70}`), SystemPrompt: &prompt}
-	out1, err := f.CreatePresetVersion(t.Context(), domain.By(admin), "", "email", first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out1 := f.must(f.CreatePresetVersion(t.Context(), domain.By(admin), "", "email", first))
 	p1, v1 := out1.Preset, out1.Version
 	f.now = f.now.Add(time.Hour)
 	other := admin
 	other.UserID = "dora"
-	out2, err := f.CreatePresetVersion(t.Context(), domain.By(other), "", "email", domain.Capture{Dialect: domain.Responses, Config: json.RawMessage("{}")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out2 := f.must(f.CreatePresetVersion(t.Context(), domain.By(other), "", "email", domain.Capture{Dialect: domain.Responses, Config: json.RawMessage("{}")}))
 	p2, v2 := out2.Preset, out2.Version
 	wantP := p1
 	wantP.DesignatedVersion, wantP.LatestVersion, wantP.DesignatedVersionID = 2, 2, v2.ID
@@ -49,7 +43,7 @@ func TestPresetVersions(t *testing.T) {
 	if !reflect.DeepEqual(v2, wantV) {
 		t.Errorf("got  %+v\nwant %+v", v2, wantV)
 	}
-	err = f.View(t.Context(), func(r domain.Reader) error {
+	err := f.View(t.Context(), func(r domain.Reader) error {
 		p, err := r.Preset(p1.WorkspaceID, "email")
 		if err != nil || !reflect.DeepEqual(p, p2) {
 			t.Errorf("stored: got %+v, %v, want %+v", p, err, p2)
@@ -93,10 +87,7 @@ func TestPresetSlugs(t *testing.T) {
 
 func TestPresetWorkspaces(t *testing.T) {
 	f := newFixture(t)
-	def, err := workspace(t.Context(), f, admin, "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := f.shown("default")
 	a, b := f.workspace(t, "a"), f.workspace(t, "b")
 	in := func(p domain.Principal, id, slug string) domain.Principal {
 		p.WorkspaceID, p.WorkspaceSlug = id, slug

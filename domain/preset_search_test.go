@@ -147,10 +147,7 @@ func TestSearchesAreCached(t *testing.T) {
 	f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
 	q := domain.PresetQuery{Text: "N"}
 	total := func() int {
-		list, err := f.Presets(t.Context(), user, "", q, domain.Page{Limit: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := f.found(f.Presets(t.Context(), user, "", q, domain.Page{Limit: 2}))
 		return list.Total
 	}
 	if n := total(); n != 0 {

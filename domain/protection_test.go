@@ -209,10 +209,7 @@ func TestDraftsPruneNothingProtected(t *testing.T) {
 	f.must(f.UpdatePreset(ctx, by, "", "p", domain.PresetPatch{Protected: new(true)}))
 	total := func() int {
 		t.Helper()
-		list, err := f.PresetVersions(ctx, user, "", "p", domain.Page{Limit: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := f.found(f.PresetVersions(ctx, user, "", "p", domain.Page{Limit: 1}))
 		return list.Total
 	}
 	before := total()

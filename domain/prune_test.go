@@ -350,10 +350,7 @@ func TestKeepVersions(t *testing.T) {
 	add := func(pruned string, left ...int) {
 		t.Helper()
 		trail := f.records(t)
-		out, err := f.CreatePresetVersion(t.Context(), ask, "", "p", nothing)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
 		stored := f.stored(t, "default", "p")
 		if out.Records[0].Object.Pruned != pruned || out.Records[0].Operation != "preset.create_version" || f.records(t) != trail+1 {
 			t.Errorf("got record %+v, want one of a version that makes %q go", out.Records, pruned)

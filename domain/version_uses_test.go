@@ -75,10 +75,7 @@ func TestVersionUses(t *testing.T) {
 			}
 		}
 		for n := 1; n <= versions; n++ {
-			found, err := f.PresetVersion(t.Context(), user, "", "p", n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := f.found(f.PresetVersion(t.Context(), user, "", "p", n))
 			check("version", found.JSON, true)
 		}
 		for whole, list := range map[bool]func() (domain.Found, error){
@@ -114,10 +111,7 @@ func TestVersionTag(t *testing.T) {
 	f := newFixture(t)
 	tags := func() (tags [3]string) {
 		for n := range tags {
-			found, err := f.PresetVersion(t.Context(), user, "", "p", n+1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := f.found(f.PresetVersion(t.Context(), user, "", "p", n+1))
 			tags[n] = found.Tag
 		}
 		return tags

@@ -65,10 +65,7 @@ func TestWorkspaceLookUp(t *testing.T) {
 
 func TestTheDefaultWorkspaceIsMadeOnce(t *testing.T) {
 	f := newFixture(t)
-	before, err := workspace(t.Context(), f, admin, "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := f.shown("default")
 	if err := f.EnsureDefaultWorkspace(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -101,10 +98,7 @@ func TestWorkspaceUpdates(t *testing.T) {
 	// member returns a member of the workspace as clients see it.
 	member := func(name string) string {
 		t.Helper()
-		w, err := workspace(t.Context(), f, admin, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := f.shown(id)
 		text, err := w.JSON()
 		if err != nil {
 			t.Fatal(err)
@@ -156,18 +150,12 @@ func TestWorkspaceUpdates(t *testing.T) {
 	} {
 		f.now = f.now.Add(time.Minute)
 		before, trail := member("updated_at"), f.trail(t)
-		was, err := workspace(t.Context(), f, admin, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		was := f.shown(id)
 		out, err := f.UpdateWorkspace(t.Context(), ask, was.Slug, patchOf(t, tc.body), nil)
 		if err != nil {
 			t.Fatalf("%s: %v", tc.body, err)
 		}
-		now, err := workspace(t.Context(), f, admin, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := f.shown(id)
 		text, err := now.JSON()
 		if err != nil || string(out.JSON) != string(text) || out.WorkspaceID != id || out.Workspace.Slug != now.Slug {
 			t.Errorf("%s: got  %s\nwant %s, %v", tc.body, out.JSON, text, err)
@@ -249,10 +237,7 @@ func TestWorkspaceDeletion(t *testing.T) {
 	f.must(f.CreatePresetVersion(t.Context(), ask, "team", "p", nothing))
 	issue := func(workspace string, lifetime time.Duration) domain.Key {
 		t.Helper()
-		k, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey, Workspace: workspace, Lifetime: lifetime})
-		if err != nil {
-			t.Fatal(err)
-		}
+		k, _ := f.newKey(domain.NewKey{Kind: domain.InferenceKey, Workspace: workspace, Lifetime: lifetime})
 		return k
 	}
 	live, mortal := issue("team", 0), issue("team", time.Hour)
@@ -312,33 +297,24 @@ func TestWorkspaceDeletion(t *testing.T) {
 
 func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 	f := newFixture(t)
-	old, err := workspace(t.Context(), f, admin, "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := f.shown("default")
 	f.put(t, "p", "{}", nil)
 	f.must(f.UpdateWorkspace(t.Context(), ask, "default", patchOf(t, `{"name":"Main"}`), nil))
 	if _, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey}); err != nil {
 		t.Fatal(err)
 	}
-	ofDefault, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey, Workspace: "default"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ofDefault, _ := f.newKey(domain.NewKey{Kind: domain.InferenceKey, Workspace: "default"})
 	f.now = f.now.Add(time.Minute)
 	on := domain.WorkspaceDeletion{Configured: []domain.Principal{{KeyID: "c1"}, {KeyID: "c2", WorkspaceSlug: "default"}}}
 	wantKind(t, errOf(f.DeleteWorkspace(t.Context(), ask, "default", on)), domain.Invalid, "confirm_default_workspace_deletion: must be true")
 	on.ConfirmDefault = true
-	_, err = f.DeleteWorkspace(t.Context(), ask, old.ID, on)
+	_, err := f.DeleteWorkspace(t.Context(), ask, old.ID, on)
 	wantKind(t, err, domain.Invalid, "live keys") // one is tied to it by its id
 	if _, err := f.RevokeKey(t.Context(), ask, ofDefault.ID); err != nil {
 		t.Fatal(err)
 	}
 	trail := f.trail(t)
-	out, err := f.DeleteWorkspace(t.Context(), ask, "default", on)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := f.must(f.DeleteWorkspace(t.Context(), ask, "default", on))
 	if out.JSON != nil || out.WorkspaceID != old.ID || out.Workspace.Name != "Main" || len(out.Records) != 2 || out.Records[0].Object.ID != old.ID {
 		t.Errorf("got %+v, want the old workspace and no JSON", out)
 	}
