@@ -57,7 +57,7 @@ func conditions(tag string) map[string]struct {
 type conditional struct {
 	prepare func(slug string) (tag string)
 	there   bool // the object exists then
-	do      func(w domain.Write, slug string) (domain.Outcome, error)
+	do      doing
 	also    []string // conditions that hold although the object is missing
 }
 
@@ -124,40 +124,22 @@ func TestConditionsOfPresets(t *testing.T) {
 		return "none"
 	}
 	nowhere := func(string) string { return "none" }
-	create1 := func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.CreatePresetVersion(t.Context(), w, "", slug, nothing)
-	}
-	archive := func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.ArchivePreset(t.Context(), w, "", slug)
-	}
-	restore := func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.RestorePreset(t.Context(), w, "", slug)
-	}
-	putLabel := func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.PutLabel(t.Context(), w, "", slug, "live", domain.Target{Version: 1})
-	}
-	deleteLabel := func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.DeleteLabel(t.Context(), w, "", slug, "live")
-	}
+	release, putLabel := f.releasing(domain.Release{}), f.labelling("live", domain.Target{Version: 1}, nil)
 	f.tryConditions(t, map[string]conditional{
-		"new preset":          {prepare: nowhere, do: create1},
-		"new version":         {prepare: create, there: true, do: create1},
-		"archive":             {prepare: create, there: true, do: archive},
-		"archive again":       {prepare: archived, do: archive},
-		"restore":             {prepare: archived, do: restore},
-		"restore active":      {prepare: create, there: true, do: restore},
+		"new preset":          {prepare: nowhere, do: release},
+		"new version":         {prepare: create, there: true, do: release},
+		"archive":             {prepare: create, there: true, do: f.archiving},
+		"archive again":       {prepare: archived, do: f.archiving},
+		"restore":             {prepare: archived, do: f.restoring},
+		"restore active":      {prepare: create, there: true, do: f.restoring},
 		"new label":           {prepare: unlabelled, do: putLabel},
 		"new label of preset": {prepare: create, do: putLabel, also: []string{"match", "match one of two"}},
 		"same label":          {prepare: label, there: true, do: putLabel},
 		"label of preset":     {prepare: labelled, there: true, do: putLabel},
-		"delete label":        {prepare: label, there: true, do: deleteLabel},
-		"delete label, by it": {prepare: labelled, there: true, do: deleteLabel},
-		"designate": {prepare: create, there: true, do: func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DesignateVersion(t.Context(), w, "", slug, domain.Designation{Version: 1})
-		}},
-		"patch": {prepare: create, there: true, do: func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.UpdatePreset(t.Context(), w, "", slug, domain.PresetPatch{Name: new("n")})
-		}},
+		"delete label":        {prepare: label, there: true, do: f.unlabelling("live")},
+		"delete label, by it": {prepare: labelled, there: true, do: f.unlabelling("live")},
+		"designate":           {prepare: create, there: true, do: f.designating(1)},
+		"patch":               {prepare: create, there: true, do: f.patching(domain.PresetPatch{Name: new("n")})},
 	})
 }
 

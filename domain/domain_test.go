@@ -155,6 +155,48 @@ func (f *fixture) shown(ref string) domain.Workspace {
 	return w
 }
 
+// doing is a change of the preset of a slug in the default workspace.
+type doing = func(w domain.Write, slug string) (domain.Outcome, error)
+
+func (f *fixture) patching(p domain.PresetPatch) doing {
+	return func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.UpdatePreset(f.t.Context(), w, "", slug, p)
+	}
+}
+
+func (f *fixture) releasing(how domain.Release) doing {
+	return func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.ReleasePresetVersion(f.t.Context(), w, "", slug, nothing, how)
+	}
+}
+
+func (f *fixture) designating(version int) doing {
+	return func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.DesignateVersion(f.t.Context(), w, "", slug, domain.Designation{Version: version})
+	}
+}
+
+// labelling gives a label a target. It sets its protection unless that is nil.
+func (f *fixture) labelling(name string, to domain.Target, protected *bool) doing {
+	return func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.PutProtectedLabel(f.t.Context(), w, "", slug, name, to, protected)
+	}
+}
+
+func (f *fixture) unlabelling(name string) doing {
+	return func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.DeleteLabel(f.t.Context(), w, "", slug, name)
+	}
+}
+
+func (f *fixture) archiving(w domain.Write, slug string) (domain.Outcome, error) {
+	return f.ArchivePreset(f.t.Context(), w, "", slug)
+}
+
+func (f *fixture) restoring(w domain.Write, slug string) (domain.Outcome, error) {
+	return f.RestorePreset(f.t.Context(), w, "", slug)
+}
+
 // reads are the ways to read a preset that has the label live.
 func (f *fixture) reads() map[string]func(who domain.Principal, workspace, slug string) error {
 	ctx, page := f.t.Context(), domain.Page{Limit: 10}

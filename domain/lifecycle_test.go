@@ -473,6 +473,12 @@ func TestPresetPages(t *testing.T) {
 	f.must(f.PutLabel(t.Context(), ask, "", "a", "live", domain.Target{Version: 1}))
 	f.must(f.DesignateVersion(t.Context(), ask, "", "c", domain.Designation{Version: 1})) // is so already
 	page("a", "b", "c")
+	f.must(f.ArchivePreset(t.Context(), ask, "", "b"))
+	f.must(f.UpdatePreset(t.Context(), ask, "", "c", domain.PresetPatch{Status: new(domain.PresetDisabled)}))
+	page("c", "a")
+	f.must(f.RestorePreset(t.Context(), ask, "", "b"))
+	page("b", "c", "a")
+	f.must(f.UpdatePreset(t.Context(), ask, "", "a", describe(new("d"))))
 	list, err := f.Presets(t.Context(), user, "", domain.PresetQuery{}, domain.Page{Limit: 1})
 	if err != nil || strings.Contains(string(list.JSON), `"designated_version":`) || !strings.Contains(string(list.JSON), `"labels":{"live":{"version":1}}`) {
 		t.Errorf("got %s, %v, want labels and no designated version", list.JSON, err)

@@ -14,52 +14,34 @@ import (
 
 // presetChanges has the changes of a preset by the method of Service that makes them. Each
 // acts on a preset with two versions, the second designated, and the label one.
-func presetChanges(f *fixture, t *testing.T) map[string][]func(w domain.Write, slug string) (domain.Outcome, error) {
-	type changes = []func(w domain.Write, slug string) (domain.Outcome, error)
-	ctx := t.Context()
-	patch := func(p domain.PresetPatch) func(w domain.Write, slug string) (domain.Outcome, error) {
-		return func(w domain.Write, slug string) (domain.Outcome, error) { return f.UpdatePreset(ctx, w, "", slug, p) }
-	}
-	release := func(how domain.Release) func(w domain.Write, slug string) (domain.Outcome, error) {
-		return func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.ReleasePresetVersion(ctx, w, "", slug, nothing, how)
-		}
-	}
-	return map[string]changes{
+func presetChanges(f *fixture) map[string][]doing {
+	return map[string][]doing{
 		"UpdatePreset": {
-			patch(domain.PresetPatch{Name: new("n")}),
-			patch(domain.PresetPatch{Description: domain.Settable[string]{Given: true, Value: new("d")}}),
-			patch(domain.PresetPatch{Status: new(domain.PresetDisabled)}),
-			patch(domain.PresetPatch{Protected: new(true)}),
-			patch(domain.PresetPatch{Policy: domain.Settable[domain.Policy]{Given: true, Value: &domain.Policy{Lock: []string{"seed"}}}}),
+			f.patching(domain.PresetPatch{Name: new("n")}),
+			f.patching(describe(new("d"))),
+			f.patching(domain.PresetPatch{Status: new(domain.PresetDisabled)}),
+			f.patching(domain.PresetPatch{Protected: new(true)}),
+			f.patching(domain.PresetPatch{Policy: domain.Settable[domain.Policy]{Given: true, Value: &domain.Policy{Lock: []string{"seed"}}}}),
 		},
-		"DesignateVersion": {func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DesignateVersion(ctx, w, "", slug, domain.Designation{Version: 1})
-		}},
-		"ArchivePreset": {func(w domain.Write, slug string) (domain.Outcome, error) { return f.ArchivePreset(ctx, w, "", slug) }},
+		"DesignateVersion": {f.designating(1)},
+		"ArchivePreset":    {f.archiving},
 		"RestorePreset": {func(w domain.Write, slug string) (domain.Outcome, error) {
-			f.must(f.ArchivePreset(ctx, domain.Write{Who: admin, Override: "files"}, "", slug))
-			return f.RestorePreset(ctx, w, "", slug)
+			f.must(f.archiving(domain.Write{Who: admin, Override: "files"}, slug))
+			return f.restoring(w, slug)
 		}},
-		"CreatePresetVersion": {func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.CreatePresetVersion(ctx, w, "", slug, nothing)
-		}},
-		"ReleasePresetVersion": {release(domain.Release{Draft: true}), release(domain.Release{Draft: true, Label: "new"}), release(domain.Release{Label: "one"})},
-		"PutLabel": {func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutLabel(ctx, w, "", slug, "one", domain.Target{Version: 2})
-		}},
-		"PutProtectedLabel": {func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutProtectedLabel(ctx, w, "", slug, "one", domain.Target{Version: 1}, new(true))
-		}},
-		"DeleteLabel": {func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DeleteLabel(ctx, w, "", slug, "one")
-		}},
+		"CreatePresetVersion": {f.releasing(domain.Release{})},
+		"ReleasePresetVersion": {
+			f.releasing(domain.Release{Draft: true}), f.releasing(domain.Release{Draft: true, Label: "new"}), f.releasing(domain.Release{Label: "one"}),
+		},
+		"PutLabel":          {f.labelling("one", domain.Target{Version: 2}, nil)},
+		"PutProtectedLabel": {f.labelling("one", domain.Target{Version: 1}, new(true))},
+		"DeleteLabel":       {f.unlabelling("one")},
 	}
 }
 
 // TestOwnershipIsComplete fails for a change that TestOwnership does not know.
 func TestOwnershipIsComplete(t *testing.T) {
-	known := slices.Collect(maps.Keys(presetChanges(newFixture(t), t)))
+	known := slices.Collect(maps.Keys(presetChanges(newFixture(t))))
 	known = append(known, "DeleteWorkspace", "PruneVersions") // with tests of their own
 	others := []string{"IssueKey", "RevokeKey", "RemoveKey", "PruneKeys", "CreateWorkspace", "UpdateWorkspace", "AbandonImport"}
 	for m := range reflect.TypeFor[*domain.Service]().Methods() {
@@ -73,7 +55,7 @@ func TestOwnershipIsComplete(t *testing.T) {
 func TestOwnership(t *testing.T) {
 	tier.NoRace(t)
 	f := newFixture(t)
-	for method, changes := range presetChanges(f, t) {
+	for method, changes := range presetChanges(f) {
 		for i, change := range changes {
 			for _, tc := range []struct {
 				name, managedBy, owner, override string

@@ -27,88 +27,42 @@ func TestProtection(t *testing.T) {
 	)
 	ctx := t.Context()
 	v := func(n int) domain.Target { return domain.Target{Version: n} }
-	one := domain.Capture{Dialect: domain.Chat, Config: []byte(`{"n":1}`)}
 	for name, tc := range map[string]struct {
-		needs    int
-		archived bool
-		change   func(w domain.Write, slug string) (domain.Outcome, error)
+		needs  int
+		change doing
 	}{
-		"description": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.UpdatePreset(ctx, w, "", slug, domain.PresetPatch{Description: domain.Settable[string]{Given: true, Value: new("d")}})
-		}},
-		"name": {preset, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.UpdatePreset(ctx, w, "", slug, domain.PresetPatch{Name: new("n")})
-		}},
-		"status": {preset, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.UpdatePreset(ctx, w, "", slug, domain.PresetPatch{Status: new(domain.PresetDisabled)})
-		}},
-		"nothing": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.UpdatePreset(ctx, w, "", slug, domain.PresetPatch{Name: new(slug), Status: new(domain.PresetActive)})
-		}},
-		"designate": {preset, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DesignateVersion(ctx, w, "", slug, domain.Designation{Version: 1})
-		}},
-		"designate again": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DesignateVersion(ctx, w, "", slug, domain.Designation{Version: 2})
-		}},
-		"archive": {preset, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.ArchivePreset(ctx, w, "", slug)
-		}},
-		"restore": {preset, true, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.RestorePreset(ctx, w, "", slug)
-		}},
-		"version": {preset, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.CreatePresetVersion(ctx, w, "", slug, one)
-		}},
-		"draft": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.ReleasePresetVersion(ctx, w, "", slug, one, domain.Release{Draft: true})
-		}},
-		"draft with another label": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.ReleasePresetVersion(ctx, w, "", slug, one, domain.Release{Draft: true, Label: "other"})
-		}},
-		"draft with the label": {label, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.ReleasePresetVersion(ctx, w, "", slug, one, domain.Release{Draft: true, Label: "live"})
-		}},
-		"prune": {preset, false, func(w domain.Write, slug string) (domain.Outcome, error) {
+		"description":              {free, f.patching(describe(new("d")))},
+		"name":                     {preset, f.patching(domain.PresetPatch{Name: new("n")})},
+		"status":                   {preset, f.patching(domain.PresetPatch{Status: new(domain.PresetDisabled)})},
+		"nothing":                  {free, f.patching(domain.PresetPatch{Status: new(domain.PresetActive)})},
+		"designate":                {preset, f.designating(1)},
+		"designate again":          {free, f.designating(2)},
+		"archive":                  {preset, f.archiving},
+		"restore":                  {preset, f.restoring},
+		"version":                  {preset, f.releasing(domain.Release{})},
+		"draft":                    {free, f.releasing(domain.Release{Draft: true})},
+		"draft with another label": {free, f.releasing(domain.Release{Draft: true, Label: "other"})},
+		"draft with the label":     {label, f.releasing(domain.Release{Draft: true, Label: "live"})},
+		"prune": {preset, func(w domain.Write, slug string) (domain.Outcome, error) {
 			if _, err := f.PruneVersions(ctx, domain.By(admin), domain.Pruning{Keep: 1}); err != nil { // of other cases
 				t.Fatal(err)
 			}
 			for range 2 {
-				f.must(f.CreatePresetVersion(ctx, domain.By(admin), "", slug, one))
+				f.must(f.CreatePresetVersion(ctx, domain.By(admin), "", slug, nothing))
 			}
 			_, err := f.PruneVersions(ctx, w, domain.Pruning{Keep: 1})
 			return domain.Outcome{}, err
 		}},
-		"another label": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutLabel(ctx, w, "", slug, "other", v(2))
-		}},
-		"delete another label": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DeleteLabel(ctx, w, "", slug, "other")
-		}},
-		"move": {label, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutLabel(ctx, w, "", slug, "live", v(2))
-		}},
-		"split": {label, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutLabel(ctx, w, "", slug, "live", split(share(1, 1), share(2, 1)))
-		}},
-		"same": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutLabel(ctx, w, "", slug, "live", v(1))
-		}},
-		"remove": {label, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DeleteLabel(ctx, w, "", slug, "live")
-		}},
-		"protect another label": {guarded, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutProtectedLabel(ctx, w, "", slug, "other", v(1), new(true))
-		}},
-		"protect a new label": {guarded, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutProtectedLabel(ctx, w, "", slug, "new", v(1), new(true))
-		}},
-		"a new label without protection": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutProtectedLabel(ctx, w, "", slug, "new", v(1), new(false))
-		}},
-		"clear the label's": {label, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutProtectedLabel(ctx, w, "", slug, "live", v(1), new(false))
-		}},
+		"another label":                  {free, f.labelling("other", v(2), nil)},
+		"delete another label":           {free, f.unlabelling("other")},
+		"move":                           {label, f.labelling("live", v(2), nil)},
+		"split":                          {label, f.labelling("live", split(share(1, 1), share(2, 1)), nil)},
+		"same":                           {free, f.labelling("live", v(1), nil)},
+		"remove":                         {label, f.unlabelling("live")},
+		"protect another label":          {guarded, f.labelling("other", v(1), new(true))},
+		"protect a new label":            {guarded, f.labelling("new", v(1), new(true))},
+		"a new label without protection": {free, f.labelling("new", v(1), new(false))},
+		"clear the label's":              {label, f.labelling("live", v(1), new(false))},
 	} {
 		n := 0
 		for _, isProtected := range []bool{false, true} {
@@ -129,7 +83,7 @@ func TestProtection(t *testing.T) {
 				if err1 != nil || err2 != nil || err3 != nil {
 					t.Fatal(err1, err2, err3)
 				}
-				if tc.archived {
+				if name == "restore" {
 					f.must(f.ArchivePreset(ctx, by, "", slug))
 				}
 				before := len(f.trail(t))
