@@ -196,30 +196,3 @@ func TestCopyOfDisabledPresetEndsInTheMiddle(t *testing.T) {
 		})
 	}
 }
-
-// TestCopyWhileVersionsAreRemoved adds a version between two pages of versions, which removes
-// the oldest one. total_count stays the same.
-func TestCopyWhileVersionsAreRemoved(t *testing.T) {
-	const keep = 110
-	s := start(t, nil)
-	s.Reload(fmt.Sprintf("%s\ninference\nkeep_versions %d", caddytest.Standard, keep))
-	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
-	add := func() { s.Manage("POST", "/v1/presets/p/responses", `{"model":"acme/large"}`).Want(t, 200) }
-	for range keep {
-		add()
-	}
-	pages := 0
-	s.before(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == "/v1/presets/p/versions" {
-			if pages++; pages == 2 {
-				add()
-			}
-		}
-		return false
-	})
-	out := mustRun(t, words("copy p --all-versions --to-workspace team")...)
-	if want := "Preset p is copied: version 110 is now version 110 there. Versions copied: 111.\n"; out != want {
-		t.Errorf("got %q, want %q", out, want)
-	}
-	s.Manage("GET", "/v1/presets/p/versions/1", "").Want(t, 404)
-}
