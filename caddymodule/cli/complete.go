@@ -125,7 +125,7 @@ func complete(connect func(*cobra.Command) (api, error), from source) cobra.Comp
 		if err != nil {
 			return nil, directive
 		}
-		a.Wait = func(context.Context, time.Duration) error { return errors.New("a completion is not repeated") }
+		a.Tries = 1
 		ctx, cancel := context.WithTimeout(context.Background(), completionTime)
 		defer cancel()
 		found, err := from(ctx, a, args, typed)

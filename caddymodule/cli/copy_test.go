@@ -95,26 +95,6 @@ func TestCopyDesignatedVersion(t *testing.T) {
 	wantError(t, "exists there already", words("copy email-copywriter --to-workspace team")...)
 }
 
-// TestCopyEndsInTheMiddle checks the error of a copy that is not finished.
-func TestCopyEndsInTheMiddle(t *testing.T) {
-	s := start(t, nil)
-	s.fill()
-	posts := 0
-	s.before(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method == "POST" {
-			posts++
-		}
-		if posts < 2 {
-			return false
-		}
-		w.WriteHeader(http.StatusForbidden)
-		fmt.Fprint(w, `{"error":{"message":"No more"}}`)
-		return true
-	})
-	wantError(t, "the copy is incomplete (versions copied: 1): version 2: the key in PRESETS_KEY may not do that: No more",
-		words("copy email-copywriter --all-versions --to-workspace team")...)
-}
-
 // TestCopyToServerThatRemovesVersions copies all versions to a server that keeps one without a
 // label. Versions with a label stay, and so does the designated one.
 func TestCopyToServerThatRemovesVersions(t *testing.T) {

@@ -186,7 +186,7 @@ func TestElementsOfRandomLists(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			for seed := range uint64(100 / tier.Sample(5)) {
+			for seed := range uint64(100 / tier.Sample(10)) {
 				random := rand.New(rand.NewPCG(seed, 0))
 				next := 150 + random.IntN(500)
 				l := &list{elements: numbers(0, next)}
