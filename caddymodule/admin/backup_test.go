@@ -115,41 +115,24 @@ func TestEncryptByBackup(t *testing.T) {
 	dir := caddytest.Folder(t)
 	file := func(name string) string { return filepath.Join(filepath.Dir(dir), name) }
 	first, second := storagetest.KeyFile(t, storagetest.KeyDigits), storagetest.KeyFile(t, strings.Repeat("7", 64))
-	for _, args := range [][]string{
-		{"backup", "--address", s.AdminAddress, file("plain")},
-		{"restore", "--folder", file("one"), "--encryption-key-file", first, file("plain")},
-	} {
-		must(t, args...)
-	}
+	s.must("backup", file("plain"))
+	must(t, "restore", "--folder", file("one"), "--encryption-key-file", first, file("plain"))
 	s.load(file("one"), first)
-	for _, args := range [][]string{
-		{"backup", "--address", s.AdminAddress, file("encrypted")},
-		{"restore", "--folder", file("two"), "--encryption-key-file", second, "--backup-key-file", first, file("encrypted")},
-	} {
-		must(t, args...)
-	}
-	for says, args := range map[string][]string{
+	s.must("backup", file("encrypted"))
+	must(t, "restore", "--folder", file("two"), "--encryption-key-file", second, "--backup-key-file", first, file("encrypted"))
+	refuses(t, map[string][]string{"wants --folder": {file("plain")}}, "restore", "--encryption-key-file", first)
+	refuses(t, map[string][]string{
 		"needs the key of the store":   {file("encrypted")},
 		"the key is not the one":       {"--encryption-key-file", second, file("encrypted")},
 		"plain: the backup":            {"--backup-key-file", first, file("plain")},
 		"--encryption-key-file: ":      {"--encryption-key-file", file("plain"), file("plain")},
 		"--backup-key-file: open":      {"--backup-key-file", file("absent"), file("plain")},
-		"wants --folder":               nil,
 		"accepts 1 arg(s), received 0": {},
 		"open " + file("absent"):       {file("absent")},
 		"accepts 1 arg(s), received 2": {file("plain"), file("plain")},
-	} {
-		if args == nil {
-			args = []string{"restore", "--encryption-key-file", first, file("plain")}
-		} else {
-			args = append([]string{"restore", "--folder", file("none")}, args...)
-		}
-		if _, _, err := run(args...); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v: got error %v, want one with %q", args, err, says)
-		}
-		if _, err := os.Stat(file("none")); err == nil {
-			t.Errorf("%v: a folder is left", args)
-		}
+	}, "restore", "--folder", file("none"))
+	if _, err := os.Stat(file("none")); err == nil {
+		t.Error("a folder is left")
 	}
 	s.load(file("two"), second)
 	s.Manage("GET", "/v1/presets/p", "").Want(t, 200)
