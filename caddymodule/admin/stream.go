@@ -29,8 +29,7 @@ type stream struct {
 	isEnded bool
 }
 
-// stream returns the response or the body as a stream, of the setter of its deadline. The caller
-// calls close.
+// stream returns the response or the body as a stream, which the caller closes.
 func (r request) stream(setDeadline func(time.Time) error) *stream {
 	ctx, cancel := context.WithCancel(r.Context())
 	s := &stream{request: r, ctx: ctx, setDeadline: setDeadline}

@@ -67,8 +67,7 @@ func (m *markdown) writeTo(w io.Writer) error {
 	return err
 }
 
-// writeMarkdown prints a plan as a comment, or the mistakes in files. Errors come first, then the
-// changes.
+// writeMarkdown prints a plan as a comment, errors first, or the mistakes in files.
 func writeMarkdown(w io.Writer, p *plan.Plan, mistakes files.Errors) error {
 	var m markdown
 	if mistakes != nil {

@@ -153,8 +153,7 @@ func (c *Client) once(ctx context.Context, r Request) (_ *Response, pause time.D
 	return &Response{Status: response.StatusCode, Header: response.Header, Data: found.Data, Body: body, Total: found.Total}, 0, nil
 }
 
-// pauseAfter returns how long to wait after an answer that is no success, negative if the
-// same request fails again.
+// pauseAfter returns how long to wait before a repetition, negative if that fails again.
 func pauseAfter(response *http.Response) time.Duration {
 	switch response.StatusCode {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
@@ -179,8 +178,7 @@ func (c *Client) refusal(response *http.Response, body []byte) error {
 	return refused
 }
 
-// WithoutKey returns text of a server with an ellipsis in the place of the key. Some servers
-// repeat it in an error.
+// WithoutKey returns text of a server, which may repeat the key in an error, with … in its place.
 func (c *Client) WithoutKey(text string) string {
 	if c.Key == "" {
 		return text
@@ -188,8 +186,7 @@ func (c *Client) WithoutKey(text string) string {
 	return strings.ReplaceAll(text, c.Key, "…")
 }
 
-// Send sends a request once, and returns its answer of any status. The caller closes the
-// body.
+// Send sends a request once, and returns its response of any status. The caller closes the body.
 func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 	target, err := c.target(r)
 	if err != nil {
