@@ -46,7 +46,7 @@ func TestBackupCommand(t *testing.T) {
 			var digest string
 			backUp := func(args ...string) {
 				t.Helper()
-				out, note, err := run(append([]string{"backup", "--address", s.AdminAddress}, args...)...)
+				out, note, err := s.run(append([]string{"backup"}, args...)...)
 				if err != nil || out != "" || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Made ") || strings.Contains(note, "\r") {
 					t.Fatalf("%v: got %q and %q, %v", args, out, note, err)
 				}
@@ -96,7 +96,7 @@ func TestBackupCommand(t *testing.T) {
 			s.Manage("GET", "/v1/presets/p/versions/1", "").Want(t, 200, canary)
 			s.Manage("GET", "/v1/workspaces/team", "").Want(t, 404)
 			s.Do("GET", "/v1/presets/p", "", caddytest.Bearer(k.Secret)).Want(t, 200)
-			if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil || !strings.Contains(out, "unbroken") {
+			if out, _, err := s.run("audit", "--verify"); err != nil || !strings.Contains(out, "unbroken") {
 				t.Errorf("the audit trail: got %q, %v", out, err)
 			}
 			if logs := s.Logs(); strings.Contains(logs, canary) || strings.Contains(logs, storagetest.KeyDigits) {
@@ -143,7 +143,7 @@ func TestEncryptByBackup(t *testing.T) {
 func TestBackupToPipe(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).Want(t, 200)
-	out, note, err := run("backup", "-", "--address", s.AdminAddress)
+	out, note, err := s.run("backup", "-")
 	if err != nil || !strings.HasPrefix(note, "Made a backup") {
 		t.Fatalf("got %q, %v", note, err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // key runs a subcommand of key.
 func (s *server) key(args ...string) (out, note string, err error) {
-	return run(append([]string{"key", "--address", s.AdminAddress}, args...)...)
+	return s.run(append([]string{"key"}, args...)...)
 }
 
 // TestKeyShow shows keys of every kind, as a table and as JSON.

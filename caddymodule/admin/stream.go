@@ -92,7 +92,7 @@ func (t *client) sendUntil(ctx context.Context, method, path string, headers htt
 	var err error
 	answered := make(chan struct{})
 	go func() {
-		response, err = t.send(method, path, headers, body) //nolint:bodyclose // the caller closes it
+		response, err = t.send(method, path, headers, body)
 		if close(answered); err == nil {
 			context.AfterFunc(ctx, func() { response.Body.Close() })
 		}
