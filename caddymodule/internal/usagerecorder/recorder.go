@@ -385,7 +385,7 @@ func (rec *Recorder) prune(ctx context.Context, use *Use, now time.Time) error {
 func (rec *Recorder) openHandles(ctx context.Context, use *Use) {
 	limited, cancel := context.WithTimeout(ctx, rec.flushTimeout)
 	defer cancel()
-	secret, err := domain.EnsureFeedbackSecret(limited, use.Store)
+	secret, err := usage.EnsureFeedbackSecret(limited, use.Store)
 	switch {
 	case err == nil:
 		rec.Handles.Store(usage.NewHandles(secret))
