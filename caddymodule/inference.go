@@ -200,7 +200,7 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		return none, err
 	}
 	adoptSession(c.r.Header)
-	otherType := isOtherType(c.r.Header)
+	otherType := mediatype.IsOther(c.r.Header)
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, inference.Request{
 		Dialect: c.route.dialect, Takes: c.route.takes, Body: text,
 		SessionID: c.r.Header.Get(sessionHeader), OtherType: otherType, Query: c.r.URL.RawQuery, Memory: &c.held,
