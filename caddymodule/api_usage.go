@@ -42,12 +42,9 @@ func (c *call) reportUsage(scope usage.Scope, query func(of domain.UsageRange, r
 		}
 		if mediatype.PrefersCSV(c.r.Header) {
 			a.media = mediatype.CSV
-			a.body, err = report.CSV()
+			a.body = report.CSV()
 		} else {
-			a.body, err = report.JSON()
-		}
-		if err != nil {
-			return err
+			a.body = report.JSON()
 		}
 		return c.acquirePage(len(a.body))
 	})
