@@ -28,16 +28,15 @@ func (c *inferenceCall) refuseReference() error {
 	if err != nil {
 		return err
 	}
-	body, unpacked, err := c.held.Decode(c.r.Header, sent, limit)
+	text, err := c.held.Decode(c.r.Header, sent, limit)
 	switch {
 	case errors.Is(err, heldbody.ErrNoMemory):
 		return err
 	case err != nil:
 		return nil //nolint:nilerror // a body that cannot be searched passes
-	case unpacked:
-		defer c.held.Sub(int64(cap(body)))
 	}
-	if place := reference.FindReference(body); place != "" {
+	defer c.held.DropText()
+	if place := reference.FindReference(text); place != "" {
 		return domain.InvalidAt(place, "must not refer to a preset: presets work in POST "+c.h.routesWithPresets())
 	}
 	return nil

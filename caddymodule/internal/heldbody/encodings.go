@@ -39,29 +39,27 @@ type CodingError struct{ message string }
 
 func (e *CodingError) Error() string { return "Unsupported content encoding: " + e.message }
 
-// Decode returns the text of a body that was sent as it is or in known codings. unpacked
-// reports whether the text has memory of its own. The error is a *CodingError for any other
-// body. It is ErrTooLarge for a text of more than limit bytes, and ErrNoMemory without memory.
-func (b *Body) Decode(header http.Header, sent []byte, limit int64) (text []byte, unpacked bool, err error) {
+// Decode returns the text of a body that was sent as it is or in known codings. b keeps the text
+// until DropText, ReplaySent or ReplayMerged. The error is a *CodingError for any other body. It is
+// ErrTooLarge for a text of more than limit bytes, and ErrNoMemory without memory.
+func (b *Body) Decode(header http.Header, sent []byte, limit int64) ([]byte, error) {
+	b.text, b.decoded = sent, false
 	if len(sent) == 0 {
-		return sent, false, nil
+		return sent, nil
 	}
 	codings, err := codingsOf(header)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	text = sent
 	for _, coding := range slices.Backward(codings) { // the last one was applied last
-		decoded, err := decodeFrom(coding, &b.Reservation, text, limit)
-		if unpacked {
-			b.Sub(int64(cap(text)))
-		}
+		text, err := decodeFrom(coding, &b.Reservation, b.text, limit)
+		b.DropText()
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		text, unpacked = decoded, true
+		b.text, b.decoded = text, true
 	}
-	return text, unpacked, nil
+	return b.text, nil
 }
 
 // codingsOf returns the names of a body's content codings, in the order in which they were
