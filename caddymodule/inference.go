@@ -81,7 +81,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 	return next.ServeHTTP(c.w, c.r)
 }
 
-// asksForWebSocket reports whether a request asks for a WebSocket. stripUpgrade leaves no other
+// asksForWebSocket reports whether a request asks for a WebSocket. StripUpgrade leaves no other
 // upgrade.
 func (c *inferenceCall) asksForWebSocket() bool {
 	return requestpath.IsWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0

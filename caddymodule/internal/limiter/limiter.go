@@ -103,7 +103,7 @@ func (l *Limiter) IsLimited(from Origin, by Limit) bool {
 	return b != nil && b.wait(l.now(), by) > 0
 }
 
-// Fail counts a failed authentication. If the address is at its limit, fail counts nothing
+// Fail counts a failed authentication. If the address is at its limit, Fail counts nothing
 // and returns the time until the next failure is allowed. It logs the address once.
 func (l *Limiter) Fail(from Origin, by Limit, logger *zap.Logger) time.Duration {
 	wait, isToLog, others := l.count(from, by)
@@ -145,7 +145,7 @@ func (l *Limiter) count(from Origin, by Limit) (wait time.Duration, isToLog bool
 	return wait, true, others
 }
 
-// Wait drains b and returns how long until it has room for one more failure.
+// wait drains b and returns how long until it has room for one more failure.
 func (b *bucket) wait(now time.Duration, by Limit) time.Duration {
 	b.drain(now)
 	most := float64(by.Most)
