@@ -68,7 +68,7 @@ func (c *call) authenticate() error {
 
 // identify returns the principal of the first live key among one or more secrets. It looks
 // for keys in memory first, then in the store. If no key is live, each secret counts as a
-// failure of the client's address. The error is domain.ErrCredentials then, or a *limiter.Error
+// failure of the client's address. The error is domain.ErrCredentials then, or a limiter.Refusal
 // if the address has failed too often.
 //
 // Clients without an address, as on a Unix socket, are not limited. They cannot be told
@@ -104,7 +104,7 @@ func (c *call) identify(secrets ...string) (domain.Principal, error) {
 		wait = max(wait, failures.Fail(from, by, c.h.logger))
 	}
 	if wait > 0 {
-		return domain.Principal{}, &limiter.Error{Wait: wait}
+		return domain.Principal{}, limiter.Refusal(wait)
 	}
 	return domain.Principal{}, domain.ErrCredentials
 }

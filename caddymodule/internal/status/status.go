@@ -1,4 +1,4 @@
-// Package status has the HTTP status of each kind of domain error.
+// Package status has the errors of HTTP, and the HTTP status of each kind of domain error.
 package status
 
 import (
@@ -7,6 +7,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
+
+// RetryAfter is when to ask again, in seconds, if the store is unavailable or the memory for
+// bodies is taken. A store may need longer.
+const RetryAfter = "5"
 
 // Of returns the HTTP status for the kind of an error (specification, "Errors").
 func Of(kind domain.Kind) int { return byKind[kind] }
@@ -24,10 +28,13 @@ var byKind = map[domain.Kind]int{
 	domain.Unavailable:        http.StatusServiceUnavailable,
 }
 
-// Error is a failure of HTTP itself, outside of the domain. Its message is for the client.
+// Error is a failure of HTTP itself, outside of the domain. Its message is for the client. It is not
+// logged.
 type Error struct {
 	Status  int
 	Message string
+	// Header and Value are a header of the response, empty for none.
+	Header, Value string
 }
 
 func (e *Error) Error() string { return e.Message }
