@@ -27,7 +27,7 @@ const maxSize = 16 << 20
 // is true. An error ends them. A nil Presets has none.
 type Presets func(withModels bool) iter.Seq2[inference.ActivePreset, error]
 
-// Edit returns the parts of a model list with the entries of presets, and without the
+// edit returns the parts of a model list with the entries of presets, and without the
 // models that who may not use. If who limits models, the parts do not refer to text. It returns
 // nil for a list that stays as it is. The error comes from presets, or is heldbody.ErrNoMemory.
 func edit(text []byte, memory *heldbody.Reservation, who domain.Principal, presets Presets) (parts draft.Body, err error) {
