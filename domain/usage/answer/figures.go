@@ -47,24 +47,36 @@ func (n *number) set(text []byte) {
 	}
 }
 
-// count returns the count at n.
-func (f *figures) count(n node) *int64 { return &f.counts[n-input] }
+// count returns a count.
+func (f *figures) count(n what) *int64 { return &f.counts[n-input] }
 
-// begin forgets everything for a new usage of type v.
-func (f *figures) begin(v valueKind) {
-	f.said, f.broken = v != nullValue, v != objectValue
+// setNumber sets a count or a cost. A long number has no text.
+func (f *figures) setNumber(n what, text []byte) {
+	switch n {
+	case input, output, cacheRead, cacheWrite, reasoning:
+		*f.count(n) = countOf(text)
+	case cost:
+		f.cost.set(text)
+	case upstreamCost:
+		f.upstream.set(text)
+	}
+}
+
+// begin forgets everything for a new usage of a kind.
+func (f *figures) begin(v jsontext.Kind) {
+	f.said, f.broken = v != 'n', v != '{'
 	for i := range f.counts {
 		f.counts[i] = unsaid
 	}
 	f.cost.len, f.upstream.len, f.ownKey = 0, 0, false
 }
 
-// beginMember forgets the member n for a new one of type v.
-func (f *figures) beginMember(n node, v valueKind) {
+// beginMember forgets the member n for a new one of a kind.
+func (f *figures) beginMember(n what, v jsontext.Kind) {
 	switch n {
 	case input, output, cacheRead, cacheWrite, reasoning:
 		*f.count(n) = unsaid
-		if v != nullValue {
+		if v != 'n' {
 			*f.count(n) = bad // until its number is read
 		}
 	case inputDetails:
@@ -76,7 +88,7 @@ func (f *figures) beginMember(n node, v valueKind) {
 	case costDetails, upstreamCost:
 		f.upstream.len = 0
 	case ownKey:
-		f.ownKey = v == trueValue
+		f.ownKey = v == 't'
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -96,5 +97,5 @@ func anyDuplicates(body []byte) bool {
 
 // isDeep reports whether body may nest deeper than the reader reads.
 func isDeep(body []byte) bool {
-	return bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxDepth
+	return bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > rawjson.MaxStreamDepth
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // reference reads a whole answer slowly, with encoding/json. It knows no pieces and no
@@ -404,7 +405,7 @@ func hasDuplicates(text string) bool {
 				stack[top].key = stack[top].keys != nil
 			}
 		}
-		if len(stack) > maxDepth {
+		if len(stack) > rawjson.MaxStreamDepth {
 			return true
 		}
 	}
