@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -56,7 +57,7 @@ func TestStreamUsageIsAdded(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, field := range fields {
-				if (field.From == inference.FromServer) != (got.StreamUsageAdded && field.Name == "stream_options") {
+				if (field.From == draft.FromServer) != (got.StreamUsageAdded && field.Name == "stream_options") {
 					t.Errorf("%s: %s is from %s", tc.name, field.Name, field.From)
 				}
 			}
