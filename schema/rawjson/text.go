@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The functions of this file read strings that a Walker has read. Only Text and Inside copy
+// The functions of this file read strings that were checked. Only Text and Inside copy
 // a whole one. The inside of a string is what is between its quotes.
 
 // Text returns the text of a value that is a string, in memory of its own.
