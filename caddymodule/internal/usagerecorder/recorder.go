@@ -172,9 +172,8 @@ func (rec *Recorder) End(use *Use) error {
 	return use.release()
 }
 
-// flushLast stores what is not stored yet, after the last use has ended. A backup may replace the
-// Store before the next use, so the rows that are stored are forgotten. Each step has half of the time, so that slow reads leave
-// some for writes. flushLast logs its error.
+// flushLast stores what is not stored yet, after the last use has ended. Each step has half of the
+// time, so that slow reads leave some for writes. flushLast logs its error.
 func (rec *Recorder) flushLast(use *Use) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rec.flushTimeout)
 	defer cancel()
@@ -182,7 +181,6 @@ func (rec *Recorder) flushLast(use *Use) error {
 	if err != nil {
 		use.Logger.Warn("storing the last usage failed; it may be lost", zap.Error(err))
 	}
-	rec.Ledger.Forget()
 	return err
 }
 
