@@ -8,10 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/shopspring/decimal"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+	"github.com/caddy-presets/caddy-presets/domain/sse"
 )
 
 // reference reads a whole answer slowly, with encoding/json. It knows no pieces and no
@@ -133,28 +134,25 @@ type sseEvent struct {
 
 // split splits a stream into its events.
 func split(body []byte) (events []sseEvent) {
-	text := strings.TrimPrefix(string(body), "\uFEFF")
-	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
-	var name string
-	var lines []string
+	var r sse.Reader
+	var event sseEvent
+	hasData := false
 	end := func(whole bool) {
-		if lines != nil {
-			events = append(events, sseEvent{name, strings.Join(lines, "\n"), whole})
+		if event.whole = whole; hasData {
+			events = append(events, event)
 		}
-		name, lines = "", nil
+		event, hasData = sseEvent{}, false
 	}
-	for line := range strings.SplitSeq(text, "\n") {
-		if line == "" {
+	for r.Feed(body); r.Next(); {
+		switch {
+		case r.Field == sse.End:
 			end(true)
-			continue
-		}
-		field, value, _ := strings.Cut(line, ":")
-		value = strings.TrimPrefix(value, " ")
-		switch field {
-		case "data":
-			lines = append(lines, value)
-		case "event":
-			name = value
+		case r.Field == sse.Name:
+			event.name = string(r.Value())
+		case r.Field == sse.Data && hasData:
+			event.data += "\n" + string(r.Value())
+		case r.Field == sse.Data:
+			event.data, hasData = string(r.Value()), true
 		}
 	}
 	end(false)
@@ -367,46 +365,8 @@ func costIn(usage map[string]any) string {
 	return cost.String()
 }
 
-// hasDuplicates reports whether an object of a JSON text has two members of one name.
-// A deep text counts as one that has them, since the reader does not read it.
+// hasDuplicates reports whether an object of a JSON text has two members of one name. A text that is too
+// deep for the decoder counts as one that has them.
 func hasDuplicates(text string) bool {
-	dec := json.NewDecoder(strings.NewReader(text))
-	type level struct {
-		keys map[string]bool // nil in an array
-		key  bool
-	}
-	var stack []level
-	for {
-		t, err := dec.Token()
-		if err != nil {
-			return false
-		}
-		top := len(stack) - 1
-		if s, ok := t.(string); ok && top >= 0 && stack[top].key {
-			if stack[top].keys[s] {
-				return true
-			}
-			stack[top].keys[s], stack[top].key = true, false
-			continue
-		}
-		switch t {
-		case json.Delim('{'):
-			stack = append(stack, level{keys: map[string]bool{}, key: true})
-		case json.Delim('['):
-			stack = append(stack, level{})
-		case json.Delim('}'), json.Delim(']'):
-			stack = stack[:top]
-			top--
-			if top >= 0 {
-				stack[top].key = stack[top].keys != nil
-			}
-		default:
-			if top >= 0 {
-				stack[top].key = stack[top].keys != nil
-			}
-		}
-		if len(stack) > rawjson.MaxStreamDepth {
-			return true
-		}
-	}
+	return json.Valid([]byte(text)) && !jsontext.Value(text).IsValid(jsontext.AllowInvalidUTF8(true))
 }
