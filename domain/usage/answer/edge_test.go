@@ -119,6 +119,47 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// TestLastMemberCounts reads objects with several members of one name, and names in escapes.
+func TestLastMemberCounts(t *testing.T) {
+	const (
+		content   = `data: {"model":"m","choices":[{"delta":{"content":"c"}}]}` + "\n\n"
+		completed = `"type":"response.completed"`
+		counts    = `"usage":{"input_tokens":3,"output_tokens":4}`
+	)
+	for name, tc := range map[string]struct {
+		dialect domain.Dialect
+		body    string // a stream if it begins with data
+		want    Seen
+	}{
+		"usage":                   {domain.Chat, `{"usage":{"prompt_tokens":9,"completion_tokens":9},` + known + `}`, Seen{Tokens: three}},
+		"usage without a count":   {domain.Chat, `{` + known + `,"usage":{"prompt_tokens":3}}`, Seen{Unknown: Malformed}},
+		"details":                 {domain.Chat, `{"usage":{"prompt_tokens":3,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":1},"prompt_tokens_details":[]}}`, Seen{Tokens: three}},
+		"a model":                 {domain.Chat, `{"model":"a","model":1,` + known + `}`, Seen{Tokens: three}},
+		"no error":                {domain.Chat, `{"error":{},"error":null,` + known + `}`, Seen{Tokens: three}},
+		"an error":                {domain.Chat, `{"error":false,"error":"x"}`, Seen{Failed: true}},
+		"an empty error":          {domain.Chat, `{"error":"",` + known + `}`, Seen{Tokens: three}},
+		"a failed response":       {domain.Responses, `{"status":"failed","model":"\ud83d\ude00"}`, Seen{Failed: true, Model: "😀"}},
+		"another status":          {domain.Responses, `{"status":"failed","status":1,` + counts + `}`, Seen{Tokens: three}},
+		"a model that is no text": {domain.Chat, "{\"model\":\"a\xff\xfe\"," + known + "}", Seen{Model: "a\uFFFD\uFFFD", Tokens: three}},
+		"escapes behind content":  {domain.Chat, content + `data: {"us\u0061ge":{"prompt_tokens":3,"completion_tokens":4}}` + "\n\n", Seen{Model: "m", Tokens: three}},
+		"two behind content":      {domain.Chat, content + `data: {"usage":null,` + known + `}` + "\n\n", Seen{Model: "m", Tokens: three}},
+		"a null response usage":   {domain.Responses, `data: {` + completed + `,"response":{` + counts + `,"usage":null}}` + "\n\n", Seen{Ended: true, Unknown: Absent}},
+		"a response":              {domain.Responses, `data: {"response":{` + counts + `},"response":{},` + completed + `}` + "\n\n", Seen{Ended: true, Unknown: Absent}},
+		"a kind":                  {domain.Responses, `data: {"type":"error",` + completed + `,"response":{` + counts + `}}` + "\n\n", Seen{Ended: true, Tokens: three}},
+		"the kind, not the name":  {domain.Messages, "event: message_stop\ndata: {\"type\":\"message_delta\"," + counts + "}\n\n", Seen{Tokens: three}},
+		"deltas":                  {domain.Messages, `data: {"type":"message_delta",` + counts + `}` + "\n\n" + `data: {"type":"message_delta","usage":{"input_tokens":null,"output_tokens":5,"cost":"1"}}`, Seen{Tokens: Tokens{Input: 3, Output: 5}}},
+	} {
+		contentType := jsonType
+		if strings.HasPrefix(tc.body, "data:") || strings.HasPrefix(tc.body, "event:") {
+			contentType, tc.want.Streamed = sseType, true
+		}
+		got := check(t, tc.dialect, contentType, []byte(tc.body), true, 1)
+		if got.FirstContent = (time.Time{}); got != tc.want {
+			t.Errorf("%s: seen\n%+v, want\n%+v", name, got, tc.want)
+		}
+	}
+}
+
 func TestCost(t *testing.T) {
 	for _, test := range []struct{ name, members, want string }{
 		{"none", ``, ""},
