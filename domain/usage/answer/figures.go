@@ -13,7 +13,7 @@ const (
 	maxCount = 1_000_000_000_000
 	// maxExponent bounds a cost's exponent, so that adding costs is cheap.
 	maxExponent = 64
-	// maxDigits is the longest cost that is read.
+	// maxDigits is the longest count or cost that is read.
 	maxDigits = 64
 )
 
@@ -28,30 +28,20 @@ type figures struct {
 	said   bool // there is a usage that is not null
 	broken bool // it is not an object
 	counts [reasoning - input + 1]int64
-	cost   number
+	cost   name // as written
 	// upstream is the provider's cost. It is paid beside cost if ownKey is set.
-	upstream number
+	upstream name
 	ownKey   bool
-}
-
-// number is a JSON number as written. A longer one is not held.
-type number struct {
-	text [maxDigits]byte
-	len  int
-}
-
-func (n *number) set(text []byte) {
-	n.len = 0
-	if len(text) <= maxDigits {
-		n.len = copy(n.text[:], text)
-	}
 }
 
 // count returns a count.
 func (f *figures) count(n what) *int64 { return &f.counts[n-input] }
 
-// setNumber sets a count or a cost. A long number has no text.
+// setNumber sets a count or a cost. A number that is too long has no text.
 func (f *figures) setNumber(n what, text []byte) {
+	if len(text) > maxDigits {
+		text = nil
+	}
 	switch n {
 	case input, output, cacheRead, cacheWrite, reasoning:
 		*f.count(n) = countOf(text)
@@ -152,14 +142,14 @@ func CostOf(header http.Header) string {
 	var f figures
 	if told := header[costHeader]; len(told) == 1 {
 		if value := jsontext.Value(told[0]); value.Kind() == '0' && value.IsValid() {
-			f.cost.set(value)
+			f.setNumber(cost, value)
 		}
 	}
 	return f.total()
 }
 
 // decimal returns n exactly. ok is false if n is missing, negative or extreme.
-func (n *number) decimal() (d decimal.Decimal, ok bool) {
+func (n *name) decimal() (d decimal.Decimal, ok bool) {
 	if n.len == 0 {
 		return decimal.Decimal{}, false
 	}
