@@ -41,7 +41,7 @@ func object(status int, data []byte, tag string) response {
 }
 
 // pageOf answers with a page of a list.
-func pageOf(l domain.Listed, err error) (response, error) {
+func pageOf(l domain.Found, err error) (response, error) {
 	if err != nil {
 		return response{}, err
 	}

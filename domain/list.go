@@ -22,14 +22,6 @@ const (
 	DefaultPage = 50
 )
 
-// Listed is a page as clients see it. It has the JSON array of its objects, and their
-// number on all pages. Tag is the entity tag of the two.
-type Listed struct {
-	JSON  []byte
-	Total int
-	Tag   string
-}
-
 // PresetFilter says which presets of a workspace a list has.
 type PresetFilter string
 

@@ -96,8 +96,12 @@ func (s *Service) readPresets(ctx context.Context, workspaceID string, q PresetQ
 	err = s.scans.run(ctx, func(ctx context.Context) error {
 		return s.viewPresets(ctx, workspaceID, func(r Reader) error {
 			var slugs []string
+			list := r.PresetList(workspaceID, q.Filter)
+			if q.only != nil {
+				list = presetsOnly(r, workspaceID, q.Filter, q.only)
+			}
 			query := search.Query{Text: q.Text, Sort: q.Sort, Ascending: q.Ascending}
-			slugs, total, err = query.Page(q.list(ctx, r, workspaceID), page.Offset, page.Limit, s.sorted)
+			slugs, total, err = query.Page(until(ctx, list), page.Offset, page.Limit, s.sorted)
 			if err != nil {
 				return err
 			}
@@ -124,23 +128,8 @@ func (s *Service) viewPresets(ctx context.Context, workspaceID string, fn func(r
 	})
 }
 
-// list yields the JSON of the presets among which q searches, the last changed first. It ends with
-// the error of ctx. Of q.only it reads no other presets, so its time does not depend on them.
-func (q PresetQuery) list(ctx context.Context, r Reader, workspaceID string) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		list := r.PresetList(workspaceID, q.Filter)
-		if q.only != nil {
-			list = presetsOnly(r, workspaceID, q.Filter, q.only)
-		}
-		for text, err := range list {
-			if err = cmp.Or(err, ctx.Err()); !yield(text, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// presetsOnly yields the presets of slugs that match a filter, as Reader.PresetList does.
+// presetsOnly yields the presets of slugs that match a filter, as Reader.PresetList does. It reads
+// no others, so its time does not depend on them.
 func presetsOnly(r Reader, workspaceID string, filter PresetFilter, slugs []string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		var found []Preset

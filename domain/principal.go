@@ -58,9 +58,7 @@ func (p Principal) WorkspaceRef() (id, slug string) {
 
 // errOnlyManagement is the specification's answer to a key that lacks the
 // permission ("Authentication", items 2 and 3).
-func errOnlyManagement() error {
-	return &Error{Kind: Forbidden, Message: "Only management keys can perform this operation"}
-}
+var errOnlyManagement = &Error{Kind: Forbidden, Message: "Only management keys can perform this operation"}
 
 // CheckInference returns a Forbidden error for a management key. Clients that call models
 // should not have one.
@@ -74,7 +72,7 @@ func (p Principal) CheckInference() error {
 // CheckManagement returns a Forbidden error unless p has a management key.
 func (p Principal) CheckManagement() error {
 	if p.Kind != ManagementKey {
-		return errOnlyManagement()
+		return errOnlyManagement
 	}
 	return nil
 }
@@ -233,7 +231,7 @@ func (p Principal) IsLimited() bool { return p.LimitsModels() || len(p.scope().P
 // presets would lead around them.
 func (p Principal) CheckCreationAsInference() error {
 	if p.Kind != ManagementKey && p.IsLimited() {
-		return errOnlyManagement()
+		return errOnlyManagement
 	}
 	return nil
 }
@@ -245,14 +243,12 @@ func (p Principal) CheckManagementOfAll() error {
 		return err
 	}
 	if p.scope().OnlyWorkspace {
-		return errOnlyWorkspace()
+		return errOnlyWorkspace
 	}
 	return nil
 }
 
-func errOnlyWorkspace() error {
-	return &Error{Kind: Forbidden, Message: "The key manages one workspace only, and cannot perform this operation"}
-}
+var errOnlyWorkspace = &Error{Kind: Forbidden, Message: "The key manages one workspace only, and cannot perform this operation"}
 
 // Rights returns the rights of p: all, unless its key was issued with fewer. Only a management
 // key has any.

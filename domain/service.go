@@ -5,8 +5,10 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -32,8 +34,7 @@ type Service struct {
 
 	store   Store
 	keys    *cache.Cache[KeyHash, Key]
-	objects *cache.Cache[answerKey, Found]
-	pages   *cache.Cache[answerKey, Listed]
+	answers *cache.Cache[answerKey, Found]
 	now     func() time.Time
 	newID   func() string
 
@@ -65,8 +66,7 @@ func NewServiceWith(store Store, now func() time.Time, newID func() string) *Ser
 // the Service is used.
 func (s *Service) UseMemory(m *Memory) {
 	s.keys = cache.New[KeyHash, Key](m)
-	s.objects = cache.New[answerKey, Found](m)
-	s.pages = cache.New[answerKey, Listed](m)
+	s.answers = cache.New[answerKey, Found](m)
 }
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
@@ -120,4 +120,15 @@ func (l limiter) run(ctx context.Context, fn func(ctx context.Context) error) (e
 		return l.exceeded
 	}
 	return err
+}
+
+// until returns a list that ends with the error of ctx as soon as it ends.
+func until[T any](ctx context.Context, list iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for element, err := range list {
+			if err = cmp.Or(err, ctx.Err()); !yield(element, err) || err != nil {
+				return
+			}
+		}
+	}
 }

@@ -70,7 +70,7 @@ func (s *Service) PresetUsage(ctx context.Context, who Principal, workspace, slu
 			return err
 		}
 		of.WorkspaceID, of.PresetID = p.WorkspaceID, &p.ID
-		return read(rowsUntil(ctx, r.UsageRows(of)))
+		return read(until(ctx, r.UsageRows(of)))
 	})
 }
 
@@ -86,7 +86,7 @@ func (s *Service) WorkspaceUsage(ctx context.Context, who Principal, ref string,
 			return err
 		}
 		of.WorkspaceID, of.PresetID = id, nil
-		return read(rowsUntil(ctx, r.UsageRows(of)))
+		return read(until(ctx, r.UsageRows(of)))
 	})
 }
 
@@ -95,20 +95,6 @@ func (s *Service) report(ctx context.Context, fn func(context.Context, Reader) e
 	return s.reports.run(ctx, func(ctx context.Context) error {
 		return s.store.View(ctx, func(r Reader) error { return fn(ctx, r) })
 	})
-}
-
-// rowsUntil returns rows that end with the error of ctx as soon as it ends.
-func rowsUntil(ctx context.Context, rows iter.Seq2[UsageRow, error]) iter.Seq2[UsageRow, error] {
-	return func(yield func(UsageRow, error) bool) {
-		for row, err := range rows {
-			if err == nil {
-				err = ctx.Err()
-			}
-			if !yield(row, err) || err != nil {
-				return
-			}
-		}
-	}
 }
 
 // FeedbackSecret authenticates the handles by which requests get feedback. All nodes of a

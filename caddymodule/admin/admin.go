@@ -105,7 +105,6 @@ func (rt Route) checkQuery(text string) error {
 	return nil
 }
 
-// runOn runs the route's operation on a store.
 func (rt Route) runOn(store *registry.Store, r request) error {
 	r.Use, r.live, r.schema = store.Newest(), store, rt.Body
 	if r.Use == nil { // its last handler was just cleaned up
@@ -173,7 +172,6 @@ func serveDocument(text []byte) func(http.ResponseWriter, *http.Request) error {
 	}
 }
 
-// request is a request that concerns a store.
 type request struct {
 	*http.Request
 	*registry.Use // of the handler that was provisioned last
@@ -235,7 +233,6 @@ func writeJSON(w http.ResponseWriter, code int, value any) error {
 	return err
 }
 
-// failure returns an error with an HTTP status.
 func failure(code int, format string, args ...any) error {
 	return caddy.APIError{HTTPStatus: code, Err: fmt.Errorf(format, args...)}
 }

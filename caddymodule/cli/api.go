@@ -71,7 +71,6 @@ func (a api) get(ctx context.Context, path string, query url.Values) (*client.Re
 	return a.do(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
 }
 
-// read gets an object and decodes it.
 func (a api) read(ctx context.Context, path string, into any) (*client.Response, error) {
 	response, err := a.get(ctx, path, a.query())
 	if err != nil {
@@ -80,7 +79,6 @@ func (a api) read(ctx context.Context, path string, into any) (*client.Response,
 	return response, decode(response.Data, into)
 }
 
-// decode decodes a part of a response.
 func decode(text json.RawMessage, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("the answer has another form than expected: %w", err)
@@ -117,7 +115,6 @@ func (a api) preset(ctx context.Context, slug string) (p client.Preset, response
 	return p, response, err
 }
 
-// version reads a version.
 func (a api) version(ctx context.Context, slug string, number int) (v client.Version, response *client.Response, err error) {
 	response, err = a.read(ctx, presetPath(slug, "versions", strconv.Itoa(number)), &v)
 	return v, response, err

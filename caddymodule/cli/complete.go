@@ -147,7 +147,6 @@ func (t *target) complete(from source) cobra.CompletionFunc {
 	}, from)
 }
 
-// completeArgs completes each argument from its source.
 func (t *target) completeArgs(sources ...source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(sources) {
@@ -157,12 +156,10 @@ func (t *target) completeArgs(sources ...source) cobra.CompletionFunc {
 	}
 }
 
-// completeFlag completes the value of a flag.
 func completeFlag(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, by) // fails for an unknown flag only
 }
 
-// oneOf completes a word from a fixed set.
 func oneOf(values ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 }

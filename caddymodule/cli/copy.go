@@ -71,7 +71,6 @@ and designates it, and leaves all else there as it is.`,
 	return copying
 }
 
-// destination returns the API to which the preset is copied.
 func (c *copier) destination(cmd *cobra.Command, from api) (to api, err error) {
 	to = from
 	if to.workspace = c.toWorkspace; c.toServer == "" {
@@ -137,12 +136,9 @@ func (c *copier) addVersion(cmd *cobra.Command, to api, source, existing client.
 	response := found
 	sentence := fmt.Sprintf("Preset %s has the same designated version there already.", source.Slug)
 	if !files.SameCapture(source.Designated.Capture(), existing.Designated.Capture()) {
-		var err error
-		if response, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
-			return err
-		}
 		var after client.Preset
-		if err := decode(response.Data, &after); err != nil {
+		var err error
+		if after, response, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
 			return err
 		}
 		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.DesignatedVersion, source.Slug, after.DesignatedVersion)
@@ -151,13 +147,13 @@ func (c *copier) addVersion(cmd *cobra.Command, to api, source, existing client.
 }
 
 // add makes a version of a preset if a condition holds. A nil condition is none.
-func (a api) add(ctx context.Context, slug string, v client.Version, isDraft bool, condition http.Header) (*client.Response, error) {
+func (a api) add(ctx context.Context, slug string, v client.Version, isDraft bool, condition http.Header) (p client.Preset, response *client.Response, err error) {
 	if !v.Dialect.Valid() {
-		return nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)
+		return p, nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)
 	}
 	if v.Template != nil {
 		if err := v.Template.Check(); err != nil {
-			return nil, fmt.Errorf("version %d: %w", v.Version, err)
+			return p, nil, fmt.Errorf("version %d: %w", v.Version, err)
 		}
 	}
 	r := client.Request{
@@ -173,8 +169,11 @@ func (a api) add(ctx context.Context, slug string, v client.Version, isDraft boo
 	if isDraft {
 		r.Query.Set("designate", "false")
 	}
-	request := files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template).Request
-	return a.change(ctx, r, request)
+	response, err = a.change(ctx, r, files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template).Request)
+	if err == nil {
+		err = decode(response.Data, &p)
+	}
+	return p, response, err
 }
 
 // copied is a copy in the making. Only its first request has a condition: nobody else uses a
@@ -199,20 +198,28 @@ func (c *copied) run(ctx context.Context, all bool) error {
 		copyVersions = func(ctx context.Context) error { return c.version(ctx, c.source.Designated) }
 	}
 	err := copyVersions(ctx)
+	patch := make(map[string]any)
 	if err == nil {
-		err = c.describe(ctx)
+		patch = c.description()
 	}
-	if c.source.Status != domain.PresetDisabled || len(c.numbers) == 0 {
+	isDisabled := c.source.Status == domain.PresetDisabled && len(c.numbers) > 0
+	if isDisabled {
+		// Disabling is last, since a disabled preset takes no versions. It is also done for an
+		// incomplete copy, and after ctx has ended.
+		patch["status"] = c.source.Status
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), disableTimeout)
+		defer cancel()
+	}
+	if len(patch) == 0 {
 		return err
 	}
-	// Disabling is last, since a disabled preset takes no versions. It is also done for an
-	// incomplete copy, and after ctx has ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), disableTimeout)
-	defer cancel()
-	failed := c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, map[string]any{"status": c.source.Status})
+	failed := c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, patch)
 	switch {
 	case failed == nil:
 		return err
+	case !isDisabled:
+		return failed
 	case err == nil:
 		return fmt.Errorf("the copy is still active: %w", failed)
 	default:
@@ -220,7 +227,6 @@ func (c *copied) run(ctx context.Context, all bool) error {
 	}
 }
 
-// disableTimeout bounds the request that disables a copy.
 const disableTimeout = 10 * time.Second
 
 // leaveOutLabels leaves out the labels of other versions than the designated one.
@@ -237,7 +243,8 @@ func (c *copied) leaveOutLabels() {
 	c.source.Labels = kept
 }
 
-// versions copies all versions, oldest first. It holds one at a time.
+// versions copies all versions, oldest first. It holds one at a time. It tells if the server there
+// has removed copies again.
 func (c *copied) versions(ctx context.Context) error {
 	summaries, err := c.from.summaries(ctx, c.source.Slug)
 	if err != nil {
@@ -256,19 +263,14 @@ func (c *copied) versions(ctx context.Context) error {
 		}
 	}
 	wanted := []domain.Share{{Version: c.source.DesignatedVersion}}
-	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
-		wanted = append(wanted, shares(c.source.Labels[name])...)
+	for _, label := range c.source.Labels {
+		wanted = append(wanted, shares(label)...)
 	}
 	for _, share := range wanted {
 		if c.numbers[share.Version] == 0 {
 			return fmt.Errorf("version %d was removed meanwhile", share.Version)
 		}
 	}
-	return c.countKept(ctx)
-}
-
-// countKept tells if the server there has removed copies again.
-func (c *copied) countKept(ctx context.Context) error {
 	response, err := c.to.get(ctx, presetPath(c.source.Slug, "versions"), c.to.query("fields", "summary", "limit", "1"))
 	if err == nil && response.Total < len(c.numbers) {
 		fmt.Fprintf(c.messages, "The server there keeps %d of %d versions.\n", response.Total, len(c.numbers))
@@ -284,16 +286,12 @@ func (c *copied) version(ctx context.Context, v client.Version) error {
 	if isFirst {
 		condition = http.Header{"If-None-Match": {"*"}}
 	}
-	response, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Version != c.source.DesignatedVersion, condition)
+	after, response, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Version != c.source.DesignatedVersion, condition)
 	if err != nil {
 		if isFirst && (client.IsStatus(err, http.StatusPreconditionFailed) || client.IsStatus(err, http.StatusConflict)) {
 			return fmt.Errorf("preset %s exists there already, and may be archived", c.source.Slug)
 		}
 		return fmt.Errorf("version %d: %w", v.Version, err)
-	}
-	var after client.Preset
-	if err := decode(response.Data, &after); err != nil {
-		return err
 	}
 	made := after.Made()
 	c.numbers[v.Version] = made.Version
@@ -303,8 +301,8 @@ func (c *copied) version(ctx context.Context, v client.Version) error {
 	return c.labels(ctx, v.Version)
 }
 
-// describe copies the name, the description and the policy.
-func (c *copied) describe(ctx context.Context) error {
+// description returns the name, the description and the policy, as far as there are any.
+func (c *copied) description() map[string]any {
 	patch := make(map[string]any)
 	if c.source.Name != c.source.Slug {
 		patch["name"] = c.source.Name
@@ -315,10 +313,7 @@ func (c *copied) describe(ctx context.Context) error {
 	if isSet(c.source.Policy) {
 		patch["policy"] = c.source.Policy
 	}
-	if len(patch) == 0 {
-		return nil
-	}
-	return c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, patch)
+	return patch
 }
 
 // labels sets the labels that name a version whose copy was just made. The next version may
@@ -353,7 +348,6 @@ func (c *copied) moved(label domain.Target) domain.Target {
 	return moved
 }
 
-// shares returns the versions of a target with their weights.
 func shares(of domain.Target) []domain.Share {
 	if len(of.Split) > 0 {
 		return of.Split
@@ -361,7 +355,6 @@ func shares(of domain.Target) []domain.Share {
 	return []domain.Share{{Version: of.Version}}
 }
 
-// change changes the copy.
 func (c *copied) change(ctx context.Context, r client.Request, body any) error {
 	if _, err := c.to.change(ctx, r, body); err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimPrefix(r.Path, "/presets/"), err)

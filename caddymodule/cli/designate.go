@@ -19,7 +19,6 @@ type changer struct {
 	override string
 }
 
-// flags adds all flags to a command.
 func (c *changer) flags(cmd *cobra.Command) {
 	c.target.flags(cmd)
 	cmd.Flags().StringVar(&c.override, "override", "", "Change the preset though this owner manages it")

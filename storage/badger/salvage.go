@@ -61,11 +61,13 @@ func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (re
 	if rest, err := filepath.Rel(from, to); err == nil && filepath.IsLocal(rest) {
 		return report, fmt.Errorf("%s is in the damaged folder, and nothing is changed there", to)
 	}
-	unlock, err := lockIfStore(from)
-	if err != nil {
-		return report, err
+	locked, err := lockExisting(from)
+	if errors.Is(err, errLocked) {
+		return report, inUse(from, err)
 	}
-	defer unlock()
+	if err == nil { // some read-only file systems lock nothing
+		defer func() { _ = unlock(locked) }()
+	}
 	w := &wreck{ctx: ctx, folder: from, o: o, newest: make(map[string]records.FoundRecord), places: []storage.Place{}}
 	if err := w.readMarker(); err != nil {
 		return report, fileowner.Explain(err, from)
@@ -80,18 +82,6 @@ func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (re
 		return report, err
 	}
 	return w.build(c, keepKeys)
-}
-
-// lockIfStore locks the store in a folder if it has a lock file. It makes none.
-func lockIfStore(folder string) (release func(), err error) {
-	locked, err := lockExisting(filepath.Join(folder, lockName))
-	if errors.Is(err, errLocked) {
-		return nil, inUse(folder, err)
-	}
-	if err != nil { // without the file no process has the folder open; some read-only file systems lock nothing
-		return func() {}, nil //nolint:nilerror // as said
-	}
-	return func() { _ = unlock(locked) }, nil
 }
 
 // readMarker checks that the folder is a store, and reads the key of its files.

@@ -59,17 +59,12 @@ func TestSalvageRevokedKey(t *testing.T) {
 					f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
 				})
 				for _, keep := range []bool{false, true} {
-					to := filepath.Join(t.TempDir(), "new")
-					report, err := Salvage(t.Context(), damaged, to, o, keep)
-					if err != nil {
-						t.Fatal(err)
-					}
+					isLive, report, to := salvageKey(t, damaged, o, keep, k.ID)
 					// The whole audit records behind the lost one are text. A log is read up to its damage.
 					if _, err := os.Stat(filepath.Join(to, unchainedName)); (err == nil) != (name == "table" && key == nil) {
 						t.Errorf("the audit records of a store that is encrypted: %t, are in a file: %t", key != nil, err == nil)
 					}
-					got := salvagedKey(t, to, o, k.ID)
-					if got.Live(time.Now()) != keep {
+					if isLive != keep {
 						t.Errorf("keepKeys %t: the key that was revoked is live: %t; places %+v, lost %+v", keep, !keep, report.Damaged, report.Lost)
 					}
 				}
@@ -120,13 +115,9 @@ func TestSalvageLogEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, keep := range []bool{false, true} {
-				to := filepath.Join(t.TempDir(), "new")
-				report, err := Salvage(t.Context(), damaged, to, o, keep)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if live := salvagedKey(t, to, o, k.ID).Live(time.Now()); live != (keep && how != "whole") {
-					t.Errorf("%s, %s, keepKeys %t: the key that was revoked is live: %t", kind, how, keep, live)
+				isLive, report, _ := salvageKey(t, damaged, o, keep, k.ID)
+				if isLive != (keep && how != "whole") {
+					t.Errorf("%s, %s, keepKeys %t: the key that was revoked is live: %t", kind, how, keep, isLive)
 				}
 				isNamed := slices.ContainsFunc(report.Lost, func(l storage.Loss) bool {
 					return l.Kind == "commits" && strings.Contains(l.What, "revocations") && strings.Contains(l.What, last.UTC().Format(time.RFC3339))
@@ -180,12 +171,8 @@ func TestSalvageLostLog(t *testing.T) {
 		if err := lose(filepath.Join(damaged, log)); err != nil {
 			t.Fatal(err)
 		}
-		to := filepath.Join(t.TempDir(), "new")
-		report, err := Salvage(t.Context(), damaged, to, testOptions, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if salvagedKey(t, to, testOptions, k.ID).Live(time.Now()) {
+		isLive, report, _ := salvageKey(t, damaged, testOptions, false, k.ID)
+		if isLive {
 			t.Errorf("%s: the key that was revoked is live", name)
 		}
 		if len(report.Damaged) == 0 || len(report.Lost) == 0 {
@@ -222,13 +209,9 @@ func TestSalvageLostTable(t *testing.T) {
 		}
 	}
 	for _, keep := range []bool{false, true} {
-		to := filepath.Join(t.TempDir(), "new")
-		report, err := Salvage(t.Context(), damaged, to, testOptions, keep)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if live := salvagedKey(t, to, testOptions, k.ID).Live(time.Now()); live != keep || len(report.Lost) == 0 {
-			t.Errorf("keepKeys %t: the key that was revoked is live: %t; got %+v", keep, live, report)
+		isLive, report, _ := salvageKey(t, damaged, testOptions, keep, k.ID)
+		if isLive != keep || len(report.Lost) == 0 {
+			t.Errorf("keepKeys %t: the key that was revoked is live: %t; got %+v", keep, isLive, report)
 		}
 	}
 }
@@ -249,12 +232,8 @@ func TestSalvageLostManifest(t *testing.T) {
 		if err := lose(filepath.Join(damaged, badgerdb.ManifestFilename)); err != nil {
 			t.Fatal(err)
 		}
-		to := filepath.Join(t.TempDir(), "new")
-		report, err := Salvage(t.Context(), damaged, to, testOptions, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if salvagedKey(t, to, testOptions, k.ID).Live(time.Now()) {
+		isLive, report, _ := salvageKey(t, damaged, testOptions, false, k.ID)
+		if isLive {
 			t.Errorf("%s: the key is live", name)
 		}
 		for _, l := range report.Lost {
@@ -376,21 +355,24 @@ func zero(t *testing.T, name string, from, to int) {
 	}
 }
 
-// salvagedKey returns a key of a store.
-func salvagedKey(t *testing.T, folder string, o Options, id string) (k domain.Key) {
+// salvageKey salvages a store, and reports whether a key of the new one is live.
+func salvageKey(t *testing.T, damaged string, o Options, keepKeys bool, id string) (isLive bool, report storage.Salvage, to string) {
 	t.Helper()
-	s, err := Open(folder, o)
+	to = filepath.Join(t.TempDir(), "new")
+	report, err := Salvage(t.Context(), damaged, to, o, keepKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(to, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.View(t.Context(), func(r domain.Reader) (err error) {
-		k, err = r.Key(id)
-		return err
-	}); err != nil {
+	k, err := domain.NewService(s).Key(t.Context(), id)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return k
+	return k.Live(time.Now()), report, to
 }
 
 // TestSalvageRemovedKey salvages a store from which a key was removed. The key is not lost.

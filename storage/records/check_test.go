@@ -91,7 +91,12 @@ func TestCheckDuringPurge(t *testing.T) {
 						m.set(string(k), nil)
 					}
 				}
-				return m.Update(ctx, fn)
+				before := len(m.stored)
+				err := m.Update(ctx, fn)
+				if removed := before - len(m.stored); removed > records.PurgeBatch {
+					t.Errorf("batch %d removed %d records, want %d at most", batches, removed, records.PurgeBatch)
+				}
+				return err
 			},
 		}.Run(ctx)
 		synctest.Wait()
