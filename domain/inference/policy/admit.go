@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
@@ -27,11 +25,10 @@ type Check struct {
 	Disabled []string
 	Opened   map[string]bool
 
-	// Policy is that of the preset, nil for none. stored are the fields of the preset, and ours are those
-	// that the route takes. unlisted is its list of models where the gateway knows no such field.
+	// Policy is that of the preset, nil for none. Stored are the fields of the preset, and Ours are those
+	// that the route takes.
 	Policy       *Policy
 	Stored, Ours []rawjson.Member
-	Unlisted     jsontext.Value
 	Prompt       prompts.System // of the preset
 
 	// Broken names the policy's rules that changed the request, each once.

@@ -25,9 +25,9 @@ const (
 
 // Enforce enforces the policy on the merged request, whose fields were admitted. A request that breaks
 // it is Forbidden if the policy says so.
-func (c *Check) Enforce(models jsontext.Value) (left jsontext.Value, err error) {
+func (c *Check) Enforce() error {
 	if c.Policy == nil {
-		return models, nil
+		return nil
 	}
 	hadTools := c.hadTools || c.Index("tools") >= 0
 	for _, name := range c.relocked {
@@ -41,7 +41,6 @@ func (c *Check) Enforce(models jsontext.Value) (left jsontext.Value, err error) 
 		}
 	}
 	c.limitModels()
-	models = c.limitUnknownModels(models)
 	for _, r := range c.Policy.limits {
 		for _, at := range r.places {
 			switch {
@@ -57,7 +56,7 @@ func (c *Check) Enforce(models jsontext.Value) (left jsontext.Value, err error) 
 			return slices.Contains(dialects.ToolUseFields, p.Name) && c.sentAt(dialects.Place{Field: p.Name}) != nil // reconcile does the preset's
 		})
 	}
-	return models, c.refusal()
+	return c.refusal()
 }
 
 // refusal returns the error for a request that broke the policy, if the policy refuses it.

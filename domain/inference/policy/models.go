@@ -38,23 +38,6 @@ func (c *Check) limitModels() {
 	}
 }
 
-// limitUnknownModels is for the request's list of models where the gateway knows no such field, so
-// that the merge may take a model of it.
-func (c *Check) limitUnknownModels(models jsontext.Value) (left jsontext.Value) {
-	switch {
-	case models == nil, c.Policy.Drops("models"):
-		return nil
-	case c.Policy.IsLocked("models"):
-		if !isSameJSON(models, c.Unlisted) {
-			c.recordViolation("models", lockedMessage, true, "models")
-		}
-		return nil
-	case c.Policy.limitsModels || c.Policy.limitsTools:
-		return c.allowed("models", models)
-	}
-	return models
-}
-
 // allowed returns what the policy allows of a field, or nil for nothing. That is all of it, or a list
 // without some of its elements.
 func (c *Check) allowed(field string, value jsontext.Value) jsontext.Value {
@@ -116,7 +99,7 @@ func (c *Check) isOwnModel(model string) bool {
 			c.ownModels[u.model] = true
 			return nil
 		}}
-		for _, f := range append(slices.Clip(c.Stored), rawjson.NewMember("models", c.Unlisted)) {
+		for _, f := range c.Stored {
 			for _, element := range rawjson.Items(f.Value) {
 				_ = own.element(f.Name, "", element) // what it cannot read names no model
 			}
