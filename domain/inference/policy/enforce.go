@@ -41,12 +41,14 @@ func (c *Check) Enforce() error {
 		}
 	}
 	c.limitModels()
-	for _, r := range c.Policy.limits {
+	for _, r := range c.Policy.bounds {
 		for _, at := range r.places {
-			switch {
-			case r.kind == boundRule:
-				c.bound(r, at)
-			case !r.isAboutTools() || c.bringsTools(at.Field, c.Value(at.Field)):
+			c.bound(r, at)
+		}
+	}
+	for _, r := range c.Policy.drops {
+		for _, at := range r.places {
+			if !r.isAboutTools() || c.bringsTools(at.Field, c.Value(at.Field)) {
 				c.put(at, nil)
 			}
 		}
