@@ -206,12 +206,7 @@ func (c *Check) bringsTools(field string, value jsontext.Value) bool {
 	if field != "plugins" && field != "container" {
 		return true
 	}
-	return value != nil && !c.opens(field) && c.search([]rawjson.Member{{Name: field, Value: value}}, func(u use) error {
-		if u.tool != "" {
-			return errFound
-		}
-		return nil
-	}) != nil
+	return value != nil && !c.opens(field) && c.search([]rawjson.Member{{Name: field, Value: value}}, func(u use) bool { return u.tool != "" }) != nil
 }
 
 // isOwn reports whether the preset has a value at one of places, which are names of the same setting.

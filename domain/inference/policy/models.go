@@ -45,7 +45,7 @@ func (c *Check) allowed(field string, value jsontext.Value) jsontext.Value {
 	if c.Policy.limitsModels {
 		rule = "models"
 	}
-	search := useSearch{Check: c, visit: c.checkModel, isSilent: true}
+	search := useSearch{Check: c, ends: c.refusesModel}
 	if value.Kind() != '[' {
 		if search.field(rawjson.Member{Name: field, Value: value}) == nil {
 			return value
@@ -56,7 +56,7 @@ func (c *Check) allowed(field string, value jsontext.Value) jsontext.Value {
 	own := rawjson.Find(c.Ours, "tools")
 	list := rawjson.Member{Name: field, Value: value}
 	c.editItems(&list, func(i int, item jsontext.Value) jsontext.Value {
-		if field == "tools" && hasItem(own, item) || search.element(field, "", item) == nil {
+		if field == "tools" && hasItem(own, item) || search.element(field, item) == nil {
 			return item
 		}
 		c.recordViolation(rule, modelMessage, true, field, strconv.Itoa(i)) // what cannot be read may name any model
@@ -78,33 +78,31 @@ func hasItem(list, item jsontext.Value) bool {
 	return false
 }
 
-// checkModel returns an error for a model that the policy does not allow. A model can bring a tool by
-// its name.
-func (c *Check) checkModel(u use) error {
+// refusesModel reports whether the policy does not allow a model. A model can bring a tool by its name.
+func (c *Check) refusesModel(u use) bool {
 	switch {
 	case u.model == "", c.isOwnModel(u.model):
-	case !c.Policy.limitsModels && toolOfModel(u.model) == "":
-	case c.Policy.limitsModels && slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return domain.MatchModel(pattern, u.model) }):
-	default:
-		return errFound
+		return false
+	case !c.Policy.limitsModels:
+		return toolOfModel(u.model) != ""
 	}
-	return nil
+	return !slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return domain.MatchModel(pattern, u.model) })
 }
 
 // isOwnModel reports whether the preset names a model, also in its plugins and tools.
 func (c *Check) isOwnModel(model string) bool {
 	if c.ownModels == nil {
 		c.ownModels = map[string]bool{}
-		own := useSearch{Check: c, isSilent: true, visit: func(u use) error {
+		own := useSearch{Check: c, ends: func(u use) bool {
 			c.ownModels[u.model] = true
-			return nil
+			return false
 		}}
 		for _, f := range c.Stored {
 			for _, element := range rawjson.Items(f.Value) {
-				_ = own.element(f.Name, "", element) // what it cannot read names no model
+				own.element(f.Name, element) // what it cannot read names no model
 			}
 			if f.Name == "model" {
-				_ = own.field(f)
+				own.field(f)
 			}
 		}
 	}
