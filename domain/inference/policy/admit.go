@@ -21,7 +21,7 @@ type Check struct {
 	Dialect domain.Dialect
 	Request *reference.Request
 	Who     domain.Principal
-	// Disabled are the tools that the workspace disables, and opened are allow_fields of the site.
+	// Disabled are the tools that the workspace disables, and Opened are allow_fields of the site.
 	Disabled []string
 	Opened   map[string]bool
 
@@ -64,7 +64,7 @@ func (c *Check) opens(name string) bool {
 
 // Admit checks that a request is JSON that all gateways read alike, and that its fields are known and
 // have their forms. Other fields are Invalid, or what the policy says: they are left out, or a
-// violation. So nothing behind admit meets a field under another name, or twice.
+// violation. So nothing behind Admit meets a field under another name, or twice.
 func (c *Check) Admit(body []byte, query string, isOtherType bool) error {
 	where := c.where()
 	if where == "" {
