@@ -70,8 +70,8 @@ func TestSyntaxes(t *testing.T) {
 		{"mustache", partials.syntax, "a {{b}} {{{c}}} {{& d }}", "a <b> <c> <d>", ""},
 		{"mustache: a comment", partials.syntax, "a{{! b }}c", "ac", "has a comment"},
 		{"mustache: a partial", partials.syntax, "{{>b}} {{> b}}", "[A <x>] [A <x>]", "has the texts of its partials"},
-		{"mustache: a missing partial", partials.syntax, "{{>c}}", "", "!has a partial that the input"},
-		{"mustache: a cycle", partials.syntax, "{{>self}}", "", "!has a partial that has itself"},
+		{"mustache: a missing partial", partials.syntax, "{{>c}}", "", "!refers to a partial that the input"},
+		{"mustache: a cycle", partials.syntax, "{{>self}}", "", "!refers to a partial that has itself"},
 		{"mustache: large partials", partials.syntax, "{{>big}}{{>big}}", strings.Repeat("x", 200<<10), "!is too large"},
 		{"mustache: a section", partials.syntax, "{{#a}}b{{/a}}", "b", "!has a section"},
 		{"mustache: an inverted section", partials.syntax, "{{^ a }}b{{/ a }}", "b", "!has a section"},
@@ -88,7 +88,7 @@ func TestSyntaxes(t *testing.T) {
 		{"langfuse: nested, twice", texts.syntax, strings.Repeat(reference+"name=nested|version=1@@@", 2), "[A <x>][A <x>]", "has the texts"},
 		{"langfuse: missing", texts.syntax, reference + "name=a|version=3@@@", "", "!refers to a prompt that the input"},
 		{"langfuse: of nothing", texts.syntax, reference + "@@@", "", "!refers to a prompt that the input"},
-		{"langfuse: a cycle", texts.syntax, reference + "name=self|version=1@@@", "", "!refers to a prompt that refers back"},
+		{"langfuse: a cycle", texts.syntax, reference + "name=self|version=1@@@", "", "!refers to a prompt that has itself"},
 		{"langfuse: a chat", texts.syntax, reference + "name=chat|version=1@@@", "", "!refers to a chat"},
 		{"langfuse: open", texts.syntax, reference + "name=a", "", "!has a reference"},
 	} {
@@ -283,19 +283,6 @@ func TestTakenSlug(t *testing.T) {
 	}
 	if presets := set.Workspaces[0].Presets; len(presets) != 1 || presets[0].Slug != hashed || report.Count(NotWritten) != 1 {
 		t.Errorf("got %d presets, report %+v", len(presets), report.Entries)
-	}
-}
-
-func TestVisible(t *testing.T) {
-	for text, want := range map[string]string{
-		"plain é 日":               "plain é 日",
-		"a\x1b[2Jb\r\n\t\x00\x9b": `a\x1b[2Jb\r\n\t\x00\ufffd`,
-		"right\u202eleft":         `right\u202eleft`,
-		strings.Repeat("a", 201):  strings.Repeat("a", 200) + "…",
-	} {
-		if got := visible(text, maxName); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
 	}
 }
 
