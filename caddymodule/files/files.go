@@ -87,8 +87,8 @@ type Label struct {
 
 // Share is a part of a split.
 type Share struct {
-	Version Number
-	Weight  int
+	Version Number `json:"version"`
+	Weight  int    `json:"weight"`
 }
 
 // Number is the number of a version. The zero value is "latest": the version that the

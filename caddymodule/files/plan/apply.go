@@ -238,19 +238,20 @@ func (a *applier) restore(ctx context.Context, s *sequence, c *Change) error {
 	}
 	restored.tag = response.Tag()
 	r := &reader{client: a.plan.client, owner: a.plan.owner}
-	compared, err := r.compareExisting(ctx, c.file, s.workspaceID, restored)
-	switch {
-	case err != nil:
-		return orStopped(ctx, err)
-	case compared.problem != "":
-		_, err := s.send(context.WithoutCancel(ctx), client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "")}, ifMatch(restored.tag))
-		if err != nil {
-			return fmt.Errorf("%s; and archiving the preset again failed: %w", compared.problem, err)
+	change, err := r.compareExisting(ctx, c.file, s.workspaceID, restored)
+	if _, ok := errors.AsType[problem](err); ok {
+		_, failed := s.send(context.WithoutCancel(ctx), client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "")}, ifMatch(restored.tag))
+		if failed != nil {
+			return fmt.Errorf("%w; and archiving the preset again failed: %w", err, failed)
 		}
-		return fmt.Errorf("%s: the preset stays archived", compared.problem)
-	case compared.change == nil:
+		return fmt.Errorf("%w: the preset stays archived", err)
+	}
+	if err != nil {
+		return orStopped(ctx, err)
+	}
+	if change == nil {
 		return nil
 	}
 	s.tag, s.planned = restored.tag, restored.tag
-	return s.update(ctx, compared.change)
+	return s.update(ctx, change)
 }

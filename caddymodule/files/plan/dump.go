@@ -134,7 +134,7 @@ func (p preset) file(workspace string) (*files.Preset, error) {
 		if file.Labels == nil {
 			file.Labels = make(map[string]files.Label, len(p.Labels))
 		}
-		file.Labels[name] = files.Label(targetOf(target))
+		file.Labels[name] = files.Label(target)
 	}
 	if len(p.Policy) > 0 && string(p.Policy) != "null" {
 		file.Policy = new(domain.Policy)

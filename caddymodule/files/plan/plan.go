@@ -161,7 +161,8 @@ func New(ctx context.Context, c *client.Client, set *files.Set, o Options) (*Pla
 
 // compareAll compares presets, several at a time.
 func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Preset, progress func(done, all int)) error {
-	results := make([]comparison, len(presets))
+	results := make([]*Change, len(presets))
+	problems := make([]problem, len(presets))
 	count := counter{tell: progress, all: len(presets)}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrency)
@@ -171,7 +172,9 @@ func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Prese
 		}
 		group.Go(func() (err error) {
 			results[i], err = r.comparePreset(groupCtx, file)
-			if err != nil {
+			if found, ok := errors.AsType[problem](err); ok {
+				problems[i] = found
+			} else if err != nil {
 				return fmt.Errorf("preset %s in workspace %s: %w", file.Slug, file.Workspace, err)
 			}
 			count.add()
@@ -181,16 +184,16 @@ func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Prese
 	if err := cmp.Or(group.Wait(), ctx.Err()); err != nil { // ctx may end without a request
 		return err
 	}
-	for i, result := range results {
+	for i, change := range results {
 		switch {
-		case result.problem != "":
-			p.Errors = append(p.Errors, Problem{presets[i].Workspace, presets[i].Slug, result.problem})
-		case result.change == nil:
+		case problems[i] != "":
+			p.Errors = append(p.Errors, Problem{presets[i].Workspace, presets[i].Slug, string(problems[i])})
+		case change == nil:
 			p.unchanged++
-		case result.change.adopts:
-			p.Adopt = append(p.Adopt, Adoption{presets[i].Workspace, presets[i].Slug, result.change})
+		case change.adopts:
+			p.Adopt = append(p.Adopt, Adoption{presets[i].Workspace, presets[i].Slug, change})
 		default:
-			p.Changes = append(p.Changes, result.change)
+			p.Changes = append(p.Changes, change)
 		}
 	}
 	return nil

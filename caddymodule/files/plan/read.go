@@ -41,15 +41,15 @@ func (w *workspace) UnmarshalJSON(text []byte) error {
 
 // listed is a preset in a list of a server.
 type listed struct {
-	Name        string                   `json:"name"`
-	Slug        string                   `json:"slug"`
-	Description *string                  `json:"description"`
-	Status      domain.PresetStatus      `json:"status"`
-	ManagedBy   *string                  `json:"managed_by"`
-	UpdatedAt   string                   `json:"updated_at"`
-	Policy      json.RawMessage          `json:"policy"`
-	Labels      map[string]domain.Target `json:"labels"`
-	Number      int                      `json:"designated_version_number"`
+	Name        string              `json:"name"`
+	Slug        string              `json:"slug"`
+	Description *string             `json:"description"`
+	Status      domain.PresetStatus `json:"status"`
+	ManagedBy   *string             `json:"managed_by"`
+	UpdatedAt   string              `json:"updated_at"`
+	Policy      json.RawMessage     `json:"policy"`
+	Labels      map[string]Target   `json:"labels"`
+	Number      int                 `json:"designated_version_number"`
 }
 
 // preset is a preset of a server with the version that requests get.
@@ -220,22 +220,14 @@ func (r *reader) hasVersion(ctx context.Context, workspaceID, slug string, numbe
 	return err == nil, err
 }
 
-// label is a label of a preset.
-type label struct {
-	domain.Target
-	tag string
-}
-
-// label reads a label. One that was removed stands for nothing. One of a preset that was
-// archived is a 404.
-func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (label, error) {
-	var l label
-	response, err := r.get(ctx, presetPath(slug, "/labels/"+client.Escape(name)), in(workspaceID), &l)
+// label reads a label and its entity tag. One that was removed stands for nothing. One of a preset
+// that was archived is a 404.
+func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (now Target, tag string, err error) {
+	response, err := r.get(ctx, presetPath(slug, "/labels/"+client.Escape(name)), in(workspaceID), &now)
 	if err != nil {
-		return label{}, err
+		return now, "", err
 	}
-	l.tag = response.Tag()
-	return l, nil
+	return now, response.Tag(), nil
 }
 
 // hasDrifted reports whether somebody else changed a preset of the owner after the owner's last

@@ -241,7 +241,7 @@ func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft 
 func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, to *Target, latest int, only condition) (*client.Response, error) {
 	r := client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "/labels/"+client.Escape(l.Label))}
 	if to != nil {
-		body, err := json.Marshal(to.with(latest))
+		body, err := json.Marshal(to.with(files.Latest, files.Number(latest)))
 		if err != nil {
 			return nil, err
 		}
