@@ -95,8 +95,11 @@ func locate(n *yaml.Node, names []string) *yaml.Node {
 	return n
 }
 
-// child returns a member of a mapping or an element of a sequence, nil if there is none.
+// child returns a member of a mapping or an element of a sequence, nil if there is none. n may be nil.
 func child(n *yaml.Node, name string) *yaml.Node {
+	if n == nil {
+		return nil
+	}
 	switch n.Kind {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {

@@ -14,6 +14,7 @@ package files
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -103,7 +104,23 @@ func (n Number) String() string {
 	if n == Latest {
 		return "latest"
 	}
-	return fmt.Sprint(int(n))
+	return strconv.Itoa(int(n))
+}
+
+// MarshalJSON returns the number, or "latest".
+func (n Number) MarshalJSON() ([]byte, error) {
+	if n == Latest {
+		return json.Marshal(n.String())
+	}
+	return json.Marshal(int(n))
+}
+
+// MarshalJSON returns an object with version or split, as the API has them.
+func (l Label) MarshalJSON() ([]byte, error) {
+	if l.Split != nil {
+		return json.Marshal(map[string]any{"split": l.Split})
+	}
+	return json.Marshal(map[string]any{"version": l.Version})
 }
 
 // Error is a mistake in a file.

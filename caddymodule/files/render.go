@@ -65,6 +65,16 @@ func jsonNode(value jsontext.Value) *yaml.Node {
 // renderer writes nodes in block style. It has two spaces for each level. Lines end with \n.
 type renderer struct{ bytes.Buffer }
 
+// rendered returns the text of a value, without a line break at its end.
+func rendered(n *yaml.Node) string {
+	var r renderer
+	if len(n.Content) == 0 {
+		return "{}"
+	}
+	r.collection(n, 0)
+	return r.String()
+}
+
 // member writes a member of a mapping that is indented by some spaces. The first line has
 // no indentation, and the last one no line break.
 func (r *renderer) member(name string, value *yaml.Node, indent int) {

@@ -124,7 +124,7 @@ func TestWriteKeeps(t *testing.T) {
 		{"flow style", "# one\nresponses: {model: a, top_k: 1} # two\n# three\n", func(p files.Preset) files.Preset { return config(p, "1", "2") }, "responses: {model: a, top_k: 1} # two", "responses: # two\n  model: a\n  top_k: 2", ""},
 		{"flow style as a whole", "# one\n{responses: {model: a, top_k: 1}}\n# three\n", func(p files.Preset) files.Preset { return config(p, "1", "2") }, "{responses: {model: a, top_k: 1}}", "responses:\n  model: a\n  top_k: 2", ""},
 		{"a value that aliases share", "# one\nearlier:\n  - responses: &r {model: a}\nresponses: *r # two\n", func(p files.Preset) files.Preset { return config(p, `"a"`, `"b"`) }, "responses: *r # two", "responses: # two\n  model: b", ""},
-		{"the anchor of an alias", "# one\nresponses: &r\n  model: a # two\nearlier:\n  - responses: *r # three\n", func(p files.Preset) files.Preset { return config(p, `"a"`, `"b"`) }, " &r\n  model: a # two\nearlier:\n  - responses: *r # three\n", "\n  model: b # two\nearlier:\n  - responses: # three\n      model: a # two\n", ""},
+		{"the anchor of an alias", "# one\nresponses: &r\n  model: a # two\nearlier:\n  - responses: *r # three\n", func(p files.Preset) files.Preset { return config(p, `"a"`, `"b"`) }, "model: a # two\nearlier:\n  - responses: *r # three\n", "model: b # two\nearlier:\n  - responses: # three\n      model: a\n", ""},
 		{"another API", "# one\nname: N # two\nresponses:\n  # three\n  model: a\n# four\n", func(p files.Preset) files.Preset {
 			p.Version = files.NewVersion(domain.Chat, json.RawMessage(`{"model":"a"}`), new("b"), nil)
 			return p
@@ -360,8 +360,8 @@ func TestWriteOthersPrompt(t *testing.T) {
 			return os.Symlink("b.md", filepath.Join(folder, "l.md"))
 		}, []string{"default/b-2.md", "default/b.yaml"}, old},
 		{"a hard link", map[string]string{"a.yaml": named("l.md"), "b.yaml": named("b.md"), "b.md": old}, func(folder string) error {
-			return os.Link(filepath.Join(folder, "b.md"), filepath.Join(folder, "l.md"))
-		}, []string{"default/b-2.md", "default/b.yaml"}, old},
+			return os.Link(filepath.Join(folder, "b.md"), filepath.Join(folder, "l.md")) // which keeps its text
+		}, []string{"default/b.md"}, changed + "\n"},
 		{"a link to the folder", map[string]string{"a.yaml": named("here/b.md"), "b.yaml": named("b.md"), "b.md": old}, func(folder string) error {
 			return os.Symlink(".", filepath.Join(folder, "here"))
 		}, []string{"default/b-2.md", "default/b.yaml"}, old},

@@ -67,28 +67,10 @@ func (l *LabelChange) before(number, designated int) (part *Target, needed bool)
 
 // Target is what a label stands for: one version, or a split. Its JSON is that of the API,
 // but a version that is yet to be made is "latest".
-type Target struct {
-	Version files.Number  `json:"version"`
-	Split   []files.Share `json:"split"`
-}
+type Target files.Label
 
 // MarshalJSON returns an object with version or split.
-func (t Target) MarshalJSON() ([]byte, error) {
-	number := func(n files.Number) any {
-		if n == files.Latest {
-			return n.String()
-		}
-		return int(n)
-	}
-	if t.Split == nil {
-		return json.Marshal(map[string]any{"version": number(t.Version)})
-	}
-	split := make([]map[string]any, len(t.Split))
-	for i, share := range t.Split {
-		split[i] = map[string]any{"version": number(share.Version), "weight": share.Weight}
-	}
-	return json.Marshal(map[string]any{"split": split})
-}
+func (t Target) MarshalJSON() ([]byte, error) { return json.Marshal(files.Label(t)) }
 
 // String returns the target for people, such as 3, latest or 2:90,latest:10.
 func (t Target) String() string {
