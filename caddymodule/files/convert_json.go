@@ -11,13 +11,17 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// maxExpanded bounds the JSON of a file, with the texts of !file, in bytes.
-const maxExpanded = 16 << 20
+const (
+	// maxExpanded bounds the JSON of a file, with the texts of !file, in bytes.
+	maxExpanded = 16 << 20
+	// maxAliased bounds the JSON that all aliases of a file stand for, in bytes.
+	maxAliased = 1 << 20
+)
 
 // entry is a member of a mapping.
 type entry struct {
-	name       string
-	key, value *yaml.Node
+	name  string
+	value *yaml.Node
 }
 
 // follow returns the node that an alias stands for, or the node itself, which may be nil.
@@ -29,47 +33,24 @@ func follow(n *yaml.Node) *yaml.Node {
 }
 
 // entries returns the members of a mapping. Names that are not strings, merge keys and
-// repeated names are mistakes. So is another node than a mapping.
+// repeated names are mistakes.
 func (d *document) entries(n *yaml.Node, path []string) []entry {
-	n = follow(n)
-	if n.Kind != yaml.MappingNode {
-		d.mistake(n, path, "must be an object: names, each with a colon and a value")
-		return nil
-	}
-	if n.Style&yaml.TaggedStyle != 0 {
-		d.mistake(n, path, unknownTag)
-	}
 	all := make([]entry, 0, len(n.Content)/2)
-	var seen map[string]bool
+	seen := make(map[string]bool, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		name, ok := d.name(key, path)
-		if !ok {
-			continue
-		}
-		var known bool
-		if len(all) < 16 {
-			known = slices.ContainsFunc(all, func(e entry) bool { return e.name == name })
-		} else {
-			if seen == nil {
-				seen = make(map[string]bool)
-				for _, e := range all {
-					seen[e.name] = true
-				}
-			}
-			known, seen[name] = seen[name], true
-		}
-		if known {
+		switch {
+		case !ok:
+		case seen[name]:
 			d.mistake(key, append(path, name), "the name is there already")
-			continue
+		default:
+			seen[name] = true
+			all = append(all, entry{name, value})
 		}
-		all = append(all, entry{name, key, value})
 	}
 	return all
 }
-
-// unknownTag is the message for a list or an object with a tag.
-const unknownTag = "has an unknown tag: lists and objects have none"
 
 // name returns the name that a key stands for.
 func (d *document) name(key *yaml.Node, path []string) (string, bool) {
@@ -93,37 +74,91 @@ func (d *document) name(key *yaml.Node, path []string) (string, bool) {
 	return "", false
 }
 
-// converter writes YAML values as JSON.
+// converter writes the values of a document as JSON.
 type converter struct {
 	*document
-	json  []byte
-	path  []string
-	files bool // !file is allowed
-	ended bool // a bound is exceeded
+	json []byte
+	path []string
+	// isRequest reports whether a request has a path, where !file is allowed; nil for nowhere.
+	isRequest func(path []string) bool
+	// requests are apart, by their JSON Pointers. {} is in their places.
+	requests  map[string][]byte
+	inRequest bool
+	apart     int                 // the size of requests and of what is around them
+	open      map[*yaml.Node]bool // the values with anchors around this one
+	// alias is the alias around this value, nil for none. It is at aliasPath, and begins at aliasStart.
+	alias      *yaml.Node
+	aliasPath  []string
+	aliasStart int
+	aliased    int  // what the aliases before it stand for, in bytes
+	ended      bool // a bound is exceeded
 }
+
+// toJSON converts the whole document. It is not ok if that ended early. Values with mistakes, which
+// are added, have other values there.
+func (d *document) toJSON(isRequest func(path []string) bool) (c *converter, ok bool) {
+	c = &converter{document: d, isRequest: isRequest, requests: make(map[string][]byte), open: make(map[*yaml.Node]bool)}
+	c.value(d.root)
+	return c, !c.ended
+}
+
+// size is what was written so far, in bytes.
+func (c *converter) size() int { return c.apart + len(c.json) }
 
 // value appends the JSON of n. Values with mistakes are null, 0 or empty.
 func (c *converter) value(n *yaml.Node) {
-	if c.ended {
+	target := follow(n)
+	switch {
+	case c.ended:
+		return
+	case len(c.path) > schema.MaxDepth:
+		c.end(n, c.path, fmt.Sprintf("must not nest deeper than %d levels", schema.MaxDepth))
+		return
+	case c.open[target]:
+		c.end(n, c.path, "the alias stands for a value around it")
 		return
 	}
-	if len(c.path) > schema.MaxDepth {
-		c.end(n, fmt.Sprintf("must not nest deeper than %d levels", schema.MaxDepth))
-		return
+	if target.Anchor != "" {
+		c.open[target] = true
+		defer delete(c.open, target)
 	}
-	c.content(follow(n))
-	if !c.ended && c.expanded+len(c.json) > maxExpanded {
-		c.end(n, fmt.Sprintf("a file with the texts of its !file may have at most %d bytes", maxExpanded))
+	if n.Kind == yaml.AliasNode && c.alias == nil {
+		c.alias, c.aliasPath, c.aliasStart = n, slices.Clone(c.path), c.size()
+		defer func() {
+			c.aliased += c.size() - c.aliasStart
+			c.alias = nil
+		}()
+	}
+	if c.isRequest != nil && !c.inRequest && c.isRequest(c.path) {
+		around := c.json
+		c.apart += len(around)
+		c.json, c.inRequest = nil, true
+		c.content(target)
+		c.requests[pointer(c.path)] = c.json
+		c.apart += len(c.json) - len(around)
+		c.json, c.inRequest = append(around, "{}"...), false
+	} else {
+		c.content(target)
+	}
+	switch {
+	case c.ended:
+	case c.alias != nil && c.aliased+c.size()-c.aliasStart > maxAliased:
+		c.end(c.alias, c.aliasPath, fmt.Sprintf("the aliases of a file may stand for at most %d bytes", maxAliased))
+	case c.size() > maxExpanded:
+		c.end(n, c.path, fmt.Sprintf("a file with the texts of its !file may have at most %d bytes", maxExpanded))
 	}
 }
 
 // end ends the conversion with a mistake.
-func (c *converter) end(n *yaml.Node, message string) {
-	c.mistake(n, c.path, message)
+func (c *converter) end(n *yaml.Node, path []string, message string) {
+	c.mistake(n, path, message)
 	c.ended = true
 }
 
 func (c *converter) content(n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode && n.Style&yaml.TaggedStyle != 0 {
+		c.mistake(n, c.path, "has an unknown tag: lists and objects have none")
+	}
 	switch n.Kind {
 	case yaml.MappingNode:
 		c.json = append(c.json, '{')
@@ -139,9 +174,6 @@ func (c *converter) content(n *yaml.Node) {
 		}
 		c.json = append(c.json, '}')
 	case yaml.SequenceNode:
-		if n.Style&yaml.TaggedStyle != 0 {
-			c.mistake(n, c.path, unknownTag)
-		}
 		c.json = append(c.json, '[')
 		for i, item := range n.Content {
 			if i > 0 {
@@ -159,7 +191,7 @@ func (c *converter) content(n *yaml.Node) {
 
 func (c *converter) scalar(n *yaml.Node) {
 	if n.Style&yaml.TaggedStyle != 0 && n.Tag == fileTag {
-		if !c.files {
+		if !c.inRequest {
 			c.mistake(n, c.path, "!file is allowed only in the request")
 			c.string("")
 			return

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"path"
 	"slices"
 	"strconv"
@@ -27,10 +28,9 @@ type document struct {
 	// included are the files that have been read, by name. Their texts are whole.
 	included map[string][]byte
 	// texts are the texts that nodes with !file stand for.
-	texts    map[*yaml.Node]string
-	expanded int // the JSON of the file so far, in bytes
-	secrets  int // how many findSecretsBelow found
-	failed   bool
+	texts   map[*yaml.Node]string
+	secrets int // how many findSecretsBelow found
+	failed  bool
 	// broken are the pointers of the values with mistakes.
 	broken []string
 }
@@ -57,9 +57,14 @@ func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
 	add := func(at, message string) {
 		names := slices.Collect(jsontext.Pointer(at).Tokens())
 		place := append(slices.Clip(path), names...)
-		if !isBroken(unread, pointer(place)) {
-			d.mistake(locate(n, names), place, message)
+		if isBroken(unread, pointer(place)) {
+			return
 		}
+		value := locate(n, names)
+		if last := len(names) - 1; strings.HasPrefix(message, "name ") { // which is not allowed
+			value = cmp.Or(keysOf(follow(locate(n, names[:last])))[names[last]], value)
+		}
+		d.mistake(value, place, message)
 	}
 	switch err := err.(type) { //nolint:errorlint // checks return these types unwrapped
 	case *schema.Error:
@@ -113,6 +118,15 @@ func child(n *yaml.Node, name string) *yaml.Node {
 		}
 	}
 	return nil
+}
+
+// keysOf returns the keys of a mapping by their texts. Of equal ones it is the first.
+func keysOf(n *yaml.Node) map[string]*yaml.Node {
+	keys := make(map[string]*yaml.Node, len(n.Content)/2)
+	for i := len(n.Content) - 2; n.Kind == yaml.MappingNode && i >= 0; i -= 2 {
+		keys[n.Content[i].Value] = n.Content[i]
+	}
+	return keys
 }
 
 // include returns the text that a node with !file stands for.
@@ -176,14 +190,4 @@ func withoutFinalBreak(text []byte) []byte {
 		return bytes.TrimSuffix(rest, []byte("\r"))
 	}
 	return text
-}
-
-// toJSON returns the JSON of n. It is not ok if there is none. Values with mistakes, which
-// are added, have other values there. The JSON is valid until the next call.
-func (d *document) toJSON(n *yaml.Node, path []string, files bool) (json []byte, ok bool) {
-	c := converter{document: d, json: d.buffer[:0], path: slices.Clip(path), files: files}
-	c.value(n)
-	d.buffer = c.json
-	d.expanded += len(c.json)
-	return c.json, !c.ended
 }

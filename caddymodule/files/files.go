@@ -13,11 +13,15 @@ package files
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // Set is the content of a folder. Its workspaces are sorted by slug.
@@ -113,6 +117,38 @@ func (n Number) MarshalJSON() ([]byte, error) {
 		return json.Marshal(n.String())
 	}
 	return json.Marshal(int(n))
+}
+
+// UnmarshalJSON reads a number, such as 2 or 2.0, or "latest".
+func (n *Number) UnmarshalJSON(text []byte) error {
+	if string(text) == `"latest"` {
+		*n = Latest
+		return nil
+	}
+	number, ok := rawjson.Int(text)
+	if *n = Number(number); !ok {
+		return errors.New("must be the number of a version, or latest")
+	}
+	return nil
+}
+
+// UnmarshalJSON reads a version and a weight, such as 2 or 2.0.
+func (s *Share) UnmarshalJSON(text []byte) error {
+	var share struct{ Version, Weight Number }
+	err := json.Unmarshal(text, &share)
+	s.Version, s.Weight = share.Version, int(share.Weight)
+	return err
+}
+
+// UnmarshalJSON reads what a file says: a version, or an object with a split.
+func (l *Label) UnmarshalJSON(text []byte) error {
+	if jsontext.Value(text).Kind() != '{' {
+		return json.Unmarshal(text, &l.Version)
+	}
+	var object struct{ Split []Share }
+	err := json.Unmarshal(text, &object)
+	l.Split = object.Split
+	return err
 }
 
 // MarshalJSON returns an object with version or split, as the API has them.

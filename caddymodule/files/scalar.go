@@ -6,8 +6,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
-
-	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 const (
@@ -19,14 +17,6 @@ const (
 type scalar struct {
 	kind jsontext.Kind // n, t, f, 0 or "
 	text string
-}
-
-// integer returns a number that is an integer to JSON Schema, such as 10 or 10.0.
-func (s scalar) integer() (int, bool) {
-	if s.kind != '0' {
-		return 0, false
-	}
-	return rawjson.Int(jsontext.Value(s.text))
 }
 
 // readScalar returns the meaning of a scalar without a tag, or with !!str. If it has none,

@@ -210,7 +210,8 @@ func (t *target) request(old *yaml.Node) *yaml.Node {
 	}
 	for i := 0; i+1 < len(old.Content); i += 2 { // null means the same as nothing
 		name, value := old.Content[i].Value, old.Content[i+1]
-		if scalarOf(value).kind == 'n' && child(request, name) == nil {
+		s, problem := readScalar(follow(value))
+		if follow(value).Kind == yaml.ScalarNode && problem == "" && s.kind == 'n' && child(request, name) == nil {
 			put(request, name, value)
 		}
 	}

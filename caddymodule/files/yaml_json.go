@@ -9,7 +9,8 @@ func JSONOf(file string, text []byte) (json.RawMessage, error) {
 	r := &reader{}
 	value := json.RawMessage("null")
 	if d, ok := r.parse(nil, file, text); ok && d.root != nil {
-		value, _ = d.toJSON(d.root, nil, false) // if it is not ok, there are mistakes
+		c, _ := d.toJSON(nil) // if it is not ok, there are mistakes
+		value = c.json
 	}
 	if err := r.mistakes.err(); err != nil {
 		return nil, err
