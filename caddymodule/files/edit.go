@@ -114,7 +114,7 @@ func (e *editor) whole(new *yaml.Node) {
 		return
 	}
 	at := e.place(e.root.Line-1, e.root.Column-1)
-	e.edits = append(e.edits, edit{at.offset, e.contentEnd(e.root, at.line, e.lineCount()), rendered(new)})
+	e.edits = append(e.edits, edit{at.offset, e.contentEnd(e.root, at.line, e.lineCount()), rendered(new, 0)})
 }
 
 // keeps reports whether a value of the document may stay for another one.
@@ -175,20 +175,12 @@ func (e *editor) parts(old, new *yaml.Node, limit int) bool {
 			missing[before] = append(missing[before], j)
 		}
 	}
-	write := func(r *renderer, j, column int) {
-		if step == 2 {
-			r.member(new.Content[2*j].Value, new.Content[2*j+1], column)
-		} else {
-			r.item(new.Content[j], column)
-		}
+	text := func(j, column int) string {
+		return rendered(&yaml.Node{Kind: new.Kind, Content: new.Content[step*j : step*j+step]}, column)
 	}
 	insert := func(offset, column int, indexes []int) {
 		for _, j := range indexes {
-			var r renderer
-			r.WriteString(strings.Repeat(" ", column))
-			write(&r, j, column)
-			r.WriteByte('\n')
-			e.edits = append(e.edits, edit{offset, offset, r.String()})
+			e.edits = append(e.edits, edit{offset, offset, strings.Repeat(" ", column) + text(j, column) + "\n"})
 		}
 	}
 	if first := all[0]; first.leads {
@@ -205,9 +197,7 @@ func (e *editor) parts(old, new *yaml.Node, limit int) bool {
 		case j < 0:
 			e.edits = append(e.edits, edit{e.lines[p.line], e.nextLine(p.end), ""})
 		case !e.value(p.value, new.Content[step*j+step-1], p.limit):
-			var r renderer
-			write(&r, j, p.column)
-			e.replace(p, r.String())
+			e.replace(p, text(j, p.column))
 		}
 		insert(e.nextLine(p.end), p.column, missing[i])
 	}

@@ -276,7 +276,7 @@ func (w *workspaceWriter) textOf(p Preset, d *document, present Preset, dissolve
 		return nil, nil, err.Error()
 	}
 	if d == nil {
-		text = []byte(presetHeader + rendered(wanted) + "\n")
+		text = []byte(presetHeader + rendered(wanted, 0) + "\n")
 	} else {
 		e := newEditor(d, func(name, text string) bool { return w.canWrite(p.Slug, name, text) })
 		e.dissolves = dissolves
@@ -348,11 +348,11 @@ func (w *workspaceWriter) defaults(one Workspace) {
 		}
 	}
 	node := jsonNode(jsontext.Value(wanted))
-	text := []byte(workspaceHeader + rendered(node) + "\n")
+	text := []byte(workspaceHeader + rendered(node, 0) + "\n")
 	switch {
 	case d == nil:
 	case d.root == nil:
-		text = fmt.Appendf(bytes.TrimRight(d.text, "\n"), "\n%s\n", rendered(node))
+		text = fmt.Appendf(bytes.TrimRight(d.text, "\n"), "\n%s\n", rendered(node, 0))
 	default:
 		e := newEditor(d, func(string, string) bool { return false })
 		e.whole(node)
