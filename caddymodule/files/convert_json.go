@@ -18,38 +18,12 @@ const (
 	maxAliased = 1 << 20
 )
 
-// entry is a member of a mapping.
-type entry struct {
-	name  string
-	value *yaml.Node
-}
-
 // follow returns the node that an alias stands for, or the node itself, which may be nil.
 func follow(n *yaml.Node) *yaml.Node {
 	if n != nil && n.Kind == yaml.AliasNode {
 		return n.Alias
 	}
 	return n
-}
-
-// entries returns the members of a mapping. Names that are not strings, merge keys and
-// repeated names are mistakes.
-func (d *document) entries(n *yaml.Node, path []string) []entry {
-	all := make([]entry, 0, len(n.Content)/2)
-	seen := make(map[string]bool, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		name, ok := d.name(key, path)
-		switch {
-		case !ok:
-		case seen[name]:
-			d.mistake(key, append(path, name), "the name is there already")
-		default:
-			seen[name] = true
-			all = append(all, entry{name, value})
-		}
-	}
-	return all
 }
 
 // name returns the name that a key stands for.
@@ -162,14 +136,24 @@ func (c *converter) content(n *yaml.Node) {
 	switch n.Kind {
 	case yaml.MappingNode:
 		c.json = append(c.json, '{')
-		for i, e := range c.entries(n, c.path) {
-			if i > 0 {
-				c.json = append(c.json, ',')
+		seen := make(map[string]bool, len(n.Content)/2)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			name, ok := c.name(n.Content[i], c.path)
+			if !ok {
+				continue
 			}
-			c.string(e.name)
-			c.json = append(c.json, ':')
-			c.path = append(c.path, e.name)
-			c.value(e.value)
+			c.path = append(c.path, name)
+			if seen[name] {
+				c.mistake(n.Content[i], c.path, "the name is there already")
+			} else {
+				if len(seen) > 0 {
+					c.json = append(c.json, ',')
+				}
+				c.string(name)
+				c.json = append(c.json, ':')
+				c.value(n.Content[i+1])
+			}
+			seen[name] = true
 			c.path = c.path[:len(c.path)-1]
 		}
 		c.json = append(c.json, '}')

@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
@@ -175,15 +176,15 @@ type Error struct {
 
 // Error returns the mistake in one line, such as
 // default/mail.yaml:3:5: /responses/temperature: must be a number.
-// Control characters of names are escapes there.
+// Characters of names that could command a terminal are escapes there.
 func (e *Error) Error() string {
 	var text strings.Builder
-	text.WriteString(visible(e.File))
+	text.WriteString(terminal.Escape(e.File))
 	if e.Line > 0 {
 		fmt.Fprintf(&text, ":%d:%d", e.Line, e.Column)
 	}
 	if e.Path != "" {
-		text.WriteString(": " + visible(e.Path))
+		text.WriteString(": " + terminal.Escape(e.Path))
 	}
 	if text.Len() > 0 {
 		text.WriteString(": ")

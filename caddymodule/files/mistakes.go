@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -60,22 +58,3 @@ func pointer(path []string) string {
 	}
 	return string(text)
 }
-
-// visible returns text without characters that a terminal takes for commands. They are
-// written as escapes.
-func visible(text string) string {
-	if !strings.ContainsFunc(text, isInvisible) && utf8.ValidString(text) {
-		return text
-	}
-	var out strings.Builder
-	for _, c := range text {
-		if isInvisible(c) {
-			fmt.Fprintf(&out, `\u%04x`, c)
-		} else {
-			out.WriteRune(c)
-		}
-	}
-	return out.String()
-}
-
-func isInvisible(c rune) bool { return !unicode.IsGraphic(c) }

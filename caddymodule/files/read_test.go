@@ -71,7 +71,7 @@ func TestReadLayout(t *testing.T) {
 		"b/.workspace.yml: the name must be .workspace.yaml",
 		"b/c.yml: the name of a YAML file must end in .yaml",
 		"b/d.YAML: the name of a YAML file must end in .yaml",
-		`b/esc\u001b[31m.yaml: ` + slug,
+		`b/esc\x1b[31m.yaml: ` + slug,
 		"b/folder.yaml: must be a regular file",
 		"b/large.yaml: the file has more than 1048576 bytes",
 		"b/linked.yaml: is a link out of the folder, or to nothing",

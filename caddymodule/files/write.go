@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
@@ -88,15 +89,15 @@ func (w *writer) checkNames(set *Set) {
 	workspaces := make(map[string]bool)
 	for _, one := range set.Workspaces {
 		if problem := w.workspaceProblem(one.Slug); problem != "" {
-			w.mistake(visible(one.Slug), problem)
+			w.mistake(terminal.Escape(one.Slug), problem)
 		}
 		if workspaces[one.Slug] {
-			w.mistake(visible(one.Slug), "the workspace is there twice")
+			w.mistake(terminal.Escape(one.Slug), "the workspace is there twice")
 		}
 		workspaces[one.Slug] = true
 		seen := make(map[string]string)
 		for _, p := range one.Presets {
-			file := visible(one.Slug) + "/" + visible(p.Slug) + extension
+			file := terminal.Escape(one.Slug) + "/" + terminal.Escape(p.Slug) + extension
 			if domain.CheckPresetSlug(p.Slug) != nil {
 				w.mistake(file, slugMessage)
 			}
@@ -104,7 +105,7 @@ func (w *writer) checkNames(set *Set) {
 			if other, ok := seen[folded]; ok {
 				w.mistake(file, caseMessage(other))
 			}
-			seen[folded] = visible(p.Slug)
+			seen[folded] = terminal.Escape(p.Slug)
 		}
 	}
 }
@@ -294,7 +295,7 @@ func (w *workspaceWriter) textOf(p Preset, d *document, present Preset, dissolve
 			return nil, nil, problem
 		}
 		if w.isThere(name) && !w.hasText(name, one.text) && !w.uses.isOwn(name, p.Slug) {
-			return nil, nil, "the file " + visible(name) + " is there already, and is not its prompt"
+			return nil, nil, "the file " + terminal.Escape(name) + " is there already, and is not its prompt"
 		}
 		over.texts[name] = []byte(one.text + "\n")
 	}

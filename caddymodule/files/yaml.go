@@ -25,13 +25,9 @@ var bom = []byte("\xef\xbb\xbf")
 // any value.
 func parse(text []byte) (*yaml.Node, *problem) {
 	text = bytes.TrimPrefix(text, bom)
-	if at := firstInvalid(text); at >= 0 {
+	if at, message := firstInvalid(text); message != "" {
 		line, column := placeOf(text, at)
-		return nil, &problem{line, column, "is not UTF-8"}
-	}
-	if at, escape := otherLineEnd(text); at >= 0 {
-		line, column := placeOf(text, at)
-		return nil, &problem{line, column, "has an invisible end of a line: remove it, or write it as " + escape + " in double quotes"}
+		return nil, &problem{line, column, message}
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
@@ -48,44 +44,27 @@ func parse(text []byte) (*yaml.Node, *problem) {
 	return document.Content[0], nil
 }
 
-// firstInvalid returns the index of the first byte that is not UTF-8, -1 if there is none.
-func firstInvalid(text []byte) int {
-	if utf8.Valid(text) {
-		return -1
-	}
-	for at := 0; ; {
+// lineEnds are the characters besides the line feed that end a line for the YAML library, with
+// their escapes. Editors show no new line, so a setting may hide behind a comment.
+var lineEnds = map[rune]string{'\u2028': `\L`, '\u2029': `\P`, '\u0085': `\N`, '\r': `\r`}
+
+// firstInvalid returns the index of the first character that no file may have, and why. The message
+// is empty if there is none. A carriage return before a line feed is allowed.
+func firstInvalid(text []byte) (at int, message string) {
+	for at < len(text) {
 		r, size := utf8.DecodeRune(text[at:])
-		if r == utf8.RuneError && size <= 1 {
-			return at
+		switch {
+		case r == utf8.RuneError && size <= 1:
+			return at, "is not UTF-8"
+		case r == '\r' && bytes.HasPrefix(text[at+1:], []byte{'\n'}):
+		case r >= utf8.RuneSelf || r == '\r':
+			if escape := lineEnds[r]; escape != "" {
+				return at, "has an invisible end of a line: remove it, or write it as " + escape + " in double quotes"
+			}
 		}
 		at += size
 	}
-}
-
-// lineEnds are the characters besides the line feed that end a line for the YAML library, with
-// their escapes. Editors show no new line, so a setting may hide behind a comment.
-var lineEnds = []struct{ text, escape string }{{"\u2028", `\L`}, {"\u2029", `\P`}, {"\u0085", `\N`}, {"\r", `\r`}}
-
-// otherLineEnd returns the index of the first of lineEnds, and its escape. It is -1 if there is
-// none. A carriage return before a line feed is none.
-func otherLineEnd(text []byte) (at int, escape string) {
-	at = -1
-	for _, end := range lineEnds {
-		for from := 0; ; {
-			next := bytes.Index(text[from:], []byte(end.text))
-			if next < 0 {
-				break
-			}
-			if next += from; end.text != "\r" || !bytes.HasPrefix(text[next+1:], []byte{'\n'}) {
-				if at < 0 || next < at {
-					at, escape = next, end.escape
-				}
-				break
-			}
-			from = next + 1
-		}
-	}
-	return at, escape
+	return at, ""
 }
 
 // placeOf returns the line and the column of a byte of text. Both count from 1, columns in
