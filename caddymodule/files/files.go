@@ -120,9 +120,10 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(int(n))
 }
 
-// UnmarshalJSON reads a number, such as 2 or 2.0, or "latest".
+// UnmarshalJSON reads a number, such as 2 or 2.0, or "latest". The label of a server that was removed
+// has null.
 func (n *Number) UnmarshalJSON(text []byte) error {
-	if string(text) == `"latest"` {
+	if string(text) == `"latest"` || string(text) == "null" {
 		*n = Latest
 		return nil
 	}
