@@ -109,10 +109,12 @@ type applier struct {
 	message string
 	count   counter
 
-	refused map[string]error // why workspaces could not be changed, by slug
+	// ids are those of new workspaces, by slug, and refused why some could not be made. They do not
+	// change while presets are changed.
+	ids     map[string]string
+	refused map[string]error
 
 	mu     sync.Mutex
-	ids    map[string]string // of new workspaces, by slug
 	result Result
 }
 
@@ -159,8 +161,6 @@ func (a *applier) workspaceOf(c *Change) (string, error) {
 	if c.workspaceID != "" {
 		return c.workspaceID, nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if id, ok := a.ids[c.Workspace]; ok {
 		return id, nil
 	}
@@ -186,7 +186,7 @@ func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 	var created workspace
 	response, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: "/workspaces", Body: w.body}, ifNew)
 	if err == nil {
-		err = decode(response, &created)
+		err = decode(response.Data, "the server's answer", &created)
 	}
 	if client.IsStatus(err, http.StatusBadRequest) {
 		var other workspace
@@ -198,8 +198,6 @@ func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.ids[w.Slug] = created.ID
 	return nil
 }
@@ -233,7 +231,7 @@ func (a *applier) restore(ctx context.Context, s *sequence, c *Change) error {
 		return err
 	}
 	var restored preset
-	if err := decode(response, &restored); err != nil {
+	if err := decode(response.Data, "the server's answer", &restored); err != nil {
 		return err
 	}
 	restored.tag = response.Tag()

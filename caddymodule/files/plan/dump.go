@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
@@ -62,23 +61,20 @@ func (r *reader) dump(ctx context.Context, w workspace, progress func(done, all 
 	}
 	slices.SortFunc(list, func(a, b listed) int { return cmp.Compare(a.Slug, b.Slug) })
 	found := make([]*files.Preset, len(list))
-	count := counter{tell: progress, all: len(list)}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(concurrency)
-	for i, entry := range list {
-		group.Go(func() error {
-			p, err := r.preset(groupCtx, w.ID, entry.Slug)
-			if err == nil {
-				found[i], err = p.file(w.Slug)
-			}
-			count.add()
-			if err != nil && !client.IsStatus(err, http.StatusNotFound) { // else somebody archived it
-				return fmt.Errorf("preset %s: %w", entry.Slug, err)
-			}
+	err = inParallel(ctx, len(list), progress, func(ctx context.Context, i int) error {
+		p, err := r.preset(ctx, w.ID, list[i].Slug)
+		if client.IsStatus(err, http.StatusNotFound) { // somebody archived it
 			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
+		}
+		if err == nil {
+			found[i], err = p.file(w.Slug)
+		}
+		if err != nil {
+			return fmt.Errorf("preset %s: %w", list[i].Slug, err)
+		}
+		return nil
+	})
+	if err != nil {
 		return dumped, err
 	}
 	for _, p := range found {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -80,7 +81,7 @@ type reader struct {
 	ids        map[string]string // of workspaces by slug
 
 	mu       sync.Mutex
-	archived map[string]map[string]listed // by the workspace's id and the slug
+	archived map[string][]listed // by the workspace's id
 }
 
 // get sends a GET request and decodes the answer's data.
@@ -91,10 +92,15 @@ func (r *reader) get(ctx context.Context, path string, query url.Values, into an
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(response.Data, into); err != nil {
-		return nil, fmt.Errorf("the answer to GET %s has an unknown form: %w", path, err)
+	return response, decode(response.Data, "the answer to GET "+path, into)
+}
+
+// decode decodes JSON of a server, which what names.
+func decode(text []byte, what string, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s has an unknown form: %w", what, err)
 	}
-	return response, nil
+	return nil
 }
 
 // presetPath returns the path of a preset, and what is below it.
@@ -110,8 +116,8 @@ func collect[T any](ctx context.Context, r *reader, path string, query url.Value
 			return nil, err
 		}
 		var one T
-		if err := json.Unmarshal(element, &one); err != nil {
-			return nil, fmt.Errorf("the answer to GET %s has an unknown form: %w", path, err)
+		if err := decode(element, "the answer to GET "+path, &one); err != nil {
+			return nil, err
 		}
 		all = append(all, one)
 	}
@@ -152,26 +158,23 @@ func (r *reader) preset(ctx context.Context, workspaceID, slug string) (preset, 
 }
 
 // archivedPreset returns an archived preset. It reads the list of a workspace once.
-func (r *reader) archivedPreset(ctx context.Context, workspaceID, slug string) (listed, bool, error) {
+func (r *reader) archivedPreset(ctx context.Context, workspaceID, slug string) (p listed, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known, ok := r.archived[workspaceID]
+	list, ok := r.archived[workspaceID]
 	if !ok {
-		list, err := r.list(ctx, workspaceID, domain.PresetArchived)
-		if err != nil {
-			return listed{}, false, err
-		}
-		known = make(map[string]listed, len(list))
-		for _, p := range list {
-			known[p.Slug] = p
+		if list, err = r.list(ctx, workspaceID, domain.PresetArchived); err != nil {
+			return p, false, err
 		}
 		if r.archived == nil {
-			r.archived = make(map[string]map[string]listed)
+			r.archived = make(map[string][]listed)
 		}
-		r.archived[workspaceID] = known
+		r.archived[workspaceID] = list
 	}
-	p, ok := known[slug]
-	return p, ok, nil
+	if i := slices.IndexFunc(list, func(p listed) bool { return p.Slug == slug }); i >= 0 {
+		return list[i], true, nil
+	}
+	return p, false, nil
 }
 
 // versions returns how many versions a preset has, and a page of them.
@@ -262,8 +265,8 @@ func (r *reader) newestMade(ctx context.Context, workspaceID, slug string) (int,
 			Operation string `json:"operation"`
 			Version   int    `json:"version"`
 		}
-		if err := json.Unmarshal(element, &change); err != nil {
-			return 0, fmt.Errorf("the history has an unknown form: %w", err)
+		if err := decode(element, "the history", &change); err != nil {
+			return 0, err
 		}
 		if change.Operation == "preset.create_version" {
 			return change.Version, nil

@@ -222,7 +222,7 @@ func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft 
 		Designated version  `json:"designated_version"`
 		Created    *version `json:"created_version"` // a draft
 	}
-	if err := decode(response, &p); err != nil {
+	if err := decode(response.Data, "the server's answer", &p); err != nil {
 		return 0, err
 	}
 	made := p.Designated
@@ -248,14 +248,6 @@ func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, to *
 		r.Method, r.Body = http.MethodPut, body
 	}
 	return s.send(ctx, r, only)
-}
-
-// decode decodes the data of an answer.
-func decode(response *client.Response, into any) error {
-	if err := json.Unmarshal(response.Data, into); err != nil {
-		return fmt.Errorf("the server's answer has an unknown form: %w", err)
-	}
-	return nil
 }
 
 // CheckMessage returns an error if text cannot be the Message of ApplyOptions.
