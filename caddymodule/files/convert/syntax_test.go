@@ -172,28 +172,6 @@ func mustParse(tb testing.TB, text string) node {
 	return n
 }
 
-func TestFrontMatter(t *testing.T) {
-	for _, test := range []struct {
-		text, front, body string
-		ok                bool
-	}{
-		{"---\nmodel: m\n---\nbody\n", "model: m\n", "body\n", true},
-		{"---  \nmodel: m\n---\t\nbody", "model: m\n", "body", true},
-		{"---\n---\nbody", "", "body", true},
-		{"---\nmodel: m\n---", "model: m\n", "", true},
-		{"---\nmodel: m\n", "", "---\nmodel: m\n", false},
-		{"body\n---\nmodel: m\n---\n", "", "body\n---\nmodel: m\n---\n", false},
-		{"---", "", "---", false},
-		{"", "", "", false},
-		{"---\na: |\n  ---\n  b\n---\nc", "a: |\n  ---\n  b\n", "c", true},
-	} {
-		front, body, ok := cutFrontMatter(test.text)
-		if front != test.front || body != test.body || ok != test.ok {
-			t.Errorf("%q: got %q, %q, %t", test.text, front, body, ok)
-		}
-	}
-}
-
 func TestRoles(t *testing.T) {
 	for _, test := range []struct{ body, want string }{
 		{"hello", "user:hello"},
