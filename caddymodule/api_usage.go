@@ -59,12 +59,9 @@ func (u *usageReport) read(rows iter.Seq2[domain.UsageRow, error]) error {
 		return err
 	}
 	if u.media == mediatype.CSV {
-		u.body, err = report.CSV()
+		u.body = report.CSV()
 	} else {
-		u.body, err = report.JSON()
-	}
-	if err != nil {
-		return err
+		u.body = report.JSON()
 	}
 	return u.c.acquirePage(len(u.body))
 }

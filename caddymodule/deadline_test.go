@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 )
 
 // TestDeadlineOfAnEmptyBody checks that a body's deadline does not end a request whose
@@ -19,10 +17,10 @@ func TestDeadlineOfAnEmptyBody(t *testing.T) {
 	// Since 2.11 Caddy's own idle timeout would clear the deadline.
 	send(t, "PUT", "http://"+s.admin+"/config/apps/http/servers/srv0/read_idle_timeout", "-1", "Content-Type: application/json").want(t, 200)
 	s.settle()
-	deadline.BodyTimeout = 500 * time.Millisecond
-	defer func() { deadline.BodyTimeout = time.Minute }()
+	timeout := &s.handler().deadlines.Body
+	*timeout = 500 * time.Millisecond
 	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
-		timer := time.NewTimer(2 * deadline.BodyTimeout)
+		timer := time.NewTimer(2 * *timeout)
 		defer timer.Stop()
 		select {
 		case <-r.Context().Done():

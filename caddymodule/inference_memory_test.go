@@ -290,8 +290,7 @@ func TestBodyReachesAnotherUpstream(t *testing.T) {
 func TestNothingLeaks(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB", "max_memory 4MiB"))
 	s.preset("writer", writer)
-	deadline.BodyTimeout = 200 * time.Millisecond
-	t.Cleanup(func() { deadline.BodyTimeout = time.Minute })
+	s.handler().deadlines.Body = 200 * time.Millisecond
 	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Break") != "" {
 			panic(http.ErrAbortHandler)
@@ -442,9 +441,8 @@ func TestLargestBodyFits(t *testing.T) {
 	const largest = 1<<20 + 100<<10
 	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(strings.Repeat("x", largest)))
 	r.ContentLength = -1
-	c := call{w: httptest.NewRecorder(), r: r}
-	m := &heldbody.Reservation{Limit: 2*largest + 2*bytes.MinRead}
-	if body, err := c.read(largest, m); err != nil || len(body) != largest {
+	w, m := httptest.NewRecorder(), &heldbody.Reservation{Limit: 2*largest + 2*bytes.MinRead}
+	if body, err := deadline.Default.Read(w, r, largest, m); err != nil || len(body) != largest {
 		t.Errorf("got %d bytes, %v, want %d", len(body), err, largest)
 	}
 	m.ReleaseAll()
@@ -548,12 +546,12 @@ func TestRefusedBodyIsDropped(t *testing.T) {
 	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(bodyOf("@preset/unknown", 1<<10)))
 	c := &inferenceCall{path: "chat/completions", route: inferenceRouteOf("chat/completions")}
 	w := &observedWriter{httptest.NewRecorder(), func() {
-		if c.own.Sent != nil || held() != 0 {
-			t.Errorf("%d bytes are held, and %d are referred to, while the answer is sent", held(), len(c.own.Sent))
+		if c.held.Sent != nil || held() != 0 {
+			t.Errorf("%d bytes are held, and %d are referred to, while the answer is sent", held(), len(c.held.Sent))
 		}
 	}}
 	c.call = h.newCall(w, r)
-	c.holdBody()
+	c.held.Limit = h.Inference.MaxMemory
 	if !c.prepare() || w.Code != http.StatusNotFound {
 		t.Errorf("got %d %s, want 404", w.Code, w.Body)
 	}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -114,8 +113,7 @@ func TestModelsWriteDeadline(t *testing.T) {
 	s := start(t, inferring("list_models on"))
 	s.preset("p", `{"model":"m"}`)
 	required := bearer(s.issue(`{"kind":"inference","preset_required":true}`).secret)
-	deadline.BodyTimeout = 200 * time.Millisecond
-	t.Cleanup(func() { deadline.BodyTimeout = time.Minute })
+	s.handler().deadlines.Body = 200 * time.Millisecond
 	for name, list := range map[string]string{"edited": ofSize(8 << 20), "unchanged": strings.Repeat("x", 8<<20)} {
 		answered := s.upstream.answersList(list)
 		for _, key := range []string{bearer(inferenceSecret), required} {

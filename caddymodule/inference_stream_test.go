@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
@@ -172,8 +171,8 @@ func TestLongStreamsAreNotCut(t *testing.T) {
 	s.preset("writer", writer)
 	s.options = "servers {\nprotocols h1 h2c\n}"
 	s.reload(inferring("max_body_size 1MiB"))
-	deadline.BodyTimeout = 500 * time.Millisecond
-	defer func() { deadline.BodyTimeout = time.Minute }()
+	timeout := &s.handler().deadlines.Body
+	*timeout = 500 * time.Millisecond
 	h2 := new(http.Protocols)
 	h2.SetUnencryptedHTTP2(true)
 	type stream struct {
@@ -201,15 +200,15 @@ func TestLongStreamsAreNotCut(t *testing.T) {
 				return s.open(&http.Client{Transport: transport}, responsesPath, body, headers...)
 			}
 			response := open()
-			for response.StatusCode == 408 && deadline.BodyTimeout < 30*time.Second { // on a slow machine the body may arrive too late
-				deadline.BodyTimeout *= 4
+			for response.StatusCode == 408 && *timeout < 30*time.Second { // on a slow machine the body may arrive too late
+				*timeout *= 4
 				response = open()
 			}
 			streams = append(streams, stream{name + ", " + what, response, next})
 		}
 	}
 	// This test measures time itself.
-	time.Sleep(2 * deadline.BodyTimeout)
+	time.Sleep(2 * *timeout)
 	for _, stream := range streams {
 		select {
 		case stream.next <- struct{}{}:
@@ -227,8 +226,7 @@ func TestLongStreamsAreNotCut(t *testing.T) {
 // envelope.
 func TestSlowInferenceBodies(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB"))
-	deadline.BodyTimeout = 50 * time.Millisecond
-	defer func() { deadline.BodyTimeout = time.Minute }()
+	s.handler().deadlines.Body = 50 * time.Millisecond
 	var responses []reply
 	for _, path := range inferencePaths {
 		for _, framing := range []string{"Content-Length: 1000\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n5\r\n{"} {

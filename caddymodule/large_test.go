@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -54,8 +53,7 @@ func TestLargePages(t *testing.T) {
 	}
 	s.manage("GET", page, "").want(t, 200, prompt)
 
-	deadline.BodyTimeout = 100 * time.Millisecond
-	t.Cleanup(func() { deadline.BodyTimeout = time.Minute })
+	s.handler().deadlines.Body = 100 * time.Millisecond
 	slow = open()
 	defer slow.Close()
 	if !s.eventually(func() bool { return !held() }) {

@@ -119,7 +119,7 @@ func (e *editor) whole(new *yaml.Node) {
 
 // keeps reports whether a value of the document may stay for another one.
 func (e *editor) keeps(old, new *yaml.Node) bool {
-	return e.same(old, new) && !(e.dissolves && hasAlias(old))
+	return e.same(old, new) && (!e.dissolves || !hasAlias(old))
 }
 
 func hasAlias(n *yaml.Node) bool {

@@ -120,10 +120,9 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(int(n))
 }
 
-// UnmarshalJSON reads a number, such as 2 or 2.0, or "latest". The label of a server that was removed
-// has null.
+// UnmarshalJSON reads a number, such as 2 or 2.0, or "latest".
 func (n *Number) UnmarshalJSON(text []byte) error {
-	if string(text) == `"latest"` || string(text) == "null" {
+	if string(text) == `"latest"` {
 		*n = Latest
 		return nil
 	}

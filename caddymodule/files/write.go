@@ -282,7 +282,7 @@ func (w *workspaceWriter) textOf(p Preset, d *document, present Preset, dissolve
 		e := newEditor(d, func(name, text string) bool { return w.canWrite(p.Slug, name, text) })
 		e.dissolves = dissolves
 		e.whole(wanted)
-		ok := false
+		var ok bool
 		if text, ok = e.result(); !ok {
 			return nil, nil, unchangeable
 		}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -68,6 +69,15 @@ func (l *LabelChange) before(number, designated int) (part *Target, needed bool)
 // Target is what a label stands for: one version, or a split. Its JSON is that of the API,
 // but a version that is yet to be made is "latest".
 type Target files.Label
+
+// targetOf returns the target of a label on a server.
+func targetOf(target domain.Target) Target {
+	t := Target{Version: files.Number(target.Version)}
+	for _, share := range target.Split {
+		t.Split = append(t.Split, files.Share{Version: files.Number(share.Version), Weight: share.Weight})
+	}
+	return t
+}
 
 // MarshalJSON returns an object with version or split.
 func (t Target) MarshalJSON() ([]byte, error) { return json.Marshal(files.Label(t)) }
@@ -153,10 +163,10 @@ func hasVersion(shares []files.Share, version files.Number) bool {
 // the file's version, Latest if it is not known. Versions above made do not exist yet: next is
 // shown as latest then. exists reports whether there are other versions than those that the preset
 // is known to have.
-func (c *Change) compareLabels(p listed, next, made int, exists func(number int) (bool, error)) error {
-	known := map[int]bool{p.Number: true, next: true}
+func (c *Change) compareLabels(p client.Preset, next, made int, exists func(number int) (bool, error)) error {
+	known := map[int]bool{p.DesignatedVersion: true, next: true}
 	for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
-		from := p.Labels[name]
+		from := targetOf(p.Labels[name])
 		for _, share := range from.shares() {
 			known[int(share.Version)] = true
 		}
@@ -186,7 +196,8 @@ func (c *Change) compareLabels(p listed, next, made int, exists func(number int)
 			}
 		}
 		change := LabelChange{Label: name}
-		if from, ok := p.Labels[name]; ok {
+		if stored, ok := p.Labels[name]; ok {
+			from := targetOf(stored)
 			if from.equals(to) {
 				continue
 			}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
 )
 
 // Of returns the HTTP status for the kind of an error (specification, "Errors").
@@ -21,4 +22,21 @@ var byKind = map[domain.Kind]int{
 	domain.PreconditionFailed: http.StatusPreconditionFailed,
 	domain.Unprocessable:      http.StatusUnprocessableEntity,
 	domain.Unavailable:        http.StatusServiceUnavailable,
+}
+
+// Error is a failure of HTTP itself, outside of the domain. Its message is for the client.
+type Error struct {
+	Status  int
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Invalid returns the domain's error for a body that breaks its schema.
+func Invalid(broken *schema.Error) *domain.Error {
+	issues := make([]domain.Issue, len(broken.Violations))
+	for i, v := range broken.Violations {
+		issues[i] = domain.Issue(v)
+	}
+	return domain.InvalidIssues(issues...)
 }
