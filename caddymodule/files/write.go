@@ -54,7 +54,13 @@ func Write(dir string, set *Set) (written []string, err error) {
 		return nil, err
 	}
 	w := &writer{reader: &reader{schemas: schemas}}
-	if w.checkNames(set); len(w.mistakes.list) > 0 {
+	for i, one := range set.Workspaces {
+		if slices.ContainsFunc(set.Workspaces[:i], func(other Workspace) bool { return other.Slug == one.Slug }) {
+			w.mistake(terminal.Escape(one.Slug), "the workspace is there twice")
+		}
+		w.checkNames(dir, one)
+	}
+	if len(w.mistakes.list) > 0 {
 		return nil, w.mistakes.err()
 	}
 	if err := fileowner.MkdirAll(dir, 0o755); err != nil {
@@ -65,12 +71,6 @@ func Write(dir string, set *Set) (written []string, err error) {
 		return nil, fmt.Errorf("files: %w", fileowner.Explain(err, dir))
 	}
 	defer root.Close()
-	for _, one := range set.Workspaces {
-		w.checkPresent(root, one)
-	}
-	if len(w.mistakes.list) > 0 {
-		return nil, w.mistakes.err()
-	}
 	for _, one := range set.Workspaces {
 		w.workspace(root, one)
 	}
@@ -84,50 +84,29 @@ type writer struct {
 	written []string
 }
 
-// checkNames checks the slugs of set.
-func (w *writer) checkNames(set *Set) {
-	workspaces := make(map[string]bool)
-	for _, one := range set.Workspaces {
-		if problem := w.workspaceProblem(one.Slug); problem != "" {
-			w.mistake(terminal.Escape(one.Slug), problem)
-		}
-		if workspaces[one.Slug] {
-			w.mistake(terminal.Escape(one.Slug), "the workspace is there twice")
-		}
-		workspaces[one.Slug] = true
-		seen := make(map[string]string)
-		for _, p := range one.Presets {
-			file := terminal.Escape(one.Slug) + "/" + terminal.Escape(p.Slug) + extension
-			if domain.CheckPresetSlug(p.Slug) != nil {
-				w.mistake(file, slugMessage)
-			}
-			folded := strings.ToLower(p.Slug)
-			if other, ok := seen[folded]; ok {
-				w.mistake(file, caseMessage(other))
-			}
-			seen[folded] = terminal.Escape(p.Slug)
-		}
-	}
-}
-
-func caseMessage(other string) string {
-	return "the name differs only in case from " + other + ", so some systems cannot have both files"
-}
-
-// checkPresent checks that no file of the folder has the name of a preset in another case.
-func (w *writer) checkPresent(root *os.Root, one Workspace) {
-	entries, _ := readNames(root, one.Slug) // a folder that cannot be read is an error later
-	if len(entries) == 0 {
+// checkNames checks the slugs of a workspace. No two of them, and none and a file that is there
+// already, may differ in case alone.
+func (w *writer) checkNames(dir string, one Workspace) {
+	if problem := w.workspaceProblem(one.Slug); problem != "" {
+		w.mistake(terminal.Escape(one.Slug), problem)
 		return
 	}
-	wanted := make(map[string]string, len(one.Presets))
-	for _, p := range one.Presets {
-		wanted[strings.ToLower(p.Slug+extension)] = p.Slug + extension
-	}
+	seen := make(map[string]string)
+	entries, _ := os.ReadDir(filepath.Join(dir, one.Slug)) // a folder that cannot be read is an error later
 	for _, e := range entries {
-		if name, ok := wanted[strings.ToLower(e.Name())]; ok && name != e.Name() {
-			w.mistake(path.Join(one.Slug, name), caseMessage(e.Name()))
+		seen[strings.ToLower(e.Name())] = e.Name()
+	}
+	for _, p := range one.Presets {
+		name := p.Slug + extension
+		file := one.Slug + "/" + terminal.Escape(name)
+		if domain.CheckPresetSlug(p.Slug) != nil {
+			w.mistake(file, slugMessage)
 		}
+		folded := strings.ToLower(name)
+		if other, ok := seen[folded]; ok && other != name {
+			w.mistake(file, "the name differs only in case from "+terminal.Escape(other)+", so some systems cannot have both files")
+		}
+		seen[folded] = name
 	}
 }
 

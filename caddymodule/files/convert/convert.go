@@ -38,8 +38,10 @@ const (
 	Portkey    Source = "portkey"
 )
 
-// Sources returns all sources, in a fixed order.
-func Sources() []Source { return []Source{OpenRouter, OpenAI, Langfuse, LiteLLM, Portkey} }
+// Sources returns the names of all sources, in a fixed order.
+func Sources() []string {
+	return []string{string(OpenRouter), string(OpenAI), string(Langfuse), string(LiteLLM), string(Portkey)}
+}
 
 // Options say how to convert.
 type Options struct {
@@ -74,7 +76,7 @@ func Convert(ctx context.Context, source Source, input string, o Options) (*file
 	}
 	read := readers[source]
 	if read == nil {
-		return nil, nil, fmt.Errorf("the source must be one of %s", joinSources())
+		return nil, nil, fmt.Errorf("the source must be one of %s", strings.Join(Sources(), ", "))
 	}
 	prompts, err := read(c)
 	if c.taken > maxPrompts {
@@ -88,14 +90,6 @@ func Convert(ctx context.Context, source Source, input string, o Options) (*file
 		return nil, nil, err
 	}
 	return set, &Report{Source: source, Written: written, Entries: c.entries}, nil
-}
-
-func joinSources() string {
-	names := make([]string, 0, len(Sources()))
-	for _, s := range Sources() {
-		names = append(names, string(s))
-	}
-	return strings.Join(names, ", ")
 }
 
 // conversion is one call of Convert.

@@ -169,25 +169,14 @@ func message(at node, role, content string) node {
 
 // without returns an object without some of its members.
 func (n node) without(names ...string) node {
-	var rest []rawjson.Member
-	for name, value := range n.members() {
-		if !slices.Contains(names, name) {
-			rest = append(rest, rawjson.Member{Name: name, Value: value.value})
-		}
-	}
-	n.value = rawjson.ObjectOf(rest...)
+	n.value = rawjson.Without(n.value, func(quoted jsontext.Value) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return rawjson.IsText(quoted, name) })
+	})
 	return n
 }
 
-// with returns an object with another value for the member of a name.
+// with returns an object with another value for a member.
 func (n node) with(name string, value jsontext.Value) node {
-	var all []rawjson.Member
-	for other, old := range n.members() {
-		if other == name {
-			old.value = value
-		}
-		all = append(all, rawjson.Member{Name: other, Value: old.value})
-	}
-	n.value = rawjson.ObjectOf(all...)
+	n.value = rawjson.With(n.value, name, value)
 	return n
 }

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"errors"
+	"math"
 	"net/url"
 	"strconv"
 
@@ -105,33 +106,26 @@ func newOpenRouterVersion(at node) *version {
 // dialectOf returns the API that can express the most of some settings. A source does not
 // tell which one made them. Of equal ones it is the first of Responses, Chat and Messages.
 func dialectOf(settings []setting) domain.Dialect {
-	members := make([]rawjson.Member, 0, len(settings))
-	for _, s := range settings {
-		members = append(members, rawjson.Member{Name: s.name, Value: s.value.value})
+	schemas, err := schema.Load()
+	if err != nil {
+		return domain.Responses // assemble reports it
 	}
-	best, most := domain.Responses, -1
+	best, most := domain.Responses, math.MinInt
 	for _, dialect := range []domain.Dialect{domain.Responses, domain.Chat, domain.Messages} {
-		capture, err := inference.Capture(dialect, members)
-		if err != nil {
-			continue
+		var kept []rawjson.Member
+		for _, s := range settings {
+			if inference.IsKept(dialect, s.name) && s.value.exists() {
+				kept = append(kept, rawjson.Member{Name: s.name, Value: s.value.value})
+			}
 		}
-		stored, _ := rawjson.Members(capture.Config) // the capture made it
-		if fit := len(stored) - misfits(dialect, capture.Config); fit > most {
+		fit := len(kept)
+		_, err := files.SchemaOf(schemas, dialect, false).Check(rawjson.ObjectOf(kept...))
+		if refused, ok := errors.AsType[*schema.Error](err); ok {
+			fit -= len(refused.Violations)
+		}
+		if fit > most {
 			best, most = dialect, fit
 		}
 	}
 	return best
-}
-
-// misfits returns how many violations of a dialect's schema some settings have.
-func misfits(dialect domain.Dialect, settings []byte) int {
-	schemas, err := schema.Load()
-	if err != nil {
-		return 0 // assemble reports it
-	}
-	_, err = files.SchemaOf(schemas, dialect, false).Check(settings)
-	if refused, ok := errors.AsType[*schema.Error](err); ok {
-		return len(refused.Violations)
-	}
-	return 0
 }
