@@ -29,21 +29,15 @@ func follow(n *yaml.Node) *yaml.Node {
 // name returns the name that a key stands for.
 func (d *document) name(key *yaml.Node, path []string) (string, bool) {
 	switch {
-	case key.Kind == yaml.AliasNode:
-		d.mistake(key, path, "a name cannot be an alias")
 	case key.Kind == yaml.MappingNode:
 		d.mistake(key, path, "a name must be a text: put a text with {{…}} in quotes")
-	case key.Kind != yaml.ScalarNode:
-		d.mistake(key, path, "a name must be a text")
 	case key.Tag == "!!merge":
 		d.mistake(key, path, "a merge key is not allowed: write the members, or use aliases for values")
-	case key.Style&yaml.TaggedStyle != 0 && key.Tag != stringTag:
-		d.mistake(key, path, "a name cannot have this tag")
 	default:
-		if s, problem := readScalar(key); problem == "" && s.kind == '"' {
+		if s, problem := readScalar(key); key.Kind == yaml.ScalarNode && problem == "" && s.kind == '"' {
 			return s.text, true
 		}
-		d.mistake(key, path, "a name must be a text: put it in quotes")
+		d.mistake(key, path, "a name must be a text: put it in quotes, without an alias or a tag")
 	}
 	return "", false
 }

@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"cmp"
+	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -165,21 +166,12 @@ func (d *document) inFolder(name string) string { return path.Join(path.Dir(d.fi
 
 // includeName returns the path that !file names, cleaned, or a problem.
 func includeName(name string) (clean, problem string) {
+	clean = path.Clean(name)
 	switch {
-	case name == "":
+	case name == "" || clean == ".":
 		return "", "!file needs the name of a file"
-	case strings.ContainsAny(name, "\\:\x00"):
-		return "", "the name of a file has slashes, and no backslash or colon"
-	case strings.HasPrefix(name, "/"):
-		return "", "the file must be in the preset's own folder: its name must not begin with a slash"
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		if part == ".." {
-			return "", "the file must be in the preset's own folder: its name must not have .."
-		}
-	}
-	if clean = path.Clean(name); clean == "." {
-		return "", "!file needs the name of a file"
+	case !fs.ValidPath(clean) || strings.ContainsAny(name, "\\:\x00") || slices.Contains(strings.Split(name, "/"), ".."):
+		return "", "the file must be in the preset's own folder: its name has no .., no backslash, no colon and no slash before it"
 	}
 	return clean, ""
 }

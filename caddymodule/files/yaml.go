@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -77,7 +76,7 @@ func placeOf(text []byte, at int) (line, column int) {
 
 // syntaxProblem returns the problem of a text that is not YAML. The library often names
 // the line where a block begins. So the line here is the first one with which the lines
-// above it are not YAML any more. Large texts have the library's line, to save time.
+// above it are not YAML any more.
 func syntaxProblem(text []byte, err error) *problem {
 	lines := bytes.SplitAfter(text, []byte{'\n'})
 	ends := make([]int, len(lines)+1) // of the first i lines
@@ -85,13 +84,6 @@ func syntaxProblem(text []byte, err error) *problem {
 		ends[i+1] = ends[i] + len(line)
 	}
 	good, bad := 0, len(lines)
-	if len(text) > maxSearched {
-		if m := libraryLine.FindStringSubmatch(err.Error()); m != nil {
-			line, _ := strconv.Atoi(m[1])
-			good = min(line, len(lines)) - 1
-		}
-		bad = good + 1
-	}
 	for bad-good > 1 {
 		middle := (good + bad) / 2
 		if isYAML(text[:ends[middle]]) {
@@ -125,11 +117,6 @@ func syntaxProblem(text []byte, err error) *problem {
 // unquoted matches a line whose text begins as something else of YAML: a variable of a template as a
 // mapping, and emphasis of Markdown as an alias.
 var unquoted = regexp.MustCompile(`^(?:- +)*(?:[^\s"'{}\[\]]+: +)?(\{\{|\*)`)
-
-// maxSearched bounds the texts that are parsed again to find a line, in bytes.
-const maxSearched = 64 << 10
-
-var libraryLine = regexp.MustCompile(`line ([1-9][0-9]*):`)
 
 func isYAML(text []byte) bool {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))

@@ -142,7 +142,7 @@ func (a *applier) finish(workspace, slug string, err error) {
 		return
 	}
 	failure := Failure{Problem: Problem{workspace, slug, err.Error()}, Err: err}
-	failure.Conflict = errors.Is(err, errTaken) || errors.Is(err, errMoved) || errors.Is(err, errChanged)
+	_, failure.Conflict = errors.AsType[conflict](err)
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		switch refused.Status {
 		case http.StatusPreconditionFailed:
@@ -167,14 +167,19 @@ func (a *applier) workspaceOf(c *Change) (string, error) {
 	return "", fmt.Errorf("its workspace could not be created: %w", a.refused[c.Workspace])
 }
 
+// conflict is the outcome for an object that somebody else changed. Another plan shows the change.
+type conflict string
+
+func (c conflict) Error() string { return string(c) }
+
 // errTaken is the outcome for a workspace that somebody else made after the plan.
-var errTaken = errors.New("somebody else made the workspace after the plan: plan again")
+const errTaken = conflict("somebody else made the workspace after the plan: plan again")
 
 // errChanged is the outcome for an object that somebody else changed after the plan.
-var errChanged = errors.New("was changed by somebody else after the plan: nothing was overwritten, plan again")
+const errChanged = conflict("was changed by somebody else after the plan: nothing was overwritten, plan again")
 
 // errMoved is the outcome for a preset whose label somebody else changed during the plan.
-var errMoved = errors.New("was changed or removed meanwhile by somebody else: nothing was overwritten, plan again")
+const errMoved = conflict("was changed or removed meanwhile by somebody else: nothing was overwritten, plan again")
 
 // applyWorkspace creates or changes a workspace.
 func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
