@@ -318,12 +318,7 @@ func (w *workspaceWriter) defaults(one Workspace) {
 	}
 	wanted := one.Defaults
 	if d != nil {
-		var err error
-		if wanted, err = one.over(present); err != nil {
-			refuse("they cannot be read: " + err.Error())
-			return
-		}
-		if sameJSON(present, wanted) {
+		if wanted = one.over(present); sameJSON(present, wanted) {
 			return
 		}
 	}
@@ -349,43 +344,28 @@ func (w *workspaceWriter) defaults(one Workspace) {
 
 // over returns the members for a file that has present now. A value that means the same has the
 // text of the file. With Stored, all members of the file stay.
-func (one Workspace) over(present json.RawMessage) (json.RawMessage, error) {
-	members := func(text json.RawMessage) ([]rawjson.Member, error) {
-		if text == nil {
-			return nil, nil
-		}
-		return rawjson.Members(text)
+func (one Workspace) over(present json.RawMessage) json.RawMessage {
+	wanted := jsontext.Value("{}")
+	if one.Defaults != nil {
+		wanted = jsontext.Value(one.Defaults)
 	}
-	wanted, err := members(one.Defaults)
-	if err != nil {
-		return nil, err
-	}
-	stored, err := members(one.Stored)
-	if err != nil {
-		return nil, err
-	}
-	before, err := members(present)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range before {
-		i := slices.IndexFunc(wanted, func(other rawjson.Member) bool { return other.Name == m.Name })
-		switch {
-		case i >= 0:
-		case one.Stored == nil:
-			continue
-		default:
-			i = len(wanted)
-			wanted = append(wanted, rawjson.Member{Name: m.Name, Value: jsontext.Value("null")})
-			if value := rawjson.Find(stored, m.Name); value != nil {
-				wanted[i].Value = value
+	for quoted, value := range rawjson.Pairs(jsontext.Value(present)) {
+		name, _ := rawjson.Text(quoted)
+		to := rawjson.Get(wanted, name)
+		if to == nil && one.Stored != nil {
+			if to = rawjson.Get(jsontext.Value(one.Stored), name); to == nil {
+				to = jsontext.Value("null")
 			}
 		}
-		if SameDefault(m.Name, json.RawMessage(m.Value), json.RawMessage(wanted[i].Value)) {
-			wanted[i].Value = m.Value
+		switch {
+		case to == nil: // the member goes
+		case SameDefault(name, json.RawMessage(value), json.RawMessage(to)):
+			wanted = rawjson.With(wanted, name, value)
+		default:
+			wanted = rawjson.With(wanted, name, to)
 		}
 	}
-	return json.RawMessage(rawjson.ObjectOf(wanted...)), nil
+	return json.RawMessage(wanted)
 }
 
 // write replaces a file in the folder of the workspace.
