@@ -1,6 +1,7 @@
 package files_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -143,15 +144,11 @@ func TestWriteKeeps(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			put(t, filepath.Join(dir, "default", "p.yaml"), []byte(test.before))
-			const prompt = "Be kind.\n"
-			wantPrompt := prompt
+			wantPrompt := test.prompt
 			if strings.Contains(test.before, "!file") {
+				const prompt = "Be kind.\n"
 				put(t, filepath.Join(dir, "default", "p.md"), []byte(prompt))
-			} else if wantPrompt = ""; test.prompt != "" {
-				wantPrompt = test.prompt
-			}
-			if test.prompt != "" {
-				wantPrompt = test.prompt
+				wantPrompt = cmp.Or(test.prompt, prompt)
 			}
 			set := read(t, dir)
 			set.Workspaces[0].Presets[0] = test.change(set.Workspaces[0].Presets[0])

@@ -330,30 +330,10 @@ func (r *rendering) render(tb testing.TB, v *version, value func(name string) st
 	return sent.Messages[0].Content, true
 }
 
-// TestRendering compares what a server makes of texts with what they mean.
+// TestRendering renders texts that are no templates for the source. A server leaves their braces.
+// The fuzz tests compare the others with what they mean.
 func TestRendering(t *testing.T) {
 	r := newRendering(t)
-	for _, test := range []struct {
-		role, text, want string
-		refused          bool
-	}{
-		{"user", "You know {{city}}.", "You know Rome.", false},
-		{"system", "You know {{city}}.", "You know Rome.", false},
-		{"system", "You know {{#city}} and \\{{ x.", "You know {{#city}} and \\{{ x.", false},
-		{"user", "You know {{#city}} and \\{{ x.", "You know {{#city}} and \\{{ x.", false},
-		{"user", "{{{city}}}", "{Rome}", false},
-		{"user", "\\ {{city}} \\\\{{", "\\ Rome \\\\{{", false},
-		{"user", "\\{{city}}", "", true},
-		{"user", "\\{{{city}}", "", true},
-		{"system", "\\{{city}}", "", true},
-	} {
-		v := &version{dialect: domain.Chat, syntax: plainBraces, messages: []node{message(node{}, test.role, test.text)}}
-		got, ok := r.render(t, v, func(string) string { return "Rome" })
-		if ok == test.refused || got != test.want {
-			t.Errorf("%s %q: got %q, %t, want %q", test.role, test.text, got, ok, test.want)
-		}
-	}
-	// A text that is no template for the source is none here, and one with braces keeps them.
 	literal := func(text string) ([]segment, []finding) { return []segment{{text: text}}, nil }
 	for _, role := range []string{"system", "user"} {
 		for _, text := range []string{"{{city}}", "{{{city}}}", `\{{city}}`, `\\{{{city}}`, "{{a{{b}}"} {
