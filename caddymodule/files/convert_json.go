@@ -1,6 +1,7 @@
 package files
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -196,3 +197,19 @@ func (c *converter) scalar(n *yaml.Node) {
 }
 
 func (c *converter) string(text string) { c.json, _ = jsontext.AppendQuote(c.json, text) }
+
+// JSONOf returns the value of a YAML text as JSON. It reads the text as strictly as a
+// preset's file, and numbers keep their text. A text without a value is null. file names
+// the text in mistakes. The error is Errors.
+func JSONOf(file string, text []byte) (json.RawMessage, error) {
+	r := &reader{}
+	value := json.RawMessage("null")
+	if d, ok := r.parse(nil, file, text); ok && d.root != nil {
+		c, _ := d.toJSON(nil) // if it is not ok, there are mistakes
+		value = c.json
+	}
+	if err := r.mistakes.err(); err != nil {
+		return nil, err
+	}
+	return value, nil
+}

@@ -34,7 +34,7 @@ func Read(dir string) (*Set, error) {
 		return nil, fmt.Errorf("files: %w", err)
 	}
 	defer root.Close()
-	entries, err := readNames(root, ".")
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("files: %w", err)
 	}
@@ -61,11 +61,6 @@ type reader struct {
 	schemas  *schema.Schemas
 	mistakes mistakes
 	others   []string // as Set.Others
-}
-
-// readNames returns the entries of a folder, sorted by name.
-func readNames(root *os.Root, name string) ([]fs.DirEntry, error) {
-	return fs.ReadDir(root.FS(), name)
 }
 
 func (r *reader) mistake(file, message string) {
@@ -153,7 +148,7 @@ func isYAMLName(name string) bool {
 // workspace reads the folder of a workspace.
 func (r *reader) workspace(root *os.Root, slug string) Workspace {
 	w := Workspace{Slug: slug}
-	entries, err := readNames(root, ".")
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		r.mistake(slug, rootFolder{root}.problem(".", err))
 		return w

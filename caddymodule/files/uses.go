@@ -1,6 +1,7 @@
 package files
 
 import (
+	"io/fs"
 	"path"
 	"path/filepath"
 	"strings"
@@ -61,7 +62,7 @@ func (u *promptUses) isOwn(name, slug string) bool {
 // findUses reads the presets of the folder for the files that they name.
 func (w *workspaceWriter) findUses() {
 	w.uses = newPromptUses(w.root.Name())
-	entries, err := readNames(w.root.Root, ".")
+	entries, err := fs.ReadDir(w.root.FS(), ".")
 	if err != nil {
 		w.mistake(w.slug, w.root.problem(".", err))
 	}

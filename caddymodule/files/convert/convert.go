@@ -193,6 +193,8 @@ type version struct {
 	syntax syntax
 	// messages are objects with role and content.
 	messages []node
+	// given are the variables of a call. A source may show the text with their values.
+	given node
 	// settings are other members of the request.
 	settings []setting
 }

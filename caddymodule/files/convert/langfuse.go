@@ -190,9 +190,3 @@ func (p *prompt) leaveLangfuse(item, entry node, numbers []int) {
 		}
 	}
 }
-
-// isLangfuseNumber reports whether a reference's version is the number of an entry.
-func isLangfuseNumber(entry node, text string) bool {
-	number, err := strconv.Atoi(text)
-	return err == nil && number > 0 && entry.get("version").number() == number
-}

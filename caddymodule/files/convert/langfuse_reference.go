@@ -2,6 +2,7 @@ package convert
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -64,18 +65,19 @@ func (t *langfuseTexts) find(reference string) (text string, ok bool, problem st
 		key, value, _ := strings.Cut(part, "=")
 		parts[key] = value
 	}
+	version, label := parts["version"], parts["label"]
 	var found node
 	for _, entry := range t.byName[parts["name"]] {
-		labels := slices.Collect(entry.get("labels").items())
-		hasLabel := func(label node) bool { text, ok := label.text(); return ok && text == parts["label"] }
-		switch {
-		case parts["version"] != "" && isLangfuseNumber(entry, parts["version"]):
-			found = entry
-		case parts["version"] == "" && parts["label"] == domain.LatestLabel:
-			if !found.exists() || entry.get("version").number() >= found.get("version").number() {
-				found = entry
+		number := entry.get("version").number()
+		isMeant := number > 0 && version == strconv.Itoa(number)
+		if version == "" {
+			isMeant = label == domain.LatestLabel && number >= found.get("version").number()
+			for own := range entry.get("labels").items() {
+				text, ok := own.text()
+				isMeant = isMeant || ok && label != domain.LatestLabel && text == label
 			}
-		case parts["version"] == "" && slices.ContainsFunc(labels, hasLabel):
+		}
+		if isMeant {
 			found = entry
 		}
 	}

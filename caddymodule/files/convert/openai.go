@@ -115,7 +115,7 @@ func (c *conversion) readOpenAIResponse(found *prompts, root node) {
 	if model := root.get("model"); snapshot.MatchString(root.textOf("model")) {
 		v.change(model, "is the snapshot that answered: the prompt may name the model without the date")
 	}
-	v.reportSubstituted(reference.get("variables"))
+	v.given = reference.get("variables")
 }
 
 func promptID(reference node) string {
@@ -156,26 +156,6 @@ func (v *version) readCallSettings(root node) {
 func isOneOf(value node, texts []string) bool {
 	compact := value.value.Clone()
 	return compact.Compact() == nil && slices.Contains(texts, string(compact))
-}
-
-// reportSubstituted reports variables that the text does not have. The source then shows the
-// text with their values.
-func (v *version) reportSubstituted(variables node) {
-	names := make(map[string]bool)
-	for _, m := range v.messages {
-		eachText(m, func(_ node, text string) string {
-			segments, _ := v.syntax(text)
-			for _, s := range segments {
-				names[s.variable] = true
-			}
-			return text
-		})
-	}
-	for name, value := range variables.members() {
-		if !names[name] {
-			v.change(value, "the text does not have this variable, so it has the value of one call: put {{name}} back")
-		}
-	}
 }
 
 // readOpenAIBody reads the body of a request, as the dashboard's code panel shows it.

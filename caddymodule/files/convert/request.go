@@ -19,6 +19,11 @@ func (v *version) build(schemas *schema.Schemas) (built files.Version, ok bool) 
 		return built, false
 	}
 	variables := v.texts()
+	for name, value := range v.given.members() {
+		if !variables[name] {
+			v.change(value, "the text does not have this variable, so it has the value of one call: put {{name}} back")
+		}
+	}
 	if v.refused {
 		return built, false
 	}
