@@ -3,15 +3,10 @@ package caddymodule
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -117,7 +112,7 @@ func TestKeysOfOtherSites(t *testing.T) {
 	other := freeAddress(t)
 	load := func(ours, others string) {
 		t.Helper()
-		site := fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", s.folder, others)
+		site := s.presets(others)
 		if err := s.load(s.site(ours) + s.siteAt(other, site)); err != nil {
 			t.Fatal(err)
 		}
@@ -332,23 +327,10 @@ func TestOwnKeysOverHTTP3(t *testing.T) {
 	}
 }
 
-// siteWithTLS is site with TLS, and so with HTTP/2 and 3, for example.com. It uses
-// net/http/httptest's certificate. It sets s.datagrams, and can be loaded once.
+// siteWithTLS is site with TLS, and so with HTTP/2 and 3, for example.com. It sets s.datagrams, and can be loaded once.
 func (s *server) siteWithTLS(subdirectives string) string {
 	s.t.Helper()
-	ready := httptest.NewUnstartedServer(nil)
-	ready.StartTLS()
-	defer ready.Close()
-	pair := ready.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	file := filepath.Join(s.t.TempDir(), "certificate.pem")
-	text := slices.Concat(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	file, _ := certificate(s.t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		s.t.Fatal(err)

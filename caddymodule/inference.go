@@ -31,11 +31,11 @@ type inferenceCall struct {
 		workspace, id, preset, label string
 		version                      int
 	}
-	asked       string          // the model that is asked upstream, for usage
-	streamUsage bool            // the chunk with the usage of the stream is not for the client
-	session     string          // empty without one
-	requested   usage.RequestID // in the handle of the request, zero without one
-	values      [2]string       // the memory of headers that nearly all requests have
+	asked      string          // the model that is asked upstream, for usage
+	hidesUsage bool            // the chunk with the usage of the stream is not for the client
+	session    string          // empty without one
+	requested  usage.RequestID // in the handle of the request, zero without one
+	values     [2]string       // the memory of headers that nearly all requests have
 }
 
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -22,15 +21,11 @@ var openAPIExamples = filepath.Join("openapi", "examples.yaml")
 
 // readExamples returns the examples of requests, by operation, and of responses, by component.
 func readExamples() (requests, responses *yaml.Node, err error) {
-	text, err := os.ReadFile(openAPIExamples)
+	root, err := readNode(openAPIExamples)
 	if err != nil {
 		return nil, nil, err
 	}
-	var read yaml.Node
-	if err := yaml.Unmarshal(text, &read); err != nil {
-		return nil, nil, err
-	}
-	root := withoutAliases(read.Content[0])
+	root = withoutAliases(root)
 	return memberNode(root, "requests"), memberNode(root, "responses"), nil
 }
 
@@ -107,9 +102,5 @@ func exampleOfError(schema string, status int) (*yaml.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	var example yaml.Node // JSON is valid YAML
-	if err := yaml.Unmarshal(text, &example); err != nil {
-		return nil, err
-	}
-	return example.Content[0], nil
+	return parseNode(text)
 }
