@@ -146,9 +146,6 @@ type Reader interface {
 	LabelChanges(p Preset, label string) (int, error)
 	// LabelChange returns change n of a label of p.
 	LabelChange(p Preset, label string, n int) (LabelChange, error)
-	// LabelNames yields the name of every label of p that was ever set, in byte order.
-	// Removed labels are among them. An error ends it.
-	LabelNames(p Preset) iter.Seq2[string, error]
 	// Key returns the issued key of an id.
 	Key(id string) (Key, error)
 	// KeyByHash returns the issued key whose secret has this SHA-256.
