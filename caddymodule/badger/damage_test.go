@@ -7,9 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	_ "github.com/caddy-presets/caddy-presets/caddymodule"
 	"github.com/caddy-presets/caddy-presets/caddymodule/badger"
@@ -215,28 +212,6 @@ func TestDamageOfARecord(t *testing.T) {
 	}
 	if got := s.Metric(series); got == "0" || got == "" {
 		t.Errorf("got %q damages, want some", got)
-	}
-}
-
-// TestMetricsWhileOpening reads the metrics of the other folders while one folder is being
-// opened.
-func TestMetricsWhileOpening(t *testing.T) {
-	caddytest.Start(t, caddytest.Standard)
-	defer badger.BeginOpening()()
-	gathered := make(chan int)
-	go func() {
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(badger.Metrics)
-		families, _ := registry.Gather()
-		gathered <- len(families)
-	}()
-	select {
-	case n := <-gathered:
-		if n == 0 {
-			t.Error("there are no metrics of the store that is open")
-		}
-	case <-time.After(wait.Limit):
-		t.Error("the metrics wait for the folder")
 	}
 }
 

@@ -36,18 +36,8 @@ func Scrub(ctx context.Context) {
 	f.scrub(ctx, store)
 }
 
-// BeginOpening blocks the opening and closing of other folders until the returned function
-// is called.
-func BeginOpening() (end func()) {
-	folders.OpenCloseMu.Lock()
-	return folders.OpenCloseMu.Unlock
-}
-
-// Metrics are the metrics of all folders.
-var Metrics = storeMetrics{}
-
 // CacheSize returns what the only folder is told to cache if it is encrypted, in bytes.
 func CacheSize() int64 {
 	f, _, _ := theOnly()
-	return f.cacheSize()
+	return f.settings().cache
 }
