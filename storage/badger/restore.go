@@ -49,7 +49,7 @@ func restore(ctx context.Context, folder string, o Options, from *dump.Reader, f
 	if err := fillFolder(ctx, folder, o, from, g); err != nil {
 		return err
 	}
-	if err := probeCopy(folder, o, func(db *badgerdb.DB) error { return compareRecords(ctx, db, from) }); err != nil {
+	if err := probe(folder, o, func(db *badgerdb.DB) error { return compareRecords(ctx, db, from) }); err != nil {
 		return err
 	}
 	file, err := openSequence(folder, from.Info.Commit)
