@@ -30,12 +30,6 @@ func Retry(ctx context.Context) {
 	_, _ = f.Retry(ctx, why)
 }
 
-// Scrub checks the only folder now.
-func Scrub(ctx context.Context) {
-	f, store, _ := theOnly()
-	f.scrub(ctx, store)
-}
-
 // CacheSize returns what the only folder is told to cache if it is encrypted, in bytes.
 func CacheSize() int64 {
 	f, _, _ := theOnly()
