@@ -1,10 +1,7 @@
 package caddymodule
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -64,11 +61,7 @@ func TestQueries(t *testing.T) {
 			t.Errorf("%s: got %d with X-Preset-Ignored %q, want %d and the unknown parameters", route, r.status, r.header.Get("X-Preset-Ignored"), row.exists.status)
 		}
 		refused("a=1;b=2", "query")
-		parameters := strings.Fields(op.query)
-		if op.is(inWorkspace) {
-			parameters = append(parameters, "workspace_id")
-		}
-		for _, name := range parameters {
+		for _, name := range op.parameters() {
 			refused(name+"=1&"+name+"=1", name+`","message":"given more than once`)
 			if name == "limit" || name == "offset" {
 				for _, number := range []string{"01", "00", "%2B1", "1.0", "1e0", "-1", "%201", "0x1", "99999999999999999999"} {
@@ -113,67 +106,6 @@ func TestUnknownParametersOfFeedback(t *testing.T) {
 	}
 }
 
-// TestWorkspaceTwice names the workspace in the query and in the body, each by its id or slug.
-func TestWorkspaceTwice(t *testing.T) {
-	s := start(t, standard)
-	f := &fixtures{s: s}
-	const slug = "team"
-	id := s.manage("POST", "/v1/workspaces", `{"name":"Team","slug":"`+slug+`"}`).field(t, "id")
-	other := s.manage("POST", "/v1/workspaces", `{"name":"Other","slug":"other"}`).field(t, "id")
-	for route, op := range operations(t) {
-		if !op.body.isOptional {
-			continue
-		}
-		for _, inQuery := range []string{slug, id, strings.ToUpper(id)} {
-			for _, inBody := range []string{slug, id, other, "other", "absent"} {
-				f.n++
-				p := fmt.Sprintf("p-%d", f.n)
-				s.manage("POST", "/v1/presets/"+p+"/responses?workspace_id=team&label=a", `{}`).want(t, 200)
-				want := map[string]int{"absent": 404, other: 400, "other": 400}[inBody]
-				if want == 0 {
-					want = 200
-				}
-				path := "/v1/" + strings.NewReplacer("{slug}", p, "{label}", "a").Replace(op.path) + "?workspace_id=" + inQuery
-				if r := s.manage(op.method, path, `{"workspace_id":"`+inBody+`"}`); r.status != want {
-					t.Errorf("%s: %s in the query and %s in the body: got %d %s, want %d", route, inQuery, inBody, r.status, r.body, want)
-				}
-			}
-		}
-	}
-}
-
-// TestIntegersOfJSON sends integers as 1.0 and 1e0, which JSON Schema takes for integers.
-func TestIntegersOfJSON(t *testing.T) {
-	s := start(t, inferring(""))
-	f := &fixtures{s: s}
-	p := f.preset(false)
-	for _, one := range []string{"1.0", "1e0", "10e-1", "1.000000000000000000000"} {
-		for _, tc := range []struct{ method, path, body, want string }{
-			{"POST", "/designate", `{"version":` + one + `}`, `"version":1,`},
-			{"PUT", "/labels/one", `{"version":` + one + `}`, `"version":1,`},
-			{"PUT", "/labels/one", `{"split":[{"version":` + one + `,"weight":` + one + `}]}`, `"split":[{"version":1,"weight":1}]`},
-			{"POST", "/responses", `{"top_k":` + one + `,"max_output_tokens":` + one + `}`, `"top_k":` + one},
-		} {
-			s.manage(tc.method, "/v1/presets/"+p+tc.path, tc.body).want(t, 200, tc.want)
-		}
-	}
-	s.manage("POST", "/v1/workspaces", `{"name":"n","slug":"s","io_logging_api_key_ids":[1.0]}`).want(t, 201, `[1.0]`)
-	for _, route := range inferencePaths {
-		for _, version := range []string{"1", "1.0", "1e0", `"1"`} {
-			r := s.ask(route, `{"model":"m","prompt":{"id":"`+p+`","version":`+version+`}}`)
-			if r.status != 202 || r.header.Get("X-Preset") != p+"@1" {
-				t.Errorf("%s with version %s: got %d %s and X-Preset %q, want version 1", route, version, r.status, r.body, r.header.Get("X-Preset"))
-			}
-		}
-		for _, version := range []string{"1.5", "0", "1e99", `"01"`, `"1.0"`} {
-			if r := s.ask(route, `{"model":"m","prompt":{"id":"`+p+`","version":`+version+`}}`); r.status != 400 && r.status != 404 {
-				t.Errorf("%s with version %s: got %d %s, want a refusal", route, version, r.status, r.body)
-			}
-		}
-		s.ask(route, `{"model":"@preset/`+p+`@01"}`).want(t, 404)
-	}
-}
-
 // TestBodiesOfEveryRoute sends bodies that no route takes to every route that takes one.
 func TestBodiesOfEveryRoute(t *testing.T) {
 	s := start(t, standard)
@@ -202,53 +134,5 @@ func TestBodiesOfEveryRoute(t *testing.T) {
 	}
 	if after := s.changesRecorded(); after != before {
 		t.Errorf("refused requests made %d changes", after-before)
-	}
-}
-
-// TestNullsOfAWorkspace sends null for each member of a workspace. It is what the document
-// says: the default where the member may be null, and refused elsewhere.
-func TestNullsOfAWorkspace(t *testing.T) {
-	s := start(t, standard)
-	properties, _ := readDocument(t, apiDocument).at("#/components/schemas/WorkspaceSettings/properties").(map[string]any)
-	if len(properties) < 10 {
-		t.Fatalf("the document has the members %v", properties)
-	}
-	n, nullable := 0, 0
-	create := func(member string) reply {
-		n++
-		return s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":"w-%d"%s}`, n, member))
-	}
-	member := func(r reply, name string) string {
-		var response struct {
-			Data map[string]any `json:"data"`
-		}
-		if err := json.Unmarshal([]byte(r.body), &response); err != nil {
-			t.Fatal(err)
-		}
-		value, ok := response.Data[name]
-		if !ok {
-			t.Errorf("%s is not in the answer %s", name, r.body)
-		}
-		return fmt.Sprint(value)
-	}
-	without := create("")
-	for name, rule := range properties {
-		if name == "name" || name == "slug" {
-			continue
-		}
-		r := create(`,"` + name + `":null`)
-		if !strings.Contains(fmt.Sprint(rule), "null") {
-			if r.status != http.StatusBadRequest || !strings.Contains(r.body, `"path":"/`+name+`"`) {
-				t.Errorf("%s: got %d %s, want 400, as null is no value of it", name, r.status, r.body)
-			}
-			continue
-		}
-		nullable++
-		if r.status != http.StatusCreated || member(r, name) != member(without, name) {
-			t.Errorf("%s: got %d %s, want the default", name, r.status, r.body)
-		}
-	}
-	if nullable < 5 {
-		t.Errorf("%d members may be null, want at least 5", nullable)
 	}
 }

@@ -7,9 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -185,14 +183,10 @@ func TestBasePath(t *testing.T) {
 	s := start(t, standard+"\nbase_path /ai/api/")
 	s.manage("GET", "/ai/api/workspaces/default", "").want(t, 200)
 	s.manage("GET", "/v1/workspaces/default", "").want(t, http.StatusAccepted)
-	if err := s.load(s.site(standard + "\nbase_path /kü/v1")); err != nil {
-		t.Fatal(err)
-	}
+	s.reload(standard + "\nbase_path /kü/v1")
 	s.manage("GET", "/k%C3%BC/v1/workspaces/default", "").want(t, 200)
 	s.manage("POST", "/k%c3%bc/v1/presets/p/responses", "{}").want(t, 200)
-	if err := s.load(s.site(standard + "\nbase_path /")); err != nil {
-		t.Fatal(err)
-	}
+	s.reload(standard + "\nbase_path /")
 	s.manage("GET", "/workspaces/default", "").want(t, 200)
 	s.manage("GET", "/v1/workspaces/default", "").want(t, http.StatusAccepted)
 }
@@ -233,9 +227,7 @@ func TestBodies(t *testing.T) {
 
 func TestOuterLimitKeepsIts413(t *testing.T) {
 	s := start(t, standard)
-	if err := s.load(s.siteAt(s.address, fmt.Sprintf("request_body {\nmax_size 100\n}\npresets {\nstorage badger %s\n%s\n}", s.folder, standard))); err != nil {
-		t.Fatal(err)
-	}
+	s.reloadBehind("request_body {\nmax_size 100\n}", standard)
 	body := `{"input":"` + strings.Repeat("x", 200) + `"}`
 	r := s.raw(fmt.Sprintf("POST /v1/presets/p/responses HTTP/1.1\r\nHost: x\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", bearer(managementSecret), len(body), body), 1)
 	r[0].wantError(t, 413, "Request payload too large")
@@ -291,11 +283,7 @@ func TestClientsThatLeave(t *testing.T) {
 	metrics := func() string { return send(t, "GET", "http://"+s.admin+"/metrics", "").body }
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/presets/left/responses", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+managementSecret)
+	r := newRequest(t, "POST", s.url+"/v1/presets/left/responses", strings.NewReader("{}"), bearer(managementSecret)).WithContext(ctx)
 	result := make(chan error)
 	go func() {
 		response, err := http.DefaultClient.Do(r)
@@ -327,147 +315,6 @@ func TestClientsThatLeave(t *testing.T) {
 	}
 }
 
-func TestSessionIDAndPlaceholders(t *testing.T) {
-	s := start(t, standard)
-	const path = "/v1/presets/p/responses"
-	long := strings.Repeat("é", 256)
-	s.manage("POST", path, "{}", "X-Session-Id: "+long).want(t, 200)
-	s.manage("POST", path, "{}", "X-Session-Id: "+long+"x").wantError(t, 400, "Invalid request parameters: x-session-id")
-	s.manage("GET", "/v1/workspaces/default", "", "X-Session-Id: "+long+"x").wantError(t, 400, "Invalid request parameters: x-session-id")
-
-	names := []string{"operation", "slug", "version", "workspace_id", "key_id", "session_id"}
-	var appends strings.Builder
-	for _, name := range names {
-		fmt.Fprintf(&appends, "log_append p_%s {http.presets.%s}\n", name, name)
-	}
-	if err := s.load(s.siteAt(s.address, fmt.Sprintf("%spresets {\nstorage badger %s\n%s\n}", &appends, s.folder, standard))); err != nil {
-		t.Fatal(err)
-	}
-	home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
-	created := func(version, session string) map[string]any {
-		return map[string]any{
-			"p_operation": "preset_create_responses", "p_slug": "p", "p_version": version,
-			"p_workspace_id": home, "p_key_id": "config-management-1", "p_session_id": session,
-		}
-	}
-	for _, tc := range []struct {
-		send func()
-		want map[string]any
-	}{
-		{func() { s.manage("POST", path, "{}", "X-Session-Id: from-header").want(t, 200) }, created("2", "from-header")},
-		{func() { s.manage("POST", path, `{"session_id":"from-body"}`, "X-Session-Id: from-header").want(t, 200) }, created("3", "from-body")},
-		{func() {
-			s.manage("POST", path, `{"session_id":"caddypresets_inf_x"}`, "X-Session-Id: from-header").want(t, 200)
-		}, created("4", "from-header")},
-		{
-			func() { s.manage("POST", path, "no JSON").want(t, 400) },
-			map[string]any{
-				"p_operation": "preset_create_responses", "p_slug": "p", "p_version": nil,
-				"p_workspace_id": nil, "p_key_id": "config-management-1", "p_session_id": nil,
-			},
-		},
-		{
-			func() { s.manage("GET", "/v1/workspaces/default", "").want(t, 200) },
-			map[string]any{
-				"p_operation": "workspace_get", "p_slug": nil, "p_version": nil,
-				"p_workspace_id": home, "p_key_id": "config-management-1", "p_session_id": nil,
-			},
-		},
-		{
-			func() { s.manage("PUT", "/v1/workspaces", "").wantError(t, 405, "Method not allowed") },
-			map[string]any{
-				"p_operation": "unknown", "p_slug": nil, "p_version": nil,
-				"p_workspace_id": nil, "p_key_id": nil, "p_session_id": nil,
-			},
-		},
-	} {
-		got := s.logged(tc.send)
-		for name, want := range tc.want {
-			if got[name] != want {
-				t.Errorf("%s: got %v, want %v", name, got[name], want)
-			}
-		}
-	}
-}
-
-func TestManyClientsOnOneSlug(t *testing.T) {
-	s := start(t, standard)
-	const clients = 64
-	var wg sync.WaitGroup
-	responses := make([]reply, clients)
-	for i := range clients {
-		wg.Go(func() {
-			responses[i] = s.manage("POST", "/v1/presets/hot/responses", fmt.Sprintf(`{"top_k":%d}`, i))
-		})
-	}
-	wg.Wait()
-	seen := map[string]bool{}
-	for i, r := range responses {
-		r.want(t, 200, fmt.Sprintf(`"config":{"top_k":%d}`, i))
-		_, after, _ := strings.Cut(r.body, `"version":`)
-		version, _, _ := strings.Cut(after, ",")
-		seen[version] = true
-	}
-	for v := 1; v <= clients; v++ {
-		if !seen[fmt.Sprint(v)] {
-			t.Errorf("no client got version %d", v)
-		}
-	}
-}
-
-// TestSecretsAndPromptsReachNoLog checks that no log, metric or error contains a secret or
-// a prompt, at any log level.
-func TestSecretsAndPromptsReachNoLog(t *testing.T) {
-	s := start(t, standard)
-	issued := s.issue(`{"kind":"management"}`).secret
-	const prompt, content = "PROMPT-of-the-team", "CONTENT-of-a-user"
-	body := fmt.Sprintf(`{"instructions":%q,"input":%q,"model":"m"}`, prompt, content)
-	for _, secret := range []string{managementSecret, issued} {
-		s.do("POST", "/v1/presets/p/responses", body, bearer(secret)).want(t, 200)
-		s.do("POST", "/v1/presets/p/responses", `{"model":7,"input":"`+content+`"`, bearer(secret)).want(t, 400)
-		s.do("POST", "/v1/presets/p/responses", `{"store":"`+prompt+`","route":"`+content+`"}`, bearer(secret)).want(t, 400)
-	}
-	s.do("POST", "/v1/presets/p/responses", body, bearer(inferenceSecret)).want(t, 403)
-	s.do("POST", "/v1/presets/p/responses", body, bearer(issued+"x")).want(t, 401)
-	seen := s.logs() + send(t, "GET", "http://"+s.admin+"/metrics", "").body + send(t, "GET", "http://"+s.admin+"/config/", "").body
-	for what, secret := range map[string]string{
-		"configured key": managementSecret, "inference key": inferenceSecret, "issued key": issued, "prompt": prompt, "content": content,
-	} {
-		if strings.Contains(seen, secret) {
-			t.Errorf("the logs, metrics or configuration hold the %s", what)
-		}
-	}
-	for _, r := range []reply{
-		s.manage("POST", "/v1/presets/p/responses", `{"store":"`+prompt+`","route":"`+content+`","input":7,"top_k":"`+prompt+`"}`),
-		s.manage("POST", "/v1/presets/p/responses", `{"input":"`+content+`",`),
-	} {
-		r.wantError(t, 400, "Invalid request parameters")
-		if strings.Contains(r.body, prompt) || strings.Contains(r.body, content) {
-			t.Errorf("an error echoes the body: %s", r.body)
-		}
-	}
-}
-
-func TestMetrics(t *testing.T) {
-	s := start(t, standard)
-	s.manage("POST", "/v1/presets/p/responses", "{}").want(t, 200)
-	s.manage("POST", "/v1/presets/p/responses", "{}").want(t, 200)
-	s.manage("GET", "/v1/workspaces/x", "").want(t, 404)
-	s.manage("PUT", "/v1/workspaces", "").want(t, 405)
-	got := send(t, "GET", "http://"+s.admin+"/metrics", "")
-	got.want(t, 200,
-		`caddy_presets_requests_total{code="200",operation="preset_create_responses"} 2`,
-		`caddy_presets_requests_total{code="404",operation="workspace_get"} 1`,
-		`caddy_presets_requests_total{code="405",operation="unknown"} 1`,
-		`caddy_presets_request_duration_seconds_count{code="200",operation="preset_create_responses"} 2`,
-		`caddy_presets_versions_written_total 2`,
-		`caddy_presets_build_info{go_version="`+runtime.Version()+`",version="(devel)"} 1`,
-		`caddy_presets_store_operations_total{operation="update",result="ok"} 3`, // two versions and the default workspace
-		`caddy_presets_store_operation_duration_seconds_count{operation="update",result="ok"} 3`,
-		`caddy_presets_store_operations_total{operation="view",result="ok"}`,
-	)
-}
-
 // TestInternalErrorsAreMasked checks that a failure of the store gets a plain 500 with an
 // id. The log has its cause once.
 func TestInternalErrorsAreMasked(t *testing.T) {
@@ -481,12 +328,7 @@ func TestInternalErrorsAreMasked(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w := httptest.NewRecorder()
-	r := caddyhttp.PrepareRequest(httptest.NewRequest("GET", "/v1/workspaces/default", nil), caddy.NewReplacer(), w, new(caddyhttp.Server))
-	r.Header.Set("Authorization", "Bearer "+managementSecret)
-	if err := h.ServeHTTP(w, r, nil); err != nil {
-		t.Fatal(err)
-	}
+	w := serveBare(t, h, "GET", "/v1/workspaces/default", "")
 	if want := `{"error":{"code":500,"message":"Internal Server Error"},"user_id":"ann"}`; w.Code != 500 || w.Body.String() != want {
 		t.Errorf("got %d %s, want 500 %s", w.Code, w.Body, want)
 	}
@@ -526,6 +368,18 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 	return h
 }
 
+// serveBare sends a request with the management key to a bare handler.
+func serveBare(t *testing.T, h *Handler, method, path, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := caddyhttp.PrepareRequest(httptest.NewRequest(method, path, strings.NewReader(body)), caddy.NewReplacer(), w, new(caddyhttp.Server))
+	r.Header.Set("Authorization", "Bearer "+managementSecret)
+	if err := h.ServeHTTP(w, r, nil); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 // newInferringHandler returns a bare handler with the settings of inference.
 func newInferringHandler(t testing.TB, store domain.Store, i *Inference) *Handler {
 	t.Helper()
@@ -542,13 +396,7 @@ func TestUnknownOutcome(t *testing.T) {
 	store := openInMemory(t)
 	h := newBareHandler(t, store)
 	h.service = domain.NewService(&told{Store: store, err: fmt.Errorf("%w: the engine is away", domain.ErrUnknown)})
-	w := httptest.NewRecorder()
-	r := caddyhttp.PrepareRequest(httptest.NewRequest("POST", "/v1/presets/p/responses", strings.NewReader(`{"model":"m"}`)), caddy.NewReplacer(), w, new(caddyhttp.Server))
-	r.Header.Set("Authorization", "Bearer "+managementSecret)
-	r.Header.Set("Content-Type", "application/json")
-	if err := h.ServeHTTP(w, r, nil); err != nil {
-		t.Fatal(err)
-	}
+	w := serveBare(t, h, "POST", "/v1/presets/p/responses", `{"model":"m"}`)
 	if w.Code != 500 || !strings.Contains(w.Body.String(), "The change may have been made, or not") || strings.Contains(w.Body.String(), "engine") {
 		t.Errorf("got %d %s, want 500 that says so", w.Code, w.Body)
 	}

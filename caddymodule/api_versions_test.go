@@ -46,19 +46,17 @@ func TestVersionSummaries(t *testing.T) {
 	}
 }
 
-// The query of the three POSTs says how the new version is published.
+// TestReleases checks that the query of the three POSTs says how the new version is published.
 func TestReleases(t *testing.T) {
 	s := start(t, standard+"\npreset_creators any")
-	inference := func(path string) reply {
-		return s.do("POST", path, `{}`, bearer(inferenceSecret))
-	}
 	const path = "/v1/presets/p/"
-	for _, api := range []string{"responses", "chat/completions", "messages"} {
+	apis := []string{"responses", "chat/completions", "messages"}
+	for _, api := range apis {
 		s.manage("POST", path+api+"?designate=false", `{}`).wantError(t, 409, "Preset does not exist: its first version must be designated")
 	}
 	s.manage("POST", path+"responses?designate=true&label=live&message=first%20try", `{}`).
 		want(t, 200, `"message":"first try"`, `"designated":true,"labels":["live"]`, `"labels":{"live":{"version":1}}`)
-	for i, api := range []string{"responses", "chat/completions", "messages"} {
+	for i, api := range apis {
 		r := s.manage("POST", path+api+"?designate=false&message=%E2%98%83", `{}`)
 		r.want(t, 200, `"designated_version":{`, `"designated":true,"labels":["live"],"last_served_at":null},"created_version":{`, fmt.Sprintf(`"version":%d,`, i+2), `"message":"☃"`)
 		if preset := s.manage("GET", "/v1/presets/p", ""); preset.tag(t) != r.tag(t) {
@@ -66,30 +64,17 @@ func TestReleases(t *testing.T) {
 		}
 	}
 	// A key that may create presets may make drafts, but not set labels.
-	inference(path+"responses?designate=false").want(t, 200, `"created_version":{`)
-	inference(path+"responses?label=live").wantError(t, 403, "Only management keys can perform this operation")
-	inference(path+"responses?designate=false&label=live").wantError(t, 403, "Only management keys can perform this operation")
-	s.manage("GET", "/v1/presets/p", "").want(t, 200, `"labels":{"live":{"version":1}}`)
-
+	s.do("POST", path+"responses?designate=false", `{}`, bearer(inferenceSecret)).want(t, 200, `"created_version":{`)
+	s.do("POST", path+"responses?designate=false&label=live", `{}`, bearer(inferenceSecret)).wantError(t, 403, "Only management keys can perform this operation")
 	// The Idempotency-Key is for one query.
 	draft := s.manage("POST", path+"responses?designate=false&label=next", `{}`, once("a"))
-	draft.want(t, 200)
-	again := s.manage("POST", path+"responses?designate=false&label=next", `{}`, once("a"))
-	wantReplay(t, "draft", draft, again)
-	for _, other := range []string{"", "?designate=false", "?designate=false&label=next&message=m"} {
-		s.manage("POST", path+"responses"+other, `{}`, once("a")).wantError(t, 422, "Idempotency-Key was already used for another request")
-	}
+	wantReplay(t, "draft", draft, s.manage("POST", path+"responses?designate=false&label=next", `{}`, once("a")))
+	s.manage("POST", path+"responses?designate=false", `{}`, once("a")).wantError(t, 422, "Idempotency-Key was already used for another request")
 
 	for query, says := range map[string]string{
 		"designate=no":                        "designate: must be true or false",
 		"designate=":                          "designate: must not be empty",
-		"designate=1&message":                 "designate: must be true or false",
-		"designate=true&designate=true":       "designate: given more than once",
-		"label=":                              "label: must not be empty",
 		"label=7":                             "label: is reserved: latest and numbers cannot be labels",
-		"label=a&label=b":                     "label: given more than once",
-		"message=":                            "message: must not be empty",
-		"message=a&message=b":                 "message: given more than once",
 		"message=a%0Ab":                       "message: must not have control characters, such as line breaks",
 		"message=%FF":                         "message: must be UTF-8",
 		"message=" + strings.Repeat("x", 501): "message: must be 1 to 500 characters",

@@ -21,6 +21,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/clientip"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
@@ -75,7 +76,7 @@ func TestFailuresLoadTheStoreLittle(t *testing.T) {
 		began := time.Now()
 		for n := range 100 {
 			wg.Go(func() {
-				if _, is := errors.AsType[*limiter.Error](guess(t.Context(), n%2)); is {
+				if isLimited(guess(t.Context(), n%2)) {
 					limited.Add(1)
 				}
 			})
@@ -240,7 +241,7 @@ func TestFailuresAfterAReload(t *testing.T) {
 func TestFailuresOfSitesThatShareAStore(t *testing.T) {
 	s := start(t, limited("3 24h"))
 	address := freeAddress(t)
-	other := s.siteAt(address, fmt.Sprintf("presets {\nstorage badger %s\nmanagement_key other-management-secret\nauth_failure_limit 3 24h\n}", s.folder))
+	other := s.siteAt(address, s.presets("management_key other-management-secret\nauth_failure_limit 3 24h"))
 	if err := s.load(s.site(limited("3 24h")) + other); err != nil {
 		t.Fatal(err)
 	}
@@ -250,41 +251,6 @@ func TestFailuresOfSitesThatShareAStore(t *testing.T) {
 	send(t, "GET", "http://"+address+"/v1/presets", "", bearer("a-guess")).want(t, 429)
 	send(t, "GET", "http://"+address+"/v1/presets", "", bearer(managementSecret)).want(t, 429) // a key of another site
 	send(t, "GET", "http://"+address+"/v1/presets", "", bearer("other-management-secret")).want(t, 200)
-}
-
-// TestWrongKeysKeepNoRightOneOut restarts behind a proxy that is not trusted, so that all
-// clients share one address. Clients that send wrong keys without pause do not lock out
-// valid keys.
-func TestWrongKeysKeepNoRightOneOut(t *testing.T) {
-	s := start(t, limited("5 24h"))
-	var issued []string
-	for range 20 {
-		issued = append(issued, s.issue(`{"kind":"management"}`).secret)
-	}
-	s.stop()
-	if err := s.load(s.site(limited("5 24h"))); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	var limited atomic.Int32
-	for range 20 {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				if s.do("GET", "/v1/presets", "", bearer("a-guess")).status == 429 {
-					limited.Add(1)
-				}
-			}
-		})
-	}
-	if !s.eventually(func() bool { return limited.Load() > 0 }) {
-		t.Fatal("the address is not limited")
-	}
-	for _, secret := range append(issued, managementSecret) {
-		s.do("GET", "/v1/presets", "", bearer(secret)).want(t, 200)
-	}
-	cancel()
-	wg.Wait()
 }
 
 // TestForeignCredentialsAreNoFailures sends foreign credentials with keys optional. The
@@ -416,6 +382,12 @@ func TestManyForwardedAddresses(t *testing.T) {
 	}
 }
 
+// isLimited reports whether an error is a limiter.Refusal.
+func isLimited(err error) bool {
+	refused, ok := errors.AsType[*status.Error](err)
+	return ok && refused.Status == http.StatusTooManyRequests
+}
+
 // TestFailuresWithoutAnAddress checks clients of a Unix socket. They have no address and
 // cannot lock each other out.
 func TestFailuresWithoutAnAddress(t *testing.T) {
@@ -426,7 +398,7 @@ func TestFailuresWithoutAnAddress(t *testing.T) {
 		c := &call{h: h, r: r}
 		for n := range 5 {
 			_, err := c.identify("a-guess")
-			if _, is := errors.AsType[*limiter.Error](err); is != (limited && n > 0) {
+			if isLimited(err) != (limited && n > 0) {
 				t.Errorf("from %q: attempt %d: got %v, want that it is limited: %t", remote, n, err, limited && n > 0)
 			}
 		}
@@ -434,24 +406,15 @@ func TestFailuresWithoutAnAddress(t *testing.T) {
 }
 
 func TestAuthFailureLimitInJSON(t *testing.T) {
-	for text, problem := range map[string]string{
-		``: "", `"auth_failure_limit":-1`: "", `"auth_failure_limit":7,"auth_failure_window":"1h"`: "",
-		`"auth_failure_limit":-2`: "from 1 to 1000000", `"auth_failure_limit":1000001`: "from 1 to 1000000",
-		`"auth_failure_window":"10ms"`: "from 1s to", `"auth_failure_window":"25h"`: "from 1s to", `"auth_failure_window":-1`: "from 1s to",
+	for text, want := range map[string]limiter.Limit{
+		``: {Most: 100, Window: time.Minute}, `"auth_failure_limit":-1`: {}, `"auth_failure_limit":7,"auth_failure_window":"1h"`: {Most: 7, Window: time.Hour},
 	} {
 		h := &Handler{logger: zap.NewNop()}
 		if err := json.Unmarshal([]byte("{"+text+"}"), h); err != nil {
 			t.Fatal(err)
 		}
-		err := h.provisionFailureLimit()
-		if problem == "" && err != nil || problem != "" && (err == nil || !strings.Contains(err.Error(), problem)) {
-			t.Errorf("%s: got %v, want %q", text, err, problem)
-		}
-		switch {
-		case text == "" && h.failureLimit != limiter.Limit{Most: 100, Window: time.Minute}:
-			t.Errorf("got %v by default", h.failureLimit)
-		case strings.HasSuffix(text, ":-1") && problem == "" && h.failureLimit != limiter.Limit{}:
-			t.Error("it is not off")
+		if err := h.provisionFailureLimit(); err != nil || h.failureLimit != want {
+			t.Errorf("%s: got %v, %v, want %v", text, h.failureLimit, err, want)
 		}
 	}
 }

@@ -3,15 +3,10 @@ package caddymodule
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +17,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -61,7 +56,7 @@ func TestNoBranchPassesOwnKeys(t *testing.T) {
 		if passed < 25 || len(s.upstream.all()) != passed {
 			t.Errorf("%s: %d requests passed", subdirectives, passed)
 		}
-		if text := caddytest.Leaked(s.upstream.wire.Take(), append(keys, domain.HiddenPrefix)); text != "" {
+		if text := caddytest.Leaked(s.upstream.wire.Take(), append(keys, string(secrets.Hidden))); text != "" {
 			t.Errorf("%s: the gateway got %s", subdirectives, text)
 		}
 	}
@@ -117,7 +112,7 @@ func TestKeysOfOtherSites(t *testing.T) {
 	other := freeAddress(t)
 	load := func(ours, others string) {
 		t.Helper()
-		site := fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", s.folder, others)
+		site := s.presets(others)
 		if err := s.load(s.site(ours) + s.siteAt(other, site)); err != nil {
 			t.Fatal(err)
 		}
@@ -213,8 +208,8 @@ func TestMasksOfKeys(t *testing.T) {
 	masks := make(map[string]bool)
 	for _, secret := range []string{issued, issued, inferenceSecret, another} {
 		r, got := ask("other.test", chatPath, bearer(secret), "Cookie: key="+issued)
-		mask, isMask := strings.CutPrefix(got[0].header.Get("Authorization"), "Bearer "+domain.HiddenPrefix)
-		if r.header.Get("X-Matched") != "yes" || !isMask || len(mask) != 16 || !strings.HasPrefix(got[0].header.Get("Cookie"), domain.HiddenPrefix) {
+		mask, isMask := strings.CutPrefix(got[0].header.Get("Authorization"), "Bearer "+string(secrets.Hidden))
+		if r.header.Get("X-Matched") != "yes" || !isMask || len(mask) != 16 || !strings.HasPrefix(got[0].header.Get("Cookie"), string(secrets.Hidden)) {
 			t.Errorf("another site got %v", got)
 		}
 		masks[mask] = true
@@ -224,7 +219,7 @@ func TestMasksOfKeys(t *testing.T) {
 	}
 	// A mask is not accepted as a key.
 	for mask := range masks {
-		r, _ := ask("ours.test", chatPath, bearer(domain.HiddenPrefix+mask))
+		r, _ := ask("ours.test", chatPath, bearer(string(secrets.Hidden)+mask))
 		r.want(t, 401, "Invalid credentials")
 	}
 	r, got := ask("other.test", chatPath, bearer(foreignBearer))
@@ -235,7 +230,7 @@ func TestMasksOfKeys(t *testing.T) {
 	if text := caddytest.Leaked([]byte(logs), []string{issued, another, inferenceSecret}); text != "" {
 		t.Errorf("the log holds %s", text)
 	}
-	if !strings.Contains(logs, domain.HiddenPrefix) || !strings.Contains(logs, foreignBearer) {
+	if !strings.Contains(logs, string(secrets.Hidden)) || !strings.Contains(logs, foreignBearer) {
 		t.Error("the log shows no credentials, though it is told to")
 	}
 }
@@ -332,23 +327,10 @@ func TestOwnKeysOverHTTP3(t *testing.T) {
 	}
 }
 
-// siteWithTLS is site with TLS, and so with HTTP/2 and 3, for example.com. It uses
-// net/http/httptest's certificate. It sets s.datagrams, and can be loaded once.
+// siteWithTLS is site with TLS, and so with HTTP/2 and 3, for example.com. It sets s.datagrams, and can be loaded once.
 func (s *server) siteWithTLS(subdirectives string) string {
 	s.t.Helper()
-	ready := httptest.NewUnstartedServer(nil)
-	ready.StartTLS()
-	defer ready.Close()
-	pair := ready.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	file := filepath.Join(s.t.TempDir(), "certificate.pem")
-	text := slices.Concat(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	file, _ := certificate(s.t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		s.t.Fatal(err)

@@ -1,11 +1,7 @@
 package caddymodule
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -37,16 +33,14 @@ func hide(r reply, slug string) reply {
 
 var conditions = []string{"X-None: ", "If-Match: *", "If-None-Match: *", `If-Match: "00000000000000000000000000000000"`}
 
-// TestNothingTellsOfPresetsOutOfReach compares the answers about presets out of a key's
-// reach with those about missing ones. It does so byte by byte, and on every route.
+// TestNothingTellsOfPresetsOutOfReach compares the answers about presets out of a key's reach, and
+// about those of another workspace, with the answers about missing ones. It does so byte by byte, and
+// on every route.
 func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 	s := limitedSite(t)
-	models := `{"object":"list","data":[{"id":"openai/gpt-5","object":"model"}]}`
-	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, models)
-	})
-	key := bearer(s.issue(`{"kind":"inference","presets":["within","future"]}`).secret)
+	s.upstream.answers(replyWith(200, "application/json", `{"object":"list","data":[{"id":"openai/gpt-5","object":"model"}]}`))
+	limited := bearer(s.issue(`{"kind":"inference","presets":["within","future"]}`).secret)
+	outsider := bearer(s.issue(`{"kind":"inference","workspace":"elsewhere"}`).secret)
 	same := func(t *testing.T, send func(slug string) reply, status int) {
 		t.Helper()
 		absent := hide(send("absent"), "absent")
@@ -57,29 +51,30 @@ func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 			wantSame(t, slug, absent, hide(send(slug), slug))
 		}
 	}
+	tag := s.manage("GET", "/v1/presets/beyond", "").header.Get("ETag")
+	f := &fixtures{s: s}
 	for route, r := range matrix {
 		method, _, _ := strings.Cut(route, " ")
-		if !strings.Contains(r.exists.path, "{p}") {
-			continue
-		}
-		status := 404
-		if r.may != "anyone" {
-			status = 403
-		}
-		paths := []string{r.exists.path}
-		for _, c := range r.missing {
-			if strings.Contains(c.path, "{p}") {
-				paths = append(paths, c.path)
+		status := map[string]int{"anyone": 404, "management": 403, "creators": 403}[r.may]
+		for _, c := range append(r.missing, r.exists) {
+			if !strings.Contains(c.path, "{p}") {
+				continue
 			}
-		}
-		for _, path := range paths {
-			for _, condition := range conditions {
-				t.Run(fmt.Sprintf("%s %s with %s", method, path, condition), func(t *testing.T) {
-					same(t, func(slug string) reply {
-						f := &fixtures{s: s}
-						return s.do(method, "/v1/"+f.fill(path, slug, ""), f.fill(r.exists.body, slug, ""), key, condition)
-					}, status)
-				})
+			for _, condition := range append(conditions, "If-Match: "+tag, "If-None-Match: "+tag) {
+				for _, key := range []string{limited, outsider} {
+					t.Run(fmt.Sprintf("%s %s with %s", method, c.path, condition), func(t *testing.T) {
+						same(t, func(slug string) reply {
+							return s.do(method, "/v1/"+f.fill(c.path, slug, ""), f.fill(r.exists.body, slug, ""), key, condition)
+						}, status)
+					})
+				}
+				in := func(slug, workspace string) reply {
+					path := withQuery("/v1/"+f.fill(c.path, slug, ""), "workspace_id="+workspace)
+					return hide(s.do(method, path, f.fill(r.exists.body, slug, ""), outsider, condition), slug)
+				}
+				unknown := in("within", "01890000-0000-7000-8000-000000000000")
+				wantSame(t, route+" in a workspace", unknown, in("within", "default"))
+				wantSame(t, route+" in a workspace", unknown, in("absent", "default"))
 			}
 		}
 	}
@@ -89,7 +84,7 @@ func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 				for _, rest := range []string{``, `,"tools":3`, `,"session_id":"s"`} {
 					t.Run(route.path+" "+reference+rest, func(t *testing.T) {
 						same(t, func(slug string) reply {
-							return s.do("POST", "/v1/"+route.path, "{"+strings.ReplaceAll(reference, "%", slug)+rest+"}", key, "X-Preset-Dry-Run: "+dryRun)
+							return s.do("POST", "/v1/"+route.path, "{"+strings.ReplaceAll(reference, "%", slug)+rest+"}", limited, "X-Preset-Dry-Run: "+dryRun)
 						}, 404)
 					})
 				}
@@ -97,23 +92,32 @@ func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 		}
 	}
 	s.upstream.none(t)
-	for _, path := range []string{"/v1/models/@preset/%", "/v1/models/@preset%2F%"} {
-		t.Run(path, func(t *testing.T) {
-			same(t, func(slug string) reply {
-				return s.do("GET", path[:len(path)-1]+slug, "", key)
-			}, 404)
-		})
+	for _, path := range []string{"/v1/models/@preset/", "/v1/models/@preset%2F"} {
+		same(t, func(slug string) reply { return s.do("GET", path+slug, "", limited) }, 404)
 	}
 	// The lists show what is in reach, and count nothing else.
 	for _, query := range []string{"", "?status=all", "?status=archived", "?sort=name", "?sort=slug&order=asc", "?q=e", "?limit=1", "?offset=1"} {
-		got := s.do("GET", "/v1/presets"+query, "", key)
+		got := s.do("GET", "/v1/presets"+query, "", limited)
 		got.want(t, 200)
 		if strings.Contains(got.body, "beyond") || strings.Contains(got.body, "hidden") || strings.Contains(got.body, `"total_count":3`) || strings.Contains(got.body, `"total_count":2`) {
 			t.Errorf("%s: got %s", query, got.body)
 		}
 	}
-	s.do("GET", "/v1/presets/within", "", key).want(t, 200)
+	s.do("GET", "/v1/presets/within", "", limited).want(t, 200)
 	s.do("GET", "/v1/presets/beyond", "", bearer(inferenceSecret)).want(t, 200)
+
+	// A slug that another workspace uses is free.
+	s.reload(standard + "\npreset_creators any")
+	for _, dialect := range []string{"responses", "chat/completions", "messages"} {
+		mine := func(slug string) string {
+			r := hide(s.do("POST", "/v1/presets/"+slug+"/"+dialect, "{}", outsider), slug)
+			return fmt.Sprint(r.status, times.ReplaceAllString(uuids.ReplaceAllString(r.body, ""), ""))
+		}
+		if taken, free := mine("within"), mine("vacant"); taken != free {
+			t.Errorf("%s: got\n%s\nfor a slug that is taken elsewhere and\n%s\nfor one that is not", dialect, taken, free)
+		}
+	}
+	s.manage("GET", "/v1/presets/within/versions", "").want(t, 200, `"total_count":2`)
 }
 
 // TestNothingTellsOfWorkspacesOutOfReach does so for a management key of one workspace.
@@ -149,7 +153,7 @@ func TestNothingTellsOfWorkspacesOutOfReach(t *testing.T) {
 						f := &fixtures{s: s}
 						sent := "/v1/" + f.fill(r.exists.path, slug, workspace)
 						if !strings.Contains(r.exists.path, "{w}") {
-							sent += map[bool]string{true: "&", false: "?"}[strings.Contains(sent, "?")] + "workspace_id=" + workspace
+							sent = withQuery(sent, "workspace_id="+workspace)
 						}
 						return s.do(method, sent, f.fill(r.exists.body, slug, workspace), key, condition)
 					}
@@ -282,60 +286,4 @@ func TestLimitedRoutes(t *testing.T) {
 	}
 	s.reload(inferring("keys off"))
 	ask("keys off", 202, "GET", "/health?model=other/a", "", keys["models"])
-}
-
-// TestLimitedModelLists compares the ids of lists of models, in both shapes.
-func TestLimitedModelLists(t *testing.T) {
-	for _, listed := range []bool{true, false} {
-		s := limitedSite(t)
-		if !listed {
-			s.reload(inferring())
-		}
-		lists := map[string]string{
-			"OpenAI's":     `{"object":"list", "data": [ {"id":"openai/a","object":"model"} ,{"id":"openai/a:online","object":"model"}, {"object":"model"},{"id":"other/b","object":"model"}, {"id":"@preset/beyond","object":"model"} ], "x":1}`,
-			"OpenRouter's": `{"data":[{"id":"openai/a","canonical_slug":"a"},{"id":"openai/a:online","canonical_slug":"b"},{"canonical_slug":"c"},{"id":"other/b","canonical_slug":"b"},{"id":"@preset/beyond","canonical_slug":"c"}]}`,
-			"a page":       `{"object":"list","has_more":true,"data":[{"id":"openai/a"},{"id":"openai/a:online"},{},{"id":"other/b"},{"id":"@preset/beyond"}]}`,
-		}
-		for name, list := range lists {
-			s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				w.Header().Set("ETag", `"x"`)
-				io.WriteString(w, list)
-			})
-			ids := func(body string) (ids []string) {
-				got := s.do("GET", "/v1/models", "", bearer(s.issue(body).secret))
-				got.want(t, 200)
-				var all struct{ Data []struct{ ID string } }
-				if err := json.Unmarshal([]byte(got.body), &all); err != nil {
-					t.Fatalf("%s: %v", got.body, err)
-				}
-				for _, model := range all.Data {
-					ids = append(ids, model.ID)
-				}
-				slices.Sort(ids)
-				return ids
-			}
-			within := []string{"@preset/within"}
-			if !listed || name == "a page" {
-				within = nil
-			}
-			for body, want := range map[string][]string{
-				`{"kind":"inference","models":["openai/*"]}`:                                             slices.Concat([]string{"@preset/beyond"}, within, []string{"openai/a"}),
-				`{"kind":"inference","models":["*:online"],"presets":["within"]}`:                        slices.Concat(within, []string{"openai/a:online"}),
-				`{"kind":"inference","preset_required":true,"presets":["within"]}`:                       within,
-				`{"kind":"inference","preset_required":true,"models":["openai/*"],"presets":["absent"]}`: nil,
-				`{"kind":"inference","preset_required":true}`:                                            slices.Concat([]string{"@preset/beyond"}, within),
-			} {
-				if got := ids(body); !slices.Equal(got, want) {
-					t.Errorf("list_models %t, %s with %s: got %q, want %q", listed, name, body, got, want)
-				}
-			}
-		}
-		if !listed {
-			continue
-		}
-		// A gateway that lists the preset itself shows it to keys that reach it.
-		s.do("GET", "/v1/models/@preset/beyond", "", bearer(s.issue(`{"kind":"inference","presets":["within"]}`).secret)).want(t, 404)
-		s.do("GET", "/v1/models/@preset/within", "", bearer(s.issue(`{"kind":"inference","presets":["within"]}`).secret)).want(t, 200)
-	}
 }

@@ -6,14 +6,19 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -201,3 +206,72 @@ type discarded struct {
 func (d *discarded) Header() http.Header         { return d.header }
 func (d *discarded) WriteHeader(status int)      { d.status = status }
 func (d *discarded) Write(p []byte) (int, error) { return len(p), nil }
+
+// inferenceBody is a responses request of about size bytes.
+func inferenceBody(model string, size int) string {
+	text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", size/45+1)
+	const rest = `{"model":"%s","input":[{"role":"user","content":"%s"}],"stream":false,"max_output_tokens":512,"metadata":{"team":"a"}}`
+	return fmt.Sprintf(rest, model, text[:size-len(rest)])
+}
+
+// BenchmarkUsage measures what usage adds to a request with a preset. The gateway answers
+// with 2 KB of JSON or with 200 events.
+func BenchmarkUsage(b *testing.B) {
+	event := []byte(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"openai/gpt-5","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}` + "\n\n")
+	response := []byte(`{"id":"c","object":"chat.completion","created":1,"model":"openai/gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("The quick brown fox. ", 90) +
+		`"},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}`)
+	store, err := badger.Open(b.TempDir(), badger.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = store.Close() })
+	for _, measured := range []*Usage{nil, {}} {
+		h := newBareHandler(b, store)
+		h.shared = newShared(b.Name())
+		if h.Inference = (&Inference{Usage: measured}); measured != nil {
+			measured.recording = &usagerecorder.Use{Store: store, Logger: zap.NewNop()}
+			h.shared.usage.Start(measured.recording)
+			h.shared.usage.Handles.Store(usage.NewHandles(domain.FeedbackSecret{}))
+			b.Cleanup(func() { _ = h.shared.usage.End(measured.recording) })
+		}
+		if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
+			b.Fatal(err)
+		}
+		who := domain.Principal{KeyID: "k", UserID: "u", Kind: domain.ManagementKey}
+		if _, err := h.service.CreatePresetVersion(b.Context(), domain.By(who), "", "bench",
+			domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"openai/gpt-5","temperature":0.7}`)}); err != nil {
+			b.Fatal(err)
+		}
+		_, secret, err := h.service.IssueKey(b.Context(), domain.By(who), domain.NewKey{Kind: domain.InferenceKey})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for name, of := range map[string]struct {
+			mediaType string
+			writes    [][]byte
+		}{"json": {"application/json", [][]byte{response}}, "events": {"text/event-stream", slices.Repeat([][]byte{event}, 200)}} {
+			next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+				w.Header().Set("Content-Type", of.mediaType)
+				w.WriteHeader(http.StatusOK)
+				for _, p := range of.writes {
+					if _, err := w.Write(p); err != nil {
+						return err
+					}
+				}
+				_, err := io.Copy(io.Discard, r.Body)
+				return err
+			})
+			b.Run(fmt.Sprintf("%s/usage=%t", name, measured != nil), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					r := httptest.NewRequest(http.MethodPost, "http://x"+chatPath, strings.NewReader(`{"model":"@preset/bench","messages":[]}`))
+					r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), nil, nil)
+					r.Header = http.Header{"Authorization": {"Bearer " + secret}, "Content-Type": {"application/json"}}
+					if err := h.ServeHTTP(&discarded{header: http.Header{}}, r, next); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -301,37 +301,13 @@ func TestOneOfManyCreates(t *testing.T) {
 		}
 		s.manage("GET", tc.count, "").want(t, 200, tc.want)
 	}
-	// Many clients change the state that they read, on condition. One succeeds, so no
-	// update is lost.
-	tag := s.manage("GET", "/v1/presets/hot", "").tag(t)
-	var wg sync.WaitGroup
-	responses := make([]reply, 64)
-	for i := range responses {
-		wg.Go(func() {
-			responses[i] = s.manage("PATCH", "/v1/presets/hot", fmt.Sprintf(`{"name":"client %d"}`, i), "If-Match: "+tag)
-		})
-	}
-	wg.Wait()
-	var won []reply
-	for _, r := range responses {
-		if r.status == 200 {
-			won = append(won, r)
-		} else {
-			r.wantError(t, 412, "Precondition failed")
-		}
-	}
-	if len(won) != 1 || s.manage("GET", "/v1/presets/hot", "").body != won[0].body {
-		t.Errorf("%d clients got 200, want the one whose name the preset has", len(won))
-	}
 }
 
 // TestConditionsBehindEncode runs Caddy's encode handler, which compresses answers and
 // changes their tags. The changed tags work as conditions of reads and of changes.
 func TestConditionsBehindEncode(t *testing.T) {
 	s := start(t, standard)
-	if err := s.load(s.siteAt(s.address, fmt.Sprintf("encode gzip {\nminimum_length 1\n}\npresets {\nstorage badger %s\n%s\n}", s.folder, standard))); err != nil {
-		t.Fatal(err)
-	}
+	s.reloadBehind("encode gzip {\nminimum_length 1\n}", standard)
 	s.manage("POST", "/v1/presets/p/responses", `{}`).want(t, 200)
 	plain := s.manage("GET", "/v1/presets/p", "", "Accept-Encoding: identity").tag(t)
 	const path = "/v1/presets/p"

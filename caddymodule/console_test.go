@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/caddyserver/caddy/v2"
 )
 
 // consoleBranches are branches with a console.
@@ -132,9 +130,7 @@ func TestSharedOriginIsWarnedOf(t *testing.T) {
 		inferring("keys off"):                      0,
 	} {
 		before := len(s.logs())
-		if err := s.load(s.site(subdirectives)); err != nil {
-			t.Fatal(err)
-		}
+		s.reload(subdirectives)
 		if got := strings.Count(s.logs()[before:], warning); got != warnings {
 			t.Errorf("%s: got %d warnings, want %d", subdirectives, got, warnings)
 		}
@@ -174,49 +170,6 @@ func TestConsolePaths(t *testing.T) {
 		s.do("GET", path, "").wantConsole(t, path, 200)
 		s.do("GET", strings.TrimSuffix(base, "/")+"/presets", "", bearer(managementSecret)).want(t, 200)
 	}
-}
-
-// TestBadConsolePaths checks that no console hides the API or a route on which presets
-// work. Its path has no odd character.
-func TestBadConsolePaths(t *testing.T) {
-	s := start(t, standard)
-	const odd = "console: path: must be a path such as /console"
-	for handler, problem := range map[string]string{
-		`"console":{"path":"x"}`:                          odd,
-		`"console":{"path":"/"}`:                          odd,
-		`"console":{"path":"/a b"}`:                       odd,
-		`"console":{"path":"/a//b"}`:                      odd,
-		`"console":{"path":"/a/../b"}`:                    odd,
-		`"console":{"path":"/..a"}`:                       odd,
-		`"console":{"path":"/a%62"}`:                      odd,
-		`"console":{"path":"/a?b"}`:                       odd,
-		`"console":{"path":"/a;b"}`:                       odd,
-		`"console":{"path":"/a\"b"}`:                      odd,
-		`"console":{"path":"/ü"}`:                         odd,
-		`"console":{"path":"/a//"}`:                       odd,
-		`"console":{"path":"/a{b"}`:                       odd,
-		`"console":{"path":"{env.NO_SUCH}"}`:              "console: path: ",
-		`"console":{"path":"/v1"}`:                        "console: path: must not be /v1/presets, above it or below it",
-		`"console":{"path":"/v1/"}`:                       "console: path: must not be /v1/presets, above it or below it",
-		`"console":{"path":"/v1/presets"}`:                "must not be /v1/presets, above",
-		`"console":{"path":"/v1/presets/ui"}`:             "must not be /v1/presets, above",
-		`"console":{"path":"/v1/workspaces"}`:             "must not be /v1/workspaces, above",
-		`"console":{"path":"/v1/models"}`:                 "must not be /v1/models, above",
-		`"console":{"path":"/v1/chat"}`:                   "must not be /v1/chat/completions, above",
-		`"console":{"path":"/v1/messages/count_tokens"}`:  "must not be /v1/messages, above",
-		`"console":{},"base_path":"/console"`:             "must not be /console/presets, above",
-		`"console":{},"base_path":"/console/v1"`:          "must not be /console/v1/presets, above",
-		`"console":{"path":"/responses"},"base_path":"/"`: "must not be /responses, above",
-		`"console":{"path":"/console","paths":["/x"]}`:    "unknown field",
-		`"console":"/console"`:                            "cannot unmarshal",
-	} {
-		err := caddy.Load([]byte(`{"admin":{"listen":"`+s.admin+`","config":{"persist":false}},"apps":{"http":{"servers":{"s":{"listen":["`+s.address+`"],"routes":[{"handle":[{"handler":"presets",`+handler+`}]}]}}}}}`), true)
-		s.settle()
-		if err == nil || !strings.Contains(err.Error(), problem) {
-			t.Errorf("%s: got %v, want an error with %q", handler, err, problem)
-		}
-	}
-	s.manage("GET", "/v1/workspaces/default", "").want(t, 200) // all of them were rejected
 }
 
 // TestConsoleBehindEncode checks that Caddy's encode directive does not encode twice, and

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -236,24 +235,14 @@ func TestSubscribersDelayNobody(t *testing.T) {
 		}
 	})
 	s.options += "\nservers {\nprotocols h1 h2c\n}"
-	if err := s.load(s.siteAt(s.address, fmt.Sprintf("encode gzip {\nminimum_length 1\n}\npresets {\nstorage badger %s\n%s\n}", s.folder, standard))); err != nil {
-		t.Fatal(err)
-	}
-	plain, h2c := new(http.Protocols), new(http.Protocols)
-	plain.SetHTTP1(true)
-	h2c.SetUnencryptedHTTP2(true)
+	s.reloadBehind("encode gzip {\nminimum_length 1\n}", standard)
 	made := 0
-	for _, protocols := range []*http.Protocols{plain, h2c} {
-		transport := &http.Transport{Protocols: protocols, MaxConnsPerHost: 1}
+	for _, transport := range []*http.Transport{{}, h2c()} {
+		transport.MaxConnsPerHost = 1
 		defer transport.CloseIdleConnections()
 		for _, coding := range []string{"identity", "gzip"} {
 			for range 3 {
-				r, err := http.NewRequest("POST", s.url+"/v1/presets/p/responses", strings.NewReader("{}"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				r.Header.Set("Authorization", "Bearer "+managementSecret)
-				r.Header.Set("Accept-Encoding", coding)
+				r := newRequest(t, "POST", s.url+"/v1/presets/p/responses", strings.NewReader("{}"), bearer(managementSecret), "Accept-Encoding: "+coding)
 				response, err := (&http.Client{Transport: transport}).Do(r)
 				if err != nil {
 					t.Fatal(err)
@@ -302,11 +291,7 @@ func TestSubscribersThatPanic(t *testing.T) {
 // causes its event.
 func TestEventsOfRequestsInFlight(t *testing.T) {
 	s := listens(t, nil)
-	conn, err := net.Dial("tcp", s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := s.dial()
 	fmt.Fprintf(conn, "POST /v1/presets/late/responses HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n", bearer(managementSecret))
 	reader := bufio.NewReader(conn)
 	if line, err := reader.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
@@ -336,5 +321,32 @@ func TestEventsOfOperators(t *testing.T) {
 	got := s.events("end")
 	if len(got) != 5 || got[3].Name() != "presets.pruned" || got[3].Data["pruned"] != "1-2" || got[3].Data["key_id"] != "" || got[3].Data["version"] != 3 {
 		t.Errorf("got %v", got)
+	}
+}
+
+// TestEventsOfChangesAtTheSameTime checks that a webhook gets them in the order of the
+// audit trail.
+func TestEventsOfChangesAtTheSameTime(t *testing.T) {
+	r := receives(t)
+	s := start(t, standard+r.directive())
+	s.preset("p", `{}`)
+	const writers, each = 8, 15
+	var wait sync.WaitGroup
+	for i := range writers {
+		wait.Go(func() {
+			for weight := range each {
+				body := fmt.Sprintf(`{"split":[{"version":1,"weight":%d}]}`, weight+1)
+				s.manage("PUT", fmt.Sprintf("/v1/presets/p/labels/l%d", i), body).want(t, 200)
+			}
+		})
+	}
+	wait.Wait()
+	last := 0.0
+	for _, h := range r.await(1 + writers*each) {
+		number := h.Data["audit_number"].(float64)
+		if number <= last {
+			t.Errorf("event %v came after %v", number, last)
+		}
+		last = number
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -99,7 +100,26 @@ func (s *server) stop() {
 }
 
 func (s *server) site(subdirectives string) string {
-	return s.siteAt(s.address, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", s.folder, subdirectives))
+	return s.siteAt(s.address, s.presets(subdirectives))
+}
+
+// presets returns the directive with the server's store.
+func (s *server) presets(subdirectives string) string {
+	return fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", s.folder, subdirectives)
+}
+
+// reload loads a configuration of our site with subdirectives.
+func (s *server) reload(subdirectives string) {
+	s.t.Helper()
+	s.reloadBehind("", subdirectives)
+}
+
+// reloadBehind is reload with directives before ours.
+func (s *server) reloadBehind(directives, subdirectives string) {
+	s.t.Helper()
+	if err := s.load(s.siteAt(s.address, directives+"\n"+s.presets(subdirectives))); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *server) siteAt(address, directives string) string {
@@ -336,6 +356,15 @@ func (u *upstream) none(t *testing.T) {
 // saw reports whether the upstream ever received text, anywhere in a request.
 func (u *upstream) saw(text string) bool { return u.wire.Contains(text) }
 
+// replyWith returns a handler with a fixed answer.
+func replyWith(status int, media, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", media)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
 // reply is a response with its whole body.
 type reply struct {
 	status int
@@ -351,19 +380,44 @@ func (s *server) do(method, path, body string, headers ...string) reply {
 
 func send(t *testing.T, method, url, body string, headers ...string) reply {
 	t.Helper()
-	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	response, err := http.DefaultClient.Do(newRequest(t, method, url, strings.NewReader(body), headers...))
 	if err != nil {
 		t.Fatal(err)
+	}
+	return readResponse(t, response)
+}
+
+// newRequest returns a request with headers as "Name: value" lines.
+func newRequest(t *testing.T, method, url string, body io.Reader, headers ...string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequest(method, url, body)
+	if err != nil {
+		t.Error(err)
 	}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Add(name, value)
 	}
-	response, err := http.DefaultClient.Do(r)
+	return r
+}
+
+// h2c returns a transport of HTTP/2 without TLS.
+func h2c() *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Transport{Protocols: protocols}
+}
+
+// dial connects to the site until the test ends. Nothing on the connection takes longer than patience.
+func (s *server) dial() net.Conn {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.address)
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	return readResponse(t, response)
+	s.t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	return conn
 }
 
 func readResponse(t *testing.T, response *http.Response) reply {
@@ -388,11 +442,7 @@ func bearer(secret string) string { return "Authorization: Bearer " + secret }
 // server closes or n answers arrived.
 func (s *server) raw(request string, n int) []reply {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", s.address)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := s.dial()
 	if _, err := io.WriteString(conn, request); err != nil {
 		s.t.Fatal(err)
 	}

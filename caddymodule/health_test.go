@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
@@ -56,27 +55,4 @@ func TestHealth(t *testing.T) {
 		t.Error("the repaired store is not healthy")
 	}
 	s.stop() // before the folder goes
-}
-
-// TestHealthPaths checks that the path hides nothing.
-func TestHealthPaths(t *testing.T) {
-	s := start(t, standard)
-	for path, says := range map[string]string{
-		"/v1":                   "must not be /v1/presets",
-		"/v1/presets":           "must not be /v1/presets",
-		"/v1/presets/health":    "must not be /v1/presets",
-		"/v1/workspaces":        "must not be /v1/workspaces",
-		"/v1/chat/completions":  "must not be /v1/chat/completions",
-		"/console":              "that of the console",
-		"/console/health":       "that of the console",
-		"{env.PRESETS_NOTHING}": "PRESETS_NOTHING",
-	} {
-		err := s.load(s.site(standard + "\nconsole\nhealth " + path))
-		if err == nil || !strings.Contains(err.Error(), "health: ") || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: got %v, want %s", path, err, says)
-		}
-	}
-	if got := s.do("GET", "/healthz", ""); got.status != 202 && got.status != 401 {
-		t.Errorf("without the setting: got %d, want the gateway's answer", got.status)
-	}
 }

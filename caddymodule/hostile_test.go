@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -182,12 +181,7 @@ func (s *server) hostile(name, request string, want ...int) {
 	if len(name) > 60 {
 		name = name[:60]
 	}
-	conn, err := net.Dial("tcp", s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn := s.dial()
 	written := make(chan struct{})
 	go func() { // the answer may arrive before the request is written
 		defer close(written)
@@ -196,7 +190,7 @@ func (s *server) hostile(name, request string, want ...int) {
 	defer func() { <-written }()
 	reader := bufio.NewReader(conn)
 	expected, _, ends := cutLast(want)
-	responses, fromGateway := []int{}, 0
+	responses, fromGateway, err := []int{}, 0, error(nil)
 	for range expected {
 		asked, _ := http.NewRequest("GET", "http://x/", nil)
 		if strings.HasPrefix(request, "HEAD ") {
@@ -276,12 +270,7 @@ func cutLast(want []int) (statuses []int, last int, ends bool) {
 // invalid frame ends the connection.
 func TestHTTP2WithoutAsking(t *testing.T) {
 	s := start(t, inferring("keys required"))
-	conn, err := net.Dial("tcp", s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn := s.dial()
 	fmt.Fprintf(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nGET /v1/presets/p HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n%s", bearer(managementSecret), smuggled)
 	if response, err := io.ReadAll(conn); bytes.Contains(response, []byte("HTTP/1")) || err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("got %.100q and %v, want the end of the connection", response, err)

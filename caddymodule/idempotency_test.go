@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -69,9 +68,7 @@ func TestChangesAreReplayed(t *testing.T) {
 		wantReplay(t, r.name+" after a reload", r.first, r.ask())
 	}
 	s.stop()
-	if err := s.load(s.site(standard)); err != nil {
-		t.Fatal(err)
-	}
+	s.reload(standard)
 	for _, r := range requests {
 		wantReplay(t, r.name+" after a restart", r.first, r.ask())
 	}
@@ -196,34 +193,4 @@ func TestFailuresAreNotReplayed(t *testing.T) {
 	s.manage("PATCH", "/v1/presets/p", `{"name":"Q"}`).want(t, 200)
 	s.manage("PATCH", "/v1/presets/p", `{"name":"P"}`, once("f")).want(t, 200, `"name":"P"`)
 	s.manage("GET", "/v1/presets/p", "").want(t, 200, `"name":"Q"`)
-}
-
-// TestSameRequestManyTimesAtOnce sends one request many times at once from clients that
-// give up. One version is created.
-func TestSameRequestManyTimesAtOnce(t *testing.T) {
-	s := start(t, standard)
-	var wg sync.WaitGroup
-	responses := make([]reply, 64)
-	for i := range responses {
-		wg.Go(func() {
-			responses[i] = s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`, once("a"))
-		})
-	}
-	wg.Wait()
-	responses[0].want(t, 200, `"version":1`)
-	replayed := 0
-	for _, r := range responses {
-		wantSame(t, "one request", responses[0], r)
-		if r.header.Get("Idempotency-Replayed") == "true" {
-			replayed++
-		}
-	}
-	if replayed != len(responses)-1 {
-		t.Errorf("%d of %d answers are marked as replays, want all but one", replayed, len(responses))
-	}
-	s.manage("GET", "/v1/presets/p/versions", "").want(t, 200, `"total_count":1`)
-	if got := s.metric("caddy_presets_versions_written_total"); got != "1" {
-		t.Errorf("%s versions were counted, want one", got)
-	}
-	s.awaitMetric(`caddy_presets_requests_total{code="200",operation="preset_create_responses"}`, "64")
 }

@@ -3,18 +3,14 @@ package caddymodule
 import (
 	"bufio"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"maps"
-	"net"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 )
 
 const (
@@ -225,97 +221,41 @@ func leftOf(headers []string) (left [2][]string) {
 	return left
 }
 
-// TestKeysWithSomethingAroundThem sends keys of ours inside other text, such as quotes from
-// a file or a second credential. The gateway gets none of them.
+// TestKeysWithSomethingAroundThem sends keys of ours inside other text, such as Basic credentials, quotes
+// from a file or a second credential. The gateway gets none of them. Which texts hold a key is the subject
+// of internal/ownkeys.
 func TestKeysWithSomethingAroundThem(t *testing.T) {
 	for _, mode := range []string{"required", "optional"} {
 		s := start(t, inferring("keys "+mode))
 		live := s.issue(`{"kind":"inference"}`).secret
-		basic := func(user, password string) string {
-			return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
-		}
 		for _, secret := range []string{live, inferenceSecret} {
-			for _, header := range []string{basic("", secret), basic("ann", secret), basic(secret, ""), basic("", "\""+secret+"\"")} {
-				s.stripsBasic(t, header)
-			}
+			values := []string{`"%s"`, "%s,", "%s x", "key=%s", "%s, Bearer " + foreignBearer, "%s;v=1"}
 			// The text has characters that base64url lacks, and padding.
 			credentials := "a??>>>nn:" + secret
-			if len(credentials)%3 == 0 {
-				credentials = "a" + credentials
+			text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", (4-len(credentials)%3)%3) + credentials))
+			for _, form := range []string{text, strings.TrimRight(text, "="), strings.NewReplacer("+", "-", "/", "_").Replace(text)} {
+				values = append(values, "Basic "+form, "basic\t"+form, "Basic \t "+form+",", `"Basic `+form+`"`, "Bearer x, Basic "+form)
 			}
-			text := base64.StdEncoding.EncodeToString([]byte(credentials))
-			if !strings.Contains(text, "+") && !strings.Contains(text, "/") || !strings.HasSuffix(text, "=") {
-				t.Fatalf("the test is at fault: it takes base64 with padding and + or /")
-			}
-			bare := strings.TrimRight(text, "=")
-			url := strings.NewReplacer("+", "-", "/", "_").Replace(text)
-			for _, value := range []string{"Basic " + bare, "Basic " + url, "basic " + strings.TrimRight(url, "="), "Basic\t" + text, "Basic \t " + bare, "Basic " + text + ",", `"Basic ` + text + `"`, "Basic, " + bare, "Bearer x, Basic " + text} {
-				s.stripsBasic(t, "Authorization: "+value)
-				s.stripsBasic(t, "X-Api-Key: "+value)
-			}
-		}
-		s.upstream.all()
-		exchange(t, s.address, post("/v1/embeddings", `{"model":"m"}`, basic("ann", "of-another"))).want(t, 202)
-		if got := "Authorization: " + s.upstream.one(t).header.Get("Authorization"); got != basic("ann", "of-another") {
-			t.Errorf("keys %s: the gateway got %s", mode, got)
-		}
-		for _, value := range []string{`"%s"`, "'%s'", "%s,", "%sx", "%s x", "key=%s", "%s, Bearer " + foreignBearer, `%s\n`, "%s;v=1"} {
-			for _, header := range []string{"Authorization: Bearer " + value, "X-Api-Key: " + value} {
-				for _, secret := range []string{live, inferenceSecret} {
-					if value == "%sx" && secret == inferenceSecret {
-						continue // a longer secret looks the same
-					}
-					header := fmt.Sprintf(header, secret)
+			for _, value := range values {
+				for _, header := range []string{"Authorization: ", "Authorization: Bearer ", "X-Api-Key: "} {
+					header += strings.ReplaceAll(value, "%s", secret)
 					for _, request := range []string{
-						post(chatPath, `{"model":"m"}`, header),
-						post("/v1/embeddings", `{"model":"m"}`, header),
-						"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + header + "\r\n\r\n",
+						post(chatPath, `{"model":"m"}`, header), post("/v1/embeddings", `{"model":"m"}`, header), "GET /v1/models HTTP/1.1\r\nHost: x\r\n" + header + "\r\n\r\n",
 					} {
 						exchange(t, s.address, request)
-						if s.upstream.saw(secret) {
-							t.Fatalf("keys %s: the gateway saw our key of %.40q", mode, strings.ReplaceAll(header, secret, "KEY"))
+						for _, got := range s.upstream.all() {
+							if left := got.header.Get("Authorization") + got.header.Get("X-Api-Key"); strings.Contains(left, secret) || strings.Contains(left, "asic") {
+								t.Errorf("keys %s: the gateway saw our key of %.40q", mode, strings.ReplaceAll(header, secret, "KEY"))
+							}
 						}
 					}
 				}
 			}
 		}
-	}
-}
-
-// stripsBasic sends a header with Basic credentials that hold a key of ours.
-func (s *server) stripsBasic(t *testing.T, header string) {
-	t.Helper()
-	for _, path := range []string{chatPath, "/v1/embeddings"} {
-		exchange(t, s.address, post(path, `{"model":"m"}`, header))
-		for _, got := range s.upstream.all() {
-			if got.header.Get("Authorization")+got.header.Get("X-Api-Key") != "" {
-				t.Errorf("%s: the gateway saw our key in %.20q", path, header)
-			}
-		}
-	}
-}
-
-// TestConfiguredKeysWithPunctuation checks configured keys that contain the characters that
-// usually surround a key, as base64 does.
-func TestConfiguredKeysWithPunctuation(t *testing.T) {
-	for _, secret := range []string{"c2VjcmV0IG9mIHRoZSB0ZXN0cw==", "=starts-with-an-equals-sign", "a,comma;and\"quotes'and\\more", "--a-secret-of-the-tests--=", "a:secret:with:colons", ":between-two-colons:"} {
-		s := start(t, "inference_key sha256:"+sha256Of(secret)+"\ninference {\nkeys optional\n}")
-		for _, text := range []string{secret, secret + ":", "ann:" + secret, secret + ":x", "a:n:n:" + secret, secret + ":x:y", `ann:"` + secret + `"`} {
-			s.stripsBasic(t, "Authorization: Basic "+base64.StdEncoding.EncodeToString([]byte(text)))
-		}
-		for i, header := range []string{"Authorization: Bearer " + secret, "Authorization: " + secret, "X-Api-Key: " + secret, "X-Api-Key: '" + secret + "'", `Authorization: Bearer "` + secret + `",`} {
-			if i > 2 && !strings.HasSuffix(secret, "==") {
-				continue // a longer secret looks the same
-			}
-			for _, request := range []string{
-				post(chatPath, `{"model":"m"}`, header), post("/v1/embeddings", `{"model":"m"}`, header), "GET /v1/models HTTP/1.1\r\nHost: x\r\n" + header + "\r\n\r\n",
-				postChunked(chatPath, `{"model":"m"}`, []string{header}),
-			} {
-				exchange(t, s.address, request)
-				if s.upstream.saw(secret) {
-					t.Fatalf("the gateway saw our key: %q", request)
-				}
-			}
+		other := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("ann:of-another"))
+		exchange(t, s.address, post("/v1/embeddings", `{"model":"m"}`, other)).want(t, 202)
+		if got := "Authorization: " + s.upstream.one(t).header.Get("Authorization"); got != other {
+			t.Errorf("keys %s: the gateway got %s", mode, got)
 		}
 	}
 }
@@ -432,21 +372,6 @@ func TestGuessesBesideAKey(t *testing.T) {
 	}
 }
 
-// TestForeignCredentialBeforeAKey sends a foreign credential before a valid key. It does
-// not count as a failure.
-func TestForeignCredentialBeforeAKey(t *testing.T) {
-	s := start(t, limited("2 24h")+"\ninference\n")
-	for range 10 {
-		s.do("POST", chatPath, `{"model":"m"}`, bearer(foreignBearer), "X-Api-Key: "+inferenceSecret).want(t, 202)
-		if got := s.upstream.one(t).header; got.Get("Authorization") != "Bearer "+foreignBearer || got.Get("X-Api-Key") != "" {
-			t.Errorf("the gateway got %v", got)
-		}
-	}
-	for _, want := range []int{401, 401, 429} {
-		s.do("POST", chatPath, `{"model":"m"}`, bearer("a-guess")).want(t, want)
-	}
-}
-
 // TestKeyIDOfOneKey uses a site that reads key_id itself. A request still counts as one
 // guess.
 func TestKeyIDOfOneKey(t *testing.T) {
@@ -471,77 +396,6 @@ func TestKeyIDOfOneKey(t *testing.T) {
 	}
 }
 
-// TestUnfilteredLogs checks that an unfiltered log contains no key of ours, also at DEBUG.
-// It contains other credentials in X-Api-Key, because Caddy hides only Authorization.
-func TestUnfilteredLogs(t *testing.T) {
-	s := start(t, inferring())
-	s.ask(chatPath, `{"model":"m"}`).want(t, 202)
-	s.ask("/v1/embeddings", `{}`).want(t, 202)
-	if strings.Contains(s.logs(), inferenceSecret) {
-		t.Error("the log holds the Authorization header")
-	}
-	down := strings.Replace(s.site(inferring()), "reverse_proxy "+s.upstream.Listener.Addr().String(), "reverse_proxy "+freeAddress(t), 1)
-	const access, proxied, failed = "http.log.access: handled request", "http.handlers.reverse_proxy: upstream roundtrip", "http.log.error"
-	for _, tc := range []struct {
-		name, site, secret string
-		want               []string
-	}{
-		{"ours", s.site(inferring()), inferenceSecret, nil},
-		{"refused", s.site(inferring()), managementSecret, nil},
-		{"foreign, refused", s.site(inferring()), foreignKey, []string{access}},
-		{"foreign, refused or passed", s.site(inferring("keys required")), foreignKey, []string{access, proxied}},
-		{"foreign", s.site(inferring("keys optional")), foreignKey, []string{access, proxied}},
-		{"ours with keys off", s.site(inferring("keys off")), inferenceSecret, nil},
-		{"ours without the block", s.site(standard), inferenceSecret, nil},
-		{"ours, the gateway down", down, inferenceSecret, nil},
-		{"foreign, the gateway down", strings.Replace(down, "inference {", "inference {\nkeys optional", 1), foreignKey, []string{access, proxied, failed}},
-	} {
-		for _, format := range []string{"", "format filter {\nrequest>headers>X-Api-Key delete\n}"} {
-			s.logFormat = format
-			if err := s.load(tc.site); err != nil {
-				t.Fatal(err)
-			}
-			// Entries of earlier requests may come late, so the query identifies these
-			// requests.
-			before, query := len(s.logs()), fmt.Sprintf("?case=%d", len(s.logs()))
-			for _, path := range []string{chatPath, "/v1/embeddings"} {
-				s.do("POST", path+query, `{"model":"m"}`, "X-Api-Key: "+tc.secret)
-			}
-			if !s.eventually(func() bool {
-				handled := 0
-				for line := range strings.Lines(s.logs()[before:]) {
-					if strings.Contains(line, query+`"`) && strings.Contains(line, `"handled request"`) {
-						handled++
-					}
-				}
-				return handled == 2
-			}) {
-				t.Fatalf("%s: the requests are not in the log", tc.name)
-			}
-			held := map[string]bool{}
-			for line := range strings.Lines(s.logs()[before:]) {
-				if strings.Contains(line, tc.secret) {
-					var entry struct{ Logger, Msg string }
-					if err := json.Unmarshal([]byte(line), &entry); err != nil {
-						t.Fatal(err)
-					}
-					name := strings.TrimRight(entry.Logger, "0123456789") + ": " + entry.Msg
-					if strings.HasPrefix(name, failed) {
-						name = failed
-					}
-					held[name] = true
-				}
-			}
-			got := slices.Sorted(maps.Keys(held))
-			if want := slices.Sorted(slices.Values(tc.want)); format == "" && !slices.Equal(got, want) {
-				t.Errorf("%s: the key is in %q, want %q", tc.name, got, want)
-			} else if format != "" && len(got) > 0 {
-				t.Errorf("%s: in spite of the filter the key is in %q", tc.name, got)
-			}
-		}
-	}
-}
-
 // TestKeysInTheSessionAndTheHost checks that no key of ours goes upstream or into a log from
 // there.
 func TestKeysInTheSessionAndTheHost(t *testing.T) {
@@ -560,7 +414,7 @@ func TestKeysInTheSessionAndTheHost(t *testing.T) {
 			exchange(t, s.address, request).want(t, 202)
 			got := s.upstream.one(t)
 			for header, values := range got.header {
-				if domain.HoldsIssued(strings.Join(values, " ")) && !strings.Contains(strings.Join(values, " "), domain.HiddenPrefix) {
+				if secrets.AreIn(strings.Join(values, " ")) && !strings.Contains(strings.Join(values, " "), string(secrets.Hidden)) {
 					t.Errorf("a key as %s: the gateway got %s: %s", name, header, values)
 				}
 			}
@@ -647,11 +501,7 @@ func TestInferenceKeysAreCheckedBeforeABodyIsRead(t *testing.T) {
 			for _, framing := range []string{
 				"Content-Length: 1000", "Content-Length: 1000000000", "Transfer-Encoding: chunked", "Content-Length: 1000\r\nExpect: 100-continue",
 			} {
-				conn, err := net.Dial("tcp", s.address)
-				if err != nil {
-					t.Fatal(err)
-				}
-				conn.SetDeadline(time.Now().Add(patience))
+				conn := s.dial()
 				fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n%s\r\n\r\n", path, header, framing)
 				response, err := http.ReadResponse(bufio.NewReader(conn), nil) // the first answer: no 100
 				if err != nil {

@@ -7,20 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
@@ -304,15 +306,9 @@ func TestNothingLeaks(t *testing.T) {
 	const encoded, zstd, dry = "Content-Encoding: gzip", "Content-Encoding: zstd", "X-Preset-Dry-Run: true"
 	// try sends a request. The connection may close before the body is sent.
 	try := func(ctx context.Context, path string, body io.Reader, headers ...string) {
-		r, err := http.NewRequestWithContext(ctx, "POST", s.url+path, body)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		r.Header.Set("Authorization", "Bearer "+inferenceSecret)
-		for _, h := range headers {
-			name, value, _ := strings.Cut(h, ": ")
-			r.Header.Set(name, value)
+		r := newRequest(t, "POST", s.url+path, body, headers...).WithContext(ctx)
+		if r.Header.Get("Authorization") == "" {
+			r.Header.Set("Authorization", "Bearer "+inferenceSecret)
 		}
 		if response, err := http.DefaultClient.Do(r); err == nil {
 			_, _ = io.Copy(io.Discard, response.Body)
@@ -382,11 +378,7 @@ func TestNothingLeaks(t *testing.T) {
 func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
 	s := start(t, inferring("max_body_size 4MiB", "max_memory 10MiB"))
 	for range 20 {
-		conn, err := net.Dial("tcp", s.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
+		conn := s.dial()
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: 4000000\r\n\r\n{", chatPath, bearer(inferenceSecret))
 	}
 	if !s.eventually(func() bool { return held() >= 20*heldbody.FirstRead }) {
@@ -406,100 +398,59 @@ func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
 	s.raw(head, 1)[0].want(t, 503)
 }
 
-// TestMaxMemory checks that the error names both settings if a single body does not fit.
-func TestMaxMemory(t *testing.T) {
+// TestMemoryDefaults checks the defaults that depend on Go's memory limit.
+func TestMemoryDefaults(t *testing.T) {
+	const mib = 1 << 20
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	for _, tc := range []struct {
-		body, memory, want int64
-		err                string
+		name                    string
+		limit, maxBody          int64
+		wantMemory, wantMaximum int64
+		wantBody                int64
 	}{
-		{32 << 20, 0, 128 << 20, ""},
-		{1 << 20, 0, 128 << 20, ""},
-		{64 << 20, 0, 256 << 20, ""},
-		{32 << 20, 66 << 20, 66 << 20, ""},
-		{32 << 20, 66<<20 - 1, 0, "max_memory: must be at least 69206016 (66 MiB), to hold one request of max_body_size (33554432) in two forms at once, got 69206015"},
-		{32 << 20, -1, 0, "max_memory: must be at least 69206016 (66 MiB), to hold one request of max_body_size (33554432) in two forms at once, got -1"},
+		{"no limit", math.MaxInt64, 0, 48 * mib, 128 * mib, 32 * mib},
+		{"no limit, large bodies", math.MaxInt64, 64 * mib, 48 * mib, 256 * mib, 64 * mib},
+		{"1 GiB", 1024 * mib, 0, 48 * mib, 128 * mib, 32 * mib},
+		{"256 MiB", 256 * mib, 0, 48 * mib, 128 * mib, 16 * mib},
+		{"116 MiB", 116 * mib, 0, 29 * mib, 58 * mib, 7 * mib},
+		{"116 MiB, small bodies", 116 * mib, 8 * mib, 29 * mib, 58 * mib, 8 * mib},
+		{"116 MiB, bodies that need more", 116 * mib, 32 * mib, 29 * mib, 66 * mib, 32 * mib},
+		{"less than bodies need", 4 * mib, 0, 1 * mib, 4 * mib, 1 * mib},
 	} {
-		i := &Inference{MaxBodySize: tc.body, MaxMemory: tc.memory}
-		got := ""
-		if err := i.provisionMemory(); err != nil {
-			got = err.Error()
+		debug.SetMemoryLimit(tc.limit)
+		memory, err := memoryFor(0)
+		i := Inference{MaxBodySize: tc.maxBody}
+		if err2 := i.provisionMemory(); err != nil || err2 != nil {
+			t.Errorf("%s: %v, %v", tc.name, err, err2)
 		}
-		if got != tc.err || tc.err == "" && i.MaxMemory != tc.want {
-			t.Errorf("max_body_size %d, max_memory %d: got %d, %q, want %d, %q", tc.body, tc.memory, i.MaxMemory, got, tc.want, tc.err)
+		if memory != tc.wantMemory || i.MaxMemory != tc.wantMaximum || i.MaxBodySize != tc.wantBody {
+			t.Errorf("%s: got %d, %d and bodies of %d, want %d, %d and %d", tc.name, memory, i.MaxMemory, i.MaxBodySize, tc.wantMemory, tc.wantMaximum, tc.wantBody)
 		}
-	}
-	s := start(t, standard)
-	err := s.load(s.site(inferring("max_body_size 64MiB", "max_memory 64MiB")))
-	if err == nil || !strings.Contains(err.Error(), "inference: max_memory") || !strings.Contains(err.Error(), "max_body_size") {
-		t.Errorf("got %v, want an error that names both", err)
 	}
 }
 
-// TestLargestBodyFits reads the largest body, which tells no length, within the least
-// max_memory.
-func TestLargestBodyFits(t *testing.T) {
-	const largest = 1<<20 + 100<<10
-	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(strings.Repeat("x", largest)))
-	r.ContentLength = -1
-	w, m := httptest.NewRecorder(), &heldbody.Reservation{Limit: 2*largest + 2*bytes.MinRead}
-	if body, err := deadline.Default.Read(w, r, largest, m); err != nil || len(body) != largest {
-		t.Errorf("got %d bytes, %v, want %d", len(body), err, largest)
+func TestMemoryBounds(t *testing.T) {
+	for set, ok := range map[int64]bool{-1: false, 1: true, maxSize: true, maxSize + 1: false} {
+		got, err := memoryFor(set)
+		if (err == nil) != ok || ok && got != set {
+			t.Errorf("%d: got %d, %v", set, got, err)
+		}
+		h := Handler{Memory: set}
+		if err := h.provisionSettings(caddy.NewReplacer()); !ok && (err == nil || !strings.HasPrefix(err.Error(), "memory: ")) {
+			t.Errorf("%d: got the error %v, want one that names the field", set, err)
+		}
 	}
-	m.ReleaseAll()
 }
 
-// TestPackedFormIsDropped gives requests memory for two forms of their body. It checks how
-// much is held when the body goes upstream.
-func TestPackedFormIsDropped(t *testing.T) {
+// TestOneFormIsHeld gives requests memory for two forms of their body: packed and plain, or plain and
+// merged, also where the body is searched for disabled tools. One form is held when the body goes
+// upstream, and none afterwards.
+func TestOneFormIsHeld(t *testing.T) {
 	store := openInMemory(t)
 	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
+	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	prompt := "Be brief."
-	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`), SystemPrompt: &prompt}); err != nil {
-		t.Fatal(err)
-	}
-	const size, small = 1 << 20, 2 << 10
-	for _, model := range []string{"@preset/writer", "m"} {
-		for _, packed := range []bool{false, true} {
-			body := bodyOf(model, size)
-			r := httptest.NewRequest("POST", "http://x"+chatPath, nil)
-			sent := body
-			if packed {
-				sent = stored(body)
-				r.Header.Set("Content-Encoding", "gzip")
-			}
-			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(sent)), int64(len(sent))
-			h.Inference.MaxMemory = 2*size + small // two forms, never three
-			served := false
-			next := caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
-				served = true
-				if got := held(); got < size || got > size+small {
-					t.Errorf("%s, packed %v: %d bytes are held for the gateway, want those of one form", model, packed, got)
-				}
-				return nil
-			})
-			w := httptest.NewRecorder()
-			if err := h.ServeHTTP(w, r, next); err != nil || !served {
-				t.Errorf("%s, packed %v: got %v, %d %s", model, packed, err, w.Code, w.Body)
-			}
-		}
-	}
-	if held() != 0 {
-		t.Errorf("%d bytes are held", held())
-	}
-}
-
-// TestSearchedBodyIsHeldOnce merges a body where tools are disabled. The merged body is a copy
-// then, and no memory is held for the one that was sent.
-func TestSearchedBodyIsHeldOnce(t *testing.T) {
-	store := openInMemory(t)
-	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
-	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
-	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`)}); err != nil {
-		t.Fatal(err)
-	}
-	disabled := domain.WorkspacePatch{DisabledServerTools: domain.Settable[[]string]{Given: true, Value: &[]string{"openrouter:bash"}}}
-	if _, err := h.service.UpdateWorkspace(t.Context(), boss, "default", disabled, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, secret, err := h.service.IssueKey(t.Context(), boss, domain.NewKey{Kind: domain.InferenceKey})
@@ -508,33 +459,40 @@ func TestSearchedBodyIsHeldOnce(t *testing.T) {
 	}
 	const size, small = 1 << 20, 4 << 10
 	h.Inference.MaxMemory = 2*size + small // two forms, never three
-	for _, packed := range []bool{false, true} {
-		for _, dryRun := range []bool{false, true} {
-			body := bodyOf("@preset/writer", size)
-			r := httptest.NewRequest("POST", "http://x"+chatPath, nil)
-			r.Header.Set(dryRunHeader, fmt.Sprint(dryRun))
-			r.Header.Set("Authorization", "Bearer "+secret)
-			if packed {
-				body = stored(body)
-				r.Header.Set("Content-Encoding", "gzip")
+	ask := func(model string, packed, dryRun bool) {
+		t.Helper()
+		body := bodyOf(model, size)
+		r := httptest.NewRequest("POST", "http://x"+chatPath, nil)
+		r.Header.Set(dryRunHeader, fmt.Sprint(dryRun))
+		r.Header.Set("Authorization", "Bearer "+secret)
+		if packed {
+			body = stored(body)
+			r.Header.Set("Content-Encoding", "gzip")
+		}
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		served := false
+		next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
+			served = true
+			if got := held(); got < size || got > size+small {
+				t.Errorf("%s, packed %t: %d bytes are held for the gateway, want those of one form", model, packed, got)
 			}
-			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-			served := false
-			next := caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
-				served = true
-				if got := held(); got < size || got > size+small {
-					t.Errorf("packed %v: %d bytes are held for the gateway, want those of one form", packed, got)
-				}
-				return nil
-			})
-			w := httptest.NewRecorder()
-			if err := h.ServeHTTP(w, r, next); err != nil || served == dryRun || w.Code != http.StatusOK {
-				t.Errorf("packed %v, dry run %v: got %v, %d %.200s", packed, dryRun, err, w.Code, w.Body)
-			}
+			return nil
+		})
+		w := httptest.NewRecorder()
+		if err := h.ServeHTTP(w, r, next); err != nil || served == dryRun || w.Code != http.StatusOK || held() != 0 {
+			t.Errorf("%s, packed %t, dry run %t: got %v, %d %.200s, and %d bytes are held", model, packed, dryRun, err, w.Code, w.Body, held())
 		}
 	}
-	if held() != 0 {
-		t.Errorf("%d bytes are held", held())
+	disabled := domain.WorkspacePatch{DisabledServerTools: domain.Settable[[]string]{Given: true, Value: &[]string{"openrouter:bash"}}}
+	for range 2 { // then where tools are disabled
+		for _, packed := range []bool{false, true} {
+			ask("m", packed, false)
+			ask("@preset/writer", packed, false)
+			ask("@preset/writer", packed, true)
+		}
+		if _, err := h.service.UpdateWorkspace(t.Context(), boss, "default", disabled, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

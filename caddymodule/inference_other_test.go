@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,19 +124,7 @@ func TestOtherRoutesPass(t *testing.T) {
 			"chunked":  postChunked("/v1/embeddings", body, nil, coding, "Expect: 100-continue"),
 			"trailers": postChunked("/v1/embeddings", body, []string{"X-Checksum: 1"}, coding),
 		} {
-			ours := exchange(t, s.address, request)
-			got := s.upstream.one(t)
-			theirs := exchange(t, stock, request)
-			want := s.upstream.one(t)
-			got.trailer, want.trailer = withoutEmpty(got.trailer), withoutEmpty(want.trailer)
-			if want.body != body || !reflect.DeepEqual(got, want) {
-				t.Errorf("%s, %s: the gateway got\n%.500v, want\n%.500v", name, framing, got, want)
-			}
-			ours.header.Del("Date")
-			theirs.header.Del("Date")
-			if !reflect.DeepEqual(ours, theirs) {
-				t.Errorf("%s, %s: got answer %v, want %v", name, framing, ours, theirs)
-			}
+			s.wantAsStock(name+", "+framing, stock, request, body)
 		}
 	}
 }
@@ -156,11 +142,7 @@ func TestBodiesThatAreNotWaitedFor(t *testing.T) {
 		"large":         lines([]string{key, "Content-Length: 100001"}),
 		"of-a-stranger": lines([]string{"Content-Type: application/json", "Content-Length: 99999"}),
 	} {
-		conn, err := net.Dial("tcp", s.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn.SetDeadline(time.Now().Add(patience))
+		conn := s.dial()
 		fmt.Fprintf(conn, "POST /v1/%s HTTP/1.1\r\nHost: x\r\n%s\r\n%s", name, headers, strings.Repeat(" ", peekSize))
 		if !s.eventually(func() bool { return s.upstream.saw("POST /v1/" + name) }) {
 			t.Errorf("%s: the gateway got nothing", name)

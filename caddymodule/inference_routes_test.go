@@ -1,10 +1,7 @@
 package caddymodule
 
 import (
-	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"testing"
 )
 
@@ -84,120 +81,6 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestCountsOfASplit counts tokens in a session with a split. The count uses the session's
-// version.
-func TestCountsOfASplit(t *testing.T) {
-	s := start(t, inferring())
-	s.preset("split", `{"model":"one"}`)
-	s.preset("split", `{"model":"two"}`)
-	s.manage("PUT", "/v1/presets/split/labels/live", `{"split":[{"version":1,"weight":1},{"version":2,"weight":1}]}`).want(t, 200)
-	seen := make(map[string]bool)
-	for i := range 32 {
-		session := fmt.Sprint("X-Session-Id: s", i)
-		want := s.ask(messagesPath, `{"model":"@preset/split@live"}`, session).header.Get("X-Preset")
-		got := s.ask(countMessagesPath, `{"model":"@preset/split@live"}`, session).header.Get("X-Preset")
-		if got != want || got == "" {
-			t.Errorf("%s: the count is of %q, want %q", session, got, want)
-		}
-		seen[got] = true
-	}
-	if len(seen) != 2 {
-		t.Errorf("got %v, want both versions", seen)
-	}
-}
-
-// TestModelOfAPreset requests a preset as a model. The answer is its entry in the list.
-func TestModelOfAPreset(t *testing.T) {
-	s := start(t, inferring("list_models on"))
-	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
-	key := s.issue(`{"kind":"inference","workspace":"team"}`).secret
-	s.preset("writer", `{"model":"a/b"}`)
-	s.preset("gone", `{"model":"a/b"}`)
-	s.manage("DELETE", "/v1/presets/gone", "").want(t, 200)
-	s.manage("POST", "/v1/presets/in-team/responses?workspace_id=team", writer).want(t, 200)
-
-	response := func(status int, media, body string) {
-		s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", media)
-			w.Header().Set("ETag", `"the-lists"`)
-			w.WriteHeader(status)
-			io.WriteString(w, body)
-		})
-	}
-	get := func(path string, headers ...string) reply {
-		t.Helper()
-		return s.do("GET", path, "", append(headers, "If-None-Match: *", "Accept-Encoding: gzip")...)
-	}
-	const openAI = `{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"x"}]}`
-	const openRouter = `{"id": "a/b","canonical_slug":"a/b-2026","name":"A: B","created":1741818122,"context_length":131072.0,"pricing":{"prompt":"1E-6"}}`
-	for _, list := range []string{openAI, `{"data":[` + openRouter + `]}`, `{"data":[` + openRouter + `],"links":{"next":"/2"}}`} {
-		response(200, "application/json; charset=utf-8", list)
-		shown := get("/v1/models?x=y", bearer(inferenceSecret)).body
-		s.upstream.all()
-		for _, path := range []string{
-			"/v1/models/@preset%2Fwriter?x=y", "/v1/models/@preset/writer?x=y", "/v1/models/%40preset%2fwriter?x=y", "/v1//models/@preset/writer/?x=y", "/v1/models/@preset%252Fwriter?x=y",
-		} {
-			r := get(path, bearer(inferenceSecret))
-			r.want(t, 200, `{"id":"@preset/writer",`)
-			if !strings.Contains(list, "next") && !strings.Contains(shown, r.body) {
-				t.Errorf("%s: got %s, want what is in %s", path, r.body, shown)
-			}
-			if r.header.Get("Content-Type") != "application/json" || r.header.Get("Content-Length") != fmt.Sprint(len(r.body)) || r.header.Get("ETag") != "" || r.header.Get("Vary") != "Authorization, X-Api-Key" {
-				t.Errorf("%s: got headers %v", path, r.header)
-			}
-			got := s.upstream.one(t)
-			if got.method != "GET" || got.uri != "/v1/models?x=y" || got.header.Get("Authorization") != "" || got.header.Get("If-None-Match") != "" {
-				t.Errorf("%s: the gateway got %v", path, got)
-			}
-		}
-		for _, slug := range []string{"in-team", "gone", "absent", "writer@1", "Writer"} {
-			r := get("/v1/models/@preset%2F"+slug, bearer(inferenceSecret))
-			r.wantError(t, 404, "Preset not found: @preset/"+slug)
-			if r.header.Get("ETag") != "" {
-				t.Errorf("%s: got headers %v", slug, r.header)
-			}
-		}
-		get("/v1/models/@preset%2Fin-team", "X-Api-Key: "+key).want(t, 200, `{"id":"@preset/in-team",`)
-		get("/v1/models/@preset%2Fwriter", "X-Api-Key: "+key).wantError(t, 404, "Preset not found: @preset/writer")
-	}
-	// If the gateway has a model of that name, the list shows the gateway's.
-	own := `{"id":"@preset/writer" , "object":"model"}`
-	response(200, "application/json", `{"object":"list","data":[ `+own+` ]}`)
-	if r := get("/v1/models/@preset%2Fwriter", bearer(inferenceSecret)); r.status != 200 || r.body != own {
-		t.Errorf("got %v, want %s", r, own)
-	}
-	response(200, "application/json", `{"models":["m"]}`)
-	get("/v1/models/@preset%2Fwriter", bearer(inferenceSecret)).wantError(t, 404, "Model not found: @preset/writer. The gateway's list of models has a form to which no presets are added")
-	for status, media := range map[int]string{503: "application/json", 401: "application/json", 200: "text/html"} {
-		response(status, media, "the gateway's")
-		if r := get("/v1/models/@preset%2Fwriter", bearer(inferenceSecret)); r.status != status || r.body != "the gateway's" {
-			t.Errorf("got %v, want %d and the gateway's", r, status)
-		}
-	}
-	s.upstream.all()
-	get("/v1/models/@preset%2Fwriter").wantError(t, 401, "Missing Authentication header")
-	get("/v1/models/@preset%2Fwriter", bearer(managementSecret)).wantError(t, 403, "")
-	s.upstream.none(t)
-	response(200, "application/json", openAI)
-	passes := func(path string) {
-		t.Helper()
-		get(path, bearer(inferenceSecret)).want(t, 200, openAI)
-		if got := s.upstream.one(t).uri; got != path {
-			t.Errorf("the gateway got %s, want %s", got, path)
-		}
-	}
-	for _, path := range []string{"/v1/models/m", "/v1/models/a%2Fb@preset%2Fwriter", "/v1/models/@preset", "/v1/models/@preset/writer/endpoints", "/models/@preset%2Fwriter"} {
-		passes(path)
-	}
-	s.reload(inferring("list_models on", "keys off"))
-	get("/v1/models/@preset%2Fwriter").want(t, 200, `{"id":"@preset/writer",`)
-	s.upstream.all()
-	s.reload(inferring("list_models off"))
-	passes("/v1/models/@preset%2Fwriter")
-	s.reload(standard)
-	passes("/v1/models/@preset/writer")
-}
-
 // TestWebSocketsOnInferenceRoutes asks for WebSockets on inference routes. They are refused with
 // 426 in the route's form, unless the setting hands them on. Then they need a key, as a POST does.
 func TestWebSocketsOnInferenceRoutes(t *testing.T) {
@@ -251,20 +134,4 @@ func TestWebSocketsOnInferenceRoutes(t *testing.T) {
 	}
 	s.reload(standard)
 	ask("/v1/responses").want(t, 202)
-}
-
-// TestHeadOfModels checks that a HEAD of the lists of models is answered like a GET.
-func TestHeadOfModels(t *testing.T) {
-	s := start(t, inferring("list_models on"))
-	s.preset("p", `{"model":"m"}`)
-	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"object":"list","data":[]}`)
-	})
-	for _, path := range []string{"/v1/models", "/v1/models/@preset%2Fp"} {
-		get, head := s.do("GET", path, "", bearer(inferenceSecret)), s.do("HEAD", path, "", bearer(inferenceSecret))
-		if head.status != 200 || head.body != "" || head.header.Get("Content-Length") != get.header.Get("Content-Length") || head.header.Get("Vary") != get.header.Get("Vary") {
-			t.Errorf("%s: got %d %v %q, want the headers of %v", path, head.status, head.header, head.body, get.header)
-		}
-	}
 }

@@ -12,11 +12,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
@@ -49,14 +46,6 @@ func (s *server) preset(slug, body string) {
 func (s *server) ask(path, body string, headers ...string) reply {
 	s.t.Helper()
 	return s.do("POST", path, body, append([]string{bearer(inferenceSecret)}, headers...)...)
-}
-
-// reload loads a configuration of our site with subdirectives.
-func (s *server) reload(subdirectives string) {
-	s.t.Helper()
-	if err := s.load(s.site(subdirectives)); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 // exchange sends raw bytes to an address and returns the final answer.
@@ -108,79 +97,55 @@ func lines(headers []string) string {
 	return text.String()
 }
 
-// TestReferences compares the gateway's body byte by byte, for each style of reference on
-// each route.
+// TestReferences compares the gateway's body byte by byte, for each style of reference on each route.
+// What is merged is the subject of domain/inference.
 func TestReferences(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
 	s.preset("writer", `{"model":"openai/gpt-6"}`)
-
-	const model = `"model":"openai/gpt-5"`
-	routes := map[string]struct {
-		content, merged, tail, dropped string
-	}{
+	routes := map[string]struct{ content, merged, dropped string }{
 		chatPath: {
-			content: `"messages": [ {"role":"user","content":"h\u00e9\/ <&> ü"}],"seed":1.0e+2`,
-			merged:  `"messages":[{"role":"system","content":"Be brief."}, {"role":"user","content":"h\u00e9\/ <&> ü"}],"seed":1.0e+2`,
-			tail:    `,"temperature":0.70,"max_completion_tokens":100`,
-			dropped: "include",
+			`"messages": [ {"role":"user","content":"h\u00e9\/ <&> ü"}],"seed":1.0e+2`,
+			`"messages":[{"role":"system","content":"Be brief."}, {"role":"user","content":"h\u00e9\/ <&> ü"}],"seed":1.0e+2%s,"temperature":0.70,"max_completion_tokens":100`, "include",
 		},
 		responsesPath: {
-			content: `"z" : {"b":1,"a":[ ]},"input":"hi"`,
-			merged:  `"z":{"b":1,"a":[ ]},"input":"hi"`,
-			tail:    `,"temperature":0.70,"max_output_tokens":100,"include":["reasoning.encrypted_content"],"instructions":"Be brief."`,
+			`"z" : {"b":1,"a":[ ]},"input":"hi"`,
+			`"z":{"b":1,"a":[ ]},"input":"hi"%s,"temperature":0.70,"max_output_tokens":100,"include":["reasoning.encrypted_content"],"instructions":"Be brief."`, "",
 		},
 		messagesPath: {
-			content: `"max_tokens":7,"messages":[{"role":"user","content":"hi"}]`,
-			merged:  `"max_tokens":7,"messages":[{"role":"user","content":"hi"}]`,
-			tail:    `,"temperature":0.70,"system":"Be brief."`,
-			dropped: "include",
+			`"max_tokens":7,"messages":[{"role":"user","content":"hi"}]`,
+			`"max_tokens":7,"messages":[{"role":"user","content":"hi"}]%s,"temperature":0.70,"system":"Be brief."`, "include",
 		},
 	}
 	for path, route := range routes {
-		for _, tc := range []struct {
-			name, reference string
-			version         int
-			want            string // in place of the reference, with a comma
-			added           string // at the end
-		}{
-			{"direct", `"model":"@preset/writer@1",`, 1, model + ",", ""},
-			{"direct, newest", `"model":"@preset/writer",`, 2, `"model":"openai/gpt-6",`, ""},
-			{"direct, pinned to the newest", `"model":"@preset/writer@2",`, 2, `"model":"openai/gpt-6",`, ""},
-			{"direct, escaped", `"m\u006fdel":"\u0040preset/writer@1",`, 1, `"m\u006fdel":"openai/gpt-5",`, ""},
-			{"combined", `"model":"own/m@preset/writer@1",`, 1, `"model":"own/m",`, ""},
-			{"combined, newest", `"model":"own/m@preset/writer",`, 2, `"model":"own/m",`, ""},
-			{"field", `"preset":"writer@1",`, 1, "", "," + model},
-			{"field, newest", `"preset":"writer",`, 2, "", `,"model":"openai/gpt-6"`},
-			{"field beside a model", `"preset":"writer@1","model":"own\/m",`, 1, `"model":"own\/m",`, ""},
-			{"field beside null", `"preset":"writer@1","model":null,`, 1, model + ",", ""},
-			{"both, the same", `"model":"@preset/writer@1","preset":"writer@1",`, 1, model + ",", ""},
+		for reference, becomes := range map[string][2]string{ // in its place, and behind the request's fields
+			`"model":"@preset/writer@1",`:                     {`"model":"openai/gpt-5",`, ""},
+			`"m\u006fdel":"\u0040preset/writer@1",`:           {`"m\u006fdel":"openai/gpt-5",`, ""},
+			`"model":"own/m@preset/writer@1",`:                {`"model":"own/m",`, ""},
+			`"preset":"writer@1",`:                            {"", `,"model":"openai/gpt-5"`},
+			`"preset":"writer@1","model":"own\/m",`:           {`"model":"own\/m",`, ""},
+			`"model":"@preset/writer@1","preset":"writer@1",`: {`"model":"openai/gpt-5",`, ""},
 		} {
-			t.Run(tc.name+path, func(t *testing.T) {
-				want, dropped := "{"+tc.want+route.merged+tc.added+route.tail+"}", route.dropped
-				if tc.version == 2 {
-					want, dropped = "{"+tc.want+strings.TrimSuffix(strings.TrimPrefix(strings.ReplaceAll("{"+route.content+"}", `" : `, `":`), "{"), "}")+tc.added+"}", ""
-					want = strings.Replace(want, `"messages": `, `"messages":`, 1)
-				}
-				r := s.ask(path+"?a=b%20c", "{ "+tc.reference+"\n"+route.content+" }", "Content-Type: text/plain")
-				r.want(t, http.StatusAccepted, "from the gateway")
-				if got := r.header.Values("X-Preset"); !slices.Equal(got, []string{fmt.Sprintf("writer@%d", tc.version)}) {
-					t.Errorf("got X-Preset %q, want writer@%d", got, tc.version)
-				}
-				if got := r.header.Get("X-Preset-Dropped"); got != dropped {
-					t.Errorf("got X-Preset-Dropped %q, want %q", got, dropped)
-				}
-				got := s.upstream.one(t)
-				if got.body != want {
-					t.Errorf("the gateway got\n%s, want\n%s", got.body, want)
-				}
-				if got.method != "POST" || got.uri != path+"?a=b%20c" || got.length != int64(len(want)) || got.header.Get("Content-Length") != fmt.Sprint(len(want)) || got.coding != nil {
-					t.Errorf("got %s %s with length %d (header %q, coding %v), want POST %s with %d", got.method, got.uri, got.length, got.header.Get("Content-Length"), got.coding, path, len(want))
-				}
-				if got.header.Get("Content-Type") != mediatype.JSON || got.header.Values("Authorization") != nil {
-					t.Errorf("got Content-Type %q and Authorization %q", got.header.Get("Content-Type"), got.header.Values("Authorization"))
-				}
-			})
+			want := "{" + becomes[0] + fmt.Sprintf(route.merged, becomes[1]) + "}"
+			r := s.ask(path+"?a=b%20c", "{ "+reference+"\n"+route.content+" }", "Content-Type: text/plain")
+			r.want(t, http.StatusAccepted, "from the gateway")
+			if preset := r.header.Values("X-Preset"); !slices.Equal(preset, []string{"writer@1"}) || r.header.Get("X-Preset-Dropped") != route.dropped {
+				t.Errorf("%s%s: got X-Preset %q, dropped %q", reference, path, preset, r.header.Get("X-Preset-Dropped"))
+			}
+			got := s.upstream.one(t)
+			if got.body != want {
+				t.Errorf("%s%s: the gateway got\n%s, want\n%s", reference, path, got.body, want)
+			}
+			if got.method != "POST" || got.uri != path+"?a=b%20c" || got.length != int64(len(want)) || got.header.Get("Content-Length") != fmt.Sprint(len(want)) || got.coding != nil ||
+				got.header.Get("Content-Type") != mediatype.JSON || got.header.Values("Authorization") != nil {
+				t.Errorf("%s%s: got %+v", reference, path, got)
+			}
+		}
+		for _, pin := range []string{"", "@2"} {
+			s.ask(path, `{"model":"@preset/writer`+pin+`"}`).want(t, http.StatusAccepted)
+			if got := s.upstream.one(t).body; got != `{"model":"openai/gpt-6"}` {
+				t.Errorf("the newest version, %s: the gateway got %s", path, got)
+			}
 		}
 	}
 }
@@ -232,7 +197,30 @@ func (s *server) beside(subdirectives string) (address string) {
 	return address
 }
 
-// TestPassThrough sends requests without a reference. They pass unchanged.
+// wantAsStock sends a request to our site and to one without our handler. The gateway gets the same
+// from both, and the client the same answer.
+func (s *server) wantAsStock(what, stock, request, body string) {
+	s.t.Helper()
+	ours := exchange(s.t, s.address, request)
+	got := s.upstream.one(s.t)
+	theirs := exchange(s.t, stock, request)
+	want := s.upstream.one(s.t)
+	if want.body != body || want.err != nil {
+		s.t.Fatalf("%s: the test is at fault: stock gives %.500q, %v", what, want.body, want.err)
+	}
+	got.trailer, want.trailer = withoutEmpty(got.trailer), withoutEmpty(want.trailer)
+	if !reflect.DeepEqual(got, want) {
+		s.t.Errorf("%s: the gateway got\n%.2000v, want\n%.2000v", what, got, want)
+	}
+	ours.header.Del("Date")
+	theirs.header.Del("Date")
+	if !reflect.DeepEqual(ours, theirs) {
+		s.t.Errorf("%s: got answer %v, want %v", what, ours, theirs)
+	}
+}
+
+// TestPassThrough sends requests without a reference. They pass unchanged. JSON that is none is the
+// subject of domain/inference and schema/rawjson.
 func TestPassThrough(t *testing.T) {
 	tier.Slow(t)
 	s := start(t, inferring("keys off"))
@@ -242,41 +230,21 @@ func TestPassThrough(t *testing.T) {
 		"no reference":        `{"model" : "openai/gpt-5" ,"stream":true, "n":1.0}` + "\n",
 		"preset is null":      `{"preset":null,"model":"m"}`,
 		"the mark in content": `{"model":"m","input":"use @preset/writer, or {\"preset\":\"writer\"}"}`,
-		"nested":              `{"x":{"model":"@preset/writer","preset":"writer"}}`,
 		"other case":          `{"Model":"@preset/writer","PRESET":"writer"}`,
 		"an array":            `[{"model":"@preset/writer"}]`,
-		"a string":            `"@preset/writer"`,
 		"model is no string":  `{"model":["@preset/writer"],"input":1}`,
-		"null":                "null",
 		"binary":              "\x00\xff\xfe preset \x80\r\n",
 		"form":                "model=@preset/writer&preset=writer",
 		"multipart":           "--x\r\nContent-Disposition: form-data; name=\"preset\"\r\n\r\nwriter\r\n--x--\r\n",
-		"space":               " \t\r\n",
 		"byte order mark":     "\ufeff" + `{"x":"preset"}`,
 		"repeated names":      `{"a":1,"a":2,"model":"m","model":"n"}`,
 		"half a character":    `{"model":"m","input":"\ud800 preset"}`,
 		"other server tools":  `{"tools":[{"type":"openrouter\u003adatetime"},{"type" : "openrouter:fusion","parameters":{"tools":[]}}]}`,
-		"tools in a text":     `{"model":"m","input":"{\"tools\":[{\"type\":\"openrouter:web_search\"}]}"}`,
+		"cut":                 `{"model":"m","preset"`,
+		"brackets":            strings.Repeat("[", 10000) + "preset",
 		"5 MB":                `{"input":"` + strings.Repeat("preset ", 5<<20/7) + `"}`,
 		"5 MB of nothing":     strings.Repeat("\x00", 5<<20),
 		"gzip":                caddytest.Gzip(`{"model":"m"}`),
-		// These are from JSONTestSuite's n_ files, with our words in them.
-		"n cut":              `{"model":"m","preset"`,
-		"n colon":            `{"model"::"@preset/writer"}`,
-		"n comma":            `{"model":"m","session_id",}`,
-		"n trailing comma":   `{"a":"session_id",}`,
-		"n single quotes":    `{'model':'@preset/writer'}`,
-		"n unquoted":         `{model:"@preset/writer"}`,
-		"n two colons":       `{"x"::"preset"}`,
-		"n trailing comment": `{"a":"b"}/**/ preset`,
-		"n brackets":         strings.Repeat("[", 10000) + "preset",
-		"n objects":          strings.Repeat(`{"preset":`, 10000),
-		"n number":           `{"session_id":1.,"a":-}`,
-		"n control":          "{\"preset\x00\":\"\t\"}",
-		"n escape":           `{"a":"\x preset"}`,
-		"n bad UTF-8":        "{\"session_id\":\"\xe5\"",
-		"n star":             `{"preset"*}`,
-		"n capital True":     `{"preset": nul}`,
 	}
 	for _, mode := range []string{"off", "optional"} {
 		stock := s.beside(inferring("keys " + mode))
@@ -289,28 +257,12 @@ func TestPassThrough(t *testing.T) {
 				if len(body) < 1000 {
 					requests["trailers"] = postChunked(path, body, []string{"X-Checksum: 1", "X-Other: 2"})
 				}
-				if strings.HasPrefix(body, "\x1f\x8b") {
+				if name == "gzip" {
 					requests["encoded"] = post(path, body, "Content-Encoding: gzip")
 				}
 				for framing, request := range requests {
-					if len(body) > 1<<20 && (path != chatPath || framing == "trailers") {
-						continue // the same again, sent slowly
-					}
-					ours := exchange(t, s.address, request)
-					got := s.upstream.one(t)
-					theirs := exchange(t, stock, request)
-					want := s.upstream.one(t)
-					if want.body != body || want.err != nil {
-						t.Fatalf("%s, %s: the test is at fault: stock gives %q, %v", name, framing, want.body, want.err)
-					}
-					got.trailer, want.trailer = withoutEmpty(got.trailer), withoutEmpty(want.trailer)
-					if !reflect.DeepEqual(got, want) {
-						t.Errorf("%s%s, %s, keys %s: the gateway got\n%.2000v, want\n%.2000v", name, path, framing, mode, got, want)
-					}
-					ours.header.Del("Date")
-					theirs.header.Del("Date")
-					if !reflect.DeepEqual(ours, theirs) {
-						t.Errorf("%s%s, %s: got answer %v, want %v", name, path, framing, ours, theirs)
+					if len(body) < 1<<20 || path == chatPath { // the same again, sent slowly
+						s.wantAsStock(fmt.Sprintf("%s%s, %s, keys %s", name, path, framing, mode), stock, request, body)
 					}
 				}
 			}
@@ -346,36 +298,29 @@ func TestChunkedRequestsWithReference(t *testing.T) {
 	}
 }
 
-// TestKeysInTrailers sends keys of ours in trailers, announced and not. They are dropped.
-// Other trailers pass with the body.
+// TestKeysInTrailers sends keys of ours in trailers, announced and not. They are dropped. Other trailers
+// pass with the body, if they were announced.
 func TestKeysInTrailers(t *testing.T) {
 	const foreign = "Bearer " + foreignBearer
 	ours := []string{"X-Checksum: 1", "X-Api-Key: " + inferenceSecret, "Authorization: Bearer " + inferenceSecret}
+	basic := "authorization: Basic " + base64.RawURLEncoding.EncodeToString([]byte("ann:"+inferenceSecret))
 	for _, mode := range []string{"required", "optional", "everywhere", "off"} {
 		s := start(t, inferring("keys "+mode, "list_models on"))
-		for _, path := range []string{responsesPath, "/v1/embeddings", "GET /v1/models"} {
-			for _, announced := range []string{"", "X-Other", "X-Checksum", "Authorization", "X-Checksum, authorization, X-Api-Key"} {
-				for _, tc := range []struct {
-					trailers []string
-					want     []string // of Authorization
-				}{
-					{ours, nil},
-					{append(slices.Clone(ours), "Authorization: "+foreign, "authorization: Basic "+base64.RawURLEncoding.EncodeToString([]byte("ann:"+inferenceSecret))), nil},
-					{[]string{"X-Checksum: 1", "Authorization: " + foreign}, []string{foreign}},
-				} {
+		for _, request := range []string{"POST " + responsesPath, "POST /v1/embeddings", "GET /v1/models"} {
+			for _, announced := range []string{"", "X-Other", "X-Checksum, authorization, X-Api-Key"} {
+				for _, trailers := range [][]string{ours, append(slices.Clone(ours), "Authorization: "+foreign, basic), {"X-Checksum: 1", "Authorization: " + foreign}} {
 					headers, checksum, want := []string{bearer(inferenceSecret)}, "", []string(nil)
 					if announced != "" {
-						headers, checksum, want = append(headers, "Trailer: "+announced), "1", tc.want
+						headers, checksum = append(headers, "Trailer: "+announced), "1"
+						if len(trailers) == 2 {
+							want = []string{foreign}
+						}
 					}
-					method, target, other := strings.Cut(path, " ")
-					request := postTrailed(path, `{"model":"m"}`, tc.trailers, headers...)
-					if other {
-						request = method + strings.TrimPrefix(postTrailed(target, "{}", tc.trailers, headers...), "POST")
-					}
-					exchange(t, s.address, request).want(t, http.StatusAccepted)
+					method, path, _ := strings.Cut(request, " ")
+					exchange(t, s.address, method+strings.TrimPrefix(postTrailed(path, `{"model":"m"}`, trailers, headers...), "POST")).want(t, http.StatusAccepted)
 					got := s.upstream.one(t)
 					if got.err != nil || got.trailer.Get("X-Checksum") != checksum || !slices.Equal(got.trailer.Values("Authorization"), want) || got.trailer.Get("X-Api-Key") != "" {
-						t.Errorf("keys %s, %s, %q announced: of %q the gateway got trailers %v, %v", mode, path, announced, tc.trailers, got.trailer, got.err)
+						t.Errorf("keys %s, %s, %q announced: of %q the gateway got trailers %v, %v", mode, request, announced, trailers, got.trailer, got.err)
 					}
 				}
 			}
@@ -386,136 +331,85 @@ func TestKeysInTrailers(t *testing.T) {
 	}
 }
 
+// TestSessions checks which session id goes up in X-Session-Id. What a body's session id may be is the
+// subject of domain/inference.
 func TestSessions(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
 	long := strings.Repeat("é", 256)
-	quoted := func(text string) string {
-		out, _ := json.Marshal(text)
-		return string(out)
-	}
-	for _, tc := range []struct{ name, field, header, want string }{
-		{"neither", ``, "", ""},
-		{"header", ``, "from-header", "from-header"},
-		{"body", `"session_id":"from-body",`, "", "from-body"},
-		{"body wins", `"session_id":"from-body",`, "from-header", "from-body"},
-		{"escaped", `"session\u005fid":"from\u002dbody",`, "from-header", "from-body"},
-		{"null", `"session_id":null,`, "from-header", "from-header"},
-		{"empty", `"session_id":"",`, "from-header", "from-header"},
-		{"a number", `"session_id":7,`, "from-header", "from-header"},
-		{"an object", `"session_id":{"session_id":"x"},`, "", ""},
-		{"a newline", `"session_id":"a\nX-Evil: b",`, "", ""},
-		{"a newline beside a header", `"session_id":"a\r\nX-Evil: b",`, "from-header", "from-header"},
-		{"a NUL", `"session_id":"a\u0000b",`, "", ""},
-		{"DEL", `"session_id":"a\u007fb",`, "", ""},
-		{"as long as may be", `"session_id":"` + long + `",`, "from-header", long},
-		{"too long", `"session_id":"` + long + `x",`, "from-header", "from-header"},
-		{"any character", `"session_id":` + quoted("a \u2028 ü/<&>😀") + `,`, "", "a \u2028 ü/<&>😀"},
-		{"half a character", `"session_id":"a\ud800",`, "from-header", ""},
+	for _, tc := range []struct {
+		field, want string
+		headers     []string
+	}{
+		{``, "", nil},
+		{``, "from-header", []string{"X-Session-Id: from-header"}},
+		{`"session_id":"from-body",`, "from-body", []string{"X-Session-Id: from-header"}},
+		{`"session\u005fid":"from\u002dbody",`, "from-body", nil},
+		{`"session_id":null,`, "from-header", []string{"X-Session-Id: from-header"}},
+		{`"session_id":"a\nX-Evil: b",`, "", nil},
+		{`"session_id":"a\r\nX-Evil: b",`, "from-header", []string{"X-Session-Id: from-header"}},
+		{`"session_id":"a\u0000b",`, "", nil},
+		{`"session_id":"a\u007fb",`, "", nil},
+		{`"session_id":"` + long + `",`, long, []string{"X-Session-Id: from-header"}},
+		{`"session_id":"a ü/<&>😀",`, "a ü/<&>😀", []string{"X-Session-Id: 1", "X-Session-Id: 2"}},
+		// Agents have headers of their own.
+		{``, "codex", []string{"Session-Id: codex"}},
+		{``, "codex", []string{"X-Claude-Code-Session-Id: claude", "Session-Id: codex"}},
+		{``, "from-header", []string{"Session-Id: codex", "X-Session-Id: from-header"}},
+		{``, "codex", []string{"Session-Id: codex", "X-Session-Id: "}},
+		{``, "claude", []string{"Session-Id: ", "X-Claude-Code-Session-Id: claude"}},
+		{``, "claude", []string{"Session-Id: " + long + "x", "X-Claude-Code-Session-Id: claude"}},
+		{``, "", []string{"X-Claude-Code-Session-Id: " + long + "x"}},
+		{`"session_id":"from-body",`, "from-body", []string{"Session-Id: codex"}},
 	} {
 		for _, model := range []string{"m", "@preset/writer"} {
-			if model != "m" && slices.Contains([]string{"a number", "an object", "too long"}, tc.name) {
-				continue // refused, see TestMalformedReferencesAndSessions
-			}
 			for _, path := range inferencePaths {
-				var headers []string
-				if tc.header != "" {
-					headers = append(headers, "X-Session-Id: "+tc.header)
-				}
-				s.ask(path, "{"+tc.field+`"model":"`+model+`"}`, headers...).want(t, http.StatusAccepted)
+				s.ask(path, "{"+tc.field+`"model":"`+model+`"}`, tc.headers...).want(t, http.StatusAccepted)
 				got := s.upstream.one(t)
-				if tc.name == "half a character" {
-					continue // any status but an error
-				}
-				if id := got.header.Get("X-Session-Id"); id != tc.want || len(got.header.Values("X-Session-Id")) > 1 {
-					t.Errorf("%s%s: got X-Session-Id %q, want %q", tc.name, path, got.header.Values("X-Session-Id"), tc.want)
-				}
-				if got.header.Get("X-Evil") != "" {
-					t.Errorf("%s: a header was smuggled in", tc.name)
+				if id := got.header.Values("X-Session-Id"); strings.Join(id, "") != tc.want || len(id) > 1 || got.header.Get("X-Evil") != "" {
+					t.Errorf("%s %s%s: got X-Session-Id %q, want %q", tc.field, tc.headers, path, id, tc.want)
 				}
 				if !strings.Contains(got.body, strings.TrimSuffix(tc.field, ",")) {
-					t.Errorf("%s: the body lost its session: %s", tc.name, got.body)
-				}
-			}
-		}
-	}
-	// Agents have headers of their own.
-	for _, tc := range []struct {
-		headers []string
-		want    string
-	}{
-		{[]string{"Session-Id: codex"}, "codex"},
-		{[]string{"X-Claude-Code-Session-Id: claude"}, "claude"},
-		{[]string{"X-Claude-Code-Session-Id: claude", "Session-Id: codex"}, "codex"},
-		{[]string{"Session-Id: codex", "X-Session-Id: from-header"}, "from-header"},
-		{[]string{"Session-Id: codex", "X-Session-Id: "}, "codex"},
-		{[]string{"Session-Id: ", "X-Claude-Code-Session-Id: claude"}, "claude"},
-		{[]string{"Session-Id: " + long}, long},
-		{[]string{"Session-Id: " + long + "x", "X-Claude-Code-Session-Id: claude"}, "claude"},
-		{[]string{"X-Claude-Code-Session-Id: " + long + "x"}, ""},
-	} {
-		for _, model := range []string{"m", "@preset/writer"} {
-			for _, path := range inferencePaths {
-				s.ask(path, `{"model":"`+model+`"}`, tc.headers...).want(t, http.StatusAccepted)
-				got := s.upstream.one(t)
-				if id := got.header.Get("X-Session-Id"); id != tc.want {
-					t.Errorf("%s, %s%s: got X-Session-Id %q, want %q", tc.headers, model, path, id, tc.want)
+					t.Errorf("%s: the body lost its session: %s", tc.field, got.body)
 				}
 				for _, sent := range tc.headers {
 					if name, value, _ := strings.Cut(sent, ": "); name != "X-Session-Id" && value != "" && got.header.Get(name) != value {
 						t.Errorf("%s: got %s %q", tc.headers, name, got.header.Get(name))
 					}
 				}
-				s.ask(path, `{"session_id":"from-body","model":"`+model+`"}`, tc.headers...).want(t, http.StatusAccepted)
-				if id := s.upstream.one(t).header.Get("X-Session-Id"); id != "from-body" {
-					t.Errorf("%s, %s%s: got X-Session-Id %q, want the body's", tc.headers, model, path, id)
-				}
 			}
 		}
 	}
-	// There are two headers: the body's session id replaces both.
-	s.ask(chatPath, `{"session_id":"b"}`, "X-Session-Id: 1", "X-Session-Id: 2").want(t, http.StatusAccepted)
-	if got := s.upstream.one(t).header.Values("X-Session-Id"); !slices.Equal(got, []string{"b"}) {
-		t.Errorf("got X-Session-Id %q, want b alone", got)
-	}
 }
 
-// TestStickyRouting uses lb_policy header X-Session-Id. A session stays on one upstream.
+// TestStickyRouting uses lb_policy header X-Session-Id. A session stays on one upstream. Later handlers,
+// such as header_up, see the new length and the preset.
 func TestStickyRouting(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
 	other := newUpstream(t)
-	_, port, _ := net.SplitHostPort(s.address)
-	site := fmt.Sprintf("http://:%s {\nbind 127.0.0.1\npresets {\nstorage badger %s\n%s\n}\nreverse_proxy %s %s {\nlb_policy header X-Session-Id\nheader_up X-Length {header.Content-Length}\nheader_up X-Served \"{http.presets.slug}@{http.presets.version}\"\n}\n}\n",
-		port, s.folder, inferring(), s.upstream.Listener.Addr(), other.Listener.Addr())
-	if err := s.load(site); err != nil {
+	proxy := fmt.Sprintf("reverse_proxy %s %s {\nlb_policy header X-Session-Id\nheader_up X-Length {header.Content-Length}\nheader_up X-Served \"{http.presets.slug}@{http.presets.version}\"\n}", s.upstream.Listener.Addr(), other.Listener.Addr())
+	if err := s.load(s.proxying(inferring(), proxy)); err != nil {
 		t.Fatal(err)
 	}
 	other.taken()
 	hits := [2]int{}
 	for n := range 40 {
-		place := -1
-		for round, body := range []string{
-			`{"model":"m","session_id":"session-%d"}`, `{"model":"@preset/writer","session_id":"session-%d"}`,
-			`{"session_id":"session-%d","model":"x@preset/writer"}`, `{"model":"m"}`,
-		} {
+		id, place := fmt.Sprint("session-", n), -1
+		for round, body := range []string{`{"model":"m","session_id":"` + id + `"}`, `{"session_id":"` + id + `","model":"x@preset/writer"}`, `{"model":"m"}`} {
 			header := "X-Session-Id: another"
-			if !strings.Contains(body, "%d") {
-				header = fmt.Sprintf("X-Session-Id: session-%d", n)
-				body += "%.0d"
+			if round == 2 {
+				header = "X-Session-Id: " + id
 			}
-			s.ask(inferencePaths[round%3], fmt.Sprintf(body, n), header).want(t, http.StatusAccepted)
+			s.ask(inferencePaths[round], body, header).want(t, http.StatusAccepted)
 			got, gotOther := s.upstream.all(), other.all()
-			first, second := len(got), len(gotOther)
-			if first+second != 1 || place >= 0 && place != second {
-				t.Fatalf("session %d, request %d: %d and %d requests, after upstream %d", n, round, first, second, place)
+			if len(got)+len(gotOther) != 1 || place >= 0 && place != len(gotOther) {
+				t.Fatalf("%s, request %d: %d and %d requests, after upstream %d", id, round, len(got), len(gotOther), place)
 			}
-			place = second
-			// Later handlers, such as header_up, see the new length.
-			if one := append(got, gotOther...)[0]; one.header.Get("X-Length") != fmt.Sprint(len(one.body)) {
-				t.Errorf("got the length %s of a body of %d bytes", one.header.Get("X-Length"), len(one.body))
-			} else if want := map[bool]string{true: "writer@1", false: "@"}[strings.Contains(body, "@preset/")]; one.header.Get("X-Served") != want {
-				t.Errorf("got served %q, want %q", one.header.Get("X-Served"), want)
+			place = len(gotOther)
+			one := append(got, gotOther...)[0]
+			if want := []string{"@", "writer@1", "@"}[round]; one.header.Get("X-Length") != fmt.Sprint(len(one.body)) || one.header.Get("X-Served") != want {
+				t.Errorf("got the length %s of a body of %d bytes, served %q, want %q", one.header.Get("X-Length"), len(one.body), one.header.Get("X-Served"), want)
 			}
 		}
 		hits[place]++
@@ -523,59 +417,6 @@ func TestStickyRouting(t *testing.T) {
 	if hits[0] == 0 || hits[1] == 0 {
 		t.Errorf("the sessions went to %v, want both upstreams to have some", hits)
 	}
-}
-
-// TestInferenceIsObservable checks the access log and the metrics of inference requests.
-func TestInferenceIsObservable(t *testing.T) {
-	s := start(t, inferring())
-	s.preset("writer", writer)
-	s.preset("writer", writer)
-	home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
-	names := []string{"operation", "slug", "version", "workspace_id", "key_id", "session_id"}
-	var appends strings.Builder
-	for _, name := range names {
-		fmt.Fprintf(&appends, "log_append p_%s {http.presets.%s}\n", name, name)
-	}
-	site := func(block string) string {
-		return s.siteAt(s.address, fmt.Sprintf("%spresets {\nstorage badger %s\n%s\n}", &appends, s.folder, block))
-	}
-	if err := s.load(site(inferring("keys required", "list_models on"))); err != nil {
-		t.Fatal(err)
-	}
-	const key = "config-inference-1"
-	for _, tc := range []struct {
-		name string
-		send func()
-		want [6]any // as names
-	}{
-		{"resolved", func() { s.ask(chatPath, `{"model":"@preset/writer"}`).want(t, 202) }, [6]any{"inference_chat", "writer", "2", home, key, nil}},
-		{"pinned", func() { s.ask(responsesPath, `{"preset":"writer@1","session_id":"s"}`).want(t, 202) }, [6]any{"inference_responses", "writer", "1", home, key, "s"}},
-		{"session of the header", func() { s.ask(messagesPath, `{"model":"@preset/writer"}`, "X-Session-Id: h").want(t, 202) }, [6]any{"inference_messages", "writer", "2", home, key, "h"}},
-		{"passed", func() { s.ask(chatPath, `{"model":"m","session_id":"s"}`).want(t, 202) }, [6]any{"inference_chat", nil, nil, home, key, "s"}},
-		{"dry run", func() { s.ask(chatPath, `{"model":"@preset/writer"}`, "X-Preset-Dry-Run: true").want(t, 200) }, [6]any{"inference_chat", "writer", "2", home, key, nil}},
-		{"refused", func() { s.ask(messagesPath, `{"model":"@preset/nothing"}`).want(t, 404) }, [6]any{"inference_messages", nil, nil, home, key, nil}},
-		{"stranger", func() { s.do("POST", responsesPath, `{}`).want(t, 401) }, [6]any{"inference_responses", nil, nil, nil, nil, nil}},
-		{"models", func() { s.do("GET", "/v1/models", "", bearer(inferenceSecret)).want(t, 202) }, [6]any{"models_list", nil, nil, home, key, nil}},
-		{"not ours", func() { s.ask("/v1/embeddings", `{}`).want(t, 202) }, [6]any{nil, nil, nil, home, key, nil}},
-		{"a management key", func() { s.do("POST", chatPath, `{}`, bearer(managementSecret)).want(t, 403) }, [6]any{"inference_chat", nil, nil, home, "config-management-1", nil}},
-		{"not ours, of a stranger", func() { s.do("POST", "/v1/embeddings", `{}`).want(t, 202) }, [6]any{nil, nil, nil, nil, nil, nil}},
-	} {
-		got := s.logged(tc.send)
-		for i, name := range names {
-			if got["p_"+name] != tc.want[i] && (tc.want[i] != nil || got["p_"+name] != "") {
-				t.Errorf("%s: got %s %v, want %v", tc.name, name, got["p_"+name], tc.want[i])
-			}
-		}
-	}
-	send(t, "GET", "http://"+s.admin+"/metrics", "").want(t, 200,
-		`caddy_presets_resolutions_total{operation="inference_chat",result="passed"} 1`,
-		`caddy_presets_resolutions_total{operation="inference_chat",result="resolved"} 2`,
-		`caddy_presets_resolutions_total{operation="inference_responses",result="resolved"} 1`,
-		`caddy_presets_resolutions_total{operation="inference_responses",result="refused"} 1`,
-		`caddy_presets_resolutions_total{operation="inference_messages",result="resolved"} 1`,
-		`caddy_presets_resolutions_total{operation="inference_messages",result="refused"} 1`,
-		`caddy_presets_resolution_duration_seconds_count{operation="inference_chat",result="resolved"} 2`,
-	)
 }
 
 // TestInferenceErrors checks that every refusal has its route's envelope, and that the
@@ -691,76 +532,52 @@ func (r reply) described(t *testing.T) describedRun {
 	return d
 }
 
-// TestDryRunIsWhatGoesUp checks that a dry run shows the exact bytes that go upstream, for
-// any request.
+// TestDryRunIsWhatGoesUp checks that a dry run shows the exact bytes that go upstream, for any request,
+// and tells of each field.
 func TestDryRunIsWhatGoesUp(t *testing.T) {
 	s := start(t, inferring("drop_fields provider plugins"))
 	s.preset("writer", writer)
 	s.preset("empty", `{}`)
 	s.preset("tools", `{"models":["a/b","c/d"],"tools":[{"type":"function","name":"f","parameters":{"type":"object"},"strict":true},{"type":"web_search"}],"tool_choice":"required",`+
 		`"provider":{"order":["x"]},"reasoning":{"effort":"high","max_tokens":1000},"text":{"format":{"type":"json_schema","name":"n","schema":{"a":1.0}},"verbosity":"low"},"instructions":"<Zoë>\n\u2028\"\\"}`)
-	contents := map[string][]string{
+	compared := 0
+	for path, contents := range map[string][]string{
 		chatPath: {
-			`"messages":[]`, `"messages":[{"role":"system","content":"own"},{"role":"user","content":"\ud83d\ude00"}]`,
-			`"messages":[{"role":"developer","content":[{"type":"text","text":"own"}]}],"tools":[{"type":"function","function":{"name":"f"}}]`,
+			`"messages":[{"role":"developer","content":[{"type":"text","text":"own"}]},{"role":"user","content":"\ud83d\ude00"}],"tools":[{"type":"function","function":{"name":"f"}}]`,
 			`"max_tokens":5,"response_format":null,"provider":{"sort":"price"}`,
 		},
-		responsesPath: {
-			`"input":"hi"`, `"input":[],"instructions":"own"`, `"instructions":null,"temperature":1.50,"tools":[{"type":"function","name":"g"}]`,
-			`"models":["q/r"],"plugins":[],"session_id":"s"`,
-		},
-		messagesPath: {
-			`"max_tokens":5,"messages":[]`, `"system":[{"type":"text","text":"own"}]`, `"system":"own","tools":[{"name":"f","input_schema":{}}]`,
-			`"stop_sequences":["x"],"provider":{},"thinking":{"type":"disabled"}`,
-		},
-	}
-	compared := 0
-	for path, bodies := range contents {
-		for _, content := range bodies {
-			for _, reference := range []string{
-				`"model":"@preset/%s"`, `"model":"own/m@preset/%s"`, `"preset":"%s"`, `"preset":"%s@1","model":"own/m"`, `"model":"@preset/%s@1","x":"` + "\u00fc" + `\u00fc"`, `"model":"none%.0s"`,
-			} {
+		responsesPath: {`"instructions":null,"temperature":1.50,"tools":[{"type":"function","name":"g"}]`, `"models":["q/r"],"plugins":[],"session_id":"s"`},
+		messagesPath:  {`"system":"own","tools":[{"name":"f","input_schema":{}}]`, `"stop_sequences":["x"],"provider":{},"thinking":{"type":"disabled"}`},
+	} {
+		for _, content := range contents {
+			for _, reference := range []string{`"model":"@preset/%s"`, `"preset":"%s@1","model":"own/m"`, `"model":"@preset/%s@1","x":"` + "\u00fc" + `\u00fc"`, `"model":"none%.0s"`} {
 				for _, slug := range []string{"writer", "tools", "empty"} {
-					for _, body := range []string{
-						"{" + fmt.Sprintf(reference, slug) + "," + content + "}",
-						"{ " + content + " , " + fmt.Sprintf(reference, slug) + " }",
-					} {
-						dry := s.ask(path+"?q=%20", body, "X-Preset-Dry-Run: true")
-						s.upstream.none(t)
-						live := s.ask(path+"?q=%20", body)
-						if dry.status == 400 && live.status == 400 {
-							if dry.body != live.body {
-								t.Errorf("%s: got %s, want %s", body, dry.body, live.body)
-							}
-							continue // no model at all
-						}
-						live.want(t, 202)
-						got, d := s.upstream.one(t), dry.described(t)
-						if d.Data.Body != got.body || d.Data.Path != got.uri || d.Data.Method != got.method {
-							t.Errorf("%s %s: the dry run tells %+v, the gateway got %s %s", path, body, d.Data, got.uri, got.body)
-						}
-						if strings.Join(d.Data.Dropped, ", ") != live.header.Get("X-Preset-Dropped") || dry.header.Get("X-Preset-Dropped") != live.header.Get("X-Preset-Dropped") || dry.header.Get("X-Preset") != live.header.Get("X-Preset") {
-							t.Errorf("%s: the dry run dropped %q with headers %v, the gateway's answer says %v", body, d.Data.Dropped, dry.header, live.header)
-						}
-						var fields map[string]json.RawMessage
-						if err := json.Unmarshal([]byte(got.body), &fields); err != nil {
-							t.Fatalf("%s: the gateway got no JSON: %s", body, got.body)
-						}
-						for name := range fields {
-							if _, told := d.Data.Fields[name]; !told {
-								t.Errorf("%s: nothing is told of %s", body, name)
-							}
-						}
-						if len(fields) != len(d.Data.Fields) {
-							t.Errorf("%s: got %d fields, want %d", body, len(d.Data.Fields), len(fields))
-						}
-						compared++
+					body := "{ " + content + " , " + fmt.Sprintf(reference, slug) + " }"
+					dry := s.ask(path+"?q=%20", body, "X-Preset-Dry-Run: true")
+					s.upstream.none(t)
+					live := s.ask(path+"?q=%20", body)
+					if live.status == 400 {
+						dry.want(t, 400, live.body)
+						continue // no model at all
 					}
+					live.want(t, 202)
+					got, d := s.upstream.one(t), dry.described(t)
+					if d.Data.Body != got.body || d.Data.Path != got.uri || d.Data.Method != got.method {
+						t.Errorf("%s %s: the dry run tells %+v, the gateway got %s %s", path, body, d.Data, got.uri, got.body)
+					}
+					if strings.Join(d.Data.Dropped, ", ") != live.header.Get("X-Preset-Dropped") || dry.header.Get("X-Preset-Dropped") != live.header.Get("X-Preset-Dropped") || dry.header.Get("X-Preset") != live.header.Get("X-Preset") {
+						t.Errorf("%s: the dry run dropped %q with headers %v, the gateway's answer says %v", body, d.Data.Dropped, dry.header, live.header)
+					}
+					var fields map[string]json.RawMessage
+					if err := json.Unmarshal([]byte(got.body), &fields); err != nil || !slices.Equal(slices.Sorted(maps.Keys(fields)), slices.Sorted(maps.Keys(d.Data.Fields))) {
+						t.Errorf("%s: got %v of %s, %v", body, d.Data.Fields, got.body, err)
+					}
+					compared++
 				}
 			}
 		}
 	}
-	if compared < 300 {
+	if compared < 60 {
 		t.Errorf("only %d requests were compared", compared)
 	}
 }
@@ -832,144 +649,28 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-func TestModelList(t *testing.T) {
-	s := start(t, inferring("list_models on"))
-	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
-	key := s.issue(`{"kind":"inference","workspace":"team"}`).secret
-	s.preset("at-home", writer)
-	s.manage("POST", "/v1/presets/in-team/responses?workspace_id=team", writer).want(t, 200)
-
-	const list = `{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"x"}]}`
-	response := func(status int, media, body string) {
-		s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", media)
-			w.WriteHeader(status)
-			io.WriteString(w, body)
-		})
-	}
-	listed := func(path string, headers ...string) reply {
-		t.Helper()
-		return s.do("GET", path, "", headers...)
-	}
-	response(200, "application/json", list)
-	for secret, want := range map[string]string{inferenceSecret: "at-home", key: "in-team"} {
-		for _, header := range []string{bearer(secret), "X-Api-Key: " + secret} {
-			for _, path := range []string{"/v1/models", "/v1/models?x=y", "/v1//models"} {
-				r := listed(path, header)
-				r.want(t, 200, `{"id":"m",`, `"id":"@preset/`+want+`"`)
-				if n := strings.Count(r.body, "@preset/"); n != 1 || !json.Valid([]byte(r.body)) || r.header.Get("Content-Length") != fmt.Sprint(len(r.body)) {
-					t.Errorf("got %d presets and length %s in %s", n, r.header.Get("Content-Length"), r.body)
-				}
-				if got := s.upstream.one(t); got.header.Get("Authorization")+got.header.Get("X-Api-Key") != "" || got.uri != path {
-					t.Errorf("the gateway got %v", got)
-				}
-			}
-		}
-	}
-	for _, tc := range []struct {
-		status      int
-		media, body string
-	}{
-		{503, "application/json", list},
-		{200, "text/html", list},
-		{200, "application/json", `{"models":["m"]}`},
-		{200, "application/json", `{"object":"list","data":[`},
-		{200, "application/json", ``},
-	} {
-		response(tc.status, tc.media, tc.body)
-		r := listed("/v1/models", bearer(inferenceSecret))
-		if r.status != tc.status || r.body != tc.body || r.header.Get("Content-Type") != tc.media {
-			t.Errorf("got %v, want %v unchanged", r, tc)
-		}
-	}
-	s.upstream.all()
-	listed("/v1/models").wantError(t, 401, "Missing Authentication header")
-	listed("/v1/models", bearer(managementSecret)).wantError(t, 403, "")
-	s.upstream.none(t)
-	response(200, "application/json", list)
-	for _, path := range []string{"/v1/models/m", "/v1/models/user", "/models"} {
-		if r := listed(path, bearer(inferenceSecret)); r.body != list {
-			t.Errorf("%s: got %s, want the gateway's", path, r.body)
-		}
-	}
-	s.do("HEAD", "/v1/models", "", bearer(inferenceSecret)).want(t, 200)
-	s.do("POST", "/v1/models", "{}", bearer(inferenceSecret)).want(t, 200, list)
-
-	for mode, want := range map[string]int{"optional": 1, "off": 1} {
-		s.reload(inferring("list_models on", "keys "+mode))
-		if r := listed("/v1/models", "Authorization: Bearer sk-foreign"); r.status != 200 || strings.Count(r.body, "@preset/at-home") != want {
-			t.Errorf("keys %s: got %v", mode, r)
-		}
-		if got := s.upstream.one(t).header.Get("Authorization"); got != "Bearer sk-foreign" {
-			t.Errorf("keys %s: got Authorization %q", mode, got)
-		}
-	}
-	s.reload(inferring("list_models off"))
-	if r := listed("/v1/models", bearer(inferenceSecret)); r.body != list {
-		t.Errorf("list_models off: got %s", r.body)
-	}
-}
-
-// TestAChangeShowsAtOnce changes a preset. The next request has the change, on this site
-// and on another with the same folder.
+// TestAChangeShowsAtOnce changes a preset. The next request has the change, on this site and on another
+// with the same folder. A revoked key is refused at once.
 func TestAChangeShowsAtOnce(t *testing.T) {
 	s := start(t, inferring())
 	second := freeAddress(t)
-	both := s.site(inferring()) + s.siteAt(second, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", s.folder, inferring()))
-	if err := s.load(both); err != nil {
+	if err := s.load(s.site(inferring()) + s.siteAt(second, s.presets(inferring()))); err != nil {
 		t.Fatal(err)
 	}
 	s.ask(chatPath, `{"model":"@preset/hot"}`).want(t, 404)
-	for n := 1; n <= 200; n++ {
+	for n := 1; n <= 50; n++ {
 		s.preset("hot", fmt.Sprintf(`{"model":"model-%d"}`, n))
 		for i, url := range []string{s.url, "http://" + second} {
-			path := inferencePaths[(n+i)%3]
-			r := send(t, "POST", url+path, `{"model":"@preset/hot"}`, bearer(inferenceSecret))
+			r := send(t, "POST", url+inferencePaths[(n+i)%3], `{"model":"@preset/hot"}`, bearer(inferenceSecret))
 			if got := s.upstream.one(t).body; got != fmt.Sprintf(`{"model":"model-%d"}`, n) || r.header.Get("X-Preset") != fmt.Sprintf("hot@%d", n) {
 				t.Fatalf("round %d at %s: got %s, %s", n, url, got, r.header.Get("X-Preset"))
 			}
 		}
-		if n%50 == 0 {
-			s.ask(chatPath, fmt.Sprintf(`{"model":"@preset/hot@%d"}`, n/2)).want(t, 202)
-			if got := s.upstream.one(t).body; got != fmt.Sprintf(`{"model":"model-%d"}`, n/2) {
-				t.Fatalf("round %d: version %d is %s", n, n/2, got)
-			}
-		}
 	}
-	// Another configuration has a separate cache.
-	if err := s.load(both); err != nil {
-		t.Fatal(err)
-	}
-	s.ask(chatPath, `{"model":"@preset/hot"}`).want(t, 202)
-	if got := s.upstream.one(t).body; got != `{"model":"model-200"}` {
-		t.Errorf("after a reload: got %s", got)
-	}
-	// A revoked key is refused at once.
 	k := s.issue(`{"kind":"inference"}`)
 	s.do("POST", chatPath, `{"model":"@preset/hot"}`, bearer(k.secret)).want(t, 202)
 	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+k.id, "").want(t, 200)
 	s.do("POST", chatPath, `{"model":"@preset/hot"}`, bearer(k.secret)).want(t, 401)
-}
-
-// TestResolvingUnderLoad writes and resolves presets concurrently. No request gets an older
-// state than it may, or another preset.
-func TestResolvingUnderLoad(t *testing.T) {
-	s := start(t, inferring()+"\nmemory 20KB")
-	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {})
-	var wg sync.WaitGroup
-	for client := range 8 {
-		wg.Go(func() {
-			for n := 1; n <= 20; n++ {
-				slug := fmt.Sprintf("p-%d-%d", client, n%3)
-				s.preset(slug, fmt.Sprintf(`{"model":"m-%d-%d"}`, client, n))
-				d := s.ask(inferencePaths[n%3], `{"model":"@preset/`+slug+`"}`, "X-Preset-Dry-Run: true").described(t)
-				if want := fmt.Sprintf(`{"model":"m-%d-%d"}`, client, n); d.Data.Body != want {
-					t.Errorf("got %s, want %s", d.Data.Body, want)
-				}
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // TestResolvingAcrossAReload resolves pending requests of an old configuration after its
@@ -981,11 +682,7 @@ func TestResolvingAcrossAReload(t *testing.T) {
 		const body = `{"model":"@preset/writer","input":"hi"}`
 		conns := make([]net.Conn, 4)
 		for i := range conns {
-			conn, err := net.Dial("tcp", s.address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
+			conn := s.dial()
 			conns[i] = conn
 			// The server's 100 shows that the handler waits for the body.
 			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", responsesPath, bearer(inferenceSecret), len(body))
@@ -1089,100 +786,4 @@ func TestInferenceRoutes(t *testing.T) {
 	check("/ai/api", []string{"/ai/api/responses", "/ai/api/chat/completions", "/ai//api/messages"}, []string{responsesPath, chatPath, "/responses", "/ai/responses", "/ai/apiresponses"})
 	s.reload(inferring("keys required") + "\nbase_path /")
 	check("/", []string{"/responses", "/chat/completions", "/messages", "//messages"}, []string{responsesPath, chatPath, "/x/responses", "/chat/completionsx"})
-}
-
-// TestInferenceJSON checks that JSON has the same limits as a Caddyfile.
-func TestInferenceJSON(t *testing.T) {
-	s := start(t, standard)
-	load := func(inference string) error {
-		config := fmt.Sprintf(`{"admin":{"listen":%q,"config":{"persist":false}},"apps":{"http":{"servers":{"s":{"listen":[%q],"routes":[{"handle":[`+
-			`{"handler":"presets","storage":{"engine":"badger","folder":%q},"inference_keys":[{"secret":"sha256:%s"}],"management_keys":[{"secret":"sha256:%s"}],"inference":%s},`+
-			`{"handler":"reverse_proxy","upstreams":[{"dial":%q}]}]}]}}}}}`,
-			s.admin, s.address, s.folder, sha256Of(inferenceSecret), sha256Of(managementSecret), inference, s.upstream.Listener.Addr())
-		err := caddy.Load([]byte(config), true)
-		s.settle()
-		return err
-	}
-	for inference, problem := range map[string]string{
-		`{"keys":"nonsense"}`:                         `inference: keys: must be everywhere, required, optional or off, got "nonsense"`,
-		`{"keys":"Required"}`:                         "inference: keys: must be",
-		`{"max_body_size":-1}`:                        "inference: max_body_size: must be positive",
-		`{"drop_fields":["provider","model"]}`:        "inference: drop_fields: model cannot be dropped",
-		`{"drop_fields":["messages"]}`:                "messages cannot be dropped",
-		`{"usage":{"stream_usage":"on"}}`:             "inference: usage: stream_usage: must be off or add",
-		`{"usage":{"keep_hours":"59m"}}`:              "inference: usage: keep: must be at least an hour",
-		`{"usage":{"keep_days":"23h"}}`:               "inference: usage: keep: must be at least an hour",
-		`{"drop_fields":["input"]}`:                   "input cannot be dropped",
-		`{"drop_fields":["system"]}`:                  "system cannot be dropped",
-		`{"drop_fields":["instructions"]}`:            "instructions cannot be dropped",
-		`{"drop_fields":["a b"]}`:                     "inference: drop_fields: must be names",
-		`{"drop_fields":["a\nb"]}`:                    "inference: drop_fields: must be names",
-		`{"drop_fields":[""]}`:                        "inference: drop_fields: must be names",
-		`{"drop_fields":"provider"}`:                  "",
-		`{"list_models":"on"}`:                        "",
-		`{"attribution":"leave"}`:                     `inference: attribution: must be keep or drop, got "leave"`,
-		`{"other_routes":"deny"}`:                     `inference: other_routes: must be pass or refuse, got "deny"`,
-		`{"keys":"required","other_routes":"refuse"}`: "inference: other_routes: refuse needs keys everywhere, or off",
-		`{"keys":"optional","other_routes":"refuse"}`: "inference: other_routes: refuse needs keys everywhere, or off",
-		`{"unknown":1}`:                               "unknown",
-		`[]`:                                          "",
-	} {
-		if err := load(inference); err == nil || !strings.Contains(err.Error(), problem) {
-			t.Errorf("%s: got %v, want an error with %q", inference, err, problem)
-		}
-	}
-	s.manage("GET", "/v1/workspaces/default", "").want(t, 200) // all of them were rejected
-	s.preset("writer", writer)
-
-	if err := load(`{"drop_fields":["max_output_tokens","include"],"keys":"optional","max_body_size":1000,"list_models":true}`); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		r := s.do("POST", responsesPath, `{"model":"@preset/writer","input":"hi"}`, bearer("sk-foreign"))
-		r.want(t, 202)
-		const want = `{"model":"openai/gpt-5","input":"hi","temperature":0.70,"instructions":"Be brief."}`
-		if got := s.upstream.one(t).body; got != want || r.header.Get("X-Preset-Dropped") != "max_output_tokens, include" {
-			t.Errorf("got %s, dropped %q", got, r.header.Get("X-Preset-Dropped"))
-		}
-	}
-	s.ask(responsesPath, strings.Repeat(" ", 1001)).want(t, 413)
-	for _, inference := range []string{`{}`, `{"keys":"required","max_body_size":0}`, `{"max_body_size":4611686018427387904}`, `{"max_body_size":1152921504606846976}`} {
-		if err := load(inference); err != nil {
-			t.Fatal(err)
-		}
-		s.do("POST", responsesPath, `{}`).want(t, 401)
-		s.ask(responsesPath, `{"model":"@preset/writer"}`).want(t, 202)
-		s.upstream.all()
-	}
-	if err := load(`null`); err != nil {
-		t.Fatal(err)
-	}
-	s.do("POST", responsesPath, `{}`).want(t, 202)
-}
-
-// TestWorkspacesAndDropFields resolves presets in the key's workspace. The answer lists a
-// request's drop_fields.
-func TestWorkspacesAndDropFields(t *testing.T) {
-	s := start(t, inferring("drop_fields provider route")+"\ninference_key team-inference-secret carl team")
-	s.manage("POST", "/v1/workspaces", `{"name":"Team","slug":"team","default_text_model":"ws/model"}`).want(t, 201)
-	s.manage("POST", "/v1/presets/p/responses?workspace_id=team", `{"provider":{"order":["a"]},"top_p":0.5}`).want(t, 200)
-	issued := s.issue(`{"kind":"inference","workspace":"team"}`).secret
-	s.ask(chatPath, `{"model":"@preset/p"}`).want(t, 404, "Preset not found: @preset/p")
-	for _, secret := range []string{issued, "team-inference-secret"} {
-		r := s.do("POST", chatPath, `{"model":"@preset/p","route":"fallback"}`, bearer(secret))
-		r.want(t, 202)
-		if got := s.upstream.one(t).body; got != `{"top_p":0.5,"model":"ws/model"}` || r.header.Get("X-Preset-Dropped") != "provider, route" {
-			t.Errorf("got %s, dropped %q", got, r.header.Get("X-Preset-Dropped"))
-		}
-		// Only requests with a preset are changed.
-		s.do("POST", chatPath, `{"model":"m","route":"fallback"}`, bearer(secret)).want(t, 202)
-		if got := s.upstream.one(t).body; got != `{"model":"m","route":"fallback"}` {
-			t.Errorf("got %s", got)
-		}
-	}
-	s.manage("POST", "/v1/presets/p/responses", `{"model":"home"}`).want(t, 200)
-	s.ask(chatPath, `{"model":"@preset/p"}`).want(t, 202)
-	if got := s.upstream.one(t).body; got != `{"model":"home"}` {
-		t.Errorf("got %s", got)
-	}
 }

@@ -142,21 +142,13 @@ func (u *Usage) readPrice(d *caddyfile.Dispenser, place string) error {
 
 // serveMeasured lets the gateway answer, and measures the answer.
 func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
-	client, end := c.w, func() error { return nil }
-	if c.streamUsage {
-		w := usagetap.NewStreamWriter(c.w)
-		client, end = w, w.Close
-	}
 	home := c.named.workspace
 	if home == "" { // asked now, since the client waits for the end of tell
 		home = c.home()
 	}
 	begun, ended := time.Now(), false
-	t := usagetap.New(client, c.route.dialect, func(status int) { c.showHandle(status, begun) })
+	t := usagetap.New(c.w, c.route.dialect, c.hidesUsage, func(status int) { c.showHandle(status, begun) })
 	defer func() { // reverse_proxy panics where an answer breaks off
-		if end() != nil {
-			t.SetBroken()
-		}
 		used := t.Close(begun, ended && err == nil, c.r.Context().Err() != nil)
 		c.attribute(used)
 		used.Asked = c.asked
@@ -227,7 +219,7 @@ func (u *Usage) addsStreamUsage() bool { return u != nil && u.StreamUsage == str
 // hideStreamUsage prepares to take the usage out of the stream, which its client did not ask
 // for. An encoded stream is not searched, so the gateway is asked for a plain one.
 func (c *inferenceCall) hideStreamUsage() {
-	c.streamUsage = true
+	c.hidesUsage = true
 	c.r.Header.Set("Accept-Encoding", "identity")
 }
 

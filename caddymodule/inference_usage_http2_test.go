@@ -14,8 +14,6 @@ import (
 // TestUsageOverHTTP2 compares answers of an HTTP/2 gateway with and without usage. It
 // compares each event when it is sent, the headers and the trailers.
 func TestUsageOverHTTP2(t *testing.T) {
-	h2 := new(http.Protocols)
-	h2.SetUnencryptedHTTP2(true)
 	events := []string{"data: {\"model\":\"m\",\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", "data: half", " an event\n\n", "data: {\"model\":\"m\",\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3}}\n\n", "data: [DONE]\n\n"}
 	next := make(chan struct{})
 	gateway := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,14 +33,14 @@ func TestUsageOverHTTP2(t *testing.T) {
 		w.Header().Set("X-Sum", "abc")
 		w.Header().Set(http.TrailerPrefix+"X-Late", "def")
 	}))
-	gateway.Config.Protocols = h2
+	gateway.Config.Protocols = h2c().Protocols
 	gateway.Start()
 	t.Cleanup(gateway.Close)
 
 	s := start(t, inferring())
 	s.preset("writer", writer)
 	s.options = "servers {\nprotocols h1 h2c\n}"
-	clients := map[string]*http.Client{"HTTP/1.1": {Transport: &http.Transport{}}, "HTTP/2": {Transport: &http.Transport{Protocols: h2}}}
+	clients := map[string]*http.Client{"HTTP/1.1": {Transport: &http.Transport{}}, "HTTP/2": {Transport: h2c()}}
 	// ask returns everything that clients see.
 	ask := func() (seen []string) {
 		for _, name := range slices.Sorted(maps.Keys(clients)) {

@@ -168,15 +168,6 @@ func TestUsageThatIsUnknown(t *testing.T) {
 	}
 }
 
-// replyWith returns a handler with a fixed answer.
-func replyWith(status int, media, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", media)
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}
-}
-
 // TestUsageInAccessLogs checks the placeholders of usage.
 func TestUsageInAccessLogs(t *testing.T) {
 	s := start(t, inferring(usageBlock))

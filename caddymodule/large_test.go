@@ -27,10 +27,7 @@ func TestLargePages(t *testing.T) {
 	const page = "/v1/presets/p/versions?limit=100"
 	open := func() net.Conn {
 		t.Helper()
-		conn, err := net.Dial("tcp", s.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := s.dial()
 		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", page, inferenceSecret)
 		return conn
 	}

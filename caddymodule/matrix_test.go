@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -33,146 +32,31 @@ type row struct {
 
 // matrix has a row for each route, by its method and path.
 var matrix = map[string]row{
-	"GET presets": {
-		may:     "anyone",
-		exists:  cell{"presets", "", 200},
-		missing: []cell{{"presets?offset=1000", "", 200}},
-	},
-	"GET presets/{slug}": {
-		may:     "anyone",
-		exists:  cell{"presets/{p}", "", 200},
-		missing: []cell{{"presets/absent", "", 404}},
-	},
-	"PATCH presets/{slug}": {
-		may:     "management",
-		exists:  cell{"presets/{p}", `{"name":"Name {n}"}`, 200},
-		missing: []cell{{"presets/absent", `{"name":"n"}`, 404}, {"presets/absent", `{"policy":{"lock":["tools"]}}`, 404}},
-	},
-	"DELETE presets/{slug}": {
-		may:     "management",
-		exists:  cell{"presets/{p}", "", 200},
-		missing: []cell{{"presets/absent", "", 404}},
-	},
-	"POST presets/{slug}/restore": {
-		may: "management", archived: true,
-		exists:  cell{"presets/{p}/restore", "", 200},
-		missing: []cell{{"presets/absent/restore", "", 404}},
-	},
-	"POST presets/{slug}/responses": {
-		may:    "creators",
-		exists: cell{"presets/{p}/responses", `{"top_k":{n}}`, 200},
-		missing: []cell{
-			{"presets/r-{n}/responses", `{}`, 200},
-			{"presets/absent/responses?designate=false", `{}`, 409},
-		},
-	},
-	"POST presets/{slug}/chat/completions": {
-		may:     "creators",
-		exists:  cell{"presets/{p}/chat/completions", `{"top_k":{n}}`, 200},
-		missing: []cell{{"presets/c-{n}/chat/completions", `{}`, 200}},
-	},
-	"POST presets/{slug}/messages": {
-		may:     "creators",
-		exists:  cell{"presets/{p}/messages", `{"top_k":{n}}`, 200},
-		missing: []cell{{"presets/m-{n}/messages", `{}`, 200}},
-	},
-	"POST presets/{slug}/designate": {
-		may:    "management",
-		exists: cell{"presets/{p}/designate", `{"version":1}`, 200},
-		missing: []cell{
-			{"presets/absent/designate", `{"version":1}`, 404},
-			{"presets/{p}/designate", `{"version":9}`, 404},
-			{"presets/{p}/designate", `{"label":"absent"}`, 404},
-		},
-	},
-	"GET presets/{slug}/diff": {
-		may:    "anyone",
-		exists: cell{"presets/{p}/diff?from=1&to=one", "", 200},
-		missing: []cell{
-			{"presets/absent/diff?from=1&to=1", "", 404},
-			{"presets/{p}/diff?from=1&to=9", "", 404},
-			{"presets/{p}/diff?from=absent&to=1", "", 404},
-		},
-	},
-	"GET presets/{slug}/history": {
-		may:     "management",
-		exists:  cell{"presets/{p}/history", "", 200},
-		missing: []cell{{"presets/absent/history", "", 404}},
-	},
-	"GET presets/{slug}/usage": {
-		may:     "anyone",
-		exists:  cell{"presets/{p}/usage", "", 200},
-		missing: []cell{{"presets/absent/usage", "", 404}},
-	},
-	"POST presets/{slug}/feedback": {
-		may:     "anyone",
-		exists:  cell{"presets/{p}/feedback", `{"session_id":"s","score":1}`, 409}, // usage is not measured
-		missing: []cell{{"presets/absent/feedback", `{"session_id":"s","score":1}`, 404}},
-	},
-	"GET presets/{slug}/versions": {
-		may:     "anyone",
-		exists:  cell{"presets/{p}/versions", "", 200},
-		missing: []cell{{"presets/absent/versions", "", 404}},
-	},
-	"GET presets/{slug}/versions/{version}": {
-		may:     "anyone",
-		exists:  cell{"presets/{p}/versions/1", "", 200},
-		missing: []cell{{"presets/absent/versions/1", "", 404}, {"presets/{p}/versions/9", "", 404}},
-	},
-	"GET presets/{slug}/labels/{label}": {
-		may:     "anyone",
-		exists:  cell{"presets/{p}/labels/one", "", 200},
-		missing: []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}},
-	},
-	"PUT presets/{slug}/labels/{label}": {
-		may:    "management",
-		exists: cell{"presets/{p}/labels/one", `{"version":2}`, 200},
-		missing: []cell{
-			{"presets/absent/labels/one", `{"version":1}`, 404},
-			{"presets/{p}/labels/one", `{"version":9}`, 404},
-			{"presets/{p}/labels/new-{n}", `{"version":1}`, 200},
-		},
-	},
-	"DELETE presets/{slug}/labels/{label}": {
-		may:     "management",
-		exists:  cell{"presets/{p}/labels/one", "", 200},
-		missing: []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}},
-	},
-	"GET workspaces": {
-		may:     "management",
-		exists:  cell{"workspaces", "", 200},
-		missing: []cell{{"workspaces?offset=1000", "", 200}},
-	},
-	"POST workspaces": {
-		may:     "management",
-		exists:  cell{"workspaces", `{"name":"taken","slug":"{w}"}`, 400},
-		missing: []cell{{"workspaces", `{"name":"n","slug":"new-{n}"}`, 201}},
-	},
-	"GET workspaces/{workspace}": {
-		may:     "management",
-		exists:  cell{"workspaces/{w}", "", 200},
-		missing: []cell{{"workspaces/absent", "", 404}},
-	},
-	"PATCH workspaces/{workspace}": {
-		may:     "management",
-		exists:  cell{"workspaces/{w}", `{"name":"Name {n}"}`, 200},
-		missing: []cell{{"workspaces/absent", `{"name":"n"}`, 404}},
-	},
-	"GET workspaces/{workspace}/history": {
-		may:     "management",
-		exists:  cell{"workspaces/{w}/history", "", 200},
-		missing: []cell{{"workspaces/absent/history", "", 404}},
-	},
-	"GET workspaces/{workspace}/usage": {
-		may:     "management",
-		exists:  cell{"workspaces/{w}/usage", "", 200},
-		missing: []cell{{"workspaces/absent/usage", "", 404}},
-	},
-	"DELETE workspaces/{workspace}": {
-		may:     "management",
-		exists:  cell{"workspaces/{w}", "", 200},
-		missing: []cell{{"workspaces/absent", "", 404}},
-	},
+	"GET presets":                           {"anyone", cell{"presets", "", 200}, []cell{{"presets?offset=1000", "", 200}}, false},
+	"GET presets/{slug}":                    {"anyone", cell{"presets/{p}", "", 200}, []cell{{"presets/absent", "", 404}}, false},
+	"PATCH presets/{slug}":                  {"management", cell{"presets/{p}", `{"name":"Name {n}"}`, 200}, []cell{{"presets/absent", `{"name":"n"}`, 404}, {"presets/absent", `{"policy":{"lock":["tools"]}}`, 404}}, false},
+	"DELETE presets/{slug}":                 {"management", cell{"presets/{p}", "", 200}, []cell{{"presets/absent", "", 404}}, false},
+	"POST presets/{slug}/restore":           {"management", cell{"presets/{p}/restore", "", 200}, []cell{{"presets/absent/restore", "", 404}}, true},
+	"POST presets/{slug}/responses":         {"creators", cell{"presets/{p}/responses", `{"top_k":{n}}`, 200}, []cell{{"presets/r-{n}/responses", `{}`, 200}, {"presets/absent/responses?designate=false", `{}`, 409}}, false},
+	"POST presets/{slug}/chat/completions":  {"creators", cell{"presets/{p}/chat/completions", `{"top_k":{n}}`, 200}, []cell{{"presets/c-{n}/chat/completions", `{}`, 200}}, false},
+	"POST presets/{slug}/messages":          {"creators", cell{"presets/{p}/messages", `{"top_k":{n}}`, 200}, []cell{{"presets/m-{n}/messages", `{}`, 200}}, false},
+	"POST presets/{slug}/designate":         {"management", cell{"presets/{p}/designate", `{"version":1}`, 200}, []cell{{"presets/absent/designate", `{"version":1}`, 404}, {"presets/{p}/designate", `{"version":9}`, 404}, {"presets/{p}/designate", `{"label":"absent"}`, 404}}, false},
+	"GET presets/{slug}/diff":               {"anyone", cell{"presets/{p}/diff?from=1&to=one", "", 200}, []cell{{"presets/absent/diff?from=1&to=1", "", 404}, {"presets/{p}/diff?from=1&to=9", "", 404}, {"presets/{p}/diff?from=absent&to=1", "", 404}}, false},
+	"GET presets/{slug}/history":            {"management", cell{"presets/{p}/history", "", 200}, []cell{{"presets/absent/history", "", 404}}, false},
+	"GET presets/{slug}/usage":              {"anyone", cell{"presets/{p}/usage", "", 200}, []cell{{"presets/absent/usage", "", 404}}, false},
+	"POST presets/{slug}/feedback":          {"anyone", cell{"presets/{p}/feedback", `{"session_id":"s","score":1}`, 409}, []cell{{"presets/absent/feedback", `{"session_id":"s","score":1}`, 404}}, false}, // usage is not measured
+	"GET presets/{slug}/versions":           {"anyone", cell{"presets/{p}/versions", "", 200}, []cell{{"presets/absent/versions", "", 404}}, false},
+	"GET presets/{slug}/versions/{version}": {"anyone", cell{"presets/{p}/versions/1", "", 200}, []cell{{"presets/absent/versions/1", "", 404}, {"presets/{p}/versions/9", "", 404}}, false},
+	"GET presets/{slug}/labels/{label}":     {"anyone", cell{"presets/{p}/labels/one", "", 200}, []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}}, false},
+	"PUT presets/{slug}/labels/{label}":     {"management", cell{"presets/{p}/labels/one", `{"version":2}`, 200}, []cell{{"presets/absent/labels/one", `{"version":1}`, 404}, {"presets/{p}/labels/one", `{"version":9}`, 404}, {"presets/{p}/labels/new-{n}", `{"version":1}`, 200}}, false},
+	"DELETE presets/{slug}/labels/{label}":  {"management", cell{"presets/{p}/labels/one", "", 200}, []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}}, false},
+	"GET workspaces":                        {"management", cell{"workspaces", "", 200}, []cell{{"workspaces?offset=1000", "", 200}}, false},
+	"POST workspaces":                       {"management", cell{"workspaces", `{"name":"taken","slug":"{w}"}`, 400}, []cell{{"workspaces", `{"name":"n","slug":"new-{n}"}`, 201}}, false},
+	"GET workspaces/{workspace}":            {"management", cell{"workspaces/{w}", "", 200}, []cell{{"workspaces/absent", "", 404}}, false},
+	"PATCH workspaces/{workspace}":          {"management", cell{"workspaces/{w}", `{"name":"Name {n}"}`, 200}, []cell{{"workspaces/absent", `{"name":"n"}`, 404}}, false},
+	"GET workspaces/{workspace}/history":    {"management", cell{"workspaces/{w}/history", "", 200}, []cell{{"workspaces/absent/history", "", 404}}, false},
+	"GET workspaces/{workspace}/usage":      {"management", cell{"workspaces/{w}/usage", "", 200}, []cell{{"workspaces/absent/usage", "", 404}}, false},
+	"DELETE workspaces/{workspace}":         {"management", cell{"workspaces/{w}", "", 200}, []cell{{"workspaces/absent", "", 404}}, false},
 }
 
 // methods are tested on every path.
@@ -318,6 +202,9 @@ func (s *server) changesRecorded() int {
 // that exist and that do not.
 func TestAuthorisationMatrix(t *testing.T) {
 	tier.NoRace(t)
+	if rows, routes := slices.Sorted(maps.Keys(matrix)), slices.Sorted(maps.Keys(operations(t))); !slices.Equal(routes, rows) {
+		t.Errorf("got rows for\n%s\nwant\n%s", strings.Join(rows, "\n"), strings.Join(routes, "\n"))
+	}
 	for _, creators := range []string{"management", "any"} {
 		t.Run("creators "+creators, func(t *testing.T) { testMatrix(t, creators, tier.Sample(3)) })
 	}
@@ -459,22 +346,6 @@ func testMatrix(t *testing.T, creators string, sample int) {
 	}
 }
 
-// TestMatrixIsComplete checks that every route has a row.
-func TestMatrixIsComplete(t *testing.T) {
-	schemas, err := schema.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var routes []string
-	for _, op := range new(Handler).routes(schemas) {
-		routes = append(routes, op.method+" "+op.path)
-	}
-	slices.Sort(routes)
-	if rows := slices.Sorted(maps.Keys(matrix)); !slices.Equal(routes, rows) {
-		t.Errorf("got rows for\n%s\nwant\n%s", strings.Join(rows, "\n"), strings.Join(routes, "\n"))
-	}
-}
-
 // wantSame checks that two answers are equal byte by byte, except for their dates.
 func wantSame(t *testing.T, what string, a, b reply) {
 	t.Helper()
@@ -487,72 +358,5 @@ func wantSame(t *testing.T, what string, a, b reply) {
 	}
 	if a.status != b.status || a.body != b.body || header(a) != header(b) {
 		t.Errorf("%s: got\n%d %s\n%s\nand\n%d %s\n%s\nwant one answer", what, a.status, header(a), a.body, b.status, header(b), b.body)
-	}
-}
-
-// TestNothingTellsOfOtherWorkspaces checks that an object in another workspace gets the
-// same answer as a missing one.
-func TestNothingTellsOfOtherWorkspaces(t *testing.T) {
-	for _, creators := range []string{"management", "any"} {
-		t.Run("creators "+creators, func(t *testing.T) {
-			s := start(t, standard+"\npreset_creators "+creators)
-			s.manage("POST", "/v1/workspaces", `{"name":"Elsewhere","slug":"elsewhere"}`).want(t, 201)
-			outsider := s.issue(`{"kind":"inference","workspace":"elsewhere"}`)
-			f := &fixtures{s: s}
-			slug, archived := f.preset(false), f.preset(true)
-			absent := strings.Repeat("x", len(slug))
-			home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
-			unknown := "01890000-0000-7000-8000-000000000000"
-			for route, r := range matrix {
-				method, path, _ := strings.Cut(route, " ")
-				c := r.exists
-				ask := func(preset, workspace, query string, headers ...string) reply {
-					sent := "/v1/" + f.fill(c.path, preset, workspace)
-					if query != "" {
-						sent += map[bool]string{true: "&", false: "?"}[strings.Contains(sent, "?")] + query
-					}
-					return s.do(method, sent, f.fill(c.body, preset, workspace), append(headers, bearer(outsider.secret))...)
-				}
-				real := `"` + strings.Repeat("0", 32) + `"`
-				if method == "GET" && strings.Contains(path, "{}") {
-					real = s.manage("GET", "/v1/"+f.fill(c.path, slug, "default"), "").header.Get("ETag")
-				}
-				for _, condition := range []string{"X-None: ", "If-Match: *", "If-Match: " + real, "If-None-Match: *", "If-None-Match: " + real} {
-					name := fmt.Sprintf("%s with %s", route, condition)
-					if r.may == "creators" && creators == "any" {
-						continue // each caller creates its own, below
-					}
-					if strings.Contains(c.path, "{p}") {
-						missing := ask(absent, "", "", condition)
-						wantSame(t, name, missing, ask(slug, "", "", condition))
-						wantSame(t, name+" of an archived preset", missing, ask(archived, "", "", condition))
-					}
-					if strings.Contains(c.path+c.body, "{w}") {
-						wantSame(t, name, ask("", "absents", "", condition), ask("", "default", "", condition))
-					}
-					if strings.HasPrefix(path, "presets") {
-						missing := ask(slug, "", "workspace_id="+unknown, condition)
-						wantSame(t, name+" in a workspace", missing, ask(slug, "", "workspace_id="+home, condition))
-						wantSame(t, name+" in a workspace", missing, ask(absent, "", "workspace_id="+home, condition))
-					}
-				}
-			}
-			if creators != "any" {
-				return
-			}
-			// A slug that another workspace uses is free.
-			for _, dialect := range []string{"responses", "chat/completions", "messages"} {
-				mine := func(slug string) string {
-					r := s.do("POST", "/v1/presets/"+slug+"/"+dialect, "{}", bearer(outsider.secret))
-					s.do("GET", "/v1/presets/"+slug, "", bearer(outsider.secret)).want(t, r.status)
-					return fmt.Sprint(r.status, times.ReplaceAllString(uuids.ReplaceAllString(strings.ReplaceAll(r.body, slug, "slug"), ""), ""))
-				}
-				taken, free := mine(slug), mine(absent)
-				if taken != free {
-					t.Errorf("%s: got\n%s\nfor a slug that is taken elsewhere and\n%s\nfor one that is not", dialect, taken, free)
-				}
-			}
-			s.manage("GET", "/v1/presets/"+slug+"/versions", "").want(t, 200, `"total_count":2`)
-		})
 	}
 }

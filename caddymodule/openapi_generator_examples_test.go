@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.yaml.in/yaml/v3"
@@ -22,15 +22,11 @@ var openAPIExamples = filepath.Join("openapi", "examples.yaml")
 
 // readExamples returns the examples of requests, by operation, and of responses, by component.
 func readExamples() (requests, responses *yaml.Node, err error) {
-	text, err := os.ReadFile(openAPIExamples)
+	root, err := readNode(openAPIExamples)
 	if err != nil {
 		return nil, nil, err
 	}
-	var read yaml.Node
-	if err := yaml.Unmarshal(text, &read); err != nil {
-		return nil, nil, err
-	}
-	root := withoutAliases(read.Content[0])
+	root = withoutAliases(root)
 	return memberNode(root, "requests"), memberNode(root, "responses"), nil
 }
 
@@ -71,11 +67,11 @@ var refused = map[int]error{
 	http.StatusRequestEntityTooLarge: heldbody.ErrTooLarge,
 	http.StatusUnsupportedMediaType:  &status.Error{Message: "Unsupported media type: send application/json without a content encoding"},
 	http.StatusUnprocessableEntity:   &status.Error{Message: "Idempotency-Key was already used for another request"},
-	http.StatusTooManyRequests:       &limiter.Error{},
+	http.StatusTooManyRequests:       limiter.Refusal(time.Minute),
 	http.StatusInternalServerError:   &status.Error{Message: "Internal Server Error"},
 	http.StatusServiceUnavailable:    &status.Error{Message: "Service temporarily unavailable"},
-	http.StatusBadGateway:            &gatewayError{http.StatusBadGateway},
-	http.StatusGatewayTimeout:        &gatewayError{http.StatusGatewayTimeout},
+	http.StatusBadGateway:            gatewayError(http.StatusBadGateway),
+	http.StatusGatewayTimeout:        gatewayError(http.StatusGatewayTimeout),
 }
 
 // refusedByAdmin are those of the admin endpoint.
@@ -107,9 +103,5 @@ func exampleOfError(schema string, status int) (*yaml.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	var example yaml.Node // JSON is valid YAML
-	if err := yaml.Unmarshal(text, &example); err != nil {
-		return nil, err
-	}
-	return example.Content[0], nil
+	return parseNode(text)
 }

@@ -3,9 +3,9 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,22 +29,16 @@ type use struct {
 }
 
 // readFiles reads the schema files of a folder and finds their references.
-func readFiles(folder fs.FS) (schemaFiles, error) {
+func readFiles(folder string) (schemaFiles, error) {
 	f := schemaFiles{make(map[string]*yaml.Node), make(map[string][]use)}
-	names, err := fs.Glob(folder, "*.json")
+	names, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {
 		return f, err
 	}
 	for _, file := range names {
-		text, err := fs.ReadFile(folder, file)
-		if err != nil {
-			return f, err
-		}
-		var document yaml.Node // JSON is valid YAML
-		if err := yaml.Unmarshal(text, &document); err != nil {
+		if f.roots[filepath.Base(file)], err = readNode(file); err != nil {
 			return f, fmt.Errorf("%s: %w", file, err)
 		}
-		f.roots[file] = document.Content[0]
 	}
 	for file, root := range f.roots {
 		f.findUses(root, file, "")
@@ -333,13 +327,6 @@ func (w *schemaWriter) alternatives(s *yaml.Node, file string) (all []any) {
 		target := w.at(name)
 		switch {
 		case target != nil && w.refuses(target, v.property, name):
-		case target != nil && memberNode(target, "title") == nil && hasNoRules(target):
-			plain := newNode(map[string]string{})
-			if about := memberNode(target, "description"); about != nil {
-				putNode(plain, "description", about)
-			}
-			v.restrict(plain)
-			all = append(all, plain)
 		case name == without: // the property is optional
 			all = append(all, w.addSchema(name))
 			v.restrictIfGiven(w.made[componentName(target)].schema)
@@ -352,12 +339,8 @@ func (w *schemaWriter) alternatives(s *yaml.Node, file string) (all []any) {
 			others := map[string]any{v.property: map[string]any{"description": "A kind that no other alternative has.", "not": map[string]any{"enum": known}}}
 			title := "Other " + memberNode(s, "title").Value
 			all = append(all, ordered("title", title, "allOf", []any{w.addSchema(name)}, "required", []string{v.property}, "properties", others))
-		case w.selection(name) != nil:
-			all = append(all, w.addSchema(name))
 		default:
-			chosen := ordered("allOf", []any{w.addSchema(name)})
-			v.restrict(chosen)
-			all = append(all, chosen)
+			all = append(all, w.addSchema(name))
 		}
 	}
 	return all
@@ -385,16 +368,6 @@ func (w *schemaWriter) refuses(s *yaml.Node, property, name string) bool {
 func isNothing(s *yaml.Node) bool {
 	not := memberNode(s, "not")
 	return not != nil && len(not.Content) == 0
-}
-
-// hasNoRules reports whether a schema permits any value.
-func hasNoRules(s *yaml.Node) bool {
-	for keyword := range members(s) {
-		if keyword != "title" && keyword != "description" {
-			return false
-		}
-	}
-	return true
 }
 
 // restrict makes a schema an object of the variant. It keeps a schema that has more rules
@@ -477,10 +450,6 @@ func (w *schemaWriter) split(s *yaml.Node, alternatives []any, words *yaml.Node)
 		default:
 			all = append(all, ordered("type", kind.Value))
 		}
-	}
-	if len(all) == 1 {
-		s.Content = append(s.Content, newNode(all[0]).Content...)
-		return
 	}
 	putNode(s, "anyOf", newNode(all))
 }

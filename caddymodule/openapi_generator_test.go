@@ -33,229 +33,21 @@ var openAPIBases = map[string]string{
 	adminDocument: filepath.Join("openapi", "base-admin.yaml"),
 }
 
-// description is the document's text on an operation, in addition to its row in a route
-// table.
-type description struct {
-	tag, summary string
-	success      string // the answer, of components/responses; its status is 200 unless it begins with one
-	parameters   string // of components/parameters, besides those of all such operations
-	about        string // what the summary does not say
+// openAPIOperations is the file of what the route tables do not say.
+var openAPIOperations = filepath.Join("openapi", "operations.yaml")
+
+// descriptions are the texts on operations, by their names, and on errors, by their status.
+type descriptions struct {
+	Operations map[string]struct{ Tag, Summary, Success, Parameters, About string }
+	Errors     map[int]string
 }
 
-// descriptions are by the name of the operation.
-var descriptions = map[string]description{
-	"preset_list": {
-		"presets", "List presets", "Presets", "q status sort order offset limit",
-		"A page of the workspace's presets, without their versions. Walk the pages as docs/api.md says, since others may write meanwhile.",
-	},
-	"preset_get": {
-		"presets", "Get a preset", "Preset", "",
-		"The preset with the version that requests get. Its entity tag is the condition of a change.",
-	},
-	"preset_update": {
-		"presets", "Change the name, the description or the status of a preset", "Preset", "",
-		"Absent members stay as they are. Null clears the description, the policy and the owner.",
-	},
-	"preset_archive": {
-		"presets", "Archive a preset; its slug stays taken", "Deleted", "",
-		"Requests and lists no longer see the preset. Its versions, labels and history stay, and a second removal changes nothing.",
-	},
-	"preset_restore": {
-		"presets", "Restore an archived preset", "Preset", "",
-		"The preset is active again, with the versions and labels that it had.",
-	},
-	"preset_create_responses": {
-		"presets", "Create a preset, or its next version, from a responses request", "Preset", "designate template label_to_set message",
-		"The settings and the instructions become the version. The input is dropped, unless the version is a template.",
-	},
-	"preset_create_chat": {
-		"presets", "Create a preset, or its next version, from a chat completions request", "Preset", "designate template label_to_set message",
-		"The settings and the leading system and developer messages become the version. Other messages are dropped, unless the version is a template.",
-	},
-	"preset_create_messages": {
-		"presets", "Create a preset, or its next version, from a messages request", "Preset", "designate template label_to_set message",
-		"The settings and the system prompt become the version. The messages are dropped, unless the version is a template.",
-	},
-	"preset_designate": {
-		"versions", "Make another version the one that serves requests", "Preset", "",
-		"Requests that name the preset alone get that version. The body names it by its number or by a label without a split.",
-	},
-	"preset_diff": {
-		"versions", "Compare two versions of a preset", "Diff", "from to",
-		"The changes of the settings and of the template as JSON Patches, and a unified diff of the system prompts.",
-	},
-	"preset_history": {
-		"presets", "List the changes of a preset, also of an archived one", "History", "offset limit",
-		"Who changed what, with which key, and which version requests got before and after.",
-	},
-	"preset_usage": {
-		"usage", "Report what requests with a preset used", "Usage", "usage_from usage_to usage_step preset_usage_by usage_label usage_since",
-		"Requests, tokens, cost and times as rows of hours or days, if the server measures usage.",
-	},
-	"preset_feedback": {
-		"usage", "Say how well a request with a preset did", "202 Feedback", "",
-		"The request is named by its X-Preset-Request-Id or by its session. The score counts for the version that answered.",
-	},
-	"version_list": {
-		"versions", "List the versions of a preset", "Versions", "fields offset limit",
-		"All versions that were not pruned, in the order of their numbers.",
-	},
-	"version_get": {
-		"versions", "Get a version of a preset", "Version", "",
-		"A version never changes. Only designated, labels and last_served_at say what became of it.",
-	},
-	"label_get": {
-		"labels", "Get a label with its history", "Label", "offset limit",
-		"What the label stands for and who moved it. A deleted label is found, too, with its history.",
-	},
-	"label_put": {
-		"labels", "Make a label stand for a version or a split", "Label", "",
-		"The label is made if it does not exist. Requests that name it get the version, or one of the split, at once.",
-	},
-	"label_delete": {
-		"labels", "Remove a label; its history stays", "Deleted", "",
-		"Requests that name the label get 404 from then on.",
-	},
-	"workspace_list": {
-		"workspaces", "List workspaces", "Workspaces", "offset limit",
-		"All workspaces that the key sees, the oldest first.",
-	},
-	"workspace_create": {
-		"workspaces", "Create a workspace", "201 Workspace", "",
-		"A taken slug is refused, with or without a condition. Members that may be null take their default for it.",
-	},
-	"workspace_get": {
-		"workspaces", "Get a workspace", "Workspace", "",
-		"The workspace with its defaults, by its id or slug.",
-	},
-	"workspace_update": {
-		"workspaces", "Change a workspace", "Workspace", "",
-		"Absent members stay as they are. The slug of the workspace default cannot be changed.",
-	},
-	"workspace_usage": {
-		"usage", "Report what requests used in a workspace", "Usage", "usage_from usage_to usage_step workspace_usage_by",
-		"The report of a preset for all requests of the workspace, also for those without a preset.",
-	},
-	"workspace_history": {
-		"workspaces", "List the changes of a workspace, its presets and the keys that act only in it", "History", "offset limit",
-		"The changes of all of them in one list, the newest first.",
-	},
-	"workspace_delete": {
-		"workspaces", "Delete a workspace in which no live key acts, with its presets", "Deleted", "confirm_default_workspace_deletion",
-		"The presets are gone for good. The workspace default is made again at once, empty.",
-	},
-
-	"inference_chat": {
-		"inference", "Run a chat completions request", "Inference", "X-Session-Id X-Preset-Dry-Run",
-		"The preset that the request names is merged into it, and the gateway answers.",
-	},
-	"inference_responses": {
-		"inference", "Run a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run",
-		"Like chat completions, in the terms of the responses API.",
-	},
-	"inference_messages": {
-		"inference", "Run a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run",
-		"Like chat completions, in the terms of the messages API.",
-	},
-	"models_list": {
-		"inference", "List the models of the gateway and the presets", "Models", "",
-		"Without list_models the gateway's answer passes unchanged.",
-	},
-	"model_get": {
-		"inference", "Get a model of the gateway, or a preset as one", "Model", "",
-		"A preset is found by its name as a model, such as @preset/email-copywriter.",
-	},
-
-	"inference_responses_count": {
-		"inference", "Count the tokens of a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run",
-		"The gateway counts the merged request, and runs nothing.",
-	},
-	"inference_messages_count": {
-		"inference", "Count the tokens of a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run",
-		"The gateway counts what the merged messages request has, and runs nothing.",
-	},
-	"inference_responses_compact": {
-		"inference", "Compact the conversation of a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run",
-		"The preset is merged as on responses, and the gateway shortens the conversation.",
-	},
-
-	"key_create": {
-		"keys", "Issue a key", "201 NewIssuedKey", "store",
-		"The secret is in this response alone. Limits narrow what an inference key reaches.",
-	},
-	"key_list": {
-		"keys", "List the issued keys", "IssuedKeys", "store",
-		"Revoked and expired keys are listed until they are removed. No secret is shown.",
-	},
-	"key_get": {
-		"keys", "Get an issued key", "IssuedKey", "store",
-		"The key by its id, also when it is no longer live.",
-	},
-	"key_revoke": {
-		"keys", "Revoke a key", "IssuedKey", "store",
-		"The key stops working at once. Revoking it again changes nothing.",
-	},
-	"key_remove": {
-		"keys", "Remove a revoked or expired key", "IssuedKey", "store",
-		"The record of the key goes, and the audit trail stays. A live key is refused.",
-	},
-	"key_prune": {
-		"keys", "Remove all revoked and expired keys", "PrunedKeys", "store",
-		"With older_than only those that ended that long ago.",
-	},
-	"audit_list": {
-		"audit", "Read the audit trail", "Audit", "store after audit_limit",
-		"Records from a number on. The head tells whether the trail was changed, if it is compared with an earlier one.",
-	},
-	"version_prune": {
-		"store", "Remove old versions of presets, for good", "Pruned", "store",
-		"Designated and labelled versions stay. The space comes back by and by.",
-	},
-	"backup_get": {
-		"store", "Back up the store", "Backup", "store",
-		"A checked stream of all records, which every engine can restore. It is encrypted if the store is.",
-	},
-	"store_restore": {
-		"store", "Restore a backup into a new store", "Restored", "store",
-		"The store is unavailable until a restore has succeeded. An engine that cannot do this answers 400.",
-	},
-	"store_verify": {
-		"store", "Look for damage in the store", "Verdict", "store",
-		"Reads all stored data and compares their checksums, which takes a while.",
-	},
-	"health_get": {
-		"store", "Get the state of all stores", "Health", "store",
-		"For monitoring: a store that cannot be read makes it a 503.",
-	},
-	"openapi_get": {
-		"documents", "Get the document of the API", "OpenAPI", "",
-		"It describes presets, workspaces and inference at a site.",
-	},
-	"openapi_admin_get": {
-		"documents", "Get the document of this endpoint", "OpenAPI", "",
-		"It describes keys, the audit trail and the store.",
-	},
-}
-
-// refusals are the error answers by status.
-var refusals = map[int]string{
-	http.StatusBadRequest:            "The body or a parameter breaks a rule.",
-	http.StatusUnauthorized:          "There is no key, or not a live one.",
-	http.StatusForbidden:             "The key does not permit this, or the workspace does not.",
-	http.StatusNotFound:              "There is no such object.",
-	http.StatusMethodNotAllowed:      "The path does not offer this method. Allow lists those that it offers.",
-	http.StatusRequestTimeout:        "The body took too long to arrive.",
-	http.StatusConflict:              "The preset is not active, or has no version that a draft could follow. Or too many others changed it at the same time. Or feedback is not taken, because usage is not measured.",
-	http.StatusPreconditionFailed:    "The object is not in the state that the request names.",
-	http.StatusRequestEntityTooLarge: "The body is too large.",
-	http.StatusUnsupportedMediaType:  "The body is not JSON, or has a content encoding that is not known.",
-	http.StatusBadGateway:            "The gateway cannot be reached.",
-	http.StatusGatewayTimeout:        "The gateway does not answer in time.",
-	http.StatusUnprocessableEntity:   "The Idempotency-Key was used for another request.",
-	http.StatusTooManyRequests:       "The client's address has failed to authenticate too often, and the key was not looked at.",
-	statusHeadersTooLarge:            "The headers are larger than the server's max_header_size. Go's HTTP server refuses them, so the body is its text.",
-	http.StatusInternalServerError:   "It is the server's fault.",
-	http.StatusServiceUnavailable:    "Nothing was changed: the disk is full, or the store cannot be used.",
+func readDescriptions() (d descriptions, err error) {
+	root, err := readNode(openAPIOperations)
+	if err != nil {
+		return d, err
+	}
+	return d, root.Decode(&d)
 }
 
 const statusHeadersTooLarge = http.StatusRequestHeaderFieldsTooLarge
@@ -275,7 +67,7 @@ var gatewayRequests = map[domain.Dialect]string{
 }
 
 // newOpenAPI generates an OpenAPI document, in YAML, from the route tables, the schema files,
-// openAPIBases and descriptions.
+// openAPIBases and openAPIOperations.
 func newOpenAPI(name string) ([]byte, error) {
 	schemas, err := schema.Load()
 	if err != nil {
@@ -295,7 +87,10 @@ func newOpenAPI(name string) ([]byte, error) {
 		responses: memberNode(components, "responses"),
 		paths:     make(map[string]map[string]any),
 	}
-	if d.files, err = readFiles(os.DirFS(filepath.Join("..", "schema"))); err != nil {
+	if d.texts, err = readDescriptions(); err != nil {
+		return nil, err
+	}
+	if d.files, err = readFiles(filepath.Join("..", "schema")); err != nil {
 		return nil, err
 	}
 	var bodies []string
@@ -351,12 +146,19 @@ func newOpenAPI(name string) ([]byte, error) {
 }
 
 // readBase returns the handwritten part of a document.
-func readBase(name string) (*yaml.Node, error) {
-	text, err := os.ReadFile(openAPIBases[name])
+func readBase(name string) (*yaml.Node, error) { return readNode(openAPIBases[name]) }
+
+// readNode returns the content of a file in YAML or JSON.
+func readNode(file string) (*yaml.Node, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	var document yaml.Node
+	return parseNode(text)
+}
+
+func parseNode(text []byte) (*yaml.Node, error) {
+	var document yaml.Node // JSON is valid YAML
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return nil, err
 	}
@@ -402,6 +204,7 @@ type openAPI struct {
 	schemas, responses *yaml.Node
 	requests           *yaml.Node // the examples of their bodies, by operation
 	files              schemaFiles
+	texts              descriptions
 	paths              map[string]map[string]any
 }
 
@@ -522,7 +325,7 @@ func (d *openAPI) adminEndpoints(schemas *schema.Schemas) (all []endpoint) {
 
 // add adds the endpoint's operation to the paths.
 func (d *openAPI) add(e endpoint) error {
-	about, ok := descriptions[e.name]
+	about, ok := d.texts.Operations[e.name]
 	if !ok {
 		return errors.New("has no description")
 	}
@@ -539,12 +342,12 @@ func (d *openAPI) add(e endpoint) error {
 		}
 		path = append(path, segment)
 	}
-	for _, name := range slices.Concat(strings.Fields(about.parameters), e.parameters) {
+	for _, name := range slices.Concat(strings.Fields(about.Parameters), e.parameters) {
 		parameters = append(parameters, referenceTo("parameters", name))
 	}
-	status, success, ok := strings.Cut(about.success, " ")
+	status, success, ok := strings.Cut(about.Success, " ")
 	if !ok {
-		status, success = "200", about.success
+		status, success = "200", about.Success
 	}
 	responses := map[string]any{status: referenceTo("responses", success)}
 	if slices.Contains(e.parameters, "If-None-Match") && e.method == http.MethodGet {
@@ -574,7 +377,7 @@ func (d *openAPI) add(e endpoint) error {
 		d.paths[strings.Join(path, "/")] = item
 	}
 	item[strings.ToLower(e.method)] = documented{
-		Summary: about.summary, Description: strings.TrimSpace(about.about + " " + e.needs), ID: e.name, Tags: []string{about.tag}, Security: e.security,
+		Summary: about.Summary, Description: strings.TrimSpace(about.About + " " + e.needs), ID: e.name, Tags: []string{about.Tag}, Security: e.security,
 		Parameters: parameters, Body: e.body, Responses: responses,
 	}
 	return nil
@@ -614,7 +417,7 @@ func (d *openAPI) refusal(schema string, status int) (name string, err error) {
 	if memberNode(d.responses, name) != nil {
 		return name, nil
 	}
-	about := refusals[status]
+	about := d.texts.Errors[status]
 	if schema == "AdminError" && status == http.StatusForbidden {
 		about = "Caddy does not allow the request's Origin or Host."
 	}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -159,11 +158,6 @@ func TestOpenAPIIsComplete(t *testing.T) {
 				checkPath(t, doc, method+" "+path, operation.(map[string]any))
 			}
 		}
-		references(map[string]any(doc), func(ref string) {
-			if doc.at(ref) == nil {
-				t.Errorf("%s: %s leads nowhere", name, ref)
-			}
-		})
 		for kind, all := range doc["components"].(map[string]any) {
 			for component := range all.(map[string]any) {
 				used[kind+"/"+component] = true
@@ -171,7 +165,8 @@ func TestOpenAPIIsComplete(t *testing.T) {
 		}
 	}
 	slices.Sort(documented)
-	if want := slices.Sorted(maps.Keys(descriptions)); !slices.Equal(documented, want) {
+	texts, err := readDescriptions()
+	if want := slices.Sorted(maps.Keys(texts.Operations)); err != nil || !slices.Equal(documented, want) {
 		t.Errorf("got operations %q, want %q", documented, want)
 	}
 	base, err := readBase(apiDocument)
@@ -184,13 +179,6 @@ func TestOpenAPIIsComplete(t *testing.T) {
 				t.Errorf("components/%s/%s is not used", kind, component)
 			}
 		}
-	}
-
-	missing := descriptions["preset_get"]
-	defer func() { descriptions["preset_get"] = missing }()
-	delete(descriptions, "preset_get")
-	if _, err := newOpenAPI(apiDocument); err == nil || !strings.Contains(err.Error(), "preset_get") {
-		t.Errorf("got %v, want an error that preset_get is not described", err)
 	}
 }
 
@@ -209,99 +197,6 @@ func checkPath(t *testing.T, doc document, place string, operation map[string]an
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: the parameters %q of the path are described", place, got)
-	}
-}
-
-// TestOpenAPIReferencesNameComponents checks that references name components and do not
-// point into them. Generators of clients make a type of each component.
-func TestOpenAPIReferencesNameComponents(t *testing.T) {
-	inBoth(t, func(t *testing.T, doc document) {
-		component := regexp.MustCompile(`^#/components/(schemas|parameters|headers|responses)/[A-Za-z0-9_-]+$`)
-		references(map[string]any(doc), func(ref string) {
-			if !component.MatchString(ref) {
-				t.Errorf("%s names no component", ref)
-			}
-		})
-		text, err := json.Marshal(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if bytes.Contains(text, []byte(`"$defs"`)) {
-			t.Error("the document has $defs")
-		}
-		for name := range doc.object("#/components/schemas") {
-			if !schemaName.MatchString(name) {
-				t.Errorf("%s is no name for a type", name)
-			}
-		}
-	})
-}
-
-// kinds yields the alternatives that a schema permits, with references resolved.
-func (d document) kinds(s any, yield func(map[string]any)) {
-	object, _ := s.(map[string]any)
-	if ref, ok := object["$ref"].(string); ok {
-		d.kinds(d.at(ref), yield)
-		return
-	}
-	alternatives := false
-	for _, keyword := range []string{"anyOf", "oneOf", "allOf"} {
-		parts, _ := object[keyword].([]any)
-		for _, part := range parts {
-			alternatives = true
-			d.kinds(part, yield)
-		}
-	}
-	if !alternatives || object["properties"] != nil {
-		yield(object)
-	}
-}
-
-// TestOpenAPIConversations checks that a conversation has types in every body, though we do
-// not check it there.
-func TestOpenAPIConversations(t *testing.T) {
-	doc := readDocument(t, apiDocument)
-	for _, test := range []struct{ schema, list, want string }{
-		{"ChatRequest", "messages", "array null string"},
-		{"MessagesRequest", "messages", "array string"},
-		{"ResponsesRequest", "input", "array null string"},
-		{"GatewayChatRequest", "messages", "array null string"},
-		{"GatewayMessagesRequest", "messages", "array string"},
-		{"GatewayResponsesRequest", "input", "array null string"},
-	} {
-		contents := make(map[string]bool)
-		parts := 0
-		whole := doc.whole(map[string]any{"$ref": "#/components/schemas/" + test.schema})
-		doc.kinds(whole["properties"].(map[string]any)[test.list], func(list map[string]any) {
-			if list["items"] == nil {
-				return
-			}
-			doc.kinds(list["items"], func(message map[string]any) {
-				properties, _ := message["properties"].(map[string]any)
-				content, ok := properties["content"]
-				if role := properties["role"]; role == nil {
-					return // another item
-				} else if !ok {
-					t.Errorf("%s: a message has no content: %v", test.schema, message)
-				}
-				doc.kinds(content, func(content map[string]any) {
-					for kind := range strings.FieldsSeq(strings.Trim(fmt.Sprint(content["type"]), "[]")) {
-						contents[kind] = true
-					}
-					if content["items"] != nil {
-						doc.kinds(content["items"], func(part map[string]any) {
-							if properties, _ := part["properties"].(map[string]any); properties["type"] == nil {
-								t.Errorf("%s: a part has no type: %v", test.schema, part)
-							}
-							parts++
-						})
-					}
-				})
-			})
-		})
-		if got := strings.Join(slices.Sorted(maps.Keys(contents)), " "); got != test.want || parts == 0 {
-			t.Errorf("%s: content is %q with %d kinds of parts, want %q", test.schema, got, parts, test.want)
-		}
 	}
 }
 
@@ -327,52 +222,6 @@ func (d document) validator(t *testing.T) func(pointer string) *jsonschema.Schem
 		}
 		return s
 	}
-}
-
-// TestOpenAPISchemasArePlain checks that the schemas use only the keywords of JSON Schema.
-func TestOpenAPISchemasArePlain(t *testing.T) {
-	known := make(map[string]bool)
-	for keyword := range strings.FieldsSeq(`$ref $defs title description deprecated examples default format
-		type enum const not if then else allOf anyOf oneOf
-		properties additionalProperties propertyNames required minProperties maxProperties dependentRequired
-		items minItems maxItems uniqueItems contains
-		minLength maxLength pattern minimum maximum exclusiveMinimum exclusiveMaximum`) {
-		known[keyword] = true
-	}
-	var visit func(place string, value any)
-	visit = func(place string, value any) {
-		s, ok := value.(map[string]any)
-		if _, plain := value.(bool); !ok && !plain {
-			t.Errorf("%s is no schema: %v", place, value)
-		}
-		for keyword, value := range s {
-			place := place + "/" + keyword
-			switch keyword {
-			case "properties", "$defs":
-				for name, sub := range value.(map[string]any) {
-					visit(place+"/"+name, sub)
-				}
-			case "allOf", "anyOf", "oneOf":
-				for i, sub := range value.([]any) {
-					visit(place+"/"+strconv.Itoa(i), sub)
-				}
-			case "items", "additionalProperties", "propertyNames", "not", "if", "then", "else", "contains":
-				visit(place, value)
-			default:
-				if !known[keyword] {
-					t.Errorf("%s is no keyword of JSON Schema", place)
-				}
-			}
-		}
-	}
-	inBoth(t, func(t *testing.T, doc document) {
-		schemas := doc.object("#/components/schemas")
-		validator := doc.validator(t)
-		for name := range schemas {
-			visit(name, schemas[name])
-			validator("#/components/schemas/" + name) // compiles
-		}
-	})
 }
 
 // mutations yields JSON values similar to value: each part is removed, changed, or of
@@ -579,11 +428,7 @@ func TestOpenAPIParameters(t *testing.T) {
 		}
 	}
 	for _, op := range new(Handler).routes(schemas) {
-		takes := strings.Fields(op.query)
-		if op.is(inWorkspace) {
-			takes = append(takes, "workspace_id")
-		}
-		check(apiDocument, op.name, takes)
+		check(apiDocument, op.name, op.parameters())
 	}
 	for _, rt := range admin.Routes(schemas) {
 		check(adminDocument, rt.Name, strings.Fields(rt.Query))
@@ -623,7 +468,10 @@ func TestOpenAPIKeptConversations(t *testing.T) {
 		if err := json.Unmarshal([]byte(api.body), &body); err != nil {
 			t.Fatal(err)
 		}
-		accepted, refused, both := 0, 0, 0
+		if err := validator("#/components/schemas/Gateway" + component).Validate(body); err != nil {
+			t.Errorf("%s: a gateway's request may not have the example: %v", component, err)
+		}
+		accepted, both := 0, 0
 		compare := func(body any) {
 			text, err := json.Marshal(body)
 			if err != nil {
@@ -636,20 +484,14 @@ func TestOpenAPIKeptConversations(t *testing.T) {
 				accepted++
 			case ours == nil:
 				t.Errorf("%s: a template may have what the document refuses: %s: %v", component, text, theirs)
-			case theirs == nil:
-				refused++ // for example a part of a known type, which is one of another type to the document
-			default:
+			case theirs != nil: // otherwise it is for example a part of a type that only the document knows
 				both++
 			}
 		}
 		compare(body)
-		if accepted != 1 {
-			t.Fatalf("%s: the example is refused", component)
-		}
 		mutations(body, compare)
 		if accepted < 20 || both < 100 {
-			t.Errorf("%s: of the mutated bodies %d are accepted, %d refused, and %d by the check alone", component, accepted, both, refused)
+			t.Errorf("%s: of the mutated bodies %d are accepted, and %d refused by both", component, accepted, both)
 		}
-		t.Logf("%s: %d accepted, %d refused, %d by the check alone", component, accepted, both, refused)
 	}
 }

@@ -3,14 +3,12 @@ package caddymodule
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // page is a page of any list.
@@ -49,33 +47,20 @@ func (p page) names() []string {
 	return names
 }
 
-// TestPages checks that all lists have the same paging.
+// TestPages checks that all lists have the same paging. TestQueries sends malformed numbers.
 func TestPages(t *testing.T) {
 	s := start(t, standard)
 	const rows = 103
 	var wg sync.WaitGroup
-	for _, list := range []func(i int) reply{
-		func(int) reply { return s.manage("POST", "/v1/presets/many/responses", `{}`) },
-		func(i int) reply {
-			return s.manage("PUT", "/v1/presets/many/labels/a", fmt.Sprintf(`{"version":%d}`, i))
-		},
-		func(i int) reply { return s.manage("POST", fmt.Sprintf("/v1/presets/p%03d/responses", i), `{}`) },
-		func(i int) reply {
-			return s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":"w%03d"}`, i))
-		},
-	} {
-		for i := 1; i <= rows; i++ {
-			wg.Go(func() {
-				if r := list(i); r.status >= 300 {
-					t.Errorf("got %d %s", r.status, r.body)
-				}
-			})
-		}
-		wg.Wait()
+	for i := 1; i <= rows; i++ {
+		wg.Go(func() {
+			s.manage("POST", "/v1/presets/many/responses", `{}`).want(t, 200)
+			s.manage("POST", fmt.Sprintf("/v1/presets/p%03d/responses", i), `{}`).want(t, 200)
+			s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":"w%03d"}`, i)).want(t, 201)
+		})
 	}
-	for list, total := range map[string]int{
-		"/v1/presets": rows + 1, "/v1/workspaces": rows + 1, "/v1/presets/many/versions": rows,
-	} {
+	wg.Wait()
+	for list, total := range map[string]int{"/v1/presets": rows + 1, "/v1/workspaces": rows + 1, "/v1/presets/many/versions": rows} {
 		var all []string
 		for offset := 0; offset < total; offset += 100 {
 			all = append(all, s.page(fmt.Sprintf("%s?limit=100&offset=%d", list, offset)).names()...)
@@ -85,245 +70,40 @@ func TestPages(t *testing.T) {
 		}
 		for query, want := range map[string][]string{
 			"":                                      all[:50],
-			"?":                                     all[:50],
 			"?offset=&limit=":                       all[:50],
-			"?limit=50":                             all[:50],
 			"?limit=1":                              all[:1],
-			"?limit=100":                            all[:100],
-			"?limit=100&offset=0":                   all[:100],
 			"?offset=3&limit=4":                     all[3:7],
 			"?offset=" + fmt.Sprint(total-1):        all[total-1:],
 			"?offset=" + fmt.Sprint(total):          {},
-			"?offset=2147483647":                    {},
-			"?offset=9223372036854775807":           {},
 			"?offset=9223372036854775806&limit=100": {},
-			"?unknown=x&limit=1":                    all[:1],
 		} {
 			if got := s.page(list + query); got.Total != total || !slices.Equal(got.names(), want) {
 				t.Errorf("%s%s: got %v of %d, want %v of %d", list, query, got.names(), got.Total, want, total)
 			}
 		}
+		s.manage("GET", list+"?limit=0", "").wantError(t, 400, "Invalid request parameters: limit")
+		s.manage("GET", list+"?limit=101", "").wantError(t, 400, "Invalid request parameters: limit")
 	}
-	var history struct {
-		Data struct {
-			Changes int `json:"history_count"`
-			History []struct{ Number int }
-		}
+	for n := range 3 {
+		s.manage("PUT", "/v1/presets/many/labels/a", fmt.Sprintf(`{"version":%d}`, n+1)).want(t, 200)
 	}
-	for query, want := range map[string][2]int{"": {rows, 50}, "?limit=1": {rows, 1}, "?offset=100": {3, 3}, "?offset=103": {0, 0}, "?offset=9223372036854775807": {0, 0}} {
-		r := s.manage("GET", "/v1/presets/many/labels/a"+query, "")
-		if err := json.Unmarshal([]byte(r.body), &history); err != nil {
-			t.Fatal(err)
-		}
-		got := history.Data.History
-		ok := r.status == 200 && history.Data.Changes == rows && len(got) == want[1] && got != nil
-		for i, change := range got {
-			ok = ok && change.Number == want[0]-i
-		}
-		if !ok {
-			t.Errorf("history%s: got %d %s, want %d changes from %d down", query, r.status, r.body, want[1], want[0])
-		}
-	}
-	for _, list := range []string{"/v1/presets", "/v1/workspaces", "/v1/presets/many/versions", "/v1/presets/many/labels/a"} {
-		for query, place := range map[string]string{
-			"limit=0": "limit", "limit=101": "limit", "limit=-1": "limit", "limit=x": "limit", "limit=1.0": "limit", "limit=1e1": "limit",
-			"limit=9223372036854775808": "limit", "limit=%201": "limit", "limit=%2B1": "limit", "limit=0x1": "limit", "limit=1&limit=1": "limit", "limit=1&limit=": "limit", "limit=%D9%A1": "limit",
-			"offset=-1": "offset", "offset=x": "offset", "offset=0.5": "offset", "offset=9223372036854775808": "offset", "offset=0&offset=0": "offset", "offset=null": "offset", "offset=%2B0": "offset",
-			"offset=99999999999999999999": "offset", "offset=-1&limit=0": "offset", "offset=1%00": "offset", "limit=1;offset=1": "query",
-		} {
-			s.manage("GET", list+"?"+query, "").wantError(t, 400, "Invalid request parameters: "+place)
-		}
-	}
+	s.manage("GET", "/v1/presets/many/labels/a?offset=1&limit=1", "").want(t, 200, `"history":[{"number":2,`, `"history_count":3`)
 }
 
-// TestOrderOfLists checks that presets are ordered by their latest change, and versions and
-// workspaces by age.
+// TestOrderOfLists checks that presets are ordered by their latest change, and versions and workspaces by
+// age.
 func TestOrderOfLists(t *testing.T) {
 	s := start(t, standard)
-	for _, slug := range []string{"c", "a", "d", "b"} {
+	for _, slug := range []string{"c", "a", "b"} {
 		s.manage("POST", "/v1/presets/"+slug+"/responses", `{}`).want(t, 200)
 		s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":%q}`, slug)).want(t, 201)
 	}
-	order := func(list string, want ...string) {
-		t.Helper()
-		got := s.page(list)
-		if !slices.Equal(got.names(), want) || got.Total != len(want) {
-			t.Errorf("%s: got %v of %d, want %v", list, got.names(), got.Total, want)
+	s.manage("POST", "/v1/presets/a/designate", `{"version":1}`).want(t, 200) // changes nothing
+	s.manage("PUT", "/v1/presets/c/labels/l", `{"version":1}`).want(t, 200)
+	s.manage("POST", "/v1/presets/c/responses", `{}`).want(t, 200)
+	for list, want := range map[string]string{"/v1/presets": "c b a", "/v1/workspaces": "default c a b", "/v1/presets/c/versions": "1 2"} {
+		if got := strings.Join(s.page(list).names(), " "); got != want {
+			t.Errorf("%s: got %s, want %s", list, got, want)
 		}
-	}
-	order("/v1/presets", "b", "d", "a", "c")
-	order("/v1/workspaces", "default", "c", "a", "d", "b")
-	for _, change := range []struct {
-		method, path, body string
-		want               []string
-	}{
-		{"POST", "c/responses", `{}`, []string{"c", "b", "d", "a"}},
-		{"POST", "a/designate", `{"version":1}`, []string{"c", "b", "d", "a"}}, // changes nothing
-		{"PATCH", "a", `{"name":"A"}`, []string{"a", "c", "b", "d"}},
-		{"PUT", "d/labels/l", `{"version":1}`, []string{"d", "a", "c", "b"}},
-		{"POST", "c/designate", `{"version":1}`, []string{"c", "d", "a", "b"}},
-		{"DELETE", "d/labels/l", ``, []string{"d", "c", "a", "b"}},
-		{"PATCH", "b", `{"status":"disabled"}`, []string{"b", "d", "c", "a"}},
-		{"DELETE", "d", ``, []string{"b", "c", "a"}}, // archived presets are not listed
-		{"DELETE", "d", ``, []string{"b", "c", "a"}},
-		{"PATCH", "b", `{"status":"active"}`, []string{"b", "c", "a"}},
-		{"POST", "d/restore", ``, []string{"d", "b", "c", "a"}},
-	} {
-		if r := s.manage(change.method, "/v1/presets/"+change.path, change.body); r.status != 200 {
-			t.Errorf("%s %s: got %d %s", change.method, change.path, r.status, r.body)
-		}
-		order("/v1/presets", change.want...)
-		rows := s.page("/v1/presets").Data
-		if !slices.IsSortedFunc(rows, func(a, b listRow) int { return b.UpdatedAt.Compare(a.UpdatedAt) }) {
-			t.Errorf("the order is not by updated_at: %v", rows)
-		}
-	}
-	order("/v1/presets/c/versions", "1", "2")
-	s.manage("PATCH", "/v1/workspaces/a", `{"slug":"z"}`).want(t, 200)
-	s.manage("DELETE", "/v1/workspaces/c", ``).want(t, 200)
-	s.manage("POST", "/v1/workspaces", `{"name":"n","slug":"c"}`).want(t, 201)
-	order("/v1/workspaces", "default", "z", "d", "b", "c")
-	s.manage("DELETE", "/v1/workspaces/default?confirm_default_workspace_deletion=true", ``).want(t, 200)
-	order("/v1/workspaces", "z", "d", "b", "c", "default")
-	order("/v1/presets")
-}
-
-// TestListsOfWorkspaces checks which workspace's rows a list has.
-func TestListsOfWorkspaces(t *testing.T) {
-	s := start(t, standard)
-	team := s.manage("POST", "/v1/workspaces", minimalWorkspace).field(t, "id")
-	outsider := bearer(s.issue(`{"kind":"inference","workspace":"team"}`).secret)
-	manager := bearer(s.issue(`{"kind":"management","workspace":"team"}`).secret)
-	s.manage("POST", "/v1/presets/home/responses", `{}`).want(t, 200)
-	s.manage("POST", "/v1/presets/away/responses?workspace_id=team", `{}`).want(t, 200)
-	for _, tc := range []struct {
-		key, query string
-		status     int
-		want       string
-	}{
-		{bearer(managementSecret), "", 200, "home"},
-		{bearer(managementSecret), "?workspace_id=team", 200, "away"},
-		{bearer(managementSecret), "?workspace_id=" + team, 200, "away"},
-		{bearer(managementSecret), "?workspace_id=nowhere", 404, "Workspace not found"},
-		{bearer(managementSecret), "?workspace_id=", 400, "workspace_id"},
-		{bearer(managementSecret), "?workspace_id=team&workspace_id=team", 400, "workspace_id"},
-		{manager, "", 200, "away"},
-		{manager, "?workspace_id=default", 200, "home"},
-		{bearer(inferenceSecret), "", 200, "home"},
-		{bearer(inferenceSecret), "?workspace_id=default", 200, "home"},
-		{bearer(inferenceSecret), "?workspace_id=team", 403, "Only management keys"},
-		{bearer(inferenceSecret), "?workspace_id=nowhere", 403, "Only management keys"},
-		{outsider, "", 200, "away"},
-		{outsider, "?workspace_id=" + team, 200, "away"},
-		{outsider, "?workspace_id=default", 403, "Only management keys"},
-	} {
-		r := s.do("GET", "/v1/presets"+tc.query, "", tc.key)
-		if r.want(t, tc.status, tc.want); tc.status == 200 {
-			r.want(t, 200, `"total_count":1`)
-		}
-	}
-}
-
-// TestPagesWhileOthersWrite reads pages while others write. Each page has one state of the
-// list, with its order and count. Changes move presets to the front and others back. A
-// client that walks by offset sees some presets again and misses none. In lists by age each
-// row appears exactly once. A walk during removals has no guarantee, because rows move
-// forward.
-func TestPagesWhileOthersWrite(t *testing.T) {
-	s := start(t, standard)
-	const still = 60
-	writes, reads := 240, 3
-	if tier.EveryCase() {
-		writes, reads = 800, 10
-	}
-	for i := range still {
-		s.manage("POST", fmt.Sprintf("/v1/presets/still-%d/responses", i), `{}`).want(t, 200)
-	}
-	for i := range 20 {
-		s.manage("POST", fmt.Sprintf("/v1/presets/busy-%d/responses", i), `{}`).want(t, 200)
-	}
-	var wg sync.WaitGroup
-	for client := range 4 {
-		wg.Go(func() {
-			for n := client; n < writes; n += 4 {
-				path := fmt.Sprintf("/v1/presets/busy-%d", n%20)
-				if r := s.manage("POST", path+"/responses", `{}`); r.status != 200 {
-					t.Errorf("got %d %s", r.status, r.body)
-				}
-				if r := s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":"w-%d"}`, n)); r.status != 201 {
-					t.Errorf("got %d %s", r.status, r.body)
-				}
-			}
-		})
-	}
-	for range reads {
-		for list, distinct := range map[string]bool{"/v1/presets": false, "/v1/workspaces": true, "/v1/presets/busy-0/versions": true} {
-			first := s.page(list + "?limit=1").Total
-			seen := map[string]int{}
-			var rows []listRow
-			for offset := 0; ; offset += 7 {
-				p := s.page(fmt.Sprintf("%s?limit=7&offset=%d", list, offset))
-				if distinct && p.Total < first {
-					t.Errorf("%s: %d rows, and %d before, though nothing was removed", list, p.Total, first)
-				}
-				if want := max(0, min(7, p.Total-offset)); len(p.Data) != want {
-					t.Errorf("%s: got %d rows at %d of %d", list, len(p.Data), offset, p.Total)
-				}
-				for _, name := range p.names() {
-					seen[name]++
-				}
-				if !slices.IsSortedFunc(p.Data, func(a, b listRow) int { return b.UpdatedAt.Compare(a.UpdatedAt) }) && !distinct {
-					t.Errorf("%s: a page is not by updated_at: %v", list, p.Data)
-				}
-				rows = append(rows, p.Data...)
-				if len(p.Data) < 7 {
-					break
-				}
-			}
-			if !slices.IsSortedFunc(rows, func(a, b listRow) int { return a.CreatedAt.Compare(b.CreatedAt) }) && distinct {
-				t.Errorf("%s: the pages are not by age: %v", list, rows)
-			}
-			for name, times := range seen {
-				if distinct && times > 1 {
-					t.Errorf("%s: got %s %d times", list, name, times)
-				}
-			}
-			if distinct && len(seen) < first {
-				t.Errorf("%s: got %d rows, want at least the %d that there were at first", list, len(seen), first)
-			}
-			for i := range still {
-				if list == "/v1/presets" && seen[fmt.Sprintf("still-%d", i)] == 0 {
-					t.Errorf("preset still-%d never changed and is left out", i)
-				}
-			}
-		}
-	}
-	wg.Wait()
-}
-
-// TestArchivedPresetsAreInNoList checks that archived presets are in no list, and leave no
-// gap in pages.
-func TestArchivedPresetsAreInNoList(t *testing.T) {
-	s := start(t, standard)
-	var want []string
-	for i := range 30 {
-		slug := fmt.Sprintf("p%d", i)
-		s.manage("POST", "/v1/presets/"+slug+"/responses", `{}`).want(t, 200)
-		if i%3 == 0 {
-			s.manage("DELETE", "/v1/presets/"+slug, ``).want(t, 200, `{"deleted":true}`)
-		} else {
-			want = append([]string{slug}, want...)
-		}
-	}
-	var got []string
-	for offset := 0; offset < 20; offset += 4 {
-		p := s.page("/v1/presets?limit=4&offset=" + strconv.Itoa(offset) + "&" + url.Values{"x": {"y"}}.Encode())
-		if p.Total != len(want) {
-			t.Errorf("got a count of %d, want %d", p.Total, len(want))
-		}
-		got = append(got, p.names()...)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // guardedOperations are changes of a protected preset with the protected label one, and
@@ -43,40 +41,28 @@ var guardedOperations = []struct {
 	{"DELETE", "presets/{p}/labels/both", ``, false, false},
 }
 
-// TestProtectionMatrix sends every change of a protected preset and label with every kind of
-// key that may change presets.
+// TestProtectionMatrix sends every change of a protected preset and label with a key that has the right,
+// and with some that have not.
 func TestProtectionMatrix(t *testing.T) {
 	s := start(t, standard+"\npreset_creators any")
 	f := &fixtures{s: s}
+	issued := bearer(s.issue(`{"kind":"management"}`).secret)
 	for _, who := range []struct {
-		name, key           string
+		key                 string
 		right, isManagement bool
 	}{
-		{"configured", managementSecret, true, true},
-		{"issued", s.issue(`{"kind":"management"}`).secret, false, true},
-		{"issued with the right", s.issue(`{"kind":"management","may":["protected-labels"]}`).secret, true, true},
-		{"of one workspace", s.issue(`{"kind":"management","only_workspace":true}`).secret, false, true},
-		{"of one workspace with the right", s.issue(`{"kind":"management","only_workspace":true,"may":["protected-labels"]}`).secret, true, true},
-		{"inference", s.issue(`{"kind":"inference"}`).secret, false, false},
-		{"configured inference", inferenceSecret, false, false},
+		{issued, false, true},
+		{bearer(s.issue(`{"kind":"management","may":["protected-labels"]}`).secret), true, true},
+		{bearer(inferenceSecret), false, false},
 	} {
-		if strings.HasPrefix(who.name, "of one workspace") && !tier.EveryCase() {
-			continue
-		}
 		for _, op := range guardedOperations {
-			creates := strings.Contains(op.body, "top_k") && !strings.Contains(op.path, "label=")
-			if !who.isManagement && !creates {
+			if !who.isManagement && (!strings.Contains(op.body, "top_k") || strings.Contains(op.path, "label=")) {
 				continue // the other matrix has these
 			}
-			t.Run(fmt.Sprintf("%s %s %s by %s", op.method, op.path, op.body, who.name), func(t *testing.T) {
-				slug := f.preset(false)
-				s.manage("PUT", "/v1/presets/"+slug+"/labels/one", `{"version":1,"protected":true}`).want(t, 200, `"protected":true`)
-				s.manage("PATCH", "/v1/presets/"+slug, `{"protected":true}`).want(t, 200, `"protected":true`)
-				if op.archived {
-					s.manage("DELETE", "/v1/presets/"+slug, "").want(t, 200)
-				}
+			t.Run(fmt.Sprintf("%s %s %s with %t", op.method, op.path, op.body, who.right), func(t *testing.T) {
+				slug := f.guarded(op.archived)
 				before := s.changesRecorded()
-				got := s.do(op.method, "/v1/"+f.fill(op.path, slug, ""), f.fill(op.body, slug, ""), bearer(who.key))
+				got := s.do(op.method, "/v1/"+f.fill(op.path, slug, ""), f.fill(op.body, slug, ""), who.key)
 				if !op.guarded || who.right {
 					got.want(t, 200)
 					return
@@ -94,11 +80,55 @@ func TestProtectionMatrix(t *testing.T) {
 	}
 	// Setting the protection takes the right, too.
 	slug := f.preset(false)
-	issued := bearer(s.issue(`{"kind":"management"}`).secret)
 	s.do("PATCH", "/v1/presets/"+slug, `{"protected":true}`, issued).wantError(t, 403, "Preset is protected: this needs a key with the right protected-labels")
 	s.do("PATCH", "/v1/presets/"+slug, `{"protected":false}`, issued).want(t, 200, `"protected":false`)
-	s.do("PATCH", "/v1/presets/"+slug, `{"protected":null}`, issued).wantError(t, 400, "")
-	s.do("PUT", "/v1/presets/"+slug+"/labels/one", `{"version":1,"protected":1}`, issued).wantError(t, 400, "")
+}
+
+// guarded makes a protected preset with the protected label one and returns its slug.
+func (f *fixtures) guarded(archived bool) string {
+	f.s.t.Helper()
+	slug := f.preset(false)
+	path := "/v1/presets/" + slug
+	f.s.manage("PUT", path+"/labels/one", `{"version":1,"protected":true}`).want(f.s.t, 200, `"protected":true`)
+	f.s.manage("PATCH", path, `{"protected":true}`).want(f.s.t, 200, `"protected":true`)
+	if archived {
+		f.s.manage("DELETE", path, "").want(f.s.t, 200)
+	}
+	return slug
+}
+
+// TestOwnershipMatrix sends every change of a preset that an owner manages. A change that would change
+// nothing is permitted.
+func TestOwnershipMatrix(t *testing.T) {
+	s := start(t, standard)
+	f := &fixtures{s: s}
+	for _, op := range guardedOperations {
+		t.Run(op.method+" "+op.path+" "+op.body, func(t *testing.T) {
+			ask := func(slug string, headers ...string) reply {
+				return s.manage(op.method, "/v1/"+f.fill(op.path, slug, ""), f.fill(op.body, slug, ""), headers...)
+			}
+			free, owned := f.guarded(op.archived), f.guarded(false)
+			s.manage("PATCH", "/v1/presets/"+owned, `{"managed_by":"files"}`).want(t, 200)
+			if op.archived {
+				s.manage("DELETE", "/v1/presets/"+owned, "", "X-Preset-Override: files").want(t, 200)
+			}
+			before := s.changesRecorded()
+			ask(free).want(t, 200)
+			changes := s.changesRecorded() > before
+			before = s.changesRecorded()
+			for _, header := range []string{"X-None: 1", "X-Preset-Owner: other", "X-Preset-Override: other"} {
+				if got := ask(owned, header); changes {
+					got.want(t, 409, "is managed by files: change it there, or send X-Preset-Override: files")
+				} else {
+					got.want(t, 200)
+				}
+			}
+			if after := s.changesRecorded(); after != before {
+				t.Errorf("a refused change left %d records", after-before)
+			}
+			ask(owned, "X-Preset-Override: files").want(t, 200)
+		})
+	}
 }
 
 // TestRightsAreTold compares X-Preset-Rights with what the keys may do.
@@ -122,4 +152,29 @@ func TestRightsAreTold(t *testing.T) {
 			t.Errorf("%s: got %t, want %t: creates a workspace", test.name, created, want)
 		}
 	}
+}
+
+// TestOwnershipHeaders sends headers that are wrong, and checks what is shown of right ones.
+func TestOwnershipHeaders(t *testing.T) {
+	s := start(t, standard+"\npreset_creators any")
+	post := func(secret string, headers ...string) reply {
+		return s.do("POST", "/v1/presets/mail/responses", `{"model":"m"}`, append(headers, bearer(secret))...)
+	}
+	owner := func(name string) string { return "X-Preset-Owner: " + name }
+	post(managementSecret, owner("")).wantError(t, 400, "Invalid request parameters: x-preset-owner: must not be empty")
+	post(managementSecret, "X-Preset-Override: ").wantError(t, 400, "Invalid request parameters: x-preset-override: must not be empty")
+	post(managementSecret, owner("Files")).wantError(t, 400, "")
+	post(inferenceSecret, owner("files")).want(t, 403)
+	post(managementSecret, owner("files"), "Idempotency-Key: one").want(t, 200, `"managed_by":"files"`, `"version":1`)
+	post(managementSecret, owner("files"), "Idempotency-Key: one").want(t, 200, `"version":1`)
+	post(managementSecret, owner("other"), "Idempotency-Key: one").want(t, 422)
+	post(managementSecret, owner("files"), "X-Preset-Override: files", "Idempotency-Key: one").want(t, 422)
+	post(inferenceSecret).wantError(t, 409, "Preset mail is managed by files: change it there, or send X-Preset-Override: files")
+	s.manage("DELETE", "/v1/workspaces/default?confirm_default_workspace_deletion=true", "").want(t, 409)
+	post(managementSecret, "X-Preset-Override: files").want(t, 200, `"version":2`)
+	s.manage("GET", "/v1/presets/mail/history", "").want(t, 200, `"managed_by":"files","override":"files","request_id"`)
+	s.manage("PATCH", "/v1/presets/mail", `{"managed_by":1}`).wantError(t, 400, "Invalid request parameters: /managed_by: must be a string or null")
+	s.manage("PATCH", "/v1/presets/mail", `{"managed_by":"no one"}`).want(t, 400)
+	s.do("PATCH", "/v1/presets/mail", `{"managed_by":null}`, bearer(managementSecret), owner("files")).want(t, 200, `"managed_by":null`)
+	post(inferenceSecret).want(t, 200, `"version":3`)
 }

@@ -96,12 +96,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{chatPath, "/v1/embeddings"} {
-		r, err := http.NewRequest("POST", s.url+path, strings.NewReader(`{"model":"m","input":"`+prompt+`"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+caller.secret)
-		r.Header.Set("X-Api-Key", caller.secret)
+		r := newRequest(t, "POST", s.url+path, strings.NewReader(`{"model":"m","input":"`+prompt+`"}`), bearer(caller.secret), "X-Api-Key: "+caller.secret)
 		if response, err := http.DefaultTransport.RoundTrip(r); err == nil {
 			response.Body.Close()
 			t.Errorf("%s: got %d, want a panic", path, response.StatusCode)

@@ -143,3 +143,19 @@ func (i *Inference) provisionMemory() error {
 	}
 	return nil
 }
+
+// defaultPerPreset is how many versions metrics tell apart, unless a number is given.
+const defaultPerPreset = 500
+
+// maxPerPreset bounds how many versions metrics tell apart.
+const maxPerPreset = 100_000
+
+// MetricsSettings say which labels the metrics have.
+type MetricsSettings struct {
+	// The number of preset versions with their own series of usage. Their labels are
+	// workspace (an id), preset and version. A new version takes the place of the one that
+	// was used first. Later requests to that one count as preset "other". Handlers of a
+	// configuration share the metrics, and the largest number counts.
+	// Default: 0, which sets no such labels
+	PerPreset int `json:"per_preset,omitempty"`
+}

@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"fmt"
 	"testing"
 )
 
@@ -10,16 +9,14 @@ import (
 func TestConfiguredKeysOfEverySiteHoldTheirWorkspace(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201, `"slug":"team"`)
-	other := s.siteAt(freeAddress(t), fmt.Sprintf("presets {\nstorage badger %s\ninference_key other-inference-secret carl team\n}", s.folder))
+	other := s.siteAt(freeAddress(t), s.presets("inference_key other-inference-secret carl team"))
 	if err := s.load(s.site(standard) + other); err != nil {
 		t.Fatal(err)
 	}
 	s.manage("DELETE", "/v1/workspaces/team", "").wantError(t, 400, "Invalid request parameters: id: the workspace has live keys")
 	s.manage("PATCH", "/v1/workspaces/team", `{"slug":"crew"}`).wantError(t, 400, "Invalid request parameters: /slug: keys of the configuration")
 	s.manage("PATCH", "/v1/workspaces/team", `{"name":"Crew","slug":"team"}`).want(t, 200, `"name":"Crew"`)
-	if err := s.load(s.site(standard)); err != nil {
-		t.Fatal(err)
-	}
+	s.reload(standard)
 	s.manage("PATCH", "/v1/workspaces/team", `{"slug":"crew"}`).want(t, 200, `"slug":"crew"`)
 	s.manage("DELETE", "/v1/workspaces/crew", "").want(t, 200)
 }
@@ -30,7 +27,7 @@ func TestReplaysOfAnotherSite(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
 	address := freeAddress(t)
-	other := s.siteAt(address, fmt.Sprintf("presets {\nstorage badger %s\npreset_creators any\ninference_key other-inference-secret eve team\n}", s.folder))
+	other := s.siteAt(address, s.presets("preset_creators any\ninference_key other-inference-secret eve team"))
 	if err := s.load(s.site(standard+"\npreset_creators any") + other); err != nil {
 		t.Fatal(err)
 	}

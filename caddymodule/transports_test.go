@@ -4,20 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -125,7 +123,7 @@ func (u *recorder) requests() []string {
 // requests.
 func (u *recorder) all(t *testing.T) []string {
 	t.Helper()
-	stopCaddy(t)
+	caddytest.Stop(t)
 	u.Close()
 	ended := make(chan struct{})
 	go func() { u.conns.Wait(); close(ended) }()
@@ -135,13 +133,6 @@ func (u *recorder) all(t *testing.T) []string {
 		t.Fatalf("a connection to the upstream is still open after %q", u.requests())
 	}
 	return u.requests()
-}
-
-func stopCaddy(t *testing.T) {
-	t.Helper()
-	if err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}}}`), true); err != nil {
-		t.Error(err)
-	}
 }
 
 // handed are listeners by name. Caddy uses them, so it does not choose ports.
@@ -175,7 +166,7 @@ var versions = []string{"HTTP/1.1", "HTTP/1.1 over TLS", "h2c", "h2", "h3"}
 // startWired runs Caddy until the test ends, with directives on each site.
 func startWired(t *testing.T, directives string) *wired {
 	t.Helper()
-	w := &wired{t: t, roots: x509.NewCertPool()}
+	w := &wired{t: t}
 	name := fmt.Sprint("n", time.Now().UnixNano())
 	listen := func() net.Listener {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -193,7 +184,8 @@ func startWired(t *testing.T, directives string) *wired {
 	handed.Store("handed/plain-"+name, plain)
 	handed.Store("handed/secure-"+name, secure)
 	handed.Store("handedgram/"+name, datagrams)
-	certificate, key := w.certify()
+	file, roots := certificate(t)
+	w.roots = roots
 	config, err := caddytest.Adapt(fmt.Sprintf(`{
 	admin off
 	persist_config off
@@ -215,52 +207,38 @@ https://:1443 {
 	bind handedgram/%[1]s {
 		protocols h3
 	}
-	tls %[3]s %[4]s
+	tls %[3]s %[3]s
 	%[2]s
-}`, name, directives, certificate, key))
+}`, name, directives, file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := caddy.Load(config, true); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { stopCaddy(t) })
+	t.Cleanup(func() { caddytest.Stop(t) })
 	return w
 }
 
-// certify makes a certificate for localhost that the clients trust, and returns its
-// files.
-func (w *wired) certify() (certificate, key string) {
-	w.t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// certificate returns a file with the certificate of net/http/httptest for example.com and its key, and
+// the roots of clients that trust it.
+func certificate(t *testing.T) (file string, roots *x509.CertPool) {
+	t.Helper()
+	ready := httptest.NewUnstartedServer(nil)
+	ready.StartTLS()
+	defer ready.Close()
+	pair := ready.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	file, roots = filepath.Join(t.TempDir(), "certificate.pem"), x509.NewCertPool()
+	roots.AddCert(ready.Certificate())
+	text := slices.Concat(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.roots.AddCert(parsed)
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	write := func(name, kind string, der []byte) string {
-		file := filepath.Join(w.t.TempDir(), name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			w.t.Fatal(err)
-		}
-		return file
-	}
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", secret)
+	return file, roots
 }
 
 // wireRequest is a request that a hostile client writes.
@@ -322,7 +300,7 @@ func (w *wired) do(version string, r wireRequest) reply {
 // begin sends a request on a connection of its own.
 func (w *wired) begin(version string, r wireRequest) wireStream {
 	w.t.Helper()
-	config := &tls.Config{RootCAs: w.roots, ServerName: "localhost"}
+	config := &tls.Config{RootCAs: w.roots, ServerName: "example.com"}
 	switch version {
 	case "HTTP/1.1":
 		return beginHTTP1(w.dial(w.plain, nil), r)

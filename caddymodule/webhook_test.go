@@ -20,7 +20,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
@@ -178,25 +177,6 @@ func TestDocumentedSignature(t *testing.T) {
 	_, want, _ := strings.Cut(webhook.Sign([]byte(webhookSecret), time.Unix(1767225600, 0), []byte(body)), "v1=")
 	if err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("%s gives %s, %v, want %s", command, out, err, want)
-	}
-}
-
-func TestNewWebhookEvent(t *testing.T) {
-	before := time.Now()
-	done := domain.AuditRecord{
-		Number: 7, Time: before.Add(-time.Hour), Operation: "preset.designate",
-		Object: domain.AuditObject{Kind: "preset", ID: "the id", Slug: "p", WorkspaceID: "w"},
-	}
-	e := newWebhookEvent(done)
-	if e.Object != "the id" || e.Kind != events.Types["preset.designate"] || e.Number != 7 || e.At.Before(before) || e.At.After(time.Now()) {
-		t.Errorf("got %+v", e)
-	}
-	var body hook
-	if err := json.Unmarshal(e.Body, &body); err != nil {
-		t.Fatal(err)
-	}
-	if body.ID == "" || body.Type != e.Kind || !body.Time.Equal(done.Time) || body.Data["slug"] != "p" || body.Data["id"] != "the id" {
-		t.Errorf("got %s", e.Body)
 	}
 }
 
@@ -391,7 +371,7 @@ func TestRemovedWebhook(t *testing.T) {
 	s.manage("POST", "/v1/presets/p/responses", `{}`).want(t, 200)
 	// Another site of the store has the webhook.
 	other := freeAddress(t)
-	if err := s.load(s.site(standard) + s.siteAt(other, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", s.folder, standard+r.directive()))); err != nil {
+	if err := s.load(s.site(standard) + s.siteAt(other, s.presets(standard+r.directive()))); err != nil {
 		t.Fatal(err)
 	}
 	s.manage("POST", "/v1/presets/p/responses", `{}`).want(t, 200)
@@ -418,38 +398,5 @@ func TestGraceOfWebhooks(t *testing.T) {
 		if got := c.grace(app, c.began.Load().Add(tc.passed)); got != tc.want {
 			t.Errorf("%+v: got %v", tc, got)
 		}
-	}
-}
-
-// TestWebhookConfiguration checks the errors of a configuration. They never show a secret.
-func TestWebhookConfiguration(t *testing.T) {
-	t.Setenv("PRESETS_WEBHOOK", webhookSecret)
-	t.Setenv("PRESETS_SHORT", "short")
-	t.Setenv("PRESETS_URL", "https://user:"+webhookSecret+"@receiver.test")
-	s := start(t, standard)
-	for _, tc := range []struct{ url, secret, want string }{
-		{"https://receiver.test", webhookSecret, "webhook[0]: secret must be a placeholder"},
-		{"https://receiver.test", "x{env.PRESETS_WEBHOOK}", "webhook[0]: secret must be a placeholder"},
-		{"https://receiver.test", "", "webhook[0]: secret must be a placeholder"},
-		{"https://receiver.test", "{env.PRESETS_SHORT}", "webhook[0]: {env.PRESETS_SHORT}: the secret must be at least 16 characters"},
-		{"https://receiver.test", "{env.PRESETS_ABSENT}", "webhook[0]: "},
-		{"", "{env.PRESETS_WEBHOOK}", "webhook[0]: url must be an absolute URL"},
-		{"receiver.test", "{env.PRESETS_WEBHOOK}", "webhook[0]: url must be an absolute URL"},
-		{"ftp://receiver.test", "{env.PRESETS_WEBHOOK}", "webhook[0]: url must be an absolute URL"},
-		{"https://receiver.test/#x", "{env.PRESETS_WEBHOOK}", "webhook[0]: url must be an absolute URL"},
-		{"{env.PRESETS_URL}", "{env.PRESETS_WEBHOOK}", "webhook[0]: url must hold no user and password"},
-		{"{env.PRESETS_ABSENT}", "{env.PRESETS_WEBHOOK}", "webhook[0]: url: "},
-	} {
-		hooks, _ := json.Marshal([]Webhook{{tc.url, tc.secret}})
-		config := fmt.Sprintf(`{"admin":{"disabled":true,"config":{"persist":false}},"apps":{"http":{"servers":{"s":{"listen":["unix/%s"],"routes":[{"handle":[{"handler":"presets","storage":{"engine":"badger","folder":%q},"webhook":%s}]}]}}}}}`,
-			filepath.Join(t.TempDir(), "s"), s.folder, hooks)
-		err := caddy.Load([]byte(config), true)
-		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), webhookSecret) {
-			t.Errorf("%+v: got %v, want %s", tc, err, tc.want)
-		}
-	}
-	err := s.load(s.site("webhook https://receiver.test {\nsecret {env.PRESETS_WEBHOOK}\n}\nwebhook https://receiver.test {\nsecret {env.PRESETS_WEBHOOK}\n}"))
-	if err == nil || !strings.Contains(err.Error(), "webhook[1]: has the same url as webhook[0]") {
-		t.Errorf("got %v", err)
 	}
 }

@@ -99,6 +99,13 @@ const createVersion = "preset.create_version"
 // if it is zero, or older trails would not verify.
 func (r AuditRecord) JSON() ([]byte, error) { return jsonv2.Marshal(r) }
 
+// after returns r as the record after head, with its JSON.
+func (r AuditRecord) after(head AuditHead) (AuditRecord, []byte, error) {
+	r.Number, r.Previous = head.Count+1, head.Hash
+	text, err := r.seal()
+	return r, text, err
+}
+
 // seal sets the hash of r and returns its JSON.
 func (r *AuditRecord) seal() ([]byte, error) {
 	r.Hash = AuditHash{}
@@ -144,16 +151,11 @@ func (s *Service) AuditTrail(ctx context.Context, after, limit int) (records []A
 			return err
 		}
 		records = nil
-		if limit < 1 {
-			return nil
-		}
 		for record, err := range r.AuditTrail(after) {
-			if err != nil {
+			if err != nil || len(records) >= min(limit, MaxAuditPage) {
 				return err
 			}
-			if records = append(records, record); len(records) == min(limit, MaxAuditPage) {
-				break
-			}
+			records = append(records, record)
 		}
 		return nil
 	})
@@ -172,19 +174,15 @@ func VerifyAudit(head AuditHead, records []AuditRecord) (AuditHead, error) {
 	return head, nil
 }
 
-// salvaged is the operation of the record that NewSalvageRecord returns.
-const salvaged = "store.salvage"
-
 // NewSalvageRecord returns an audit record that follows head, with its JSON. It says that the
 // store is a copy of the intact records of a damaged one. message says which records of the
 // damaged store's trail are not among those before. id is that of the new store.
 func NewSalvageRecord(head AuditHead, at time.Time, id, message string) (AuditRecord, []byte, error) {
 	r := AuditRecord{
-		Number: head.Count + 1, Time: at.UTC(), UserID: SalvageUser, Operation: salvaged,
-		Object: AuditObject{Kind: "store", ID: id, Message: message}, Previous: head.Hash,
+		Time: at.UTC(), UserID: SalvageUser, Operation: "store.salvage",
+		Object: AuditObject{Kind: "store", ID: id, Message: message},
 	}
-	text, err := r.seal()
-	return r, text, err
+	return r.after(head)
 }
 
 // SalvageUser is the user of changes that a salvage makes.

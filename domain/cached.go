@@ -36,20 +36,17 @@ func (k answerKey) cost() int {
 	return cachedAnswerCost + len(k.workspace) + len(k.slug) + len(k.search)
 }
 
-// readAnswer reads the answer and caches it under k. read also returns the size of the answer in
-// bytes. Callers look into the cache first: a closure costs an allocation.
-func readAnswer[V any](ctx context.Context, s *Service, answers *cache.Cache[answerKey, V], k answerKey, stamp Stamp, read func(Reader) (V, int, error)) (V, error) {
-	var answer V
-	var size int
-	err := s.store.View(ctx, func(r Reader) (err error) {
-		answer, size, err = read(r)
+// readAnswer reads the answer and caches it under k. Callers look into the cache first: a
+// closure costs an allocation.
+func (s *Service) readAnswer(ctx context.Context, k answerKey, stamp Stamp, read func(Reader) (Found, error)) (answer Found, err error) {
+	err = s.store.View(ctx, func(r Reader) (err error) {
+		answer, err = read(r)
 		return err
 	})
 	if err != nil {
-		var none V
-		return none, err
+		return Found{}, err
 	}
-	answers.Put(k.clone(), stamp, answer, k.cost()+size)
+	s.answers.Put(k.clone(), stamp, answer, k.cost()+len(answer.JSON))
 	return answer, nil
 }
 

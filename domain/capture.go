@@ -1,15 +1,15 @@
 package domain
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -18,12 +18,9 @@ type Dialect string
 
 // The three dialects are the last part of their routes' paths.
 const (
-	// Responses is the dialect of POST /responses.
 	Responses Dialect = "responses"
-	// Chat is the dialect of POST /chat/completions.
-	Chat Dialect = "chat/completions"
-	// Messages is the dialect of POST /messages.
-	Messages Dialect = "messages"
+	Chat      Dialect = "chat/completions"
+	Messages  Dialect = "messages"
 )
 
 // publicChat is Chat as clients see it in versions.
@@ -119,26 +116,11 @@ func (t *Template) Check() error {
 		}
 		seen[name] = true
 	}
-	if err := checkMessages(t.Messages); err != nil {
-		return InvalidAt("/template/messages", err.Error())
-	}
-	return nil
-}
-
-// checkMessages returns an error if text is not a JSON array of objects.
-func checkMessages(text []byte) error {
-	errShape := errors.New("must be an array of objects")
-	d := jsontext.NewDecoder(bytes.NewReader(text))
-	if token, err := d.ReadToken(); err != nil || token.Kind() != '[' || text[0] != '[' {
-		return errShape
-	}
-	for d.PeekKind() == '{' {
-		if err := d.SkipValue(); err != nil {
-			return errShape
-		}
-	}
-	if _, err := d.ReadToken(); err != nil || d.StackDepth() > 0 || d.InputOffset() != int64(len(text)) {
-		return errShape
+	var messages []jsontext.Value
+	err := jsonv2.Unmarshal(t.Messages, &messages)
+	isBare := err == nil && t.Messages[0] == '[' && t.Messages[len(t.Messages)-1] == ']' // and not null or with spaces
+	if !isBare || slices.ContainsFunc(messages, func(m jsontext.Value) bool { return m.Kind() != '{' }) {
+		return InvalidAt("/template/messages", "must be an array of objects")
 	}
 	return nil
 }

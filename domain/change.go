@@ -168,10 +168,9 @@ func (c *change) replayEarlier() (done bool, err error) {
 		return false, errIdempotencyReused
 	}
 	if earlier.Answer != nil { // the workspace may have been deleted
-		switch _, err := c.Workspace(earlier.Workspace); {
-		case errors.Is(err, ErrNotFound):
+		if err := CheckWorkspace(c, earlier.Workspace); KindOf(err) == NotFound {
 			return false, nil
-		case err != nil:
+		} else if err != nil {
 			return false, err
 		}
 	}
@@ -196,13 +195,10 @@ func (c *change) record(operation string, object AuditObject, before, after int)
 	if err != nil {
 		return err
 	}
-	r := AuditRecord{
-		Number: head.Count + 1, Time: c.now,
-		KeyID: c.Who.KeyID, UserID: c.Who.UserID, RequestID: c.RequestID,
+	r, text, err := AuditRecord{
+		Time: c.now, KeyID: c.Who.KeyID, UserID: c.Who.UserID, RequestID: c.RequestID,
 		Operation: operation, Object: object, Before: before, After: after, Override: c.overridden,
-		Previous: head.Hash,
-	}
-	text, err := r.seal()
+	}.after(head)
 	if err != nil {
 		return fmt.Errorf("encoding an audit record: %w", err)
 	}

@@ -16,24 +16,24 @@ func (c *change) guardPreset(p Preset) error {
 	return c.Who.require(ProtectedLabels, presetProtected)
 }
 
-// guardPresets returns a Forbidden error if the caller lacks the right, and the workspace
-// has a protected preset or label. It reads presets only for a caller that lacks it.
+// guardPresets returns the error of the first preset of a workspace that the change may not
+// remove. It is Forbidden if the preset or a label of it is protected and the caller lacks the
+// right, else that of checkOwner.
 func (c *change) guardPresets(workspaceID string) error {
 	missing := c.Who.require(ProtectedLabels, "Workspace has protected presets or labels")
-	if missing == nil {
-		return nil
-	}
 	for p, err := range c.Presets(workspaceID) {
 		if err != nil {
 			return err
 		}
-		if p.Protected {
+		isProtected := p.Protected
+		for _, label := range p.Labels {
+			isProtected = isProtected || label.Protected
+		}
+		if isProtected && missing != nil {
 			return missing
 		}
-		for _, label := range p.Labels {
-			if label.Protected {
-				return missing
-			}
+		if err := c.checkOwner(p); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -111,17 +111,4 @@ func (c *change) checkOwner(p Preset) error {
 		Message: fmt.Sprintf("Preset %s is managed by %s: change it there, or send X-Preset-Override: %s", p.Slug, owner, owner),
 		Issues:  []Issue{{"slug", "the preset is managed by " + owner}},
 	}
-}
-
-// checkAllOwners is checkOwner for all presets of a workspace.
-func (c *change) checkAllOwners(workspaceID string) error {
-	for p, err := range c.Presets(workspaceID) {
-		if err != nil {
-			return err
-		}
-		if err := c.checkOwner(p); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Kept tells which versions of a preset still exist. The zero value stands for all.
@@ -71,25 +72,6 @@ func (s PresetState) Version(i int) int {
 	return s.Kept.first() + i - len(s.Kept.Also)
 }
 
-// prunable returns the versions of p that may be removed, the oldest first. It returns no
-// more than most. The newest keep versions stay. So do the designated version and those that
-// labels and splits use. If keep is 0, all versions stay.
-func (p Preset) prunable(keep, most int) (numbers []int) {
-	var used map[int]bool
-	for n := range p.State().Versions() {
-		if keep < 1 || n > p.LatestVersion-keep || len(numbers) == most {
-			break
-		}
-		if used == nil {
-			used = p.versionsInUse()
-		}
-		if !used[n] {
-			numbers = append(numbers, n)
-		}
-	}
-	return numbers
-}
-
 // versionsInUse returns the versions of p that requests get without naming their number.
 func (p Preset) versionsInUse() map[int]bool {
 	used := map[int]bool{p.DesignatedVersion: true}
@@ -104,20 +86,18 @@ func (p Preset) versionsInUse() map[int]bool {
 
 // formatRanges returns numbers as text such as 1-97,99. numbers are in order.
 func formatRanges(numbers []int) string {
-	var text []byte
+	var ranges []string
 	for i := 0; i < len(numbers); {
 		last := i
 		for last+1 < len(numbers) && numbers[last+1] == numbers[last]+1 {
 			last++
 		}
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = strconv.AppendInt(text, int64(numbers[i]), 10)
+		text := strconv.Itoa(numbers[i])
 		if last > i {
-			text = strconv.AppendInt(append(text, '-'), int64(numbers[last]), 10)
+			text += "-" + strconv.Itoa(numbers[last])
 		}
+		ranges = append(ranges, text)
 		i = last + 1
 	}
-	return string(text)
+	return strings.Join(ranges, ",")
 }

@@ -1,8 +1,11 @@
 package domain
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,10 +13,34 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 )
 
 // MaxKeyText bounds the user id and the name of a key, in characters.
 const MaxKeyText = 256
+
+// KeyHash is the SHA-256 of a secret. The secret itself is never kept. It has 256 random
+// bits, so nobody can guess it from a plain hash.
+type KeyHash [sha256.Size]byte
+
+// HashSecret returns the hash of a secret.
+func HashSecret(secret string) KeyHash {
+	var text [128]byte // most secrets fit, and need no memory then
+	return sha256.Sum256(append(text[:0], secret...))
+}
+
+// MarshalText writes h as 64 lower-case hexadecimal digits.
+func (h KeyHash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
+
+// UnmarshalText reads 64 hexadecimal digits, in either case.
+func (h *KeyHash) UnmarshalText(text []byte) error {
+	if len(text) != 2*len(h) {
+		return fmt.Errorf("a SHA-256 has %d hexadecimal digits, not %d", 2*len(h), len(text))
+	}
+	_, err := hex.Decode(h[:], text)
+	return err
+}
 
 // Key is an issued key without its secret.
 type Key struct {
@@ -49,16 +76,6 @@ func (k Key) isUsedRecently(at time.Time) bool {
 	return k.LastUsedAt != nil && at.Sub(*k.LastUsedAt) < lastUseResolution
 }
 
-// markUsed sets LastUsedAt of the cached key, so that storing it is tried once only. It
-// returns false if another request has done so.
-func (k *Key) markUsed(at time.Time) bool {
-	if k.isUsedRecently(at) {
-		return false
-	}
-	k.LastUsedAt = &at
-	return true
-}
-
 // NewKey has the settings of a new key.
 type NewKey struct {
 	Kind KeyKind
@@ -81,7 +98,11 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 		return Key{}, "", err
 	}
 	w.Idempotency = Idempotency{}
-	secret, id := newSecret(in.Kind), s.newID()
+	prefix := secrets.Inference
+	if in.Kind == ManagementKey {
+		prefix = secrets.Management
+	}
+	secret, id := secrets.New(prefix), s.newID()
 	var k Key
 	_, err := s.change(ctx, w, func(c *change) error {
 		k = Key{
@@ -101,11 +122,10 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 			k.ExpiresAt = &end
 		}
 		if in.Workspace != "" {
-			id, _, err := findWorkspace(c, in.Workspace)
-			if err != nil {
+			var err error
+			if k.WorkspaceID, _, err = findWorkspace(c, in.Workspace); err != nil {
 				return err
 			}
-			k.WorkspaceID = id
 		}
 		if err := c.PutKey(k); err != nil {
 			return err
@@ -116,21 +136,6 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 		return Key{}, "", err
 	}
 	return k, secret, nil
-}
-
-// Check returns an Invalid error if k has a field that no issued key can have.
-func (k Key) Check() error {
-	if err := (NewKey{Kind: k.Kind, UserID: k.UserID, Name: k.Name}).check(); err != nil {
-		return err
-	}
-	issues := valueOr(k.Scope, Scope{}).check(k.Kind)
-	for i := range issues {
-		issues[i].Path = "/scope" + issues[i].Path
-	}
-	if issues != nil {
-		return InvalidIssues(issues...)
-	}
-	return nil
 }
 
 func (k Key) audited() AuditObject {
@@ -175,13 +180,21 @@ func (s *Service) Keys(ctx context.Context) (keys []Key, err error) {
 // Key returns the issued key of an id, as Keys does. An unknown id is NotFound.
 func (s *Service) Key(ctx context.Context, id string) (k Key, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
-		k, err = r.Key(id)
+		k, err = issuedKey(r, id)
 		return err
 	})
+	s.revocations().show(&k)
+	return k, err
+}
+
+var errKeyNotFound = &Error{Kind: NotFound, Message: "Key not found"}
+
+// issuedKey returns the issued key of an id. An unknown id is errKeyNotFound.
+func issuedKey(r Reader, id string) (Key, error) {
+	k, err := r.Key(id)
 	if errors.Is(err, ErrNotFound) {
 		err = errKeyNotFound
 	}
-	s.revocations().show(&k)
 	return k, err
 }
 
@@ -233,23 +246,18 @@ func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 
 // keyOf returns the issued key whose secret has a hash, from the cache if that is
 // current. It returns ErrNotFound if there is none.
-func (s *Service) keyOf(ctx context.Context, hash KeyHash) (Key, error) {
+func (s *Service) keyOf(ctx context.Context, hash KeyHash) (k Key, err error) {
 	stamp := s.store.Stamps().Key(hash)
 	if k, ok := s.keys.Get(hash, stamp); ok {
 		return k, nil
 	}
-	k, err := s.storedKey(ctx, hash)
-	if err == nil {
-		s.keys.Put(hash, stamp, k, cachedKeyCost+k.Scope.cost())
-	}
-	return k, err
-}
-
-func (s *Service) storedKey(ctx context.Context, hash KeyHash) (k Key, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		k, err = r.KeyByHash(hash)
 		return err
 	})
+	if err == nil {
+		s.keys.Put(hash, stamp, k, cachedKeyCost+k.Scope.cost())
+	}
 	return k, err
 }
 
@@ -266,7 +274,12 @@ const (
 // recordUse stores in the background that k was used, without keeping the request waiting. It
 // ignores failures: other writes report a store that takes none.
 func (s *Service) recordUse(k Key, at time.Time) {
-	if s.useWrites.Add(1) > maxUseWrites || !s.keys.Change(k.Hash, func(k *Key) bool { return k.markUsed(at) }) {
+	mark := func(cached *Key) bool { // so that storing it is tried once only
+		known := cached.isUsedRecently(at)
+		cached.LastUsedAt = &at
+		return !known
+	}
+	if s.useWrites.Add(1) > maxUseWrites || !s.keys.Change(k.Hash, mark) {
 		s.useWrites.Add(-1)
 		return
 	}
@@ -291,24 +304,20 @@ func (s *Service) recordUse(k Key, at time.Time) {
 // ErrCredentials is the error for a secret that is not a live key.
 var ErrCredentials error = &Error{Kind: Unauthenticated, Message: "Invalid credentials"}
 
-// Ended returns when k stopped being live, and false if it is live at a time.
-func (k Key) Ended(at time.Time) (time.Time, bool) {
-	switch {
-	case k.Live(at):
+// ended returns when k stopped being live, and false if it is live at a time.
+func (k Key) ended(at time.Time) (time.Time, bool) {
+	if k.Live(at) {
 		return time.Time{}, false
-	case k.RevokedAt == nil:
-		return *k.ExpiresAt, true
-	case k.ExpiresAt != nil && k.ExpiresAt.Before(*k.RevokedAt):
-		return *k.ExpiresAt, true
-	default:
-		return *k.RevokedAt, true
 	}
+	end := cmp.Or(k.RevokedAt, k.ExpiresAt)
+	if k.ExpiresAt != nil && k.ExpiresAt.Before(*end) {
+		end = k.ExpiresAt
+	}
+	return *end, true
 }
 
 // maxKeysRemoved bounds the keys that one change removes. Each adds an audit record.
 const maxKeysRemoved = 100
-
-var errKeyNotFound = &Error{Kind: NotFound, Message: "Key not found"}
 
 // RemoveKey removes a revoked or expired key from the store and returns it. The audit trail
 // keeps its records, and histories show no name for it. w.Idempotency is ignored. A live
@@ -316,11 +325,7 @@ var errKeyNotFound = &Error{Kind: NotFound, Message: "Key not found"}
 func (s *Service) RemoveKey(ctx context.Context, w Write, id string) (k Key, err error) {
 	w.Idempotency = Idempotency{}
 	_, err = s.change(ctx, w, func(c *change) error {
-		k, err = c.Key(id)
-		switch {
-		case errors.Is(err, ErrNotFound):
-			return errKeyNotFound
-		case err != nil:
+		if k, err = issuedKey(c, id); err != nil {
 			return err
 		}
 		if k.Live(c.now) {
@@ -355,42 +360,42 @@ func (s *Service) PruneKeys(ctx context.Context, w Write, on KeyPruning) (remove
 		return nil, InvalidAt("/older_than", "must not be negative")
 	}
 	w.Idempotency = Idempotency{}
-	before := s.timestamp().Add(-on.EndedFor)
-	ended := func(r Reader) ([]Key, error) {
-		keys, err := r.Keys()
-		return slices.DeleteFunc(keys, func(k Key) bool {
-			end, ok := k.Ended(s.now())
-			return !ok || end.After(before)
-		}), err
+	var ended []Key
+	err = s.store.View(ctx, func(r Reader) error {
+		ended, err = r.Keys()
+		return err
+	})
+	now := s.timestamp()
+	ended = slices.DeleteFunc(ended, func(k Key) bool {
+		end, ok := k.ended(now)
+		return !ok || end.After(now.Add(-on.EndedFor))
+	})
+	if err != nil || on.DryRun {
+		return ended, err
 	}
-	if on.DryRun {
-		err = s.store.View(ctx, func(r Reader) (err error) {
-			removed, err = ended(r)
-			return err
-		})
-		return removed, err
-	}
-	for {
-		var some []Key
+	for some := range slices.Chunk(ended, maxKeysRemoved) {
+		var gone []Key
 		_, err := s.change(ctx, w, func(c *change) error {
-			all, err := ended(c)
-			if err != nil {
-				return err
-			}
-			some = all[:min(len(all), maxKeysRemoved)]
+			gone = nil
 			for _, k := range some {
-				if err := c.removeKey(k); err != nil {
+				_, err := c.Key(k.ID)
+				if errors.Is(err, ErrNotFound) { // another call was first
+					continue
+				}
+				if err == nil {
+					err = c.removeKey(k)
+				}
+				if err != nil {
 					return err
 				}
+				gone = append(gone, k)
 			}
 			return nil
 		})
 		if err != nil {
 			return removed, err
 		}
-		removed = append(removed, some...)
-		if len(some) < maxKeysRemoved {
-			return removed, nil
-		}
+		removed = append(removed, gone...)
 	}
+	return removed, nil
 }

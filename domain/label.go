@@ -6,12 +6,10 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Target is the meaning of a label: one version of its preset, or a split of requests
@@ -33,14 +31,11 @@ type Share struct {
 
 // formatSplit returns the versions of a split with their weights, such as 3:90,4:10.
 func formatSplit(split []Share) string {
-	var text []byte
+	texts := make([]string, len(split))
 	for i, share := range split {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = fmt.Appendf(text, "%d:%d", share.Version, share.Weight)
+		texts[i] = fmt.Sprintf("%d:%d", share.Version, share.Weight)
 	}
-	return string(text)
+	return strings.Join(texts, ",")
 }
 
 // LabelChange is one change of a label. It is never changed itself. Its JSON is stored
@@ -118,21 +113,18 @@ func labelJSON(r Reader, p Preset, name string, page Page) ([]byte, error) {
 		}
 		history = append(history, c)
 	}
-	target, set := p.Labels[name]
-	var version jsontext.Value // none where there is a split
-	switch {
-	case !set:
-		version = jsontext.Value("null")
-	case target.Version != 0:
-		version = strconv.AppendInt(nil, int64(target.Version), 10)
+	target := p.Labels[name]
+	var version any // none where there is a split
+	if target.Split == nil {
+		version = nilIfZero(target.Version)
 	}
 	return jsonv2.Marshal(struct {
-		Label   string         `json:"label"`
-		Version jsontext.Value `json:"version,omitzero"`
-		Split   []Share        `json:"split,omitempty"`
-		Protect bool           `json:"protected"`
-		History []LabelChange  `json:"history"`
-		Changes int            `json:"history_count"`
+		Label   string        `json:"label"`
+		Version any           `json:"version,omitzero"`
+		Split   []Share       `json:"split,omitempty"`
+		Protect bool          `json:"protected"`
+		History []LabelChange `json:"history"`
+		Changes int           `json:"history_count"`
 	}{name, version, target.Split, target.Protected, history, changes})
 }
 
@@ -228,7 +220,7 @@ func (c *change) recordLabel(p Preset, name string, from, to *Target) error {
 	case from == nil:
 		operation = "label.set"
 	}
-	return c.record(operation, object, from.version(), to.version())
+	return c.record(operation, object, valueOr(from, Target{}).Version, valueOr(to, Target{}).Version)
 }
 
 // servesLike reports whether requests get the same versions from t and from other.
@@ -238,14 +230,6 @@ func (t Target) servesLike(other Target) bool {
 
 // isProtected reports whether t is there and protected.
 func (t *Target) isProtected() bool { return t != nil && t.Protected }
-
-// version returns the only version of t, 0 if there is none or several.
-func (t *Target) version() int {
-	if t == nil {
-		return 0
-	}
-	return t.Version
-}
 
 // Label returns a label of a preset with a page of its history, the latest change first.
 // A deleted label still has its history. One that was never set is NotFound.

@@ -214,22 +214,14 @@ func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug str
 			return err
 		}
 		p := before
-		if patch.Name != nil {
-			p.Name = *patch.Name
-		}
-		if patch.Description.Given {
-			p.Description = patch.Description.Value
-		}
+		setTo(&p.Name, patch.Name)
+		setTo(&p.Protected, patch.Protected)
+		patch.Description.set(&p.Description)
+		patch.Policy.set(&p.Policy)
+		patch.ManagedBy.set(&p.ManagedBy)
 		if patch.Status != nil && *patch.Status != p.Status {
 			p.Status, p.StatusUpdatedAt = *patch.Status, &c.now
 		}
-		if patch.Protected != nil {
-			p.Protected = *patch.Protected
-		}
-		if patch.Policy.Given {
-			p.Policy = patch.Policy.Value
-		}
-		patch.ManagedBy.set(&p.ManagedBy)
 		if err := c.updatePreset(before, &p); err != nil {
 			return err
 		}
@@ -245,14 +237,15 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 	}
 	named, described := p.Name != before.Name, !equal(p.Description, before.Description)
 	setStatus, protect, setPolicy := p.Status != before.Status, p.Protected != before.Protected, !samePolicy
-	if (named || setStatus || protect || setPolicy) && (before.Protected || p.Protected) {
+	setOwner := !equal(p.ManagedBy, before.ManagedBy)
+	isGuarded := named || setStatus || protect || setPolicy
+	if !isGuarded && !described && !setOwner {
+		return nil
+	}
+	if isGuarded && (before.Protected || p.Protected) {
 		if err := c.Who.require(ProtectedLabels, presetProtected); err != nil {
 			return err
 		}
-	}
-	setOwner := !equal(p.ManagedBy, before.ManagedBy)
-	if !named && !described && !setStatus && !protect && !setPolicy && !setOwner {
-		return nil
 	}
 	owned := before // whose owner decides
 	if err := c.claimPreset(&owned); err != nil {

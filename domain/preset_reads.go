@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -16,27 +17,24 @@ func errNoSuchVersion(place string) error {
 	return &Error{Kind: NotFound, Code: VersionNotFound, Message: "Preset version not found", Issues: []Issue{{place, "the preset has no such version"}}}
 }
 
-// versionNotFound turns ErrNotFound of a version into an error for clients.
-func versionNotFound(err error, place string) error {
-	if errors.Is(err, ErrNotFound) {
-		return errNoSuchVersion(place)
-	}
-	return err
-}
-
 // versionOf returns a version of p. A number that p does not have is NotFound.
 func versionOf(r Reader, p Preset, n int, place string) (PresetVersion, error) {
-	v, err := r.PresetVersion(p.State(), n)
-	return v, versionNotFound(err, place)
+	if !p.State().Has(n) {
+		return PresetVersion{}, errNoSuchVersion(place)
+	}
+	return r.PresetVersion(p.State(), n)
 }
 
-// Found is an object as clients see it. Its JSON is shared, and must not be changed.
+// Found is an object, or a page of a list, as clients see it. Its JSON is shared, and must not
+// be changed.
 type Found struct {
 	JSON []byte
 	// WorkspaceID is the object's workspace, and Number its version, 0 for none.
 	WorkspaceID string
 	Number      int
-	// Tag is the entity tag of the object.
+	// Total is how many objects all pages of the list have.
+	Total int
+	// Tag is the entity tag of the object, or of the page with its Total.
 	Tag string
 }
 
@@ -45,16 +43,41 @@ type shown struct {
 	Reader
 	state  PresetState
 	json   []byte
-	served Served // nil if it was not read
+	labels map[int][]string // in byte order, by the versions that requests get by them
+	served Served           // nil if it was not read
 }
 
 // showPreset returns the preset of a slug, whatever its status.
-func showPreset(r Reader, workspaceID, slug string) (shown, error) {
-	state, text, err := r.PresetJSON(workspaceID, slug)
-	if errors.Is(err, ErrNotFound) {
+func showPreset(r Reader, workspaceID, slug string) (p shown, err error) {
+	p.Reader = r
+	p.state, p.json, err = r.PresetJSON(workspaceID, slug)
+	switch {
+	case errors.Is(err, ErrNotFound):
 		err = errPresetNotFound
+	case err == nil && !bytes.HasSuffix(p.json, []byte(`"labels":{}}`)): // most presets have none
+		p.labels, err = labelsOf(p.json)
 	}
-	return shown{Reader: r, state: state, json: text}, err
+	return p, err
+}
+
+// labelsOf returns the labels in the JSON of a preset, by the versions that they stand for. A
+// version that has a part of a label's split has that label.
+func labelsOf(text []byte) (map[int][]string, error) {
+	var preset struct {
+		Labels map[string]Target `json:"labels"`
+	}
+	err := jsonv2.Unmarshal(text, &preset)
+	labels := make(map[int][]string)
+	for _, label := range slices.Sorted(maps.Keys(preset.Labels)) {
+		to := preset.Labels[label]
+		if to.Split == nil {
+			labels[to.Version] = append(labels[to.Version], label)
+		}
+		for _, share := range to.Split {
+			labels[share.Version] = append(labels[share.Version], label)
+		}
+	}
+	return labels, err
 }
 
 // showVisiblePreset is showPreset for clients, who do not see archived presets. The
@@ -94,11 +117,23 @@ func (p shown) version(n int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	uses, err := p.uses()
-	if err != nil {
-		return nil, err
+	return p.addUses(text, n), nil
+}
+
+// addUses returns the JSON of version n with what depends on the preset as the last members: how
+// requests get the version, by the preset's name alone or by a label, and when they last did.
+func (p shown) addUses(version []byte, n int) []byte {
+	uses := append(make([]byte, 0, 96), `,"designated":`...)
+	uses = strconv.AppendBool(uses, n == p.state.DesignatedVersion)
+	uses = append(uses, `,"labels":[`...)
+	for i, label := range p.labels[n] {
+		if i > 0 {
+			uses = append(uses, ',')
+		}
+		uses = strconv.AppendQuote(uses, label) // labels need no escapes
 	}
-	return uses.add(text, n), nil
+	uses = p.served.appendTo(append(uses, ']'), n)
+	return slices.Concat(version[:len(version)-1], uses, []byte{'}'})
 }
 
 // presetHome is home for a request about the preset of a slug. A preset that who does not
@@ -120,16 +155,16 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 		return found, err
 	}
 	k, stamp := answerKey{what: presetKind, workspace: id, slug: slug}, s.store.Stamps().Preset(id, slug)
-	if found, ok := s.objects.Get(k, stamp); ok {
+	if found, ok := s.answers.Get(k, stamp); ok {
 		return found, nil
 	}
-	return readAnswer(ctx, s, s.objects, k, stamp, func(r Reader) (Found, int, error) {
+	return s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) {
 		p, err := showVisiblePreset(r, id, slug)
 		if err != nil {
-			return Found{}, 0, err
+			return Found{}, err
 		}
 		text, err := p.withDesignated()
-		return Found{JSON: text, Tag: presetTag(text), WorkspaceID: id, Number: p.state.DesignatedVersion}, len(text), err
+		return Found{JSON: text, Tag: presetTag(text), WorkspaceID: id, Number: p.state.DesignatedVersion}, err
 	})
 }
 
@@ -137,14 +172,14 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 // this method returns archived presets. A query that has a Text or is sorted costs a scan of
 // the workspace's presets. Two scans run at a time. It is Unavailable if it takes more than
 // five seconds, with the wait for its turn.
-func (s *Service) Presets(ctx context.Context, who Principal, workspace string, query PresetQuery, page Page) (list Listed, err error) {
+func (s *Service) Presets(ctx context.Context, who Principal, workspace string, query PresetQuery, page Page) (list Found, err error) {
 	id, err := s.home(ctx, who, workspace)
 	if err != nil {
 		return list, err
 	}
 	query.only = who.scope().Presets
 	k, stamp := answerKey{what: presetsKind, workspace: id, filter: query.Filter, search: query.search(), page: page}, s.store.Stamps().Presets(id)
-	if list, ok := s.pages.Get(k, stamp); ok {
+	if list, ok := s.answers.Get(k, stamp); ok {
 		return list, nil
 	}
 	text, total, err := s.readPresets(ctx, id, query, page)
@@ -152,7 +187,7 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 		return list, err
 	}
 	list = listed(text, total)
-	s.pages.Put(k.clone(), stamp, list, k.cost()+len(text))
+	s.answers.Put(k.clone(), stamp, list, k.cost()+len(text))
 	return list, nil
 }
 
@@ -167,36 +202,35 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 		if err != nil {
 			return err
 		}
+		if !p.state.Has(n) {
+			return errNoSuchVersion("version")
+		}
 		text, err := p.version(n)
 		found = tagged(Found{JSON: text, WorkspaceID: id, Number: n})
-		return versionNotFound(err, "version")
+		return err
 	})
 	return found, err
 }
 
 // PresetVersions returns a page of the versions of a preset, the first version
 // first.
-func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
+func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (Found, error) {
 	return s.versionPage(ctx, who, workspace, slug, page, Reader.PresetVersionJSON)
 }
 
 // PresetVersionSummaries is PresetVersions without the settings and prompts. It does not
 // read them either.
-func (s *Service) PresetVersionSummaries(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
+func (s *Service) PresetVersionSummaries(ctx context.Context, who Principal, workspace, slug string, page Page) (Found, error) {
 	return s.versionPage(ctx, who, workspace, slug, page, Reader.PresetVersionSummary)
 }
 
-func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slug string, page Page, read func(r Reader, p PresetState, n int) ([]byte, error)) (list Listed, err error) {
+func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slug string, page Page, read func(r Reader, p PresetState, n int) ([]byte, error)) (list Found, err error) {
 	id, err := s.presetHome(ctx, who, workspace, slug)
 	if err != nil {
 		return list, err
 	}
 	err = s.store.View(ctx, func(r Reader) error {
 		p, err := showVisiblePreset(r, id, slug)
-		if err != nil {
-			return err
-		}
-		uses, err := p.uses()
 		if err != nil {
 			return err
 		}
@@ -207,7 +241,7 @@ func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slu
 			if err != nil {
 				return err
 			}
-			versions = append(versions, uses.add(text, n))
+			versions = append(versions, p.addUses(text, n))
 		}
 		list = listed(jsonArray(versions), p.state.count())
 		return nil
@@ -217,55 +251,4 @@ func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slu
 
 func jsonArray(objects [][]byte) []byte {
 	return slices.Concat([]byte{'['}, bytes.Join(objects, []byte{','}), []byte{']'})
-}
-
-// versionUses tells how requests get the versions of a preset: by its name alone, or by a
-// label. It also tells when they last did.
-type versionUses struct {
-	designated int
-	labels     map[int][]string // in byte order, by version
-	served     Served
-}
-
-// uses returns the uses of p's versions.
-func (p shown) uses() (versionUses, error) {
-	uses := versionUses{designated: p.state.DesignatedVersion, served: p.served}
-	if bytes.HasSuffix(p.json, []byte(`"labels":{}}`)) { // most presets have none
-		return uses, nil
-	}
-	var preset struct {
-		Labels map[string]Target `json:"labels"`
-	}
-	if err := jsonv2.Unmarshal(p.json, &preset); err != nil {
-		return uses, err
-	}
-	uses.labels = make(map[int][]string)
-	for label, to := range preset.Labels {
-		if to.Split == nil {
-			uses.labels[to.Version] = append(uses.labels[to.Version], label)
-		}
-		for _, share := range to.Split {
-			uses.labels[share.Version] = append(uses.labels[share.Version], label)
-		}
-	}
-	for _, labels := range uses.labels {
-		slices.Sort(labels)
-	}
-	return uses, nil
-}
-
-// add returns the JSON of version n with its uses as the last members. A version that has
-// a part of a label's split has that label.
-func (u versionUses) add(version []byte, n int) []byte {
-	uses := append(make([]byte, 0, 96), `,"designated":`...)
-	uses = strconv.AppendBool(uses, n == u.designated)
-	uses = append(uses, `,"labels":[`...)
-	for i, label := range u.labels[n] {
-		if i > 0 {
-			uses = append(uses, ',')
-		}
-		uses = strconv.AppendQuote(uses, label) // labels need no escapes
-	}
-	uses = u.served.appendTo(append(uses, ']'), n)
-	return slices.Concat(version[:len(version)-1], uses, []byte{'}'})
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/caddy-presets/caddy-presets/domain/modelpattern"
 )
 
 // KeyKind is the permitted use of a key (specification, "Authentication").
@@ -58,9 +60,7 @@ func (p Principal) WorkspaceRef() (id, slug string) {
 
 // errOnlyManagement is the specification's answer to a key that lacks the
 // permission ("Authentication", items 2 and 3).
-func errOnlyManagement() error {
-	return &Error{Kind: Forbidden, Message: "Only management keys can perform this operation"}
-}
+var errOnlyManagement = &Error{Kind: Forbidden, Message: "Only management keys can perform this operation"}
 
 // CheckInference returns a Forbidden error for a management key. Clients that call models
 // should not have one.
@@ -74,7 +74,7 @@ func (p Principal) CheckInference() error {
 // CheckManagement returns a Forbidden error unless p has a management key.
 func (p Principal) CheckManagement() error {
 	if p.Kind != ManagementKey {
-		return errOnlyManagement()
+		return errOnlyManagement
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ type Scope struct {
 	// PresetRequired refuses inference requests that name no preset.
 	PresetRequired bool `json:"preset_required,omitzero"`
 	// Models are the patterns of the only models that a request may name, at most
-	// MaxScopeModels. See MatchModel. Nil stands for all. Presets may name others.
+	// MaxScopeModels. See modelpattern.Match. Nil stands for all. Presets may name others.
 	Models []string `json:"models,omitempty"`
 	// OnlyWorkspace hides all workspaces but its own from a management key.
 	OnlyWorkspace bool `json:"only_workspace,omitzero"`
@@ -107,12 +107,8 @@ type Scope struct {
 	Rights []Right `json:"may,omitempty"`
 }
 
-const (
-	// MaxScopePresets bounds the presets of a Scope.
-	MaxScopePresets = 64
-	// MaxScopeModels bounds the models of a Scope.
-	MaxScopeModels = 64
-)
+// MaxScopePresets and MaxScopeModels bound the presets and the models of a Scope.
+const MaxScopePresets, MaxScopeModels = 64, 64
 
 // unlimited is the Scope of an issued key that has none.
 var unlimited Scope
@@ -125,7 +121,7 @@ func (s Scope) check(kind KeyKind) (issues []Issue) {
 		}
 		return nil
 	})...)
-	issues = append(issues, checkList("/models", s.Models, MaxScopeModels, CheckModelPattern)...)
+	issues = append(issues, checkList("/models", s.Models, MaxScopeModels, modelpattern.Check)...)
 	issues = append(issues, checkList("/may", s.Rights, len(rights), func(right Right) error {
 		if !slices.Contains(rights, right) {
 			return fmt.Errorf("must be %s", ProtectedLabels)
@@ -210,7 +206,7 @@ func (p Principal) ModelPatterns() []string { return p.scope().Models }
 // MayNameModel reports whether requests of p may name a model.
 func (p Principal) MayNameModel(model string) bool {
 	patterns := p.scope().Models
-	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool { return MatchModel(pattern, model) })
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool { return modelpattern.Match(pattern, model) })
 }
 
 // LimitsModels reports whether p may not use every model of the gateway by its name.
@@ -233,7 +229,7 @@ func (p Principal) IsLimited() bool { return p.LimitsModels() || len(p.scope().P
 // presets would lead around them.
 func (p Principal) CheckCreationAsInference() error {
 	if p.Kind != ManagementKey && p.IsLimited() {
-		return errOnlyManagement()
+		return errOnlyManagement
 	}
 	return nil
 }
@@ -245,14 +241,12 @@ func (p Principal) CheckManagementOfAll() error {
 		return err
 	}
 	if p.scope().OnlyWorkspace {
-		return errOnlyWorkspace()
+		return errOnlyWorkspace
 	}
 	return nil
 }
 
-func errOnlyWorkspace() error {
-	return &Error{Kind: Forbidden, Message: "The key manages one workspace only, and cannot perform this operation"}
-}
+var errOnlyWorkspace = &Error{Kind: Forbidden, Message: "The key manages one workspace only, and cannot perform this operation"}
 
 // Rights returns the rights of p: all, unless its key was issued with fewer. Only a management
 // key has any.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -28,11 +29,8 @@ func CheckMessage(text string) error {
 		return InvalidAt("message", "must be UTF-8")
 	case text == "" || utf8.RuneCountInString(text) > MaxMessage:
 		return InvalidAt("message", fmt.Sprintf("must be 1 to %d characters", MaxMessage))
-	}
-	for _, r := range text {
-		if unicode.IsControl(r) {
-			return InvalidAt("message", "must not have control characters, such as line breaks")
-		}
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return InvalidAt("message", "must not have control characters, such as line breaks")
 	}
 	return nil
 }
@@ -126,7 +124,7 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 		}
 		var pruned []int
 		if c.guardPreset(p) == nil { // else drafts would push out versions
-			if pruned, err = c.prune(&p, pruneRule{keep: s.KeepVersions}); err != nil { // spares the labelled version
+			if pruned, err = c.prune(&p, Pruning{Keep: s.KeepVersions}); err != nil { // spares the labelled version
 				return err
 			}
 		}

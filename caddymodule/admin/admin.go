@@ -69,8 +69,7 @@ type Route struct {
 	serve func(w http.ResponseWriter, r *http.Request) error // without run
 }
 
-// Routes returns all operations. Only the answer to the creation of a key holds a secret,
-// once.
+// Routes returns all operations. Only the response to a key's creation holds a secret, once.
 func Routes(schemas *schema.Schemas) []Route {
 	return []Route{
 		{Name: "key_create", Method: http.MethodPost, Path: "keys", Body: schemas.NewKey, Query: "store", run: issueKey},
@@ -105,7 +104,6 @@ func (rt Route) checkQuery(text string) error {
 	return nil
 }
 
-// runOn runs the route's operation on a store.
 func (rt Route) runOn(store *registry.Store, r request) error {
 	r.Use, r.live, r.schema = store.Newest(), store, rt.Body
 	if r.Use == nil { // its last handler was just cleaned up
@@ -173,7 +171,6 @@ func serveDocument(text []byte) func(http.ResponseWriter, *http.Request) error {
 	}
 }
 
-// request is a request that concerns a store.
 type request struct {
 	*http.Request
 	*registry.Use // of the handler that was provisioned last
@@ -235,7 +232,6 @@ func writeJSON(w http.ResponseWriter, code int, value any) error {
 	return err
 }
 
-// failure returns an error with an HTTP status.
 func failure(code int, format string, args ...any) error {
 	return caddy.APIError{HTTPStatus: code, Err: fmt.Errorf(format, args...)}
 }

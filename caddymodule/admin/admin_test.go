@@ -59,10 +59,7 @@ func TestAdminEndpoint(t *testing.T) {
 func TestKeyCommand(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	team := s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Field(t, "id")
-	secret, note, err := run("key", "create", "--kind", "management", "--user", "ann", "--workspace", "team", "--name", "for the tests", "--expires", "1h", "--address", s.AdminAddress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret, note := s.must("key", "create", "--kind", "management", "--user", "ann", "--workspace", "team", "--name", "for the tests", "--expires", "1h")
 	if !strings.HasSuffix(secret, "\n") || strings.Count(secret, "\n") != 1 || !strings.HasPrefix(secret, "caddypresets_mgmt_") {
 		t.Error("standard output is not the key alone on a line")
 	}
@@ -73,7 +70,7 @@ func TestKeyCommand(t *testing.T) {
 	// row returns the one key's row of the table, without the id.
 	row := func() string {
 		t.Helper()
-		out, _, err := run("key", "list", "--address", s.AdminAddress)
+		out, _, err := s.run("key", "list")
 		lines := strings.Split(out, "\n")
 		if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "ID KIND STATE ENDS IN USER WORKSPACE CREATED EXPIRES LAST USED MAY NAME" {
 			t.Fatalf("list gives %q, %v", out, err)
@@ -91,21 +88,21 @@ func TestKeyCommand(t *testing.T) {
 		t.Errorf("got %q, want %q", row(), want)
 	}
 
-	out, _, err := run("key", "list", "--json", "--address", s.AdminAddress)
+	out, _, err := s.run("key", "list", "--json")
 	var keys []admin.IssuedKey
 	if err != nil || json.Unmarshal([]byte(out), &keys) != nil || len(keys) != 1 || keys[0].Name != "for the tests" || keys[0].WorkspaceID != team || keys[0].LastUsedAt == nil || keys[0].Secret != "" {
 		t.Fatalf("list --json gives %q, %v", out, err)
 	}
-	if out, _, err := run("key", "list", "--address", s.AdminAddress); err != nil || !strings.Contains(out, keys[0].ID) || strings.Contains(out, secret) {
+	if out, _, err := s.run("key", "list"); err != nil || !strings.Contains(out, keys[0].ID) || strings.Contains(out, secret) {
 		t.Errorf("list gives %q, %v", out, err)
 	}
 	for _, command := range []string{"show", "revoke", "remove"} { // a key that leaked is at hand, and its id is not
-		out, note, err := run("key", command, secret, "--address", s.AdminAddress)
+		out, note, err := s.run("key", command, secret)
 		if err == nil || !strings.Contains(err.Error(), "not the id of one") || strings.Contains(out+note+err.Error()+s.Logs(), secret) {
 			t.Errorf("%s of a key gives %q, %q, %v, or shows it", command, out, note, err)
 		}
 	}
-	out, note, err = run("key", "revoke", keys[0].ID, "--address", s.AdminAddress)
+	out, note, err = s.run("key", "revoke", keys[0].ID)
 	if err != nil || out != "" || !strings.Contains(note, "Revoked management key "+keys[0].ID) {
 		t.Errorf("revoke gives %q and %q, %v", out, note, err)
 	}
@@ -117,20 +114,16 @@ func TestKeyCommand(t *testing.T) {
 	if got, want := row(), "management revoked "+hint+" ann "+team+" <time> <time> <time> "+all+" for the tests"; got != want {
 		t.Errorf("got %q, want the id of the workspace that is gone: %q", got, want)
 	}
-	if secret, _, err := run("key", "create", "--kind", "inference", "--address", s.AdminAddress); err != nil {
+	if secret, _, err := s.run("key", "create", "--kind", "inference"); err != nil {
 		t.Error(err)
-	} else if out, _, err := run("key", "list", "--address", s.AdminAddress); err != nil || !strings.Contains(out, secret[len(secret)-5:len(secret)-1]+"     -     default") {
+	} else if out, _, err := s.run("key", "list"); err != nil || !strings.Contains(out, secret[len(secret)-5:len(secret)-1]+"     -     default") {
 		t.Errorf("list gives %q, %v, want a key without a user in the default workspace", out, err)
 	}
-	for says, args := range map[string][]string{
+	refuses(t, map[string][]string{
 		`required flag(s) "kind" not set`: {"create", "--address", s.AdminAddress},
 		"accepts 1 arg":                   {"revoke", "--address", s.AdminAddress},
 		"cannot be reached; --address":    {"list", "--address", caddytest.Address(t)},
-	} {
-		if out, _, err := run(append([]string{"key"}, args...)...); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
-		}
-	}
+	}, "key")
 }
 
 // TestLimitedKeyCommand issues keys with all limits, and lists them.
@@ -139,10 +132,7 @@ func TestLimitedKeyCommand(t *testing.T) {
 	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
 	create := func(args ...string) string {
 		t.Helper()
-		secret, _, err := run(append([]string{"key", "create", "--address", s.AdminAddress}, args...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		secret, _ := s.must(append([]string{"key", "create"}, args...)...)
 		return caddytest.Bearer(strings.TrimSpace(secret))
 	}
 	presets := create("--kind", "inference", "--preset", "a", "--preset", "b", "--preset-required", "--model", "openai/*", "--model", "x/y:free")
@@ -151,25 +141,21 @@ func TestLimitedKeyCommand(t *testing.T) {
 	s.Do("GET", "/v1/workspaces/default", "", team).WantError(t, 404, "Workspace not found")
 	s.Manage("POST", "/v1/presets/c/responses", `{}`).Want(t, 200)
 	s.Do("GET", "/v1/presets/c", "", presets).WantError(t, 404, "Preset not found")
-	out, _, err := run("key", "list", "--address", s.AdminAddress)
+	out, _, err := s.run("key", "list")
 	if err != nil || !strings.Contains(out, "  reads presets, runs models; presets a, b only; every request names a preset; names models openai/*, x/y:free only") || !strings.Contains(out, "  manages workspace team only; changes what is protected") {
 		t.Errorf("list gives %q, %v", out, err)
 	}
-	out, _, err = run("key", "list", "--json", "--address", s.AdminAddress)
+	out, _, err = s.run("key", "list", "--json")
 	if err != nil || !strings.Contains(out, `"presets":["a","b"],"preset_required":true,"models":["openai/*","x/y:free"]`) || !strings.Contains(out, `"only_workspace":true,"may":["protected-labels"]`) {
 		t.Errorf("list --json gives %q, %v", out, err)
 	}
-	for says, args := range map[string][]string{
+	s.refuses(map[string][]string{
 		"/preset_required: is for inference keys only":  {"--kind", "management", "--preset-required"},
 		"/only_workspace: is for management keys only":  {"--kind", "inference", "--only-workspace"},
 		"/may/0: must be protected-labels":              {"--kind", "management", "--may", "everything"},
 		"/presets/1: is in the list already":            {"--kind", "inference", "--preset", "a", "--preset", "a"},
 		"/models/0: must have 1 to 256 printable ASCII": {"--kind", "inference", "--model", "a b"},
-	} {
-		if out, _, err := run(append([]string{"key", "create", "--address", s.AdminAddress}, args...)...); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
-		}
-	}
+	}, "key", "create")
 }
 
 func TestSeveralStores(t *testing.T) {
@@ -180,20 +166,17 @@ func TestSeveralStores(t *testing.T) {
 	if err := s.Load(both); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := run("key", "list", "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), folder) || !strings.Contains(err.Error(), s.Folder) {
+	if _, _, err := s.run("key", "list"); err == nil || !strings.Contains(err.Error(), folder) || !strings.Contains(err.Error(), s.Folder) {
 		t.Errorf("got %v, want an error that names both stores", err)
 	}
-	secret, _, err := run("key", "create", "--kind", "management", "--address", s.AdminAddress, "--store", folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret, _ := s.must("key", "create", "--kind", "management", "--store", folder)
 	secret = strings.TrimSpace(secret)
 	caddytest.Send(t, second, "GET", "/v1/workspaces/default", "", caddytest.Bearer(secret)).Want(t, 200)
 	s.Do("GET", "/v1/workspaces/default", "", caddytest.Bearer(secret)).Want(t, 401)
 	if err := s.Load(s.SiteAt(second, "")); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := run("key", "list", "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "no store is live") {
+	if _, _, err := s.run("key", "list"); err == nil || !strings.Contains(err.Error(), "no store is live") {
 		t.Errorf("got %v, want an error that no store is live", err)
 	}
 }

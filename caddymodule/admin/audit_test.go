@@ -138,10 +138,7 @@ func TestAuditLinesHashAsDocumented(t *testing.T) {
 	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
 	s.Manage("POST", "/v1/presets/a/responses", `{"model":"m"}`).Want(t, 200)
 	s.Issue(`{"kind":"management","user_id":"ünï <&> \"code\"","name":"x"}`)
-	out, _, err := run("audit", "--json", "--address", s.AdminAddress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out, _ := s.must("audit", "--json")
 	last := regexp.MustCompile(`,"hash":"([0-9a-f]{64})"\}$`)
 	previous := strings.Repeat("0", 64)
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
@@ -160,7 +157,7 @@ func TestAuditLinesHashAsDocumented(t *testing.T) {
 		previous = found[1]
 	}
 	want := fmt.Sprintf("%d records, unbroken, head %s\n", len(lines), previous)
-	if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil || out != want {
+	if out, _, err := s.run("audit", "--verify"); err != nil || out != want {
 		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
 }
@@ -180,10 +177,7 @@ func TestAuditCommand(t *testing.T) {
 	s.Manage("POST", "/v1/presets/writer/responses", `{"model":"m"}`).Want(t, 200)
 	s.Manage("POST", "/v1/presets/writer/responses", `{"model":"m"}`).Want(t, 200)
 	key := s.Issue(`{"kind":"inference"}`)
-	out, _, err := run("audit", "--address", s.AdminAddress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out, _ := s.must("audit")
 	for _, pattern := range []string{
 		`^NUMBER +TIME +OPERATION +OBJECT +VERSION +USER +KEY +REQUEST\n`,
 		`\n1 +\S+ +workspace\.create +default +- +system +- +-\n`,
@@ -246,7 +240,7 @@ func TestAuditCommand(t *testing.T) {
 	hash, _ := early.MarshalText()
 	want := fmt.Sprintf("%d records, unbroken, head ", total)
 	for _, args := range [][]string{{"--verify"}, {"--verify", "--head", string(hash)}, {"--head", string(hash)}, {"--head", strings.Repeat("0", 64)}} {
-		if out, _, err := run(append([]string{"audit", "--address", s.AdminAddress}, args...)...); err != nil || !strings.HasPrefix(out, want) {
+		if out, _, err := s.run(append([]string{"audit"}, args...)...); err != nil || !strings.HasPrefix(out, want) {
 			t.Errorf("%v: got %q, %v, want %q", args, out, err, want)
 		}
 	}
@@ -254,7 +248,7 @@ func TestAuditCommand(t *testing.T) {
 	if out, _, err := run("audit", "--address", s.AdminAddress, "--verify", "--json"); err != nil || json.Unmarshal([]byte(out), &head) != nil || head.Count != total {
 		t.Errorf("--verify --json: got %q, %v, want an object with the count %d", out, err, total)
 	}
-	for says, args := range map[string][]string{
+	s.refuses(map[string][]string{
 		"no record has the hash": {"--verify", "--head", strings.Repeat("1", 64)},
 		"64 hexadecimal digits":  {"--head", "12"},
 		"--head: encoding/hex":   {"--head", strings.Repeat("x", 64)},
@@ -262,11 +256,7 @@ func TestAuditCommand(t *testing.T) {
 		"[verify limit]":         {"--verify", "--limit", "1"},
 		"after: must be":         {"--after", "-1"},
 		"unknown command":        {"all"},
-	} {
-		if out, _, err := run(append([]string{"audit", "--address", s.AdminAddress}, args...)...); err == nil || out != "" || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
-		}
-	}
+	}, "audit")
 }
 
 // TestAuditWhileOthersWrite writes records during the command. The command shows the
@@ -290,13 +280,13 @@ func TestAuditWhileOthersWrite(t *testing.T) {
 	least := 0
 	for range 5 {
 		before := s.trail("").Total
-		out, _, err := run("audit", "--verify", "--address", s.AdminAddress)
+		out, _, err := s.run("audit", "--verify")
 		n, _ := strconv.Atoi(strings.Fields(out + " -")[0])
 		if err != nil || n < before || n < least {
 			t.Fatalf("got %q, %v, want at least %d records", out, err, max(before, least))
 		}
 		least = n
-		if out, _, err = run("audit", "--address", s.AdminAddress); err != nil || len(numbersOf(out)) != 50 {
+		if out, _, err = s.run("audit"); err != nil || len(numbersOf(out)) != 50 {
 			t.Fatalf("got %q, %v, want 50 records", out, err)
 		}
 	}

@@ -21,7 +21,6 @@ import (
 // DumpType is the media type of a backup.
 const DumpType = "application/octet-stream"
 
-// getBackup answers with a backup.
 func getBackup(r request) (any, error) {
 	store, ok := r.Store.(engine.Backuper)
 	if !ok {
@@ -57,22 +56,17 @@ func backupCommand() *cobra.Command {
 		Use:   "backup [--encryption-key-file <file>] <file>|-  or  backup --keep <count> [--encryption-key-file <file>] <folder>",
 		Short: "Makes a backup of a running server's store",
 		Long: `
-Writes a snapshot of the whole store to a new file, or for - to standard output. The
-server goes on serving meanwhile. Any engine can restore the backup.
+Writes a snapshot of the whole store to a new file, or for - to standard output, while the server
+goes on serving. Any engine can restore it. The file is <file>.partial until it is on the disk.
 
 The backup of an encrypted store is encrypted with the store's key. Other backups hold all
 prompts in plain text, unless --encryption-key-file names a key to encrypt them with.
 
-The file gets its name once it is complete and on the disk. Until then its name is
-<file>.partial.
-
-With --keep the backup gets a name of its own in a folder: presets-<time in UTC>.backup.
-It is verified as "verify" does it, before it gets its name. Then the oldest backups that
-this command made there are removed, beyond so many of the newest. Other files are left
-alone. If the new backup fails, none is removed. None is removed either if it ends at an
-earlier commit than an older backup: then it is of another store, or of a restored one.
-The command says so, and fails. The path is printed on standard output. Give each store a
-folder of its own. An encrypted store needs --encryption-key-file.`,
+With --keep the backup is presets-<time in UTC>.backup in a folder, and is verified first, which
+takes the key of an encrypted store. Then the oldest backups that this command made there are
+removed, beyond so many of the newest. None is removed if the new one fails, or if it ends at an
+earlier commit than an older one: then it is of another store, or of a restored one, and the
+command fails. Give each store a folder of its own. The path is printed on standard output.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			isRotation := cmd.Flags().Changed("keep")
@@ -134,7 +128,6 @@ func (t *client) backupTo(ctx context.Context, messages, to io.Writer, key []byt
 	return err
 }
 
-// copyBackup copies a backup and checks it. With a key the copy is encrypted.
 func copyBackup(to io.Writer, p *terminal.Progress, key []byte) (dump.Info, dump.End, error) {
 	if key == nil {
 		return dump.Follow(io.TeeReader(p, to), p.Estimate)

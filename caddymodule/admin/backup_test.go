@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -25,7 +24,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
-	"github.com/caddy-presets/caddy-presets/storage/dump"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
@@ -43,14 +41,12 @@ func TestBackupCommand(t *testing.T) {
 			if encrypted {
 				key = storagetest.KeyFile(t, storagetest.KeyDigits)
 				s.Folder = caddytest.Folder(t)
-				if err := s.Load(s.Encrypted(s.Address, s.Folder, key)); err != nil {
-					t.Fatal(err)
-				}
+				s.load(s.Folder, key)
 			}
 			var digest string
 			backUp := func(args ...string) {
 				t.Helper()
-				out, note, err := run(append([]string{"backup", "--address", s.AdminAddress}, args...)...)
+				out, note, err := s.run(append([]string{"backup"}, args...)...)
 				if err != nil || out != "" || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Made ") || strings.Contains(note, "\r") {
 					t.Fatalf("%v: got %q and %q, %v", args, out, note, err)
 				}
@@ -95,14 +91,12 @@ func TestBackupCommand(t *testing.T) {
 			if err != nil || out != "" || !strings.HasPrefix(note, "Restored commit ") || digests.FindString(note) != digest {
 				t.Fatalf("got %q and %q, %v, want that it was restored with digest %s", out, note, err, digest)
 			}
-			if err := s.Load(s.Encrypted(s.Address, to, key)); err != nil {
-				t.Fatal(err)
-			}
+			s.load(to, key)
 			s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"version":2`)
 			s.Manage("GET", "/v1/presets/p/versions/1", "").Want(t, 200, canary)
 			s.Manage("GET", "/v1/workspaces/team", "").Want(t, 404)
 			s.Do("GET", "/v1/presets/p", "", caddytest.Bearer(k.Secret)).Want(t, 200)
-			if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil || !strings.Contains(out, "unbroken") {
+			if out, _, err := s.run("audit", "--verify"); err != nil || !strings.Contains(out, "unbroken") {
 				t.Errorf("the audit trail: got %q, %v", out, err)
 			}
 			if logs := s.Logs(); strings.Contains(logs, canary) || strings.Contains(logs, storagetest.KeyDigits) {
@@ -121,51 +115,26 @@ func TestEncryptByBackup(t *testing.T) {
 	dir := caddytest.Folder(t)
 	file := func(name string) string { return filepath.Join(filepath.Dir(dir), name) }
 	first, second := storagetest.KeyFile(t, storagetest.KeyDigits), storagetest.KeyFile(t, strings.Repeat("7", 64))
-	for _, args := range [][]string{
-		{"backup", "--address", s.AdminAddress, file("plain")},
-		{"restore", "--folder", file("one"), "--encryption-key-file", first, file("plain")},
-	} {
-		if _, _, err := run(args...); err != nil {
-			t.Fatalf("%v: %v", args, err)
-		}
-	}
-	if err := s.Load(s.Encrypted(s.Address, file("one"), first)); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{
-		{"backup", "--address", s.AdminAddress, file("encrypted")},
-		{"restore", "--folder", file("two"), "--encryption-key-file", second, "--backup-key-file", first, file("encrypted")},
-	} {
-		if _, _, err := run(args...); err != nil {
-			t.Fatalf("%v: %v", args, err)
-		}
-	}
-	for says, args := range map[string][]string{
+	s.must("backup", file("plain"))
+	must(t, "restore", "--folder", file("one"), "--encryption-key-file", first, file("plain"))
+	s.load(file("one"), first)
+	s.must("backup", file("encrypted"))
+	must(t, "restore", "--folder", file("two"), "--encryption-key-file", second, "--backup-key-file", first, file("encrypted"))
+	refuses(t, map[string][]string{"wants --folder": {file("plain")}}, "restore", "--encryption-key-file", first)
+	refuses(t, map[string][]string{
 		"needs the key of the store":   {file("encrypted")},
 		"the key is not the one":       {"--encryption-key-file", second, file("encrypted")},
 		"plain: the backup":            {"--backup-key-file", first, file("plain")},
 		"--encryption-key-file: ":      {"--encryption-key-file", file("plain"), file("plain")},
 		"--backup-key-file: open":      {"--backup-key-file", file("absent"), file("plain")},
-		"wants --folder":               nil,
 		"accepts 1 arg(s), received 0": {},
 		"open " + file("absent"):       {file("absent")},
 		"accepts 1 arg(s), received 2": {file("plain"), file("plain")},
-	} {
-		if args == nil {
-			args = []string{"restore", "--encryption-key-file", first, file("plain")}
-		} else {
-			args = append([]string{"restore", "--folder", file("none")}, args...)
-		}
-		if _, _, err := run(args...); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v: got error %v, want one with %q", args, err, says)
-		}
-		if _, err := os.Stat(file("none")); err == nil {
-			t.Errorf("%v: a folder is left", args)
-		}
+	}, "restore", "--folder", file("none"))
+	if _, err := os.Stat(file("none")); err == nil {
+		t.Error("a folder is left")
 	}
-	if err := s.Load(s.Encrypted(s.Address, file("two"), second)); err != nil {
-		t.Fatal(err)
-	}
+	s.load(file("two"), second)
 	s.Manage("GET", "/v1/presets/p", "").Want(t, 200)
 	s.Stop()
 }
@@ -174,7 +143,7 @@ func TestEncryptByBackup(t *testing.T) {
 func TestBackupToPipe(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).Want(t, 200)
-	out, note, err := run("backup", "-", "--address", s.AdminAddress)
+	out, note, err := s.run("backup", "-")
 	if err != nil || !strings.HasPrefix(note, "Made a backup") {
 		t.Fatalf("got %q, %v", note, err)
 	}
@@ -213,9 +182,7 @@ func TestBackupRefusals(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	if _, _, err := run("backup", file("full"), "--address", s.AdminAddress); err != nil {
-		t.Fatal(err)
-	}
+	s.must("backup", file("full"))
 	before, err := os.ReadFile(file("full"))
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +211,6 @@ func TestBackupRefusals(t *testing.T) {
 	if after, err := os.ReadFile(file("full")); err != nil || !bytes.Equal(after, before) {
 		t.Errorf("the backup that was there has changed: %v", err)
 	}
-	s.Admin("POST", "/presets/backup", "").Want(t, 405)
 }
 
 // startCutting starts a proxy that sends only a part of the admin endpoint's answer.
@@ -292,7 +258,7 @@ func TestBackupThatIsCut(t *testing.T) {
 
 // beginBackup fills a store, requests a backup and reads its first bytes. The backup is
 // larger than the connection's buffers.
-func (s *server) beginBackup() (conn net.Conn, first []byte) {
+func (s *server) beginBackup() {
 	s.T.Helper()
 	s.fillStore(30 << 20)
 	conn, err := caddytest.Dial(s.T.Context(), s.AdminAddress)
@@ -301,38 +267,13 @@ func (s *server) beginBackup() (conn net.Conn, first []byte) {
 	}
 	s.T.Cleanup(func() { conn.Close() })
 	fmt.Fprintf(conn, "GET /presets/backup HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
-	first = make([]byte, 1000)
-	if _, err := io.ReadFull(conn, first); err != nil {
+	if _, err := io.ReadFull(conn, make([]byte, 1000)); err != nil {
 		s.T.Fatal(err)
 	}
-	return conn, first
 }
 
-// TestSlowBackup reads a backup slowly. The server continues to serve requests.
-func TestSlowBackup(t *testing.T) {
-	tier.Slow(t)
-	s := start(t, caddytest.Standard)
-	conn, first := s.beginBackup()
-	for range 10 {
-		s.Manage("POST", "/v1/presets/meanwhile/responses", `{"model":"m"}`).Want(t, 200)
-	}
-	rest, err := io.ReadAll(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, body, _ := bytes.Cut(append(first, rest...), []byte("\r\n\r\n"))
-	_, end, err := dump.Follow(bytes.NewReader(body), func(int, int) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(body) < 10<<20 {
-		t.Errorf("the backup has %d bytes: it may have fitted into the connection's buffers", len(body))
-	}
-	t.Logf("%d bytes, %d records", len(body), end.Records)
-}
-
-// TestStalledBackup does not read a backup. The store is still closed when no configuration
-// uses it.
+// TestStalledBackup does not read a backup. The server goes on serving, and the store is still
+// closed when no configuration uses it.
 func TestStalledBackup(t *testing.T) {
 	tier.Race(t)
 	s := start(t, caddytest.Standard)
@@ -348,6 +289,7 @@ func TestStalledBackup(t *testing.T) {
 	if !wait.Eventually(stalled) {
 		t.Fatal("all was sent to a client that does not read")
 	}
+	s.Manage("POST", "/v1/presets/meanwhile/responses", `{"model":"m"}`).Want(t, 200)
 	s.Stop()
 	if !wait.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
 		t.Error("the store is still open")
@@ -421,9 +363,7 @@ func TestBackupMetric(t *testing.T) {
 		t.Errorf("after a failed backup: got %s, want none", got)
 	}
 	from := time.Now().Unix()
-	if _, _, err := run("backup", filepath.Join(t.TempDir(), "b"), "--address", s.AdminAddress); err != nil {
-		t.Fatal(err)
-	}
+	s.must("backup", filepath.Join(t.TempDir(), "b"))
 	made := metric()
 	if at, err := strconv.ParseFloat(made, 64); err != nil || int64(at) < from || int64(at) > time.Now().Unix() {
 		t.Errorf("after a backup: got %q, want the time of now (%v)", made, err)

@@ -34,7 +34,6 @@ is given a folder or a backup. version needs neither.`,
 	})
 }
 
-// addCommands adds the subcommands of caddy presets.
 func addCommands(presets *cobra.Command) {
 	const server = "server"
 	presets.AddGroup(cli.Groups()...)
@@ -75,26 +74,34 @@ func (t *client) flags(cmd *cobra.Command) {
 	flags.StringVar(&t.store, "store", "", "The store to use, if several are live")
 }
 
-// call sends body as JSON, unless it is nil, and decodes the response into into.
-func (t *client) call(method, path string, body, into any) error {
+// call sends body as JSON, unless it is nil, and decodes the response.
+func call[T any](t *client, method, path string, body any) (answer T, err error) {
 	var text io.Reader
 	if body != nil {
 		encoded, err := jsonv2.Marshal(body)
 		if err != nil {
-			return err
+			return answer, err
 		}
 		text = bytes.NewReader(encoded)
 	}
 	response, err := t.send(method, path, nil, text)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	defer response.Body.Close()
-	return jsonv2.UnmarshalRead(response.Body, into)
+	err = jsonv2.UnmarshalRead(response.Body, &answer)
+	return answer, err
 }
 
-// send sends a request. path may have a query. The answer is a success, and the caller
-// closes it.
+// output prints a value as JSON, or as text.
+func output(cmd *cobra.Command, asJSON bool, value any, text func(io.Writer) error) error {
+	if asJSON {
+		return jsonv2.MarshalWrite(cmd.OutOrStdout(), value)
+	}
+	return text(cmd.OutOrStdout())
+}
+
+// send sends a request, whose path may have a query. The caller closes the successful response.
 func (t *client) send(method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
 	address, err := adminAddress(t.address)
 	if err != nil {
@@ -117,8 +124,7 @@ func (t *client) send(method, path string, headers http.Header, body io.Reader) 
 	return response, plainAdminError(err)
 }
 
-// adminAddress returns the value of --address in the form that Caddy wants. It accepts a
-// URL that has nothing but a host and a port.
+// adminAddress returns --address in the form that Caddy wants. A URL may have host and port alone.
 func adminAddress(given string) (string, error) {
 	if !strings.Contains(given, "://") {
 		return given, nil
@@ -133,8 +139,7 @@ func adminAddress(given string) (string, error) {
 // adminRefusal matches a refusal by the admin endpoint, as Caddy's client reports it.
 var adminRefusal = regexp.MustCompile(`(?s)^caddy responded with error: HTTP \d+: (.*)$`)
 
-// plainAdminError returns the message of the admin endpoint in err, or err if there is
-// none.
+// plainAdminError returns the message of the admin endpoint in err, or else err.
 func plainAdminError(err error) error {
 	if err == nil {
 		return nil

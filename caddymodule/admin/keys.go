@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 )
 
 func listKeys(r request) (any, error) {
@@ -43,7 +44,6 @@ func revokeKey(r request) (any, error) {
 	return r.showOne(k, err)
 }
 
-// newKeyRequest is the body of a key's creation.
 type newKeyRequest struct {
 	Kind      domain.KeyKind `json:"kind"`
 	UserID    string         `json:"user_id,omitzero"`
@@ -144,17 +144,16 @@ func keyCommand() *cobra.Command {
 	return key
 }
 
-// errSecretAsID refuses a key in place of its id. Caddy logs the address of each request to the
-// admin endpoint.
+// errSecretAsID refuses a key in place of its id, since Caddy logs the address of each request.
 var errSecretAsID = errors.New("that is a key, and not the id of one, so nothing was sent. " +
 	`Find its id with "caddy presets key list": ENDS IN has its last characters`)
 
 // callKey calls a path of the key of an id, or below it.
-func (t *client) callKey(method, id, below string, k *issuedKey) error {
-	if domain.HoldsIssued(id) {
-		return errSecretAsID
+func (t *client) callKey(method, id, below string) (issuedKey, error) {
+	if secrets.AreIn(id) {
+		return issuedKey{}, errSecretAsID
 	}
-	return t.call(method, Path+"keys/"+url.PathEscape(id)+below, nil, k)
+	return call[issuedKey](t, method, Path+"keys/"+url.PathEscape(id)+below, nil)
 }
 
 func createKeyCommand(target *client) *cobra.Command {
@@ -174,8 +173,8 @@ protected labels and presets only with --may protected-labels.`,
 			for _, right := range may {
 				in.Rights = append(in.Rights, domain.Right(right))
 			}
-			var k issuedKey
-			if err := target.call(http.MethodPost, Path+"keys", in, &k); err != nil {
+			k, err := call[issuedKey](target, http.MethodPost, Path+"keys", in)
+			if err != nil {
 				return err
 			}
 			expires := "never expires"
@@ -183,7 +182,7 @@ protected labels and presets only with --may protected-labels.`,
 				expires = "expires " + k.ExpiresAt.Format(time.RFC3339)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "Issued %s key %s, which %s. It is not shown again:\n", k.Kind, k.ID, expires)
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), k.Secret)
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), k.Secret)
 			return err
 		},
 	}
@@ -213,14 +212,11 @@ lists of presets and models; "key show" prints them whole. The last use is store
 hour at most, so it may be up to an hour later than shown.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var keys keyList
-			if err := target.call(http.MethodGet, Path+"keys", nil, &keys); err != nil {
+			keys, err := call[keyList](target, http.MethodGet, Path+"keys", nil)
+			if err != nil {
 				return err
 			}
-			if asJSON {
-				return jsonv2.MarshalWrite(cmd.OutOrStdout(), keys.Keys)
-			}
-			return printKeys(cmd.OutOrStdout(), keys.Keys)
+			return output(cmd, asJSON, keys.Keys, func(w io.Writer) error { return printKeys(w, keys.Keys) })
 		},
 	}
 	list.Flags().BoolVar(&asJSON, "json", false, "Print JSON")
@@ -233,11 +229,11 @@ func revokeKeyCommand(target *client) *cobra.Command {
 		Short: "Ends a key for good, at once",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var k issuedKey
-			if err := target.callKey(http.MethodDelete, args[0], "", &k); err != nil {
+			k, err := target.callKey(http.MethodDelete, args[0], "")
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "Revoked %s key %s.\n", k.Kind, k.ID)
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "Revoked %s key %s.\n", k.Kind, k.ID)
 			return err
 		},
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
@@ -20,8 +19,7 @@ import (
 // listedNames is how many presets and how many models a row of the list names.
 const listedNames = 3
 
-// may says what the key may do, for a person. It names at most so many presets, and so many
-// models.
+// may says what the key may do, naming at most so many presets, and so many models.
 func (k issuedKey) may(names int) string { return strings.Join(k.permissions(names), "; ") }
 
 // permissions returns the parts of may. Each part is a clause of its own.
@@ -68,14 +66,11 @@ func showKeyCommand(target *client) *cobra.Command {
 		Short: "Shows a key without its secret, and all that it may do",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var k issuedKey
-			if err := target.callKey(http.MethodGet, args[0], "", &k); err != nil {
+			k, err := target.callKey(http.MethodGet, args[0], "")
+			if err != nil {
 				return err
 			}
-			if asJSON {
-				return jsonv2.MarshalWrite(cmd.OutOrStdout(), k)
-			}
-			return k.print(cmd.OutOrStdout())
+			return output(cmd, asJSON, k, k.print)
 		},
 	}
 	show.Flags().BoolVar(&asJSON, "json", false, "Print JSON")

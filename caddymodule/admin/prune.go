@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,7 +17,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// pruneRequest is the body of a request to remove old versions.
 type pruneRequest struct {
 	// Keep is nil for keep_versions of the configuration.
 	Keep *int `json:"keep,omitzero"`
@@ -85,27 +83,19 @@ func unusedSince(r request, age string) (time.Time, error) {
 	if err != nil || unused < time.Hour {
 		return time.Time{}, badRequest("unused_for: must be a duration of at least an hour, such as 90d")
 	}
-	store := (func(context.Context) error)(nil)
-	for _, u := range r.live.Uses() {
-		if u.Inference && u.StoreUsage == nil {
-			store = nil
-			break
-		}
-		if u.StoreUsage != nil {
-			store = u.StoreUsage
-		}
-	}
-	if store == nil {
+	uses := r.live.Uses()
+	measures := func(u *registry.Use) bool { return u.StoreUsage != nil }
+	last := slices.IndexFunc(uses, measures)
+	if last < 0 || slices.ContainsFunc(uses, func(u *registry.Use) bool { return u.Inference && !measures(u) }) {
 		return time.Time{}, badRequest("unused_for: every site of this store with inference must have usage, which tells what was served")
 	}
-	if err := store(r.Context()); err != nil {
+	if err := uses[last].StoreUsage(r.Context()); err != nil {
 		return time.Time{}, err
 	}
 	return time.Now().Add(-unused), nil
 }
 
-// keepVersions returns the keep_versions that all sites of a store have, 0 for all
-// versions. It is an error if they differ.
+// keepVersions returns the keep_versions of all sites of a store, 0 for all, if they agree.
 func keepVersions(store *registry.Store) (int, error) {
 	var all []int
 	for _, u := range store.Uses() {
@@ -118,7 +108,6 @@ func keepVersions(store *registry.Store) (int, error) {
 	return all[0], nil
 }
 
-// String returns the totals.
 func (r pruneResult) String() string {
 	removed := "versions removed"
 	if r.DryRun {
@@ -137,24 +126,22 @@ func pruneCommand() *cobra.Command {
 		Use:   "prune [--keep <count>] [--unused-for <duration>] [--workspace <slug>] [--dry-run]",
 		Short: "Removes old versions of presets, for good",
 		Long: `
-Removes old versions of presets, and prints them. The newest versions of each preset
-stay. Designated and labelled versions stay as well, even if a label splits between
-versions. Archived and disabled presets are pruned, too.
+Removes old versions of presets, also of archived and disabled ones, and prints them. The newest
+versions stay, and so do designated and labelled ones.
 
---keep is the number of the newest versions that stay. The default is keep_versions of
-the configuration. With --unused-for, versions stay that were served within that time, or
-made within it and never served. The server needs the block usage for that.
+--keep is the number of the newest versions that stay, by default keep_versions of the
+configuration. With --unused-for, versions stay that were served within that time, or made within
+it and never served. The server needs the block usage for that.
 
-Many versions of one preset are removed in several changes. Others may write between two
-of them. The audit trail has all changes. The last line says when the disk space is free
-again.`,
+Many versions of one preset are removed in several changes, between which others may write. The
+last line says when the disk space is free again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("keep") {
 				in.Keep = &keep
 			}
-			var result pruneResult
-			if err := target.call(http.MethodPost, Path+"prune", in, &result); err != nil {
+			result, err := call[pruneResult](&target, http.MethodPost, Path+"prune", in)
+			if err != nil {
 				return err
 			}
 			return printPruned(cmd.OutOrStdout(), result)

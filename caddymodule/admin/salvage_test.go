@@ -30,9 +30,7 @@ func TestSalvage(t *testing.T) {
 			damaged, salvaged := caddytest.Folder(t), filepath.Join(caddytest.Folder(t), "new")
 			load := func(folder string) {
 				t.Helper()
-				if err := s.Load(s.Encrypted(s.Address, folder, keyFile)); err != nil {
-					t.Fatal(err)
-				}
+				s.load(folder, keyFile)
 			}
 			load(damaged)
 			s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
@@ -89,7 +87,7 @@ func TestSalvage(t *testing.T) {
 				t.Errorf("%d versions are lost, and %d copied", lost, report.Copied.Versions)
 			}
 			s.Manage("POST", "/v1/presets/p1/responses?workspace_id=team", `{"model":"new"}`).Want(t, 200, `"version":31,`)
-			if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil {
+			if out, _, err := s.run("audit", "--verify"); err != nil {
 				t.Errorf("the audit trail: %s, %v", out, err)
 			}
 		})

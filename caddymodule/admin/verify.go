@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
@@ -24,8 +23,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
-// exitDamaged is the exit code of verify for damage, and of salvage for lost data. Caddy uses
-// the lower ones.
+// exitDamaged is the exit code of damage and of lost data. Caddy uses the lower ones.
 const exitDamaged = 10
 
 // verdict is the JSON output of the verify command.
@@ -70,17 +68,15 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>|<backup>]",
 		Short: "Looks for damage in a store or a backup",
 		Long: `
-Reads a whole store and finds damaged and missing records. With a folder it checks the
-store there. No server may have it open. Without a folder it asks the running server to
-check its store, of any engine. In etcd it checks the records of one member after
-another. etcd's own checks compare the members and find damage in their files.
+Reads a whole store and finds damaged and missing records: in a folder that no server has open,
+or without a folder in the store of the running server, of any engine. In etcd it checks the
+records of one member after another. etcd's own checks compare the members and their files.
 
 With a file it checks a backup, and restores nothing. It finds what "restore" would refuse,
 and records that are missing, or do not agree with each other.
 
---quick checks a folder as a start of the server does. It checks the checksums of all
-tables and the end of the log, but not each record. An encrypted folder or backup needs
-the file of its key; - is standard input.
+--quick checks a folder as a start of the server does: the checksums of all tables and the end of
+the log. An encrypted folder or backup needs the file of its key; - is standard input.
 
 The exit code is 10 for damage, and 1 if the check failed.`,
 		Args: cobra.MaximumNArgs(1),
@@ -95,12 +91,7 @@ The exit code is 10 for damage, and 1 if the check failed.`,
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			err = jsonv2.MarshalWrite(cmd.OutOrStdout(), v)
-		} else {
-			err = v.print(cmd.OutOrStdout())
-		}
-		switch {
+		switch err := output(cmd, asJSON, v, v.print); {
 		case err != nil:
 			return err
 		case v.Damaged && v.isFile:
@@ -136,8 +127,7 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 		if quick || keyFile != "" {
 			return v, errors.New("--quick and --encryption-key-file want a folder or a file")
 		}
-		err = target.call(http.MethodPost, Path+"verify", nil, &v)
-		return v, err
+		return call[verdict](target, http.MethodPost, Path+"verify", nil)
 	}
 	var o badger.Options
 	if o.EncryptionKey, err = readKey(cmd, "encryption-key-file", keyFile); err != nil {
@@ -163,8 +153,7 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 	return newVerdict(report, err), nil
 }
 
-// verifyFile verifies a backup. The error is about reading the file. The verdict has the file's
-// defects.
+// verifyFile verifies a backup. The verdict has its defects, the error why it cannot be read.
 func verifyFile(ctx context.Context, messages io.Writer, name string, key []byte) (v verdict, err error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -221,7 +210,6 @@ func (v verdict) print(w io.Writer) error {
 	return err
 }
 
-// verifyStore answers with the result of a check of the whole store.
 func verifyStore(r request) (any, error) {
 	live, ok := r.Store.(engine.Checker)
 	if !ok {

@@ -36,8 +36,7 @@ func (t *target) api(cmd *cobra.Command) (api, error) {
 	return api{c, t.place()}, nil
 }
 
-// query returns the query of a request, with pairs of names and values. Empty values are
-// left out.
+// query returns the query of a request from pairs of names and values, without empty values.
 func (a api) query(pairs ...string) url.Values {
 	query := make(url.Values)
 	for pair := range slices.Chunk(append(pairs, "workspace_id", a.workspace), 2) {
@@ -71,7 +70,6 @@ func (a api) get(ctx context.Context, path string, query url.Values) (*client.Re
 	return a.do(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
 }
 
-// read gets an object and decodes it.
 func (a api) read(ctx context.Context, path string, into any) (*client.Response, error) {
 	response, err := a.get(ctx, path, a.query())
 	if err != nil {
@@ -80,7 +78,6 @@ func (a api) read(ctx context.Context, path string, into any) (*client.Response,
 	return response, decode(response.Data, into)
 }
 
-// decode decodes a part of a response.
 func decode(text json.RawMessage, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("the answer has another form than expected: %w", err)
@@ -117,7 +114,6 @@ func (a api) preset(ctx context.Context, slug string) (p client.Preset, response
 	return p, response, err
 }
 
-// version reads a version.
 func (a api) version(ctx context.Context, slug string, number int) (v client.Version, response *client.Response, err error) {
 	response, err = a.read(ctx, presetPath(slug, "versions", strconv.Itoa(number)), &v)
 	return v, response, err
@@ -131,8 +127,7 @@ func (a api) summaries(ctx context.Context, slug string) (elements, error) {
 	return a.Elements(ctx, presetPath(slug, "versions"), a.query("fields", "summary")), nil
 }
 
-// numberOf returns the number of the version that ref names. ref is a number, or a label of p
-// that is no split.
+// numberOf returns the number of the version that ref names: a number, or a label without a split.
 func numberOf(p client.Preset, ref string) (int, error) {
 	if n, err := numberIn(ref); n > 0 || err != nil {
 		return n, err

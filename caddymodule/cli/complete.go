@@ -67,8 +67,7 @@ var references source = func(ctx context.Context, a api, args []string, typed st
 	return append(found, numbers...), err
 }
 
-// versionNumbers are those of the last versions of the preset that the first argument names,
-// newest first.
+// versionNumbers are those of the last versions of the named preset, newest first.
 var versionNumbers source = func(ctx context.Context, a api, args []string, _ string) ([]string, error) {
 	if len(args) == 0 || domain.CheckPresetSlug(args[0]) != nil {
 		return nil, errors.New("no preset is named")
@@ -93,8 +92,7 @@ var versionNumbers source = func(ctx context.Context, a api, args []string, _ st
 	return numbers, nil
 }
 
-// names returns the slugs of a page that check allows. Shells expand their candidates, and the
-// server may be hostile.
+// names returns slugs that check allows: shells expand candidates, and a server may be hostile.
 func (a api) names(ctx context.Context, path string, query url.Values, check func(string) error) ([]string, error) {
 	query.Set("limit", strconv.Itoa(maxCandidates))
 	response, err := a.get(ctx, path, query)
@@ -125,7 +123,7 @@ func complete(connect func(*cobra.Command) (api, error), from source) cobra.Comp
 		if err != nil {
 			return nil, directive
 		}
-		a.Wait = func(context.Context, time.Duration) error { return errors.New("a completion is not repeated") }
+		a.Tries = 1
 		ctx, cancel := context.WithTimeout(context.Background(), completionTime)
 		defer cancel()
 		found, err := from(ctx, a, args, typed)
@@ -147,7 +145,6 @@ func (t *target) complete(from source) cobra.CompletionFunc {
 	}, from)
 }
 
-// completeArgs completes each argument from its source.
 func (t *target) completeArgs(sources ...source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(sources) {
@@ -157,12 +154,10 @@ func (t *target) completeArgs(sources ...source) cobra.CompletionFunc {
 	}
 }
 
-// completeFlag completes the value of a flag.
 func completeFlag(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, by) // fails for an unknown flag only
 }
 
-// oneOf completes a word from a fixed set.
 func oneOf(values ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -71,7 +71,6 @@ and designates it, and leaves all else there as it is.`,
 	return copying
 }
 
-// destination returns the API to which the preset is copied.
 func (c *copier) destination(cmd *cobra.Command, from api) (to api, err error) {
 	to = from
 	if to.workspace = c.toWorkspace; c.toServer == "" {
@@ -137,44 +136,35 @@ func (c *copier) addVersion(cmd *cobra.Command, to api, source, existing client.
 	response := found
 	sentence := fmt.Sprintf("Preset %s has the same designated version there already.", source.Slug)
 	if !files.SameCapture(source.Designated.Capture(), existing.Designated.Capture()) {
+		var made client.Version
 		var err error
-		if response, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
+		if made, response, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
 			return err
 		}
-		var after client.Preset
-		if err := decode(response.Data, &after); err != nil {
-			return err
-		}
-		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.DesignatedVersion, source.Slug, after.DesignatedVersion)
+		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.DesignatedVersion, source.Slug, made.Version)
 	}
 	return c.report(cmd, response, sentence)
 }
 
-// add makes a version of a preset if a condition holds. A nil condition is none.
-func (a api) add(ctx context.Context, slug string, v client.Version, isDraft bool, condition http.Header) (*client.Response, error) {
+// add makes a version of a preset if a condition holds. A nil condition is none. The version that was
+// made is there, too, if the server stored another one.
+func (a api) add(ctx context.Context, slug string, v client.Version, isDraft bool, condition http.Header) (made client.Version, response *client.Response, err error) {
 	if !v.Dialect.Valid() {
-		return nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)
+		return made, nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)
 	}
 	if v.Template != nil {
 		if err := v.Template.Check(); err != nil {
-			return nil, fmt.Errorf("version %d: %w", v.Version, err)
+			return made, nil, err
 		}
 	}
-	r := client.Request{
-		Method: http.MethodPost,
-		// The dialect of chat has a slash.
-		Path:   presetPath(slug) + "/" + string(v.Dialect),
-		Query:  a.query("message", domain.TextOrEmpty(v.Message)),
-		Header: condition,
+	version := files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template)
+	r := plan.VersionRequest(slug, &version, domain.TextOrEmpty(v.Message), isDraft)
+	maps.Copy(r.Query, a.query())
+	r.Header = condition
+	if response, err = a.change(ctx, r, nil); err == nil {
+		made, err = plan.MadeVersion(response, &version)
 	}
-	if v.Template != nil {
-		r.Query.Set("template", "true")
-	}
-	if isDraft {
-		r.Query.Set("designate", "false")
-	}
-	request := files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template).Request
-	return a.change(ctx, r, request)
+	return made, response, err
 }
 
 // copied is a copy in the making. Only its first request has a condition: nobody else uses a
@@ -199,20 +189,28 @@ func (c *copied) run(ctx context.Context, all bool) error {
 		copyVersions = func(ctx context.Context) error { return c.version(ctx, c.source.Designated) }
 	}
 	err := copyVersions(ctx)
+	patch := make(map[string]any)
 	if err == nil {
-		err = c.describe(ctx)
+		patch = c.description()
 	}
-	if c.source.Status != domain.PresetDisabled || len(c.numbers) == 0 {
+	isDisabled := c.source.Status == domain.PresetDisabled && len(c.numbers) > 0
+	if isDisabled {
+		// Disabling is last, since a disabled preset takes no versions. It is also done for an
+		// incomplete copy, and after ctx has ended.
+		patch["status"] = c.source.Status
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), disableTimeout)
+		defer cancel()
+	}
+	if len(patch) == 0 {
 		return err
 	}
-	// Disabling is last, since a disabled preset takes no versions. It is also done for an
-	// incomplete copy, and after ctx has ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), disableTimeout)
-	defer cancel()
-	failed := c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, map[string]any{"status": c.source.Status})
+	failed := c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, patch)
 	switch {
 	case failed == nil:
 		return err
+	case !isDisabled:
+		return failed
 	case err == nil:
 		return fmt.Errorf("the copy is still active: %w", failed)
 	default:
@@ -220,7 +218,6 @@ func (c *copied) run(ctx context.Context, all bool) error {
 	}
 }
 
-// disableTimeout bounds the request that disables a copy.
 const disableTimeout = 10 * time.Second
 
 // leaveOutLabels leaves out the labels of other versions than the designated one.
@@ -237,7 +234,8 @@ func (c *copied) leaveOutLabels() {
 	c.source.Labels = kept
 }
 
-// versions copies all versions, oldest first. It holds one at a time.
+// versions copies all versions, oldest first. It holds one at a time. It tells if the server there
+// has removed copies again.
 func (c *copied) versions(ctx context.Context) error {
 	summaries, err := c.from.summaries(ctx, c.source.Slug)
 	if err != nil {
@@ -256,19 +254,14 @@ func (c *copied) versions(ctx context.Context) error {
 		}
 	}
 	wanted := []domain.Share{{Version: c.source.DesignatedVersion}}
-	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
-		wanted = append(wanted, shares(c.source.Labels[name])...)
+	for _, label := range c.source.Labels {
+		wanted = append(wanted, shares(label)...)
 	}
 	for _, share := range wanted {
 		if c.numbers[share.Version] == 0 {
 			return fmt.Errorf("version %d was removed meanwhile", share.Version)
 		}
 	}
-	return c.countKept(ctx)
-}
-
-// countKept tells if the server there has removed copies again.
-func (c *copied) countKept(ctx context.Context) error {
 	response, err := c.to.get(ctx, presetPath(c.source.Slug, "versions"), c.to.query("fields", "summary", "limit", "1"))
 	if err == nil && response.Total < len(c.numbers) {
 		fmt.Fprintf(c.messages, "The server there keeps %d of %d versions.\n", response.Total, len(c.numbers))
@@ -284,27 +277,21 @@ func (c *copied) version(ctx context.Context, v client.Version) error {
 	if isFirst {
 		condition = http.Header{"If-None-Match": {"*"}}
 	}
-	response, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Version != c.source.DesignatedVersion, condition)
-	if err != nil {
-		if isFirst && (client.IsStatus(err, http.StatusPreconditionFailed) || client.IsStatus(err, http.StatusConflict)) {
-			return fmt.Errorf("preset %s exists there already, and may be archived", c.source.Slug)
-		}
+	made, _, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Version != c.source.DesignatedVersion, condition)
+	if made.Version > 0 {
+		c.numbers[v.Version] = made.Version
+	}
+	switch {
+	case isFirst && (client.IsStatus(err, http.StatusPreconditionFailed) || client.IsStatus(err, http.StatusConflict)):
+		return fmt.Errorf("preset %s exists there already, and may be archived", c.source.Slug)
+	case err != nil:
 		return fmt.Errorf("version %d: %w", v.Version, err)
-	}
-	var after client.Preset
-	if err := decode(response.Data, &after); err != nil {
-		return err
-	}
-	made := after.Made()
-	c.numbers[v.Version] = made.Version
-	if !files.SameCapture(v.Capture(), made.Capture()) {
-		return fmt.Errorf("the server there stored version %d differently: %s", v.Version, cmp.Or(response.Header.Get("X-Preset-Ignored"), "compare the two"))
 	}
 	return c.labels(ctx, v.Version)
 }
 
-// describe copies the name, the description and the policy.
-func (c *copied) describe(ctx context.Context) error {
+// description returns the name, the description and the policy, as far as there are any.
+func (c *copied) description() map[string]any {
 	patch := make(map[string]any)
 	if c.source.Name != c.source.Slug {
 		patch["name"] = c.source.Name
@@ -315,10 +302,7 @@ func (c *copied) describe(ctx context.Context) error {
 	if isSet(c.source.Policy) {
 		patch["policy"] = c.source.Policy
 	}
-	if len(patch) == 0 {
-		return nil
-	}
-	return c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, patch)
+	return patch
 }
 
 // labels sets the labels that name a version whose copy was just made. The next version may
@@ -353,7 +337,6 @@ func (c *copied) moved(label domain.Target) domain.Target {
 	return moved
 }
 
-// shares returns the versions of a target with their weights.
 func shares(of domain.Target) []domain.Share {
 	if len(of.Split) > 0 {
 		return of.Split
@@ -361,7 +344,6 @@ func shares(of domain.Target) []domain.Share {
 	return []domain.Share{{Version: of.Version}}
 }
 
-// change changes the copy.
 func (c *copied) change(ctx context.Context, r client.Request, body any) error {
 	if _, err := c.to.change(ctx, r, body); err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimPrefix(r.Path, "/presets/"), err)

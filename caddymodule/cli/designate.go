@@ -19,14 +19,12 @@ type changer struct {
 	override string
 }
 
-// flags adds all flags to a command.
 func (c *changer) flags(cmd *cobra.Command) {
 	c.target.flags(cmd)
 	cmd.Flags().StringVar(&c.override, "override", "", "Change the preset though this owner manages it")
 }
 
-// change makes a change of a preset, unless it changes meanwhile. It returns the preset as it was
-// before.
+// change changes a preset, unless it changes meanwhile, and returns it as it was before.
 func (c *changer) change(cmd *cobra.Command, a api, slug string, r client.Request, body any) (p client.Preset, response *client.Response, err error) {
 	p, response, err = a.preset(cmd.Context(), slug)
 	if err != nil {

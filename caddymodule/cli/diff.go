@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,16 +33,7 @@ diff, the settings and the messages as a JSON Patch.`,
 			if err != nil {
 				return err
 			}
-			if to.asJSON {
-				return printJSON(cmd, response)
-			}
-			var d domain.VersionDiff
-			if err := decode(response.Data, &d); err != nil {
-				return err
-			}
-			w := cmd.OutOrStdout()
-			_, err = io.WriteString(w, diffText(d, hasColor(w)))
-			return err
+			return printData(cmd, to.asJSON, response, func(d domain.VersionDiff) string { return diffText(d, hasColor(cmd.OutOrStdout())) })
 		}),
 		ValidArgsFunction: to.completeArgs(slugs, references, references),
 	}
@@ -51,7 +41,6 @@ diff, the settings and the messages as a JSON Patch.`,
 	return command
 }
 
-// diffText returns a difference for a terminal.
 func diffText(d domain.VersionDiff, colored bool) string {
 	if len(d.Config)+len(d.Template) == 0 && d.SystemPrompt == nil {
 		return fmt.Sprintf("Versions %d and %d are equal.\n", d.From, d.To)
@@ -89,7 +78,6 @@ func diffText(d domain.VersionDiff, colored bool) string {
 	return text.String()
 }
 
-// diffColor returns the colour of a line of a unified diff.
 func diffColor(line string) string {
 	switch {
 	case strings.HasPrefix(line, "+"):

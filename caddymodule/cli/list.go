@@ -38,7 +38,6 @@ owner. Without --status it leaves out archived presets. It reads all pages.`,
 	return list
 }
 
-// presetRow returns the cells of a preset.
 func presetRow(p client.Preset) []string {
 	name := p.Name
 	if name == p.Slug {
@@ -70,7 +69,6 @@ that requests get is marked with *. SIZE is that of settings, prompt and message
 	return versions
 }
 
-// versionRow returns the cells of a summary.
 func versionRow(v client.Version) []string {
 	mark := ""
 	if v.IsDesignated {

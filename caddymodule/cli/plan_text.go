@@ -104,7 +104,6 @@ func shortJSON(value json.RawMessage) string {
 	return fmt.Sprintf("%s… (%d bytes)", terminal.Escape(strings.ToValidUTF8(whole[:maxValue], "")), len(whole))
 }
 
-// diffLines returns the lines of a unified diff.
 func diffLines(diff string) []detail {
 	var all []detail
 	for line := range strings.Lines(diff) {
@@ -137,10 +136,8 @@ func (d detail) String() string {
 	}
 }
 
-// colors are those of the marks.
 var colors = map[byte]string{'+': green, '-': red, '!': yellow, '@': cyan}
 
-// writePlan prints a plan for people.
 func writePlan(w io.Writer, p *plan.Plan) error {
 	out := bufio.NewWriter(w)
 	colored := hasColor(w)
@@ -181,7 +178,6 @@ func writePlan(w io.Writer, p *plan.Plan) error {
 	return out.Flush()
 }
 
-// problemText returns a problem in a line.
 func problemText(p plan.Problem) string {
 	if p.Slug == "" {
 		return fmt.Sprintf("workspace %s: %s", terminal.Escape(p.Workspace), terminal.Escape(p.Message))

@@ -52,7 +52,6 @@ one. --json prints the preset, or with --version the version, as the API has it.
 	return show
 }
 
-// presetText returns a preset and a version for a terminal.
 func presetText(p client.Preset, v client.Version) string {
 	var text strings.Builder
 	fields := terminal.NewTable(&text)

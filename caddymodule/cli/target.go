@@ -27,8 +27,7 @@ const (
 	maxKeyFile = 4 << 10
 )
 
-// target says which server a command speaks to, with which key, and how it prints. Flags
-// set it.
+// target says which server a command speaks to, with which key, and how it prints.
 type target struct {
 	connection
 	server string
@@ -47,7 +46,6 @@ func (t *target) flags(cmd *cobra.Command) {
 	completeFlag(cmd, "workspace", t.complete(workspaces))
 }
 
-// managementFlags adds the flags of a command with a management key.
 func (t *target) managementFlags(cmd *cobra.Command) {
 	t.serverFlags(cmd, "management", "key-file", keyVariable)
 }
@@ -64,7 +62,6 @@ func (t *target) serverFlags(cmd *cobra.Command, kind, keyFlag, keyVariable stri
 	_ = cmd.MarkFlagFilename(keyFlag) // fails for an unknown flag only
 }
 
-// client returns the client of the server.
 func (t *target) client(cmd *cobra.Command) (*client.Client, error) {
 	key, err := readKey(cmd, t.keyFlag, t.keyFile, t.keyVariable)
 	if err != nil {

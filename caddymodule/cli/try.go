@@ -92,10 +92,7 @@ func (t *trial) run(cmd *cobra.Command, a api, slug string) error {
 	if err != nil {
 		return err
 	}
-	if t.asJSON {
-		return printJSON(cmd, response)
-	}
-	return printDryRun(cmd.OutOrStdout(), response.Data)
+	return printData(cmd, t.asJSON, response, dryRunText)
 }
 
 // readVersion reads the version that is tried, or the first one of a split. The server may
@@ -130,7 +127,6 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// body returns the request.
 func (t *trial) body(cmd *cobra.Command, slug string, v client.Version) ([]byte, error) {
 	input, err := t.readInput(cmd)
 	if err != nil {
@@ -192,12 +188,7 @@ func (t *trial) readInput(cmd *cobra.Command) (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
-// printDryRun prints the answer of a dry run.
-func printDryRun(w io.Writer, data json.RawMessage) error {
-	var result client.DryRun
-	if err := decode(data, &result); err != nil {
-		return err
-	}
+func dryRunText(result client.DryRun) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s\n%s\n\n", terminal.Escape(result.Method), terminal.Escape(result.Path), terminal.IndentJSON(json.RawMessage(result.Body)))
 	rows := terminal.NewTable(&text)
@@ -214,11 +205,9 @@ func printDryRun(w io.Writer, data json.RawMessage) error {
 	printNames(&text, "Changed by the policy of the preset", result.Enforced)
 	printNames(&text, "Left out, because this API does not have them", result.Dropped)
 	fmt.Fprintln(&text, "\nNothing was sent to the gateway. --send sends it.")
-	_, err := io.WriteString(w, text.String())
-	return err
+	return text.String()
 }
 
-// printNames prints names behind a title, if there are any.
 func printNames(w io.Writer, title string, names []string) {
 	if len(names) > 0 {
 		fmt.Fprintf(w, "%s: %s\n", title, terminal.Escape(strings.Join(names, ", ")))

@@ -1,7 +1,7 @@
 // Package openapi embeds the OpenAPI documents of the module.
 //
-// They are generated from the route tables, the schema files and what is written by hand: base.yaml
-// and base-admin.yaml. The schemas in schema/files are generated from them.
+// They are generated from the route tables, the schema files and the other files of this folder, which
+// are written by hand. The schemas in schema/files are generated from the documents.
 package openapi
 
 import _ "embed"

@@ -1,12 +1,9 @@
 package inference
 
 import (
-	"slices"
-
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -69,29 +66,16 @@ func (m *merger) sentSetting(name string) jsontext.Value {
 // mergeMembers returns the request's object with the members that only the preset's has. null counts
 // as missing. added is false if there are none, and merged is the request's object then.
 func (m *merger) mergeMembers(request, preset jsontext.Value) (merged jsontext.Value, added bool) {
-	missing, err := rawjson.Members(preset)
-	if err != nil { // it was read before
-		return request, false
-	}
-	missing = slices.DeleteFunc(missing, func(ours rawjson.Member) bool {
-		return ours.Value.Kind() == 'n' || rawjson.Get(request, ours.Name) != nil
-	})
-	if len(missing) == 0 || m.Reserve(len(request)+len(preset)) != nil {
-		return request, false
-	}
-	merged = append(make([]byte, 0, len(request)+len(preset)), '{')
-	for field, err := range dialects.UsualNames.Object(request) {
-		if err != nil {
+	merged = request
+	for name, value := range rawjson.Pairs(preset) {
+		text, _ := rawjson.Text(name)
+		if value.Kind() == 'n' || rawjson.Get(request, text) != nil {
+			continue
+		}
+		if m.Reserve(len(merged)+len(value)) != nil {
 			return request, false
 		}
-		if i := slices.IndexFunc(missing, func(ours rawjson.Member) bool { return ours.Name == field.Name }); i >= 0 {
-			field.Value = missing[i].Value // in the place of null
-			missing = slices.Delete(missing, i, i+1)
-		}
-		merged = rawjson.AppendMember(merged, field.Quoted, field.Value)
+		merged, added = rawjson.With(merged, text, value), true
 	}
-	for _, ours := range missing {
-		merged = rawjson.AppendMember(merged, ours.Quoted, ours.Value)
-	}
-	return append(merged, '}'), true
+	return merged, added
 }

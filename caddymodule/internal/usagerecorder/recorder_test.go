@@ -113,11 +113,7 @@ func (r *recorded) has(want int) {
 			if err != nil {
 				return err
 			}
-			text, err := collected.JSON()
-			if err != nil {
-				return err
-			}
-			return json.Unmarshal(text, &sums)
+			return json.Unmarshal(collected.JSON(), &sums)
 		})
 		if err != nil {
 			r.t.Fatal(err)

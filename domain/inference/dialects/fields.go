@@ -12,6 +12,7 @@ import (
 // Set is a set of dialects.
 type Set uint8
 
+// The sets of one dialect each, and of all.
 const (
 	InResponses Set = 1 << iota
 	InChat

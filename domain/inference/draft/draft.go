@@ -41,13 +41,13 @@ func (b Body) String() string { return string(b.Bytes()) }
 // Part is one field of a merged request.
 type Part struct {
 	rawjson.Member
-	// edits are in the order of their places. So a prompt is added without a copy of the value,
+	// Edits are in the order of their places. So a prompt is added without a copy of the value,
 	// which may be most of the request.
 	Edits []Edit
 	From  Source
 }
 
-// Edit puts texts into the place of the bytes of a value from begin to end.
+// Edit puts texts into the place of the bytes of a value from Begin to End.
 type Edit struct {
 	Begin, End int
 	Texts      []jsontext.Value
@@ -58,8 +58,11 @@ func Insert(at int, texts []jsontext.Value) Edit { return Edit{at, at, texts} }
 
 var (
 	openBrace, closeBrace = jsontext.Value{'{'}, jsontext.Value{'}'}
-	colon, Comma          = jsontext.Value{':'}, jsontext.Value{','}
+	colon                 = jsontext.Value{':'}
 )
+
+// Comma separates items, and members.
+var Comma = jsontext.Value{','}
 
 // textsOf yields the texts that make up the object of parts.
 func textsOf(parts []Part) iter.Seq[jsontext.Value] {

@@ -23,18 +23,18 @@ type Check struct {
 	Dialect domain.Dialect
 	Request *reference.Request
 	Who     domain.Principal
-	// disabled are the tools that the workspace disables, and opened are allow_fields of the site.
+	// Disabled are the tools that the workspace disables, and opened are allow_fields of the site.
 	Disabled []string
 	Opened   map[string]bool
 
-	// policy is that of the preset, nil for none. stored are the fields of the preset, and ours are those
+	// Policy is that of the preset, nil for none. stored are the fields of the preset, and ours are those
 	// that the route takes. unlisted is its list of models where the gateway knows no such field.
 	Policy       *Policy
 	Stored, Ours []rawjson.Member
 	Unlisted     jsontext.Value
 	Prompt       prompts.System // of the preset
 
-	// broken names the policy's rules that changed the request, each once.
+	// Broken names the policy's rules that changed the request, each once.
 	Broken []string
 	// issues are the violations of a refusing policy, at most maxBrokenIssues.
 	issues []domain.Issue
@@ -148,6 +148,9 @@ func (c *Check) checkModels() error {
 			return nil
 		}
 		rule := "must match " + patternList(patterns)
+		if u.brought {
+			rule = "runs models of its own unless it names them, and those " + rule
+		}
 		return &domain.Error{
 			Kind: domain.Forbidden, Code: domain.ModelNotAllowed, Message: "Model not allowed: " + u.at + ": " + rule,
 			Issues: []domain.Issue{{Path: u.at, Message: rule}},

@@ -21,8 +21,11 @@ func isForPresets(name string) bool { return name == "preset" || reference.IsPro
 // LimitConversation leaves out the request's own system prompt and the tools in its conversation, if
 // the policy locks them. It does so before the merge, which puts the preset's in their place.
 func (c *Check) LimitConversation() error {
-	limitsEffort := c.Policy != nil && c.Dialect == domain.Messages && c.Policy.hasRuleAt(perMessage)
-	if c.Policy == nil || c.Policy.promptLock == "" && !c.Policy.limitsTools && !c.Policy.limitsModels && !limitsEffort {
+	if c.Policy == nil {
+		return nil
+	}
+	limitsEffort := c.Dialect == domain.Messages && c.Policy.hasRuleAt(perMessage)
+	if c.Policy.promptLock == "" && c.Policy.reasoningLock == "" && !c.Policy.limitsTools && !c.Policy.limitsModels && !limitsEffort {
 		return nil
 	}
 	kept := make([]rawjson.Member, 0, len(c.Request.Fields))
@@ -32,10 +35,17 @@ func (c *Check) LimitConversation() error {
 			c.limitItems(&f)
 		}
 		if isList && limitsEffort {
-			c.limitEffort(&f)
+			c.leaveOut(&f, perMessage, perMessage)
+		}
+		if c.Policy.reasoningLock != "" {
+			c.keepReasoning(&f)
 		}
 		switch {
+		case f.Value == nil:
+			continue
 		case c.Policy.promptLock == "":
+		case f.Name == "plugins":
+			c.leaveOut(&f, "search_prompt", c.Policy.promptLock) // a web plugin introduces its results with it
 		case isList:
 			c.lockMessages(&f)
 		case isPrompt(f):
@@ -63,12 +73,21 @@ func isPrompt(f rawjson.Member) bool {
 			edits = f.Value
 		}
 		for _, edit := range rawjson.Items(edits) {
-			if instructions := rawjson.Get(edit, "instructions"); instructions != nil && instructions.Kind() != 'n' {
+			if hasMember(edit, "instructions") {
 				return true
 			}
 		}
-		instructions := rawjson.Get(f.Value, "instructions")
-		return instructions != nil && instructions.Kind() != 'n'
+		return hasMember(f.Value, "instructions")
+	}
+	return false
+}
+
+// hasMember reports whether an object has a member that a gateway may read by a name, and that is not null.
+func hasMember(object jsontext.Value, name string) bool {
+	for quoted, value := range rawjson.Pairs(object) {
+		if value.Kind() != 'n' && dialects.MayBeName(quoted, name) {
+			return true
+		}
 	}
 	return false
 }
@@ -142,21 +161,49 @@ func (c *Check) limitItems(f *rawjson.Member) {
 // perMessage is a setting that a message of the Messages API may have for its own turn.
 const perMessage = "output_config"
 
-// limitEffort leaves the setting perMessage out of the items of a list.
-func (c *Check) limitEffort(f *rawjson.Member) {
+// leaveOut leaves a member that a rule limits out of the items of a list, but for those of the preset.
+func (c *Check) leaveOut(f *rawjson.Member, member, rule string) {
+	own := rawjson.Find(c.Ours, f.Name)
 	c.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
-		for name := range rawjson.Pairs(item) {
-			if !dialects.MayBeName(name, perMessage) {
-				continue
-			}
-			c.recordViolation(perMessage, lockedMessage, true, f.Name, strconv.Itoa(i), perMessage)
-			if c.Reserve(len(item)) != nil {
-				return nil
-			}
-			return rawjson.Without(item, func(name jsontext.Value) bool { return dialects.MayBeName(name, perMessage) })
+		if !hasMember(item, member) || hasItem(own, item) {
+			return item
 		}
-		return item
+		c.recordViolation(rule, lockedMessage, true, f.Name, strconv.Itoa(i), member)
+		if c.Reserve(len(item)) != nil {
+			return nil
+		}
+		return rawjson.Without(item, func(name jsontext.Value) bool { return dialects.MayBeName(name, member) })
 	})
+}
+
+// offSwitches are the members, or the whole fields, that can switch reasoning off.
+var offSwitches = map[string][]string{
+	"reasoning": {"enabled", "effort", "max_tokens"}, "thinking": {"type", "budget_tokens"}, "output_config": {"effort"},
+	"reasoning_effort": {""}, "include_reasoning": {""},
+}
+
+// isOff reports whether the value of an off switch switches reasoning off.
+func isOff(value jsontext.Value) bool {
+	n, isNumber := readNumber(value)
+	return value.Kind() == 'f' || rawjson.IsText(value, "none") || rawjson.IsText(value, "disabled") || isNumber && n.near == 0
+}
+
+// keepReasoning leaves out what switches reasoning off, which would undo a lock of another setting of it.
+func (c *Check) keepReasoning(f *rawjson.Member) {
+	for _, name := range offSwitches[f.Name] {
+		at := dialects.Place{Field: f.Name, Member: name}
+		value := member(f.Value, name)
+		if !isOff(value) || c.Policy.locksAt(at) || isSameJSON(value, c.presetAt(at)) || c.Reserve(len(f.Value)) != nil {
+			continue
+		}
+		c.recordViolation(c.Policy.reasoningLock, lockedMessage, true, at.Path()...)
+		c.relocked = append(c.relocked, f.Name)
+		if name == "" || f.Name == "thinking" {
+			f.Value = nil
+			return
+		}
+		f.Value = rawjson.Without(f.Value, func(quoted jsontext.Value) bool { return rawjson.IsText(quoted, name) })
+	}
 }
 
 // editItems gives each item of a list the value that edit returns, or leaves it out for nil. It

@@ -22,6 +22,8 @@ type Policy struct {
 	locks, limits []*rule
 	// promptLock is the name that locks the system prompt, or empty.
 	promptLock string
+	// reasoningLock is the name that locks a setting of reasoning, or empty.
+	reasoningLock string
 	// models are the patterns of allowed models. All are allowed if limitsModels is false.
 	models       []string
 	limitsModels bool
@@ -65,6 +67,9 @@ func New(stored *domain.Policy) (*Policy, error) {
 			return nil, err
 		}
 		p.locks = append(p.locks, r)
+		if slices.ContainsFunc(r.places, isOffSwitch) {
+			p.reasoningLock = name
+		}
 	}
 	if err := p.addBounds(stored.Bounds); err != nil {
 		return nil, err
@@ -146,6 +151,19 @@ func (p *Policy) IsLocked(field string) bool {
 	return p != nil && slices.ContainsFunc(p.locks, func(r *rule) bool {
 		return slices.ContainsFunc(r.places, func(at dialects.Place) bool { return at.Field == field })
 	})
+}
+
+// locksAt reports whether the policy locks a place, or its whole field.
+func (p *Policy) locksAt(at dialects.Place) bool {
+	return slices.ContainsFunc(p.locks, func(r *rule) bool {
+		return slices.Contains(r.places, at) || slices.Contains(r.places, dialects.Place{Field: at.Field})
+	})
+}
+
+// isOffSwitch reports whether a place is one of offSwitches, or has one.
+func isOffSwitch(at dialects.Place) bool {
+	members, ok := offSwitches[at.Field]
+	return ok && (at.Member == "" || slices.Contains(members, at.Member))
 }
 
 // Drops reports whether the policy drops a whole field.

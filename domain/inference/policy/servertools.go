@@ -3,6 +3,9 @@ package policy
 import (
 	"slices"
 	"strings"
+	"unicode"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
@@ -21,6 +24,10 @@ type serverTool struct {
 	models, variants []string
 	// brings are the tools that it uses if it has no list of its own.
 	brings []string
+	// runs is the member that names the models that the tool runs. Without one, it chooses them.
+	runs string
+	// byCallers tells that callers run such a tool themselves, so that their functions may have its name.
+	byCallers bool
 }
 
 // vendorNamespace is the prefix of the names of server tools.
@@ -29,10 +36,10 @@ const vendorNamespace = "openrouter:"
 // serverTools are the known server tools. Another one can be disabled, too, and requests cannot use it
 // where any is disabled.
 var serverTools = []serverTool{
-	{name: "openrouter:advisor", types: []string{"advisor"}},
-	{name: "openrouter:apply_patch", types: []string{"apply_patch"}},
-	{name: "openrouter:bash", types: []string{"bash"}},
-	{name: "openrouter:browser_use", types: []string{"browser", "browser_use", "browser_toolset", "computer", "computer_use", "computer_toolset"}},
+	{name: "openrouter:advisor", types: []string{"advisor"}, runs: "model"},
+	{name: "openrouter:apply_patch", types: []string{"apply_patch"}, byCallers: true},
+	{name: "openrouter:bash", types: []string{"bash"}, byCallers: true},
+	{name: "openrouter:browser_use", types: []string{"browser", "browser_use", "browser_toolset", "computer", "computer_use", "computer_toolset"}, byCallers: true},
 	{name: "openrouter:code_interpreter", types: []string{"code_interpreter", "code_execution", "programmatic_tool_calling"}, fields: []string{"container"}},
 	{name: "openrouter:datetime", types: []string{"datetime"}},
 	{name: "openrouter:experimental__search_models", types: []string{"experimental__search_models"}},
@@ -40,14 +47,14 @@ var serverTools = []serverTool{
 	{name: "openrouter:files", types: []string{"files"}},
 	{
 		name: "openrouter:fusion", types: []string{"fusion"}, plugins: []string{"fusion"}, models: []string{"openrouter/fusion"},
-		brings: []string{"openrouter:web_search", "openrouter:web_fetch"},
+		brings: []string{"openrouter:web_search", "openrouter:web_fetch"}, runs: "analysis_models",
 	},
-	{name: "openrouter:image_generation", types: []string{"image_generation"}},
+	{name: "openrouter:image_generation", types: []string{"image_generation"}, runs: "model"},
 	{name: "openrouter:mcp", types: []string{"mcp", "mcp_toolset"}, fields: []string{"mcp_servers"}},
-	{name: "openrouter:memory", types: []string{"memory"}},
-	{name: "openrouter:shell", types: []string{"shell", "local_shell"}},
-	{name: "openrouter:subagent", types: []string{"subagent"}, fields: []string{"multi_agent"}},
-	{name: "openrouter:text_editor", types: []string{"text_editor"}},
+	{name: "openrouter:memory", types: []string{"memory"}, byCallers: true},
+	{name: "openrouter:shell", types: []string{"shell", "local_shell"}, byCallers: true},
+	{name: "openrouter:subagent", types: []string{"subagent"}, fields: []string{"multi_agent"}, runs: "model"},
+	{name: "openrouter:text_editor", types: []string{"text_editor"}, byCallers: true},
 	{name: "openrouter:tool_search", types: []string{"tool_search", "tool_search_tool_bm25", "tool_search_tool_regex"}},
 	{name: "openrouter:web_fetch", types: []string{"web_fetch"}, plugins: []string{"web-fetch"}},
 	{
@@ -147,14 +154,6 @@ func findTool(by func(t *serverTool) bool) string {
 	return ""
 }
 
-// impliedTools returns the tools that a server tool uses if it has no list of its own.
-func impliedTools(tool string) []string {
-	if i := slices.IndexFunc(serverTools, func(t serverTool) bool { return t.name == tool }); i >= 0 {
-		return serverTools[i].brings
-	}
-	return nil
-}
-
 // AllServerTools are the names of serverTools.
 var AllServerTools = func() (names []string) {
 	for _, t := range serverTools {
@@ -162,3 +161,45 @@ var AllServerTools = func() (names []string) {
 	}
 	return names
 }()
+
+// toolNamed returns the server tool of a name, or a tool without any properties.
+func toolNamed(name string) serverTool {
+	if i := slices.IndexFunc(serverTools, func(t serverTool) bool { return t.name == name }); i >= 0 {
+		return serverTools[i]
+	}
+	return serverTool{}
+}
+
+// toolOfFunction returns the name of the server tool whose type a function's name is, or "". Letter case and
+// signs do not count, since LiteLLM runs the search of a function WebSearch itself.
+func toolOfFunction(name jsontext.Value) string {
+	text, _ := rawjson.Head(name, maxFunctionName)
+	return functionTools[foldName(text)]
+}
+
+// maxFunctionName is more bytes than the types of server tools have.
+const maxFunctionName = 128
+
+// functionTools are the names of the server tools that gateways could run by the name of a function, by the
+// folded name.
+var functionTools = func() map[string]string {
+	tools := map[string]string{}
+	for _, t := range serverTools {
+		for _, kind := range t.types {
+			if !t.byCallers {
+				tools[foldName(kind)] = t.name
+			}
+		}
+	}
+	return tools
+}()
+
+// foldName returns the letters and digits of a name, in lower case.
+func foldName(name string) string {
+	return strings.Map(func(char rune) rune {
+		if unicode.IsLetter(char) || unicode.IsDigit(char) {
+			return unicode.ToLower(char)
+		}
+		return -1
+	}, name)
+}

@@ -20,7 +20,7 @@ import (
 type use struct {
 	tool, model string // one of them is empty
 	at          string // its place, a JSON Pointer
-	brought     bool   // another tool uses it there by default
+	brought     bool   // a tool uses it there by default
 }
 
 // useSearch looks for the server tools and models in fields that admit let pass. An error of visit
@@ -107,7 +107,7 @@ func (s *useSearch) field(f rawjson.Member) error {
 	case "tool_choice":
 		if f.Value.Kind() == '{' {
 			s.isChoice = true
-			_, err := s.tool(at, f.Value, 0)
+			_, err := s.tool(at, "", f.Value, 0)
 			s.isChoice = false
 			return err
 		}
@@ -130,7 +130,7 @@ func (s *useSearch) element(field, at string, element jsontext.Value) error {
 	case field == "fallbacks":
 		return s.model(s.below(at, "model"), rawjson.Get(element, "model"))
 	}
-	_, err := s.tool(at, element, 0)
+	_, err := s.tool(at, "", element, 0)
 	return err
 }
 
@@ -198,7 +198,7 @@ func areUntyped(tools jsontext.Value) bool {
 	return true
 }
 
-// useOf visits a tool, and the tools that it brings. There may be none.
+// useOf visits the tool of a field or a model, and the tools that it brings. There may be none.
 func (s *useSearch) useOf(tool, at string) error {
 	if tool == "" {
 		return nil
@@ -206,16 +206,23 @@ func (s *useSearch) useOf(tool, at string) error {
 	if err := s.visit(use{tool: tool, at: at}); err != nil {
 		return err
 	}
-	return s.broughtBy(tool, at)
+	return s.broughtBy(tool, at, []string{"model", "analysis_models"})
 }
 
-func (s *useSearch) broughtBy(tool, at string) error {
-	for _, brought := range impliedTools(tool) {
-		if err := s.visit(use{tool: brought, at: at, brought: true}); err != nil {
-			return err
+// broughtBy visits the tools and models that a tool uses by default, where it is not given others.
+func (s *useSearch) broughtBy(name, at string, given []string) error {
+	t := toolNamed(name)
+	if !slices.Contains(given, "tools") {
+		for _, tool := range t.brings {
+			if err := s.visit(use{tool: tool, at: at, brought: true}); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
+	if t.runs == "" || slices.Contains(given, t.runs) {
+		return nil
+	}
+	return s.visit(use{model: "openrouter/" + strings.TrimPrefix(name, vendorNamespace), at: at, brought: true})
 }
 
 // model visits a model that is not the request's own. A gateway would resolve a reference in it.
@@ -243,30 +250,30 @@ func (s *useSearch) named(at, model string) error {
 
 func (s *useSearch) tools(at string, tools jsontext.Value, depth int) error {
 	return s.each(at, tools, func(at string, tool jsontext.Value) error {
-		_, err := s.tool(at, tool, depth)
+		_, err := s.tool(at, "", tool, depth)
 		return err
 	})
 }
 
-// tool searches a tool, a plugin, a choice of tools, or a part of one. It reports whether it has a
-// list of the tools that it uses.
-func (s *useSearch) tool(at string, tool jsontext.Value, depth int) (lists bool, err error) {
+// tool searches a tool, a plugin, a choice of tools, or the member part of one. It returns which of the
+// members tools, model and analysis_models say something there.
+func (s *useSearch) tool(at, part string, tool jsontext.Value, depth int) (given []string, err error) {
 	switch s.visited++; {
 	case tool.Kind() != '{':
-		return false, s.refuse(at, "must be an object")
+		return nil, s.refuse(at, "must be an object")
 	case depth > maxToolDepth:
-		return false, s.refuse(at, "is nested too deeply")
+		return nil, s.refuse(at, "is nested too deeply")
 	case s.visited > maxVisited:
-		return false, s.refuse(at, "must not bring the tools and plugins above "+strconv.Itoa(maxVisited))
+		return nil, s.refuse(at, "must not bring the tools and plugins above "+strconv.Itoa(maxVisited))
 	}
 	var name, place string
 	seen := make([]string, 0, 16)
 	isOff, kind := rawjson.Get(tool, "enabled").Kind() == 'f', rawjson.Get(tool, "type")
-	isFunction := kind == nil || isCallers(kind) || rawjson.IsText(kind, "tool_search") // of the caller, with a schema
+	isFunction := kind == nil || isCallers(kind)
 	for m, broken := range toolMembers.Object(tool) {
 		below := s.below(at, m.Name)
 		if broken != nil || toolMembers[m.Name] == "" || slices.Contains(seen, m.Name) {
-			return lists, s.refuse(below, "is not a member that passes")
+			return given, s.refuse(below, "is not a member that passes")
 		}
 		seen = append(seen, m.Name)
 		switch m.Name {
@@ -274,31 +281,50 @@ func (s *useSearch) tool(at string, tool jsontext.Value, depth int) (lists bool,
 			name, err = s.kind(below, m, isOff)
 			place = below
 		case "name":
-			if isGateways(m.Value) {
-				err = s.refuse(below, "is the name of a tool that gateways run, and not of a function,")
-			}
+			err = s.functionName(below, m.Value, isFunction && !s.isChoice && part != "parameters")
 		case "model":
+			if !rawjson.IsText(m.Value, "") && m.Value.Kind() != 'n' {
+				given = append(given, m.Name)
+			}
 			err = s.model(below, m.Value)
-		case "analysis_models", "allowed_models":
-			err = s.each(below, m.Value, s.model)
-		case "tools":
-			lists = m.Value.Kind() == '['
-			err = s.tools(below, m.Value, depth+1)
+		case "analysis_models", "allowed_models", "tools":
+			if m.Value.Kind() == '[' && (m.Name == "tools" || !rawjson.IsEmpty(m.Value)) {
+				given = append(given, m.Name)
+			}
+			if m.Name == "tools" {
+				err = s.tools(below, m.Value, depth+1)
+			} else {
+				err = s.each(below, m.Value, s.model)
+			}
 		case "parameters", "function", "custom", "allowed_tools", "svg":
-			isSchema := m.Name == "parameters" && isFunction
+			isSchema := m.Name == "parameters" && (isFunction || rawjson.IsText(kind, "tool_search"))
 			isNames := m.Name == "allowed_tools" && !s.isChoice // of an MCP server
 			if m.Value.Kind() != 'n' && !isSchema && !isNames {
-				lists, err = s.tool(below, m.Value, depth+1)
+				var inside []string
+				if inside, err = s.tool(below, m.Name, m.Value, depth+1); m.Name != "svg" { // which has a model of its own
+					given = append(given, inside...)
+				}
 			}
 		}
 		if err != nil {
-			return lists, err
+			return given, err
 		}
 	}
-	if name == "" || lists || s.isChoice {
-		return lists, nil
+	if name != "" && !s.isChoice {
+		err = s.broughtBy(name, place, given)
 	}
-	return lists, s.broughtBy(name, place)
+	return given, err
+}
+
+// functionName checks the name of a tool. That of a function counts as the server tool of that type.
+func (s *useSearch) functionName(at string, name jsontext.Value, isFunction bool) error {
+	if isGateways(name) {
+		return s.refuse(at, "is the name of a tool that gateways run, and not of a function,")
+	}
+	if tool := toolOfFunction(name); isFunction && tool != "" {
+		return s.visit(use{tool: tool, at: at})
+	}
+	return nil
 }
 
 // kind visits the server tool of a type of a tool, or of the id of a plugin. It returns "" if there is

@@ -22,14 +22,14 @@ type promptMembers struct {
 type Prompt struct {
 	openai  promptMembers // of the field prompt
 	litellm promptMembers // of the fields prompt_id, prompt_version and prompt_variables
-	// err is the first mistake that only counts if the prompt is a preset.
+	// Err is the first mistake that only counts if the prompt is a preset.
 	Err error
-	// errID is the error for an id that no preset has.
+	// ErrID is the error for an id that no preset has.
 	ErrID error
-	// only tells that the request names no preset in another way.
+	// Only tells that the request names no preset in another way.
 	Only bool
 
-	// variables is the object of values, nil for none. place is its JSON Pointer.
+	// Variables is the object of values, nil for none. place is its JSON Pointer.
 	Variables jsontext.Value
 	Place     string
 }

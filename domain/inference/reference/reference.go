@@ -24,7 +24,7 @@ import (
 // Prompt).
 type Ref struct {
 	Slug string
-	// pin is a version's number or a label, written behind a second @. It is empty for
+	// Pin is a version's number or a label, written behind a second @. It is empty for
 	// the designated version.
 	Pin string
 }
@@ -67,14 +67,14 @@ var ErrTooManyFields = domain.InvalidAt("", "has more than "+strconv.Itoa(MaxReq
 
 // Request is the part of an inference request that was read.
 type Request struct {
-	// fields are the top-level fields in the order in which they were sent.
+	// Fields are the top-level fields in the order in which they were sent.
 	Fields []rawjson.Member
-	// err is the first error: of the JSON, or of a rule.
+	// Err is the first error: of the JSON, or of a rule.
 	Err error
-	// sessionID is the session_id field, or empty.
+	// SessionID is the session_id field, or empty.
 	SessionID string
 
-	// found tells that there is a reference, modelIsReference that it is in the model
+	// Found tells that there is a reference, modelIsReference that it is in the model
 	// field. model is the text before it there.
 	Found            bool
 	Ref              Ref

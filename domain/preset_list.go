@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -17,6 +16,39 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain/internal/search"
 )
+
+// Page is a part of a list.
+type Page struct {
+	// Offset is how many objects come before the page.
+	Offset int
+	// Limit is the most objects that the page may have.
+	Limit int
+}
+
+// MaxPage bounds the Limit of a page. DefaultPage is the Limit if the client names none
+// (specification of lists in the public interface).
+const (
+	MaxPage     = 100
+	DefaultPage = 50
+)
+
+// PresetFilter says which presets of a workspace a list has.
+type PresetFilter string
+
+// The filters of lists of presets.
+const (
+	// ListedPresets lets all through that are not archived.
+	ListedPresets   PresetFilter = ""
+	ActivePresets                = PresetFilter(PresetActive)
+	DisabledPresets              = PresetFilter(PresetDisabled)
+	ArchivedPresets              = PresetFilter(PresetArchived)
+	AllPresets      PresetFilter = "all"
+)
+
+// Accepts reports whether a list of f has presets of a status.
+func (f PresetFilter) Accepts(status PresetStatus) bool {
+	return f == AllPresets || f == PresetFilter(status) || f == ListedPresets && status != PresetArchived
+}
 
 // PresetSort is the order of a list of presets.
 type PresetSort = search.Sort
@@ -53,20 +85,9 @@ func CheckSearchText(text string) error {
 	return nil
 }
 
-const (
-	// maxScans bounds the scans of presets at a time. maxScan is how long one may take,
-	// with the wait for its turn.
-	maxScans = 2
-	maxScan  = 5 * time.Second
-	// maxSorted bounds the presets that a scan sorts at a time. A page behind more of them
-	// takes several scans.
-	maxSorted = 8192
-)
-
-// errScanTime is the answer to a list that took too long.
-var errScanTime = &Error{
-	Kind: Unavailable, Message: "The search took too long: ask without q and sort, or in a smaller workspace",
-}
+// maxSorted bounds the presets that a scan sorts at a time. A page behind more of them takes
+// several scans.
+const maxSorted = 8192
 
 // search returns what tells q from queries of the same filter, empty for the usual order of
 // all presets.
@@ -96,8 +117,12 @@ func (s *Service) readPresets(ctx context.Context, workspaceID string, q PresetQ
 	err = s.scans.run(ctx, func(ctx context.Context) error {
 		return s.viewPresets(ctx, workspaceID, func(r Reader) error {
 			var slugs []string
+			list := r.PresetList(workspaceID, q.Filter)
+			if q.only != nil {
+				list = presetsOnly(r, workspaceID, q.Filter, q.only)
+			}
 			query := search.Query{Text: q.Text, Sort: q.Sort, Ascending: q.Ascending}
-			slugs, total, err = query.Page(q.list(ctx, r, workspaceID), page.Offset, page.Limit, s.sorted)
+			slugs, total, err = query.Page(until(ctx, list), page.Offset, page.Limit, s.sorted)
 			if err != nil {
 				return err
 			}
@@ -124,23 +149,8 @@ func (s *Service) viewPresets(ctx context.Context, workspaceID string, fn func(r
 	})
 }
 
-// list yields the JSON of the presets among which q searches, the last changed first. It ends with
-// the error of ctx. Of q.only it reads no other presets, so its time does not depend on them.
-func (q PresetQuery) list(ctx context.Context, r Reader, workspaceID string) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		list := r.PresetList(workspaceID, q.Filter)
-		if q.only != nil {
-			list = presetsOnly(r, workspaceID, q.Filter, q.only)
-		}
-		for text, err := range list {
-			if err = cmp.Or(err, ctx.Err()); !yield(text, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// presetsOnly yields the presets of slugs that match a filter, as Reader.PresetList does.
+// presetsOnly yields the presets of slugs that match a filter, as Reader.PresetList does. It reads
+// no others, so its time does not depend on them.
 func presetsOnly(r Reader, workspaceID string, filter PresetFilter, slugs []string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		var found []Preset
