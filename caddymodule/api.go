@@ -120,8 +120,9 @@ type call struct {
 	op      operation
 	who     domain.Principal
 	given   parameters
-	body    []byte           // nil until it was read whole
+	body    []byte           // of an operation
 	members []rawjson.Member // the members of body
+	isRead  bool             // the request's body was read whole
 
 	pageSize int64 // taken from versionPages until the answer is sent
 }

@@ -5,7 +5,6 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
@@ -90,9 +89,8 @@ func (c *call) readJSON() ([]byte, error) {
 
 // read returns the request's body of at most limit bytes, within its time limit. It takes
 // its memory from a reservation, which may be nil.
-func (c *call) read(limit int64, memory *heldbody.Reservation) ([]byte, error) {
-	return deadline.Read(c.w, c.r, limit, memory)
+func (c *call) read(limit int64, memory *heldbody.Reservation) (body []byte, err error) {
+	body, err = c.h.deadlines.Read(c.w, c.r, limit, memory)
+	c.isRead = err == nil
+	return body, err
 }
-
-// wholeBody stands for a body that was read whole and is held elsewhere.
-var wholeBody = []byte{}

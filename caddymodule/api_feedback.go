@@ -10,7 +10,6 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
@@ -60,12 +59,12 @@ func giveFeedback(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	c.setFoundPlaceholders(domain.Found{WorkspaceID: workspace})
+	c.showFound(workspace, 0)
 	of, err := c.h.shared.usage.Answered(preset, body.RequestID, body.SessionID, time.Now())
 	if err != nil {
 		return response{}, err
 	}
-	c.setFoundPlaceholders(domain.Found{Number: of.Key.Version})
+	c.showFound("", of.Key.Version)
 	of.Key.Preset = strings.Clone(c.slug()) // which is a part of the request's URL
 	name := cmp.Or(body.Name, defaultOutcome)
 	c.h.shared.usage.Ledger.AddFeedback(usage.Feedback{

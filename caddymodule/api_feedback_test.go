@@ -17,6 +17,7 @@ import (
 // feedbackOf returns the feedback of a report as lines of key, name, count and mean.
 func (s *server) feedbackOf(path string) string {
 	s.t.Helper()
+	s.storeUsage()
 	got := s.manage("GET", path, "")
 	var r struct {
 		Data struct {

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
@@ -45,7 +45,7 @@ func (c *call) showSession(id string) {
 // readParameters reads the parameters of the path, the query and the headers.
 func (c *call) readParameters() (err error) {
 	id := c.r.Header.Get(sessionHeader) // a body may override it
-	if err := inference.CheckSessionID("x-session-id", id); err != nil {
+	if err := reference.CheckSessionID("x-session-id", id); err != nil {
 		return err
 	}
 	if id != "" {
@@ -116,16 +116,27 @@ func (c *call) queried(name string) (string, error) {
 	return domain.OnlyValue(name, c.given.query[name])
 }
 
+// queriedWord is queried for a parameter that is one of some words. It returns one of them, and not
+// the request's text.
+func (c *call) queriedWord(name string, words ...string) (string, error) {
+	text, err := c.queried(name)
+	if err != nil || text == "" {
+		return "", err
+	}
+	if at := slices.Index(words, text); at >= 0 {
+		return words[at], nil
+	}
+	last := len(words) - 1
+	return "", domain.InvalidAt(name, "must be "+strings.Join(words[:last], ", ")+" or "+words[last])
+}
+
 // queriedFlag is queried for a parameter that is true or false, nil if it is absent.
 func (c *call) queriedFlag(name string) (*bool, error) {
-	text, err := c.queried(name)
-	switch {
-	case err != nil || text == "":
+	word, err := c.queriedWord(name, "true", "false")
+	if err != nil || word == "" {
 		return nil, err
-	case text != "true" && text != "false":
-		return nil, domain.InvalidAt(name, "must be true or false")
 	}
-	return new(text == "true"), nil
+	return new(word == "true"), nil
 }
 
 // readPage reads offset and limit. Both may be empty, since clients send them so.

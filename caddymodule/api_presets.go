@@ -34,7 +34,7 @@ func (c *call) answerRemoval(out domain.Outcome, err error) (response, error) {
 }
 
 func (c *call) recordOutcome(out domain.Outcome) {
-	c.setFoundPlaceholders(domain.Found{WorkspaceID: out.WorkspaceID, Number: out.Number})
+	c.showFound(out.WorkspaceID, out.Number)
 	if out.Replayed {
 		c.header.Set("Idempotency-Replayed", "true")
 	}
@@ -45,16 +45,17 @@ func (c *call) answerObject(it domain.Found, err error) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	c.setFoundPlaceholders(it)
+	c.showFound(it.WorkspaceID, it.Number)
 	return object(http.StatusOK, it.JSON, it.Tag), nil
 }
 
-func (c *call) setFoundPlaceholders(it domain.Found) {
-	if it.WorkspaceID != "" {
-		c.setPlaceholder(workspacePlaceholder, it.WorkspaceID)
+// showFound shows the workspace and the version of an operation in placeholders.
+func (c *call) showFound(workspaceID string, version int) {
+	if workspaceID != "" {
+		c.setPlaceholder(workspacePlaceholder, workspaceID)
 	}
-	if it.Number != 0 {
-		c.setPlaceholder(versionPlaceholder, strconv.Itoa(it.Number))
+	if version != 0 {
+		c.setPlaceholder(versionPlaceholder, strconv.Itoa(version))
 	}
 }
 
@@ -121,9 +122,11 @@ func listPresets(c *call) (response, error) {
 // readPresetQuery reads which presets to list, and in which order. Its strings but q are
 // constants, which a cache may keep.
 func (c *call) readPresetQuery() (q domain.PresetQuery, err error) {
-	if q.Filter, err = c.readPresetFilter(); err != nil {
+	status, err := c.queriedWord("status", string(domain.ActivePresets), string(domain.DisabledPresets), string(domain.ArchivedPresets), string(domain.AllPresets))
+	if err != nil {
 		return q, err
 	}
+	q.Filter = domain.PresetFilter(status)
 	if given := c.given.query["q"]; len(given) != 1 || given[0] != "" { // an empty search field finds all
 		if q.Text, err = c.queried("q"); err != nil {
 			return q, err
@@ -132,39 +135,17 @@ func (c *call) readPresetQuery() (q domain.PresetQuery, err error) {
 	if err := domain.CheckSearchText(q.Text); err != nil {
 		return q, err
 	}
-	switch by, err := c.queried("sort"); {
-	case err != nil:
+	const updated = "updated" // the usual order
+	by, err := c.queriedWord("sort", updated, string(domain.SortName), string(domain.SortSlug))
+	if err != nil {
 		return q, err
-	case by == "name":
-		q.Sort = domain.SortName
-	case by == "slug":
-		q.Sort = domain.SortSlug
-	case by != "" && by != "updated":
-		return q, domain.InvalidAt("sort", "must be updated, name or slug")
 	}
-	switch order, err := c.queried("order"); {
-	case err != nil:
-		return q, err
-	case order == "asc":
-		q.Ascending = true
-	case order != "" && order != "desc":
-		return q, domain.InvalidAt("order", "must be asc or desc")
+	if by != updated {
+		q.Sort = domain.PresetSort(by)
 	}
-	return q, nil
-}
-
-// readPresetFilter reads the status of the query.
-func (c *call) readPresetFilter() (domain.PresetFilter, error) {
-	status, err := c.queried("status")
-	if err != nil || status == "" {
-		return domain.ListedPresets, err
-	}
-	for _, filter := range [...]domain.PresetFilter{domain.ActivePresets, domain.DisabledPresets, domain.ArchivedPresets, domain.AllPresets} {
-		if status == string(filter) {
-			return filter, nil // not the request's text, which a cache would keep
-		}
-	}
-	return domain.ListedPresets, domain.InvalidAt("status", "must be active, disabled, archived or all")
+	order, err := c.queriedWord("order", "asc", "desc")
+	q.Ascending = order == "asc"
+	return q, err
 }
 
 func getPreset(c *call) (response, error) {

@@ -11,7 +11,6 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
@@ -42,7 +41,7 @@ func object(status int, data []byte, tag string) response {
 }
 
 // pageOf answers with a page of a list.
-func pageOf(l domain.Listed, err error) (response, error) {
+func pageOf(l domain.Found, err error) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
@@ -68,8 +67,8 @@ func (c *call) checkConditional(a response) (response, error) {
 // render writes the one response of a call.
 func (c *call) render(a response, err error) (status int) {
 	status, body := c.complete(a, err)
-	if c.body == nil {
-		deadline.LeaveBody(c.w, c.r)
+	if !c.isRead {
+		c.h.deadlines.LeaveBody(c.w, c.r)
 	}
 	if body == nil {
 		c.w.WriteHeader(status)
@@ -102,7 +101,9 @@ func (c *call) complete(a response, err error) (status int, body []byte) {
 }
 
 // limitWriting limits the time to send a response of a size, until lift.
-func (c *call) limitWriting(size int) (lift func()) { return deadline.LimitWriting(c.w, c.r, size) }
+func (c *call) limitWriting(size int) (lift func()) {
+	return c.h.deadlines.LimitWriting(c.w, c.r, size)
+}
 
 // failure returns the status and body of an error. An internal cause goes to the log only,
 // with the answer's X-Request-Id.

@@ -235,7 +235,7 @@ func TestOuterLimitKeepsIts413(t *testing.T) {
 
 func TestSlowBodiesEnd(t *testing.T) {
 	s := start(t, standard)
-	bodyTimeout(t, 50*time.Millisecond)
+	s.handler().deadlines.Body = 50 * time.Millisecond
 	r := s.raw("POST /v1/workspaces HTTP/1.1\r\nHost: x\r\n"+bearer(managementSecret)+"\r\nContent-Length: 1000\r\n\r\n{", 1)
 	r[0].wantError(t, 408, "The request body took too long to arrive")
 }
@@ -244,10 +244,10 @@ func TestSlowBodiesEnd(t *testing.T) {
 // the connection or the request do not cause a timeout.
 func TestDeadlineEndsWithTheBody(t *testing.T) {
 	s := start(t, standard)
-	defer func() { deadline.BodyTimeout = time.Minute }()
-	for _, deadline.BodyTimeout = range []time.Duration{100 * time.Millisecond, 2 * time.Second, 30 * time.Second} {
-		time.AfterFunc(5*deadline.BodyTimeout, s.holdWrites())
-		if r := s.manage("POST", "/v1/presets/p/responses", "{}"); r.status != 408 || deadline.BodyTimeout == 30*time.Second {
+	for _, timeout := range []time.Duration{100 * time.Millisecond, 2 * time.Second, 30 * time.Second} {
+		s.handler().deadlines.Body = timeout
+		time.AfterFunc(5*timeout, s.holdWrites())
+		if r := s.manage("POST", "/v1/presets/p/responses", "{}"); r.status != 408 || timeout == 30*time.Second {
 			r.want(t, 200)
 			return
 		} // on a slow machine the body may arrive too late
@@ -347,7 +347,7 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 	t.Helper()
 	h := &Handler{
 		BasePath: defaultBasePath, MaxBodySize: defaultMaxBodySize, PresetCreators: creatorsManagement,
-		logger: zap.NewNop(), service: domain.NewService(store),
+		logger: zap.NewNop(), service: domain.NewService(store), deadlines: deadline.Default,
 		keys: map[domain.KeyHash]domain.Principal{
 			domain.HashSecret(managementSecret): {KeyID: "k", UserID: "ann", Kind: domain.ManagementKey},
 		},

@@ -12,68 +12,46 @@ import (
 
 // presetUsage reports the usage of a preset, also of an archived one.
 func presetUsage(c *call) (response, error) {
-	report, err := c.newUsageReport(usage.OfPreset)
-	if err != nil {
-		return response{}, err
-	}
-	err = c.h.service.PresetUsage(c.r.Context(), c.who, c.given.workspace, c.slug(), report.of, report.read)
-	return report.response(err)
+	return c.reportUsage(usage.OfPreset, func(of domain.UsageRange, read readRows) error {
+		return c.h.service.PresetUsage(c.r.Context(), c.who, c.given.workspace, c.slug(), of, read)
+	})
 }
 
 // workspaceUsage reports the usage of all presets of a workspace, and of requests without one.
 func workspaceUsage(c *call) (response, error) {
-	report, err := c.newUsageReport(usage.OfWorkspace)
-	if err != nil {
-		return response{}, err
-	}
-	err = c.h.service.WorkspaceUsage(c.r.Context(), c.who, c.found.Value("workspace"), report.of, report.read)
-	return report.response(err)
+	return c.reportUsage(usage.OfWorkspace, func(of domain.UsageRange, read readRows) error {
+		return c.h.service.WorkspaceUsage(c.r.Context(), c.who, c.found.Value("workspace"), of, read)
+	})
 }
 
-// usageReport is the answer to a query of usage.
-type usageReport struct {
-	c     *call
-	query usage.Query
-	of    domain.UsageRange // of the query
-	media string            // empty for JSON
-	body  []byte
-}
+// readRows reads the rows of a report.
+type readRows = func(iter.Seq2[domain.UsageRow, error]) error
 
-// newUsageReport reads the query of a report.
-func (c *call) newUsageReport(scope usage.Scope) (*usageReport, error) {
+// reportUsage answers with the report that the query asks for, in JSON or CSV. query gives the rows
+// of a range to read.
+func (c *call) reportUsage(scope usage.Scope, query func(of domain.UsageRange, read readRows) error) (response, error) {
 	q, err := usage.ReadQuery(c.given.query, scope, time.Now())
 	if err != nil {
-		return nil, err
+		return response{}, err
 	}
-	u := &usageReport{c: c, query: q, of: domain.UsageRange{Day: q.Step == usage.Day, From: q.From, To: q.To}}
-	if mediatype.PrefersCSV(c.r.Header) {
-		u.media = mediatype.CSV
-	}
-	return u, nil
-}
-
-// read reads the rows of the report.
-func (u *usageReport) read(rows iter.Seq2[domain.UsageRow, error]) error {
-	report, err := u.query.Collect(rows)
-	if err != nil {
-		return err
-	}
-	if u.media == mediatype.CSV {
-		u.body, err = report.CSV()
-	} else {
-		u.body, err = report.JSON()
-	}
-	if err != nil {
-		return err
-	}
-	return u.c.acquirePage(len(u.body))
-}
-
-// response returns the report as a response. err is the outcome of the read.
-func (u *usageReport) response(err error) (response, error) {
+	a := response{status: http.StatusOK}
+	err = query(domain.UsageRange{Day: q.Step == usage.Day, From: q.From, To: q.To}, func(rows iter.Seq2[domain.UsageRow, error]) error {
+		report, err := q.Collect(rows)
+		if err != nil {
+			return err
+		}
+		if mediatype.PrefersCSV(c.r.Header) {
+			a.media = mediatype.CSV
+			a.body = report.CSV()
+		} else {
+			a.body = report.JSON()
+		}
+		return c.acquirePage(len(a.body))
+	})
 	if err != nil {
 		return response{}, err
 	}
-	u.c.header.Add("Vary", "Accept")
-	return response{status: http.StatusOK, media: u.media, body: u.body, tag: domain.Tag(u.body)}, nil
+	c.header.Add("Vary", "Accept")
+	a.tag = domain.Tag(a.body)
+	return a, nil
 }

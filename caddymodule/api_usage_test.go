@@ -40,6 +40,7 @@ type figures struct {
 // usage returns a report.
 func (s *server) usage(path string) (r report) {
 	s.t.Helper()
+	s.storeUsage()
 	got := s.manage("GET", path, "")
 	if got.status != 200 {
 		s.t.Fatalf("%s: got %d %s", path, got.status, got.body)

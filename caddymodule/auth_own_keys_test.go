@@ -65,6 +65,22 @@ func TestNoBranchPassesOwnKeys(t *testing.T) {
 	}
 }
 
+// TestKeysThatTheSiteAdds has a site that gives a key to its clients. The guard does not see it, and
+// the gateway does not get it.
+func TestKeysThatTheSiteAdds(t *testing.T) {
+	s := start(t, standard)
+	issued := s.issue(`{"kind":"inference"}`).secret
+	for _, key := range []string{inferenceSecret, issued} {
+		if err := s.load(strings.Replace(s.site(inferring()), "presets {", "request_header Authorization \"Bearer "+key+"\"\npresets {", 1)); err != nil {
+			t.Fatal(err)
+		}
+		s.do("POST", chatPath, `{"model":"m"}`).want(t, 202)
+		if got := s.upstream.one(t).header.Get("Authorization"); got != "" {
+			t.Errorf("the gateway got %q", got)
+		}
+	}
+}
+
 // TestOtherCredentialsPass sends other credentials. Some look like our keys. All pass
 // unchanged.
 func TestOtherCredentialsPass(t *testing.T) {

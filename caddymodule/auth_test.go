@@ -53,20 +53,20 @@ func TestKeysFromPlaceholders(t *testing.T) {
 // refused. The client has time to read the answer, but less than a request's timeout.
 func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 	const slow = 4 * time.Second // for 100 KB at 25 KB/s
-	if deadline.LingerTimeout < slow {
-		t.Errorf("a client has %v to send its body and read the answer, want %v", deadline.LingerTimeout, slow)
+	if usual := deadline.Default.Linger; usual < slow {
+		t.Errorf("a client has %v to send its body and read the answer, want %v", usual, slow)
 	}
-	defer func(before time.Duration) { deadline.LingerTimeout = before }(deadline.LingerTimeout)
-	deadline.LingerTimeout = 500 * time.Millisecond
 	s := start(t, standard+"\ninference\n")
 	s.options = "servers {\nprotocols h1 h2c\n}"
 	s.reload(standard + "\ninference\n")
+	linger := &s.handler().deadlines.Linger
+	*linger = 500 * time.Millisecond
 	var waits sync.WaitGroup
 	for _, target := range []string{"POST /v1/presets/p/responses", "POST " + chatPath, "PUT /v1/presets/p", "GET /v1/presets/p/nothing"} {
 		for _, framing := range []string{"Content-Length: 100", "Transfer-Encoding: chunked"} {
 			conn := s.dial()
 			begun := time.Now()
-			conn.SetDeadline(begun.Add(deadline.BodyTimeout / 2))
+			conn.SetDeadline(begun.Add(deadline.Default.Body / 2))
 			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", target, framing)
 			reader := bufio.NewReader(conn)
 			response, err := http.ReadResponse(reader, nil)
@@ -80,14 +80,14 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 				if _, err := reader.ReadByte(); err != io.EOF {
 					t.Errorf("%s, %s: got %v, want the end of the connection", target, framing, err)
 				}
-				if open := time.Since(begun); open < deadline.LingerTimeout {
-					t.Errorf("%s, %s: a client has %v to send its body and read the answer, want %v", target, framing, open, deadline.LingerTimeout)
+				if open := time.Since(begun); open < *linger {
+					t.Errorf("%s, %s: a client has %v to send its body and read the answer, want %v", target, framing, open, *linger)
 				}
 			})
 		}
 	}
 	waits.Wait()
-	deadline.LingerTimeout = time.Minute
+	*linger = time.Minute
 
 	// A client that reads the answer only after it has sent the whole body gets the answer.
 	request := "POST /v1/presets/p/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", 200_000)

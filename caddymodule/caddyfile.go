@@ -79,141 +79,95 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if args := d.RemainingArgs(); len(args) > 0 {
 		return d.Errf("takes no arguments but a matcher, got %q", args[0])
 	}
-	return directive.Block{Repeated: []string{"management_key", "inference_key", "webhook"}, Nested: []string{"storage", "inference", "webhook"}}.Each(d, h.unmarshalSubdirective)
+	block := directive.Block{Repeated: []string{"management_key", "inference_key", "webhook"}, Nested: []string{"storage", "inference", "webhook"}}
+	return block.Read(d, h.subdirectives())
 }
 
-func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (err error) {
-	switch name {
-	case "base_path":
-		h.BasePath, err = unmarshalPath(d, name, checkBasePath)
-		return err
-	case "storage":
-		return h.unmarshalStorage(d)
-	case "management_key":
-		key, err := unmarshalKey(d, name, 2, "<secret> [<user_id>]")
-		h.ManagementKeys = append(h.ManagementKeys, key)
-		return err
-	case "inference_key":
-		key, err := unmarshalKey(d, name, 3, "<secret> [<user_id> [<workspace slug>]]")
-		h.InferenceKeys = append(h.InferenceKeys, key)
-		return err
-	case "max_body_size":
-		return unmarshalSize(d, name, &h.MaxBodySize)
-	case "memory":
-		return unmarshalSize(d, name, &h.Memory)
-	case "preset_creators":
-		h.PresetCreators, err = directive.OnlyWord(d, name, presetCreators...)
-		return err
-	case "keep_versions":
-		value, err := directive.OnlyArg(d, name, "a count")
-		if err != nil {
+// subdirectives are those of presets.
+func (h *Handler) subdirectives() map[string]directive.Reader {
+	return map[string]directive.Reader{
+		"base_path":          readPath(&h.BasePath, checkBasePath),
+		"storage":            h.readStorage,
+		"management_key":     readKey(&h.ManagementKeys, 2, "<secret> [<user_id>]"),
+		"inference_key":      readKey(&h.InferenceKeys, 3, "<secret> [<user_id> [<workspace slug>]]"),
+		"max_body_size":      readSize(&h.MaxBodySize),
+		"memory":             readSize(&h.Memory),
+		"preset_creators":    h.creators().Read,
+		"keep_versions":      h.readKeepVersions,
+		"auth_failure_limit": h.readAuthFailureLimit,
+		"inference":          h.readInference,
+		"metrics":            h.readMetrics,
+		"console":            h.readConsole,
+		"bundle":             directive.Text(&h.Bundle, "a folder"),
+		"health":             readPath(&h.Health, checkHealthPath),
+		"webhook":            h.readWebhook,
+		"require":            h.required().Read,
+	}
+}
+
+// readPath returns the reader of a path. It checks the path, unless that holds a placeholder, which
+// provisioning checks.
+func readPath(into *string, check func(string) error) directive.Reader {
+	return func(d *caddyfile.Dispenser, place string) (err error) {
+		if *into, err = directive.OnlyArg(d, place, "a path"); err != nil || strings.Contains(*into, "{") {
 			return err
 		}
-		if h.KeepVersions, err = strconv.Atoi(value); err != nil || h.KeepVersions < 1 {
-			return d.Errf("keep_versions must be a number from 1, got %q; without it all are kept", value)
+		if err := check(*into); err != nil {
+			return d.Errf("%s %v", place, err)
 		}
 		return nil
-	case "auth_failure_limit":
-		return h.unmarshalAuthFailureLimit(d)
-	case "inference":
-		h.Inference = new(Inference)
-		return h.Inference.unmarshal(d)
-	case "console":
-		h.Console = new(Console)
-		return h.Console.unmarshal(d)
-	case "health":
-		return h.unmarshalHealth(d)
-	case "metrics":
-		return h.unmarshalMetrics(d)
-	case "bundle":
-		h.Bundle, err = directive.OnlyArg(d, name, "a folder")
+	}
+}
+
+func (h *Handler) readKeepVersions(d *caddyfile.Dispenser, place string) error {
+	value, err := directive.OnlyArg(d, place, "a count")
+	if err != nil {
 		return err
-	case "webhook":
-		return h.unmarshalWebhook(d)
-	case "require":
-		return h.unmarshalRequire(d)
-	default:
-		return d.Errf("unrecognized subdirective %q", name)
 	}
+	if h.KeepVersions, err = strconv.Atoi(value); err != nil || h.KeepVersions < 1 {
+		return d.Errf("%s must be a number from 1, got %q; without it all are kept", place, value)
+	}
+	return nil
 }
 
-// unmarshalPath reads a path and checks it, unless it holds a placeholder.
-func unmarshalPath(d *caddyfile.Dispenser, name string, check func(string) error) (string, error) {
-	value, err := directive.OnlyArg(d, name, "a path")
-	if err == nil && !strings.Contains(value, "{") { // provisioning checks the value of a placeholder
-		if err := check(value); err != nil {
-			return "", d.Errf("%s %v", name, err)
-		}
-	}
-	return value, err
-}
-
-// unmarshal reads the inference subdirective.
-func (i *Inference) unmarshal(d *caddyfile.Dispenser) error {
+func (h *Handler) readInference(d *caddyfile.Dispenser, place string) error {
 	if d.NextArg() {
-		return d.Errf("inference takes a block and no arguments, got %q", d.Val())
+		return d.Errf("%s takes a block and no arguments, got %q", place, d.Val())
 	}
-	return directive.Block{Place: "inference: ", Nested: []string{"usage"}}.Each(d, i.unmarshalSubdirective)
+	h.Inference = new(Inference)
+	return directive.Block{Place: place + ": ", Nested: []string{"usage"}}.Read(d, h.Inference.subdirectives())
 }
 
-func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (err error) {
-	place := "inference: " + name
-	switch name {
-	case "keys":
-		i.Keys, err = directive.OnlyWord(d, place, inferenceKeys...)
-	case "drop_fields":
-		if i.DropFields = d.RemainingArgs(); len(i.DropFields) == 0 {
-			return d.Err("inference: drop_fields wants names of fields" + directive.MaybeUnset)
-		}
-		for _, field := range i.DropFields {
-			if err := checkDropField(field); err != nil {
-				return d.Errf("inference: drop_fields: %v", err)
-			}
-		}
-	case "allow_fields":
-		if i.AllowFields = d.RemainingArgs(); len(i.AllowFields) == 0 {
-			return d.Err("inference: allow_fields wants names of fields" + directive.MaybeUnset)
-		}
-		for _, field := range i.AllowFields {
-			if err := checkFieldName(field); err != nil {
-				return d.Errf("inference: allow_fields: %v", err)
-			}
-		}
-	case "list_models":
-		value, err := directive.OnlyWord(d, place, "on", "off")
-		i.ListModels = value == "on"
-		return err
-	case "max_body_size":
-		return unmarshalSize(d, place, &i.MaxBodySize)
-	case "max_memory":
-		return unmarshalSize(d, place, &i.MaxMemory)
-	case "other_routes":
-		i.OtherRoutes, err = directive.OnlyWord(d, place, otherRoutes...)
-	case "limited_paths":
-		if i.LimitedPaths = d.RemainingArgs(); len(i.LimitedPaths) == 0 {
-			return d.Err("inference: limited_paths wants paths" + directive.MaybeUnset)
-		}
-		for _, path := range i.LimitedPaths {
-			if err := checkLimitedPath(path); err != nil {
-				return d.Errf("inference: limited_paths: %v", err)
-			}
-		}
-	case "unknown_prompts":
-		i.UnknownPrompts, err = directive.OnlyWord(d, place, unknownPrompts...)
-	case "attribution":
-		i.Attribution, err = directive.OnlyWord(d, place, attributions...)
-	case "websockets":
-		i.WebSockets, err = directive.OnlyWord(d, place, webSockets...)
-	case "usage":
-		i.Usage = new(Usage)
-		return i.Usage.unmarshal(d)
-	default:
-		return d.Errf("inference: unrecognized subdirective %q", name)
+// subdirectives are those of inference.
+func (i *Inference) subdirectives() map[string]directive.Reader {
+	readers := map[string]directive.Reader{
+		"list_models": func(d *caddyfile.Dispenser, place string) error {
+			value, err := directive.OnlyWord(d, place, "on", "off")
+			i.ListModels = value == "on"
+			return err
+		},
+		"max_body_size": readSize(&i.MaxBodySize),
+		"max_memory":    readSize(&i.MaxMemory),
+		"usage":         i.readUsage,
 	}
-	return err
+	for _, c := range i.choices() {
+		readers[c.Name] = c.Read
+	}
+	for _, l := range i.lists() {
+		readers[l.Name] = l.Read
+	}
+	return readers
 }
 
-func (h *Handler) unmarshalMetrics(d *caddyfile.Dispenser) error {
+func (h *Handler) readConsole(d *caddyfile.Dispenser, place string) error {
+	h.Console = new(Console)
+	if d.CountRemainingArgs() == 0 {
+		return nil
+	}
+	return readPath(&h.Console.Path, checkConsolePath)(d, place)
+}
+
+func (h *Handler) readMetrics(d *caddyfile.Dispenser, _ string) error {
 	const wants = "metrics wants per_preset [<most>]"
 	args := d.RemainingArgs()
 	switch {
@@ -234,7 +188,7 @@ func (h *Handler) unmarshalMetrics(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func (h *Handler) unmarshalAuthFailureLimit(d *caddyfile.Dispenser) error {
+func (h *Handler) readAuthFailureLimit(d *caddyfile.Dispenser, _ string) error {
 	const wants = "auth_failure_limit wants <count> [<duration>], or off"
 	args := d.RemainingArgs()
 	switch {
@@ -267,20 +221,23 @@ func (h *Handler) unmarshalAuthFailureLimit(d *caddyfile.Dispenser) error {
 // maxSize is the largest size of a setting, in bytes.
 const maxSize = 2 << 30
 
-func unmarshalSize(d *caddyfile.Dispenser, name string, into *int64) error {
-	value, err := directive.OnlyArg(d, name, "a size")
-	if err != nil {
-		return err
+// readSize returns the reader of a size.
+func readSize(into *int64) directive.Reader {
+	return func(d *caddyfile.Dispenser, place string) error {
+		value, err := directive.OnlyArg(d, place, "a size")
+		if err != nil {
+			return err
+		}
+		size, err := humanize.ParseBytes(value)
+		if err != nil || size == 0 || size > maxSize {
+			return d.Errf("%s must be a size between 1B and 2GiB such as 4MiB, got %q", place, value)
+		}
+		*into = int64(size)
+		return nil
 	}
-	size, err := humanize.ParseBytes(value)
-	if err != nil || size == 0 || size > maxSize {
-		return d.Errf("%s must be a size between 1B and 2GiB such as 4MiB, got %q", name, value)
-	}
-	*into = int64(size)
-	return nil
 }
 
-func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
+func (h *Handler) readStorage(d *caddyfile.Dispenser, _ string) error {
 	if !d.NextArg() {
 		return d.Err("storage wants the name of an engine" + directive.MaybeUnset)
 	}
@@ -296,10 +253,18 @@ func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// unmarshalKey reads a key and hashes a literal secret, so that no adapted
-// configuration holds it. Its errors never show an argument, because any of them could be
-// a misplaced secret.
-func unmarshalKey(d *caddyfile.Dispenser, name string, most int, syntax string) (key ConfiguredKey, err error) {
+// readKey returns the reader of one more key, with so many arguments at most.
+func readKey(into *[]ConfiguredKey, most int, syntax string) directive.Reader {
+	return func(d *caddyfile.Dispenser, place string) error {
+		key, err := keyOf(d, place, most, syntax)
+		*into = append(*into, key)
+		return err
+	}
+}
+
+// keyOf reads a key and hashes a literal secret, so that no adapted configuration holds it. Its
+// errors never show an argument, because any of them could be a misplaced secret.
+func keyOf(d *caddyfile.Dispenser, name string, most int, syntax string) (key ConfiguredKey, err error) {
 	args := d.RemainingArgs()
 	switch {
 	case len(args) == 0:
@@ -334,19 +299,3 @@ func unmarshalKey(d *caddyfile.Dispenser, name string, most int, syntax string) 
 
 // Interface guard
 var _ caddyfile.Unmarshaler = (*Handler)(nil)
-
-// defaultPerPreset is how many versions metrics tell apart, unless a number is given.
-const defaultPerPreset = 500
-
-// maxPerPreset bounds how many versions metrics tell apart.
-const maxPerPreset = 100_000
-
-// MetricsSettings say which labels the metrics have.
-type MetricsSettings struct {
-	// The number of preset versions with their own series of usage. Their labels are
-	// workspace (an id), preset and version. A new version takes the place of the one that
-	// was used first. Later requests to that one count as preset "other". Handlers of a
-	// configuration share the metrics, and the largest number counts.
-	// Default: 0, which sets no such labels
-	PerPreset int `json:"per_preset,omitempty"`
-}

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/console"
 	"github.com/caddy-presets/caddy-presets/schema"
@@ -49,16 +47,6 @@ func (c *Console) provision(repl *caddy.Replacer, base string) (*console.Page, e
 	return console.New(c.Path, base, settings)
 }
 
-// warnOfSharedOrigin warns if pages of the gateway need no key beside the console. Their scripts
-// can read its key, or answer in its place with a service worker. Its headers prevent neither.
-func (h *Handler) warnOfSharedOrigin() {
-	if h.Console == nil || h.Inference != nil && h.Inference.Keys == keysEverywhere {
-		return
-	}
-	h.logger.Warn("pages of a gateway behind this site can steal the console's key: set keys everywhere, or serve the console on another host name",
-		zap.String("console", h.Console.Path))
-}
-
 // consolePath is the pattern of a console's path. The page compares it with the address in
 // the browser, so it has no character that browsers encode.
 var consolePath = regexp.MustCompile(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+/?$`)
@@ -88,12 +76,4 @@ func checkNothingHidden(path, base string) error {
 // isAtOrBelow reports whether a path is another one, or below it.
 func isAtOrBelow(path, other string) bool {
 	return path == other || strings.HasPrefix(path, other+"/")
-}
-
-// unmarshal reads the console subdirective.
-func (c *Console) unmarshal(d *caddyfile.Dispenser) (err error) {
-	if d.CountRemainingArgs() > 0 {
-		c.Path, err = unmarshalPath(d, "console", checkConsolePath)
-	}
-	return err
 }

@@ -123,9 +123,9 @@ func (h *Handler) provisionWebhooks(repl *caddy.Replacer) error {
 	return nil
 }
 
-// unmarshalWebhook reads the webhook subdirective. Its errors never show an argument, since
+// readWebhook reads the webhook subdirective. Its errors never show an argument, since
 // any of them could be a misplaced secret.
-func (h *Handler) unmarshalWebhook(d *caddyfile.Dispenser) (err error) {
+func (h *Handler) readWebhook(d *caddyfile.Dispenser, _ string) (err error) {
 	var w Webhook
 	if w.URL, err = directive.OnlyArg(d, "webhook", "a URL"); err != nil {
 		return err

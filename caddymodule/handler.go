@@ -45,9 +45,6 @@ const (
 	creatorsAny        = "any"
 )
 
-// presetCreators are the values of PresetCreators.
-var presetCreators = []string{creatorsManagement, creatorsAny}
-
 // Handler answers the preset and workspace API itself, and serves the console. It applies
 // presets to the inference requests that name one. It hands all other requests unchanged to
 // the next handler, usually a reverse_proxy to an AI gateway. It refuses methods and paths
@@ -141,6 +138,7 @@ type Handler struct {
 	page         *console.Page // nil without a console
 	keys         map[domain.KeyHash]domain.Principal
 	finder       ownkeys.Finder // of keys that must not go upstream
+	deadlines    deadline.Limits
 	failureLimit limiter.Limit
 	webhooks     []*webhook.Receiver
 	bundle       *bundle.Bundle // nil without one
@@ -162,10 +160,11 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // Provision sets defaults, compiles what requests need and opens the store.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	h.ctx, h.logger = ctx, ctx.Logger()
+	h.deadlines = deadline.Default
 	repl := caddy.NewReplacer()
 
 	if err := h.provisionRequire(repl); err != nil {
-		return fmt.Errorf("require: %w", err)
+		return err
 	}
 	if err := h.provisionSettings(repl); err != nil {
 		return err
@@ -205,9 +204,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 	}
 	h.guardServer(ctx)
-	h.warnOfLateDirectives(ctx)
-	h.warnOfLoggedKeys(ctx)
-	h.warnOfSharedOrigin()
+	h.warnOfSite(ctx)
 	return nil
 }
 
@@ -237,7 +234,7 @@ func (h *Handler) Cleanup() error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	path, err := h.checkRequest(r)
 	if h.page.Owns(path) {
-		deadline.LeaveBody(w, r)
+		h.deadlines.LeaveBody(w, r)
 		h.page.ServeHTTP(w, r) // also with err: its refusals have the headers of the page
 		return nil
 	}

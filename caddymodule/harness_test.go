@@ -24,13 +24,11 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
@@ -47,8 +45,6 @@ const (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(400) // the tests leave little garbage at a time, in many collections
-	storepool.RetryInterval = 20 * time.Millisecond
-	usagerecorder.FlushInterval = 20 * time.Millisecond
 	caddytest.Main(m)
 }
 
@@ -177,6 +173,50 @@ func (s *server) canonicalFolder() string {
 		s.t.Fatal(err)
 	}
 	return filepath.Join(folder, filepath.Base(s.folder))
+}
+
+// handler returns a handler of the running configuration.
+func (s *server) handler() *Handler {
+	s.t.Helper()
+	app, err := caddy.ActiveContext().AppIfConfigured("http")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, of := range app.(*caddyhttp.App).Servers {
+		if h := handlerIn(of.Routes); h != nil {
+			return h
+		}
+	}
+	s.t.Fatal("no handler is running")
+	return nil
+}
+
+func handlerIn(routes caddyhttp.RouteList) *Handler {
+	for _, route := range routes {
+		for _, handler := range route.Handlers {
+			switch handler := handler.(type) {
+			case *Handler:
+				return handler
+			case *caddyhttp.Subroute:
+				if h := handlerIn(handler.Routes); h != nil {
+					return h
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// storeUsage stores what was measured until now, as otherwise happens every 10 seconds.
+func (s *server) storeUsage() {
+	s.t.Helper()
+	store := liveUse(s.canonicalFolder()).StoreUsage
+	if store == nil {
+		return // nothing is measured
+	}
+	if err := store(s.t.Context()); err != nil {
+		s.t.Error(err)
+	}
 }
 
 // logs returns what was logged so far, in whole lines.
@@ -380,12 +420,6 @@ func (s *server) dial() net.Conn {
 	s.t.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	return conn
-}
-
-// bodyTimeout sets how long the body of a request may take, until the test ends.
-func bodyTimeout(t *testing.T, limit time.Duration) {
-	deadline.BodyTimeout = limit
-	t.Cleanup(func() { deadline.BodyTimeout = time.Minute })
 }
 
 func readResponse(t *testing.T, response *http.Response) reply {

@@ -7,10 +7,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 )
 
 // checkHealthPath refuses a path that normalization would change.
@@ -44,12 +42,6 @@ func (h *Handler) provisionHealth(repl *caddy.Replacer) error {
 	return nil
 }
 
-// unmarshalHealth reads the health subdirective.
-func (h *Handler) unmarshalHealth(d *caddyfile.Dispenser) (err error) {
-	h.Health, err = unmarshalPath(d, "health", checkHealthPath)
-	return err
-}
-
 // serveHealth tells a load balancer whether the store can be read. It says nothing else,
 // since it needs no key.
 func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request) {
@@ -61,7 +53,7 @@ func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request) {
 	case !engine.HealthOf(r.Context(), h.use.Store).Available:
 		status, text = http.StatusServiceUnavailable, "unavailable"
 	}
-	deadline.LeaveBody(w, r)
+	h.deadlines.LeaveBody(w, r)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

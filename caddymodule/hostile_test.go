@@ -282,7 +282,7 @@ func TestHTTP2WithoutAsking(t *testing.T) {
 // bodies have the usual deadline.
 func TestHugeChunks(t *testing.T) {
 	s := start(t, inferring("keys required"))
-	bodyTimeout(t, 10*time.Millisecond)
+	s.handler().deadlines.Body = 10 * time.Millisecond
 	for path, secret := range map[string]string{"/v1/presets/q/responses": managementSecret, chatPath: inferenceSecret} {
 		for _, size := range []string{"ffffffffffffffff", "7fffffffffffffff", "ffffffff", "0000000000000400"} {
 			s.raw("POST "+path+" HTTP/1.1\r\nHost: x\r\n"+bearer(secret)+"\r\nTransfer-Encoding: chunked\r\n\r\n"+size+"\r\n{}\r\n0\r\n\r\n", 1)[0].

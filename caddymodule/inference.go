@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
@@ -24,24 +25,24 @@ type inferenceCall struct {
 	path        string      // the normalized path below the base path; or nothing
 	route       *inferenceRoute
 	dryRun      bool
-	held        *heldbody.Body // is own, or nil. call.body only tells that it was read
-	own         heldbody.Body
-	response    beginning // of the gateway
-	named       struct {  // the applied preset, empty without one
+	held        heldbody.Body // the body, if it was read
+	response    beginning     // of the gateway
+	named       struct {      // the applied preset, empty without one
 		workspace, id, preset, label string
 		version                      int
 	}
-	asked       string          // the model that is asked upstream, for usage
-	streamUsage bool            // the chunk with the usage of the stream is not for the client
-	session     string          // empty without one
-	requested   usage.RequestID // in the handle of the request, zero without one
-	values      [2]string       // the memory of headers that nearly all requests have
+	asked      string          // the model that is asked upstream, for usage
+	hidesUsage bool            // the chunk with the usage of the stream is not for the client
+	session    string          // empty without one
+	requested  usage.RequestID // in the handle of the request, zero without one
+	values     [2]string       // the memory of headers that nearly all requests have
 }
 
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.
 // r no longer has keys of ours. sent has the credentials that the client sent.
 func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
 	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, normalized: normalized, path: h.routeOf(normalized)}
+	c.held.Limit = h.Inference.MaxMemory
 	c.mapPlaceholders()
 	route := inferenceRouteOf(c.path)
 	switch {
@@ -67,19 +68,10 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 // pass handles a route on which no preset is resolved. It checks the key and the policy of
 // other_routes, and lets the gateway answer.
 func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
-	defer func() {
-		if c.held != nil {
-			c.held.End(c.r.Context(), err)
-		}
-	}()
+	defer func() { c.held.End(c.r.Context(), err) }()
 	if refused := c.checkOther(); refused != nil {
-		if c.held != nil {
-			c.held.Drop() // the answer may take its time
-		}
-		c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
-		c.setPlaceholder(operationPlaceholder, c.op.name)
-		c.h.metrics.CountResolution(c.op.name, "refused", c.start)
-		c.render(response{}, refused)
+		c.setOperation(otherRoute, envelopeOf(c.path))
+		c.refuse(refused)
 		return nil
 	}
 	if c.path == "models" && c.who.LimitsModels() && isRead(c.r) && c.r.Method != http.MethodOptions {
@@ -100,14 +92,19 @@ var errNoWebSocket = &status.Error{Status: http.StatusUpgradeRequired, Message: 
 // refuseWebSocket answers a request for a WebSocket on an inference route. Codex takes the status
 // as a request to use HTTP, and repeats its request several times after any other.
 func (c *inferenceCall) refuseWebSocket(route *inferenceRoute) {
-	c.op.name, c.envelope = route.name, route.envelope
-	c.setPlaceholder(operationPlaceholder, c.op.name)
+	c.setOperation(route.name, route.envelope)
 	if c.r.ProtoMajor == 1 { // RFC 9110, section 15.5.22
 		c.w.Header().Set("Upgrade", "HTTP/1.1")
 		c.w.Header().Set("Connection", "Upgrade")
 	}
-	c.render(response{}, errNoWebSocket)
+	c.refuse(errNoWebSocket)
+}
+
+// refuse answers a request with an error instead of the gateway.
+func (c *inferenceCall) refuse(err error) {
+	c.held.Drop() // the answer may take its time
 	c.h.metrics.CountResolution(c.op.name, "refused", c.start)
+	c.render(response{}, err)
 }
 
 // checkOther authenticates a request to another route and decides whether it may go on.
@@ -145,7 +142,6 @@ func (h *Handler) routeOf(normalized string) string {
 // serve resolves an inference request and lets the gateway answer. It holds no
 // reference to the body meanwhile.
 func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
-	c.holdBody()
 	defer func() { c.held.End(c.r.Context(), err) }()
 	if c.prepare() {
 		return nil
@@ -163,22 +159,13 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	return err
 }
 
-// holdBody prepares to read a body. The caller calls held.end.
-func (c *inferenceCall) holdBody() {
-	c.held = &c.own
-	c.held.Limit = c.h.Inference.MaxMemory
-}
-
 // prepare rewrites the request for the gateway, or answers it. It reports whether it
 // answered.
 func (c *inferenceCall) prepare() (answered bool) {
-	c.op.name, c.envelope = c.route.name, c.route.envelope
-	c.setPlaceholder(operationPlaceholder, c.op.name)
+	c.setOperation(c.route.name, c.route.envelope)
 	resolution, err := c.resolve()
 	if err != nil {
-		c.held.Drop() // the answer may take its time
-		c.h.metrics.CountResolution(c.op.name, "refused", c.start)
-		c.render(response{}, err)
+		c.refuse(err)
 		return true
 	}
 	result := "passed"
@@ -204,21 +191,19 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	if err := c.authenticateInference(); err != nil {
 		return none, err
 	}
-	body := c.held
 	var err error
-	if body.Sent, err = c.read(c.h.Inference.MaxBodySize, &body.Reservation); err != nil {
+	if c.held.Sent, err = c.read(c.h.Inference.MaxBodySize, &c.held.Reservation); err != nil {
 		return none, err
 	}
-	c.body = wholeBody
 	var text []byte
-	if text, body.Unpacked, err = c.held.Decode(c.r.Header, body.Sent, c.h.Inference.MaxBodySize); err != nil {
+	if text, c.held.Unpacked, err = c.held.Decode(c.r.Header, c.held.Sent, c.h.Inference.MaxBodySize); err != nil {
 		return none, err
 	}
 	adoptSession(c.r.Header)
 	otherType := isOtherType(c.r.Header)
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, inference.Request{
 		Dialect: c.route.dialect, Takes: c.route.takes, Body: text,
-		SessionID: c.r.Header.Get(sessionHeader), OtherType: otherType, Query: c.r.URL.RawQuery, Memory: body,
+		SessionID: c.r.Header.Get(sessionHeader), OtherType: otherType, Query: c.r.URL.RawQuery, Memory: &c.held,
 	})
 	if err != nil {
 		return none, err
@@ -228,34 +213,40 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	if resolution.Preset != "" {
 		c.showResolution(resolution)
 	}
-	if !resolution.Rewritten {
-		if body.Unpacked {
-			body.Sub(int64(cap(text)))
-		}
-		resolution.Body[0] = body.Sent
+	if resolution.Rewritten {
+		c.rewrite(resolution, int64(cap(text)), otherType)
 	} else {
-		if resolution.StreamUsageAdded {
-			c.hideStreamUsage()
+		if c.held.Unpacked {
+			c.held.Sub(int64(cap(text)))
 		}
-		if body.Unpacked {
-			body.DropSent()
-			c.r.Header.Del("Content-Encoding")
-		}
-		if len(resolution.Body) == 1 { // the merged body is a copy
-			body.Sub(int64(cap(text)))
-			body.Recycle()
-		}
-		if otherType && resolution.Preset != "" { // the gateway must read the fields that were resolved
-			c.r.Header["Content-Type"] = []string{mediatype.JSON}
-		}
-		c.r.ContentLength = int64(resolution.Body.Len())
-		c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked
-		c.values[1] = strconv.FormatInt(c.r.ContentLength, 10)
-		c.r.Header["Content-Length"] = c.values[1:]
+		resolution.Body[0] = c.held.Sent
 	}
-	body.Replay(resolution.Body, c.r.Body)
-	c.r.Body = body
+	c.held.Replay(resolution.Body, c.r.Body)
+	c.r.Body = &c.held
 	return resolution, nil
+}
+
+// rewrite prepares the request for its new body, and gives back the memory of the body as it was
+// sent, or of its text, which has a size.
+func (c *inferenceCall) rewrite(resolution inference.Resolution, size int64, otherType bool) {
+	if resolution.StreamUsageAdded {
+		c.hideStreamUsage()
+	}
+	if c.held.Unpacked {
+		c.held.DropSent()
+		c.r.Header.Del("Content-Encoding")
+	}
+	if len(resolution.Body) == 1 { // the merged body is a copy
+		c.held.Sub(size)
+		c.held.Recycle()
+	}
+	if otherType && resolution.Preset != "" { // the gateway must read the fields that were resolved
+		c.r.Header["Content-Type"] = []string{mediatype.JSON}
+	}
+	c.r.ContentLength = int64(resolution.Body.Len())
+	c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked
+	c.values[1] = strconv.FormatInt(c.r.ContentLength, 10)
+	c.r.Header["Content-Length"] = c.values[1:]
 }
 
 // agentSessions are the headers in which Codex and Claude Code name a session.
@@ -268,7 +259,7 @@ func adoptSession(header http.Header) {
 		return
 	}
 	for _, name := range agentSessions {
-		if id := header.Get(name); id != "" && inference.CheckSessionID(name, id) == nil {
+		if id := header.Get(name); id != "" && reference.CheckSessionID(name, id) == nil {
 			header.Set(sessionHeader, id)
 			return
 		}

@@ -1,7 +1,7 @@
 package caddymodule
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -103,6 +103,9 @@ const (
 	keysOptional   = "optional"
 	keysOff        = "off"
 
+	otherRoutesPass   = "pass"
+	otherRoutesRefuse = "refuse"
+
 	promptsRefuse = "refuse"
 	promptsPass   = "pass"
 
@@ -113,56 +116,40 @@ const (
 	webSocketsPass   = "pass"
 )
 
-// attributions are the values of Attribution.
-var attributions = []string{attributionKeep, attributionDrop}
+// choices are the settings that are one of some words.
+func (i *Inference) choices() []directive.Choice {
+	return []directive.Choice{
+		{Name: "keys", Value: &i.Keys, Words: []string{keysEverywhere, keysRequired, keysOptional, keysOff}},
+		{Name: "other_routes", Value: &i.OtherRoutes, Words: []string{otherRoutesPass, otherRoutesRefuse}},
+		{Name: "unknown_prompts", Value: &i.UnknownPrompts, Words: []string{promptsRefuse, promptsPass}},
+		{Name: "attribution", Value: &i.Attribution, Words: []string{attributionKeep, attributionDrop}},
+		{Name: "websockets", Value: &i.WebSockets, Words: []string{webSocketsRefuse, webSocketsPass}},
+	}
+}
 
-// webSockets are the values of WebSockets.
-var webSockets = []string{webSocketsRefuse, webSocketsPass}
-
-// unknownPrompts are the values of UnknownPrompts.
-var unknownPrompts = []string{promptsRefuse, promptsPass}
-
-// inferenceKeys are the values of Keys.
-var inferenceKeys = []string{keysEverywhere, keysRequired, keysOptional, keysOff}
-
-// fieldName matches the names that drop_fields and allow_fields may hold: the former go into a header.
-var fieldName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+// lists are the settings that are lists.
+func (i *Inference) lists() []directive.List {
+	return []directive.List{
+		{Name: "drop_fields", Values: &i.DropFields, What: "names of fields", Check: checkDropField},
+		{Name: "allow_fields", Values: &i.AllowFields, What: "names of fields", Check: checkFieldName},
+		{Name: "limited_paths", Values: &i.LimitedPaths, What: "paths", Check: checkLimitedPath},
+	}
+}
 
 // provision sets defaults and prepares to resolve from store. It caches in memory.
 func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
-	i.Keys = cmp.Or(i.Keys, keysEverywhere)
-	if err := directive.CheckWord(i.Keys, inferenceKeys...); err != nil {
-		return fmt.Errorf("keys: %w", err)
-	}
-	if err := i.provisionOtherRoutes(); err != nil {
-		return fmt.Errorf("other_routes: %w", err)
-	}
-	for _, path := range i.LimitedPaths {
-		if err := checkLimitedPath(path); err != nil {
-			return fmt.Errorf("limited_paths: %w", err)
+	for _, c := range i.choices() {
+		if err := c.Provision(); err != nil {
+			return err
 		}
 	}
-	i.UnknownPrompts = cmp.Or(i.UnknownPrompts, promptsRefuse)
-	if err := directive.CheckWord(i.UnknownPrompts, unknownPrompts...); err != nil {
-		return fmt.Errorf("unknown_prompts: %w", err)
-	}
-	i.Attribution = cmp.Or(i.Attribution, attributionKeep)
-	if err := directive.CheckWord(i.Attribution, attributions...); err != nil {
-		return fmt.Errorf("attribution: %w", err)
-	}
-	i.WebSockets = cmp.Or(i.WebSockets, webSocketsRefuse)
-	if err := directive.CheckWord(i.WebSockets, webSockets...); err != nil {
-		return fmt.Errorf("websockets: %w", err)
-	}
-	for _, field := range i.DropFields {
-		if err := checkDropField(field); err != nil {
-			return fmt.Errorf("drop_fields: %w", err)
+	for _, l := range i.lists() {
+		if err := l.Provision(); err != nil {
+			return err
 		}
 	}
-	for _, field := range i.AllowFields {
-		if err := checkFieldName(field); err != nil {
-			return fmt.Errorf("allow_fields: %w", err)
-		}
+	if i.OtherRoutes == otherRoutesRefuse && i.Keys != keysEverywhere && i.Keys != keysOff {
+		return errors.New("other_routes: refuse needs keys everywhere, or off: a caller in a workspace with disabled tools could leave out its key")
 	}
 	if err := i.provisionMemory(); err != nil {
 		return err
@@ -178,6 +165,9 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	})
 	return nil
 }
+
+// fieldName matches the names that drop_fields and allow_fields may hold: the former go into a header.
+var fieldName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 func checkFieldName(field string) error {
 	if !fieldName.MatchString(field) {

@@ -8,8 +8,10 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -28,29 +30,7 @@ func (c *inferenceCall) readDryRun() error {
 	return nil
 }
 
-// A dry run shows the request, its body as text, and where each field comes from.
-type (
-	dryRunRequest struct {
-		Method string `json:"method"`
-		// Path is the path with the query.
-		Path string `json:"path"`
-	}
-	dryRunResult struct {
-		Fields   map[string]dryRunField `json:"fields"`
-		Dropped  []string               `json:"dropped"`
-		Enforced []string               `json:"enforced"`
-	}
-)
-
-// dryRunField tells where a top-level field of the body comes from. Preset and
-// version are null unless it comes from a preset, with or without variables.
-type dryRunField struct {
-	From    inference.Source `json:"from"`
-	Preset  *string          `json:"preset"`
-	Version *int             `json:"version"`
-}
-
-// describe answers a dry run.
+// describe answers a dry run with a client.DryRun.
 func (c *inferenceCall) describe(resolution inference.Resolution) (response, error) {
 	text, err := c.held.Join()
 	if err != nil {
@@ -59,24 +39,27 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (response, err
 	if !utf8.Valid(text) {
 		return response{}, domain.InvalidAt("", "is not UTF-8, which an answer in JSON cannot hold")
 	}
-	resolution.Body = inference.Body{text}
+	resolution.Body = draft.Body{text}
 	fields, err := resolution.Fields()
 	if err != nil {
 		return response{}, err
 	}
-	result := dryRunResult{make(map[string]dryRunField), append([]string{}, resolution.Dropped...), append([]string{}, resolution.Enforced...)}
+	origins := client.DryRunOrigins{
+		Fields:  make(map[string]client.DryRunField, len(fields)),
+		Dropped: append([]string{}, resolution.Dropped...), Enforced: append([]string{}, resolution.Enforced...),
+	}
 	for _, field := range fields {
-		origin := dryRunField{From: field.From}
-		if field.From == inference.FromPreset || field.From == inference.FromVariable {
+		origin := client.DryRunField{From: string(field.From)}
+		if field.From == draft.FromPreset || field.From == draft.FromVariable {
 			origin.Preset, origin.Version = &resolution.Preset, &resolution.Version
 		}
-		result.Fields[field.Name] = origin
+		origins.Fields[field.Name] = origin
 	}
-	before, err := jsonv2.Marshal(dryRunRequest{c.r.Method, c.r.URL.RequestURI()})
+	before, err := jsonv2.Marshal(client.DryRunTarget{Method: c.r.Method, Path: c.r.URL.RequestURI()})
 	if err != nil {
 		return response{}, err
 	}
-	after, err := jsonv2.Marshal(result, jsonv2.Deterministic(true))
+	after, err := jsonv2.Marshal(origins, jsonv2.Deterministic(true))
 	if err != nil {
 		return response{}, err
 	}

@@ -292,7 +292,7 @@ func TestBodyReachesAnotherUpstream(t *testing.T) {
 func TestNothingLeaks(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB", "max_memory 4MiB"))
 	s.preset("writer", writer)
-	bodyTimeout(t, 200*time.Millisecond)
+	s.handler().deadlines.Body = 200 * time.Millisecond
 	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Break") != "" {
 			panic(http.ErrAbortHandler)
@@ -504,12 +504,12 @@ func TestRefusedBodyIsDropped(t *testing.T) {
 	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(bodyOf("@preset/unknown", 1<<10)))
 	c := &inferenceCall{path: "chat/completions", route: inferenceRouteOf("chat/completions")}
 	w := &observedWriter{httptest.NewRecorder(), func() {
-		if c.own.Sent != nil || held() != 0 {
-			t.Errorf("%d bytes are held, and %d are referred to, while the answer is sent", held(), len(c.own.Sent))
+		if c.held.Sent != nil || held() != 0 {
+			t.Errorf("%d bytes are held, and %d are referred to, while the answer is sent", held(), len(c.held.Sent))
 		}
 	}}
 	c.call = h.newCall(w, r)
-	c.holdBody()
+	c.held.Limit = h.Inference.MaxMemory
 	if !c.prepare() || w.Code != http.StatusNotFound {
 		t.Errorf("got %d %s, want 404", w.Code, w.Body)
 	}

@@ -97,8 +97,7 @@ func (c *inferenceCall) listModels(next caddyhttp.Handler, presets modellist.Pre
 // mayReadModels authenticates a request for models, and checks that its key may send it.
 // Else it answers the request.
 func (c *inferenceCall) mayReadModels(operation string) bool {
-	c.op.name = operation
-	c.setPlaceholder(operationPlaceholder, operation)
+	c.setOperation(operation, c.envelope)
 	err := c.authenticateInference()
 	if err == nil && (!isRead(c.r) || c.hidesQuery()) { // it has a body, opens a tunnel, or reads something else
 		err = c.checkUnresolvedRoute()

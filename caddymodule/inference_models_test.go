@@ -337,7 +337,7 @@ func TestModelsWriteDeadline(t *testing.T) {
 	s := start(t, inferring("list_models on"))
 	s.preset("p", `{"model":"m"}`)
 	required := bearer(s.issue(`{"kind":"inference","preset_required":true}`).secret)
-	bodyTimeout(t, 200*time.Millisecond)
+	s.handler().deadlines.Body = 200 * time.Millisecond
 	for name, list := range map[string]string{"edited": ofSize(8 << 20), "unchanged": strings.Repeat("x", 8<<20)} {
 		answered := s.upstream.answersList(list)
 		for _, key := range []string{bearer(inferenceSecret), required} {

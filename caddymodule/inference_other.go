@@ -9,7 +9,8 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 )
 
 // refuseReference refuses a request to another route below the base path whose
@@ -18,7 +19,6 @@ func (c *inferenceCall) refuseReference() error {
 	if c.r.Method != http.MethodPost || c.path == "" || c.r.ContentLength == 0 || !mayHoldJSON(c.r.Header) {
 		return nil
 	}
-	c.holdBody()
 	limit := c.h.Inference.MaxBodySize
 	if c.h.Inference.Keys == keysRequired && c.who.KeyID == "" { // a stranger
 		limit = min(limit, peekSize)
@@ -37,7 +37,7 @@ func (c *inferenceCall) refuseReference() error {
 	case unpacked:
 		defer c.held.Sub(int64(cap(body)))
 	}
-	if place := inference.FindReference(body); place != "" {
+	if place := reference.FindReference(body); place != "" {
 		return domain.InvalidAt(place, "must not refer to a preset: presets work in POST "+c.h.routesWithPresets())
 	}
 	return nil
@@ -65,23 +65,22 @@ func (c *inferenceCall) peek(window int64) ([]byte, error) {
 	if c.r.ContentLength > window {
 		window = min(window, peekSize)
 	}
-	body, part, beginning := c.r.Body, c.call, *c.r
+	body, beginning := c.r.Body, *c.r
 	beginning.Body = readCloser{io.LimitReader(body, window), body}
 	beginning.ContentLength = min(c.r.ContentLength, window)
-	part.r = &beginning
-	sent, err := part.read(window, &c.held.Reservation)
+	sent, err := c.h.deadlines.Read(c.w, &beginning, window, &c.held.Reservation)
 	if err != nil {
 		return nil, err
 	}
-	c.held.Replay(inference.Body{sent}, body)
+	c.held.Replay(draft.Body{sent}, body)
 	if int64(len(sent)) < window || c.r.ContentLength == window {
-		c.body, c.r.Body = wholeBody, c.held
+		c.isRead, c.r.Body = true, &c.held
 		return sent, nil
 	}
 	if server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout == 0 {
 		_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // which read set
 	}
-	c.r.Body = readCloser{io.MultiReader(c.held, body), body}
+	c.r.Body = readCloser{io.MultiReader(&c.held, body), body}
 	return sent, nil
 }
 

@@ -155,12 +155,13 @@ func TestBodiesThatAreNotWaitedFor(t *testing.T) {
 // after its beginning was read. A deadline of Caddy's read_body stays as it is.
 func TestRestOfALargeBodyHasNoDeadline(t *testing.T) {
 	const size = 200_000
-	h := &Handler{BasePath: "/v1", Inference: &Inference{Keys: keysOff, MaxBodySize: 100_000, MaxMemory: defaultMaxMemory}}
+	h := &Handler{BasePath: "/v1", Inference: &Inference{Keys: keysOff, MaxBodySize: 100_000}}
 	for readTimeout, want := range map[time.Duration][]bool{0: {true, false}, time.Minute: nil} {
 		w := &deadlineRecorder{ResponseWriter: httptest.NewRecorder()}
 		r := httptest.NewRequest("POST", "/v1/embeddings", strings.NewReader(strings.Repeat(" ", size)))
 		server := &http.Server{ReadTimeout: readTimeout}
 		c := &inferenceCall{call: h.newCall(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, server))), path: "embeddings"}
+		c.held.Limit = defaultMaxMemory
 		if err := c.refuseReference(); err != nil {
 			t.Fatal(err)
 		}

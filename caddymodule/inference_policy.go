@@ -1,39 +1,16 @@
 package caddymodule
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"mime"
 	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
-
-const (
-	otherRoutesPass   = "pass"
-	otherRoutesRefuse = "refuse"
-)
-
-// otherRoutes are the values of OtherRoutes.
-var otherRoutes = []string{otherRoutesPass, otherRoutesRefuse}
-
-// provisionOtherRoutes sets the default of OtherRoutes. Keys must be set before.
-func (i *Inference) provisionOtherRoutes() error {
-	i.OtherRoutes = cmp.Or(i.OtherRoutes, otherRoutesPass)
-	if err := directive.CheckWord(i.OtherRoutes, otherRoutes...); err != nil {
-		return err
-	}
-	if i.OtherRoutes == otherRoutesRefuse && i.Keys != keysEverywhere && i.Keys != keysOff {
-		return errors.New("refuse needs keys everywhere, or off: a caller in a workspace with disabled tools could leave out its key")
-	}
-	return nil
-}
 
 // checkUnresolvedRoute checks a request that is not searched. It is refused if the key is
 // limited, unless it reads models, or its path is one of limited_paths. With other_routes

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
@@ -167,9 +166,10 @@ func TestDeadlineOfABody(t *testing.T) {
 	// Since 2.11 Caddy's own idle timeout would clear the deadline.
 	send(t, "PUT", "http://"+s.admin+"/config/apps/http/servers/srv0/read_idle_timeout", "-1", "Content-Type: application/json").want(t, 200)
 	s.settle()
-	bodyTimeout(t, 500*time.Millisecond)
+	const timeout = 500 * time.Millisecond
+	s.handler().deadlines.Body = timeout
 	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
-		timer := time.NewTimer(2 * deadline.BodyTimeout)
+		timer := time.NewTimer(2 * timeout)
 		defer timer.Stop()
 		select {
 		case <-r.Context().Done():
@@ -211,7 +211,7 @@ func TestDeadlineOfABody(t *testing.T) {
 // envelope.
 func TestSlowInferenceBodies(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB"))
-	bodyTimeout(t, 50*time.Millisecond)
+	s.handler().deadlines.Body = 50 * time.Millisecond
 	var responses []reply
 	for _, path := range inferencePaths {
 		for _, framing := range []string{"Content-Length: 1000\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n5\r\n{"} {

@@ -75,7 +75,7 @@ func (u *Usage) provision() (err error) {
 	if u.KeepHours < caddy.Duration(time.Hour) || u.KeepDays < caddy.Duration(24*time.Hour) {
 		return fmt.Errorf("keep: must be at least an hour for hours and a day for days, got %v and %v", time.Duration(u.KeepHours), time.Duration(u.KeepDays))
 	}
-	if err := u.provisionStreamUsage(); err != nil {
+	if err := u.choice().Provision(); err != nil {
 		return err
 	}
 	list := make([]usage.Price, len(u.Prices))
@@ -86,75 +86,55 @@ func (u *Usage) provision() (err error) {
 	return err
 }
 
-// unmarshal reads the usage subdirective:
-//
-//	usage {
-//		keep <age of hours> <age of days>
-//		price <model> {
-//			input       <price>
-//			output      <price>
-//			cache_read  <price>
-//			cache_write <price>
-//		}
-//		stream_usage off|add
-//	}
-func (u *Usage) unmarshal(d *caddyfile.Dispenser) error {
+// choice is the setting StreamUsage.
+func (u *Usage) choice() directive.Choice {
+	return directive.Choice{Name: "stream_usage", Value: &u.StreamUsage, Words: []string{streamUsageOff, streamUsageAdd}}
+}
+
+const (
+	streamUsageOff = "off"
+	streamUsageAdd = "add"
+)
+
+// readUsage reads the usage subdirective.
+func (i *Inference) readUsage(d *caddyfile.Dispenser, place string) error {
 	if d.NextArg() {
-		return d.Errf("inference: usage takes a block and no arguments, got %q", d.Val())
+		return d.Errf("%s takes a block and no arguments, got %q", place, d.Val())
 	}
-	block := directive.Block{Place: "inference: usage: ", Repeated: []string{"price"}, Nested: []string{"price"}}
-	return block.Each(d, u.unmarshalSubdirective)
+	i.Usage = new(Usage)
+	block := directive.Block{Place: place + ": ", Repeated: []string{"price"}, Nested: []string{"price"}}
+	return block.Read(d, i.Usage.subdirectives())
 }
 
-func (u *Usage) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error {
-	switch name {
-	case "keep":
-		return u.unmarshalKeep(d)
-	case "price":
-		return u.unmarshalPrice(d)
-	case "stream_usage":
-		return u.unmarshalStreamUsage(d)
-	default:
-		return d.Errf("inference: usage: unrecognized subdirective %q", name)
-	}
+// subdirectives are those of usage.
+func (u *Usage) subdirectives() map[string]directive.Reader {
+	return map[string]directive.Reader{"keep": u.readKeep, "price": u.readPrice, "stream_usage": u.choice().Read}
 }
 
-func (u *Usage) unmarshalStreamUsage(d *caddyfile.Dispenser) (err error) {
-	u.StreamUsage, err = directive.OnlyWord(d, "inference: usage: stream_usage", streamUsages...)
-	return err
-}
-
-func (u *Usage) unmarshalKeep(d *caddyfile.Dispenser) error {
+func (u *Usage) readKeep(d *caddyfile.Dispenser, place string) error {
 	ages := d.RemainingArgs()
 	if len(ages) != 2 {
-		return d.Errf("inference: usage: keep takes the age of hours and the age of days, got %d arguments", len(ages))
+		return d.Errf("%s takes the age of hours and the age of days, got %d arguments", place, len(ages))
 	}
 	for i, into := range []*caddy.Duration{&u.KeepHours, &u.KeepDays} {
 		age, err := caddy.ParseDuration(ages[i])
 		if err != nil || age <= 0 {
-			return d.Errf("inference: usage: keep: must be durations such as 35d, got %q", ages[i])
+			return d.Errf("%s: must be durations such as 35d, got %q", place, ages[i])
 		}
 		*into = caddy.Duration(age)
 	}
 	return nil
 }
 
-func (u *Usage) unmarshalPrice(d *caddyfile.Dispenser) error {
-	model, err := directive.OnlyArg(d, "inference: usage: price", "a model")
+func (u *Usage) readPrice(d *caddyfile.Dispenser, place string) error {
+	model, err := directive.OnlyArg(d, place, "a model")
 	if err != nil {
 		return err
 	}
 	price := Price{Model: model}
-	place := "inference: usage: price " + model + ": "
-	err = directive.Block{Place: place}.Each(d, func(d *caddyfile.Dispenser, name string) (err error) {
-		into, ok := map[string]*string{
-			"input": &price.Input, "output": &price.Output, "cache_read": &price.CacheRead, "cache_write": &price.CacheWrite,
-		}[name]
-		if !ok {
-			return d.Errf("%sunrecognized subdirective %q", place, name)
-		}
-		*into, err = directive.OnlyArg(d, place+name, "a price")
-		return err
+	err = directive.Block{Place: place + " " + model + ": "}.Read(d, map[string]directive.Reader{
+		"input": directive.Text(&price.Input, "a price"), "output": directive.Text(&price.Output, "a price"),
+		"cache_read": directive.Text(&price.CacheRead, "a price"), "cache_write": directive.Text(&price.CacheWrite, "a price"),
 	})
 	u.Prices = append(u.Prices, price)
 	return err
@@ -162,21 +142,13 @@ func (u *Usage) unmarshalPrice(d *caddyfile.Dispenser) error {
 
 // serveMeasured lets the gateway answer, and measures the answer.
 func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
-	client, end := c.w, func() error { return nil }
-	if c.streamUsage {
-		w := usagetap.NewStreamWriter(c.w)
-		client, end = w, w.Close
-	}
 	home := c.named.workspace
 	if home == "" { // asked now, since the client waits for the end of tell
 		home = c.home()
 	}
 	begun, ended := time.Now(), false
-	t := usagetap.New(client, c.route.dialect, func(status int) { c.showHandle(status, begun) })
+	t := usagetap.New(c.w, c.route.dialect, c.hidesUsage, func(status int) { c.showHandle(status, begun) })
 	defer func() { // reverse_proxy panics where an answer breaks off
-		if end() != nil {
-			t.SetBroken()
-		}
 		used := t.Close(begun, ended && err == nil, c.r.Context().Err() != nil)
 		c.attribute(used)
 		used.Asked = c.asked
@@ -241,30 +213,13 @@ func (c *inferenceCall) estimate(used *usage.Request) {
 	used.Estimated = used.HasCost
 }
 
-const (
-	streamUsageOff = "off"
-	streamUsageAdd = "add"
-)
-
-// streamUsages are the values of Usage.StreamUsage.
-var streamUsages = []string{streamUsageOff, streamUsageAdd}
-
-// provisionStreamUsage sets the default of StreamUsage, and checks it.
-func (u *Usage) provisionStreamUsage() error {
-	u.StreamUsage = cmp.Or(u.StreamUsage, streamUsageOff)
-	if err := directive.CheckWord(u.StreamUsage, streamUsages...); err != nil {
-		return fmt.Errorf("stream_usage: %w", err)
-	}
-	return nil
-}
-
 // addsStreamUsage reports whether chat streams are asked for their usage.
 func (u *Usage) addsStreamUsage() bool { return u != nil && u.StreamUsage == streamUsageAdd }
 
 // hideStreamUsage prepares to take the usage out of the stream, which its client did not ask
 // for. An encoded stream is not searched, so the gateway is asked for a plain one.
 func (c *inferenceCall) hideStreamUsage() {
-	c.streamUsage = true
+	c.hidesUsage = true
 	c.r.Header.Set("Accept-Encoding", "identity")
 }
 

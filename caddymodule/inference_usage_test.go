@@ -239,6 +239,7 @@ func TestStreamsThatClientsLeave(t *testing.T) {
 			want := fmt.Sprintf(`"requests":1,"errors":0,"aborted":%d,`, aborted)
 			body := ""
 			if !s.eventually(func() bool {
+				s.storeUsage()
 				body = s.manage("GET", "/v1/presets/"+slug+"/usage", "").body
 				return strings.Contains(body, `"requests":1`)
 			}) || !strings.Contains(body, want) {

@@ -207,7 +207,7 @@ func TestLargePages(t *testing.T) {
 	}
 	s.manage("GET", page, "").want(t, 200, prompt)
 
-	bodyTimeout(t, 100*time.Millisecond)
+	s.handler().deadlines.Body = 100 * time.Millisecond
 	slow = open()
 	defer slow.Close()
 	if !s.eventually(func() bool { return !held() }) {

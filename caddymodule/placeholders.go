@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"strings"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagetap"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
@@ -28,6 +29,13 @@ func (c *call) setPlaceholder(name, value string) {
 	if c.repl != nil {
 		c.repl.Set(name, value)
 	}
+}
+
+// setOperation names the operation of a request, in metrics and in a placeholder, and sets the form of
+// its errors.
+func (c *call) setOperation(name string, errors func(envelope.Problem) any) {
+	c.op.name, c.envelope = name, errors
+	c.setPlaceholder(operationPlaceholder, name)
 }
 
 // mapPlaceholders gives the replacer the placeholders of usage, and the workspace of the key,

@@ -8,11 +8,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/dustin/go-humanize"
 
-	_ "github.com/caddy-presets/caddy-presets/caddymodule/admin"  // the admin endpoint and the commands
-	_ "github.com/caddy-presets/caddy-presets/caddymodule/badger" // the default engine
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -40,9 +37,8 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 	if h.Metrics != nil && (h.Metrics.PerPreset < 1 || h.Metrics.PerPreset > maxPerPreset) {
 		return fmt.Errorf("metrics: per_preset: must be a number from 1 to %d, got %d", maxPerPreset, h.Metrics.PerPreset)
 	}
-	h.PresetCreators = cmp.Or(h.PresetCreators, creatorsManagement)
-	if err := directive.CheckWord(h.PresetCreators, presetCreators...); err != nil {
-		return fmt.Errorf("preset_creators: %w", err)
+	if err := h.creators().Provision(); err != nil {
+		return err
 	}
 	if h.Console != nil {
 		if h.page, err = h.Console.provision(repl, h.BasePath); err != nil {
@@ -64,36 +60,37 @@ func checkBasePath(base string) error {
 	return nil
 }
 
-// unmarshalRequire reads the require subdirective.
-func (h *Handler) unmarshalRequire(d *caddyfile.Dispenser) error {
-	h.Require = d.RemainingArgs()
-	if len(h.Require) == 0 {
-		return d.Err("require wants placeholders" + directive.MaybeUnset)
-	}
-	for _, placeholder := range h.Require {
-		if !isPlaceholder(placeholder) {
-			return d.Err("require: " + notAPlaceholder)
-		}
+// creators is the setting PresetCreators.
+func (h *Handler) creators() directive.Choice {
+	return directive.Choice{Name: "preset_creators", Value: &h.PresetCreators, Words: []string{creatorsManagement, creatorsAny}}
+}
+
+// required is the setting Require.
+func (h *Handler) required() directive.List {
+	return directive.List{Name: "require", Values: &h.Require, What: "placeholders", Check: checkPlaceholder}
+}
+
+// checkPlaceholder does not name the value, which may be that of a {$NAME}, and a secret.
+func checkPlaceholder(value string) error {
+	if !isPlaceholder(value) {
+		return errors.New("the value must be a placeholder, such as {env.GATEWAY_KEY}")
 	}
 	return nil
 }
 
-// notAPlaceholder does not name the value, which may be that of a {$NAME}, and a secret.
-const notAPlaceholder = "the value must be a placeholder, such as {env.GATEWAY_KEY}"
-
 // provisionRequire returns an error if a placeholder of h.Require has no value. Other directives
 // would put an empty text in its place, and their requests would fail.
 func (h *Handler) provisionRequire(repl *caddy.Replacer) error {
+	if err := h.required().Provision(); err != nil {
+		return err
+	}
 	for _, placeholder := range h.Require {
-		if !isPlaceholder(placeholder) {
-			return errors.New(notAPlaceholder)
-		}
 		value, err := repl.ReplaceOrErr(placeholder, true, true)
 		if err == nil && strings.TrimSpace(value) == "" {
 			err = fmt.Errorf("%s has no value but space", placeholder)
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("require: %w", err)
 		}
 	}
 	return nil
@@ -145,4 +142,20 @@ func (i *Inference) provisionMemory() error {
 			least, humanize.IBytes(uint64(least)), i.MaxBodySize, i.MaxMemory)
 	}
 	return nil
+}
+
+// defaultPerPreset is how many versions metrics tell apart, unless a number is given.
+const defaultPerPreset = 500
+
+// maxPerPreset bounds how many versions metrics tell apart.
+const maxPerPreset = 100_000
+
+// MetricsSettings say which labels the metrics have.
+type MetricsSettings struct {
+	// The number of preset versions with their own series of usage. Their labels are
+	// workspace (an id), preset and version. A new version takes the place of the one that
+	// was used first. Later requests to that one count as preset "other". Handlers of a
+	// configuration share the metrics, and the largest number counts.
+	// Default: 0, which sets no such labels
+	PerPreset int `json:"per_preset,omitempty"`
 }

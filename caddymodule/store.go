@@ -14,8 +14,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
-	_ "github.com/caddy-presets/caddy-presets/caddymodule/admin"  // the admin endpoint and the commands
-	_ "github.com/caddy-presets/caddy-presets/caddymodule/badger" // the default engine
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/bundle"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"

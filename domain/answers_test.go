@@ -27,7 +27,7 @@ func (a asked) answers(t *testing.T, s *domain.Service) map[string]string {
 	found := func(f domain.Found, err error, question ...any) {
 		all[fmt.Sprintln(question...)] = fmt.Sprintf("%s of %s, %d, %s, kind %d: %v", f.JSON, f.WorkspaceID, f.Number, f.Tag, domain.KindOf(err), err)
 	}
-	listed := func(l domain.Listed, err error, question ...any) {
+	listed := func(l domain.Found, err error, question ...any) {
 		all[fmt.Sprintln(question...)] = fmt.Sprintf("%s of %d, %s, kind %d: %v", l.JSON, l.Total, l.Tag, domain.KindOf(err), err)
 	}
 	refs := slices.Clone(a.slugs)

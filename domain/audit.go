@@ -99,6 +99,13 @@ const createVersion = "preset.create_version"
 // if it is zero, or older trails would not verify.
 func (r AuditRecord) JSON() ([]byte, error) { return jsonv2.Marshal(r) }
 
+// after returns r as the record after head, with its JSON.
+func (r AuditRecord) after(head AuditHead) (AuditRecord, []byte, error) {
+	r.Number, r.Previous = head.Count+1, head.Hash
+	text, err := r.seal()
+	return r, text, err
+}
+
 // seal sets the hash of r and returns its JSON.
 func (r *AuditRecord) seal() ([]byte, error) {
 	r.Hash = AuditHash{}
@@ -144,16 +151,11 @@ func (s *Service) AuditTrail(ctx context.Context, after, limit int) (records []A
 			return err
 		}
 		records = nil
-		if limit < 1 {
-			return nil
-		}
 		for record, err := range r.AuditTrail(after) {
-			if err != nil {
+			if err != nil || len(records) >= min(limit, MaxAuditPage) {
 				return err
 			}
-			if records = append(records, record); len(records) == min(limit, MaxAuditPage) {
-				break
-			}
+			records = append(records, record)
 		}
 		return nil
 	})
@@ -170,4 +172,30 @@ func VerifyAudit(head AuditHead, records []AuditRecord) (AuditHead, error) {
 		head = AuditHead{Count: r.Number, Hash: r.Hash}
 	}
 	return head, nil
+}
+
+// NewSalvageRecord returns an audit record that follows head, with its JSON. It says that the
+// store is a copy of the intact records of a damaged one. message says which records of the
+// damaged store's trail are not among those before. id is that of the new store.
+func NewSalvageRecord(head AuditHead, at time.Time, id, message string) (AuditRecord, []byte, error) {
+	r := AuditRecord{
+		Time: at.UTC(), UserID: SalvageUser, Operation: "store.salvage",
+		Object: AuditObject{Kind: "store", ID: id, Message: message},
+	}
+	return r.after(head)
+}
+
+// SalvageUser is the user of changes that a salvage makes.
+const SalvageUser = "salvage"
+
+// IsIntact reports whether r is unchanged since it was written. VerifyAudit tells whether it
+// follows the record before.
+func (r AuditRecord) IsIntact() bool {
+	return r.follows(AuditHead{Count: r.Number - 1, Hash: r.Previous}) == nil
+}
+
+// NewSalvagedWorkspace returns a workspace with default settings, in the place of one whose
+// record is lost.
+func NewSalvagedWorkspace(id, slug string, now time.Time) Workspace {
+	return newWorkspace(id, SalvageUser, now.UTC(), NewWorkspace{Name: slug, Slug: slug})
 }

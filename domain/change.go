@@ -94,7 +94,26 @@ type change struct {
 	created bool // the change makes a preset
 	// overridden is the owner of the preset if the change overrides it.
 	overridden string
-	out        Outcome
+	// preset and version are what the change stored, with their JSON. They are zero at first.
+	preset  Preset
+	version PresetVersion
+	out     Outcome
+}
+
+// PresetJSON is that of Tx. It reads nothing that the change stored.
+func (c *change) PresetJSON(workspaceID, slug string) (PresetState, []byte, error) {
+	if p := c.preset; p.json != nil && p.WorkspaceID == workspaceID && p.Slug == slug {
+		return p.State(), p.json, nil
+	}
+	return c.Tx.PresetJSON(workspaceID, slug)
+}
+
+// PresetVersionJSON is that of Tx. It reads nothing that the change stored.
+func (c *change) PresetVersionJSON(p PresetState, n int) ([]byte, error) {
+	if v := c.version; v.json != nil && v.PresetID == p.ID && v.Version == n {
+		return v.json, nil
+	}
+	return c.Tx.PresetVersionJSON(p, n)
 }
 
 // change runs fn as one durable change under the conditions of w, at most once for an
@@ -149,10 +168,9 @@ func (c *change) replayEarlier() (done bool, err error) {
 		return false, errIdempotencyReused
 	}
 	if earlier.Answer != nil { // the workspace may have been deleted
-		switch _, err := c.Workspace(earlier.Workspace); {
-		case errors.Is(err, ErrNotFound):
+		if err := CheckWorkspace(c, earlier.Workspace); KindOf(err) == NotFound {
 			return false, nil
-		case err != nil:
+		} else if err != nil {
 			return false, err
 		}
 	}
@@ -177,13 +195,10 @@ func (c *change) record(operation string, object AuditObject, before, after int)
 	if err != nil {
 		return err
 	}
-	r := AuditRecord{
-		Number: head.Count + 1, Time: c.now,
-		KeyID: c.Who.KeyID, UserID: c.Who.UserID, RequestID: c.RequestID,
+	r, text, err := AuditRecord{
+		Time: c.now, KeyID: c.Who.KeyID, UserID: c.Who.UserID, RequestID: c.RequestID,
 		Operation: operation, Object: object, Before: before, After: after, Override: c.overridden,
-		Previous: head.Hash,
-	}
-	text, err := r.seal()
+	}.after(head)
 	if err != nil {
 		return fmt.Errorf("encoding an audit record: %w", err)
 	}

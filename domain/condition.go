@@ -21,8 +21,8 @@ func tagged(found Found) Found {
 }
 
 // listed returns a page of a list, of total objects, with its tag.
-func listed(text []byte, total int) Listed {
-	return Listed{JSON: text, Total: total, Tag: Tag(strconv.AppendInt(slices.Clip(text), int64(total), 10))}
+func listed(text []byte, total int) Found {
+	return Found{JSON: text, Total: total, Tag: Tag(strconv.AppendInt(slices.Clip(text), int64(total), 10))}
 }
 
 // Condition is a condition on the object's tag before a change (RFC 9110, 13.1.1 and

@@ -1,16 +1,12 @@
 package domain
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 
-	"github.com/aymanbagabas/go-udiff"
-	"github.com/wI2L/jsondiff"
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // Diff returns the difference between two versions of a preset. from and to are each the
@@ -19,14 +15,9 @@ import (
 // from or to.
 //
 // The answer is an object. from and to are the versions' numbers. config is a JSON Patch
-// (RFC 6902). system_prompt is a unified diff of the prompts, null if they are equal. A
-// missing prompt equals an empty one. template is a JSON Patch of the templates; that of a
-// version without one is null.
-//
-// Numbers are compared by their text, so they may have any length. The order of an object's
-// members does not count. If no array has more than 256 elements, the patch shows inserted and
-// removed elements. Otherwise elements are compared by their index. If a patch could exceed 4
-// MiB, it is one operation that replaces the whole.
+// (RFC 6902), as diff.JSON makes it. template is one of the templates; that of a version
+// without one is null. system_prompt is a unified diff of the prompts, null if they are equal.
+// A missing prompt equals an empty one.
 func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from, to string) (Found, error) {
 	var source, target PresetVersion
 	var workspaceID string
@@ -45,150 +36,45 @@ func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from
 	if err != nil {
 		return Found{}, err
 	}
-	diff := struct {
-		From         int              `json:"from"`
-		To           int              `json:"to"`
-		Config       []PatchOperation `json:"config"`
-		SystemPrompt *string          `json:"system_prompt"`
-		Template     []PatchOperation `json:"template"`
-	}{From: source.Version, To: target.Version}
-	if diff.Config, err = JSONPatch(source.Config, target.Config); err != nil {
+	answer := VersionDiff{From: source.Version, To: target.Version}
+	if answer.Config, err = diff.JSON(source.Config, target.Config); err != nil {
 		return Found{}, fmt.Errorf("comparing two configs: %w", err)
 	}
-	if diff.Template, err = JSONPatch(source.Template.JSON(), target.Template.JSON()); err != nil {
+	if answer.Template, err = diff.JSON(source.Template.JSON(), target.Template.JSON()); err != nil {
 		return Found{}, fmt.Errorf("comparing two templates: %w", err)
 	}
 	label := func(v PresetVersion) string { return slug + "@" + strconv.Itoa(v.Version) }
-	if diff.SystemPrompt, err = UnifiedDiff(label(source), label(target), valueOr(source.SystemPrompt, ""), valueOr(target.SystemPrompt, "")); err != nil {
+	if answer.SystemPrompt, err = diff.Text(label(source), label(target), valueOr(source.SystemPrompt, ""), valueOr(target.SystemPrompt, "")); err != nil {
 		return Found{}, fmt.Errorf("comparing two prompts: %w", err)
 	}
-	// Unlike the jsonv2 encoder, this one writes a json.Number unchanged.
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err = encoder.Encode(diff)
-	return tagged(Found{JSON: bytes.TrimSuffix(text.Bytes(), []byte("\n")), WorkspaceID: workspaceID, Number: target.Version}), err
+	text, err := diff.Marshal(answer)
+	return tagged(Found{JSON: text, WorkspaceID: workspaceID, Number: target.Version}), err
+}
+
+// VersionDiff is the difference between two versions, as clients see it.
+type VersionDiff struct {
+	From   int              `json:"from"` // the number of a version, as To
+	To     int              `json:"to"`
+	Config []diff.Operation `json:"config"`
+	// SystemPrompt is nil if the prompts are equal.
+	SystemPrompt *string          `json:"system_prompt"`
+	Template     []diff.Operation `json:"template"`
 }
 
 // namedVersion returns the version of p that a query parameter names by number or label.
-func namedVersion(r Reader, p Preset, name, parameter string) (PresetVersion, error) {
-	if name == "" {
-		return PresetVersion{}, InvalidAt(parameter, "must be the number of a version, or a label")
-	}
-	if strings.Trim(name, "0123456789") == "" {
-		if name[0] == '0' {
-			return PresetVersion{}, InvalidAt(parameter, "must be a positive number without leading zeros, or a label")
+func namedVersion(r Reader, p Preset, name, parameter string) (v PresetVersion, err error) {
+	n, fits := ParseNumber(name)
+	switch isNumber := strings.Trim(name, "0123456789") == ""; {
+	case name == "" || !isNumber && !labelPattern.MatchString(name):
+		return v, InvalidAt(parameter, "must be the number of a version, or a label")
+	case !isNumber:
+		if n, err = p.versionOfLabel(name, parameter); err != nil {
+			return v, err
 		}
-		n, ok := ParseNumber(name)
-		if !ok { // it is higher than that of any version
-			return PresetVersion{}, errNoSuchVersion(parameter)
-		}
-		return versionOf(r, p, n, parameter)
-	}
-	if !labelPattern.MatchString(name) {
-		return PresetVersion{}, InvalidAt(parameter, "must be the number of a version, or a label")
-	}
-	n, err := p.versionOfLabel(name, parameter)
-	if err != nil {
-		return PresetVersion{}, err
+	case name[0] == '0':
+		return v, InvalidAt(parameter, "must be a positive number without leading zeros, or a label")
+	case !fits: // it is higher than that of any version
+		return v, errNoSuchVersion(parameter)
 	}
 	return versionOf(r, p, n, parameter)
-}
-
-// UnifiedDiff returns the unified diff of two texts, with three lines of context and the
-// labels in its first lines. It returns nil if the texts are equal.
-func UnifiedDiff(fromLabel, toLabel, from, to string) (*string, error) {
-	if from == to {
-		return nil, nil
-	}
-	text, err := udiff.ToUnified(fromLabel, toLabel, from, udiff.Lines(from, to), udiff.DefaultContextLines)
-	return &text, err
-}
-
-// PatchOperation is an operation of a JSON Patch (RFC 6902). Its numbers have their text as
-// json.Number, which encoding/json writes unchanged.
-type PatchOperation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value *any   `json:"value,omitempty"` // nil for remove; a pointer to nil for null
-}
-
-const (
-	// maxPatch bounds the size of a patch, and so the cost of finding one. It counts the
-	// bytes of all paths and operations that two values could have. Tools of the maximum
-	// size take half of it.
-	maxPatch = 4 << 20
-	// maxAligned bounds the arrays that are compared as sequences. That takes time and
-	// memory quadratic in their length.
-	maxAligned = 256
-)
-
-// JSONPatch returns the JSON Patch that turns one JSON value into another, as Diff does. If
-// they are equal, it is empty and not nil. null is the value of what does not exist.
-func JSONPatch(from, to json.RawMessage) ([]PatchOperation, error) {
-	source, err := decodeValue(from)
-	if err != nil {
-		return nil, err
-	}
-	target, err := decodeValue(to)
-	if err != nil {
-		return nil, err
-	}
-	if (source == nil) != (target == nil) { // one is no template
-		return []PatchOperation{{jsondiff.OperationReplace, "", &target}}, nil
-	}
-	var e extent
-	e.add(source, 0)
-	e.add(target, 0)
-	if e.patch > maxPatch && !reflect.DeepEqual(source, target) {
-		return []PatchOperation{{jsondiff.OperationReplace, "", &target}}, nil
-	}
-	var options []jsondiff.Option
-	if e.longest <= maxAligned {
-		options = append(options, jsondiff.LCS())
-	}
-	patch, err := jsondiff.CompareWithoutMarshal(source, target, options...)
-	if err != nil {
-		return nil, err
-	}
-	operations := make([]PatchOperation, len(patch))
-	for i := range patch {
-		operations[i] = PatchOperation{Op: patch[i].Type, Path: patch[i].Path}
-		if patch[i].Type != jsondiff.OperationRemove {
-			operations[i].Value = &patch[i].Value
-		}
-	}
-	return operations, nil
-}
-
-// decodeValue decodes JSON and keeps the text of its numbers.
-func decodeValue(text json.RawMessage) (value any, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	err = decoder.Decode(&value)
-	return value, err
-}
-
-// extent is the amount of data to compare.
-type extent struct {
-	patch   int // the size of a patch with an operation for every value, without the values
-	longest int // the length of the longest array
-}
-
-// add adds a value. path is the length of its path in bytes.
-func (e *extent) add(value any, path int) {
-	const operation = len(`{"op":"replace","path":"","value":},`)
-	const index = len("/131072") // of an element in the longest array that fits
-	e.patch += operation + path
-	switch value := value.(type) {
-	case map[string]any:
-		for name, member := range value {
-			e.add(member, path+len("/")+len(name))
-		}
-	case []any:
-		e.longest = max(e.longest, len(value))
-		for _, element := range value {
-			e.add(element, path+index)
-		}
-	}
 }

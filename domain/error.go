@@ -1,7 +1,9 @@
 package domain
 
 import (
+	"cmp"
 	"errors"
+	"strconv"
 	"strings"
 )
 
@@ -114,16 +116,16 @@ func OnlyValue(name string, given []string) (string, error) {
 // InvalidIssues returns an Invalid error with at least one issue. Its message names the
 // place of each.
 func InvalidIssues(issues ...Issue) *Error {
-	var message strings.Builder
-	message.WriteString("Invalid request parameters")
-	separator := ": "
-	for _, issue := range issues {
-		place := issue.Path
-		if place == "" {
-			place = "body"
-		}
-		message.WriteString(separator + place + ": " + issue.Message)
-		separator = "; "
+	texts := make([]string, len(issues))
+	for i, issue := range issues {
+		texts[i] = cmp.Or(issue.Path, "body") + ": " + issue.Message
 	}
-	return &Error{Kind: Invalid, Message: message.String(), Issues: issues}
+	return &Error{Kind: Invalid, Message: "Invalid request parameters: " + strings.Join(texts, "; "), Issues: issues}
+}
+
+// ParseNumber returns a number that is written in decimal digits, without a sign and without
+// leading zeros. It is not ok for any other text, and for a number that no int holds.
+func ParseNumber(text string) (n int, ok bool) {
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n >= 0 && strconv.Itoa(n) == text
 }

@@ -8,35 +8,28 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// historyEntry is an audit record as the history of a preset or workspace shows it. Fields
-// that do not apply are nil.
-type historyEntry struct {
+// HistoryEntry is an audit record as the history of a preset or workspace shows it. Fields
+// that do not apply are nil. Those of an AuditRecord's Object mean the same as there.
+type HistoryEntry struct {
 	Number    int       `json:"number"`
 	Time      time.Time `json:"time"`
 	Operation string    `json:"operation"`
 	UserID    string    `json:"user_id"`
 	KeyID     *string   `json:"key_id"`
-	// KeyName is the name that the key has now.
-	KeyName *string `json:"key_name"`
-	// Slug is that of the preset or workspace at that time.
-	Slug *string `json:"slug"`
+	KeyName   *string   `json:"key_name"` // the name that the key has now
+	Slug      *string   `json:"slug"`
 	// Version is the new version where that is a draft. Before is nil then.
-	Before  *int    `json:"version_before"`
-	Version *int    `json:"version"`
-	IsDraft bool    `json:"draft"`
-	Label   *string `json:"label"`
-	Message *string `json:"message"`
-	// Split are the versions of a label's new split with their weights, such as 3:90,4:10.
-	Split *string `json:"split"`
-	// Status is the status that was set.
-	Status *PresetStatus `json:"status"`
-	// Protection is set or cleared.
-	Protection *string `json:"protection"`
-	// ManagedBy is the owner of the preset after the change.
-	ManagedBy *string `json:"managed_by"`
-	// Override is the owner that the change overrode.
-	Override  *string `json:"override"`
-	RequestID *string `json:"request_id"`
+	Before     *int          `json:"version_before"`
+	Version    *int          `json:"version"`
+	IsDraft    bool          `json:"draft"`
+	Label      *string       `json:"label"`
+	Message    *string       `json:"message"`
+	Split      *string       `json:"split"`
+	Status     *PresetStatus `json:"status"`
+	Protection *string       `json:"protection"`
+	ManagedBy  *string       `json:"managed_by"`
+	Override   *string       `json:"override"`
+	RequestID  *string       `json:"request_id"`
 }
 
 // nilIfZero returns a pointer to value, nil for the zero value.
@@ -47,24 +40,25 @@ func nilIfZero[T comparable](value T) *T {
 	return &value
 }
 
-func newHistoryEntry(r AuditRecord, keyName *string) historyEntry {
-	e := historyEntry{
+func newHistoryEntry(r AuditRecord, keyName *string) HistoryEntry {
+	of := r.Object
+	e := HistoryEntry{
 		Number: r.Number, Time: r.Time, Operation: r.Operation, UserID: r.UserID,
-		KeyID: nilIfZero(r.KeyID), KeyName: keyName, Slug: nilIfZero(r.Object.Slug),
-		Before: nilIfZero(r.Before), Version: nilIfZero(r.After), Label: nilIfZero(r.Object.Label),
-		Message: nilIfZero(r.Object.Message), Split: nilIfZero(r.Object.Split), Status: nilIfZero(r.Object.Status),
-		Protection: nilIfZero(r.Object.Protection), ManagedBy: nilIfZero(r.Object.ManagedBy), Override: nilIfZero(r.Override),
+		KeyID: nilIfZero(r.KeyID), KeyName: keyName, Slug: nilIfZero(of.Slug),
+		Before: nilIfZero(r.Before), Version: nilIfZero(r.After), Label: nilIfZero(of.Label),
+		Message: nilIfZero(of.Message), Split: nilIfZero(of.Split), Status: nilIfZero(of.Status),
+		Protection: nilIfZero(of.Protection), ManagedBy: nilIfZero(of.ManagedBy), Override: nilIfZero(r.Override),
 		RequestID: nilIfZero(r.RequestID),
 	}
-	if r.Object.Draft != 0 {
-		e.Before, e.Version, e.IsDraft = nil, &r.Object.Draft, true
+	if of.Draft != 0 {
+		e.Before, e.Version, e.IsDraft = nil, &of.Draft, true
 	}
 	return e
 }
 
 // PresetHistory returns a page of the audit records that concern a preset of any status,
 // the newest first. who must be allowed to manage.
-func (s *Service) PresetHistory(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
+func (s *Service) PresetHistory(ctx context.Context, who Principal, workspace, slug string, page Page) (Found, error) {
 	return s.history(ctx, who, page, func(r Reader) (string, error) {
 		p, err := presetOf(r, who, workspace, slug)
 		return p.ID, err
@@ -74,7 +68,7 @@ func (s *Service) PresetHistory(ctx context.Context, who Principal, workspace, s
 // WorkspaceHistory returns a page of audit records, the newest first. They concern the
 // workspace of an id or slug, its presets, and the keys that act only in it. who must be
 // allowed to manage.
-func (s *Service) WorkspaceHistory(ctx context.Context, who Principal, ref string, page Page) (Listed, error) {
+func (s *Service) WorkspaceHistory(ctx context.Context, who Principal, ref string, page Page) (Found, error) {
 	return s.history(ctx, who, page, func(r Reader) (string, error) {
 		id, _, err := reachedWorkspace(r, who, ref)
 		return id, err
@@ -82,7 +76,7 @@ func (s *Service) WorkspaceHistory(ctx context.Context, who Principal, ref strin
 }
 
 // history returns a page of the history of the object whose id find returns.
-func (s *Service) history(ctx context.Context, who Principal, page Page, find func(Reader) (string, error)) (list Listed, err error) {
+func (s *Service) history(ctx context.Context, who Principal, page Page, find func(Reader) (string, error)) (list Found, err error) {
 	if err := who.CheckManagement(); err != nil {
 		return list, err
 	}
@@ -95,7 +89,7 @@ func (s *Service) history(ctx context.Context, who Principal, page Page, find fu
 		if err != nil {
 			return err
 		}
-		entries, names := make([]historyEntry, 0, len(numbers)), make(map[string]*string)
+		entries, names := make([]HistoryEntry, 0, len(numbers)), make(map[string]*string)
 		for _, n := range numbers {
 			record, err := r.AuditRecord(n)
 			if err != nil {

@@ -90,7 +90,7 @@ func TestHistories(t *testing.T) {
 		}
 	}
 	trail := f.trail(t)
-	check := func(what string, read func(page domain.Page) (domain.Listed, error), is func(o domain.AuditObject) bool) {
+	check := func(what string, read func(page domain.Page) (domain.Found, error), is func(o domain.AuditObject) bool) {
 		t.Helper()
 		want := []entry{}
 		for _, r := range slices.Backward(trail) {
@@ -120,14 +120,14 @@ func TestHistories(t *testing.T) {
 			}
 			trail = f.trail(t)
 		}
-		check(slug, func(page domain.Page) (domain.Listed, error) {
+		check(slug, func(page domain.Page) (domain.Found, error) {
 			return f.PresetHistory(t.Context(), admin, "team", slug, page)
 		}, func(o domain.AuditObject) bool {
 			return o.Kind == "preset" && o.WorkspaceID == team.ID && o.Slug == slug
 		})
 	}
 	for _, ref := range []string{team.ID, "team"} {
-		check(ref, func(page domain.Page) (domain.Listed, error) {
+		check(ref, func(page domain.Page) (domain.Found, error) {
 			return f.WorkspaceHistory(t.Context(), admin, ref, page)
 		}, func(o domain.AuditObject) bool { return o.WorkspaceID == team.ID })
 	}

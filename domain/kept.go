@@ -71,25 +71,6 @@ func (s PresetState) Version(i int) int {
 	return s.Kept.first() + i - len(s.Kept.Also)
 }
 
-// prunable returns the versions of p that may be removed, the oldest first. It returns no
-// more than most. The newest keep versions stay. So do the designated version and those that
-// labels and splits use. If keep is 0, all versions stay.
-func (p Preset) prunable(keep, most int) (numbers []int) {
-	var used map[int]bool
-	for n := range p.State().Versions() {
-		if keep < 1 || n > p.LatestVersion-keep || len(numbers) == most {
-			break
-		}
-		if used == nil {
-			used = p.versionsInUse()
-		}
-		if !used[n] {
-			numbers = append(numbers, n)
-		}
-	}
-	return numbers
-}
-
 // versionsInUse returns the versions of p that requests get without naming their number.
 func (p Preset) versionsInUse() map[int]bool {
 	used := map[int]bool{p.DesignatedVersion: true}

@@ -1,10 +1,12 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -46,16 +48,6 @@ func (k Key) Live(at time.Time) bool {
 // isUsedRecently reports whether a use of k at a time need not be stored.
 func (k Key) isUsedRecently(at time.Time) bool {
 	return k.LastUsedAt != nil && at.Sub(*k.LastUsedAt) < lastUseResolution
-}
-
-// markUsed sets LastUsedAt of the cached key, so that storing it is tried once only. It
-// returns false if another request has done so.
-func (k *Key) markUsed(at time.Time) bool {
-	if k.isUsedRecently(at) {
-		return false
-	}
-	k.LastUsedAt = &at
-	return true
 }
 
 // NewKey has the settings of a new key.
@@ -100,11 +92,10 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 			k.ExpiresAt = &end
 		}
 		if in.Workspace != "" {
-			id, _, err := findWorkspace(c, in.Workspace)
-			if err != nil {
+			var err error
+			if k.WorkspaceID, _, err = findWorkspace(c, in.Workspace); err != nil {
 				return err
 			}
-			k.WorkspaceID = id
 		}
 		if err := c.PutKey(k); err != nil {
 			return err
@@ -174,13 +165,21 @@ func (s *Service) Keys(ctx context.Context) (keys []Key, err error) {
 // Key returns the issued key of an id, as Keys does. An unknown id is NotFound.
 func (s *Service) Key(ctx context.Context, id string) (k Key, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
-		k, err = r.Key(id)
+		k, err = issuedKey(r, id)
 		return err
 	})
+	s.revocations().show(&k)
+	return k, err
+}
+
+var errKeyNotFound = &Error{Kind: NotFound, Message: "Key not found"}
+
+// issuedKey returns the issued key of an id. An unknown id is errKeyNotFound.
+func issuedKey(r Reader, id string) (Key, error) {
+	k, err := r.Key(id)
 	if errors.Is(err, ErrNotFound) {
 		err = errKeyNotFound
 	}
-	s.revocations().show(&k)
 	return k, err
 }
 
@@ -232,23 +231,18 @@ func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 
 // keyOf returns the issued key whose secret has a hash, from the cache if that is
 // current. It returns ErrNotFound if there is none.
-func (s *Service) keyOf(ctx context.Context, hash KeyHash) (Key, error) {
+func (s *Service) keyOf(ctx context.Context, hash KeyHash) (k Key, err error) {
 	stamp := s.store.Stamps().Key(hash)
 	if k, ok := s.keys.Get(hash, stamp); ok {
 		return k, nil
 	}
-	k, err := s.storedKey(ctx, hash)
-	if err == nil {
-		s.keys.Put(hash, stamp, k, cachedKeyCost+k.Scope.cost())
-	}
-	return k, err
-}
-
-func (s *Service) storedKey(ctx context.Context, hash KeyHash) (k Key, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		k, err = r.KeyByHash(hash)
 		return err
 	})
+	if err == nil {
+		s.keys.Put(hash, stamp, k, cachedKeyCost+k.Scope.cost())
+	}
 	return k, err
 }
 
@@ -265,7 +259,12 @@ const (
 // recordUse stores in the background that k was used, without keeping the request waiting. It
 // ignores failures: other writes report a store that takes none.
 func (s *Service) recordUse(k Key, at time.Time) {
-	if s.useWrites.Add(1) > maxUseWrites || !s.keys.Change(k.Hash, func(k *Key) bool { return k.markUsed(at) }) {
+	mark := func(cached *Key) bool { // so that storing it is tried once only
+		known := cached.isUsedRecently(at)
+		cached.LastUsedAt = &at
+		return !known
+	}
+	if s.useWrites.Add(1) > maxUseWrites || !s.keys.Change(k.Hash, mark) {
 		s.useWrites.Add(-1)
 		return
 	}
@@ -289,3 +288,99 @@ func (s *Service) recordUse(k Key, at time.Time) {
 
 // ErrCredentials is the error for a secret that is not a live key.
 var ErrCredentials error = &Error{Kind: Unauthenticated, Message: "Invalid credentials"}
+
+// ended returns when k stopped being live, and false if it is live at a time.
+func (k Key) ended(at time.Time) (time.Time, bool) {
+	if k.Live(at) {
+		return time.Time{}, false
+	}
+	end := cmp.Or(k.RevokedAt, k.ExpiresAt)
+	if k.ExpiresAt != nil && k.ExpiresAt.Before(*end) {
+		end = k.ExpiresAt
+	}
+	return *end, true
+}
+
+// maxKeysRemoved bounds the keys that one change removes. Each adds an audit record.
+const maxKeysRemoved = 100
+
+// RemoveKey removes a revoked or expired key from the store and returns it. The audit trail
+// keeps its records, and histories show no name for it. w.Idempotency is ignored. A live
+// key is Conflict. An unknown id is NotFound.
+func (s *Service) RemoveKey(ctx context.Context, w Write, id string) (k Key, err error) {
+	w.Idempotency = Idempotency{}
+	_, err = s.change(ctx, w, func(c *change) error {
+		if k, err = issuedKey(c, id); err != nil {
+			return err
+		}
+		if k.Live(c.now) {
+			return &Error{Kind: Conflict, Message: "The key is live: revoke it first"}
+		}
+		return c.removeKey(k)
+	})
+	return k, err
+}
+
+func (c *change) removeKey(k Key) error {
+	if err := c.DeleteKey(k); err != nil {
+		return err
+	}
+	return c.record("key.remove", k.audited(), 0, 0)
+}
+
+// KeyPruning says which keys to remove.
+type KeyPruning struct {
+	// EndedFor is for how long a key must have been revoked or expired. Zero means any
+	// time. It must not be negative.
+	EndedFor time.Duration
+	// DryRun removes nothing, and only reports.
+	DryRun bool
+}
+
+// PruneKeys removes the keys that are not live, and returns them, the oldest first. Many keys
+// take several changes. After an error it returns the keys that are gone already.
+// w.Idempotency is ignored.
+func (s *Service) PruneKeys(ctx context.Context, w Write, on KeyPruning) (removed []Key, err error) {
+	if on.EndedFor < 0 {
+		return nil, InvalidAt("/older_than", "must not be negative")
+	}
+	w.Idempotency = Idempotency{}
+	var ended []Key
+	err = s.store.View(ctx, func(r Reader) error {
+		ended, err = r.Keys()
+		return err
+	})
+	now := s.timestamp()
+	ended = slices.DeleteFunc(ended, func(k Key) bool {
+		end, ok := k.ended(now)
+		return !ok || end.After(now.Add(-on.EndedFor))
+	})
+	if err != nil || on.DryRun {
+		return ended, err
+	}
+	for some := range slices.Chunk(ended, maxKeysRemoved) {
+		var gone []Key
+		_, err := s.change(ctx, w, func(c *change) error {
+			gone = nil
+			for _, k := range some {
+				_, err := c.Key(k.ID)
+				if errors.Is(err, ErrNotFound) { // another call was first
+					continue
+				}
+				if err == nil {
+					err = c.removeKey(k)
+				}
+				if err != nil {
+					return err
+				}
+				gone = append(gone, k)
+			}
+			return nil
+		})
+		if err != nil {
+			return removed, err
+		}
+		removed = append(removed, gone...)
+	}
+	return removed, nil
+}

@@ -488,7 +488,7 @@ func TestPresetsOutOfReach(t *testing.T) {
 }
 
 // slugs returns a member of each object of a list.
-func slugs(t *testing.T, list domain.Listed, member string) (names []string) {
+func slugs(t *testing.T, list domain.Found, member string) (names []string) {
 	t.Helper()
 	var objects []map[string]any
 	if err := json.Unmarshal(list.JSON, &objects); err != nil {

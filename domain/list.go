@@ -7,6 +7,21 @@ import (
 	"iter"
 )
 
+// Page is a part of a list.
+type Page struct {
+	// Offset is how many objects come before the page.
+	Offset int
+	// Limit is the most objects that the page may have.
+	Limit int
+}
+
+// MaxPage bounds the Limit of a page. DefaultPage is the Limit if the client names none
+// (specification of lists in the public interface).
+const (
+	MaxPage     = 100
+	DefaultPage = 50
+)
+
 // PresetFilter says which presets of a workspace a list has.
 type PresetFilter string
 

@@ -57,15 +57,6 @@ func (c *change) findPreset(workspace, slug string) (Preset, error) {
 	return p, c.checkPreset(p)
 }
 
-// findAnyPreset is findPreset for archived presets, too.
-func (c *change) findAnyPreset(workspace, slug string) (Preset, error) {
-	p, err := presetOf(c, c.Who, workspace, slug)
-	if err != nil {
-		return p, err
-	}
-	return p, c.checkPreset(p)
-}
-
 // checkPreset checks the condition of the change against p as clients see it. An archived
 // preset does not exist for them.
 func (c *change) checkPreset(p Preset) error {
@@ -92,14 +83,23 @@ func (c *change) tag(p Preset) (string, error) {
 	return presetTag(text), err
 }
 
-// putPreset stores a changed preset and records the change. before is the version that
-// was designated.
-func (c *change) putPreset(operation string, p *Preset, before int) error {
+// storePreset stores a changed preset, of which PresetJSON then has the JSON.
+func (c *change) storePreset(p *Preset) (err error) {
+	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
+	c.preset = *p
+	if c.preset.json, err = p.JSON(); err != nil {
+		return err
+	}
+	return c.PutPreset(c.preset)
+}
+
+// savePreset stores a changed preset of the change's owner and records the change. before is
+// the version that was designated.
+func (c *change) savePreset(operation string, p *Preset, before int) error {
 	if err := c.claimPreset(p); err != nil {
 		return err
 	}
-	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
-	if err := c.PutPreset(*p); err != nil {
+	if err := c.storePreset(p); err != nil {
 		return err
 	}
 	return c.record(operation, p.audited(), before, p.DesignatedVersion)
@@ -167,7 +167,7 @@ func (s *Service) DesignateVersion(ctx context.Context, w Write, workspace, slug
 		}
 		before := p.DesignatedVersion
 		p.DesignatedVersion, p.DesignatedVersionID = v.Version, v.ID
-		if err := c.putPreset("preset.designate", &p, before); err != nil {
+		if err := c.savePreset("preset.designate", &p, before); err != nil {
 			return err
 		}
 		return c.showVersion(p, v)
@@ -214,22 +214,14 @@ func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug str
 			return err
 		}
 		p := before
-		if patch.Name != nil {
-			p.Name = *patch.Name
-		}
-		if patch.Description.Given {
-			p.Description = patch.Description.Value
-		}
+		setTo(&p.Name, patch.Name)
+		setTo(&p.Protected, patch.Protected)
+		patch.Description.set(&p.Description)
+		patch.Policy.set(&p.Policy)
+		patch.ManagedBy.set(&p.ManagedBy)
 		if patch.Status != nil && *patch.Status != p.Status {
 			p.Status, p.StatusUpdatedAt = *patch.Status, &c.now
 		}
-		if patch.Protected != nil {
-			p.Protected = *patch.Protected
-		}
-		if patch.Policy.Given {
-			p.Policy = patch.Policy.Value
-		}
-		patch.ManagedBy.set(&p.ManagedBy)
 		if err := c.updatePreset(before, &p); err != nil {
 			return err
 		}
@@ -245,14 +237,15 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 	}
 	named, described := p.Name != before.Name, !equal(p.Description, before.Description)
 	setStatus, protect, setPolicy := p.Status != before.Status, p.Protected != before.Protected, !samePolicy
-	if (named || setStatus || protect || setPolicy) && (before.Protected || p.Protected) {
+	setOwner := !equal(p.ManagedBy, before.ManagedBy)
+	isGuarded := named || setStatus || protect || setPolicy
+	if !isGuarded && !described && !setOwner {
+		return nil
+	}
+	if isGuarded && (before.Protected || p.Protected) {
 		if err := c.Who.require(ProtectedLabels, presetProtected); err != nil {
 			return err
 		}
-	}
-	setOwner := !equal(p.ManagedBy, before.ManagedBy)
-	if !named && !described && !setStatus && !protect && !setPolicy && !setOwner {
-		return nil
 	}
 	owned := before // whose owner decides
 	if err := c.claimPreset(&owned); err != nil {
@@ -261,8 +254,7 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 	if !setOwner {
 		p.ManagedBy = owned.ManagedBy
 	}
-	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
-	if err := c.PutPreset(*p); err != nil {
+	if err := c.storePreset(p); err != nil {
 		return err
 	}
 	object := p.audited()
@@ -297,45 +289,38 @@ func equal[T comparable](a, b *T) bool {
 // Archiving it again changes nothing. A disabled preset is a Conflict. The outcome has no
 // JSON.
 func (s *Service) ArchivePreset(ctx context.Context, w Write, workspace, slug string) (Outcome, error) {
-	return s.change(ctx, w, func(c *change) error {
-		p, err := c.findAnyPreset(workspace, slug)
-		if err != nil {
-			return err
-		}
-		c.out.WorkspaceID = p.WorkspaceID
-		switch p.Status {
-		case PresetArchived:
-			return nil
-		case PresetDisabled:
-			return errNotActive(p)
-		}
-		if err := c.guardPreset(p); err != nil {
-			return err
-		}
-		p.Status, p.StatusUpdatedAt = PresetArchived, &c.now
-		return c.putPreset("preset.archive", &p, p.DesignatedVersion)
-	})
+	return s.setArchived(ctx, w, workspace, slug, "preset.archive", PresetArchived)
 }
 
 // RestorePreset makes an archived preset active again. An active one stays as it is. A
 // disabled one is a Conflict.
 func (s *Service) RestorePreset(ctx context.Context, w Write, workspace, slug string) (Outcome, error) {
+	return s.setArchived(ctx, w, workspace, slug, "preset.restore", PresetActive)
+}
+
+func (s *Service) setArchived(ctx context.Context, w Write, workspace, slug, operation string, to PresetStatus) (Outcome, error) {
 	return s.change(ctx, w, func(c *change) error {
-		p, err := c.findAnyPreset(workspace, slug)
-		if err != nil {
-			return err
+		p, err := presetOf(c, c.Who, workspace, slug)
+		if err == nil {
+			err = c.checkPreset(p)
 		}
-		switch p.Status {
-		case PresetDisabled:
+		switch {
+		case err != nil:
+			return err
+		case p.Status == PresetDisabled:
 			return errNotActive(p)
-		case PresetArchived:
+		case p.Status != to:
 			if err := c.guardPreset(p); err != nil {
 				return err
 			}
-			p.Status, p.StatusUpdatedAt = PresetActive, &c.now
-			if err := c.putPreset("preset.restore", &p, p.DesignatedVersion); err != nil {
+			p.Status, p.StatusUpdatedAt = to, &c.now
+			if err := c.savePreset(operation, &p, p.DesignatedVersion); err != nil {
 				return err
 			}
+		}
+		if to == PresetArchived {
+			c.out.WorkspaceID = p.WorkspaceID
+			return nil
 		}
 		return c.showPreset(p)
 	})

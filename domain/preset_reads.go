@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"strconv"
+
+	jsonv2 "github.com/go-json-experiment/json"
 )
 
 // errNoSuchVersion is the error for a version that the preset does not have. place is
@@ -27,13 +31,16 @@ func versionOf(r Reader, p Preset, n int, place string) (PresetVersion, error) {
 	return v, versionNotFound(err, place)
 }
 
-// Found is an object as clients see it. Its JSON is shared, and must not be changed.
+// Found is an object, or a page of a list, as clients see it. Its JSON is shared, and must not
+// be changed.
 type Found struct {
 	JSON []byte
 	// WorkspaceID is the object's workspace, and Number its version, 0 for none.
 	WorkspaceID string
 	Number      int
-	// Tag is the entity tag of the object.
+	// Total is how many objects all pages of the list have.
+	Total int
+	// Tag is the entity tag of the object, or of the page with its Total.
 	Tag string
 }
 
@@ -42,16 +49,41 @@ type shown struct {
 	Reader
 	state  PresetState
 	json   []byte
-	served Served // nil if it was not read
+	labels map[int][]string // in byte order, by the versions that requests get by them
+	served Served           // nil if it was not read
 }
 
 // showPreset returns the preset of a slug, whatever its status.
-func showPreset(r Reader, workspaceID, slug string) (shown, error) {
-	state, text, err := r.PresetJSON(workspaceID, slug)
-	if errors.Is(err, ErrNotFound) {
+func showPreset(r Reader, workspaceID, slug string) (p shown, err error) {
+	p.Reader = r
+	p.state, p.json, err = r.PresetJSON(workspaceID, slug)
+	switch {
+	case errors.Is(err, ErrNotFound):
 		err = errPresetNotFound
+	case err == nil && !bytes.HasSuffix(p.json, []byte(`"labels":{}}`)): // most presets have none
+		p.labels, err = labelsOf(p.json)
 	}
-	return shown{Reader: r, state: state, json: text}, err
+	return p, err
+}
+
+// labelsOf returns the labels in the JSON of a preset, by the versions that they stand for. A
+// version that has a part of a label's split has that label.
+func labelsOf(text []byte) (map[int][]string, error) {
+	var preset struct {
+		Labels map[string]Target `json:"labels"`
+	}
+	err := jsonv2.Unmarshal(text, &preset)
+	labels := make(map[int][]string)
+	for _, label := range slices.Sorted(maps.Keys(preset.Labels)) {
+		to := preset.Labels[label]
+		if to.Split == nil {
+			labels[to.Version] = append(labels[to.Version], label)
+		}
+		for _, share := range to.Split {
+			labels[share.Version] = append(labels[share.Version], label)
+		}
+	}
+	return labels, err
 }
 
 // showVisiblePreset is showPreset for clients, who do not see archived presets. The
@@ -91,11 +123,23 @@ func (p shown) version(n int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	uses, err := p.uses()
-	if err != nil {
-		return nil, err
+	return p.addUses(text, n), nil
+}
+
+// addUses returns the JSON of version n with what depends on the preset as the last members: how
+// requests get the version, by the preset's name alone or by a label, and when they last did.
+func (p shown) addUses(version []byte, n int) []byte {
+	uses := append(make([]byte, 0, 96), `,"designated":`...)
+	uses = strconv.AppendBool(uses, n == p.state.DesignatedVersion)
+	uses = append(uses, `,"labels":[`...)
+	for i, label := range p.labels[n] {
+		if i > 0 {
+			uses = append(uses, ',')
+		}
+		uses = strconv.AppendQuote(uses, label) // labels need no escapes
 	}
-	return uses.add(text, n), nil
+	uses = p.served.appendTo(append(uses, ']'), n)
+	return slices.Concat(version[:len(version)-1], uses, []byte{'}'})
 }
 
 // presetHome is home for a request about the preset of a slug. A preset that who does not
@@ -117,16 +161,16 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 		return found, err
 	}
 	k, stamp := answerKey{what: presetKind, workspace: id, slug: slug}, s.store.Stamps().Preset(id, slug)
-	if found, ok := s.objects.Get(k, stamp); ok {
+	if found, ok := s.answers.Get(k, stamp); ok {
 		return found, nil
 	}
-	return readAnswer(ctx, s, s.objects, k, stamp, func(r Reader) (Found, int, error) {
+	return s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) {
 		p, err := showVisiblePreset(r, id, slug)
 		if err != nil {
-			return Found{}, 0, err
+			return Found{}, err
 		}
 		text, err := p.withDesignated()
-		return Found{JSON: text, Tag: presetTag(text), WorkspaceID: id, Number: p.state.DesignatedVersion}, len(text), err
+		return Found{JSON: text, Tag: presetTag(text), WorkspaceID: id, Number: p.state.DesignatedVersion}, err
 	})
 }
 
@@ -134,14 +178,14 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 // this method returns archived presets. A query that has a Text or is sorted costs a scan of
 // the workspace's presets. Two scans run at a time. It is Unavailable if it takes more than
 // five seconds, with the wait for its turn.
-func (s *Service) Presets(ctx context.Context, who Principal, workspace string, query PresetQuery, page Page) (list Listed, err error) {
+func (s *Service) Presets(ctx context.Context, who Principal, workspace string, query PresetQuery, page Page) (list Found, err error) {
 	id, err := s.home(ctx, who, workspace)
 	if err != nil {
 		return list, err
 	}
 	query.only = who.scope().Presets
 	k, stamp := answerKey{what: presetsKind, workspace: id, filter: query.Filter, search: query.search(), page: page}, s.store.Stamps().Presets(id)
-	if list, ok := s.pages.Get(k, stamp); ok {
+	if list, ok := s.answers.Get(k, stamp); ok {
 		return list, nil
 	}
 	text, total, err := s.readPresets(ctx, id, query, page)
@@ -149,7 +193,7 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 		return list, err
 	}
 	list = listed(text, total)
-	s.pages.Put(k.clone(), stamp, list, k.cost()+len(text))
+	s.answers.Put(k.clone(), stamp, list, k.cost()+len(text))
 	return list, nil
 }
 
@@ -173,27 +217,23 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 
 // PresetVersions returns a page of the versions of a preset, the first version
 // first.
-func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
+func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (Found, error) {
 	return s.versionPage(ctx, who, workspace, slug, page, Reader.PresetVersionJSON)
 }
 
 // PresetVersionSummaries is PresetVersions without the settings and prompts. It does not
 // read them either.
-func (s *Service) PresetVersionSummaries(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
+func (s *Service) PresetVersionSummaries(ctx context.Context, who Principal, workspace, slug string, page Page) (Found, error) {
 	return s.versionPage(ctx, who, workspace, slug, page, Reader.PresetVersionSummary)
 }
 
-func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slug string, page Page, read func(r Reader, p PresetState, n int) ([]byte, error)) (list Listed, err error) {
+func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slug string, page Page, read func(r Reader, p PresetState, n int) ([]byte, error)) (list Found, err error) {
 	id, err := s.presetHome(ctx, who, workspace, slug)
 	if err != nil {
 		return list, err
 	}
 	err = s.store.View(ctx, func(r Reader) error {
 		p, err := showVisiblePreset(r, id, slug)
-		if err != nil {
-			return err
-		}
-		uses, err := p.uses()
 		if err != nil {
 			return err
 		}
@@ -204,7 +244,7 @@ func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slu
 			if err != nil {
 				return err
 			}
-			versions = append(versions, uses.add(text, n))
+			versions = append(versions, p.addUses(text, n))
 		}
 		list = listed(jsonArray(versions), p.state.count())
 		return nil

@@ -1,5 +1,13 @@
 package domain
 
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
 // KeyKind is the permitted use of a key (specification, "Authentication").
 type KeyKind string
 
@@ -50,9 +58,7 @@ func (p Principal) WorkspaceRef() (id, slug string) {
 
 // errOnlyManagement is the specification's answer to a key that lacks the
 // permission ("Authentication", items 2 and 3).
-func errOnlyManagement() error {
-	return &Error{Kind: Forbidden, Message: "Only management keys can perform this operation"}
-}
+var errOnlyManagement = &Error{Kind: Forbidden, Message: "Only management keys can perform this operation"}
 
 // CheckInference returns a Forbidden error for a management key. Clients that call models
 // should not have one.
@@ -66,7 +72,209 @@ func (p Principal) CheckInference() error {
 // CheckManagement returns a Forbidden error unless p has a management key.
 func (p Principal) CheckManagement() error {
 	if p.Kind != ManagementKey {
-		return errOnlyManagement()
+		return errOnlyManagement
+	}
+	return nil
+}
+
+// Right is a permission that a management key has only if it was issued with it. Keys of
+// the configuration have all rights.
+type Right string
+
+// ProtectedLabels is the right to change protected labels and presets, and to set and clear
+// their protection.
+const ProtectedLabels Right = "protected-labels"
+
+// rights are all rights that exist.
+var rights = []Right{ProtectedLabels}
+
+// Scope has the limits and the rights of an issued key. The zero Scope limits nothing and
+// has no right. It never changes once the key is issued.
+type Scope struct {
+	// Presets are the slugs of the only presets that an inference key reaches, at most
+	// MaxScopePresets. Nil stands for all. They need not exist yet.
+	Presets []string `json:"presets,omitempty"`
+	// PresetRequired refuses inference requests that name no preset.
+	PresetRequired bool `json:"preset_required,omitzero"`
+	// Models are the patterns of the only models that a request may name, at most
+	// MaxScopeModels. See MatchModel. Nil stands for all. Presets may name others.
+	Models []string `json:"models,omitempty"`
+	// OnlyWorkspace hides all workspaces but its own from a management key.
+	OnlyWorkspace bool `json:"only_workspace,omitzero"`
+	// Rights are those of a management key.
+	Rights []Right `json:"may,omitempty"`
+}
+
+const (
+	// MaxScopePresets bounds the presets of a Scope.
+	MaxScopePresets = 64
+	// MaxScopeModels bounds the models of a Scope.
+	MaxScopeModels = 64
+)
+
+// unlimited is the Scope of an issued key that has none.
+var unlimited Scope
+
+// check returns what is wrong with the scope of a key of a kind.
+func (s Scope) check(kind KeyKind) (issues []Issue) {
+	issues = append(issues, checkList("/presets", s.Presets, MaxScopePresets, func(slug string) error {
+		if CheckPresetSlug(slug) != nil {
+			return errors.New("must be the slug of a preset")
+		}
+		return nil
+	})...)
+	issues = append(issues, checkList("/models", s.Models, MaxScopeModels, CheckModelPattern)...)
+	issues = append(issues, checkList("/may", s.Rights, len(rights), func(right Right) error {
+		if !slices.Contains(rights, right) {
+			return fmt.Errorf("must be %s", ProtectedLabels)
+		}
+		return nil
+	})...)
+	for _, limit := range []struct {
+		path  string
+		given bool
+		of    KeyKind
+	}{
+		{"/presets", s.Presets != nil, InferenceKey},
+		{"/preset_required", s.PresetRequired, InferenceKey},
+		{"/models", s.Models != nil, InferenceKey},
+		{"/only_workspace", s.OnlyWorkspace, ManagementKey},
+		{"/may", s.Rights != nil, ManagementKey},
+	} {
+		if limit.given && kind.Valid() && kind != limit.of {
+			issues = append(issues, Issue{limit.path, fmt.Sprintf("is for %s keys only", limit.of)})
+		}
+	}
+	return issues
+}
+
+// checkList returns what is wrong with a list of a Scope. An empty one could be meant as
+// all or as nothing, so it is refused.
+func checkList[T comparable](path string, list []T, most int, check func(T) error) (issues []Issue) {
+	if list != nil && len(list) == 0 || len(list) > most {
+		return []Issue{{path, fmt.Sprintf("must have 1 to %d elements", most)}}
+	}
+	for i, value := range list {
+		err := check(value)
+		if err == nil && slices.Contains(list[:i], value) {
+			err = errors.New("is in the list already")
+		}
+		if err != nil {
+			issues = append(issues, Issue{path + "/" + strconv.Itoa(i), err.Error()})
+		}
+	}
+	return issues
+}
+
+// isZero reports whether s limits nothing and has no right.
+func (s Scope) isZero() bool {
+	return len(s.Presets) == 0 && len(s.Models) == 0 && len(s.Rights) == 0 && !s.PresetRequired && !s.OnlyWorkspace
+}
+
+// cost is the memory of s in a cache, about, in bytes.
+func (s *Scope) cost() (size int) {
+	if s == nil {
+		return 0
+	}
+	for _, text := range slices.Concat(s.Presets, s.Models) {
+		size += len(text) + 16
+	}
+	return size
+}
+
+// scope returns the limits of p. Keys of the configuration and the zero Principal have
+// none.
+func (p Principal) scope() *Scope {
+	if p.Scope == nil {
+		return &unlimited
+	}
+	return p.Scope
+}
+
+// ReachesPreset reports whether the presets that p reaches include the one of a slug, in
+// the workspaces that p reaches. A preset out of reach must look as if it did not exist.
+func (p Principal) ReachesPreset(slug string) bool {
+	only := p.scope().Presets
+	return len(only) == 0 || slices.Contains(only, slug)
+}
+
+// PresetRequired reports whether inference requests of p must name a preset.
+func (p Principal) PresetRequired() bool { return p.scope().PresetRequired }
+
+// ModelPatterns are the patterns of the models that requests of p may name, empty for all.
+// They must not be changed.
+func (p Principal) ModelPatterns() []string { return p.scope().Models }
+
+// MayNameModel reports whether requests of p may name a model.
+func (p Principal) MayNameModel(model string) bool {
+	patterns := p.scope().Models
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool { return MatchModel(pattern, model) })
+}
+
+// LimitsModels reports whether p may not use every model of the gateway by its name.
+func (p Principal) LimitsModels() bool { return p.scope().PresetRequired || len(p.scope().Models) > 0 }
+
+// MayUseModel reports whether requests of p may have an entry of a list of models. It is a
+// model alone, or a reference to a preset.
+func (p Principal) MayUseModel(id string) bool {
+	if slug, isPreset := strings.CutPrefix(id, ReferenceMark); isPreset {
+		return p.ReachesPreset(slug)
+	}
+	return !p.scope().PresetRequired && p.MayNameModel(id)
+}
+
+// IsLimited reports whether p has an inference key with any limit. It may only send requests that
+// can be judged.
+func (p Principal) IsLimited() bool { return p.LimitsModels() || len(p.scope().Presets) > 0 }
+
+// CheckCreationAsInference returns a Forbidden error for an inference key with limits. Its own
+// presets would lead around them.
+func (p Principal) CheckCreationAsInference() error {
+	if p.Kind != ManagementKey && p.IsLimited() {
+		return errOnlyManagement
+	}
+	return nil
+}
+
+// CheckManagementOfAll returns a Forbidden error unless p has a management key that reaches
+// every workspace.
+func (p Principal) CheckManagementOfAll() error {
+	if err := p.CheckManagement(); err != nil {
+		return err
+	}
+	if p.scope().OnlyWorkspace {
+		return errOnlyWorkspace
+	}
+	return nil
+}
+
+var errOnlyWorkspace = &Error{Kind: Forbidden, Message: "The key manages one workspace only, and cannot perform this operation"}
+
+// Rights returns the rights of p: all, unless its key was issued with fewer. Only a management
+// key has any.
+func (p Principal) Rights() []Right {
+	switch {
+	case p.Kind != ManagementKey:
+		return nil
+	case p.Scope == nil:
+		return rights
+	default:
+		return p.Scope.Rights
+	}
+}
+
+// require returns a Forbidden error unless p has a right. what is protected by it.
+func (p Principal) require(right Right, what string) error {
+	if slices.Contains(p.Rights(), right) {
+		return nil
+	}
+	return &Error{Kind: Forbidden, Message: fmt.Sprintf("%s: this needs a key with the right %s", what, right)}
+}
+
+// reach returns errPresetNotFound for a slug that p does not reach.
+func (p Principal) reach(slug string) error {
+	if !p.ReachesPreset(slug) {
+		return errPresetNotFound
 	}
 	return nil
 }

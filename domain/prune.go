@@ -11,8 +11,8 @@ import (
 
 // prune removes at most MaxChangeRemoved prunable versions of a stored preset, and
 // returns their numbers.
-func (c *change) prune(p *Preset, rule pruneRule) ([]int, error) {
-	numbers, err := rule.prunable(c, *p, MaxChangeRemoved)
+func (c *change) prune(p *Preset, on Pruning) ([]int, error) {
+	numbers, err := on.prunable(c, *p, MaxChangeRemoved)
 	if err != nil || len(numbers) == 0 {
 		return nil, err
 	}
@@ -20,37 +20,40 @@ func (c *change) prune(p *Preset, rule pruneRule) ([]int, error) {
 	return numbers, c.PruneVersions(*p, numbers)
 }
 
-// pruneRule says which versions of a preset may be removed: see Pruning.
-type pruneRule struct {
-	keep        int
-	unusedSince time.Time
-}
-
 // prunable returns the versions of p that may be removed, the oldest first, and no more than
-// most.
-func (rule pruneRule) prunable(r Reader, p Preset, most int) (unused []int, err error) {
-	if rule.unusedSince.IsZero() {
-		return p.prunable(rule.keep, most), nil
-	}
-	numbers := p.prunable(rule.keep, p.LatestVersion)
-	if len(numbers) == 0 {
-		return nil, nil
-	}
-	served, err := r.Served(p.WorkspaceID, p.Slug)
-	for i := 0; err == nil && i < len(numbers) && len(unused) < most; i++ {
-		var used bool
-		if used, err = rule.isUsed(r, p.State(), served, numbers[i]); err == nil && !used {
-			unused = append(unused, numbers[i])
+// most. If on.Keep is 0, all versions stay.
+func (on Pruning) prunable(r Reader, p Preset, most int) (numbers []int, err error) {
+	var inUse map[int]bool
+	var served Served
+	for n := range p.State().Versions() {
+		if on.Keep < 1 || n > p.LatestVersion-on.Keep || len(numbers) == most {
+			break
+		}
+		if inUse == nil {
+			inUse = p.versionsInUse()
+			if !on.UnusedSince.IsZero() {
+				served, err = r.Served(p.WorkspaceID, p.Slug)
+			}
+		}
+		isUsed := inUse[n]
+		if err == nil && !isUsed && !on.UnusedSince.IsZero() {
+			isUsed, err = on.isUsed(r, p.State(), served, n)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !isUsed {
+			numbers = append(numbers, n)
 		}
 	}
-	return unused, err
+	return numbers, nil
 }
 
 // isUsed reports whether a version was served, or made and never served, since
-// unusedSince. Served has hours only, so their end counts.
-func (rule pruneRule) isUsed(r Reader, p PresetState, served Served, n int) (bool, error) {
+// UnusedSince. Served has hours only, so their end counts.
+func (on Pruning) isUsed(r Reader, p PresetState, served Served, n int) (bool, error) {
 	if hour, ok := served[n]; ok {
-		return (hour+1)*3600 > rule.unusedSince.Unix(), nil
+		return (hour+1)*3600 > on.UnusedSince.Unix(), nil
 	}
 	text, err := r.PresetVersionSummary(p, n)
 	if err != nil {
@@ -60,7 +63,7 @@ func (rule pruneRule) isUsed(r Reader, p PresetState, served Served, n int) (boo
 		CreatedAt time.Time `json:"created_at"`
 	}
 	err = jsonv2.Unmarshal(text, &version)
-	return version.CreatedAt.After(rule.unusedSince), err
+	return version.CreatedAt.After(on.UnusedSince), err
 }
 
 // Pruning says which versions of presets to remove.
@@ -104,20 +107,19 @@ func (s *Service) PruneVersions(ctx context.Context, w Write, on Pruning) ([]Pru
 		return nil, InvalidAt("keep", "must be at least 1")
 	}
 	w = Write{Who: w.Who, RequestID: w.RequestID}
-	rule := pruneRule{on.Keep, on.UnusedSince}
 	workspaces, err := s.prunedWorkspaces(ctx, on.Workspace)
 	if err != nil {
 		return nil, err
 	}
 	var all []Pruned
 	for _, home := range workspaces {
-		found, err := s.prunable(ctx, home, rule)
+		found, err := s.prunable(ctx, home, on)
 		if err != nil {
 			return all, err
 		}
 		for _, p := range found {
 			if !on.DryRun {
-				p, err = s.pruneVersions(ctx, w, p, rule)
+				p, err = s.pruneVersions(ctx, w, p, on)
 			}
 			if p.Count > 0 {
 				all = append(all, p)
@@ -161,7 +163,7 @@ func (s *Service) prunedWorkspaces(ctx context.Context, ref string) (all []Works
 }
 
 // prunable returns the versions to remove in a workspace, none in a deleted one.
-func (s *Service) prunable(ctx context.Context, home Workspace, rule pruneRule) (found []Pruned, err error) {
+func (s *Service) prunable(ctx context.Context, home Workspace, on Pruning) (found []Pruned, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		if err := CheckWorkspace(r, home.ID); err != nil {
 			return err
@@ -173,7 +175,7 @@ func (s *Service) prunable(ctx context.Context, home Workspace, rule pruneRule) 
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			numbers, err := rule.prunable(r, p, p.LatestVersion)
+			numbers, err := on.prunable(r, p, p.LatestVersion)
 			if err != nil {
 				return err
 			}
@@ -190,7 +192,7 @@ func (s *Service) prunable(ctx context.Context, home Workspace, rule pruneRule) 
 }
 
 // pruneVersions removes the prunable versions of a preset, and returns them.
-func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, rule pruneRule) (Pruned, error) {
+func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, on Pruning) (Pruned, error) {
 	var all []int
 	for {
 		var numbers []int
@@ -206,7 +208,7 @@ func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, rule pr
 			if err := c.guardPreset(p); err != nil {
 				return err
 			}
-			numbers, err = c.prune(&p, rule)
+			numbers, err = c.prune(&p, on)
 			if err != nil || len(numbers) == 0 {
 				return err
 			}

@@ -97,11 +97,7 @@ func (s *Service) RevokeKey(ctx context.Context, w Write, id string) (Key, error
 // storeRevocation stores a revocation, and forgets it then. It returns the stored key.
 func (s *Service) storeRevocation(ctx context.Context, hash KeyHash, of revocation) (k Key, err error) {
 	_, err = s.change(FromReserve(ctx), of.write, func(c *change) error {
-		k, err = c.Key(of.keyID)
-		switch {
-		case errors.Is(err, ErrNotFound):
-			return errKeyNotFound
-		case err != nil || k.RevokedAt != nil:
+		if k, err = issuedKey(c, of.keyID); err != nil || k.RevokedAt != nil {
 			return err
 		}
 		k.RevokedAt = &of.at

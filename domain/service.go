@@ -1,8 +1,14 @@
+// Package domain defines presets, workspaces and keys, and the rules that hold for them. It
+// imports no package of HTTP, of Caddy or of a storage engine. Its errors name headers and
+// parameters of the API. The Service applies the rules on top of a Store, which makes each
+// change atomic. Package inference applies presets to requests.
 package domain
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -27,18 +33,14 @@ type Service struct {
 	Changing func() (changed func([]AuditRecord))
 
 	store   Store
-	keys    *cache.Cache[KeyHash, Stamp, Key]
-	objects *cache.Cache[answerKey, Stamp, Found]
-	pages   *cache.Cache[answerKey, Stamp, Listed]
+	keys    *cache.Cache[KeyHash, Key]
+	answers *cache.Cache[answerKey, Found]
 	now     func() time.Time
 	newID   func() string
 
-	scans    chan struct{} // the scans of presets that run
-	scanTime time.Duration // maxScan, and sorted is maxSorted; only tests change them
-	sorted   int
-
-	reports    chan struct{} // the reports of usage that are being made
-	reportTime time.Duration // maxReport; only tests change it
+	scans   limiter // of presets
+	sorted  int     // maxSorted; only tests change it
+	reports limiter // of usage
 
 	latest    atomic.Int64 // what timestamp returned last, in milliseconds
 	useWrites atomic.Int32 // uses of keys in flight to the store
@@ -53,8 +55,8 @@ func NewService(store Store) *Service { return NewServiceWith(store, time.Now, n
 func NewServiceWith(store Store, now func() time.Time, newID func() string) *Service {
 	s := &Service{
 		store: store, now: now, newID: newID,
-		scans: make(chan struct{}, maxScans), scanTime: maxScan, sorted: maxSorted,
-		reports: make(chan struct{}, maxReports), reportTime: maxReport,
+		scans: newLimiter(maxScans, maxScan, errScanTime), sorted: maxSorted,
+		reports: newLimiter(maxReports, maxReport, errReportTime),
 	}
 	s.UseMemory(NewMemory(DefaultMemory))
 	return s
@@ -63,9 +65,8 @@ func NewServiceWith(store Store, now func() time.Time, newID func() string) *Ser
 // UseMemory makes the Service cache in a Memory that it shares with others. It is called before
 // the Service is used.
 func (s *Service) UseMemory(m *Memory) {
-	s.keys = cache.New[KeyHash, Stamp, Key](m)
-	s.objects = cache.New[answerKey, Stamp, Found](m)
-	s.pages = cache.New[answerKey, Stamp, Listed](m)
+	s.keys = cache.New[KeyHash, Key](m)
+	s.answers = cache.New[answerKey, Found](m)
 }
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
@@ -91,4 +92,43 @@ func (s *Service) update(ctx context.Context, fn func(Tx) error) error {
 		return &Error{Kind: Conflict, Message: "Resource conflict. Please try again later.", Err: err}
 	}
 	return err
+}
+
+// limiter bounds how many calls run at a time, and how long each takes.
+type limiter struct {
+	running  chan struct{}
+	longest  time.Duration // with the wait for its turn
+	exceeded *Error
+}
+
+func newLimiter(most int, longest time.Duration, exceeded *Error) limiter {
+	return limiter{make(chan struct{}, most), longest, exceeded}
+}
+
+// run runs fn, whose ctx has the deadline. It returns l.exceeded after the deadline.
+func (l limiter) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+	limited, cancel := context.WithTimeout(ctx, l.longest)
+	defer cancel()
+	select {
+	case l.running <- struct{}{}:
+		defer func() { <-l.running }()
+		err = fn(limited)
+	case <-limited.Done():
+		err = limited.Err()
+	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return l.exceeded
+	}
+	return err
+}
+
+// until returns a list that ends with the error of ctx as soon as it ends.
+func until[T any](ctx context.Context, list iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for element, err := range list {
+			if err = cmp.Or(err, ctx.Err()); !yield(element, err) || err != nil {
+				return
+			}
+		}
+	}
 }

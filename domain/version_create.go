@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -28,11 +29,8 @@ func CheckMessage(text string) error {
 		return InvalidAt("message", "must be UTF-8")
 	case text == "" || utf8.RuneCountInString(text) > MaxMessage:
 		return InvalidAt("message", fmt.Sprintf("must be 1 to %d characters", MaxMessage))
-	}
-	for _, r := range text {
-		if unicode.IsControl(r) {
-			return InvalidAt("message", "must not have control characters, such as line breaks")
-		}
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return InvalidAt("message", "must not have control characters, such as line breaks")
 	}
 	return nil
 }
@@ -109,10 +107,9 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 			Dialect: in.Dialect, Message: how.Message, Config: in.Config, SystemPrompt: in.SystemPrompt, Template: in.Template,
 			CreatorID: c.Who.UserID, CreatedAt: c.now, UpdatedAt: c.now,
 		}
-		if err := c.PutPresetVersion(p, v); err != nil {
+		if err := c.storeVersion(p, v); err != nil {
 			return err
 		}
-		p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
 		if !how.Draft {
 			p.DesignatedVersion, p.DesignatedVersionID = v.Version, v.ID
 		}
@@ -122,12 +119,12 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 				return err
 			}
 		}
-		if err := c.PutPreset(p); err != nil {
+		if err := c.storePreset(&p); err != nil {
 			return err
 		}
 		var pruned []int
 		if c.guardPreset(p) == nil { // else drafts would push out versions
-			if pruned, err = c.prune(&p, pruneRule{keep: s.KeepVersions}); err != nil { // spares the labelled version
+			if pruned, err = c.prune(&p, Pruning{Keep: s.KeepVersions}); err != nil { // spares the labelled version
 				return err
 			}
 		}
@@ -150,6 +147,15 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 		}
 		return c.showDraft(p, v)
 	})
+}
+
+// storeVersion stores a new version of p, of which PresetVersionJSON then has the JSON.
+func (c *change) storeVersion(p Preset, v PresetVersion) (err error) {
+	c.version = v
+	if c.version.json, err = v.JSON(); err != nil {
+		return err
+	}
+	return c.PutPresetVersion(p, c.version)
 }
 
 // presetToExtend returns the active preset of a slug, or a new one with an id if there is

@@ -83,11 +83,11 @@ func TestVersionUses(t *testing.T) {
 			}
 			check("version", found.JSON, true)
 		}
-		for whole, list := range map[bool]func() (domain.Listed, error){
-			true: func() (domain.Listed, error) {
+		for whole, list := range map[bool]func() (domain.Found, error){
+			true: func() (domain.Found, error) {
 				return f.PresetVersions(t.Context(), user, "", "p", domain.Page{Limit: 100})
 			},
-			false: func() (domain.Listed, error) {
+			false: func() (domain.Found, error) {
 				return f.PresetVersionSummaries(t.Context(), user, "", "p", domain.Page{Limit: 100})
 			},
 		} {

@@ -156,31 +156,18 @@ func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (fou
 	if err := who.CheckManagement(); err != nil {
 		return found, err
 	}
-	var own string
-	if who.scope().OnlyWorkspace {
-		if own, err = s.home(ctx, who, ""); err != nil {
-			return found, err
-		}
-	}
-	found, err = s.workspace(ctx, ref)
-	if err == nil && own != "" && own != found.WorkspaceID {
-		return Found{}, errWorkspaceNotFound // as reachedWorkspace
-	}
-	return found, err
-}
-
-// workspace is Workspace for a key that reaches every workspace.
-func (s *Service) workspace(ctx context.Context, ref string) (found Found, err error) {
 	if err := s.store.Sync(ctx); err != nil {
 		return found, err
 	}
 	k, stamp := answerKey{what: workspaceKind, workspace: ref}, s.store.Stamps().Workspace(ref)
-	if found, ok := s.objects.Get(k, stamp); ok {
+	if who.scope().OnlyWorkspace {
+		stamp = 0 // the answer is not for others
+	} else if found, ok := s.answers.Get(k, stamp); ok {
 		return found, nil
 	}
-	return readAnswer(ctx, s, s.objects, k, stamp, func(r Reader) (Found, int, error) {
-		id, text, err := findWorkspace(r, ref)
-		return tagged(Found{JSON: text, WorkspaceID: id}), len(text), err
+	return s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) {
+		id, text, err := reachedWorkspace(r, who, ref)
+		return tagged(Found{JSON: text, WorkspaceID: id}), err
 	})
 }
 
@@ -195,13 +182,13 @@ func (s *Service) home(ctx context.Context, who Principal, ref string) (string, 
 		}
 		id, slug := who.WorkspaceRef()
 		k, stamp = answerKey{what: ownWorkspaceKind, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug)
-		if found, ok := s.objects.Get(k, stamp); ok {
+		if found, ok := s.answers.Get(k, stamp); ok {
 			return found.WorkspaceID, nil
 		}
 	}
-	found, err := readAnswer(ctx, s, s.objects, k, stamp, func(r Reader) (Found, int, error) {
+	found, err := s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) {
 		id, err := workspaceOf(r, who, ref)
-		return Found{WorkspaceID: id}, 0, err
+		return Found{WorkspaceID: id}, err
 	})
 	return found.WorkspaceID, err
 }
@@ -310,7 +297,7 @@ func workspaceOf(r Reader, who Principal, ref string) (id string, err error) {
 	}
 	switch other, err := r.WorkspaceID(ref); {
 	case errors.Is(err, ErrNotFound) || err == nil && other != id:
-		return "", errOnlyManagement()
+		return "", errOnlyManagement
 	default:
 		return id, err
 	}

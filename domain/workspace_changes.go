@@ -79,10 +79,8 @@ func (c *change) findWorkspaceToChange(ref string) (w Workspace, err error) {
 	if err != nil {
 		return w, err
 	}
-	if !c.Condition.isEmpty() {
-		if err := c.Condition.Check(Tag(text)); err != nil {
-			return w, err
-		}
+	if err := c.Condition.Check(Tag(text)); err != nil {
+		return w, err
 	}
 	return c.Workspace(id)
 }
@@ -102,7 +100,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patc
 		}
 		updated := patch.apply(old)
 		if updated.Slug != old.Slug && c.Who.scope().OnlyWorkspace {
-			return errOnlyWorkspace() // a taken slug would tell of another workspace
+			return errOnlyWorkspace // a taken slug would tell of another workspace
 		}
 		before, err := old.JSON()
 		if err != nil {
@@ -176,9 +174,6 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 		if err := c.guardPresets(old.ID); err != nil {
 			return err
 		}
-		if err := c.checkAllOwners(old.ID); err != nil {
-			return err
-		}
 		if err := c.DeleteWorkspace(old); err != nil {
 			return err
 		}
@@ -197,7 +192,7 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 
 // Workspaces returns a page of the workspaces that who reaches, the oldest first. who must be
 // allowed to manage.
-func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (list Listed, err error) {
+func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (list Found, err error) {
 	if err := who.CheckManagement(); err != nil {
 		return list, err
 	}
@@ -208,28 +203,26 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 		return list, err
 	}
 	k, stamp := answerKey{what: workspacesKind, page: page}, s.store.Stamps().Workspaces()
-	if list, ok := s.pages.Get(k, stamp); ok {
+	if list, ok := s.answers.Get(k, stamp); ok {
 		return list, nil
 	}
-	return readAnswer(ctx, s, s.pages, k, stamp, func(r Reader) (Listed, int, error) {
+	return s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) {
 		text, total, err := r.WorkspacePage(page)
-		return listed(text, total), len(text), err
+		return listed(text, total), err
 	})
 }
 
 // ownWorkspacePage is Workspaces for a key that reaches one workspace only.
-func (s *Service) ownWorkspacePage(ctx context.Context, who Principal, page Page) (Listed, error) {
-	id, err := s.home(ctx, who, "")
-	if err != nil {
-		return Listed{}, err
-	}
-	found, err := s.workspace(ctx, id)
-	if err != nil {
-		return Listed{}, err
-	}
+func (s *Service) ownWorkspacePage(ctx context.Context, who Principal, page Page) (Found, error) {
 	var all [][]byte
-	if page.Offset == 0 {
-		all = append(all, found.JSON)
-	}
-	return listed(jsonArray(all), 1), nil
+	err := s.store.View(ctx, func(r Reader) error {
+		id, err := who.Home(r)
+		if err != nil || page.Offset > 0 {
+			return err
+		}
+		text, err := r.WorkspaceJSON(id)
+		all = [][]byte{text}
+		return err
+	})
+	return listed(jsonArray(all), 1), err
 }

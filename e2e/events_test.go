@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/policy"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
 )
 
@@ -101,7 +101,7 @@ func TestKnownFields(t *testing.T) {
 		"messages":         "preset prompt prompt_id prompt_variables prompt_version route",
 	}
 	for _, dialect := range []domain.Dialect{domain.Chat, domain.Responses, domain.Messages} {
-		known := inference.KnownFields(dialect)
+		known := policy.KnownFields(dialect)
 		for name, clients := range listed[string(dialect)] {
 			if !slices.Contains(known, name) {
 				t.Errorf("%s: %s has the field %s. Add it to domain/inference/known_fields.go with its form, and say what locks it", dialect, strings.Join(clients, " and "), name)

@@ -64,7 +64,8 @@ type Route struct {
 	Dump   bool           // the body is a backup, of media type DumpType
 	Query  string         // the names of its parameters, with spaces between
 
-	run   func(request) error                                // for one store, or nil
+	// run is for one store. It returns what the response has as JSON, nil if it wrote the response.
+	run   func(request) (any, error)
 	serve func(w http.ResponseWriter, r *http.Request) error // without run
 }
 
@@ -94,23 +95,33 @@ func Routes(schemas *schema.Schemas) []Route {
 func (rt Route) checkQuery(text string) error {
 	query, err := url.ParseQuery(text)
 	if err != nil {
-		return badRequest(errors.New("query: malformed"))
+		return badRequest("query: malformed")
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if !slices.Contains(strings.Fields(rt.Query), name) {
-			return badRequest(fmt.Errorf("%q: is no parameter of this request", name))
+			return badRequest("%q: is no parameter of this request", name)
 		}
 	}
 	return nil
 }
 
-// runOn runs the route's operation on a store.
 func (rt Route) runOn(store *registry.Store, r request) error {
 	r.Use, r.live, r.schema = store.Newest(), store, rt.Body
 	if r.Use == nil { // its last handler was just cleaned up
-		return caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: errors.New("a reload has just closed the store: try again")}
+		return failure(http.StatusServiceUnavailable, "a reload has just closed the store: try again")
 	}
-	return rt.run(r)
+	answer, err := rt.run(r)
+	if _, isComplete := errors.AsType[caddy.APIError](err); isComplete || err == nil && answer == nil {
+		return err
+	}
+	if err != nil { // operators see the whole error
+		return caddy.APIError{HTTPStatus: status.Of(domain.KindOf(err)), Err: err}
+	}
+	code := http.StatusOK
+	if rt.Name == "key_create" {
+		code = http.StatusCreated
+	}
+	return writeJSON(r.w, code, answer)
 }
 
 // newRouter returns the router of all operations, which it makes once.
@@ -135,9 +146,9 @@ func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case m.Allow != "":
 		w.Header().Set("Allow", m.Allow)
-		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
+		return failure(http.StatusMethodNotAllowed, "method not allowed")
 	case m.Op == nil:
-		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("resource not found")}
+		return failure(http.StatusNotFound, "resource not found")
 	}
 	rt := m.Op
 	if err := rt.checkQuery(r.URL.RawQuery); err != nil {
@@ -161,7 +172,6 @@ func serveDocument(text []byte) func(http.ResponseWriter, *http.Request) error {
 	}
 }
 
-// request is a request that concerns a store.
 type request struct {
 	*http.Request
 	*registry.Use // of the handler that was provisioned last
@@ -175,14 +185,14 @@ type request struct {
 func (r request) read(into any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return caddy.APIError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: fmt.Errorf("the body must be at most %d bytes", maxBody)}
+		return failure(http.StatusRequestEntityTooLarge, "the body must be at most %d bytes", maxBody)
 	}
 	if err != nil {
-		return badRequest(fmt.Errorf("reading the body: %w", err))
+		return badRequest("reading the body: %w", err)
 	}
 	_, err = r.schema.Check(body)
 	if broken, ok := errors.AsType[*schema.Error](err); ok {
-		return withStatus(status.Invalid(broken))
+		return status.Invalid(broken)
 	}
 	if err != nil {
 		return err
@@ -194,18 +204,18 @@ func (r request) read(into any) error {
 func pickStore(r *http.Request) (*registry.Store, error) {
 	name, err := domain.OnlyValue("store", r.URL.Query()["store"])
 	if err != nil {
-		return nil, withStatus(err)
+		return nil, badRequest("%w", err)
 	}
 	all := registry.All()
 	names := slices.Sorted(maps.Keys(all))
 	list := strings.Join(names, ", ")
 	switch {
 	case len(names) == 0:
-		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("no store is live: the running configuration has no presets directive")}
+		return nil, failure(http.StatusNotFound, "no store is live: the running configuration has no presets directive")
 	case name != "" && all[name] == nil:
-		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no live store is named %q; live stores: %s", name, list)}
+		return nil, failure(http.StatusNotFound, "no live store is named %q; live stores: %s", name, list)
 	case name == "" && len(names) > 1:
-		return nil, badRequest(fmt.Errorf("several stores are live; choose one with store: %s", list))
+		return nil, badRequest("several stores are live; choose one with store: %s", list)
 	case name == "":
 		name = names[0]
 	}
@@ -223,13 +233,12 @@ func writeJSON(w http.ResponseWriter, code int, value any) error {
 	return err
 }
 
-func badRequest(err error) error {
-	return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
+func failure(code int, format string, args ...any) error {
+	return caddy.APIError{HTTPStatus: code, Err: fmt.Errorf(format, args...)}
 }
 
-// withStatus returns err with its HTTP status. Operators see the whole error.
-func withStatus(err error) error {
-	return caddy.APIError{HTTPStatus: status.Of(domain.KindOf(err)), Err: err}
+func badRequest(format string, args ...any) error {
+	return failure(http.StatusBadRequest, format, args...)
 }
 
 // Interface guard

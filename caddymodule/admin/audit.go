@@ -34,21 +34,21 @@ type auditPage struct {
 }
 
 // listAudit answers with the records after a number, the oldest first.
-func listAudit(r request) error {
+func listAudit(r request) (any, error) {
 	query := r.URL.Query()
 	after, err := numberIn(query, "after", 0, 0, math.MaxInt)
 	if err != nil {
-		return withStatus(err)
+		return nil, err
 	}
 	limit, err := numberIn(query, "limit", defaultAuditPage, 1, domain.MaxAuditPage)
 	if err != nil {
-		return withStatus(err)
+		return nil, err
 	}
 	records, head, err := r.Service.AuditTrail(r.Context(), after, limit)
 	if err != nil {
-		return withStatus(err)
+		return nil, err
 	}
-	return writeJSON(r.w, http.StatusOK, auditPage{records, head.Count, head})
+	return auditPage{records, head.Count, head}, nil
 }
 
 // numberIn returns a number of a query, or the default otherwise.
@@ -76,31 +76,30 @@ func auditCommand() *cobra.Command {
 		Use:   "audit [--json] [--after <number>] [--limit <count>] | --verify [--head <hash>] [--json]",
 		Short: "Prints or verifies the trail of all changes",
 		Long: `
-Prints who changed what and when. It prints the newest 50 changes as a table, or with
---json the whole trail, one record a line. It leaves out changes that are made while it
-runs.
+Prints who changed what and when: the newest 50 changes as a table, or with --json the whole
+trail, one record a line. It leaves out changes that are made while it runs.
 
-Every record holds the hash of the one before. So nobody can change, remove or insert a
-record unnoticed. --verify computes all hashes again. It prints the number of records
-and the last hash, with --json as an object. Keep that hash in another place. Then
---verify --head checks that the trail still has it, and detects a trail that was
-replaced as a whole.
+Every record holds the hash of the one before, so that nobody can change, remove or insert a
+record unnoticed. --verify computes all hashes again, and prints the number of records and the
+last hash, with --json as an object. Keep that hash in another place: --verify --head checks that
+the trail still has it, and so detects a trail that was replaced as a whole.
 
-Other programs can verify the output of --json. The hash of a record is the SHA-256, in
-hexadecimal, of its line without the last member (the text ,"hash":"…") and without the
-line's end. Its member previous is the hash of the line before, or 64 zeros in the first
-line.`,
+The hash of a record is the SHA-256 of its line of --json without the last member, hash.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			trail, err := target.openTrail()
+			page, err := target.auditPage(0, 1)
 			if err != nil {
 				return err
 			}
+			trail := trail{&target, page.Head}
 			if verify || expected != "" {
 				if err := trail.verify(expected); err != nil {
 					return err
 				}
-				return printHead(cmd.OutOrStdout(), trail.head, asJSON)
+				return output(cmd, asJSON, trail.head, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "%d records, unbroken, head %x\n", trail.head.Count, trail.head.Hash)
+					return err
+				})
 			}
 			flags := cmd.Flags()
 			if asJSON && !flags.Changed("limit") {
@@ -138,14 +137,8 @@ type trail struct {
 	head   domain.AuditHead
 }
 
-func (t *client) openTrail() (trail, error) {
-	page, err := t.auditPage(0, 1)
-	return trail{t, page.Head}, err
-}
-
-func (t *client) auditPage(after, limit int) (page auditPage, err error) {
-	err = t.call(http.MethodGet, fmt.Sprintf("%saudit?after=%d&limit=%d", Path, after, limit), nil, &page)
-	return page, err
+func (t *client) auditPage(after, limit int) (auditPage, error) {
+	return call[auditPage](t, http.MethodGet, fmt.Sprintf("%saudit?after=%d&limit=%d", Path, after, limit), nil)
 }
 
 // records yields at most limit records after a number, or all if limit is 0. An
@@ -201,15 +194,6 @@ func (t trail) verify(expected string) error {
 		return errors.New("the audit trail is unbroken, but no record has the hash of --head: the hash is from another trail")
 	}
 	return nil
-}
-
-// printHead prints the end of a verified trail.
-func printHead(w io.Writer, head domain.AuditHead, asJSON bool) error {
-	if asJSON {
-		return jsonv2.MarshalWrite(w, head)
-	}
-	_, err := fmt.Fprintf(w, "%d records, unbroken, head %x\n", head.Count, head.Hash)
-	return err
 }
 
 // printRecordLines prints records as JSON Lines, each as its hash was made of.

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
@@ -18,26 +21,29 @@ import (
 // DumpType is the media type of a backup.
 const DumpType = "application/octet-stream"
 
-// getBackup answers with a backup.
-func getBackup(r request) error {
+func getBackup(r request) (any, error) {
 	store, ok := r.Store.(engine.Backuper)
 	if !ok {
-		return badRequest(errors.New("this storage engine makes no backups: use its own tools"))
+		return nil, badRequest("this storage engine makes no backups: use its own tools")
 	}
-	if r.isHead(DumpType) {
-		return nil
+	r.w.Header().Set("Content-Type", DumpType)
+	if r.Method == http.MethodHead { // nothing is read for it, and no backup counts as made
+		return nil, nil
 	}
-	to := r.download(DumpType)
+	to := r.stream(http.NewResponseController(r.w).SetWriteDeadline)
 	defer to.close()
 	err := store.Backup(to.ctx, to)
 	if err == nil {
-		err = to.flush()
+		err = http.NewResponseController(r.w).Flush() // until then an error of the connection may not show
 	}
-	if err != nil {
-		return withStatus(to.abort("a backup", err))
+	if err != nil && to.isBegun {
+		caddy.Log().Named("admin.api.presets").Error("a backup ended early", zap.Error(err))
+		panic(http.ErrAbortHandler) // a part of a backup must not look like the whole
 	}
-	r.live.RecordBackup(time.Now())
-	return nil
+	if err == nil {
+		r.live.RecordBackup(time.Now())
+	}
+	return nil, err
 }
 
 func backupCommand() *cobra.Command {
@@ -50,22 +56,17 @@ func backupCommand() *cobra.Command {
 		Use:   "backup [--encryption-key-file <file>] <file>|-  or  backup --keep <count> [--encryption-key-file <file>] <folder>",
 		Short: "Makes a backup of a running server's store",
 		Long: `
-Writes a snapshot of the whole store to a new file, or for - to standard output. The
-server goes on serving meanwhile. Any engine can restore the backup.
+Writes a snapshot of the whole store to a new file, or for - to standard output, while the server
+goes on serving. Any engine can restore it. The file is <file>.partial until it is on the disk.
 
 The backup of an encrypted store is encrypted with the store's key. Other backups hold all
 prompts in plain text, unless --encryption-key-file names a key to encrypt them with.
 
-The file gets its name once it is complete and on the disk. Until then its name is
-<file>.partial.
-
-With --keep the backup gets a name of its own in a folder: presets-<time in UTC>.backup.
-It is verified as "verify" does it, before it gets its name. Then the oldest backups that
-this command made there are removed, beyond so many of the newest. Other files are left
-alone. If the new backup fails, none is removed. None is removed either if it ends at an
-earlier commit than an older backup: then it is of another store, or of a restored one.
-The command says so, and fails. The path is printed on standard output. Give each store a
-folder of its own. An encrypted store needs --encryption-key-file.`,
+With --keep the backup is presets-<time in UTC>.backup in a folder, and is verified first, which
+takes the key of an encrypted store. Then the oldest backups that this command made there are
+removed, beyond so many of the newest. None is removed if the new one fails, or if it ends at an
+earlier commit than an older one: then it is of another store, or of a restored one, and the
+command fails. Give each store a folder of its own. The path is printed on standard output.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			isRotation := cmd.Flags().Changed("keep")
@@ -79,12 +80,17 @@ folder of its own. An encrypted store needs --encryption-key-file.`,
 			if err != nil {
 				return err
 			}
-			if isRotation {
-				return runRotation(cmd, &target, args[0], keep, key)
+			ctx, stop := terminal.Interruptible(cmd.Context())
+			defer stop()
+			write := func(to io.Writer) error { return target.backupTo(ctx, cmd.ErrOrStderr(), to, key) }
+			switch {
+			case isRotation:
+				return target.rotate(ctx, cmd, args[0], keep, key)
+			case args[0] == "-":
+				return write(cmd.OutOrStdout())
+			default:
+				return newFile(args[0], write)
 			}
-			return writeFile(cmd, args[0], func(ctx context.Context, messages, to io.Writer) error {
-				return target.backupTo(ctx, messages, to, key)
-			})
 		},
 	}
 	target.flags(backup)
@@ -94,37 +100,20 @@ folder of its own. An encrypted store needs --encryption-key-file.`,
 	return backup
 }
 
-// runRotation is the command backup with --keep.
-func runRotation(cmd *cobra.Command, target *client, folder string, keep int, key []byte) error {
-	ctx, stop := terminal.Interruptible(cmd.Context())
-	defer stop()
-	path, err := target.rotate(ctx, cmd.ErrOrStderr(), folder, keep, key)
-	if path != "" {
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), path); err != nil {
-			return err
-		}
-	}
-	return err
-}
-
 // backupTo copies a backup from the server, checks it and describes it in messages. With a key
 // the copy is encrypted.
 func (t *client) backupTo(ctx context.Context, messages, to io.Writer, key []byte) error {
-	var info dump.Info
-	var end dump.End
-	p, err := t.fetch(ctx, messages, Path+"backup", func(p *terminal.Progress) (err error) {
-		if key == nil {
-			info, end, err = dump.Follow(io.TeeReader(p, to), p.Estimate)
-			return err
-		}
-		from, err := dump.NewReader(p, key, true)
-		if err == nil {
-			err = dump.Copy(to, from, key, p.Estimate)
-			info, end = from.Info, from.End
-		}
+	response, err := t.sendUntil(ctx, http.MethodGet, Path+"backup", nil, nil)
+	if err != nil {
 		return err
-	})
+	}
+	defer response.Body.Close()
+	p := terminal.NewProgress(messages, response.Body, 0)
+	info, end, err := copyBackup(to, p, key)
+	p.Done()
 	switch {
+	case ctx.Err() != nil:
+		return errInterrupted
 	case errors.Is(err, dump.ErrUnusable):
 		return fmt.Errorf("the server sent an incomplete backup; its log has the reason: %w", err)
 	case err != nil:
@@ -137,4 +126,16 @@ func (t *client) backupTo(ctx context.Context, messages, to io.Writer, key []byt
 	_, err = fmt.Fprintf(messages, "Made a backup of commit %d, %s: %s in %v, of %d records, digest %s\n",
 		info.Commit, encrypted, humanize.IBytes(uint64(p.Bytes())), p.Elapsed(), end.Records, end.Digest)
 	return err
+}
+
+func copyBackup(to io.Writer, p *terminal.Progress, key []byte) (dump.Info, dump.End, error) {
+	if key == nil {
+		return dump.Follow(io.TeeReader(p, to), p.Estimate)
+	}
+	from, err := dump.NewReader(p, key, true)
+	if err != nil {
+		return dump.Info{}, dump.End{}, err
+	}
+	err = dump.Copy(to, from, key, p.Estimate)
+	return from.Info, from.End, err
 }

@@ -43,9 +43,7 @@ func TestBackupCommand(t *testing.T) {
 			if encrypted {
 				key = storagetest.KeyFile(t, storagetest.KeyDigits)
 				s.Folder = caddytest.Folder(t)
-				if err := s.Load(s.Encrypted(s.Address, s.Folder, key)); err != nil {
-					t.Fatal(err)
-				}
+				s.load(s.Folder, key)
 			}
 			var digest string
 			backUp := func(args ...string) {
@@ -95,9 +93,7 @@ func TestBackupCommand(t *testing.T) {
 			if err != nil || out != "" || !strings.HasPrefix(note, "Restored commit ") || digests.FindString(note) != digest {
 				t.Fatalf("got %q and %q, %v, want that it was restored with digest %s", out, note, err, digest)
 			}
-			if err := s.Load(s.Encrypted(s.Address, to, key)); err != nil {
-				t.Fatal(err)
-			}
+			s.load(to, key)
 			s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"version":2`)
 			s.Manage("GET", "/v1/presets/p/versions/1", "").Want(t, 200, canary)
 			s.Manage("GET", "/v1/workspaces/team", "").Want(t, 404)
@@ -125,20 +121,14 @@ func TestEncryptByBackup(t *testing.T) {
 		{"backup", "--address", s.AdminAddress, file("plain")},
 		{"restore", "--folder", file("one"), "--encryption-key-file", first, file("plain")},
 	} {
-		if _, _, err := run(args...); err != nil {
-			t.Fatalf("%v: %v", args, err)
-		}
+		must(t, args...)
 	}
-	if err := s.Load(s.Encrypted(s.Address, file("one"), first)); err != nil {
-		t.Fatal(err)
-	}
+	s.load(file("one"), first)
 	for _, args := range [][]string{
 		{"backup", "--address", s.AdminAddress, file("encrypted")},
 		{"restore", "--folder", file("two"), "--encryption-key-file", second, "--backup-key-file", first, file("encrypted")},
 	} {
-		if _, _, err := run(args...); err != nil {
-			t.Fatalf("%v: %v", args, err)
-		}
+		must(t, args...)
 	}
 	for says, args := range map[string][]string{
 		"needs the key of the store":   {file("encrypted")},
@@ -163,9 +153,7 @@ func TestEncryptByBackup(t *testing.T) {
 			t.Errorf("%v: a folder is left", args)
 		}
 	}
-	if err := s.Load(s.Encrypted(s.Address, file("two"), second)); err != nil {
-		t.Fatal(err)
-	}
+	s.load(file("two"), second)
 	s.Manage("GET", "/v1/presets/p", "").Want(t, 200)
 	s.Stop()
 }
@@ -213,9 +201,7 @@ func TestBackupRefusals(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	if _, _, err := run("backup", file("full"), "--address", s.AdminAddress); err != nil {
-		t.Fatal(err)
-	}
+	s.must("backup", file("full"))
 	before, err := os.ReadFile(file("full"))
 	if err != nil {
 		t.Fatal(err)
@@ -421,9 +407,7 @@ func TestBackupMetric(t *testing.T) {
 		t.Errorf("after a failed backup: got %s, want none", got)
 	}
 	from := time.Now().Unix()
-	if _, _, err := run("backup", filepath.Join(t.TempDir(), "b"), "--address", s.AdminAddress); err != nil {
-		t.Fatal(err)
-	}
+	s.must("backup", filepath.Join(t.TempDir(), "b"))
 	made := metric()
 	if at, err := strconv.ParseFloat(made, 64); err != nil || int64(at) < from || int64(at) > time.Now().Unix() {
 		t.Errorf("after a backup: got %q, want the time of now (%v)", made, err)

@@ -34,7 +34,6 @@ is given a folder or a backup. version needs neither.`,
 	})
 }
 
-// addCommands adds the subcommands of caddy presets.
 func addCommands(presets *cobra.Command) {
 	const server = "server"
 	presets.AddGroup(cli.Groups()...)
@@ -75,22 +74,31 @@ func (t *client) flags(cmd *cobra.Command) {
 	flags.StringVar(&t.store, "store", "", "The store to use, if several are live")
 }
 
-// call sends body as JSON, unless it is nil, and decodes the response into into.
-func (t *client) call(method, path string, body, into any) error {
+// call sends body as JSON, unless it is nil, and decodes the response.
+func call[T any](t *client, method, path string, body any) (answer T, err error) {
 	var text io.Reader
 	if body != nil {
 		encoded, err := jsonv2.Marshal(body)
 		if err != nil {
-			return err
+			return answer, err
 		}
 		text = bytes.NewReader(encoded)
 	}
 	response, err := t.send(method, path, nil, text)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	defer response.Body.Close()
-	return jsonv2.UnmarshalRead(response.Body, into)
+	err = jsonv2.UnmarshalRead(response.Body, &answer)
+	return answer, err
+}
+
+// output prints a value as JSON, or as text.
+func output(cmd *cobra.Command, asJSON bool, value any, text func(io.Writer) error) error {
+	if asJSON {
+		return jsonv2.MarshalWrite(cmd.OutOrStdout(), value)
+	}
+	return text(cmd.OutOrStdout())
 }
 
 // send sends a request. path may have a query. The answer is a success, and the caller

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	_ "github.com/caddy-presets/caddy-presets/caddymodule"
@@ -23,6 +25,51 @@ func start(t *testing.T, subdirectives string) *server {
 }
 
 func run(args ...string) (out, errOut string, err error) { return admin.Run(args...) }
+
+// run runs a command that calls the server's admin endpoint.
+func (s *server) run(args ...string) (out, note string, err error) {
+	return run(append(args, "--address", s.AdminAddress)...)
+}
+
+// must runs a command that succeeds.
+func must(t *testing.T, args ...string) (out, note string) {
+	t.Helper()
+	out, note, err := run(args...)
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, note)
+	}
+	return out, note
+}
+
+// must is run of a command that succeeds.
+func (s *server) must(args ...string) (out, note string) {
+	s.T.Helper()
+	return must(s.T, append(args, "--address", s.AdminAddress)...)
+}
+
+// refuses runs commands that fail, each with a text in its error, and print nothing.
+func refuses(t *testing.T, commands map[string][]string, first ...string) {
+	t.Helper()
+	for says, args := range commands {
+		if out, _, err := run(slices.Concat(first, args)...); err == nil || out != "" || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
+		}
+	}
+}
+
+// refuses is refuses of commands that call the server's admin endpoint.
+func (s *server) refuses(commands map[string][]string, first ...string) {
+	s.T.Helper()
+	refuses(s.T, commands, append(first, "--address", s.AdminAddress)...)
+}
+
+// load serves the store in a folder, with the file of its key or none.
+func (s *server) load(folder, key string) {
+	s.T.Helper()
+	if err := s.Load(s.Encrypted(s.Address, folder, key)); err != nil {
+		s.T.Fatal(err)
+	}
+}
 
 var (
 	operator = admin.Operator

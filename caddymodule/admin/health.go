@@ -10,14 +10,12 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 )
 
-// health is the state of all live stores.
 type health struct {
 	// Healthy says that all stores can be read. Without a store it is false.
 	Healthy bool          `json:"healthy"`
 	Stores  []storeHealth `json:"stores"` // in the order of their names
 }
 
-// storeHealth is the state of one store.
 type storeHealth struct {
 	Name string `json:"store"`
 	engine.Health
@@ -44,7 +42,6 @@ func serveHealth(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, response)
 }
 
-// healthOf returns the state of some stores.
 func healthOf(ctx context.Context, stores map[string]*registry.Store) health {
 	response := health{Healthy: true, Stores: []storeHealth{}}
 	for _, name := range slices.Sorted(maps.Keys(stores)) {

@@ -34,7 +34,6 @@ A store that refuses changes, or has damaged records, can still be read. Its lin
 	return command
 }
 
-// health asks the server for the state of its stores.
 func (t *client) health() (state health, err error) {
 	response, err := t.send(http.MethodGet, Path+"health", nil, nil)
 	if err != nil {

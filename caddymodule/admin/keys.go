@@ -19,39 +19,30 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-func listKeys(r request) error {
+func listKeys(r request) (any, error) {
 	keys, err := r.Service.Keys(r.Context())
-	if err != nil {
-		return withStatus(err)
-	}
-	return writeJSON(r.w, http.StatusOK, keyList{r.show(keys...)})
+	return keyList{r.show(keys...)}, err
 }
 
-// respondKey responds with a key, or with the error that came instead of it.
-func (r request) respondKey(k domain.Key, err error) error {
-	if err != nil {
-		return withStatus(err)
-	}
-	return writeJSON(r.w, http.StatusOK, r.show(k)[0])
+// showOne shows a key, if there is no error instead of it.
+func (r request) showOne(k domain.Key, err error) (any, error) { return r.show(k)[0], err }
+
+func getKey(r request) (any, error) { return r.showOne(r.Service.Key(r.Context(), r.keyID)) }
+
+func removeKey(r request) (any, error) {
+	return r.showOne(r.Service.RemoveKey(r.Context(), operator, r.keyID))
 }
 
-func getKey(r request) error { return r.respondKey(r.Service.Key(r.Context(), r.keyID)) }
-
-func removeKey(r request) error {
-	return r.respondKey(r.Service.RemoveKey(r.Context(), operator, r.keyID))
-}
-
-func revokeKey(r request) error {
+func revokeKey(r request) (any, error) {
 	k, err := r.Service.RevokeKey(r.Context(), operator, r.keyID)
 	if errors.Is(err, domain.ErrRevocationNotStored) {
 		r.live.RetryRevocations()
 		caddy.Log().Named("admin.api.presets").Error("a key is revoked in memory alone, until the store takes its revocation", zap.String("key", k.ID), zap.Error(err))
 		err = fmt.Errorf("%w; the server tries again each second, and a restart before it succeeds makes the key valid again", err)
 	}
-	return r.respondKey(k, err)
+	return r.showOne(k, err)
 }
 
-// newKeyRequest is the body of a key's creation.
 type newKeyRequest struct {
 	Kind      domain.KeyKind `json:"kind"`
 	UserID    string         `json:"user_id,omitzero"`
@@ -116,27 +107,27 @@ func (r request) show(keys ...domain.Key) []issuedKey {
 	return shown
 }
 
-func issueKey(r request) error {
+func issueKey(r request) (any, error) {
 	var in newKeyRequest
 	if err := r.read(&in); err != nil {
-		return err
+		return nil, err
 	}
 	var lifetime time.Duration
 	if in.ExpiresIn != "" {
 		var err error
 		if lifetime, err = caddy.ParseDuration(in.ExpiresIn); err != nil || lifetime <= 0 {
-			return badRequest(fmt.Errorf("expires_in: must be a positive duration such as 720h or 30d, of at most %dd", math.MaxInt64/(24*time.Hour)))
+			return nil, badRequest("expires_in: must be a positive duration such as 720h or 30d, of at most %dd", math.MaxInt64/(24*time.Hour))
 		}
 	}
 	k, secret, err := r.Service.IssueKey(r.Context(), operator, domain.NewKey{
 		Kind: in.Kind, UserID: in.UserID, Name: in.Name, Workspace: in.Workspace, Lifetime: lifetime, Scope: in.Scope,
 	})
 	if err != nil {
-		return withStatus(err)
+		return nil, err
 	}
 	issued := r.show(k)[0]
 	issued.Secret = secret
-	return writeJSON(r.w, http.StatusCreated, issued)
+	return issued, nil
 }
 
 func keyCommand() *cobra.Command {
@@ -158,11 +149,11 @@ var errSecretAsID = errors.New("that is a key, and not the id of one, so nothing
 	`Find its id with "caddy presets key list": ENDS IN has its last characters`)
 
 // callKey calls a path of the key of an id, or below it.
-func (t *client) callKey(method, id, below string, k *issuedKey) error {
+func (t *client) callKey(method, id, below string) (issuedKey, error) {
 	if domain.HoldsIssued(id) {
-		return errSecretAsID
+		return issuedKey{}, errSecretAsID
 	}
-	return t.call(method, Path+"keys/"+url.PathEscape(id)+below, nil, k)
+	return call[issuedKey](t, method, Path+"keys/"+url.PathEscape(id)+below, nil)
 }
 
 func createKeyCommand(target *client) *cobra.Command {
@@ -182,8 +173,8 @@ protected labels and presets only with --may protected-labels.`,
 			for _, right := range may {
 				in.Rights = append(in.Rights, domain.Right(right))
 			}
-			var k issuedKey
-			if err := target.call(http.MethodPost, Path+"keys", in, &k); err != nil {
+			k, err := call[issuedKey](target, http.MethodPost, Path+"keys", in)
+			if err != nil {
 				return err
 			}
 			expires := "never expires"
@@ -191,7 +182,7 @@ protected labels and presets only with --may protected-labels.`,
 				expires = "expires " + k.ExpiresAt.Format(time.RFC3339)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "Issued %s key %s, which %s. It is not shown again:\n", k.Kind, k.ID, expires)
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), k.Secret)
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), k.Secret)
 			return err
 		},
 	}
@@ -221,14 +212,11 @@ lists of presets and models; "key show" prints them whole. The last use is store
 hour at most, so it may be up to an hour later than shown.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var keys keyList
-			if err := target.call(http.MethodGet, Path+"keys", nil, &keys); err != nil {
+			keys, err := call[keyList](target, http.MethodGet, Path+"keys", nil)
+			if err != nil {
 				return err
 			}
-			if asJSON {
-				return jsonv2.MarshalWrite(cmd.OutOrStdout(), keys.Keys)
-			}
-			return printKeys(cmd.OutOrStdout(), keys.Keys)
+			return output(cmd, asJSON, keys.Keys, func(w io.Writer) error { return printKeys(w, keys.Keys) })
 		},
 	}
 	list.Flags().BoolVar(&asJSON, "json", false, "Print JSON")
@@ -241,11 +229,11 @@ func revokeKeyCommand(target *client) *cobra.Command {
 		Short: "Ends a key for good, at once",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var k issuedKey
-			if err := target.callKey(http.MethodDelete, args[0], "", &k); err != nil {
+			k, err := target.callKey(http.MethodDelete, args[0], "")
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "Revoked %s key %s.\n", k.Kind, k.ID)
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "Revoked %s key %s.\n", k.Kind, k.ID)
 			return err
 		},
 	}

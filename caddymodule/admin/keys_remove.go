@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// keyPruning is the body of a request to remove keys that are not live.
 type keyPruning struct {
 	// OlderThan is a duration such as 30d, empty for any time.
 	OlderThan string `json:"older_than,omitzero"`
@@ -24,26 +22,23 @@ type prunedKeys struct {
 	Keys   []issuedKey `json:"keys"`
 }
 
-func pruneKeys(r request) error {
+func pruneKeys(r request) (any, error) {
 	var in keyPruning
 	if err := r.read(&in); err != nil {
-		return err
+		return nil, err
 	}
 	on := domain.KeyPruning{DryRun: in.DryRun}
 	if in.OlderThan != "" {
 		var err error
 		if on.EndedFor, err = caddy.ParseDuration(in.OlderThan); err != nil || on.EndedFor < 0 {
-			return badRequest(errors.New("older_than: must be a duration such as 720h or 30d"))
+			return nil, badRequest("older_than: must be a duration such as 720h or 30d")
 		}
 	}
 	keys, err := r.Service.PruneKeys(r.Context(), operator, on)
-	if err != nil {
-		if len(keys) > 0 {
-			err = fmt.Errorf("%d keys were removed, and then: %w", len(keys), err)
-		}
-		return withStatus(err)
+	if err != nil && len(keys) > 0 {
+		err = fmt.Errorf("%d keys were removed, and then: %w", len(keys), err)
 	}
-	return writeJSON(r.w, http.StatusOK, prunedKeys{in.DryRun, r.show(keys...)})
+	return prunedKeys{in.DryRun, r.show(keys...)}, err
 }
 
 func removeKeyCommand(target *client) *cobra.Command {
@@ -56,11 +51,11 @@ refused: revoke it first. The audit trail keeps its records. Histories show the 
 key, and no name.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var k issuedKey
-			if err := target.callKey(http.MethodPost, args[0], "/remove", &k); err != nil {
+			k, err := target.callKey(http.MethodPost, args[0], "/remove")
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "Removed %s key %s, which was %s.\n", k.Kind, k.ID, k.state())
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "Removed %s key %s, which was %s.\n", k.Kind, k.ID, k.state())
 			return err
 		},
 	}
@@ -77,8 +72,8 @@ those that ended within that time. Live keys stay. The audit trail has a record 
 removal. Many keys are removed in several changes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var pruned prunedKeys
-			if err := target.call(http.MethodPost, Path+"keys/prune", in, &pruned); err != nil {
+			pruned, err := call[prunedKeys](target, http.MethodPost, Path+"keys/prune", in)
+			if err != nil {
 				return err
 			}
 			if len(pruned.Keys) > 0 {
@@ -90,7 +85,7 @@ removal. Many keys are removed in several changes.`,
 			if pruned.DryRun {
 				what = "keys that would be removed"
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %d\n", what, len(pruned.Keys))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d\n", what, len(pruned.Keys))
 			return err
 		},
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
@@ -68,14 +67,11 @@ func showKeyCommand(target *client) *cobra.Command {
 		Short: "Shows a key without its secret, and all that it may do",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var k issuedKey
-			if err := target.callKey(http.MethodGet, args[0], "", &k); err != nil {
+			k, err := target.callKey(http.MethodGet, args[0], "")
+			if err != nil {
 				return err
 			}
-			if asJSON {
-				return jsonv2.MarshalWrite(cmd.OutOrStdout(), k)
-			}
-			return k.print(cmd.OutOrStdout())
+			return output(cmd, asJSON, k, k.print)
 		},
 	}
 	show.Flags().BoolVar(&asJSON, "json", false, "Print JSON")

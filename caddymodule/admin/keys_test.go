@@ -136,9 +136,7 @@ func TestKeyRemoval(t *testing.T) {
 			t.Fatalf("got %q, %v", note, err)
 		}
 	}
-	if err := s.Load(s.Encrypted(s.Address, folder, "")); err != nil {
-		t.Fatal(err)
-	}
+	s.load(folder, "")
 	s.Do("GET", "/v1/presets/p", "", caddytest.Bearer(live.Secret)).Want(t, 200)
 	history("null")
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 )
 
-// lockFolder locks nothing here.
 func lockFolder(context.Context, string, io.Writer) (release func(), isAlone bool, err error) {
 	return func() {}, false, nil
 }

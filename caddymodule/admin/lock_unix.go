@@ -8,9 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// lockPoll is how often a run looks whether the one before it has ended.
+const lockPoll = 20 * time.Millisecond
 
 // lockFolder waits until no other run has locked a folder, and keeps others out until release
 // is called. It writes to messages if it has to wait. The lock ends with the process. isAlone
@@ -20,33 +24,19 @@ func lockFolder(ctx context.Context, name string, messages io.Writer) (release f
 	if err != nil {
 		return nil, false, err
 	}
-	unlock := func() { _ = folder.Close() }
-	if err = flock(folder, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
-		return unlock, err == nil, nil
-	}
-	fmt.Fprintf(messages, "Waiting for another run, which has locked %s.\n", name)
-	locked := make(chan error)
-	go func() {
-		err := flock(folder, unix.LOCK_EX)
-		select {
-		case locked <- err:
-		case <-ctx.Done():
-			unlock()
+	release = func() { _ = folder.Close() }
+	for isWaiting := false; ; isWaiting = true {
+		if err := unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+			return release, err == nil, nil
 		}
-	}()
-	select {
-	case err := <-locked:
-		return unlock, err == nil, nil
-	case <-ctx.Done():
-		return nil, false, context.Cause(ctx)
+		if !isWaiting {
+			fmt.Fprintf(messages, "Waiting for another run, which has locked %s.\n", name)
+		}
+		select {
+		case <-ctx.Done():
+			release()
+			return nil, false, context.Cause(ctx)
+		case <-time.After(lockPoll):
+		}
 	}
-}
-
-// flock is the system call. Signals do not end it.
-func flock(file *os.File, how int) error {
-	err := error(unix.EINTR)
-	for errors.Is(err, unix.EINTR) {
-		err = unix.Flock(int(file.Fd()), how)
-	}
-	return err
 }

@@ -2,43 +2,28 @@ package admin
 
 import (
 	"cmp"
-	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
-	"github.com/spf13/cobra"
-
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
-// writeFile calls write with a new file, or with standard output if the name is "-". The
-// context ends when the command is interrupted.
-func writeFile(cmd *cobra.Command, name string, write func(ctx context.Context, messages, to io.Writer) error) error {
-	ctx, stop := terminal.Interruptible(cmd.Context())
-	defer stop()
-	if name == "-" {
-		return write(ctx, cmd.ErrOrStderr(), cmd.OutOrStdout())
-	}
-	return newFile(name, func(file io.Writer) error { return write(ctx, cmd.ErrOrStderr(), file) })
-}
+// partialSuffix ends the name of a file that is being written.
+const partialSuffix = ".partial"
 
-// newFile creates a file with the output of write. Only its owner can read it: the owner of its
-// folder, if root creates it. It gets its name once it is complete and synced to the disk.
-func newFile(name string, write func(io.Writer) error) error {
-	return newFileBy(name, write, func(partial, name string) error { return publish(partial, name, badger.SyncFolder) })
-}
-
-// newFileBy is newFile with another way to rename the complete file.
-func newFileBy(name string, write func(io.Writer) error, publish func(partial, name string) error) (err error) {
-	partial := name + ".partial"
+// newFile creates a file with the output of write, which may read it as name with the suffix
+// partialSuffix. Only its owner can read it: the owner of its folder, if root creates it. It gets
+// its name once it is complete and synced to the disk.
+func newFile(name string, write func(io.Writer) error) (err error) {
+	partial := name + partialSuffix
 	file, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nameTakenError(partial + " exists: it is being written, or was cut short; if so, remove it")
+		return fmt.Errorf("%s exists: it is being written, or was cut short; if so, remove it", partial)
 	}
 	if err != nil {
 		return fileowner.Explain(err, partial)
@@ -63,7 +48,7 @@ func newFileBy(name string, write func(io.Writer) error, publish func(partial, n
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	return publish(partial, name)
+	return publish(partial, name, badger.SyncFolder)
 }
 
 // publish renames a complete file durably, unless the name is taken by now. After an
@@ -90,11 +75,6 @@ func publish(partial, name string, sync func(folder string) error) error {
 	return nil
 }
 
-// nameTakenError is the error of newFile for a name that is taken.
-type nameTakenError string
-
-func (e nameTakenError) Error() string { return string(e) }
-
 func existsAlready(name string) error {
-	return nameTakenError(name + " exists already, and is not overwritten")
+	return fmt.Errorf("%s exists already, and is not overwritten", name)
 }

@@ -1,8 +1,6 @@
 package admin
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,7 +17,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// pruneRequest is the body of a request to remove old versions.
 type pruneRequest struct {
 	// Keep is nil for keep_versions of the configuration.
 	Keep *int `json:"keep,omitzero"`
@@ -39,10 +36,10 @@ type pruneResult struct {
 	Disk string `json:"disk,omitzero"`
 }
 
-func pruneVersions(r request) error {
+func pruneVersions(r request) (any, error) {
 	var in pruneRequest
 	if err := r.read(&in); err != nil {
-		return err
+		return nil, err
 	}
 	on := domain.Pruning{Workspace: in.Workspace, DryRun: in.DryRun}
 	if in.Keep != nil {
@@ -50,17 +47,17 @@ func pruneVersions(r request) error {
 	} else {
 		var err error
 		if on.Keep, err = keepVersions(r.live); err != nil {
-			return badRequest(err)
+			return nil, err
 		}
 		if on.Keep == 0 && in.UnusedFor == "" {
-			return badRequest(errors.New("keep: must be given, since the configuration has no keep_versions"))
+			return nil, badRequest("keep: must be given, since the configuration has no keep_versions")
 		}
 		on.Keep = max(on.Keep, 1)
 	}
 	if in.UnusedFor != "" {
 		var err error
 		if on.UnusedSince, err = unusedSince(r, in.UnusedFor); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	pruned, err := r.Service.PruneVersions(r.Context(), operator, on)
@@ -72,35 +69,28 @@ func pruneVersions(r request) error {
 		if result.Total > 0 {
 			err = fmt.Errorf("%v, and then: %w", result, err)
 		}
-		return withStatus(err)
+		return nil, err
 	}
 	if adviser, ok := r.Store.(engine.RemovalAdviser); ok && result.Total > 0 && !on.DryRun {
 		result.Disk = adviser.AfterRemoval()
 	}
-	return writeJSON(r.w, http.StatusOK, result)
+	return result, nil
 }
 
 // unusedSince returns since when a version must be unused, once the store has the latest usage.
 func unusedSince(r request, age string) (time.Time, error) {
 	unused, err := caddy.ParseDuration(age)
 	if err != nil || unused < time.Hour {
-		return time.Time{}, badRequest(errors.New("unused_for: must be a duration of at least an hour, such as 90d"))
+		return time.Time{}, badRequest("unused_for: must be a duration of at least an hour, such as 90d")
 	}
-	store := (func(context.Context) error)(nil)
-	for _, u := range r.live.Uses() {
-		if u.Inference && u.StoreUsage == nil {
-			store = nil
-			break
-		}
-		if u.StoreUsage != nil {
-			store = u.StoreUsage
-		}
+	uses := r.live.Uses()
+	measures := func(u *registry.Use) bool { return u.StoreUsage != nil }
+	last := slices.IndexFunc(uses, measures)
+	if last < 0 || slices.ContainsFunc(uses, func(u *registry.Use) bool { return u.Inference && !measures(u) }) {
+		return time.Time{}, badRequest("unused_for: every site of this store with inference must have usage, which tells what was served")
 	}
-	if store == nil {
-		return time.Time{}, badRequest(errors.New("unused_for: every site of this store with inference must have usage, which tells what was served"))
-	}
-	if err := store(r.Context()); err != nil {
-		return time.Time{}, withStatus(err)
+	if err := uses[last].StoreUsage(r.Context()); err != nil {
+		return time.Time{}, err
 	}
 	return time.Now().Add(-unused), nil
 }
@@ -114,12 +104,11 @@ func keepVersions(store *registry.Store) (int, error) {
 	}
 	slices.Sort(all)
 	if all = slices.Compact(all); len(all) != 1 {
-		return 0, fmt.Errorf("keep: must be given, since the sites of this store do not have the same keep_versions: %v, where 0 stands for all", all)
+		return 0, badRequest("keep: must be given, since the sites of this store do not have the same keep_versions: %v, where 0 stands for all", all)
 	}
 	return all[0], nil
 }
 
-// String returns the totals.
 func (r pruneResult) String() string {
 	removed := "versions removed"
 	if r.DryRun {
@@ -138,24 +127,22 @@ func pruneCommand() *cobra.Command {
 		Use:   "prune [--keep <count>] [--unused-for <duration>] [--workspace <slug>] [--dry-run]",
 		Short: "Removes old versions of presets, for good",
 		Long: `
-Removes old versions of presets, and prints them. The newest versions of each preset
-stay. Designated and labelled versions stay as well, even if a label splits between
-versions. Archived and disabled presets are pruned, too.
+Removes old versions of presets, also of archived and disabled ones, and prints them. The newest
+versions stay, and so do designated and labelled ones.
 
---keep is the number of the newest versions that stay. The default is keep_versions of
-the configuration. With --unused-for, versions stay that were served within that time, or
-made within it and never served. The server needs the block usage for that.
+--keep is the number of the newest versions that stay, by default keep_versions of the
+configuration. With --unused-for, versions stay that were served within that time, or made within
+it and never served. The server needs the block usage for that.
 
-Many versions of one preset are removed in several changes. Others may write between two
-of them. The audit trail has all changes. The last line says when the disk space is free
-again.`,
+Many versions of one preset are removed in several changes, between which others may write. The
+last line says when the disk space is free again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("keep") {
 				in.Keep = &keep
 			}
-			var result pruneResult
-			if err := target.call(http.MethodPost, Path+"prune", in, &result); err != nil {
+			result, err := call[pruneResult](&target, http.MethodPost, Path+"prune", in)
+			if err != nil {
 				return err
 			}
 			return printPruned(cmd.OutOrStdout(), result)

@@ -48,10 +48,7 @@ func TestPruneCommand(t *testing.T) {
 	s.Manage("POST", "/v1/presets/archived/restore?workspace_id=team", "").Want(t, 200, `"version":4`)
 	s.Manage("GET", "/v1/presets/archived/versions?workspace_id=team", "").Want(t, 200, `"total_count":2`)
 
-	out, _, err := run("audit", "--limit", "3", "--address", s.AdminAddress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out, _ := s.must("audit", "--limit", "3")
 	for _, want := range []string{"preset.prune archived less 1-2 4 admin - -", "preset.prune email less 1,3 5 admin - -"} {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 			t.Errorf("the trail does not say %q:\n%s", want, out)
@@ -61,16 +58,12 @@ func TestPruneCommand(t *testing.T) {
 		t.Errorf("got %q, %v, want that the trail verifies", out, err)
 	}
 
-	for says, args := range map[string][]string{
+	s.refuses(map[string][]string{
 		"keep: must be given, since the configuration has no keep_versions": {},
 		"Workspace not found":     {"--keep", "1", "--workspace", "nowhere"},
 		`invalid argument "all"`:  {"--keep", "all"},
 		`unknown command "email"`: {"email"},
-	} {
-		if out, _, err := run(append([]string{"prune", "--address", s.AdminAddress}, args...)...); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
-		}
-	}
+	}, "prune")
 }
 
 // TestPruneByConfiguration prunes without a number of versions to keep. The configuration's

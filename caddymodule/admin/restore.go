@@ -21,12 +21,12 @@ import (
 )
 
 // restoreStore restores the backup in the body into the store.
-func restoreStore(r request) error {
+func restoreStore(r request) (any, error) {
 	store, ok := r.Store.(engine.Restorer)
 	if !ok {
-		return badRequest(errors.New("this storage engine restores no backup into a running server: restore it into a new folder with --folder, and name that in storage"))
+		return nil, badRequest("this storage engine restores no backup into a running server: restore it into a new folder with --folder, and name that in storage")
 	}
-	body := r.upload()
+	body := r.stream(http.NewResponseController(r.w).SetReadDeadline)
 	defer body.close()
 	from, err := dump.NewReader(body, nil, false)
 	if err == nil {
@@ -37,13 +37,13 @@ func restoreStore(r request) error {
 	}
 	switch {
 	case err == nil:
-		return writeJSON(r.w, http.StatusOK, newBackupSummary(from.Info, from.End))
+		return newBackupSummary(from.Info, from.End), nil
 	case errors.Is(err, dump.ErrNotNew):
-		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
+		return nil, failure(http.StatusConflict, "%w", err)
 	case errors.Is(err, dump.ErrUnusable):
-		return badRequest(err)
+		return nil, badRequest("%w", err)
 	default:
-		return withStatus(err)
+		return nil, err
 	}
 }
 
@@ -74,15 +74,13 @@ func restoreCommand() *cobra.Command {
 		Use:   "restore [--folder <folder>] [--encryption-key-file <file>] [--backup-key-file <file>] <backup>|-",
 		Short: "Makes a store from a backup of any engine",
 		Long: `
-With --folder it makes a store of the engine Badger, in a folder that is missing or empty.
-That needs no server, and no server may use the folder yet. The command reads the new store
-and compares it with the digest in the backup. After an error the folder is as it was.
---encryption-key-file names the key that encrypts the new store.
+With --folder it makes a store of the engine Badger, in a folder that is missing or empty, without
+a server. It compares the new store with the digest in the backup. After an error the folder is as
+it was. --encryption-key-file names the key that encrypts the new store.
 
 Without --folder it restores into the store of a running server, such as one in etcd. The
 store must be new: it may hold only the records of a server's first start. It is unavailable
-until the restore has succeeded. After an error or an interruption, too, it stays
-unavailable until a backup is restored into it.
+until a restore has succeeded, also after an error or an interruption.
 
 - is standard input. --backup-key-file names the key of an encrypted backup, and refuses one
 that is not encrypted. Without it the key of --encryption-key-file is tried.`,
@@ -110,15 +108,20 @@ that is not encrypted. Without it the key of --encryption-key-file is tried.`,
 			if key == nil {
 				b.key = newKey
 			}
+			into := folder
+			restore := func(from *dump.Reader) error {
+				return badger.Restore(ctx, folder, badger.Options{Logger: caddy.Log().Named("presets"), EncryptionKey: newKey}, from)
+			}
+			if folder == "" {
+				into = "the server's store"
+				restore = func(from *dump.Reader) error { return target.restore(ctx, from) }
+				err = b.check(ctx)
+			}
+			begun := time.Now()
 			var info dump.Info
 			var end dump.End
-			begun := time.Now()
-			into := folder
-			if folder != "" {
-				info, end, err = b.restoreInto(ctx, folder, badger.Options{Logger: caddy.Log().Named("presets"), EncryptionKey: newKey})
-			} else {
-				into = "the server's store"
-				info, end, err = b.send(ctx, &target)
+			if err == nil {
+				info, end, err = b.read(ctx, restore)
 			}
 			if errors.Is(err, dump.ErrUnusable) {
 				err = fmt.Errorf("%s: %w", args[0], err)
@@ -139,7 +142,6 @@ that is not encrypted. Without it the key of --encryption-key-file is tried.`,
 	return restore
 }
 
-// backupFile is a backup to be restored.
 type backupFile struct {
 	io.ReadCloser
 	file       *os.File // nil for standard input
@@ -169,45 +171,39 @@ func openBackup(cmd *cobra.Command, name string) (*backupFile, error) {
 }
 
 // read calls fn with a reader of the backup, and shows the progress of reading it.
-func (b *backupFile) read(from io.Reader, fn func(*dump.Reader) error) (dump.Info, dump.End, error) {
-	p := terminal.NewProgress(b.messages, from, b.size)
+func (b *backupFile) read(ctx context.Context, fn func(*dump.Reader) error) (dump.Info, dump.End, error) {
+	p := terminal.NewProgress(b.messages, until(ctx, b), b.size)
 	defer p.Done()
 	r, err := dump.NewReader(p, b.key, b.isOptional)
-	if err != nil {
-		return dump.Info{}, dump.End{}, err
-	}
-	err = fn(r)
-	return r.Info, r.End, err
-}
-
-// restoreInto makes a store in a folder.
-func (b *backupFile) restoreInto(ctx context.Context, folder string, o badger.Options) (dump.Info, dump.End, error) {
-	return b.read(b, func(from *dump.Reader) error { return badger.Restore(ctx, folder, o, from) })
-}
-
-// send sends the backup to a server, without encryption. It reads a file to its end first, so
-// that a file that cannot be used changes nothing.
-func (b *backupFile) send(ctx context.Context, target *client) (info dump.Info, end dump.End, err error) {
-	if b.file != nil {
-		info, end, err = b.read(until(ctx, b), func(from *dump.Reader) error {
-			for from.Next() {
-			}
-			return from.Err
-		})
-		if err == nil {
-			_, err = b.file.Seek(0, io.SeekStart)
-		}
-	}
 	if err == nil {
-		info, end, err = b.read(until(ctx, b), func(from *dump.Reader) error { return target.restore(ctx, from) })
+		err = fn(r)
 	}
-	if ctx.Err() != nil {
+	switch {
+	case err == nil:
+		return r.Info, r.End, nil
+	case ctx.Err() != nil:
 		err = errInterrupted
 	}
-	return info, end, err
+	return dump.Info{}, dump.End{}, err
 }
 
-// restore sends a backup to the server.
+// check reads a file to its end, so that one that cannot be used changes nothing on a server.
+func (b *backupFile) check(ctx context.Context) error {
+	if b.file == nil {
+		return nil
+	}
+	if _, _, err := b.read(ctx, func(from *dump.Reader) error {
+		for from.Next() {
+		}
+		return from.Err
+	}); err != nil {
+		return err
+	}
+	_, err := b.file.Seek(0, io.SeekStart)
+	return err
+}
+
+// restore sends a backup to the server, without encryption.
 func (t *client) restore(ctx context.Context, from *dump.Reader) error {
 	body, to := io.Pipe()
 	copied := make(chan error, 1)

@@ -22,9 +22,7 @@ import (
 func TestRestoreIntoBadger(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	file := filepath.Join(t.TempDir(), "b")
-	if _, _, err := run("backup", file, "--address", s.AdminAddress); err != nil {
-		t.Fatal(err)
-	}
+	s.must("backup", file)
 	if _, _, err := run("restore", file, "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "restore it into a new folder with --folder") {
 		t.Errorf("got error %v", err)
 	}
@@ -62,9 +60,7 @@ func TestRestoreIsChecked(t *testing.T) {
 	key, dir := storagetest.KeyFile(t, storagetest.KeyDigits), t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	for _, args := range [][]string{{file("plain")}, {"--encryption-key-file", key, file("sealed")}} {
-		if _, _, err := run(append([]string{"backup", "--address", s.AdminAddress}, args...)...); err != nil {
-			t.Fatal(err)
-		}
+		s.must(append([]string{"backup"}, args...)...)
 	}
 	plain, err := os.ReadFile(file("plain"))
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/dump"
 	"github.com/caddy-presets/caddy-presets/storage/fileowner"
@@ -32,12 +34,8 @@ type rotation struct {
 	commit func(name string) (uint64, error)
 }
 
-const (
-	// rotatedLayout is the time in the name of a backup, in UTC.
-	rotatedLayout = "20060102T150405.000Z"
-	// maxNameTries bounds how often another run may take the name first.
-	maxNameTries = 1000
-)
+// rotatedLayout is the time in the name of a backup, in UTC.
+const rotatedLayout = "20060102T150405.000Z"
 
 var rotatedName = regexp.MustCompile(`^presets-(\d{8}T\d{6}\.\d{3}Z)\.backup(\.partial)?$`)
 
@@ -57,7 +55,7 @@ func (r rotation) run(ctx context.Context) (path string, err error) {
 		return "", err
 	}
 	r.removeLeftOvers(partial, isAlone)
-	name, err := r.make(all, partial)
+	name, err := r.make(slices.Concat(all, partial))
 	if err != nil {
 		return "", err
 	}
@@ -131,20 +129,14 @@ func (r rotation) list() (all, partial []string, err error) {
 			partial = append(partial, entry.Name())
 		}
 	}
-	slices.Sort(all)
-	slices.Sort(partial)
-	return all, partial, nil
+	return all, partial, nil // ReadDir sorts by name
 }
 
-// make makes a backup whose name is later than those of the given ones.
-func (r rotation) make(earlier ...[]string) (name string, err error) {
+// make makes a backup whose name is later than the earlier ones, and verifies it.
+func (r rotation) make(earlier []string) (name string, err error) {
 	at := r.now().UTC().Truncate(time.Millisecond)
-	for _, names := range earlier {
-		if len(names) == 0 {
-			continue
-		}
-		parts := rotatedName.FindStringSubmatch(names[len(names)-1])
-		newest, err := time.Parse(rotatedLayout, parts[1])
+	if len(earlier) > 0 {
+		newest, err := time.Parse(rotatedLayout, rotatedName.FindStringSubmatch(slices.Max(earlier))[1])
 		if err != nil {
 			return "", err
 		}
@@ -155,35 +147,13 @@ func (r rotation) make(earlier ...[]string) (name string, err error) {
 			at = newest.Add(time.Millisecond)
 		}
 	}
-	for range maxNameTries {
-		begun := false
-		name = nameOf(at)
-		err = newFileBy(filepath.Join(r.folder, name), func(to io.Writer) error {
-			begun = true
-			return r.write(to)
-		}, r.publish)
-		if _, isTaken := errors.AsType[nameTakenError](err); begun || !isTaken {
-			return name, err
+	name = filepath.Join(r.folder, nameOf(at))
+	return nameOf(at), newFile(name, func(to io.Writer) error {
+		if err := r.write(to); err != nil {
+			return err
 		}
-		at = at.Add(time.Millisecond)
-	}
-	return name, err
-}
-
-// publish gives a complete backup its name once it is verified. No other run has that name,
-// because it belongs to the one that made partial.
-func (r rotation) publish(partial, name string) error {
-	if err := r.verify(partial); err != nil {
-		return err
-	}
-	err := os.Rename(partial, name)
-	if err != nil {
-		return err
-	}
-	if err := badger.SyncFolder(r.folder); err != nil {
-		return errors.Join(err, os.Remove(name))
-	}
-	return nil
+		return r.verify(name + partialSuffix)
+	})
 }
 
 // prune removes the oldest backups beyond r.keep, but never the given one.
@@ -207,13 +177,14 @@ func (r rotation) prune(made string) error {
 	return errors.Join(append(errs, badger.SyncFolder(r.folder))...)
 }
 
-// rotate makes a backup of the server's store in a folder, and keeps the newest ones. With a key
-// the backup is encrypted.
-func (t *client) rotate(ctx context.Context, messages io.Writer, folder string, keep int, key []byte) (string, error) {
+// rotate makes a backup of the server's store in a folder, prints its path, and keeps the newest
+// ones. With a key the backup is encrypted.
+func (t *client) rotate(ctx context.Context, cmd *cobra.Command, folder string, keep int, key []byte) error {
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return "", cmp.Or(err, fmt.Errorf("%s is no folder, as --keep wants", folder))
+		return cmp.Or(err, fmt.Errorf("%s is no folder, as --keep wants", folder))
 	}
-	return rotation{
+	messages := cmd.ErrOrStderr()
+	path, err := rotation{
 		folder: folder, keep: keep, now: time.Now, messages: messages, commit: commitOf,
 		write: func(to io.Writer) error { return t.backupTo(ctx, messages, to, key) },
 		verify: func(name string) error {
@@ -232,6 +203,11 @@ func (t *client) rotate(ctx context.Context, messages io.Writer, folder string, 
 			return err
 		},
 	}.run(ctx)
+	if path == "" {
+		return err
+	}
+	_, failed := fmt.Fprintln(cmd.OutOrStdout(), path)
+	return cmp.Or(err, failed)
 }
 
 // commitOf returns the number of the last commit in a backup, from its first lines.

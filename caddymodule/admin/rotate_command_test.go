@@ -20,9 +20,7 @@ func TestBackupKeepOtherStore(t *testing.T) {
 	}
 	load := func(folder string) {
 		t.Helper()
-		if err := s.Load(s.Encrypted(s.Address, folder, "")); err != nil {
-			t.Fatal(err)
-		}
+		s.load(folder, "")
 	}
 	var made []string
 	for range 2 {

@@ -8,10 +8,9 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
@@ -26,26 +25,20 @@ func salvageCommand() *cobra.Command {
 		Use:   "salvage [--json] [--keep-keys] [--encryption-key-file <file>] <folder> <new folder>",
 		Short: "Copies what is whole of a damaged store into a new one",
 		Long: `
-Reads the files of a damaged store in a folder, and makes a new store of all that is whole
-there. It names what it does not copy. The damaged folder stays as it is. No server may
-use it. The new folder must be missing or empty. It may be a mount point. Restore a backup
-instead, if there is a recent one.
+Makes a new store of all that is whole in the files of a damaged one, and names what it does not
+copy. The damaged folder stays as it is, and no server may use it. The new folder must be missing
+or empty; it may be a mount point. Restore a backup instead, if there is a recent one.
 
-A preset keeps its whole versions, with their numbers. If its designated version is lost,
-the newest whole one is designated. Labels of lost versions are removed. The audit trail
-is copied up to the first record that is lost. One more record says that. Whole records
-behind the gap are in the file SALVAGED-AUDIT.jsonl of the new folder, unless the store is
-encrypted. Only the damaged folder has them then.
+A preset keeps its whole versions. The newest one is designated if the designated one is lost, and
+labels of lost versions are removed. The audit trail ends before its first gap with a record that
+says so; whole records behind it are in SALVAGED-AUDIT.jsonl, unless the store is encrypted.
 
-If whole files, the last commits or a part that may have held a change of a key are lost,
-the revocation of a key may be among them. So all issued keys are revoked then. --keep-keys
-keeps them. Compare them with your own notes in that case. An archived preset may be
-active again: compare the presets, too.
+The revocation of a key may be among what is lost. Then all issued keys are revoked, unless
+--keep-keys keeps them, and archived presets may be active again.
 
-An encrypted folder needs the file of its key; - is standard input. The new store is
-encrypted with the same key. The command needs memory for all that is stored.
-
-The exit code is 10 if something is lost or may be lost, and 1 if no store was made.`,
+The new store is encrypted with the key of the old one; - is standard input. The command needs
+memory for all that is stored. The exit code is 10 if something is or may be lost, and 1 if no
+store was made.`,
 		Args: cobra.ExactArgs(2),
 	}
 	flags := salvage.Flags()
@@ -53,33 +46,25 @@ The exit code is 10 if something is lost or may be lost, and 1 if no store was m
 	flags.BoolVar(&keepKeys, "keep-keys", false, "Keep live keys even if their revocation may be lost")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	salvage.RunE = func(cmd *cobra.Command, args []string) error {
-		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
-			ctx, stop := terminal.Interruptible(cmd.Context())
-			defer stop()
-			key, err := readKey(cmd, "encryption-key-file", keyFile)
-			if err != nil {
-				return 1, err
-			}
-			o := badger.Options{Logger: caddy.Log().Named("presets"), EncryptionKey: key}
-			report, err := badger.Salvage(ctx, args[0], args[1], o, keepKeys)
-			switch {
-			case ctx.Err() != nil:
-				return 1, errInterrupted
-			case err != nil:
-				return 1, err
-			case asJSON:
-				err = jsonv2.MarshalWrite(cmd.OutOrStdout(), report)
-			default:
-				err = printSalvage(cmd.OutOrStdout(), args[1], report)
-			}
-			switch {
-			case err != nil:
-				return 1, err
-			case len(report.Lost) > 0:
-				return exitDamaged, errors.New("not everything was copied")
-			}
-			return 0, nil
-		})(cmd, args)
+		ctx, stop := terminal.Interruptible(cmd.Context())
+		defer stop()
+		key, err := readKey(cmd, "encryption-key-file", keyFile)
+		if err != nil {
+			return err
+		}
+		o := badger.Options{Logger: caddy.Log().Named("presets"), EncryptionKey: key}
+		report, err := badger.Salvage(ctx, args[0], args[1], o, keepKeys)
+		switch {
+		case ctx.Err() != nil:
+			return errInterrupted
+		case err != nil:
+			return err
+		}
+		err = output(cmd, asJSON, report, func(w io.Writer) error { return printSalvage(w, args[1], report) })
+		if err == nil && len(report.Lost) > 0 {
+			err = cli.ExitWith(cmd, exitDamaged, errors.New("not everything was copied"))
+		}
+		return err
 	}
 	return salvage
 }

@@ -30,9 +30,7 @@ func TestSalvage(t *testing.T) {
 			damaged, salvaged := caddytest.Folder(t), filepath.Join(caddytest.Folder(t), "new")
 			load := func(folder string) {
 				t.Helper()
-				if err := s.Load(s.Encrypted(s.Address, folder, keyFile)); err != nil {
-					t.Fatal(err)
-				}
+				s.load(folder, keyFile)
 			}
 			load(damaged)
 			s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)

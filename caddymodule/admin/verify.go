@@ -11,10 +11,9 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
@@ -70,17 +69,15 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>|<backup>]",
 		Short: "Looks for damage in a store or a backup",
 		Long: `
-Reads a whole store and finds damaged and missing records. With a folder it checks the
-store there. No server may have it open. Without a folder it asks the running server to
-check its store, of any engine. In etcd it checks the records of one member after
-another. etcd's own checks compare the members and find damage in their files.
+Reads a whole store and finds damaged and missing records: in a folder that no server has open,
+or without a folder in the store of the running server, of any engine. In etcd it checks the
+records of one member after another. etcd's own checks compare the members and their files.
 
 With a file it checks a backup, and restores nothing. It finds what "restore" would refuse,
 and records that are missing, or do not agree with each other.
 
---quick checks a folder as a start of the server does. It checks the checksums of all
-tables and the end of the log, but not each record. An encrypted folder or backup needs
-the file of its key; - is standard input.
+--quick checks a folder as a start of the server does: the checksums of all tables and the end of
+the log. An encrypted folder or backup needs the file of its key; - is standard input.
 
 The exit code is 10 for damage, and 1 if the check failed.`,
 		Args: cobra.MaximumNArgs(1),
@@ -91,36 +88,23 @@ The exit code is 10 for damage, and 1 if the check failed.`,
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder or the backup is encrypted with")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	verify.RunE = func(cmd *cobra.Command, args []string) error {
-		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
-			v, err := findDamage(cmd, &target, args, quick, keyFile)
-			if err != nil {
-				return 1, err
-			}
-			if asJSON {
-				err = jsonv2.MarshalWrite(cmd.OutOrStdout(), v)
-			} else {
-				err = v.print(cmd.OutOrStdout())
-			}
-			switch {
-			case err != nil:
-				return 1, err
-			case v.Damaged:
-				return exitDamaged, errors.New(v.advice())
-			case v.Error != "":
-				return 1, errors.New(v.Error)
-			}
-			return 0, nil
-		})(cmd, args)
+		v, err := findDamage(cmd, &target, args, quick, keyFile)
+		if err != nil {
+			return err
+		}
+		switch err := output(cmd, asJSON, v, v.print); {
+		case err != nil:
+			return err
+		case v.Damaged && v.isFile:
+			return cli.ExitWith(cmd, exitDamaged, errors.New("the file is damaged: use another, or make a new one"))
+		case v.Damaged:
+			return cli.ExitWith(cmd, exitDamaged, errors.New("the store is damaged: restore a backup"))
+		case v.Error != "":
+			return cli.ExitWith(cmd, 1, errors.New(v.Error))
+		}
+		return nil
 	}
 	return verify
-}
-
-// advice returns what to do about damage.
-func (v verdict) advice() string {
-	if v.isFile {
-		return "the file is damaged: use another, or make a new one"
-	}
-	return "the store is damaged: restore a backup"
 }
 
 // readKey reads the key in the file of a flag, nil for no file. - is standard input.
@@ -144,8 +128,7 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 		if quick || keyFile != "" {
 			return v, errors.New("--quick and --encryption-key-file want a folder or a file")
 		}
-		err = target.call(http.MethodPost, Path+"verify", nil, &v)
-		return v, err
+		return call[verdict](target, http.MethodPost, Path+"verify", nil)
 	}
 	var o badger.Options
 	if o.EncryptionKey, err = readKey(cmd, "encryption-key-file", keyFile); err != nil {
@@ -229,15 +212,14 @@ func (v verdict) print(w io.Writer) error {
 	return err
 }
 
-// verifyStore answers with the result of a check of the whole store.
-func verifyStore(r request) error {
+func verifyStore(r request) (any, error) {
 	live, ok := r.Store.(engine.Checker)
 	if !ok {
-		return badRequest(errors.New("this storage engine cannot check a whole store"))
+		return nil, badRequest("this storage engine cannot check a whole store")
 	}
 	report, err := live.Check(r.Context())
 	if err != nil && !errors.Is(err, storage.ErrDamaged) {
-		return withStatus(err)
+		return nil, err
 	}
-	return writeJSON(r.w, http.StatusOK, newVerdict(report, err))
+	return newVerdict(report, err), nil
 }

@@ -25,9 +25,7 @@ func TestVerifyFiles(t *testing.T) {
 	make := func(name string) []byte {
 		t.Helper()
 		s.Manage("POST", "/v1/presets/p/responses", `{"model":"m","instructions":"`+canary+`"}`).Want(t, 200)
-		if _, _, err := run("backup", file(name), "--address", s.AdminAddress); err != nil {
-			t.Fatal(err)
-		}
+		s.must("backup", file(name))
 		content, err := os.ReadFile(file(name))
 		if err != nil {
 			t.Fatal(err)
@@ -36,9 +34,7 @@ func TestVerifyFiles(t *testing.T) {
 	}
 	plain := make("plain")
 	s.Folder = caddytest.Folder(t)
-	if err := s.Load(s.Encrypted(s.Address, s.Folder, key)); err != nil {
-		t.Fatal(err)
-	}
+	s.load(s.Folder, key)
 	encrypted := make("encrypted")
 	s.Stop() // no server is needed
 
@@ -100,15 +96,11 @@ func TestVerifyFiles(t *testing.T) {
 			t.Errorf("%v: got %q and %q", tc.args, note, out)
 		}
 	}
-	for says, args := range map[string][]string{
+	refuses(t, map[string][]string{
 		"--quick is for a folder": {"--quick", file("plain")},
 		"want a folder or a file": {"--quick"},
 		"--encryption-key-file: ": {"--encryption-key-file", file("plain"), file("plain")},
-	} {
-		if _, _, err := run(append([]string{"verify"}, args...)...); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v: got error %v, want %q", args, err, says)
-		}
-	}
+	}, "verify")
 	if left := len(filesOf(t, dir)); left != 9 {
 		t.Errorf("%d files are there", left)
 	}
@@ -133,9 +125,7 @@ func TestBackupKeep(t *testing.T) {
 			if encrypted {
 				key = storagetest.KeyFile(t, storagetest.KeyDigits)
 				s.Folder = caddytest.Folder(t)
-				if err := s.Load(s.Encrypted(s.Address, s.Folder, key)); err != nil {
-					t.Fatal(err)
-				}
+				s.load(s.Folder, key)
 				if out, _, err := run(append(args, dir)...); err == nil || out != "" || !strings.Contains(err.Error(), "--keep needs --encryption-key-file") || len(filesOf(t, dir)) > 0 {
 					t.Errorf("without the key: got %q, %v and %v", out, err, filesOf(t, dir))
 				}
@@ -158,9 +148,7 @@ func TestBackupKeep(t *testing.T) {
 			if encrypted {
 				restore = append(restore, "--encryption-key-file", key)
 			}
-			if _, _, err := run(restore...); err != nil {
-				t.Error(err)
-			}
+			must(t, restore...)
 			for says, more := range map[string][]string{
 				"--keep: must be at least 1":  {"--keep", "0", dir},
 				"is no folder":                {paths[3]},

@@ -26,31 +26,26 @@ func (b *Badger) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	default:
 		return d.Errf("storage badger: want at most one argument, the folder, got %d", len(args))
 	}
-	return directive.Block{Place: "storage badger: "}.Each(d, b.unmarshalSubdirective)
+	return directive.Block{Place: "storage badger: "}.Read(d, map[string]directive.Reader{
+		"encryption_key_file": directive.Text(&b.EncryptionKeyFile, "a path"),
+		"scrub_interval":      b.readScrubInterval,
+	})
 }
 
-func (b *Badger) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (err error) {
-	switch name {
-	case "encryption_key_file":
-		b.EncryptionKeyFile, err = directive.OnlyArg(d, "storage badger: "+name, "a path")
+func (b *Badger) readScrubInterval(d *caddyfile.Dispenser, place string) error {
+	value, err := directive.OnlyArg(d, place, "a duration or off")
+	if err != nil {
 		return err
-	case "scrub_interval":
-		value, err := directive.OnlyArg(d, "storage badger: "+name, "a duration or off")
-		if err != nil {
-			return err
-		}
-		if value == "off" {
-			b.ScrubInterval = -1
-			return nil
-		}
-		interval, err := caddy.ParseDuration(value)
-		if err != nil || interval < time.Second {
-			return d.Errf("storage badger: scrub_interval must be off or a duration of a second or more such as 24h, got %q", value)
-		}
-		b.ScrubInterval = caddy.Duration(interval)
-	default:
-		return d.Errf("storage badger: unrecognized subdirective %q", name)
 	}
+	if value == "off" {
+		b.ScrubInterval = -1
+		return nil
+	}
+	interval, err := caddy.ParseDuration(value)
+	if err != nil || interval < time.Second {
+		return d.Errf("%s must be off or a duration of a second or more such as 24h, got %q", place, value)
+	}
+	b.ScrubInterval = caddy.Duration(interval)
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 // TestDamagedStore damages a store. Only requests that need the store fail, until the
 // folder is repaired.
 func TestDamagedStore(t *testing.T) {
+	tier.Slow(t)
 	const block = caddytest.Standard + "\ninference {\nkeys required\n}" // other routes need no store
 	s := caddytest.Start(t, block)
 	s.Manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`).Want(t, 200)
@@ -71,6 +72,7 @@ func TestDamagedStore(t *testing.T) {
 // TestReplacedStore checks that a folder that is being replaced is not used as an empty
 // one.
 func TestReplacedStore(t *testing.T) {
+	tier.Slow(t)
 	s := caddytest.Start(t, caddytest.Standard)
 	s.Manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`).Want(t, 200)
 	s.Stop()
@@ -107,6 +109,7 @@ func TestReplacedStore(t *testing.T) {
 // TestUnreachableFolder configures a folder that cannot be created. Only requests that need
 // the store fail, until it can.
 func TestUnreachableFolder(t *testing.T) {
+	tier.Slow(t)
 	s := caddytest.Start(t, caddytest.Standard)
 	served := func() { // routes that need no store
 		t.Helper()
@@ -162,6 +165,7 @@ func TestScrubs(t *testing.T) {
 
 // TestScrubsByItself checks that the store is scrubbed periodically without a request.
 func TestScrubsByItself(t *testing.T) {
+	tier.Slow(t)
 	s := caddytest.Start(t, caddytest.Standard)
 	config, err := s.Adapt(s.SiteAt(s.Address, fmt.Sprintf("presets {\nstorage badger %s {\nscrub_interval 1s\n}\n%s\n}", s.Folder, caddytest.Standard)))
 	if err != nil {

@@ -2,13 +2,8 @@ package badger
 
 import (
 	"testing"
-	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 )
 
-func TestMain(m *testing.M) {
-	storepool.RetryInterval = 20 * time.Millisecond
-	caddytest.Main(m)
-}
+func TestMain(m *testing.M) { caddytest.Main(m) }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -22,7 +21,7 @@ import (
 // api is the public API in one workspace.
 type api struct {
 	*client.Client
-	workspace string // empty for the key's own
+	place
 }
 
 // tries is how often a request is sent at most. A person waits for it.
@@ -34,7 +33,7 @@ func (t *target) api(cmd *cobra.Command) (api, error) {
 		return api{}, err
 	}
 	c.Tries = tries
-	return api{c, t.workspace}, nil
+	return api{c, t.place()}, nil
 }
 
 // query returns the query of a request, with pairs of names and values. Empty values are
@@ -59,11 +58,19 @@ func presetPath(slug string, below ...string) string {
 	return path.String()
 }
 
-func (a api) get(ctx context.Context, path string, query url.Values) (*client.Response, error) {
-	return a.Do(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
+// do sends a request. An error tells what it means for the one who runs the command.
+func (a api) do(ctx context.Context, r client.Request) (*client.Response, error) {
+	response, err := a.Do(ctx, r)
+	if err != nil {
+		return nil, explain(err, a.place)
+	}
+	return response, nil
 }
 
-// read gets an object and decodes it.
+func (a api) get(ctx context.Context, path string, query url.Values) (*client.Response, error) {
+	return a.do(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
+}
+
 func (a api) read(ctx context.Context, path string, into any) (*client.Response, error) {
 	response, err := a.get(ctx, path, a.query())
 	if err != nil {
@@ -72,7 +79,6 @@ func (a api) read(ctx context.Context, path string, into any) (*client.Response,
 	return response, decode(response.Data, into)
 }
 
-// decode decodes a part of a response.
 func decode(text json.RawMessage, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("the answer has another form than expected: %w", err)
@@ -97,48 +103,11 @@ func (a api) change(ctx context.Context, r client.Request, body any) (*client.Re
 		r.Header = make(http.Header)
 	}
 	r.Header.Set("Idempotency-Key", uuid.NewString())
-	return a.Do(ctx, r)
-}
-
-// preset is a preset as the API shows it. The server checks all of it, but may be hostile:
-// its strings are escaped before they are printed.
-type preset struct {
-	Slug        string                   `json:"slug"`
-	Name        string                   `json:"name"`
-	Description *string                  `json:"description"`
-	Status      domain.PresetStatus      `json:"status"`
-	ManagedBy   *string                  `json:"managed_by"`
-	Protected   bool                     `json:"protected"`
-	Policy      json.RawMessage          `json:"policy"`
-	Labels      map[string]domain.Target `json:"labels"`
-	Number      int                      `json:"designated_version_number"`
-	UpdatedAt   time.Time                `json:"updated_at"`
-	UpdatedBy   string                   `json:"updated_by"`
-	Designated  version                  `json:"designated_version"`
-	// Created is what a new version that is a draft has in the place of Designated.
-	Created *version `json:"created_version"`
-}
-
-// version is a version of a preset as the API shows it. A summary has no Config, no
-// SystemPrompt and no Template.
-type version struct {
-	Number        int              `json:"version"`
-	Dialect       domain.Dialect   `json:"dialect"`
-	Message       *string          `json:"message"`
-	Creator       string           `json:"creator_id"`
-	CreatedAt     time.Time        `json:"created_at"`
-	SystemPrompt  *string          `json:"system_prompt"`
-	Template      *domain.Template `json:"template"`
-	Config        json.RawMessage  `json:"config"`
-	IsDesignated  bool             `json:"designated"`
-	Labels        []string         `json:"labels"`
-	ConfigBytes   int              `json:"config_bytes"`
-	PromptBytes   int              `json:"system_prompt_bytes"`
-	TemplateBytes int              `json:"template_bytes"`
+	return a.do(ctx, r)
 }
 
 // preset reads a preset. The response has its tag and its JSON.
-func (a api) preset(ctx context.Context, slug string) (p preset, response *client.Response, err error) {
+func (a api) preset(ctx context.Context, slug string) (p client.Preset, response *client.Response, err error) {
 	if err := domain.CheckPresetSlug(slug); err != nil {
 		return p, nil, err
 	}
@@ -146,8 +115,7 @@ func (a api) preset(ctx context.Context, slug string) (p preset, response *clien
 	return p, response, err
 }
 
-// version reads a version.
-func (a api) version(ctx context.Context, slug string, number int) (v version, response *client.Response, err error) {
+func (a api) version(ctx context.Context, slug string, number int) (v client.Version, response *client.Response, err error) {
 	response, err = a.read(ctx, presetPath(slug, "versions", strconv.Itoa(number)), &v)
 	return v, response, err
 }
@@ -162,7 +130,7 @@ func (a api) summaries(ctx context.Context, slug string) (elements, error) {
 
 // numberOf returns the number of the version that ref names. ref is a number, or a label of p
 // that is no split.
-func (p preset) numberOf(ref string) (int, error) {
+func numberOf(p client.Preset, ref string) (int, error) {
 	if n, err := numberIn(ref); n > 0 || err != nil {
 		return n, err
 	}

@@ -11,12 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
-// applied is the JSON of an apply.
 type applied struct {
 	Plan   any       `json:"plan"`
 	Done   int       `json:"done"`
@@ -29,7 +27,6 @@ type failure struct {
 	Conflict bool `json:"conflict"`
 }
 
-// applying is an apply.
 type applying struct {
 	planning
 	yes     bool
@@ -70,16 +67,16 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 	}
 	ctx, stop := terminal.Interruptible(cmd.Context())
 	defer stop()
-	found, err := a.make(ctx, cmd, args)
-	result := &applied{Plan: found, Failed: []failure{}}
-	if mistakes, ok := errors.AsType[files.Errors](err); ok && a.asJSON {
-		result.Plan = mistakenPlan(mistakes)
-		return result, mistakesError(mistakes)
-	}
-	if err != nil {
+	found, mistakes, err := a.make(ctx, cmd, args)
+	result := &applied{Plan: planJSON(found, mistakes), Failed: []failure{}}
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if !a.asJSON {
+	case mistakes != nil && a.asJSON:
+		return result, mistakesError(mistakes)
+	case mistakes != nil:
+		return nil, mistakes
+	case !a.asJSON:
 		if err := writePlan(cmd.OutOrStdout(), found); err != nil {
 			return nil, err
 		}

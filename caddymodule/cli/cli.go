@@ -41,12 +41,12 @@ func Commands() []*cobra.Command {
 	return append(people, fromFiles...)
 }
 
-// exitWith returns an error that makes the program exit with a status above 1. It prints
-// nothing.
-func exitWith(cmd *cobra.Command, status int) error {
+// ExitWith returns an error that makes the program exit with a status. Caddy's log shows err, which
+// may be nil.
+func ExitWith(cmd *cobra.Command, status int, err error) error {
 	cmd.SilenceErrors = true
 	// Caddy's error with a status is not exported, and this function makes one.
-	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return status, nil })(cmd, nil)
+	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return status, err })(cmd, nil)
 }
 
 // hasColor reports whether output to w may have colours: on a terminal without NO_COLOR

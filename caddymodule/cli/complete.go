@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -81,13 +82,13 @@ var versionNumbers source = func(ctx context.Context, a api, args []string, _ st
 	if err != nil {
 		return nil, err
 	}
-	var found []version
+	var found []client.Version
 	if err := json.Unmarshal(last.Data, &found); err != nil {
 		return nil, err
 	}
 	var numbers []string
 	for _, v := range slices.Backward(found) {
-		numbers = append(numbers, strconv.Itoa(v.Number))
+		numbers = append(numbers, strconv.Itoa(v.Version))
 	}
 	return numbers, nil
 }
@@ -146,7 +147,6 @@ func (t *target) complete(from source) cobra.CompletionFunc {
 	}, from)
 }
 
-// completeArgs completes each argument from its source.
 func (t *target) completeArgs(sources ...source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(sources) {
@@ -156,12 +156,10 @@ func (t *target) completeArgs(sources ...source) cobra.CompletionFunc {
 	}
 }
 
-// completeFlag completes the value of a flag.
 func completeFlag(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, by) // fails for an unknown flag only
 }
 
-// oneOf completes a word from a fixed set.
 func oneOf(values ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 }

@@ -25,7 +25,6 @@ type connection struct {
 	caFile  string
 }
 
-// connectionFlags adds the flags of a connection to a command.
 func (c *connection) connectionFlags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&c.timeout, "timeout", defaultTimeout, "How long the server may take for an answer")
 	cmd.Flags().StringVar(&c.caFile, "cacert", "", "File with the certificates, in PEM, of authorities to trust besides the system's")

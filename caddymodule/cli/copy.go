@@ -66,22 +66,20 @@ and designates it, and leaves all else there as it is.`,
 		if err != nil {
 			return api{}, err
 		}
-		to, _, err := c.destination(cmd, from)
-		return to, err
+		return c.destination(cmd, from)
 	}, workspaces))
 	return copying
 }
 
-// destination returns the API to which the preset is copied.
-func (c *copier) destination(cmd *cobra.Command, from api) (api, place, error) {
-	at := c.place()
-	at.workspace = c.toWorkspace
-	if c.toServer == "" {
-		return api{from.Client, c.toWorkspace}, at, nil
+func (c *copier) destination(cmd *cobra.Command, from api) (to api, err error) {
+	to = from
+	if to.workspace = c.toWorkspace; c.toServer == "" {
+		return to, nil
 	}
-	key, err := readKey(cmd, "to-key-file", c.toKeyFile, "")
-	at.server, at.key = c.toServer, c.toKeyFile
-	return api{&client.Client{Origin: c.toServer, Key: key, Transport: from.Transport, Timeout: from.Timeout, Tries: tries}, c.toWorkspace}, at, err
+	there := *from.Client
+	there.Origin = c.toServer
+	there.Key, err = readKey(cmd, "to-key-file", c.toKeyFile, "")
+	return api{&there, place{c.toServer, c.toWorkspace, c.toKeyFile}}, err
 }
 
 func (c *copier) run(cmd *cobra.Command, slug string) error {
@@ -92,7 +90,7 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 	if err != nil {
 		return err
 	}
-	to, at, err := c.destination(cmd, from)
+	to, err := c.destination(cmd, from)
 	if err != nil {
 		return err
 	}
@@ -106,65 +104,56 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 	exists := err == nil
 	switch {
 	case err != nil && !client.IsStatus(err, http.StatusNotFound), err != nil && c.newVersion:
-		return placedError{err, at}
+		return err
 	case exists && !c.newVersion:
 		return fmt.Errorf("preset %s exists there already: --new-version adds a version to it", slug)
 	}
 	if c.newVersion {
-		return c.addVersion(cmd, to, at, source, existing, found)
+		return c.addVersion(cmd, to, source, existing, found)
 	}
-	made := copied{to: to, source: source, from: from, at: c.place(), numbers: make(map[int]int), messages: cmd.ErrOrStderr()}
-	if err := made.run(ctx, c.all); err != nil {
-		err = placedError{err, at}
-		if len(made.numbers) > 0 {
-			err = fmt.Errorf("the copy is incomplete (versions copied: %d): %w", len(made.numbers), err)
-		}
+	made := copied{to: to, source: source, from: from, numbers: make(map[int]int), messages: cmd.ErrOrStderr()}
+	switch err := made.run(ctx, c.all); {
+	case err != nil && len(made.numbers) > 0:
+		return fmt.Errorf("the copy is incomplete (versions copied: %d): %w", len(made.numbers), err)
+	case err != nil:
 		return err
 	}
-	sentence := fmt.Sprintf("Preset %s is copied: version %d is now version %d there.", slug, source.Number, made.numbers[source.Number])
+	sentence := fmt.Sprintf("Preset %s is copied: version %d is now version %d there.", slug, source.DesignatedVersion, made.numbers[source.DesignatedVersion])
 	if c.all {
 		sentence += fmt.Sprintf(" Versions copied: %d.", len(made.numbers))
 	}
 	var response *client.Response
 	if c.asJSON {
 		if _, response, err = to.preset(ctx, slug); err != nil {
-			return placedError{err, at}
+			return err
 		}
 	}
 	return c.report(cmd, response, sentence)
 }
 
 // addVersion adds the designated version of a preset to another one, unless that has it.
-func (c *copier) addVersion(cmd *cobra.Command, to api, at place, source, existing preset, found *client.Response) error {
+func (c *copier) addVersion(cmd *cobra.Command, to api, source, existing client.Preset, found *client.Response) error {
 	response := found
 	sentence := fmt.Sprintf("Preset %s has the same designated version there already.", source.Slug)
-	if !files.SameCapture(source.Designated.capture(), existing.Designated.capture()) {
+	if !files.SameCapture(source.Designated.Capture(), existing.Designated.Capture()) {
+		var after client.Preset
 		var err error
-		if response, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
-			return placedError{err, at}
-		}
-		var after preset
-		if err := decode(response.Data, &after); err != nil {
+		if after, response, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
 			return err
 		}
-		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.Number, source.Slug, after.Number)
+		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.DesignatedVersion, source.Slug, after.DesignatedVersion)
 	}
 	return c.report(cmd, response, sentence)
 }
 
-// capture returns what the server stores of a version.
-func (v version) capture() domain.Capture {
-	return domain.Capture{Dialect: v.Dialect, Config: v.Config, SystemPrompt: v.SystemPrompt, Template: v.Template}
-}
-
 // add makes a version of a preset if a condition holds. A nil condition is none.
-func (a api) add(ctx context.Context, slug string, v version, isDraft bool, condition http.Header) (*client.Response, error) {
+func (a api) add(ctx context.Context, slug string, v client.Version, isDraft bool, condition http.Header) (p client.Preset, response *client.Response, err error) {
 	if !v.Dialect.Valid() {
-		return nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Number, v.Dialect)
+		return p, nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)
 	}
 	if v.Template != nil {
 		if err := v.Template.Check(); err != nil {
-			return nil, fmt.Errorf("version %d: %w", v.Number, err)
+			return p, nil, fmt.Errorf("version %d: %w", v.Version, err)
 		}
 	}
 	r := client.Request{
@@ -180,16 +169,18 @@ func (a api) add(ctx context.Context, slug string, v version, isDraft bool, cond
 	if isDraft {
 		r.Query.Set("designate", "false")
 	}
-	request := files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template).Request
-	return a.change(ctx, r, request)
+	response, err = a.change(ctx, r, files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template).Request)
+	if err == nil {
+		err = decode(response.Data, &p)
+	}
+	return p, response, err
 }
 
 // copied is a copy in the making. Only its first request has a condition: nobody else uses a
 // preset that is just made.
 type copied struct {
 	from, to api
-	at       place // of from
-	source   preset
+	source   client.Preset
 	// numbers has the number of each version's copy, by the number of the version.
 	numbers  map[int]int
 	messages io.Writer
@@ -207,20 +198,28 @@ func (c *copied) run(ctx context.Context, all bool) error {
 		copyVersions = func(ctx context.Context) error { return c.version(ctx, c.source.Designated) }
 	}
 	err := copyVersions(ctx)
+	patch := make(map[string]any)
 	if err == nil {
-		err = c.describe(ctx)
+		patch = c.description()
 	}
-	if c.source.Status != domain.PresetDisabled || len(c.numbers) == 0 {
+	isDisabled := c.source.Status == domain.PresetDisabled && len(c.numbers) > 0
+	if isDisabled {
+		// Disabling is last, since a disabled preset takes no versions. It is also done for an
+		// incomplete copy, and after ctx has ended.
+		patch["status"] = c.source.Status
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), disableTimeout)
+		defer cancel()
+	}
+	if len(patch) == 0 {
 		return err
 	}
-	// Disabling is last, since a disabled preset takes no versions. It is also done for an
-	// incomplete copy, and after ctx has ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), disableTimeout)
-	defer cancel()
-	failed := c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, map[string]any{"status": c.source.Status})
+	failed := c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, patch)
 	switch {
 	case failed == nil:
 		return err
+	case !isDisabled:
+		return failed
 	case err == nil:
 		return fmt.Errorf("the copy is still active: %w", failed)
 	default:
@@ -228,7 +227,6 @@ func (c *copied) run(ctx context.Context, all bool) error {
 	}
 }
 
-// disableTimeout bounds the request that disables a copy.
 const disableTimeout = 10 * time.Second
 
 // leaveOutLabels leaves out the labels of other versions than the designated one.
@@ -236,7 +234,7 @@ func (c *copied) leaveOutLabels() {
 	kept := make(map[string]domain.Target)
 	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
 		label := c.source.Labels[name]
-		if slices.ContainsFunc(shares(label), func(share domain.Share) bool { return share.Version != c.source.Number }) {
+		if slices.ContainsFunc(shares(label), func(share domain.Share) bool { return share.Version != c.source.DesignatedVersion }) {
 			fmt.Fprintf(c.messages, "Label %s is left out: it stands for %s, and --all-versions copies all versions.\n", terminal.Escape(name), targetText(label))
 		} else {
 			kept[name] = label
@@ -245,38 +243,34 @@ func (c *copied) leaveOutLabels() {
 	c.source.Labels = kept
 }
 
-// versions copies all versions, oldest first. It holds one at a time.
+// versions copies all versions, oldest first. It holds one at a time. It tells if the server there
+// has removed copies again.
 func (c *copied) versions(ctx context.Context) error {
 	summaries, err := c.from.summaries(ctx, c.source.Slug)
 	if err != nil {
 		return err
 	}
-	for summary, err := range decoded[version](summaries) {
+	for summary, err := range decoded[client.Version](summaries) {
 		if err != nil {
-			return placedError{err, c.at}
+			return err
 		}
-		v, _, err := c.from.version(ctx, c.source.Slug, summary.Number)
+		v, _, err := c.from.version(ctx, c.source.Slug, summary.Version)
 		if err != nil {
-			return placedError{err, c.at}
+			return err
 		}
 		if err := c.version(ctx, v); err != nil {
 			return err
 		}
 	}
-	wanted := []domain.Share{{Version: c.source.Number}}
-	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
-		wanted = append(wanted, shares(c.source.Labels[name])...)
+	wanted := []domain.Share{{Version: c.source.DesignatedVersion}}
+	for _, label := range c.source.Labels {
+		wanted = append(wanted, shares(label)...)
 	}
 	for _, share := range wanted {
 		if c.numbers[share.Version] == 0 {
 			return fmt.Errorf("version %d was removed meanwhile", share.Version)
 		}
 	}
-	return c.countKept(ctx)
-}
-
-// countKept tells if the server there has removed copies again.
-func (c *copied) countKept(ctx context.Context) error {
 	response, err := c.to.get(ctx, presetPath(c.source.Slug, "versions"), c.to.query("fields", "summary", "limit", "1"))
 	if err == nil && response.Total < len(c.numbers) {
 		fmt.Fprintf(c.messages, "The server there keeps %d of %d versions.\n", response.Total, len(c.numbers))
@@ -286,36 +280,29 @@ func (c *copied) countKept(ctx context.Context) error {
 
 // version copies a version with its labels. The first one makes the preset. The others are
 // drafts, but for the designated one.
-func (c *copied) version(ctx context.Context, v version) error {
+func (c *copied) version(ctx context.Context, v client.Version) error {
 	var condition http.Header
 	isFirst := len(c.numbers) == 0
 	if isFirst {
 		condition = http.Header{"If-None-Match": {"*"}}
 	}
-	response, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Number != c.source.Number, condition)
+	after, response, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Version != c.source.DesignatedVersion, condition)
 	if err != nil {
 		if isFirst && (client.IsStatus(err, http.StatusPreconditionFailed) || client.IsStatus(err, http.StatusConflict)) {
 			return fmt.Errorf("preset %s exists there already, and may be archived", c.source.Slug)
 		}
-		return fmt.Errorf("version %d: %w", v.Number, err)
+		return fmt.Errorf("version %d: %w", v.Version, err)
 	}
-	var after preset
-	if err := decode(response.Data, &after); err != nil {
-		return err
+	made := after.Made()
+	c.numbers[v.Version] = made.Version
+	if !files.SameCapture(v.Capture(), made.Capture()) {
+		return fmt.Errorf("the server there stored version %d differently: %s", v.Version, cmp.Or(response.Header.Get("X-Preset-Ignored"), "compare the two"))
 	}
-	made := after.Designated
-	if after.Created != nil {
-		made = *after.Created
-	}
-	c.numbers[v.Number] = made.Number
-	if !files.SameCapture(v.capture(), made.capture()) {
-		return fmt.Errorf("the server there stored version %d differently: %s", v.Number, cmp.Or(response.Header.Get("X-Preset-Ignored"), "compare the two"))
-	}
-	return c.labels(ctx, v.Number)
+	return c.labels(ctx, v.Version)
 }
 
-// describe copies the name, the description and the policy.
-func (c *copied) describe(ctx context.Context) error {
+// description returns the name, the description and the policy, as far as there are any.
+func (c *copied) description() map[string]any {
 	patch := make(map[string]any)
 	if c.source.Name != c.source.Slug {
 		patch["name"] = c.source.Name
@@ -326,10 +313,7 @@ func (c *copied) describe(ctx context.Context) error {
 	if isSet(c.source.Policy) {
 		patch["policy"] = c.source.Policy
 	}
-	if len(patch) == 0 {
-		return nil
-	}
-	return c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, patch)
+	return patch
 }
 
 // labels sets the labels that name a version whose copy was just made. The next version may
@@ -364,7 +348,6 @@ func (c *copied) moved(label domain.Target) domain.Target {
 	return moved
 }
 
-// shares returns the versions of a target with their weights.
 func shares(of domain.Target) []domain.Share {
 	if len(of.Split) > 0 {
 		return of.Split
@@ -372,7 +355,6 @@ func shares(of domain.Target) []domain.Share {
 	return []domain.Share{{Version: of.Version}}
 }
 
-// change changes the copy.
 func (c *copied) change(ctx context.Context, r client.Request, body any) error {
 	if _, err := c.to.change(ctx, r, body); err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimPrefix(r.Path, "/presets/"), err)

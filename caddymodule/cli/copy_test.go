@@ -111,7 +111,7 @@ func TestCopyEndsInTheMiddle(t *testing.T) {
 		fmt.Fprint(w, `{"error":{"message":"No more"}}`)
 		return true
 	})
-	wantError(t, "the copy is incomplete (versions copied: 1): the key in PRESETS_KEY may not do that: version 2: No more",
+	wantError(t, "the copy is incomplete (versions copied: 1): version 2: the key in PRESETS_KEY may not do that: No more",
 		words("copy email-copywriter --all-versions --to-workspace team")...)
 }
 
@@ -166,9 +166,9 @@ func TestCopyOfDisabledPresetEndsInTheMiddle(t *testing.T) {
 	for _, tc := range []struct {
 		name, refused, status, want string
 	}{
-		{"version", "POST", "disabled", "(versions copied: 1): the key in PRESETS_KEY may not do that: version 2: No more"},
-		{"version and status", "POST PATCH", "active", "version 2: No more; the copy is still active: mail: No more"},
-		{"status", "PATCH", "active", "(versions copied: 2): the key in PRESETS_KEY may not do that: the copy is still active: mail: No more"},
+		{"version", "POST", "disabled", "(versions copied: 1): version 2: the key in PRESETS_KEY may not do that: No more"},
+		{"version and status", "POST PATCH", "active", "No more; the copy is still active: mail: the key in PRESETS_KEY may not do that: No more"},
+		{"status", "PATCH", "active", "(versions copied: 2): the copy is still active: mail: the key in PRESETS_KEY may not do that: No more"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := start(t, nil)

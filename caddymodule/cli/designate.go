@@ -19,7 +19,6 @@ type changer struct {
 	override string
 }
 
-// flags adds all flags to a command.
 func (c *changer) flags(cmd *cobra.Command) {
 	c.target.flags(cmd)
 	cmd.Flags().StringVar(&c.override, "override", "", "Change the preset though this owner manages it")
@@ -27,7 +26,7 @@ func (c *changer) flags(cmd *cobra.Command) {
 
 // change makes a change of a preset, unless it changes meanwhile. It returns the preset as it was
 // before.
-func (c *changer) change(cmd *cobra.Command, a api, slug string, r client.Request, body any) (p preset, response *client.Response, err error) {
+func (c *changer) change(cmd *cobra.Command, a api, slug string, r client.Request, body any) (p client.Preset, response *client.Response, err error) {
 	p, response, err = a.preset(cmd.Context(), slug)
 	if err != nil {
 		return p, nil, err
@@ -70,13 +69,13 @@ at the same time.`,
 			if err != nil {
 				return err
 			}
-			var after preset
+			var after client.Preset
 			if err := decode(response.Data, &after); err != nil {
 				return err
 			}
-			sentence := fmt.Sprintf("Requests for %s get version %d, before it was %d.", slug, after.Number, p.Number)
-			if after.Number == p.Number {
-				sentence = fmt.Sprintf("Requests for %s get version %d, as before.", slug, after.Number)
+			sentence := fmt.Sprintf("Requests for %s get version %d, before it was %d.", slug, after.DesignatedVersion, p.DesignatedVersion)
+			if after.DesignatedVersion == p.DesignatedVersion {
+				sentence = fmt.Sprintf("Requests for %s get version %d, as before.", slug, after.DesignatedVersion)
 			}
 			return c.report(cmd, response, sentence)
 		}),

@@ -1,36 +1,19 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
-
-// difference is the difference of two versions as the API shows it.
-type difference struct {
-	From         int         `json:"from"`
-	To           int         `json:"to"`
-	Config       []operation `json:"config"`
-	SystemPrompt *string     `json:"system_prompt"`
-	Template     []operation `json:"template"`
-}
-
-// operation is an operation of a JSON Patch.
-type operation struct {
-	Op    string          `json:"op"`
-	Path  string          `json:"path"`
-	Value json.RawMessage `json:"value"`
-}
 
 func diffCommand() *cobra.Command {
 	var to target
-	diff := &cobra.Command{
+	command := &cobra.Command{
 		Use:   "diff <slug> <version> <version> [--json]",
 		Short: "Shows the differences of two versions",
 		Long: `
@@ -50,25 +33,15 @@ diff, the settings and the messages as a JSON Patch.`,
 			if err != nil {
 				return err
 			}
-			if to.asJSON {
-				return printJSON(cmd, response)
-			}
-			var d difference
-			if err := decode(response.Data, &d); err != nil {
-				return err
-			}
-			w := cmd.OutOrStdout()
-			_, err = io.WriteString(w, d.text(hasColor(w)))
-			return err
+			return printData(cmd, to.asJSON, response, func(d domain.VersionDiff) string { return diffText(d, hasColor(cmd.OutOrStdout())) })
 		}),
 		ValidArgsFunction: to.completeArgs(slugs, references, references),
 	}
-	to.flags(diff)
-	return diff
+	to.flags(command)
+	return command
 }
 
-// text returns d for a terminal.
-func (d difference) text(colored bool) string {
+func diffText(d domain.VersionDiff, colored bool) string {
 	if len(d.Config)+len(d.Template) == 0 && d.SystemPrompt == nil {
 		return fmt.Sprintf("Versions %d and %d are equal.\n", d.From, d.To)
 	}
@@ -88,7 +61,7 @@ func (d difference) text(colored bool) string {
 	}
 	for _, patch := range []struct {
 		name       string
-		operations []operation
+		operations []diff.Operation
 	}{{"Settings", d.Config}, {"Messages", d.Template}} {
 		if len(patch.operations) == 0 {
 			continue
@@ -105,7 +78,6 @@ func (d difference) text(colored bool) string {
 	return text.String()
 }
 
-// diffColor returns the colour of a line of a unified diff.
 func diffColor(line string) string {
 	switch {
 	case strings.HasPrefix(line, "+"):

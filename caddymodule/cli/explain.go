@@ -55,26 +55,27 @@ func (e escapedError) Error() string { return terminal.Escape(e.err.Error()) }
 
 func (e escapedError) Unwrap() error { return e.err }
 
-// place is where a request went, and with which key.
+// place is where a request goes, and with which key. An empty workspace is that of the key.
 type place struct{ server, workspace, key string }
 
 func (t *target) place() place {
 	return place{t.server, t.workspace, cmp.Or(t.keyFile, t.keyVariable)}
 }
 
-// placedError is an error of a request to another place than the command's target.
-type placedError struct {
-	err error
-	at  place
-}
+// explainedError is an error that explain returned.
+type explainedError struct{ error }
 
-func (e placedError) Error() string { return explain(e.err, e.at).Error() }
+func (e explainedError) Unwrap() error { return e.error }
 
 // explain returns err with its meaning for the one who runs the command.
 func explain(err error, at place) error {
-	if _, ok := errors.AsType[placedError](err); ok {
-		return err // its text is the explanation
+	if _, ok := errors.AsType[explainedError](err); ok {
+		return err
 	}
+	return explainedError{meaning(err, at)}
+}
+
+func meaning(err error, at place) error {
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		switch refused.Status {
 		case http.StatusUnauthorized:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -22,7 +23,7 @@ owner. Without --status it leaves out archived presets. It reads all pages.`,
 		RunE: to.withAPI(func(cmd *cobra.Command, a api, _ []string) error {
 			presets := a.Elements(cmd.Context(), "/presets", a.query("q", text, "status", status, "sort", sort, "order", order))
 			columns := []string{"SLUG", "STATUS", "VERSION", "LABELS", "OWNER", "UPDATED", "NAME"}
-			return printList(cmd, to.asJSON, presets, columns, preset.row)
+			return printList(cmd, to.asJSON, presets, columns, presetRow)
 		}),
 	}
 	to.flags(list)
@@ -37,13 +38,12 @@ owner. Without --status it leaves out archived presets. It reads all pages.`,
 	return list
 }
 
-// row returns the cells of a preset.
-func (p preset) row() []string {
+func presetRow(p client.Preset) []string {
 	name := p.Name
 	if name == p.Slug {
 		name = ""
 	}
-	return []string{p.Slug, string(p.Status), numberText(p.Number), labelsText(p.Labels), domain.TextOrEmpty(p.ManagedBy), timeText(p.UpdatedAt), name}
+	return []string{p.Slug, string(p.Status), numberText(p.DesignatedVersion), labelsText(p.Labels), domain.TextOrEmpty(p.ManagedBy), timeText(p.UpdatedAt), name}
 }
 
 func versionsCommand() *cobra.Command {
@@ -61,7 +61,7 @@ that requests get is marked with *. SIZE is that of settings, prompt and message
 				return err
 			}
 			columns := []string{"VERSION", "DESIGNATED", "LABELS", "API", "SIZE", "CREATED", "BY", "MESSAGE"}
-			return printList(cmd, to.asJSON, versions, columns, version.row)
+			return printList(cmd, to.asJSON, versions, columns, versionRow)
 		}),
 		ValidArgsFunction: to.completeArgs(slugs),
 	}
@@ -69,15 +69,14 @@ that requests get is marked with *. SIZE is that of settings, prompt and message
 	return versions
 }
 
-// row returns the cells of a summary.
-func (v version) row() []string {
+func versionRow(v client.Version) []string {
 	mark := ""
 	if v.IsDesignated {
 		mark = "*"
 	}
 	dialect, _ := v.Dialect.MarshalText() // never fails
 	return []string{
-		numberText(v.Number), mark, strings.Join(v.Labels, " "), string(dialect), strconv.Itoa(v.ConfigBytes + v.PromptBytes + v.TemplateBytes),
-		timeText(v.CreatedAt), v.Creator, domain.TextOrEmpty(v.Message),
+		numberText(v.Version), mark, strings.Join(v.Labels, " "), string(dialect), strconv.Itoa(v.ConfigBytes + v.PromptBytes + v.TemplateBytes),
+		timeText(v.CreatedAt), v.CreatorID, domain.TextOrEmpty(v.Message),
 	}
 }

@@ -32,7 +32,6 @@ type planning struct {
 	folder string
 }
 
-// flags adds the flags of a plan to a command.
 func (p *planning) flags(cmd *cobra.Command) {
 	p.managementFlags(cmd)
 	cmd.Flags().StringVar(&p.Owner, "owner", defaultOwner, "The owner that manages the presets of the files")
@@ -41,7 +40,6 @@ func (p *planning) flags(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = completeFolder
 }
 
-// completeFolder completes the folder.
 func completeFolder(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -49,7 +47,6 @@ func completeFolder(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// folderIn returns the folder that arguments name.
 func folderIn(args []string) string {
 	if len(args) == 0 {
 		return defaultFolder
@@ -59,21 +56,24 @@ func folderIn(args []string) string {
 
 // make reads the files and compares them with the server. Mistakes in files are found first,
 // without a server.
-func (p *planning) make(ctx context.Context, cmd *cobra.Command, args []string) (*plan.Plan, error) {
+func (p *planning) make(ctx context.Context, cmd *cobra.Command, args []string) (found *plan.Plan, mistakes files.Errors, err error) {
 	p.folder = folderIn(args)
 	set, err := files.Read(p.folder)
+	if mistakes, ok := errors.AsType[files.Errors](err); ok {
+		return nil, mistakes, nil
+	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c, err := p.client(cmd)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	meter := terminal.NewMeter(cmd.ErrOrStderr())
 	defer meter.Done()
-	o := p.Options
-	o.Progress = counting(meter, "compared")
-	return plan.New(ctx, c, set, o)
+	p.Progress = counting(meter, "compared")
+	found, err = plan.New(ctx, c, set, p.Options)
+	return found, nil, err
 }
 
 // counting shows how much of all work is done, which a past participle describes.
@@ -98,33 +98,30 @@ error. Mistakes in files are found without a server.`,
 		RunE: p.explained(func(cmd *cobra.Command, args []string) error {
 			ctx, stop := terminal.Interruptible(cmd.Context())
 			defer stop()
-			found, err := p.make(ctx, cmd, args)
-			mistakes, isMistake := errors.AsType[files.Errors](err)
-			if err != nil && (!isMistake || !p.asJSON && !markdown) {
+			found, mistakes, err := p.make(ctx, cmd, args)
+			if err != nil {
 				return err
 			}
 			w := cmd.OutOrStdout()
 			switch {
-			case isMistake && p.asJSON:
-				err = writeJSON(w, mistakenPlan(mistakes), "")
-			case isMistake:
-				err = writeMarkdownMistakes(w, mistakes)
 			case p.asJSON:
-				err = writeJSON(w, found, "")
+				err = writeJSON(w, planJSON(found, mistakes), "")
 			case markdown:
-				err = writeMarkdown(w, found)
+				err = writeMarkdown(w, found, mistakes)
+			case mistakes != nil:
+				return mistakes
 			default:
 				err = writePlan(w, found)
 			}
 			switch {
 			case err != nil:
 				return err
-			case isMistake:
+			case mistakes != nil:
 				return mistakesError(mistakes)
 			case len(found.Errors) > 0:
 				return planError(found)
 			case !found.Empty():
-				return exitWith(cmd, statusChanges)
+				return ExitWith(cmd, statusChanges, nil)
 			}
 			return nil
 		}),
@@ -135,7 +132,6 @@ error. Mistakes in files are found without a server.`,
 	return cmd
 }
 
-// planError is the error of a plan that cannot be applied.
 func planError(found *plan.Plan) error {
 	return fmt.Errorf("presets that cannot be brought to what their files say: %d", len(found.Errors))
 }
@@ -145,8 +141,11 @@ func mistakesError(found files.Errors) error {
 	return fmt.Errorf("mistakes in the files: %d", found.Count())
 }
 
-// mistakenPlan returns what has the JSON of a plan of files that have mistakes.
-func mistakenPlan(found files.Errors) any {
+// planJSON returns what has the JSON of a plan, or of one of files that have mistakes.
+func planJSON(found *plan.Plan, mistakes files.Errors) any {
+	if found != nil {
+		return found
+	}
 	none := []struct{}{}
 	return struct {
 		Changes    []struct{}   `json:"changes"`
@@ -154,7 +153,7 @@ func mistakenPlan(found files.Errors) any {
 		Adopt      []struct{}   `json:"adopt"`
 		Notes      []struct{}   `json:"notes"`
 		Errors     files.Errors `json:"errors"`
-	}{none, none, none, none, found}
+	}{none, none, none, none, mistakes}
 }
 
 // encode returns the JSON of a value in lines, with texts and numbers as they are.
@@ -167,7 +166,6 @@ func encode(value any, indent string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// writeJSON prints a value as JSON.
 func writeJSON(w io.Writer, value any, indent string) error {
 	text, err := encode(value, indent)
 	if err != nil {
@@ -177,7 +175,6 @@ func writeJSON(w io.Writer, value any, indent string) error {
 	return err
 }
 
-// summary returns the counts of a plan.
 func summary(p *plan.Plan) string {
 	counts := make(map[plan.Action]int)
 	for _, c := range p.Changes {

@@ -68,7 +68,6 @@ func (m *markdown) block(language string, lines []string) {
 	m.add(head + text + tail)
 }
 
-// longestRun returns the length of the longest run of backticks.
 func longestRun(text string) (longest int) {
 	run := 0
 	for i := range len(text) {
@@ -82,7 +81,6 @@ func longestRun(text string) (longest int) {
 	return longest
 }
 
-// writeTo prints the comment.
 func (m *markdown) writeTo(w io.Writer) error {
 	if m.isCut {
 		m.text.WriteString(cutNote)
@@ -91,9 +89,15 @@ func (m *markdown) writeTo(w io.Writer) error {
 	return err
 }
 
-// writeMarkdown prints a plan as a comment. Errors come first, then the changes.
-func writeMarkdown(w io.Writer, p *plan.Plan) error {
+// writeMarkdown prints a plan as a comment, or the mistakes in files. Errors come first, then the
+// changes.
+func writeMarkdown(w io.Writer, p *plan.Plan, mistakes files.Errors) error {
 	var m markdown
+	if mistakes != nil {
+		m.add(fmt.Sprintf("### Presets: mistakes in the files: %d\n\n", mistakes.Count()))
+		m.block("text", strings.Split(strings.TrimSuffix(terminal.EscapeText(mistakes.Error()), "\n"), "\n"))
+		return m.writeTo(w)
+	}
 	m.add(fmt.Sprintf("### Presets of %s: %s\n\n", code(p.Owner()), summary(p)))
 	m.problems("Errors", p.Errors)
 	for _, work := range p.Workspaces {
@@ -115,7 +119,6 @@ func writeMarkdown(w io.Writer, p *plan.Plan) error {
 	return m.writeTo(w)
 }
 
-// problems adds a list of problems.
 func (m *markdown) problems(title string, problems []plan.Problem) {
 	if len(problems) == 0 {
 		return
@@ -128,23 +131,10 @@ func (m *markdown) problems(title string, problems []plan.Problem) {
 	m.block("text", lines)
 }
 
-// linesOf returns the lines of details.
 func linesOf(all []detail) []string {
 	lines := make([]string, len(all))
 	for i, one := range all {
 		lines[i] = one.String()
 	}
 	return lines
-}
-
-// writeMarkdownMistakes prints the mistakes in files as a comment.
-func writeMarkdownMistakes(w io.Writer, mistakes files.Errors) error {
-	var m markdown
-	m.add(fmt.Sprintf("### Presets: mistakes in the files: %d\n\n", mistakes.Count()))
-	var lines []string
-	for _, mistake := range mistakes {
-		lines = append(lines, terminal.Escape(mistake.Error()))
-	}
-	m.block("text", lines)
-	return m.writeTo(w)
 }

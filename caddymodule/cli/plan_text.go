@@ -2,13 +2,14 @@ package cli
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
-	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // maxValue is how many bytes of a setting's value a line has. JSON has it whole.
@@ -66,7 +67,7 @@ func details(c *plan.Change) []detail {
 }
 
 // operations returns a line for each operation of a JSON Patch, under a title.
-func operations(title string, patch []domain.PatchOperation) []detail {
+func operations(title string, patch []diff.Operation) []detail {
 	if len(patch) == 0 {
 		return nil
 	}
@@ -84,30 +85,25 @@ func operations(title string, patch []domain.PatchOperation) []detail {
 			line = "all"
 		}
 		switch {
-		case o.Path == "" && o.Value != nil && *o.Value == nil:
+		case o.Path == "" && string(o.Value) == "null":
 			mark = '-' // null is what is not there
 		case o.Value != nil:
-			line += " " + shortJSON(*o.Value)
+			line += " " + shortJSON(o.Value)
 		}
 		all = append(all, detail{mark, line})
 	}
 	return all
 }
 
-// shortJSON returns the JSON of a value in a line, cut if it is long.
-func shortJSON(value any) string {
-	text, err := encode(value, "")
-	if err != nil {
-		return "?"
-	}
-	whole := strings.TrimSuffix(string(text), "\n")
+// shortJSON returns JSON in a line, cut if it is long.
+func shortJSON(value json.RawMessage) string {
+	whole := string(value)
 	if len(whole) <= maxValue {
 		return terminal.Escape(whole)
 	}
 	return fmt.Sprintf("%s… (%d bytes)", terminal.Escape(strings.ToValidUTF8(whole[:maxValue], "")), len(whole))
 }
 
-// diffLines returns the lines of a unified diff.
 func diffLines(diff string) []detail {
 	var all []detail
 	for line := range strings.Lines(diff) {
@@ -140,10 +136,8 @@ func (d detail) String() string {
 	}
 }
 
-// colors are those of the marks.
 var colors = map[byte]string{'+': green, '-': red, '!': yellow, '@': cyan}
 
-// writePlan prints a plan for people.
 func writePlan(w io.Writer, p *plan.Plan) error {
 	out := bufio.NewWriter(w)
 	colored := hasColor(w)
@@ -184,7 +178,6 @@ func writePlan(w io.Writer, p *plan.Plan) error {
 	return out.Flush()
 }
 
-// problemText returns a problem in a line.
 func problemText(p plan.Problem) string {
 	if p.Slug == "" {
 		return fmt.Sprintf("workspace %s: %s", terminal.Escape(p.Workspace), terminal.Escape(p.Message))

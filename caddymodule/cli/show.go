@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -29,7 +30,7 @@ one. --json prints the preset, or with --version the version, as the API has it.
 			}
 			shown := p.Designated
 			if ref != "" {
-				number, err := p.numberOf(ref)
+				number, err := numberOf(p, ref)
 				if err != nil {
 					return err
 				}
@@ -51,8 +52,7 @@ one. --json prints the preset, or with --version the version, as the API has it.
 	return show
 }
 
-// presetText returns a preset and a version for a terminal.
-func presetText(p preset, v version) string {
+func presetText(p client.Preset, v client.Version) string {
 	var text strings.Builder
 	fields := terminal.NewTable(&text)
 	line := func(name, value string) {
@@ -66,15 +66,15 @@ func presetText(p preset, v version) string {
 	}
 	line("Description", domain.TextOrEmpty(p.Description))
 	line("Status", string(p.Status))
-	line("Designated", "version "+numberText(p.Number))
+	line("Designated", "version "+numberText(p.DesignatedVersion))
 	line("Labels", labelsText(p.Labels))
 	line("Owner", domain.TextOrEmpty(p.ManagedBy))
 	if p.Protected {
 		line("Protected", "yes")
 	}
 	line("Updated", timeText(p.UpdatedAt)+" by "+p.UpdatedBy)
-	line("Version", numberText(v.Number)+", made from a request to "+string(v.Dialect))
-	line("Created", timeText(v.CreatedAt)+" by "+v.Creator)
+	line("Version", numberText(v.Version)+", made from a request to "+string(v.Dialect))
+	line("Created", timeText(v.CreatedAt)+" by "+v.CreatorID)
 	line("Message", domain.TextOrEmpty(v.Message))
 	if v.Template != nil {
 		line("Variables", strings.Join(v.Template.Variables, ", "))

@@ -20,10 +20,8 @@ import (
 // in memory.
 const maxAligned = 1000
 
-// elements are the elements of a list of the API.
 type elements = iter.Seq2[json.RawMessage, error]
 
-// decoded decodes elements.
 func decoded[T any](list elements) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for element, err := range list {
@@ -38,21 +36,16 @@ func decoded[T any](list elements) iter.Seq2[T, error] {
 	}
 }
 
-// printList prints a list as JSON, or as a table with a row for each element.
+// printList prints a list as JSON, or as a table with a row for each element. Empty cells are shown
+// as -. An error ends the table, and rows before it are printed.
 func printList[T any](cmd *cobra.Command, asJSON bool, list elements, columns []string, row func(T) []string) error {
 	if asJSON {
 		return printArray(cmd.OutOrStdout(), list)
 	}
-	return printTable(cmd.OutOrStdout(), decoded[T](list), columns, row)
-}
-
-// printTable prints rows with aligned columns. Empty cells are shown as -. An error ends the
-// table, and rows before it are printed.
-func printTable[T any](w io.Writer, list iter.Seq2[T, error], columns []string, row func(T) []string) error {
-	table := terminal.NewTable(w)
+	table := terminal.NewTable(cmd.OutOrStdout())
 	table.Row(columns...)
 	rows := 0
-	for value, err := range list {
+	for value, err := range decoded[T](list) {
 		switch {
 		case err != nil && rows == 0:
 			return err
@@ -112,6 +105,19 @@ func printJSON(cmd *cobra.Command, response *client.Response) error {
 	return err
 }
 
+// printData prints a response as JSON, or else the text of its data, which is safe to print.
+func printData[T any](cmd *cobra.Command, asJSON bool, response *client.Response, text func(T) string) error {
+	if asJSON {
+		return printJSON(cmd, response)
+	}
+	var data T
+	if err := decode(response.Data, &data); err != nil {
+		return err
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), text(data))
+	return err
+}
+
 // report prints a response as JSON, or else a sentence.
 func (t *target) report(cmd *cobra.Command, response *client.Response, sentence string) error {
 	if t.asJSON {
@@ -121,7 +127,6 @@ func (t *target) report(cmd *cobra.Command, response *client.Response, sentence 
 	return err
 }
 
-// timeText returns a time as tables have it.
 func timeText(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // numberText returns the number of a version, empty for none.

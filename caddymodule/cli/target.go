@@ -47,7 +47,6 @@ func (t *target) flags(cmd *cobra.Command) {
 	completeFlag(cmd, "workspace", t.complete(workspaces))
 }
 
-// managementFlags adds the flags of a command with a management key.
 func (t *target) managementFlags(cmd *cobra.Command) {
 	t.serverFlags(cmd, "management", "key-file", keyVariable)
 }
@@ -64,7 +63,6 @@ func (t *target) serverFlags(cmd *cobra.Command, kind, keyFlag, keyVariable stri
 	_ = cmd.MarkFlagFilename(keyFlag) // fails for an unknown flag only
 }
 
-// client returns the client of the server.
 func (t *target) client(cmd *cobra.Command) (*client.Client, error) {
 	key, err := readKey(cmd, t.keyFlag, t.keyFile, t.keyVariable)
 	if err != nil {

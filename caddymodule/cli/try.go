@@ -77,7 +77,7 @@ func (t *trial) run(cmd *cobra.Command, a api, slug string) error {
 		return err
 	}
 	if !v.Dialect.Valid() {
-		return fmt.Errorf("version %d is for the API %q, which this program does not know", v.Number, v.Dialect)
+		return fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)
 	}
 	body, err := t.body(cmd, slug, v)
 	if err != nil {
@@ -92,15 +92,12 @@ func (t *trial) run(cmd *cobra.Command, a api, slug string) error {
 	if err != nil {
 		return err
 	}
-	if t.asJSON {
-		return printJSON(cmd, response)
-	}
-	return printDryRun(cmd.OutOrStdout(), response.Data)
+	return printData(cmd, t.asJSON, response, dryRunText)
 }
 
 // readVersion reads the version that is tried, or the first one of a split. The server may
 // choose another one. All take the same request but for their variables.
-func (t *trial) readVersion(ctx context.Context, a api, slug string) (version, error) {
+func (t *trial) readVersion(ctx context.Context, a api, slug string) (client.Version, error) {
 	p, _, err := a.preset(ctx, slug)
 	if err != nil || t.version == "" {
 		return p.Designated, err
@@ -108,8 +105,8 @@ func (t *trial) readVersion(ctx context.Context, a api, slug string) (version, e
 	var number int
 	if to := p.Labels[t.version]; len(to.Split) > 0 {
 		number = to.Split[0].Version
-	} else if number, err = p.numberOf(t.version); err != nil {
-		return version{}, err
+	} else if number, err = numberOf(p, t.version); err != nil {
+		return client.Version{}, err
 	}
 	v, _, err := a.version(ctx, slug, number)
 	return v, err
@@ -130,8 +127,7 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// body returns the request.
-func (t *trial) body(cmd *cobra.Command, slug string, v version) ([]byte, error) {
+func (t *trial) body(cmd *cobra.Command, slug string, v client.Version) ([]byte, error) {
 	input, err := t.readInput(cmd)
 	if err != nil {
 		return nil, err
@@ -192,23 +188,7 @@ func (t *trial) readInput(cmd *cobra.Command) (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
-// printDryRun prints the answer of a dry run.
-func printDryRun(w io.Writer, data json.RawMessage) error {
-	var result struct {
-		Method string `json:"method"`
-		Path   string `json:"path"`
-		Body   string `json:"body"`
-		Fields map[string]struct {
-			From    string  `json:"from"`
-			Preset  *string `json:"preset"`
-			Version int     `json:"version"`
-		} `json:"fields"`
-		Dropped  []string `json:"dropped"`
-		Enforced []string `json:"enforced"`
-	}
-	if err := decode(data, &result); err != nil {
-		return err
-	}
+func dryRunText(result client.DryRun) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s\n%s\n\n", terminal.Escape(result.Method), terminal.Escape(result.Path), terminal.IndentJSON(json.RawMessage(result.Body)))
 	rows := terminal.NewTable(&text)
@@ -216,8 +196,8 @@ func printDryRun(w io.Writer, data json.RawMessage) error {
 	for _, name := range slices.Sorted(maps.Keys(result.Fields)) {
 		field := result.Fields[name]
 		from := field.From
-		if field.Preset != nil {
-			from = fmt.Sprintf("%s %s@%d", field.From, *field.Preset, field.Version)
+		if field.Preset != nil && field.Version != nil {
+			from = fmt.Sprintf("%s %s@%d", field.From, *field.Preset, *field.Version)
 		}
 		rows.Row(name, from)
 	}
@@ -225,11 +205,9 @@ func printDryRun(w io.Writer, data json.RawMessage) error {
 	printNames(&text, "Changed by the policy of the preset", result.Enforced)
 	printNames(&text, "Left out, because this API does not have them", result.Dropped)
 	fmt.Fprintln(&text, "\nNothing was sent to the gateway. --send sends it.")
-	_, err := io.WriteString(w, text.String())
-	return err
+	return text.String()
 }
 
-// printNames prints names behind a title, if there are any.
 func printNames(w io.Writer, title string, names []string) {
 	if len(names) > 0 {
 		fmt.Fprintf(w, "%s: %s\n", title, terminal.Escape(strings.Join(names, ", ")))

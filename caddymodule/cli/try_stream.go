@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -19,11 +17,12 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/sse"
 	"github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
 const (
-	// maxEvent bounds a line of a stream. The last event of responses repeats the answer.
+	// maxEvent bounds the data of an event. The last event of responses repeats the answer.
 	maxEvent = 16 << 20
 	// maxWhole bounds an answer that is no stream, and the text of a stream as JSON.
 	maxWhole = 16 << 20
@@ -52,10 +51,7 @@ func (t *trial) stream(cmd *cobra.Command, a api, dialect domain.Dialect, r clie
 	usage := answer.New(dialect, response.Header.Get("Content-Type"), "")
 	body := io.TeeReader(response.Body, usageWriter{usage})
 	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind == "text/event-stream" {
-		err = readEvents(body, out.event)
-		if err == nil && !out.isComplete {
-			err = errCut
-		}
+		err = out.stream(body)
 	} else {
 		err = out.whole(body)
 	}
@@ -216,6 +212,22 @@ type streamEvent struct {
 	} `json:"response"`
 }
 
+// stream prints the text of a stream.
+func (o *output) stream(body io.Reader) error {
+	for data, err := range sse.Events(body, maxEvent) {
+		if err != nil {
+			return fmt.Errorf("reading the answer: %w", err)
+		}
+		if err := o.event(data); err != nil {
+			return err
+		}
+	}
+	if !o.isComplete {
+		return errCut
+	}
+	return nil
+}
+
 // event prints the text of an event. An event that says that the answer failed is an error,
 // and so is text that cannot be printed. Unknown events have no text.
 func (o *output) event(data []byte) error {
@@ -301,39 +313,6 @@ func (o *output) whole(body io.Reader) error {
 	}
 	o.add(cmp.Or(found.String(), string(text)))
 	return nil
-}
-
-// readEvents calls do with the data of each server-sent event.
-func readEvents(body io.Reader, do func(data []byte) error) error {
-	lines := bufio.NewScanner(body)
-	lines.Buffer(make([]byte, 0, 64<<10), maxEvent)
-	var data []byte
-	flush := func() error {
-		defer func() { data = data[:0] }()
-		if len(data) == 0 {
-			return nil
-		}
-		return do(bytes.TrimSuffix(data, []byte("\n")))
-	}
-	for lines.Scan() {
-		line := lines.Bytes()
-		if len(line) == 0 {
-			if err := flush(); err != nil {
-				return err
-			}
-			continue
-		}
-		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			if len(data)+len(value) > maxEvent {
-				return bufio.ErrTooLong
-			}
-			data = append(append(data, bytes.TrimPrefix(value, []byte(" "))...), '\n')
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
-	}
-	return flush()
 }
 
 // gatewayError returns the error of an answer that is no success. It may be the server's or

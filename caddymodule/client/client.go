@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 )
 
 // Client sends requests to one server with one key. It is safe for concurrent use.
@@ -155,14 +157,14 @@ func (c *Client) once(ctx context.Context, r Request) (_ *Response, pause time.D
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		return nil, pauseAfter(response), c.refusal(response, body)
 	}
-	var envelope struct {
+	var found struct {
 		Data  json.RawMessage `json:"data"`
 		Total int             `json:"total_count"`
 	}
-	if err := json.Unmarshal(body, &envelope); err != nil {
+	if err := json.Unmarshal(body, &found); err != nil {
 		return nil, -1, fmt.Errorf("the answer to %s %s is not JSON: is %s the origin of the presets handler?", r.Method, r.Path, c.Origin)
 	}
-	return &Response{Status: response.StatusCode, Header: response.Header, Data: envelope.Data, Body: body, Total: envelope.Total}, 0, nil
+	return &Response{Status: response.StatusCode, Header: response.Header, Data: found.Data, Body: body, Total: found.Total}, 0, nil
 }
 
 // pauseAfter returns how long to wait after an answer that is no success, negative if the
@@ -184,17 +186,10 @@ func pauseAfter(response *http.Response) time.Duration {
 // refusal returns the error of an answer that is no success.
 func (c *Client) refusal(response *http.Response, body []byte) error {
 	refused := &Error{Status: response.StatusCode, RequestID: response.Header.Get("X-Request-Id")}
-	var envelope struct {
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	if json.Unmarshal(body, &envelope) == nil && envelope.Error.Message != "" {
-		refused.Message = envelope.Error.Message
-	} else {
-		refused.Message = "the server answered " + response.Status
-	}
-	refused.Message, refused.RequestID = c.WithoutKey(refused.Message), c.WithoutKey(refused.RequestID)
+	var refusal envelope.API
+	_ = json.Unmarshal(body, &refusal) // a proxy's may have another code, or be no JSON
+	refused.Message = c.WithoutKey(cmp.Or(refusal.Error.Message, "the server answered "+response.Status))
+	refused.RequestID = c.WithoutKey(refused.RequestID)
 	return refused
 }
 

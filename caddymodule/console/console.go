@@ -20,6 +20,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/encode"
 )
 
 //go:embed assets
@@ -215,7 +217,7 @@ func (f file) send(w http.ResponseWriter, r *http.Request) {
 	chosen := f.plain
 	if f.zipped.content != nil {
 		w.Header().Set("Vary", "Accept-Encoding")
-		if prefersGzip(r.Header["Accept-Encoding"]) {
+		if prefersGzip(r) {
 			chosen = f.zipped
 			w.Header().Set("Content-Encoding", "gzip")
 			w.Header().Set("Content-Length", strconv.Itoa(len(chosen.content))) // which ServeContent leaves out
@@ -226,38 +228,12 @@ func (f file) send(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(chosen.content))
 }
 
-// prefersGzip reports whether a client takes gzip, and likes it no less than plain content
-// (RFC 9110, section 12.5.3).
-func prefersGzip(accepted []string) bool {
-	zipped, plain, rest := -1.0, -1.0, -1.0 // -1 is not given
-	for item := range strings.SplitSeq(strings.Join(accepted, ","), ",") {
-		coding, parameters, _ := strings.Cut(item, ";")
-		weight := weightOf(parameters)
-		switch strings.ToLower(strings.TrimSpace(coding)) {
-		case "gzip", "x-gzip":
-			zipped = max(zipped, weight)
-		case "identity":
-			plain = weight
-		case "*":
-			rest = weight
+// prefersGzip reports whether a client takes gzip, and likes it no less than plain content.
+func prefersGzip(r *http.Request) bool {
+	for _, coding := range encode.AcceptedEncodings(r, []string{"gzip"}) {
+		if coding == "gzip" || coding == "identity" {
+			return coding == "gzip"
 		}
 	}
-	if zipped < 0 {
-		zipped = rest
-	}
-	return zipped > 0 && zipped >= plain
-}
-
-// weightOf returns the weight among the parameters of a coding. Without one it is 1. A weight that
-// cannot be read is 0, so that the client gets plain content.
-func weightOf(parameters string) float64 {
-	name, value, found := strings.Cut(parameters, "=")
-	if !found {
-		return 1
-	}
-	weight, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-	if err != nil || !strings.EqualFold(strings.TrimSpace(name), "q") || !(0 <= weight && weight <= 1) {
-		return 0
-	}
-	return weight
+	return false
 }

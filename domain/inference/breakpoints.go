@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -24,10 +25,10 @@ func (m *merger) fitBreakpoints() {
 		return
 	}
 	surplus := -maxBreakpoints
-	if m.value("cache_control") != nil {
+	if m.Value("cache_control") != nil {
 		surplus++ // the API places it
 	}
-	for _, list := range []jsontext.Value{m.value("tools"), m.sentSetting("system"), m.sentSetting("messages")} {
+	for _, list := range []jsontext.Value{m.Value("tools"), m.sentSetting("system"), m.sentSetting("messages")} {
 		surplus += countBreakpoints(list)
 	}
 	s := breakpointStripper{surplus: surplus + m.settings.templateBreakpoints}
@@ -46,9 +47,7 @@ func (s *settings) countBreakpoints() {
 		s.breakpoints++
 	}
 	if t := s.template; t != nil { // values have no breakpoints
-		values := slices.Repeat([]variableValue{{inside: jsontext.Value{}}}, len(t.variables))
-		messages, _ := t.render(t.messages, values, "")
-		s.templateBreakpoints = countBreakpoints(rawjson.ArrayOf(slices.Concat(messages...)))
+		s.templateBreakpoints = countBreakpoints(t.Skeleton())
 		s.breakpoints += s.templateBreakpoints
 	}
 }
@@ -86,8 +85,8 @@ type breakpointStripper struct {
 
 // stripTools removes breakpoints of tools that only the preset has. Locked tools keep theirs.
 func (m *merger) stripTools(s *breakpointStripper) {
-	tools := m.value("tools")
-	if s.surplus <= 0 || m.setting("tools") == nil || m.policy.isLocked("tools") || m.reserve(len(tools)) != nil {
+	tools := m.Value("tools")
+	if s.surplus <= 0 || m.setting("tools") == nil || m.rules.Policy.IsLocked("tools") || m.Reserve(len(tools)) != nil {
 		return
 	}
 	var stripped []jsontext.Value
@@ -100,7 +99,7 @@ func (m *merger) stripTools(s *breakpointStripper) {
 		stripped = append(stripped, tool)
 	}
 	if len(s.dropped) > 0 {
-		m.parts[m.index("tools")].Value = rawjson.ArrayOf(stripped...)
+		m.Parts[m.Index("tools")].Value = rawjson.ArrayOf(stripped...)
 	}
 }
 
@@ -120,7 +119,7 @@ func (m *merger) stripTemplate(s *breakpointStripper) {
 		return
 	}
 	list := rawjson.ArrayOf(slices.Concat(m.messages...))
-	if m.reserve(2*len(list)) != nil {
+	if m.Reserve(2*len(list)) != nil {
 		return
 	}
 	var stripped []jsontext.Value
@@ -129,11 +128,11 @@ func (m *merger) stripTemplate(s *breakpointStripper) {
 	}
 	list = rawjson.ArrayOf(stripped...)
 	first := &m.messages[0][0] // a template's messages begin with a brace
-	edits := m.parts[m.index(listField[m.dialect])].edits
+	edits := m.Parts[m.Index(dialects.ConversationField[m.dialect])].Edits
 	for i := range edits {
 		e := &edits[i]
-		if at := slices.IndexFunc(e.texts, func(text jsontext.Value) bool { return len(text) > 0 && &text[0] == first }); at >= 0 {
-			e.texts = slices.Concat(e.texts[:at], []jsontext.Value{list[1 : len(list)-1]}, e.texts[at+len(m.messages):])
+		if at := slices.IndexFunc(e.Texts, func(text jsontext.Value) bool { return len(text) > 0 && &text[0] == first }); at >= 0 {
+			e.Texts = slices.Concat(e.Texts[:at], []jsontext.Value{list[1 : len(list)-1]}, e.Texts[at+len(m.messages):])
 		}
 	}
 }
@@ -145,7 +144,7 @@ func (s *breakpointStripper) strip(block jsontext.Value, at string, depth int) j
 		return block
 	}
 	stripped := append(make([]byte, 0, len(block)), '{')
-	for field, err := range usualNames.Object(block) {
+	for field, err := range dialects.UsualNames.Object(block) {
 		if err != nil { // it was read before
 			return block
 		}
@@ -164,7 +163,7 @@ func (s *breakpointStripper) strip(block jsontext.Value, at string, depth int) j
 			}
 			field.Value = rawjson.ArrayOf(items...)
 		}
-		stripped = appendMember(stripped, field)
+		stripped = rawjson.AppendMember(stripped, field.Quoted, field.Value)
 	}
 	return append(stripped, '}')
 }

@@ -1,6 +1,9 @@
 package inference
 
-import "github.com/caddy-presets/caddy-presets/domain"
+import (
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/policy"
+)
 
 // minEntryCost is about the memory for a cached object besides its own bytes.
 const minEntryCost = 1024
@@ -27,6 +30,6 @@ const (
 type cached struct {
 	workspace *workspaceDefaults
 	preset    *domain.Preset // an active one
-	policy    *policy        // of the preset, nil for none
+	policy    *policy.Policy // of the preset, nil for none
 	settings  *settings      // of one version for one dialect
 }

@@ -2,11 +2,12 @@ package inference
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/prompts"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -25,11 +26,11 @@ func Capture(dialect domain.Dialect, members []rawjson.Member) (domain.Capture, 
 		name, value := m.Name, m.Value
 		switch {
 		case value.Kind() == 'n':
-		case name == promptField[dialect]:
-			if prompt, ok := promptText(dialect, value); ok {
+		case name == dialects.PromptField[dialect]:
+			if prompt, ok := prompts.SystemText(dialect, value); ok {
 				in.SystemPrompt = &prompt
 			}
-		case settingFields[name]&setOf(dialect) != 0:
+		case dialects.HasSetting(dialect, name):
 			if len(config) > 1 {
 				config = append(config, ',')
 			}
@@ -46,28 +47,6 @@ func Capture(dialect domain.Dialect, members []rawjson.Member) (domain.Capture, 
 	return in, nil
 }
 
-// promptSeparator stands between the texts of a system prompt.
-const promptSeparator = "\n\n"
-
-// promptText returns the joined texts of a request's prompt field. It is not ok if there is
-// no text, not even an empty one.
-func promptText(dialect domain.Dialect, field jsontext.Value) (text string, ok bool) {
-	var joined strings.Builder
-	begin := 0
-	if block, _ := firstBlock(field); dialect == domain.Messages && isAttribution(block) {
-		begin = 1
-	}
-	for part := range promptTexts(dialect, begin, field) {
-		if ok {
-			joined.WriteString(promptSeparator)
-		}
-		text, _ := rawjson.Text(part)
-		joined.WriteString(text)
-		ok = true
-	}
-	return joined.String(), ok
-}
-
 // CaptureTemplate is Capture for a version that is a template. Its messages are those of
 // the request but the ones that Capture takes the system prompt from. Their text and the
 // system prompt may have variables. Responses writes a conversation that is a string as a
@@ -78,18 +57,18 @@ func CaptureTemplate(dialect domain.Dialect, members []rawjson.Member) (domain.C
 		return domain.Capture{}, err
 	}
 	var messages []jsontext.Value
-	list := rawjson.Find(members, listField[dialect])
+	list := rawjson.Find(members, dialects.ConversationField[dialect])
 	if list.Kind() == '"' {
 		messages = append(messages, userMessage(list))
 	}
 	for _, message := range rawjson.Items(list) {
-		if dialect != domain.Chat || len(messages) > 0 || !isSystemMessage(dialect, message) {
+		if dialect != domain.Chat || len(messages) > 0 || !dialects.IsSystemMessage(dialect, message) {
 			messages = append(messages, message)
 		}
 	}
 	in.Template = &domain.Template{Variables: []string{}, Messages: []byte(rawjson.ArrayOf(messages...))}
-	t, _ := newTemplate(domain.PresetVersion{Dialect: dialect, SystemPrompt: in.SystemPrompt, Template: in.Template}, dialect)
-	in.Template.Variables = append(in.Template.Variables, t.variables...)
+	t, _ := prompts.NewTemplate(domain.PresetVersion{Dialect: dialect, SystemPrompt: in.SystemPrompt, Template: in.Template}, dialect)
+	in.Template.Variables = append(in.Template.Variables, t.Variables...)
 	if err := in.CheckSize(); err != nil {
 		return domain.Capture{}, err
 	}
@@ -98,20 +77,15 @@ func CaptureTemplate(dialect domain.Dialect, members []rawjson.Member) (domain.C
 
 // userMessage returns a message of the user whose content is a string.
 func userMessage(text jsontext.Value) jsontext.Value {
-	return slices.Concat(jsontext.Value(userMessageHead), text, jsontext.Value{'}'})
+	return slices.Concat(jsontext.Value(dialects.UserMessageHead), text, jsontext.Value{'}'})
 }
 
-const userMessageHead = `{"role":"user","content":`
-
-// listField is the field of each dialect that has the conversation.
-var listField = map[domain.Dialect]string{domain.Responses: "input", domain.Chat: "messages", domain.Messages: "messages"}
-
-// isSystemMessage reports whether an item of a conversation is a message of the system or
-// of the developer. In a chat every item is a message.
-func isSystemMessage(dialect domain.Dialect, message jsontext.Value) bool {
-	if role := rawjson.Get(message, "role"); !rawjson.IsText(role, "system") && !rawjson.IsText(role, "developer") {
-		return false
-	}
-	kind := rawjson.Get(message, "type")
-	return dialect == domain.Chat || kind == nil || rawjson.IsText(kind, "message")
+// IsKept reports whether a preset keeps a member of a dialect's requests. These are settings,
+// and the field that has the system prompt.
+func IsKept(dialect domain.Dialect, member string) bool {
+	return dialects.HasSetting(dialect, member) || member == dialects.PromptField[dialect]
 }
+
+// ConversationField returns the member of a dialect's requests that has the conversation.
+// CaptureTemplate keeps it, and Capture does not.
+func ConversationField(dialect domain.Dialect) string { return dialects.ConversationField[dialect] }

@@ -3,29 +3,34 @@ package inference
 import (
 	"context"
 	"errors"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/policy"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // checkUnresolved checks a request that names no preset. A workspace that does not exist has disabled
 // nothing. While the store is unavailable, a request passes if it certainly uses no server tool.
 func (r *Resolver) checkUnresolved(ctx context.Context, m *merger, sent Request) error {
-	workspace, err := r.workspace(ctx, m.who)
+	workspace, err := r.workspace(ctx, m.rules.Who)
 	isDown := errors.Is(err, domain.ErrUnavailable)
 	switch {
 	case err == nil:
-		m.disabled = workspace.disabledTools
+		m.rules.Disabled = workspace.disabledTools
 	case isDown:
-		m.disabled = allServerTools
+		m.rules.Disabled = policy.AllServerTools
 	case domain.KindOf(err) != domain.NotFound:
 		return err
 	}
-	if refused := m.admit(sent); refused != nil && (!isDown || m.who.IsLimited()) {
+	if refused := m.admit(sent); refused != nil && (!isDown || m.rules.Who.IsLimited()) {
 		return refused
-	} else if refused != nil || isDown && m.checkTools(m.request.fields) != nil {
+	} else if refused != nil || isDown && m.rules.CheckTools(m.request.Fields) != nil {
 		return err
 	}
-	return m.checkTools(m.request.fields)
+	return m.rules.CheckTools(m.request.Fields)
 }
 
 // CheckUnresolvedRoute returns a Forbidden error if the workspace of who has disabled any
@@ -40,4 +45,30 @@ func (r *Resolver) CheckUnresolvedRoute(ctx context.Context, who domain.Principa
 		return &domain.Error{Kind: domain.Forbidden, Code: domain.ToolDisabled, Message: "This route cannot be used in a workspace where server tools are disabled"}
 	}
 	return err
+}
+
+// admit is policy.Check.Admit for a request.
+func (m *merger) admit(sent Request) error {
+	return m.rules.Admit(sent.Body, sent.Query, sent.OtherType)
+}
+
+// checkMerged is policy.Check.CheckTools for a merged request, with a template's messages.
+func (m *merger) checkMerged() error {
+	if len(m.rules.Disabled) == 0 {
+		return nil
+	}
+	fields := make([]rawjson.Member, 0, len(m.Parts)+1)
+	for _, p := range m.Parts {
+		fields = append(fields, p.Member)
+	}
+	if len(m.messages) > 0 {
+		for _, text := range m.messages { // one by one, as an int may be too small for the sum
+			if err := m.Reserve(len(text)); err != nil {
+				return err
+			}
+		}
+		list := slices.Concat(slices.Concat([]jsontext.Value{{'['}}, m.messages, []jsontext.Value{{']'}})...)
+		fields = append(fields, rawjson.Member{Name: "input", Value: list})
+	}
+	return m.rules.CheckTools(fields)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/policy"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -55,7 +56,7 @@ func faultOf(dialect domain.Dialect, body, alone []byte) string {
 	if got == nil {
 		return "is no JSON object without repeated names"
 	}
-	known := inference.KnownFields(dialect)
+	known := policy.KnownFields(dialect)
 	for name, value := range got {
 		switch {
 		case bytes.Equal(value, want[name]), string(value) == "null" && slices.Contains(known, name):
@@ -201,7 +202,7 @@ func (p *proof) fault(tb testing.TB, dialect domain.Dialect, members string) (fa
 		passed++
 		fields := fieldsByName(got.Body.Bytes())
 		for name := range fields {
-			if !slices.Contains(inference.KnownFields(dialect), name) {
+			if !slices.Contains(policy.KnownFields(dialect), name) {
 				return who + " sends " + name, passed
 			}
 		}
@@ -228,7 +229,7 @@ func TestKnownFieldsHold(t *testing.T) {
 			g := gen{rand.New(rand.NewPCG(48, uint64(round)))}
 			members := slices.Clone(tries)
 			g.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
-			names := inference.KnownFields(dialect)
+			names := policy.KnownFields(dialect)
 			for range g.IntN(3) {
 				members[g.IntN(3)] = `"` + pick(g, names) + `":` + g.value(2)
 			}
@@ -262,16 +263,16 @@ func FuzzKnownFields(f *testing.F) {
 func TestKnownFieldsOfSettings(t *testing.T) {
 	known := map[string]bool{}
 	for _, dialect := range allDialects {
-		for _, name := range inference.KnownFields(dialect) {
+		for _, name := range policy.KnownFields(dialect) {
 			known[name] = true
 		}
 		for name := range maps.Keys(known) {
-			if inference.IsKept(dialect, name) && !slices.Contains(inference.KnownFields(dialect), name) {
+			if inference.IsKept(dialect, name) && !slices.Contains(policy.KnownFields(dialect), name) {
 				t.Errorf("%s keeps %s, which is not known", dialect, name)
 			}
 		}
 	}
-	for _, name := range inference.SettingNames() {
+	for _, name := range policyNames(t).Lock {
 		if field, _, _ := strings.Cut(name, "."); !known[field] {
 			t.Errorf("%s is the name of a setting that no API knows", name)
 		}

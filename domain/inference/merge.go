@@ -1,28 +1,17 @@
 package inference
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/inference/policy"
+	"github.com/caddy-presets/caddy-presets/domain/inference/prompts"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
-)
-
-// Source is the origin of a field of a merged request.
-type Source string
-
-// A field with several origins has the last of them.
-const (
-	FromRequest Source = "request"
-	FromPreset  Source = "preset"
-	// FromVariable is a system prompt or a conversation with values of variables.
-	FromVariable  Source = "variable"
-	FromWorkspace Source = "workspace"
-	FromPolicy    Source = "policy"
-	// FromServer is an addition by the configuration of this server.
-	FromServer Source = "server"
 )
 
 // settings are those of one version of a preset, for requests of one dialect. They never
@@ -30,10 +19,10 @@ const (
 type settings struct {
 	fields  []rawjson.Member
 	tools   []namedTool
-	prompt  systemPrompt
+	prompt  prompts.System
 	dropped []string
 	// template is nil for a version that is none. It has the prompt instead.
-	template *template
+	template *prompts.Template
 	// models is the preset's list of models where the gateway knows no such
 	// field.
 	models jsontext.Value
@@ -50,79 +39,55 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 		return nil, err
 	}
 	s := new(settings)
-	s.fields, s.dropped = translate(stored, v.Dialect, dialect, unknown)
+	s.fields, s.dropped = dialects.Translate(stored, v.Dialect, dialect, unknown)
 	if tools := rawjson.Find(s.fields, "tools"); tools != nil {
 		if s.tools, err = splitTools(dialect, tools, len(tools)); err != nil {
 			return nil, err
 		}
 	}
 	if unknown["models"] {
-		known, _ := translate(stored, v.Dialect, dialect, nil)
+		known, _ := dialects.Translate(stored, v.Dialect, dialect, nil)
 		s.models = rawjson.Find(known, "models")
 	}
 	switch {
 	case v.Template != nil:
 		var lost []string
-		s.template, lost = newTemplate(v, dialect)
+		s.template, lost = prompts.NewTemplate(v, dialect)
 		s.dropped = append(s.dropped, lost...)
 	case v.SystemPrompt != nil:
-		s.prompt = newSystemPrompt(*v.SystemPrompt, dialect)
+		s.prompt = prompts.NewSystem(*v.SystemPrompt, dialect)
 	}
 	s.countBreakpoints()
 	return s, nil
 }
 
-// synonyms are pairs of fields of a dialect with the same meaning. A request with one of
-// them overrides the other of the preset.
-var synonyms = map[domain.Dialect]map[string]string{
-	domain.Chat: {
-		"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens",
-		"reasoning": "reasoning_effort", "reasoning_effort": "reasoning",
-	},
-	domain.Messages: {"models": "fallbacks", "fallbacks": "models"},
-}
-
 // merger merges a preset into one request.
 type merger struct {
+	draft.Draft
+	rules     policy.Check
 	dialect   domain.Dialect
 	takes     []string        // as Request.Takes
 	unknown   map[string]bool // fields that the gateway does not know
-	request   parsedRequest
+	request   reference.Request
 	settings  *settings
+	ours      []rawjson.Member // the fields of settings that the route takes
 	workspace *workspaceDefaults
-	policy    *policy // nil: none
-	limits
-	memory Memory // nil: without a limit
 	// streamUsage is Config.AddStreamUsage, and streamUsageAdded that the request needed it.
 	streamUsage, streamUsageAdded bool
 	dropsAttribution              bool // Config.DropAttribution, for requests of Messages
 
-	// sent are the request's fields as they were sent. copied is how much memory was granted
-	// for copies, and refused is the error once some was not.
-	sent    []rawjson.Member
-	copied  int
-	refused error
+	// sent are the request's fields as they were sent.
+	sent []rawjson.Member
 
 	// prompt is the system prompt, and messages are the template's, with values in the
 	// place of variables. They have commas between.
-	prompt       systemPrompt
+	prompt       prompts.System
 	messages     []jsontext.Value
-	messagesFrom Source
+	messagesFrom draft.Source
 
-	parts   []part
 	dropped []string
 	// models is settings.models of the request.
 	models jsontext.Value
-	// broken names the policy's rules that changed the request, each once.
-	broken []string
-	// issues are the violations of a refusing policy, at most maxBrokenIssues.
-	issues []domain.Issue
-	// relocked are the fields of the request with a prompt or tools that the policy left out.
-	// hadTools tells that it left out tools of the conversation.
-	relocked []string
-	hadTools bool
-	// ownModels are the models that the preset names, nil until the policy needs them.
-	ownModels map[string]bool
 }
 
 // workspaceDefaults has the fields that a workspace adds to requests that name a preset. It
@@ -134,6 +99,16 @@ type workspaceDefaults struct {
 	disabledTools []string
 }
 
+// use sets the version that the request names.
+func (m *merger) use(v usedVersion) {
+	m.settings, m.ours = v.settings, v.settings.fields
+	if m.takes != nil {
+		m.ours = slices.DeleteFunc(slices.Clone(m.ours), func(f rawjson.Member) bool { return !m.takesField(f.Name) })
+	}
+	m.rules.Policy, m.rules.Stored, m.rules.Ours, m.rules.Unlisted = v.policy, v.settings.fields, m.ours, v.settings.models
+	m.rules.Disabled = m.workspace.disabledTools
+}
+
 // merge merges the preset into the request: the request's own fields win. null counts as not
 // sent, and so do {} and [] where the preset has the field. Lists of tools and memberFields
 // are merged, and the preset's system prompt comes first. A template's messages come behind
@@ -141,43 +116,46 @@ type workspaceDefaults struct {
 // result. The workspace adds a model and a provider order if neither request nor preset has
 // one. Settings of the preset that gateways refuse beside the rest are left out at last.
 func (m *merger) merge() error {
-	m.sent = m.request.fields
+	m.sent = m.request.Fields
 	if m.dropsAttribution {
-		if err := m.dropAttribution(); err != nil {
-			return err
+		if m.request.Fields = prompts.DropAttribution(m.request.Fields, m.Reserve); m.Refused != nil {
+			return m.Refused
 		}
 	}
 	if err := m.render(); err != nil {
 		return err
 	}
-	if err := m.limitConversation(); err != nil {
+	m.rules.Prompt = m.prompt
+	if err := m.rules.LimitConversation(); err != nil {
 		return err
 	}
-	m.parts = make([]part, 0, len(m.request.fields)+len(m.settings.fields)+4)
-	for _, field := range m.request.fields {
+	m.Parts = make([]draft.Part, 0, len(m.request.Fields)+len(m.ours)+4)
+	for _, field := range m.request.Fields {
 		if err := m.addSent(field); err != nil {
 			return err
 		}
 	}
-	for _, field := range m.settings.fields {
-		if !m.takesField(field.Name) || m.index(field.Name) >= 0 {
+	for _, field := range m.ours {
+		if m.Index(field.Name) >= 0 {
 			continue
 		}
 		if field.Value = m.contribution(field.Name, field.Value); field.Value != nil {
-			m.parts = append(m.parts, part{Member: field, from: FromPreset})
+			m.Parts = append(m.Parts, draft.Part{Member: field, From: draft.FromPreset})
 		}
 	}
-	if field := listField[m.dialect]; len(m.messages) > 0 && m.index(field) < 0 {
-		if err := m.addConversation(newMember(field, nil)); err != nil {
+	if field := dialects.ConversationField[m.dialect]; len(m.messages) > 0 && m.Index(field) < 0 {
+		if err := m.addConversation(rawjson.NewMember(field, nil)); err != nil {
 			return err
 		}
 	}
-	if field := promptField[m.dialect]; !m.prompt.isEmpty() && m.index(field) < 0 {
-		m.parts = append(m.parts, part{Member: newMember(field, nil), edits: []edit{{texts: m.prompt.alone(m.dialect)}}, from: m.prompt.from})
+	if field := dialects.PromptField[m.dialect]; !m.prompt.IsEmpty() && m.Index(field) < 0 {
+		m.Parts = append(m.Parts, draft.Part{Member: rawjson.NewMember(field, nil), Edits: []draft.Edit{{Texts: m.prompt.Alone(m.dialect)}}, From: m.prompt.From})
 	}
-	if err := m.enforce(); err != nil {
+	models, err := m.rules.Enforce(m.models)
+	if err != nil {
 		return err
 	}
+	m.models = models
 	m.fillProviderSort()
 	m.addStreamUsage()
 	if err := m.ensureModel(); err != nil {
@@ -190,46 +168,46 @@ func (m *merger) merge() error {
 // addSent adds a field of the request, merged with the preset's.
 func (m *merger) addSent(field rawjson.Member) error {
 	ours := m.setting(field.Name)
-	empty := isEmptyContainer(field.Value) && (ours != nil || m.setting(synonyms[m.dialect][field.Name]) != nil)
-	sent := field.Value.Kind() != 'n' && !empty && (field.Name != "model" || !isEmptyText(field.Value))
-	add := func(value jsontext.Value, from Source) {
-		m.parts = append(m.parts, part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, from: from})
+	empty := rawjson.IsEmpty(field.Value) && (ours != nil || m.setting(dialects.Synonyms[m.dialect][field.Name]) != nil)
+	sent := field.Value.Kind() != 'n' && !empty && (field.Name != "model" || !rawjson.IsText(field.Value, ""))
+	add := func(value jsontext.Value, from draft.Source) {
+		m.Parts = append(m.Parts, draft.Part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, From: from})
 	}
 	switch {
-	case field.Name == "preset", isPromptField(field.Name): // not for the gateway
+	case field.Name == "preset", reference.IsPromptField(field.Name): // not for the gateway
 	case m.unknown[field.Name] && sent:
 		m.dropped = append(m.dropped, field.Name)
-		if field.Name == "models" && !isEmptyContainer(field.Value) {
+		if field.Name == "models" && !rawjson.IsEmpty(field.Value) {
 			m.models = field.Value
 		}
 	case m.unknown[field.Name]: // it says nothing, so nothing is dropped
-	case field.Name == "model" && m.request.modelIsReference:
+	case field.Name == "model" && m.request.ModelIsReference:
 		switch {
-		case m.request.model != "":
-			add(quote(m.request.model), FromRequest)
+		case m.request.Model != "":
+			add(rawjson.Quote(m.request.Model), draft.FromRequest)
 		case ours != nil:
-			add(ours, FromPreset)
+			add(ours, draft.FromPreset)
 		}
-	case field.Name == listField[m.dialect] && len(m.messages) > 0:
+	case field.Name == dialects.ConversationField[m.dialect] && len(m.messages) > 0:
 		if !sent {
 			field.Value = nil
 		}
 		return m.addConversation(field)
-	case field.Name == promptField[m.dialect] && !m.prompt.isEmpty():
+	case field.Name == dialects.PromptField[m.dialect] && !m.prompt.IsEmpty():
 		if !sent {
-			add(nil, m.prompt.from)
-			m.parts[len(m.parts)-1].edits = []edit{{texts: m.prompt.alone(m.dialect)}}
+			add(nil, m.prompt.From)
+			m.Parts[len(m.Parts)-1].Edits = []draft.Edit{{Texts: m.prompt.Alone(m.dialect)}}
 			return nil
 		}
-		edits, err := m.prompt.place(m.dialect, field.Value, false)
+		edits, err := m.prompt.Place(m.dialect, field.Value, false)
 		switch {
 		case err != nil:
 			return err
 		case edits == nil:
-			add(field.Value, FromRequest)
+			add(field.Value, draft.FromRequest)
 		default:
-			add(field.Value, m.prompt.from)
-			m.parts[len(m.parts)-1].edits = edits
+			add(field.Value, m.prompt.From)
+			m.Parts[len(m.Parts)-1].Edits = edits
 		}
 	case field.Name == "tools" && sent && ours != nil:
 		own, err := splitTools(m.dialect, field.Value, maxTools)
@@ -238,13 +216,13 @@ func (m *merger) addSent(field rawjson.Member) error {
 		}
 		united := mergeTools(m.settings.tools, own)
 		if slices.EqualFunc(united, own, func(t jsontext.Value, o namedTool) bool { return string(t) == string(o.tool) }) {
-			add(field.Value, FromRequest)
+			add(field.Value, draft.FromRequest)
 			return nil
 		}
-		if err := m.reserve(len(field.Value) + len(ours)); err != nil {
+		if err := m.Reserve(len(field.Value) + len(ours)); err != nil {
 			return err
 		}
-		add(rawjson.ArrayOf(united...), FromPreset)
+		add(rawjson.ArrayOf(united...), draft.FromPreset)
 	case empty && ours == nil: // the preset says it in another field
 	default:
 		if ours != nil {
@@ -252,99 +230,63 @@ func (m *merger) addSent(field rawjson.Member) error {
 		}
 		switch {
 		case ours == nil:
-			add(field.Value, FromRequest)
+			add(field.Value, draft.FromRequest)
 		case !sent:
-			add(ours, FromPreset)
+			add(ours, draft.FromPreset)
 		case slices.Contains(memberFields, field.Name) && field.Value.Kind() == '{' && ours.Kind() == '{':
 			if merged, added := m.mergeMembers(field.Value, ours); added {
-				add(merged, FromPreset)
+				add(merged, draft.FromPreset)
 			} else {
-				add(field.Value, FromRequest)
+				add(field.Value, draft.FromRequest)
 			}
 		default:
-			add(field.Value, FromRequest)
+			add(field.Value, draft.FromRequest)
 		}
 	}
 	return nil
 }
+
+// setting returns the preset's value of a field, nil where it has none that the
+// route takes.
+func (m *merger) setting(name string) jsontext.Value { return rawjson.Find(m.ours, name) }
 
 // takesField reports whether the route takes a field from the preset or workspace.
 func (m *merger) takesField(name string) bool {
 	return m.takes == nil || name == "model" || slices.Contains(m.takes, name)
 }
 
-// setting returns the preset's value of a field, nil where it has none that the
-// route takes.
-func (m *merger) setting(name string) jsontext.Value {
-	if !m.takesField(name) {
-		return nil
-	}
-	return rawjson.Find(m.settings.fields, name)
-}
-
 // isOverridden reports whether the request has a synonym of a field of the preset. {} and
 // [] do not count.
 func (m *merger) isOverridden(name string) bool {
-	synonym := synonyms[m.dialect][name]
-	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.fields, func(f rawjson.Member) bool {
-		return f.Name == synonym && f.Value.Kind() != 'n' && !isEmptyContainer(f.Value)
+	synonym := dialects.Synonyms[m.dialect][name]
+	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.Fields, func(f rawjson.Member) bool {
+		return f.Name == synonym && f.Value.Kind() != 'n' && !rawjson.IsEmpty(f.Value)
 	})
-}
-
-func (m *merger) index(name string) int {
-	return slices.IndexFunc(m.parts, func(p part) bool { return p.Name == name })
-}
-
-// value returns a field of the merged request, or nil. null counts as none.
-func (m *merger) value(name string) jsontext.Value {
-	if i := m.index(name); i >= 0 && m.parts[i].Value.Kind() != 'n' {
-		return m.parts[i].Value
-	}
-	return nil
-}
-
-// set adds a field, or gives it another value.
-func (m *merger) set(name string, value jsontext.Value, from Source) {
-	if i := m.index(name); i >= 0 {
-		m.parts[i].Value, m.parts[i].from = value, from
-		return
-	}
-	m.parts = append(m.parts, part{Member: newMember(name, value), from: from})
 }
 
 // ensureModel makes sure that the merged request names a model. It takes the model of the
 // request, the preset or the workspace. It uses the first model of a list if the gateway or
 // the route takes no lists.
 func (m *merger) ensureModel() error {
-	if model := m.value("model"); model != nil && !isEmptyText(model) || firstModel(m.value("models")) != nil {
+	if model := m.Value("model"); model != nil && !rawjson.IsText(model, "") || firstModel(m.Value("models")) != nil {
 		return nil
 	}
-	models, from := m.settings.models, FromPreset
+	models, from := m.settings.models, draft.FromPreset
 	switch {
 	case m.models != nil:
-		models, from = m.models, FromRequest
-	case !m.takesField("models") && models == nil:
+		models, from = m.models, draft.FromRequest
+	case models == nil:
 		models = rawjson.Find(m.settings.fields, "models")
 	}
 	if first := firstModel(models); first != nil {
-		m.set("model", first, from)
+		m.Set("model", first, from)
 		return nil
 	}
 	if m.workspace.textModel == "" {
 		return domain.InvalidAt("/model", "required: neither the request nor the preset nor the workspace names a model")
 	}
-	m.set("model", quote(m.workspace.textModel), FromWorkspace)
+	m.Set("model", rawjson.Quote(m.workspace.textModel), draft.FromWorkspace)
 	return nil
-}
-
-// isEmptyText reports whether a value is "". Some clients send that as a model that was
-// not set.
-func isEmptyText(value jsontext.Value) bool { return string(value) == `""` }
-
-// isEmptyContainer reports whether a value is {} or [].
-func isEmptyContainer(value jsontext.Value) bool {
-	kind := value.Kind()
-	return (kind == '{' || kind == '[') && len(bytes.TrimSpace(value[1:len(value)-1])) == 0
 }
 
 // firstModel returns the first of a list of models, or nil.
@@ -360,47 +302,18 @@ func firstModel(models jsontext.Value) jsontext.Value {
 
 // fillProviderSort adds the workspace's provider order if the request has none.
 func (m *merger) fillProviderSort() {
-	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.takesField("provider") || m.policy.drops("provider") {
+	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.takesField("provider") || m.rules.Policy.Drops("provider") {
 		return
 	}
-	sort := quote(m.workspace.providerSort)
-	provider := m.value("provider")
+	sort := rawjson.Quote(m.workspace.providerSort)
+	provider := m.Value("provider")
 	switch {
 	case provider == nil:
-		provider = object(newMember("sort", sort))
-	case provider.Kind() != '{', rawjson.Get(provider, "sort") != nil, rawjson.Get(provider, "order") != nil, m.reserve(len(provider)) != nil:
+		provider = rawjson.ObjectOf(rawjson.NewMember("sort", sort))
+	case provider.Kind() != '{', rawjson.Get(provider, "sort") != nil, rawjson.Get(provider, "order") != nil, m.Reserve(len(provider)) != nil:
 		return
 	default:
-		provider = withField(provider, "sort", sort)
+		provider = rawjson.With(provider, "sort", sort)
 	}
-	m.set("provider", provider, FromWorkspace)
-}
-
-// withField sets a member of an object that is missing or null. Other members keep their
-// bytes.
-func withField(text jsontext.Value, name string, value jsontext.Value) jsontext.Value {
-	edited := append(make([]byte, 0, len(text)+len(name)+len(value)+len(`,"":`)), '{')
-	added := false
-	for field, err := range usualNames.Object(text) {
-		if err != nil {
-			return text
-		}
-		if field.Name == name {
-			field.Value, added = value, true
-		}
-		edited = appendMember(edited, field)
-	}
-	if !added {
-		edited = appendMember(edited, newMember(name, value))
-	}
-	return append(edited, '}')
-}
-
-// appendMember appends a member to an object that has no last brace.
-func appendMember(object []byte, m rawjson.Member) []byte {
-	if len(object) > len("{") {
-		object = append(object, ',')
-	}
-	object = append(append(object, m.Quoted...), ':')
-	return append(object, m.Value...)
+	m.Set("provider", provider, draft.FromWorkspace)
 }

@@ -1,8 +1,6 @@
 package inference
 
 import (
-	"slices"
-
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -48,69 +46,36 @@ func (m *merger) contributedReasoning(name string, ours jsontext.Value) jsontext
 	switch {
 	case name == "reasoning_effort" && !keepsEffort:
 		return nil
-	case name == "reasoning_effort" || m.reserve(len(ours)) != nil:
+	case name == "reasoning_effort" || m.Reserve(len(ours)) != nil:
 		return ours
 	}
-	return withoutFields(ours, func(member string) bool {
-		return member == "effort" && !keepsEffort || member == "max_tokens" && !keepsBudget || member == "enabled"
+	return rawjson.Without(ours, func(member jsontext.Value) bool {
+		return rawjson.IsText(member, "effort") && !keepsEffort || rawjson.IsText(member, "max_tokens") && !keepsBudget || rawjson.IsText(member, "enabled")
 	})
 }
 
 // sentSetting returns the request's value of a field that the gateway knows, or nil. null, {} and []
 // count as not sent.
 func (m *merger) sentSetting(name string) jsontext.Value {
-	if value := rawjson.Find(m.request.fields, name); !m.unknown[name] && !isEmptyContainer(value) {
+	if value := rawjson.Find(m.request.Fields, name); !m.unknown[name] && !rawjson.IsEmpty(value) {
 		return value
 	}
 	return nil
 }
 
-// withoutFields returns an object without some of its members, or nil if nothing is left that is not
-// null. Other members keep their bytes.
-func withoutFields(text jsontext.Value, leavesOut func(name string) bool) jsontext.Value {
-	left := append(make([]byte, 0, len(text)), '{')
-	isEmpty := true
-	for field, err := range usualNames.Object(text) {
-		if err != nil {
-			return text
-		}
-		if !leavesOut(field.Name) {
-			left = appendMember(left, field)
-			isEmpty = isEmpty && field.Value.Kind() == 'n'
-		}
-	}
-	if isEmpty {
-		return nil
-	}
-	return append(left, '}')
-}
-
 // mergeMembers returns the request's object with the members that only the preset's has. null counts
 // as missing. added is false if there are none, and merged is the request's object then.
 func (m *merger) mergeMembers(request, preset jsontext.Value) (merged jsontext.Value, added bool) {
-	missing, err := rawjson.Members(preset)
-	if err != nil { // it was read before
-		return request, false
-	}
-	missing = slices.DeleteFunc(missing, func(ours rawjson.Member) bool {
-		return ours.Value.Kind() == 'n' || rawjson.Get(request, ours.Name) != nil
-	})
-	if len(missing) == 0 || m.reserve(len(request)+len(preset)) != nil {
-		return request, false
-	}
-	merged = append(make([]byte, 0, len(request)+len(preset)), '{')
-	for field, err := range usualNames.Object(request) {
-		if err != nil {
+	merged = request
+	for name, value := range rawjson.Pairs(preset) {
+		text, _ := rawjson.Text(name)
+		if value.Kind() == 'n' || rawjson.Get(request, text) != nil {
+			continue
+		}
+		if m.Reserve(len(merged)+len(value)) != nil {
 			return request, false
 		}
-		if i := slices.IndexFunc(missing, func(ours rawjson.Member) bool { return ours.Name == field.Name }); i >= 0 {
-			field.Value = missing[i].Value // in the place of null
-			missing = slices.Delete(missing, i, i+1)
-		}
-		merged = appendMember(merged, field)
+		merged, added = rawjson.With(merged, text, value), true
 	}
-	for _, ours := range missing {
-		merged = appendMember(merged, ours)
-	}
-	return append(merged, '}'), true
+	return merged, added
 }

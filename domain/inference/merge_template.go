@@ -1,98 +1,74 @@
 package inference
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
-
-// render puts the request's values in the place of the template's variables.
-func (m *merger) render() error {
-	t, sent := m.settings.template, m.request.prompt
-	if t == nil {
-		m.prompt = m.settings.prompt
-		if sent.hasValues() {
-			return domain.InvalidAt(sent.place, "the preset is no template and has no variables")
-		}
-		return nil
-	}
-	if bytes.IndexByte(sent.variables, '\\') >= 0 { // values with escapes are copied
-		if err := m.reserve(len(sent.variables)); err != nil {
-			return err
-		}
-	}
-	values, err := t.readValues(sent.place, sent.variables)
-	if err != nil {
-		return err
-	}
-	if m.dialect == domain.Messages {
-		for _, v := range values {
-			if v.object == nil {
-				continue
-			}
-			if err := v.object.readPlain(m.reserve); err != nil { // once, as a template can repeat it
-				return err
-			}
-		}
-	}
-	if m.prompt, err = t.renderPrompt(values, sent.place); err != nil {
-		return err
-	}
-	m.messages, err = t.render(t.messages, values, sent.place)
-	if m.messagesFrom = FromPreset; hasVariables(t.messages) {
-		m.messagesFrom = FromVariable
-	}
-	return err
-}
 
 // addConversation adds the conversation of the request, with the template's messages behind
 // the system messages with which it begins. field has no value if the request has none.
 func (m *merger) addConversation(field rawjson.Member) error {
-	p := part{Member: field, from: m.messagesFrom}
+	p := draft.Part{Member: field, From: m.messagesFrom}
 	if field.Value == nil {
 		p.Value = jsontext.Value(`[]`)
 	}
 	switch kind := p.Value.Kind(); {
 	case kind == '[':
 		var err error
-		if m.dialect == domain.Chat && !m.prompt.isEmpty() {
-			p.edits, err = m.prompt.place(m.dialect, p.Value, true)
+		if m.dialect == domain.Chat && !m.prompt.IsEmpty() {
+			p.Edits, err = m.prompt.Place(m.dialect, p.Value, true)
 		}
 		if err != nil {
 			return err
 		}
-		if len(p.edits) > 0 && m.prompt.from == FromVariable {
-			p.from = FromVariable
+		if len(p.Edits) > 0 && m.prompt.From == draft.FromVariable {
+			p.From = draft.FromVariable
 		}
-		p.edits = append(p.edits, m.behindSystem(p.Value))
+		p.Edits = append(p.Edits, m.behindSystem(p.Value))
 	case kind == '"' && m.dialect == domain.Responses:
-		lead := slices.Concat([]jsontext.Value{{'['}}, m.messages, []jsontext.Value{comma, jsontext.Value(userMessageHead)})
+		lead := slices.Concat([]jsontext.Value{{'['}}, m.messages, []jsontext.Value{draft.Comma, jsontext.Value(dialects.UserMessageHead)})
 		end := len(p.Value)
-		p.edits = []edit{{0, 0, lead}, {end, end, []jsontext.Value{jsontext.Value("}]")}}}
+		p.Edits = []draft.Edit{draft.Insert(0, lead), draft.Insert(end, []jsontext.Value{jsontext.Value("}]")})}
 	case m.dialect == domain.Responses:
 		return domain.InvalidAt("/"+field.Name, "must be a string or an array")
 	default:
 		return domain.InvalidAt("/"+field.Name, "must be an array")
 	}
-	m.parts = append(m.parts, p)
+	m.Parts = append(m.Parts, p)
 	return nil
 }
 
 // behindSystem returns the edit that puts the template's messages behind the system messages with
 // which a conversation begins.
-func (m *merger) behindSystem(conversation jsontext.Value) edit {
-	isLeading := func(message jsontext.Value) bool { return isSystemMessage(m.dialect, message) }
+func (m *merger) behindSystem(conversation jsontext.Value) draft.Edit {
+	isLeading := func(message jsontext.Value) bool { return dialects.IsSystemMessage(m.dialect, message) }
 	head, tail := rawjson.SplitItems(conversation, isLeading)
 	at, isLast := len(conversation)-len(tail), tail[0] == ']'
 	switch {
 	case !isLast:
-		return edit{at, at, append(slices.Clip(m.messages), comma)}
+		return draft.Insert(at, append(slices.Clip(m.messages), draft.Comma))
 	case len(head) > 0:
-		return edit{at, at, append([]jsontext.Value{comma}, m.messages...)}
+		return draft.Insert(at, append([]jsontext.Value{draft.Comma}, m.messages...))
 	}
-	return edit{at, at, m.messages}
+	return draft.Insert(at, m.messages)
+}
+
+// render puts the request's values in the place of the template's variables.
+func (m *merger) render() (err error) {
+	t, sent := m.settings.template, m.request.Prompt
+	switch {
+	case t != nil:
+		m.prompt, m.messages, m.messagesFrom, err = t.Render(sent.Place, sent.Variables, m.Reserve)
+	case sent.HasValues():
+		err = domain.InvalidAt(sent.Place, "the preset is no template and has no variables")
+	default:
+		m.prompt = m.settings.prompt
+	}
+	return err
 }

@@ -3,6 +3,8 @@ package inference_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -94,68 +96,71 @@ func withPreset(object []byte) []byte {
 	return append(body, `"preset":"p"}`...)
 }
 
-func TestMergeOfFields(t *testing.T) {
+// mergings reads a table of testdata/merge. A case begins with its name.
+func mergings(tb testing.TB, file string) (cases []merging) {
+	tb.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\r\n")
+		name, isFirst := strings.CutPrefix(line, "= ")
+		if isFirst {
+			cases = append(cases, merging{name: name})
+		}
+		if isFirst || line == "" || line[0] == '#' {
+			continue
+		}
+		c := &cases[len(cases)-1]
+		switch key, value, _ := strings.Cut(line, ": "); key {
+		case "from":
+			c.from = domain.Dialect(value)
+		case "to":
+			c.to = domain.Dialect(value)
+		case "preset":
+			c.config = value
+		case "prompt":
+			err = json.Unmarshal([]byte(value), &c.prompt)
+		case "model":
+			c.textModel = value
+		case "sort":
+			c.providerSort = value
+		case "drop":
+			c.dropFields = strings.Fields(value)
+		case "request":
+			c.body = value
+		case "upstream":
+			c.want = value
+		case "dropped":
+			c.dropped = value
+		case "sources":
+			c.fields = value
+		case "refused":
+			c.refused = value
+		default:
+			err = fmt.Errorf("there is no %s", key)
+		}
+		if err != nil {
+			tb.Fatalf("%s: %s: %v", file, c.name, err)
+		}
+	}
+	return cases
+}
+
+// TestMerge merges the requests of testdata/merge.
+func TestMerge(t *testing.T) {
+	files, err := filepath.Glob("testdata/merge/*.txt")
+	if err != nil || len(files) < 9 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { testMerge(t, mergings(t, file)) })
+	}
 	testMerge(t, []merging{
-		{
-			name: "the request wins", config: `{"model":"m","temperature":0.5}`,
-			body: `{"temperature":1,"model":"x","preset":"p"}`, want: `{"temperature":1,"model":"x"}`,
-			fields: "temperature=request model=request",
-		},
-		{
-			name: "the preset's fields follow in its order", config: `{"top_p":0.1,"model":"m","temperature":0.5}`,
-			body: `{"input":"hi","preset":"p","store":false}`, want: `{"input":"hi","store":false,"top_p":0.1,"model":"m","temperature":0.5}`,
-			fields: "input=request store=request top_p=preset model=preset temperature=preset",
-		},
-		{
-			name: "what both have stays in the request's place", config: `{"top_p":0.1,"model":"m"}`,
-			body: `{"preset":"p","model":"x","input":"hi","top_p":1}`, want: `{"model":"x","input":"hi","top_p":1}`,
-		},
-		{
-			name: "values are replaced whole", config: `{"model":"m","provider":{"zdr":true},"prompt_cache_options":{"mode":"explicit"}}`,
-			body: `{"preset":"p","provider":{"sort":"price"},"prompt_cache_options":{"ttl":"1h"}}`, want: `{"provider":{"sort":"price"},"prompt_cache_options":{"ttl":"1h"},"model":"m"}`,
-		},
-		{
-			name: "false, zero and empty text are values", config: `{"model":"m","parallel_tool_calls":true,"temperature":1,"route":"sort"}`,
-			body: `{"preset":"p","parallel_tool_calls":false,"temperature":0,"route":""}`, want: `{"parallel_tool_calls":false,"temperature":0,"route":"","model":"m"}`,
-		},
-		{
-			name: "null is not sent", config: `{"model":"m","temperature":0.70}`,
-			body: `{"temperature":null,"preset":"p","input":"x"}`, want: `{"temperature":0.70,"input":"x","model":"m"}`,
-			fields: "temperature=preset input=request model=preset",
-		},
-		{
-			name: "null stays where the preset has none", config: `{"model":"m","top_p":null}`,
-			body: `{"temperature":null,"preset":"p","top_p":null,"nonsense":null}`, want: `{"temperature":null,"top_p":null,"nonsense":null,"model":"m"}`,
-			fields: "temperature=request top_p=request nonsense=request model=preset",
-		},
 		{
 			name: "null with white space", config: `{"model":"m","temperature":1}`,
 			body: "{\"temperature\" : \n null ,\"preset\":\"p\"}", want: `{"temperature":1,"model":"m"}`,
-		},
-		{
-			name: "a preset's null is no setting", config: `{"model":"m","temperature":null}`,
-			body: `{"preset":"p"}`, want: `{"model":"m"}`,
-		},
-		{
-			name: "an empty preset", config: `{}`,
-			body: `{"preset":"p","model":"x"}`, want: `{"model":"x"}`,
-		},
-		{
-			name: "only the reference", config: ` { "model" : "m" , "top_k" : 1 } `,
-			body: `{"preset":"p"}`, want: `{"model":"m","top_k":1}`,
-		},
-		{
-			name: "bytes of values", config: `{"model":"\u006d","temperature":0.70,"top_k":1E400,"provider":{ "order" : [ ] }}`,
-			body: `{"preset":"p","top_p":1.0,"seed":-0,"n":1E400,"big":12345678901234567890123,"input":[ 1 ,2e+5, "\u00e9<>&\u2028é" ],"user":"\ud800\/"}`,
-			want: `{"top_p":1.0,"seed":-0,"n":1E400,"big":12345678901234567890123,"input":[ 1 ,2e+5, "\u00e9<>&\u2028é" ],"user":"\ud800\/","model":"\u006d","temperature":0.70,"top_k":1E400,"provider":{ "order" : [ ] }}`,
-		},
-		{
-			name: "bytes of names", config: `{"model":"m","temperature":0.5}`,
-			body: `{"preset":"p","t\u0065mperature":1,"\u00e9\ud800\/":2,"":3}`, want: `{"t\u0065mperature":1,"\u00e9\ud800\/":2,"":3,"model":"m"}`,
-		},
-		{
-			name: "an escaped name of a null field", config: `{"model":"m","temperature":0.5}`,
-			body: `{"preset":"p","t\u0065mperature":null}`, want: `{"t\u0065mperature":0.5,"model":"m"}`,
 		},
 		{
 			name: "invalid UTF-8",
@@ -166,616 +171,12 @@ func TestMergeOfFields(t *testing.T) {
 			body: "{\"preset\":\"p\",\"\xff\":1,\"\xfe\":2}", refused: "duplicate name",
 		},
 		{
-			name: "duplicate names inside",
-			body: `{"preset":"p","metadata":{"a":1,"a":2}}`, want: `{"metadata":{"a":1,"a":2},"model":"m"}`,
-		},
-		{
 			name: "deep nesting",
 			body: `{"preset":"p","input":` + deep(9000) + `}`, want: `{"input":` + deep(9000) + `,"model":"m"}`,
 		},
 		{
-			name: "names differ by letter case", config: `{"model":"m","temperature":0.5}`,
-			body: `{"preset":"p","Temperature":1,"Model":"x","PRESET":"q"}`, want: `{"Temperature":1,"Model":"x","PRESET":"q","model":"m","temperature":0.5}`,
-		},
-		{
-			name: "what no request has is not sent", config: `{"cache_enabled":true,"model":"m","cache_ttl_seconds":60}`,
-			body: `{"preset":"p"}`, want: `{"model":"m"}`, dropped: "cache_enabled,cache_ttl_seconds",
-		},
-		{
-			name: "a request may send it", config: `{"model":"m"}`,
-			body: `{"preset":"p","cache_enabled":true}`, want: `{"cache_enabled":true,"model":"m"}`,
-		},
-		{
-			name: "a preset with fields that it never captures", config: `{"model":"m","preset":"q","input":"old","metadata":{},"messages":[]}`,
-			body: `{"preset":"p"}`, want: `{"model":"m"}`, dropped: "preset,input,metadata,messages",
-		},
-		{
-			name: "a setting stored twice", config: `{"model":"m","temperature":1,"temperature":2}`,
-			body: `{"preset":"p"}`, want: `{"model":"m","temperature":1}`, dropped: "temperature",
-		},
-		{
-			name: "another dialect", to: messages, from: responses, config: `{"model":"m","max_output_tokens":50,"truncation":"auto","temperature":0.70}`,
-			body: `{"preset":"p","messages":[]}`, want: `{"messages":[],"model":"m","max_tokens":50,"temperature":0.70}`, dropped: "truncation",
-		},
-		{
-			name: "another dialect, the request wins", to: chat, from: messages, config: `{"model":"m","max_tokens":50,"stop_sequences":["a"]}`,
-			body: `{"preset":"p","stop":"b","max_tokens":1}`, want: `{"stop":"b","max_completion_tokens":1,"model":"m"}`,
-		},
-	})
-}
-
-// {} and [] count as not sent where the preset has something.
-func TestMergeOfEmptyFields(t *testing.T) {
-	// Bodies of clients that were configured with only a model and a question.
-	const (
-		langChain = `{"input":[{"type":"message","role":"user","content":"hi"}],"model":"@preset/p","stream":false,"text":{}}` // @langchain/openai 1.5.8
-		agents    = `{"model":"@preset/p","input":[{"role":"user","content":"hi"}],"include":[],"tools":[],"stream":false}`    // @openai/agents 0.20.0
-	)
-	testMerge(t, []merging{
-		{
-			name: "LangChain", config: `{"model":"m","text":{"verbosity":"low"}}`, body: langChain,
-			want:   `{"input":[{"type":"message","role":"user","content":"hi"}],"model":"m","stream":false,"text":{"verbosity":"low"}}`,
-			fields: "input=request model=preset stream=request text=preset",
-		},
-		{
-			name: "LangChain, and nothing in the preset", body: langChain,
-			want:   `{"input":[{"type":"message","role":"user","content":"hi"}],"model":"m","stream":false,"text":{}}`,
-			fields: "input=request model=preset stream=request text=request",
-		},
-		{
-			name: "LangChain, from chat", from: chat, config: `{"model":"m","response_format":{"type":"json_object"},"verbosity":"low"}`, body: langChain,
-			want: `{"input":[{"type":"message","role":"user","content":"hi"}],"model":"m","stream":false,"text":{"format":{"type":"json_object"},"verbosity":"low"}}`,
-		},
-		{
-			name: "OpenAI's agents", config: `{"model":"m","include":["reasoning.encrypted_content"],"tools":[{"type":"a", "n":1.0}]}`, body: agents,
-			want:   `{"model":"m","input":[{"role":"user","content":"hi"}],"include":["reasoning.encrypted_content"],"tools":[{"type":"a", "n":1.0}],"stream":false}`,
-			fields: "model=preset input=request include=preset tools=preset stream=request",
-		},
-		{
-			name: "OpenAI's agents, and nothing in the preset", body: agents,
-			want: `{"model":"m","input":[{"role":"user","content":"hi"}],"include":[],"tools":[],"stream":false}`,
-		},
-		{
-			name: "with white space", config: `{"model":"m","text":{"verbosity":"low"},"include":["a"]}`,
+			name: "empty fields with white space", config: `{"model":"m","text":{"verbosity":"low"},"include":["a"]}`,
 			body: "{\"preset\":\"p\",\"text\":{ \n},\"include\":[\t]}", want: `{"text":{"verbosity":"low"},"include":["a"],"model":"m"}`,
-		},
-		{
-			name: "one of the other kind", config: `{"model":"m","text":{"verbosity":"low"},"provider":{"zdr":true}}`,
-			body: `{"preset":"p","text":[],"provider":[]}`, want: `{"text":{"verbosity":"low"},"provider":{"zdr":true},"model":"m"}`,
-		},
-		{
-			name: "the preset's is empty, too", config: `{"model":"m","include":[]}`,
-			body: `{"preset":"p","include":[ ]}`, want: `{"include":[],"model":"m"}`, fields: "include=preset model=preset",
-		},
-		{
-			name: "the preset's is null", config: `{"model":"m","include":null}`,
-			body: `{"preset":"p","include":[]}`, want: `{"include":[],"model":"m"}`, fields: "include=request model=preset",
-		},
-		{
-			name: "what holds something empty", config: `{"model":"m","text":{"verbosity":"low"},"include":["a"]}`,
-			body: `{"preset":"p","text":{"format":{}},"include":[[]]}`, want: `{"text":{"format":{},"verbosity":"low"},"include":[[]],"model":"m"}`,
-		},
-		{
-			name: "what no preset has", config: `{"model":"m"}`, prompt: "P", to: chat,
-			body: `{"preset":"p","messages":[],"metadata":{},"stream_options":{}}`, want: `{"messages":[{"role":"system","content":"P"}],"metadata":{},"stream_options":{},"model":"m"}`,
-		},
-		{
-			name: "provider, which the workspace has an order for", config: `{"model":"m","provider":{"zdr":true}}`, providerSort: "price",
-			body: `{"preset":"p","provider":{}}`, want: `{"provider":{"zdr":true,"sort":"price"},"model":"m"}`, fields: "provider=workspace model=preset",
-		},
-		{
-			name: "one that the preset has a synonym of", to: chat, config: `{"model":"m","reasoning_effort":"low","max_tokens":5}`,
-			body: `{"preset":"p","reasoning":{},"max_completion_tokens":[]}`, want: `{"model":"m","reasoning_effort":"low","max_tokens":5}`,
-		},
-		{
-			name: "one that the request has a synonym of", to: chat, config: `{"model":"m","reasoning":{"effort":"low"}}`,
-			body: `{"preset":"p","reasoning":{},"reasoning_effort":"high"}`, want: `{"reasoning":{},"reasoning_effort":"high","model":"m"}`,
-		},
-		{
-			name: "the list that a messages request may not have beside another", to: messages, config: `{"model":"m","fallbacks":[{"model":"a"}]}`,
-			body: `{"preset":"p","models":[],"stop_sequences":[]}`, want: `{"stop_sequences":[],"model":"m","fallbacks":[{"model":"a"}]}`,
-		},
-		{
-			name: "one that the gateway does not know", config: `{"model":"m","text":{"verbosity":"low"}}`, dropFields: []string{"text"},
-			body: `{"preset":"p","text":{}}`, want: `{"model":"m"}`, dropped: "text",
-		},
-		{
-			name: "model", body: `{"preset":"p","model":{}}`, want: `{"model":"m"}`, fields: "model=preset",
-		},
-	})
-}
-
-// reasoning, text and output_config are merged member by member.
-func TestMergeOfMembers(t *testing.T) {
-	const reasons = `{"model":"m","reasoning":{ "effort":"high","summary":"auto"}}`
-	testMerge(t, []merging{
-		{
-			name: "Codex", config: `{"model":"m","reasoning":{"effort":"high"}}`,
-			body: `{"model":"@preset/p","reasoning":{ "summary" : "auto" }}`, want: `{"model":"m","reasoning":{"summary":"auto","effort":"high"}}`,
-			fields: "model=preset reasoning=preset",
-		},
-		{
-			name: "OpenAI's agents, by their defaults", config: `{"model":"m","reasoning":{"effort":"high"},"text":{"format":{"type":"json_object"},"verbosity":"high"}}`,
-			body: `{"preset":"p","reasoning":{"effort":"none"},"text":{"verbosity":"low"}}`, want: `{"reasoning":{"effort":"none"},"text":{"verbosity":"low","format":{"type":"json_object"}},"model":"m"}`,
-			fields: "reasoning=request text=preset model=preset",
-		},
-		{
-			name: "bytes, in the request's order and then the preset's", config: `{"model":"m","reasoning":{"b":1.0,"\u0061":2,"c":[ 1 ]}}`,
-			body: `{"preset":"p","reasoning":{ "x": 1e3,"b" : 2.0 }}`, want: `{"reasoning":{"x":1e3,"b":2.0,"\u0061":2,"c":[ 1 ]},"model":"m"}`,
-		},
-		{
-			name: "a member of null", config: reasons,
-			body: `{"preset":"p","reasoning":{"effort":null,"mode":"pro","summary":null}}`, want: `{"reasoning":{"effort":"high","mode":"pro","summary":"auto"},"model":"m"}`,
-		},
-		{
-			name: "a member of null in the preset", config: `{"model":"m","reasoning":{"effort":null,"summary":"auto"}}`,
-			body: `{"preset":"p","reasoning":{"mode":null}}`, want: `{"reasoning":{"mode":null,"summary":"auto"},"model":"m"}`,
-		},
-		{
-			name: "the request has all members", config: reasons,
-			body: `{"preset":"p","reasoning":{ "summary":"detailed", "effort":"low" }}`, want: `{"reasoning":{ "summary":"detailed", "effort":"low" },"model":"m"}`,
-			fields: "reasoning=request model=preset",
-		},
-		{
-			name: "what is in members is replaced whole", config: `{"model":"m","text":{"format":{"type":"json_schema","name":"n","schema":{}}}}`,
-			body: `{"preset":"p","text":{"format":{"type":"text"}}}`, want: `{"text":{"format":{"type":"text"}},"model":"m"}`,
-		},
-		{
-			name: "what is no object is replaced whole", config: reasons,
-			body: `{"preset":"p","reasoning":"high"}`, want: `{"reasoning":"high","model":"m"}`,
-		},
-		{
-			name: "the preset's is no object", config: `{"model":"m","reasoning":"high"}`,
-			body: `{"preset":"p","reasoning":{"summary":"auto"}}`, want: `{"reasoning":{"summary":"auto"},"model":"m"}`,
-		},
-		{
-			name: "messages", to: messages, config: `{"model":"m","output_config":{"effort":"high","format":{"type":"json_schema","schema":{}}}}`,
-			body: `{"preset":"p","output_config":{"effort":"low"}}`, want: `{"output_config":{"effort":"low","format":{"type":"json_schema","schema":{}}},"model":"m"}`,
-		},
-		{
-			name: "of another dialect", to: messages, from: responses, config: `{"model":"m","reasoning":{"effort":"high"}}`,
-			body: `{"preset":"p","output_config":{"task_budget":{}}}`, want: `{"output_config":{"task_budget":{},"effort":"high"},"model":"m"}`,
-		},
-		{
-			name: "one that the gateway does not know", config: reasons, dropFields: []string{"reasoning"},
-			body: `{"preset":"p","reasoning":{"mode":"pro"}}`, want: `{"model":"m"}`, dropped: "reasoning",
-		},
-
-		// The effort has two names in chat.
-		{
-			name: "another member of the request", to: chat, config: `{"model":"m","reasoning_effort":"high"}`,
-			body: `{"preset":"p","reasoning":{"summary":"auto"}}`, want: `{"reasoning":{"summary":"auto"},"model":"m","reasoning_effort":"high"}`,
-			fields: "reasoning=request model=preset reasoning_effort=preset",
-		},
-		{
-			name: "another member of the preset", to: chat, config: reasons,
-			body: `{"preset":"p","reasoning_effort":"low"}`, want: `{"reasoning_effort":"low","model":"m","reasoning":{"summary":"auto"}}`,
-			fields: "reasoning_effort=request model=preset reasoning=preset",
-		},
-		{
-			name: "other members of both", to: chat, config: `{"model":"m","reasoning":{"effort":"high","summary":"auto"}}`,
-			body: `{"preset":"p","reasoning":{"mode":"pro"},"reasoning_effort":"low"}`, want: `{"reasoning":{"mode":"pro","summary":"auto"},"reasoning_effort":"low","model":"m"}`,
-		},
-		{
-			name: "the effort under the request's other name", to: chat, config: `{"model":"m","reasoning_effort":"high"}`,
-			body: `{"preset":"p","reasoning":{"effort":"low"}}`, want: `{"reasoning":{"effort":"low"},"model":"m"}`,
-		},
-		{
-			name: "an effort of null", to: chat, config: `{"model":"m","reasoning_effort":"high"}`,
-			body: `{"preset":"p","reasoning":{"effort":null}}`, want: `{"reasoning":{"effort":null},"model":"m","reasoning_effort":"high"}`,
-		},
-		{
-			name: "an effort of null under the short name", to: chat, config: reasons,
-			body: `{"preset":"p","reasoning_effort":null}`, want: `{"reasoning_effort":null,"model":"m","reasoning":{ "effort":"high","summary":"auto"}}`,
-		},
-		{
-			name: "an effort that the gateway does not know", to: chat, config: reasons, dropFields: []string{"reasoning_effort"},
-			body: `{"preset":"p","reasoning_effort":"low"}`, want: `{"model":"m","reasoning":{ "effort":"high","summary":"auto"}}`, dropped: "reasoning_effort",
-		},
-		{
-			name: "a reasoning that is no object", to: chat, config: `{"model":"m","reasoning_effort":"high"}`,
-			body: `{"preset":"p","reasoning":"low"}`, want: `{"reasoning":"low","model":"m"}`,
-		},
-
-		// Gateways refuse an effort beside a budget, unless the preset shows that this one does not.
-		{
-			name: "the request's budget, the preset's effort", config: reasons,
-			body: `{"preset":"p","reasoning":{"max_tokens":5}}`, want: `{"reasoning":{"max_tokens":5,"summary":"auto"},"model":"m"}`,
-		},
-		{
-			name: "the request's effort, the preset's budget", to: chat, from: messages, config: `{"model":"m","thinking":{"type":"enabled","budget_tokens":5}}`,
-			body: `{"preset":"p","reasoning_effort":"low"}`, want: `{"reasoning_effort":"low","model":"m"}`,
-		},
-		{
-			name: "the preset has both, the request the effort", config: `{"model":"m","reasoning":{"effort":"high","max_tokens":5}}`,
-			body: `{"preset":"p","reasoning":{"effort":"low"}}`, want: `{"reasoning":{"effort":"low","max_tokens":5},"model":"m"}`,
-		},
-		{
-			name: "the preset has both, the request the budget", to: chat, config: `{"model":"m","reasoning":{"max_tokens":5},"reasoning_effort":"high"}`,
-			body: `{"preset":"p","reasoning":{"max_tokens":6}}`, want: `{"reasoning":{"max_tokens":6},"model":"m","reasoning_effort":"high"}`,
-		},
-
-		// Nothing contradicts what the request says about reasoning.
-		{
-			name: "the request switches it off", config: `{"model":"m","reasoning":{"effort":"high","summary":"auto"}}`,
-			body: `{"preset":"p","reasoning":{"enabled":false}}`, want: `{"reasoning":{"enabled":false,"summary":"auto"},"model":"m"}`,
-		},
-		{
-			name: "the request switches it off, the preset has both", to: chat, config: `{"model":"m","reasoning":{"max_tokens":5},"reasoning_effort":"high"}`,
-			body: `{"preset":"p","reasoning":{"enabled":false}}`, want: `{"reasoning":{"enabled":false},"model":"m"}`,
-		},
-		{
-			name: "the request switches it on", config: `{"model":"m","reasoning":{"effort":"high","enabled":false}}`,
-			body: `{"preset":"p","reasoning":{"enabled":true}}`, want: `{"reasoning":{"enabled":true,"effort":"high"},"model":"m"}`,
-		},
-		{
-			name: "the preset switches it off", config: `{"model":"m","reasoning":{"enabled":false,"summary":"auto"}}`,
-			body: `{"preset":"p","reasoning":{"effort":"low"}}`, want: `{"reasoning":{"effort":"low","summary":"auto"},"model":"m"}`,
-		},
-		{
-			name: "the preset switches it off, the request has the short name", to: chat, config: `{"model":"m","reasoning":{"enabled":false}}`,
-			body: `{"preset":"p","reasoning_effort":"low"}`, want: `{"reasoning_effort":"low","model":"m"}`,
-		},
-	})
-}
-
-func TestMergeOfModels(t *testing.T) {
-	testMerge(t, []merging{
-		{
-			name: "direct", config: `{"temperature":1,"model":"m"}`,
-			body: `{"model":"@preset/p","input":"x"}`, want: `{"model":"m","input":"x","temperature":1}`,
-			fields: "model=preset input=request temperature=preset",
-		},
-		{
-			name: "direct to a preset with both", config: `{"models":["a"],"model":"m"}`,
-			body: `{"input":"x","model":"@preset/p"}`, want: `{"input":"x","model":"m","models":["a"]}`,
-		},
-		{
-			name: "direct to a preset of only models", config: `{"models":["a","b"]}`, textModel: "dm",
-			body: `{"model":"@preset/p","input":"x"}`, want: `{"input":"x","models":["a","b"]}`,
-			fields: "input=request models=preset",
-		},
-		{
-			name: "direct to a preset without any", config: `{}`, textModel: "dm",
-			body: `{"model":"@preset/p","input":"x"}`, want: `{"input":"x","model":"dm"}`,
-			fields: "input=request model=workspace",
-		},
-		{
-			name: "combined", config: `{"model":"m","temperature":1}`,
-			body: `{"model":"x@preset/p"}`, want: `{"model":"x","temperature":1}`,
-			fields: "model=request temperature=preset",
-		},
-		{
-			name: "combined keeps the preset's models", config: `{"models":["a","b"]}`,
-			body: `{"model":"x@preset/p"}`, want: `{"model":"x","models":["a","b"]}`,
-		},
-		{
-			name: "combined with characters to escape",
-			body: `{"model":"a\"\\\u0001\u00e9<@preset/p"}`, want: `{"model":"a\"\\\u0001é<"}`,
-		},
-		{
-			name: "a request's model keeps the preset's models", config: `{"models":["a","b"],"model":"m"}`,
-			body: `{"model":"x","preset":"p"}`, want: `{"model":"x","models":["a","b"]}`,
-			fields: "model=request models=preset",
-		},
-		{
-			name: "a request's models replace the preset's", config: `{"models":["a","b"],"model":"m"}`,
-			body: `{"models":["c"],"preset":"p"}`, want: `{"models":["c"],"model":"m"}`,
-		},
-		{
-			name: "a request's models suffice", config: `{}`, textModel: "dm",
-			body: `{"models":["c"],"model":"@preset/p"}`, want: `{"models":["c"]}`,
-		},
-		{
-			name: "the preset's models suffice", config: `{"models":["a"]}`, textModel: "dm",
-			body: `{"preset":"p"}`, want: `{"models":["a"]}`,
-		},
-		{
-			name: "the workspace's model", config: `{"temperature":1}`, textModel: `d"m`,
-			body: `{"preset":"p","input":"x"}`, want: `{"input":"x","temperature":1,"model":"d\"m"}`,
-			fields: "input=request temperature=preset model=workspace",
-		},
-		{
-			name: "a name that ends in a variant", config: `{"model":"pm"}`,
-			body: `{"model":"a/b:free@preset/p"}`, want: `{"model":"a/b:free"}`, fields: "model=request",
-		},
-		{
-			name: "an empty model counts as not sent", config: `{"model":"pm"}`,
-			body: `{"preset":"p","model":"","input":"x"}`, want: `{"model":"pm","input":"x"}`, fields: "model=preset input=request",
-		},
-		{
-			name: "the workspace's model in the place of an empty one", config: `{}`, textModel: "dm",
-			body: `{"preset":"p","model":""}`, want: `{"model":"dm"}`, fields: "model=workspace",
-		},
-		{
-			name: "the workspace's model in the place of null", config: `{}`, textModel: "dm",
-			body: `{"model":null,"preset":"p","input":"x"}`, want: `{"model":"dm","input":"x"}`,
-			fields: "model=workspace input=request",
-		},
-		{
-			name: "an empty list names no model", config: `{"models":[]}`, textModel: "dm",
-			body: `{"preset":"p"}`, want: `{"models":[],"model":"dm"}`,
-		},
-		{
-			name: "a request's empty list does not hide the preset's", config: `{"models":["a"]}`, textModel: "dm",
-			body: `{"preset":"p","models":[]}`, want: `{"models":["a"]}`, fields: "models=preset",
-		},
-		{name: "blank before the reference", body: `{"model":" @preset/p"}`, refused: "/model: must have the name of a model"},
-		{name: "a slash before the reference", body: `{"model":"/@preset/p"}`, refused: "/model: must have the name of a model"},
-		{name: "a vendor before the reference", body: `{"model":"openrouter/@preset/p"}`, refused: "/model: must have the name of a model"},
-		{name: "a vendor and blank before the reference", body: `{"model":"openrouter/ \t@preset/p"}`, refused: "/model: must have the name of a model"},
-		{name: "a vendor and a variant before the reference", body: `{"model":"openrouter/:free@preset/p"}`, refused: "/model: must have the name of a model"},
-		{name: "a variant before the reference", body: `{"model":":free@preset/p"}`, refused: "/model: must have the name of a model"},
-		{name: "a vendor before the reference, and the field", body: `{"model":"openrouter/@preset/p","preset":"p"}`, refused: "/model: must have the name of a model"},
-		{name: "nobody names one", config: `{}`, body: `{"preset":"p"}`, refused: "/model: "},
-		{name: "nobody names one, direct", config: `{"temperature":1}`, body: `{"model":"@preset/p"}`, refused: "/model: "},
-		{name: "nobody names one, null", config: `{"model":null}`, body: `{"model":null,"preset":"p"}`, refused: "/model: "},
-	})
-}
-
-func TestMergeOfProvider(t *testing.T) {
-	const sort = "throughput"
-	testMerge(t, []merging{
-		{
-			name: "a request's replaces the preset's", config: `{"model":"m","provider":{"only":["a"],"zdr":true}}`,
-			body: `{"preset":"p","provider":{"ignore":["b"]}}`, want: `{"provider":{"ignore":["b"]},"model":"m"}`,
-		},
-		{
-			name: "nobody has one", providerSort: sort,
-			body: `{"preset":"p","input":"x"}`, want: `{"input":"x","model":"m","provider":{"sort":"throughput"}}`,
-			fields: "input=request model=preset provider=workspace",
-		},
-		{
-			name: "no default",
-			body: `{"preset":"p","provider":{"zdr":true}}`, want: `{"provider":{"zdr":true},"model":"m"}`,
-		},
-		{
-			name: "a request's without sort and order", providerSort: sort,
-			body: `{"preset":"p","provider":{ "z\u0064r" : true , "n":1.0 }}`, want: `{"provider":{"z\u0064r":true,"n":1.0,"sort":"throughput"},"model":"m"}`,
-			fields: "provider=workspace model=preset",
-		},
-		{
-			name: "an empty one", providerSort: sort,
-			body: `{"preset":"p","provider":{}}`, want: `{"provider":{"sort":"throughput"},"model":"m"}`,
-		},
-		{
-			name: "the preset's without sort and order", providerSort: sort, config: `{"provider":{"zdr":true},"model":"m"}`,
-			body: `{"preset":"p"}`, want: `{"provider":{"zdr":true,"sort":"throughput"},"model":"m"}`,
-			fields: "provider=workspace model=preset",
-		},
-		{
-			name: "a request's with sort", providerSort: sort,
-			body: `{"preset":"p","provider":{"sort":"price"}}`, want: `{"provider":{"sort":"price"},"model":"m"}`,
-			fields: "provider=request model=preset",
-		},
-		{
-			name: "a request's with a sort that is an object", providerSort: sort,
-			body: `{"preset":"p","provider":{"sort":{"by":"price"}}}`, want: `{"provider":{"sort":{"by":"price"}},"model":"m"}`,
-		},
-		{
-			name: "the preset's with sort", providerSort: sort, config: `{"model":"m","provider":{"sort":"price"}}`,
-			body: `{"preset":"p"}`, want: `{"model":"m","provider":{"sort":"price"}}`,
-			fields: "model=preset provider=preset",
-		},
-		{
-			name: "the request's hides the preset's sort", providerSort: sort, config: `{"model":"m","provider":{"sort":"price"}}`,
-			body: `{"preset":"p","provider":{"zdr":true}}`, want: `{"provider":{"zdr":true,"sort":"throughput"},"model":"m"}`,
-		},
-		{
-			name: "sort null", providerSort: sort,
-			body: `{"preset":"p","provider":{"a":1,"sort":null,"b":2}}`, want: `{"provider":{"a":1,"sort":"throughput","b":2},"model":"m"}`,
-		},
-		{
-			name: "with order", providerSort: sort,
-			body: `{"preset":"p","provider":{"order":["a"]}}`, want: `{"provider":{"order":["a"]},"model":"m"}`,
-			fields: "provider=request model=preset",
-		},
-		{
-			name: "sort null with order", providerSort: sort,
-			body: `{"preset":"p","provider":{"sort":null,"order":["a"]}}`, want: `{"provider":{"sort":null,"order":["a"]},"model":"m"}`,
-		},
-		{
-			name: "order null", providerSort: sort,
-			body: `{"preset":"p","provider":{"order":null}}`, want: `{"provider":{"order":null,"sort":"throughput"},"model":"m"}`,
-		},
-		{
-			name: "provider null", providerSort: sort,
-			body: `{"provider":null,"preset":"p"}`, want: `{"provider":{"sort":"throughput"},"model":"m"}`,
-			fields: "provider=workspace model=preset",
-		},
-		{
-			name: "provider null, the preset has one", providerSort: sort, config: `{"model":"m","provider":{"order":["a"]}}`,
-			body: `{"provider":null,"preset":"p"}`, want: `{"provider":{"order":["a"]},"model":"m"}`,
-		},
-		{
-			name: "provider no object", providerSort: sort,
-			body: `{"provider":"fast","preset":"p"}`, want: `{"provider":"fast","model":"m"}`,
-		},
-		{
-			name: "provider dropped", providerSort: sort, dropFields: []string{"provider"}, config: `{"model":"m","provider":{"zdr":true}}`,
-			body: `{"preset":"p","provider":{}}`, want: `{"model":"m"}`, dropped: "provider",
-		},
-		{
-			name: "provider dropped that nobody has", providerSort: sort, dropFields: []string{"provider"},
-			body: `{"preset":"p"}`, want: `{"model":"m"}`,
-		},
-		{
-			name: "sort of an inner object", providerSort: sort,
-			body: `{"preset":"p","provider":{"x":{"sort":"price","order":[]}}}`, want: `{"provider":{"x":{"sort":"price","order":[]},"sort":"throughput"},"model":"m"}`,
-		},
-		{
-			name: "escaped sort", providerSort: sort,
-			body: `{"preset":"p","provider":{"s\u006frt":"price"}}`, want: `{"provider":{"s\u006frt":"price"},"model":"m"}`,
-		},
-		{
-			name: "chat", to: chat, providerSort: sort,
-			body: `{"preset":"p"}`, want: `{"model":"m","provider":{"sort":"throughput"}}`,
-		},
-		{
-			name: "messages", to: messages, providerSort: sort,
-			body: `{"preset":"p"}`, want: `{"model":"m","provider":{"sort":"throughput"}}`,
-		},
-	})
-}
-
-func TestMergeOfSynonyms(t *testing.T) {
-	testMerge(t, []merging{
-		{
-			name: "the preset's name of the limit, the request's value", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
-			body: `{"preset":"p","max_tokens":1,"user":"u"}`, want: `{"max_completion_tokens":1,"user":"u","model":"m"}`, fields: "max_completion_tokens=request user=request model=preset",
-		},
-		{
-			name: "the preset's older name", to: chat, config: `{"max_tokens":5,"model":"m"}`,
-			body: `{"model":"@preset/p","max_completion_tokens":1}`, want: `{"model":"m","max_tokens":1}`,
-		},
-		{
-			name: "a null one does not", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
-			body: `{"preset":"p","max_tokens":null}`, want: `{"max_tokens":null,"model":"m","max_completion_tokens":5}`,
-		},
-		{
-			name: "one null, one sent", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
-			body: `{"preset":"p","max_completion_tokens":null,"max_tokens":1}`, want: `{"max_completion_tokens":1,"model":"m"}`,
-		},
-		{
-			name: "one sent, one null", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
-			body: `{"preset":"p","max_tokens":1,"user":"u","max_completion_tokens":null}`, want: `{"max_completion_tokens":1,"user":"u","model":"m"}`,
-		},
-		{
-			name: "the limit of another model", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
-			body: `{"model":"x@preset/p","max_tokens":1}`, want: `{"model":"x","max_tokens":1}`,
-		},
-		{
-			name: "the limit of the preset's model, named", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
-			body: `{"preset":"p","model":"m","max_tokens":1}`, want: `{"model":"m","max_completion_tokens":1}`,
-		},
-		{
-			name: "the limit of the workspace's model", to: chat, config: `{"max_completion_tokens":5}`, textModel: "dm",
-			body: `{"preset":"p","max_tokens":1}`, want: `{"max_completion_tokens":1,"model":"dm"}`,
-		},
-		{
-			name: "a preset with both, a request with one", to: chat, config: `{"model":"m","max_completion_tokens":5,"max_tokens":6}`,
-			body: `{"preset":"p","max_tokens":1}`, want: `{"max_tokens":1,"model":"m"}`,
-		},
-		{
-			name: "a preset with both, a request with none", to: chat, config: `{"model":"m","max_completion_tokens":5,"max_tokens":6}`,
-			body: `{"preset":"p"}`, want: `{"model":"m","max_completion_tokens":5,"max_tokens":6}`,
-		},
-		{
-			name: "a request with both", to: chat, config: `{"model":"m","max_completion_tokens":5}`,
-			body: `{"preset":"p","max_tokens":1,"max_completion_tokens":2}`, want: `{"max_tokens":1,"max_completion_tokens":2,"model":"m"}`,
-		},
-		{
-			name: "reasoning_effort overrides reasoning", to: chat, config: `{"model":"m","reasoning":{"effort":"high"}}`,
-			body: `{"preset":"p","reasoning_effort":"low"}`, want: `{"reasoning_effort":"low","model":"m"}`,
-		},
-		{
-			name: "reasoning overrides reasoning_effort", to: chat, config: `{"model":"m","reasoning_effort":"high"}`,
-			body: `{"preset":"p","reasoning":{"max_tokens":5}}`, want: `{"reasoning":{"max_tokens":5},"model":"m"}`,
-		},
-		{
-			name: "reasoning of responses has no synonym", config: `{"model":"m","reasoning":{"effort":"high"}}`,
-			body: `{"preset":"p","reasoning_effort":"low"}`, want: `{"reasoning_effort":"low","model":"m","reasoning":{"effort":"high"}}`,
-		},
-		{
-			name: "of another dialect", to: chat, from: responses, config: `{"model":"m","max_output_tokens":5}`,
-			body: `{"preset":"p","max_tokens":1}`, want: `{"max_completion_tokens":1,"model":"m"}`,
-		},
-		{
-			name: "models override fallbacks", to: messages, config: `{"model":"m","fallbacks":[{"model":"a"}]}`,
-			body: `{"preset":"p","models":["b"]}`, want: `{"models":["b"],"model":"m"}`,
-		},
-		{
-			name: "fallbacks override models", to: messages, config: `{"model":"m","models":["a"]}`,
-			body: `{"preset":"p","fallbacks":[{"model":"b"}]}`, want: `{"fallbacks":[{"model":"b"}],"model":"m"}`,
-		},
-		{
-			name: "fallbacks are no synonym elsewhere", to: chat, config: `{"model":"m","models":["a"]}`,
-			body: `{"preset":"p","fallbacks":[]}`, want: `{"fallbacks":[],"model":"m","models":["a"]}`,
-		},
-	})
-}
-
-func TestDropFields(t *testing.T) {
-	testMerge(t, []merging{
-		{
-			name: "the preset's", dropFields: []string{"plugins", "route"}, config: `{"model":"m","route":"sort","plugins":[],"temperature":1}`,
-			body: `{"preset":"p","input":"x"}`, want: `{"input":"x","model":"m","temperature":1}`, dropped: "route,plugins",
-		},
-		{
-			name: "the request's", dropFields: []string{"plugins", "mine", "route"},
-			body: `{"preset":"p","mine":1,"plugins":[],"route":null,"input":"x"}`, want: `{"input":"x","model":"m"}`, dropped: "mine,plugins",
-		},
-		{
-			name: "both", dropFields: []string{"plugins", "route"}, config: `{"model":"m","plugins":[]}`,
-			body: `{"preset":"p","route":"sort","plugins":[1]}`, want: `{"model":"m"}`, dropped: "plugins,route",
-		},
-		{
-			name: "escaped", dropFields: []string{"plugins"},
-			body: `{"preset":"p","plug\u0069ns":[1]}`, want: `{"model":"m"}`, dropped: "plugins",
-		},
-		{
-			name: "nobody has them", dropFields: []string{"plugins"},
-			body: `{"preset":"p"}`, want: `{"model":"m"}`,
-		},
-		{
-			name: "the preset's null", dropFields: []string{"plugins"}, config: `{"model":"m","plugins":null}`,
-			body: `{"preset":"p"}`, want: `{"model":"m"}`,
-		},
-		{
-			name: "tools", dropFields: []string{"tools"}, config: `{"model":"m","tools":[{"type":"a"}]}`,
-			body: `{"preset":"p","tools":[{"type":"b"}]}`, want: `{"model":"m"}`, dropped: "tools",
-		},
-		{
-			name: "only inner fields of that name", dropFields: []string{"plugins"},
-			body: `{"preset":"p","metadata":{"plugins":"1"}}`, want: `{"metadata":{"plugins":"1"},"model":"m"}`,
-		},
-		{
-			name: "another name of the setting", to: chat, from: responses, dropFields: []string{"max_completion_tokens"}, config: `{"model":"m","max_output_tokens":5}`,
-			body: `{"preset":"p"}`, want: `{"model":"m","max_tokens":5}`,
-		},
-		{
-			name: "another name of the setting, which the request has", to: chat, dropFields: []string{"max_completion_tokens"}, config: `{"model":"m","max_tokens":5}`,
-			body: `{"preset":"p","max_completion_tokens":1}`, want: `{"model":"m","max_tokens":5}`, dropped: "max_completion_tokens",
-		},
-		{
-			name: "models: a request's empty list does not hide the preset's", dropFields: []string{"models"}, config: `{"models":["a","b"]}`, textModel: "dm",
-			body: `{"preset":"p","models":[]}`, want: `{"model":"a"}`, dropped: "models", fields: "model=preset",
-		},
-		{
-			name: "models: the preset's first", dropFields: []string{"models"}, config: `{"models":["a","b"]}`, textModel: "dm",
-			body: `{"preset":"p"}`, want: `{"model":"a"}`, dropped: "models", fields: "model=preset",
-		},
-		{
-			name: "models: the request's first", dropFields: []string{"models"}, config: `{"models":["a","b"]}`, textModel: "dm",
-			body: `{"preset":"p","models":["\u0063","d"]}`, want: `{"model":"\u0063"}`, dropped: "models", fields: "model=request",
-		},
-		{
-			name: "models: in the place of null", dropFields: []string{"models"}, config: `{"models":["a"]}`,
-			body: `{"model":null,"preset":"p","input":"x"}`, want: `{"model":"a","input":"x"}`, dropped: "models",
-		},
-		{
-			name: "models: the preset names a model", dropFields: []string{"models"}, config: `{"model":"m","models":["a"]}`,
-			body: `{"preset":"p","models":["c"]}`, want: `{"model":"m"}`, dropped: "models",
-		},
-		{
-			name: "models: the request names a model", dropFields: []string{"models"}, config: `{"models":["a"]}`,
-			body: `{"model":"x@preset/p"}`, want: `{"model":"x"}`, dropped: "models",
-		},
-		{
-			name: "models: direct", dropFields: []string{"models"}, config: `{"models":["a","b"]}`,
-			body: `{"model":"@preset/p","input":"x"}`, want: `{"input":"x","model":"a"}`, dropped: "models",
-		},
-		{
-			name: "models: an empty list", dropFields: []string{"models"}, config: `{"models":[]}`, textModel: "dm",
-			body: `{"preset":"p"}`, want: `{"model":"dm"}`, dropped: "models", fields: "model=workspace",
-		},
-		{
-			name: "models: of another dialect", to: chat, from: messages, dropFields: []string{"models"}, config: `{"fallbacks":[{"model":"a"}]}`,
-			body: `{"preset":"p"}`, want: `{"model":"a"}`, dropped: "models",
-		},
-		{
-			name: "models: nobody names one", dropFields: []string{"models"}, config: `{"models":[5]}`,
-			body: `{"preset":"p"}`, refused: "/model: ",
 		},
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -74,13 +75,13 @@ func TestLockedPromptOfATemplate(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				from := map[string]inference.Source{}
+				from := map[string]draft.Source{}
 				enforced := false
 				for _, f := range fields {
 					from[f.Name] = f.From
-					enforced = enforced || f.From == inference.FromPolicy
+					enforced = enforced || f.From == draft.FromPolicy
 				}
-				if enforced != (tc.enforced != "") || from["model"] != inference.FromPreset {
+				if enforced != (tc.enforced != "") || from["model"] != draft.FromPreset {
 					t.Errorf("got %v, want the policy's field to be from it", from)
 				}
 			})

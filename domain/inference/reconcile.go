@@ -10,6 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -27,8 +29,8 @@ const (
 func (m *merger) reconcile() {
 	hasTools := m.hasTools()
 	if !hasTools {
-		for _, name := range toolUseFields { // also locked ones, since without tools they say nothing
-			if i := m.index(name); i >= 0 && m.parts[i].Value.Kind() != 'n' && m.parts[i].from != FromRequest {
+		for _, name := range dialects.ToolUseFields { // also locked ones, since without tools they say nothing
+			if i := m.Index(name); i >= 0 && m.Parts[i].Value.Kind() != 'n' && m.Parts[i].From != draft.FromRequest {
 				m.leaveOut(name)
 			}
 		}
@@ -54,38 +56,37 @@ func (m *merger) reconcile() {
 
 // hasTools reports whether the merged request has tools.
 func (m *merger) hasTools() bool {
-	tools := m.value("tools")
-	return tools != nil && !isEmptyContainer(tools)
+	tools := m.Value("tools")
+	return tools != nil && !rawjson.IsEmpty(tools)
 }
 
 // yields reports whether a field of the merged request is the preset's and may be left out. null, {}
 // and [] of the request count as not sent.
 func (m *merger) yields(name string) bool {
-	i := m.index(name)
-	if i < 0 || m.parts[i].Value.Kind() == 'n' || m.setting(name) == nil || m.policy.isLocked(name) {
+	i := m.Index(name)
+	if i < 0 || m.Parts[i].Value.Kind() == 'n' || m.setting(name) == nil || m.rules.Policy.IsLocked(name) {
 		return false
 	}
-	from := m.parts[i].from
-	return from == FromPreset || from == FromPolicy && m.sentSetting(name) == nil
+	from := m.Parts[i].From
+	return from == draft.FromPreset || from == draft.FromPolicy && m.sentSetting(name) == nil
 }
 
 // leaveOut removes a field of the preset.
 func (m *merger) leaveOut(name string) {
-	i := m.index(name)
-	m.parts = slices.Delete(m.parts, i, i+1)
+	m.Remove(name)
 	m.dropped = append(m.dropped, name)
 }
 
 // leaveOutMember removes a member that only the preset's object has, unless the policy locks it.
 func (m *merger) leaveOutMember(field, member string) {
-	value, sent := m.value(field), m.sentSetting(field)
+	value, sent := m.Value(field), m.sentSetting(field)
 	if rawjson.Get(value, member) == nil || rawjson.Get(m.setting(field), member) == nil ||
-		rawjson.Get(sent, member) != nil || m.policy.isLocked(field) || m.reserve(len(value)) != nil {
+		rawjson.Get(sent, member) != nil || m.rules.Policy.IsLocked(field) || m.Reserve(len(value)) != nil {
 		return
 	}
-	i := m.index(field)
-	if m.parts[i].Value = withoutFields(value, func(name string) bool { return name == member }); m.parts[i].Value == nil {
-		m.parts = slices.Delete(m.parts, i, i+1)
+	i := m.Index(field)
+	if m.Parts[i].Value = rawjson.Without(value, func(name jsontext.Value) bool { return rawjson.IsText(name, member) }); m.Parts[i].Value == nil {
+		m.Parts = slices.Delete(m.Parts, i, i+1)
 	}
 	m.dropped = append(m.dropped, field+"."+member)
 }
@@ -93,7 +94,7 @@ func (m *merger) leaveOutMember(field, member string) {
 // reconcileThinking keeps thinking and a choice that forces a tool apart. Adaptive thinking may be
 // beside one.
 func (m *merger) reconcileThinking() {
-	if textOf(m.value("thinking"), "type") != "enabled" || !m.forcesTool() {
+	if dialects.TextOf(m.Value("thinking"), "type") != "enabled" || !m.forcesTool() {
 		return
 	}
 	switch thinking, choice := m.sentSetting("thinking"), m.sentSetting("tool_choice"); {
@@ -106,18 +107,18 @@ func (m *merger) reconcileThinking() {
 
 // forcesTool reports whether the choice of tools makes the model call one.
 func (m *merger) forcesTool() bool {
-	choice := m.value("tool_choice")
-	if mode, ok := rawjson.Head(choice, maxText); ok {
+	choice := m.Value("tool_choice")
+	if mode, ok := rawjson.Head(choice, dialects.MaxText); ok {
 		return mode == "required" || mode == "any"
 	}
 	if choice.Kind() != '{' {
 		return false
 	}
-	switch kind := textOf(choice, "type"); kind {
+	switch kind := dialects.TextOf(choice, "type"); kind {
 	case "auto", "none":
 		return false
 	case "allowed_tools":
-		return textOf(choice, "mode") == "required" || textOf(rawjson.Get(choice, kind), "mode") == "required"
+		return dialects.TextOf(choice, "mode") == "required" || dialects.TextOf(rawjson.Get(choice, kind), "mode") == "required"
 	}
 	return true
 }
@@ -125,7 +126,7 @@ func (m *merger) forcesTool() bool {
 // reconcileSampling keeps thinking and the settings of sampling apart, and temperature and top_p.
 func (m *merger) reconcileSampling() {
 	for _, name := range []string{"temperature", "top_k", "top_p"} {
-		kind := textOf(m.value("thinking"), "type")
+		kind := dialects.TextOf(m.Value("thinking"), "type")
 		if kind != "enabled" && kind != "adaptive" || !m.hindersThinking(name) {
 			continue
 		}
@@ -136,7 +137,7 @@ func (m *merger) reconcileSampling() {
 			m.leaveOut("thinking")
 		}
 	}
-	if m.value("temperature").Kind() != '0' || m.value("top_p").Kind() != '0' {
+	if m.Value("temperature").Kind() != '0' || m.Value("top_p").Kind() != '0' {
 		return
 	}
 	switch {
@@ -147,14 +148,23 @@ func (m *merger) reconcileSampling() {
 	}
 }
 
+// numberOf returns a number, infinite where a float64 is too small for it. It is not ok for any other value.
+func numberOf(value jsontext.Value) (n float64, ok bool) {
+	if value.Kind() != '0' {
+		return 0, false
+	}
+	n, _ = strconv.ParseFloat(string(value), 64)
+	return n, true
+}
+
 // hindersThinking reports whether a setting of sampling has a number that must not be beside thinking.
 func (m *merger) hindersThinking(name string) bool {
-	n, ok := readNumber(m.value(name))
+	n, ok := numberOf(m.Value(name))
 	switch name {
 	case "temperature":
-		return ok && n.near != 1
+		return ok && n != 1
 	case "top_p":
-		return ok && n.near < minThinkingTopP
+		return ok && n < minThinkingTopP
 	}
 	return ok
 }
@@ -162,19 +172,19 @@ func (m *merger) hindersThinking(name string) bool {
 // fitBudget lowers the preset's thinking budget below max_tokens. Where that would be too little, it
 // leaves thinking out.
 func (m *merger) fitBudget() {
-	thinking := m.value("thinking")
-	budget, hasBudget := readNumber(rawjson.Get(thinking, "budget_tokens"))
-	most, isBounded := readNumber(m.value("max_tokens"))
-	if !hasBudget || !isBounded || budget.near < most.near || textOf(thinking, "type") != "enabled" || !m.yields("thinking") {
+	thinking := m.Value("thinking")
+	budget, hasBudget := numberOf(rawjson.Get(thinking, "budget_tokens"))
+	most, isBounded := numberOf(m.Value("max_tokens"))
+	if !hasBudget || !isBounded || budget < most || dialects.TextOf(thinking, "type") != "enabled" || !m.yields("thinking") {
 		return
 	}
-	fitting := math.Ceil(most.near) - 1
+	fitting := math.Ceil(most) - 1
 	lowered := jsontext.Value(strconv.FormatFloat(fitting, 'f', -1, 64))
-	if fitting < minBudget || math.IsInf(fitting, 0) || m.policy.disallows(place{"thinking", "budget_tokens"}, lowered) {
+	if fitting < minBudget || math.IsInf(fitting, 0) || m.rules.Policy.Disallows(dialects.PlaceOf("thinking.budget_tokens"), lowered) {
 		m.leaveOut("thinking")
 		return
 	}
-	m.parts[m.index("thinking")].Value = withField(thinking, "budget_tokens", lowered)
+	m.Parts[m.Index("thinking")].Value = rawjson.With(thinking, "budget_tokens", lowered)
 	m.dropped = append(m.dropped, "thinking.budget_tokens")
 }
 
@@ -185,11 +195,11 @@ var toolsNeedResponses = regexp.MustCompile(`["/]gpt-(?:5\.(?:[4-9]|[1-9][0-9])|
 // reconcileEffort leaves out the preset's effort where the model does not take it beside tools.
 func (m *merger) reconcileEffort() {
 	yields := func(effort jsontext.Value) bool { return effort != nil && !rawjson.IsText(effort, "none") }
-	short, long := m.value("reasoning_effort"), rawjson.Get(m.value("reasoning"), "effort")
+	short, long := m.Value("reasoning_effort"), rawjson.Get(m.Value("reasoning"), "effort")
 	if !yields(short) && !yields(long) {
 		return
 	}
-	if !toolsNeedResponses.Match(m.value("model")) {
+	if !toolsNeedResponses.Match(m.Value("model")) {
 		return
 	}
 	if yields(short) && m.yields("reasoning_effort") {
@@ -210,11 +220,11 @@ var takesCompletionTokens = regexp.MustCompile(`["/](?:gpt-(?:[5-9]|[1-9][0-9])|
 // needs.
 func (m *merger) respellLimit() {
 	const older, newer = "max_tokens", "max_completion_tokens"
-	if m.value(older) == nil && m.value(newer) == nil {
+	if m.Value(older) == nil && m.Value(newer) == nil {
 		return
 	}
-	model := m.value("model")
-	namesModel := m.index("model") >= 0 && m.parts[m.index("model")].from == FromRequest && !bytes.Equal(model, m.setting("model"))
+	model := m.Value("model")
+	namesModel := m.Index("model") >= 0 && m.Parts[m.Index("model")].From == draft.FromRequest && !bytes.Equal(model, m.setting("model"))
 	switch hasOlder, hasNewer := m.setting(older) != nil, m.setting(newer) != nil; {
 	case hasOlder && hasNewer:
 	case hasNewer && !namesModel:
@@ -228,10 +238,10 @@ func (m *merger) respellLimit() {
 
 // rename gives a field another name, unless the merged request has a field of that name.
 func (m *merger) rename(from, to string) {
-	if m.value(from) == nil || m.value(to) != nil {
+	if m.Value(from) == nil || m.Value(to) != nil {
 		return
 	}
-	m.parts = slices.DeleteFunc(m.parts, func(p part) bool { return p.Name == to }) // null
-	field := &m.parts[m.index(from)]
-	field.Member = newMember(to, field.Value)
+	m.Parts = slices.DeleteFunc(m.Parts, func(p draft.Part) bool { return p.Name == to }) // null
+	field := &m.Parts[m.Index(from)]
+	field.Member = rawjson.NewMember(to, field.Value)
 }

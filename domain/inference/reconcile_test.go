@@ -2,7 +2,6 @@ package inference_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/domain/inference/inferencetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -21,223 +21,10 @@ var toolsOf = map[domain.Dialect]string{
 	messages:  `[{"name":"f","input_schema":{}}]`,
 }
 
-// TestReconcile has pairs of settings that strict gateways refuse, one of the request and one of the
-// preset. A strict gateway takes both alone, and what becomes of them.
+// TestReconcile checks that a strict gateway takes the requests of a table alone, and what becomes of
+// them. TestMerge has the rest.
 func TestReconcile(t *testing.T) {
-	const (
-		thinking = `"thinking":{"type":"enabled","budget_tokens":2000}`
-		cached   = `"cache_control":{"type":"ephemeral"}`
-		system   = `"system":[{"type":"text","text":"a",` + cached + `},{"type":"text","text":"b",` + cached + `}]`
-		talk     = `"messages":[{"role":"user","content":[{"type":"text","text":"c",` + cached + `},{"type":"tool_result","content":[{"type":"text","text":"d",` + cached + `}]}]}]`
-		ours     = `"tools":[{"name":"f",` + cached + `,"input_schema":{}},{"name":"g","input_schema":{},` + cached + `}]`
-	)
-	cases := []merging{
-		// On messages: sampling beside thinking.
-		{
-			name: "temperature beside thinking", to: messages, config: `{"model":"m","temperature":0.2,"max_tokens":9000}`,
-			body: `{"preset":"p",` + thinking + `}`, want: `{` + thinking + `,"model":"m","max_tokens":9000}`, dropped: "temperature",
-		},
-		{
-			name: "top_k and top_p beside adaptive thinking", to: messages, config: `{"model":"m","top_k":5,"top_p":0.9}`,
-			body: `{"preset":"p","thinking":{"type":"adaptive"}}`, want: `{"thinking":{"type":"adaptive"},"model":"m"}`, dropped: "top_k,top_p",
-		},
-		{
-			name: "what may be beside thinking", to: messages, config: `{"model":"m","top_p":0.95}`,
-			body: `{"preset":"p",` + thinking + `}`, want: `{` + thinking + `,"model":"m","top_p":0.95}`,
-		},
-		{
-			name: "a temperature of 1 beside thinking", to: messages, config: `{"model":"m","temperature":1.0}`,
-			body: `{"preset":"p",` + thinking + `}`, want: `{` + thinking + `,"model":"m","temperature":1.0}`,
-		},
-		{
-			name: "temperature beside disabled thinking", to: messages, config: `{"model":"m","temperature":0.2}`,
-			body: `{"preset":"p","thinking":{"type":"disabled"}}`, want: `{"thinking":{"type":"disabled"},"model":"m","temperature":0.2}`,
-		},
-		{
-			name: "the preset's thinking beside temperature", to: messages, config: `{"model":"m","thinking":{"type":"adaptive"}}`,
-			body: `{"preset":"p","temperature":0}`, want: `{"temperature":0,"model":"m"}`, dropped: "thinking",
-		},
-		{
-			name: "the preset's thinking beside top_k", to: messages, from: chat, config: `{"model":"m","reasoning":{"max_tokens":2000}}`,
-			body: `{"preset":"p","top_k":3}`, want: `{"top_k":3,"model":"m"}`, dropped: "thinking",
-		},
-		{
-			name: "temperature beside top_p", to: messages, config: `{"model":"m","temperature":0.2}`,
-			body: `{"preset":"p","top_p":1}`, want: `{"top_p":1,"model":"m"}`, dropped: "temperature",
-		},
-		{
-			name: "top_p beside temperature", to: messages, from: responses, config: `{"top_p":0.9,"model":"m"}`,
-			body: `{"preset":"p","temperature":0.1}`, want: `{"temperature":0.1,"model":"m"}`, dropped: "top_p",
-		},
-		{
-			name: "one of both in the request", to: messages, config: `{"model":"m"}`,
-			body: `{"preset":"p","temperature":0.1}`, want: `{"temperature":0.1,"model":"m"}`,
-		},
-		{
-			name: "temperature beside top_p in chat", to: chat, config: `{"model":"m","temperature":0.2}`,
-			body: `{"preset":"p","top_p":1}`, want: `{"top_p":1,"model":"m","temperature":0.2}`,
-		},
-
-		// On messages: the budget of thinking.
-		{
-			name: "a budget above max_tokens", to: messages, config: `{"model":"m","max_tokens":20000,"thinking":{"budget_tokens":10000,"type":"enabled","display":"omitted"}}`,
-			body: `{"preset":"p","max_tokens":4096}`, want: `{"max_tokens":4096,"model":"m","thinking":{"budget_tokens":4095,"type":"enabled","display":"omitted"}}`, dropped: "thinking.budget_tokens",
-			fields: "max_tokens=request model=preset thinking=preset",
-		},
-		{
-			name: "a budget of max_tokens", to: messages, config: `{"model":"m",` + thinking + `}`,
-			body: `{"preset":"p","max_tokens":2e3}`, want: `{"max_tokens":2e3,"model":"m","thinking":{"type":"enabled","budget_tokens":1999}}`, dropped: "thinking.budget_tokens",
-		},
-		{
-			name: "a budget below max_tokens", to: messages, config: `{"model":"m",` + thinking + `}`,
-			body: `{"preset":"p","max_tokens":2001}`, want: `{"max_tokens":2001,"model":"m",` + thinking + `}`,
-		},
-		{
-			name: "the least budget", to: messages, config: `{"model":"m",` + thinking + `}`,
-			body: `{"preset":"p","max_tokens":1025}`, want: `{"max_tokens":1025,"model":"m","thinking":{"type":"enabled","budget_tokens":1024}}`, dropped: "thinking.budget_tokens",
-		},
-		{
-			name: "no room for a budget", to: messages, config: `{"model":"m",` + thinking + `}`,
-			body: `{"preset":"p","max_tokens":1024}`, want: `{"max_tokens":1024,"model":"m"}`, dropped: "thinking",
-		},
-
-		// On messages: cache breakpoints.
-		{
-			name: "four breakpoints", to: messages, config: `{"model":"m"}`,
-			body: `{"preset":"p",` + system + `,` + talk + `}`, want: `{` + system + `,` + talk + `,"model":"m"}`,
-		},
-		{
-			name: "breakpoints of the preset's tools", to: messages, config: `{"model":"m",` + ours + `}`,
-			body: `{"preset":"p",` + system + `,"tools":[{"name":"h",` + cached + `}]}`,
-			want: `{` + system + `,"tools":[{"name":"f","input_schema":{}},{"name":"g","input_schema":{},` + cached + `},{"name":"h",` + cached + `}],"model":"m"}`, dropped: "tools.0.cache_control",
-		},
-		{
-			name: "breakpoints of all the preset's tools", to: messages, config: `{"model":"m",` + ours + `}`,
-			body: `{"preset":"p",` + system + `,` + talk + `}`,
-			want: `{` + system + `,` + talk + `,"model":"m","tools":[{"name":"f","input_schema":{}},{"name":"g","input_schema":{}}]}`, dropped: "tools.0.cache_control,tools.1.cache_control",
-		},
-		{
-			name: "a breakpoint of a tool that the request has, too", to: messages, config: `{"model":"m",` + cached + `,` + ours + `}`,
-			body: `{"preset":"p",` + system + `,"tools":[{"name":"f",` + cached + `,"input_schema":{}}]}`,
-			want: `{` + system + `,"tools":[{"name":"f",` + cached + `,"input_schema":{}},{"name":"g","input_schema":{}}],"model":"m",` + cached + `}`, dropped: "tools.1.cache_control",
-		},
-		{
-			name: "the breakpoint of the API", to: messages, config: `{"model":"m",` + cached + `}`,
-			body: `{"preset":"p",` + system + `,` + talk + `}`, want: `{` + system + `,` + talk + `,"model":"m"}`, dropped: "cache_control",
-		},
-		{
-			name: "the request's breakpoint of the API", to: messages, config: `{"model":"m",` + ours + `}`,
-			body: `{"preset":"p",` + system + `,` + cached + `}`, want: `{` + system + `,` + cached + `,"model":"m","tools":[{"name":"f","input_schema":{}},{"name":"g","input_schema":{},` + cached + `}]}`, dropped: "tools.0.cache_control",
-		},
-
-		// A choice that forces a tool, beside thinking.
-		{
-			name: "thinking beside any", to: messages, config: `{"model":"m","max_tokens":9000,` + thinking + `}`,
-			body: `{"preset":"p","tools":[{"name":"f"}],"tool_choice":{"type":"any"}}`, want: `{"tools":[{"name":"f"}],"tool_choice":{"type":"any"},"model":"m","max_tokens":9000}`, dropped: "thinking",
-		},
-		{
-			name: "thinking beside a tool", to: messages, from: chat, config: `{"model":"m","reasoning":{"max_tokens":2000}}`,
-			body: `{"preset":"p","tools":[{"name":"f"}],"tool_choice":{"type":"tool","name":"f"}}`, want: `{"tools":[{"name":"f"}],"tool_choice":{"type":"tool","name":"f"},"model":"m"}`, dropped: "thinking",
-		},
-		{
-			name: "adaptive thinking beside any", to: messages, config: `{"model":"m","thinking":{"type":"adaptive"}}`,
-			body: `{"preset":"p","tools":[{"name":"f"}],"tool_choice":{"type":"any"}}`, want: `{"tools":[{"name":"f"}],"tool_choice":{"type":"any"},"model":"m","thinking":{"type":"adaptive"}}`,
-		},
-		{
-			name: "thinking beside auto", to: messages, config: `{"model":"m",` + thinking + `}`,
-			body: `{"preset":"p","tools":[{"name":"f"}],"tool_choice":{"type":"auto"}}`, want: `{"tools":[{"name":"f"}],"tool_choice":{"type":"auto"},"model":"m",` + thinking + `}`,
-		},
-		{
-			name: "any beside thinking", to: messages, config: `{"model":"m","tools":[{"name":"f"}],"tool_choice":{"type":"any"}}`,
-			body: `{"preset":"p",` + thinking + `}`, want: `{` + thinking + `,"model":"m","tools":[{"name":"f"}]}`, dropped: "tool_choice",
-		},
-		{
-			name: "thinking of messages in chat beside required", to: chat, from: messages, config: `{"model":"m",` + thinking + `,"output_config":{"effort":"low"}}`,
-			body: `{"preset":"p","tools":` + toolsOf[chat] + `,"tool_choice":"required"}`, want: `{"tools":` + toolsOf[chat] + `,"tool_choice":"required","model":"m","reasoning":{"effort":"low"}}`, dropped: "reasoning.max_tokens",
-		},
-		{
-			name: "thinking of messages in responses beside a function", to: responses, from: messages, config: `{"model":"m",` + thinking + `}`,
-			body: `{"preset":"p","tools":` + toolsOf[responses] + `,"tool_choice":{"type":"function","name":"f"}}`, want: `{"tools":` + toolsOf[responses] + `,"tool_choice":{"type":"function","name":"f"},"model":"m"}`, dropped: "reasoning.max_tokens",
-		},
-		{
-			name: "thinking of messages in responses beside allowed tools", to: responses, from: messages, config: `{"model":"m",` + thinking + `}`,
-			body: `{"preset":"p","tools":` + toolsOf[responses] + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[]}}`, want: `{"tools":` + toolsOf[responses] + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[]},"model":"m","reasoning":{"max_tokens":2000}}`,
-		},
-
-		// In chat: the effort beside tools.
-		{
-			name: "an effort beside tools", to: chat, config: `{"model":"openai/gpt-5.4-mini","reasoning_effort":"high"}`,
-			body: `{"preset":"p","tools":` + toolsOf[chat] + `}`, want: `{"tools":` + toolsOf[chat] + `,"model":"openai/gpt-5.4-mini"}`, dropped: "reasoning_effort",
-		},
-		{
-			name: "an effort of responses beside tools", to: chat, from: responses, config: `{"model":"gpt-6","reasoning":{"effort":"high","summary":"auto"}}`,
-			body: `{"preset":"p","tools":` + toolsOf[chat] + `,"reasoning":{"mode":"pro"}}`, want: `{"tools":` + toolsOf[chat] + `,"reasoning":{"mode":"pro","summary":"auto"},"model":"gpt-6"}`, dropped: "reasoning.effort",
-		},
-		{
-			name: "an effort for another model", to: chat, config: `{"model":"m","reasoning_effort":"high"}`,
-			body: `{"model":"gpt-5.6@preset/p","tools":` + toolsOf[chat] + `}`, want: `{"model":"gpt-5.6","tools":` + toolsOf[chat] + `}`, dropped: "reasoning_effort",
-		},
-		{
-			name: "no effort beside tools", to: chat, config: `{"model":"gpt-5.4","reasoning_effort":"none"}`,
-			body: `{"preset":"p","tools":` + toolsOf[chat] + `}`, want: `{"tools":` + toolsOf[chat] + `,"model":"gpt-5.4","reasoning_effort":"none"}`,
-		},
-		{
-			name: "an effort without tools", to: chat, config: `{"model":"gpt-5.4","reasoning_effort":"low"}`,
-			body: `{"preset":"p","tools":[]}`, want: `{"tools":[],"model":"gpt-5.4","reasoning_effort":"low"}`,
-		},
-		{
-			name: "an effort beside tools for an earlier model", to: chat, config: `{"model":"gpt-5.2","reasoning_effort":"low"}`,
-			body: `{"preset":"p","tools":` + toolsOf[chat] + `}`, want: `{"tools":` + toolsOf[chat] + `,"model":"gpt-5.2","reasoning_effort":"low"}`,
-		},
-		{
-			name: "an effort beside tools in responses", to: responses, config: `{"model":"gpt-5.4","reasoning":{"effort":"low"}}`,
-			body: `{"preset":"p","tools":` + toolsOf[responses] + `}`, want: `{"tools":` + toolsOf[responses] + `,"model":"gpt-5.4","reasoning":{"effort":"low"}}`,
-		},
-
-		// In chat: the name of the limit.
-		{
-			name: "litellm's limit", to: chat, config: `{"model":"openai/gpt-5-nano","max_completion_tokens":500}`,
-			body: `{"model":"@preset/p","max_tokens":100}`, want: `{"model":"openai/gpt-5-nano","max_completion_tokens":100}`,
-		},
-		{
-			name: "litellm's limit, and none in the preset", to: chat, config: `{"model":"openai/gpt-5-nano"}`,
-			body: `{"model":"@preset/p","max_tokens":100}`, want: `{"model":"openai/gpt-5-nano","max_completion_tokens":100}`,
-		},
-		{
-			name: "the preset's limit for another model", to: chat, config: `{"model":"m","max_tokens":100}`,
-			body: `{"model":"o3@preset/p"}`, want: `{"model":"o3","max_completion_tokens":100}`,
-		},
-		{
-			name: "a limit of the other model's name", to: chat, config: `{"model":"m","max_tokens":100}`,
-			body: `{"model":"gpt-5@preset/p","max_completion_tokens":5}`, want: `{"model":"gpt-5","max_completion_tokens":5}`,
-		},
-	}
-	for _, to := range allDialects {
-		choice := map[domain.Dialect]string{responses: `"required"`, chat: `"required"`, messages: `{"type":"any"}`}[to]
-		for _, none := range []string{``, `"tools":[]`, `"tools":null`, `"tools":[ ]`} {
-			body := strings.Replace(`{"preset":"p",`+none+`}`, ",}", "}", 1)
-			want := strings.Replace(`{`+none+`,"model":"m"}`, "{,", "{", 1)
-			cases = append(cases, merging{
-				name: fmt.Sprintf("a choice without tools: %s %s", to, none), to: to, config: `{"model":"m","tool_choice":` + choice + `}`,
-				body: body, want: want, dropped: "tool_choice",
-			})
-			if to != messages {
-				cases = append(cases, merging{
-					name: fmt.Sprintf("parallel calls without tools: %s %s", to, none), to: to, config: `{"model":"m","parallel_tool_calls":false}`,
-					body: body, want: want, dropped: "parallel_tool_calls",
-				})
-			}
-		}
-		cases = append(cases, merging{
-			name: fmt.Sprintf("a choice with tools: %s", to), to: to, config: `{"model":"m","tool_choice":` + choice + `}`,
-			body: `{"preset":"p","tools":` + toolsOf[to] + `}`, want: `{"tools":` + toolsOf[to] + `,"model":"m","tool_choice":` + choice + `}`,
-		}, merging{
-			name: fmt.Sprintf("a choice that the gateway has no tools for: %s", to), to: to, config: `{"model":"m","tools":` + toolsOf[to] + `}`, dropFields: []string{"tools"},
-			body: `{"preset":"p","tool_choice":` + choice + `}`, want: `{"tool_choice":` + choice + `,"model":"m"}`, dropped: "tools", // the caller sent it
-		})
-	}
-	testMerge(t, cases)
-	for _, tc := range cases {
+	for _, tc := range mergings(t, "testdata/merge/reconcile.txt") {
 		if len(tc.dropFields) > 0 {
 			continue
 		}
@@ -247,49 +34,6 @@ func TestReconcile(t *testing.T) {
 			}
 		}
 	}
-}
-
-// What the caller sent stays, and so does a pair that the preset has by itself: some gateways take it.
-func TestReconcileKeeps(t *testing.T) {
-	testMerge(t, []merging{
-		{
-			name: "the request's pairs", to: messages, config: `{"model":"m"}`,
-			body: `{"preset":"p","temperature":0.1,"top_p":0.5,"top_k":1,"thinking":{"type":"enabled","budget_tokens":9},"max_tokens":5,"tool_choice":{"type":"any"}}`,
-			want: `{"temperature":0.1,"top_p":0.5,"top_k":1,"thinking":{"type":"enabled","budget_tokens":9},"max_tokens":5,"tool_choice":{"type":"any"},"model":"m"}`,
-		},
-		{
-			name: "the request's settings without tools", to: chat, config: `{"model":"m","tool_choice":"auto"}`,
-			body: `{"preset":"p","tool_choice":"none","parallel_tool_calls":true}`, want: `{"tool_choice":"none","parallel_tool_calls":true,"model":"m"}`,
-		},
-		{
-			name: "the request's limit", to: chat, config: `{"model":"m"}`,
-			body: `{"preset":"p","model":"gpt-5","max_tokens":5}`, want: `{"model":"gpt-5","max_tokens":5}`,
-		},
-		{
-			name: "the request's effort", to: chat, config: `{"model":"gpt-5.4","tools":` + toolsOf[chat] + `}`,
-			body: `{"preset":"p","reasoning_effort":"low"}`, want: `{"reasoning_effort":"low","model":"gpt-5.4","tools":` + toolsOf[chat] + `}`,
-		},
-		{
-			name: "the request's budget beside the preset's max_tokens", to: messages, config: `{"model":"m","max_tokens":1000}`,
-			body: `{"preset":"p","thinking":{"type":"enabled","budget_tokens":2000}}`, want: `{"thinking":{"type":"enabled","budget_tokens":2000},"model":"m","max_tokens":1000}`,
-		},
-		{
-			name: "the preset's pairs", to: messages, config: `{"model":"m","temperature":0.1,"top_p":0.5,"thinking":{"type":"enabled","budget_tokens":2000},"tools":[{"name":"f"}],"tool_choice":{"type":"any"}}`,
-			body: `{"preset":"p"}`, want: `{"model":"m","temperature":0.1,"top_p":0.5,"thinking":{"type":"enabled","budget_tokens":2000},"tools":[{"name":"f"}],"tool_choice":{"type":"any"}}`,
-		},
-		{
-			name: "settings of another shape", to: messages, config: `{"model":"m","temperature":"hot","thinking":"much"}`,
-			body: `{"preset":"p","top_p":"all","max_tokens":"9"}`, want: `{"top_p":"all","max_tokens":"9","model":"m","temperature":"hot","thinking":"much"}`,
-		},
-		{
-			name: "the preset's limit", to: chat, config: `{"model":"gpt-5","max_tokens":5}`,
-			body: `{"preset":"p"}`, want: `{"model":"gpt-5","max_tokens":5}`,
-		},
-		{
-			name: "a limit that the gateway takes by no other name", to: chat, config: `{"model":"gpt-5"}`, dropFields: []string{"max_completion_tokens"},
-			body: `{"preset":"p","max_tokens":5}`, want: `{"max_tokens":5,"model":"gpt-5"}`,
-		},
-	})
 }
 
 // TestReconcileUnderAPolicy has policies that leave out what the preset's settings need, and policies
@@ -389,7 +133,7 @@ func TestBreakpointsOfATemplate(t *testing.T) {
 		if dropped := strings.Join(got.Dropped, ","); dropped != tc.dropped {
 			t.Errorf("with %d of the request: got dropped %q, want %q", own5, dropped, tc.dropped)
 		}
-		if told, _ := got.Fields(); !slices.Contains(told, inference.Field{Name: "messages", From: inference.FromVariable}) {
+		if told, _ := got.Fields(); !slices.Contains(told, inference.Field{Name: "messages", From: draft.FromVariable}) {
 			t.Errorf("with %d of the request: got fields %v, want messages with a variable", own5, told)
 		}
 	}

@@ -8,7 +8,14 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/inference/policy"
+	"github.com/caddy-presets/caddy-presets/domain/inference/prompts"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/domain/internal/cache"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
@@ -53,13 +60,13 @@ type Resolver struct {
 	// tellModel is Config.TellModel, and streamUsage is Config.AddStreamUsage.
 	tellModel, streamUsage bool
 	dropsAttribution       bool // Config.DropAttribution
-	cache                  *cache.Cache[cacheKey, domain.Stamp, cached]
+	cache                  *cache.Cache[cacheKey, cached]
 }
 
 // NewResolver returns a Resolver over store.
 func NewResolver(store domain.Store, config Config) *Resolver {
 	memory := cmp.Or(config.Memory, domain.NewMemory(domain.DefaultMemory))
-	r := &Resolver{store: store, unknown: make(map[string]bool), opened: make(map[string]bool), passPrompts: config.PassUnknownPrompts, tellModel: config.TellModel, streamUsage: config.AddStreamUsage, dropsAttribution: config.DropAttribution, cache: cache.New[cacheKey, domain.Stamp, cached](memory)}
+	r := &Resolver{store: store, unknown: make(map[string]bool), opened: make(map[string]bool), passPrompts: config.PassUnknownPrompts, tellModel: config.TellModel, streamUsage: config.AddStreamUsage, dropsAttribution: config.DropAttribution, cache: cache.New[cacheKey, cached](memory)}
 	for _, field := range config.DropFields {
 		r.unknown[field] = true
 	}
@@ -100,21 +107,13 @@ type Request struct {
 	// Memory grants the memory of the merged body, and of copies until it is made. Resolve
 	// returns its error. It releases what the merged body shares with Body and with the cache.
 	// Nil sets no limit.
-	Memory Memory
-}
-
-// Memory grants memory before it is used.
-type Memory interface {
-	// Reserve grants size bytes, or returns why it does not.
-	Reserve(size int) error
-	// Release gives back size bytes of those granted.
-	Release(size int)
+	Memory draft.Memory
 }
 
 // Resolution is the result of resolving an inference request.
 type Resolution struct {
 	// Body goes upstream. It is nil after an error.
-	Body Body
+	Body draft.Body
 	// Rewritten tells that Body is not the request's own. That is so for each request that names
 	// a preset, and for one without the attribution that it was sent with.
 	Rewritten bool
@@ -146,13 +145,13 @@ type Resolution struct {
 	// a header cannot hold it.
 	SessionID string
 
-	parts []part // names and sources alone
+	parts []draft.Part // names and sources alone
 }
 
 // Field is a top-level field of what goes upstream. Its Name is cut as rawjson.Names cut it.
 type Field struct {
 	Name string
-	From Source
+	From draft.Source
 }
 
 // Fields returns the top-level fields of Body in their order, and the source of each. A body
@@ -160,18 +159,18 @@ type Field struct {
 func (r Resolution) Fields() ([]Field, error) {
 	var fields []Field
 	if r.Preset == "" {
-		for field, err := range usualNames.Object(r.Body.Bytes()) {
+		for field, err := range dialects.UsualNames.Object(r.Body.Bytes()) {
 			switch {
 			case err != nil:
 				return nil, nil
-			case len(fields) == maxRequestFields: // each takes much more memory than its bytes
-				return nil, errTooManyFields
+			case len(fields) == reference.MaxRequestFields: // each takes much more memory than its bytes
+				return nil, reference.ErrTooManyFields
 			}
-			fields = append(fields, Field{field.Name, FromRequest})
+			fields = append(fields, Field{field.Name, draft.FromRequest})
 		}
 	}
 	for _, p := range r.parts {
-		fields = append(fields, Field{p.Name, p.from})
+		fields = append(fields, Field{p.Name, p.From})
 	}
 	return fields, nil
 }
@@ -202,18 +201,19 @@ func (r Resolution) Fields() ([]Field, error) {
 // string is Invalid. So is a name, a type or a role in the body that is not UTF-8. Only
 // Resolution.Body refers to the body afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
-	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, memory: sent.Memory, streamUsage: r.streamUsage, dropsAttribution: r.dropsAttribution && sent.Dialect == domain.Messages}
-	m.limits = limits{who: who, opened: r.opened}
-	if m.request.readFlat(sent.Body) {
+	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, streamUsage: r.streamUsage, dropsAttribution: r.dropsAttribution && sent.Dialect == domain.Messages}
+	m.Memory = sent.Memory
+	m.rules = policy.Check{Draft: &m.Draft, Dialect: sent.Dialect, Request: &m.request, Who: who, Opened: r.opened}
+	if m.request.ReadFlat(sent.Body) {
 		return r.resolve(ctx, who, sent, m)
 	}
 	var out struct {
 		Resolution
 		err error
 	}
-	onOwnStack(func() {
-		m.request = parsedRequest{}
-		m.request.read(sent.Body)
+	reference.OnOwnStack(func() {
+		m.request = reference.Request{}
+		m.request.Read(sent.Body)
 		out.Resolution, out.err = r.resolve(ctx, who, sent, m)
 	})
 	return out.Resolution, out.err
@@ -222,38 +222,38 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 // resolve is Resolve for a request that m has read.
 func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Request, m *merger) (Resolution, error) {
 	request := &m.request
-	out := Resolution{SessionID: usableSession(request.sessionID)}
+	out := Resolution{SessionID: reference.UsableSession(request.SessionID)}
 	pass := func() (Resolution, error) {
 		if err := r.checkUnresolved(ctx, m, sent); err != nil {
 			return out, err
 		}
-		out.Body = Body{sent.Body}
-		if m.dropsAttribution {
-			if rest := request.withoutAttribution(sent.Body); rest != nil {
+		out.Body = draft.Body{sent.Body}
+		if m.dropsAttribution && request.Err == nil { // else a gateway may read it in another way
+			if rest := prompts.WithoutAttribution(request.Fields, sent.Body); rest != nil {
 				out.Body, out.Rewritten = rest, true
 			}
 		}
 		if r.tellModel {
-			out.Model = modelOf(request.value)
+			out.Model = modelOf(func(name string) jsontext.Value { return rawjson.Find(request.Fields, name) })
 		}
 		return out, nil
 	}
-	if who.PresetRequired() && !request.found {
+	if who.PresetRequired() && !request.Found {
 		return out, domain.InvalidAt("/preset", "must name a preset, as the key serves no other requests")
 	}
-	if !request.found {
+	if !request.Found {
 		return pass()
 	}
-	if err := cmp.Or(request.err, CheckSessionID("x-session-id", sent.SessionID)); err != nil {
+	if err := cmp.Or(request.Err, reference.CheckSessionID("x-session-id", sent.SessionID)); err != nil {
 		return out, err
 	}
-	prompt := request.prompt
+	prompt := request.Prompt
 	passUnknown, err := r.passesUnknown(ctx, who, prompt)
 	if err != nil {
 		return out, err
 	}
-	switch mistake := cmp.Or(prompt.errID, prompt.err); {
-	case prompt.errID != nil && passUnknown:
+	switch mistake := cmp.Or(prompt.ErrID, prompt.Err); {
+	case prompt.ErrID != nil && passUnknown:
 		return pass()
 	case mistake != nil && !passUnknown:
 		return out, mistake
@@ -263,17 +263,18 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 		return out, err
 	}
 	var id stickyID
-	if request.ref.pin != "" { // it may be a label that has a split
-		id = newStickyID(cmp.Or(out.SessionID, usableSession(sent.SessionID)), who.KeyID)
+	if request.Ref.Pin != "" { // it may be a label that has a split
+		id = newStickyID(cmp.Or(out.SessionID, reference.UsableSession(sent.SessionID)), who.KeyID)
 	}
-	use, err := r.version(ctx, who, workspace.id, request.ref, id, sent.Dialect)
+	use, err := r.version(ctx, who, workspace.id, request.Ref, id, sent.Dialect)
 	switch {
-	case passUnknown && errors.Is(err, errNoPreset):
+	case passUnknown && errors.Is(err, reference.ErrNoPreset):
 		return pass()
-	case cmp.Or(err, prompt.err) != nil:
-		return out, cmp.Or(err, prompt.err)
+	case cmp.Or(err, prompt.Err) != nil:
+		return out, cmp.Or(err, prompt.Err)
 	}
-	m.settings, m.workspace, m.policy, m.disabled = use.settings, workspace, use.policy, workspace.disabledTools
+	m.workspace = workspace
+	m.use(use)
 	if err := m.admit(sent); err != nil {
 		return out, err
 	}
@@ -283,18 +284,18 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err := m.checkMerged(); err != nil {
 		return out, err
 	}
-	merged, err := m.compose()
+	merged, err := m.Compose(m.sharedSize())
 	if err != nil {
 		return out, err
 	}
 	if r.tellModel {
-		out.Model = modelOf(m.value)
+		out.Model = modelOf(m.Value)
 	}
-	for i := range m.parts { // their values refer to the request's body
-		m.parts[i] = part{Member: rawjson.Member{Name: m.parts[i].Name}, from: m.parts[i].from}
+	for i := range m.Parts { // their values refer to the request's body
+		m.Parts[i] = draft.Part{Member: rawjson.Member{Name: m.Parts[i].Name}, From: m.Parts[i].From}
 	}
-	out.Body, out.Rewritten, out.parts = merged, true, m.parts
-	out.Preset, out.PresetID, out.Version, out.Label, out.WorkspaceID = request.ref.slug, use.presetID, use.number, use.label, workspace.id
+	out.Body, out.Rewritten, out.parts = merged, true, m.Parts
+	out.Preset, out.PresetID, out.Version, out.Label, out.WorkspaceID = request.Ref.Slug, use.presetID, use.number, use.label, workspace.id
 	out.StreamUsageAdded, out.FromMemory = m.streamUsageAdded, known && use.fromMemory
 	out.Dropped = slices.Clip(use.settings.dropped) // shared, so append must copy it
 	for _, name := range m.dropped {
@@ -302,13 +303,13 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 			out.Dropped = append(out.Dropped, name)
 		}
 	}
-	out.Enforced = m.broken
+	out.Enforced = m.rules.Broken
 	return out, nil
 }
 
 // passesUnknown reports whether a request passes if no preset has the id of its prompt.
-func (r *Resolver) passesUnknown(ctx context.Context, who domain.Principal, prompt *promptReference) (bool, error) {
-	if !r.passPrompts || !prompt.only || who.IsLimited() {
+func (r *Resolver) passesUnknown(ctx context.Context, who domain.Principal, prompt *reference.Prompt) (bool, error) {
+	if !r.passPrompts || !prompt.Only || who.IsLimited() {
 		return false, nil
 	}
 	workspace, err := r.workspace(ctx, who)
@@ -371,7 +372,7 @@ type usedVersion struct {
 	number   int
 	label    string // by which it was named, or empty
 	settings *settings
-	policy   *policy // of the preset, nil for none
+	policy   *policy.Policy // of the preset, nil for none
 	// fromMemory tells that the store was not read.
 	fromMemory bool
 }
@@ -380,15 +381,15 @@ type usedVersion struct {
 // policy. It caches the preset and its policy under the preset's stamp. It caches settings
 // under the stamp of all versions, which changes of a preset leave alone, so they stay
 // prepared.
-func (r *Resolver) version(ctx context.Context, who domain.Principal, workspaceID string, ref reference, id stickyID, dialect domain.Dialect) (use usedVersion, err error) {
-	if !who.ReachesPreset(ref.slug) {
-		return use, errPresetNotFound(ref, errNoPreset)
+func (r *Resolver) version(ctx context.Context, who domain.Principal, workspaceID string, ref reference.Ref, id stickyID, dialect domain.Dialect) (use usedVersion, err error) {
+	if !who.ReachesPreset(ref.Slug) {
+		return use, errPresetNotFound(ref, reference.ErrNoPreset)
 	}
-	key := cacheKey{kind: presetKind, id: workspaceID, slug: ref.slug}
+	key := cacheKey{kind: presetKind, id: workspaceID, slug: ref.Slug}
 	stamps := r.store.Stamps()
-	stamp, versions := stamps.Preset(workspaceID, ref.slug), stamps.Versions()
+	stamp, versions := stamps.Preset(workspaceID, ref.Slug), stamps.Versions()
 	if kept, ok := r.cache.Get(key, stamp); ok {
-		if use.number, use.label, err = ref.version(kept.preset, id); err != nil {
+		if use.number, use.label, err = versionOf(ref, kept.preset, id); err != nil {
 			return use, err
 		}
 		use.presetID, use.policy = kept.preset.ID, kept.policy
@@ -402,7 +403,7 @@ func (r *Resolver) version(ctx context.Context, who domain.Principal, workspaceI
 
 // load is version for what is not cached. key and stamps are those of the preset and
 // of all versions.
-func (r *Resolver) load(ctx context.Context, key cacheKey, stamp, versions domain.Stamp, ref reference, id stickyID, dialect domain.Dialect) (use usedVersion, err error) {
+func (r *Resolver) load(ctx context.Context, key cacheKey, stamp, versions domain.Stamp, ref reference.Ref, id stickyID, dialect domain.Dialect) (use usedVersion, err error) {
 	var p domain.Preset
 	var v domain.PresetVersion
 	var kept cached
@@ -410,7 +411,7 @@ func (r *Resolver) load(ctx context.Context, key cacheKey, stamp, versions domai
 		if p, err = readPreset(reader, key.id, ref); err != nil {
 			return err
 		}
-		if use.number, use.label, err = ref.version(&p, id); err != nil {
+		if use.number, use.label, err = versionOf(ref, &p, id); err != nil {
 			return err
 		}
 		// The stamp is read again, because the store may have been restored meanwhile.
@@ -425,10 +426,10 @@ func (r *Resolver) load(ctx context.Context, key cacheKey, stamp, versions domai
 	}
 	key.slug = p.Slug // ref.slug is a part of the request's model, which may be long
 	use.presetID = p.ID
-	if use.policy, err = newPolicy(p.Policy); err != nil {
+	if use.policy, err = policy.New(p.Policy); err != nil {
 		return use, fmt.Errorf("policy of preset %s is damaged: %w", p.ID, err)
 	}
-	r.cache.Put(key, stamp, cached{preset: &p, policy: use.policy}, presetCost(&p)+use.policy.cost())
+	r.cache.Put(key, stamp, cached{preset: &p, policy: use.policy}, presetCost(&p)+use.policy.Cost())
 	if use.settings = kept.settings; use.settings != nil {
 		return use, nil
 	}
@@ -443,16 +444,13 @@ func settingsKey(p *domain.Preset, n int, dialect domain.Dialect) cacheKey {
 	return cacheKey{kind: settingsKind, id: p.ID, version: n, dialect: dialect}
 }
 
-// errNoPreset tells a preset that does not exist from one that is not active.
-var errNoPreset = errors.New("no preset has the slug")
-
 // readPreset reads the active preset that a reference names. The error for one that does
-// not exist is errNoPreset, too.
-func readPreset(reader domain.Reader, workspaceID string, ref reference) (domain.Preset, error) {
-	p, err := reader.Preset(workspaceID, ref.slug)
+// not exist is reference.ErrNoPreset, too.
+func readPreset(reader domain.Reader, workspaceID string, ref reference.Ref) (domain.Preset, error) {
+	p, err := reader.Preset(workspaceID, ref.Slug)
 	switch {
 	case errors.Is(err, domain.ErrNotFound):
-		return p, errPresetNotFound(ref, errNoPreset)
+		return p, errPresetNotFound(ref, reference.ErrNoPreset)
 	case err == nil && p.Status != domain.PresetActive:
 		return p, errPresetNotFound(ref, nil)
 	}
@@ -461,7 +459,7 @@ func readPreset(reader domain.Reader, workspaceID string, ref reference) (domain
 
 // errPresetNotFound is the answer to a reference to no active preset, and to one that the
 // caller does not reach.
-func errPresetNotFound(ref reference, cause error) error {
+func errPresetNotFound(ref reference.Ref, cause error) error {
 	return &domain.Error{Kind: domain.NotFound, Code: domain.PresetNotFound, Message: "Preset not found: " + ref.String(), Err: cause}
 }
 
@@ -488,9 +486,9 @@ func presetCost(p *domain.Preset) int {
 
 // cost is the memory that s takes, about, in bytes.
 func (s *settings) cost() int {
-	cost := minEntryCost + 2*s.prompt.size
+	cost := minEntryCost + 2*s.prompt.Size
 	if s.template != nil {
-		cost += s.template.cost()
+		cost += s.template.Cost()
 	}
 	for _, field := range s.fields {
 		cost += len(field.Name) + len(field.Value) + 96

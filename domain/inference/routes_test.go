@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -106,7 +107,7 @@ func TestFindReference(t *testing.T) {
 		`{"fallbacks":["a","@preset/p"]}`:                                          "/fallbacks/1",
 		`{"requests":[{"params":{"model":"a"}},{"params":{"model":"@preset/p"}}]}`: "/requests/1/params/model",
 	} {
-		if got := inference.FindReference([]byte(body)); got != want {
+		if got := reference.FindReference([]byte(body)); got != want {
 			t.Errorf("%s: got %q, want %q", body, got, want)
 		}
 	}
@@ -126,7 +127,7 @@ func TestFindReference(t *testing.T) {
 		`{"requests":{"params":{"model":"@preset/p"}}}`,
 		"\x00@preset/",
 	} {
-		if got := inference.FindReference([]byte(body)); got != "" {
+		if got := reference.FindReference([]byte(body)); got != "" {
 			t.Errorf("%s: got %q, want none", body, got)
 		}
 	}
@@ -144,11 +145,11 @@ func TestFindReferenceInManyModels(t *testing.T) {
 		{`{"requests":[`, `{"params":{"model":"openai/gpt-5"}},`, `{"params":{"model":"@preset/p"}}]}`, "/requests/10000/params/model"},
 	} {
 		body := []byte(tc.begin + strings.Repeat(tc.model, many) + tc.end)
-		if got := inference.FindReference(body); got != tc.want {
+		if got := reference.FindReference(body); got != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.model, got, tc.want)
 		}
 		storagetest.CheckAllocations(t, 20, func() float64 {
-			return testing.AllocsPerRun(3, func() { inference.FindReference(body) })
+			return testing.AllocsPerRun(3, func() { reference.FindReference(body) })
 		})
 	}
 }

@@ -34,6 +34,7 @@ func TestModelsOfAKey(t *testing.T) {
 		`{"model":"openai/gpt-5@preset/p"}`,
 		`{"preset":"p","model":null}`,
 		`{"tools":[{"type":"openrouter:advisor","parameters":{"model":"openai/x"}}],"metadata":{"model":"other/m"},"user":"other/m"}`,
+		`{"tools":[{"name":"WebSearch","input_schema":{}},{"type":"function","name":"web_search"}]}`,
 	} {
 		for _, dialect := range allDialects {
 			if _, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: dialect, Body: []byte(body)}); err != nil {
@@ -60,10 +61,12 @@ func TestModelsOfAKey(t *testing.T) {
 		`{"tools":[{"type":"openrouter:subagent","parameters":{"model":"other/m"}}]}`: "/tools/0/parameters/model",
 		`{"tools":[{"type":"image_generation","svg":{"model":"other/m"}}]}`:           "/tools/0/svg/model",
 		`{"plugins":[{"id":"auto-router","allowed_models":["other/*"]}]}`:             "/plugins/0/allowed_models/0",
+		`{"plugins":[{"id":"fusion","model":"openai/x"}]}`:                            "/plugins/0/id",
+		`{"tools":[{"type":"openrouter:advisor","parameters":{}}]}`:                   "/tools/0/type",
 	} {
 		for _, dialect := range allDialects {
 			_, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: dialect, Body: []byte(body)})
-			if domain.KindOf(err) != domain.Forbidden || !strings.Contains(err.Error(), place+": must match openai/* or anthropic/x:online") {
+			if domain.KindOf(err) != domain.Forbidden || !strings.Contains(err.Error(), place+": ") || !strings.Contains(err.Error(), "must match openai/* or anthropic/x:online") {
 				t.Errorf("%s %s: got %v, want a refusal of %s", dialect, body, err, place)
 			}
 			if _, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: dialect, Body: []byte(body)}); domain.KindOf(err) == domain.Forbidden {

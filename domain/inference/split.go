@@ -5,8 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 )
 
 // stickyID decides the version of a split. Requests with the same id get the same version.
@@ -50,4 +53,20 @@ func pickVersion(t domain.Target, presetID, label string, id stickyID) int {
 		}
 	}
 	return chosen
+}
+
+// versionOf returns the number of the version of p that a reference names. label is the
+// label by which it names the version, or empty. A sticky id decides where a label has a
+// split. A version that p does not have is NotFound.
+func versionOf(ref reference.Ref, p *domain.Preset, id stickyID) (n int, label string, err error) {
+	if ref.Pin == "" {
+		return p.DesignatedVersion, "", nil
+	}
+	if n, err := strconv.Atoi(ref.Pin); err == nil && p.State().Has(n) && strconv.Itoa(n) == ref.Pin {
+		return n, "", nil
+	}
+	if label, ok := p.Labels[ref.Pin]; ok { // never a number: CheckLabel
+		return pickVersion(label, p.ID, ref.Pin, id), strings.Clone(ref.Pin), nil // the pin may be a part of a long text
+	}
+	return 0, "", &domain.Error{Kind: domain.NotFound, Code: domain.VersionNotFound, Message: "Preset version not found: " + ref.String()}
 }

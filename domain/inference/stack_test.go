@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -31,7 +32,7 @@ func TestDeepNestingLeavesStacksSmall(t *testing.T) {
 		"a preset":      resolve(user, `{"preset":"p","x":`+deep(9998)+`}`),
 		"invalid JSON":  resolve(user, invalid),
 		"tools":         resolve(strict, `{"model":"m","tools":[{"type":"function","parameters":`+deep(9996)+`}]}`),
-		"another route": func() { inference.FindReference([]byte(`{"x":"preset","y":` + deep(9998) + `}`)) },
+		"another route": func() { reference.FindReference([]byte(`{"x":"preset","y":` + deep(9998) + `}`)) },
 	} {
 		const n, most = 50, 64 << 10
 		used := func() int64 {

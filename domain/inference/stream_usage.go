@@ -4,6 +4,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -11,24 +12,24 @@ import (
 // wants that. The other dialects always tell their usage.
 func (m *merger) addStreamUsage() {
 	const stream, options, include = "stream", "stream_options", "include_usage"
-	isDropped := m.unknown[options] || m.unknown[stream] || m.policy.drops(options) || m.policy.drops(stream)
-	if !m.streamUsage || m.dialect != domain.Chat || isDropped || m.value(stream).Kind() != 't' {
+	isDropped := m.unknown[options] || m.unknown[stream] || m.rules.Policy.Drops(options) || m.rules.Policy.Drops(stream)
+	if !m.streamUsage || m.dialect != domain.Chat || isDropped || m.Value(stream).Kind() != 't' {
 		return
 	}
-	wanted := newMember(include, []byte("true"))
-	value := m.value(options)
+	wanted := rawjson.NewMember(include, []byte("true"))
+	value := m.Value(options)
 	switch {
 	case value == nil:
-		value = object(wanted)
+		value = rawjson.ObjectOf(wanted)
 	case value.Kind() != '{': // the gateway refuses it
 		return
 	default:
-		if rawjson.Get(value, include) != nil || m.reserve(len(value)) != nil {
+		if rawjson.Get(value, include) != nil || m.Reserve(len(value)) != nil {
 			return
 		}
-		value = withField(value, include, wanted.Value)
+		value = rawjson.With(value, include, wanted.Value)
 	}
-	m.set(options, value, FromServer)
+	m.Set(options, value, draft.FromServer)
 	m.streamUsageAdded = true
 }
 
@@ -83,7 +84,7 @@ func isNothing(value jsontext.Value, levels int) bool {
 	case 'n':
 		return true
 	case '"':
-		return isEmptyText(value)
+		return rawjson.IsText(value, "")
 	case '[':
 		for _, element := range rawjson.Items(value) {
 			if levels == 0 || !isNothing(element, levels-1) {
@@ -108,7 +109,7 @@ const maxModelName = 256
 // modelOf returns the Resolution.Model of a request with fields.
 func modelOf(field func(name string) jsontext.Value) string {
 	model := field("model")
-	if model == nil || isEmptyText(model) {
+	if model == nil || rawjson.IsText(model, "") {
 		model = firstModel(field("models"))
 	}
 	return modelName(model)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -283,11 +284,11 @@ func TestPlaceOfATemplatesMessages(t *testing.T) {
 		wantBody(t, got, err, tc.want)
 		fields, _ := got.Fields()
 		for _, f := range fields {
-			want := inference.FromPreset
+			want := draft.FromPreset
 			if f.Name != "model" && (f.Name != "input" || tc.slug == "p") {
-				want = inference.FromVariable
+				want = draft.FromVariable
 			} else if f.Name == "input" {
-				want = inference.FromRequest
+				want = draft.FromRequest
 			}
 			if f.From != want {
 				t.Errorf("%s: got field %s from %s, want %s", tc.rest, f.Name, f.From, want)

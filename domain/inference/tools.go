@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -18,25 +19,25 @@ const maxTools = 4096
 // toolIdentity returns the identity of a tool. A request's tool replaces a preset's tool of the same
 // identity. That is its name, whatever its type, because providers refuse two tools of one name. An
 // MCP server goes by its label, and a tool without a name by its type. A function without a name has
-// its whole text as its identity. Names are cut at maxText.
+// its whole text as its identity. Names are cut at dialects.MaxText.
 func toolIdentity(dialect domain.Dialect, tool jsontext.Value) string {
-	kind, name := textOf(tool, "type"), textOf(tool, "name")
+	kind, name := dialects.TextOf(tool, "type"), dialects.TextOf(tool, "name")
 	space := "name"
 	switch {
 	case dialect == domain.Chat && (kind == "function" || kind == "custom"):
-		name = textOf(rawjson.Get(tool, kind), "name") // named inside
+		name = dialects.TextOf(rawjson.Get(tool, kind), "name") // named inside
 	case kind == "openrouter:advisor", kind == "openrouter:subagent":
 		// The one without a name is the default instance.
-		return kind + "\x00" + strings.TrimSpace(textOf(rawjson.Get(tool, "parameters"), "name"))
+		return kind + "\x00" + strings.TrimSpace(dialects.TextOf(rawjson.Get(tool, "parameters"), "name"))
 	case kind == "namespace":
 		space = kind
 	case kind == "mcp":
-		space, name = kind, textOf(tool, "server_label")
+		space, name = kind, dialects.TextOf(tool, "server_label")
 	case kind == "mcp_toolset":
-		space, name = kind, textOf(tool, "mcp_server_name")
+		space, name = kind, dialects.TextOf(tool, "mcp_server_name")
 	case name == "" && strings.HasPrefix(kind, "web_search"): // with a date, or as a preview
 		space, name = "type", "web_search"
-	case name == "" && kind != "function" && kind != "custom", strings.HasPrefix(kind, vendorNamespace):
+	case name == "" && kind != "function" && kind != "custom", strings.HasPrefix(kind, "openrouter:"):
 		space, name = "type", kind
 	}
 	if name == "" {
@@ -47,7 +48,7 @@ func toolIdentity(dialect domain.Dialect, tool jsontext.Value) string {
 
 // digest returns a text, or the hash of a long one.
 func digest(text []byte) string {
-	if len(text) > maxText {
+	if len(text) > dialects.MaxText {
 		hash := sha256.Sum256(text)
 		return string(hash[:])
 	}

@@ -34,8 +34,9 @@ type collector struct {
 	points int
 	groups map[reportKey]*group
 	named  map[string]bool // the names of outcomes
-	totals rawTotals
-	texts  []byte // room for copies of sketches
+	totals Totals          // of the series that is read
+	series []series        // room for those of a row
+	texts  []byte          // room for copies of sketches
 }
 
 // maxReportOutcomes bounds the names of outcomes in a report. Others share otherOutcomes. A
@@ -54,38 +55,27 @@ func (c *collector) add(r domain.UsageRow) error {
 		return nil
 	}
 	point := int((r.Start.Unix() - c.query.From.Unix()) / int64(c.query.Step.length()/time.Second))
-	row, err := readRow(r.Content)
+	stored, err := readRow(r.Content)
 	if err != nil {
 		return err
 	}
 	if c.query.By == ByPreset { // the row's total is enough
-		g, err := c.group(rawKey{}, row.slug)
-		if err != nil {
-			return err
-		}
-		return c.sum(g, point, row.total)
+		return c.sum(rawKey{}, stored.slug, point, stored.total)
 	}
-	for rest := row.series; len(rest) > 0; {
-		var s rawSeries
-		if s, rest, err = nextSeries(rest); err != nil {
-			return err
-		}
-		key, err := readKey(s.key)
+	for stored.series.more() {
+		key, err := readKey(stored.series.part())
+		totals := stored.series.part()
 		if err != nil {
 			return err
 		}
 		if c.query.Label != "" && string(key.label) != c.query.Label {
 			continue
 		}
-		g, err := c.group(key, row.slug)
-		if err != nil {
-			return err
-		}
-		if err := c.sum(g, point, s.totals); err != nil {
+		if err := c.sum(key, stored.slug, point, totals); err != nil {
 			return err
 		}
 	}
-	return nil
+	return stored.series.err()
 }
 
 // group returns the group of a series. A new one needs room for its points.
@@ -98,7 +88,7 @@ func (c *collector) group(k rawKey, slug []byte) (*group, error) {
 	case c.query.By == ByPreset:
 		preset = slug
 	case c.query.By == ByVersion:
-		version = int(k.version)
+		version = k.version
 		if c.query.Scope == OfWorkspace {
 			preset = slug
 		}
@@ -125,10 +115,13 @@ func (c *collector) group(k rawKey, slug []byte) (*group, error) {
 // statusClasses are the keys of status classes.
 var statusClasses = [...][]byte{nil, []byte("1xx"), []byte("2xx"), []byte("3xx"), []byte("4xx"), []byte("5xx")}
 
-// sum adds totals to a point.
-func (c *collector) sum(g *group, point int, totals []byte) error {
-	raw := &c.totals
-	if err := readTotals(totals, raw); err != nil {
+// sum adds totals to a point of the group of a series.
+func (c *collector) sum(k rawKey, slug []byte, point int, totals []byte) error {
+	g, err := c.group(k, slug)
+	if err != nil {
+		return err
+	}
+	if err := readTotals(totals, &c.totals); err != nil {
 		return err
 	}
 	if point >= len(g.points) { // a node's clock is ahead
@@ -139,24 +132,19 @@ func (c *collector) sum(g *group, point int, totals []byte) error {
 		g.points = append(g.points, make([]Totals, c.points-len(g.points))...)
 	}
 	to := &g.points[point]
-	to.counts.merge(&raw.counts)
-	to.cost = to.cost.plus(raw.cost)
-	c.merge(&to.duration, raw.duration)
-	c.merge(&to.firstContent, raw.firstContent)
-	if len(raw.outcomes) > 0 {
-		list, err := readOutcomes(raw.outcomes)
-		if err != nil {
-			return err
-		}
-		for _, o := range list {
-			if !c.named[o.name] {
-				if len(c.named) >= maxReportOutcomes {
-					o.name = otherOutcomes
-				}
-				c.named[o.name] = true
+	to.counts.merge(&c.totals.counts)
+	to.cost = to.cost.plus(c.totals.cost)
+	for i := range to.sketches {
+		c.merge(&to.sketches[i], c.totals.sketches[i].frames)
+	}
+	for _, o := range c.totals.outcomes {
+		if !c.named[o.name] {
+			if len(c.named) >= maxReportOutcomes {
+				o.name = otherOutcomes
 			}
-			to.addOutcome(o, math.MaxInt)
+			c.named[o.name] = true
 		}
+		to.addOutcome(o, math.MaxInt)
 	}
 	return nil
 }
@@ -192,23 +180,40 @@ func (c *collector) report() (Report, error) {
 // series returns the figures of a group.
 func (g *group) series(points int) (reportSeries, error) {
 	s := reportSeries{key: g.key, total: figures{Totals: new(Totals)}, points: make([]figures, points)}
-	duration, firstContent := newHistogram(), newHistogram()
-	defer duration.release()
-	defer firstContent.release()
 	g.points = append(g.points, make([]Totals, points-len(g.points))...)
 	for i := range g.points {
-		from, to := &g.points[i], &s.points[i]
-		to.Totals = from
+		from := &g.points[i]
 		from.dropUncounted()
 		s.total.mergeNumbers(from, math.MaxInt)
-		var err error
-		if to.ofDuration, err = duration.read(&from.duration); err != nil {
-			return s, err
-		}
-		if to.ofFirstContent, err = firstContent.read(&from.firstContent); err != nil {
+		s.points[i].Totals = from
+	}
+	for of := range measures {
+		if err := s.setPercentiles(of); err != nil {
 			return s, err
 		}
 	}
-	s.total.ofDuration, s.total.ofFirstContent = duration.percentiles(), firstContent.percentiles()
 	return s, nil
+}
+
+// setPercentiles sets the percentiles of a measure.
+func (s *reportSeries) setPercentiles(of int) error {
+	total := histograms.Get().(*histogram)
+	defer total.release()
+	for i := range s.points {
+		sketch := &s.points[i].sketches[of]
+		if len(sketch.frames) == 0 {
+			continue
+		}
+		if err := sketch.pack(); err != nil {
+			return err
+		}
+		if err := total.readFrame(&decoder{text: sketch.frames}); err != nil {
+			return err
+		}
+		s.points[i].percentiles[of] = total.percentiles()
+		total.add()
+	}
+	total.collect()
+	s.total.percentiles[of] = total.percentiles()
+	return nil
 }

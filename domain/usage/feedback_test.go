@@ -83,11 +83,6 @@ func TestReplacedElsewhere(t *testing.T) {
 		key := usage.Key{PresetID: "id", Preset: "greet", Version: 1, Label: strings.Repeat("l", 250), StatusClass: 2}
 		l.AddFeedback(usage.Feedback{WorkspaceID: "w", Key: key, Start: now, Request: id, Name: "n", Score: score})
 		stored.flush(t, &l)
-		for _, content := range stored {
-			if _, err := usage.Decode("id", content); err != nil {
-				t.Fatalf("after the score %g: %v", score, err)
-			}
-		}
 	}
 	wants := func(other, own string) {
 		t.Helper()

@@ -7,11 +7,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash"
-	"math"
-	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -114,52 +111,34 @@ func appendAnswered(b []byte, a Answered) []byte {
 	return appendID(b, a.Key.KeyID)
 }
 
-// readAnswered is the inverse of appendAnswered.
+// readAnswered is the inverse of appendAnswered. What it reads was signed, so it is as appendAnswered
+// writes it.
 func readAnswered(b []byte) (a Answered, ok bool) {
 	if len(b) == 0 || b[0] != handleFormat {
 		return a, false
 	}
-	if a.Key.PresetID, b, ok = nextID(b[1:]); !ok || len(b) < len(a.ID) {
-		return a, false
-	}
-	b = b[copy(a.ID[:], b):]
-	version, size := binary.Uvarint(b)
-	if size <= 0 || version > math.MaxInt || len(b) == size || b[size] > 5 {
-		return a, false
-	}
-	a.Key.Version, a.Key.StatusClass = int(version), int(b[size])
-	b = b[size+1:]
-	seconds, size := binary.Uvarint(b)
-	if size <= 0 || seconds > 1<<40 {
-		return a, false
-	}
-	a.Start = time.Unix(int64(seconds), 0).UTC()
-	label, b, ok := nextPart(b[size:])
-	if !ok || len(label) > MaxText || !utf8.Valid(label) {
-		return a, false
-	}
-	a.Key.Label = string(label)
-	a.Key.KeyID, b, ok = nextID(b)
-	return a, ok && len(b) == 0
+	d := decoder{text: b, at: 1}
+	a.Key.PresetID = d.id()
+	copy(a.ID[:], d.bytes(len(a.ID)))
+	a.Key.Version, a.Key.StatusClass = d.integer(), d.integer()
+	a.Start = time.Unix(int64(d.integer()), 0).UTC()
+	a.Key.Label, a.Key.KeyID = string(d.part()), d.id()
+	return a, !d.failed && !d.more()
 }
 
 // An id is 1 and a UUID of 16 bytes, or 0 and a text with its length before it.
 
 func appendID(b []byte, id string) []byte {
-	if parsed, err := uuid.Parse(id); err == nil && len(id) == 36 && strings.ToLower(id) == id { // as nextID returns it
+	if parsed, err := uuid.Parse(id); err == nil && parsed.String() == id {
 		return append(append(b, 1), parsed[:]...)
 	}
 	return appendPart(append(b, 0), id)
 }
 
-func nextID(b []byte) (id string, rest []byte, ok bool) {
-	if len(b) > 0 && b[0] == 0 {
-		part, rest, ok := nextPart(b[1:])
-		return string(part), rest, ok && len(part) <= MaxText && utf8.Valid(part)
+func (d *decoder) id() string {
+	if d.number() == 0 {
+		return string(d.part())
 	}
-	if len(b) < 1+len(uuid.UUID{}) || b[0] != 1 {
-		return "", nil, false
-	}
-	end := 1 + len(uuid.UUID{})
-	return uuid.UUID(b[1:end]).String(), b[end:], true
+	id, _ := uuid.FromBytes(d.bytes(len(uuid.UUID{}))) // of 16 bytes, unless d failed
+	return id.String()
 }

@@ -115,23 +115,3 @@ func FuzzHandle(f *testing.F) {
 		}
 	})
 }
-
-// FuzzHandleContent reads any content with a right code. It stands for handles of other
-// versions of this program.
-func FuzzHandleContent(f *testing.F) {
-	r := rand.New(rand.NewPCG(11, 12))
-	handles := usage.NewHandles(secret)
-	for range 5 {
-		f.Add(usage.HandleContent(answered(r)))
-	}
-	f.Fuzz(func(t *testing.T, content []byte) {
-		text := handles.Signed(content)
-		a, err := handles.Read(text, now)
-		if err != nil && a != (usage.Answered{}) {
-			t.Errorf("%x: got %+v beside the error %v", content, a, err)
-		}
-		if err == nil && a.Start.After(now.AddDate(100_000, 0, 0)) {
-			t.Errorf("%x: got the start %v", content, a.Start)
-		}
-	})
-}

@@ -54,8 +54,11 @@ func compareBool(a, b bool) int {
 // figures are the sums of a period, and the percentiles of their sketches.
 type figures struct {
 	*Totals
-	ofDuration, ofFirstContent percentiles
+	percentiles [measures]percentiles
 }
+
+// measureNames are the names of the measures that have percentiles.
+var measureNames = [measures]string{"duration_ms", "first_content_ms"}
 
 // hasCost reports whether any request had a cost.
 func (f *figures) hasCost() bool { return f.counts[costed] > 0 }

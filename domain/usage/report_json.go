@@ -10,7 +10,7 @@ import (
 
 // JSON returns the report as {"data": …}, the body of an answer. Each series has its
 // key, its total and its points. The key of what found no room elsewhere is {"other": true}.
-func (r Report) JSON() ([]byte, error) {
+func (r Report) JSON() []byte {
 	size := 256
 	for _, s := range r.series {
 		size += 128 + 480*(1+len(s.points))
@@ -26,15 +26,8 @@ func (r Report) JSON() ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, `{"key":`...)
-		var err error
-		if b, err = s.key.appendJSON(b, names); err != nil {
-			return nil, err
-		}
-		b = append(b, `,"total":{`...)
-		if b, err = s.total.appendMembers(b); err != nil {
-			return nil, err
-		}
+		b = s.key.appendJSON(append(b, `{"key":`...), names)
+		b = s.total.appendMembers(append(b, `,"total":{`...))
 		b = append(b, `},"points":[`...)
 		for point := range s.points {
 			if point > 0 {
@@ -42,15 +35,12 @@ func (r Report) JSON() ([]byte, error) {
 			}
 			b = append(b, `{"time":`...)
 			b = appendTime(b, r.time(point))
-			b = append(b, ',')
-			if b, err = s.points[point].appendMembers(b); err != nil {
-				return nil, err
-			}
+			b = s.points[point].appendMembers(append(b, ','))
 			b = append(b, '}')
 		}
 		b = append(b, "]}"...)
 	}
-	return append(b, "]}}"...), nil
+	return append(b, "]}}"...)
 }
 
 func appendTime(b []byte, t time.Time) []byte {
@@ -58,9 +48,9 @@ func appendTime(b []byte, t time.Time) []byte {
 }
 
 // appendJSON appends a key with the named members.
-func (k reportKey) appendJSON(b []byte, names []string) (_ []byte, err error) {
+func (k reportKey) appendJSON(b []byte, names []string) []byte {
 	if k.other {
-		return append(b, `{"other":true}`...), nil
+		return append(b, `{"other":true}`...)
 	}
 	for i, name := range names {
 		b = append(b, "{,"[min(i, 1)], '"')
@@ -72,12 +62,10 @@ func (k reportKey) appendJSON(b []byte, names []string) (_ []byte, err error) {
 		case name == string(ByVersion):
 			b = append(b, text...)
 		default:
-			if b, err = jsontext.AppendQuote(b, text); err != nil {
-				return nil, err
-			}
+			b, _ = jsontext.AppendQuote(b, text) // of UTF-8
 		}
 	}
-	return append(b, '}'), nil
+	return append(b, '}')
 }
 
 // member returns a member of the key as text, "" if it is null.
@@ -104,17 +92,17 @@ var jsonNames = func() (names [shown]string) {
 }()
 
 // nothing is figures of no requests, which most points of a quiet preset are.
-var nothing, _ = (&figures{Totals: new(Totals)}).appendSome(nil)
+var nothing = (&figures{Totals: new(Totals)}).appendSome(nil)
 
 // appendMembers appends the members of figures.
-func (f *figures) appendMembers(b []byte) ([]byte, error) {
+func (f *figures) appendMembers(b []byte) []byte {
 	if f.counts == (counts{}) && len(f.outcomes) == 0 {
-		return append(b, nothing...), nil
+		return append(b, nothing...)
 	}
 	return f.appendSome(b)
 }
 
-func (f *figures) appendSome(b []byte) (_ []byte, err error) {
+func (f *figures) appendSome(b []byte) []byte {
 	for i, name := range jsonNames {
 		b = append(b, name...)
 		b = strconv.AppendInt(b, f.counts[i], 10)
@@ -131,24 +119,22 @@ func (f *figures) appendSome(b []byte) (_ []byte, err error) {
 	b = strconv.AppendBool(b, f.costEstimated())
 	b = append(b, `,"cost_unknown":`...)
 	b = strconv.AppendInt(b, f.costUnknown(), 10)
-	b = append(b, `,"duration_ms":`...)
-	b = f.ofDuration.appendJSON(b)
-	b = append(b, `,"first_content_ms":`...)
-	b = f.ofFirstContent.appendJSON(b)
+	for i, name := range measureNames {
+		b = append(append(append(b, `,"`...), name...), `":`...)
+		b = f.percentiles[i].appendJSON(b)
+	}
 	b = append(b, `,"feedback":{`...)
 	for i, o := range f.outcomes {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = jsontext.AppendQuote(b, o.name); err != nil {
-			return nil, err
-		}
+		b, _ = jsontext.AppendQuote(b, o.name) // of UTF-8
 		b = append(b, `:{"count":`...)
 		b = strconv.AppendInt(b, o.count, 10)
 		b = append(b, `,"mean":`...)
 		b = append(o.appendMean(b), '}')
 	}
-	return append(b, '}'), nil
+	return append(b, '}')
 }
 
 // appendJSON appends percentiles, null if there are none.

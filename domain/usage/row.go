@@ -1,14 +1,10 @@
 package usage
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
 	"math"
-	"slices"
-	"unicode/utf8"
 )
 
 // rowFormat is the first byte of a row's content. The preset's slug follows, the total of all
@@ -20,111 +16,97 @@ const sumSize = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errRow is an error of a content that is no row, or that was damaged.
-var errRow = errors.New("usage row is damaged")
+var (
+	errRow       = errors.New("usage row is damaged")
+	errRowFormat = errors.New("usage row has an unknown format")
+)
 
-// ErrRowFormat is Decode's error for a row of a newer version of this program.
-var ErrRowFormat = errors.New("usage row has an unknown format")
-
-// Series is a sum and its key.
-type Series struct {
-	Key    Key
-	Totals Totals
+// row has the parts of a row's content. Of the series, each has its key and its totals.
+type row struct {
+	slug, total []byte
+	series      decoder
 }
 
-// Decode reads the content of a row. It refuses content that this package did not write.
-func Decode(presetID string, content []byte) ([]Series, error) {
-	row, err := readRow(content)
-	if err == nil && !utf8.Valid(row.slug) {
-		err = errRow
-	}
-	if err != nil {
-		return nil, err
-	}
-	if _, err = decodeTotals(row.total); err != nil {
-		return nil, err
-	}
-	list := make([]Series, 0, min(len(row.series)/minSeries, 1<<10))
-	var last []byte
-	for rest := row.series; len(rest) > 0; {
-		var s rawSeries
-		if s, rest, err = nextSeries(rest); err != nil {
-			return nil, err
-		}
-		if last != nil && bytes.Compare(last, s.key) >= 0 {
-			return nil, errRow
-		}
-		last = s.key
-		key, err := decodeKey(s.key)
-		if err != nil {
-			return nil, err
-		}
-		key.PresetID, key.Preset = presetID, string(row.slug)
-		totals, err := decodeTotals(s.totals)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, Series{key, *totals})
-	}
-	return list, nil
-}
-
-// rawRow has the parts of a row's content.
-type rawRow struct{ slug, total, series []byte }
-
-// readRow splits the content of a row. It checks the sum, and reads no series.
-func readRow(content []byte) (row rawRow, err error) {
+// readRow splits the content of a row, whose memory the parts share. It checks the sum, and reads no
+// series.
+func readRow(content []byte) (r row, err error) {
 	if len(content) < 1+sumSize {
-		return row, errRow
+		return r, errRow
 	}
 	if content[0] != rowFormat {
-		return row, ErrRowFormat
+		return r, errRowFormat
 	}
 	text, sum := content[:len(content)-sumSize], content[len(content)-sumSize:]
 	if crc32.Checksum(text, castagnoli) != binary.LittleEndian.Uint32(sum) {
-		return row, errRow
+		return r, errRow
 	}
-	slug, rest, ok := nextPart(text[1:])
-	if !ok {
-		return row, errRow
-	}
-	row.slug = slug
-	if row.total, row.series, ok = nextPart(rest); !ok {
-		return row, errRow
-	}
-	return row, nil
+	d := decoder{text: text[1:]}
+	r.slug, r.total = d.part(), d.part()
+	r.series = d
+	return r, d.err()
 }
 
-// rawSeries is a series as its row has it.
-type rawSeries struct{ key, totals []byte }
-
-// minSeries is less than the size of any series.
-const minSeries = 16
-
-// nextSeries reads the next series of a row.
-func nextSeries(b []byte) (s rawSeries, rest []byte, err error) {
-	var keyed, totalled bool
-	if s.key, rest, keyed = nextPart(b); keyed {
-		s.totals, rest, totalled = nextPart(rest)
-	}
-	if !totalled {
-		return s, nil, errRow
-	}
-	return s, rest, nil
+// decoder reads what binary.AppendUvarint and appendPart wrote. Its results are zero after the first
+// failure.
+type decoder struct {
+	text   []byte
+	at     int
+	failed bool
 }
 
-// nextPart reads bytes with their length before them.
-func nextPart(b []byte) (part, rest []byte, ok bool) {
-	if len(b) > 0 && b[0] < 0x80 && int(b[0]) < len(b) { // the usual case
-		end := 1 + int(b[0])
-		return b[1:end:end], b[end:], true
+func (d *decoder) err() error {
+	if d.failed {
+		return errRow
 	}
-	length, size := binary.Uvarint(b)
-	if size <= 0 || length > uint64(len(b)-size) {
-		return nil, nil, false
+	return nil
+}
+
+// more reports whether something follows.
+func (d *decoder) more() bool { return d.at < len(d.text) }
+
+// number reads a number.
+func (d *decoder) number() uint64 {
+	if at := d.at; at < len(d.text) && d.text[at] < 0x80 { // the usual case
+		d.at = at + 1
+		return uint64(d.text[at])
 	}
-	end := size + int(length)
-	return b[size:end:end], b[end:], true
+	n, size := binary.Uvarint(d.text[d.at:])
+	d.skip(size)
+	return n
+}
+
+// signed reads a number that binary.AppendVarint wrote.
+func (d *decoder) signed() int64 {
+	n, size := binary.Varint(d.text[d.at:])
+	d.skip(size)
+	return n
+}
+
+// integer reads a number that fits an int.
+func (d *decoder) integer() int {
+	n := d.number()
+	d.failed = d.failed || n > math.MaxInt
+	return int(n)
+}
+
+// bytes reads so many bytes.
+func (d *decoder) bytes(length int) []byte {
+	if length > len(d.text)-d.at {
+		d.skip(0)
+		return nil
+	}
+	d.at += length
+	return d.text[d.at-length : d.at : d.at]
+}
+
+// part reads bytes with their length before them.
+func (d *decoder) part() []byte { return d.bytes(int(min(d.number(), math.MaxInt32))) }
+
+// skip skips a number of so many bytes. A size that is not positive is a failure.
+func (d *decoder) skip(size int) {
+	if d.at += size; size <= 0 {
+		d.at, d.failed = len(d.text), true
+	}
 }
 
 func appendPart[T string | []byte](b []byte, part T) []byte {
@@ -132,7 +114,17 @@ func appendPart[T string | []byte](b []byte, part T) []byte {
 	return append(b, part...)
 }
 
-// appendKey appends a key without its preset, which is the row's.
+// rawKey has the parts of a key without its preset, which is the row's.
+type rawKey struct {
+	class                byte
+	version              int
+	label, model, access []byte
+}
+
+// otherClass stands for Key.Other where the status class is.
+const otherClass = 0xff
+
+// appendKey appends a key without its preset.
 func appendKey(b []byte, k *Key) []byte {
 	class := byte(k.StatusClass)
 	if k.Other {
@@ -145,152 +137,51 @@ func appendKey(b []byte, k *Key) []byte {
 	return append(b, k.KeyID...)
 }
 
-// otherClass stands for Key.Other where the status class is.
-const otherClass = 0xff
-
-// rawKey has the parts of a key.
-type rawKey struct {
-	class                byte
-	version              uint64
-	label, model, access []byte
-}
-
 // readKey splits a key.
 func readKey(b []byte) (k rawKey, err error) {
 	if len(b) == 0 {
 		return k, errRow
 	}
-	k.class = b[0]
-	version, size := binary.Uvarint(b[1:])
-	if size <= 0 || version > math.MaxInt {
-		return k, errRow
-	}
-	k.version = version
-	label, rest, ok := nextPart(b[1+size:])
-	if !ok {
-		return k, errRow
-	}
-	k.label = label
-	if k.model, k.access, ok = nextPart(rest); !ok {
-		return k, errRow
-	}
-	return k, nil
+	d := decoder{text: b, at: 1}
+	k = rawKey{class: b[0], version: d.integer(), label: d.part(), model: d.part()}
+	k.access = b[d.at:]
+	return k, d.err()
 }
 
-// decodeKey reads a key.
-func decodeKey(b []byte) (Key, error) {
-	raw, err := readKey(b)
-	k := Key{
-		Version: int(raw.version), Label: string(raw.label), Model: string(raw.model), KeyID: string(raw.access),
-		StatusClass: int(raw.class),
+// withoutModel returns a key with otherModel.
+func withoutModel(key []byte) (string, error) {
+	k, err := readKey(key)
+	if err != nil || k.class == otherClass {
+		return string(key), err
 	}
-	if raw.class == otherClass {
-		k.StatusClass, k.Other = 0, true
-	}
-	if err == nil && (k.StatusClass > 5 || !utf8.ValidString(k.Label+k.Model+k.KeyID) || !bytes.Equal(appendKey(nil, &k), b)) {
-		err = errRow
-	}
-	return k, err
+	with := Key{StatusClass: int(k.class), Version: k.version, Label: string(k.label), Model: otherModel, KeyID: string(k.access)}
+	return string(appendKey(nil, &with)), nil
 }
 
-// rawTotals are totals as a row has them. Outcomes and sketches are not read yet.
-type rawTotals struct {
-	counts                 counts
-	cost                   amount
-	outcomes               []byte
-	duration, firstContent []byte
-}
-
-// readTotals reads the integers of totals, and splits the rest.
-func readTotals(b []byte, t *rawTotals) error {
+// readTotals reads totals into t. Their sketches share the memory of b.
+func readTotals(b []byte, t *Totals) error {
+	d := decoder{text: b}
 	for i := range t.counts {
-		if len(b) > 0 && b[0] < 0x80 {
-			t.counts[i], b = int64(b[0]), b[1:]
-			continue
-		}
-		n, size := binary.Uvarint(b)
-		if size <= 0 || n > math.MaxInt64 {
-			return errRow
-		}
-		t.counts[i], b = int64(n), b[size:]
+		t.counts[i] = int64(d.integer())
 	}
-	if t.cost = (amount{}); t.counts[costed] > 0 {
-		if len(b) == 0 || b[0] > amountDigits {
-			return errRow
-		}
-		zeros := int(b[0])
-		hi, size := binary.Uvarint(b[1:])
-		if size <= 0 {
-			return errRow
-		}
-		b = b[1+size:]
-		lo, size := binary.Uvarint(b)
-		if size <= 0 {
-			return errRow
-		}
-		b = b[size:]
+	t.cost = amount{}
+	if t.counts[costed] > 0 {
+		zeros, hi := d.number(), d.number()
+		t.cost = amount{hi, d.number()}
 		var ok bool
-		if t.cost, ok = (amount{hi, lo}).padded(zeros); !ok {
+		if t.cost, ok = t.cost.padded(int(min(zeros, amountDigits))); !ok || zeros > amountDigits {
 			return errRow
 		}
 	}
-	var ok bool
-	if t.duration, b, ok = nextPart(b); !ok {
-		return errRow
+	for i := range t.sketches {
+		frames := d.part()
+		t.sketches[i] = sketch{frames, len(frames)}
 	}
-	if t.firstContent, t.outcomes, ok = nextPart(b); !ok {
-		return errRow
+	t.outcomes = t.outcomes[:0]
+	for d.more() {
+		t.outcomes = append(t.outcomes, outcome{string(d.part()), int64(d.integer()), d.signed()})
 	}
-	return nil
-}
-
-// decodeTotals reads totals in full.
-func decodeTotals(b []byte) (*Totals, error) {
-	var raw rawTotals
-	if err := readTotals(b, &raw); err != nil {
-		return nil, err
-	}
-	t := &Totals{counts: raw.counts, cost: raw.cost}
-	for _, s := range [...]struct {
-		to     *sketch
-		frames []byte
-	}{{&t.duration, raw.duration}, {&t.firstContent, raw.firstContent}} {
-		s.to.frames = bytes.Clone(s.frames)
-		if err := s.to.pack(); err != nil {
-			return nil, err
-		}
-	}
-	var err error
-	if t.outcomes, err = readOutcomes(raw.outcomes); err != nil {
-		return nil, err
-	}
-	// Encoding the totals again gives the same bytes. So nothing else passes for totals.
-	again, err := appendTotals(nil, t)
-	if err == nil && !bytes.Equal(again, b) {
-		err = errRow
-	}
-	return t, err
-}
-
-// readOutcomes reads the outcomes of totals.
-func readOutcomes(b []byte) (list []outcome, err error) {
-	for len(b) > 0 {
-		name, rest, ok := nextPart(b)
-		count, size := binary.Uvarint(rest) // of nothing, unless ok
-		if !ok || !utf8.Valid(name) || size <= 0 || count > math.MaxInt64 {
-			return nil, errRow
-		}
-		sum, more := binary.Varint(rest[size:])
-		if more <= 0 {
-			return nil, errRow
-		}
-		list = append(list, outcome{string(name), int64(count), sum})
-		b = rest[size+more:]
-	}
-	if !slices.IsSortedFunc(list, func(a, b outcome) int { return cmp.Compare(a.name, b.name) }) {
-		return nil, errRow
-	}
-	return list, nil
+	return d.err()
 }
 
 // appendTotals appends totals. It packs their sketches.
@@ -304,11 +195,11 @@ func appendTotals(b []byte, t *Totals) ([]byte, error) {
 		b = binary.AppendUvarint(b, cost.hi)
 		b = binary.AppendUvarint(b, cost.lo)
 	}
-	for _, of := range [...]*sketch{&t.duration, &t.firstContent} {
-		if err := of.pack(); err != nil {
+	for i := range t.sketches {
+		if err := t.sketches[i].pack(); err != nil {
 			return nil, err
 		}
-		b = appendPart(b, of.frames)
+		b = appendPart(b, t.sketches[i].frames)
 	}
 	for _, of := range t.outcomes {
 		b = appendPart(b, of.name)

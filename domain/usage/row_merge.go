@@ -11,34 +11,29 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
+// series is a sum of a row and its key, as the row has them.
+type series struct{ key, totals []byte }
+
 // mergeRow adds changes to a row's content, nil for none, and returns the new content. The
 // changes have their keys as appendKey writes them. Series without changes are copied as
 // they are. folded is how many requests moved under otherModel or other to keep
 // domain.MaxUsageSize.
 func mergeRow(content []byte, slug string, changes map[string]*Totals) (_ []byte, folded int64, err error) {
-	var row rawRow
-	total := new(Totals)
+	var stored row
 	if content != nil {
-		if row, err = readRow(content); err != nil {
-			return nil, 0, err
-		}
-		if total, err = decodeTotals(row.total); err != nil {
+		if stored, err = readRow(content); err != nil {
 			return nil, 0, err
 		}
 	}
-	for _, change := range changes {
-		total.merge(change, maxOutcomes)
-	}
-	list, err := mergeSeries(row.series, changes)
+	total, err := mergeTotals(stored.total, slices.Collect(maps.Values(changes))...)
 	if err != nil {
 		return nil, 0, err
 	}
-	head := appendPart([]byte{rowFormat}, slug)
-	encoded, err := appendTotals(nil, total)
+	list, err := mergeSeries(&stored.series, changes)
 	if err != nil {
 		return nil, 0, err
 	}
-	head = appendPart(head, encoded)
+	head := appendPart(appendPart([]byte{rowFormat}, slug), total)
 	if list, folded, err = fold(list, domain.MaxUsageSize-len(head)-sumSize); err != nil {
 		return nil, 0, err
 	}
@@ -49,13 +44,10 @@ func mergeRow(content []byte, slug string, changes map[string]*Totals) (_ []byte
 }
 
 // mergeSeries returns the series of a row with changes, in order.
-func mergeSeries(row []byte, changes map[string]*Totals) (list []rawSeries, err error) {
+func mergeSeries(stored *decoder, changes map[string]*Totals) (list []series, err error) {
 	added := maps.Clone(changes)
-	for len(row) > 0 {
-		var s rawSeries
-		if s, row, err = nextSeries(row); err != nil {
-			return nil, err
-		}
+	for stored.more() {
+		s := series{stored.part(), stored.part()}
 		if change := changes[string(s.key)]; change != nil {
 			if s.totals, err = mergeTotals(s.totals, change); err != nil {
 				return nil, err
@@ -69,22 +61,27 @@ func mergeSeries(row []byte, changes map[string]*Totals) (list []rawSeries, err 
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, rawSeries{[]byte(key), totals})
+		list = append(list, series{[]byte(key), totals})
 	}
-	slices.SortFunc(list, func(a, b rawSeries) int { return bytes.Compare(a.key, b.key) })
-	return list, nil
+	sortSeries(list)
+	return list, stored.err()
 }
 
-// mergeTotals adds change to totals as a row has them, nil for none.
-func mergeTotals(totals []byte, change *Totals) ([]byte, error) {
+func sortSeries(list []series) {
+	slices.SortFunc(list, func(a, b series) int { return bytes.Compare(a.key, b.key) })
+}
+
+// mergeTotals adds changes to totals as a row has them, nil for none.
+func mergeTotals(totals []byte, changes ...*Totals) ([]byte, error) {
 	sum := new(Totals)
 	if totals != nil {
-		var err error
-		if sum, err = decodeTotals(totals); err != nil {
+		if err := readTotals(totals, sum); err != nil {
 			return nil, err
 		}
 	}
-	sum.merge(change, maxOutcomes)
+	for _, change := range changes {
+		sum.merge(change, maxOutcomes)
+	}
 	return appendTotals(nil, sum)
 }
 
@@ -92,7 +89,7 @@ func mergeTotals(totals []byte, change *Totals) ([]byte, error) {
 // under otherModel, so that clients who name many models take nothing from the other
 // reports. If that is not enough, it sums series under other. It returns how many requests
 // moved.
-func fold(list []rawSeries, room int) (_ []rawSeries, folded int64, err error) {
+func fold(list []series, room int) (_ []series, folded int64, err error) {
 	if sizeOf(list) <= room {
 		return list, 0, nil
 	}
@@ -106,27 +103,12 @@ func fold(list []rawSeries, room int) (_ []rawSeries, folded int64, err error) {
 	return list, folded + more, err
 }
 
-// withoutModel returns a key with otherModel.
-func withoutModel(key []byte) (string, error) {
-	k, err := decodeKey(key)
-	if err != nil || k.Other {
-		return string(key), err
-	}
-	k.Model = otherModel
-	return string(appendKey(nil, &k)), nil
-}
-
 // foldTo keeps series in room bytes, those with the most requests first. It sums the others,
 // and those that are sums already, under the keys that target returns. It returns how many
 // requests moved.
-func foldTo(list []rawSeries, room int, target func(key []byte) (string, error)) (kept []rawSeries, folded int64, err error) {
-	byRequests := make(map[string]int64, len(list))
-	for _, s := range list {
-		number, _ := binary.Uvarint(s.totals)
-		byRequests[string(s.key)] = int64(number)
-	}
-	slices.SortFunc(list, func(a, b rawSeries) int {
-		return cmp.Or(-cmp.Compare(byRequests[string(a.key)], byRequests[string(b.key)]), bytes.Compare(a.key, b.key))
+func foldTo(list []series, room int, target func(key []byte) (string, error)) (kept []series, folded int64, err error) {
+	slices.SortFunc(list, func(a, b series) int {
+		return cmp.Or(cmp.Compare(b.requests(), a.requests()), bytes.Compare(a.key, b.key))
 	})
 	sums := make(map[string]*Totals)
 	for _, s := range list {
@@ -140,14 +122,14 @@ func foldTo(list []rawSeries, room int, target func(key []byte) (string, error))
 			kept = append(kept, s)
 			continue
 		}
-		totals, err := decodeTotals(s.totals)
-		if err != nil {
+		var totals Totals
+		if err := readTotals(s.totals, &totals); err != nil {
 			return nil, 0, err
 		}
 		if sums[to] == nil {
 			sums[to] = new(Totals)
 		}
-		sums[to].merge(totals, maxOutcomes)
+		sums[to].merge(&totals, maxOutcomes)
 		if moves {
 			folded += totals.counts[requests]
 		}
@@ -157,14 +139,20 @@ func foldTo(list []rawSeries, room int, target func(key []byte) (string, error))
 		if err != nil {
 			return nil, 0, err
 		}
-		kept = append(kept, rawSeries{[]byte(key), totals})
+		kept = append(kept, series{[]byte(key), totals})
 	}
-	slices.SortFunc(kept, func(a, b rawSeries) int { return bytes.Compare(a.key, b.key) })
+	sortSeries(kept)
 	return kept, folded, nil
 }
 
+// requests returns how many requests a series has, which is the first of its counts.
+func (s series) requests() uint64 {
+	number, _ := binary.Uvarint(s.totals)
+	return number
+}
+
 // sizeOf is at least the size of series in their row.
-func sizeOf(list []rawSeries) (size int) {
+func sizeOf(list []series) (size int) {
 	for _, s := range list {
 		size += s.size()
 	}
@@ -172,4 +160,4 @@ func sizeOf(list []rawSeries) (size int) {
 }
 
 // size is at least the size of a series in its row.
-func (s rawSeries) size() int { return len(s.key) + len(s.totals) + 2*binary.MaxVarintLen32 }
+func (s series) size() int { return len(s.key) + len(s.totals) + 2*binary.MaxVarintLen32 }

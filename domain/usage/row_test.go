@@ -3,11 +3,11 @@ package usage_test
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"math/rand/v2"
-	"slices"
+	"net/url"
 	"testing"
+	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
@@ -36,33 +36,16 @@ func content(t testing.TB, number int) []byte {
 	return nil
 }
 
-// TestEncode writes what it reads, in any order.
-func TestEncode(t *testing.T) {
-	want := content(t, 500)
-	list, err := usage.Decode("id", want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) < 20 || list[0].Key.PresetID != "id" || list[0].Key.Preset != "greet" {
-		t.Fatalf("got %d series, the first of %+v; want some of the preset", len(list), list[0].Key)
-	}
-	slices.Reverse(list)
-	got, err := usage.Encode("greet", list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("got %x, want %x", got, want)
-	}
-	t.Logf("%d bytes a series of %d requests", len(want)/len(list), 500/len(list))
-}
-
-// TestDecodeDamage refuses every row with a changed, a missing or an additional byte.
-func TestDecodeDamage(t *testing.T) {
+// TestDamage refuses every row with a changed, a missing or an additional byte.
+func TestDamage(t *testing.T) {
 	good := content(t, 5)
+	q, err := usage.ReadQuery(nil, usage.OfWorkspace, now)
+	if err != nil {
+		t.Fatal(err)
+	}
 	refused := func(what string, i int, damaged []byte) {
 		t.Helper()
-		if _, err := usage.Decode("id", damaged); err == nil {
+		if _, err := q.Collect(of(usage.Hour, rows{{Start: now.Truncate(time.Hour)}: damaged})); err == nil {
 			t.Errorf("got no error with byte %d %s, want one", i, what)
 		}
 	}
@@ -75,52 +58,32 @@ func TestDecodeDamage(t *testing.T) {
 		refused("and the next ones missing", i, good[:i])
 	}
 	refused("added", len(good), append(bytes.Clone(good), 0))
-	newer := bytes.Clone(good)
-	newer[0]++
-	if _, err := usage.Decode("id", newer); !errors.Is(err, usage.ErrRowFormat) {
-		t.Errorf("got %v of a newer row, want %v", err, usage.ErrRowFormat)
-	}
 }
 
-// FuzzDecode reads any bytes whose checksum is right. Encode writes each row that Decode
-// accepts, if the totals at the row's start are right. Collect reads it, too.
-func FuzzDecode(f *testing.F) {
+// FuzzRow reads any bytes whose checksum is right, and adds to them.
+func FuzzRow(f *testing.F) {
 	for _, number := range []int{1, 2, 30} {
 		good := content(f, number)
 		f.Add(good[:len(good)-4])
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		row := binary.LittleEndian.AppendUint32(bytes.Clone(text), crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)))
-		stored := rows{{Start: now.Truncate(3600e9)}: row}
-		q, err := usage.ReadQuery(nil, usage.OfWorkspace, now)
-		if err != nil {
-			t.Fatal(err)
+		stored := rows{{Start: now.Truncate(time.Hour)}: row}
+		for _, by := range []string{"preset", "version"} {
+			q, err := usage.ReadQuery(url.Values{"by": {by}}, usage.OfWorkspace, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report, err := q.Collect(of(usage.Hour, stored)); err == nil {
+				asJSON(t, report)
+				report.CSV()
+			}
 		}
-		report, collected := q.Collect(of(usage.Hour, stored))
-		list, err := usage.Decode("id", row)
-		if err != nil {
-			return
-		}
-		if collected != nil {
-			t.Fatalf("got %v, want no error of a row that Decode reads", collected)
-		}
-		if _, err := report.JSON(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := report.CSV(); err != nil {
-			t.Fatal(err)
-		}
-		slug := ""
-		if len(list) > 0 {
-			slug = list[0].Key.Preset
-		}
-		again, err := usage.Encode(slug, list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		same, err := usage.Decode("id", again)
-		if err != nil || len(same) > len(list)+1 {
-			t.Fatalf("got %d series and %v, want the %d that were encoded", len(same), err, len(list))
+		var l usage.Ledger
+		l.Add(&usage.Request{Start: now})
+		taken, err := l.Take(stored.read)
+		if len(taken) != 2 {
+			t.Errorf("got %d rows and %v, want that of the hour and that of the day", len(taken), err)
 		}
 	})
 }

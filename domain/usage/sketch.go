@@ -2,7 +2,6 @@ package usage
 
 import (
 	"encoding/binary"
-	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -75,31 +74,30 @@ func (s *sketch) pack() error {
 	if len(s.frames) == s.packed {
 		return nil
 	}
-	h := newHistogram()
+	h := histograms.Get().(*histogram)
 	defer h.release()
-	if err := h.load(s.frames); err != nil {
-		return err
+	for d := (decoder{text: s.frames}); d.more(); {
+		if err := h.readFrame(&d); err != nil {
+			return err
+		}
+		h.add()
 	}
 	s.frames = h.appendFrame(s.frames[:0])
 	s.packed = len(s.frames)
 	return nil
 }
 
-var errSketch = errors.New("sketch is damaged")
+// bin is a bucket and its count.
+type bin struct {
+	bucket int
+	count  uint64
+}
 
 // histogram has the counts of all buckets side by side. It serves to merge frames.
 type histogram struct {
 	counts    []uint64 // by bucket, from firstBucket
 	low, high int      // outside of these, counts are 0
-	total     uint64
-	bins      []bin  // of the last frame that was loaded, in order
-	text      []byte // for appendFrame
-}
-
-// bin is a bucket and its count.
-type bin struct {
-	bucket int
-	count  uint64
+	bins      []bin    // in order, of the frame that was read last, or of collect
 }
 
 // histograms are free ones. They are empty.
@@ -109,94 +107,71 @@ var histograms = sync.Pool{New: func() any {
 	return h
 }}
 
-func newHistogram() *histogram { return histograms.Get().(*histogram) }
-
 // release empties the histogram, and gives it back.
 func (h *histogram) release() {
-	h.clear()
-	histograms.Put(h)
-}
-
-// clear empties the histogram.
-func (h *histogram) clear() {
 	if h.low <= h.high {
 		clear(h.counts[h.low : h.high+1])
 	}
-	h.low, h.high, h.total = len(h.counts), 0, 0
+	h.low, h.high = len(h.counts), 0
+	histograms.Put(h)
 }
 
-// load adds the buckets of frames. Bytes that are no frames are an error.
-func (h *histogram) load(frames []byte) (err error) {
-	for len(frames) > 0 {
-		if frames, err = h.readBins(frames); err != nil {
-			return err
+// maxCount bounds the count of a bucket, so that sums cannot overflow.
+const maxCount = 1 << 40
+
+// readFrame reads the bins of a frame, at least one.
+func (h *histogram) readFrame(d *decoder) error {
+	h.bins = h.bins[:0]
+	bucket := -1
+	for range min(d.number(), uint64(len(h.counts))) {
+		var distance, count uint64
+		if at := d.at; at+1 < len(d.text) && d.text[at]|d.text[at+1] < 0x80 { // the usual case
+			distance, count, d.at = uint64(d.text[at]), uint64(d.text[at+1]), at+2
+		} else {
+			distance, count = d.number(), d.number()
 		}
-		h.add()
+		if distance >= uint64(len(h.counts)-bucket-1) || count > maxCount {
+			return errRow
+		}
+		bucket += 1 + int(distance)
+		h.bins = append(h.bins, bin{bucket, count})
 	}
-	return nil
+	if bucket < 0 {
+		return errRow
+	}
+	return d.err()
 }
 
 // add adds the bins.
 func (h *histogram) add() {
 	for _, b := range h.bins {
 		h.counts[b.bucket] += b.count
-		h.total += b.count
 	}
 	h.low = min(h.low, h.bins[0].bucket)
 	h.high = max(h.high, h.bins[len(h.bins)-1].bucket)
 }
 
-// readBins reads the bins of the first frame, at least one. It returns the other frames.
-func (h *histogram) readBins(frames []byte) (rest []byte, err error) {
+// collect makes bins of the counts.
+func (h *histogram) collect() {
 	h.bins = h.bins[:0]
-	number, size := binary.Uvarint(frames)
-	if size <= 0 || number == 0 || number > uint64(len(h.counts)) {
-		return nil, errSketch
-	}
-	frames = frames[size:]
-	bucket := -1
-	for range number {
-		var distance, count uint64
-		if len(frames) >= 2 && frames[0]|frames[1] < 0x80 { // the usual case
-			distance, count = uint64(frames[0]), uint64(frames[1])
-			frames = frames[2:]
-		} else {
-			if distance, size = binary.Uvarint(frames); size <= 0 {
-				return nil, errSketch
-			}
-			frames = frames[size:]
-			if count, size = binary.Uvarint(frames); size <= 0 {
-				return nil, errSketch
-			}
-			frames = frames[size:]
-		}
-		if distance >= uint64(len(h.counts)-bucket-1) || count == 0 || count > maxCount {
-			return nil, errSketch
-		}
-		bucket += 1 + int(distance)
-		h.bins = append(h.bins, bin{bucket, count})
-	}
-	return frames, nil
-}
-
-// maxCount bounds the count of a bucket, so that sums cannot overflow.
-const maxCount = 1 << 40
-
-// appendFrame appends the histogram as one frame, nothing if it is empty.
-func (h *histogram) appendFrame(b []byte) []byte {
-	if h.total == 0 {
-		return b
-	}
-	number, last := uint64(0), -1
-	h.text = h.text[:0]
 	for bucket := h.low; bucket <= h.high; bucket++ {
 		if count := h.counts[bucket]; count > 0 {
-			h.text = binary.AppendUvarint(h.text, uint64(bucket-last-1))
-			h.text = binary.AppendUvarint(h.text, min(count, maxCount))
-			number, last = number+1, bucket
+			h.bins = append(h.bins, bin{bucket, min(count, maxCount)})
 		}
 	}
-	return append(binary.AppendUvarint(b, number), h.text...)
+}
+
+// appendFrame appends the histogram as one frame.
+func (h *histogram) appendFrame(b []byte) []byte {
+	h.collect()
+	b = binary.AppendUvarint(b, uint64(len(h.bins)))
+	last := -1
+	for _, bin := range h.bins {
+		b = binary.AppendUvarint(b, uint64(bin.bucket-last-1))
+		b = binary.AppendUvarint(b, bin.count)
+		last = bin.bucket
+	}
+	return b
 }
 
 // percentiles are the buckets of the 50th, 95th and 99th percentile, plus one. They are 0
@@ -206,49 +181,19 @@ type percentiles [3]uint16
 // percents are those of percentiles.
 var percents = [len(percentiles{})]uint64{50, 95, 99}
 
-// ranks returns the nearest ranks of percentiles, from 1.
-func ranks(total uint64) (at [len(percents)]uint64) {
-	for i, percent := range percents {
-		at[i] = total/100*percent + (total%100*percent+99)/100
-	}
-	return at
-}
-
-// percentiles returns those of the histogram.
+// percentiles returns those of the bins, at their nearest ranks.
 func (h *histogram) percentiles() (p percentiles) {
-	if h.total == 0 {
-		return p
-	}
-	at, sum, next := ranks(h.total), uint64(0), 0
-	for bucket := h.low; next < len(p); bucket++ {
-		for sum += h.counts[bucket]; next < len(p) && sum >= at[next]; next++ {
-			p[next] = uint16(bucket + 1)
-		}
-	}
-	return p
-}
-
-// read returns the percentiles of a sketch, and adds it to the histogram, which serves as
-// a sum of several.
-func (h *histogram) read(s *sketch) (p percentiles, err error) {
-	if len(s.frames) == 0 {
-		return p, nil
-	}
-	if err := s.pack(); err != nil {
-		return p, err
-	}
-	if _, err := h.readBins(s.frames); err != nil {
-		return p, err
-	}
-	before := h.total
-	h.add()
-	at, sum, next := ranks(h.total-before), uint64(0), 0
+	total := uint64(0)
 	for _, b := range h.bins {
-		for sum += b.count; next < len(p) && sum >= at[next]; next++ {
+		total += b.count
+	}
+	sum, next := uint64(0), 0
+	for _, b := range h.bins {
+		for sum += b.count; next < len(p) && sum >= (total*percents[next]+99)/100; next++ {
 			p[next] = uint16(b.bucket + 1)
 		}
 	}
-	return p, nil
+	return p
 }
 
 // bucketTexts are the values that stand for buckets, in milliseconds, to four digits.

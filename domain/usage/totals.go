@@ -40,12 +40,18 @@ func (c *counts) merge(o *counts) {
 // Totals are the sum of requests. Their zero value is the sum of none. They are not safe
 // for concurrent use.
 type Totals struct {
-	counts       counts
-	cost         amount
-	duration     sketch
-	firstContent sketch
-	outcomes     []outcome // in byte order of their names
+	counts   counts
+	cost     amount
+	sketches [measures]sketch
+	outcomes []outcome // in byte order of their names
 }
+
+// The places of sketches.
+const (
+	duration = iota
+	firstContent
+	measures
+)
 
 // Add adds a request. A cost that is negative or absurd is none. An error whose answer has
 // no tokens is not unknown.
@@ -79,17 +85,18 @@ func (t *Totals) Add(r *Request) {
 		one[uncosted] = 1
 	}
 	t.counts.merge(&one)
-	t.duration.add(r.Duration)
+	t.sketches[duration].add(r.Duration)
 	if r.FirstContent >= 0 {
-		t.firstContent.add(r.FirstContent)
+		t.sketches[firstContent].add(r.FirstContent)
 	}
 }
 
 // merge adds another sum, with at most so many names of outcomes.
 func (t *Totals) merge(o *Totals, names int) {
 	t.mergeNumbers(o, names)
-	t.duration.merge(o.duration.frames)
-	t.firstContent.merge(o.firstContent.frames)
+	for i := range t.sketches {
+		t.sketches[i].merge(o.sketches[i].frames)
+	}
 }
 
 // mergeNumbers merges everything but the sketches.

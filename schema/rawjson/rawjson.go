@@ -428,14 +428,14 @@ func ArrayOf(items ...jsontext.Value) jsontext.Value {
 	return append(text, ']')
 }
 
+// NewMember returns a member of an object that is to be made.
+func NewMember(name string, value jsontext.Value) Member { return Member{name, value, Quote(name)} }
+
 // ObjectOf returns an object of members.
 func ObjectOf(members ...Member) jsontext.Value {
 	text := jsontext.Value{'{'}
-	for i, m := range members {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(append(append(text, Quote(m.Name)...), ':'), m.Value...)
+	for _, m := range members {
+		text = AppendMember(text, Quote(m.Name), m.Value)
 	}
 	return append(text, '}')
 }

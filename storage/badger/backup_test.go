@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,7 +14,6 @@ import (
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
-	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/dump"
@@ -104,28 +101,6 @@ func stored(t *testing.T, s *Store) map[string]string {
 	return all
 }
 
-// checkVersions makes sure that no version of a preset is missing.
-func checkVersions(t *testing.T, s *Store) {
-	t.Helper()
-	err := s.View(t.Context(), func(r domain.Reader) error {
-		for k := range recordsOf(t, s, records.KindPreset) {
-			p, _, err := r.PresetJSON(uuid.UUID([]byte(k[2:18])).String(), k[18:])
-			if err != nil {
-				return err
-			}
-			for n := range p.Versions() {
-				if _, err := r.PresetVersion(p, n); err != nil {
-					return fmt.Errorf("version %d of %d: %w", n, p.LatestVersion, err)
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 // TestBackup makes backups of a store while records are written and removed. Each restored
 // store is whole. The last one is the same as the original.
 func TestBackup(t *testing.T) {
@@ -180,7 +155,6 @@ func TestBackup(t *testing.T) {
 			for n, b := range backups {
 				again := restored(t, testOptions, b)
 				checkWhole(t, again)
-				checkVersions(t, again)
 				if n < len(backups)-1 {
 					continue
 				}
@@ -255,46 +229,6 @@ func TestBackupAfterFailedWrite(t *testing.T) {
 	restored(t, Options{}, backUp(t, s))
 }
 
-// TestBackupAfterLostCommits removes the last commits of a store and its SEQUENCE, so that
-// the store goes on without them. A backup that is made then has the new commits alone.
-func TestBackupAfterLostCommits(t *testing.T) {
-	folder, past := t.TempDir(), t.TempDir()
-	seed(t, folder)
-	copyFolder(t, folder, past)
-	s := mustOpen(t, folder)
-	if err := errors.Join(s.Update(t.Context(), put(newWorkspace("lost"))), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	sequence := readFile(t, filepath.Join(folder, sequenceName))
-	if err := os.WriteFile(filepath.Join(past, sequenceName), sequence, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(past, testOptions); !errors.Is(err, ErrDamaged) {
-		t.Fatalf("with its SEQUENCE: got error %v, want ErrDamaged", err)
-	}
-	if err := os.Remove(filepath.Join(past, sequenceName)); err != nil {
-		t.Fatal(err)
-	}
-	s = mustOpen(t, past)
-	if err := s.Update(t.Context(), put(newWorkspace("new"))); err != nil {
-		t.Fatal(err)
-	}
-	again := restored(t, Options{}, backUp(t, s))
-	if got, want := digestOf(t, again), digestOf(t, s); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	err := again.View(t.Context(), func(r domain.Reader) error {
-		_, err := workspaceBySlug(r, "new")
-		if _, lost := workspaceBySlug(r, "lost"); !errors.Is(lost, domain.ErrNotFound) {
-			t.Errorf("the lost workspace: got error %v, want ErrNotFound", lost)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 // A damaged store cannot be backed up, and the error shows no content.
 func TestBackupOfDamage(t *testing.T) {
 	folder := t.TempDir()
@@ -318,7 +252,7 @@ func TestBackupOfDamage(t *testing.T) {
 	folder = t.TempDir()
 	seed(t, folder)
 	s = mustOpen(t, folder)
-	flip(t, folder, "*.sst", "needle-2")
+	flip(t, folder, "needle-2")
 	if err := s.Backup(t.Context(), io.Discard); !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "needle") {
 		t.Errorf("got error %v, want ErrDamaged and no content", err)
 	}
@@ -380,59 +314,5 @@ func TestBackupEnds(t *testing.T) {
 	}
 	if err := s.Backup(t.Context(), io.Discard); !errors.Is(err, domain.ErrClosed) {
 		t.Errorf("after Close: got error %v, want ErrClosed", err)
-	}
-}
-
-// BenchmarkBackup makes and restores a backup of 100,000 presets of one version, with
-// prompts of 150 words.
-func BenchmarkBackup(b *testing.B) {
-	const presets, words = 100_000, 150
-	vocabulary := strings.Fields("you are a helpful assistant who answers in short friendly emails about orders returns " +
-		"and refunds never promise what cannot be kept and always say which document it is from")
-	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
-		o := Options{EncryptionKey: key}
-		s, err := Open(b.TempDir(), o)
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer s.Close()
-		w := newWorkspace("w")
-		err = s.Update(b.Context(), put(w))
-		for i := 0; i < presets && err == nil; i += 200 {
-			err = s.Update(b.Context(), func(tx domain.Tx) error {
-				for j := i; j < i+200; j++ {
-					var prompt strings.Builder
-					for range words {
-						prompt.WriteString(vocabulary[rand.IntN(len(vocabulary))] + " ")
-					}
-					p := newPreset(w.ID, fmt.Sprint("p-", j))
-					v := domain.PresetVersion{ID: newID(), PresetID: p.ID, Version: 1, Config: []byte(`{"model":"openai/gpt-5-mini"}`), SystemPrompt: new(prompt.String())}
-					if err := errors.Join(tx.PutPresetVersion(p, v), tx.PutPreset(p)); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-		var out bytes.Buffer
-		b.Run(name+"/backup", func(b *testing.B) {
-			for b.Loop() {
-				out.Reset()
-				if err := s.Backup(b.Context(), &out); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(out.Len())/(1<<20), "MiB")
-		})
-		b.Run(name+"/restore", func(b *testing.B) {
-			for b.Loop() {
-				if err := Restore(b.Context(), filepath.Join(b.TempDir(), "new"), o, reading(b, out.Bytes(), key)); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -102,7 +102,7 @@ type Options struct {
 	// no cache, because it reads from memory maps.
 	CacheSize int64
 
-	building bool // the folder is one that claimFolder has marked
+	isClaimed bool // the caller has claimed the folder
 }
 
 // DefaultCacheSize is the default of Options.CacheSize, in bytes.
@@ -146,7 +146,7 @@ func newStore(db *badgerdb.DB, c *committer, g *guard) *Store {
 	go func() {
 		defer close(s.purged)
 		records.Purger{
-			View: s.viewForPurge, Update: s.update, Deleted: c.deleted,
+			View: s.viewRecords, Update: s.update, Deleted: c.deleted,
 			Final:  func(err error) bool { return errors.Is(err, ErrStopped) },
 			Logger: c.logger,
 		}.Run(s.closing)
@@ -168,6 +168,10 @@ func (s *Store) untilClosed(ctx context.Context) (context.Context, context.Cance
 // View implements domain.Store. A ctx that has already ended returns its error
 // without running fn.
 func (s *Store) View(ctx context.Context, fn func(domain.Reader) error) error {
+	return s.viewRecords(ctx, func(r *records.Reader) error { return fn(r) })
+}
+
+func (s *Store) viewRecords(ctx context.Context, fn func(*records.Reader) error) error {
 	return s.view(ctx, func(_ *badgerdb.Txn, r *records.Reader) error { return fn(r) })
 }
 

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	badgerdb "github.com/dgraph-io/badger/v4"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -49,7 +47,7 @@ func fanOut(b *testing.B, n int, work func(writer, i int) error) {
 }
 
 // BenchmarkUpdate creates preset versions of 2 KB through the Service: two records with
-// three reads. BenchmarkUpdateAlone is its baseline.
+// three reads.
 func BenchmarkUpdate(b *testing.B) {
 	config := []byte(`{"model":"` + strings.Repeat("m", 2000) + `"}`)
 	for _, n := range []int{1, 16, 64, 512} {
@@ -69,104 +67,6 @@ func BenchmarkUpdate(b *testing.B) {
 			})
 			b.ReportMetric(float64(b.N)/float64(commits.Load()), "ops/commit")
 		})
-	}
-}
-
-// BenchmarkUpdateAlone writes the same two records in a transaction of
-// Badger's own for each change.
-func BenchmarkUpdateAlone(b *testing.B) {
-	value := make([]byte, 2200)
-	for _, n := range []int{1, 16, 64} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			db, err := badgerdb.Open(settings(b.TempDir(), Options{}))
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer db.Close()
-			fanOut(b, n, func(writer, i int) error {
-				return db.Update(func(txn *badgerdb.Txn) error {
-					if err := txn.Set(fmt.Appendf(nil, "v-%d-%d", writer, i), value); err != nil {
-						return err
-					}
-					return txn.Set(fmt.Appendf(nil, "p-%d-%d", writer, i/10), value[:400])
-				})
-			})
-		})
-	}
-}
-
-// BenchmarkView reads workspaces as clients see them, one of 1,000 in turn.
-func BenchmarkView(b *testing.B) {
-	s := mustOpen(b, b.TempDir())
-	var ids []string
-	for i := range 1000 {
-		w := newWorkspace(fmt.Sprintf("w-%d", i))
-		ids = append(ids, w.ID)
-		if err := s.Update(b.Context(), func(tx domain.Tx) error { return tx.PutWorkspace(w) }); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		i++
-		err := s.View(b.Context(), func(r domain.Reader) error {
-			_, err := r.WorkspaceJSON(ids[i%len(ids)])
-			return err
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkPresetPage reads pages of 50 of 100,000 presets. In the sparse list, half of the
-// presets were put again at random, several times. Few places near the front of its order
-// are still taken.
-func BenchmarkPresetPage(b *testing.B) {
-	const presets = 100_000
-	for _, again := range []int{0, 3 * presets} {
-		name := "dense"
-		if again > 0 {
-			name = "sparse"
-		}
-		s := mustOpen(b, b.TempDir())
-		workspace := newID()
-		put := func(n int, slug func(i int) string) {
-			for i := 0; i < n; i += 500 {
-				err := s.Update(b.Context(), func(tx domain.Tx) error {
-					for j := i; j < i+500; j++ {
-						p := domain.Preset{ID: newID(), WorkspaceID: workspace, Slug: slug(j), Status: domain.PresetActive, LatestVersion: 1}
-						if err := tx.PutPreset(p); err != nil {
-							return err
-						}
-					}
-					return nil
-				})
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-		}
-		put(presets, func(i int) string { return fmt.Sprint("p-", i) })
-		put(again, func(int) string { return fmt.Sprint("p-", rand.IntN(presets/2)) })
-		for _, offset := range []int{0, 1000, 10_000, presets - 50} {
-			b.Run(fmt.Sprint(name, "/", offset), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					err := s.View(b.Context(), func(r domain.Reader) error {
-						page, total, err := r.PresetPage(workspace, domain.ListedPresets, domain.Page{Offset: offset, Limit: 50})
-						if len(page) < 50*100 || total != presets {
-							b.Errorf("got %d bytes of %d presets", len(page), total)
-						}
-						return err
-					})
-					if err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
 	}
 }
 

@@ -13,73 +13,79 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
-// claimFolder marks a folder as one that a store is being made in. It makes the folder if that is
-// missing, and fails if it is not empty. It returns the marker, and a function that restores the
-// former state, but for parents that were missing.
-func claimFolder(folder string, format int, key []byte, g *guard) (m marker, _ func() error, err error) {
+// claim is a folder that a store is being made in, and the marker that says so. No other process
+// opens or claims the folder until end.
+type claim struct {
+	marker
+	folder string
+	lock   *os.File
+	// isNew says that the folder was missing, and isEmpty that it had nothing when it was locked.
+	isNew, isEmpty bool
+	mode           fs.FileMode // before the claim, 0 if it stays
+}
+
+// claimFolder claims a folder for a store with a key. It makes the folder if that is missing, and
+// fails if it is not empty.
+func claimFolder(folder string, key []byte, g *guard) (_ *claim, err error) {
 	_, err = os.Lstat(folder) // a link whose target is missing is not ours to remove
-	isNew := errors.Is(err, fs.ErrNotExist)
-	undo := func() error { return nil }
+	c := &claim{folder: folder, isNew: errors.Is(err, fs.ErrNotExist)}
 	defer func() {
-		if err == nil {
-			return
-		}
-		err = errors.Join(err, undo())
-		if isNew {
-			_ = os.Remove(folder) // which fails if another process has begun to use it
+		if err != nil {
+			err = c.end(err)
 		}
 	}()
 	if err := fileowner.MkdirAll(folder, 0o700); err != nil {
-		return m, nil, err
+		return nil, err
 	}
 	before, err := os.Stat(folder)
 	if err != nil {
-		return m, nil, err
+		return nil, err
 	}
 	if err := checkEmpty(folder); err != nil {
-		return m, nil, err
+		return nil, err
 	}
-	if err := g.checkOpening(); err != nil {
-		return m, nil, err
+	if c.lock, err = lockExisting(folder); errors.Is(err, errLocked) {
+		return nil, inUse(folder, err)
+	} else if err != nil {
+		return nil, err
 	}
-	// O_EXCL keeps two processes from using the same folder.
-	file, err := os.OpenFile(filepath.Join(folder, MarkerName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err := cmp.Or(checkEmpty(folder), g.checkOpening()); err != nil {
+		return nil, err
+	}
+	c.isEmpty, c.mode = true, before.Mode()
+	err = os.Chmod(folder, 0o700)
+	if !c.isNew && errors.Is(err, fs.ErrPermission) { // such as the root of a volume
+		c.mode, err = 0, nil
+	}
 	if err != nil {
-		return m, nil, err
+		return nil, err
 	}
-	private := os.Chmod(folder, 0o700)
-	isForeign := !isNew && errors.Is(private, fs.ErrPermission) // such as the root of a volume
-	if isForeign {
-		private = nil
-	}
-	undo = func() error {
-		unlock, err := lockIfStore(folder)
-		if err != nil {
-			return err // a server has begun to use it meanwhile, and what is there is its own
-		}
-		defer unlock()
-		err = removeContent(folder)
-		switch {
-		case isNew:
-			err = errors.Join(err, os.Remove(folder))
-		case !isForeign:
-			err = errors.Join(err, os.Chmod(folder, before.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky)))
-		}
-		return err
-	}
-	m = marker{Format: format, ID: uuid.NewString(), State: stateRestoring, Encrypted: len(key) > 0}
-	m.KeyCheck = keyCheck(key, m.ID)
-	err = cmp.Or(
-		file.Close(),
-		private,
-		m.checkKey(folder, key),
-		m.write(folder),
-	)
-	if err != nil {
-		return m, nil, err
+	c.marker = marker{Format: storeFormat, ID: uuid.NewString(), State: stateRestoring, Encrypted: len(key) > 0}
+	c.KeyCheck = keyCheck(key, c.ID)
+	if err := cmp.Or(c.checkKey(folder, key), c.write(folder)); err != nil {
+		return nil, err
 	}
 	syncParents(folder)
-	return m, undo, nil
+	return c, nil
+}
+
+// end unlocks the folder. With an error it restores the former state before, but for parents that
+// were missing.
+func (c *claim) end(err error) error {
+	failed := err != nil
+	if failed && c.isEmpty {
+		err = errors.Join(err, removeContent(c.folder))
+		if c.mode != 0 {
+			err = errors.Join(err, os.Chmod(c.folder, c.mode&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky)))
+		}
+	}
+	if c.lock != nil {
+		err = errors.Join(err, unlock(c.lock))
+	}
+	if failed && c.isNew {
+		_ = os.Remove(c.folder) // which fails if another process has begun to use it
+	}
+	return err
 }
 
 // checkEmpty fails if a folder has anything but the lost+found of a file system mounted here.

@@ -1,13 +1,11 @@
 package badger
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +16,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
@@ -95,192 +92,6 @@ func workspace(s *Store, slug string) (w domain.Workspace, err error) {
 	return w, err
 }
 
-func TestGroup(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	var commits atomic.Int64
-	countCommits(s, &commits)
-	release := hold(t, s)
-	var order []int
-	var fns []func(domain.Tx) error
-	for i := range 50 {
-		fns = append(fns, func(tx domain.Tx) error {
-			order = append(order, i)
-			if i > 0 { // earlier queued writes are seen
-				if _, err := workspaceBySlug(tx, fmt.Sprint("w", i-1)); err != nil {
-					return err
-				}
-			}
-			return tx.PutWorkspace(newWorkspace(fmt.Sprint("w", i)))
-		})
-	}
-	wait := enqueue(t, s, fns...)
-	release(50)
-	for i, err := range wait() {
-		if err != nil {
-			t.Errorf("operation %d: %v", i, err)
-		}
-	}
-	if got := commits.Load(); got != 1 {
-		t.Errorf("50 operations that waited took %d commits, want 1", got)
-	}
-	if !slices.IsSorted(order) || len(order) != 50 {
-		t.Errorf("operations ran in the order %v", order)
-	}
-	// A lone writer does not wait, and a group has a bound.
-	commits.Store(0)
-	for i := range 3 {
-		if err := s.Update(t.Context(), put(newWorkspace(fmt.Sprint("alone", i)))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := commits.Load(); got != 3 {
-		t.Errorf("3 operations one after another took %d commits", got)
-	}
-	commits.Store(0)
-	release = hold(t, s)
-	fns = nil
-	for i := range maxGroup + 1 {
-		fns = append(fns, put(newWorkspace(fmt.Sprint("many", i))))
-	}
-	wait = enqueue(t, s, fns...)
-	release(maxGroup + 1)
-	if err := errors.Join(wait()...); err != nil {
-		t.Error(err)
-	}
-	if got := commits.Load(); got != 2 {
-		t.Errorf("%d operations took %d commits, want 2", maxGroup+1, got)
-	}
-}
-
-func TestGroupWithFailures(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	var commits atomic.Int64
-	countCommits(s, &commits)
-	release := hold(t, s)
-	invalid := newWorkspace("invalid")
-	invalid.ID = "no UUID"
-	huge := newWorkspace("huge")
-	huge.IOLoggingAPIKeyIDs = []byte(`["` + strings.Repeat("x", records.MaxRecord) + `"]`)
-	unencodable := newWorkspace("unencodable")
-	unencodable.Name = "\xff"
-	wait := enqueue(t, s,
-		put(newWorkspace("first")),
-		func(tx domain.Tx) error {
-			_ = tx.PutWorkspace(newWorkspace("failed"))
-			return errDeliberate
-		},
-		func(tx domain.Tx) error {
-			_ = tx.PutWorkspace(newWorkspace("panicked"))
-			panic("deliberate")
-		},
-		func(tx domain.Tx) error {
-			_ = tx.PutWorkspace(newWorkspace("overlooked"))
-			_ = tx.PutWorkspace(invalid)
-			return nil
-		},
-		put(huge),
-		put(unencodable),
-		func(tx domain.Tx) error { // more than a transaction
-			for i := range 30 {
-				w := newWorkspace(fmt.Sprint("oversize", i))
-				w.IOLoggingAPIKeyIDs = []byte(`["` + strings.Repeat("x", 200<<10) + `"]`)
-				if err := tx.PutWorkspace(w); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		func(tx domain.Tx) error {
-			for _, slug := range []string{"failed", "panicked", "overlooked", "huge", "unencodable", "oversize0"} {
-				if _, err := workspaceBySlug(tx, slug); !errors.Is(err, domain.ErrNotFound) {
-					return fmt.Errorf("%s: got error %w, want ErrNotFound", slug, err)
-				}
-			}
-			_, err := workspaceBySlug(tx, "first")
-			return err
-		},
-		put(newWorkspace("last")),
-	)
-	release(9)
-	errs := wait()
-	for i, want := range []string{"", "deliberate failure", "panic: deliberate", "not a UUID", "more than the", "UTF-8", "one transaction", "", ""} {
-		got := ""
-		if errs[i] != nil {
-			got = errs[i].Error()
-		}
-		if (want == "") != (got == "") || !strings.Contains(got, want) {
-			t.Errorf("operation %d: got error %q, want one about %q", i, got, want)
-		}
-	}
-	if got := commits.Load(); got != 1 {
-		t.Errorf("the group took %d commits, want 1", got)
-	}
-	for _, slug := range []string{"first", "last"} {
-		if _, err := workspace(s, slug); err != nil {
-			t.Errorf("%s: %v", slug, err)
-		}
-	}
-	for _, slug := range []string{"failed", "panicked", "overlooked", "invalid", "huge", "unencodable", "oversize0"} {
-		if _, err := workspace(s, slug); !errors.Is(err, domain.ErrNotFound) {
-			t.Errorf("%s: got error %v, want ErrNotFound", slug, err)
-		}
-	}
-}
-
-// TestGroupSplit queues more than a transaction holds.
-func TestGroupSplit(t *testing.T) {
-	tier.Race(t)
-	s := mustOpen(t, t.TempDir())
-	var commits, runs atomic.Int64
-	countCommits(s, &commits)
-	release := hold(t, s)
-	config := []byte(`{"a":"` + strings.Repeat("x", 200<<10) + `"}`)
-	p := newPreset(newID(), "p")
-	p.LatestVersion = 0
-	var fns []func(domain.Tx) error
-	for range 64 {
-		fns = append(fns, func(tx domain.Tx) error {
-			runs.Add(1)
-			head, err := tx.Preset(p.WorkspaceID, p.Slug)
-			if errors.Is(err, domain.ErrNotFound) {
-				head, err = p, nil
-			}
-			head.LatestVersion++
-			return errors.Join(err,
-				tx.PutPresetVersion(head, domain.PresetVersion{Version: head.LatestVersion, Config: config}),
-				tx.PutPreset(head))
-		})
-	}
-	wait := enqueue(t, s, fns...)
-	release(64)
-	if err := errors.Join(wait()...); err != nil {
-		t.Fatal(err)
-	}
-	least := int64(64 * (200 << 10) / (memTableSize * 15 / 100))
-	if got := commits.Load(); got < least || got > 2*least {
-		t.Errorf("got %d commits, want %d or a few more", got, least)
-	}
-	if got, want := runs.Load(), 64+commits.Load()-1; got != want {
-		t.Errorf("functions ran %d times, want %d: each but the last group puts one off", got, want)
-	}
-	err := s.View(t.Context(), func(r domain.Reader) error {
-		head, err := r.Preset(p.WorkspaceID, p.Slug)
-		if head.LatestVersion != 64 {
-			t.Errorf("got latest version %d, want 64", head.LatestVersion)
-		}
-		for n := range head.LatestVersion {
-			v, err := r.PresetVersion(head.State(), n+1)
-			if err != nil || !bytes.Equal(v.Config, config) {
-				t.Errorf("version %d: wrong, or error %v", n+1, err)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 // TestTransactionLimits fills a group to the byte and to the record. Badger
 // must agree with our reckoning.
 func TestTransactionLimits(t *testing.T) {
@@ -317,47 +128,6 @@ func TestTransactionLimits(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-	}
-}
-
-func TestCancelledWhileQueued(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	release := hold(t, s)
-	ctx, cancel := context.WithCancel(t.Context())
-	answer := make(chan error, 1)
-	go func() {
-		answer <- s.Update(ctx, func(tx domain.Tx) error {
-			t.Error("the function of a caller that gave up ran")
-			return tx.PutWorkspace(newWorkspace("cancelled"))
-		})
-	}()
-	wait.Until(t, "the operation is queued", func() bool { return s.queued() == 1 })
-	cancel()
-	select { // although the committer is busy
-	case err := <-answer:
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("got error %v, want context.Canceled", err)
-		}
-	case <-time.After(wait.Limit):
-		t.Error("Update waits although its context has ended")
-	}
-	wait := enqueue(t, s, put(newWorkspace("neighbour")))
-	release(2)
-	if err := errors.Join(wait()...); err != nil {
-		t.Error(err)
-	}
-	if _, err := workspace(s, "cancelled"); !errors.Is(err, domain.ErrNotFound) {
-		t.Errorf("got error %v, want ErrNotFound", err)
-	}
-	// Once the function has begun the outcome is waited for.
-	ctx, cancel = context.WithCancel(t.Context())
-	err := s.Update(ctx, func(tx domain.Tx) error {
-		cancel()
-		time.Sleep(10 * time.Millisecond)
-		return tx.PutWorkspace(newWorkspace("late"))
-	})
-	if err != nil {
-		t.Errorf("cancelled while running: got error %v, want none", err)
 	}
 }
 
@@ -464,16 +234,12 @@ func TestDiskFull(t *testing.T) {
 	var free atomic.Uint64
 	var fails atomic.Bool
 	free.Store(minFree)
-	folder := t.TempDir()
-	open := func() (*Store, error) {
-		return openFolder(folder, Options{}, func(string) (uint64, error) {
-			if fails.Load() {
-				return 0, errDeliberate
-			}
-			return free.Load(), nil
-		})
-	}
-	s, err := open()
+	s, err := openFolder(t.TempDir(), Options{}, func(string) (uint64, error) {
+		if fails.Load() {
+			return 0, errDeliberate
+		}
+		return free.Load(), nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -503,17 +269,6 @@ func TestDiskFull(t *testing.T) {
 		if err := s.Update(t.Context(), put(newWorkspace("after"))); err != nil {
 			t.Errorf("with space again: %v", err)
 		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	free.Store(minFree - 1)
-	if _, err := open(); !errors.Is(err, ErrDiskFull) {
-		t.Errorf("opening: got error %v, want ErrDiskFull", err)
-	}
-	free.Store(minFree)
-	if s, err = open(); err != nil {
-		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -699,46 +454,6 @@ func TestUseAfterReturn(t *testing.T) {
 	}
 }
 
-// TestKeyHashReleased gives a key another secret.
-func TestKeyHashReleased(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	k := domain.Key{ID: newID(), Kind: domain.InferenceKey, Hash: domain.HashSecret("before")}
-	for _, secret := range []string{"before", "after"} {
-		k.Hash = domain.HashSecret(secret)
-		if err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutKey(k) }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	err := s.View(t.Context(), func(r domain.Reader) error {
-		if _, err := r.KeyByHash(domain.HashSecret("before")); !errors.Is(err, domain.ErrNotFound) {
-			t.Errorf("the former hash: got error %v, want ErrNotFound", err)
-		}
-		_, err := r.KeyByHash(k.Hash)
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-func TestOpenInMemory(t *testing.T) {
-	s, err := OpenInMemory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWorkspace("w")
-	w.IOLoggingAPIKeyIDs = []byte(`["` + strings.Repeat("x", 255<<10) + `"]`)
-	if err := s.Update(t.Context(), put(w)); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := workspace(s, "w"); err != nil || got.ID != w.ID {
-		t.Errorf("got %v, %v, want what was put", got.ID, err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestStampsOfFailedCommits advances stamps unless nothing was written for
 // certain.
 func TestStampsOfFailedCommits(t *testing.T) {
@@ -771,38 +486,6 @@ func TestStampsOfFailedCommits(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestStampsBeforeAnswers looks at the stamps of a whole group when each operation of it is
-// answered.
-func TestStampsBeforeAnswers(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	release := hold(t, s)
-	const n = 50
-	var ids [n]string
-	var before [n]domain.Stamp
-	for i := range n {
-		ids[i] = newID()
-		before[i] = s.Stamps().Workspace(ids[i])
-	}
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			w := newWorkspace(fmt.Sprint("w", i))
-			w.ID = ids[i]
-			if err := s.Update(context.Background(), put(w)); err != nil {
-				t.Errorf("operation %d: %v", i, err)
-			}
-			for j, id := range ids {
-				if s.Stamps().Workspace(id) == before[j] {
-					t.Errorf("when operation %d was answered the stamp of operation %d had not changed", i, j)
-					break
-				}
-			}
-		})
-	}
-	release(n)
-	all.Wait()
 }
 
 // TestStampsOfCanonicalIDs writes ids in upper case.

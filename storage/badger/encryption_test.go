@@ -2,9 +2,6 @@ package badger
 
 import (
 	"bytes"
-	"crypto/aes"
-	"crypto/cipher"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"os"
@@ -65,50 +62,6 @@ func TestEncryptedSlow(t *testing.T) {
 	} {
 		t.Run(name, test)
 	}
-}
-
-// decrypted returns the content of a table of one block, or of a log. The plain text has
-// the position of the encrypted text.
-func decrypted(t *testing.T, name string, content []byte) []byte {
-	t.Helper()
-	if len(testOptions.EncryptionKey) == 0 || len(content) < 20 {
-		return content
-	}
-	with, err := dataKey(filepath.Dir(name), testOptions.EncryptionKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := aes.NewCipher(with.Data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	content = bytes.Clone(content)
-	decrypt := func(from, to int, iv []byte) {
-		cipher.NewCTR(block, iv).XORKeyStream(content[from:to], content[from:to])
-	}
-	if filepath.Ext(name) == ".sst" {
-		// The block, its IV, the index, its length, a checksum and its length.
-		end := len(content) - 4
-		end -= int(binary.BigEndian.Uint32(content[end:])) + 4
-		end -= int(binary.BigEndian.Uint32(content[end:])) + aes.BlockSize
-		decrypt(0, end, content[end:end+aes.BlockSize])
-		return content
-	}
-	for at := 20; at < len(content)-2; {
-		entry, lengths := at+2, [3]uint64{} // of the key and the value, and the expiry
-		for i := range lengths {
-			n, size := binary.Uvarint(content[entry:])
-			lengths[i] = n
-			entry += size
-		}
-		if lengths[0] == 0 {
-			break
-		}
-		end := entry + int(lengths[0]+lengths[1])
-		decrypt(entry, end, binary.BigEndian.AppendUint32(bytes.Clone(content[8:20]), uint32(at)))
-		at = end + 4
-	}
-	return content
 }
 
 // TestEncryptedFolder searches all files of a store for a prompt, while it is open and

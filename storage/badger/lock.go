@@ -15,7 +15,8 @@ const lockName = MarkerName + "-LOCK"
 
 var errLocked = errors.New("another process has its lock")
 
-// storeLock holds the locks of a store: lockName, and the folder, which is Badger's lock.
+// storeLock holds the locks of a store: lockName, and the folder, which is Badger's lock. It is
+// empty for a folder that is claimed.
 type storeLock struct{ file, folder *os.File }
 
 // lockStore locks the store in folder. It takes Badger's lock, too. Badger would release that by
@@ -37,13 +38,16 @@ func lockStore(folder string) (l storeLock, err error) {
 
 // release unlocks the store. Others can use what root has made in the folder.
 func (l storeLock) release() error {
+	if l.file == nil {
+		return nil
+	}
 	fileowner.Adopt(l.folder.Name())
 	return errors.Join(unlock(l.folder), unlock(l.file))
 }
 
 // setHolder writes the number of a process into the lock, or none. There may be no space for it.
 func (l storeLock) setHolder(text string) {
-	if l.file.Truncate(0) == nil {
+	if l.file != nil && l.file.Truncate(0) == nil {
 		_, _ = l.file.WriteAt([]byte(text), 0)
 	}
 }

@@ -54,33 +54,30 @@ type marker struct {
 }
 
 // prepareFolder makes the folder if it is missing, and gives it mode 0700. It fails unless
-// the folder is empty or is a store that can be opened with these options. It returns the
-// folder's marker, or a new one.
-func prepareFolder(folder string, o Options) (marker, error) {
-	var m marker
-	var err error
+// the folder is empty or is a store that can be opened with these options.
+func prepareFolder(folder string, o Options) (err error) {
 	if !o.Existing {
 		err = fileowner.MkdirAll(folder, 0o700)
 	}
 	if err == nil {
-		m, err = readMarker(folder, o)
+		_, err = readMarker(folder, o)
 	}
 	if errors.Is(err, syscall.ENOTDIR) { // it is a file, or below one
 		err = misuseError{err}
 	}
 	if err != nil {
-		return marker{}, err
+		return err
 	}
 	info, err := os.Stat(folder)
 	if err != nil {
-		return marker{}, err
+		return err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		if err := os.Chmod(folder, 0o700); err != nil {
-			return marker{}, fmt.Errorf("other users can look into %s and that cannot be changed; use a folder inside it: %w", folder, err)
+			return fmt.Errorf("other users can look into %s and that cannot be changed; use a folder inside it: %w", folder, err)
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // readStore returns the marker of a folder that has one.
@@ -117,7 +114,7 @@ func readMarker(folder string, o Options) (m marker, err error) {
 		return m, misuseError{fmt.Errorf("the store in %s has format %d and needs a newer version of this module, which reads formats up to %d",
 			folder, m.Format, storeFormat)}
 	}
-	if m.State == stateRestoring && !o.building {
+	if m.State == stateRestoring && !o.isClaimed {
 		return m, fmt.Errorf("%w: a restore or salvage into %s is under way or was cut short; if it was cut short, empty the folder and begin again",
 			errUnavailable, folder)
 	}

@@ -94,13 +94,14 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err != nil {
 		return nil, err
 	}
-	m, err := prepareFolder(folder, o)
-	if err != nil {
+	if err := prepareFolder(folder, o); err != nil {
 		return nil, err
 	}
-	locked, err := lockStore(folder)
-	if err != nil {
-		return nil, err
+	var locked storeLock
+	if !o.isClaimed {
+		if locked, err = lockStore(folder); err != nil {
+			return nil, err
+		}
 	}
 	opened, closeDB := false, func() error { return nil }
 	defer func() {
@@ -108,6 +109,10 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 			err = errors.Join(err, closeDB(), locked.release())
 		}
 	}()
+	m, err := readMarker(folder, o) // again: a restore may have ended before the lock
+	if err != nil {
+		return nil, err
+	}
 	removeLeftovers(folder, tempPattern)
 	g := newGuard(folder, free, o.Logger)
 	if err := probeOrCreate(folder, m, g, o); err != nil {

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +24,6 @@ import (
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
-	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -135,45 +135,43 @@ func TestDamagedTrail(t *testing.T) {
 func TestDamage(t *testing.T) {
 	tier.NoRace(t)
 	t.Parallel()
-	reads := func(w domain.Workspace, p domain.Preset, k domain.Key) map[string]func(domain.Reader) error {
-		return map[string]func(domain.Reader) error{
-			"workspace":         func(r domain.Reader) error { _, err := r.Workspace(w.ID); return err },
-			"workspace by slug": func(r domain.Reader) error { _, err := workspaceBySlug(r, w.Slug); return err },
-			"workspace JSON":    func(r domain.Reader) error { _, err := r.WorkspaceJSON(w.ID); return err },
-			"preset":            func(r domain.Reader) error { _, err := r.Preset(w.ID, p.Slug); return err },
-			"preset JSON":       func(r domain.Reader) error { _, _, err := r.PresetJSON(w.ID, p.Slug); return err },
-			"version":           func(r domain.Reader) error { _, err := r.PresetVersion(p.State(), 2); return err },
-			"version JSON":      func(r domain.Reader) error { _, err := r.PresetVersionJSON(p.State(), 2); return err },
-			"key":               func(r domain.Reader) error { _, err := r.Key(k.ID); return err },
-			"key by hash":       func(r domain.Reader) error { _, err := r.KeyByHash(k.Hash); return err },
-			"keys":              func(r domain.Reader) error { _, err := r.Keys(); return err },
-			"label":             func(r domain.Reader) error { _, err := r.LabelChanges(p, "staging"); return err },
-			"label change":      func(r domain.Reader) error { _, err := r.LabelChange(p, "staging", 1); return err },
-			"audit head":        func(r domain.Reader) error { _, err := r.AuditHead(); return err },
-			"audit record":      func(r domain.Reader) error { _, err := r.AuditRecord(2); return err },
-			"audit trail": func(r domain.Reader) (err error) {
-				for _, err = range r.AuditTrail(0) {
-				}
-				return err
-			},
-			"kept answer": func(r domain.Reader) error { _, err := r.Replay(keptAnswer); return err },
-			"workspace page": func(r domain.Reader) error {
-				_, _, err := r.WorkspacePage(domain.Page{Limit: 1})
-				return err
-			},
-			"preset page": func(r domain.Reader) error {
-				_, _, err := r.PresetPage(w.ID, domain.ListedPresets, domain.Page{Limit: 1})
-				return err
-			},
-			"presets": func(r domain.Reader) (err error) {
-				for _, err = range r.Presets(w.ID) { // the last one is the error's
-				}
-				return err
-			},
-		}
-	}
 	folder := t.TempDir()
 	w, p, k := seed(t, folder)
+	reads := map[string]func(domain.Reader) error{
+		"workspace":         func(r domain.Reader) error { _, err := r.Workspace(w.ID); return err },
+		"workspace by slug": func(r domain.Reader) error { _, err := workspaceBySlug(r, w.Slug); return err },
+		"workspace JSON":    func(r domain.Reader) error { _, err := r.WorkspaceJSON(w.ID); return err },
+		"preset":            func(r domain.Reader) error { _, err := r.Preset(w.ID, p.Slug); return err },
+		"preset JSON":       func(r domain.Reader) error { _, _, err := r.PresetJSON(w.ID, p.Slug); return err },
+		"version":           func(r domain.Reader) error { _, err := r.PresetVersion(p.State(), 2); return err },
+		"version JSON":      func(r domain.Reader) error { _, err := r.PresetVersionJSON(p.State(), 2); return err },
+		"key":               func(r domain.Reader) error { _, err := r.Key(k.ID); return err },
+		"key by hash":       func(r domain.Reader) error { _, err := r.KeyByHash(k.Hash); return err },
+		"keys":              func(r domain.Reader) error { _, err := r.Keys(); return err },
+		"label":             func(r domain.Reader) error { _, err := r.LabelChanges(p, "staging"); return err },
+		"label change":      func(r domain.Reader) error { _, err := r.LabelChange(p, "staging", 1); return err },
+		"audit head":        func(r domain.Reader) error { _, err := r.AuditHead(); return err },
+		"audit record":      func(r domain.Reader) error { _, err := r.AuditRecord(2); return err },
+		"audit trail": func(r domain.Reader) (err error) {
+			for _, err = range r.AuditTrail(0) {
+			}
+			return err
+		},
+		"kept answer": func(r domain.Reader) error { _, err := r.Replay(keptAnswer); return err },
+		"workspace page": func(r domain.Reader) error {
+			_, _, err := r.WorkspacePage(domain.Page{Limit: 1})
+			return err
+		},
+		"preset page": func(r domain.Reader) error {
+			_, _, err := r.PresetPage(w.ID, domain.ListedPresets, domain.Page{Limit: 1})
+			return err
+		},
+		"presets": func(r domain.Reader) (err error) {
+			for _, err = range r.Presets(w.ID) { // the last one is the error's
+			}
+			return err
+		},
+	}
 	s := mustOpen(t, folder)
 	change := func(fn func(txn *badgerdb.Txn) error) {
 		t.Helper()
@@ -181,66 +179,37 @@ func TestDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	ofPresets := append(records.KindListBlock.Prefix(), 'p')
+	ofPresets = append(append(ofPresets, records.WorkspaceKey(w.ID)[2:]...), 255, 255, 255, 255, 255, 255, 255, 255)
 	for _, test := range []struct {
 		name    string
-		key     func(w domain.Workspace, p domain.Preset, k domain.Key) records.Key
+		key     records.Key
 		missing bool // is damage, too
 		affects []string
 	}{
-		{"workspace", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
-			return records.WorkspaceKey(w.ID)
-		}, false, []string{"workspace", "workspace JSON", "workspace by slug", "workspace page"}},
-		{"workspace slug", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
-			return records.WorkspaceSlugKey(w.Slug)
-		}, false, []string{"workspace by slug"}},
-		{"preset", func(w domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
-			return records.PresetKey(w.ID, p.Slug)
-		}, false, []string{"preset", "preset JSON", "presets", "preset page"}},
-		{"preset version", func(_ domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
-			return records.VersionKey(p.ID, 2)
-		}, true, []string{"version", "version JSON"}},
-		{"issued key", func(_ domain.Workspace, _ domain.Preset, k domain.Key) records.Key {
-			return records.KeyKey(k.ID)
-		}, false, []string{"key", "key by hash", "keys"}},
-		{"issued key hash", func(_ domain.Workspace, _ domain.Preset, k domain.Key) records.Key { return records.KeyHashKey(k.Hash) }, false, []string{"key by hash"}},
-		{"label", func(_ domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
-			return records.LabelKey(p.ID, "staging")
-		}, false, []string{"label", "label change"}},
-		{"label change", func(_ domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
-			return records.LabelChangeKey(p.ID, "staging", 1)
-		}, true, []string{"label change"}},
-		{"audit head", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.AuditHeadKey() }, false, []string{"audit head", "audit record", "audit trail"}},
-		{"audit", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.AuditKey(2) }, true, []string{"audit record", "audit trail"}},
-		{"kept answer", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.ReplayKey(keptAnswer) }, false, []string{"kept answer"}},
-		{"list block", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
-			id := uuid.MustParse(w.ID)
-			list := append(append(records.KindListBlock.Prefix(), 'p'), id[:]...)
-			return append(list, 255, 255, 255, 255, 255, 255, 255, 255)
-		}, false, []string{"preset page"}},
-		{"list head", func(domain.Workspace, domain.Preset, domain.Key) records.Key {
-			return append(records.KindListHead.Prefix(), 'w')
-		}, false, []string{"workspace page"}},
+		{"workspace", records.WorkspaceKey(w.ID), false, []string{"workspace", "workspace JSON", "workspace by slug", "workspace page"}},
+		{"workspace slug", records.WorkspaceSlugKey(w.Slug), false, []string{"workspace by slug"}},
+		{"preset", records.PresetKey(w.ID, p.Slug), false, []string{"preset", "preset JSON", "presets", "preset page"}},
+		{"preset version", records.VersionKey(p.ID, 2), true, []string{"version", "version JSON"}},
+		{"issued key", records.KeyKey(k.ID), false, []string{"key", "key by hash", "keys"}},
+		{"issued key hash", records.KeyHashKey(k.Hash), false, []string{"key by hash"}},
+		{"label", records.LabelKey(p.ID, "staging"), false, []string{"label", "label change"}},
+		{"label change", records.LabelChangeKey(p.ID, "staging", 1), true, []string{"label change"}},
+		{"audit head", records.AuditHeadKey(), false, []string{"audit head", "audit record", "audit trail"}},
+		{"audit", records.AuditKey(2), true, []string{"audit record", "audit trail"}},
+		{"kept answer", records.ReplayKey(keptAnswer), false, []string{"kept answer"}},
+		{"list block", ofPresets, false, []string{"preset page"}},
+		{"list head", append(records.KindListHead.Prefix(), 'w'), false, []string{"workspace page"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			key := test.key(w, p, k)
-			var intact []byte
-			change(func(txn *badgerdb.Txn) error {
-				item, err := txn.Get(key)
-				if err != nil {
-					return err
-				}
-				intact, err = item.ValueCopy(nil)
-				return err
-			})
+			key := test.key
+			intact := recordsOf(t, s, key.Kind())[string(key)]
 			defer change(func(txn *badgerdb.Txn) error { return txn.Set(key, intact) })
 			check := func(what string) {
 				t.Helper()
-				for name, read := range reads(w, p, k) {
+				for name, read := range reads {
 					err := s.View(t.Context(), read)
-					damaged := false
-					for _, affected := range test.affects {
-						damaged = damaged || affected == name
-					}
+					damaged := slices.Contains(test.affects, name)
 					switch {
 					case !damaged && err != nil:
 						t.Errorf("%s: reading the %s: got error %v, want none", what, name, err)
@@ -304,35 +273,26 @@ func TestDamage(t *testing.T) {
 	})
 }
 
-// flip changes one byte in the middle of needle, in the only file that matches pattern and
-// holds needle.
-func flip(t *testing.T, folder, pattern, needle string) {
+// flip changes one byte in the middle of needle, in the table of a folder that holds it. In a folder
+// that is encrypted it changes another byte of a block.
+func flip(t *testing.T, folder, needle string) {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(folder, pattern))
+	names, err := filepath.Glob(filepath.Join(folder, "*.sst"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
+		content := readFile(t, name)
+		at := bytes.Index(content, []byte(needle)) + len(needle)/2
+		if len(testOptions.EncryptionKey) > 0 {
+			at = len(content) / 4
 		}
-		at := bytes.Index(decrypted(t, name, content), []byte(needle))
-		if at < 0 {
-			continue
+		if at > len(needle) {
+			patch(t, name, int64(at), []byte{content[at] ^ 0x10})
+			return
 		}
-		at += len(needle) / 2
-		file, err := os.OpenFile(name, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = file.WriteAt([]byte{content[at] ^ 0x10}, int64(at))
-		if err := errors.Join(err, file.Close()); err != nil {
-			t.Fatal(err)
-		}
-		return
 	}
-	t.Fatalf("no file %s of %s holds %q", pattern, folder, needle)
+	t.Fatalf("no table of %s holds %q", folder, needle)
 }
 
 // A test cannot cut the power, so this one checks the setting that makes a commit survive a
@@ -478,19 +438,6 @@ func copyFolder(t *testing.T, from, to string) {
 	copyUnchanged(t, from, to, func() error { return os.CopyFS(to, os.DirFS(from)) })
 }
 
-// copyKilled copies an open store as a kill would leave it, to a folder that is missing. It
-// links the tables, so the store must not remove any later.
-func copyKilled(t *testing.T, from, to string) {
-	t.Helper()
-	copyUnchanged(t, from, to, func() error {
-		err := errors.Join(os.Mkdir(to, 0o700), copyStore(from, to))
-		for _, name := range []string{MarkerName, sequenceName} {
-			err = errors.Join(err, copyFile(filepath.Join(from, name), filepath.Join(to, name)))
-		}
-		return err
-	})
-}
-
 // copyUnchanged copies the folder of a store that may be open. Badger may write a log to a
 // table meanwhile, and a purge may make a commit. It begins again then.
 func copyUnchanged(t *testing.T, from, to string, copyAll func() error) {
@@ -593,7 +540,7 @@ func TestDamagedTable(t *testing.T) {
 	folder := t.TempDir()
 	_, p, _ := seed(t, folder)
 	s := mustOpen(t, folder)
-	flip(t, folder, "*.sst", "needle-2")
+	flip(t, folder, "needle-2")
 	for n, damaged := range []bool{false, true, false} {
 		if len(testOptions.EncryptionKey) > 0 {
 			break // the block may still be in the cache
@@ -619,10 +566,13 @@ func TestDamagedLog(t *testing.T) {
 	t.Parallel()
 	folder, crashed := t.TempDir(), t.TempDir()
 	s := mustOpen(t, folder)
-	for i := range 10 {
-		if err := s.Update(t.Context(), put(newWorkspace(fmt.Sprint("needle-", i)))); err != nil {
+	var log string
+	var ends [10]int // of the changes in the log
+	for i := range ends {
+		if err := s.Update(t.Context(), put(newWorkspace(fmt.Sprint("w-", i)))); err != nil {
 			t.Fatal(err)
 		}
+		log, ends[i] = usedLog(t, folder)
 	}
 	snapshot := func(to string) {
 		t.Helper()
@@ -638,12 +588,13 @@ func TestDamagedLog(t *testing.T) {
 	}
 	snapshot(crashed)
 	again := mustOpen(t, crashed)
-	if _, err := workspace(again, "needle-9"); err != nil {
+	if _, err := workspace(again, "w-9"); err != nil {
 		t.Errorf("after a crash without damage: %v", err)
 	}
 	crashed = t.TempDir()
 	snapshot(crashed)
-	flip(t, crashed, "*.mem", "needle-7")
+	at, log := (ends[6]+ends[7])/2, filepath.Join(crashed, log)
+	patch(t, log, int64(at), []byte{readFile(t, log)[at] ^ 0x10})
 	_, err := Open(crashed, testOptions)
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "the last 3 are missing") {
 		t.Fatalf("got error %v, want ErrDamaged that counts 3 commits", err)
@@ -653,10 +604,10 @@ func TestDamagedLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	again = mustOpen(t, crashed)
-	if _, err := workspace(again, "needle-6"); err != nil {
+	if _, err := workspace(again, "w-6"); err != nil {
 		t.Errorf("before the damage: %v", err)
 	}
-	if _, err := workspace(again, "needle-7"); !errors.Is(err, domain.ErrNotFound) {
+	if _, err := workspace(again, "w-7"); !errors.Is(err, domain.ErrNotFound) {
 		t.Errorf("after the damage: got error %v, want ErrNotFound", err)
 	}
 }
@@ -996,31 +947,12 @@ func comeAndGo(service *domain.Service) error {
 func checkWhole(t *testing.T, s *Store) {
 	t.Helper()
 	waitUntilPurged(t, s)
-	checkLists(t, s)
-	err := s.View(t.Context(), func(r domain.Reader) error {
-		for k := range recordsOf(t, s, records.KindPreset) {
-			if _, err := r.Workspace(uuid.UUID([]byte(k[2:18])).String()); err != nil {
-				return fmt.Errorf("the workspace of a preset: %w", err)
-			}
-		}
-		return nil
+	var report storage.Report
+	err := viewLanded(s, func(txn *badgerdb.Txn) error {
+		return checkRecords(txn, &report, func() error { return nil })
 	})
-	if err != nil {
+	if err := errors.Join(err, report.Err()); err != nil {
 		t.Error(err)
-	}
-	var end domain.AuditHead
-	for {
-		records, head, err := domain.NewService(s).AuditTrail(t.Context(), end.Count, domain.MaxAuditPage)
-		if err == nil {
-			end, err = domain.VerifyAudit(end, records)
-		}
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if end == head {
-			return
-		}
 	}
 }
 

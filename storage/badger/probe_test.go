@@ -1,10 +1,8 @@
 package badger
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -15,25 +13,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
-
-func TestCopyFile(t *testing.T) {
-	folder := t.TempDir()
-	from, to := filepath.Join(folder, "from"), filepath.Join(folder, "to")
-	// Zeros at the beginning, in the middle and at the end.
-	want := bytes.Join([][]byte{nil, []byte("log"), []byte("log"), nil}, make([]byte, 200_000))
-	if err := os.WriteFile(from, want, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := copyFile(from, to); err != nil {
-		t.Fatal(err)
-	}
-	if got := readFile(t, to); !bytes.Equal(got, want) {
-		t.Errorf("got %d bytes that differ from the %d of the original", len(got), len(want))
-	}
-	if err := copyFile(filepath.Join(folder, "missing"), filepath.Join(folder, "other")); err == nil {
-		t.Error("a missing file is copied")
-	}
-}
 
 func TestCheckSpace(t *testing.T) {
 	for free, full := range map[uint64]bool{0: true, flushSpace - 1: true, flushSpace: false} {
@@ -68,7 +47,7 @@ func TestProbeStalled(t *testing.T) {
 	folder, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
 	seed(t, folder)
 	db := withLevelZero(t, folder, stallTables)
-	copyKilled(t, folder, killed)
+	copyFolder(t, folder, killed)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}

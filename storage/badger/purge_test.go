@@ -3,25 +3,18 @@ package badger
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/google/uuid"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
-	"github.com/caddy-presets/caddy-presets/storage/records/recordstest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
@@ -147,57 +140,6 @@ func TestPurgeGoesOn(t *testing.T) {
 	checkLists(t, s)
 }
 
-// TestPurgeInParts never removes more records at once than its bound. It removes a preset
-// after everything that it leads to, so an interrupted purge can find the rest.
-func TestPurgeInParts(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	w := newWorkspace("w")
-	const versions = 3*records.PurgeBatch + 7
-	p := newPreset(w.ID, "p")
-	err := s.Update(t.Context(), func(tx domain.Tx) error {
-		err := cmp.Or(tx.PutWorkspace(w), tx.PutPreset(p), tx.PutPreset(newPreset(w.ID, "q")))
-		for n := 1; n <= versions; n++ {
-			err = cmp.Or(err, tx.PutPresetVersion(p, domain.PresetVersion{Version: n}), tx.PutLabelChange(p, "staging", domain.LabelChange{Number: n}))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole := contents(t, s)
-	// written has what the committer has written. The last commit has not landed yet.
-	written := func(kinds ...records.Kind) map[string][]byte {
-		txn := newest(s.db)
-		defer txn.Discard()
-		return recordstest.Records(t, snapshot{txn}, kinds...)
-	}
-	var most, parts int // of the committer's goroutine alone until all is done
-	s.committer.commit = func(commit func() error) error {
-		before := len(written(workspaceKinds...))
-		err := commit()
-		after := len(written(workspaceKinds...))
-		if removed := before - after; removed > 0 {
-			most, parts = max(most, removed), parts+1
-		}
-		left := written(records.KindVersion, records.KindSummary, records.KindLabel, records.KindLabelChange)
-		if presets := written(records.KindPreset); len(left) > 0 && len(presets) == 0 {
-			t.Errorf("the presets are gone, but %d of their versions and labels are left", len(left))
-		}
-		if after > 2 && len(written(records.KindDeleted)) == 0 {
-			t.Errorf("nothing tells of the deletion any more, but %d records are left", after)
-		}
-		return err
-	}
-	remove(t, s, w)
-	waitUntilPurged(t, s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if least := whole / records.PurgeBatch; parts < least || most > records.PurgeBatch {
-		t.Errorf("%d records went in %d parts, of %d at most, want at least %d parts of %d", whole, parts, most, least, records.PurgeBatch)
-	}
-}
-
 // TestPurgeStopsWriting gives up where writing has stopped.
 func TestPurgeStopsWriting(t *testing.T) {
 	folder := t.TempDir()
@@ -242,79 +184,6 @@ func TestPurgeOfDamaged(t *testing.T) {
 	if left := recordsOf(t, s, records.KindVersion); len(left) != 2 { // of the damaged one, which led to them
 		t.Errorf("%d versions are left, want 2", len(left))
 	}
-}
-
-// TestCloseWaitsForPurger blocks the purger while it logs a damaged preset. It still reads
-// the files then, so Close must not reach them.
-func TestCloseWaitsForPurger(t *testing.T) {
-	before := runtime.NumGoroutine()
-	inside, leave := make(chan struct{}), make(chan struct{})
-	core, _ := observer.New(zapcore.WarnLevel)
-	hold := zap.Hooks(func(zapcore.Entry) error {
-		close(inside)
-		<-leave
-		return nil
-	})
-	s, err := openFolder(t.TempDir(), Options{Logger: zap.New(core, hold)}, ample) // or it told of a small disk, too
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := fill(t, s, "w", 50)
-	k := records.PresetKey(w.ID, "p-7")
-	if err := s.write(func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) }); err != nil {
-		t.Fatal(err)
-	}
-	remove(t, s, w)
-	<-inside
-	s.limit = 50 * time.Millisecond
-	if s.Close() == nil {
-		t.Error("Close returned no error while the purger was reading")
-	}
-	close(leave)
-	checkGoroutines(t, before)
-}
-
-// TestPurgeBesideWriters keeps writing while much is removed.
-func TestPurgeBesideWriters(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	w := fill(t, s, "w", 600)
-	home := fill(t, s, "home", 50)
-	partly := func(r domain.Reader) bool { // some of the workspace is removed, and some is not
-		left := 0
-		for range r.Presets(w.ID) {
-			left++
-		}
-		return 0 < left && left < 600
-	}
-	var beside atomic.Bool // a change ran then
-	s.committer.commit = func(commit func() error) error {
-		begun := false
-		err := s.View(context.Background(), func(r domain.Reader) error {
-			begun = !beside.Load() && partly(r)
-			return nil
-		})
-		for begun && !beside.Load() && s.queued() == 0 { // the removal goes on once a change waits
-			time.Sleep(time.Millisecond)
-		}
-		return cmp.Or(err, commit())
-	}
-	remove(t, s, w)
-	for written := 0; len(recordsOf(t, s, records.KindDeleted)) > 0; written++ {
-		err := s.Update(context.Background(), func(tx domain.Tx) error {
-			if partly(tx) {
-				beside.Store(true)
-			}
-			return tx.PutPreset(newPreset(home.ID, fmt.Sprint("new-", written)))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	waitUntilPurged(t, s)
-	if !beside.Load() {
-		t.Error("no change took place while the workspace was removed")
-	}
-	checkLists(t, s)
 }
 
 // TestOrphanOfRemoved finds a table that a crash left and whose records were all removed

@@ -53,16 +53,12 @@ func restore(ctx context.Context, folder string, o Options, from *dump.Reader, f
 		return err
 	}
 	g := newGuard(folder, free, o.Logger)
-	m, undo, err := claimFolder(folder, storeFormat, o.EncryptionKey, g)
+	c, err := claimFolder(folder, o.EncryptionKey, g)
 	if err != nil {
 		return fmt.Errorf("restoring into %s: %w", folder, err)
 	}
 	defer fileowner.Adopt(folder)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, undo())
-		}
-	}()
+	defer func() { err = c.end(err) }()
 	if err := fillFolder(ctx, folder, o, from, g); err != nil {
 		return err
 	}
@@ -76,13 +72,13 @@ func restore(ctx context.Context, folder string, o Options, from *dump.Reader, f
 	if err := file.close(); err != nil {
 		return err
 	}
-	m.State = stateReady
-	return m.write(folder)
+	c.State = stateReady
+	return c.write(folder)
 }
 
-// fillFolder makes a database of a dump in an empty folder.
+// fillFolder makes a database of a dump in a folder that is claimed.
 func fillFolder(ctx context.Context, folder string, o Options, from *dump.Reader, g *guard) (err error) {
-	db, err := openBadger(settings(folder, o))
+	db, err := openBadger(settings(folder, o).WithBypassLockGuard(locks))
 	if err != nil {
 		return err
 	}

@@ -61,39 +61,27 @@ func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (re
 	if rest, err := filepath.Rel(from, to); err == nil && filepath.IsLocal(rest) {
 		return report, fmt.Errorf("%s is in the damaged folder, and nothing is changed there", to)
 	}
-	unlock, err := lockIfStore(from)
-	if err != nil {
-		return report, err
+	locked, err := lockExisting(from)
+	if errors.Is(err, errLocked) {
+		return report, inUse(from, err)
 	}
-	defer unlock()
+	if err == nil { // some read-only file systems lock nothing
+		defer func() { _ = unlock(locked) }()
+	}
 	w := &wreck{ctx: ctx, folder: from, o: o, newest: make(map[string]records.FoundRecord), places: []storage.Place{}}
 	if err := w.readMarker(); err != nil {
 		return report, fileowner.Explain(err, from)
 	}
-	m, undo, err := claimFolder(to, storeFormat, o.EncryptionKey, newGuard(to, freeSpace, o.Logger))
+	c, err := claimFolder(to, o.EncryptionKey, newGuard(to, freeSpace, o.Logger))
 	if err != nil {
 		return report, fileowner.Explain(fmt.Errorf("salvaging into %s: %w", to, err), to)
 	}
 	defer fileowner.Adopt(to)
-	if err = w.read(to); err == nil {
-		report, err = w.build(to, m, keepKeys)
+	defer func() { err = c.end(err) }()
+	if err := w.read(to); err != nil {
+		return report, err
 	}
-	if err != nil {
-		err = errors.Join(err, undo())
-	}
-	return report, err
-}
-
-// lockIfStore locks the store in a folder if it has a lock file. It makes none.
-func lockIfStore(folder string) (release func(), err error) {
-	locked, err := lockExisting(filepath.Join(folder, lockName))
-	if errors.Is(err, errLocked) {
-		return nil, inUse(folder, err)
-	}
-	if err != nil { // without the file no process has the folder open; some read-only file systems lock nothing
-		return func() {}, nil //nolint:nilerror // as said
-	}
-	return func() { _ = unlock(locked) }, nil
+	return w.build(c, keepKeys)
 }
 
 // readMarker checks that the folder is a store, and reads the key of its files.
@@ -125,8 +113,8 @@ func (w *wreck) readMarker() error {
 	return nil
 }
 
-// build makes the new store in a folder that claimFolder has marked with m.
-func (w *wreck) build(to string, m marker, keepKeys bool) (report storage.Salvage, err error) {
+// build makes the new store in a folder that is claimed.
+func (w *wreck) build(c *claim, keepKeys bool) (report storage.Salvage, err error) {
 	in := records.Wreck{Records: w.newest, Acknowledged: w.acknowledged, Incomplete: w.incomplete, KeepKeys: keepKeys, Now: time.Now()}
 	for key, f := range in.Records {
 		if len(f.Record) == 0 {
@@ -137,24 +125,27 @@ func (w *wreck) build(to string, m marker, keepKeys bool) (report storage.Salvag
 		return report, fmt.Errorf("%w: no whole record was found in %s; the file of its key must be named if it is encrypted", ErrNothing, w.folder)
 	}
 	o := w.o
-	o.building = true
-	store, err := Open(to, o)
+	o.isClaimed = true
+	store, err := Open(c.folder, o)
 	if err != nil {
 		return report, err
 	}
 	store.committer.patience = salvagePatience // nobody waits for an answer
-	s, err := in.Salvage(m.ID, func(fn func(domain.Tx) error) error { return store.Update(w.ctx, fn) })
+	s, err := in.Salvage(c.ID, func(fn func(domain.Tx) error) error { return store.Update(w.ctx, fn) })
 	if err := errors.Join(err, store.Close()); err != nil {
 		return report, err
 	}
 	if len(o.EncryptionKey) == 0 && len(s.Unchained) > 0 { // all files of an encrypted store are encrypted
 		lines := slices.DeleteFunc(s.Unchained, func(line []byte) bool { return !json.Valid(line) })
-		if err := replaceFile(to, unchainedName, tempPattern, append(bytes.Join(lines, []byte("\n")), '\n')); err != nil {
+		if err := replaceFile(c.folder, unchainedName, tempPattern, append(bytes.Join(lines, []byte("\n")), '\n')); err != nil {
 			return report, err
 		}
 	}
-	m.State = stateReady
-	report = storage.Salvage{StoreID: m.ID, Commit: s.Commit, Acknowledged: w.acknowledged, Copied: s.Copied, Damaged: w.places, Lost: append([]storage.Loss{}, s.Lost...)}
+	c.State = stateReady
+	report = storage.Salvage{StoreID: c.ID, Commit: s.Commit, Acknowledged: w.acknowledged, Copied: s.Copied, Damaged: w.places, Lost: append([]storage.Loss{}, s.Lost...)}
+	if w.cut {
+		report.Lost = append(report.Lost, storage.Loss{Kind: "commits", What: fmt.Sprintf("the last change that was found is of %s: later ones may be lost, such as revocations of keys", s.LastChange.UTC().Format(time.RFC3339))})
+	}
 	if len(w.places) > 0 {
 		var files []string
 		for _, p := range w.places {
@@ -163,5 +154,5 @@ func (w *wreck) build(to string, m marker, keepKeys bool) (report storage.Salvag
 		files = slices.Compact(files)
 		report.Lost = append(report.Lost, storage.Loss{Kind: "records", What: "records in " + strings.Join(files, ", ") + " may be lost, and older copies of them may be there; nothing else tells of usage, for example"})
 	}
-	return report, cmp.Or(w.ctx.Err(), m.write(to))
+	return report, cmp.Or(w.ctx.Err(), c.write(c.folder))
 }

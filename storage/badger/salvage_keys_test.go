@@ -5,12 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
@@ -57,21 +59,73 @@ func TestSalvageRevokedKey(t *testing.T) {
 					f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
 				})
 				for _, keep := range []bool{false, true} {
-					to := filepath.Join(t.TempDir(), "new")
-					report, err := Salvage(t.Context(), damaged, to, o, keep)
-					if err != nil {
-						t.Fatal(err)
-					}
+					isLive, report, to := salvageKey(t, damaged, o, keep, k.ID)
 					// The whole audit records behind the lost one are text. A log is read up to its damage.
 					if _, err := os.Stat(filepath.Join(to, unchainedName)); (err == nil) != (name == "table" && key == nil) {
 						t.Errorf("the audit records of a store that is encrypted: %t, are in a file: %t", key != nil, err == nil)
 					}
-					got := salvagedKey(t, to, o, k.ID)
-					if got.Live(time.Now()) != keep {
+					if isLive != keep {
 						t.Errorf("keepKeys %t: the key that was revoked is live: %t; places %+v, lost %+v", keep, !keep, report.Damaged, report.Lost)
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestSalvageLogEnd damages the end of a log, which has the revocation of a key. SEQUENCE does not
+// tell of that commit, as after a power cut: it was not on the disk yet. The key must not come to
+// life, and the report says what may be lost, and since when.
+func TestSalvageLogEnd(t *testing.T) {
+	tier.Slow(t)
+	t.Parallel()
+	for kind, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
+		o := Options{EncryptionKey: key}
+		folder := t.TempDir()
+		s, f, k := openWithOnlyKey(t, folder, o)
+		change(t, s)
+		before := readFile(t, filepath.Join(folder, sequenceName))
+		var last time.Time
+		if err := s.View(t.Context(), func(r domain.Reader) error {
+			head, err := r.AuditHead()
+			if err == nil {
+				var a domain.AuditRecord
+				a, err = r.AuditRecord(head.Count)
+				last = a.Time
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
+		killed := killedCopy(t, folder)
+		if err := os.WriteFile(filepath.Join(killed, sequenceName), before, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		log, used := usedLog(t, killed)
+		for how, damage := range map[string]func(content []byte){
+			"whole":       func([]byte) {},
+			"flipped":     func(content []byte) { content[used-40] ^= 1 },
+			"not written": func(content []byte) { clear(content[used-40:]) },
+		} {
+			damaged := killedCopy(t, killed)
+			content := readFile(t, filepath.Join(damaged, log))
+			damage(content)
+			if err := os.WriteFile(filepath.Join(damaged, log), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, keep := range []bool{false, true} {
+				isLive, report, _ := salvageKey(t, damaged, o, keep, k.ID)
+				if isLive != (keep && how != "whole") {
+					t.Errorf("%s, %s, keepKeys %t: the key that was revoked is live: %t", kind, how, keep, isLive)
+				}
+				isNamed := slices.ContainsFunc(report.Lost, func(l storage.Loss) bool {
+					return l.Kind == "commits" && strings.Contains(l.What, "revocations") && strings.Contains(l.What, last.UTC().Format(time.RFC3339))
+				})
+				if isNamed == (how == "whole") {
+					t.Errorf("%s, %s: got %+v and %+v", kind, how, report.Damaged, report.Lost)
+				}
+			}
 		}
 	}
 }
@@ -117,12 +171,8 @@ func TestSalvageLostLog(t *testing.T) {
 		if err := lose(filepath.Join(damaged, log)); err != nil {
 			t.Fatal(err)
 		}
-		to := filepath.Join(t.TempDir(), "new")
-		report, err := Salvage(t.Context(), damaged, to, testOptions, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if salvagedKey(t, to, testOptions, k.ID).Live(time.Now()) {
+		isLive, report, _ := salvageKey(t, damaged, testOptions, false, k.ID)
+		if isLive {
 			t.Errorf("%s: the key that was revoked is live", name)
 		}
 		if len(report.Damaged) == 0 || len(report.Lost) == 0 {
@@ -159,13 +209,9 @@ func TestSalvageLostTable(t *testing.T) {
 		}
 	}
 	for _, keep := range []bool{false, true} {
-		to := filepath.Join(t.TempDir(), "new")
-		report, err := Salvage(t.Context(), damaged, to, testOptions, keep)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if live := salvagedKey(t, to, testOptions, k.ID).Live(time.Now()); live != keep || len(report.Lost) == 0 {
-			t.Errorf("keepKeys %t: the key that was revoked is live: %t; got %+v", keep, live, report)
+		isLive, report, _ := salvageKey(t, damaged, testOptions, keep, k.ID)
+		if isLive != keep || len(report.Lost) == 0 {
+			t.Errorf("keepKeys %t: the key that was revoked is live: %t; got %+v", keep, isLive, report)
 		}
 	}
 }
@@ -186,12 +232,8 @@ func TestSalvageLostManifest(t *testing.T) {
 		if err := lose(filepath.Join(damaged, badgerdb.ManifestFilename)); err != nil {
 			t.Fatal(err)
 		}
-		to := filepath.Join(t.TempDir(), "new")
-		report, err := Salvage(t.Context(), damaged, to, testOptions, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if salvagedKey(t, to, testOptions, k.ID).Live(time.Now()) {
+		isLive, report, _ := salvageKey(t, damaged, testOptions, false, k.ID)
+		if isLive {
 			t.Errorf("%s: the key is live", name)
 		}
 		for _, l := range report.Lost {
@@ -313,21 +355,24 @@ func zero(t *testing.T, name string, from, to int) {
 	}
 }
 
-// salvagedKey returns a key of a store.
-func salvagedKey(t *testing.T, folder string, o Options, id string) (k domain.Key) {
+// salvageKey salvages a store, and reports whether a key of the new one is live.
+func salvageKey(t *testing.T, damaged string, o Options, keepKeys bool, id string) (isLive bool, report storage.Salvage, to string) {
 	t.Helper()
-	s, err := Open(folder, o)
+	to = filepath.Join(t.TempDir(), "new")
+	report, err := Salvage(t.Context(), damaged, to, o, keepKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(to, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.View(t.Context(), func(r domain.Reader) (err error) {
-		k, err = r.Key(id)
-		return err
-	}); err != nil {
+	k, err := domain.NewService(s).Key(t.Context(), id)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return k
+	return k.Live(time.Now()), report, to
 }
 
 // TestSalvageRemovedKey salvages a store from which a key was removed. The key is not lost.

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"context"
 	"errors"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -9,15 +8,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
-
-// viewForPurge is view for the purger, which ends before the store closes its files. It is
-// not counted as a reader, and does not count damage.
-func (s *Store) viewForPurge(_ context.Context, fn func(*records.Reader) error) error {
-	txn, at := s.versions.latest()
-	defer s.versions.release(at)
-	defer discard(txn)
-	return fn(records.NewReader(snapshot{txn}))
-}
 
 // discard discards a transaction. Badger panics here if it panicked when it made an iterator
 // of the transaction.
@@ -51,7 +41,6 @@ type iterator struct{ *badgerdb.Iterator }
 
 func (i iterator) Seek(k records.Key)     { i.Iterator.Seek(k) }
 func (i iterator) Key() records.Key       { return i.Item().Key() }
-func (i iterator) Size() int              { return int(i.Item().ValueSize()) }
 func (i iterator) Value() ([]byte, error) { return valueOf(i.Item()) }
 func (i iterator) Err() error             { return nil } // Badger panics on errors
 

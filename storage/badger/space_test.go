@@ -165,16 +165,6 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestSpaceNeeded checks that the needed space grows with the size of a compaction.
-func TestSpaceNeeded(t *testing.T) {
-	folder := t.TempDir()
-	seed(t, folder)
-	s := mustOpen(t, folder)
-	if got := spaceOf(s.db.Levels()); got <= flushSpace || got > flushSpace+1<<20 {
-		t.Errorf("a small store: got %d bytes, want a little more than %d", got, flushSpace)
-	}
-}
-
 // TestStoreHoldsCompactions checks that the log of an open store blocks the creation of a
 // table while that would fail. The store reports that.
 func TestStoreHoldsCompactions(t *testing.T) {

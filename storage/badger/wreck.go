@@ -36,6 +36,7 @@ type wreck struct {
 	newest       map[string]records.FoundRecord // by their keys, without a record for a removal
 	places       []storage.Place
 	incomplete   bool   // a change of a key may be lost
+	cut          bool   // the end of a log is damaged
 	acknowledged uint64 // the number of the last commit that was acknowledged, 0 for unknown
 	latest       uint64 // the highest version that a table or log has
 }
@@ -163,60 +164,80 @@ func mayHoldKeys(from, to []byte) bool {
 	return false
 }
 
-// readLog takes the records of a log up to its first damage, by opening a copy of it.
+// readLog takes the records of a log up to its first damage. Badger does not report that, so readLog
+// also reads the log without its last byte. That byte belongs to damage if no entry is lost with it.
 func (w *wreck) readLog(name, scratch string) error {
 	data, err := w.readFile(name)
 	used := len(bytes.TrimRight(data, "\x00"))
 	if err != nil || used == 0 {
 		return err
 	}
-	copied, err := os.MkdirTemp(scratch, probePattern)
+	const margin = 64 // zeros may end the last entry, and a log without entries is shorter
+	var first uint64
+	entries, latest, damaged, err := w.eachEntry(name, data[:min(len(data), used+margin)], scratch, func(key []byte, version uint64, record []byte, expires uint64) bool {
+		if first == 0 || version < first {
+			first = version
+		}
+		return w.take(key, version, record, expires)
+	})
 	if err != nil {
 		return err
 	}
+	if first > w.latest+1 { // each commit has the next version
+		w.lose(name, "commits before this log are lost: an earlier log is missing or damaged")
+	}
+	w.latest = max(w.latest, latest)
+	if damaged != nil {
+		w.lose(name, "the log cannot be read: "+damaged.Error())
+		return nil
+	}
+	fewer, _, _, err := w.eachEntry(name, data[:used-1], scratch, func([]byte, uint64, []byte, uint64) bool { return true })
+	if err == nil && fewer == entries && used > margin {
+		w.cut = true
+		w.lose(name, "its end is damaged, and the changes there are lost")
+	}
+	return err
+}
+
+// eachEntry calls take with the entries of a log that Badger can read, by opening a copy in a folder
+// inside scratch. damaged is what Badger reports, or says that take returned false.
+func (w *wreck) eachEntry(name string, content []byte, scratch string, take func(key []byte, version uint64, record []byte, expires uint64) bool) (
+	entries int, latest uint64, damaged, err error,
+) {
+	copied, err := os.MkdirTemp(scratch, probePattern)
+	if err != nil {
+		return 0, 0, nil, err
+	}
 	defer os.RemoveAll(copied)
-	const margin = 64 // zeros may end the last entry
-	if err := os.WriteFile(filepath.Join(copied, name), data[:min(len(data), used+margin)], 0o600); err != nil {
-		return err
+	if err := os.WriteFile(filepath.Join(copied, name), content, 0o600); err != nil {
+		return 0, 0, nil, err
 	}
 	registry := badgerdb.KeyRegistryFileName
 	if err := copyFile(filepath.Join(w.folder, registry), filepath.Join(copied, registry)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return 0, 0, nil, err
 	}
-	var first uint64
-	var damaged error
-	db, err := recoverOpen(withoutCompactions(settings(copied, w.o)))
-	if err == nil {
-		err = guarded(func() error {
-			txn := newest(db)
-			defer txn.Discard()
-			it := txn.NewIterator(badgerdb.IteratorOptions{AllVersions: true})
-			defer it.Close()
-			for it.Rewind(); it.Valid(); it.Next() {
-				record, err := valueOf(it.Item())
-				if err != nil {
-					return err
-				}
-				version := it.Item().Version()
-				if first == 0 || version < first {
-					first = version
-				}
-				if !w.take(it.Item().Key(), version, record, it.Item().ExpiresAt()) {
-					damaged = errors.New("a record of it is damaged")
-				}
+	db, damaged := recoverOpen(withoutCompactions(settings(copied, w.o)))
+	if damaged != nil {
+		return 0, 0, damaged, nil
+	}
+	damaged = guarded(func() (damaged error) {
+		txn := newest(db)
+		defer txn.Discard()
+		it := txn.NewIterator(badgerdb.IteratorOptions{AllVersions: true})
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			entries++
+			record, err := valueOf(it.Item())
+			if err != nil {
+				return err
 			}
-			return damaged
-		})
-		if first > w.latest+1 { // each commit has the next version
-			w.lose(name, "commits before this log are lost: an earlier log is missing or damaged")
+			if !take(it.Item().Key(), it.Item().Version(), record, it.Item().ExpiresAt()) {
+				damaged = errors.New("a record of it is damaged")
+			}
 		}
-		w.latest = max(w.latest, db.MaxVersion())
-		err = errors.Join(err, guarded(db.Close))
-	}
-	if err != nil {
-		w.lose(name, "the log cannot be read: "+err.Error())
-	}
-	return nil
+		return damaged
+	})
+	return entries, db.MaxVersion(), errors.Join(damaged, guarded(db.Close)), nil
 }
 
 // take notes a copy of a record, or of its removal, which has none. Badger's checksums do not

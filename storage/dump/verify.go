@@ -172,9 +172,6 @@ func (i *iterator) Valid() bool { return i.key != nil && bytes.HasPrefix(i.key, 
 // Key implements records.Iterator.
 func (i *iterator) Key() records.Key { return i.key }
 
-// Size implements records.Iterator.
-func (i *iterator) Size() int { return len(i.record) }
-
 // Value implements records.Iterator.
 func (i *iterator) Value() ([]byte, error) { return i.record, nil }
 

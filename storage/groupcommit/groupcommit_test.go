@@ -149,7 +149,6 @@ func (i *iterator) Seek(k records.Key)     { i.at, _ = slices.BinarySearch(i.key
 func (i *iterator) Next()                  { i.at++ }
 func (i *iterator) Valid() bool            { return i.at < len(i.keys) }
 func (i *iterator) Key() records.Key       { return records.Key(i.keys[i.at]) }
-func (i *iterator) Size() int              { return len(i.records[i.keys[i.at]]) }
 func (i *iterator) Value() ([]byte, error) { return i.records[i.keys[i.at]], nil }
 func (i *iterator) Err() error             { return nil }
 func (i *iterator) Close()                 {}
@@ -374,6 +373,33 @@ func TestErrors(t *testing.T) {
 		}
 		if err := m.find("failed"); !errors.Is(err, domain.ErrNotFound) {
 			t.Errorf("got error %v, want ErrNotFound", err)
+		}
+	})
+}
+
+// TestGroupSize splits what waits into groups that are not too large. One operation may be larger.
+func TestGroupSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		l := limits
+		l.GroupSize = 250 << 10
+		c := start(t, m, l)
+		release := m.hold(nil)
+		var all sync.WaitGroup
+		for i, size := range []int{1, 100 << 10, 100 << 10, 100 << 10, 300 << 10, 1} {
+			w := newWorkspace(fmt.Sprint("w", i))
+			w.Name = strings.Repeat("x", size)
+			all.Go(func() {
+				if err := c.Update(t.Context(), put(w)); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		release()
+		all.Wait()
+		if got := len(m.commits); got != 5 {
+			t.Errorf("got %d commits, want one of the first, of two, of one, of the large one and of the last", got)
 		}
 	})
 }

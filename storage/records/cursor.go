@@ -13,6 +13,7 @@ type cursor struct {
 	staged    []Write // all writes, in key order
 	ahead     []Write // the writes still to come
 	own       bool    // the cursor is at the first write of ahead
+	read      int     // the length of all records that were decoded
 
 	// key is the key of the cursor's record, nil at the end. It is valid until the cursor
 	// moves.
@@ -90,23 +91,15 @@ func (c *cursor) selectRecord() {
 	}
 }
 
-// size returns the length of the cursor's record.
-func (c *cursor) size() int {
-	if c.own {
-		return len(c.ahead[0].Record)
-	}
-	return c.committed.Size()
-}
-
 // decodeAt decodes the cursor's record.
 func decodeAt[T any](c *cursor, decode func([]byte) (T, error)) (object T, err error) {
+	record := []byte(nil)
 	if c.own {
-		return decodeRecord(c.key, c.ahead[0].Record, decode)
-	}
-	record, err := c.committed.Value()
-	if err != nil {
+		record = c.ahead[0].Record
+	} else if record, err = c.committed.Value(); err != nil {
 		return object, err
 	}
+	c.read += len(record)
 	return decodeRecord(c.key, record, decode)
 }
 

@@ -24,8 +24,8 @@ type pages[T any] struct {
 	decode func(c *cursor) (T, error)
 }
 
-// pageSize is the size of a page's records in bytes. The last record of a page may exceed
-// it.
+// pageSize is the size of the keys and the decoded records of a page, in bytes. The last record of
+// a page may exceed it.
 const pageSize = 16 << 10
 
 // each yields the objects of all pages.
@@ -60,7 +60,7 @@ func (p pages[T]) each(yield func(T, error) bool) {
 // one.
 func (p *pages[T]) read() (page []T, err error) {
 	err = p.r.walkFrom(p.next, p.prefix, p.staged, func(c *cursor) error {
-		size := 0
+		keys := 0
 		for c.key != nil {
 			if p.wanted != nil {
 				if next := p.wanted(c.key); next != nil {
@@ -68,7 +68,7 @@ func (p *pages[T]) read() (page []T, err error) {
 					continue
 				}
 			}
-			if size >= pageSize {
+			if keys+c.read >= pageSize {
 				p.next = slices.Clone(c.key)
 				return nil
 			}
@@ -77,7 +77,7 @@ func (p *pages[T]) read() (page []T, err error) {
 				return err
 			}
 			page = append(page, object)
-			size += c.size()
+			keys += len(c.key)
 			c.next()
 		}
 		p.next = nil

@@ -121,11 +121,6 @@ func (i *iterator) Next() {
 
 func (i *iterator) Valid() bool      { return i.err == nil && i.at < len(i.all) }
 func (i *iterator) Key() records.Key { return records.Key(i.all[i.at]) }
-func (i *iterator) Size() int {
-	record, _ := i.Value()
-	return len(record)
-}
-
 func (i *iterator) Value() ([]byte, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

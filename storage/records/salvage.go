@@ -41,9 +41,10 @@ type Wreck struct {
 
 // Salvaged tells what Salvage stored.
 type Salvaged struct {
-	Commit uint64 // the number of the last commit that was found
-	Copied storage.Copied
-	Lost   []storage.Loss
+	Commit     uint64    // the number of the last commit that was found
+	LastChange time.Time // of the last record of the audit trail that was found
+	Copied     storage.Copied
+	Lost       []storage.Loss
 	// Unchained are whole audit records that are behind a lost one, as JSON.
 	Unchained [][]byte
 }
@@ -133,7 +134,9 @@ func (s *salvager) salvageTrail() (end domain.AuditHead) {
 			one := audited{a, s.Records[string(k)].Record[recordHeader:], version}
 			whole[a.Number] = one
 			s.trail[a.Object.ID] = append(s.trail[a.Object.ID], one)
-			last = max(last, a.Number)
+			if a.Number > last {
+				last, s.LastChange = a.Number, a.Time
+			}
 		}
 	}
 	head, _, ok := find(s, AuditHeadKey(), decodeJSON[domain.AuditHead])

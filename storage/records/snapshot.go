@@ -33,8 +33,8 @@ type Prefetcher interface {
 	Prefetch(keys []Key)
 }
 
-// Iterator goes through records in the order of their keys. Key, Size and Value belong to
-// the current record, if the iterator is Valid.
+// Iterator goes through records in the order of their keys. Key and Value belong to the
+// current record, if the iterator is Valid.
 type Iterator interface {
 	// Seek moves to the first record whose key is k or higher.
 	Seek(k Key)
@@ -44,8 +44,6 @@ type Iterator interface {
 	Valid() bool
 	// Key returns the key, which is valid until the iterator moves.
 	Key() Key
-	// Size returns the length of the record.
-	Size() int
 	// Value returns the record, which is valid until the iterator moves.
 	Value() ([]byte, error)
 	// Err returns the error that ended the iterator early, nil at the end of the records.

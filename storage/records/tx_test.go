@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -48,6 +49,25 @@ func TestPruneRefused(t *testing.T) {
 	}
 	if left := recordstest.Records(t, s, records.KindVersion); len(left) != 2 {
 		t.Errorf("%d versions are left, want 2", len(left))
+	}
+}
+
+// TestOverlookedFailure makes writes that fail. The change fails with the first of them, although its
+// function ignores that.
+func TestOverlookedFailure(t *testing.T) {
+	invalid, large, text := newWorkspace("invalid"), newWorkspace("large"), newWorkspace("text")
+	invalid.ID = "no UUID"
+	large.IOLoggingAPIKeyIDs = []byte(`["` + strings.Repeat("x", records.MaxRecord) + `"]`)
+	text.Name = "\xff"
+	for want, w := range map[string]domain.Workspace{"not a UUID": invalid, "more than the": large, "UTF-8": text} {
+		m := newMemory()
+		err := m.update(t, func(tx domain.Tx) error {
+			_, _ = tx.PutWorkspace(newWorkspace("before")), tx.PutWorkspace(w)
+			return nil
+		})
+		if err == nil || !strings.Contains(err.Error(), want) || len(m.stored) > 0 {
+			t.Errorf("got error %v and %d records, want an error about %q and none", err, len(m.stored), want)
+		}
 	}
 }
 

@@ -184,9 +184,13 @@ func keyRoundTrip(t *testing.T, s *suite) {
 			wantValue(t, want)(r.KeyByHash(want.Hash))
 		})
 	}
-	full.RevokedAt = new(timeAt(9))
+	former := full.Hash
+	full.RevokedAt, full.Hash = new(timeAt(9)), domain.HashSecret("another secret")
 	s.put(t, full)
-	s.view(t, func(r domain.Reader) { wantValue(t, full)(r.KeyByHash(full.Hash)) })
+	s.view(t, func(r domain.Reader) {
+		wantValue(t, full)(r.KeyByHash(full.Hash))
+		wantNotFound(t, "the former hash")(r.KeyByHash(former))
+	})
 }
 
 // largestRecords stores the largest objects that the domain allows.

@@ -320,49 +320,6 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// TestPanic runs a function that panics. Only its caller gets the panic.
-func TestPanic(t *testing.T) {
-	s := open(t, Options{})
-	w := newID()
-	if err := s.Update(t.Context(), func(domain.Tx) error { panic("deliberate") }); err == nil || !strings.Contains(err.Error(), "deliberate") {
-		t.Errorf("got error %v, want the panic", err)
-	}
-	func() {
-		defer func() { recover() }()
-		s.View(t.Context(), func(domain.Reader) error { panic("deliberate") })
-	}()
-	put(t, s, w, "p")
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestCallerGivesUp cancels the contexts of callers while their changes wait or are
-// written.
-func TestCallerGivesUp(t *testing.T) {
-	s := open(t, Options{})
-	w := newID()
-	put(t, s, w, "p")
-	acknowledged, given := 0, 0
-	for i := range 200 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*20*time.Microsecond)
-		_, err := add(ctx, s, w, "p", "x")
-		cancel()
-		switch {
-		case err == nil:
-			acknowledged++
-		case errors.Is(err, context.DeadlineExceeded):
-			given++
-		default:
-			t.Errorf("got error %v", err)
-		}
-	}
-	if got := len(versions(t, s, w, "p")); got != acknowledged {
-		t.Errorf("got %d versions, %d were acknowledged", got, acknowledged)
-	}
-	t.Logf("RESULT caller gives up: acknowledged=%d given up=%d", acknowledged, given)
-}
-
 // withUsers enables authentication. The user presets has a password and all rights below
 // /mine/, and there is root.
 func withUsers(ctx context.Context, t *testing.T, members []*member, password string) {

@@ -2,12 +2,13 @@ package etcdstore
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -64,11 +65,11 @@ func Restore(ctx context.Context, o Options, from *dump.Reader) error {
 // restore is one call of Restore.
 type restore struct {
 	*Store
-	ctx  context.Context
-	id   string // is under restoringKey as long as this restore may write
-	last string // the record of the commit that ends it, empty before
-	ops  []clientv3.Op
-	size int64 // of ops
+	ctx     context.Context
+	id      string // is under restoringKey as long as this restore may write
+	marker  string // is under formatKey from the beginning of this restore until another one begins
+	waiting []records.Write
+	size    int64 // of waiting
 }
 
 func (r *restore) run(from *dump.Reader) error {
@@ -93,8 +94,12 @@ func (r *restore) run(from *dump.Reader) error {
 	if err := r.flush(); err != nil {
 		return err
 	}
-	r.last = replica.EncodeCommit(replica.Commit{Number: from.Info.Commit, ID: uuid.New()})
-	return r.write(clientv3.OpPut(r.prefix+lastKey, r.last), clientv3.OpDelete(r.prefix+restoringKey))
+	last := replica.EncodeCommit(replica.Commit{Number: from.Info.Commit, ID: uuid.New()})
+	err := r.write(clientv3.OpPut(r.prefix+lastKey, last), clientv3.OpDelete(r.prefix+restoringKey))
+	if err != nil && !isRefused(err) && !errors.Is(err, errOtherRestore) {
+		err = fmt.Errorf("the answer to its last request is missing, so it has succeeded if presets are served again: %w", err)
+	}
+	return err
 }
 
 // begin removes the last commit of a new store, and marks the store as one that is restored.
@@ -135,27 +140,33 @@ func (r *restore) begin() error {
 	for _, key := range []string{formatKey, lastKey, restoringKey} {
 		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(r.prefix+key), "=", found[key]))
 	}
-	text, err := json.Marshal(marker{Store: uuid.NewString(), Format: storeFormat})
-	if err != nil {
+	if r.marker, err = newMarker(); err != nil {
 		return err
 	}
-	return r.commit(conditions, clientv3.OpPut(r.prefix+formatKey, string(text)), clientv3.OpPut(r.prefix+restoringKey, r.id), clientv3.OpDelete(r.prefix+lastKey))
+	return r.commit(conditions, clientv3.OpPut(r.prefix+formatKey, r.marker), clientv3.OpPut(r.prefix+restoringKey, r.id), clientv3.OpDelete(r.prefix+lastKey))
 }
 
-// commit makes a transaction. A repetition of one that was made succeeds, too.
+var errOtherRestore = fmt.Errorf("%w: another restore or change came first", domain.ErrUnavailable)
+
+// commit makes a transaction. A repetition of one that was made succeeds, too. Only the last one of
+// this restore removes restoringKey and leaves its marker.
 func (r *restore) commit(conditions []clientv3.Cmp, ops ...clientv3.Op) error {
 	response, err := request(r.ctx, r.Store, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return r.client.Txn(ctx).If(conditions...).Then(ops...).Else(clientv3.OpGet(r.prefix+restoringKey), clientv3.OpGet(r.prefix+lastKey)).Commit()
+		return r.client.Txn(ctx).If(conditions...).Then(ops...).Else(clientv3.OpGet(r.prefix+restoringKey), clientv3.OpGet(r.prefix+formatKey)).Commit()
 	})
 	if err != nil || response.Succeeded {
 		return err
 	}
-	for i, made := range []string{r.id, r.last} {
-		if kvs := response.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 && string(kvs[0].Value) == made {
-			return nil
+	var found [2]string
+	for i := range found {
+		for _, kv := range response.Responses[i].GetResponseRange().Kvs {
+			found[i] = string(kv.Value)
 		}
 	}
-	return fmt.Errorf("%w: another restore or change came first", domain.ErrUnavailable)
+	if restoring, marker := found[0], found[1]; restoring == r.id || restoring == "" && marker == r.marker {
+		return nil
+	}
+	return errOtherRestore
 }
 
 // write makes a transaction if no other restore has begun.
@@ -192,39 +203,45 @@ func (r *restore) clear() error {
 	}
 }
 
-// put writes a record, with others, unless it has expired.
+// put has a record written with others.
 func (r *restore) put(k records.Key, record []byte) error {
 	expires, err := records.Expires(k, record)
 	if err != nil {
 		return err
 	}
-	var options []clientv3.OpOption
-	if expires != 0 {
-		if expires <= uint64(time.Now().Unix()) {
-			return nil
-		}
-		lease, err := r.leases.until(r.ctx, expires)
-		if err != nil {
-			return err
-		}
-		options = append(options, clientv3.WithLease(lease))
-	}
 	size := int64(len(r.prefix) + len(k) + len(record) + writeCost)
-	if len(r.ops) == maxWrites || r.size+size > maxGroup {
+	if len(r.waiting) == maxWrites || r.size+size > maxGroup {
 		if err := r.flush(); err != nil {
 			return err
 		}
 	}
-	r.ops, r.size = append(r.ops, clientv3.OpPut(r.prefix+string(k), string(record), options...)), r.size+size
+	r.waiting, r.size = append(r.waiting, records.Write{Key: k, Record: record, Expires: expires}), r.size+size
 	return nil
 }
 
-// flush writes the records that wait.
+// flush writes the records that wait, except those that have expired. A lease may end between its
+// grant and the write.
 func (r *restore) flush() error {
-	if len(r.ops) == 0 {
-		return nil
+	for {
+		var ops []clientv3.Op
+		for _, w := range r.waiting {
+			if w.Expires != 0 && w.Expires <= uint64(time.Now().Unix()) {
+				continue
+			}
+			op, err := r.opOf(r.ctx, w)
+			if err != nil {
+				return err
+			}
+			ops = append(ops, op)
+		}
+		if len(ops) == 0 {
+			return nil
+		}
+		err := r.write(splitOps(ops)...)
+		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			r.waiting, r.size = nil, 0
+			return err
+		}
+		r.leases.askAgain()
 	}
-	err := r.write(splitOps(r.ops)...)
-	r.ops, r.size = nil, 0
-	return err
 }

@@ -3,6 +3,8 @@ package etcdstore
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -258,6 +260,73 @@ func TestRestoresAtOnce(t *testing.T) {
 	s := node(t)
 	if _, end := dumped(t, s); end.Digest != want.Digest {
 		t.Errorf("got %+v, want %+v", end, want)
+	}
+}
+
+// TestRestoreAnsweredLate loses the answer to the last request of a restore. A node that is served
+// again makes a change before that request is repeated. The restore has succeeded.
+func TestRestoreAnsweredLate(t *testing.T) {
+	t.Parallel()
+	from := inMemory(t)
+	storagetest.Fill(t, from).Some()
+	content, _ := dumped(t, from)
+	running := node(t)
+	r := newRetrier(t, sharedAddress(t))
+	etcd, changed := client(t), make(chan error, 1)
+	var again func() error
+	again = func() error { // between the two deliveries of each request
+		if got, err := etcd.Get(t.Context(), prefix(t)+lastKey); err != nil || len(got.Kvs) == 0 {
+			r.between.Store(&again)
+			return err
+		}
+		served(t, running)
+		changed <- running.Update(context.Background(), func(tx domain.Tx) error { return tx.PutWorkspace(newWorkspace("after")) })
+		return nil
+	}
+	r.between.Store(&again)
+	if err := Restore(t.Context(), Options{Endpoints: []string{r.address}, Prefix: prefix(t)}, reader(t, content)); err != nil {
+		t.Errorf("got error %v, want none", err)
+	}
+	if err := <-changed; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRestoreLeaseLost ends the lease of a kept answer before the answer is written. The restore
+// gets another one.
+func TestRestoreLeaseLost(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	w, err := dump.NewWriter(&b, dump.Info{CreatedAt: time.Now()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := records.ReplayKey(domain.ReplayID{1})
+	kept, err := json.Marshal(domain.Replay{ExpiresAt: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload := append(binary.AppendUvarint(nil, uint64(len(kept))), kept...)
+	if err := errors.Join(w.Add(answer, records.Seal(answer, payload)), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	m := cluster(t, 1)[0]
+	etcd, r := client(t, m.address), newRetrier(t, m.address)
+	revoked := false
+	r.before.Store(new(func() {
+		leases, err := etcd.Leases(t.Context())
+		if err != nil || len(leases.Leases) == 0 || revoked {
+			return
+		}
+		_, err = etcd.Revoke(t.Context(), leases.Leases[0].ID)
+		revoked = err == nil
+	}))
+	if err := Restore(t.Context(), Options{Endpoints: []string{r.address}}, reader(t, b.Bytes())); err != nil || !revoked {
+		t.Fatalf("revoked %t: got error %v, want none", revoked, err)
+	}
+	got, err := etcd.Get(t.Context(), DefaultPrefix+string(answer))
+	if err != nil || len(got.Kvs) != 1 || got.Kvs[0].Lease == 0 {
+		t.Errorf("got %v, %v, want the answer with a lease", got, err)
 	}
 }
 

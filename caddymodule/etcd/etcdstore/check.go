@@ -24,18 +24,6 @@ func (s *Store) Check(ctx context.Context) (report storage.Report, err error) {
 		return report, err
 	}
 	c := records.Checker{Report: &report, Pause: func() error { return cmp.Or(ctx.Err(), s.ctx.Err()) }}
-	err = c.Check(uncached{&snapshot{ctx: ctx, store: s, last: last, revision: at}})
+	err = c.Check(&snapshot{ctx: ctx, store: s, last: last, revision: at, bypass: true})
 	return report, err
-}
-
-// uncached is a snapshot that bypasses memory.
-type uncached struct{ *snapshot }
-
-// Get implements records.Snapshot.
-func (s uncached) Get(k records.Key) ([]byte, error) {
-	record, err := s.loadAt(string(k))
-	if err == nil && record == nil {
-		err = domain.ErrNotFound
-	}
-	return record, err
 }

@@ -288,30 +288,40 @@ func (c *committer) operations(g *groupcommit.Group[replica.Commit], next *repli
 	ops, changes = make([]clientv3.Op, 0, len(g.Writes)), make([]replica.Change, 0, len(g.Writes))
 	for k, w := range g.Writes {
 		changes = append(changes, newChange(w.Key, w.Record))
-		var op clientv3.Op
+		op, err := c.store.opOf(ctx, w)
+		if err != nil {
+			if isRefused(err) {
+				c.logRefusal(err)
+			}
+			return nil, nil, err
+		}
+		ops = append(ops, op)
 		if w.Record == nil {
-			op = clientv3.OpDelete("")
 			// A record that was written within the group may never have been stored.
 			if record, known := c.store.model.Get(k, g.Base.Revision, g.Base.Revision); known && record != nil {
 				next.Removed++
 			}
-		} else {
-			var options []clientv3.OpOption
-			if w.Expires != 0 {
-				lease, err := c.store.leases.until(ctx, w.Expires)
-				if err != nil {
-					if isRefused(err) {
-						c.logRefusal(err)
-					}
-					return nil, nil, err
-				}
-				options = append(options, clientv3.WithLease(lease))
-			}
-			op = clientv3.OpPut("", "", options...)
-			op.WithValueBytes(w.Record) // which is not copied
 		}
-		op.WithKeyBytes(slices.Concat([]byte(c.store.prefix), w.Key))
-		ops = append(ops, op)
 	}
 	return ops, changes, nil
+}
+
+// opOf returns the operation of a write, whose record is not copied. A record that
+// expires gets a lease.
+func (s *Store) opOf(ctx context.Context, w records.Write) (op clientv3.Op, err error) {
+	switch {
+	case w.Record == nil:
+		op = clientv3.OpDelete("")
+	case w.Expires == 0:
+		op = clientv3.OpPut("", "")
+	default:
+		lease, err := s.leases.until(ctx, w.Expires)
+		if err != nil {
+			return op, err
+		}
+		op = clientv3.OpPut("", "", clientv3.WithLease(lease))
+	}
+	op.WithKeyBytes(slices.Concat([]byte(s.prefix), w.Key))
+	op.WithValueBytes(w.Record)
+	return op, nil
 }

@@ -41,8 +41,6 @@ type Options struct {
 	Memory int
 	// Logger gets the store's messages. Nil discards them.
 	Logger *zap.Logger
-
-	purgeInterval time.Duration // tests shorten it
 }
 
 // The defaults of Options.
@@ -54,9 +52,9 @@ const (
 	defaultMemory       = 64 << 20
 	minMemory           = 64 << 10
 
-	// defaultPurgeInterval is how often a node looks for the rest of a deleted workspace. A
+	// purgeInterval is how often a node looks for the rest of a deleted workspace. A
 	// node that died may have left it. A look costs one request.
-	defaultPurgeInterval = 10 * time.Minute
+	purgeInterval = 10 * time.Minute
 )
 
 // Store is a domain.Store in an etcd cluster.
@@ -113,7 +111,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.background.Go(s.watcher.ask)
 	s.background.Go(func() {
 		records.Purger{
-			View: s.view, Update: s.update, Deleted: s.deleted, Interval: o.purgeInterval,
+			View: s.view, Update: s.update, Deleted: s.deleted, Interval: purgeInterval,
 			Final: func(error) bool { return false }, Logger: o.Logger,
 		}.Run(s.ctx)
 	})
@@ -142,7 +140,6 @@ func (o *Options) fill() {
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultTimeout)
 	o.MaxStaleness = cmp.Or(o.MaxStaleness, defaultMaxStaleness)
 	o.Memory = boundMemory(o.Memory)
-	o.purgeInterval = cmp.Or(o.purgeInterval, defaultPurgeInterval)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}

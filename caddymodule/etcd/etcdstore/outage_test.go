@@ -131,33 +131,6 @@ func TestAway(t *testing.T) {
 	t.Logf("RESULT away: served %v after the cluster goes on", healed)
 }
 
-// TestSilent uses a cluster that keeps connections open and answers nothing. Once all data
-// is stale, requests do not wait.
-func TestSilent(t *testing.T) {
-	t.Parallel()
-	const maxStaleness = 5 * time.Second
-	p := newProxy(t, sharedAddress(t))
-	s := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: time.Minute, MaxStaleness: maxStaleness})
-	w := newID()
-	put(t, open(t, Options{}), w, "p")
-	// The next question begins this long after the last one, and gets no answer.
-	wait.Until(t, "a question was answered a while ago", func() bool { return s.Status().Staleness > maxStaleness/10 })
-	p.set(func() { p.paused = [2]bool{true, true} })
-	wait.Until(t, "all is stale", func() bool { return s.watcher.CheckAvailable() != nil })
-	for name, call := range map[string]func() error{
-		"View":   func() error { return s.View(t.Context(), func(domain.Reader) error { return nil }) },
-		"Sync":   func() error { return s.Sync(t.Context()) },
-		"Update": func() error { _, err := add(t.Context(), s, w, "q", "x"); return err },
-	} {
-		begun := time.Now()
-		if err := call(); !errors.Is(err, domain.ErrUnavailable) || time.Since(begun) > 30*time.Second { // RequestTimeout is longer
-			t.Errorf("%s: got error %v after %v, want that it is unavailable at once", name, err, time.Since(begun))
-		}
-	}
-	p.set(func() { p.paused = [2]bool{} })
-	wait.Until(t, "it is served", func() bool { return s.Sync(t.Context()) == nil })
-}
-
 // TestWatching checks Status.Watching when no member is left to report a loss of
 // contact.
 func TestWatching(t *testing.T) {
@@ -194,19 +167,6 @@ func TestWatching(t *testing.T) {
 		back := wait.Until(t, outage.name+": the watch works again", watching)
 		t.Logf("RESULT watching, %s: gone after %v, back after %v", outage.name, gone, back)
 	}
-}
-
-// TestStaleFromTheStart disconnects a cluster as soon as the store is open.
-func TestStaleFromTheStart(t *testing.T) {
-	p := newProxy(t, sharedAddress(t))
-	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Second})
-	p.setCut(true)
-	wait.Until(t, "stamps are zero", func() bool { return s.Stamps().Workspaces() == 0 })
-	if s.Status().Watching {
-		t.Error("the status says that the watch works")
-	}
-	p.setCut(false)
-	wait.Until(t, "the watch works again", func() bool { return s.Status().Watching })
 }
 
 // TestCompacted compacts revisions that a disconnected store has not read.
@@ -270,29 +230,6 @@ func TestForeignKeys(t *testing.T) {
 	}
 	if got := s.Status().Resets; got != 0 {
 		t.Errorf("got %d resets, want none", got)
-	}
-}
-
-// TestKeysRemoved removes all of a store's keys from etcd while it is open.
-func TestKeysRemoved(t *testing.T) {
-	s := open(t, Options{MaxStaleness: time.Minute}) // so that nothing else resets the stamps
-	w := newID()
-	put(t, s, w, "p")
-	before := s.Stamps().Preset(w, "p")
-	if _, err := client(t).Delete(t.Context(), prefix(t), clientv3.WithPrefix()); err != nil {
-		t.Fatal(err)
-	}
-	wait.Until(t, "the stamp of a kept copy changes", func() bool { return s.Stamps().Preset(w, "p") != before })
-	if err := s.Sync(t.Context()); !errors.Is(err, domain.ErrUnavailable) {
-		t.Errorf("Sync: got error %v, want that it is unavailable", err)
-	}
-	if _, err := add(t.Context(), s, w, "p", "x"); !errors.Is(err, domain.ErrUnavailable) {
-		t.Errorf("Update: got error %v, want that it is unavailable", err)
-	}
-	open(t, Options{}) // creates a new store
-	wait.Until(t, "it begins again", func() bool { return s.Sync(t.Context()) == nil })
-	if _, err := add(t.Context(), s, w, "p", "x"); !errors.Is(err, domain.ErrNotFound) {
-		t.Errorf("got error %v, want that the preset is not there", err)
 	}
 }
 

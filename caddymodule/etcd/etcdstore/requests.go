@@ -171,6 +171,12 @@ type marker struct {
 	Format int    `json:"format"`
 }
 
+// newMarker returns the JSON of the marker of a new store.
+func newMarker() (string, error) {
+	text, err := json.Marshal(marker{Store: uuid.NewString(), Format: storeFormat})
+	return string(text), err
+}
+
 // prepare creates the store if there is none. It returns the last commit, and a revision at
 // which it was the last.
 func (s *Store) prepare(ctx context.Context) (last replica.Commit, at int64, err error) {
@@ -199,14 +205,14 @@ func (s *Store) prepare(ctx context.Context) (last replica.Commit, at int64, err
 
 // create makes the store unless another node was first.
 func (s *Store) create(ctx context.Context) error {
-	text, err := json.Marshal(marker{Store: uuid.NewString(), Format: storeFormat})
+	text, err := newMarker()
 	if err != nil {
 		return err
 	}
 	_, err = request(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision(s.prefix+formatKey), "=", 0)).
-			Then(clientv3.OpPut(s.prefix+formatKey, string(text)), clientv3.OpPut(s.prefix+lastKey, replica.EncodeCommit(replica.Commit{ID: uuid.New()}))).
+			Then(clientv3.OpPut(s.prefix+formatKey, text), clientv3.OpPut(s.prefix+lastKey, replica.EncodeCommit(replica.Commit{ID: uuid.New()}))).
 			Commit()
 	})
 	return err

@@ -1,64 +1,11 @@
 package etcdstore
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"testing"
-	"time"
 
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
-
-// TestSilentMember uses a member that receives requests and answers nothing. Writes
-// continue through the other members.
-func TestSilentMember(t *testing.T) {
-	t.Parallel()
-	members := cluster(t, 3)
-	proxies, through := proxied(t, members)
-	s, other := open(t, Options{Endpoints: through, RequestTimeout: defaultTimeout, MaxStaleness: defaultMaxStaleness}), open(t, Options{Endpoints: addresses(members)})
-	w := newID()
-	put(t, s, w, "p")
-	put(t, s, w, "q")
-	ctx, cancel := context.WithCancel(t.Context())
-	var here, there tally
-	done := make(chan struct{}, 2)
-	for _, each := range []struct {
-		tally *tally
-		store *Store
-	}{{&here, s}, {&there, other}} {
-		go func() {
-			each.tally.write(ctx, []*Store{each.store}, w, 3, 1<<30)
-			done <- struct{}{}
-		}()
-	}
-	goOn := func(when string) {
-		t.Helper()
-		for _, l := range []*tally{&here, &there} {
-			before := l.count()
-			wait.Until(t, "writes go on "+when, func() bool { return l.count() >= before+50 })
-		}
-	}
-	goOn("by three members")
-	proxies[0].set(func() { proxies[0].paused = [2]bool{true, true} })
-	goOn("without the silent one")
-	proxies[0].set(func() { proxies[0].paused = [2]bool{} })
-	goOn("by all again")
-	cancel()
-	<-done
-	<-done
-	for _, err := range append(here.others, there.others...) {
-		if !errors.Is(err, domain.ErrUnavailable) {
-			t.Error(err)
-		}
-	}
-	// The store closes its connections after keepAliveTime and keepAliveTimeout.
-	if here.gap > 30*time.Second {
-		t.Errorf("no write was acknowledged for %v", here.gap)
-	}
-	t.Logf("RESULT silent member: longest gap %v, the other's %v; unknown=%d unavailable=%d conflicts=%d", here.gap, there.gap, here.unknown, len(here.others), here.conflicts)
-}
 
 // TestSilentMemberIsAvoided makes one write after another, and a member answers nothing. A
 // request without an answer stays in flight, so that later ones go to other members.

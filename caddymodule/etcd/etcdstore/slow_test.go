@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,28 +54,6 @@ func TestSlowAnswers(t *testing.T) {
 	}
 }
 
-// TestSlowLease makes a change that first needs a lease. Each of the two requests may take
-// RequestTimeout, and no lease is left. An answer takes more than half of RequestTimeout, and
-// has seconds to spare.
-func TestSlowLease(t *testing.T) {
-	t.Parallel()
-	members := cluster(t, 1)
-	p := newProxy(t, members[0].address)
-	s := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 6 * time.Second, MaxStaleness: time.Minute})
-	p.set(func() { p.delay = 1700 * time.Millisecond })
-	kept := domain.Replay{ID: domain.ReplayID{1}, ExpiresAt: time.Now().Add(time.Hour), Answer: []byte{1}}
-	if err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutReplay(kept) }); err != nil {
-		t.Errorf("got error %v, want none", err)
-	}
-	leases, err := client(t, members[0].address).Leases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := len(leases.Leases); got != 1 {
-		t.Errorf("there are %d leases, want 1", got)
-	}
-}
-
 // TestSlowWatch restarts a watch while each answer takes longer than nextAttempt. Callers
 // that wait for its events do not restart it again.
 func TestSlowWatch(t *testing.T) {
@@ -108,49 +87,31 @@ func TestSlowReachable(t *testing.T) {
 	}
 }
 
-// TestDeliveredTwice delivers each change twice, with a change of another node in between.
-// The change is applied once.
+// TestDeliveredTwice delivers a change twice. It is applied once, and counts as made, also if another
+// node makes a change in between or a busy etcd refuses the second delivery.
 func TestDeliveredTwice(t *testing.T) {
-	t.Parallel()
-	r := newRetrier(t, sharedAddress(t))
-	s := open(t, Options{Endpoints: []string{r.address}, MaxStaleness: time.Minute})
-	other := open(t, Options{})
-	w := newID()
-	put(t, other, w, "p")
-	if err := s.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	between := make(chan error, 1)
-	r.between.Store(new(func() error {
-		_, err := add(context.Background(), other, w, "p", "other")
-		between <- err
-		return nil
-	}))
-	if _, err := add(t.Context(), s, w, "p", "this"); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-between; err != nil {
-		t.Fatal(err)
-	}
-	if got, want := versions(t, other, w, "p"), []string{"this", "other"}; !slices.Equal(got, want) {
-		t.Errorf("got versions %q, want each once: %q", got, want)
-	}
-}
-
-// TestRefusedTwice delivers a change twice, and a busy etcd refuses the second delivery.
-// The change counts as made, because the first delivery was applied.
-func TestRefusedTwice(t *testing.T) {
-	t.Parallel()
-	r := newRetrier(t, sharedAddress(t))
-	s, other := open(t, Options{Endpoints: []string{r.address}, MaxStaleness: time.Minute}), open(t, Options{})
-	w := newID()
-	put(t, s, w, "p")
-	r.between.Store(new(func() error { return rpctypes.ErrGRPCRequestTooManyRequests }))
-	if _, err := add(t.Context(), s, w, "p", "this"); err != nil {
-		t.Errorf("got error %v, want none", err)
-	}
-	if got, want := versions(t, other, w, "p"), []string{"this"}; !slices.Equal(got, want) {
-		t.Errorf("got versions %q, want %q", got, want)
+	for name, refusal := range map[string]error{"with another change": nil, "refused": rpctypes.ErrGRPCRequestTooManyRequests} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRetrier(t, sharedAddress(t))
+			s := open(t, Options{Endpoints: []string{r.address}, MaxStaleness: time.Minute})
+			other := open(t, Options{})
+			w := newID()
+			put(t, other, w, "p")
+			if err := s.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r.between.Store(new(func() error {
+				_, err := add(context.Background(), other, w, "p", "other")
+				return cmp.Or(err, refusal)
+			}))
+			if _, err := add(t.Context(), s, w, "p", "this"); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := versions(t, other, w, "p"), []string{"this", "other"}; !slices.Equal(got, want) {
+				t.Errorf("got versions %q, want each once: %q", got, want)
+			}
+		})
 	}
 }
 
@@ -164,6 +125,7 @@ type retrier struct {
 	// between is called once, between the two deliveries of the next change. Its error
 	// replaces the answer to the second delivery.
 	between atomic.Pointer[func() error]
+	before  atomic.Pointer[func()] // is called before each change
 }
 
 func newRetrier(t *testing.T, to string) *retrier {
@@ -245,6 +207,9 @@ func (r *retrier) forwardTxn(method string, from grpc.ServerStream) error {
 	}
 	invoke := func() error {
 		return r.to.Invoke(from.Context(), method, request, &response, grpc.ForceCodec(rawCodec{}))
+	}
+	if before := r.before.Load(); before != nil && len(txn.Compare) > 0 {
+		(*before)()
 	}
 	err := invoke()
 	if len(txn.Compare) > 0 {

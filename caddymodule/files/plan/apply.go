@@ -183,13 +183,13 @@ func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 		_, err := s.send(ctx, client.Request{Method: http.MethodPatch, Path: "/workspaces/" + client.Escape(w.id), Body: w.body}, ifMatch(w.tag))
 		return err
 	}
-	var created workspace
+	var created client.Workspace
 	response, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: "/workspaces", Body: w.body}, ifNew)
 	if err == nil {
 		err = decode(response, &created)
 	}
 	if client.IsStatus(err, http.StatusBadRequest) {
-		var other workspace
+		var other client.Workspace
 		r := &reader{client: a.plan.client}
 		if _, missing := r.get(ctx, "/workspaces/"+client.Escape(w.Slug), nil, &other); missing == nil {
 			return errTaken

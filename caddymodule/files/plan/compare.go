@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // Change is what differs between a preset's file and the server.
@@ -23,15 +25,15 @@ type Change struct {
 	// Drift is set if somebody overrode the owner after its last change.
 	Drift bool `json:"drift"`
 	// Preset turns name, description and status into those of the file.
-	Preset []domain.PatchOperation `json:"preset"`
+	Preset []diff.Operation `json:"preset"`
 	// Dialect is set if the version's API changes.
 	Dialect *DialectChange `json:"dialect"`
 	// Settings turns the settings of the designated version into those of the file.
-	Settings []domain.PatchOperation `json:"settings"`
+	Settings []diff.Operation `json:"settings"`
 	// Prompt is a unified diff of the system prompts, nil if they are equal.
 	Prompt *string `json:"prompt"`
 	// Template turns the template into that of the file, null where there is none.
-	Template []domain.PatchOperation `json:"template"`
+	Template []diff.Operation `json:"template"`
 	// Designate is the newest version if that is equal to the file, else 0. It is designated
 	// instead of making another version.
 	Designate int `json:"designate"`
@@ -39,7 +41,7 @@ type Change struct {
 	Earlier int           `json:"earlier"`
 	Labels  []LabelChange `json:"labels"`
 	// Policy turns the policy into that of the file, null where there is none.
-	Policy []domain.PatchOperation `json:"policy"`
+	Policy []diff.Operation `json:"policy"`
 
 	steps
 }
@@ -74,7 +76,7 @@ type steps struct {
 }
 
 func newChange(workspace, slug string, action Action) *Change {
-	none := func() []domain.PatchOperation { return []domain.PatchOperation{} }
+	none := func() []diff.Operation { return []diff.Operation{} }
 	return &Change{
 		Workspace: workspace, Slug: slug, Action: action,
 		Preset: none(), Settings: none(), Template: none(), Policy: none(), Labels: []LabelChange{},
@@ -120,7 +122,7 @@ func (r *reader) comparePreset(ctx context.Context, file *files.Preset) (compari
 
 // foreign returns the problem of a preset of a workspace that another owner manages, empty for
 // none.
-func (r *reader) foreign(p listed, workspace string) string {
+func (r *reader) foreign(p client.Preset, workspace string) string {
 	if p.ManagedBy == nil || *p.ManagedBy == r.owner {
 		return ""
 	}
@@ -136,8 +138,9 @@ func (r *reader) compareNew(file *files.Preset, workspaceID string) (comparison,
 	c.file, c.workspaceID = file, workspaceID
 	c.version, c.earlier = &file.Version, file.Earlier
 	c.Earlier, c.latest, c.designated = len(file.Earlier), len(file.Earlier)+1, 1
-	blank := listed{Name: file.Slug, Slug: file.Slug, Status: domain.PresetActive}
-	if err := c.compareVersion(version{Config: []byte("{}"), Dialect: file.Version.Capture.Dialect}); err != nil {
+	none := client.Version{Config: []byte("{}"), PresetVersion: domain.PresetVersion{Dialect: file.Version.Capture.Dialect}}
+	blank := client.Preset{Preset: domain.Preset{Name: file.Slug, Slug: file.Slug, Status: domain.PresetActive}}
+	if err := c.compareVersion(none); err != nil {
 		return comparison{}, err
 	}
 	if err := c.compareFields(blank); err != nil {
@@ -160,12 +163,12 @@ func (r *reader) compareNew(file *files.Preset, workspaceID string) (comparison,
 
 // compareArchived returns the change that restores a preset. Its versions can be read only
 // then.
-func (r *reader) compareArchived(ctx context.Context, file *files.Preset, workspaceID string, archived listed) (comparison, error) {
+func (r *reader) compareArchived(ctx context.Context, file *files.Preset, workspaceID string, archived client.Preset) (comparison, error) {
 	if problem := r.foreign(archived, file.Workspace); problem != "" {
 		return comparison{problem: problem}, nil
 	}
 	c := newChange(file.Workspace, file.Slug, Restore)
-	c.file, c.workspaceID, c.since = file, workspaceID, archived.UpdatedAt
+	c.file, c.workspaceID, c.since = file, workspaceID, archived.UpdatedAt.Format(time.RFC3339Nano)
 	restored := archived
 	restored.Status = domain.PresetActive
 	if err := c.compareFields(restored); err != nil {
@@ -181,12 +184,12 @@ func (r *reader) compareArchived(ctx context.Context, file *files.Preset, worksp
 
 // compareExisting compares a preset that clients see.
 func (r *reader) compareExisting(ctx context.Context, file *files.Preset, workspaceID string, current preset) (comparison, error) {
-	if problem := r.foreign(current.listed, file.Workspace); problem != "" {
+	if problem := r.foreign(current.Preset, file.Workspace); problem != "" {
 		return comparison{problem: problem}, nil
 	}
 	c := newChange(file.Workspace, file.Slug, Update)
 	c.file, c.workspaceID, c.tag = file, workspaceID, current.tag
-	if err := c.compareFields(current.listed); err != nil {
+	if err := c.compareFields(current.Preset); err != nil {
 		return comparison{}, err
 	}
 	next, err := r.nextVersion(ctx, c, current)
@@ -199,13 +202,13 @@ func (r *reader) compareExisting(ctx context.Context, file *files.Preset, worksp
 		}
 		c.patchFirst = true
 	}
-	c.latest, c.designated = next, current.Designated.Number
+	c.latest, c.designated = next, current.Designated.Version
 	problem, err := r.compareLabels(ctx, c, current, next)
 	if err != nil || problem != "" {
 		return comparison{problem: problem}, err
 	}
 	if !c.isEmpty() {
-		c.Drift, err = r.hasDrifted(ctx, workspaceID, current.listed)
+		c.Drift, err = r.hasDrifted(ctx, workspaceID, current.Preset)
 		return comparison{change: c}, err
 	}
 	if current.ManagedBy != nil {
@@ -223,8 +226,8 @@ func (r *reader) nextVersion(ctx context.Context, c *Change, current preset) (in
 	if err != nil {
 		return 0, err
 	}
-	if made == 0 && files.SameCapture(current.Designated.capture(), c.file.Version.Capture) {
-		return current.Designated.Number, nil
+	if made == 0 && files.SameCapture(current.Designated.Capture(), c.file.Version.Capture) {
+		return current.Designated.Version, nil
 	}
 	if err := c.compareVersion(current.Designated); err != nil {
 		return 0, err
@@ -238,12 +241,12 @@ func (r *reader) nextVersion(ctx context.Context, c *Change, current preset) (in
 	if err != nil {
 		return 0, err
 	}
-	if newest.Number != current.Designated.Number && files.SameCapture(newest.capture(), c.file.Version.Capture) {
-		c.Designate = newest.Number
-		return newest.Number, nil
+	if newest.Version != current.Designated.Version && files.SameCapture(newest.Capture(), c.file.Version.Capture) {
+		c.Designate = newest.Version
+		return newest.Version, nil
 	}
 	c.version = &c.file.Version
-	return newest.Number + 1, nil
+	return newest.Version + 1, nil
 }
 
 // madeOfSeries returns how many of the file's earlier versions a preset got. It is 0 unless
@@ -251,7 +254,7 @@ func (r *reader) nextVersion(ctx context.Context, c *Change, current preset) (in
 // have removed some of them since then.
 func (r *reader) madeOfSeries(ctx context.Context, file *files.Preset, workspaceID string, current preset) (int, error) {
 	series := file.Earlier
-	if len(series) == 0 || current.Designated.Number != 1 {
+	if len(series) == 0 || current.Designated.Version != 1 {
 		return 0, nil // only the first one is designated before the last
 	}
 	_, total, err := r.versions(ctx, workspaceID, file.Slug, 0, 1, true)
@@ -266,39 +269,39 @@ func (r *reader) madeOfSeries(ctx context.Context, file *files.Preset, workspace
 			return 0, err
 		}
 		for _, v := range page {
-			if v.Number <= made || v.Number > len(series) || !files.SameCapture(v.capture(), series[v.Number-1].Capture) {
+			if v.Version <= made || v.Version > len(series) || !files.SameCapture(v.Capture(), series[v.Version-1].Capture) {
 				return 0, nil
 			}
-			made = v.Number
+			made = v.Version
 		}
 	}
 	return made, nil
 }
 
 // compareVersion describes what differs between a version and that of the file.
-func (c *Change) compareVersion(from version) (err error) {
+func (c *Change) compareVersion(from client.Version) (err error) {
 	to := c.file.Version.Capture
 	if from.Dialect != to.Dialect {
 		c.Dialect = &DialectChange{from.Dialect, to.Dialect}
 	}
-	if c.Settings, err = domain.JSONPatch(from.Config, to.Config); err != nil {
+	if c.Settings, err = diff.JSON(from.Config, to.Config); err != nil {
 		return fmt.Errorf("comparing the settings: %w", err)
 	}
-	if c.Template, err = domain.JSONPatch(from.Template.JSON(), to.Template.JSON()); err != nil {
+	if c.Template, err = diff.JSON(from.Template.JSON(), to.Template.JSON()); err != nil {
 		return fmt.Errorf("comparing the templates: %w", err)
 	}
-	oldLabel, newLabel := fmt.Sprintf("%s@%d", c.Slug, from.Number), c.file.File
-	if from.Number == 0 {
+	oldLabel, newLabel := fmt.Sprintf("%s@%d", c.Slug, from.Version), c.file.File
+	if from.Version == 0 {
 		oldLabel = "/dev/null"
 	}
-	if c.Prompt, err = domain.UnifiedDiff(oldLabel, newLabel, domain.TextOrEmpty(from.SystemPrompt), domain.TextOrEmpty(to.SystemPrompt)); err != nil {
+	if c.Prompt, err = diff.Text(oldLabel, newLabel, domain.TextOrEmpty(from.SystemPrompt), domain.TextOrEmpty(to.SystemPrompt)); err != nil {
 		return fmt.Errorf("comparing the prompts: %w", err)
 	}
 	return nil
 }
 
 // compareFields finds what the preset's update changes, and describes it.
-func (c *Change) compareFields(from listed) error {
+func (c *Change) compareFields(from client.Preset) error {
 	type fields struct {
 		Name        string              `json:"name"`
 		Description *string             `json:"description"`
@@ -331,7 +334,7 @@ func (c *Change) compareFields(from listed) error {
 	if len(stored) == 0 {
 		stored = json.RawMessage("null")
 	}
-	if c.Policy, err = domain.JSONPatch(stored, policy); err != nil {
+	if c.Policy, err = diff.JSON(stored, policy); err != nil {
 		return fmt.Errorf("comparing the policies: %w", err)
 	}
 	if len(c.Policy) > 0 {
@@ -355,7 +358,7 @@ func encodePolicy(policy *domain.Policy) ([]byte, error) {
 }
 
 // patchOfValues returns the JSON Patch between two values.
-func patchOfValues(before, after any) ([]domain.PatchOperation, error) {
+func patchOfValues(before, after any) ([]diff.Operation, error) {
 	from, err := encode(before)
 	if err != nil {
 		return nil, err
@@ -364,7 +367,7 @@ func patchOfValues(before, after any) ([]domain.PatchOperation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return domain.JSONPatch(from, to)
+	return diff.JSON(from, to)
 }
 
 // encode returns the JSON of a value, with raw values and numbers as they are.

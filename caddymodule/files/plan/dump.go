@@ -32,12 +32,12 @@ func Dump(ctx context.Context, c *client.Client, only string, progress func(done
 		return nil, err
 	}
 	if only != "" {
-		r.workspaces = slices.DeleteFunc(r.workspaces, func(w workspace) bool { return w.Slug != only && w.ID != only })
+		r.workspaces = slices.DeleteFunc(r.workspaces, func(w client.Workspace) bool { return w.Slug != only && w.ID != only })
 		if len(r.workspaces) == 0 {
 			return nil, fmt.Errorf("workspace %q: the key sees no such workspace", only)
 		}
 	}
-	slices.SortFunc(r.workspaces, func(a, b workspace) int { return cmp.Compare(a.Slug, b.Slug) })
+	slices.SortFunc(r.workspaces, func(a, b client.Workspace) int { return cmp.Compare(a.Slug, b.Slug) })
 	set := new(files.Set)
 	for _, w := range r.workspaces {
 		dumped, err := r.dump(ctx, w, progress)
@@ -50,17 +50,17 @@ func Dump(ctx context.Context, c *client.Client, only string, progress func(done
 }
 
 // dump reads a workspace.
-func (r *reader) dump(ctx context.Context, w workspace, progress func(done, all int)) (files.Workspace, error) {
-	dumped := files.Workspace{Slug: w.Slug, Stored: w.json}
+func (r *reader) dump(ctx context.Context, w client.Workspace, progress func(done, all int)) (files.Workspace, error) {
+	dumped := files.Workspace{Slug: w.Slug, Stored: w.Raw}
 	var err error
-	if dumped.Defaults, err = w.defaults(); err != nil {
+	if dumped.Defaults, err = defaultsOf(w); err != nil {
 		return dumped, err
 	}
 	list, err := r.list(ctx, w.ID, "")
 	if err != nil {
 		return dumped, err
 	}
-	slices.SortFunc(list, func(a, b listed) int { return cmp.Compare(a.Slug, b.Slug) })
+	slices.SortFunc(list, func(a, b client.Preset) int { return cmp.Compare(a.Slug, b.Slug) })
 	found := make([]*files.Preset, len(list))
 	count := counter{tell: progress, all: len(list)}
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -89,10 +89,10 @@ func (r *reader) dump(ctx context.Context, w workspace, progress func(done, all 
 	return dumped, nil
 }
 
-// defaults returns the members that differ from those of a new workspace, nil for none.
-func (w workspace) defaults() (json.RawMessage, error) {
+// defaultsOf returns the members of a workspace that differ from those of a new workspace, nil for none.
+func defaultsOf(w client.Workspace) (json.RawMessage, error) {
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(w.json, &members); err != nil {
+	if err := json.Unmarshal(w.Raw, &members); err != nil {
 		return nil, err
 	}
 	different := make(map[string]json.RawMessage)
@@ -125,7 +125,7 @@ func (p preset) file(workspace string) (*files.Preset, error) {
 		Workspace: workspace, Slug: p.Slug, File: workspace + "/" + p.Slug + ".yaml",
 		Description: p.Description, Status: p.Status,
 		Version:    files.NewVersion(p.Designated.Dialect, p.Designated.Config, p.Designated.SystemPrompt, p.Designated.Template),
-		Designated: p.Designated.Number,
+		Designated: p.Designated.Version,
 	}
 	if p.Name != p.Slug {
 		file.Name = &p.Name

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -283,9 +284,9 @@ func (t Target) withLatest(next, current int) Target {
 	return shown
 }
 
-// targets returns the labels of a preset, and the versions that it has for sure.
-func (p listed) targets() (labels map[string]Target, known map[int]bool) {
-	labels, known = make(map[string]Target, len(p.Labels)), map[int]bool{p.Number: true}
+// targetsOf returns the labels of a preset, and the versions that it has for sure.
+func targetsOf(p client.Preset) (labels map[string]Target, known map[int]bool) {
+	labels, known = make(map[string]Target, len(p.Labels)), map[int]bool{p.DesignatedVersion: true}
 	for name, target := range p.Labels {
 		t := targetOf(target)
 		labels[name] = t
@@ -299,8 +300,8 @@ func (p listed) targets() (labels map[string]Target, known map[int]bool) {
 // compareArchivedLabels finds the changes of labels of an archived preset, as far as its
 // history tells. The number of the file's version is not known. The history does not tell
 // which old versions were removed. Such a label is found after the preset is restored.
-func (r *reader) compareArchivedLabels(ctx context.Context, c *Change, archived listed) (problem string, err error) {
-	from, known := archived.targets()
+func (r *reader) compareArchivedLabels(ctx context.Context, c *Change, archived client.Preset) (problem string, err error) {
+	from, known := targetsOf(archived)
 	known[int(files.Latest)] = true
 	wanted, missing := wantedLabels(c.file, int(files.Latest), known)
 	if len(missing) > 0 {
@@ -321,7 +322,7 @@ func (r *reader) compareArchivedLabels(ctx context.Context, c *Change, archived 
 // compareLabels finds the changes of labels. next is the number of the file's version. It
 // returns why the labels cannot be set, empty if they can.
 func (r *reader) compareLabels(ctx context.Context, c *Change, current preset, next int) (problem string, err error) {
-	from, known := current.targets()
+	from, known := targetsOf(current.Preset)
 	known[next] = true
 	if c.version != nil {
 		for i := range c.earlier {

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 // Options say how files are compared with a server.
@@ -65,7 +66,7 @@ type Workspace struct {
 	Slug   string `json:"workspace"`
 	Action Action `json:"action"`
 	// Settings turns its settings into those of the file.
-	Settings []domain.PatchOperation `json:"settings"`
+	Settings []diff.Operation `json:"settings"`
 
 	id, tag string // empty for a new one
 	body    []byte
@@ -239,7 +240,7 @@ func hasFolder(set *files.Set, slug string) bool {
 }
 
 // prune adds the archiving of a preset of the owner that no file describes.
-func (p *Plan) prune(ctx context.Context, r *reader, w workspace, slug string) error {
+func (p *Plan) prune(ctx context.Context, r *reader, w client.Workspace, slug string) error {
 	current, err := r.preset(ctx, w.ID, slug)
 	switch {
 	case client.IsStatus(err, http.StatusNotFound): // somebody archived it
@@ -251,7 +252,7 @@ func (p *Plan) prune(ctx context.Context, r *reader, w workspace, slug string) e
 	default:
 		change := newChange(w.Slug, slug, Archive)
 		change.workspaceID, change.tag = w.ID, current.tag
-		if change.Drift, err = r.hasDrifted(ctx, w.ID, current.listed); err != nil {
+		if change.Drift, err = r.hasDrifted(ctx, w.ID, current.Preset); err != nil {
 			return err
 		}
 		p.Changes = append(p.Changes, change)

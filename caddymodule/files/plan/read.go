@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,62 +24,21 @@ const (
 	recentChanges = 20
 )
 
-// workspace is a workspace of a server.
-type workspace struct {
-	ID   string `json:"id"`
-	Slug string `json:"slug"`
-	json json.RawMessage
-}
-
-// UnmarshalJSON keeps the whole text, too.
-func (w *workspace) UnmarshalJSON(text []byte) error {
-	type plain workspace
-	w.json = bytes.Clone(text)
-	return json.Unmarshal(text, (*plain)(w))
-}
-
-// listed is a preset in a list of a server.
-type listed struct {
-	Name        string                   `json:"name"`
-	Slug        string                   `json:"slug"`
-	Description *string                  `json:"description"`
-	Status      domain.PresetStatus      `json:"status"`
-	ManagedBy   *string                  `json:"managed_by"`
-	UpdatedAt   string                   `json:"updated_at"`
-	Policy      json.RawMessage          `json:"policy"`
-	Labels      map[string]domain.Target `json:"labels"`
-	Number      int                      `json:"designated_version_number"`
-}
-
-// preset is a preset of a server with the version that requests get.
+// preset is a preset of a server with the version that requests get, and its entity tag.
 type preset struct {
-	listed
-	Designated version `json:"designated_version"`
-	tag        string
-}
-
-// version is a version of a server.
-type version struct {
-	Number       int              `json:"version"`
-	Dialect      domain.Dialect   `json:"dialect"`
-	SystemPrompt *string          `json:"system_prompt"`
-	Template     *domain.Template `json:"template"`
-	Config       json.RawMessage  `json:"config"`
-}
-
-func (v version) capture() domain.Capture {
-	return domain.Capture{Dialect: v.Dialect, Config: v.Config, SystemPrompt: v.SystemPrompt, Template: v.Template}
+	client.Preset
+	tag string
 }
 
 // reader reads from a server. It is safe for concurrent use after readWorkspaces.
 type reader struct {
 	client     *client.Client
 	owner      string
-	workspaces []workspace
+	workspaces []client.Workspace
 	ids        map[string]string // of workspaces by slug
 
 	mu       sync.Mutex
-	archived map[string]map[string]listed // by the workspace's id and the slug
+	archived map[string]map[string]client.Preset // by the workspace's id and the slug
 }
 
 // get sends a GET request and decodes the answer's data.
@@ -120,7 +78,7 @@ func collect[T any](ctx context.Context, r *reader, path string, query url.Value
 
 // readWorkspaces reads the workspaces that the key sees.
 func (r *reader) readWorkspaces(ctx context.Context) error {
-	all, err := collect[workspace](ctx, r, "/workspaces", nil)
+	all, err := collect[client.Workspace](ctx, r, "/workspaces", nil)
 	if err != nil {
 		return fmt.Errorf("listing the workspaces: %w", err)
 	}
@@ -132,12 +90,12 @@ func (r *reader) readWorkspaces(ctx context.Context) error {
 }
 
 // list reads the presets of a workspace that have a status, empty for all but archived ones.
-func (r *reader) list(ctx context.Context, workspaceID string, status domain.PresetStatus) ([]listed, error) {
+func (r *reader) list(ctx context.Context, workspaceID string, status domain.PresetStatus) ([]client.Preset, error) {
 	query := in(workspaceID)
 	if status != "" {
 		query.Set("status", string(status))
 	}
-	return collect[listed](ctx, r, "/presets", query)
+	return collect[client.Preset](ctx, r, "/presets", query)
 }
 
 // preset reads a preset with its designated version. An archived one is a 404.
@@ -152,21 +110,21 @@ func (r *reader) preset(ctx context.Context, workspaceID, slug string) (preset, 
 }
 
 // archivedPreset returns an archived preset. It reads the list of a workspace once.
-func (r *reader) archivedPreset(ctx context.Context, workspaceID, slug string) (listed, bool, error) {
+func (r *reader) archivedPreset(ctx context.Context, workspaceID, slug string) (client.Preset, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known, ok := r.archived[workspaceID]
 	if !ok {
 		list, err := r.list(ctx, workspaceID, domain.PresetArchived)
 		if err != nil {
-			return listed{}, false, err
+			return client.Preset{}, false, err
 		}
-		known = make(map[string]listed, len(list))
+		known = make(map[string]client.Preset, len(list))
 		for _, p := range list {
 			known[p.Slug] = p
 		}
 		if r.archived == nil {
-			r.archived = make(map[string]map[string]listed)
+			r.archived = make(map[string]map[string]client.Preset)
 		}
 		r.archived[workspaceID] = known
 	}
@@ -175,7 +133,7 @@ func (r *reader) archivedPreset(ctx context.Context, workspaceID, slug string) (
 }
 
 // versions returns how many versions a preset has, and a page of them.
-func (r *reader) versions(ctx context.Context, workspaceID, slug string, offset, limit int, summary bool) (page []version, total int, err error) {
+func (r *reader) versions(ctx context.Context, workspaceID, slug string, offset, limit int, summary bool) (page []client.Version, total int, err error) {
 	query := in(workspaceID)
 	query.Set("offset", strconv.Itoa(offset))
 	query.Set("limit", strconv.Itoa(limit))
@@ -190,23 +148,23 @@ func (r *reader) versions(ctx context.Context, workspaceID, slug string, offset,
 }
 
 // newest returns the version of the highest number, which requests may not get yet.
-func (r *reader) newest(ctx context.Context, workspaceID string, p preset) (version, error) {
+func (r *reader) newest(ctx context.Context, workspaceID string, p preset) (client.Version, error) {
 	_, total, err := r.versions(ctx, workspaceID, p.Slug, 0, 1, true)
 	for range maxReads {
 		if err != nil {
-			return version{}, err
+			return client.Version{}, err
 		}
 		if total == 1 {
 			return p.Designated, nil
 		}
-		var page []version
+		var page []client.Version
 		last := total - 1
 		page, total, err = r.versions(ctx, workspaceID, p.Slug, last, 1, false)
 		if err == nil && len(page) == 1 && total == last+1 {
 			return page[0], nil
 		}
 	}
-	return version{}, errors.New("the versions change while they are read")
+	return client.Version{}, errors.New("the versions change while they are read")
 }
 
 // hasVersion reports whether a preset has a version. A preset that was archived is a 404.
@@ -240,14 +198,11 @@ func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (lab
 
 // hasDrifted reports whether somebody else changed a preset of the owner after the owner's last
 // change. The removal of old versions is no such change.
-func (r *reader) hasDrifted(ctx context.Context, workspaceID string, p listed) (bool, error) {
+func (r *reader) hasDrifted(ctx context.Context, workspaceID string, p client.Preset) (bool, error) {
 	if p.ManagedBy == nil || *p.ManagedBy != r.owner {
 		return false, nil
 	}
-	var history []struct {
-		Operation string  `json:"operation"`
-		Override  *string `json:"override"`
-	}
+	var history []domain.HistoryEntry
 	if _, err := r.history(ctx, workspaceID, p.Slug, recentChanges, &history); err != nil {
 		return false, err
 	}
@@ -266,15 +221,12 @@ func (r *reader) newestMade(ctx context.Context, workspaceID, slug string) (int,
 		if err != nil {
 			return 0, err
 		}
-		var change struct {
-			Operation string `json:"operation"`
-			Version   int    `json:"version"`
-		}
+		var change domain.HistoryEntry
 		if err := json.Unmarshal(element, &change); err != nil {
 			return 0, fmt.Errorf("the history has an unknown form: %w", err)
 		}
-		if change.Operation == "preset.create_version" {
-			return change.Version, nil
+		if change.Operation == "preset.create_version" && change.Version != nil {
+			return *change.Version, nil
 		}
 	}
 	return 0, nil

@@ -218,22 +218,16 @@ func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft 
 	if err != nil {
 		return 0, err
 	}
-	var p struct {
-		Designated version  `json:"designated_version"`
-		Created    *version `json:"created_version"` // a draft
-	}
+	var p client.Preset
 	if err := decode(response, &p); err != nil {
 		return 0, err
 	}
-	made := p.Designated
-	if p.Created != nil {
-		made = *p.Created
-	}
-	if !files.SameCapture(made.capture(), v.Capture) { // each run makes another one, so it must not look like success
-		return 0, fmt.Errorf("the server stored version %d differently, and may be older than this program: %s", made.Number,
+	made := p.Made()
+	if !files.SameCapture(made.Capture(), v.Capture) { // each run makes another one, so it must not look like success
+		return 0, fmt.Errorf("the server stored version %d differently, and may be older than this program: %s", made.Version,
 			cmp.Or(response.Header.Get("X-Preset-Ignored"), "compare the two"))
 	}
-	return made.Number, nil
+	return made.Version, nil
 }
 
 // setLabel gives a label a target, or removes it for nil. latest is the number of the file's

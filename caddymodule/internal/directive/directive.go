@@ -3,6 +3,7 @@
 package directive
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +42,86 @@ func (b Block) Each(d *caddyfile.Dispenser, read func(d *caddyfile.Dispenser, na
 	return nil
 }
 
+// Reader reads the arguments of a subdirective, and its block if it has one. Errors name it by its
+// place, which has the names of the blocks around it.
+type Reader func(d *caddyfile.Dispenser, place string) error
+
+// Read is Each with a reader for each name. Other names are errors.
+func (b Block) Read(d *caddyfile.Dispenser, readers map[string]Reader) error {
+	return b.Each(d, func(d *caddyfile.Dispenser, name string) error {
+		read, ok := readers[name]
+		if !ok {
+			return d.Errf("%sunrecognized subdirective %q", b.Place, name)
+		}
+		return read(d, b.Place+name)
+	})
+}
+
+// Text returns the reader of a text, which is its one argument. Errors call it what.
+func Text(into *string, what string) Reader {
+	return func(d *caddyfile.Dispenser, place string) (err error) {
+		*into, err = OnlyArg(d, place, what)
+		return err
+	}
+}
+
+// Choice is a setting that is one of some words. The first one is its default.
+type Choice struct {
+	Name  string
+	Value *string
+	Words []string
+}
+
+// Read is the setting's Reader.
+func (c Choice) Read(d *caddyfile.Dispenser, place string) (err error) {
+	*c.Value, err = OnlyWord(d, place, c.Words...)
+	return err
+}
+
+// Provision sets the default, and returns an error for another value than the words.
+func (c Choice) Provision() error {
+	if *c.Value = cmp.Or(*c.Value, c.Words[0]); !slices.Contains(c.Words, *c.Value) {
+		return fmt.Errorf("%s: %w", c.Name, errWord(*c.Value, c.Words))
+	}
+	return nil
+}
+
+// List is a setting of values that Check allows.
+type List struct {
+	Name   string
+	Values *[]string
+	What   string // in the error of an empty list
+	Check  func(string) error
+}
+
+// Read is the setting's Reader.
+func (l List) Read(d *caddyfile.Dispenser, place string) error {
+	if *l.Values = d.RemainingArgs(); len(*l.Values) == 0 {
+		return d.Errf("%s wants %s%s", place, l.What, MaybeUnset)
+	}
+	if err := l.check(); err != nil {
+		return d.Errf("%s: %v", place, err)
+	}
+	return nil
+}
+
+// Provision returns an error if Check refuses a value.
+func (l List) Provision() error {
+	if err := l.check(); err != nil {
+		return fmt.Errorf("%s: %w", l.Name, err)
+	}
+	return nil
+}
+
+func (l List) check() error {
+	for _, value := range *l.Values {
+		if err := l.Check(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // OnlyArg returns the one argument of a subdirective. Errors call it what, and never show
 // it, because it may be a secret.
 func OnlyArg(d *caddyfile.Dispenser, name, what string) (string, error) {
@@ -60,16 +141,12 @@ func OnlyArg(d *caddyfile.Dispenser, name, what string) (string, error) {
 func OnlyWord(d *caddyfile.Dispenser, name string, words ...string) (string, error) {
 	value, err := OnlyArg(d, name, list(words))
 	if err == nil && !slices.Contains(words, value) {
-		return "", d.Errf("%s %v", name, CheckWord(value, words...))
+		return "", d.Errf("%s %v", name, errWord(value, words))
 	}
 	return value, err
 }
 
-// CheckWord returns an error unless value is one of some words.
-func CheckWord(value string, words ...string) error {
-	if slices.Contains(words, value) {
-		return nil
-	}
+func errWord(value string, words []string) error {
 	return fmt.Errorf("must be %s, got %q", list(words), value)
 }
 

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 )
 
 // Body is the body of an inference request: first as it was sent, then as it goes
@@ -27,8 +27,8 @@ type Body struct {
 	original io.Closer // the body that sent was read from
 
 	mu   sync.Mutex
-	rest inference.Body // goes upstream and was not read yet
-	cut  bool           // it was closed before it was read to the end
+	rest draft.Body // goes upstream and was not read yet
+	cut  bool       // it was closed before it was read to the end
 }
 
 // Reserve reserves memory for a merged body of size bytes. It drops the packed form
@@ -51,7 +51,7 @@ func (b *Body) DropSent() {
 }
 
 // Replay makes b read text instead of original. The memory of text must be reserved.
-func (b *Body) Replay(text inference.Body, original io.Closer) {
+func (b *Body) Replay(text draft.Body, original io.Closer) {
 	b.rest, b.Sent, b.original = text, nil, original
 	b.skipRead()
 }
@@ -66,7 +66,7 @@ func (b *Body) Join() ([]byte, error) {
 		return nil, err
 	}
 	whole := b.rest.Bytes()
-	b.Replay(inference.Body{whole}, b.original)
+	b.Replay(draft.Body{whole}, b.original)
 	b.Recycle()
 	b.Sub(before)
 	return whole, nil

@@ -120,25 +120,16 @@ func decodeGzip(m *Reservation, sent []byte, limit int64) ([]byte, error) {
 }
 
 func decodeDeflate(m *Reservation, sent []byte, limit int64) ([]byte, error) {
-	return m.decodeStream(limit, 0, 0, func() (io.Reader, error) {
-		rest := bytes.NewReader(sent)
-		text, err := zlib.NewReader(rest)
-		return &wholeStream{text, rest}, err
+	var rest *bytes.Reader
+	text, err := m.decodeStream(limit, 0, 0, func() (io.Reader, error) {
+		rest = bytes.NewReader(sent)
+		return zlib.NewReader(rest)
 	})
-}
-
-// wholeStream is a text that was decoded from all of its stream. zlib ignores what follows.
-type wholeStream struct {
-	io.Reader
-	rest *bytes.Reader
-}
-
-func (w *wholeStream) Read(p []byte) (int, error) {
-	n, err := w.Reader.Read(p)
-	if err == io.EOF && w.rest.Len() > 0 {
+	if err == nil && rest.Len() > 0 { // zlib ignores what follows
+		m.Sub(int64(cap(text)))
 		err = errDecoder
 	}
-	return n, err
+	return text, err
 }
 
 func decodeBrotli(m *Reservation, sent []byte, limit int64) ([]byte, error) {

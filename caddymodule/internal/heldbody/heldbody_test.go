@@ -18,7 +18,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
-	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 )
 
 // TestDecodedMemory decodes bodies, of which some tell a wrong size. Just the memory that a text
@@ -230,7 +230,7 @@ func TestHeldBody(t *testing.T) {
 		if err := b.Add(int64(len(text))); err != nil {
 			t.Fatal(err)
 		}
-		b.Replay(inference.Body{[]byte(text)}, closer(func() error { closed++; return nil }))
+		b.Replay(draft.Body{[]byte(text)}, closer(func() error { closed++; return nil }))
 		return b
 	}
 	// read reads n bytes at most.

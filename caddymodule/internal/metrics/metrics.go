@@ -12,7 +12,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/version"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -21,6 +20,8 @@ import (
 // Metrics counts in Caddy's registry, which is new with each configuration and
 // shared by all handlers in it. Labels come from fixed sets.
 type Metrics struct {
+	collectors
+
 	requests    *timing // operation, code
 	resolutions *timing // operation, result
 	storeCalls  *timing // operation, result
@@ -29,8 +30,7 @@ type Metrics struct {
 	FromMemory    prometheus.Counter // presets from memory beside a damaged store
 	BodiesRefused prometheus.Counter // requests without memory
 
-	failures         *prometheus.CounterVec // result
-	refused, limited prometheus.Counter     // the series of failures
+	refused, limited prometheus.Counter // failed authentications
 
 	WebhookRequests *prometheus.CounterVec // result
 	WebhookDropped  *prometheus.CounterVec // reason
@@ -38,9 +38,6 @@ type Metrics struct {
 	BundlesWaiting prometheus.Gauge
 
 	Usage *Usage // of inference requests
-
-	build     prometheus.Gauge
-	bodyBytes prometheus.GaugeFunc
 }
 
 const namespace, subsystem = "caddy", "presets"
@@ -48,69 +45,79 @@ const namespace, subsystem = "caddy", "presets"
 // New returns the metrics of a registry, which are those of another handler of the configuration if
 // there is one.
 func New(registry *prometheus.Registry) (*Metrics, error) {
-	m := &Metrics{
-		requests: newTiming("requests_total", "Requests to the preset and workspace API.",
-			"request_duration_seconds", "Time from a request's headers to its answer.",
-			"code", prometheus.ExponentialBuckets(50e-6, 4, 9)), // 50 µs to 3.3 s
-		resolutions: newTiming("resolutions_total", "Inference requests that were resolved, passed without naming a preset, or refused.",
-			"resolution_duration_seconds", "Time from an inference request's headers, through the reading of its body, until it goes upstream or is refused.",
-			"result", prometheus.ExponentialBuckets(50e-6, 4, 9)),
-		storeCalls: newTiming("store_operations_total", "Operations on the store.",
-			"store_operation_duration_seconds", "Time that operations on the store take.",
-			"result", prometheus.ExponentialBuckets(5e-6, 4, 10)), // 5 µs to 1.3 s
-		Versions: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "versions_written_total",
-			Help: "Preset versions written.",
-		}),
-		FromMemory: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "served_from_memory_total",
-			Help: "Inference requests whose preset was resolved from memory while the store was found damaged.",
-		}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "auth_failures_total",
-			Help: "Requests with a wrong key, or without a look-up because their address had failed too often.",
-		}, []string{"result"}),
-		WebhookRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "webhook_requests_total",
-			Help: "Requests to webhooks, each an attempt to deliver an event.",
-		}, []string{"result"}),
-		WebhookDropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "webhook_dropped_total",
-			Help: "Events that a webhook did not get.",
-		}, []string{"reason"}),
-		BundlesWaiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "bundles_waiting",
-			Help: "Bundles of the configuration that are not applied yet.",
-		}),
-		Usage: newUsage(),
-		build: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "build_info",
-			Help:        "1, with the version of the presets module and of Go.",
-			ConstLabels: prometheus.Labels{"version": version.Module(), "go_version": runtime.Version()},
-		}),
-		bodyBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
-			Help: "Bytes of memory that bodies of inference requests and lists of models take in this process.",
-		}, func() float64 { return float64(heldbody.InUse()) }),
-		BodiesRefused: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "inference_bodies_refused_total",
-			Help: "Inference requests and lists of models refused because these took all of max_memory.",
-		}),
-	}
-	err := errors.Join(
-		m.requests.register(registry), m.resolutions.register(registry), m.storeCalls.register(registry),
-		register(registry, &m.Versions), register(registry, &m.FromMemory), register(registry, &m.failures),
-		register(registry, &m.WebhookRequests), register(registry, &m.WebhookDropped),
-		register(registry, &m.BundlesWaiting), register(registry, &m.Usage), register(registry, &m.build),
-		register(registry, &m.bodyBytes), register(registry, &m.BodiesRefused),
-		storepool.RegisterMetrics(registry, backupMetrics{}),
-	)
-	m.build.Set(1)
-	m.refused, m.limited = m.failures.WithLabelValues("refused"), m.failures.WithLabelValues("limited")
+	m := &Metrics{Usage: newUsage()}
+	m.collectors = m.Usage.collectors
+	m.requests = m.timing("requests_total", "Requests to the preset and workspace API.",
+		"request_duration_seconds", "Time from a request's headers to its answer.",
+		"code", prometheus.ExponentialBuckets(50e-6, 4, 9)) // 50 µs to 3.3 s
+	m.resolutions = m.timing("resolutions_total", "Inference requests that were resolved, passed without naming a preset, or refused.",
+		"resolution_duration_seconds", "Time from an inference request's headers, through the reading of its body, until it goes upstream or is refused.",
+		"result", prometheus.ExponentialBuckets(50e-6, 4, 9))
+	m.storeCalls = m.timing("store_operations_total", "Operations on the store.",
+		"store_operation_duration_seconds", "Time that operations on the store take.",
+		"result", prometheus.ExponentialBuckets(5e-6, 4, 10)) // 5 µs to 1.3 s
+	m.Versions = m.counter("versions_written_total", "Preset versions written.").WithLabelValues()
+	m.FromMemory = m.counter("served_from_memory_total", "Inference requests whose preset was resolved from memory while the store was found damaged.").WithLabelValues()
+	m.BodiesRefused = m.counter("inference_bodies_refused_total", "Inference requests and lists of models refused because these took all of max_memory.").WithLabelValues()
+	failures := m.counter("auth_failures_total", "Requests with a wrong key, or without a look-up because their address had failed too often.", "result")
+	m.refused, m.limited = failures.WithLabelValues("refused"), failures.WithLabelValues("limited")
+	m.WebhookRequests = m.counter("webhook_requests_total", "Requests to webhooks, each an attempt to deliver an event.", "result")
+	m.WebhookDropped = m.counter("webhook_dropped_total", "Events that a webhook did not get.", "reason")
 	for _, reason := range webhook.DropReasons() { // an increase from 0 is seen
 		m.WebhookDropped.WithLabelValues(reason)
 	}
+	m.BundlesWaiting = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "bundles_waiting",
+		Help: "Bundles of the configuration that are not applied yet.",
+	})
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "build_info",
+		Help:        "1, with the version of the presets module and of Go.",
+		ConstLabels: prometheus.Labels{"version": version.Module(), "go_version": runtime.Version()},
+	})
+	build.Set(1)
+	bodyBytes := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
+		Help: "Bytes of memory that bodies of inference requests and lists of models take in this process.",
+	}, func() float64 { return float64(heldbody.InUse()) })
+	m.collectors = append(m.collectors, m.BundlesWaiting, build, bodyBytes, backupMetrics{})
+
+	err := registry.Register(m)
+	if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		return taken.ExistingCollector.(*Metrics), nil
+	}
 	return m, err
+}
+
+// collectors are one collector.
+type collectors []prometheus.Collector
+
+// Describe implements prometheus.Collector.
+func (all collectors) Describe(to chan<- *prometheus.Desc) {
+	for _, c := range all {
+		c.Describe(to)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (all collectors) Collect(to chan<- prometheus.Metric) {
+	for _, c := range all {
+		c.Collect(to)
+	}
+}
+
+// counter adds a counter.
+func (all *collectors) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help}, labels)
+	*all = append(*all, c)
+	return c
+}
+
+// histogram adds a histogram.
+func (all *collectors) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help, Buckets: buckets}, labels)
+	*all = append(*all, h)
+	return h
 }
 
 // timing counts and times one kind of event by its two labels.
@@ -119,39 +126,16 @@ type timing struct {
 	seconds *prometheus.HistogramVec
 }
 
-// newTiming returns a timing of events by their operation and their outcome, which is the
+// timing adds a timing of events by their operation and their outcome, which is the
 // name of the second label.
-func newTiming(total, totalHelp, seconds, secondsHelp, outcome string, buckets []float64) *timing {
-	labels := []string{"operation", outcome}
-	return &timing{
-		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: total, Help: totalHelp,
-		}, labels),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: seconds, Help: secondsHelp, Buckets: buckets,
-		}, labels),
-	}
-}
-
-func (t *timing) register(registry *prometheus.Registry) error {
-	return errors.Join(register(registry, &t.total), register(registry, &t.seconds))
+func (all *collectors) timing(total, totalHelp, seconds, secondsHelp, outcome string, buckets []float64) *timing {
+	return &timing{all.counter(total, totalHelp, "operation", outcome), all.histogram(seconds, secondsHelp, buckets, "operation", outcome)}
 }
 
 // observe counts an event that took some time. Its series begins with it.
 func (t *timing) observe(took time.Duration, operation, outcome string) {
 	t.total.WithLabelValues(operation, outcome).Inc()
 	t.seconds.WithLabelValues(operation, outcome).Observe(took.Seconds())
-}
-
-// register registers *c or, where another handler of the same configuration
-// was first, adopts its collector.
-func register[C prometheus.Collector](registry *prometheus.Registry, c *C) error {
-	err := registry.Register(*c)
-	if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		*c = taken.ExistingCollector.(C)
-		return nil
-	}
-	return err
 }
 
 // CountRequest counts a request to the API.

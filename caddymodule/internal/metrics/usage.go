@@ -12,9 +12,9 @@ import (
 	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
-// Usage are the metrics of usage. The handlers of a configuration share them, as one
-// collector.
+// Usage are the metrics of usage. The handlers of a configuration share them.
 type Usage struct {
+	collectors
 	tokens    [5]*prometheus.CounterVec // as countsOf has them
 	cost      *prometheus.CounterVec
 	uncosted  *prometheus.CounterVec
@@ -54,52 +54,21 @@ type usageSeries struct {
 
 func newUsage() *Usage {
 	u := &Usage{series: make(map[usedVersion]*list.Element), order: list.New(), gone: make(map[usedVersion]struct{})}
-	counter := func(name, help string, more ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,
-		}, usedVersion{"workspace", "preset", "version"}.labels(more...))
-	}
-	seconds := func(name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,
-			Buckets: prometheus.ExponentialBuckets(0.05, 2, 13), // 50 ms to 3.4 min
-		}, usedVersion{"workspace", "preset", "version"}.labels())
-	}
+	labels := []string{"workspace", "preset", "version"}
 	u.tokens = [5]*prometheus.CounterVec{
-		counter("input_tokens_total", "Input tokens of inference requests, with those of caches."),
-		counter("output_tokens_total", "Output tokens of inference requests, with those of reasoning."),
-		counter("cache_read_input_tokens_total", "Input tokens that were read from a cache."),
-		counter("cache_write_input_tokens_total", "Input tokens that were written to a cache."),
-		counter("reasoning_output_tokens_total", "Output tokens of reasoning."),
+		u.counter("input_tokens_total", "Input tokens of inference requests, with those of caches.", labels...),
+		u.counter("output_tokens_total", "Output tokens of inference requests, with those of reasoning.", labels...),
+		u.counter("cache_read_input_tokens_total", "Input tokens that were read from a cache.", labels...),
+		u.counter("cache_write_input_tokens_total", "Input tokens that were written to a cache.", labels...),
+		u.counter("reasoning_output_tokens_total", "Output tokens of reasoning.", labels...),
 	}
-	u.cost = counter("cost_total", "What inference requests cost, as the gateway said or by the configured prices.")
-	u.uncosted = counter("cost_unknown_total", "Inference requests that may have cost something that is not known.")
-	u.unknown = counter("usage_unknown_total", "Answers that did not say what they used.", "reason")
-	u.duration = seconds("upstream_duration_seconds", "Time from an inference request going upstream to the end of its answer.")
-	u.firstByte = seconds("time_to_first_chunk_seconds", "Time from an inference request going upstream to the first byte of its streamed answer.")
+	u.cost = u.counter("cost_total", "What inference requests cost, as the gateway said or by the configured prices.", labels...)
+	u.uncosted = u.counter("cost_unknown_total", "Inference requests that may have cost something that is not known.", labels...)
+	u.unknown = u.counter("usage_unknown_total", "Answers that did not say what they used.", append(labels, "reason")...)
+	buckets := prometheus.ExponentialBuckets(0.05, 2, 13) // 50 ms to 3.4 min
+	u.duration = u.histogram("upstream_duration_seconds", "Time from an inference request going upstream to the end of its answer.", buckets, labels...)
+	u.firstByte = u.histogram("time_to_first_chunk_seconds", "Time from an inference request going upstream to the first byte of its streamed answer.", buckets, labels...)
 	return u
-}
-
-func (u *Usage) collectors() []prometheus.Collector {
-	all := []prometheus.Collector{u.cost, u.uncosted, u.unknown, u.duration, u.firstByte}
-	for _, tokens := range u.tokens {
-		all = append(all, tokens)
-	}
-	return all
-}
-
-// Describe implements prometheus.Collector.
-func (u *Usage) Describe(to chan<- *prometheus.Desc) {
-	for _, c := range u.collectors() {
-		c.Describe(to)
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (u *Usage) Collect(to chan<- prometheus.Metric) {
-	for _, c := range u.collectors() {
-		c.Collect(to)
-	}
 }
 
 // RaiseVersionLimit lets at least most versions have labels of their own.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -29,7 +29,7 @@ type Presets func(withModels bool) iter.Seq2[domain.ActivePreset, error]
 // Edit returns the parts of a model list with the entries of presets, and without the
 // models that who may not use. If who limits models, the parts do not refer to text. It returns
 // nil for a list that stays as it is. The error comes from presets, or is heldbody.ErrNoMemory.
-func edit(text []byte, memory *heldbody.Reservation, who domain.Principal, presets Presets) (parts inference.Body, err error) {
+func edit(text []byte, memory *heldbody.Reservation, who domain.Principal, presets Presets) (parts draft.Body, err error) {
 	list, err := read(text, memory)
 	if err != nil {
 		if errors.Is(err, heldbody.ErrNoMemory) {
@@ -46,7 +46,7 @@ func edit(text []byte, memory *heldbody.Reservation, who domain.Principal, prese
 		parts, err = list.limit(text, added, who.MayUseModel, memory)
 		return parts, cmp.Or(err, failed)
 	case len(added) > 0:
-		parts = inference.Body{text[:list.end], added, text[list.end:]}
+		parts = draft.Body{text[:list.end], added, text[list.end:]}
 	}
 	return parts, failed
 }
@@ -72,7 +72,7 @@ func Describe(header http.Header, length int) {
 
 // limit returns the parts of the list in text with added, and without the entries whose id may
 // not be used, and those without an id. It copies text.
-func (l *List) limit(text, added []byte, mayUse func(id string) bool, memory *heldbody.Reservation) (parts inference.Body, err error) {
+func (l *List) limit(text, added []byte, mayUse func(id string) bool, memory *heldbody.Reservation) (parts draft.Body, err error) {
 	limited, err := memory.Alloc(int64(len(text)))
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (l *List) limit(text, added []byte, mayUse func(id string) bool, memory *he
 	}
 	at := len(limited)
 	limited = append(limited, text[l.end:]...)
-	return inference.Body{limited[:at], added, limited[at:]}, nil
+	return draft.Body{limited[:at], added, limited[at:]}, nil
 }
 
 // addPresets returns the entries of presets for the place before the bracket that ends the list's

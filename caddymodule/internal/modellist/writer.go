@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 )
 
 // Writer buffers an answer that may be a model list to edit, and streams all
@@ -144,12 +144,12 @@ func (w *Writer) Release() error {
 	if !w.holding {
 		return nil
 	}
-	return w.send(inference.Body{w.held})
+	return w.send(draft.Body{w.held})
 }
 
 // send answers with parts, instead of what is held. A client that does not read them in time
 // is cut off.
-func (w *Writer) send(parts inference.Body) error {
+func (w *Writer) send(parts draft.Body) error {
 	w.holding = false
 	defer w.Free()
 	defer w.limit(parts.Len())()
@@ -201,7 +201,7 @@ func mayBeList(header http.Header) (length int64, ok bool) {
 // 200. Other responses pass unchanged, except for Vary. So does the list if presets fail, and
 // failed is their error. Without memory for the list nothing is sent, and refused tells why.
 func (w *Writer) Edit(who domain.Principal, presets Presets) (refused, failed error) {
-	var parts inference.Body
+	var parts draft.Body
 	if w.holding {
 		if parts, failed = edit(w.held, &w.memory, who, presets); errors.Is(failed, heldbody.ErrNoMemory) {
 			w.Refuse(failed)

@@ -48,13 +48,12 @@ func (m *Match[Op]) Value(name string) string {
 
 // Find returns the operation of a request.
 func (t *Router[Op]) Find(r *http.Request) (m Match[Op]) {
-	m.segments = split(r.URL.EscapedPath())
-	for i, segment := range m.segments {
-		decoded, err := url.PathUnescape(segment)
-		if err != nil {
-			return m
+	m.segments = split(r.URL.Path)
+	if r.URL.RawPath != "" { // a segment may hold an escaped slash
+		m.segments = split(r.URL.EscapedPath())
+		for i, segment := range m.segments {
+			m.segments[i], _ = url.PathUnescape(segment) // EscapedPath is valid
 		}
-		m.segments[i] = decoded
 	}
 	var methods []string
 	for i := range t.routes {

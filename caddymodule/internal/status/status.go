@@ -1,11 +1,20 @@
-// Package status has the HTTP status of each kind of domain error.
+// Package status has the errors of HTTP, and the HTTP status of each kind of domain error.
 package status
 
 import (
 	"net/http"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
 )
+
+// Error is a failure of HTTP itself, outside of the domain. Its message is for the client.
+type Error struct {
+	Status  int
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
 
 // Of returns the HTTP status for the kind of an error (specification, "Errors").
 func Of(kind domain.Kind) int { return byKind[kind] }
@@ -21,4 +30,13 @@ var byKind = map[domain.Kind]int{
 	domain.PreconditionFailed: http.StatusPreconditionFailed,
 	domain.Unprocessable:      http.StatusUnprocessableEntity,
 	domain.Unavailable:        http.StatusServiceUnavailable,
+}
+
+// Invalid returns the domain's error for a body that breaks its schema.
+func Invalid(broken *schema.Error) *domain.Error {
+	issues := make([]domain.Issue, len(broken.Violations))
+	for i, v := range broken.Violations {
+		issues[i] = domain.Issue(v)
+	}
+	return domain.InvalidIssues(issues...)
 }

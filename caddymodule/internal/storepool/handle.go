@@ -51,8 +51,8 @@ type state[S Engine] struct {
 }
 
 // RetryInterval is the pause between two attempts to open a store, and between two calls
-// of Maintain. Only tests change it, before anything is opened.
-var RetryInterval = time.Second
+// of Maintain.
+const RetryInterval = time.Second
 
 // Open opens a store. If that fails, but not fatally, the handle calls Retry in intervals.
 // While the store is open, it calls Maintain in intervals.

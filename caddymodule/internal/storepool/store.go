@@ -122,26 +122,18 @@ func (s *Store[C, S]) Opened() (store S, err error) {
 
 // Node implements domain.Store. Without an open store it is empty.
 func (s *Store[C, S]) Node() string {
-	if store := s.open(); store != nil {
-		return (*store).Node()
+	if store, err := s.Opened(); err == nil {
+		return store.Node()
 	}
 	return ""
 }
 
 // Stamps implements domain.Store. Without an open store no stamp is ever valid.
 func (s *Store[C, S]) Stamps() *domain.Stamps {
-	if store := s.open(); store != nil {
-		return (*store).Stamps()
+	if store, err := s.Opened(); err == nil {
+		return store.Stamps()
 	}
 	return never
-}
-
-// open returns the open store, nil for none.
-func (s *Store[C, S]) open() *S {
-	if store, err := s.Opened(); err == nil {
-		return &store
-	}
-	return nil
 }
 
 // never are stamps that are never valid.

@@ -19,11 +19,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
-// FlushInterval is how often usage is stored. A crash loses this much at most.
-// Only tests change it, before anything is recorded.
-var FlushInterval = 10 * time.Second
-
 const (
+	// flushInterval is how often usage is stored. A crash loses this much at most.
+	flushInterval = 10 * time.Second
 	// flushTimeout is the usual one of a Recorder.
 	flushTimeout = 5 * time.Second
 	// pruneInterval is how often old rows are removed.
@@ -200,7 +198,7 @@ func (rec *Recorder) newest() *Use {
 
 // run stores usage and removes old rows until ctx ends.
 func (rec *Recorder) run(ctx context.Context) {
-	ticker := time.NewTicker(FlushInterval)
+	ticker := time.NewTicker(flushInterval)
 	defer ticker.Stop()
 	if use := rec.newest(); use != nil {
 		rec.openHandles(ctx, use)
@@ -233,7 +231,7 @@ func (rec *Recorder) run(ctx context.Context) {
 func (rec *Recorder) Flush(ctx context.Context, use *Use) error {
 	err := rec.flushSteps(ctx, use, rec.flushTimeout)
 	if err != nil {
-		use.Logger.Warn("storing usage failed; will try again", zap.Error(err), zap.Duration("after", FlushInterval))
+		use.Logger.Warn("storing usage failed; will try again", zap.Error(err), zap.Duration("after", flushInterval))
 	}
 	return err
 }
@@ -392,7 +390,7 @@ func (rec *Recorder) openHandles(ctx context.Context, use *Use) {
 	case err == nil:
 		rec.Handles.Store(usage.NewHandles(secret))
 	case rec.Handles.Load() == nil && ctx.Err() == nil:
-		use.Logger.Warn("preparing feedback failed; will try again", zap.Error(err), zap.Duration("after", FlushInterval))
+		use.Logger.Warn("preparing feedback failed; will try again", zap.Error(err), zap.Duration("after", flushInterval))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -112,11 +113,7 @@ func (r *recorded) has(want int) {
 			if err != nil {
 				return err
 			}
-			text, err := collected.JSON()
-			if err != nil {
-				return err
-			}
-			return json.Unmarshal(text, &sums)
+			return json.Unmarshal(collected.JSON(), &sums)
 		})
 		if err != nil {
 			r.t.Fatal(err)
@@ -316,6 +313,40 @@ func TestUsageIsStoredAtTheEnd(t *testing.T) {
 		t.Errorf("%d still hold the store", store.held.Load())
 	}
 	r.has(3)
+}
+
+// awayStore counts the attempts to change it, which fail.
+type awayStore struct {
+	domain.Store
+	updates atomic.Int32
+}
+
+func (*awayStore) View(context.Context, func(domain.Reader) error) error {
+	return domain.ErrUnavailable
+}
+
+func (s *awayStore) Update(context.Context, func(domain.Tx) error) error {
+	s.updates.Add(1)
+	return domain.ErrUnavailable
+}
+
+// TestUsageIsStoredInIntervals has a store that is away, so each interval tries again.
+func TestUsageIsStoredInIntervals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(awayStore)
+		use := &Use{Store: store, Logger: zap.NewNop()}
+		rec := Recorder{flushTimeout: flushTimeout}
+		rec.Start(use)
+		rec.Add(use, &usage.Request{WorkspaceID: "w", Preset: "a", Version: 1, Start: time.Now()})
+		for interval := range int32(3) {
+			time.Sleep(flushInterval)
+			synctest.Wait()
+			if got := store.updates.Load(); got != interval+1 { // of the versions that were served
+				t.Errorf("got %d changes after %d intervals", got, interval+1)
+			}
+		}
+		_ = rec.End(use)
+	})
 }
 
 // TestRecorderGoesOn has a recorder that a request still uses after the last use. The next use has

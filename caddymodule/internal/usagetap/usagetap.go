@@ -4,6 +4,7 @@ package usagetap
 import (
 	"cmp"
 	"io"
+	"mime"
 	"net/http"
 	"time"
 
@@ -11,32 +12,37 @@ import (
 	"github.com/shopspring/decimal"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
-// Tap passes an answer on, and reads what passed.
+// Tap passes an answer on, and reads what passed. It may leave the chunk that tells a stream's usage
+// out: see New.
 type Tap struct {
 	*caddyhttp.ResponseWriterWrapper
-	dialect domain.Dialect
-	opening func(status int)      // is called before the answer's header is written
-	reader  *gatewayanswer.Reader // nil until the answer's header
-	status  int
-	first   time.Time // when the first byte of the body passed
-	broken  bool      // the client does not take the rest
+	dialect   domain.Dialect
+	hideUsage bool
+	opening   func(status int)             // is called before the answer's header is written
+	reader    *gatewayanswer.Reader        // nil until the answer's header
+	filter    *inference.StreamUsageFilter // nil for answers that pass unchanged
+	status    int
+	first     time.Time // when the first byte of the body passed
+	broken    bool      // the client does not take the rest
 }
 
 // New returns a tap before a client's writer, for a route's dialect. It calls opening before it
-// writes the header of the response.
-func New(w http.ResponseWriter, dialect domain.Dialect, opening func(status int)) *Tap {
-	return &Tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, dialect: dialect, opening: opening}
+// writes the header of the response. With hideUsage, the client does not get the chunk that tells a
+// stream's usage. Answers that are no stream pass unchanged, and so do encoded ones.
+func New(w http.ResponseWriter, dialect domain.Dialect, hideUsage bool, opening func(status int)) *Tap {
+	return &Tap{
+		ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
+		dialect:               dialect, hideUsage: hideUsage, opening: opening,
+	}
 }
 
 // Status returns the status of the response, 0 before its header.
 func (t *Tap) Status() int { return t.status }
-
-// SetBroken tells that the client did not take the rest.
-func (t *Tap) SetBroken() { t.broken = true }
 
 // WriteHeader passes a header on. Those of interim answers may come before.
 func (t *Tap) WriteHeader(status int) {
@@ -55,12 +61,21 @@ func (t *Tap) open(status int) {
 	t.opening(status)
 	header := t.Header()
 	t.reader = gatewayanswer.New(t.dialect, header.Get("Content-Type"), header.Get("Content-Encoding"))
+	if t.hideUsage && status == http.StatusOK && isPlainStream(header) {
+		t.filter = new(inference.StreamUsageFilter)
+		header.Del("Content-Length")
+	}
+}
+
+func isPlainStream(header http.Header) bool {
+	media, _, _ := mime.ParseMediaType(header.Get("Content-Type")) // "" if it is none
+	return media == "text/event-stream" && cmp.Or(header.Get("Content-Encoding"), "identity") == "identity"
 }
 
 // Write passes bytes of the body on.
 func (t *Tap) Write(p []byte) (int, error) {
 	t.open(http.StatusOK)
-	n, err := t.ResponseWriterWrapper.Write(p)
+	n, err := t.pass(p)
 	var now time.Time
 	if isFirst := t.first.IsZero() && n > 0; isFirst || t.reader.NeedsTime() {
 		if now = time.Now(); isFirst {
@@ -72,15 +87,45 @@ func (t *Tap) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// pass writes what may pass. It returns len(p) for bytes that wait or are left out.
+func (t *Tap) pass(p []byte) (int, error) {
+	if t.filter == nil {
+		return t.ResponseWriterWrapper.Write(p)
+	}
+	if passing := t.filter.Next(p); len(passing) > 0 {
+		if n, err := t.ResponseWriterWrapper.Write(passing); err != nil {
+			return min(n, len(p)), err
+		}
+	}
+	return len(p), nil
+}
+
+// passRest passes on what waited at the end of the answer. It flushes that, because the server
+// does not where an answer breaks off.
+func (t *Tap) passRest() {
+	if t.filter == nil {
+		return
+	}
+	if rest := t.filter.End(); len(rest) > 0 {
+		_, err := t.ResponseWriterWrapper.Write(rest)
+		if err == nil {
+			err = http.NewResponseController(t.ResponseWriter).Flush()
+		}
+		t.broken = t.broken || err != nil
+	}
+}
+
 // ReadFrom passes a body on through Write.
 func (t *Tap) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{t}, r)
 }
 
-// Close ends a request that began at begun, and returns what it used. ended tells whether
+// Close ends a request that began at begun, and returns what it used. It passes on what the client
+// has not got yet. ended tells whether
 // the gateway sent all of its answer, and left whether the client is gone. A client that has the
 // last event of a stream has all of it.
 func (t *Tap) Close(begun time.Time, ended, left bool) *usage.Request {
+	t.passRest()
 	if t.reader == nil {
 		t.reader = gatewayanswer.New(t.dialect, "", "")
 	}

@@ -1,4 +1,4 @@
-// Package cache keeps in memory what was read from a store.
+// Package cache keeps in memory what was read from a store. Stamps tell whether it is current.
 package cache
 
 import (
@@ -12,31 +12,31 @@ import (
 // A Cache keeps within its Budget. It evicts by the second-chance (clock) algorithm, so values
 // that were used recently stay. It is safe for concurrent use. It has no goroutine, so it needs
 // no Close to be freed.
-type Cache[K, S comparable, V any] struct {
+type Cache[K comparable, V any] struct {
 	budget *Budget
 
 	mu     sync.RWMutex
-	kept   map[K]*entry[S, V] // nil once it is closed
+	kept   map[K]*entry[V] // nil once it is closed
 	cost   int
-	spared *entry[S, V] // stays while room is made for it
+	spared *entry[V] // stays while room is made for it
 }
 
-type entry[S comparable, V any] struct {
+type entry[V any] struct {
 	value V
-	stamp S
+	stamp Stamp
 	cost  int
 	used  atomic.Bool // since room was last made
 }
 
 // New returns a Cache that shares a Budget with others.
-func New[K, S comparable, V any](budget *Budget) *Cache[K, S, V] {
-	c := &Cache[K, S, V]{budget: budget, kept: make(map[K]*entry[S, V])}
+func New[K comparable, V any](budget *Budget) *Cache[K, V] {
+	c := &Cache[K, V]{budget: budget, kept: make(map[K]*entry[V])}
 	budget.join(c)
 	return c
 }
 
 // Close frees all values. Later values are not kept.
-func (c *Cache[K, S, V]) Close() {
+func (c *Cache[K, V]) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(-c.cost)
@@ -45,11 +45,11 @@ func (c *Cache[K, S, V]) Close() {
 
 // CopyFrom keeps the values of another cache, too, with their stamps. The other one stays as
 // it is.
-func (c *Cache[K, S, V]) CopyFrom(other *Cache[K, S, V]) {
+func (c *Cache[K, V]) CopyFrom(other *Cache[K, V]) {
 	type kept struct {
 		key   K
 		value V
-		stamp S
+		stamp Stamp
 		cost  int
 	}
 	var all []kept
@@ -64,12 +64,11 @@ func (c *Cache[K, S, V]) CopyFrom(other *Cache[K, S, V]) {
 }
 
 // Get returns the value of key if it has this stamp.
-func (c *Cache[K, S, V]) Get(key K, stamp S) (value V, ok bool) {
-	var none S
+func (c *Cache[K, V]) Get(key K, stamp Stamp) (value V, ok bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	e := c.kept[key]
-	if e == nil || e.stamp != stamp || stamp == none {
+	if e == nil || e.stamp != stamp || stamp == 0 {
 		return value, false
 	}
 	if !e.used.Load() { // a write that is not needed would slow other processors down
@@ -81,8 +80,8 @@ func (c *Cache[K, S, V]) Get(key K, stamp S) (value V, ok bool) {
 // Put keeps a value. cost is its size in bytes. A value that costs more than a quarter of
 // the limit is not kept. A value with the same stamp stays, because Change may have
 // changed it.
-func (c *Cache[K, S, V]) Put(key K, stamp S, value V, cost int) {
-	e := &entry[S, V]{value: value, stamp: stamp, cost: cost}
+func (c *Cache[K, V]) Put(key K, stamp Stamp, value V, cost int) {
+	e := &entry[V]{value: value, stamp: stamp, cost: cost}
 	if !c.put(key, e) || c.budget.excess() <= 0 {
 		return
 	}
@@ -94,12 +93,11 @@ func (c *Cache[K, S, V]) Put(key K, stamp S, value V, cost int) {
 }
 
 // put adds a value, and returns false if it is not kept.
-func (c *Cache[K, S, V]) put(key K, e *entry[S, V]) bool {
-	var none S
+func (c *Cache[K, V]) put(key K, e *entry[V]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.kept[key]
-	if e.stamp == none || c.kept == nil || e.cost > c.budget.limit/4 || before != nil && before.stamp == e.stamp {
+	if e.stamp == 0 || c.kept == nil || e.cost > c.budget.limit/4 || before != nil && before.stamp == e.stamp {
 		return false
 	}
 	if before != nil {
@@ -111,19 +109,19 @@ func (c *Cache[K, S, V]) put(key K, e *entry[S, V]) bool {
 }
 
 // add changes the cost of the values. The caller holds c.mu.
-func (c *Cache[K, S, V]) add(cost int) {
+func (c *Cache[K, V]) add(cost int) {
 	c.cost += cost
 	c.budget.cost.Add(int64(cost))
 }
 
 // spare makes e stay while room is made for it.
-func (c *Cache[K, S, V]) spare(e *entry[S, V]) {
+func (c *Cache[K, V]) spare(e *entry[V]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.spared = e
 }
 
-func (c *Cache[K, S, V]) evictable() int {
+func (c *Cache[K, V]) evictable() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.spared != nil {
@@ -134,7 +132,7 @@ func (c *Cache[K, S, V]) evictable() int {
 
 // evict removes values that were not used since the last call first, and then others. The
 // order is that of Go's maps, which is random.
-func (c *Cache[K, S, V]) evict(excess int) {
+func (c *Cache[K, V]) evict(excess int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	end := c.cost - excess
@@ -154,7 +152,7 @@ func (c *Cache[K, S, V]) evict(excess int) {
 
 // Change changes the value of key by fn. It returns false if there is no value, or if fn
 // returns false. The value then stays as it is.
-func (c *Cache[K, S, V]) Change(key K, fn func(*V) bool) bool {
+func (c *Cache[K, V]) Change(key K, fn func(*V) bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.kept[key]

@@ -9,7 +9,7 @@ import (
 
 // The values cost at most the limit, and each value is the last one put.
 func TestCache(t *testing.T) {
-	c := New[int, uint64, string](NewBudget(1600))
+	c := New[int, string](NewBudget(1600))
 	cost := func() (sum int) {
 		for _, e := range c.kept {
 			sum += e.cost
@@ -17,7 +17,7 @@ func TestCache(t *testing.T) {
 		return sum
 	}
 	for i := range 1000 {
-		key, stamp := i%50, uint64(1+i/200)
+		key, stamp := i%50, Stamp(1+i/200)
 		c.Put(key, stamp, fmt.Sprint(i), 1+i%100)
 		if got, ok := c.Get(key, stamp); !ok {
 			t.Fatalf("%d: what was just put is not there", i)
@@ -38,7 +38,7 @@ func TestCache(t *testing.T) {
 }
 
 func TestChange(t *testing.T) {
-	c := New[int, uint64, []int](NewBudget(1 << 10))
+	c := New[int, []int](NewBudget(1 << 10))
 	add := func(n int) func(*[]int) bool {
 		return func(v *[]int) bool {
 			*v = append(slices.Clip(*v), n)
@@ -64,7 +64,7 @@ func TestChange(t *testing.T) {
 
 // Values that are asked for stay while others come and go.
 func TestSecondChance(t *testing.T) {
-	c := New[int, uint64, int](NewBudget(100))
+	c := New[int, int](NewBudget(100))
 	for i := range 10 {
 		c.Put(i, 1, i, 1)
 	}
@@ -80,7 +80,7 @@ func TestSecondChance(t *testing.T) {
 
 // Readers cannot keep a writer busy: room is made at once, although all values are in use.
 func TestRoomIsMadeAtOnce(t *testing.T) {
-	c := New[int, uint64, int](NewBudget(100))
+	c := New[int, int](NewBudget(100))
 	for i := range 10 {
 		c.Put(i, 1, i, 10)
 		c.Get(i, 1)
@@ -91,7 +91,7 @@ func TestRoomIsMadeAtOnce(t *testing.T) {
 }
 
 func TestCopyFrom(t *testing.T) {
-	from, to := New[int, uint64, int](NewBudget(100)), New[int, uint64, int](NewBudget(50))
+	from, to := New[int, int](NewBudget(100)), New[int, int](NewBudget(50))
 	for i := range 80 {
 		from.Put(i, 1, i, 1)
 	}
@@ -110,7 +110,7 @@ func TestCopyFrom(t *testing.T) {
 // Caches of one Budget take from each other. The one that has most gives.
 func TestBudget(t *testing.T) {
 	budget := NewBudget(1000)
-	large, small := New[int, uint64, int](budget), New[int, uint64, string](budget)
+	large, small := New[int, int](budget), New[int, string](budget)
 	for i := range 150 {
 		large.Put(i, 1, i, 10)
 	}
@@ -141,12 +141,12 @@ func TestBudgetConcurrently(t *testing.T) {
 	budget := NewBudget(1000)
 	var all sync.WaitGroup
 	for range 4 {
-		c := New[int, uint64, int](budget)
+		c := New[int, int](budget)
 		for g := range 4 {
 			all.Go(func() {
 				for i := range 2000 {
-					c.Put(i%100*(g+1), uint64(1+i/100), i, 1+i%250)
-					c.Get(i%100, uint64(1+i/100))
+					c.Put(i%100*(g+1), Stamp(1+i/100), i, 1+i%250)
+					c.Get(i%100, Stamp(1+i/100))
 				}
 			})
 		}

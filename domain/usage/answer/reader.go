@@ -44,7 +44,6 @@ func New(d domain.Dialect, contentType, contentEncoding string) *Reader {
 	switch mediaType(contentType) {
 	case "text/event-stream":
 		r.streamed = true
-		r.lines.first = true
 	case "application/json":
 		r.scanner.reset()
 	default:
@@ -122,7 +121,7 @@ func (r *Reader) Close(complete bool) Seen {
 	switch {
 	case r.reason != "":
 	case r.streamed:
-		r.endLines(complete)
+		r.endEvent(r.last, complete) // it counts without its empty line
 	case !r.any:
 	case r.scanner.end():
 		s.addBody(&r.scanner.event)

@@ -1,0 +1,29 @@
+package dialects
+
+import (
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
+)
+
+// Each schema names all settings that presets keep of its dialect. So no client is told
+// that a stored member was ignored.
+func TestSchemasNameSettings(t *testing.T) {
+	schemas, err := schema.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dialect, s := range map[domain.Dialect]*schema.Schema{
+		domain.Responses: schemas.ResponsesRequest, domain.Chat: schemas.ChatRequest, domain.Messages: schemas.MessagesRequest,
+	} {
+		for name, in := range SettingFields {
+			if in&SetOf(dialect) != 0 && !s.Names(name) {
+				t.Errorf("%s: the schema does not name %s, which is stored", dialect, name)
+			}
+		}
+		if !s.Names(PromptField[dialect]) || s.Names("temprature") || s.Names("") {
+			t.Errorf("%s: the schema does not name the prompt's field, or names what nobody knows", dialect)
+		}
+	}
+}

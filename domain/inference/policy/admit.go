@@ -1,0 +1,200 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/inference/prompts"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// Check applies to one request what limits it: a policy, a key's limits and disabled tools.
+type Check struct {
+	*draft.Draft
+	Dialect domain.Dialect
+	Request *reference.Request
+	Who     domain.Principal
+	// Disabled are the tools that the workspace disables, and opened are allow_fields of the site.
+	Disabled []string
+	Opened   map[string]bool
+
+	// Policy is that of the preset, nil for none. stored are the fields of the preset, and ours are those
+	// that the route takes. unlisted is its list of models where the gateway knows no such field.
+	Policy       *Policy
+	Stored, Ours []rawjson.Member
+	Unlisted     jsontext.Value
+	Prompt       prompts.System // of the preset
+
+	// Broken names the policy's rules that changed the request, each once.
+	Broken []string
+	// issues are the violations of a refusing policy, at most maxBrokenIssues.
+	issues []domain.Issue
+	// relocked are the fields of the request with a prompt or tools that the policy left out.
+	// hadTools tells that it left out tools of the conversation.
+	relocked []string
+	hadTools bool
+	// ownModels are the models that the preset names, nil until the policy needs them.
+	ownModels map[string]bool
+}
+
+// where names the limit for which a request's fields must be known, empty for none. It ends errors.
+func (c *Check) where() string {
+	switch {
+	case c.Policy != nil:
+		return "where the preset has a policy"
+	case c.Who.IsLimited():
+		return "for a key with limits"
+	case len(c.Disabled) > 0:
+		return "where server tools are disabled"
+	}
+	return ""
+}
+
+// opens reports whether allow_fields of the site or the policy has a field. What is opened is not
+// looked into.
+func (c *Check) opens(name string) bool {
+	return c.Opened[name] || c.Policy != nil && c.Policy.opened[name]
+}
+
+// Admit checks that a request is JSON that all gateways read alike, and that its fields are known and
+// have their forms. Other fields are Invalid, or what the policy says: they are left out, or a
+// violation. So nothing behind admit meets a field under another name, or twice.
+func (c *Check) Admit(body []byte, query string, isOtherType bool) error {
+	where := c.where()
+	if where == "" {
+		return nil
+	}
+	if isOtherType && !c.Request.Found { // a merged request goes upstream as JSON, whatever its type
+		return domain.InvalidAt("content-type", "must be application/json, with no parameter but charset=utf-8, "+where)
+	}
+	if c.Request.Err != nil {
+		return c.Request.Err
+	}
+	if at := rawjson.FindNotUTF8(body, "type", "role"); at >= 0 {
+		return domain.InvalidAt("", fmt.Sprintf("has a name, type or role that is not UTF-8 at byte %d, which it must be %s", at, where))
+	}
+	if err := c.admitQuery(query, where); err != nil {
+		return err
+	}
+	kept := c.Request.Fields[:0]
+	for _, f := range c.Request.Fields {
+		fault := c.faultOf(f)
+		switch {
+		case fault == "":
+			kept = append(kept, f)
+		case c.Policy == nil:
+			return domain.InvalidAt(dialects.Pointer(f.Name), fault+" "+where)
+		case !c.Policy.Drops(f.Name): // else nobody is told
+			c.recordViolation(dialects.HeaderName(f.Name[:min(len(f.Name), dialects.MaxPointed)]), fault+" "+where, true, f.Name)
+		}
+	}
+	c.Request.Fields = kept
+	return c.checkModels()
+}
+
+// faultOf returns what is wrong with a field, or "". Where a request names no preset, it has no field
+// that is for presets alone.
+func (c *Check) faultOf(f rawjson.Member) string {
+	isNull := f.Value.Kind() == 'n'
+	switch known := knownFields[f.Name]; {
+	case c.opens(f.Name):
+	case !isKnown(c.Dialect, f.Name), !c.Request.Found && isForPresets(f.Name) && !isNull:
+		return "is not a field that passes"
+	case !isNull && !known.fits(f.Value):
+		return "must be " + known.want
+	}
+	return ""
+}
+
+// knownParameters are the parameters of a query that are no fields of a request.
+var knownParameters = []string{"api-version", "beta"}
+
+// admitQuery returns an Invalid error if a query string has another parameter. LiteLLM takes the model
+// from there, before that of the body.
+func (c *Check) admitQuery(query, where string) error {
+	if query == "" {
+		return nil
+	}
+	parameters, err := url.ParseQuery(query)
+	if err != nil {
+		return domain.InvalidAt("query", "is malformed, which it must not be "+where)
+	}
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		_, isField := knownFields[name] // a preset opens none to what it does not limit
+		if !slices.Contains(knownParameters, name) && !c.Opened[name] && (isField || !c.opens(name)) {
+			return domain.InvalidAt("query", dialects.HeaderName(name[:min(len(name), dialects.MaxPointed)])+" is not a parameter that passes "+where)
+		}
+	}
+	return nil
+}
+
+// checkModels returns a Forbidden error if the request names a model that its key may not name.
+func (c *Check) checkModels() error {
+	patterns := c.Who.ModelPatterns()
+	if len(patterns) == 0 {
+		return nil
+	}
+	return c.search(c.Request.Fields, func(u use) error {
+		if u.model == "" || c.Who.MayNameModel(u.model) {
+			return nil
+		}
+		rule := "must match " + patternList(patterns)
+		if u.brought {
+			rule = "runs models of its own unless it names them, and those " + rule
+		}
+		return &domain.Error{
+			Kind: domain.Forbidden, Code: domain.ModelNotAllowed, Message: "Model not allowed: " + u.at + ": " + rule,
+			Issues: []domain.Issue{{Path: u.at, Message: rule}},
+		}
+	})
+}
+
+// maxPatternsShown bounds the patterns in an error.
+const maxPatternsShown = 4
+
+func patternList(patterns []string) string {
+	if more := len(patterns) - maxPatternsShown; more > 0 {
+		return fmt.Sprintf("%s or %d more", strings.Join(patterns[:maxPatternsShown], ", "), more)
+	}
+	return strings.Join(patterns, " or ")
+}
+
+// CheckTools returns a Forbidden error if the request uses a server tool that its workspace has
+// disabled. fields are those that go upstream, also of the preset.
+func (c *Check) CheckTools(fields []rawjson.Member) error {
+	if len(c.Disabled) == 0 {
+		return nil
+	}
+	find := func(fields []rawjson.Member, tools []string) (found use, err error) {
+		err = c.search(fields, func(u use) error {
+			if u.tool != "" && slices.Contains(tools, u.tool) {
+				found = u
+				return errFound
+			}
+			return nil
+		})
+		return found, err
+	}
+	used, err := find(fields, c.Disabled)
+	if used.tool == "" {
+		return err
+	}
+	disabled := &domain.Error{Kind: domain.Forbidden, Code: domain.ToolDisabled, Message: "Server tool " + used.tool + " is disabled in this workspace"}
+	if sent, _ := find(c.Request.Fields, []string{used.tool}); sent.tool != "" {
+		issue := domain.Issue{Path: sent.at, Message: "is disabled in this workspace"}
+		if sent.brought {
+			issue.Message = "uses " + sent.tool + " unless it is given other tools, and that is disabled in this workspace"
+		}
+		disabled.Issues = []domain.Issue{issue}
+	}
+	return disabled
+}

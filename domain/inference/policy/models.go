@@ -1,0 +1,129 @@
+package policy
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// limitModels leaves out the models of the request that the policy does not allow, with the tools and
+// plugins that name them. The preset's own are allowed.
+func (c *Check) limitModels() {
+	if !c.Policy.limitsModels && !c.Policy.limitsTools {
+		return
+	}
+	for _, name := range []string{"model", "models", "fallbacks", "moderation", "plugins", "tools"} {
+		at := dialects.Place{Field: name}
+		value := c.Value(name)
+		if value == nil || c.sentAt(at) == nil || c.opens(name) {
+			continue
+		}
+		if allowed := c.allowed(name, value); allowed == nil {
+			c.put(at, c.presetAt(at))
+			if other := dialects.Synonyms[c.Dialect][name]; name == "models" || name == "fallbacks" {
+				if ours := rawjson.Find(c.Ours, other); ours != nil && c.Value(other) == nil {
+					c.Set(other, ours, draft.FromPolicy)
+				}
+			}
+		} else if len(allowed) != len(value) {
+			c.put(at, allowed)
+		}
+	}
+}
+
+// limitUnknownModels is for the request's list of models where the gateway knows no such field, so
+// that the merge may take a model of it.
+func (c *Check) limitUnknownModels(models jsontext.Value) (left jsontext.Value) {
+	switch {
+	case models == nil, c.Policy.Drops("models"):
+		return nil
+	case c.Policy.IsLocked("models"):
+		if !isSameJSON(models, c.Unlisted) {
+			c.recordViolation("models", lockedMessage, true, "models")
+		}
+		return nil
+	case c.Policy.limitsModels || c.Policy.limitsTools:
+		return c.allowed("models", models)
+	}
+	return models
+}
+
+// allowed returns what the policy allows of a field, or nil for nothing. That is all of it, or a list
+// without some of its elements.
+func (c *Check) allowed(field string, value jsontext.Value) jsontext.Value {
+	rule := "tools"
+	if c.Policy.limitsModels {
+		rule = "models"
+	}
+	search := useSearch{Check: c, visit: c.checkModel, isSilent: true}
+	if value.Kind() != '[' {
+		if search.field(rawjson.Member{Name: field, Value: value}) == nil {
+			return value
+		}
+		c.recordViolation(rule, modelMessage, true, field)
+		return nil
+	}
+	own := rawjson.Find(c.Ours, "tools")
+	list := rawjson.Member{Name: field, Value: value}
+	c.editItems(&list, func(i int, item jsontext.Value) jsontext.Value {
+		if field == "tools" && hasItem(own, item) || search.element(field, "", item) == nil {
+			return item
+		}
+		c.recordViolation(rule, modelMessage, true, field, strconv.Itoa(i)) // what cannot be read may name any model
+		return nil
+	})
+	if rawjson.IsEmpty(list.Value) {
+		return nil
+	}
+	return list.Value
+}
+
+// hasItem reports whether a list has an item, with the same bytes.
+func hasItem(list, item jsontext.Value) bool {
+	for _, other := range rawjson.Items(list) {
+		if bytes.Equal(item, other) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkModel returns an error for a model that the policy does not allow. A model can bring a tool by
+// its name.
+func (c *Check) checkModel(u use) error {
+	switch {
+	case u.model == "", c.isOwnModel(u.model):
+	case !c.Policy.limitsModels && toolOfModel(u.model) == "":
+	case c.Policy.limitsModels && slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return domain.MatchModel(pattern, u.model) }):
+	default:
+		return errFound
+	}
+	return nil
+}
+
+// isOwnModel reports whether the preset names a model, also in its plugins and tools.
+func (c *Check) isOwnModel(model string) bool {
+	if c.ownModels == nil {
+		c.ownModels = map[string]bool{}
+		own := useSearch{Check: c, isSilent: true, visit: func(u use) error {
+			c.ownModels[u.model] = true
+			return nil
+		}}
+		for _, f := range append(slices.Clip(c.Stored), rawjson.NewMember("models", c.Unlisted)) {
+			for _, element := range rawjson.Items(f.Value) {
+				_ = own.element(f.Name, "", element) // what it cannot read names no model
+			}
+			if f.Name == "model" {
+				_ = own.field(f)
+			}
+		}
+	}
+	return c.ownModels[model]
+}
