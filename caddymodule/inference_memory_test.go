@@ -26,10 +26,18 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // held returns the bytes of inference bodies in this process.
 func held() int64 { return heldbody.InUse() }
+
+// newHolder returns a bare handler that forwards inference requests, once no other test's body is held.
+func newHolder(t *testing.T, i *Inference) *Handler {
+	t.Helper()
+	wait.Until(t, "bodies of other tests are held", func() bool { return held() == 0 })
+	return newInferringHandler(t, openInMemory(t), i)
+}
 
 // wantNothingHeld waits until all memory for bodies is released.
 func (s *server) wantNothingHeld() {
@@ -446,8 +454,7 @@ func TestMemoryBounds(t *testing.T) {
 // merged, also where the body is searched for disabled tools. One form is held when the body goes
 // upstream, and none afterwards.
 func TestOneFormIsHeld(t *testing.T) {
-	store := openInMemory(t)
-	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
+	h := newHolder(t, &Inference{Keys: keysOff})
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	prompt := "Be brief."
 	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`), SystemPrompt: &prompt}); err != nil {
@@ -499,8 +506,7 @@ func TestOneFormIsHeld(t *testing.T) {
 // TestRefusedBodyIsDropped refuses a request. Its body takes no memory while the answer is
 // sent, which may take long.
 func TestRefusedBodyIsDropped(t *testing.T) {
-	store := openInMemory(t)
-	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
+	h := newHolder(t, &Inference{Keys: keysOff})
 	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(bodyOf("@preset/unknown", 1<<10)))
 	c := &inferenceCall{path: "chat/completions", route: inferenceRouteOf("chat/completions")}
 	w := &observedWriter{httptest.NewRecorder(), func() {
@@ -539,8 +545,7 @@ func stored(text string) string {
 // gateways read a body to its end, and some close it before. Some go on reading after the
 // handler returned. None may read a byte of another request.
 func TestBodiesStayApart(t *testing.T) {
-	store := openInMemory(t)
-	h := newInferringHandler(t, store, new(Inference))
+	h := newHolder(t, new(Inference))
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "u", Kind: domain.ManagementKey})
 	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m","temperature":1}`)}); err != nil {
 		t.Fatal(err)
