@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // tag returns the entity tag of an answer, with its quotes.
@@ -73,6 +74,7 @@ func TestEntityTags(t *testing.T) {
 }
 
 func TestConditionsOfReads(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	s.manage("POST", "/v1/presets/p/responses", `{}`).want(t, 200)
 	s.manage("PUT", "/v1/presets/p/labels/a", `{"version":1}`).want(t, 200)
@@ -163,6 +165,7 @@ func TestConditionsOfPages(t *testing.T) {
 // TestConditionsOfChanges sends conditional changes. A change is made only if its condition
 // holds.
 func TestConditionsOfChanges(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	f := &fixtures{s: s}
 	for route, r := range matrix {

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestPresetLifeAnswers compares each route's answer and main errors with a golden file.
 // Tags are numbered, so a change has the same tag as the GET after it.
 func TestPresetLifeAnswers(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	const mail = "/v1/presets/mail"
 	golden(t, "preset_create",
@@ -155,6 +158,7 @@ func TestWorkspaceLifeAnswers(t *testing.T) {
 // TestWorkspaceReferences sends an operation without a required body, which may be missing, empty or a
 // workspace reference.
 func TestWorkspaceReferences(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard+"\nmax_body_size 1KB")
 	team := s.manage("POST", "/v1/workspaces", minimalWorkspace).field(t, "id")
 	const path = "/v1/presets/p"
