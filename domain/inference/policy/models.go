@@ -7,9 +7,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/modelpattern"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -101,7 +101,7 @@ func (c *Check) checkModel(u use) error {
 	switch {
 	case u.model == "", c.isOwnModel(u.model):
 	case !c.Policy.limitsModels && toolOfModel(u.model) == "":
-	case c.Policy.limitsModels && slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return domain.MatchModel(pattern, u.model) }):
+	case c.Policy.limitsModels && slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return modelpattern.Match(pattern, u.model) }):
 	default:
 		return errFound
 	}
