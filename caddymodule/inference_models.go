@@ -52,7 +52,7 @@ func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
 }
 
 // findModel returns the entry of a preset for a model list: the gateway's own, or ours. The
-// error is NotFound if there is no such preset, or it is not a list to edit. It is errNoMemory if
+// error is NotFound if there is no such preset, or it is not a list to edit. It is heldbody.ErrNoMemory if
 // there is no memory for the list.
 func (c *inferenceCall) findModel(fetched *modellist.Writer, slug string) ([]byte, error) {
 	id := domain.Preset{Slug: slug}.Reference()
@@ -73,7 +73,7 @@ func (c *inferenceCall) findModel(fetched *modellist.Writer, slug string) ([]byt
 	return list.AppendModel(nil, p), nil
 }
 
-// newListWriter returns the writer for a request for models, of which the caller calls free.
+// newListWriter returns the writer for a request for models, of which the caller calls Free.
 func (c *inferenceCall) newListWriter() *modellist.Writer {
 	return modellist.NewWriter(c.w, c.h.Inference.MaxMemory/2, c.limitWriting) // bodies always have the other half
 }

@@ -144,8 +144,7 @@ func keyCommand() *cobra.Command {
 	return key
 }
 
-// errSecretAsID refuses a key in place of its id. Caddy logs the address of each request to the
-// admin endpoint.
+// errSecretAsID refuses a key in place of its id, since Caddy logs the address of each request.
 var errSecretAsID = errors.New("that is a key, and not the id of one, so nothing was sent. " +
 	`Find its id with "caddy presets key list": ENDS IN has its last characters`)
 

@@ -27,7 +27,7 @@ const maxSize = 16 << 20
 // is true. An error ends them. A nil Presets has none.
 type Presets func(withModels bool) iter.Seq2[inference.ActivePreset, error]
 
-// Edit returns the parts of a model list with the entries of presets, and without the
+// edit returns the parts of a model list with the entries of presets, and without the
 // models that who may not use. If who limits models, the parts do not refer to text. It returns
 // nil for a list that stays as it is. The error comes from presets, or is heldbody.ErrNoMemory.
 func edit(text []byte, memory *heldbody.Reservation, who domain.Principal, presets Presets) (parts draft.Body, err error) {
@@ -236,24 +236,20 @@ var errNoList = errors.New("not a list of models to edit")
 const entrySize = 128
 
 func (l *List) read(text []byte) error {
-	w := rawjson.NewStrict(text)
-	for name, err := range w.Members() {
-		var value jsontext.Value
-		if err == nil {
-			value, err = w.Value()
-		}
-		if err != nil {
-			return errNoList
-		}
+	list, err := rawjson.ReadStrict(text)
+	if err != nil {
+		return errNoList
+	}
+	for name, value := range rawjson.Pairs(list) {
 		if err := l.readMember(name, value); err != nil {
 			return err
 		}
 		if l.isArray && l.end == 0 { // this was data
-			l.data, l.dataEnd = value, w.Offset()
-			l.end = len(bytes.TrimRight(text[:w.Offset()-len("]")], " \t\r\n"))
+			l.data, l.dataEnd = value, rawjson.Offset(text, value)+len(value)
+			l.end = len(bytes.TrimRight(text[:l.dataEnd-len("]")], " \t\r\n"))
 		}
 	}
-	if w.End() != nil || !l.isArray || !l.IsOpenAI() && !l.isOpenRouter() {
+	if !l.isArray || !l.IsOpenAI() && !l.isOpenRouter() {
 		return errNoList
 	}
 	return nil
@@ -299,15 +295,15 @@ func (l *List) readMember(name, value jsontext.Value) error {
 func (l *List) readEntry(entry jsontext.Value) error {
 	var id, object string
 	var slug, architecture, pricing bool
-	for m, err := range rawjson.Object(entry) {
-		if err != nil {
-			return errNoList
-		}
-		switch m.Name {
+	if entry.Kind() != '{' {
+		return errNoList
+	}
+	for name, value := range rawjson.Pairs(entry) {
+		switch name, _ := rawjson.Text(name); name {
 		case "id":
-			id, _ = rawjson.Text(m.Value)
+			id, _ = rawjson.Text(value)
 		case "object":
-			object, _ = rawjson.Text(m.Value)
+			object, _ = rawjson.Text(value)
 		case "canonical_slug":
 			slug = true
 		case "architecture":

@@ -26,7 +26,7 @@ type servedVersion struct {
 // maxServedVersions bounds known. Without it hours are stored again, which changes nothing.
 const maxServedVersions = 20_000
 
-// Add records a request.
+// add records a request.
 func (v *servedVersions) add(used *usage.Request) {
 	hour := domain.ServedHour(used.Start)
 	of := usage.ServedPreset{WorkspaceID: used.WorkspaceID, Slug: used.Preset}
@@ -59,7 +59,7 @@ func (v *servedVersions) forget() {
 	v.known = nil
 }
 
-// Flush stores the fresh hours. If it fails, they wait for the next time.
+// flush stores the fresh hours. If it fails, they wait for the next time.
 func (v *servedVersions) flush(ctx context.Context, store domain.Store) error {
 	v.mu.Lock()
 	fresh := v.fresh
