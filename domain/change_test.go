@@ -138,7 +138,7 @@ func TestConditionsOfPresets(t *testing.T) {
 		"label of preset":     {prepare: labelled, there: true, do: putLabel},
 		"delete label":        {prepare: label, there: true, do: f.unlabelling("live")},
 		"delete label, by it": {prepare: labelled, there: true, do: f.unlabelling("live")},
-		"designate":           {prepare: create, there: true, do: f.designating(1)},
+		"designate":           {prepare: create, there: true, do: f.designating(domain.Designation{Version: 1})},
 		"patch":               {prepare: create, there: true, do: f.patching(domain.PresetPatch{Name: new("n")})},
 	})
 }
@@ -171,23 +171,11 @@ func TestConditionsOfWorkspaces(t *testing.T) {
 func TestTagsFollowChanges(t *testing.T) {
 	f := labelled(t, 2)
 	last := ""
-	for i, do := range []func() (domain.Outcome, error){
-		func() (domain.Outcome, error) {
-			return f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 1})
-		},
-		func() (domain.Outcome, error) { return f.UpdatePreset(t.Context(), ask, "", "p", describe(new("d"))) },
-		func() (domain.Outcome, error) {
-			return f.PutLabel(t.Context(), ask, "", "p", "live", domain.Target{Version: 1})
-		},
-		func() (domain.Outcome, error) {
-			return f.PutLabel(t.Context(), ask, "", "p", "live", domain.Target{Version: 2})
-		},
-		func() (domain.Outcome, error) { return f.DeleteLabel(t.Context(), ask, "", "p", "live") },
-		func() (domain.Outcome, error) { return f.CreatePresetVersion(t.Context(), ask, "", "p", nothing) },
+	for i, do := range []doing{
+		f.designating(domain.Designation{Version: 1}), f.patching(describe(new("d"))), f.labelling("live", domain.Target{Version: 1}, nil),
+		f.labelling("live", domain.Target{Version: 2}, nil), f.unlabelling("live"), f.releasing(domain.Release{}),
 	} {
-		if _, err := do(); err != nil {
-			t.Fatal(err)
-		}
+		f.must(do(ask, "p"))
 		found := f.found(f.Preset(t.Context(), user, "", "p"))
 		tag := found.Tag
 		if tag == last {

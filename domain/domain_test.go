@@ -170,9 +170,9 @@ func (f *fixture) releasing(how domain.Release) doing {
 	}
 }
 
-func (f *fixture) designating(version int) doing {
+func (f *fixture) designating(to domain.Designation) doing {
 	return func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.DesignateVersion(f.t.Context(), w, "", slug, domain.Designation{Version: version})
+		return f.DesignateVersion(f.t.Context(), w, "", slug, to)
 	}
 }
 

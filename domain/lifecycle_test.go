@@ -134,7 +134,7 @@ func TestPresetWorkspaces(t *testing.T) {
 // step is one change of a preset, asked for a minute after the one before.
 type step struct {
 	name string
-	do   func() (domain.Outcome, error)
+	do   doing
 	// kind and says are the error that it gives; where says is empty it gives
 	// none.
 	kind domain.Kind
@@ -161,7 +161,7 @@ func (f *fixture) run(t *testing.T, steps []step) {
 			if len(seen) > 1 {
 				before = f.stored(t, "default", "p")
 			}
-			out, err := s.do()
+			out, err := s.do(ask, "p")
 			p := f.stored(t, "default", "p")
 			added := f.trail(t)[len(seen):]
 			if s.says != "" {
@@ -219,21 +219,9 @@ func describe(text *string) domain.PresetPatch {
 
 func TestPresetLife(t *testing.T) {
 	f := newFixture(t)
-	create := func() (domain.Outcome, error) {
-		return f.CreatePresetVersion(t.Context(), ask, "", "p", nothing)
-	}
-	designate := func(to domain.Designation) func() (domain.Outcome, error) {
-		return func() (domain.Outcome, error) { return f.DesignateVersion(t.Context(), ask, "", "p", to) }
-	}
-	patch := func(patch domain.PresetPatch) func() (domain.Outcome, error) {
-		return func() (domain.Outcome, error) { return f.UpdatePreset(t.Context(), ask, "", "p", patch) }
-	}
-	archive := func() (domain.Outcome, error) { return f.ArchivePreset(t.Context(), ask, "", "p") }
-	restore := func() (domain.Outcome, error) { return f.RestorePreset(t.Context(), ask, "", "p") }
-	label := func(name string, to domain.Target) func() (domain.Outcome, error) {
-		return func() (domain.Outcome, error) { return f.PutLabel(t.Context(), ask, "", "p", name, to) }
-	}
-	unlabel := func() (domain.Outcome, error) { return f.DeleteLabel(t.Context(), ask, "", "p", "live") }
+	create, designate, patch, archive, restore := f.releasing(domain.Release{}), f.designating, f.patching, f.archiving, f.restoring
+	label := func(name string, to domain.Target) doing { return f.labelling(name, to, nil) }
+	unlabel := f.unlabelling("live")
 	status := func(to domain.PresetStatus) domain.PresetPatch { return domain.PresetPatch{Status: &to} }
 	is := func(status domain.PresetStatus, designated, latest int) func(*testing.T, domain.Preset) {
 		return func(t *testing.T, p domain.Preset) {
@@ -337,27 +325,19 @@ func TestPresetLife(t *testing.T) {
 func TestChangesShowThePreset(t *testing.T) {
 	f := newFixture(t)
 	f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
-	for name, do := range map[string]func() (domain.Outcome, error){
-		"version": func() (domain.Outcome, error) { return f.CreatePresetVersion(t.Context(), ask, "", "p", nothing) },
-		"designate": func() (domain.Outcome, error) {
-			return f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 1})
-		},
-		"designate again": func() (domain.Outcome, error) {
-			return f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 1})
-		},
-		"patch": func() (domain.Outcome, error) {
-			return f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Name: new("n")})
-		},
-		"patch again": func() (domain.Outcome, error) { return f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{}) },
-		"restore":     func() (domain.Outcome, error) { return f.RestorePreset(t.Context(), ask, "", "p") },
-		"archived between": func() (domain.Outcome, error) {
-			if _, err := f.ArchivePreset(t.Context(), ask, "", "p"); err != nil {
-				return domain.Outcome{}, err
-			}
-			return f.RestorePreset(t.Context(), ask, "", "p")
+	for name, do := range map[string]doing{
+		"version":         f.releasing(domain.Release{}),
+		"designate":       f.designating(domain.Designation{Version: 1}),
+		"designate again": f.designating(domain.Designation{Version: 1}),
+		"patch":           f.patching(domain.PresetPatch{Name: new("n")}),
+		"patch again":     f.patching(domain.PresetPatch{}),
+		"restore":         f.restoring,
+		"archived between": func(w domain.Write, slug string) (domain.Outcome, error) {
+			f.must(f.archiving(w, slug))
+			return f.restoring(w, slug)
 		},
 	} {
-		out, err := do()
+		out, err := do(ask, "p")
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

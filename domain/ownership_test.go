@@ -23,7 +23,7 @@ func presetChanges(f *fixture) map[string][]doing {
 			f.patching(domain.PresetPatch{Protected: new(true)}),
 			f.patching(domain.PresetPatch{Policy: domain.Settable[domain.Policy]{Given: true, Value: &domain.Policy{Lock: []string{"seed"}}}}),
 		},
-		"DesignateVersion": {f.designating(1)},
+		"DesignateVersion": {f.designating(domain.Designation{Version: 1})},
 		"ArchivePreset":    {f.archiving},
 		"RestorePreset": {func(w domain.Write, slug string) (domain.Outcome, error) {
 			f.must(f.archiving(domain.Write{Who: admin, Override: "files"}, slug))

@@ -121,22 +121,14 @@ func TestVersionTag(t *testing.T) {
 	}
 	before := tags()
 	for name, step := range map[string]struct {
-		do      func() (domain.Outcome, error)
+		do      doing
 		changed [3]bool
 	}{
-		"label": {func() (domain.Outcome, error) {
-			return f.PutLabel(t.Context(), ask, "", "p", "a", domain.Target{Version: 1})
-		}, [3]bool{true, false, false}},
-		"designated": {func() (domain.Outcome, error) {
-			return f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 2})
-		}, [3]bool{false, true, true}},
-		"patch": {func() (domain.Outcome, error) {
-			return f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Name: new("n")})
-		}, [3]bool{}},
+		"label":      {f.labelling("a", domain.Target{Version: 1}, nil), [3]bool{true, false, false}},
+		"designated": {f.designating(domain.Designation{Version: 2}), [3]bool{false, true, true}},
+		"patch":      {f.patching(domain.PresetPatch{Name: new("n")}), [3]bool{}},
 	} {
-		if _, err := step.do(); err != nil {
-			t.Fatal(err)
-		}
+		f.must(step.do(ask, "p"))
 		after := tags()
 		for n, changed := range step.changed {
 			if after[n] != before[n] != changed {
