@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 )
@@ -16,10 +17,10 @@ func (c *change) guardPreset(p Preset) error {
 	return c.Who.require(ProtectedLabels, presetProtected)
 }
 
-// guardPresets returns the error of the first preset of a workspace that the change may not
-// remove. It is Forbidden if the preset or a label of it is protected and the caller lacks the
-// right, else that of checkOwner.
-func (c *change) guardPresets(workspaceID string) error {
+// guardPresets returns an error if the change may not remove the presets of a workspace. It is
+// Forbidden if the caller lacks the right and a preset or a label is protected, else the first of
+// checkOwner.
+func (c *change) guardPresets(workspaceID string) (owned error) {
 	missing := c.Who.require(ProtectedLabels, "Workspace has protected presets or labels")
 	for p, err := range c.Presets(workspaceID) {
 		if err != nil {
@@ -32,11 +33,9 @@ func (c *change) guardPresets(workspaceID string) error {
 		if isProtected && missing != nil {
 			return missing
 		}
-		if err := c.checkOwner(p); err != nil {
-			return err
-		}
+		owned = cmp.Or(owned, c.checkOwner(p))
 	}
-	return nil
+	return owned
 }
 
 // protection returns what a change did to a protection, for the audit trail.
