@@ -55,8 +55,10 @@ func TestStreamLimits(t *testing.T) {
 		text    string
 		isWhole bool
 	}{
-		{deep(rawjson.MaxStreamDepth), true}, {deep(rawjson.MaxStreamDepth + 1), false},
-		{digits(rawjson.MaxStreamToken), true}, {digits(rawjson.MaxStreamToken + 1), false},
+		{deep(rawjson.MaxStreamDepth), true},
+		{deep(rawjson.MaxStreamDepth + 1), false},
+		{digits(rawjson.MaxStreamToken), true},
+		{digits(rawjson.MaxStreamToken + 1), false},
 		{`["` + strings.Repeat("x", 1<<20) + `"]`, true},
 	} {
 		for _, size := range []int{100, len(tc.text)} {
