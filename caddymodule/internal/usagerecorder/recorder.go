@@ -210,7 +210,7 @@ func (rec *Recorder) run(ctx context.Context) {
 }
 
 // Flush stores the rows that changed, and when versions were served. Rows that cannot be
-// stored wait for the next time. flush logs its error.
+// stored wait for the next time. Flush logs its error.
 func (rec *Recorder) Flush(ctx context.Context, use *Use) error {
 	err := rec.flushSteps(ctx, use, rec.flushTimeout)
 	if err != nil {
@@ -269,7 +269,7 @@ func (rec *Recorder) take(ctx context.Context, use *Use) (rows []domain.UsageRow
 	return rows, err
 }
 
-// Store stores rows in batches, and tells the ledger.
+// store stores rows in batches, and tells the ledger.
 func (rec *Recorder) store(ctx context.Context, use *Use, rows []domain.UsageRow) error {
 	for len(rows) > 0 {
 		batch := firstBatch(rows)
@@ -368,7 +368,7 @@ func (rec *Recorder) prune(ctx context.Context, use *Use, now time.Time) error {
 func (rec *Recorder) openHandles(ctx context.Context, use *Use) {
 	limited, cancel := context.WithTimeout(ctx, rec.flushTimeout)
 	defer cancel()
-	secret, err := domain.EnsureFeedbackSecret(limited, use.Store)
+	secret, err := usage.EnsureFeedbackSecret(limited, use.Store)
 	switch {
 	case err == nil:
 		rec.Handles.Store(usage.NewHandles(secret))
