@@ -86,7 +86,7 @@ type breakpointStripper struct {
 // stripTools removes breakpoints of tools that only the preset has. Locked tools keep theirs.
 func (m *merger) stripTools(s *breakpointStripper) {
 	tools := m.Value("tools")
-	if s.surplus <= 0 || m.setting("tools") == nil || m.rules.Policy.IsLocked("tools") || m.Reserve(len(tools)) != nil {
+	if s.surplus <= 0 || m.rules.Setting("tools") == nil || m.rules.Policy.IsLocked("tools") || m.Reserve(len(tools)) != nil {
 		return
 	}
 	var stripped []jsontext.Value

@@ -65,11 +65,9 @@ type merger struct {
 	draft.Draft
 	rules     policy.Check
 	dialect   domain.Dialect
-	takes     []string        // as Request.Takes
 	unknown   map[string]bool // fields that the gateway does not know
 	request   reference.Request
 	settings  *settings
-	ours      []rawjson.Member // the fields of settings that the route takes
 	workspace *workspaceDefaults
 	// streamUsage is Config.AddStreamUsage, and streamUsageAdded that the request needed it.
 	streamUsage, streamUsageAdded bool
@@ -98,11 +96,7 @@ type workspaceDefaults struct {
 
 // use sets the version that the request names.
 func (m *merger) use(v usedVersion) {
-	m.settings, m.ours = v.settings, v.settings.fields
-	if m.takes != nil {
-		m.ours = slices.DeleteFunc(slices.Clone(m.ours), func(f rawjson.Member) bool { return !m.takesField(f.Name) })
-	}
-	m.rules.Policy, m.rules.Stored, m.rules.Ours = v.policy, v.settings.fields, m.ours
+	m.settings, m.rules.Policy, m.rules.Stored = v.settings, v.policy, v.settings.fields
 	m.rules.Disabled = m.workspace.disabledTools
 }
 
@@ -122,18 +116,17 @@ func (m *merger) merge() error {
 	if err := m.render(); err != nil {
 		return err
 	}
-	m.rules.Prompt = m.prompt
 	if err := m.rules.LimitConversation(); err != nil {
 		return err
 	}
-	m.Parts = make([]draft.Part, 0, len(m.request.Fields)+len(m.ours)+4)
+	m.Parts = make([]draft.Part, 0, len(m.request.Fields)+len(m.settings.fields)+4)
 	for _, field := range m.request.Fields {
 		if err := m.addSent(field); err != nil {
 			return err
 		}
 	}
-	for _, field := range m.ours {
-		if m.Index(field.Name) >= 0 {
+	for _, field := range m.settings.fields {
+		if !m.rules.TakesField(field.Name) || m.Index(field.Name) >= 0 {
 			continue
 		}
 		if field.Value = m.contribution(field.Name, field.Value); field.Value != nil {
@@ -162,8 +155,8 @@ func (m *merger) merge() error {
 
 // addSent adds a field of the request, merged with the preset's.
 func (m *merger) addSent(field rawjson.Member) error {
-	ours := m.setting(field.Name)
-	empty := rawjson.IsEmpty(field.Value) && (ours != nil || m.setting(dialects.Synonyms[m.dialect][field.Name]) != nil)
+	ours := m.rules.Setting(field.Name)
+	empty := rawjson.IsEmpty(field.Value) && (ours != nil || m.rules.Setting(dialects.Synonyms[m.dialect][field.Name]) != nil)
 	sent := field.Value.Kind() != 'n' && !empty && (field.Name != "model" || !rawjson.IsText(field.Value, ""))
 	add := func(value jsontext.Value, from draft.Source) {
 		m.Parts = append(m.Parts, draft.Part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, From: from})
@@ -242,15 +235,6 @@ func (m *merger) addSent(field rawjson.Member) error {
 	return nil
 }
 
-// setting returns the preset's value of a field, nil where it has none that the
-// route takes.
-func (m *merger) setting(name string) jsontext.Value { return rawjson.Find(m.ours, name) }
-
-// takesField reports whether the route takes a field from the preset or workspace.
-func (m *merger) takesField(name string) bool {
-	return m.takes == nil || name == "model" || slices.Contains(m.takes, name)
-}
-
 // isOverridden reports whether the request has a synonym of a field of the preset. {} and
 // [] do not count.
 func (m *merger) isOverridden(name string) bool {
@@ -299,7 +283,7 @@ func firstModel(models jsontext.Value) jsontext.Value {
 
 // fillProviderSort adds the workspace's provider order if the request has none.
 func (m *merger) fillProviderSort() {
-	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.takesField("provider") || m.rules.Policy.Drops("provider") {
+	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.rules.TakesField("provider") || m.rules.Policy.Drops("provider") {
 		return
 	}
 	sort := rawjson.Quote(m.workspace.providerSort)
