@@ -128,7 +128,7 @@ func (m *merger) stripTemplate(s *breakpointStripper) {
 	}
 	list = rawjson.ArrayOf(stripped...)
 	first := &m.messages[0][0] // a template's messages begin with a brace
-	edits := m.Parts[m.Index(dialects.ConversationField[m.dialect])].Edits
+	edits := m.Parts[m.Index(dialects.ConversationField[m.rules.Dialect])].Edits
 	for i := range edits {
 		e := &edits[i]
 		if at := slices.IndexFunc(e.Texts, func(text jsontext.Value) bool { return len(text) > 0 && &text[0] == first }); at >= 0 {

@@ -64,7 +64,6 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 type merger struct {
 	draft.Draft
 	rules     policy.Check
-	dialect   domain.Dialect
 	unknown   map[string]bool // fields that the gateway does not know
 	request   reference.Request
 	settings  *settings
@@ -133,13 +132,13 @@ func (m *merger) merge() error {
 			m.Parts = append(m.Parts, draft.Part{Member: field, From: draft.FromPreset})
 		}
 	}
-	if field := dialects.ConversationField[m.dialect]; len(m.messages) > 0 && m.Index(field) < 0 {
+	if field := dialects.ConversationField[m.rules.Dialect]; len(m.messages) > 0 && m.Index(field) < 0 {
 		if err := m.addConversation(rawjson.NewMember(field, nil)); err != nil {
 			return err
 		}
 	}
-	if field := dialects.PromptField[m.dialect]; !m.prompt.IsEmpty() && m.Index(field) < 0 {
-		m.Parts = append(m.Parts, draft.Part{Member: rawjson.NewMember(field, nil), Edits: []draft.Edit{{Texts: m.prompt.Alone(m.dialect)}}, From: m.prompt.From})
+	if field := dialects.PromptField[m.rules.Dialect]; !m.prompt.IsEmpty() && m.Index(field) < 0 {
+		m.Parts = append(m.Parts, draft.Part{Member: rawjson.NewMember(field, nil), Edits: []draft.Edit{{Texts: m.prompt.Alone(m.rules.Dialect)}}, From: m.prompt.From})
 	}
 	if err := m.rules.Enforce(); err != nil {
 		return err
@@ -156,7 +155,7 @@ func (m *merger) merge() error {
 // addSent adds a field of the request, merged with the preset's.
 func (m *merger) addSent(field rawjson.Member) error {
 	ours := m.rules.Setting(field.Name)
-	empty := rawjson.IsEmpty(field.Value) && (ours != nil || m.rules.Setting(dialects.Synonyms[m.dialect][field.Name]) != nil)
+	empty := rawjson.IsEmpty(field.Value) && (ours != nil || m.rules.Setting(dialects.Synonyms[m.rules.Dialect][field.Name]) != nil)
 	sent := field.Value.Kind() != 'n' && !empty && (field.Name != "model" || !rawjson.IsText(field.Value, ""))
 	add := func(value jsontext.Value, from draft.Source) {
 		m.Parts = append(m.Parts, draft.Part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, From: from})
@@ -177,18 +176,18 @@ func (m *merger) addSent(field rawjson.Member) error {
 		case ours != nil:
 			add(ours, draft.FromPreset)
 		}
-	case field.Name == dialects.ConversationField[m.dialect] && len(m.messages) > 0:
+	case field.Name == dialects.ConversationField[m.rules.Dialect] && len(m.messages) > 0:
 		if !sent {
 			field.Value = nil
 		}
 		return m.addConversation(field)
-	case field.Name == dialects.PromptField[m.dialect] && !m.prompt.IsEmpty():
+	case field.Name == dialects.PromptField[m.rules.Dialect] && !m.prompt.IsEmpty():
 		if !sent {
 			add(nil, m.prompt.From)
-			m.Parts[len(m.Parts)-1].Edits = []draft.Edit{{Texts: m.prompt.Alone(m.dialect)}}
+			m.Parts[len(m.Parts)-1].Edits = []draft.Edit{{Texts: m.prompt.Alone(m.rules.Dialect)}}
 			return nil
 		}
-		edits, err := m.prompt.Place(m.dialect, field.Value, false)
+		edits, err := m.prompt.Place(m.rules.Dialect, field.Value, false)
 		switch {
 		case err != nil:
 			return err
@@ -199,7 +198,7 @@ func (m *merger) addSent(field rawjson.Member) error {
 			m.Parts[len(m.Parts)-1].Edits = edits
 		}
 	case field.Name == "tools" && sent && ours != nil:
-		own, err := splitTools(m.dialect, field.Value, maxTools)
+		own, err := splitTools(m.rules.Dialect, field.Value, maxTools)
 		if err != nil {
 			return err
 		}
@@ -238,7 +237,7 @@ func (m *merger) addSent(field rawjson.Member) error {
 // isOverridden reports whether the request has a synonym of a field of the preset. {} and
 // [] do not count.
 func (m *merger) isOverridden(name string) bool {
-	synonym := dialects.Synonyms[m.dialect][name]
+	synonym := dialects.Synonyms[m.rules.Dialect][name]
 	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.Fields, func(f rawjson.Member) bool {
 		return f.Name == synonym && f.Value.Kind() != 'n' && !rawjson.IsEmpty(f.Value)
 	})

@@ -30,7 +30,7 @@ func (m *merger) contribution(name string, ours jsontext.Value) jsontext.Value {
 func (m *merger) contributedReasoning(name string, ours jsontext.Value) jsontext.Value {
 	sent, own := m.sentSetting("reasoning"), m.rules.Setting("reasoning")
 	var sentEffort, ownEffort jsontext.Value
-	if m.dialect == domain.Chat {
+	if m.rules.Dialect == domain.Chat {
 		sentEffort, ownEffort = m.sentSetting("reasoning_effort"), m.rules.Setting("reasoning_effort")
 	}
 	if sent != nil && sent.Kind() != '{' || sentEffort != nil && ours.Kind() != '{' {

@@ -35,7 +35,7 @@ func (m *merger) reconcile() {
 			}
 		}
 	}
-	switch m.dialect {
+	switch m.rules.Dialect {
 	case domain.Messages:
 		m.reconcileThinking()
 		m.reconcileSampling()
