@@ -7,9 +7,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/modelpattern"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -86,7 +86,7 @@ func (c *Check) refusesModel(u use) bool {
 	case !c.Policy.limitsModels:
 		return toolOfModel(u.model) != ""
 	}
-	return !slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return domain.MatchModel(pattern, u.model) })
+	return !slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return modelpattern.Match(pattern, u.model) })
 }
 
 // isOwnModel reports whether the preset names a model, also in its plugins and tools.
