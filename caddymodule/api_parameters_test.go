@@ -61,11 +61,7 @@ func TestQueries(t *testing.T) {
 			t.Errorf("%s: got %d with X-Preset-Ignored %q, want %d and the unknown parameters", route, r.status, r.header.Get("X-Preset-Ignored"), row.exists.status)
 		}
 		refused("a=1;b=2", "query")
-		parameters := strings.Fields(op.query)
-		if op.is(inWorkspace) {
-			parameters = append(parameters, "workspace_id")
-		}
-		for _, name := range parameters {
+		for _, name := range op.parameters() {
 			refused(name+"=1&"+name+"=1", name+`","message":"given more than once`)
 			if name == "limit" || name == "offset" {
 				for _, number := range []string{"01", "00", "%2B1", "1.0", "1e0", "-1", "%201", "0x1", "99999999999999999999"} {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 )
 
 const (
@@ -414,7 +414,7 @@ func TestKeysInTheSessionAndTheHost(t *testing.T) {
 			exchange(t, s.address, request).want(t, 202)
 			got := s.upstream.one(t)
 			for header, values := range got.header {
-				if domain.HoldsIssued(strings.Join(values, " ")) && !strings.Contains(strings.Join(values, " "), domain.HiddenPrefix) {
+				if secrets.AreIn(strings.Join(values, " ")) && !strings.Contains(strings.Join(values, " "), string(secrets.Hidden)) {
 					t.Errorf("a key as %s: the gateway got %s: %s", name, header, values)
 				}
 			}

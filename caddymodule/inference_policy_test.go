@@ -180,7 +180,7 @@ func TestIsOtherType(t *testing.T) {
 		if tc.values == nil {
 			header = http.Header{}
 		}
-		if got := isOtherType(header); got != tc.want {
+		if got := mediatype.IsOther(header); got != tc.want {
 			t.Errorf("%q: got %t, want %t", tc.values, got, tc.want)
 		}
 	}

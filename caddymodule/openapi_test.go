@@ -428,11 +428,7 @@ func TestOpenAPIParameters(t *testing.T) {
 		}
 	}
 	for _, op := range new(Handler).routes(schemas) {
-		takes := strings.Fields(op.query)
-		if op.is(inWorkspace) {
-			takes = append(takes, "workspace_id")
-		}
-		check(apiDocument, op.name, takes)
+		check(apiDocument, op.name, op.parameters())
 	}
 	for _, rt := range admin.Routes(schemas) {
 		check(adminDocument, rt.Name, strings.Fields(rt.Query))

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
@@ -468,11 +469,11 @@ func TestManyKeysAreUsedAtOnce(t *testing.T) {
 func TestHoldsIssued(t *testing.T) {
 	for text, want := range map[string]bool{
 		"caddypresets_inf_": true, "caddypresets_mgmt_x": true, "xcaddypresets_inf_": true, "a_b_caddypresets_inf_x": true, "Bearer caddypresets_inf_x, y": true,
-		"CADDYPRESETS_MGMT_X": true, "Caddypresets_Inf_x": true, "caddypresets_caddypresets_inf_": true, domain.HiddenPrefix + "1": true,
+		"CADDYPRESETS_MGMT_X": true, "Caddypresets_Inf_x": true, "caddypresets_caddypresets_inf_": true, string(secrets.Hidden) + "1": true,
 		"": false, "_": false, "caddypresets": false, "caddypresets_": false, "caddypresets_inf": false, "caddypresets_info_": false, "caddypresets-inf-x": false,
 		"addypresets_inf_x": false, "ſcaddypreſets_inf_": false, "caddypresets%5Finf%5Fx": false, "sk-or-v1-x": false,
 	} {
-		if got := domain.HoldsIssued(text); got != want {
+		if got := secrets.AreIn(text); got != want {
 			t.Errorf("%q: got %t, want %t", text, got, want)
 		}
 	}

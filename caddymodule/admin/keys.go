@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 )
 
 func listKeys(r request) (any, error) {
@@ -149,7 +150,7 @@ var errSecretAsID = errors.New("that is a key, and not the id of one, so nothing
 
 // callKey calls a path of the key of an id, or below it.
 func (t *client) callKey(method, id, below string) (issuedKey, error) {
-	if domain.HoldsIssued(id) {
+	if secrets.AreIn(id) {
 		return issuedKey{}, errSecretAsID
 	}
 	return call[issuedKey](t, method, Path+"keys/"+url.PathEscape(id)+below, nil)

@@ -27,25 +27,16 @@ type node struct {
 // surrogate pairs, so that they refuse one version and not the whole text.
 func parse(file, path string, text []byte) (node, error) {
 	text = []byte(strings.TrimPrefix(string(text), "\ufeff"))
-	value, err := parseStrictly(text)
+	value, err := rawjson.ReadStrict(text)
 	if err != nil {
 		if whole := replaceHalves(text); whole != nil {
-			value, err = parseStrictly(whole)
+			value, err = rawjson.ReadStrict(whole)
 		}
 	}
 	if err != nil {
 		return node{}, errors.New("is no JSON: " + err.Error())
 	}
 	return node{file: file, path: path, value: value}, nil
-}
-
-func parseStrictly(text []byte) (jsontext.Value, error) {
-	w := rawjson.NewStrict(text)
-	value, err := w.Value()
-	if err == nil {
-		err = w.End()
-	}
-	return value, err
 }
 
 // noCharacter is a code point that is assigned to nothing, as an escape of JSON.
