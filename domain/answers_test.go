@@ -173,10 +173,7 @@ func TestAnswersAreNeverStale(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			home, err := workspace(t.Context(), f, admin, domain.DefaultWorkspaceSlug)
-			if err != nil {
-				t.Fatal(err)
-			}
+			home := f.shown(domain.DefaultWorkspaceSlug)
 			ask := asked{ids: []string{home.ID}, slugs: []string{"default", "team", "former"}}
 			now, coming := f.now, ""
 			service := func() *domain.Service {

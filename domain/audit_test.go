@@ -22,14 +22,9 @@ func audited(t *testing.T) *fixture {
 	f := labelled(t, 2)
 	f.label(t, "live", domain.Target{Version: 1})
 	f.now = f.now.Add(time.Second)
-	if _, err := f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 1}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 1}))
 	f.workspace(t, "team")
-	k, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey, Name: "ci", Workspace: "team"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, _ := f.newKey(domain.NewKey{Kind: domain.InferenceKey, Name: "ci", Workspace: "team"})
 	for range 2 { // the second time it is so already
 		if _, err := f.RevokeKey(t.Context(), domain.By(user), k.ID); err != nil {
 			t.Fatal(err)
@@ -79,9 +74,7 @@ func TestAuditTrail(t *testing.T) {
 func TestAuditPageLimit(t *testing.T) {
 	f := labelled(t, 1)
 	for i := range domain.MaxAuditPage {
-		if _, err := f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Name: new(fmt.Sprint(i))}); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Name: new(fmt.Sprint(i))}))
 	}
 	records, head, err := f.AuditTrail(t.Context(), 0, math.MaxInt)
 	if err != nil || len(records) != domain.MaxAuditPage || head.Count != domain.MaxAuditPage+2 {

@@ -53,92 +53,22 @@ func conditions(tag string) map[string]struct {
 	}
 }
 
-func TestConditionsOfPresets(t *testing.T) {
-	f := newFixture(t)
-	preset := func(slug string) string { // its tag
-		t.Helper()
-		found, err := f.Preset(t.Context(), user, "", slug)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return found.Tag
-	}
-	create := func(slug string) string {
-		f.put(t, slug, "{}", nil)
-		return preset(slug)
-	}
-	archived := func(slug string) string {
-		tag := create(slug)
-		if _, err := f.ArchivePreset(t.Context(), ask, "", slug); err != nil {
-			t.Fatal(err)
-		}
-		return tag
-	}
-	label := func(slug string) string {
-		create(slug)
-		if _, err := f.PutLabel(t.Context(), ask, "", slug, "live", domain.Target{Version: 1}); err != nil {
-			t.Fatal(err)
-		}
-		found, err := f.Label(t.Context(), user, "", slug, "live", domain.Page{Limit: domain.DefaultPage})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return found.Tag
-	}
-	labelled := func(slug string) string {
-		label(slug)
-		return preset(slug)
-	}
-	unlabelled := func(slug string) string {
-		create(slug)
-		return "none"
-	}
-	nowhere := func(string) string { return "none" }
-	create1 := func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.CreatePresetVersion(t.Context(), w, "", slug, nothing)
-	}
-	archive := func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.ArchivePreset(t.Context(), w, "", slug)
-	}
-	restore := func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.RestorePreset(t.Context(), w, "", slug)
-	}
-	putLabel := func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.PutLabel(t.Context(), w, "", slug, "live", domain.Target{Version: 1})
-	}
-	deleteLabel := func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.DeleteLabel(t.Context(), w, "", slug, "live")
-	}
+// conditional is a change of an object under conditions.
+type conditional struct {
+	prepare func(slug string) (tag string)
+	there   bool // the object exists then
+	do      doing
+	also    []string // conditions that hold although the object is missing
+}
+
+// tryConditions tries each change under all kinds of conditions.
+func (f *fixture) tryConditions(t *testing.T, changes map[string]conditional) {
 	number := 0
-	for name, tc := range map[string]struct {
-		prepare func(slug string) (tag string)
-		there   bool
-		do      func(w domain.Write, slug string) (domain.Outcome, error)
-		also    []string // conditions that hold although the object is missing
-	}{
-		"new preset":          {prepare: nowhere, do: create1},
-		"new version":         {prepare: create, there: true, do: create1},
-		"archive":             {prepare: create, there: true, do: archive},
-		"archive again":       {prepare: archived, do: archive},
-		"restore":             {prepare: archived, do: restore},
-		"restore active":      {prepare: create, there: true, do: restore},
-		"new label":           {prepare: unlabelled, do: putLabel},
-		"new label of preset": {prepare: create, do: putLabel, also: []string{"match", "match one of two"}},
-		"same label":          {prepare: label, there: true, do: putLabel},
-		"label of preset":     {prepare: labelled, there: true, do: putLabel},
-		"delete label":        {prepare: label, there: true, do: deleteLabel},
-		"delete label, by it": {prepare: labelled, there: true, do: deleteLabel},
-		"designate": {prepare: create, there: true, do: func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DesignateVersion(t.Context(), w, "", slug, domain.Designation{Version: 1})
-		}},
-		"patch": {prepare: create, there: true, do: func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.UpdatePreset(t.Context(), w, "", slug, domain.PresetPatch{Name: new("n")})
-		}},
-	} {
+	for name, tc := range changes {
 		for which := range conditions("") {
 			t.Run(name+"/"+which, func(t *testing.T) {
 				number++
-				slug := "p" + strconv.Itoa(number)
+				slug := "o" + strconv.Itoa(number)
 				condition := conditions(tc.prepare(slug))[which]
 				holds := condition.there
 				if !tc.there {
@@ -163,60 +93,77 @@ func TestConditionsOfPresets(t *testing.T) {
 	}
 }
 
+func TestConditionsOfPresets(t *testing.T) {
+	f := newFixture(t)
+	preset := func(slug string) string { // its tag
+		t.Helper()
+		found := f.found(f.Preset(t.Context(), user, "", slug))
+		return found.Tag
+	}
+	create := func(slug string) string {
+		f.put(t, slug, "{}", nil)
+		return preset(slug)
+	}
+	archived := func(slug string) string {
+		tag := create(slug)
+		f.must(f.ArchivePreset(t.Context(), ask, "", slug))
+		return tag
+	}
+	label := func(slug string) string {
+		create(slug)
+		f.must(f.PutLabel(t.Context(), ask, "", slug, "live", domain.Target{Version: 1}))
+		found := f.found(f.Label(t.Context(), user, "", slug, "live", domain.Page{Limit: domain.DefaultPage}))
+		return found.Tag
+	}
+	labelled := func(slug string) string {
+		label(slug)
+		return preset(slug)
+	}
+	unlabelled := func(slug string) string {
+		create(slug)
+		return "none"
+	}
+	nowhere := func(string) string { return "none" }
+	release, putLabel := f.releasing(domain.Release{}), f.labelling("live", domain.Target{Version: 1}, nil)
+	f.tryConditions(t, map[string]conditional{
+		"new preset":          {prepare: nowhere, do: release},
+		"new version":         {prepare: create, there: true, do: release},
+		"archive":             {prepare: create, there: true, do: f.archiving},
+		"archive again":       {prepare: archived, do: f.archiving},
+		"restore":             {prepare: archived, do: f.restoring},
+		"restore active":      {prepare: create, there: true, do: f.restoring},
+		"new label":           {prepare: unlabelled, do: putLabel},
+		"new label of preset": {prepare: create, do: putLabel, also: []string{"match", "match one of two"}},
+		"same label":          {prepare: label, there: true, do: putLabel},
+		"label of preset":     {prepare: labelled, there: true, do: putLabel},
+		"delete label":        {prepare: label, there: true, do: f.unlabelling("live")},
+		"delete label, by it": {prepare: labelled, there: true, do: f.unlabelling("live")},
+		"designate":           {prepare: create, there: true, do: f.designating(domain.Designation{Version: 1})},
+		"patch":               {prepare: create, there: true, do: f.patching(domain.PresetPatch{Name: new("n")})},
+	})
+}
+
 func TestConditionsOfWorkspaces(t *testing.T) {
 	f := newFixture(t)
-	number := 0
-	for name, tc := range map[string]struct {
-		there bool
-		do    func(w domain.Write, slug string) error
-	}{
-		"create": {false, func(w domain.Write, slug string) error {
-			_, err := f.CreateWorkspace(t.Context(), w, domain.NewWorkspace{Name: "n", Slug: slug})
-			return err
-		}},
-		"update": {true, func(w domain.Write, slug string) error {
-			_, err := f.UpdateWorkspace(t.Context(), w, slug, domain.WorkspacePatch{Name: new("n")}, nil)
-			return err
-		}},
-		"delete": {true, func(w domain.Write, slug string) error {
-			_, err := f.DeleteWorkspace(t.Context(), w, slug, domain.WorkspaceDeletion{})
-			return err
-		}},
-	} {
-		for which := range conditions("") {
-			t.Run(name+"/"+which, func(t *testing.T) {
-				number++
-				slug := "w" + strconv.Itoa(number)
-				tag := ""
-				if tc.there {
-					text, err := f.workspace(t, slug).JSON()
-					if err != nil {
-						t.Fatal(err)
-					}
-					tag = domain.Tag(text)
-				}
-				condition := conditions(tag)[which]
-				holds := condition.there
-				if !tc.there {
-					holds = condition.missing
-				}
-				trail := f.records(t)
-				w := ask
-				w.Condition = condition.Condition
-				err := tc.do(w, slug)
-				if holds {
-					if err != nil {
-						t.Errorf("got %v, want it done", err)
-					}
-					return
-				}
-				wantKind(t, err, domain.PreconditionFailed, "Precondition failed")
-				if now := f.records(t); now != trail {
-					t.Error("something was changed all the same")
-				}
-			})
+	nowhere := func(string) string { return "" }
+	create := func(slug string) string {
+		text, err := f.workspace(t, slug).JSON()
+		if err != nil {
+			t.Fatal(err)
 		}
+		return domain.Tag(text)
 	}
+	f.tryConditions(t, map[string]conditional{
+		"create": {prepare: nowhere, do: func(w domain.Write, slug string) (domain.Outcome, error) {
+			return f.CreateWorkspace(t.Context(), w, domain.NewWorkspace{Name: "n", Slug: slug})
+		}},
+		"update": {prepare: create, there: true, do: func(w domain.Write, slug string) (domain.Outcome, error) {
+			return f.UpdateWorkspace(t.Context(), w, slug, domain.WorkspacePatch{Name: new("n")}, nil)
+		}},
+		"delete": {prepare: create, there: true, do: func(w domain.Write, slug string) (domain.Outcome, error) {
+			return f.DeleteWorkspace(t.Context(), w, slug, domain.WorkspaceDeletion{})
+		}},
+	})
 }
 
 // The tag in the answer of a change is the tag of the next read. A change of anything that
@@ -224,35 +171,19 @@ func TestConditionsOfWorkspaces(t *testing.T) {
 func TestTagsFollowChanges(t *testing.T) {
 	f := labelled(t, 2)
 	last := ""
-	for i, do := range []func() (domain.Outcome, error){
-		func() (domain.Outcome, error) {
-			return f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 1})
-		},
-		func() (domain.Outcome, error) { return f.UpdatePreset(t.Context(), ask, "", "p", describe(new("d"))) },
-		func() (domain.Outcome, error) {
-			return f.PutLabel(t.Context(), ask, "", "p", "live", domain.Target{Version: 1})
-		},
-		func() (domain.Outcome, error) {
-			return f.PutLabel(t.Context(), ask, "", "p", "live", domain.Target{Version: 2})
-		},
-		func() (domain.Outcome, error) { return f.DeleteLabel(t.Context(), ask, "", "p", "live") },
-		func() (domain.Outcome, error) { return f.CreatePresetVersion(t.Context(), ask, "", "p", nothing) },
+	for i, do := range []doing{
+		f.designating(domain.Designation{Version: 1}), f.patching(describe(new("d"))), f.labelling("live", domain.Target{Version: 1}, nil),
+		f.labelling("live", domain.Target{Version: 2}, nil), f.unlabelling("live"), f.releasing(domain.Release{}),
 	} {
-		if _, err := do(); err != nil {
-			t.Fatal(err)
-		}
-		found, err := f.Preset(t.Context(), user, "", "p")
-		if err != nil {
-			t.Fatal(err)
-		}
+		f.must(do(ask, "p"))
+		found := f.found(f.Preset(t.Context(), user, "", "p"))
 		tag := found.Tag
 		if tag == last {
 			t.Errorf("change %d gives no new tag", i)
 		}
 		w := ask
 		w.Condition.Match = &domain.Tags{List: []string{last}}
-		_, err = f.UpdatePreset(t.Context(), w, "", "p", domain.PresetPatch{Name: new("lost")})
-		wantKind(t, err, domain.PreconditionFailed, "Precondition failed")
+		wantKind(t, errOf(f.UpdatePreset(t.Context(), w, "", "p", domain.PresetPatch{Name: new("lost")})), domain.PreconditionFailed, "Precondition failed")
 		last = tag
 	}
 }
@@ -350,14 +281,10 @@ func TestIdempotency(t *testing.T) {
 
 	// A failed change was not made, and may be tried again.
 	off, on := domain.PresetDisabled, domain.PresetActive
-	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &off}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &off}))
 	_, err := create(idempotent("c", "x"), "p")
 	wantKind(t, err, domain.Conflict, "Preset is disabled: set its status to active first")
-	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &on}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &on}))
 	number(idempotent("c", "y"), 9)
 	number(idempotent("c", "y"), 9)
 }
@@ -498,9 +425,7 @@ func TestOneRequestSentManyTimes(t *testing.T) {
 // Clients that change only what they have read do not overwrite each other's changes.
 func TestConditionalCounter(t *testing.T) {
 	f := labelled(t, 1)
-	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", describe(new("0"))); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.UpdatePreset(t.Context(), ask, "", "p", describe(new("0"))))
 	var wg sync.WaitGroup
 	refused := make([]int, clients)
 	for i := range clients {

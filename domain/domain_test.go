@@ -21,6 +21,16 @@ type fixture struct {
 	store domain.Store
 	now   time.Time
 	views int64 // how often the store was read
+	t     testing.TB
+}
+
+// must returns the outcome of a change, which must succeed.
+func (f *fixture) must(out domain.Outcome, err error) domain.Outcome {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return out
 }
 
 func (f *fixture) View(ctx context.Context, fn func(domain.Reader) error) error {
@@ -52,7 +62,7 @@ func newFixture(t *testing.T) *fixture {
 			t.Error(err)
 		}
 	})
-	f := &fixture{store: store, now: time.Date(2026, 11, 21, 9, 0, 0, 123456789, time.UTC)}
+	f := &fixture{t: t, store: store, now: time.Date(2026, 11, 21, 9, 0, 0, 123456789, time.UTC)}
 	f.Service = domain.NewServiceWith(f, func() time.Time { return f.now }, uuid.NewString)
 	if err := f.EnsureDefaultWorkspace(t.Context()); err != nil {
 		t.Fatal(err)
@@ -62,10 +72,7 @@ func newFixture(t *testing.T) *fixture {
 
 func (f *fixture) workspace(t *testing.T, slug string) domain.Workspace {
 	t.Helper()
-	out, err := f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: slug, Slug: slug})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := f.must(f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: slug, Slug: slug}))
 	return out.Workspace
 }
 
@@ -119,6 +126,105 @@ func (f *fixture) stored(t testing.TB, workspace, slug string) (p domain.Preset)
 	return p
 }
 
+// found returns what a read finds, which must succeed.
+func (f *fixture) found(found domain.Found, err error) domain.Found {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return found
+}
+
+// newKey returns an issued key and its secret.
+func (f *fixture) newKey(in domain.NewKey) (domain.Key, string) {
+	f.t.Helper()
+	k, secret, err := f.IssueKey(f.t.Context(), ask, in)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return k, secret
+}
+
+// shown returns a workspace as clients see it.
+func (f *fixture) shown(ref string) domain.Workspace {
+	f.t.Helper()
+	w, err := workspace(f.t.Context(), f, admin, ref)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return w
+}
+
+// doing is a change of the preset of a slug in the default workspace.
+type doing = func(w domain.Write, slug string) (domain.Outcome, error)
+
+func (f *fixture) patching(p domain.PresetPatch) doing {
+	return func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.UpdatePreset(f.t.Context(), w, "", slug, p)
+	}
+}
+
+func (f *fixture) releasing(how domain.Release) doing {
+	return func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.ReleasePresetVersion(f.t.Context(), w, "", slug, nothing, how)
+	}
+}
+
+func (f *fixture) designating(to domain.Designation) doing {
+	return func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.DesignateVersion(f.t.Context(), w, "", slug, to)
+	}
+}
+
+// labelling gives a label a target. It sets its protection unless that is nil.
+func (f *fixture) labelling(name string, to domain.Target, protected *bool) doing {
+	return func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.PutProtectedLabel(f.t.Context(), w, "", slug, name, to, protected)
+	}
+}
+
+func (f *fixture) unlabelling(name string) doing {
+	return func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.DeleteLabel(f.t.Context(), w, "", slug, name)
+	}
+}
+
+func (f *fixture) archiving(w domain.Write, slug string) (domain.Outcome, error) {
+	return f.ArchivePreset(f.t.Context(), w, "", slug)
+}
+
+func (f *fixture) restoring(w domain.Write, slug string) (domain.Outcome, error) {
+	return f.RestorePreset(f.t.Context(), w, "", slug)
+}
+
+// reads are the ways to read a preset that has the label live.
+func (f *fixture) reads() map[string]func(who domain.Principal, workspace, slug string) error {
+	ctx, page := f.t.Context(), domain.Page{Limit: 10}
+	return map[string]func(who domain.Principal, workspace, slug string) error{
+		"preset": func(who domain.Principal, workspace, slug string) error {
+			return errOf(f.Preset(ctx, who, workspace, slug))
+		},
+		"version": func(who domain.Principal, workspace, slug string) error {
+			return errOf(f.PresetVersion(ctx, who, workspace, slug, 1))
+		},
+		"versions": func(who domain.Principal, workspace, slug string) error {
+			return errOf(f.PresetVersions(ctx, who, workspace, slug, page))
+		},
+		"summaries": func(who domain.Principal, workspace, slug string) error {
+			return errOf(f.PresetVersionSummaries(ctx, who, workspace, slug, page))
+		},
+		"diff": func(who domain.Principal, workspace, slug string) error {
+			return errOf(f.Diff(ctx, who, workspace, slug, "1", "live"))
+		},
+		"label": func(who domain.Principal, workspace, slug string) error {
+			return errOf(f.Label(ctx, who, workspace, slug, "live", page))
+		},
+	}
+}
+
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
 func wantKind(t *testing.T, err error, want domain.Kind, message string) {
 	t.Helper()
 	if domain.KindOf(err) != want || err == nil || !strings.Contains(err.Error(), message) {
@@ -135,8 +241,7 @@ func (refusing) Update(context.Context, func(domain.Tx) error) error {
 
 func TestAnEngineThatGivesUpIsAConflict(t *testing.T) {
 	s := domain.NewService(refusing{})
-	_, err := s.CreatePresetVersion(t.Context(), domain.By(admin), "", "x", nothing)
-	wantKind(t, err, domain.Conflict, "Resource conflict. Please try again later.")
+	wantKind(t, errOf(s.CreatePresetVersion(t.Context(), domain.By(admin), "", "x", nothing)), domain.Conflict, "Resource conflict. Please try again later.")
 }
 
 func TestInvalidIssues(t *testing.T) {

@@ -51,14 +51,8 @@ func TestHistories(t *testing.T) {
 	f := newFixture(t)
 	f.KeepVersions = 3
 	team := f.workspace(t, "team")
-	k, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.ManagementKey, Name: "Ann's laptop", Workspace: "team"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	nameless, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.ManagementKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, _ := f.newKey(domain.NewKey{Kind: domain.ManagementKey, Name: "Ann's laptop", Workspace: "team"})
+	nameless, _ := f.newKey(domain.NewKey{Kind: domain.ManagementKey})
 	names := map[string]string{k.ID: "Ann's laptop"}
 	random := rand.New(rand.NewPCG(5, 6))
 	writes := []domain.Write{ask, ask, ask}
@@ -115,9 +109,7 @@ func TestHistories(t *testing.T) {
 	}
 	for _, slug := range []string{"p0", "p1", "p2"} {
 		if p := f.stored(t, "team", slug); p.Status != domain.PresetArchived && slug == "p0" {
-			if _, err := f.ArchivePreset(t.Context(), ask, "team", slug); err != nil { // has a history all the same
-				t.Fatal(err)
-			}
+			f.must(f.ArchivePreset(t.Context(), ask, "team", slug)) // has a history all the same
 			trail = f.trail(t)
 		}
 		check(slug, func(page domain.Page) (domain.Found, error) {
@@ -132,27 +124,19 @@ func TestHistories(t *testing.T) {
 		}, func(o domain.AuditObject) bool { return o.WorkspaceID == team.ID })
 	}
 
-	_, err = f.PresetHistory(t.Context(), admin, "", "absent", domain.Page{Limit: 1})
-	wantKind(t, err, domain.NotFound, "Preset not found")
-	_, err = f.WorkspaceHistory(t.Context(), admin, "absent", domain.Page{Limit: 1})
-	wantKind(t, err, domain.NotFound, "Workspace not found")
-	_, err = f.PresetHistory(t.Context(), user, "", "p1", domain.Page{Limit: 1})
-	wantKind(t, err, domain.Forbidden, "Only management keys")
-	_, err = f.WorkspaceHistory(t.Context(), user, "default", domain.Page{Limit: 1})
-	wantKind(t, err, domain.Forbidden, "Only management keys")
+	wantKind(t, errOf(f.PresetHistory(t.Context(), admin, "", "absent", domain.Page{Limit: 1})), domain.NotFound, "Preset not found")
+	wantKind(t, errOf(f.WorkspaceHistory(t.Context(), admin, "absent", domain.Page{Limit: 1})), domain.NotFound, "Workspace not found")
+	wantKind(t, errOf(f.PresetHistory(t.Context(), user, "", "p1", domain.Page{Limit: 1})), domain.Forbidden, "Only management keys")
+	wantKind(t, errOf(f.WorkspaceHistory(t.Context(), user, "default", domain.Page{Limit: 1})), domain.Forbidden, "Only management keys")
 
 	// The history of a deleted workspace goes with it, and a new one of its slug has its own.
 	if _, err := f.RevokeKey(t.Context(), ask, k.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.DeleteWorkspace(t.Context(), ask, "team", domain.WorkspaceDeletion{}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteWorkspace(t.Context(), ask, "team", domain.WorkspaceDeletion{}))
 	for _, ref := range []string{"team", team.ID} {
-		_, err = f.WorkspaceHistory(t.Context(), admin, ref, domain.Page{Limit: 1})
-		wantKind(t, err, domain.NotFound, "Workspace not found")
-		_, err = f.PresetHistory(t.Context(), admin, ref, "p1", domain.Page{Limit: 1})
-		wantKind(t, err, domain.NotFound, "Workspace not found")
+		wantKind(t, errOf(f.WorkspaceHistory(t.Context(), admin, ref, domain.Page{Limit: 1})), domain.NotFound, "Workspace not found")
+		wantKind(t, errOf(f.PresetHistory(t.Context(), admin, ref, "p1", domain.Page{Limit: 1})), domain.NotFound, "Workspace not found")
 	}
 	f.workspace(t, "team")
 	if list, err := f.WorkspaceHistory(t.Context(), admin, "team", domain.Page{Limit: 9}); err != nil || list.Total != 1 {

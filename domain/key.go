@@ -106,13 +106,8 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 	var k Key
 	_, err := s.change(ctx, w, func(c *change) error {
 		k = Key{
-			ID:        id,
-			Kind:      in.Kind,
-			Hash:      HashSecret(secret),
-			Hint:      secret[len(secret)-4:],
-			Name:      in.Name,
-			UserID:    in.UserID,
-			CreatedAt: c.now,
+			ID: id, Kind: in.Kind, Hash: HashSecret(secret), Hint: secret[len(secret)-4:],
+			Name: in.Name, UserID: in.UserID, CreatedAt: c.now,
 		}
 		if !in.Scope.isZero() {
 			k.Scope = &in.Scope

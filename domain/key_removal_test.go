@@ -30,10 +30,7 @@ func idsOf(keys []domain.Key) (ids []string) {
 // issue issues a management key with a lifetime.
 func (f *fixture) issue(t *testing.T, lifetime time.Duration) (domain.Key, string) {
 	t.Helper()
-	k, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.ManagementKey, Name: "laptop", Lifetime: lifetime})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, secret := f.newKey(domain.NewKey{Kind: domain.ManagementKey, Name: "laptop", Lifetime: lifetime})
 	return k, secret
 }
 
@@ -51,14 +48,9 @@ func TestRemoveKey(t *testing.T) {
 	expired, _ := f.issue(t, time.Hour)
 	w := domain.By(domain.Principal{KeyID: k.ID, UserID: "ann", Kind: domain.ManagementKey, Hash: k.Hash})
 	w.Idempotency = domain.Idempotency{Key: "again", Request: [32]byte{1}}
-	if _, err := f.CreatePresetVersion(t.Context(), w, "", "p", nothing); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.CreatePresetVersion(t.Context(), w, "", "p", nothing))
 	names := func() (names []string) {
-		list, err := f.PresetHistory(t.Context(), admin, "", "p", domain.Page{Limit: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := f.found(f.PresetHistory(t.Context(), admin, "", "p", domain.Page{Limit: 10}))
 		var entries []entry
 		if err := json.Unmarshal(list.JSON, &entries); err != nil {
 			t.Fatal(err)
@@ -82,12 +74,10 @@ func TestRemoveKey(t *testing.T) {
 
 	before := f.records(t)
 	for _, live := range []domain.Key{k, expired} {
-		_, err := f.RemoveKey(t.Context(), domain.By(admin), live.ID)
-		wantKind(t, err, domain.Conflict, "The key is live: revoke it first")
+		wantKind(t, errOf(f.RemoveKey(t.Context(), domain.By(admin), live.ID)), domain.Conflict, "The key is live: revoke it first")
 	}
 	for _, id := range []string{"", "absent", f.trail(t)[0].Object.ID} {
-		_, err := f.RemoveKey(t.Context(), domain.By(admin), id)
-		wantKind(t, err, domain.NotFound, "Key not found")
+		wantKind(t, errOf(f.RemoveKey(t.Context(), domain.By(admin), id)), domain.NotFound, "Key not found")
 	}
 	if got := f.records(t); got != before {
 		t.Errorf("refused removals added %d audit records", got-before)
@@ -104,14 +94,12 @@ func TestRemoveKey(t *testing.T) {
 		if last.Operation != "key.remove" || last.Object.ID != gone.ID || last.Object.Kind != "key" || last.UserID != admin.UserID {
 			t.Errorf("got the audit record %+v", last)
 		}
-		_, err = f.RemoveKey(t.Context(), domain.By(admin), gone.ID)
-		wantKind(t, err, domain.NotFound, "Key not found")
+		wantKind(t, errOf(f.RemoveKey(t.Context(), domain.By(admin), gone.ID)), domain.NotFound, "Key not found")
 	}
 	if got := f.keyIDs(t); len(got) > 0 {
 		t.Errorf("keys %q are left", got)
 	}
-	_, err := f.Authenticate(t.Context(), hash)
-	wantKind(t, err, domain.Unauthenticated, "Invalid credentials")
+	wantKind(t, errOf(f.Authenticate(t.Context(), hash)), domain.Unauthenticated, "Invalid credentials")
 	if _, ok := f.AuthenticateKnown(hash); ok {
 		t.Error("a removed key is known")
 	}
@@ -178,6 +166,5 @@ func TestPruneKeys(t *testing.T) {
 	if got := fmt.Sprint(f.keyIDs(t)); got != "["+live.ID+"]" {
 		t.Errorf("keys %s are left, want the live one", got)
 	}
-	_, err := f.PruneKeys(t.Context(), domain.By(admin), domain.KeyPruning{EndedFor: -1})
-	wantKind(t, err, domain.Invalid, "/older_than: must not be negative")
+	wantKind(t, errOf(f.PruneKeys(t.Context(), domain.By(admin), domain.KeyPruning{EndedFor: -1})), domain.Invalid, "/older_than: must not be negative")
 }

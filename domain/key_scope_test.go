@@ -1,7 +1,6 @@
 package domain_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -79,62 +78,27 @@ func TestReachOfPresets(t *testing.T) {
 	for _, slug := range []string{"in", "out"} {
 		f.now = f.now.Add(time.Second)
 		for range 2 {
-			if _, err := f.CreatePresetVersion(t.Context(), domain.By(admin), "", slug, nothing); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.CreatePresetVersion(t.Context(), domain.By(admin), "", slug, nothing))
 		}
-		if _, err := f.PutLabel(t.Context(), domain.By(admin), "", slug, "live", domain.Target{Version: 1}); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.PutLabel(t.Context(), domain.By(admin), "", slug, "live", domain.Target{Version: 1}))
 	}
 	who := f.limited(t, domain.NewKey{Kind: domain.InferenceKey, Scope: domain.Scope{Presets: []string{"in", "later"}}})
-	page := domain.Page{Limit: 10}
-	reads := map[string]func(ctx context.Context, who domain.Principal, slug string) error{
-		"preset": func(ctx context.Context, who domain.Principal, slug string) error {
-			_, err := f.Preset(ctx, who, "", slug)
-			return err
-		},
-		"version": func(ctx context.Context, who domain.Principal, slug string) error {
-			_, err := f.PresetVersion(ctx, who, "", slug, 1)
-			return err
-		},
-		"versions": func(ctx context.Context, who domain.Principal, slug string) error {
-			_, err := f.PresetVersions(ctx, who, "", slug, page)
-			return err
-		},
-		"summaries": func(ctx context.Context, who domain.Principal, slug string) error {
-			_, err := f.PresetVersionSummaries(ctx, who, "", slug, page)
-			return err
-		},
-		"diff": func(ctx context.Context, who domain.Principal, slug string) error {
-			_, err := f.Diff(ctx, who, "", slug, "1", "live")
-			return err
-		},
-		"label": func(ctx context.Context, who domain.Principal, slug string) error {
-			_, err := f.Label(ctx, who, "", slug, "live", page)
-			return err
-		},
-	}
-	for name, read := range reads {
+	for name, read := range f.reads() {
 		for range 2 {
-			if err := read(t.Context(), user, "out"); err != nil {
+			if err := read(user, "", "out"); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			if err := read(t.Context(), who, "in"); err != nil {
+			if err := read(who, "", "in"); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			missing, hidden := read(t.Context(), who, "none"), read(t.Context(), who, "out")
+			missing, hidden := read(who, "", "none"), read(who, "", "out")
 			if domain.KindOf(hidden) != domain.NotFound || strings.ReplaceAll(hidden.Error(), "out", "none") != missing.Error() {
 				t.Errorf("%s: got %v out of reach and %v for none", name, hidden, missing)
 			}
 		}
 	}
-	if _, err := f.CreatePresetVersion(t.Context(), domain.By(who), "", "out", nothing); domain.KindOf(err) != domain.NotFound {
-		t.Errorf("a version out of reach gives %v", err)
-	}
-	if _, err := f.CreatePresetVersion(t.Context(), domain.By(who), "", "none", nothing); domain.KindOf(err) != domain.NotFound {
-		t.Errorf("a new preset out of reach gives %v", err)
-	}
+	wantKind(t, errOf(f.CreatePresetVersion(t.Context(), domain.By(who), "", "out", nothing)), domain.NotFound, "")
+	wantKind(t, errOf(f.CreatePresetVersion(t.Context(), domain.By(who), "", "none", nothing)), domain.NotFound, "")
 }
 
 // TestListsWithinReach compares each list of a limited key with that of a workspace which has
@@ -152,13 +116,9 @@ func TestListsWithinReach(t *testing.T) {
 				continue
 			}
 			by := domain.By(admin)
-			if _, err := f.CreatePresetVersion(t.Context(), by, workspace, slug, nothing); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.CreatePresetVersion(t.Context(), by, workspace, slug, nothing))
 			name := fmt.Sprint("N", n%3)
-			if _, err := f.UpdatePreset(t.Context(), by, workspace, slug, domain.PresetPatch{Name: &name}); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.UpdatePreset(t.Context(), by, workspace, slug, domain.PresetPatch{Name: &name}))
 			var err error
 			switch n {
 			case 4, 6:
@@ -174,10 +134,7 @@ func TestListsWithinReach(t *testing.T) {
 	who := f.limited(t, domain.NewKey{Kind: domain.InferenceKey, Workspace: "all", Scope: domain.Scope{Presets: reach}})
 	everyone := f.limited(t, domain.NewKey{Kind: domain.InferenceKey, Workspace: "few"})
 	list := func(who domain.Principal, query domain.PresetQuery, page domain.Page) string {
-		got, err := f.Presets(t.Context(), who, "", query, page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := f.found(f.Presets(t.Context(), who, "", query, page))
 		var some []struct{ Slug string }
 		if err := json.Unmarshal(got.JSON, &some); err != nil {
 			t.Fatal(err)
@@ -210,9 +167,7 @@ func TestOnlyWorkspace(t *testing.T) {
 	who := f.limited(t, domain.NewKey{Kind: domain.ManagementKey, Workspace: "own", Scope: domain.Scope{OnlyWorkspace: true}})
 	ctx, page := t.Context(), domain.Page{Limit: 10}
 	for _, slug := range []string{"own", "other"} {
-		if _, err := f.CreatePresetVersion(ctx, domain.By(admin), slug, "p", nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(ctx, domain.By(admin), slug, "p", nothing))
 	}
 	name := "Name"
 	calls := map[string]func(ref string) error{
@@ -224,22 +179,18 @@ func TestOnlyWorkspace(t *testing.T) {
 			return err
 		},
 		"patch": func(ref string) error {
-			_, err := f.UpdateWorkspace(ctx, domain.By(who), ref, domain.WorkspacePatch{Name: &name}, nil)
-			return err
+			return errOf(f.UpdateWorkspace(ctx, domain.By(who), ref, domain.WorkspacePatch{Name: &name}, nil))
 		},
 		"history": func(ref string) error { _, err := f.WorkspaceHistory(ctx, who, ref, page); return err },
 		"preset":  func(ref string) error { _, err := f.Preset(ctx, who, ref, "p"); return err },
 		"presets": func(ref string) error {
-			_, err := f.Presets(ctx, who, ref, domain.PresetQuery{}, page)
-			return err
+			return errOf(f.Presets(ctx, who, ref, domain.PresetQuery{}, page))
 		},
 		"version": func(ref string) error {
-			_, err := f.CreatePresetVersion(ctx, domain.By(who), ref, "p", nothing)
-			return err
+			return errOf(f.CreatePresetVersion(ctx, domain.By(who), ref, "p", nothing))
 		},
 		"label": func(ref string) error {
-			_, err := f.PutLabel(ctx, domain.By(who), ref, "p", "l", domain.Target{Version: 1})
-			return err
+			return errOf(f.PutLabel(ctx, domain.By(who), ref, "p", "l", domain.Target{Version: 1}))
 		},
 		"history of a preset": func(ref string) error { _, err := f.PresetHistory(ctx, who, ref, "p", page); return err },
 	}
@@ -261,21 +212,15 @@ func TestOnlyWorkspace(t *testing.T) {
 	}
 	slug := "other"
 	for _, slug := range []string{slug, "free"} {
-		if _, err := f.UpdateWorkspace(ctx, domain.By(who), "own", domain.WorkspacePatch{Slug: &slug}, nil); domain.KindOf(err) != domain.Forbidden {
-			t.Errorf("slug %s: got %v", slug, err)
-		}
+		wantKind(t, errOf(f.UpdateWorkspace(ctx, domain.By(who), "own", domain.WorkspacePatch{Slug: &slug}, nil)), domain.Forbidden, "")
 	}
 	for ref, want := range map[string]domain.Kind{"own": domain.Forbidden, "other": domain.NotFound, "absent": domain.NotFound} {
 		if _, err := f.DeleteWorkspace(ctx, domain.By(who), ref, domain.WorkspaceDeletion{}); domain.KindOf(err) != want {
 			t.Errorf("deleting %s gives %v", ref, err)
 		}
 	}
-	if _, err := f.CreateWorkspace(ctx, domain.By(who), domain.NewWorkspace{Name: "n", Slug: "new"}); domain.KindOf(err) != domain.Forbidden {
-		t.Errorf("a new workspace gives %v", err)
-	}
-	if _, err := f.PruneVersions(ctx, domain.By(who), domain.Pruning{Keep: 1}); domain.KindOf(err) != domain.Forbidden {
-		t.Errorf("pruning gives %v", err)
-	}
+	wantKind(t, errOf(f.CreateWorkspace(ctx, domain.By(who), domain.NewWorkspace{Name: "n", Slug: "new"})), domain.Forbidden, "")
+	wantKind(t, errOf(f.PruneVersions(ctx, domain.By(who), domain.Pruning{Keep: 1})), domain.Forbidden, "")
 	for offset, want := range []string{`"slug":"own"`, "[]"} {
 		list, err := f.Workspaces(ctx, who, domain.Page{Offset: offset, Limit: 10})
 		if err != nil || list.Total != 1 || !strings.Contains(string(list.JSON), want) || strings.Contains(string(list.JSON), "other") {
@@ -284,13 +229,9 @@ func TestOnlyWorkspace(t *testing.T) {
 	}
 	// Without a workspace of its own the key manages the default one, also a new one.
 	who = f.limited(t, domain.NewKey{Kind: domain.ManagementKey, Scope: domain.Scope{OnlyWorkspace: true}})
-	if _, err := f.DeleteWorkspace(ctx, domain.By(admin), "default", domain.WorkspaceDeletion{ConfirmDefault: true}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteWorkspace(ctx, domain.By(admin), "default", domain.WorkspaceDeletion{ConfirmDefault: true}))
 	if _, err := f.Workspace(ctx, who, "default"); err != nil {
 		t.Error(err)
 	}
-	if _, err := f.Workspace(ctx, who, "own"); domain.KindOf(err) != domain.NotFound {
-		t.Errorf("got %v", err)
-	}
+	wantKind(t, errOf(f.Workspace(ctx, who, "own")), domain.NotFound, "")
 }

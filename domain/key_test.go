@@ -26,10 +26,7 @@ func TestIssuedSecretsHaveTheDocumentedForm(t *testing.T) {
 		kind   domain.KeyKind
 		prefix string
 	}{{domain.ManagementKey, "caddypresets_mgmt_"}, {domain.InferenceKey, "caddypresets_inf_"}} {
-		k, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: tc.kind})
-		if err != nil {
-			t.Fatal(err)
-		}
+		k, secret := f.newKey(domain.NewKey{Kind: tc.kind})
 		rest, ok := strings.CutPrefix(secret, tc.prefix)
 		if !ok || len(rest) != 49 || strings.Trim(rest, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 			t.Errorf("secret of a %s key does not have the documented form", tc.kind)
@@ -73,10 +70,7 @@ func TestKnownKeys(t *testing.T) {
 	end() // in which the store cannot be read
 	var secrets []string
 	for range 3 {
-		k, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.InferenceKey, Lifetime: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		k, secret := f.newKey(domain.NewKey{Kind: domain.InferenceKey, Lifetime: time.Hour})
 		if _, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +91,7 @@ func TestKnownKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err = f.Authenticate(t.Context(), domain.HashSecret(secret))
+		_, err := f.Authenticate(t.Context(), domain.HashSecret(secret))
 		if revoked := len(secrets) == 2; revoked != errors.Is(err, domain.ErrCredentials) {
 			t.Errorf("got %v of a key that is revoked: %t", err, revoked)
 		}
@@ -112,10 +106,7 @@ func TestKnownKeys(t *testing.T) {
 // difference.
 func TestDamagedSecretsAreRefused(t *testing.T) {
 	f := newFixture(t)
-	_, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.ManagementKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, secret := f.newKey(domain.NewKey{Kind: domain.ManagementKey})
 	damaged := []string{"", "x", secret + "0", secret[1:], strings.ToUpper(secret), "sk-or-v1-0123456789abcdef0123456789abcdef"}
 	for i := range secret {
 		other := byte('A')
@@ -175,10 +166,7 @@ func TestAuthenticate(t *testing.T) {
 		t.Errorf("revoking again gives %+v, %v, want nothing changed", again, err)
 	}
 
-	anonymous, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.ManagementKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	anonymous, secret := f.newKey(domain.NewKey{Kind: domain.ManagementKey})
 	if got, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); got.UserID != anonymous.ID || err != nil {
 		t.Errorf("a key without a user acts as %q, %v, want its own id", got.UserID, err)
 	}
@@ -216,8 +204,7 @@ func TestKeysRefused(t *testing.T) {
 			}
 		})
 	}
-	_, err := f.RevokeKey(t.Context(), domain.By(admin), "no such key")
-	wantKind(t, err, domain.NotFound, "Key not found")
+	wantKind(t, errOf(f.RevokeKey(t.Context(), domain.By(admin), "no such key")), domain.NotFound, "Key not found")
 }
 
 // held is a store whose updates wait for a permit and report when they are done.

@@ -95,17 +95,15 @@ func TestLabelTargets(t *testing.T) {
 		"weightless":       {split(share(1, 0), share(2, 0)), domain.Invalid, "/split", "must have a weight above 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := f.PutLabel(t.Context(), ask, "", "p", "live", tc.to)
+			err := errOf(f.PutLabel(t.Context(), ask, "", "p", "live", tc.to))
 			wantKind(t, err, tc.kind, tc.says)
 			if e, ok := err.(*domain.Error); !ok || len(e.Issues) != 1 || e.Issues[0].Path != tc.path { //nolint:errorlint // returned as it is
 				t.Errorf("got %+v, want an issue at %q", err, tc.path)
 			}
 		})
 	}
-	_, err := f.PutLabel(t.Context(), ask, "", "p", "latest", domain.Target{Version: 1})
-	wantKind(t, err, domain.Invalid, "is reserved")
-	_, err = f.PutLabel(t.Context(), ask, "", "p", "17", domain.Target{Version: 1})
-	wantKind(t, err, domain.Invalid, "is reserved")
+	wantKind(t, errOf(f.PutLabel(t.Context(), ask, "", "p", "latest", domain.Target{Version: 1})), domain.Invalid, "is reserved")
+	wantKind(t, errOf(f.PutLabel(t.Context(), ask, "", "p", "17", domain.Target{Version: 1})), domain.Invalid, "is reserved")
 	if after := f.stored(t, "default", "p"); !reflect.DeepEqual(after, before) || f.records(t) != trail {
 		t.Errorf("got %+v, want %+v still", after, before)
 	}
@@ -116,12 +114,9 @@ func TestLabelLimit(t *testing.T) {
 	for i := range domain.MaxLabels {
 		f.label(t, fmt.Sprintf("l%d", i), domain.Target{Version: 1})
 	}
-	_, err := f.PutLabel(t.Context(), ask, "", "p", "more", domain.Target{Version: 1})
-	wantKind(t, err, domain.Invalid, "has 64 labels already")
+	wantKind(t, errOf(f.PutLabel(t.Context(), ask, "", "p", "more", domain.Target{Version: 1})), domain.Invalid, "has 64 labels already")
 	f.label(t, "l0", domain.Target{Version: 2}) // no new one
-	if _, err := f.DeleteLabel(t.Context(), ask, "", "p", "l0"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteLabel(t.Context(), ask, "", "p", "l0"))
 	f.label(t, "more", domain.Target{Version: 1})
 	if got := len(f.stored(t, "default", "p").Labels); got != domain.MaxLabels {
 		t.Errorf("got %d labels, want %d", got, domain.MaxLabels)
@@ -184,8 +179,7 @@ func TestLabelHistory(t *testing.T) {
 			if err != nil || string(gone.Version) != "null" || gone.Split != nil || !reflect.DeepEqual(gone.History, want) || found.Number != 0 {
 				t.Errorf("step %d: got %s, %v, want version null and the history", i, found.JSON, err)
 			}
-			_, err = f.DeleteLabel(t.Context(), w, "", "p", "live")
-			wantKind(t, err, domain.NotFound, "Label not found")
+			wantKind(t, errOf(f.DeleteLabel(t.Context(), w, "", "p", "live")), domain.NotFound, "Label not found")
 		}
 	}
 	if len(want) != 7 {
@@ -195,10 +189,7 @@ func TestLabelHistory(t *testing.T) {
 
 	read := func(page domain.Page) (history []change) {
 		t.Helper()
-		found, err := f.Label(t.Context(), user, "", "p", "live", page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := f.found(f.Label(t.Context(), user, "", "p", "live", page))
 		var label struct {
 			Label   string         `json:"label"`
 			Version int            `json:"version"`
@@ -262,24 +253,18 @@ func TestConditionOnDeletedLabel(t *testing.T) {
 	f := labelled(t, 2)
 	tag := func() string {
 		t.Helper()
-		found, err := f.Label(t.Context(), user, "", "p", "live", domain.Page{Limit: domain.DefaultPage})
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := f.found(f.Label(t.Context(), user, "", "p", "live", domain.Page{Limit: domain.DefaultPage}))
 		return found.Tag
 	}
 	remove := func() {
 		t.Helper()
 		f.label(t, "live", domain.Target{Version: 1})
-		if _, err := f.DeleteLabel(t.Context(), ask, "", "p", "live"); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.DeleteLabel(t.Context(), ask, "", "p", "live"))
 	}
 	put := func(c domain.Condition) error {
 		w := ask
 		w.Condition = c
-		_, err := f.PutLabel(t.Context(), w, "", "p", "live", domain.Target{Version: 2})
-		return err
+		return errOf(f.PutLabel(t.Context(), w, "", "p", "live", domain.Target{Version: 2}))
 	}
 	remove()
 	deleted := tag()
@@ -299,6 +284,5 @@ func TestConditionOnDeletedLabel(t *testing.T) {
 	if err := put(domain.Condition{NoneMatch: &domain.Tags{Any: true}}); err != nil {
 		t.Errorf("got %v, want a label that is not set to be made", err)
 	}
-	_, err := f.Label(t.Context(), user, "", "p", "never", domain.Page{Limit: 1})
-	wantKind(t, err, domain.NotFound, "Label not found")
+	wantKind(t, errOf(f.Label(t.Context(), user, "", "p", "never", domain.Page{Limit: 1})), domain.NotFound, "Label not found")
 }

@@ -14,54 +14,34 @@ import (
 
 // presetChanges has the changes of a preset by the method of Service that makes them. Each
 // acts on a preset with two versions, the second designated, and the label one.
-func presetChanges(f *fixture, t *testing.T) map[string][]func(w domain.Write, slug string) (domain.Outcome, error) {
-	type changes = []func(w domain.Write, slug string) (domain.Outcome, error)
-	ctx := t.Context()
-	patch := func(p domain.PresetPatch) func(w domain.Write, slug string) (domain.Outcome, error) {
-		return func(w domain.Write, slug string) (domain.Outcome, error) { return f.UpdatePreset(ctx, w, "", slug, p) }
-	}
-	release := func(how domain.Release) func(w domain.Write, slug string) (domain.Outcome, error) {
-		return func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.ReleasePresetVersion(ctx, w, "", slug, nothing, how)
-		}
-	}
-	return map[string]changes{
+func presetChanges(f *fixture) map[string][]doing {
+	return map[string][]doing{
 		"UpdatePreset": {
-			patch(domain.PresetPatch{Name: new("n")}),
-			patch(domain.PresetPatch{Description: domain.Settable[string]{Given: true, Value: new("d")}}),
-			patch(domain.PresetPatch{Status: new(domain.PresetDisabled)}),
-			patch(domain.PresetPatch{Protected: new(true)}),
-			patch(domain.PresetPatch{Policy: domain.Settable[domain.Policy]{Given: true, Value: &domain.Policy{Lock: []string{"seed"}}}}),
+			f.patching(domain.PresetPatch{Name: new("n")}),
+			f.patching(describe(new("d"))),
+			f.patching(domain.PresetPatch{Status: new(domain.PresetDisabled)}),
+			f.patching(domain.PresetPatch{Protected: new(true)}),
+			f.patching(domain.PresetPatch{Policy: domain.Settable[domain.Policy]{Given: true, Value: &domain.Policy{Lock: []string{"seed"}}}}),
 		},
-		"DesignateVersion": {func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DesignateVersion(ctx, w, "", slug, domain.Designation{Version: 1})
-		}},
-		"ArchivePreset": {func(w domain.Write, slug string) (domain.Outcome, error) { return f.ArchivePreset(ctx, w, "", slug) }},
+		"DesignateVersion": {f.designating(domain.Designation{Version: 1})},
+		"ArchivePreset":    {f.archiving},
 		"RestorePreset": {func(w domain.Write, slug string) (domain.Outcome, error) {
-			if _, err := f.ArchivePreset(ctx, domain.Write{Who: admin, Override: "files"}, "", slug); err != nil {
-				t.Fatal(err)
-			}
-			return f.RestorePreset(ctx, w, "", slug)
+			f.must(f.archiving(domain.Write{Who: admin, Override: "files"}, slug))
+			return f.restoring(w, slug)
 		}},
-		"CreatePresetVersion": {func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.CreatePresetVersion(ctx, w, "", slug, nothing)
-		}},
-		"ReleasePresetVersion": {release(domain.Release{Draft: true}), release(domain.Release{Draft: true, Label: "new"}), release(domain.Release{Label: "one"})},
-		"PutLabel": {func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutLabel(ctx, w, "", slug, "one", domain.Target{Version: 2})
-		}},
-		"PutProtectedLabel": {func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutProtectedLabel(ctx, w, "", slug, "one", domain.Target{Version: 1}, new(true))
-		}},
-		"DeleteLabel": {func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DeleteLabel(ctx, w, "", slug, "one")
-		}},
+		"CreatePresetVersion": {f.releasing(domain.Release{})},
+		"ReleasePresetVersion": {
+			f.releasing(domain.Release{Draft: true}), f.releasing(domain.Release{Draft: true, Label: "new"}), f.releasing(domain.Release{Label: "one"}),
+		},
+		"PutLabel":          {f.labelling("one", domain.Target{Version: 2}, nil)},
+		"PutProtectedLabel": {f.labelling("one", domain.Target{Version: 1}, new(true))},
+		"DeleteLabel":       {f.unlabelling("one")},
 	}
 }
 
 // TestOwnershipIsComplete fails for a change that TestOwnership does not know.
 func TestOwnershipIsComplete(t *testing.T) {
-	known := slices.Collect(maps.Keys(presetChanges(newFixture(t), t)))
+	known := slices.Collect(maps.Keys(presetChanges(newFixture(t))))
 	known = append(known, "DeleteWorkspace", "PruneVersions") // with tests of their own
 	others := []string{"IssueKey", "RevokeKey", "RemoveKey", "PruneKeys", "CreateWorkspace", "UpdateWorkspace", "AbandonImport"}
 	for m := range reflect.TypeFor[*domain.Service]().Methods() {
@@ -75,7 +55,7 @@ func TestOwnershipIsComplete(t *testing.T) {
 func TestOwnership(t *testing.T) {
 	tier.NoRace(t)
 	f := newFixture(t)
-	for method, changes := range presetChanges(f, t) {
+	for method, changes := range presetChanges(f) {
 		for i, change := range changes {
 			for _, tc := range []struct {
 				name, managedBy, owner, override string
@@ -122,13 +102,9 @@ func (f *fixture) owned(t *testing.T, slug, owner string) {
 	t.Helper()
 	by := domain.Write{Who: admin, Owner: owner}
 	for range 2 {
-		if _, err := f.CreatePresetVersion(t.Context(), by, "", slug, nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(t.Context(), by, "", slug, nothing))
 	}
-	if _, err := f.PutLabel(t.Context(), by, "", slug, "one", domain.Target{Version: 1}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.PutLabel(t.Context(), by, "", slug, "one", domain.Target{Version: 1}))
 }
 
 // TestSetOwner changes the owner by patches.
@@ -137,8 +113,7 @@ func TestSetOwner(t *testing.T) {
 	f.owned(t, "mail", "")
 	set := func(w domain.Write, owner *string) error {
 		w.Who = admin
-		_, err := f.UpdatePreset(t.Context(), w, "", "mail", domain.PresetPatch{ManagedBy: domain.Settable[string]{Given: true, Value: owner}})
-		return err
+		return errOf(f.UpdatePreset(t.Context(), w, "", "mail", domain.PresetPatch{ManagedBy: domain.Settable[string]{Given: true, Value: owner}}))
 	}
 	want := func(owner, override string, records int) {
 		t.Helper()
@@ -191,9 +166,7 @@ func TestSetOwner(t *testing.T) {
 		}
 	}
 	for _, w := range []domain.Write{{Who: user, Owner: "files"}, {Who: user, Override: "files"}} {
-		if _, err := f.CreatePresetVersion(t.Context(), w, "", "mail", nothing); domain.KindOf(err) != domain.Forbidden {
-			t.Errorf("%+v: got %v, want Forbidden", w, err)
-		}
+		wantKind(t, errOf(f.CreatePresetVersion(t.Context(), w, "", "mail", nothing)), domain.Forbidden, "")
 	}
 }
 
@@ -209,19 +182,13 @@ func TestOwnershipOfWorkspaces(t *testing.T) {
 	f := newFixture(t)
 	f.workspace(t, "team")
 	for _, owner := range []string{"", "files", "other"} {
-		if _, err := f.CreatePresetVersion(t.Context(), domain.Write{Who: admin, Owner: owner}, "team", "mail-"+owner+"x", nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(t.Context(), domain.Write{Who: admin, Owner: owner}, "team", "mail-"+owner+"x", nothing))
 	}
 	for _, w := range []domain.Write{{}, {Override: "files"}, {Owner: "files"}, {Owner: "files", Override: "third"}} {
 		w.Who = admin
-		if _, err := f.DeleteWorkspace(t.Context(), w, "team", domain.WorkspaceDeletion{}); domain.KindOf(err) != domain.Conflict {
-			t.Fatalf("%+v: got %v, want a conflict", w, err)
-		}
+		wantKind(t, errOf(f.DeleteWorkspace(t.Context(), w, "team", domain.WorkspaceDeletion{})), domain.Conflict, "")
 	}
-	if _, err := f.DeleteWorkspace(t.Context(), domain.Write{Who: admin, Owner: "files", Override: "other"}, "team", domain.WorkspaceDeletion{}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteWorkspace(t.Context(), domain.Write{Who: admin, Owner: "files", Override: "other"}, "team", domain.WorkspaceDeletion{}))
 	if trail := f.trail(t); trail[len(trail)-1].Override != "other" {
 		t.Errorf("got %+v, want the override recorded", trail[len(trail)-1])
 	}
@@ -231,9 +198,7 @@ func TestOwnershipOfWorkspaces(t *testing.T) {
 func TestPruningOwned(t *testing.T) {
 	f := newFixture(t)
 	f.owned(t, "mail", "files")
-	if _, err := f.DeleteLabel(t.Context(), domain.Write{Who: admin, Owner: "files"}, "", "mail", "one"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteLabel(t.Context(), domain.Write{Who: admin, Owner: "files"}, "", "mail", "one"))
 	pruned, err := f.PruneVersions(t.Context(), domain.By(admin), domain.Pruning{Keep: 1})
 	if err != nil || len(pruned) != 1 || pruned[0].Versions != "1" {
 		t.Errorf("got %+v, %v, want version 1 removed", pruned, err)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
-	"strconv"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -117,21 +116,17 @@ func (p Preset) JSON() ([]byte, error) {
 // sizes instead. A template has a size, even without messages. Summary leaves out what
 // depends on the preset, as JSON does.
 func (v PresetVersion) Summary() ([]byte, error) {
-	prompt, template := len(valueOr(v.SystemPrompt, "")), 0
+	summary := struct {
+		PresetVersion
+		PromptSize   int `json:"system_prompt_bytes"`
+		TemplateSize int `json:"template_bytes"`
+		ConfigSize   int `json:"config_bytes"`
+	}{v, len(valueOr(v.SystemPrompt, "")), 0, len(v.Config)}
 	if v.Template != nil {
-		template = len(v.Template.Messages)
+		summary.TemplateSize = len(v.Template.Messages)
 	}
-	v.SystemPrompt, v.Template = nil, nil
-	text, err := jsonv2.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	text = append(text[:len(text)-1], `,"system_prompt_bytes":`...)
-	text = strconv.AppendInt(text, int64(prompt), 10)
-	text = append(text, `,"template_bytes":`...)
-	text = strconv.AppendInt(text, int64(template), 10)
-	text = append(text, `,"config_bytes":`...)
-	return append(strconv.AppendInt(text, int64(len(v.Config)), 10), '}'), nil
+	summary.SystemPrompt, summary.Template = nil, nil
+	return jsonv2.Marshal(summary)
 }
 
 // JSON returns v as it is stored. Its summary comes first, then its prompt, its template

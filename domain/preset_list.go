@@ -101,52 +101,33 @@ func (q PresetQuery) search() string {
 // isIndexed reports whether an engine can return a page of q without a scan.
 func (q PresetQuery) isIndexed() bool { return q.Text == "" && q.Sort == SortUpdated && q.only == nil }
 
-// readPresets returns a page of q as a JSON array, and the number of all presets of q.
-func (s *Service) readPresets(ctx context.Context, workspaceID string, q PresetQuery, page Page) (text []byte, total int, err error) {
-	if q.isIndexed() {
-		err = s.viewPresets(ctx, workspaceID, func(r Reader) (err error) {
-			if q.Ascending {
-				text, total, err = ascendingPage(r, workspaceID, q.Filter, page)
-			} else {
-				text, total, err = r.PresetPage(workspaceID, q.Filter, page)
-			}
-			return err
-		})
-		return text, total, err
+// presetPage returns a page of q as a JSON array, and the number of all presets of q.
+func (s *Service) presetPage(ctx context.Context, r Reader, workspaceID string, q PresetQuery, page Page) ([]byte, int, error) {
+	if err := CheckWorkspace(r, workspaceID); err != nil {
+		return nil, 0, err
 	}
-	err = s.scans.run(ctx, func(ctx context.Context) error {
-		return s.viewPresets(ctx, workspaceID, func(r Reader) error {
-			var slugs []string
-			list := r.PresetList(workspaceID, q.Filter)
-			if q.only != nil {
-				list = presetsOnly(r, workspaceID, q.Filter, q.only)
-			}
-			query := search.Query{Text: q.Text, Sort: q.Sort, Ascending: q.Ascending}
-			slugs, total, err = query.Page(until(ctx, list), page.Offset, page.Limit, s.sorted)
-			if err != nil {
-				return err
-			}
-			presets := make([][]byte, len(slugs))
-			for i, slug := range slugs {
-				if _, presets[i], err = r.PresetJSON(workspaceID, slug); err != nil {
-					return err
-				}
-			}
-			text = jsonArray(presets)
-			return nil
-		})
-	})
-	return text, total, err
-}
-
-// viewPresets runs fn with a snapshot in which the workspace exists.
-func (s *Service) viewPresets(ctx context.Context, workspaceID string, fn func(r Reader) error) error {
-	return s.store.View(ctx, func(r Reader) error {
-		if err := CheckWorkspace(r, workspaceID); err != nil {
-			return err
+	switch {
+	case q.isIndexed() && q.Ascending:
+		return ascendingPage(r, workspaceID, q.Filter, page)
+	case q.isIndexed():
+		return r.PresetPage(workspaceID, q.Filter, page)
+	}
+	list := r.PresetList(workspaceID, q.Filter)
+	if q.only != nil {
+		list = presetsOnly(r, workspaceID, q.Filter, q.only)
+	}
+	query := search.Query{Text: q.Text, Sort: q.Sort, Ascending: q.Ascending}
+	slugs, total, err := query.Page(until(ctx, list), page.Offset, page.Limit, s.sorted)
+	if err != nil {
+		return nil, 0, err
+	}
+	presets := make([][]byte, len(slugs))
+	for i, slug := range slugs {
+		if _, presets[i], err = r.PresetJSON(workspaceID, slug); err != nil {
+			return nil, 0, err
 		}
-		return fn(r)
-	})
+	}
+	return jsonArray(presets), total, nil
 }
 
 // presetsOnly yields the presets of slugs that match a filter, as Reader.PresetList does. It reads

@@ -182,13 +182,19 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 	if list, ok := s.answers.Get(k, stamp); ok {
 		return list, nil
 	}
-	text, total, err := s.readPresets(ctx, id, query, page)
-	if err != nil {
-		return list, err
+	read := func(ctx context.Context) error {
+		list, err = s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) {
+			text, total, err := s.presetPage(ctx, r, id, query, page)
+			return listed(text, total), err
+		})
+		return err
 	}
-	list = listed(text, total)
-	s.answers.Put(k.clone(), stamp, list, k.cost()+len(text))
-	return list, nil
+	if query.isIndexed() {
+		err = read(ctx)
+	} else {
+		err = s.scans.run(ctx, read)
+	}
+	return list, err
 }
 
 // PresetVersion returns version n of a preset.

@@ -107,8 +107,11 @@ type Scope struct {
 	Rights []Right `json:"may,omitempty"`
 }
 
-// MaxScopePresets and MaxScopeModels bound the presets and the models of a Scope.
-const MaxScopePresets, MaxScopeModels = 64, 64
+// The bounds of a Scope's lists.
+const (
+	MaxScopePresets = 64
+	MaxScopeModels  = 64
+)
 
 // unlimited is the Scope of an issued key that has none.
 var unlimited Scope

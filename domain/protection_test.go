@@ -27,90 +27,42 @@ func TestProtection(t *testing.T) {
 	)
 	ctx := t.Context()
 	v := func(n int) domain.Target { return domain.Target{Version: n} }
-	one := domain.Capture{Dialect: domain.Chat, Config: []byte(`{"n":1}`)}
 	for name, tc := range map[string]struct {
-		needs    int
-		archived bool
-		change   func(w domain.Write, slug string) (domain.Outcome, error)
+		needs  int
+		change doing
 	}{
-		"description": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.UpdatePreset(ctx, w, "", slug, domain.PresetPatch{Description: domain.Settable[string]{Given: true, Value: new("d")}})
-		}},
-		"name": {preset, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.UpdatePreset(ctx, w, "", slug, domain.PresetPatch{Name: new("n")})
-		}},
-		"status": {preset, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.UpdatePreset(ctx, w, "", slug, domain.PresetPatch{Status: new(domain.PresetDisabled)})
-		}},
-		"nothing": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.UpdatePreset(ctx, w, "", slug, domain.PresetPatch{Name: new(slug), Status: new(domain.PresetActive)})
-		}},
-		"designate": {preset, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DesignateVersion(ctx, w, "", slug, domain.Designation{Version: 1})
-		}},
-		"designate again": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DesignateVersion(ctx, w, "", slug, domain.Designation{Version: 2})
-		}},
-		"archive": {preset, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.ArchivePreset(ctx, w, "", slug)
-		}},
-		"restore": {preset, true, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.RestorePreset(ctx, w, "", slug)
-		}},
-		"version": {preset, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.CreatePresetVersion(ctx, w, "", slug, one)
-		}},
-		"draft": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.ReleasePresetVersion(ctx, w, "", slug, one, domain.Release{Draft: true})
-		}},
-		"draft with another label": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.ReleasePresetVersion(ctx, w, "", slug, one, domain.Release{Draft: true, Label: "other"})
-		}},
-		"draft with the label": {label, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.ReleasePresetVersion(ctx, w, "", slug, one, domain.Release{Draft: true, Label: "live"})
-		}},
-		"prune": {preset, false, func(w domain.Write, slug string) (domain.Outcome, error) {
+		"description":              {free, f.patching(describe(new("d")))},
+		"name":                     {preset, f.patching(domain.PresetPatch{Name: new("n")})},
+		"status":                   {preset, f.patching(domain.PresetPatch{Status: new(domain.PresetDisabled)})},
+		"nothing":                  {free, f.patching(domain.PresetPatch{Status: new(domain.PresetActive)})},
+		"designate":                {preset, f.designating(domain.Designation{Version: 1})},
+		"designate again":          {free, f.designating(domain.Designation{Version: 2})},
+		"archive":                  {preset, f.archiving},
+		"restore":                  {preset, f.restoring},
+		"version":                  {preset, f.releasing(domain.Release{})},
+		"draft":                    {free, f.releasing(domain.Release{Draft: true})},
+		"draft with another label": {free, f.releasing(domain.Release{Draft: true, Label: "other"})},
+		"draft with the label":     {label, f.releasing(domain.Release{Draft: true, Label: "live"})},
+		"prune": {preset, func(w domain.Write, slug string) (domain.Outcome, error) {
 			if _, err := f.PruneVersions(ctx, domain.By(admin), domain.Pruning{Keep: 1}); err != nil { // of other cases
 				t.Fatal(err)
 			}
 			for range 2 {
-				if _, err := f.CreatePresetVersion(ctx, domain.By(admin), "", slug, one); err != nil {
-					t.Fatal(err)
-				}
+				f.must(f.CreatePresetVersion(ctx, domain.By(admin), "", slug, nothing))
 			}
 			_, err := f.PruneVersions(ctx, w, domain.Pruning{Keep: 1})
 			return domain.Outcome{}, err
 		}},
-		"another label": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutLabel(ctx, w, "", slug, "other", v(2))
-		}},
-		"delete another label": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DeleteLabel(ctx, w, "", slug, "other")
-		}},
-		"move": {label, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutLabel(ctx, w, "", slug, "live", v(2))
-		}},
-		"split": {label, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutLabel(ctx, w, "", slug, "live", split(share(1, 1), share(2, 1)))
-		}},
-		"same": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutLabel(ctx, w, "", slug, "live", v(1))
-		}},
-		"remove": {label, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DeleteLabel(ctx, w, "", slug, "live")
-		}},
-		"protect another label": {guarded, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutProtectedLabel(ctx, w, "", slug, "other", v(1), new(true))
-		}},
-		"protect a new label": {guarded, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutProtectedLabel(ctx, w, "", slug, "new", v(1), new(true))
-		}},
-		"a new label without protection": {free, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutProtectedLabel(ctx, w, "", slug, "new", v(1), new(false))
-		}},
-		"clear the label's": {label, false, func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.PutProtectedLabel(ctx, w, "", slug, "live", v(1), new(false))
-		}},
+		"another label":                  {free, f.labelling("other", v(2), nil)},
+		"delete another label":           {free, f.unlabelling("other")},
+		"move":                           {label, f.labelling("live", v(2), nil)},
+		"split":                          {label, f.labelling("live", split(share(1, 1), share(2, 1)), nil)},
+		"same":                           {free, f.labelling("live", v(1), nil)},
+		"remove":                         {label, f.unlabelling("live")},
+		"protect another label":          {guarded, f.labelling("other", v(1), new(true))},
+		"protect a new label":            {guarded, f.labelling("new", v(1), new(true))},
+		"a new label without protection": {free, f.labelling("new", v(1), new(false))},
+		"clear the label's":              {label, f.labelling("live", v(1), new(false))},
 	} {
 		n := 0
 		for _, isProtected := range []bool{false, true} {
@@ -123,9 +75,7 @@ func TestProtection(t *testing.T) {
 				slug = strings.ReplaceAll(slug, "'", "")
 				by := domain.By(admin)
 				for range 2 {
-					if _, err := f.CreatePresetVersion(ctx, by, "", slug, nothing); err != nil {
-						t.Fatal(err)
-					}
+					f.must(f.CreatePresetVersion(ctx, by, "", slug, nothing))
 				}
 				_, err1 := f.PutLabel(ctx, by, "", slug, "other", v(1))
 				_, err2 := f.PutProtectedLabel(ctx, by, "", slug, "live", v(1), &isProtected)
@@ -133,10 +83,8 @@ func TestProtection(t *testing.T) {
 				if err1 != nil || err2 != nil || err3 != nil {
 					t.Fatal(err1, err2, err3)
 				}
-				if tc.archived {
-					if _, err := f.ArchivePreset(ctx, by, "", slug); err != nil {
-						t.Fatal(err)
-					}
+				if name == "restore" {
+					f.must(f.ArchivePreset(ctx, by, "", slug))
 				}
 				before := len(f.trail(t))
 				_, err := tc.change(domain.By(who), slug)
@@ -210,34 +158,23 @@ func TestDraftsPruneNothingProtected(t *testing.T) {
 	f.KeepVersions = 2
 	ctx, by := t.Context(), domain.By(admin)
 	for range 3 {
-		if _, err := f.CreatePresetVersion(ctx, by, "", "p", nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(ctx, by, "", "p", nothing))
 	}
-	if _, err := f.UpdatePreset(ctx, by, "", "p", domain.PresetPatch{Protected: new(true)}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.UpdatePreset(ctx, by, "", "p", domain.PresetPatch{Protected: new(true)}))
 	total := func() int {
 		t.Helper()
-		list, err := f.PresetVersions(ctx, user, "", "p", domain.Page{Limit: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := f.found(f.PresetVersions(ctx, user, "", "p", domain.Page{Limit: 1}))
 		return list.Total
 	}
 	before := total()
 	who := f.limited(t, domain.NewKey{Kind: domain.ManagementKey})
 	for range 3 {
-		if _, err := f.ReleasePresetVersion(ctx, domain.By(who), "", "p", nothing, domain.Release{Draft: true}); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.ReleasePresetVersion(ctx, domain.By(who), "", "p", nothing, domain.Release{Draft: true}))
 	}
 	if got := total(); got != before+3 {
 		t.Errorf("got %d versions, want %d", got, before+3)
 	}
-	if _, err := f.ReleasePresetVersion(ctx, by, "", "p", nothing, domain.Release{Draft: true}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.ReleasePresetVersion(ctx, by, "", "p", nothing, domain.Release{Draft: true}))
 	if got := total(); got > 3 {
 		t.Errorf("got %d versions after a change with the right", got)
 	}
@@ -251,9 +188,7 @@ func TestProtectedWorkspaces(t *testing.T) {
 	with := f.limited(t, domain.NewKey{Kind: domain.ManagementKey, Scope: domain.Scope{Rights: []domain.Right{domain.ProtectedLabels}}})
 	for _, slug := range []string{"none", "label", "preset"} {
 		f.workspace(t, slug)
-		if _, err := f.CreatePresetVersion(ctx, by, slug, "p", nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(ctx, by, slug, "p", nothing))
 	}
 	_, err1 := f.PutProtectedLabel(ctx, by, "label", "p", "live", domain.Target{Version: 1}, new(true))
 	_, err2 := f.UpdatePreset(ctx, by, "preset", "p", domain.PresetPatch{Protected: new(true)})

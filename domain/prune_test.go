@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -102,9 +103,7 @@ func TestWhatIsPruned(t *testing.T) {
 				f.label(t, fmt.Sprint("l", i), to)
 			}
 			if tc.designated > 0 {
-				if _, err := f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: tc.designated}); err != nil {
-					t.Fatal(err)
-				}
+				f.must(f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: tc.designated}))
 			}
 			before, trail, want := f.stored(t, "default", "p"), f.trail(t), map[string]string{}
 			var left []int
@@ -168,14 +167,10 @@ func TestPrunedOnceItIsNotUsed(t *testing.T) {
 	prune(2, "3", 1, 2, 4, 5, 6)
 	f.label(t, "canary", domain.Target{Version: 4})
 	prune(3, "1", 2, 4, 5, 6)
-	if _, err := f.DeleteLabel(t.Context(), ask, "", "p", "live"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteLabel(t.Context(), ask, "", "p", "live"))
 	prune(10, "", 2, 4, 5, 6) // more are to stay than there are numbers
 	prune(1, "2,5", 4, 6)
-	if _, err := f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 4}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 4}))
 	f.put(t, "p", "{}", nil)
 	prune(1, "6", 4, 7)
 	if p := f.stored(t, "default", "p"); p.LatestVersion != 7 {
@@ -262,7 +257,7 @@ func TestPrunedIsNotFound(t *testing.T) {
 			}
 		}
 	}
-	for offset := range len(left) + 2 {
+	for _, offset := range []int{0, 1, 2, 3, 4, 5, 6, math.MaxInt - 1, math.MaxInt} {
 		for limit := 1; limit < len(left)+2; limit++ {
 			list, err := f.PresetVersions(t.Context(), user, "", "p", domain.Page{Offset: offset, Limit: limit})
 			var versions []struct{ Version int }
@@ -292,9 +287,7 @@ func TestPrunedWorkspaces(t *testing.T) {
 	in := func(workspace, slug string, n int) {
 		t.Helper()
 		for range n {
-			if _, err := f.CreatePresetVersion(t.Context(), ask, workspace, slug, nothing); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.CreatePresetVersion(t.Context(), ask, workspace, slug, nothing))
 		}
 	}
 	in("default", "few", 2)
@@ -357,10 +350,7 @@ func TestKeepVersions(t *testing.T) {
 	add := func(pruned string, left ...int) {
 		t.Helper()
 		trail := f.records(t)
-		out, err := f.CreatePresetVersion(t.Context(), ask, "", "p", nothing)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
 		stored := f.stored(t, "default", "p")
 		if out.Records[0].Object.Pruned != pruned || out.Records[0].Operation != "preset.create_version" || f.records(t) != trail+1 {
 			t.Errorf("got record %+v, want one of a version that makes %q go", out.Records, pruned)
@@ -383,9 +373,7 @@ func TestKeepVersions(t *testing.T) {
 	add("", 5, 6, 7, 8)
 	f.KeepVersions = 1
 	add("6-8", 5, 9)
-	if _, err := f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 5}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 5}))
 	add("9", 5, 10)
 	add("10", 5, 11)
 
@@ -551,9 +539,7 @@ func TestPrunedAfterItsWorkspace(t *testing.T) {
 		f.workspace(t, slug)
 		for _, preset := range []string{"p", "q"} {
 			for range 2 {
-				if _, err := f.CreatePresetVersion(t.Context(), ask, slug, preset, nothing); err != nil {
-					t.Fatal(err)
-				}
+				f.must(f.CreatePresetVersion(t.Context(), ask, slug, preset, nothing))
 			}
 		}
 	}

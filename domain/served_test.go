@@ -17,10 +17,7 @@ func TestLastServed(t *testing.T) {
 	at := time.Date(2026, 11, 23, 14, 59, 59, 0, time.UTC)
 	preset := func() domain.Found {
 		t.Helper()
-		found, err := f.Preset(t.Context(), user, "", "p")
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := f.found(f.Preset(t.Context(), user, "", "p"))
 		return found
 	}
 	before := preset()
@@ -54,40 +51,25 @@ func TestLastServed(t *testing.T) {
 		t.Errorf("got the tag %s, want that of before, %s", after.Tag, before.Tag)
 	}
 	version := func(n int) string {
-		found, err := f.PresetVersion(t.Context(), user, "", "p", n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := f.found(f.PresetVersion(t.Context(), user, "", "p", n))
 		return string(found.JSON)
 	}
 	shows("version 3", version(3), last)
 	shows("version 2", version(2), "null")
 	shows("version 1", version(1), `"1970-01-01T00:00:00Z"`)
-	list, err := f.PresetVersions(t.Context(), user, "", "p", domain.Page{Limit: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := f.found(f.PresetVersions(t.Context(), user, "", "p", domain.Page{Limit: 10}))
 	shows("list", string(list.JSON), `"1970-01-01T00:00:00Z"`, "null", last)
-	list, err = f.PresetVersionSummaries(t.Context(), user, "", "p", domain.Page{Limit: 10, Offset: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list = f.found(f.PresetVersionSummaries(t.Context(), user, "", "p", domain.Page{Limit: 10, Offset: 2}))
 	shows("summaries", string(list.JSON), last)
 
 	w := ask
 	w.Condition.Match = &domain.Tags{List: []string{before.Tag}}
-	out, err := f.UpdatePreset(t.Context(), w, "", "p", describe(new("changed")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := f.must(f.UpdatePreset(t.Context(), w, "", "p", describe(new("changed"))))
 	shows("changed", string(out.JSON), last)
 	if found := preset(); out.Tag != found.Tag || string(out.JSON) != string(found.JSON) {
 		t.Errorf("got %s %s, want %s %s", out.Tag, out.JSON, found.Tag, found.JSON)
 	}
-	out, err = f.CreatePresetVersion(t.Context(), ask, "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"a":{"last_served_at":1}}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out = f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"a":{"last_served_at":1}}`)}))
 	shows("created", string(out.JSON), "1", "null")
 	if found := preset(); out.Tag != found.Tag || out.Tag == after.Tag {
 		t.Errorf("got the tag %s, want a new one, %s", out.Tag, found.Tag)
@@ -97,10 +79,7 @@ func TestLastServed(t *testing.T) {
 // TestServedIsBounded stores more versions than fit. Those that were served last stay.
 func TestServedIsBounded(t *testing.T) {
 	f := labelled(t, 1)
-	found, err := f.Preset(t.Context(), user, "", "p")
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := f.found(f.Preset(t.Context(), user, "", "p"))
 	p := f.stored(t, "default", "p")
 	p.LatestVersion = domain.MaxServed + 5
 	p.Kept = domain.Kept{}
@@ -108,7 +87,7 @@ func TestServedIsBounded(t *testing.T) {
 	for n := range p.LatestVersion {
 		many[n+1] = int64(n)
 	}
-	err = f.store.Update(t.Context(), func(tx domain.Tx) error { return tx.PutPreset(p) })
+	err := f.store.Update(t.Context(), func(tx domain.Tx) error { return tx.PutPreset(p) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package domain_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,19 +14,14 @@ import (
 // release makes a version of the preset p.
 func (f *fixture) release(t *testing.T, how domain.Release) domain.Outcome {
 	t.Helper()
-	out, err := f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, how)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := f.must(f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, how))
 	return out
 }
 
 func TestDrafts(t *testing.T) {
 	f := newFixture(t)
-	_, err := f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{Draft: true, Label: "l"})
-	wantKind(t, err, domain.Conflict, "must be designated")
-	_, err = f.Preset(t.Context(), user, "", "p")
-	wantKind(t, err, domain.NotFound, "Preset not found")
+	wantKind(t, errOf(f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{Draft: true, Label: "l"})), domain.Conflict, "must be designated")
+	wantKind(t, errOf(f.Preset(t.Context(), user, "", "p")), domain.NotFound, "Preset not found")
 	trail := f.records(t)
 
 	f.release(t, domain.Release{})
@@ -33,18 +29,9 @@ func TestDrafts(t *testing.T) {
 	w.Idempotency = domain.Idempotency{Key: "draft", Request: [32]byte{1}}
 	var first domain.Outcome
 	for range 2 {
-		out, err := f.ReleasePresetVersion(t.Context(), w, "", "p", nothing, domain.Release{Draft: true, Message: new("why")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		preset, err := f.Preset(t.Context(), user, "", "p")
-		if err != nil {
-			t.Fatal(err)
-		}
-		version, err := f.PresetVersion(t.Context(), user, "", "p", 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := f.must(f.ReleasePresetVersion(t.Context(), w, "", "p", nothing, domain.Release{Draft: true, Message: new("why")}))
+		preset := f.found(f.Preset(t.Context(), user, "", "p"))
+		version := f.found(f.PresetVersion(t.Context(), user, "", "p", 2))
 		want := strings.TrimSuffix(string(preset.JSON), "}") + `,"created_version":` + string(version.JSON) + "}"
 		if string(out.JSON) != want || out.Tag != preset.Tag || out.Number != 2 || preset.Number != 1 {
 			t.Errorf("got  %+v\nwant %s", out, want)
@@ -74,6 +61,50 @@ func TestDrafts(t *testing.T) {
 	}
 	if p := f.stored(t, "default", "p"); p.DesignatedVersion != 2 {
 		t.Errorf("got %+v", p)
+	}
+}
+
+// rereads is a store that counts the JSON which changes read.
+type rereads struct {
+	domain.Store
+	presets, versions int
+}
+
+type rereadsTx struct {
+	domain.Tx
+	r *rereads
+}
+
+func (r *rereads) Update(ctx context.Context, fn func(domain.Tx) error) error {
+	return r.Store.Update(ctx, func(tx domain.Tx) error { return fn(rereadsTx{tx, r}) })
+}
+
+func (tx rereadsTx) PresetJSON(workspaceID, slug string) (domain.PresetState, []byte, error) {
+	tx.r.presets++
+	return tx.Tx.PresetJSON(workspaceID, slug)
+}
+
+func (tx rereadsTx) PresetVersionJSON(p domain.PresetState, n int) ([]byte, error) {
+	tx.r.versions++
+	return tx.Tx.PresetVersionJSON(p, n)
+}
+
+// The answer to a change is made of what the change stored. Only the designated version beside a
+// draft is read, because the change did not store it.
+func TestChangesReadNothingBack(t *testing.T) {
+	f := labelled(t, 1)
+	for _, tc := range []struct {
+		how      domain.Release
+		versions int
+	}{{domain.Release{}, 0}, {domain.Release{Label: "live"}, 0}, {domain.Release{Draft: true}, 1}} {
+		store := &rereads{Store: f.store}
+		out, err := domain.NewService(store).ReleasePresetVersion(t.Context(), ask, "", "p", nothing, tc.how)
+		if err != nil || store.presets != 0 || store.versions != tc.versions {
+			t.Errorf("%+v: %d presets and %d versions were read, %v", tc.how, store.presets, store.versions, err)
+		}
+		if found := f.found(f.PresetVersion(t.Context(), user, "", "p", out.Number)); !strings.Contains(string(out.JSON), string(found.JSON)) {
+			t.Errorf("%+v: got %s, want it with %s", tc.how, out.JSON, found.JSON)
+		}
 	}
 }
 
@@ -136,9 +167,7 @@ func TestReleasesRefused(t *testing.T) {
 	f := newFixture(t)
 	f.release(t, domain.Release{})
 	for n := range domain.MaxLabels {
-		if _, err := f.PutLabel(t.Context(), ask, "", "p", fmt.Sprintf("l%d", n), domain.Target{Version: 1}); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.PutLabel(t.Context(), ask, "", "p", fmt.Sprintf("l%d", n), domain.Target{Version: 1}))
 	}
 	before, trail := f.stored(t, "default", "p"), f.records(t)
 	long := strings.Repeat("é", domain.MaxMessage)
@@ -160,8 +189,7 @@ func TestReleasesRefused(t *testing.T) {
 		{admin, domain.Release{Message: new("\u007f")}, domain.Invalid, "message: must not have control characters"},
 		{admin, domain.Release{Message: new("\xff")}, domain.Invalid, "message: must be UTF-8"},
 	} {
-		_, err := f.ReleasePresetVersion(t.Context(), domain.By(tc.who), "", "p", nothing, tc.how)
-		wantKind(t, err, tc.kind, tc.says)
+		wantKind(t, errOf(f.ReleasePresetVersion(t.Context(), domain.By(tc.who), "", "p", nothing, tc.how)), tc.kind, tc.says)
 	}
 	if after := f.stored(t, "default", "p"); after.LatestVersion != before.LatestVersion || f.records(t) != trail {
 		t.Errorf("got %+v, want %+v", after, before)

@@ -38,9 +38,7 @@ func TestVersionUses(t *testing.T) {
 	f := newFixture(t)
 	const versions = 6
 	for range versions {
-		if _, err := f.CreatePresetVersion(t.Context(), ask, "", "p", nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	number := func() int { return 1 + random.IntN(versions) }
@@ -77,10 +75,7 @@ func TestVersionUses(t *testing.T) {
 			}
 		}
 		for n := 1; n <= versions; n++ {
-			found, err := f.PresetVersion(t.Context(), user, "", "p", n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := f.found(f.PresetVersion(t.Context(), user, "", "p", n))
 			check("version", found.JSON, true)
 		}
 		for whole, list := range map[bool]func() (domain.Found, error){
@@ -116,37 +111,24 @@ func TestVersionTag(t *testing.T) {
 	f := newFixture(t)
 	tags := func() (tags [3]string) {
 		for n := range tags {
-			found, err := f.PresetVersion(t.Context(), user, "", "p", n+1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := f.found(f.PresetVersion(t.Context(), user, "", "p", n+1))
 			tags[n] = found.Tag
 		}
 		return tags
 	}
 	for range 3 {
-		if _, err := f.CreatePresetVersion(t.Context(), ask, "", "p", nothing); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
 	}
 	before := tags()
 	for name, step := range map[string]struct {
-		do      func() (domain.Outcome, error)
+		do      doing
 		changed [3]bool
 	}{
-		"label": {func() (domain.Outcome, error) {
-			return f.PutLabel(t.Context(), ask, "", "p", "a", domain.Target{Version: 1})
-		}, [3]bool{true, false, false}},
-		"designated": {func() (domain.Outcome, error) {
-			return f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 2})
-		}, [3]bool{false, true, true}},
-		"patch": {func() (domain.Outcome, error) {
-			return f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Name: new("n")})
-		}, [3]bool{}},
+		"label":      {f.labelling("a", domain.Target{Version: 1}, nil), [3]bool{true, false, false}},
+		"designated": {f.designating(domain.Designation{Version: 2}), [3]bool{false, true, true}},
+		"patch":      {f.patching(domain.PresetPatch{Name: new("n")}), [3]bool{}},
 	} {
-		if _, err := step.do(); err != nil {
-			t.Fatal(err)
-		}
+		f.must(step.do(ask, "p"))
 		after := tags()
 		for n, changed := range step.changed {
 			if after[n] != before[n] != changed {

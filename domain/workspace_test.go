@@ -53,27 +53,19 @@ func TestWorkspaceLookUp(t *testing.T) {
 	wantKind(t, err, domain.NotFound, "Workspace not found")
 	_, err = workspace(t.Context(), f, user, "first")
 	wantKind(t, err, domain.Forbidden, "Only management keys can perform this operation")
-	_, err = f.CreateWorkspace(t.Context(), domain.By(user), domain.NewWorkspace{Name: "x", Slug: "x"})
-	wantKind(t, err, domain.Forbidden, "Only management keys can perform this operation")
-	_, err = f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: "first"})
-	wantKind(t, err, domain.Invalid, "/slug: already in use")
+	wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(user), domain.NewWorkspace{Name: "x", Slug: "x"})), domain.Forbidden, "Only management keys can perform this operation")
+	wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: "first"})), domain.Invalid, "/slug: already in use")
 	for _, slug := range []string{first.ID, uuid.NewString()} { // which would be taken for an id
-		_, err = f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: slug})
-		wantKind(t, err, domain.Invalid, "/slug: must not be a UUID")
-		_, err = f.UpdateWorkspace(t.Context(), domain.By(admin), "first", domain.WorkspacePatch{Slug: &slug}, nil)
-		wantKind(t, err, domain.Invalid, "/slug: must not be a UUID")
+		wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: slug})), domain.Invalid, "/slug: must not be a UUID")
+		wantKind(t, errOf(f.UpdateWorkspace(t.Context(), domain.By(admin), "first", domain.WorkspacePatch{Slug: &slug}, nil)), domain.Invalid, "/slug: must not be a UUID")
 	}
 	huge := strings.Repeat("m", domain.MaxStoredSize)
-	_, err = f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: "x", DefaultTextModel: &huge})
-	wantKind(t, err, domain.Invalid, "must be at most 262144 bytes")
+	wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: "x", DefaultTextModel: &huge})), domain.Invalid, "must be at most 262144 bytes")
 }
 
 func TestTheDefaultWorkspaceIsMadeOnce(t *testing.T) {
 	f := newFixture(t)
-	before, err := workspace(t.Context(), f, admin, "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := f.shown("default")
 	if err := f.EnsureDefaultWorkspace(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -106,10 +98,7 @@ func TestWorkspaceUpdates(t *testing.T) {
 	// member returns a member of the workspace as clients see it.
 	member := func(name string) string {
 		t.Helper()
-		w, err := workspace(t.Context(), f, admin, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := f.shown(id)
 		text, err := w.JSON()
 		if err != nil {
 			t.Fatal(err)
@@ -161,18 +150,12 @@ func TestWorkspaceUpdates(t *testing.T) {
 	} {
 		f.now = f.now.Add(time.Minute)
 		before, trail := member("updated_at"), f.trail(t)
-		was, err := workspace(t.Context(), f, admin, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		was := f.shown(id)
 		out, err := f.UpdateWorkspace(t.Context(), ask, was.Slug, patchOf(t, tc.body), nil)
 		if err != nil {
 			t.Fatalf("%s: %v", tc.body, err)
 		}
-		now, err := workspace(t.Context(), f, admin, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := f.shown(id)
 		text, err := now.JSON()
 		if err != nil || string(out.JSON) != string(text) || out.WorkspaceID != id || out.Workspace.Slug != now.Slug {
 			t.Errorf("%s: got  %s\nwant %s, %v", tc.body, out.JSON, text, err)
@@ -222,8 +205,7 @@ func TestWorkspaceUpdates(t *testing.T) {
 		"no management":    {user, id, `{}`, domain.Forbidden, "Only management keys"},
 	} {
 		was, _ := workspace(t.Context(), f, admin, id)
-		_, err := f.UpdateWorkspace(t.Context(), domain.By(tc.who), tc.ref, patchOf(t, tc.body), nil)
-		wantKind(t, err, tc.kind, tc.says)
+		wantKind(t, errOf(f.UpdateWorkspace(t.Context(), domain.By(tc.who), tc.ref, patchOf(t, tc.body), nil)), tc.kind, tc.says)
 		if now, err := workspace(t.Context(), f, admin, id); err != nil || !reflect.DeepEqual(now, was) {
 			t.Errorf("%s: got %+v, %v, want %+v still", name, now, err, was)
 		}
@@ -231,8 +213,7 @@ func TestWorkspaceUpdates(t *testing.T) {
 	// Keys of the configuration would be left in no workspace, unless it is
 	// whichever is the default one.
 	configured := []domain.Principal{{KeyID: "c1", Kind: domain.InferenceKey, WorkspaceSlug: "both"}, {KeyID: "c2", WorkspaceSlug: "default"}, {KeyID: "c3"}}
-	_, err = f.UpdateWorkspace(t.Context(), ask, id, patchOf(t, `{"slug":"other"}`), configured)
-	wantKind(t, err, domain.Invalid, "/slug: keys of the configuration name the workspace")
+	wantKind(t, errOf(f.UpdateWorkspace(t.Context(), ask, id, patchOf(t, `{"slug":"other"}`), configured)), domain.Invalid, "/slug: keys of the configuration name the workspace")
 	if now := f.records(t); now != trail {
 		t.Errorf("got %d records, want %d still", now, trail)
 	}
@@ -253,15 +234,10 @@ func TestWorkspaceDeletion(t *testing.T) {
 	f := newFixture(t)
 	team := f.workspace(t, "team")
 	other := f.workspace(t, "other")
-	if _, err := f.CreatePresetVersion(t.Context(), ask, "team", "p", nothing); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.CreatePresetVersion(t.Context(), ask, "team", "p", nothing))
 	issue := func(workspace string, lifetime time.Duration) domain.Key {
 		t.Helper()
-		k, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey, Workspace: workspace, Lifetime: lifetime})
-		if err != nil {
-			t.Fatal(err)
-		}
+		k, _ := f.newKey(domain.NewKey{Kind: domain.InferenceKey, Workspace: workspace, Lifetime: lifetime})
 		return k
 	}
 	live, mortal := issue("team", 0), issue("team", time.Hour)
@@ -303,14 +279,12 @@ func TestWorkspaceDeletion(t *testing.T) {
 	for _, ref := range []string{"team", team.ID} {
 		_, err := workspace(t.Context(), f, admin, ref)
 		wantKind(t, err, domain.NotFound, "Workspace not found")
-		_, err = f.Preset(t.Context(), admin, ref, "p")
-		wantKind(t, err, domain.NotFound, "Workspace not found")
+		wantKind(t, errOf(f.Preset(t.Context(), admin, ref, "p")), domain.NotFound, "Workspace not found")
 		wantKind(t, remove(admin, ref, domain.WorkspaceDeletion{}), domain.NotFound, "Workspace not found")
 	}
 	// Another one under the same slug has nothing of it.
 	again := f.workspace(t, "team")
-	_, err := f.Preset(t.Context(), admin, "team", "p")
-	wantKind(t, err, domain.NotFound, "Preset not found")
+	wantKind(t, errOf(f.Preset(t.Context(), admin, "team", "p")), domain.NotFound, "Preset not found")
 	out, err := f.CreatePresetVersion(t.Context(), ask, "team", "p", nothing)
 	if err != nil || out.Number != 1 || again.ID == team.ID || out.Preset.WorkspaceID != again.ID {
 		t.Errorf("got %+v, %v, want version 1 in the new workspace", out, err)
@@ -323,36 +297,24 @@ func TestWorkspaceDeletion(t *testing.T) {
 
 func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 	f := newFixture(t)
-	old, err := workspace(t.Context(), f, admin, "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := f.shown("default")
 	f.put(t, "p", "{}", nil)
-	if _, err := f.UpdateWorkspace(t.Context(), ask, "default", patchOf(t, `{"name":"Main"}`), nil); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.UpdateWorkspace(t.Context(), ask, "default", patchOf(t, `{"name":"Main"}`), nil))
 	if _, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey}); err != nil {
 		t.Fatal(err)
 	}
-	ofDefault, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey, Workspace: "default"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ofDefault, _ := f.newKey(domain.NewKey{Kind: domain.InferenceKey, Workspace: "default"})
 	f.now = f.now.Add(time.Minute)
 	on := domain.WorkspaceDeletion{Configured: []domain.Principal{{KeyID: "c1"}, {KeyID: "c2", WorkspaceSlug: "default"}}}
-	_, err = f.DeleteWorkspace(t.Context(), ask, "default", on)
-	wantKind(t, err, domain.Invalid, "confirm_default_workspace_deletion: must be true")
+	wantKind(t, errOf(f.DeleteWorkspace(t.Context(), ask, "default", on)), domain.Invalid, "confirm_default_workspace_deletion: must be true")
 	on.ConfirmDefault = true
-	_, err = f.DeleteWorkspace(t.Context(), ask, old.ID, on)
+	_, err := f.DeleteWorkspace(t.Context(), ask, old.ID, on)
 	wantKind(t, err, domain.Invalid, "live keys") // one is tied to it by its id
 	if _, err := f.RevokeKey(t.Context(), ask, ofDefault.ID); err != nil {
 		t.Fatal(err)
 	}
 	trail := f.trail(t)
-	out, err := f.DeleteWorkspace(t.Context(), ask, "default", on)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := f.must(f.DeleteWorkspace(t.Context(), ask, "default", on))
 	if out.JSON != nil || out.WorkspaceID != old.ID || out.Workspace.Name != "Main" || len(out.Records) != 2 || out.Records[0].Object.ID != old.ID {
 		t.Errorf("got %+v, want the old workspace and no JSON", out)
 	}
@@ -366,8 +328,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 	}
 	_, err = workspace(t.Context(), f, admin, old.ID)
 	wantKind(t, err, domain.NotFound, "Workspace not found")
-	_, err = f.Preset(t.Context(), user, "", "p")
-	wantKind(t, err, domain.NotFound, "Preset not found")
+	wantKind(t, errOf(f.Preset(t.Context(), user, "", "p")), domain.NotFound, "Preset not found")
 	if list, err := f.Presets(t.Context(), user, "", domain.PresetQuery{}, domain.Page{Limit: 10}); err != nil || list.Total != 0 {
 		t.Errorf("got %+v, %v, want no presets", list, err)
 	}
@@ -382,9 +343,7 @@ func TestWorkspacePages(t *testing.T) {
 		f.now = f.now.Add(time.Second)
 		f.workspace(t, slug)
 	}
-	if _, err := f.UpdateWorkspace(t.Context(), ask, "a", patchOf(t, `{"slug":"z"}`), nil); err != nil { // keeps its place
-		t.Fatal(err)
-	}
+	f.must(f.UpdateWorkspace(t.Context(), ask, "a", patchOf(t, `{"slug":"z"}`), nil)) // keeps its place
 	page := func(page domain.Page, total int, want ...string) {
 		t.Helper()
 		list, err := f.Workspaces(t.Context(), admin, page)
@@ -393,9 +352,7 @@ func TestWorkspacePages(t *testing.T) {
 		}
 	}
 	page(domain.Page{Limit: 100}, 4, "default", "c", "z", "b")
-	if _, err := f.DeleteWorkspace(t.Context(), ask, "c", domain.WorkspaceDeletion{}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.DeleteWorkspace(t.Context(), ask, "c", domain.WorkspaceDeletion{}))
 	page(domain.Page{Limit: 100}, 3, "default", "z", "b")
 	page(domain.Page{Limit: 2}, 3, "default", "z")
 	page(domain.Page{Offset: 1, Limit: 1}, 3, "z")
