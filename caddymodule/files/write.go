@@ -112,15 +112,11 @@ func (w *writer) checkNames(dir string, one Workspace) {
 
 // workspace writes the folder of a workspace.
 func (w *writer) workspace(root *os.Root, one Workspace) {
-	err := root.Mkdir(one.Slug, 0o755)
-	if err != nil && !errors.Is(err, os.ErrExist) {
-		w.mistake(one.Slug, rootFolder{root}.problem(one.Slug, err))
-		return
-	}
+	err := fileowner.MkdirAll(filepath.Join(root.Name(), one.Slug), 0o755)
+	var below *os.Root
 	if err == nil {
-		fileowner.Give(filepath.Join(root.Name(), one.Slug))
+		below, err = root.OpenRoot(one.Slug)
 	}
-	below, err := root.OpenRoot(one.Slug)
 	if err != nil {
 		w.mistake(one.Slug, rootFolder{root}.problem(one.Slug, err))
 		return
