@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +23,7 @@ type operation struct {
 	body      requestBody
 	run       func(*call) (response, error)
 	traits    traits
-	query     string // the names of its parameters, with spaces between, besides workspace_id
+	query     string // the names of its parameters, with spaces between, besides those of traits
 }
 
 // requestBody is the body of an operation. Without a schema no body is read.
@@ -43,14 +42,23 @@ const (
 	// changes is for operations that change what is stored. Most put something live or remove
 	// it, so they refuse parameters that they do not know: designated=false would be lost.
 	changes
+	// paged is for lists, which have the parameters offset and limit.
+	paged
 )
 
 // is reports whether the operation has a trait.
 func (op operation) is(t traits) bool { return op.traits&t != 0 }
 
-// takes reports whether the operation has a parameter of a name.
-func (op operation) takes(parameter string) bool {
-	return parameter == "workspace_id" && op.is(inWorkspace) || slices.Contains(strings.Fields(op.query), parameter)
+// parameters returns the names of its parameters in the query.
+func (op operation) parameters() []string {
+	names := strings.Fields(op.query)
+	if op.is(inWorkspace) {
+		names = append(names, "workspace_id")
+	}
+	if op.is(paged) {
+		names = append(names, "offset", "limit")
+	}
+	return names
 }
 
 // routes returns all operations (specification, "Endpoints").
@@ -59,10 +67,10 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 	manage, create := domain.Principal.CheckManagement, h.checkCreation
 	body := func(s *schema.Schema) requestBody { return requestBody{s, false, nil} }
 	capture := func(s, template *schema.Schema) requestBody { return requestBody{s, false, template} }
-	const page, release, report = "offset limit", "designate template label message", "from to step by"
+	const release, report = "designate template label message", "from to step by"
 	none, reference := requestBody{}, requestBody{schemas.WorkspaceReference, true, nil}
 	return []operation{
-		{"preset_list", get, "presets", anyone, none, listPresets, inWorkspace, "q status sort order " + page},
+		{"preset_list", get, "presets", anyone, none, listPresets, inWorkspace | paged, "q status sort order"},
 		{"preset_get", get, "presets/{slug}", anyone, none, getPreset, inWorkspace, ""},
 		{"preset_update", patch, "presets/{slug}", manage, body(schemas.UpdatePreset), updatePreset, inWorkspace | changes, ""},
 		{"preset_archive", del, "presets/{slug}", manage, reference, archivePreset, inWorkspace | changes, ""},
@@ -72,21 +80,21 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 		{"preset_create_messages", post, "presets/{slug}/messages", create, capture(schemas.MessagesRequest, schemas.MessagesTemplate), createPresetFrom(domain.Messages), inWorkspace | changes, release},
 		{"preset_designate", post, "presets/{slug}/designate", manage, body(schemas.Designate), designateVersion, inWorkspace | changes, ""},
 		{"preset_diff", get, "presets/{slug}/diff", anyone, none, diffVersions, inWorkspace, "from to"},
-		{"preset_history", get, "presets/{slug}/history", manage, none, presetHistory, inWorkspace, page},
+		{"preset_history", get, "presets/{slug}/history", manage, none, presetHistory, inWorkspace | paged, ""},
 		{"preset_usage", get, "presets/{slug}/usage", anyone, none, presetUsage, inWorkspace, report + " label since"},
 		{"preset_feedback", post, "presets/{slug}/feedback", anyone, body(schemas.Feedback), giveFeedback, inWorkspace, ""},
-		{"version_list", get, "presets/{slug}/versions", anyone, none, listVersions, inWorkspace, "fields " + page},
+		{"version_list", get, "presets/{slug}/versions", anyone, none, listVersions, inWorkspace | paged, "fields"},
 		{"version_get", get, "presets/{slug}/versions/{version}", anyone, none, getVersion, inWorkspace, ""},
-		{"label_get", get, "presets/{slug}/labels/{label}", anyone, none, getLabel, inWorkspace, page},
+		{"label_get", get, "presets/{slug}/labels/{label}", anyone, none, getLabel, inWorkspace | paged, ""},
 		{"label_put", put, "presets/{slug}/labels/{label}", manage, body(schemas.Label), putLabel, inWorkspace | changes, ""},
 		{"label_delete", del, "presets/{slug}/labels/{label}", manage, reference, deleteLabel, inWorkspace | changes, ""},
-		{"workspace_list", get, "workspaces", manage, none, listWorkspaces, 0, page},
+		{"workspace_list", get, "workspaces", manage, none, listWorkspaces, paged, ""},
 		{"workspace_create", post, "workspaces", domain.Principal.CheckManagementOfAll, body(schemas.CreateWorkspace), createWorkspace, changes, ""},
 		{"workspace_get", get, "workspaces/{workspace}", manage, none, getWorkspace, 0, ""},
 		{"workspace_update", patch, "workspaces/{workspace}", manage, body(schemas.UpdateWorkspace), updateWorkspace, changes, ""},
 		{"workspace_delete", del, "workspaces/{workspace}", manage, none, deleteWorkspace, changes, "confirm_default_workspace_deletion"},
 		{"workspace_usage", get, "workspaces/{workspace}/usage", manage, none, workspaceUsage, 0, report},
-		{"workspace_history", get, "workspaces/{workspace}/history", manage, none, workspaceHistory, 0, page},
+		{"workspace_history", get, "workspaces/{workspace}/history", manage, none, workspaceHistory, paged, ""},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
@@ -24,6 +25,7 @@ type parameters struct {
 	unknown        []string // the parameters of the query that the operation does not have, sorted
 	isTemplate     bool
 	workspace      string // to act in, or empty
+	page           domain.Page
 	condition      domain.Condition
 	idempotencyKey string
 	owner          string // of presets that the request makes or adopts, or empty
@@ -37,7 +39,7 @@ const sessionHeader = "X-Session-Id"
 // showSession sets the placeholder of a session, which access logs may have. A session that
 // holds a key of ours is not shown.
 func (c *call) showSession(id string) {
-	if !domain.HoldsIssued(id) {
+	if !secrets.AreIn(id) {
 		c.setPlaceholder(sessionPlaceholder, id)
 	}
 }
@@ -65,6 +67,11 @@ func (c *call) readParameters() (err error) {
 			return err
 		}
 	}
+	if c.op.is(paged) {
+		if c.given.page, err = c.readPage(); err != nil {
+			return err
+		}
+	}
 	if c.given.condition, err = readCondition(c.r.Header); err != nil || c.op.method == http.MethodGet {
 		return err
 	}
@@ -86,8 +93,9 @@ func (c *call) readQuery() (err error) {
 	if c.given.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
 		return domain.InvalidAt("query", "malformed")
 	}
+	known := c.op.parameters()
 	for name := range c.given.query {
-		if !c.op.takes(name) {
+		if !slices.Contains(known, name) {
 			c.given.unknown = append(c.given.unknown, name)
 		}
 	}

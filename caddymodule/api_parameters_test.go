@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // operations returns the route table by method and path, as the matrix names them.
@@ -33,6 +34,7 @@ func withQuery(path, query string) string {
 
 // TestQueries sends unknown, repeated and malformed parameters to every route.
 func TestQueries(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	f := &fixtures{s: s}
 	active, archived, workspace := f.preset(false), f.preset(true), f.workspace()
@@ -61,11 +63,7 @@ func TestQueries(t *testing.T) {
 			t.Errorf("%s: got %d with X-Preset-Ignored %q, want %d and the unknown parameters", route, r.status, r.header.Get("X-Preset-Ignored"), row.exists.status)
 		}
 		refused("a=1;b=2", "query")
-		parameters := strings.Fields(op.query)
-		if op.is(inWorkspace) {
-			parameters = append(parameters, "workspace_id")
-		}
-		for _, name := range parameters {
+		for _, name := range op.parameters() {
 			refused(name+"=1&"+name+"=1", name+`","message":"given more than once`)
 			if name == "limit" || name == "offset" {
 				for _, number := range []string{"01", "00", "%2B1", "1.0", "1e0", "-1", "%201", "0x1", "99999999999999999999"} {

@@ -112,11 +112,7 @@ func listPresets(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	page, err := c.readPage()
-	if err != nil {
-		return response{}, err
-	}
-	return pageOf(c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, query, page))
+	return pageOf(c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, query, c.given.page))
 }
 
 // readPresetQuery reads which presets to list, and in which order. Its strings but q are
@@ -203,15 +199,11 @@ var (
 // listVersions refuses a page while too many others are being sent. Pages of summaries are
 // small.
 func listVersions(c *call) (response, error) {
-	page, err := c.readPage()
-	if err != nil {
-		return response{}, err
-	}
 	switch fields, err := c.queried("fields"); {
 	case err != nil:
 		return response{}, err
 	case fields == "summary":
-		return pageOf(c.h.service.PresetVersionSummaries(c.r.Context(), c.who, c.given.workspace, c.slug(), page))
+		return pageOf(c.h.service.PresetVersionSummaries(c.r.Context(), c.who, c.given.workspace, c.slug(), c.given.page))
 	case fields != "":
 		return response{}, domain.InvalidAt("fields", "must be summary")
 	}
@@ -219,7 +211,7 @@ func listVersions(c *call) (response, error) {
 		return response{}, err
 	}
 	defer readingPages.Release(1)
-	list, err := c.h.service.PresetVersions(c.r.Context(), c.who, c.given.workspace, c.slug(), page)
+	list, err := c.h.service.PresetVersions(c.r.Context(), c.who, c.given.workspace, c.slug(), c.given.page)
 	if err != nil {
 		return response{}, err
 	}
@@ -257,11 +249,7 @@ func getVersion(c *call) (response, error) {
 }
 
 func getLabel(c *call) (response, error) {
-	page, err := c.readPage()
-	if err != nil {
-		return response{}, err
-	}
-	return c.answerObject(c.h.service.Label(c.r.Context(), c.who, c.given.workspace, c.slug(), c.found.Value("label"), page))
+	return c.answerObject(c.h.service.Label(c.r.Context(), c.who, c.given.workspace, c.slug(), c.found.Value("label"), c.given.page))
 }
 
 func putLabel(c *call) (response, error) {

@@ -13,16 +13,11 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
-
-// retryAfter is when to ask again, in seconds, if the store is unavailable or the memory for
-// bodies is taken. A store may need longer.
-const retryAfter = "5"
 
 // statusHungUp marks, in metrics and access logs, a request whose client left.
 const statusHungUp = 499
@@ -109,36 +104,28 @@ func (c *call) limitWriting(size int) (lift func()) {
 // with the answer's X-Request-Id.
 func (c *call) failure(err error) (int, []byte) {
 	p, header := envelope.Problem{UserID: c.who.UserID}, c.header
-	gateway, isGateways := errors.AsType[*gatewayError](err)
-	if isGateways {
-		p.Status, p.Message = gateway.status, gateway.Error()
-	} else if transport, ok := errors.AsType[*status.Error](err); ok {
+	if transport, ok := errors.AsType[*status.Error](err); ok {
 		p.Status, p.Message = transport.Status, transport.Message
-	} else if limit, ok := errors.AsType[*limiter.Error](err); ok {
-		p.Status, p.Message = http.StatusTooManyRequests, limit.Error()
-		header.Set("Retry-After", strconv.Itoa(limit.RetryAfter()))
-	} else if coding, ok := errors.AsType[*heldbody.CodingError](err); ok {
-		p.Status, p.Message = http.StatusUnsupportedMediaType, coding.Error()
-		header.Set("Accept-Encoding", heldbody.Codings)
+		if transport.Header != "" {
+			header.Set(transport.Header, transport.Value)
+		}
 	} else if hungUp(c.r.Context(), err) {
 		p.Status, p.Message = statusHungUp, "Client closed request"
 	} else {
 		shown := visibleError(err)
 		p.Status, p.Code, p.Message, p.Issues = status.Of(shown.Kind), shown.Code, shown.Message, shown.Issues
+		switch {
+		case p.Status == http.StatusUnauthorized:
+			header.Set("WWW-Authenticate", "Bearer")
+		case p.Status == http.StatusServiceUnavailable:
+			header.Set("Retry-After", status.RetryAfter) // the store logs it once
+		case p.Status >= http.StatusInternalServerError:
+			c.logFailure(err)
+		}
 	}
 	c.h.metrics.CountFailure(err)
 	if errors.Is(err, heldbody.ErrNoMemory) {
 		c.h.metrics.BodiesRefused.Inc()
-	}
-	switch {
-	case isGateways: // Caddy logs it
-	case p.Status == http.StatusUnauthorized:
-		header.Set("WWW-Authenticate", "Bearer")
-	case p.Status == http.StatusServiceUnavailable:
-		// Do not log each request: the store logs it once, and memory has a metric.
-		header.Set("Retry-After", retryAfter)
-	case p.Status >= http.StatusInternalServerError:
-		c.logFailure(err)
 	}
 	shown := c.envelope(p)
 	if _, ok := shown.(envelope.Messages); ok { // Anthropic's clients read the id there

@@ -11,10 +11,6 @@ const rightToWorkspaces = "workspaces"
 
 // listWorkspaces also tells what the key may do, so that a client need not find out by a 403.
 func listWorkspaces(c *call) (response, error) {
-	page, err := c.readPage()
-	if err != nil {
-		return response{}, err
-	}
 	var rights []string
 	for _, right := range c.who.Rights() {
 		rights = append(rights, string(right))
@@ -23,7 +19,7 @@ func listWorkspaces(c *call) (response, error) {
 		rights = append(rights, rightToWorkspaces)
 	}
 	c.header.Set("X-Preset-Rights", headerList(rights))
-	return pageOf(c.h.service.Workspaces(c.r.Context(), c.who, page))
+	return pageOf(c.h.service.Workspaces(c.r.Context(), c.who, c.given.page))
 }
 
 func createWorkspace(c *call) (response, error) {
@@ -61,18 +57,10 @@ func deleteWorkspace(c *call) (response, error) {
 
 // presetHistory lists the changes of a preset, also of an archived one.
 func presetHistory(c *call) (response, error) {
-	page, err := c.readPage()
-	if err != nil {
-		return response{}, err
-	}
-	return pageOf(c.h.service.PresetHistory(c.r.Context(), c.who, c.given.workspace, c.slug(), page))
+	return pageOf(c.h.service.PresetHistory(c.r.Context(), c.who, c.given.workspace, c.slug(), c.given.page))
 }
 
 // workspaceHistory lists the changes of a workspace and its presets.
 func workspaceHistory(c *call) (response, error) {
-	page, err := c.readPage()
-	if err != nil {
-		return response{}, err
-	}
-	return pageOf(c.h.service.WorkspaceHistory(c.r.Context(), c.who, c.found.Value("workspace"), page))
+	return pageOf(c.h.service.WorkspaceHistory(c.r.Context(), c.who, c.found.Value("workspace"), c.given.page))
 }

@@ -68,7 +68,7 @@ func (c *call) authenticate() error {
 
 // identify returns the principal of the first live key among one or more secrets. It looks
 // for keys in memory first, then in the store. If no key is live, each secret counts as a
-// failure of the client's address. The error is domain.ErrCredentials then, or a *limiter.Error
+// failure of the client's address. The error is domain.ErrCredentials then, or a limiter.Refusal
 // if the address has failed too often.
 //
 // Clients without an address, as on a Unix socket, are not limited. They cannot be told
@@ -104,7 +104,7 @@ func (c *call) identify(secrets ...string) (domain.Principal, error) {
 		wait = max(wait, failures.Fail(from, by, c.h.logger))
 	}
 	if wait > 0 {
-		return domain.Principal{}, &limiter.Error{Wait: wait}
+		return domain.Principal{}, limiter.Refusal(wait)
 	}
 	return domain.Principal{}, domain.ErrCredentials
 }
@@ -129,34 +129,24 @@ func (h *Handler) knownPrincipal(key domain.KeyHash) (domain.Principal, bool) {
 // Its errors name a key by its place, never by its secret.
 func provisionKeys(repl *caddy.Replacer, management, inference []ConfiguredKey) (map[domain.KeyHash]domain.Principal, error) {
 	keys := make(map[domain.KeyHash]domain.Principal, len(management)+len(inference))
-	add := func(kind domain.KeyKind, configured []ConfiguredKey) error {
-		for i, k := range configured {
-			place := fmt.Sprintf("%s_keys[%d]", kind, i)
+	for _, of := range [...]struct {
+		kind domain.KeyKind
+		keys []ConfiguredKey
+	}{{domain.ManagementKey, management}, {domain.InferenceKey, inference}} {
+		for i, k := range of.keys {
+			place := fmt.Sprintf("%s_keys[%d]", of.kind, i)
 			hash, err := k.hash(repl)
 			if err != nil {
-				return fmt.Errorf("%s: %w", place, err)
+				return nil, fmt.Errorf("%s: %w", place, err)
 			}
 			if earlier, taken := keys[hash]; taken {
-				return fmt.Errorf("%s: has the same secret as %s", place, earlier.KeyID)
+				return nil, fmt.Errorf("%s: has the same secret as %s", place, earlier.KeyID)
 			}
-			who := domain.Principal{
-				KeyID:         fmt.Sprintf("config-%s-%d", kind, i+1),
-				Hash:          hash,
-				UserID:        k.UserID,
-				Kind:          kind,
-				WorkspaceSlug: k.WorkspaceSlug,
-			}
-			if who.UserID == "" {
-				who.UserID = who.KeyID
-			}
-			keys[hash] = who
+			id := fmt.Sprintf("config-%s-%d", of.kind, i+1)
+			keys[hash] = domain.Principal{KeyID: id, Hash: hash, UserID: cmp.Or(k.UserID, id), Kind: of.kind, WorkspaceSlug: k.WorkspaceSlug}
 		}
-		return nil
 	}
-	if err := add(domain.ManagementKey, management); err != nil {
-		return nil, err
-	}
-	return keys, add(domain.InferenceKey, inference)
+	return keys, nil
 }
 
 func (k ConfiguredKey) hash(repl *caddy.Replacer) (hash domain.KeyHash, err error) {

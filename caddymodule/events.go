@@ -77,17 +77,17 @@ var webhookLimits = webhook.Limits{
 // errWebhookSecret is the error for a literal secret. It does not show it.
 var errWebhookSecret = errors.New("must be a placeholder, such as {env.WEBHOOK_SECRET} or {file./run/secrets/webhook}, since the configuration can be read")
 
-// checkWebhookURL returns an error unless text can be the URL of a webhook. The error does
+// parseWebhookURL returns an error unless text can be the URL of a webhook. The error does
 // not show the URL, which may hold a token.
-func checkWebhookURL(text string) error {
+func parseWebhookURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil, u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "", u.Fragment != "":
-		return errors.New("must be an absolute URL with http or https, and without a fragment")
+		return nil, errors.New("must be an absolute URL with http or https, and without a fragment")
 	case u.User != nil:
-		return errors.New("must hold no user and password, since the configuration can be read")
+		return nil, errors.New("must hold no user and password, since the configuration can be read")
 	}
-	return nil
+	return u, nil
 }
 
 // provisionWebhooks resolves the placeholders of the webhooks. Errors never show a secret.
@@ -100,7 +100,8 @@ func (h *Handler) provisionWebhooks(repl *caddy.Replacer) error {
 		if err != nil {
 			return fmt.Errorf("%s: url: %w", place, err) // names the placeholder
 		}
-		if err := checkWebhookURL(address); err != nil {
+		u, err := parseWebhookURL(address)
+		if err != nil {
 			return fmt.Errorf("%s: url %w", place, err)
 		}
 		if earlier, taken := seen[address]; taken {
@@ -114,7 +115,6 @@ func (h *Handler) provisionWebhooks(repl *caddy.Replacer) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", place, err)
 		}
-		u, _ := url.Parse(address) // was checked
 		h.webhooks = append(h.webhooks, &webhook.Receiver{
 			URL: address, Host: u.Host, Secret: []byte(secret), Logger: h.logger,
 			Requests: h.metrics.WebhookRequests, Dropped: h.metrics.WebhookDropped,
@@ -131,7 +131,7 @@ func (h *Handler) readWebhook(d *caddyfile.Dispenser, _ string) (err error) {
 		return err
 	}
 	if !strings.Contains(w.URL, "{") { // provisioning checks the value of a placeholder
-		if err := checkWebhookURL(w.URL); err != nil {
+		if _, err := parseWebhookURL(w.URL); err != nil {
 			return d.Errf("webhook: the URL %v", err)
 		}
 	}

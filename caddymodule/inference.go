@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
@@ -81,7 +81,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 	return next.ServeHTTP(c.w, c.r)
 }
 
-// asksForWebSocket reports whether a request asks for a WebSocket. stripUpgrade leaves no other
+// asksForWebSocket reports whether a request asks for a WebSocket. StripUpgrade leaves no other
 // upgrade.
 func (c *inferenceCall) asksForWebSocket() bool {
 	return requestpath.IsWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0
@@ -195,12 +195,12 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	if c.held.Sent, err = c.read(c.h.Inference.MaxBodySize, &c.held.Reservation); err != nil {
 		return none, err
 	}
-	var text []byte
-	if text, c.held.Unpacked, err = c.held.Decode(c.r.Header, c.held.Sent, c.h.Inference.MaxBodySize); err != nil {
+	text, err := c.held.Decode(c.r.Header, c.held.Sent, c.h.Inference.MaxBodySize)
+	if err != nil {
 		return none, err
 	}
 	adoptSession(c.r.Header)
-	otherType := isOtherType(c.r.Header)
+	otherType := mediatype.IsOther(c.r.Header)
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, inference.Request{
 		Dialect: c.route.dialect, Takes: c.route.takes, Body: text,
 		SessionID: c.r.Header.Get(sessionHeader), OtherType: otherType, Query: c.r.URL.RawQuery, Memory: &c.held,
@@ -214,31 +214,21 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		c.showResolution(resolution)
 	}
 	if resolution.Rewritten {
-		c.rewrite(resolution, int64(cap(text)), otherType)
+		c.rewrite(resolution, otherType)
 	} else {
-		if c.held.Unpacked {
-			c.held.Sub(int64(cap(text)))
-		}
-		resolution.Body[0] = c.held.Sent
+		c.held.ReplaySent(c.r.Body)
 	}
-	c.held.Replay(resolution.Body, c.r.Body)
 	c.r.Body = &c.held
 	return resolution, nil
 }
 
-// rewrite prepares the request for its new body, and gives back the memory of the body as it was
-// sent, or of its text, which has a size.
-func (c *inferenceCall) rewrite(resolution inference.Resolution, size int64, otherType bool) {
+// rewrite prepares the request for its merged body.
+func (c *inferenceCall) rewrite(resolution inference.Resolution, otherType bool) {
 	if resolution.StreamUsageAdded {
 		c.hideStreamUsage()
 	}
-	if c.held.Unpacked {
-		c.held.DropSent()
+	if c.held.IsEncoded() {
 		c.r.Header.Del("Content-Encoding")
-	}
-	if len(resolution.Body) == 1 { // the merged body is a copy
-		c.held.Sub(size)
-		c.held.Recycle()
 	}
 	if otherType && resolution.Preset != "" { // the gateway must read the fields that were resolved
 		c.r.Header["Content-Type"] = []string{mediatype.JSON}
@@ -247,6 +237,7 @@ func (c *inferenceCall) rewrite(resolution inference.Resolution, size int64, oth
 	c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked
 	c.values[1] = strconv.FormatInt(c.r.ContentLength, 10)
 	c.r.Header["Content-Length"] = c.values[1:]
+	c.held.ReplayMerged(resolution.Body, c.r.Body)
 }
 
 // agentSessions are the headers in which Codex and Claude Code name a session.
@@ -270,7 +261,7 @@ func adoptSession(header http.Header) {
 // body. The body's session wins over the header's. A session that cannot be in a header
 // stays in the body, and so does one that holds a key of ours.
 func (c *inferenceCall) setSession(id string) {
-	if id != "" && !domain.HoldsIssued(id) {
+	if id != "" && !secrets.AreIn(id) {
 		c.r.Header.Set(sessionHeader, id)
 	}
 	if c.session = c.r.Header.Get(sessionHeader); c.session != "" {

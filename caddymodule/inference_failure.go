@@ -1,28 +1,29 @@
 package caddymodule
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/errorroutes"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 )
 
-// gatewayError is an error of the next handler, such as a gateway that cannot be reached.
-// The client sees its status alone, because its text may name addresses within.
-type gatewayError struct{ status int }
-
-func (e *gatewayError) Error() string {
-	switch e.status {
+// gatewayError returns the error for a failure of the next handler, such as a gateway that cannot be
+// reached. The client sees its status alone, because its text may name addresses within.
+func gatewayError(code int) *status.Error {
+	message := http.StatusText(code)
+	switch code {
 	case http.StatusBadGateway:
-		return "The gateway cannot be reached"
+		message = "The gateway cannot be reached"
 	case http.StatusServiceUnavailable:
-		return "The gateway is not available"
+		message = "The gateway is not available"
 	case http.StatusGatewayTimeout:
-		return "The gateway did not answer in time"
+		message = "The gateway did not answer in time"
 	}
-	return http.StatusText(e.status)
+	return &status.Error{Status: code, Message: message}
 }
 
 // renderGatewayError answers a request for which next failed with err before it began an
@@ -31,14 +32,11 @@ func (e *gatewayError) Error() string {
 //
 // It leaves the request to the error routes of the site, if some match.
 func (c *inferenceCall) renderGatewayError(err error) {
-	status := refusedStatus(err)
-	if status == 0 {
-		status = http.StatusInternalServerError
-	}
-	if c.r.Context().Err() != nil || status < http.StatusBadRequest || errorroutes.Answers(c.r, err) {
+	code := cmp.Or(refusedStatus(err), http.StatusInternalServerError)
+	if c.r.Context().Err() != nil || code < http.StatusBadRequest || errorroutes.Answers(c.r, err) {
 		return
 	}
-	c.render(response{}, &gatewayError{status})
+	c.render(response{}, gatewayError(code))
 }
 
 // beginning passes an answer on, and tells whether it began.

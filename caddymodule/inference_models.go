@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/modellist"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // presetModels begins the path of a preset as a model, below the base path. Clients
@@ -51,7 +52,7 @@ func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
 }
 
 // findModel returns the entry of a preset for a model list: the gateway's own, or ours. The
-// error is NotFound if there is no such preset, or it is not a list to edit. It is errNoMemory if
+// error is NotFound if there is no such preset, or it is not a list to edit. It is heldbody.ErrNoMemory if
 // there is no memory for the list.
 func (c *inferenceCall) findModel(fetched *modellist.Writer, slug string) ([]byte, error) {
 	id := domain.Preset{Slug: slug}.Reference()
@@ -65,14 +66,14 @@ func (c *inferenceCall) findModel(fetched *modellist.Writer, slug string) ([]byt
 	if entry := list.Entry(id); entry != nil && c.who.ReachesPreset(slug) {
 		return entry, nil
 	}
-	p, err := c.h.service.ActivePreset(c.r.Context(), c.who, slug, !list.IsOpenAI())
+	p, err := c.h.Inference.resolver.ActivePreset(c.r.Context(), c.who, slug, !list.IsOpenAI())
 	if err != nil {
 		return nil, err
 	}
 	return list.AppendModel(nil, p), nil
 }
 
-// newListWriter returns the writer for a request for models, of which the caller calls free.
+// newListWriter returns the writer for a request for models, of which the caller calls Free.
 func (c *inferenceCall) newListWriter() *modellist.Writer {
 	return modellist.NewWriter(c.w, c.h.Inference.MaxMemory/2, c.limitWriting) // bodies always have the other half
 }
@@ -114,8 +115,8 @@ func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 	if !c.mayReadModels("models_list") {
 		return nil
 	}
-	failed, err := c.listModels(next, func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
-		return c.h.service.ActivePresets(c.r.Context(), c.who, withModels)
+	failed, err := c.listModels(next, func(withModels bool) iter.Seq2[inference.ActivePreset, error] {
+		return c.h.Inference.resolver.ActivePresets(c.r.Context(), c.who, withModels)
 	})
 	if failed != nil && !hungUp(c.r.Context(), failed) {
 		c.logFailure(failed)

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
@@ -16,7 +16,7 @@ import (
 // refuseReference refuses a request to another route below the base path whose
 // model names a preset: no gateway knows it. All else stays as it was sent.
 func (c *inferenceCall) refuseReference() error {
-	if c.r.Method != http.MethodPost || c.path == "" || c.r.ContentLength == 0 || !mayHoldJSON(c.r.Header) {
+	if c.r.Method != http.MethodPost || c.path == "" || c.r.ContentLength == 0 || !mediatype.MayBeJSON(c.r.Header) {
 		return nil
 	}
 	limit := c.h.Inference.MaxBodySize
@@ -28,30 +28,18 @@ func (c *inferenceCall) refuseReference() error {
 	if err != nil {
 		return err
 	}
-	body, unpacked, err := c.held.Decode(c.r.Header, sent, limit)
+	text, err := c.held.Decode(c.r.Header, sent, limit)
 	switch {
 	case errors.Is(err, heldbody.ErrNoMemory):
 		return err
 	case err != nil:
 		return nil //nolint:nilerror // a body that cannot be searched passes
-	case unpacked:
-		defer c.held.Sub(int64(cap(body)))
 	}
-	if place := reference.FindReference(body); place != "" {
+	defer c.held.DropText()
+	if place := reference.FindReference(text); place != "" {
 		return domain.InvalidAt(place, "must not refer to a preset: presets work in POST "+c.h.routesWithPresets())
 	}
 	return nil
-}
-
-// mayHoldJSON reports whether a body may be JSON by its media type. It may also have
-// none, or the default of curl or fetch. Uploads have other types.
-func mayHoldJSON(header http.Header) bool {
-	media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
-	switch media = strings.ToLower(strings.TrimSpace(media)); media {
-	case "", "application/json", "text/json", "text/plain", "application/x-www-form-urlencoded":
-		return true
-	}
-	return strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
 }
 
 // peekSize is how many bytes are read of a body that is not read whole. Such a body is

@@ -2,12 +2,10 @@ package caddymodule
 
 import (
 	"fmt"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -68,23 +66,4 @@ func isRead(r *http.Request) bool {
 		return r.ContentLength == 0 && len(r.Header.Values("Upgrade")) == 0
 	}
 	return false
-}
-
-// isOtherType reports whether a request's header may name another type than JSON in UTF-8. A
-// request without a type is JSON. Some gateways look for the word "form" anywhere in the
-// header, so no parameter but the charset may be there.
-func isOtherType(header http.Header) bool {
-	values := header["Content-Type"]
-	if len(values) == 0 || len(values) == 1 && (values[0] == mediatype.JSON || values[0] == "") {
-		return false
-	}
-	kind, parameters, err := mime.ParseMediaType(values[0])
-	if err != nil || len(values) > 1 || kind != mediatype.JSON || strings.Contains(values[0], "*") { // Go ignores some parameters with one
-		return true
-	}
-	charset, given := parameters["charset"]
-	if !given {
-		return len(parameters) > 0
-	}
-	return len(parameters) > 1 || !slices.Contains([]string{"utf-8", "utf8", "us-ascii", "ascii"}, strings.ToLower(charset))
 }

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestOtherRoutes disables a tool. With the operator's setting, other routes are refused,
 // except reads.
 func TestOtherRoutes(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, inferring("keys everywhere", "other_routes refuse"))
 	s.manage("POST", "/v1/workspaces", `{"name":"Team","slug":"team","disabled_server_tools":["openrouter:web_search"]}`).want(t, 201)
 	strict, free := bearer(s.issue(`{"kind":"inference","workspace":"team"}`).secret), bearer(inferenceSecret)
@@ -180,7 +182,7 @@ func TestIsOtherType(t *testing.T) {
 		if tc.values == nil {
 			header = http.Header{}
 		}
-		if got := isOtherType(header); got != tc.want {
+		if got := mediatype.IsOther(header); got != tc.want {
 			t.Errorf("%q: got %t, want %t", tc.values, got, tc.want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.yaml.in/yaml/v3"
@@ -66,11 +67,11 @@ var refused = map[int]error{
 	http.StatusRequestEntityTooLarge: heldbody.ErrTooLarge,
 	http.StatusUnsupportedMediaType:  &status.Error{Message: "Unsupported media type: send application/json without a content encoding"},
 	http.StatusUnprocessableEntity:   &status.Error{Message: "Idempotency-Key was already used for another request"},
-	http.StatusTooManyRequests:       &limiter.Error{},
+	http.StatusTooManyRequests:       limiter.Refusal(time.Minute),
 	http.StatusInternalServerError:   &status.Error{Message: "Internal Server Error"},
 	http.StatusServiceUnavailable:    &status.Error{Message: "Service temporarily unavailable"},
-	http.StatusBadGateway:            &gatewayError{http.StatusBadGateway},
-	http.StatusGatewayTimeout:        &gatewayError{http.StatusGatewayTimeout},
+	http.StatusBadGateway:            gatewayError(http.StatusBadGateway),
+	http.StatusGatewayTimeout:        gatewayError(http.StatusGatewayTimeout),
 }
 
 // refusedByAdmin are those of the admin endpoint.

@@ -31,10 +31,8 @@ type Client struct {
 	// Timeout bounds the time of one request, with reading its answer; 0 for 2 minutes. A request that
 	// took so long is not repeated. Send has no such bound.
 	Timeout time.Duration
-	// Tries bounds how often a request is sent; 0 for 6.
+	// Tries bounds how often a request is sent; 0 for 6, with pauses of 6 s in all.
 	Tries int
-	// Wait waits before a repeated request; nil for a timer. It ends early with ctx.
-	Wait func(ctx context.Context, d time.Duration) error
 }
 
 // Request is a request to the API.
@@ -83,7 +81,6 @@ func IsStatus(err error, status int) bool {
 func Escape(segment string) string { return url.PathEscape(segment) }
 
 const (
-	// defaultTries is how often a request is sent at most. The pauses between take 6 s.
 	defaultTries = 6
 	// maxWait bounds the pause before a repeated request.
 	maxWait        = 10 * time.Second
@@ -108,7 +105,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 		tries = cmp.Or(c.Tries, defaultTries)
 	}
 	var response *Response
-	err := Retry{tries, maxWait, c.Wait}.Do(ctx, func() (pause time.Duration, err error) {
+	err := Retry{Tries: tries, MaxWait: maxWait}.Do(ctx, func() (pause time.Duration, err error) {
 		response, pause, err = c.once(ctx, r)
 		return pause, err
 	})
@@ -211,8 +208,7 @@ func (c *Client) refusal(response *http.Response, body []byte) error {
 	return refused
 }
 
-// WithoutKey returns text of a server with an ellipsis in the place of the key. Some servers
-// repeat it in an error.
+// WithoutKey returns text of a server, which may repeat the key in an error, with … in its place.
 func (c *Client) WithoutKey(text string) string {
 	if c.Key == "" {
 		return text
@@ -220,8 +216,7 @@ func (c *Client) WithoutKey(text string) string {
 	return strings.ReplaceAll(text, c.Key, "…")
 }
 
-// Send sends a request once, and returns its answer of any status. The caller closes the
-// body.
+// Send sends a request once, and returns its response of any status. The caller closes the body.
 func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 	target, err := c.target(r)
 	if err != nil {

@@ -27,11 +27,7 @@ type node struct {
 func parse(file, path string, text []byte) (node, error) {
 	value := jsontext.Value(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))))
 	if !utf8.Valid(value) || !value.IsValid(jsontext.AllowInvalidUTF8(true)) {
-		w := rawjson.NewStrict(value)
-		_, err := w.Value()
-		if err == nil {
-			err = w.End()
-		}
+		_, err := rawjson.ReadStrict(value)
 		return node{}, fmt.Errorf("is no JSON: %w", err)
 	}
 	return node{file: file, path: path, value: value}, nil

@@ -21,21 +21,23 @@ import (
 // use, as a transport may go on reading after the answer.
 type Body struct {
 	Reservation
-	Sent     []byte // as it was sent, nil once something else goes upstream
-	Unpacked bool   // sent is encoded, and its text is memory of its own
+	Sent []byte // as it was sent, nil once something else goes upstream
 
-	original io.Closer // the body that sent was read from
+	text     []byte    // what was sent, decoded
+	decoded  bool      // text has memory of its own, because what was sent is encoded
+	original io.Closer // the body that was sent
 
 	mu   sync.Mutex
 	rest draft.Body // goes upstream and was not read yet
+	one  [1][]byte  // the memory of rest where it is one part
 	cut  bool       // it was closed before it was read to the end
 }
 
 // Reserve reserves memory for a merged body of size bytes. It drops the packed form
 // first, which does not go upstream then.
 func (b *Body) Reserve(size int) error {
-	if b.Unpacked {
-		b.DropSent()
+	if b.decoded {
+		b.dropSent()
 	}
 	return b.Add(int64(size))
 }
@@ -43,11 +45,43 @@ func (b *Body) Reserve(size int) error {
 // Release gives back reserved memory of size bytes.
 func (b *Body) Release(size int) { b.Sub(int64(size)) }
 
-// DropSent drops the body as it was sent.
-func (b *Body) DropSent() {
+// dropSent drops the body as it was sent.
+func (b *Body) dropSent() {
 	b.Sub(int64(cap(b.Sent)))
 	b.Sent = nil
 	b.Recycle()
+}
+
+// IsEncoded reports whether Decode decoded what was sent.
+func (b *Body) IsEncoded() bool { return b.decoded }
+
+// DropText drops the text that Decode returned.
+func (b *Body) DropText() {
+	if b.decoded {
+		b.Sub(int64(cap(b.text)))
+	}
+	b.text, b.decoded = nil, false
+}
+
+// ReplaySent makes b read what was sent, instead of original. It drops the text of Decode.
+func (b *Body) ReplaySent(original io.Closer) {
+	b.DropText()
+	b.one[0] = b.Sent
+	b.Replay(b.one[:], original)
+}
+
+// ReplayMerged makes b read a merged body, instead of original. The memory of what was merged must be
+// reserved. It drops what was sent and the text of Decode, unless merged has parts of the text.
+func (b *Body) ReplayMerged(merged draft.Body, original io.Closer) {
+	if b.decoded {
+		b.dropSent()
+	}
+	if len(merged) == 1 { // a copy
+		b.Sub(int64(cap(b.text)))
+		b.Recycle()
+	}
+	b.text, b.decoded = nil, false
+	b.Replay(merged, original)
 }
 
 // Replay makes b read text instead of original. The memory of text must be reserved.
@@ -101,7 +135,7 @@ func (b *Body) skipRead() {
 
 // free gives back all memory.
 func (b *Body) free() {
-	b.Sent, b.rest = nil, nil
+	b.Sent, b.text, b.rest, b.one[0] = nil, nil, nil, nil
 	b.ReleaseAll()
 	b.Recycle()
 }

@@ -46,7 +46,7 @@ func newBuffer(size int64) *buffer {
 	return &buffer{make([]byte, size), pool}
 }
 
-// Recycle gives the buffer to others.
+// recycle gives the buffer to others.
 func (b *buffer) recycle() {
 	if b.pool != nil {
 		b.pool.Put(b)

@@ -28,40 +28,38 @@ var decoders = map[string]decoder{
 	"gzip": decodeGzip, "x-gzip": decodeGzip, "deflate": decodeDeflate, "br": decodeBrotli, "zstd": decodeZstd,
 }
 
-// Codings are those of decoders, as Accept-Encoding names them.
-const Codings = "zstd, br, gzip, deflate"
-
 // maxCodings bounds how often a body is encoded.
 const maxCodings = 3
 
-// CodingError refuses a body that cannot be decoded.
-type CodingError struct{ message string }
+// codingError refuses a body that cannot be decoded. It names the codings that can be.
+func codingError(message string) error {
+	return &status.Error{
+		Status: http.StatusUnsupportedMediaType, Message: "Unsupported content encoding: " + message,
+		Header: "Accept-Encoding", Value: "zstd, br, gzip, deflate",
+	}
+}
 
-func (e *CodingError) Error() string { return "Unsupported content encoding: " + e.message }
-
-// Decode returns the text of a body that was sent as it is or in known codings. unpacked
-// reports whether the text has memory of its own. The error is a *CodingError for any other
-// body. It is ErrTooLarge for a text of more than limit bytes, and ErrNoMemory without memory.
-func (b *Body) Decode(header http.Header, sent []byte, limit int64) (text []byte, unpacked bool, err error) {
+// Decode returns the text of a body that was sent as it is or in known codings. b keeps the text
+// until DropText, ReplaySent or ReplayMerged. The error is a *status.Error of 415 for any other body. It is
+// ErrTooLarge for a text of more than limit bytes, and ErrNoMemory without memory.
+func (b *Body) Decode(header http.Header, sent []byte, limit int64) ([]byte, error) {
+	b.text, b.decoded = sent, false
 	if len(sent) == 0 {
-		return sent, false, nil
+		return sent, nil
 	}
 	codings, err := codingsOf(header)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	text = sent
 	for _, coding := range slices.Backward(codings) { // the last one was applied last
-		decoded, err := decodeFrom(coding, &b.Reservation, text, limit)
-		if unpacked {
-			b.Sub(int64(cap(text)))
-		}
+		text, err := decodeFrom(coding, &b.Reservation, b.text, limit)
+		b.DropText()
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		text, unpacked = decoded, true
+		b.text, b.decoded = text, true
 	}
-	return text, unpacked, nil
+	return b.text, nil
 }
 
 // codingsOf returns the names of a body's content codings, in the order in which they were
@@ -72,9 +70,9 @@ func codingsOf(header http.Header) (codings []string, err error) {
 			switch name = strings.ToLower(strings.TrimSpace(name)); {
 			case name == "", name == "identity":
 			case decoders[name] == nil:
-				return nil, &CodingError{strconv.QuoteToASCII(name[:min(len(name), 64)]) + ": send the body in zstd, br, gzip or deflate, or as it is"}
+				return nil, codingError(strconv.QuoteToASCII(name[:min(len(name), 64)]) + ": send the body in zstd, br, gzip or deflate, or as it is")
 			case len(codings) == maxCodings:
-				return nil, &CodingError{fmt.Sprintf("the body must not be encoded more than %d times", maxCodings)}
+				return nil, codingError(fmt.Sprintf("the body must not be encoded more than %d times", maxCodings))
 			default:
 				codings = append(codings, name)
 			}
@@ -91,10 +89,8 @@ func decodeFrom(coding string, m *Reservation, sent []byte, limit int64) (text [
 			m.Sub(m.held.Load() - before)
 			text, err = nil, errDecoder
 		}
-		_, refused := errors.AsType[*status.Error](err)
-		_, explained := errors.AsType[*CodingError](err)
-		if err != nil && !refused && !explained {
-			err = &CodingError{"the body is not valid " + coding}
+		if _, explained := errors.AsType[*status.Error](err); err != nil && !explained {
+			err = codingError("the body is not valid " + coding)
 		}
 	}()
 	if len(sent) == 0 { // another coding decoded to nothing
@@ -172,7 +168,7 @@ func decodeZstd(m *Reservation, sent []byte, limit int64) ([]byte, error) {
 		return zstd.NewReader(bytes.NewReader(sent), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(uint64(window)))
 	})
 	if errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-		err = &CodingError{"zstd must have a window of at most 8 MiB, and none larger than the first frame's"}
+		err = codingError("zstd must have a window of at most 8 MiB, and none larger than the first frame's")
 	}
 	return text, err
 }

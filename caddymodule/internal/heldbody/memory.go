@@ -36,7 +36,10 @@ var memory byteSemaphore
 // Errors of a request for memory. ErrNoMemory may pass with time, and ErrTooLarge does not.
 var (
 	ErrTooLarge = &status.Error{Status: http.StatusRequestEntityTooLarge, Message: "Request payload too large"}
-	ErrNoMemory = &status.Error{Status: http.StatusServiceUnavailable, Message: "Too many inference requests are in flight: try again later"}
+	ErrNoMemory = &status.Error{
+		Status: http.StatusServiceUnavailable, Message: "Too many inference requests are in flight: try again later",
+		Header: "Retry-After", Value: status.RetryAfter,
+	}
 )
 
 // Reservation is the share of that memory that one request holds. A nil one is for

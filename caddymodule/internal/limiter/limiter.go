@@ -5,11 +5,15 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 )
 
 const (
@@ -103,7 +107,7 @@ func (l *Limiter) IsLimited(from Origin, by Limit) bool {
 	return b != nil && b.wait(l.now(), by) > 0
 }
 
-// Fail counts a failed authentication. If the address is at its limit, fail counts nothing
+// Fail counts a failed authentication. If the address is at its limit, Fail counts nothing
 // and returns the time until the next failure is allowed. It logs the address once.
 func (l *Limiter) Fail(from Origin, by Limit, logger *zap.Logger) time.Duration {
 	wait, isToLog, others := l.count(from, by)
@@ -145,7 +149,7 @@ func (l *Limiter) count(from Origin, by Limit) (wait time.Duration, isToLog bool
 	return wait, true, others
 }
 
-// Wait drains b and returns how long until it has room for one more failure.
+// wait drains b and returns how long until it has room for one more failure.
 func (b *bucket) wait(now time.Duration, by Limit) time.Duration {
 	b.drain(now)
 	most := float64(by.Most)
@@ -191,7 +195,7 @@ func (l *Limiter) setOf(from Origin) *[limiterWays]bucket {
 }
 
 // Enter waits for a turn to look up a key of a limited address, in the order of arrival.
-// The caller calls Leave afterwards. The error is that of ctx, or an *Error after
+// The caller calls Leave afterwards. The error is that of ctx, or a Refusal after
 // MaxLookupWait.
 func (l *Limiter) Enter(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, MaxLookupWait)
@@ -202,20 +206,18 @@ func (l *Limiter) Enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return &Error{MaxLookupWait}
+	return Refusal(MaxLookupWait)
 }
 
 // Leave ends the turn of Enter.
 func (l *Limiter) Leave() { l.lookups.Release(1) }
 
-// Error refuses a wrong key from an address that is at its limit.
-type Error struct {
-	Wait time.Duration // until the address may fail once more
-}
-
-func (*Error) Error() string { return "Rate limit exceeded" }
-
-// RetryAfter returns the value of that header: whole seconds, at least one.
-func (e *Error) RetryAfter() int {
-	return max(1, int((e.Wait+time.Second-1)/time.Second))
+// Refusal returns the error for a wrong key from an address that is at its limit, until which the
+// address may fail once more.
+func Refusal(wait time.Duration) *status.Error {
+	seconds := max(1, int((wait+time.Second-1)/time.Second))
+	return &status.Error{
+		Status: http.StatusTooManyRequests, Message: "Rate limit exceeded",
+		Header: "Retry-After", Value: strconv.Itoa(seconds),
+	}
 }

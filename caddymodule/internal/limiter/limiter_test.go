@@ -73,9 +73,9 @@ func TestFailureBucket(t *testing.T) {
 			t.Errorf("%d in %s: limited after the wait", by.Most, by.Window)
 		}
 	}
-	for wait, want := range map[time.Duration]int{1: 1, time.Second: 1, time.Second + 1: 2, 90 * time.Second: 90} {
-		if got := (&Error{wait}).RetryAfter(); got != want {
-			t.Errorf("%s: got Retry-After %d, want %d", wait, got, want)
+	for wait, want := range map[time.Duration]string{1: "1", time.Second: "1", time.Second + 1: "2", 90 * time.Second: "90"} {
+		if got := Refusal(wait).Value; got != want {
+			t.Errorf("%s: got Retry-After %s, want %s", wait, got, want)
 		}
 	}
 }

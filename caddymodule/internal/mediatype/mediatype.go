@@ -4,6 +4,7 @@ package mediatype
 import (
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,6 +28,36 @@ func IsJSON(header http.Header) bool {
 	media, _, err := mime.ParseMediaType(given)
 	return err == nil && (media == JSON ||
 		strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
+}
+
+// MayBeJSON reports whether a body may be JSON by its media type. It may also have
+// none, or the default of curl or fetch. Uploads have other types.
+func MayBeJSON(header http.Header) bool {
+	media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	switch media = strings.ToLower(strings.TrimSpace(media)); media {
+	case "", JSON, "text/json", "text/plain", "application/x-www-form-urlencoded":
+		return true
+	}
+	return strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
+}
+
+// IsOther reports whether a request's header may name another type than JSON in UTF-8. A
+// request without a type is JSON. Some gateways look for the word "form" anywhere in the
+// header, so no parameter but the charset may be there.
+func IsOther(header http.Header) bool {
+	values := header["Content-Type"]
+	if len(values) == 0 || len(values) == 1 && (values[0] == JSON || values[0] == "") {
+		return false
+	}
+	kind, parameters, err := mime.ParseMediaType(values[0])
+	if err != nil || len(values) > 1 || kind != JSON || strings.Contains(values[0], "*") { // Go ignores some parameters with one
+		return true
+	}
+	charset, given := parameters["charset"]
+	if !given {
+		return len(parameters) > 0
+	}
+	return len(parameters) > 1 || !slices.Contains([]string{"utf-8", "utf8", "us-ascii", "ascii"}, strings.ToLower(charset))
 }
 
 // PrefersCSV reports whether a client likes CSV better than JSON (RFC 9110, 12.5.1). Named with

@@ -4,6 +4,7 @@ package metrics
 import (
 	"context"
 	"errors"
+	"net/http"
 	"runtime"
 	"strconv"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/version"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -145,7 +146,7 @@ func (m *Metrics) CountRequest(operation string, status int, took time.Duration)
 
 // CountFailure counts an error that is a failed authentication.
 func (m *Metrics) CountFailure(err error) {
-	if _, ok := errors.AsType[*limiter.Error](err); ok {
+	if refused, ok := errors.AsType[*status.Error](err); ok && refused.Status == http.StatusTooManyRequests {
 		m.limited.Inc()
 	} else if errors.Is(err, domain.ErrCredentials) {
 		m.refused.Inc()

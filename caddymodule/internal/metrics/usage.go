@@ -15,7 +15,7 @@ import (
 // Usage are the metrics of usage. The handlers of a configuration share them.
 type Usage struct {
 	collectors
-	tokens    [5]*prometheus.CounterVec // as countsOf has them
+	tokens    [5]*prometheus.CounterVec // as usagetap.CountsOf has them
 	cost      *prometheus.CounterVec
 	uncosted  *prometheus.CounterVec
 	unknown   *prometheus.CounterVec // with the reason

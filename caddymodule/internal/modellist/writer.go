@@ -197,7 +197,7 @@ func mayBeList(header http.Header) (length int64, ok bool) {
 }
 
 // Edit sends the fetched list with the entries of presets, and without the models that who may not
-// use. It edits a whole list (see read) of at most maxModels bytes, sent plain with status
+// use. It edits a whole list (see read) of at most maxSize bytes, sent plain with status
 // 200. Other responses pass unchanged, except for Vary. So does the list if presets fail, and
 // failed is their error. Without memory for the list nothing is sent, and refused tells why.
 func (w *Writer) Edit(who domain.Principal, presets Presets) (refused, failed error) {

@@ -8,13 +8,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// Error is a failure of HTTP itself, outside of the domain. Its message is for the client.
-type Error struct {
-	Status  int
-	Message string
-}
-
-func (e *Error) Error() string { return e.Message }
+// RetryAfter is when to ask again, in seconds, if the store is unavailable or the memory for
+// bodies is taken. A store may need longer.
+const RetryAfter = "5"
 
 // Of returns the HTTP status for the kind of an error (specification, "Errors").
 func Of(kind domain.Kind) int { return byKind[kind] }
@@ -31,6 +27,17 @@ var byKind = map[domain.Kind]int{
 	domain.Unprocessable:      http.StatusUnprocessableEntity,
 	domain.Unavailable:        http.StatusServiceUnavailable,
 }
+
+// Error is a failure of HTTP itself, outside of the domain. Its message is for the client. It is not
+// logged.
+type Error struct {
+	Status  int
+	Message string
+	// Header and Value are a header of the response, empty for none.
+	Header, Value string
+}
+
+func (e *Error) Error() string { return e.Message }
 
 // Invalid returns the domain's error for a body that breaks its schema.
 func Invalid(broken *schema.Error) *domain.Error {

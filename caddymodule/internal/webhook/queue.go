@@ -202,7 +202,7 @@ func (q *Queue) try(e Event) error {
 	return err
 }
 
-// maxAnswerHeader bounds the header of an answer, in bytes.
+// maxResponseHeader bounds the header of an answer, in bytes.
 const maxResponseHeader = 64 << 10
 
 // errResponse replaces errors that may quote what the receiver sent.
