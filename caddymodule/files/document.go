@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"io/fs"
 	"path"
 	"slices"
@@ -65,16 +66,15 @@ func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
 		}
 		d.mistake(value, place, message)
 	}
-	switch err := err.(type) { //nolint:errorlint // checks return these types unwrapped
-	case *schema.Error:
-		for _, v := range err.Violations {
+	if refused, ok := errors.AsType[*schema.Error](err); ok {
+		for _, v := range refused.Violations {
 			add(v.Path, v.Message)
 		}
-	case *domain.Error:
-		for _, issue := range err.Issues {
+	} else if refused, ok := errors.AsType[*domain.Error](err); ok {
+		for _, issue := range refused.Issues {
 			add(issue.Path, issue.Message)
 		}
-	default:
+	} else {
 		d.mistake(n, path, err.Error())
 	}
 }
