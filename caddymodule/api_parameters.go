@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/conditional"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
@@ -39,7 +40,7 @@ const sessionHeader = "X-Session-Id"
 // showSession sets the placeholder of a session, which access logs may have. A session that
 // holds a key of ours is not shown.
 func (c *call) showSession(id string) {
-	if !domain.HoldsIssued(id) {
+	if !secrets.AreIn(id) {
 		c.setPlaceholder(sessionPlaceholder, id)
 	}
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestNoBranchPassesOwnKeys checks that no key of ours goes upstream or into a log. It
 // tests all routes, headers and trailers, with any block inference and without one.
 func TestNoBranchPassesOwnKeys(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	keys := []string{managementSecret, inferenceSecret, s.issue(`{"kind":"inference"}`).secret, s.issue(`{"kind":"management"}`).secret}
 	revoked := s.issue(`{"kind":"inference"}`)
@@ -56,7 +57,7 @@ func TestNoBranchPassesOwnKeys(t *testing.T) {
 		if passed < 25 || len(s.upstream.all()) != passed {
 			t.Errorf("%s: %d requests passed", subdirectives, passed)
 		}
-		if text := caddytest.Leaked(s.upstream.wire.Take(), append(keys, domain.HiddenPrefix)); text != "" {
+		if text := caddytest.Leaked(s.upstream.wire.Take(), append(keys, string(secrets.Hidden))); text != "" {
 			t.Errorf("%s: the gateway got %s", subdirectives, text)
 		}
 	}
@@ -208,8 +209,8 @@ func TestMasksOfKeys(t *testing.T) {
 	masks := make(map[string]bool)
 	for _, secret := range []string{issued, issued, inferenceSecret, another} {
 		r, got := ask("other.test", chatPath, bearer(secret), "Cookie: key="+issued)
-		mask, isMask := strings.CutPrefix(got[0].header.Get("Authorization"), "Bearer "+domain.HiddenPrefix)
-		if r.header.Get("X-Matched") != "yes" || !isMask || len(mask) != 16 || !strings.HasPrefix(got[0].header.Get("Cookie"), domain.HiddenPrefix) {
+		mask, isMask := strings.CutPrefix(got[0].header.Get("Authorization"), "Bearer "+string(secrets.Hidden))
+		if r.header.Get("X-Matched") != "yes" || !isMask || len(mask) != 16 || !strings.HasPrefix(got[0].header.Get("Cookie"), string(secrets.Hidden)) {
 			t.Errorf("another site got %v", got)
 		}
 		masks[mask] = true
@@ -219,7 +220,7 @@ func TestMasksOfKeys(t *testing.T) {
 	}
 	// A mask is not accepted as a key.
 	for mask := range masks {
-		r, _ := ask("ours.test", chatPath, bearer(domain.HiddenPrefix+mask))
+		r, _ := ask("ours.test", chatPath, bearer(string(secrets.Hidden)+mask))
 		r.want(t, 401, "Invalid credentials")
 	}
 	r, got := ask("other.test", chatPath, bearer(foreignBearer))
@@ -230,7 +231,7 @@ func TestMasksOfKeys(t *testing.T) {
 	if text := caddytest.Leaked([]byte(logs), []string{issued, another, inferenceSecret}); text != "" {
 		t.Errorf("the log holds %s", text)
 	}
-	if !strings.Contains(logs, domain.HiddenPrefix) || !strings.Contains(logs, foreignBearer) {
+	if !strings.Contains(logs, string(secrets.Hidden)) || !strings.Contains(logs, foreignBearer) {
 		t.Error("the log shows no credentials, though it is told to")
 	}
 }

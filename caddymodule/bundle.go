@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -78,11 +77,7 @@ func (h *Handler) provisionBundle(ctx caddy.Context, repl *caddy.Replacer) error
 	}
 	events := app.(*caddyevents.App)
 	b := &bundle.Bundle{Dir: dir, Set: set, Context: ctx, Logger: h.logger, Config: events, IsActive: func() bool { return isActive(events) }, Waiting: h.metrics.BundlesWaiting}
-	b.Client = &client.Client{
-		Origin: "http://bundle", Transport: inProcess{h},
-		// run repeats everything.
-		Wait: func(context.Context, time.Duration) error { return errors.New("requests of a bundle are not repeated") },
-	}
+	b.Client = &client.Client{Origin: "http://bundle", Transport: inProcess{h}, Tries: 1} // run repeats everything
 	if err := events.On("started", b); err != nil {
 		return fmt.Errorf("subscribing to Caddy's start: %w", err)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
@@ -261,7 +261,7 @@ func adoptSession(header http.Header) {
 // body. The body's session wins over the header's. A session that cannot be in a header
 // stays in the body, and so does one that holds a key of ours.
 func (c *inferenceCall) setSession(id string) {
-	if id != "" && !domain.HoldsIssued(id) {
+	if id != "" && !secrets.AreIn(id) {
 		c.r.Header.Set(sessionHeader, id)
 	}
 	if c.session = c.r.Header.Get(sessionHeader); c.session != "" {

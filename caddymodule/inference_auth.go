@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 )
 
 // credentialHeaders are the headers in which clients send their key. Clients of
@@ -42,7 +43,7 @@ func (sent credentials) candidates(given []string) ([]string, error) {
 	if len(given) < 2 {
 		return given, nil
 	}
-	switch first, second := domain.HoldsIssued(given[0]), domain.HoldsIssued(given[1]); {
+	switch first, second := secrets.AreIn(given[0]), secrets.AreIn(given[1]); {
 	case ownkeys.SecretOf(given[0]) == ownkeys.SecretOf(given[1]):
 		return given[:1], nil
 	case first && second:

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/modellist"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // presetModels begins the path of a preset as a model, below the base path. Clients
@@ -65,7 +66,7 @@ func (c *inferenceCall) findModel(fetched *modellist.Writer, slug string) ([]byt
 	if entry := list.Entry(id); entry != nil && c.who.ReachesPreset(slug) {
 		return entry, nil
 	}
-	p, err := c.h.service.ActivePreset(c.r.Context(), c.who, slug, !list.IsOpenAI())
+	p, err := c.h.Inference.resolver.ActivePreset(c.r.Context(), c.who, slug, !list.IsOpenAI())
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +115,8 @@ func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 	if !c.mayReadModels("models_list") {
 		return nil
 	}
-	failed, err := c.listModels(next, func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
-		return c.h.service.ActivePresets(c.r.Context(), c.who, withModels)
+	failed, err := c.listModels(next, func(withModels bool) iter.Seq2[inference.ActivePreset, error] {
+		return c.h.Inference.resolver.ActivePresets(c.r.Context(), c.who, withModels)
 	})
 	if failed != nil && !hungUp(c.r.Context(), failed) {
 		c.logFailure(failed)

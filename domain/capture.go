@@ -18,12 +18,9 @@ type Dialect string
 
 // The three dialects are the last part of their routes' paths.
 const (
-	// Responses is the dialect of POST /responses.
 	Responses Dialect = "responses"
-	// Chat is the dialect of POST /chat/completions.
-	Chat Dialect = "chat/completions"
-	// Messages is the dialect of POST /messages.
-	Messages Dialect = "messages"
+	Chat      Dialect = "chat/completions"
+	Messages  Dialect = "messages"
 )
 
 // publicChat is Chat as clients see it in versions.

@@ -89,34 +89,21 @@ func (s *Service) history(ctx context.Context, who Principal, page Page, find fu
 		if err != nil {
 			return err
 		}
-		entries, names := make([]HistoryEntry, 0, len(numbers)), make(map[string]*string)
-		for _, n := range numbers {
+		entries := make([]HistoryEntry, len(numbers))
+		for i, n := range numbers {
 			record, err := r.AuditRecord(n)
 			if err != nil {
 				return err
 			}
-			name, known := names[record.KeyID]
-			if !known {
-				if name, err = keyName(r, record.KeyID); err != nil {
-					return err
-				}
-				names[record.KeyID] = name
+			k, err := r.Key(record.KeyID) // zero for a key that was not issued, or is removed
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				return err
 			}
-			entries = append(entries, newHistoryEntry(record, name))
+			entries[i] = newHistoryEntry(record, nilIfZero(k.Name))
 		}
 		text, err := jsonv2.Marshal(entries)
 		list = listed(text, total)
 		return err
 	})
 	return list, err
-}
-
-// keyName returns the name of an issued key. It is nil for other keys, and for one without a
-// name.
-func keyName(r Reader, id string) (*string, error) {
-	k, err := r.Key(id)
-	if errors.Is(err, ErrNotFound) {
-		return nil, nil
-	}
-	return nilIfZero(k.Name), err
 }

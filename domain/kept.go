@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Kept tells which versions of a preset still exist. The zero value stands for all.
@@ -85,20 +86,18 @@ func (p Preset) versionsInUse() map[int]bool {
 
 // formatRanges returns numbers as text such as 1-97,99. numbers are in order.
 func formatRanges(numbers []int) string {
-	var text []byte
+	var ranges []string
 	for i := 0; i < len(numbers); {
 		last := i
 		for last+1 < len(numbers) && numbers[last+1] == numbers[last]+1 {
 			last++
 		}
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = strconv.AppendInt(text, int64(numbers[i]), 10)
+		text := strconv.Itoa(numbers[i])
 		if last > i {
-			text = strconv.AppendInt(append(text, '-'), int64(numbers[last]), 10)
+			text += "-" + strconv.Itoa(numbers[last])
 		}
+		ranges = append(ranges, text)
 		i = last + 1
 	}
-	return string(text)
+	return strings.Join(ranges, ",")
 }

@@ -3,7 +3,9 @@ package domain
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,10 +13,34 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 )
 
 // MaxKeyText bounds the user id and the name of a key, in characters.
 const MaxKeyText = 256
+
+// KeyHash is the SHA-256 of a secret. The secret itself is never kept. It has 256 random
+// bits, so nobody can guess it from a plain hash.
+type KeyHash [sha256.Size]byte
+
+// HashSecret returns the hash of a secret.
+func HashSecret(secret string) KeyHash {
+	var text [128]byte // most secrets fit, and need no memory then
+	return sha256.Sum256(append(text[:0], secret...))
+}
+
+// MarshalText writes h as 64 lower-case hexadecimal digits.
+func (h KeyHash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
+
+// UnmarshalText reads 64 hexadecimal digits, in either case.
+func (h *KeyHash) UnmarshalText(text []byte) error {
+	if len(text) != 2*len(h) {
+		return fmt.Errorf("a SHA-256 has %d hexadecimal digits, not %d", 2*len(h), len(text))
+	}
+	_, err := hex.Decode(h[:], text)
+	return err
+}
 
 // Key is an issued key without its secret.
 type Key struct {
@@ -72,7 +98,11 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 		return Key{}, "", err
 	}
 	w.Idempotency = Idempotency{}
-	secret, id := newSecret(in.Kind), s.newID()
+	prefix := secrets.Inference
+	if in.Kind == ManagementKey {
+		prefix = secrets.Management
+	}
+	secret, id := secrets.New(prefix), s.newID()
 	var k Key
 	_, err := s.change(ctx, w, func(c *change) error {
 		k = Key{
@@ -106,21 +136,6 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 		return Key{}, "", err
 	}
 	return k, secret, nil
-}
-
-// Check returns an Invalid error if k has a field that no issued key can have.
-func (k Key) Check() error {
-	if err := (NewKey{Kind: k.Kind, UserID: k.UserID, Name: k.Name}).check(); err != nil {
-		return err
-	}
-	issues := valueOr(k.Scope, Scope{}).check(k.Kind)
-	for i := range issues {
-		issues[i].Path = "/scope" + issues[i].Path
-	}
-	if issues != nil {
-		return InvalidIssues(issues...)
-	}
-	return nil
 }
 
 func (k Key) audited() AuditObject {

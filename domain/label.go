@@ -31,14 +31,11 @@ type Share struct {
 
 // formatSplit returns the versions of a split with their weights, such as 3:90,4:10.
 func formatSplit(split []Share) string {
-	var text []byte
+	texts := make([]string, len(split))
 	for i, share := range split {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = fmt.Appendf(text, "%d:%d", share.Version, share.Weight)
+		texts[i] = fmt.Sprintf("%d:%d", share.Version, share.Weight)
 	}
-	return string(text)
+	return strings.Join(texts, ",")
 }
 
 // LabelChange is one change of a label. It is never changed itself. Its JSON is stored

@@ -10,6 +10,8 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain/modelpattern"
 )
 
 // Policy says which settings a request for a preset may change. It holds for all versions
@@ -21,7 +23,7 @@ type Policy struct {
 	// Bounds are the allowed values of settings. The preset's own values have them, too.
 	Bounds map[string]Bound `json:"bounds,omitempty"`
 	// Models are patterns of the models that a request may name besides the preset's own.
-	// See MatchModel. Nil allows all models, an empty list allows none.
+	// See modelpattern.Match. Nil allows all models, an empty list allows none.
 	Models []string `json:"models,omitzero"`
 	// Drop are top-level fields that never go upstream. Settings are among them, and are
 	// dropped under all of their names.
@@ -74,7 +76,7 @@ func (p *Policy) Check() error {
 		}
 	}
 	for i, pattern := range p.Models {
-		if err := CheckModelPattern(pattern); err != nil {
+		if err := modelpattern.Check(pattern); err != nil {
 			return InvalidAt("/policy/models/"+strconv.Itoa(i), err.Error())
 		}
 	}
@@ -109,43 +111,4 @@ func (p *Policy) equals(other *Policy) (bool, error) {
 	}
 	b, err := other.encode()
 	return bytes.Equal(a, b), err
-}
-
-// MaxModelPattern bounds a model pattern, in bytes.
-const MaxModelPattern = 256
-
-const maxPatternStars = 4
-
-// CheckModelPattern returns why a text is no model pattern. A pattern has 1 to
-// MaxModelPattern printable ASCII characters without spaces, and at most four *.
-func CheckModelPattern(pattern string) error {
-	unprintable := func(r rune) bool { return r <= ' ' || r > '~' }
-	if pattern == "" || len(pattern) > MaxModelPattern || strings.ContainsFunc(pattern, unprintable) {
-		return fmt.Errorf("must have 1 to %d printable ASCII characters and no space", MaxModelPattern)
-	}
-	if strings.Count(pattern, "*") > maxPatternStars {
-		return fmt.Errorf("must have at most %d *", maxPatternStars)
-	}
-	return nil
-}
-
-// MatchModel reports whether a model matches a pattern. A * in the pattern matches any
-// characters except a colon and a comma. So a suffix like ":online" needs a pattern of its
-// own. LiteLLM runs each model of a list with commas. Its time is linear in the model.
-func MatchModel(pattern, model string) bool {
-	part, rest, star := strings.Cut(pattern, "*")
-	model, ok := strings.CutPrefix(model, part)
-	for ok && star {
-		part, rest, star = strings.Cut(rest, "*")
-		// The first place of a part is the best: any other leaves less to the next *.
-		place := strings.Index(model, part)
-		if !star {
-			place = len(model) - len(part) // the pattern ends here
-		}
-		if place < 0 || model[place:place+len(part)] != part || strings.ContainsAny(model[:place], ":,") {
-			return false
-		}
-		model = model[place+len(part):]
-	}
-	return ok && model == ""
 }

@@ -17,18 +17,12 @@ func errNoSuchVersion(place string) error {
 	return &Error{Kind: NotFound, Code: VersionNotFound, Message: "Preset version not found", Issues: []Issue{{place, "the preset has no such version"}}}
 }
 
-// versionNotFound turns ErrNotFound of a version into an error for clients.
-func versionNotFound(err error, place string) error {
-	if errors.Is(err, ErrNotFound) {
-		return errNoSuchVersion(place)
-	}
-	return err
-}
-
 // versionOf returns a version of p. A number that p does not have is NotFound.
 func versionOf(r Reader, p Preset, n int, place string) (PresetVersion, error) {
-	v, err := r.PresetVersion(p.State(), n)
-	return v, versionNotFound(err, place)
+	if !p.State().Has(n) {
+		return PresetVersion{}, errNoSuchVersion(place)
+	}
+	return r.PresetVersion(p.State(), n)
 }
 
 // Found is an object, or a page of a list, as clients see it. Its JSON is shared, and must not
@@ -208,9 +202,12 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 		if err != nil {
 			return err
 		}
+		if !p.state.Has(n) {
+			return errNoSuchVersion("version")
+		}
 		text, err := p.version(n)
 		found = tagged(Found{JSON: text, WorkspaceID: id, Number: n})
-		return versionNotFound(err, "version")
+		return err
 	})
 	return found, err
 }

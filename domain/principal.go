@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/caddy-presets/caddy-presets/domain/modelpattern"
 )
 
 // KeyKind is the permitted use of a key (specification, "Authentication").
@@ -97,7 +99,7 @@ type Scope struct {
 	// PresetRequired refuses inference requests that name no preset.
 	PresetRequired bool `json:"preset_required,omitzero"`
 	// Models are the patterns of the only models that a request may name, at most
-	// MaxScopeModels. See MatchModel. Nil stands for all. Presets may name others.
+	// MaxScopeModels. See modelpattern.Match. Nil stands for all. Presets may name others.
 	Models []string `json:"models,omitempty"`
 	// OnlyWorkspace hides all workspaces but its own from a management key.
 	OnlyWorkspace bool `json:"only_workspace,omitzero"`
@@ -105,12 +107,8 @@ type Scope struct {
 	Rights []Right `json:"may,omitempty"`
 }
 
-const (
-	// MaxScopePresets bounds the presets of a Scope.
-	MaxScopePresets = 64
-	// MaxScopeModels bounds the models of a Scope.
-	MaxScopeModels = 64
-)
+// MaxScopePresets and MaxScopeModels bound the presets and the models of a Scope.
+const MaxScopePresets, MaxScopeModels = 64, 64
 
 // unlimited is the Scope of an issued key that has none.
 var unlimited Scope
@@ -123,7 +121,7 @@ func (s Scope) check(kind KeyKind) (issues []Issue) {
 		}
 		return nil
 	})...)
-	issues = append(issues, checkList("/models", s.Models, MaxScopeModels, CheckModelPattern)...)
+	issues = append(issues, checkList("/models", s.Models, MaxScopeModels, modelpattern.Check)...)
 	issues = append(issues, checkList("/may", s.Rights, len(rights), func(right Right) error {
 		if !slices.Contains(rights, right) {
 			return fmt.Errorf("must be %s", ProtectedLabels)
@@ -208,7 +206,7 @@ func (p Principal) ModelPatterns() []string { return p.scope().Models }
 // MayNameModel reports whether requests of p may name a model.
 func (p Principal) MayNameModel(model string) bool {
 	patterns := p.scope().Models
-	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool { return MatchModel(pattern, model) })
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool { return modelpattern.Match(pattern, model) })
 }
 
 // LimitsModels reports whether p may not use every model of the gateway by its name.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
 // prune prunes all workspaces and returns the removed versions of each preset.
@@ -194,7 +195,7 @@ func TestPruneUnused(t *testing.T) {
 	f.label(t, "canary", split(share(3, 1), share(1, 1)))
 	p := f.stored(t, "default", "p")
 	hour := func(n int) int64 { return domain.ServedHour(begun.Add(time.Duration(n) * time.Hour)) }
-	err := domain.RecordServed(t.Context(), f.store, map[domain.ServedPreset]domain.Served{
+	err := usage.RecordServed(t.Context(), f.store, map[usage.ServedPreset]domain.Served{
 		{WorkspaceID: p.WorkspaceID, Slug: "p"}: {4: hour(20), 5: hour(10)},
 	})
 	if err != nil {

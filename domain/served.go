@@ -3,10 +3,8 @@ package domain
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -24,8 +22,9 @@ const MaxServed = 10_000
 // ServedHour returns the hour of a time, as Served has it.
 func ServedHour(t time.Time) int64 { return max(t.Unix(), 0) / 3600 }
 
-// add returns s with the later hours of other, and whether any is later. It may change s.
-func (s Served) add(other Served) (Served, bool) {
+// Add returns s with the later hours of other, and whether any is later. It may change s. It
+// leaves out versions that p does not have, and those that were served first beyond MaxServed.
+func (s Served) Add(other Served, p PresetState) (Served, bool) {
 	changed := false
 	for n, hour := range other {
 		if earlier, ok := s[n]; !ok || earlier < hour {
@@ -35,11 +34,6 @@ func (s Served) add(other Served) (Served, bool) {
 			s[n], changed = hour, true
 		}
 	}
-	return s, changed
-}
-
-// limited returns s without the versions that p does not have, and at most MaxServed.
-func (s Served) limited(p PresetState) Served {
 	maps.DeleteFunc(s, func(n int, _ int64) bool { return !p.Has(n) })
 	if len(s) > MaxServed {
 		byHour := slices.SortedFunc(maps.Keys(s), func(a, b int) int { return cmp.Or(cmp.Compare(s[a], s[b]), cmp.Compare(a, b)) })
@@ -47,7 +41,7 @@ func (s Served) limited(p PresetState) Served {
 			delete(s, n)
 		}
 	}
-	return s
+	return s, changed
 }
 
 // lastServed is the last member of a version as clients see it.
@@ -75,46 +69,4 @@ func presetTag(preset []byte) string {
 	sum.Write(preset[:start])
 	sum.Write(preset[start+length:])
 	return hex.EncodeToString(sum.Sum(nil)[:16])
-}
-
-// ServedPreset names a preset with served versions.
-type ServedPreset struct{ WorkspaceID, Slug string }
-
-// servedChunk is how many Served are put in one change. They keep MaxChangeSize.
-const servedChunk = 16
-
-// RecordServed records when versions of presets were last served. Earlier hours than the
-// stored ones change nothing. Presets that do not exist are left out. A client changes
-// nothing here, so there is no audit record.
-func RecordServed(ctx context.Context, store Store, served map[ServedPreset]Served) error {
-	for presets := range slices.Chunk(slices.Collect(maps.Keys(served)), servedChunk) {
-		err := store.Update(ctx, func(tx Tx) error {
-			for _, of := range presets {
-				p, _, err := tx.PresetJSON(of.WorkspaceID, of.Slug)
-				if errors.Is(err, ErrNotFound) {
-					continue
-				}
-				if err != nil {
-					return err
-				}
-				stored, err := tx.Served(of.WorkspaceID, of.Slug)
-				if err != nil {
-					return err
-				}
-				all, changed := stored.add(served[of])
-				if !changed {
-					continue
-				}
-				err = tx.PutServed(of.WorkspaceID, of.Slug, all.limited(p))
-				if err != nil && !errors.Is(err, ErrNotFound) {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
 // TestLastServed looks for last_served_at wherever clients see a version. It changes no tag
@@ -38,7 +39,7 @@ func TestLastServed(t *testing.T) {
 	shows("before", string(before.JSON), "null")
 	home := before.WorkspaceID
 	for _, hour := range []int{0, -5, 0} { // the latest stays
-		err := domain.RecordServed(t.Context(), f.store, map[domain.ServedPreset]domain.Served{
+		err := usage.RecordServed(t.Context(), f.store, map[usage.ServedPreset]domain.Served{
 			{WorkspaceID: home, Slug: "p"}:      {3: domain.ServedHour(at.Add(time.Duration(hour) * time.Hour)), 1: 0, 17: 5},
 			{WorkspaceID: home, Slug: "absent"}: {1: 1},
 		})
@@ -111,7 +112,7 @@ func TestServedIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := domain.RecordServed(t.Context(), f.store, map[domain.ServedPreset]domain.Served{{WorkspaceID: found.WorkspaceID, Slug: "p"}: many}); err != nil {
+	if err := usage.RecordServed(t.Context(), f.store, map[usage.ServedPreset]domain.Served{{WorkspaceID: found.WorkspaceID, Slug: "p"}: many}); err != nil {
 		t.Fatal(err)
 	}
 	var got domain.Served

@@ -48,15 +48,18 @@ type Service struct {
 
 // NewService returns a Service over store. It uses the system clock and random,
 // time-ordered UUIDs (version 7).
-func NewService(store Store) *Service { return NewServiceWith(store, time.Now, newUUID) }
+func NewService(store Store) *Service {
+	return NewServiceWith(store, time.Now, func() string { return uuid.Must(uuid.NewV7()).String() })
+}
 
 // NewServiceWith is NewService with another clock and another source of ids. Tests use it for
 // answers that must be the same each time.
 func NewServiceWith(store Store, now func() time.Time, newID func() string) *Service {
 	s := &Service{
 		store: store, now: now, newID: newID,
-		scans: newLimiter(maxScans, maxScan, errScanTime), sorted: maxSorted,
-		reports: newLimiter(maxReports, maxReport, errReportTime),
+		sorted:  maxSorted,
+		scans:   newLimiter(2, 5*time.Second, "The search took too long: ask without q and sort, or in a smaller workspace"),
+		reports: newLimiter(2, 10*time.Second, "The report took too long: ask for a shorter period or for step=day"),
 	}
 	s.UseMemory(NewMemory(DefaultMemory))
 	return s
@@ -68,8 +71,6 @@ func (s *Service) UseMemory(m *Memory) {
 	s.keys = cache.New[KeyHash, Key](m)
 	s.answers = cache.New[answerKey, Found](m)
 }
-
-func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // timestamp returns the time of a change: UTC, in whole milliseconds, which clients' date
 // types can hold. It never goes back, even if the system's clock does.
@@ -94,18 +95,19 @@ func (s *Service) update(ctx context.Context, fn func(Tx) error) error {
 	return err
 }
 
-// limiter bounds how many calls run at a time, and how long each takes.
+// limiter bounds how many calls run at a time, because each may take much memory, and how long
+// each takes.
 type limiter struct {
-	running  chan struct{}
-	longest  time.Duration // with the wait for its turn
-	exceeded *Error
+	running chan struct{}
+	longest time.Duration // with the wait for its turn
+	tooLong string        // the message of a call that took longer
 }
 
-func newLimiter(most int, longest time.Duration, exceeded *Error) limiter {
-	return limiter{make(chan struct{}, most), longest, exceeded}
+func newLimiter(most int, longest time.Duration, tooLong string) limiter {
+	return limiter{make(chan struct{}, most), longest, tooLong}
 }
 
-// run runs fn, whose ctx has the deadline. It returns l.exceeded after the deadline.
+// run runs fn, whose ctx has the deadline. It returns an Unavailable error after the deadline.
 func (l limiter) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	limited, cancel := context.WithTimeout(ctx, l.longest)
 	defer cancel()
@@ -117,7 +119,7 @@ func (l limiter) run(ctx context.Context, fn func(ctx context.Context) error) (e
 		err = limited.Err()
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return l.exceeded
+		return &Error{Kind: Unavailable, Message: l.tooLong}
 	}
 	return err
 }

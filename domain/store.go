@@ -108,13 +108,11 @@ func IsFromReserve(ctx context.Context) bool { return ctx.Value(fromReserve{}) !
 // Objects are encoded once, when they are put. Methods that return JSON return that text
 // and decode nothing.
 type Reader interface {
-	// Workspace returns the workspace of an id.
 	Workspace(id string) (Workspace, error)
 	// WorkspaceJSON returns the workspace of an id as clients see it.
 	WorkspaceJSON(id string) ([]byte, error)
 	// WorkspaceID returns the id of the workspace that holds slug.
 	WorkspaceID(slug string) (string, error)
-	// Preset returns the preset of a slug in a workspace.
 	Preset(workspaceID, slug string) (Preset, error)
 	// PresetJSON returns the preset of a slug in a workspace, as clients see it in a list.
 	// It also returns the state for reading the preset's versions.
@@ -144,12 +142,7 @@ type Reader interface {
 	// LabelChanges returns the number of the latest change of a label of p, 0 if it was
 	// never set.
 	LabelChanges(p Preset, label string) (int, error)
-	// LabelChange returns change n of a label of p.
 	LabelChange(p Preset, label string, n int) (LabelChange, error)
-	// LabelNames yields the name of every label of p that was ever set, in byte order.
-	// Removed labels are among them. An error ends it.
-	LabelNames(p Preset) iter.Seq2[string, error]
-	// Key returns the issued key of an id.
 	Key(id string) (Key, error)
 	// KeyByHash returns the issued key whose secret has this SHA-256.
 	KeyByHash(hash KeyHash) (Key, error)

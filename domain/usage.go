@@ -2,8 +2,6 @@ package domain
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"iter"
 	"time"
 )
@@ -45,18 +43,6 @@ type UsageRange struct {
 	From, To time.Time
 }
 
-const (
-	// maxReports bounds the reports of usage that are made at a time: each may take much
-	// memory. maxReport is how long one may take, with the wait for its turn.
-	maxReports = 2
-	maxReport  = 10 * time.Second
-)
-
-// errReportTime is the answer to a report that took too long.
-var errReportTime = &Error{
-	Kind: Unavailable, Message: "The report took too long: ask for a shorter period or for step=day",
-}
-
 // PresetUsage calls read with the rows of usage of a preset of any status. of selects days or
 // hours and the time, and its other fields are ignored. It returns read's error unchanged.
 // The rows end with the call, and read must not call the Service.
@@ -64,13 +50,10 @@ var errReportTime = &Error{
 // Two reads run at a time. One that takes more than ten seconds, with the wait for its turn,
 // is Unavailable. The rows end with an error then, and also if ctx ends.
 func (s *Service) PresetUsage(ctx context.Context, who Principal, workspace, slug string, of UsageRange, read func(iter.Seq2[UsageRow, error]) error) error {
-	return s.report(ctx, func(ctx context.Context, r Reader) error {
+	return s.report(ctx, of, read, func(r Reader, of *UsageRange) error {
 		p, err := presetOf(r, who, workspace, slug)
-		if err != nil {
-			return err
-		}
 		of.WorkspaceID, of.PresetID = p.WorkspaceID, &p.ID
-		return read(until(ctx, r.UsageRows(of)))
+		return err
 	})
 }
 
@@ -80,20 +63,22 @@ func (s *Service) WorkspaceUsage(ctx context.Context, who Principal, ref string,
 	if err := who.CheckManagement(); err != nil {
 		return err
 	}
-	return s.report(ctx, func(ctx context.Context, r Reader) error {
+	return s.report(ctx, of, read, func(r Reader, of *UsageRange) error {
 		id, _, err := reachedWorkspace(r, who, ref)
-		if err != nil {
-			return err
-		}
 		of.WorkspaceID, of.PresetID = id, nil
-		return read(until(ctx, r.UsageRows(of)))
+		return err
 	})
 }
 
-// report runs fn with a snapshot, as one of maxReports. The ctx of fn has its deadline.
-func (s *Service) report(ctx context.Context, fn func(context.Context, Reader) error) error {
+// report calls read with the rows of the object that find puts into of.
+func (s *Service) report(ctx context.Context, of UsageRange, read func(iter.Seq2[UsageRow, error]) error, find func(Reader, *UsageRange) error) error {
 	return s.reports.run(ctx, func(ctx context.Context) error {
-		return s.store.View(ctx, func(r Reader) error { return fn(ctx, r) })
+		return s.store.View(ctx, func(r Reader) error {
+			if err := find(r, &of); err != nil {
+				return err
+			}
+			return read(until(ctx, r.UsageRows(of)))
+		})
 	})
 }
 
@@ -106,31 +91,6 @@ func (FeedbackSecret) String() string { return "hidden" }
 
 // GoString hides the secret from logs and errors.
 func (FeedbackSecret) GoString() string { return "hidden" }
-
-// EnsureFeedbackSecret returns the secret of a store. The first call for the store makes it.
-// Concurrent calls, also of several nodes, return the same secret.
-func EnsureFeedbackSecret(ctx context.Context, store Store) (secret FeedbackSecret, err error) {
-	err = store.View(ctx, func(r Reader) (err error) {
-		secret, err = r.FeedbackSecret()
-		return err
-	})
-	if !errors.Is(err, ErrNotFound) {
-		return secret, err
-	}
-	var fresh FeedbackSecret
-	_, _ = rand.Read(fresh[:]) // never fails: crypto/rand ends the program instead
-	err = store.Update(ctx, func(tx Tx) (err error) {
-		if secret, err = tx.FeedbackSecret(); !errors.Is(err, ErrNotFound) {
-			return err
-		}
-		secret = fresh
-		return tx.PutFeedbackSecret(fresh)
-	})
-	if err != nil {
-		return FeedbackSecret{}, err
-	}
-	return secret, nil
-}
 
 // FeedbackPreset returns the ids of a preset, of any status, and of its workspace. Every key
 // that reaches the preset may give feedback.

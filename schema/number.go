@@ -35,35 +35,20 @@ func lastNumber(text []byte) []byte {
 	return text[begin:]
 }
 
-// decodeNumber returns a number for the validator, which computes exactly and so gets the
-// text. The number is in the range of float64.
+// decodeNumber returns a number for the validator, which computes exactly and so gets the text, unless
+// it is 0 for a float64: its exponent may be any. A number that is only too small is the smallest of its
+// sign. The number is in the range of float64.
 func decodeNumber(text jsontext.Value) (any, error) {
 	if len(text) > MaxNumberLength {
 		return nil, errNumberTooLong
 	}
-	exact := json.Number(text)
-	if len(text) < 16 && !bytes.ContainsAny(text, "eE") {
-		return exact, nil
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || f != 0 {
+		return json.Number(text), nil
 	}
-	if f, err := strconv.ParseFloat(string(exact), 64); err == nil && f == 0 {
-		return nearZero(text), nil
+	mantissa, _, _ := bytes.Cut(bytes.ToLower(text), []byte{'e'})
+	if bytes.ContainsAny(mantissa, "123456789") {
+		return math.Copysign(math.SmallestNonzeroFloat64, f), nil
 	}
-	return exact, nil
-}
-
-// nearZero returns 0 for a zero in any notation. For a number that is too small it returns
-// the smallest float64 of its sign.
-func nearZero(text jsontext.Value) float64 {
-	mantissa := text
-	if i := bytes.IndexAny(text, "eE"); i >= 0 {
-		mantissa = text[:i]
-	}
-	switch {
-	case !bytes.ContainsAny(mantissa, "123456789"):
-		return 0
-	case text[0] == '-':
-		return -math.SmallestNonzeroFloat64
-	default:
-		return math.SmallestNonzeroFloat64
-	}
+	return 0.0, nil
 }

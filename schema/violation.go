@@ -225,21 +225,15 @@ func decimal(r *big.Rat) string {
 
 // comparePaths orders JSON Pointers segment by segment.
 func comparePaths(a, b string) int {
-	for {
-		x, restA, moreA := strings.Cut(a, "/")
-		y, restB, moreB := strings.Cut(b, "/")
-		switch c := compareSegments(x, y); {
-		case c != 0:
+	for restA, restB := a, b; restA != "" && restB != ""; {
+		var x, y string
+		x, restA, _ = strings.Cut(restA, "/")
+		y, restB, _ = strings.Cut(restB, "/")
+		if c := compareSegments(x, y); c != 0 {
 			return c
-		case !moreA && !moreB:
-			return 0
-		case !moreA:
-			return -1
-		case !moreB:
-			return 1
 		}
-		a, b = restA, restB
 	}
+	return cmp.Compare(len(a), len(b)) // one begins the other
 }
 
 // compareSegments orders array indexes as numbers, and before other names.

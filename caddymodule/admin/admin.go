@@ -69,8 +69,7 @@ type Route struct {
 	serve func(w http.ResponseWriter, r *http.Request) error // without run
 }
 
-// Routes returns all operations. Only the answer to the creation of a key holds a secret,
-// once.
+// Routes returns all operations. Only the response to a key's creation holds a secret, once.
 func Routes(schemas *schema.Schemas) []Route {
 	return []Route{
 		{Name: "key_create", Method: http.MethodPost, Path: "keys", Body: schemas.NewKey, Query: "store", run: issueKey},

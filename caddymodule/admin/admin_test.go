@@ -70,7 +70,7 @@ func TestKeyCommand(t *testing.T) {
 	// row returns the one key's row of the table, without the id.
 	row := func() string {
 		t.Helper()
-		out, _, err := run("key", "list", "--address", s.AdminAddress)
+		out, _, err := s.run("key", "list")
 		lines := strings.Split(out, "\n")
 		if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "ID KIND STATE ENDS IN USER WORKSPACE CREATED EXPIRES LAST USED MAY NAME" {
 			t.Fatalf("list gives %q, %v", out, err)
@@ -88,21 +88,21 @@ func TestKeyCommand(t *testing.T) {
 		t.Errorf("got %q, want %q", row(), want)
 	}
 
-	out, _, err := run("key", "list", "--json", "--address", s.AdminAddress)
+	out, _, err := s.run("key", "list", "--json")
 	var keys []admin.IssuedKey
 	if err != nil || json.Unmarshal([]byte(out), &keys) != nil || len(keys) != 1 || keys[0].Name != "for the tests" || keys[0].WorkspaceID != team || keys[0].LastUsedAt == nil || keys[0].Secret != "" {
 		t.Fatalf("list --json gives %q, %v", out, err)
 	}
-	if out, _, err := run("key", "list", "--address", s.AdminAddress); err != nil || !strings.Contains(out, keys[0].ID) || strings.Contains(out, secret) {
+	if out, _, err := s.run("key", "list"); err != nil || !strings.Contains(out, keys[0].ID) || strings.Contains(out, secret) {
 		t.Errorf("list gives %q, %v", out, err)
 	}
 	for _, command := range []string{"show", "revoke", "remove"} { // a key that leaked is at hand, and its id is not
-		out, note, err := run("key", command, secret, "--address", s.AdminAddress)
+		out, note, err := s.run("key", command, secret)
 		if err == nil || !strings.Contains(err.Error(), "not the id of one") || strings.Contains(out+note+err.Error()+s.Logs(), secret) {
 			t.Errorf("%s of a key gives %q, %q, %v, or shows it", command, out, note, err)
 		}
 	}
-	out, note, err = run("key", "revoke", keys[0].ID, "--address", s.AdminAddress)
+	out, note, err = s.run("key", "revoke", keys[0].ID)
 	if err != nil || out != "" || !strings.Contains(note, "Revoked management key "+keys[0].ID) {
 		t.Errorf("revoke gives %q and %q, %v", out, note, err)
 	}
@@ -114,9 +114,9 @@ func TestKeyCommand(t *testing.T) {
 	if got, want := row(), "management revoked "+hint+" ann "+team+" <time> <time> <time> "+all+" for the tests"; got != want {
 		t.Errorf("got %q, want the id of the workspace that is gone: %q", got, want)
 	}
-	if secret, _, err := run("key", "create", "--kind", "inference", "--address", s.AdminAddress); err != nil {
+	if secret, _, err := s.run("key", "create", "--kind", "inference"); err != nil {
 		t.Error(err)
-	} else if out, _, err := run("key", "list", "--address", s.AdminAddress); err != nil || !strings.Contains(out, secret[len(secret)-5:len(secret)-1]+"     -     default") {
+	} else if out, _, err := s.run("key", "list"); err != nil || !strings.Contains(out, secret[len(secret)-5:len(secret)-1]+"     -     default") {
 		t.Errorf("list gives %q, %v, want a key without a user in the default workspace", out, err)
 	}
 	refuses(t, map[string][]string{
@@ -141,11 +141,11 @@ func TestLimitedKeyCommand(t *testing.T) {
 	s.Do("GET", "/v1/workspaces/default", "", team).WantError(t, 404, "Workspace not found")
 	s.Manage("POST", "/v1/presets/c/responses", `{}`).Want(t, 200)
 	s.Do("GET", "/v1/presets/c", "", presets).WantError(t, 404, "Preset not found")
-	out, _, err := run("key", "list", "--address", s.AdminAddress)
+	out, _, err := s.run("key", "list")
 	if err != nil || !strings.Contains(out, "  reads presets, runs models; presets a, b only; every request names a preset; names models openai/*, x/y:free only") || !strings.Contains(out, "  manages workspace team only; changes what is protected") {
 		t.Errorf("list gives %q, %v", out, err)
 	}
-	out, _, err = run("key", "list", "--json", "--address", s.AdminAddress)
+	out, _, err = s.run("key", "list", "--json")
 	if err != nil || !strings.Contains(out, `"presets":["a","b"],"preset_required":true,"models":["openai/*","x/y:free"]`) || !strings.Contains(out, `"only_workspace":true,"may":["protected-labels"]`) {
 		t.Errorf("list --json gives %q, %v", out, err)
 	}
@@ -166,7 +166,7 @@ func TestSeveralStores(t *testing.T) {
 	if err := s.Load(both); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := run("key", "list", "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), folder) || !strings.Contains(err.Error(), s.Folder) {
+	if _, _, err := s.run("key", "list"); err == nil || !strings.Contains(err.Error(), folder) || !strings.Contains(err.Error(), s.Folder) {
 		t.Errorf("got %v, want an error that names both stores", err)
 	}
 	secret, _ := s.must("key", "create", "--kind", "management", "--store", folder)
@@ -176,7 +176,7 @@ func TestSeveralStores(t *testing.T) {
 	if err := s.Load(s.SiteAt(second, "")); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := run("key", "list", "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "no store is live") {
+	if _, _, err := s.run("key", "list"); err == nil || !strings.Contains(err.Error(), "no store is live") {
 		t.Errorf("got %v, want an error that no store is live", err)
 	}
 }

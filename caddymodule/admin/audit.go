@@ -141,8 +141,7 @@ func (t *client) auditPage(after, limit int) (auditPage, error) {
 	return call[auditPage](t, http.MethodGet, fmt.Sprintf("%saudit?after=%d&limit=%d", Path, after, limit), nil)
 }
 
-// records yields at most limit records after a number, or all if limit is 0. An
-// error ends them.
+// records yields at most limit records after a number, 0 for all. An error ends them.
 func (t trail) records(after, limit int) iter.Seq2[domain.AuditRecord, error] {
 	end := t.head.Count
 	if limit > 0 && after <= end-limit {
@@ -226,8 +225,7 @@ func printRecords(w io.Writer, records iter.Seq2[domain.AuditRecord, error]) err
 	return table.Flush()
 }
 
-// objectName returns an object's reference, slug or id, with its split, status and removed
-// versions.
+// objectName returns an object's reference, slug or id, and what the change did to it.
 func objectName(o domain.AuditObject) string {
 	name := cmp.Or(o.Slug, o.ID)
 	if o.Label != "" {

@@ -157,7 +157,7 @@ func TestAuditLinesHashAsDocumented(t *testing.T) {
 		previous = found[1]
 	}
 	want := fmt.Sprintf("%d records, unbroken, head %s\n", len(lines), previous)
-	if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil || out != want {
+	if out, _, err := s.run("audit", "--verify"); err != nil || out != want {
 		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
 }
@@ -240,7 +240,7 @@ func TestAuditCommand(t *testing.T) {
 	hash, _ := early.MarshalText()
 	want := fmt.Sprintf("%d records, unbroken, head ", total)
 	for _, args := range [][]string{{"--verify"}, {"--verify", "--head", string(hash)}, {"--head", string(hash)}, {"--head", strings.Repeat("0", 64)}} {
-		if out, _, err := run(append([]string{"audit", "--address", s.AdminAddress}, args...)...); err != nil || !strings.HasPrefix(out, want) {
+		if out, _, err := s.run(append([]string{"audit"}, args...)...); err != nil || !strings.HasPrefix(out, want) {
 			t.Errorf("%v: got %q, %v, want %q", args, out, err, want)
 		}
 	}
@@ -280,13 +280,13 @@ func TestAuditWhileOthersWrite(t *testing.T) {
 	least := 0
 	for range 5 {
 		before := s.trail("").Total
-		out, _, err := run("audit", "--verify", "--address", s.AdminAddress)
+		out, _, err := s.run("audit", "--verify")
 		n, _ := strconv.Atoi(strings.Fields(out + " -")[0])
 		if err != nil || n < before || n < least {
 			t.Fatalf("got %q, %v, want at least %d records", out, err, max(before, least))
 		}
 		least = n
-		if out, _, err = run("audit", "--address", s.AdminAddress); err != nil || len(numbersOf(out)) != 50 {
+		if out, _, err = s.run("audit"); err != nil || len(numbersOf(out)) != 50 {
 			t.Fatalf("got %q, %v, want 50 records", out, err)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -25,7 +24,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
-	"github.com/caddy-presets/caddy-presets/storage/dump"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
@@ -48,7 +46,7 @@ func TestBackupCommand(t *testing.T) {
 			var digest string
 			backUp := func(args ...string) {
 				t.Helper()
-				out, note, err := run(append([]string{"backup", "--address", s.AdminAddress}, args...)...)
+				out, note, err := s.run(append([]string{"backup"}, args...)...)
 				if err != nil || out != "" || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Made ") || strings.Contains(note, "\r") {
 					t.Fatalf("%v: got %q and %q, %v", args, out, note, err)
 				}
@@ -98,7 +96,7 @@ func TestBackupCommand(t *testing.T) {
 			s.Manage("GET", "/v1/presets/p/versions/1", "").Want(t, 200, canary)
 			s.Manage("GET", "/v1/workspaces/team", "").Want(t, 404)
 			s.Do("GET", "/v1/presets/p", "", caddytest.Bearer(k.Secret)).Want(t, 200)
-			if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil || !strings.Contains(out, "unbroken") {
+			if out, _, err := s.run("audit", "--verify"); err != nil || !strings.Contains(out, "unbroken") {
 				t.Errorf("the audit trail: got %q, %v", out, err)
 			}
 			if logs := s.Logs(); strings.Contains(logs, canary) || strings.Contains(logs, storagetest.KeyDigits) {
@@ -117,41 +115,24 @@ func TestEncryptByBackup(t *testing.T) {
 	dir := caddytest.Folder(t)
 	file := func(name string) string { return filepath.Join(filepath.Dir(dir), name) }
 	first, second := storagetest.KeyFile(t, storagetest.KeyDigits), storagetest.KeyFile(t, strings.Repeat("7", 64))
-	for _, args := range [][]string{
-		{"backup", "--address", s.AdminAddress, file("plain")},
-		{"restore", "--folder", file("one"), "--encryption-key-file", first, file("plain")},
-	} {
-		must(t, args...)
-	}
+	s.must("backup", file("plain"))
+	must(t, "restore", "--folder", file("one"), "--encryption-key-file", first, file("plain"))
 	s.load(file("one"), first)
-	for _, args := range [][]string{
-		{"backup", "--address", s.AdminAddress, file("encrypted")},
-		{"restore", "--folder", file("two"), "--encryption-key-file", second, "--backup-key-file", first, file("encrypted")},
-	} {
-		must(t, args...)
-	}
-	for says, args := range map[string][]string{
+	s.must("backup", file("encrypted"))
+	must(t, "restore", "--folder", file("two"), "--encryption-key-file", second, "--backup-key-file", first, file("encrypted"))
+	refuses(t, map[string][]string{"wants --folder": {file("plain")}}, "restore", "--encryption-key-file", first)
+	refuses(t, map[string][]string{
 		"needs the key of the store":   {file("encrypted")},
 		"the key is not the one":       {"--encryption-key-file", second, file("encrypted")},
 		"plain: the backup":            {"--backup-key-file", first, file("plain")},
 		"--encryption-key-file: ":      {"--encryption-key-file", file("plain"), file("plain")},
 		"--backup-key-file: open":      {"--backup-key-file", file("absent"), file("plain")},
-		"wants --folder":               nil,
 		"accepts 1 arg(s), received 0": {},
 		"open " + file("absent"):       {file("absent")},
 		"accepts 1 arg(s), received 2": {file("plain"), file("plain")},
-	} {
-		if args == nil {
-			args = []string{"restore", "--encryption-key-file", first, file("plain")}
-		} else {
-			args = append([]string{"restore", "--folder", file("none")}, args...)
-		}
-		if _, _, err := run(args...); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v: got error %v, want one with %q", args, err, says)
-		}
-		if _, err := os.Stat(file("none")); err == nil {
-			t.Errorf("%v: a folder is left", args)
-		}
+	}, "restore", "--folder", file("none"))
+	if _, err := os.Stat(file("none")); err == nil {
+		t.Error("a folder is left")
 	}
 	s.load(file("two"), second)
 	s.Manage("GET", "/v1/presets/p", "").Want(t, 200)
@@ -162,7 +143,7 @@ func TestEncryptByBackup(t *testing.T) {
 func TestBackupToPipe(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).Want(t, 200)
-	out, note, err := run("backup", "-", "--address", s.AdminAddress)
+	out, note, err := s.run("backup", "-")
 	if err != nil || !strings.HasPrefix(note, "Made a backup") {
 		t.Fatalf("got %q, %v", note, err)
 	}
@@ -230,7 +211,6 @@ func TestBackupRefusals(t *testing.T) {
 	if after, err := os.ReadFile(file("full")); err != nil || !bytes.Equal(after, before) {
 		t.Errorf("the backup that was there has changed: %v", err)
 	}
-	s.Admin("POST", "/presets/backup", "").Want(t, 405)
 }
 
 // startCutting starts a proxy that sends only a part of the admin endpoint's answer.
@@ -278,7 +258,7 @@ func TestBackupThatIsCut(t *testing.T) {
 
 // beginBackup fills a store, requests a backup and reads its first bytes. The backup is
 // larger than the connection's buffers.
-func (s *server) beginBackup() (conn net.Conn, first []byte) {
+func (s *server) beginBackup() {
 	s.T.Helper()
 	s.fillStore(30 << 20)
 	conn, err := caddytest.Dial(s.T.Context(), s.AdminAddress)
@@ -287,38 +267,13 @@ func (s *server) beginBackup() (conn net.Conn, first []byte) {
 	}
 	s.T.Cleanup(func() { conn.Close() })
 	fmt.Fprintf(conn, "GET /presets/backup HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
-	first = make([]byte, 1000)
-	if _, err := io.ReadFull(conn, first); err != nil {
+	if _, err := io.ReadFull(conn, make([]byte, 1000)); err != nil {
 		s.T.Fatal(err)
 	}
-	return conn, first
 }
 
-// TestSlowBackup reads a backup slowly. The server continues to serve requests.
-func TestSlowBackup(t *testing.T) {
-	tier.Slow(t)
-	s := start(t, caddytest.Standard)
-	conn, first := s.beginBackup()
-	for range 10 {
-		s.Manage("POST", "/v1/presets/meanwhile/responses", `{"model":"m"}`).Want(t, 200)
-	}
-	rest, err := io.ReadAll(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, body, _ := bytes.Cut(append(first, rest...), []byte("\r\n\r\n"))
-	_, end, err := dump.Follow(bytes.NewReader(body), func(int, int) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(body) < 10<<20 {
-		t.Errorf("the backup has %d bytes: it may have fitted into the connection's buffers", len(body))
-	}
-	t.Logf("%d bytes, %d records", len(body), end.Records)
-}
-
-// TestStalledBackup does not read a backup. The store is still closed when no configuration
-// uses it.
+// TestStalledBackup does not read a backup. The server goes on serving, and the store is still
+// closed when no configuration uses it.
 func TestStalledBackup(t *testing.T) {
 	tier.Race(t)
 	s := start(t, caddytest.Standard)
@@ -334,6 +289,7 @@ func TestStalledBackup(t *testing.T) {
 	if !wait.Eventually(stalled) {
 		t.Fatal("all was sent to a client that does not read")
 	}
+	s.Manage("POST", "/v1/presets/meanwhile/responses", `{"model":"m"}`).Want(t, 200)
 	s.Stop()
 	if !wait.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
 		t.Error("the store is still open")

@@ -101,8 +101,7 @@ func output(cmd *cobra.Command, asJSON bool, value any, text func(io.Writer) err
 	return text(cmd.OutOrStdout())
 }
 
-// send sends a request. path may have a query. The answer is a success, and the caller
-// closes it.
+// send sends a request, whose path may have a query. The caller closes the successful response.
 func (t *client) send(method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
 	address, err := adminAddress(t.address)
 	if err != nil {
@@ -125,8 +124,7 @@ func (t *client) send(method, path string, headers http.Header, body io.Reader) 
 	return response, plainAdminError(err)
 }
 
-// adminAddress returns the value of --address in the form that Caddy wants. It accepts a
-// URL that has nothing but a host and a port.
+// adminAddress returns --address in the form that Caddy wants. A URL may have host and port alone.
 func adminAddress(given string) (string, error) {
 	if !strings.Contains(given, "://") {
 		return given, nil
@@ -141,8 +139,7 @@ func adminAddress(given string) (string, error) {
 // adminRefusal matches a refusal by the admin endpoint, as Caddy's client reports it.
 var adminRefusal = regexp.MustCompile(`(?s)^caddy responded with error: HTTP \d+: (.*)$`)
 
-// plainAdminError returns the message of the admin endpoint in err, or err if there is
-// none.
+// plainAdminError returns the message of the admin endpoint in err, or else err.
 func plainAdminError(err error) error {
 	if err == nil {
 		return nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 )
 
 func listKeys(r request) (any, error) {
@@ -143,14 +144,13 @@ func keyCommand() *cobra.Command {
 	return key
 }
 
-// errSecretAsID refuses a key in place of its id. Caddy logs the address of each request to the
-// admin endpoint.
+// errSecretAsID refuses a key in place of its id, since Caddy logs the address of each request.
 var errSecretAsID = errors.New("that is a key, and not the id of one, so nothing was sent. " +
 	`Find its id with "caddy presets key list": ENDS IN has its last characters`)
 
 // callKey calls a path of the key of an id, or below it.
 func (t *client) callKey(method, id, below string) (issuedKey, error) {
-	if domain.HoldsIssued(id) {
+	if secrets.AreIn(id) {
 		return issuedKey{}, errSecretAsID
 	}
 	return call[issuedKey](t, method, Path+"keys/"+url.PathEscape(id)+below, nil)

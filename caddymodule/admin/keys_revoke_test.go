@@ -54,7 +54,7 @@ func TestRevokeUnwritable(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait.Until(t, "the revocation is not stored", func() bool { return strings.Count(s.Logs(), "the revocations of keys are stored now") == 1 })
-	audit, _, err := run("audit", "--address", s.AdminAddress)
+	audit, _, err := s.run("audit")
 	if err != nil || strings.Count(audit, "key.revoke") != 1 {
 		t.Errorf("the audit trail is %s, %v, want one revocation", audit, err)
 	}

@@ -19,8 +19,7 @@ import (
 // listedNames is how many presets and how many models a row of the list names.
 const listedNames = 3
 
-// may says what the key may do, for a person. It names at most so many presets, and so many
-// models.
+// may says what the key may do, naming at most so many presets, and so many models.
 func (k issuedKey) may(names int) string { return strings.Join(k.permissions(names), "; ") }
 
 // permissions returns the parts of may. Each part is a clause of its own.

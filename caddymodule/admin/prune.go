@@ -95,8 +95,7 @@ func unusedSince(r request, age string) (time.Time, error) {
 	return time.Now().Add(-unused), nil
 }
 
-// keepVersions returns the keep_versions that all sites of a store have, 0 for all
-// versions. It is an error if they differ.
+// keepVersions returns the keep_versions of all sites of a store, 0 for all, if they agree.
 func keepVersions(store *registry.Store) (int, error) {
 	var all []int
 	for _, u := range store.Uses() {

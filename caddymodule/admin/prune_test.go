@@ -23,7 +23,7 @@ func TestPruneCommand(t *testing.T) {
 	s.Manage("DELETE", "/v1/presets/archived?workspace_id=team", "").Want(t, 200)
 	prune := func(want string, args ...string) {
 		t.Helper()
-		out, note, err := run(append([]string{"prune", "--address", s.AdminAddress}, args...)...)
+		out, note, err := s.run(append([]string{"prune"}, args...)...)
 		var rows []string
 		for row := range strings.Lines(out) {
 			rows = append(rows, strings.Join(strings.Fields(row), " "))
@@ -54,7 +54,7 @@ func TestPruneCommand(t *testing.T) {
 			t.Errorf("the trail does not say %q:\n%s", want, out)
 		}
 	}
-	if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil {
+	if out, _, err := s.run("audit", "--verify"); err != nil {
 		t.Errorf("got %q, %v, want that the trail verifies", out, err)
 	}
 

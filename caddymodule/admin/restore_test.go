@@ -23,7 +23,7 @@ func TestRestoreIntoBadger(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	file := filepath.Join(t.TempDir(), "b")
 	s.must("backup", file)
-	if _, _, err := run("restore", file, "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "restore it into a new folder with --folder") {
+	if _, _, err := s.run("restore", file); err == nil || !strings.Contains(err.Error(), "restore it into a new folder with --folder") {
 		t.Errorf("got error %v", err)
 	}
 }

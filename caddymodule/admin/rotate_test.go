@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -138,52 +137,6 @@ func TestRotationFails(t *testing.T) {
 	}
 }
 
-// TestRotationLeftOver removes an incomplete file that nobody writes. A run waits for another
-// one, and leaves its file alone.
-func TestRotationLeftOver(t *testing.T) {
-	folder := t.TempDir()
-	var messages bytes.Buffer
-	next := func(want string) {
-		t.Helper()
-		messages.Reset()
-		if path, err := rotated(folder, 1, noon, &messages).run(t.Context()); err != nil || path != filepath.Join(folder, want) {
-			t.Errorf("got %s, %v, want %s", path, err, want)
-		}
-	}
-	left := filepath.Join(folder, nameOf(noon)+".partial")
-	if err := os.WriteFile(left, []byte("who"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	next("presets-20261125T120000.006Z.backup")
-	if want := "Removed " + left + ", which a run left that was cut off.\n"; !strings.Contains(messages.String(), want) {
-		t.Errorf("got %q, want %q", messages.String(), want)
-	}
-
-	if runtime.GOOS == "windows" {
-		t.Skip("runs do not take turns there")
-	}
-	slow := rotated(folder, 2, noon, io.Discard)
-	slow.verify = func(name string) error {
-		before := filesIn(t, folder)
-		interrupted, interrupt := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer interrupt()
-		var messages bytes.Buffer
-		path, err := rotated(folder, 1, noon, &messages).run(interrupted)
-		says := "Waiting for another run, which has locked " + folder + ".\n"
-		if path != "" || !errors.Is(err, context.DeadlineExceeded) || messages.String() != says {
-			t.Errorf("beside another run: got %q, %v and %q, want that it waits and says %q", path, err, messages.String(), says)
-		}
-		if got := filesIn(t, folder); !slices.Equal(got, before) {
-			t.Errorf("beside another run: got %q, want %q", got, before)
-		}
-		return nil
-	}
-	if path, err := slow.run(t.Context()); err != nil || filepath.Base(path) != "presets-20261125T120000.007Z.backup" {
-		t.Errorf("got %s, %v", path, err)
-	}
-	next("presets-20261125T120000.008Z.backup")
-}
-
 // TestRotationOrder makes backups beside some with other commits, and with one that cannot be
 // read. Then none is removed.
 func TestRotationOrder(t *testing.T) {
@@ -295,14 +248,15 @@ func TestRotationKilled(t *testing.T) {
 	}
 	waiting, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer stop()
-	if path, err := rotated(folder, 1, noon, io.Discard).run(waiting); path != "" || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("while it runs: got %q, %v, want that the next one waits", path, err)
+	var messages bytes.Buffer
+	says := "Waiting for another run, which has locked " + folder + ".\n"
+	if path, err := rotated(folder, 1, noon, &messages).run(waiting); path != "" || !errors.Is(err, context.DeadlineExceeded) || messages.String() != says {
+		t.Errorf("while it runs: got %q, %v and %q, want that the next one waits and says %q", path, err, messages.String(), says)
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Wait() // it was killed
-	var messages bytes.Buffer
 	path, err := rotated(folder, 1, noon, &messages).run(t.Context())
 	if says := "Removed " + filepath.Join(folder, left[0]) + ", which a run left that was cut off.\n"; err != nil || !strings.Contains(messages.String(), says) {
 		t.Errorf("after it was killed: got %v and %q, want %q", err, messages.String(), says)

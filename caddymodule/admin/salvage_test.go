@@ -87,7 +87,7 @@ func TestSalvage(t *testing.T) {
 				t.Errorf("%d versions are lost, and %d copied", lost, report.Copied.Versions)
 			}
 			s.Manage("POST", "/v1/presets/p1/responses?workspace_id=team", `{"model":"new"}`).Want(t, 200, `"version":31,`)
-			if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil {
+			if out, _, err := s.run("audit", "--verify"); err != nil {
 				t.Errorf("the audit trail: %s, %v", out, err)
 			}
 		})

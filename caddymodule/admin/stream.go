@@ -29,8 +29,7 @@ type stream struct {
 	isEnded bool
 }
 
-// stream returns the response or the body as a stream, of the setter of its deadline. The caller
-// calls close.
+// stream returns the response or the body as a stream, which the caller closes.
 func (r request) stream(setDeadline func(time.Time) error) *stream {
 	ctx, cancel := context.WithCancel(r.Context())
 	s := &stream{request: r, ctx: ctx, setDeadline: setDeadline}
@@ -93,7 +92,7 @@ func (t *client) sendUntil(ctx context.Context, method, path string, headers htt
 	var err error
 	answered := make(chan struct{})
 	go func() {
-		response, err = t.send(method, path, headers, body) //nolint:bodyclose // the caller closes it
+		response, err = t.send(method, path, headers, body)
 		if close(answered); err == nil {
 			context.AfterFunc(ctx, func() { response.Body.Close() })
 		}

@@ -23,8 +23,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 )
 
-// exitDamaged is the exit code of verify for damage, and of salvage for lost data. Caddy uses
-// the lower ones.
+// exitDamaged is the exit code of damage and of lost data. Caddy uses the lower ones.
 const exitDamaged = 10
 
 // verdict is the JSON output of the verify command.
@@ -154,8 +153,7 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 	return newVerdict(report, err), nil
 }
 
-// verifyFile verifies a backup. The error is about reading the file. The verdict has the file's
-// defects.
+// verifyFile verifies a backup. The verdict has its defects, the error why it cannot be read.
 func verifyFile(ctx context.Context, messages io.Writer, name string, key []byte) (v verdict, err error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -3,7 +3,6 @@ package admin_test
 import (
 	"bytes"
 	"encoding/json"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -159,15 +158,6 @@ func TestBackupKeep(t *testing.T) {
 				if _, _, err := run(append(args, more...)...); err == nil || !strings.Contains(err.Error(), says) {
 					t.Errorf("%v: got error %v, want %q", more, err, says)
 				}
-			}
-			// A backup that is cut removes nothing.
-			before := filesOf(t, dir)
-			cut := s.startCutting(func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole[:len(whole)/2]) })
-			if out, _, err := run(append(args, "--address", cut, dir)...); err == nil || out != "" {
-				t.Errorf("a cut backup: got %q, %v", out, err)
-			}
-			if after := filesOf(t, dir); len(after) != len(before) {
-				t.Errorf("a cut backup: got %v, want %v", after, before)
 			}
 		})
 	}

@@ -36,8 +36,7 @@ func (t *target) api(cmd *cobra.Command) (api, error) {
 	return api{c, t.place()}, nil
 }
 
-// query returns the query of a request, with pairs of names and values. Empty values are
-// left out.
+// query returns the query of a request from pairs of names and values, without empty values.
 func (a api) query(pairs ...string) url.Values {
 	query := make(url.Values)
 	for pair := range slices.Chunk(append(pairs, "workspace_id", a.workspace), 2) {
@@ -128,8 +127,7 @@ func (a api) summaries(ctx context.Context, slug string) (elements, error) {
 	return a.Elements(ctx, presetPath(slug, "versions"), a.query("fields", "summary")), nil
 }
 
-// numberOf returns the number of the version that ref names. ref is a number, or a label of p
-// that is no split.
+// numberOf returns the number of the version that ref names: a number, or a label without a split.
 func numberOf(p client.Preset, ref string) (int, error) {
 	if n, err := numberIn(ref); n > 0 || err != nil {
 		return n, err

@@ -41,16 +41,14 @@ func Commands() []*cobra.Command {
 	return append(people, fromFiles...)
 }
 
-// ExitWith returns an error that makes the program exit with a status. Caddy's log shows err, which
-// may be nil.
+// ExitWith returns an error that ends the program with a status. Caddy's log shows err, unless nil.
 func ExitWith(cmd *cobra.Command, status int, err error) error {
 	cmd.SilenceErrors = true
 	// Caddy's error with a status is not exported, and this function makes one.
 	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return status, err })(cmd, nil)
 }
 
-// hasColor reports whether output to w may have colours: on a terminal without NO_COLOR
-// (https://no-color.org).
+// hasColor reports whether output to w may have colours (https://no-color.org).
 func hasColor(w any) bool {
 	return terminal.Is(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

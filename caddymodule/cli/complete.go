@@ -67,8 +67,7 @@ var references source = func(ctx context.Context, a api, args []string, typed st
 	return append(found, numbers...), err
 }
 
-// versionNumbers are those of the last versions of the preset that the first argument names,
-// newest first.
+// versionNumbers are those of the last versions of the named preset, newest first.
 var versionNumbers source = func(ctx context.Context, a api, args []string, _ string) ([]string, error) {
 	if len(args) == 0 || domain.CheckPresetSlug(args[0]) != nil {
 		return nil, errors.New("no preset is named")
@@ -93,8 +92,7 @@ var versionNumbers source = func(ctx context.Context, a api, args []string, _ st
 	return numbers, nil
 }
 
-// names returns the slugs of a page that check allows. Shells expand their candidates, and the
-// server may be hostile.
+// names returns slugs that check allows: shells expand candidates, and a server may be hostile.
 func (a api) names(ctx context.Context, path string, query url.Values, check func(string) error) ([]string, error) {
 	query.Set("limit", strconv.Itoa(maxCandidates))
 	response, err := a.get(ctx, path, query)
@@ -125,7 +123,7 @@ func complete(connect func(*cobra.Command) (api, error), from source) cobra.Comp
 		if err != nil {
 			return nil, directive
 		}
-		a.Wait = func(context.Context, time.Duration) error { return errors.New("a completion is not repeated") }
+		a.Tries = 1
 		ctx, cancel := context.WithTimeout(context.Background(), completionTime)
 		defer cancel()
 		found, err := from(ctx, a, args, typed)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -136,44 +136,35 @@ func (c *copier) addVersion(cmd *cobra.Command, to api, source, existing client.
 	response := found
 	sentence := fmt.Sprintf("Preset %s has the same designated version there already.", source.Slug)
 	if !files.SameCapture(source.Designated.Capture(), existing.Designated.Capture()) {
-		var after client.Preset
+		var made client.Version
 		var err error
-		if after, response, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
+		if made, response, err = to.add(cmd.Context(), source.Slug, source.Designated, false, http.Header{"If-Match": {found.Tag()}}); err != nil {
 			return err
 		}
-		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.DesignatedVersion, source.Slug, after.DesignatedVersion)
+		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.DesignatedVersion, source.Slug, made.Version)
 	}
 	return c.report(cmd, response, sentence)
 }
 
-// add makes a version of a preset if a condition holds. A nil condition is none.
-func (a api) add(ctx context.Context, slug string, v client.Version, isDraft bool, condition http.Header) (p client.Preset, response *client.Response, err error) {
+// add makes a version of a preset if a condition holds. A nil condition is none. The version that was
+// made is there, too, if the server stored another one.
+func (a api) add(ctx context.Context, slug string, v client.Version, isDraft bool, condition http.Header) (made client.Version, response *client.Response, err error) {
 	if !v.Dialect.Valid() {
-		return p, nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)
+		return made, nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)
 	}
 	if v.Template != nil {
 		if err := v.Template.Check(); err != nil {
-			return p, nil, fmt.Errorf("version %d: %w", v.Version, err)
+			return made, nil, err
 		}
 	}
-	r := client.Request{
-		Method: http.MethodPost,
-		// The dialect of chat has a slash.
-		Path:   presetPath(slug) + "/" + string(v.Dialect),
-		Query:  a.query("message", domain.TextOrEmpty(v.Message)),
-		Header: condition,
+	version := files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template)
+	r := plan.VersionRequest(slug, &version, domain.TextOrEmpty(v.Message), isDraft)
+	maps.Copy(r.Query, a.query())
+	r.Header = condition
+	if response, err = a.change(ctx, r, nil); err == nil {
+		made, err = plan.MadeVersion(response, &version)
 	}
-	if v.Template != nil {
-		r.Query.Set("template", "true")
-	}
-	if isDraft {
-		r.Query.Set("designate", "false")
-	}
-	response, err = a.change(ctx, r, files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template).Request)
-	if err == nil {
-		err = decode(response.Data, &p)
-	}
-	return p, response, err
+	return made, response, err
 }
 
 // copied is a copy in the making. Only its first request has a condition: nobody else uses a
@@ -286,17 +277,15 @@ func (c *copied) version(ctx context.Context, v client.Version) error {
 	if isFirst {
 		condition = http.Header{"If-None-Match": {"*"}}
 	}
-	after, response, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Version != c.source.DesignatedVersion, condition)
-	if err != nil {
-		if isFirst && (client.IsStatus(err, http.StatusPreconditionFailed) || client.IsStatus(err, http.StatusConflict)) {
-			return fmt.Errorf("preset %s exists there already, and may be archived", c.source.Slug)
-		}
-		return fmt.Errorf("version %d: %w", v.Version, err)
+	made, _, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Version != c.source.DesignatedVersion, condition)
+	if made.Version > 0 {
+		c.numbers[v.Version] = made.Version
 	}
-	made := after.Made()
-	c.numbers[v.Version] = made.Version
-	if !files.SameCapture(v.Capture(), made.Capture()) {
-		return fmt.Errorf("the server there stored version %d differently: %s", v.Version, cmp.Or(response.Header.Get("X-Preset-Ignored"), "compare the two"))
+	switch {
+	case isFirst && (client.IsStatus(err, http.StatusPreconditionFailed) || client.IsStatus(err, http.StatusConflict)):
+		return fmt.Errorf("preset %s exists there already, and may be archived", c.source.Slug)
+	case err != nil:
+		return fmt.Errorf("version %d: %w", v.Version, err)
 	}
 	return c.labels(ctx, v.Version)
 }

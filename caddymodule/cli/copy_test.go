@@ -95,26 +95,6 @@ func TestCopyDesignatedVersion(t *testing.T) {
 	wantError(t, "exists there already", words("copy email-copywriter --to-workspace team")...)
 }
 
-// TestCopyEndsInTheMiddle checks the error of a copy that is not finished.
-func TestCopyEndsInTheMiddle(t *testing.T) {
-	s := start(t, nil)
-	s.fill()
-	posts := 0
-	s.before(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method == "POST" {
-			posts++
-		}
-		if posts < 2 {
-			return false
-		}
-		w.WriteHeader(http.StatusForbidden)
-		fmt.Fprint(w, `{"error":{"message":"No more"}}`)
-		return true
-	})
-	wantError(t, "the copy is incomplete (versions copied: 1): version 2: the key in PRESETS_KEY may not do that: No more",
-		words("copy email-copywriter --all-versions --to-workspace team")...)
-}
-
 // TestCopyToServerThatRemovesVersions copies all versions to a server that keeps one without a
 // label. Versions with a label stay, and so does the designated one.
 func TestCopyToServerThatRemovesVersions(t *testing.T) {
@@ -195,31 +175,4 @@ func TestCopyOfDisabledPresetEndsInTheMiddle(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestCopyWhileVersionsAreRemoved adds a version between two pages of versions, which removes
-// the oldest one. total_count stays the same.
-func TestCopyWhileVersionsAreRemoved(t *testing.T) {
-	const keep = 110
-	s := start(t, nil)
-	s.Reload(fmt.Sprintf("%s\ninference\nkeep_versions %d", caddytest.Standard, keep))
-	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
-	add := func() { s.Manage("POST", "/v1/presets/p/responses", `{"model":"acme/large"}`).Want(t, 200) }
-	for range keep {
-		add()
-	}
-	pages := 0
-	s.before(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == "/v1/presets/p/versions" {
-			if pages++; pages == 2 {
-				add()
-			}
-		}
-		return false
-	})
-	out := mustRun(t, words("copy p --all-versions --to-workspace team")...)
-	if want := "Preset p is copied: version 110 is now version 110 there. Versions copied: 111.\n"; out != want {
-		t.Errorf("got %q, want %q", out, want)
-	}
-	s.Manage("GET", "/v1/presets/p/versions/1", "").Want(t, 404)
 }

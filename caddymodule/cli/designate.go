@@ -24,8 +24,7 @@ func (c *changer) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.override, "override", "", "Change the preset though this owner manages it")
 }
 
-// change makes a change of a preset, unless it changes meanwhile. It returns the preset as it was
-// before.
+// change changes a preset, unless it changes meanwhile, and returns it as it was before.
 func (c *changer) change(cmd *cobra.Command, a api, slug string, r client.Request, body any) (p client.Preset, response *client.Response, err error) {
 	p, response, err = a.preset(cmd.Context(), slug)
 	if err != nil {

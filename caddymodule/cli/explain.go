@@ -22,7 +22,7 @@ import (
 func (t *target) explained(action func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := action(cmd, args); err != nil {
-			return safe(explain(err, t.place()))
+			return explain(err, t.place())
 		}
 		return nil
 	}
@@ -39,21 +39,14 @@ func (t *target) withAPI(action func(cmd *cobra.Command, a api, args []string) e
 	})
 }
 
-// safe returns an error whose text is safe on a terminal. The mistakes of files keep their
-// lines.
+// safe returns an error whose text, which may have parts of an answer, is safe on a terminal. The
+// mistakes of files keep their lines.
 func safe(err error) error {
 	if mistakes, ok := errors.AsType[files.Errors](err); ok {
 		return errors.New(terminal.EscapeText(mistakes.Error()))
 	}
-	return escapedError{err}
+	return explainedError{err}
 }
-
-// escapedError is an error whose text may have parts of an answer.
-type escapedError struct{ err error }
-
-func (e escapedError) Error() string { return terminal.Escape(e.err.Error()) }
-
-func (e escapedError) Unwrap() error { return e.err }
 
 // place is where a request goes, and with which key. An empty workspace is that of the key.
 type place struct{ server, workspace, key string }
@@ -62,17 +55,19 @@ func (t *target) place() place {
 	return place{t.server, t.workspace, cmp.Or(t.keyFile, t.keyVariable)}
 }
 
-// explainedError is an error that explain returned.
+// explainedError is an error that says what to do about it.
 type explainedError struct{ error }
+
+func (e explainedError) Error() string { return terminal.Escape(e.error.Error()) }
 
 func (e explainedError) Unwrap() error { return e.error }
 
-// explain returns err with its meaning for the one who runs the command.
+// explain returns err with its meaning for the one who runs the command, unless it has that.
 func explain(err error, at place) error {
-	if _, ok := errors.AsType[explainedError](err); ok {
-		return err
+	if _, ok := errors.AsType[explainedError](err); !ok {
+		err = meaning(err, at)
 	}
-	return explainedError{meaning(err, at)}
+	return safe(err)
 }
 
 func meaning(err error, at place) error {

@@ -227,37 +227,6 @@ func TestHostilePlan(t *testing.T) {
 	}
 }
 
-// TestDumpKeepsComments dumps into files that people have edited.
-func TestDumpKeepsComments(t *testing.T) {
-	s := start(t, nil)
-	dir := t.TempDir()
-	s.fill()
-	first := mustRun(t, "dump", dir)
-	if !strings.Contains(first, "default/email-copywriter.yaml\n") {
-		t.Fatalf("got %q", first)
-	}
-	file := filepath.Join(dir, "default", "email-copywriter.yaml")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	commented := strings.Replace(string(text), "policy:", "# Ask Ann before you change this.\npolicy:", 1)
-	if err := os.WriteFile(file, []byte(commented), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out := mustRun(t, "dump", dir); out != "" {
-		t.Errorf("a dump of the same changes %q", out)
-	}
-	mustRun(t, "apply", dir, "--yes", "--owner", "files")
-	s.Manage("PATCH", "/v1/presets/email-copywriter", `{"description":"Other"}`, "X-Preset-Override: files").Want(t, 200)
-	if out := mustRun(t, "dump", dir); out != "default/email-copywriter.yaml\n" {
-		t.Errorf("a dump of a changed preset changes %q", out)
-	}
-	if text, err = os.ReadFile(file); err != nil || !strings.Contains(string(text), "# Ask Ann") || !strings.Contains(string(text), "description: Other") {
-		t.Errorf("got %s, %v, want the comment and the description", text, err)
-	}
-}
-
 // TestRevision applies from a Git repository.
 func TestRevision(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {

@@ -15,8 +15,7 @@ import (
 // gitTime bounds how long Git may take.
 const gitTime = 10 * time.Second
 
-// revision returns the Git revision of a folder, such as v1.2-3-g0123456789ab-dirty. It is
-// empty if there is none, or no Git.
+// revision returns the Git revision of a folder, such as v1.2-3-g0123456789ab-dirty, or nothing.
 func revision(ctx context.Context, folder string) string {
 	if !isInWorkTree(folder) {
 		return ""

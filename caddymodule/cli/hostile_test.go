@@ -10,9 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -71,47 +69,6 @@ func TestHostileServer(t *testing.T) {
 	out := mustRun(t, "show", "mail", "--json")
 	if !strings.Contains(out, "\u009b31m") || data[struct{ Name string }](t, out).Name != evil {
 		t.Errorf("got %q, want the bytes of the answer", out)
-	}
-}
-
-// TestManyPresets lists 10,000 presets, or a sample of 2,000.
-func TestManyPresets(t *testing.T) {
-	start(t, nil)
-	var service *domain.Service
-	for _, store := range registry.All() {
-		service = store.Newest().Service
-	}
-	const writers = 50
-	count := 10_000 / tier.Sample(5)
-	who := domain.By(domain.Principal{UserID: "ann", Kind: domain.ManagementKey})
-	failed := make(chan error, writers)
-	for w := range writers {
-		go func() {
-			for n := w; n < count; n += writers {
-				capture := domain.Capture{Dialect: domain.Chat, Config: json.RawMessage(`{"model":"m"}`)}
-				if _, err := service.CreatePresetVersion(t.Context(), who, "", fmt.Sprintf("preset-%05d", n), capture); err != nil {
-					failed <- err
-					return
-				}
-			}
-			failed <- nil
-		}()
-	}
-	for range writers {
-		if err := <-failed; err != nil {
-			t.Fatal(err)
-		}
-	}
-	lines := strings.Split(strings.TrimSuffix(mustRun(t, "list"), "\n"), "\n")
-	seen := make(map[string]bool)
-	for _, line := range lines[1:] {
-		seen[strings.Fields(line)[0]] = true
-	}
-	if len(lines) != count+1 || len(seen) != count {
-		t.Errorf("got %d lines with %d presets, want %d", len(lines), len(seen), count)
-	}
-	if list := data[[]struct{ Slug string }](t, mustRun(t, "list", "--json")); len(list) != count {
-		t.Errorf("got %d presets as JSON, want %d", len(list), count)
 	}
 }
 

@@ -40,12 +40,7 @@ func (p *planning) flags(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = completeFolder
 }
 
-func completeFolder(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return nil, cobra.ShellCompDirectiveFilterDirs
-}
+var completeFolder = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 
 func folderIn(args []string) string {
 	if len(args) == 0 {

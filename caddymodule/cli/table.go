@@ -16,8 +16,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
-// maxAligned is how many rows of a table have columns of the same width. A table holds them
-// in memory.
+// maxAligned is how many rows of a table, which it holds in memory, have columns of one width.
 const maxAligned = 1000
 
 type elements = iter.Seq2[json.RawMessage, error]
@@ -69,8 +68,7 @@ func printList[T any](cmd *cobra.Command, asJSON bool, list elements, columns []
 	return table.Flush()
 }
 
-// printArray prints an array of JSON, element by element. An array that is cut off by an
-// error is no JSON.
+// printArray prints an array of JSON, element by element. One that an error cuts off is no JSON.
 func printArray(w io.Writer, list elements) error {
 	separator, end := "[", "[]\n"
 	for element, err := range list {

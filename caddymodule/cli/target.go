@@ -27,8 +27,7 @@ const (
 	maxKeyFile = 4 << 10
 )
 
-// target says which server a command speaks to, with which key, and how it prints. Flags
-// set it.
+// target says which server a command speaks to, with which key, and how it prints.
 type target struct {
 	connection
 	server string

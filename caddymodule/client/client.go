@@ -31,10 +31,8 @@ type Client struct {
 	// Timeout bounds the time of one request, with reading its answer; 0 for 2 minutes. A request that
 	// took so long is not repeated. Send has no such bound.
 	Timeout time.Duration
-	// Tries bounds how often a request is sent; 0 for 6.
+	// Tries bounds how often a request is sent; 0 for 6, with pauses of 6 s in all.
 	Tries int
-	// Wait waits before a repeated request; nil for a timer. It ends early with ctx.
-	Wait func(ctx context.Context, d time.Duration) error
 }
 
 // Request is a request to the API.
@@ -83,44 +81,64 @@ func IsStatus(err error, status int) bool {
 func Escape(segment string) string { return url.PathEscape(segment) }
 
 const (
-	// defaultTries is how often a request is sent at most. The pauses between take 6 s.
 	defaultTries = 6
 	// maxWait bounds the pause before a repeated request.
 	maxWait        = 10 * time.Second
 	defaultTimeout = 2 * time.Minute
 	// maxResponse bounds a response, in bytes. A page of 100 versions may have 26 MB.
 	maxResponse = 64 << 20
+	// statusOverloaded is what some providers answer if they have too much to do.
+	statusOverloaded = 529
 )
 
 // Do sends a request, and returns a success. Anything else is an *Error, or the error of
 // the connection.
 //
-// A request is repeated after a lost connection, and after 408, 429, 500, 502, 503 and 504.
+// A request is repeated after a lost connection, and after 408, 429, 500, 502, 503, 504 and 529.
 // A change is repeated only if it has an Idempotency-Key: it is made once all the same.
 func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	if _, err := c.target(r); err != nil {
 		return nil, err
 	}
-	repeatable := r.Method == http.MethodGet || r.Header.Get("Idempotency-Key") != ""
-	for try := 1; ; try++ {
-		response, pause, err := c.once(ctx, r)
-		if err == nil {
-			return response, nil
+	tries := 1
+	if r.Method == http.MethodGet || r.Header.Get("Idempotency-Key") != "" {
+		tries = cmp.Or(c.Tries, defaultTries)
+	}
+	var response *Response
+	err := Retry{Tries: tries, MaxWait: maxWait}.Do(ctx, func() (pause time.Duration, err error) {
+		response, pause, err = c.once(ctx, r)
+		return pause, err
+	})
+	return response, err
+}
+
+// Retry says how often something is tried, and how long the pauses between are.
+type Retry struct {
+	Tries   int
+	MaxWait time.Duration
+	// Wait waits; nil for a timer. It ends early with ctx.
+	Wait func(ctx context.Context, d time.Duration) error
+}
+
+// Do calls try until it succeeds, and returns its last error. pause is how long to wait before the
+// next one: 0 for longer each time, and negative if another one cannot help.
+func (r Retry) Do(ctx context.Context, try func() (pause time.Duration, err error)) error {
+	wait := r.Wait
+	if wait == nil {
+		wait = waitFor
+	}
+	for tried := 1; ; tried++ {
+		pause, err := try()
+		if err == nil || pause < 0 || tried >= r.Tries || ctx.Err() != nil {
+			return err
 		}
-		if pause < 0 || !repeatable || try >= cmp.Or(c.Tries, defaultTries) || ctx.Err() != nil {
-			return nil, err
-		}
-		pause = min(cmp.Or(pause, 100*time.Millisecond<<try), maxWait)
-		if c.wait(ctx, pause) != nil {
-			return nil, err
+		if wait(ctx, min(cmp.Or(pause, 100*time.Millisecond<<tried), r.MaxWait)) != nil {
+			return err
 		}
 	}
 }
 
-func (c *Client) wait(ctx context.Context, d time.Duration) error {
-	if c.Wait != nil {
-		return c.Wait(ctx, d)
-	}
+func waitFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -155,7 +173,7 @@ func (c *Client) once(ctx context.Context, r Request) (_ *Response, pause time.D
 	case len(body) > maxResponse:
 		return nil, -1, fmt.Errorf("the answer to %s %s has more than %d bytes", r.Method, r.Path, maxResponse)
 	case response.StatusCode < 200 || response.StatusCode > 299:
-		return nil, pauseAfter(response), c.refusal(response, body)
+		return nil, PauseAfter(response), c.refusal(response, body)
 	}
 	var found struct {
 		Data  json.RawMessage `json:"data"`
@@ -167,20 +185,17 @@ func (c *Client) once(ctx context.Context, r Request) (_ *Response, pause time.D
 	return &Response{Status: response.StatusCode, Header: response.Header, Data: found.Data, Body: body, Total: found.Total}, 0, nil
 }
 
-// pauseAfter returns how long to wait after an answer that is no success, negative if the
+// PauseAfter returns how long to wait after an answer that is no success, negative if the
 // same request fails again.
-func pauseAfter(response *http.Response) time.Duration {
+func PauseAfter(response *http.Response) time.Duration {
 	switch response.StatusCode {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
-		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, statusOverloaded:
 	default:
 		return -1
 	}
-	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
-	if err != nil {
-		return 0
-	}
-	return time.Duration(max(seconds, 0)) * time.Second
+	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+	return time.Duration(min(max(seconds, 0), 3600)) * time.Second
 }
 
 // refusal returns the error of an answer that is no success.
@@ -193,8 +208,7 @@ func (c *Client) refusal(response *http.Response, body []byte) error {
 	return refused
 }
 
-// WithoutKey returns text of a server with an ellipsis in the place of the key. Some servers
-// repeat it in an error.
+// WithoutKey returns text of a server, which may repeat the key in an error, with … in its place.
 func (c *Client) WithoutKey(text string) string {
 	if c.Key == "" {
 		return text
@@ -202,8 +216,7 @@ func (c *Client) WithoutKey(text string) string {
 	return strings.ReplaceAll(text, c.Key, "…")
 }
 
-// Send sends a request once, and returns its answer of any status. The caller closes the
-// body.
+// Send sends a request once, and returns its response of any status. The caller closes the body.
 func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 	target, err := c.target(r)
 	if err != nil {

@@ -20,14 +20,6 @@ func TestBalancer(t *testing.T) {
 	tier.Slow(t)
 	const secret = "inference-key-of-the-tests"
 	home := t.TempDir()
-	write := func(name, text string) string {
-		t.Helper()
-		file := filepath.Join(home, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
 	var nodes []string // names in the document, and addresses
 	for _, name := range []string{"a", "b", "c"} {
 		nodes = append(nodes, "caddy-"+name+":8080", freeAddress(t))
@@ -35,11 +27,8 @@ func TestBalancer(t *testing.T) {
 	// A node answers with its own name in place of its gateway.
 	node := func(n int) *process {
 		t.Helper()
-		name, address, admin := nodes[2*n], nodes[2*n+1], freeAddress(t)
-		_, port, _ := net.SplitHostPort(address)
-		file := write("node.caddyfile", fmt.Sprintf("{\nadmin %s\npersist_config off\n}\nhttp://:%s {\nbind 127.0.0.1\npresets {\nstorage badger %s\nhealth /healthz\ninference_key %s\ninference\n}\nrespond %s\n}\n",
-			admin, port, filepath.ToSlash(filepath.Join(home, "store-"+name[len("caddy-"):][:1])), secret, name))
-		return start(t, file, home, address, admin)
+		name, at := nodes[2*n], place{home, nodes[2*n+1], freeAddress(t), "10s"}
+		return at.start(t, at.write(t, at.storage("store-"+name[len("caddy-"):][:1])+"\nhealth /healthz\ninference_key "+secret+"\ninference", "respond "+name))
 	}
 	// breakStore removes a file, so that the node's next start finds damage and is not ready.
 	breakStore := func(n int) {
@@ -64,15 +53,15 @@ func TestBalancer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
-	_, port, _ := net.SplitHostPort(address)
+	front := place{home: home, address: freeAddress(t)}
+	_, port, _ := net.SplitHostPort(front.address)
 	text := strings.NewReplacer(append([]string{"http://:8080 {", "http://:" + port + " {\n\tbind 127.0.0.1"}, nodes...)...).Replace(string(document))
-	front := start(t, write("balancer.caddyfile", text), home, address, "")
+	balancer := front.start(t, front.file(t, "balancer.caddyfile", text))
 
 	ask := func() string {
 		t.Helper()
 		began := time.Now()
-		status, body := front.do(t, http.MethodPost, "/v1/chat/completions", secret, `{"model":"m","messages":[]}`)
+		status, body := balancer.do(t, http.MethodPost, "/v1/chat/completions", secret, `{"model":"m","messages":[]}`)
 		if took := time.Since(began); status != http.StatusOK || took > 30*time.Second {
 			return fmt.Sprintf("%d %s after %v", status, body, took)
 		}
@@ -104,7 +93,7 @@ func TestBalancer(t *testing.T) {
 	until("no node is ready", nodes[0], nodes[2], nodes[4])
 	running[1].Kill()
 	until("no node is ready, and one is gone", nodes[0], nodes[4])
-	if status, body := front.do(t, http.MethodPost, "/v1/chat/completions", secret, `{"model":"@preset/p","messages":[]}`); status != http.StatusServiceUnavailable || !strings.Contains(body, "Service temporarily unavailable") {
+	if status, body := balancer.do(t, http.MethodPost, "/v1/chat/completions", secret, `{"model":"@preset/p","messages":[]}`); status != http.StatusServiceUnavailable || !strings.Contains(body, "Service temporarily unavailable") {
 		t.Errorf("a request with a preset gives %d %s, want the error of a node", status, body)
 	}
 }

@@ -45,18 +45,14 @@ func TestCommandsPage(t *testing.T) {
 	}
 	gateway := httptest.NewServer(http.HandlerFunc(stream))
 	t.Cleanup(gateway.Close)
-	home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
+	at := newPlace(t)
 	example, err := os.ReadFile("../../Caddyfile.example")
 	if err != nil {
 		t.Fatal(err)
 	}
 	site, _, _ := strings.Cut(string(example), "# The echo gateway")
-	caddyfile := filepath.Join(home, "Caddyfile")
-	if err := os.WriteFile(caddyfile, []byte(site), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	host, port, _ := net.SplitHostPort(address)
-	p := start(t, caddyfile, home, address, admin, "PRESETS_HOST="+host, "PRESETS_PORT="+port, "PRESETS_DATA="+filepath.Join(home, "data"), "PRESETS_UPSTREAM="+strings.TrimPrefix(gateway.URL, "http://"))
+	host, port, _ := net.SplitHostPort(at.address)
+	p := at.start(t, at.file(t, "Caddyfile", site), "PRESETS_HOST="+host, "PRESETS_PORT="+port, "PRESETS_DATA="+filepath.Join(at.home, "data"), "PRESETS_UPSTREAM="+strings.TrimPrefix(gateway.URL, "http://"))
 	key := strings.TrimSpace(p.key(t, "create", "--kind", "management", "--user", "ann"))
 	for _, r := range [][3]string{
 		{"POST", "/v1/workspaces", `{"name":"Team","slug":"team"}`},
@@ -101,7 +97,7 @@ func TestCommandsPage(t *testing.T) {
 	cmd := exec.Command(bash, "-c", script)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(servertest.Caddy(t))+string(os.PathListSeparator)+os.Getenv("PATH"),
-		"CADDY_ADMIN="+admin, "PRESETS_SERVER="+p.url, "HOME="+home, "TERM=dumb")
+		"CADDY_ADMIN="+at.admin, "PRESETS_SERVER="+p.url, "HOME="+at.home, "TERM=dumb")
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, output)

@@ -3,7 +3,6 @@ package main_test
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,15 +39,8 @@ func (p *process) files(t *testing.T, secret string, args ...string) filesRun {
 // startWithKey runs a server with a management key.
 func startWithKey(t *testing.T, secret string) *process {
 	t.Helper()
-	home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
-	_, port, _ := net.SplitHostPort(address)
-	caddyfile := filepath.Join(home, "Caddyfile")
-	config := fmt.Sprintf("{\nadmin %s\n}\nhttp://:%s {\nbind 127.0.0.1\npresets {\nstorage badger %s\nmanagement_key %s\n}\n}\n",
-		admin, port, filepath.ToSlash(filepath.Join(home, "store")), secret)
-	if err := os.WriteFile(caddyfile, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return start(t, caddyfile, home, address, admin)
+	at := newPlace(t)
+	return at.start(t, at.write(t, at.storage("store")+"\nmanagement_key "+secret, ""))
 }
 
 // TestExitStatus checks the exit statuses of the commands for files.

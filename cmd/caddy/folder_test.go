@@ -1,10 +1,7 @@
 package main_test
 
 import (
-	"fmt"
-	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -19,25 +16,14 @@ import (
 // and with a preset gets its answer meanwhile.
 func TestFolderByReload(t *testing.T) {
 	tier.Slow(t)
-	home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
-	_, port, _ := net.SplitHostPort(address)
-	caddyfile, keyFile, backup := filepath.Join(home, "Caddyfile"), filepath.Join(home, "presets.key"), filepath.Join(home, "plain.backup")
-	storage := []string{
-		"storage badger " + filepath.ToSlash(filepath.Join(home, "presets")),
-		fmt.Sprintf("storage badger %s {\nencryption_key_file %s\n}", filepath.ToSlash(filepath.Join(home, "presets-2")), filepath.ToSlash(keyFile)),
-	}
-	write := func(n int) {
+	at := newPlace(t)
+	keyFile, backup := at.file(t, "presets.key", strings.Repeat("0123456789abcdef", 4)), filepath.Join(at.home, "plain.backup")
+	storage := []string{at.storage("presets"), at.storage("presets-2") + " {\nencryption_key_file " + filepath.ToSlash(keyFile) + "\n}"}
+	write := func(n int) string {
 		t.Helper()
-		text := fmt.Sprintf("{\nadmin %s\npersist_config off\n}\nhttp://:%s {\nbind 127.0.0.1\npresets {\n%s\ninference\n}\nrespond {http.request.body}\n}\n", admin, port, storage[n%2])
-		if err := os.WriteFile(caddyfile, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		return at.write(t, storage[n%2]+"\ninference", "respond {http.request.body}")
 	}
-	write(0)
-	if err := os.WriteFile(keyFile, []byte(strings.Repeat("0123456789abcdef", 4)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := start(t, caddyfile, home, address, admin)
+	p := at.start(t, write(0))
 	management, inference := strings.TrimSpace(p.key(t, "create", "--kind", "management")), strings.TrimSpace(p.key(t, "create", "--kind", "inference"))
 	if status, body := p.do(t, http.MethodPost, "/v1/presets/p/responses", management, `{"model":"m"}`); status != http.StatusOK {
 		t.Fatal(status, body)
@@ -45,7 +31,7 @@ func TestFolderByReload(t *testing.T) {
 	if _, said, err := p.command("backup", backup); err != nil {
 		t.Fatal(err, said)
 	}
-	if out, err := p.offline("presets", "restore", "--folder", filepath.Join(home, "presets-2"), "--encryption-key-file", keyFile, backup); err != nil {
+	if out, err := p.offline("presets", "restore", "--folder", filepath.Join(at.home, "presets-2"), "--encryption-key-file", keyFile, backup); err != nil {
 		t.Fatal(err, out)
 	}
 
@@ -79,11 +65,10 @@ func TestFolderByReload(t *testing.T) {
 	}
 	const reloads = 30
 	for n := range reloads {
-		write(n + 1)
-		if out, err := p.offline("reload", "--config", caddyfile); err != nil {
+		if out, err := p.offline("reload", "--config", write(n+1)); err != nil {
 			t.Errorf("reload %d: %v\n%s", n, err, out)
 		}
-		want := filepath.Join(home, []string{"presets", "presets-2"}[(n+1)%2]) + ": available\n"
+		want := filepath.Join(at.home, []string{"presets", "presets-2"}[(n+1)%2]) + ": available\n"
 		if out, said, err := p.command("health"); err != nil || out != want {
 			t.Errorf("after reload %d: got %s %s, %v, want %s", n, out, said, err, want)
 		}

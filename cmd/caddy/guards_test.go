@@ -151,11 +151,8 @@ func TestGuards(t *testing.T) {
 	serve("forward", blocks[1], "http", "127.0.0.1:9091", logins.Listener.Addr().String())
 	serve("certificates", blocks[3], "https", "/etc/caddy-presets/clients.pem", filepath.ToSlash(filepath.Join(home, "clients.pem")),
 		"\ttls {\n", fmt.Sprintf("\ttls %s %s {\n", filepath.ToSlash(filepath.Join(home, "clients.pem")), filepath.ToSlash(filepath.Join(home, "key.pem"))))
-	file := filepath.Join(home, "Caddyfile")
-	if err := os.WriteFile(file, []byte(caddyfile), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := start(t, file, home, sites["login"].address, admin)
+	at := place{home: home, address: sites["login"].address, admin: admin}
+	p := at.start(t, at.file(t, "Caddyfile", caddyfile))
 	if strings.Contains(p.Log(), "do not guard the API and the console") {
 		t.Errorf("the log warns:\n%s", p.Log())
 	}

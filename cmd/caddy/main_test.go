@@ -35,6 +35,37 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// place is where a test runs a server.
+type place struct{ home, address, admin, grace string }
+
+func newPlace(t *testing.T) place {
+	t.Helper()
+	return place{t.TempDir(), freeAddress(t), freeAddress(t), "10s"}
+}
+
+// write writes the Caddyfile of one site, with the lines of its directive presets and what is behind
+// it. It returns the name of the file.
+func (at place) write(t *testing.T, presets, behind string) string {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(at.address)
+	text := fmt.Sprintf("{\nadmin %s\ngrace_period %s\n}\nhttp://:%s {\nbind 127.0.0.1\npresets {\n%s\n}\n%s\n}\n", at.admin, at.grace, port, presets, behind)
+	return at.file(t, "Caddyfile", text)
+}
+
+func (at place) file(t *testing.T, name, text string) string {
+	t.Helper()
+	name = filepath.Join(at.home, name)
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// storage returns the line of a store below the folder.
+func (at place) storage(name string) string {
+	return "storage badger " + filepath.ToSlash(filepath.Join(at.home, name))
+}
+
 // process is a running Caddy.
 type process struct {
 	*servertest.Process
@@ -43,15 +74,14 @@ type process struct {
 	admin string
 }
 
-// start runs the binary with a Caddyfile and waits until it answers. The Caddyfile's
-// first placeholder is the admin endpoint.
-func start(t *testing.T, caddyfile, home, address, admin string, environment ...string) *process {
+// start runs the binary with a Caddyfile and waits until it answers.
+func (at place) start(t *testing.T, caddyfile string, environment ...string) *process {
 	t.Helper()
 	cmd := exec.Command(servertest.Caddy(t), "run", "--config", caddyfile)
-	cmd.Env = append(os.Environ(), append(environment, "HOME="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "CADDY_ADMIN="+admin)...)
-	cmd.Dir = home
-	p := &process{servertest.Start(t, cmd), cmd, "http://" + address, admin}
-	if err := p.Listens(address); err != nil {
+	cmd.Env = append(os.Environ(), append(environment, "HOME="+at.home, "XDG_DATA_HOME="+at.home, "XDG_CONFIG_HOME="+at.home, "CADDY_ADMIN="+at.admin)...)
+	cmd.Dir = at.home
+	p := &process{servertest.Start(t, cmd), cmd, "http://" + at.address, at.admin}
+	if err := p.Listens(at.address); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -68,16 +98,6 @@ func (p *process) do(t *testing.T, method, path, secret, body string) (int, stri
 
 func (p *process) try(method, path, secret, body string) (int, string, error) {
 	return p.tryAs("", method, path, secret, body)
-}
-
-// doAs is do without a body and with another Host.
-func (p *process) doAs(t *testing.T, host, method, path, secret string) (int, string) {
-	t.Helper()
-	status, text, err := p.tryAs(host, method, path, secret, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status, text
 }
 
 func (p *process) tryAs(host, method, path, secret, body string) (int, string, error) {
@@ -140,18 +160,14 @@ func TestExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home, address, admin, gateway := t.TempDir(), freeAddress(t), freeAddress(t), freeAddress(t)
-	_, port, _ := net.SplitHostPort(gateway)
+	at := newPlace(t)
+	_, port, _ := net.SplitHostPort(freeAddress(t))
 	if bytes.Count(example, []byte(":8081")) != 2 {
 		t.Fatal("the example's echo gateway has another port")
 	}
-	example = bytes.ReplaceAll(example, []byte(":8081"), []byte(":"+port))
-	caddyfile := filepath.Join(home, "Caddyfile")
-	if err := os.WriteFile(caddyfile, example, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	host, listening, _ := net.SplitHostPort(address)
-	p := start(t, caddyfile, home, address, admin, "PRESETS_HOST="+host, "PRESETS_PORT="+listening, "PRESETS_DATA="+filepath.Join(home, "data"))
+	caddyfile := at.file(t, "Caddyfile", strings.ReplaceAll(string(example), ":8081", ":"+port))
+	host, listening, _ := net.SplitHostPort(at.address)
+	p := at.start(t, caddyfile, "PRESETS_HOST="+host, "PRESETS_PORT="+listening, "PRESETS_DATA="+filepath.Join(at.home, "data"))
 
 	secret := p.key(t, "create", "--kind", "management", "--name", "quick start")
 	if strings.Count(secret, "\n") != 1 || !strings.HasPrefix(secret, "caddypresets_mgmt_") {
@@ -172,9 +188,9 @@ func TestExample(t *testing.T) {
 			t.Errorf("%s: the echo gateway answers %d %s, want what it should have got, %s", tc.name, status, body, tc.want)
 		}
 	}
-	for _, name := range []string{"localhost:" + listening, address, "localhost", "presets.example.com", "[::1]:" + listening} {
-		if status, body := p.doAs(t, name, "GET", "/v1/presets/email-copywriter", secret); status != 200 || !strings.Contains(body, `"slug":"email-copywriter"`) {
-			t.Errorf("called %s it answers %d %s, want the preset", name, status, body)
+	for _, name := range []string{"localhost:" + listening, at.address, "localhost", "presets.example.com", "[::1]:" + listening} {
+		if status, body, err := p.tryAs(name, "GET", "/v1/presets/email-copywriter", secret, ""); err != nil || status != 200 || !strings.Contains(body, `"slug":"email-copywriter"`) {
+			t.Errorf("called %s it answers %d %s, %v, want the preset", name, status, body, err)
 		}
 	}
 	if status, body := p.do(t, "POST", "/v1/chat/completions", secret, `{}`); status != 403 {
@@ -192,7 +208,7 @@ func TestExample(t *testing.T) {
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || out != "" || !strings.Contains(errOut, "no record has the hash") {
 		t.Errorf("another trail's head: got %q, %q and %v, want exit code 1", out, errOut, err)
 	}
-	if info, err := os.Stat(filepath.Join(home, "data")); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
+	if info, err := os.Stat(filepath.Join(at.home, "data")); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
 		t.Errorf("the data folder has mode %v, %v, want 0700", info.Mode(), err)
 	}
 	if strings.Contains(p.Log(), secret) || strings.Contains(p.Log(), inference) {
@@ -201,46 +217,28 @@ func TestExample(t *testing.T) {
 }
 
 // TestExpectedMistakes checks the messages of expected mistakes. A build without etcd names
-// the build that has it. A refused command prints only its message. A start without keys
-// explains how to create one.
+// the build that has it. A refused command prints only its message. Exit codes tell damage apart.
 func TestExpectedMistakes(t *testing.T) {
 	tier.Slow(t)
-	home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
-	_, port, _ := net.SplitHostPort(address)
-	write := func(storage string) string {
-		t.Helper()
-		name := filepath.Join(home, "Caddyfile")
-		config := fmt.Sprintf("{\nadmin %s\n}\nhttp://:%s {\nbind 127.0.0.1\npresets {\nstorage %s\n}\n}\n", admin, port, storage)
-		if err := os.WriteFile(name, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return name
-	}
+	at := newPlace(t)
 	for storage, want := range map[string]string{
 		"etcd 127.0.0.1:2379":         "build one as https://github.com/caddy-presets/caddy-presets/blob/main/xcaddy.md says, --with github.com/caddy-presets/caddy-presets/caddymodule/etcd",
 		"/var/lib/x":                  "storage badger /var/lib/x",
 		"mongo":                       "this build has badger",
 		`badger "{$PRESETS_NOT_SET}"`: "(a {$NAME} may not be set in the environment)",
 	} {
-		out, err := exec.Command(servertest.Caddy(t), "adapt", "--config", write(storage)).CombinedOutput()
+		out, err := exec.Command(servertest.Caddy(t), "adapt", "--config", at.write(t, "storage "+storage, "")).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("storage %s: got %v and\n%s, want %q", storage, err, out, want)
 		}
 	}
-	p := start(t, write("badger "+filepath.ToSlash(filepath.Join(home, "store"))), home, address, admin)
-	if n := strings.Count(p.Log(), "caddy presets key create --kind management"); n != 1 {
-		t.Errorf("a start without keys says %d times how to make one, want once:\n%s", n, p.Log())
-	}
+	p := at.start(t, at.write(t, at.storage("store"), ""))
 	out, errOut, err := p.command("key", "create", "--kind", "root")
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || exit.ExitCode() != 1 || out != "" || !strings.HasPrefix(errOut, "Error: Invalid request parameters: /kind: ") || strings.ContainsAny(errOut, "{}") {
 		t.Errorf("got %q, %q and %v, want exit code 1 and the message", out, errOut, err)
 	}
-	p.admin = "http://" + p.admin
-	if secret := p.key(t, "create", "--kind", "management"); !strings.HasPrefix(secret, "caddypresets_mgmt_") {
-		t.Errorf("--address %s gives no key", p.admin)
-	}
-	backup := filepath.Join(home, "backup")
+	backup := filepath.Join(at.home, "backup")
 	if _, errOut, err := p.command("backup", backup); err != nil {
 		t.Fatalf("%v: %s", err, errOut)
 	}
@@ -249,11 +247,7 @@ func TestExpectedMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole[len(whole)-200] ^= 1
-	other := filepath.Join(home, "damaged")
-	if err := os.WriteFile(other, whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]int{backup: 0, other: 10, filepath.Join(home, "absent"): 1, filepath.Join(home, "Caddyfile"): 1} {
+	for name, want := range map[string]int{backup: 0, at.file(t, "damaged", string(whole)): 10, filepath.Join(at.home, "absent"): 1, filepath.Join(at.home, "Caddyfile"): 1} {
 		cmd := exec.Command(servertest.Caddy(t), "presets", "verify", name)
 		if out, err := cmd.CombinedOutput(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != want {
 			t.Errorf("verify %s: got %v and %s, want exit code %d", name, err, out, want)
@@ -302,15 +296,9 @@ func TestModuleCommands(t *testing.T) {
 // writes remain.
 func TestKilledServerLosesNothing(t *testing.T) {
 	tier.Slow(t)
-	home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
-	_, port, _ := net.SplitHostPort(address)
-	caddyfile := filepath.Join(home, "Caddyfile")
 	const secret = "management-secret-of-the-tests"
-	config := fmt.Sprintf("{\nadmin %s\n}\nhttp://:%s {\nbind 127.0.0.1\npresets {\nstorage badger %s\nmanagement_key %s ann\n}\n}\n",
-		admin, port, filepath.ToSlash(filepath.Join(home, "store")), secret)
-	if err := os.WriteFile(caddyfile, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	at := newPlace(t)
+	caddyfile := at.write(t, at.storage("store")+"\nmanagement_key "+secret+" ann", "")
 	const writers = 8
 	cycles := 2
 	if tier.EveryCase() {
@@ -323,7 +311,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	)
 	issued, head := "", ""
 	for cycle := range cycles {
-		p := start(t, caddyfile, home, address, admin)
+		p := at.start(t, caddyfile)
 		head = p.verify(t, head)
 		if issued == "" {
 			issued = strings.TrimSpace(p.key(t, "create", "--kind", "management"))
@@ -366,19 +354,16 @@ func TestKilledServerLosesNothing(t *testing.T) {
 				}
 			})
 		}
-		for late := time.Now().Add(wait.Limit); time.Now().Before(late); time.Sleep(10 * time.Millisecond) {
+		wait.Eventually(func() bool {
 			mu.Lock()
-			enough := len(workspaces) >= writers*(cycle+1) // each follows a version
-			mu.Unlock()
-			if enough {
-				break
-			}
-		}
+			defer mu.Unlock()
+			return len(workspaces) >= writers*(cycle+1) // each follows a version
+		})
 		p.Kill()
 		wg.Wait()
 	}
 
-	p := start(t, caddyfile, home, address, admin)
+	p := at.start(t, caddyfile)
 	p.verify(t, head)
 	if len(versions) < writers || len(workspaces) < writers {
 		t.Fatalf("only %d versions and %d workspaces were written", len(versions), len(workspaces))
@@ -390,7 +375,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 		}
 	}
 	p.Kill()
-	store, err := badger.Open(filepath.Join(home, "store"), badger.Options{})
+	store, err := badger.Open(filepath.Join(at.home, "store"), badger.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,8 +410,8 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	if err := store.Close(); err != nil { // an open store removes files
 		t.Error(err)
 	}
-	noneHolds(t, home, secret, "Caddyfile")
-	noneHolds(t, home, issued, "")
+	noneHolds(t, at.home, secret, "Caddyfile")
+	noneHolds(t, at.home, issued, "")
 }
 
 // noneHolds checks that no file below folder except the named one contains a secret. The
@@ -471,20 +456,14 @@ func TestWebhookAtShutdown(t *testing.T) {
 				}
 			}))
 			defer receiver.Close()
-			home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
-			_, port, _ := net.SplitHostPort(address)
 			const secret = "management-secret-of-the-tests"
-			caddyfile := filepath.Join(home, "Caddyfile")
-			grace := "1m" // longer than any wait
+			at := newPlace(t)
+			at.grace = "1m" // longer than any wait
 			if hangs {
-				grace = "300ms"
+				at.grace = "300ms"
 			}
-			config := fmt.Sprintf("{\nadmin {$CADDY_ADMIN}\ngrace_period %s\n}\nhttp://:%s {\nbind 127.0.0.1\npresets {\nstorage badger %s\nmanagement_key %s\nwebhook %s {\nsecret {env.WEBHOOK_SECRET}\n}\n}\n}\n",
-				grace, port, filepath.Join(home, "data"), secret, receiver.URL)
-			if err := os.WriteFile(caddyfile, []byte(config), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			p := start(t, caddyfile, home, address, admin, "WEBHOOK_SECRET=webhook-secret-of-the-tests")
+			caddyfile := at.write(t, at.storage("data")+"\nmanagement_key "+secret+"\nwebhook "+receiver.URL+" {\nsecret {env.WEBHOOK_SECRET}\n}", "")
+			p := at.start(t, caddyfile, "WEBHOOK_SECRET=webhook-secret-of-the-tests")
 			for range 3 {
 				if status, body := p.do(t, "POST", "/v1/presets/p/responses", secret, `{}`); status != 200 {
 					t.Fatalf("got %d %s", status, body)

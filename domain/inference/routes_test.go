@@ -161,8 +161,9 @@ func TestActivePreset(t *testing.T) {
 	r.put(t, who.WorkspaceID, "p", version{responses, `{"model":"m"}`, ""})
 	gone := r.put(t, who.WorkspaceID, "gone", version{responses, `{"model":"m"}`, ""})
 	r.change(t, gone, func(p *domain.Preset) { p.Status = domain.PresetArchived })
+	resolver := inference.NewResolver(r.store, inference.Config{})
 	get := func(who domain.Principal, slug string) (string, error) {
-		p, err := r.ActivePreset(t.Context(), who, slug, true)
+		p, err := resolver.ActivePreset(t.Context(), who, slug, true)
 		if err != nil {
 			return p.Slug, err
 		}
@@ -171,7 +172,7 @@ func TestActivePreset(t *testing.T) {
 	if got, err := get(who, "p"); got != "p runs m" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if p, err := r.ActivePreset(t.Context(), who, "p", false); p.Slug != "p" || p.Model != "" || err != nil {
+	if p, err := resolver.ActivePreset(t.Context(), who, "p", false); p.Slug != "p" || p.Model != "" || err != nil {
 		t.Errorf("without its model: got %+v, %v", p, err)
 	}
 	for _, slug := range []string{"gone", "absent", "p@1", ""} {
@@ -181,5 +182,15 @@ func TestActivePreset(t *testing.T) {
 	}
 	if got, err := get(domain.Principal{}, "p"); got != "" || domain.KindOf(err) != domain.NotFound {
 		t.Errorf("from another workspace: got %q, %v", got, err)
+	}
+	r.put(t, who.WorkspaceID, "out", version{responses, `{"model":"m"}`, ""})
+	who.Scope = &domain.Scope{Presets: []string{"p", "gone"}}
+	if got, err := get(who, "out"); got != "" || domain.KindOf(err) != domain.NotFound {
+		t.Errorf("out of reach: got %q, %v", got, err)
+	}
+	for p, err := range resolver.ActivePresets(t.Context(), who, false) {
+		if err != nil || p.Slug != "p" {
+			t.Errorf("listed within reach: got %q, %v", p.Slug, err)
+		}
 	}
 }

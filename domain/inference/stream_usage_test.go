@@ -3,12 +3,14 @@ package inference_test
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/sse"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -213,15 +215,14 @@ func TestStreamUsageFilterHoldsLittle(t *testing.T) {
 	}
 }
 
-// FuzzStreamUsageFilter compares the filter with one that has the whole stream. The parts of
-// the stream must not matter.
+// FuzzStreamUsageFilter reads any stream. Its parts do not matter, and what passes has no chunk but in
+// events that have other lines of data.
 func FuzzStreamUsageFilter(f *testing.F) {
 	for _, marked := range filteredStreams {
 		if sent, _ := splitStream(marked); len(sent) < 4096 {
 			f.Add([]byte(sent), uint16(7))
 		}
 	}
-	ends := regexp.MustCompile(`\r\n|\r|\n`)
 	f.Fuzz(func(t *testing.T, sent []byte, at uint16) {
 		if len(sent) > inference.MaxStreamUsage {
 			return
@@ -231,45 +232,18 @@ func FuzzStreamUsageFilter(f *testing.F) {
 		if bytewise := filtered(eachByte(sent)...); bytewise != got {
 			t.Fatalf("%q, byte for byte: got %q, want %q", sent, bytewise, got)
 		}
-		var want, before, event, data []byte // event begins with its data
-		end := func(blank []byte) {
-			want = append(want, before...)
-			if data == nil || !inference.IsStreamUsage(data) {
-				want = append(append(want, event...), blank...)
-			} else if len(before) > 0 {
-				want = append(want, blank...)
-			}
-			before, event, data = nil, nil, nil
-		}
-		for rest := sent; len(rest) > 0; {
-			line := rest
-			text := rest
-			if at := ends.FindIndex(rest); at != nil {
-				line, text = rest[:at[1]], rest[:at[0]]
-			}
-			if len(rest) == len(sent) {
-				text = bytes.TrimPrefix(text, []byte("\xEF\xBB\xBF"))
-			}
-			rest = rest[len(line):]
-			if len(text) == 0 {
-				end(line)
-				continue
-			}
-			if value, ok := bytes.CutPrefix(text, []byte("data:")); ok || string(text) == "data" && len(line) > len(text) {
-				if !ok {
-					value = nil
-				}
-				data = append(append(data, value...), '\n')
-			}
-			if data == nil {
-				before = append(before, line...)
-			} else {
-				event = append(event, line...)
+		var want []string
+		for data := range sse.Events(bytes.NewReader(sent), 2*inference.MaxStreamUsage) {
+			if !inference.IsStreamUsage(data) {
+				want = append(want, string(data))
 			}
 		}
-		end(nil)
-		if got != string(want) {
-			t.Fatalf("%q, cut at %d: got %q, want %q", sent, cut, got, want)
+		var passed []string
+		for data := range sse.Events(strings.NewReader(got), 2*inference.MaxStreamUsage) {
+			passed = append(passed, string(data))
+		}
+		if !slices.Equal(passed, want) {
+			t.Fatalf("%q, cut at %d: got the events %q, want %q", sent, cut, passed, want)
 		}
 	})
 }

@@ -35,7 +35,6 @@ type collector struct {
 	groups map[reportKey]*group
 	named  map[string]bool // the names of outcomes
 	totals Totals          // of the series that is read
-	series []series        // room for those of a row
 	texts  []byte          // room for copies of sketches
 }
 

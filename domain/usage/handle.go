@@ -1,7 +1,9 @@
 package usage
 
 import (
+	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -21,6 +23,31 @@ var (
 	// ErrHandleOld is Read's error for a handle of a request that is too old for feedback.
 	ErrHandleOld = errors.New("handle is too old")
 )
+
+// EnsureFeedbackSecret returns the secret of a store. The first call for the store makes it.
+// Concurrent calls, also of several nodes, return the same secret.
+func EnsureFeedbackSecret(ctx context.Context, store domain.Store) (secret domain.FeedbackSecret, err error) {
+	err = store.View(ctx, func(r domain.Reader) (err error) {
+		secret, err = r.FeedbackSecret()
+		return err
+	})
+	if !errors.Is(err, domain.ErrNotFound) {
+		return secret, err
+	}
+	var fresh domain.FeedbackSecret
+	_, _ = rand.Read(fresh[:]) // never fails: crypto/rand ends the program instead
+	err = store.Update(ctx, func(tx domain.Tx) (err error) {
+		if secret, err = tx.FeedbackSecret(); !errors.Is(err, domain.ErrNotFound) {
+			return err
+		}
+		secret = fresh
+		return tx.PutFeedbackSecret(fresh)
+	})
+	if err != nil {
+		return domain.FeedbackSecret{}, err
+	}
+	return secret, nil
+}
 
 // Handles makes and reads handles: texts that stand for requests, so that feedback can name
 // them. A handle has all that feedback needs, so nothing is stored for it. Every node of a

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,14 +19,9 @@ const MaxSeries = 10_000
 // maxOthers is how many series of other a Ledger has beside MaxSeries.
 const maxOthers = MaxSeries / 10
 
-// The bounds of the rows in a Ledger, in bytes.
-const (
-	// maxUnstored is of rows that are not stored yet. Beyond it, requests wait in their
-	// series, whose number is bounded.
-	maxUnstored = 64 << 20
-	// maxStored is of rows that are stored. Others are read again.
-	maxStored = 16 << 20
-)
+// maxUnstored bounds the rows that are not stored yet, in bytes. Beyond it, requests wait in their
+// series, whose number is bounded.
+const maxUnstored = 64 << 20
 
 // Ledger sums the requests of one process until they are stored. Its zero value is ready.
 // It is safe for concurrent use.
@@ -41,9 +35,8 @@ type Ledger struct {
 	live   map[liveKey]*Totals
 	others int
 
-	taking sync.Mutex // held before mu
-	rows   map[domain.UsageID]*ledgerRow
-	takes  int64
+	taking sync.Mutex                // held before mu
+	rows   map[domain.UsageID][]byte // those that are not stored yet
 
 	scores recent[scoreKey, score]
 
@@ -55,13 +48,6 @@ type liveKey struct {
 	workspaceID string
 	hour        int64
 	key         Key
-}
-
-// ledgerRow is a row as this process last wrote it.
-type ledgerRow struct {
-	content []byte
-	stored  bool
-	taken   int64 // the last Take that changed it
 }
 
 // Add sums a request.
@@ -137,7 +123,7 @@ func (l *Ledger) Pending() bool {
 	defer l.taking.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.live) > 0 || l.unstored() > 0
+	return len(l.live) > 0 || len(l.rows) > 0
 }
 
 // Take returns the rows that changed since they were last given to Stored. Their order is
@@ -145,23 +131,24 @@ func (l *Ledger) Pending() bool {
 // process, and replaces the stored one.
 //
 // read returns the stored content of a row, nil for none. The row is of this process, or of
-// an earlier one whose rows it goes on with. Take asks for rows that it does not remember.
+// an earlier one whose rows it goes on with. Take asks for rows that wait for no Stored.
 // If read fails, the requests of the row stay for the next Take. Take's error has the first
 // such error. It also has that of a row that is damaged, which begins anew. Take returns
 // rows beside an error.
 func (l *Ledger) Take(read func(domain.UsageID) ([]byte, error)) ([]domain.UsageRow, error) {
 	l.taking.Lock()
 	defer l.taking.Unlock()
-	l.takes++
+	size := 0
+	for _, content := range l.rows {
+		size += len(content)
+	}
 	var errs []error
-	if l.unstored() < maxUnstored {
+	if size < maxUnstored {
 		errs = l.settle(read)
 	}
 	var rows []domain.UsageRow
-	for id, row := range l.rows {
-		if !row.stored {
-			rows = append(rows, domain.UsageRow{UsageID: id, Content: row.content})
-		}
+	for id, content := range l.rows {
+		rows = append(rows, domain.UsageRow{UsageID: id, Content: content})
 	}
 	slices.SortFunc(rows, func(a, b domain.UsageRow) int { return compareRows(a.UsageID, b.UsageID) })
 	return rows, errors.Join(errs...)
@@ -173,18 +160,10 @@ func (l *Ledger) Stored(rows []domain.UsageRow) {
 	l.taking.Lock()
 	defer l.taking.Unlock()
 	for _, r := range rows {
-		if row := l.rows[r.UsageID]; row != nil && len(r.Content) > 0 && &r.Content[0] == &row.content[0] {
-			row.stored = true
+		if content := l.rows[r.UsageID]; len(content) > 0 && len(r.Content) > 0 && &r.Content[0] == &content[0] {
+			delete(l.rows, r.UsageID)
 		}
 	}
-	l.forget()
-}
-
-// Forget drops the rows that are stored, which others may change from now on.
-func (l *Ledger) Forget() {
-	l.taking.Lock()
-	defer l.taking.Unlock()
-	maps.DeleteFunc(l.rows, func(_ domain.UsageID, row *ledgerRow) bool { return row.stored })
 }
 
 // settle moves the live series into their rows.
@@ -196,7 +175,7 @@ func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error
 
 	byHour := make(map[domain.UsageID]map[liveKey]*Totals)
 	for at, t := range live {
-		id := at.row(false)
+		id := at.row()
 		if byHour[id] == nil {
 			byHour[id] = make(map[liveKey]*Totals)
 		}
@@ -206,7 +185,9 @@ func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error
 	for hour, series := range byHour {
 		day := hour
 		day.Day, day.Start = true, hour.Start.Truncate(24*time.Hour)
-		if err := cmp.Or(l.remember(hour, read), l.remember(day, read)); err != nil {
+		ofHour, err := l.content(hour, read)
+		ofDay, failed := l.content(day, read)
+		if err = cmp.Or(err, failed); err != nil {
 			if unread++; unread == 1 { // most likely the others have the same cause
 				errs = append(errs, err)
 			}
@@ -218,11 +199,7 @@ func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error
 			slug = at.key.Preset
 			changes[string(appendKey(nil, &at.key))] = t
 		}
-		for _, id := range [...]domain.UsageID{hour, day} {
-			if err := l.change(id, slug, changes); err != nil {
-				errs = append(errs, err)
-			}
-		}
+		errs = append(errs, l.change(hour, ofHour, slug, changes), l.change(day, ofDay, slug, changes))
 	}
 	if unread > 1 {
 		errs = append(errs, fmt.Errorf("usage of %d more hours could not be read", unread-1))
@@ -230,26 +207,17 @@ func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error
 	return errs
 }
 
-// remember makes sure that the ledger has a row, which may be a new one.
-func (l *Ledger) remember(id domain.UsageID, read func(domain.UsageID) ([]byte, error)) error {
-	if l.rows[id] != nil {
-		return nil
+// content returns the content of a row, which may be a new one.
+func (l *Ledger) content(id domain.UsageID, read func(domain.UsageID) ([]byte, error)) ([]byte, error) {
+	if content := l.rows[id]; content != nil {
+		return content, nil
 	}
-	content, err := read(id)
-	if err != nil {
-		return err
-	}
-	if l.rows == nil {
-		l.rows = make(map[domain.UsageID]*ledgerRow)
-	}
-	l.rows[id] = &ledgerRow{content: content, stored: true}
-	return nil
+	return read(id)
 }
 
-// change adds changes to a row that the ledger has.
-func (l *Ledger) change(id domain.UsageID, slug string, changes map[string]*Totals) error {
-	row := l.rows[id]
-	content, folded, err := mergeRow(row.content, slug, changes)
+// change adds changes to the content of a row.
+func (l *Ledger) change(id domain.UsageID, before []byte, slug string, changes map[string]*Totals) error {
+	content, folded, err := mergeRow(before, slug, changes)
 	if err != nil {
 		err = fmt.Errorf("usage of preset %q from %s begins anew: %w", slug, id.Start.Format(time.RFC3339), err)
 		var broken error
@@ -260,7 +228,10 @@ func (l *Ledger) change(id domain.UsageID, slug string, changes map[string]*Tota
 	if !id.Day { // the day's row has the same requests
 		l.overflowed.Add(folded)
 	}
-	*row = ledgerRow{content: content, taken: l.takes}
+	if l.rows == nil {
+		l.rows = make(map[domain.UsageID][]byte)
+	}
+	l.rows[id] = content
 	return err
 }
 
@@ -271,46 +242,9 @@ func (l *Ledger) giveBack(series map[liveKey]*Totals) {
 	}
 }
 
-// unstored returns the size of the rows that are not stored.
-func (l *Ledger) unstored() (size int) {
-	for _, row := range l.rows {
-		if !row.stored {
-			size += len(row.content)
-		}
-	}
-	return size
-}
-
-// forget keeps maxStored. It drops the rows first that changed last the longest ago.
-func (l *Ledger) forget() {
-	size := 0
-	var stored []domain.UsageID
-	for id, row := range l.rows {
-		if row.stored {
-			size += len(row.content)
-			stored = append(stored, id)
-		}
-	}
-	if size <= maxStored {
-		return
-	}
-	slices.SortFunc(stored, func(a, b domain.UsageID) int { return int(l.rows[a].taken - l.rows[b].taken) })
-	for _, id := range stored {
-		if size <= maxStored/2 {
-			return
-		}
-		size -= len(l.rows[id].content)
-		delete(l.rows, id)
-	}
-}
-
-// row returns the row of the series, of its hour or its day.
-func (at liveKey) row(day bool) domain.UsageID {
-	hours := at.hour
-	if day {
-		hours -= hours % 24
-	}
-	return domain.UsageID{WorkspaceID: at.workspaceID, PresetID: at.key.PresetID, Day: day, Start: time.Unix(hours*3600, 0).UTC()}
+// row returns the row of the series and its hour.
+func (at liveKey) row() domain.UsageID {
+	return domain.UsageID{WorkspaceID: at.workspaceID, PresetID: at.key.PresetID, Start: time.Unix(at.hour*3600, 0).UTC()}
 }
 
 // compareRows orders rows as Take does.

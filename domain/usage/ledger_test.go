@@ -96,35 +96,6 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestOverflow sums series beyond the bound under other.
-func TestOverflow(t *testing.T) {
-	tier.NoRace(t)
-	var l usage.Ledger
-	stored := make(rows)
-	const presets, models = 10, 2 * usage.MaxSeries / 10
-	for preset := range presets {
-		for model := range models {
-			l.Add(&usage.Request{
-				WorkspaceID: "w", PresetID: fmt.Sprint(preset), Preset: fmt.Sprint(preset), Version: 1, Asked: fmt.Sprint("lab/", model), Start: now,
-				FirstContent: -1,
-			})
-		}
-	}
-	if got := l.Overflowed(); got != usage.MaxSeries || l.Lost() != 0 {
-		t.Errorf("got %d overflowed and %d lost, want %d and none", got, l.Lost(), usage.MaxSeries)
-	}
-	stored.flush(t, &l)
-	if all, other := requestsOf(t, stored); all != presets*models || other != usage.MaxSeries {
-		t.Errorf("got %d requests, %d of them under other; want %d and %d", all, other, presets*models, usage.MaxSeries)
-	}
-	for i := range usage.MaxSeries + 2000 {
-		l.Add(&usage.Request{WorkspaceID: "w", PresetID: fmt.Sprint("one ", i), Start: now, FirstContent: -1})
-	}
-	if got := l.Lost(); got != 1000 {
-		t.Errorf("got %d lost, want 1000 of presets that have no room for other", got)
-	}
-}
-
 // TestRowSize keeps a row's bound, whatever models clients name, and loses no request.
 func TestRowSize(t *testing.T) {
 	tier.NoRace(t)

@@ -9,13 +9,13 @@ import (
 
 	"github.com/shopspring/decimal"
 
-	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/modelpattern"
 	"github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
 // Price is what the tokens of some models cost, per million tokens, as decimal text.
 type Price struct {
-	// Model is a model or a pattern, as domain.MatchModel has it.
+	// Model is a model or a pattern, as modelpattern.Match has it.
 	Model string
 	// Input and Output are needed. They may be 0.
 	Input, Output string
@@ -57,7 +57,7 @@ func literal(pattern string) int { return len(pattern) - stars(pattern) }
 
 // readPrice reads and checks a price.
 func readPrice(given Price) (price, error) {
-	if err := domain.CheckModelPattern(given.Model); err != nil {
+	if err := modelpattern.Check(given.Model); err != nil {
 		return price{}, fmt.Errorf("model: %w", err)
 	}
 	p := price{model: given.Model}
@@ -98,7 +98,7 @@ func readAmount(name, text string) (decimal.Decimal, error) {
 // count, then the first pattern. Reasoning tokens are output tokens.
 func (p Prices) Estimate(model string, t answer.Tokens) (decimal.Decimal, bool) {
 	for _, price := range p.list {
-		if domain.MatchModel(price.model, model) {
+		if modelpattern.Match(price.model, model) {
 			return price.estimate(t), true
 		}
 	}

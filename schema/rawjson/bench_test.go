@@ -1,12 +1,11 @@
 package rawjson
 
 import (
-	"iter"
 	"strings"
 	"testing"
 )
 
-// BenchmarkObject reads objects of 64 KB by both ways.
+// BenchmarkObject reads objects of 64 KB.
 func BenchmarkObject(b *testing.B) {
 	for name, item := range map[string]string{
 		"text":    strings.Repeat("The quick brown fox jumps over the lazy dog. ", 40),
@@ -14,17 +13,15 @@ func BenchmarkObject(b *testing.B) {
 		"numbers": `","n":[1,23.5,{"a":true,"b":null},-4e5],"s":"`,
 	} {
 		text := []byte(`{"list":[` + strings.Repeat(`{"role":"user","content":"`+item+`"},`, 64<<10/(len(item)+28)) + `{}]}`)
-		for way, read := range map[string]func(text []byte) iter.Seq2[Member, error]{"scanned": Object, "decoded": decode} {
-			b.Run(name+"/"+way, func(b *testing.B) {
-				b.SetBytes(int64(len(text)))
-				for b.Loop() {
-					for _, err := range read(text) {
-						if err != nil {
-							b.Fatal(err)
-						}
+		b.Run(name+"/scanned", func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				for _, err := range Object(text) {
+					if err != nil {
+						b.Fatal(err)
 					}
 				}
-			})
-		}
+			}
+		})
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The functions of this file change objects that a Walker has read. Other members keep their bytes.
+// The functions of this file change objects that were checked. Other members keep their bytes.
 
 // With returns an object with a value for a member, in the place of the member's own or at the end.
 func With(object jsontext.Value, name string, value jsontext.Value) jsontext.Value {

@@ -16,135 +16,19 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Walker reads one text from its beginning to its end. It is not safe for concurrent use.
-type Walker struct {
-	text    []byte
-	buffer  bytes.Buffer
-	decoder jsontext.Decoder
-}
-
-// tolerant lets names repeat and strings hold halves of characters: clients that cut text
-// produce them.
-var tolerant = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
-
-// New returns a Walker over text, in which names may repeat and strings may hold invalid
-// UTF-8.
-func New(text []byte) *Walker { return newWalker(text, tolerant) }
-
-// NewStrict returns a Walker over text, in which neither is allowed.
-func NewStrict(text []byte) *Walker { return newWalker(text, nil) }
-
-func newWalker(text []byte, options []jsontext.Options) *Walker {
-	w := &Walker{text: text, buffer: *bytes.NewBuffer(text)}
-	w.decoder.Reset(&w.buffer, options...)
-	return w
-}
-
-// Kind returns the kind of the next value, 0 if there is none.
-func (w *Walker) Kind() jsontext.Kind { return w.decoder.PeekKind() }
-
-// Offset returns where the value that was read last ends.
-func (w *Walker) Offset() int { return int(w.decoder.InputOffset()) }
-
-// Pointer returns the JSON Pointer (RFC 6901) of the value that was read last.
-func (w *Walker) Pointer() string { return string(w.decoder.StackPointer()) }
-
-// Value reads the next value and returns its part of the text.
-func (w *Walker) Value() (jsontext.Value, error) {
-	value, err := w.decoder.ReadValue()
+// ReadStrict returns the value of a text that is one value, in which no object repeats a name and
+// strings are UTF-8 (RFC 7493). The value is a part of the text.
+func ReadStrict(text []byte) (jsontext.Value, error) {
+	decoder := jsontext.NewDecoder(bytes.NewBuffer(text)) // which it does not copy
+	value, err := decoder.ReadValue()
 	if err != nil {
 		return nil, describe(err)
 	}
-	end := w.Offset()
-	return w.text[end-len(value) : end : end], nil
-}
-
-// Skip reads the next value.
-func (w *Walker) Skip() error {
-	if err := w.decoder.SkipValue(); err != nil {
-		return describe(err)
+	end := int(decoder.InputOffset())
+	if scanSpace(text, end) != len(text) {
+		return nil, errTextAfter(end)
 	}
-	return nil
-}
-
-// Members yields the names in the next value, an object, as they were sent. The body of
-// the loop may read the value of each. An error ends the loop.
-func (w *Walker) Members() iter.Seq2[jsontext.Value, error] {
-	return func(yield func(jsontext.Value, error) bool) {
-		err := w.enter('{', "an object")
-		for err == nil && w.Kind() != '}' {
-			var name jsontext.Value
-			if name, err = w.Value(); err != nil {
-				break
-			}
-			before := w.Offset()
-			if !yield(name, nil) {
-				return
-			}
-			err = w.skipUnread(before)
-		}
-		if err == nil {
-			err = w.leave()
-		}
-		if err != nil {
-			yield(nil, err)
-		}
-	}
-}
-
-// Elements yields the indexes of the elements of the next value, an array. The body of the
-// loop may read each element. An error ends the loop.
-func (w *Walker) Elements() iter.Seq2[int, error] {
-	return func(yield func(int, error) bool) {
-		err := w.enter('[', "an array")
-		for i := 0; err == nil && w.Kind() != ']'; i++ {
-			before := w.Offset()
-			if !yield(i, nil) {
-				return
-			}
-			err = w.skipUnread(before)
-		}
-		if err == nil {
-			err = w.leave()
-		}
-		if err != nil {
-			yield(0, err)
-		}
-	}
-}
-
-func (w *Walker) enter(kind jsontext.Kind, wanted string) error {
-	token, err := w.decoder.ReadToken()
-	switch {
-	case err != nil:
-		return describe(err)
-	case token.Kind() != kind:
-		return errors.New("must be " + wanted)
-	}
-	return nil
-}
-
-func (w *Walker) leave() error {
-	if _, err := w.decoder.ReadToken(); err != nil {
-		return describe(err)
-	}
-	return nil
-}
-
-func (w *Walker) skipUnread(before int) error {
-	if w.Offset() == before {
-		return w.Skip()
-	}
-	return nil
-}
-
-// End returns an error if anything but space follows.
-func (w *Walker) End() error {
-	end := w.Offset()
-	if _, err := w.decoder.ReadToken(); err != io.EOF { //nolint:errorlint // the decoder's own mark, never wrapped
-		return errTextAfter(end)
-	}
-	return nil
+	return text[end-len(value) : end : end], nil
 }
 
 // Member is one member of an object.
@@ -231,7 +115,7 @@ func (n Names) scan(text []byte, most int, yield func(Member, error) bool) {
 	}
 }
 
-// Check returns an error unless text is one value. Its place may differ from a Walker's.
+// Check returns an error unless text is one value.
 func Check(text []byte) error {
 	begin := scanSpace(text, 0)
 	if begin == len(text) {
@@ -258,8 +142,8 @@ func Members(text []byte) (members []Member, err error) {
 	return members, nil
 }
 
-// Pairs yields the names, as they were sent, and the values of an object that a Walker
-// has read. Other values have none.
+// Pairs yields the names, as they were sent, and the values of an object that was
+// checked. Other values have none.
 func Pairs(object jsontext.Value) iter.Seq2[jsontext.Value, jsontext.Value] {
 	return func(yield func(name, value jsontext.Value) bool) {
 		c := cursor{object}
@@ -270,7 +154,7 @@ func Pairs(object jsontext.Value) iter.Seq2[jsontext.Value, jsontext.Value] {
 	}
 }
 
-// Items yields the items of an array that a Walker has read, numbered. Other values have
+// Items yields the items of an array that was checked, numbered. Other values have
 // none.
 func Items(array jsontext.Value) iter.Seq2[int, jsontext.Value] {
 	return func(yield func(int, jsontext.Value) bool) {
@@ -283,7 +167,7 @@ func Items(array jsontext.Value) iter.Seq2[int, jsontext.Value] {
 	}
 }
 
-// SplitItems splits an array that a Walker has read. head has the first items for which
+// SplitItems splits an array that was checked. head has the first items for which
 // leads is true, with commas between. tail has the other items and the closing bracket.
 func SplitItems(array jsontext.Value, leads func(item jsontext.Value) bool) (head, tail jsontext.Value) {
 	c := cursor{array}
@@ -315,7 +199,7 @@ func Offset(whole, part jsontext.Value) int {
 	}
 }
 
-// cursor goes through an object or array that a Walker has read. It only looks for the
+// cursor goes through an object or array that was checked. It only looks for the
 // ends of values. The decoder would check them again, which takes three times as long.
 type cursor struct {
 	rest jsontext.Value
@@ -391,8 +275,8 @@ func endOfString(text []byte) int {
 	}
 }
 
-// Get returns the first member of a name that is not null, of an object that a Walker has
-// read. It returns nil if there is none.
+// Get returns the first member of a name that is not null, of an object that was
+// checked. It returns nil if there is none.
 func Get(object jsontext.Value, name string) jsontext.Value {
 	for quoted, value := range Pairs(object) {
 		if value.Kind() != 'n' && IsText(quoted, name) {

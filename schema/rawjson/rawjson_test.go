@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"iter"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -49,39 +50,14 @@ func TestNotJSON(t *testing.T) {
 	}
 }
 
-// The body of a loop over members may read a value or leave it.
-func TestMembersAreSkipped(t *testing.T) {
-	w := New([]byte(` {"a":[1,{"x":2}],"b":"t\u0065xt","a":null} `))
-	var names, values []string
-	for quoted, err := range w.Members() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		name, _ := Text(quoted)
-		names = append(names, name)
-		if name == "b" {
-			value, err := w.Value()
-			if err != nil {
-				t.Fatal(err)
-			}
-			values = append(values, string(value))
-		}
-	}
-	if err := w.End(); err != nil {
-		t.Error(err)
-	}
-	if !slices.Equal(names, []string{"a", "b", "a"}) || !slices.Equal(values, []string{`"t\u0065xt"`}) {
-		t.Errorf("got %q with %q", names, values)
-	}
-}
-
-// A strict Walker refuses JSON that parsers may read differently.
-func TestStrict(t *testing.T) {
-	for _, text := range []string{`{"a":1,"\u0061":2}`, `{"a":{"b":1,"b":2}}`, `{"a":"` + "\xff" + `"}`} {
-		for strict, w := range map[bool]*Walker{true: NewStrict([]byte(text)), false: New([]byte(text))} {
-			if _, err := w.Value(); (err != nil) != strict {
-				t.Errorf("%q, strict %t: got %v", text, strict, err)
-			}
+// Strict reading refuses JSON that parsers may read differently.
+func TestReadStrict(t *testing.T) {
+	for text, want := range map[string]string{
+		` {"a":1} ` + "\n": `{"a":1}`, `{"a":1,"\u0061":2}`: "", `{"a":{"b":1,"b":2}}`: "", `{"a":"` + "\xff" + `"}`: "", `{} {}`: "", ``: "", `[1,`: "",
+	} {
+		value, err := ReadStrict([]byte(text))
+		if string(value) != want || (err == nil) != (want != "") || cap(value) != len(value) {
+			t.Errorf("%q: got %q, %v, want %q", text, value, err, want)
 		}
 	}
 }
@@ -113,75 +89,63 @@ func collect(read func(yield func(Member, error) bool)) (members []Member, messa
 	return members, message
 }
 
-// decode yields the members of an object as the decoder reads them.
-func decode(text []byte) iter.Seq2[Member, error] {
-	return func(yield func(Member, error) bool) {
-		w := New(text)
-		for quoted, err := range w.Members() {
-			m := Member{Quoted: quoted}
-			if err == nil {
-				m.Name, _ = Text(quoted)
-				m.Value, err = w.Value()
-			}
-			if err != nil {
-				yield(Member{}, err)
-				return
-			}
-			if !yield(m, nil) {
-				return
-			}
-		}
-		if err := w.End(); err != nil {
-			yield(Member{}, err)
-		}
-	}
+// newDecoder returns the decoder that what is read here is compared with.
+func newDecoder(text []byte) *jsontext.Decoder {
+	return jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// samePlace returns got if both errors are about invalid JSON. The text before got's byte must be
-// the beginning of JSON. The decoder may read more before it finds the error, and it blames a
-// comma for the bracket behind it.
-func samePlace(t *testing.T, text []byte, got, want string) string {
+// decodeMembers returns the members of an object as the decoder reads them, up to its first error.
+func decodeMembers(text []byte) (members []Member) {
+	d := newDecoder(text)
+	if token, err := d.ReadToken(); err != nil || token.Kind() != '{' {
+		return nil
+	}
+	for d.PeekKind() == '"' {
+		quoted, _ := d.ReadValue()
+		m := Member{Quoted: quoted.Clone()}
+		value, err := d.ReadValue()
+		if err != nil {
+			break
+		}
+		m.Value = value.Clone()
+		members = append(members, m)
+	}
+	return members
+}
+
+// checkPlace checks an error of Check. The text before its byte must be the beginning of JSON, and not
+// with that byte.
+func checkPlace(t *testing.T, text []byte, err error) {
 	t.Helper()
-	if got == errEndsAt(len(text)).Error() && strings.HasPrefix(want, "ends too early") {
-		return got // the decoder blames the beginning of an escape
+	isBeginning := func(text []byte) bool {
+		_, err := newDecoder(text).ReadValue()
+		return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 	}
-	var gotAt, wantAt int
-	const format = "not valid JSON at byte %d"
-	if n, _ := fmt.Sscanf(got, format, &gotAt); n == 0 {
-		return want
+	var at int
+	switch n, _ := fmt.Sscanf(err.Error(), "not valid JSON at byte %d", &at); {
+	case n == 1 && (!isBeginning(text[:at]) || isBeginning(text[:at+1]) && text[at] != '\\'):
+		t.Fatalf("%q: got %v, but the text is the beginning of JSON up to another byte", text, err)
+	case strings.HasPrefix(err.Error(), "ends too early") && !isBeginning(text) && bytes.IndexByte(text, '\\') < 0:
+		t.Fatalf("%q: got %v, but it is no beginning of JSON", text, err)
 	}
-	if strings.HasPrefix(want, "ends too early") {
-		wantAt = len(text)
-	} else if n, _ := fmt.Sscanf(want, format, &wantAt); n == 0 || gotAt > wantAt && scanSpace(text, wantAt+1) < gotAt {
-		return want
-	}
-	if _, err := New(text[:gotAt]).Value(); err != nil && !strings.HasPrefix(err.Error(), "ends too early") {
-		t.Fatalf("%q: got %q, but the text before is no beginning of JSON: %v", text, got, err)
-	}
-	if _, err := New(text[:gotAt+1]).Value(); text[gotAt] != '\\' && (err == nil || strings.HasPrefix(err.Error(), "ends too early")) {
-		t.Fatalf("%q: got %q, but the text with that byte is the beginning of JSON: %v", text, got, err)
-	}
-	return got
 }
 
-// checkScan compares the members and the error of a text with those of the decoder. It also
+// checkScan compares what is read of a text with what the decoder and the standard library read. It also
 // compares the end of each value that begins in text.
 func checkScan(t *testing.T, text []byte) {
 	t.Helper()
+	err := Check(text)
+	if isDeep := errors.Is(err, errTooDeep); (err == nil) != json.Valid(text) && !isDeep {
+		t.Fatalf("%q: got %v, of which the standard library says %t", text, err, json.Valid(text))
+	}
+	if err != nil {
+		checkPlace(t, text, err)
+	}
 	got, gotErr := collect(NewNames("a").Object(text))
-	want, wantErr := collect(decode(text))
-	w := New(text)
-	_, err := w.Value()
-	if err == nil {
-		err = w.End()
-	}
-	if (Check(text) == nil) != (err == nil) {
-		t.Fatalf("%q: got %v, want %v", text, Check(text), err)
-	}
-	if wantErr == errNoObject.Error() { // the decoder has read only its beginning
+	want, wantErr := decodeMembers(text), ""
+	if kind := newDecoder(text).PeekKind(); err != nil || kind != '{' {
 		wantErr = cmp.Or(err, errNoObject).Error()
 	}
-	wantErr = samePlace(t, text, gotErr, wantErr)
 	same := func(a, b Member) bool {
 		name, _ := Head(b.Quoted, MaxName)
 		return a.Name == name && bytes.Equal(a.Value, b.Value) && bytes.Equal(a.Quoted, b.Quoted) && cap(a.Value) == len(a.Value)
@@ -273,21 +237,15 @@ func FuzzMembers(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		checkScan(t, text)
-		w := New(text)
-		value, err := w.Value()
-		if err == nil {
-			err = w.End()
+		if Check(text) != nil {
+			return
 		}
-		if valid := json.Valid(text); valid != (err == nil) {
-			t.Fatalf("got %v for %q, of which the standard library says %t", err, text, valid)
-		}
-		if members, membersErr := Members(text); value.Kind() == '{' && (membersErr == nil) != (err == nil) {
-			t.Fatalf("got %v for %q, %v as a value", membersErr, text, err)
-		} else if err == nil {
+		value := jsontext.Value(bytes.TrimSpace(text))
+		if members, err := Members(text); value.Kind() == '{' && err == nil {
 			checkPairs(t, value, members)
 		}
 		var got, want bytes.Buffer
-		if again := rebuild(value); err == nil && (json.Compact(&got, again) != nil || json.Compact(&want, text) != nil || got.String() != want.String()) {
+		if again := rebuild(value); json.Compact(&got, again) != nil || json.Compact(&want, text) != nil || got.String() != want.String() {
 			t.Errorf("got %s of %s", again, text)
 		}
 	})

@@ -130,6 +130,11 @@ func scanValue(text []byte, i, most int) int {
 	}
 }
 
+// IsDeeper reports whether text nests deeper than some levels, before it stops being JSON.
+func IsDeeper(text []byte, levels int) bool {
+	return scanValue(text, scanSpace(text, 0), levels) == tooDeep
+}
+
 // closing returns the bracket that ends the innermost value.
 func closing(objects uint64) byte {
 	if objects&1 != 0 {

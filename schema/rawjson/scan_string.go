@@ -82,12 +82,15 @@ func scanHex(text []byte, i int) int {
 	}
 	end := i + len("uXXXX")
 	for i++; i < end; i++ {
-		digit := at(text, i)
-		if isHex := '0' <= digit && digit <= '9' || 'a' <= digit|0x20 && digit|0x20 <= 'f'; !isHex {
+		if !isHex(at(text, i)) {
 			return failedAt(i)
 		}
 	}
 	return end
+}
+
+func isHex(digit byte) bool {
+	return '0' <= digit && digit <= '9' || 'a' <= digit|0x20 && digit|0x20 <= 'f'
 }
 
 // special sets the highest bit of each byte that is a quote, a backslash or a control character.

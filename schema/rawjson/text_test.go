@@ -111,8 +111,7 @@ func FuzzTexts(f *testing.F) {
 	f.Add([]byte(`"@pre\u0073et/x"`), []byte(`"@preset/"`))
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		for _, text := range [][]byte{a, b} {
-			w := New(text)
-			if value, err := w.Value(); err != nil || value.Kind() != '"' || len(value) != len(text) {
+			if Check(text) != nil || text[0] != '"' || text[len(text)-1] != '"' {
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
 // feedbackSecret stores the secret for handles of feedback, once.
@@ -27,7 +28,7 @@ func feedbackSecret(t *testing.T, s *suite) {
 		t.Errorf("another secret: got error %v, want ErrTaken", err)
 	}
 	s.checkAcrossReopen(t, func(r domain.Reader) { wantValue(t, first)(r.FeedbackSecret()) })
-	wantValue(t, first)(domain.EnsureFeedbackSecret(t.Context(), s))
+	wantValue(t, first)(usage.EnsureFeedbackSecret(t.Context(), s))
 }
 
 // feedbackSecretManyWriters makes the secret at the same time.
@@ -36,7 +37,7 @@ func feedbackSecretManyWriters(t *testing.T, s *suite) {
 	var errs [writers]error
 	var wait sync.WaitGroup
 	for i := range writers {
-		wait.Go(func() { secrets[i], errs[i] = domain.EnsureFeedbackSecret(t.Context(), s) })
+		wait.Go(func() { secrets[i], errs[i] = usage.EnsureFeedbackSecret(t.Context(), s) })
 	}
 	wait.Wait()
 	stored, err := get(s, func(r domain.Reader) (domain.FeedbackSecret, error) { return r.FeedbackSecret() })

@@ -204,5 +204,5 @@ func (f Filler) usage() {
 		}
 		return errors.Join(err, tx.PutServed(w.ID, p.Slug, domain.Served{p.LatestVersion: domain.ServedHour(start)}))
 	})
-	f.Must(domain.EnsureFeedbackSecret(f.t.Context(), f.store))
+	f.Must(usage.EnsureFeedbackSecret(f.t.Context(), f.store))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/modelpattern"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -151,7 +152,7 @@ func largestServiceChanges(t *testing.T, s *suite) {
 		scope.Presets = append(scope.Presets, fmt.Sprintf("%0128d", n))
 	}
 	for n := range domain.MaxScopeModels {
-		scope.Models = append(scope.Models, fmt.Sprintf("%0*d", domain.MaxModelPattern, n))
+		scope.Models = append(scope.Models, fmt.Sprintf("%0*d", modelpattern.Max, n))
 	}
 	_, _, err := f.IssueKey(t.Context(), by(), domain.NewKey{Kind: domain.InferenceKey, UserID: text[:4*domain.MaxKeyText], Name: text[:4*domain.MaxKeyText], Scope: scope})
 	f.Must(nil, err)

@@ -201,33 +201,47 @@ func (s *sequence) patch(ctx context.Context, c *Change) error {
 // post makes a version and returns its number. A draft is not designated, unless it is the
 // first version of a preset.
 func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft bool) (int, error) {
+	message := domain.TextOrEmpty(v.Message)
+	if v.Message == nil && !draft {
+		message = s.message
+	}
+	response, err := s.changePreset(ctx, VersionRequest(c.Slug, v, message, draft && !s.isNew))
+	if err != nil {
+		return 0, err
+	}
+	made, err := MadeVersion(response, v)
+	return made.Version, err
+}
+
+// VersionRequest returns the request that makes a version of a preset, which may be a draft. An empty
+// message is none.
+func VersionRequest(slug string, v *files.Version, message string, isDraft bool) client.Request {
 	query := make(url.Values)
-	if draft && !s.isNew {
+	if isDraft {
 		query.Set("designate", "false")
 	}
 	if v.Capture.Template != nil {
 		query.Set("template", "true")
 	}
-	switch {
-	case v.Message != nil:
-		query.Set("message", *v.Message)
-	case s.message != "" && !draft:
-		query.Set("message", s.message)
+	if message != "" {
+		query.Set("message", message)
 	}
-	response, err := s.changePreset(ctx, client.Request{Method: http.MethodPost, Path: presetPath(c.Slug, "/"+string(v.Capture.Dialect)), Query: query, Body: v.Request})
-	if err != nil {
-		return 0, err
-	}
+	return client.Request{Method: http.MethodPost, Path: presetPath(slug, "/"+string(v.Capture.Dialect)), Query: query, Body: v.Request}
+}
+
+// MadeVersion returns the version that a response to VersionRequest has. It returns an error, too, if
+// the server stored it differently: each run would make another one, so it must not look like success.
+func MadeVersion(response *client.Response, v *files.Version) (client.Version, error) {
 	var p client.Preset
-	if err := decode(response, &p); err != nil {
-		return 0, err
+	if err := decode(response.Data, "the server's answer", &p); err != nil {
+		return client.Version{}, err
 	}
 	made := p.Made()
-	if !files.SameCapture(made.Capture(), v.Capture) { // each run makes another one, so it must not look like success
-		return 0, fmt.Errorf("the server stored version %d differently, and may be older than this program: %s", made.Version,
-			cmp.Or(response.Header.Get("X-Preset-Ignored"), "compare the two"))
+	if files.SameCapture(made.Capture(), v.Capture) {
+		return made, nil
 	}
-	return made.Version, nil
+	return made, fmt.Errorf("the server stored version %d differently, and may be older than this program: %s", made.Version,
+		cmp.Or(response.Header.Get("X-Preset-Ignored"), "compare the two"))
 }
 
 // setLabel gives a label a target, or removes it for nil. latest is the number of the file's
@@ -235,21 +249,13 @@ func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft 
 func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, to *Target, latest int, only condition) (*client.Response, error) {
 	r := client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "/labels/"+client.Escape(l.Label))}
 	if to != nil {
-		body, err := json.Marshal(to.with(latest))
+		body, err := json.Marshal(to.with(files.Latest, files.Number(latest)))
 		if err != nil {
 			return nil, err
 		}
 		r.Method, r.Body = http.MethodPut, body
 	}
 	return s.send(ctx, r, only)
-}
-
-// decode decodes the data of an answer.
-func decode(response *client.Response, into any) error {
-	if err := json.Unmarshal(response.Data, into); err != nil {
-		return fmt.Errorf("the server's answer has an unknown form: %w", err)
-	}
-	return nil
 }
 
 // CheckMessage returns an error if text cannot be the Message of ApplyOptions.

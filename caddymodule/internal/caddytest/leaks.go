@@ -23,6 +23,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
@@ -254,7 +255,7 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 		t.Error("the log warns of a directive that does not guard")
 	}
 	if presets { // else the upstream is a node of ours
-		if line := Leaked(wire.Take(), append(keys, domain.HiddenPrefix)); line != "" {
+		if line := Leaked(wire.Take(), append(keys, string(secrets.Hidden))); line != "" {
 			t.Errorf("the gateway got a key: %s", line)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
@@ -24,7 +25,7 @@ const maxSize = 16 << 20
 
 // Presets returns the presets to add to a model list, with their models if withModels
 // is true. An error ends them. A nil Presets has none.
-type Presets func(withModels bool) iter.Seq2[domain.ActivePreset, error]
+type Presets func(withModels bool) iter.Seq2[inference.ActivePreset, error]
 
 // edit returns the parts of a model list with the entries of presets, and without the
 // models that who may not use. If who limits models, the parts do not refer to text. It returns
@@ -126,7 +127,7 @@ func (l *List) addPresets(presets Presets, memory *heldbody.Reservation) (added 
 var errTooMany = errors.New("the presets of the workspace are too many for the list of models")
 
 // AppendModel appends the entry of p in a list of this shape. OpenAI's needs no model.
-func (l *List) AppendModel(text []byte, p domain.ActivePreset) []byte {
+func (l *List) AppendModel(text []byte, p inference.ActivePreset) []byte {
 	if l.IsOpenAI() {
 		return appendOpenAIModel(text, p.Preset)
 	}
@@ -144,7 +145,7 @@ func appendOpenAIModel(text []byte, p domain.Preset) []byte {
 // appendOpenRouterModel appends the entry of p in OpenRouter's list. like is the entry
 // of its model, or nil. Its members are kept byte for byte, as price and limits are those
 // of the model that runs. Only the members that identify the entry are replaced.
-func appendOpenRouterModel(text []byte, p domain.ActivePreset, like jsontext.Value) []byte {
+func appendOpenRouterModel(text []byte, p inference.ActivePreset, like jsontext.Value) []byte {
 	description := "A preset."
 	switch {
 	case p.Description != nil:
@@ -235,24 +236,20 @@ var errNoList = errors.New("not a list of models to edit")
 const entrySize = 128
 
 func (l *List) read(text []byte) error {
-	w := rawjson.NewStrict(text)
-	for name, err := range w.Members() {
-		var value jsontext.Value
-		if err == nil {
-			value, err = w.Value()
-		}
-		if err != nil {
-			return errNoList
-		}
+	list, err := rawjson.ReadStrict(text)
+	if err != nil {
+		return errNoList
+	}
+	for name, value := range rawjson.Pairs(list) {
 		if err := l.readMember(name, value); err != nil {
 			return err
 		}
 		if l.isArray && l.end == 0 { // this was data
-			l.data, l.dataEnd = value, w.Offset()
-			l.end = len(bytes.TrimRight(text[:w.Offset()-len("]")], " \t\r\n"))
+			l.data, l.dataEnd = value, rawjson.Offset(text, value)+len(value)
+			l.end = len(bytes.TrimRight(text[:l.dataEnd-len("]")], " \t\r\n"))
 		}
 	}
-	if w.End() != nil || !l.isArray || !l.IsOpenAI() && !l.isOpenRouter() {
+	if !l.isArray || !l.IsOpenAI() && !l.isOpenRouter() {
 		return errNoList
 	}
 	return nil
@@ -298,15 +295,15 @@ func (l *List) readMember(name, value jsontext.Value) error {
 func (l *List) readEntry(entry jsontext.Value) error {
 	var id, object string
 	var slug, architecture, pricing bool
-	for m, err := range rawjson.Object(entry) {
-		if err != nil {
-			return errNoList
-		}
-		switch m.Name {
+	if entry.Kind() != '{' {
+		return errNoList
+	}
+	for name, value := range rawjson.Pairs(entry) {
+		switch name, _ := rawjson.Text(name); name {
 		case "id":
-			id, _ = rawjson.Text(m.Value)
+			id, _ = rawjson.Text(value)
 		case "object":
-			object, _ = rawjson.Text(m.Value)
+			object, _ = rawjson.Text(value)
 		case "canonical_slug":
 			slug = true
 		case "architecture":

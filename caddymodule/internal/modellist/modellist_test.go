@@ -22,20 +22,21 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
-func aPreset(slug, model string) domain.ActivePreset {
-	return domain.ActivePreset{Preset: domain.Preset{Slug: slug, Name: "Name of " + slug, CreatedAt: time.Unix(1700000000, 999_000_000)}, Model: model}
+func aPreset(slug, model string) inference.ActivePreset {
+	return inference.ActivePreset{Preset: domain.Preset{Slug: slug, Name: "Name of " + slug, CreatedAt: time.Unix(1700000000, 999_000_000)}, Model: model}
 }
 
 // presetsOf returns a presetLister of presets.
-func presetsOf(presets ...domain.ActivePreset) Presets { return presetsUntil(nil, presets...) }
+func presetsOf(presets ...inference.ActivePreset) Presets { return presetsUntil(nil, presets...) }
 
 // presetsUntil returns a presetLister of presets that ends with failure, unless it is nil.
-func presetsUntil(failure error, presets ...domain.ActivePreset) Presets {
-	return func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
-		return func(yield func(domain.ActivePreset, error) bool) {
+func presetsUntil(failure error, presets ...inference.ActivePreset) Presets {
+	return func(withModels bool) iter.Seq2[inference.ActivePreset, error] {
+		return func(yield func(inference.ActivePreset, error) bool) {
 			for _, p := range presets {
 				if !withModels {
 					p.Model = ""
@@ -45,7 +46,7 @@ func presetsUntil(failure error, presets ...domain.ActivePreset) Presets {
 				}
 			}
 			if failure != nil {
-				yield(domain.ActivePreset{}, failure)
+				yield(inference.ActivePreset{}, failure)
 			}
 		}
 	}
@@ -78,7 +79,7 @@ func TestModelsAdded(t *testing.T) {
 	described.Preset.Description = new("Reads \"quickly\"\n\u2028")
 	for _, tc := range []struct {
 		name    string
-		presets []domain.ActivePreset
+		presets []inference.ActivePreset
 		body    string
 		want    string
 	}{
@@ -130,13 +131,13 @@ func TestModelsAdded(t *testing.T) {
 		},
 		{
 			"several presets, every character of a slug",
-			[]domain.ActivePreset{aPreset("p", ""), aPreset("A9._~-", "")},
+			[]inference.ActivePreset{aPreset("p", ""), aPreset("A9._~-", "")},
 			`{"object":"list","data":[^]}`,
 			openAIEntry + "," + strings.ReplaceAll(openAIEntry, "/p", "/A9._~-"),
 		},
 		{
 			"one listed already",
-			[]domain.ActivePreset{aPreset("a", ""), aPreset("p", ""), aPreset("P", "")},
+			[]inference.ActivePreset{aPreset("a", ""), aPreset("p", ""), aPreset("P", "")},
 			`{"object":"list","data":[{"id":"@preset/\u0061"},{"id":"@preset/P"}^]}`,
 			"," + openAIEntry,
 		},
@@ -157,19 +158,19 @@ func TestModelsAdded(t *testing.T) {
 		},
 		{
 			"OpenRouter, its own description",
-			[]domain.ActivePreset{described},
+			[]inference.ActivePreset{described},
 			`{"data":[` + openRouterModel + `^]}`,
 			"," + openRouterHead + `"Reads \"quickly\"\n` + "\u2028" + `"` + openRouterRest,
 		},
 		{
 			"OpenRouter, model not in the list",
-			[]domain.ActivePreset{aPreset("p", "a/b:nitro")},
+			[]inference.ActivePreset{aPreset("p", "a/b:nitro")},
 			`{"data":[` + openRouterModel + `^]}`,
 			"," + openRouterHead + `"A preset that runs a/b:nitro."` + unknownModel,
 		},
 		{
 			"OpenRouter, no model",
-			[]domain.ActivePreset{aPreset("p", "")},
+			[]inference.ActivePreset{aPreset("p", "")},
 			`{"data":[{"id":"","canonical_slug":""}^]}`,
 			"," + openRouterHead + `"A preset."` + unknownModel,
 		},
@@ -215,7 +216,7 @@ func TestModelsAdded(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.presets == nil {
-				tc.presets = []domain.ActivePreset{aPreset("p", "a/b")}
+				tc.presets = []inference.ActivePreset{aPreset("p", "a/b")}
 			}
 			before, after, _ := strings.Cut(tc.body, "^")
 			at, added, err := addModels([]byte(before+after), presetsOf(tc.presets...))
@@ -252,7 +253,7 @@ func withAdded(body []byte, at int, added []byte) []byte {
 func TestModelsAddedToAHugeList(t *testing.T) {
 	const n = 10_000
 	var entries bytes.Buffer
-	var all []domain.ActivePreset
+	var all []inference.ActivePreset
 	for i := range n {
 		fmt.Fprintf(&entries, `,{"id":"m%d","canonical_slug":"m","x":%d}`, i, i)
 		all = append(all, aPreset(fmt.Sprintf("p%d", i), fmt.Sprintf("m%d", n-1-i)))
@@ -287,8 +288,8 @@ func TestModelsNotAdded(t *testing.T) {
 		presets Presets
 		want    error
 	}{
-		"too many": {func(bool) iter.Seq2[domain.ActivePreset, error] {
-			return func(yield func(domain.ActivePreset, error) bool) {
+		"too many": {func(bool) iter.Seq2[inference.ActivePreset, error] {
+			return func(yield func(inference.ActivePreset, error) bool) {
 				for i := range 100 {
 					long.Slug = strconv.Itoa(i)
 					if !yield(long, nil) {
@@ -312,7 +313,7 @@ func TestModelsNotAdded(t *testing.T) {
 // A list that is not edited reads no preset.
 func TestModelsReadOnlyWhatIsNeeded(t *testing.T) {
 	read, asked := 0, 0
-	presets := func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
+	presets := func(withModels bool) iter.Seq2[inference.ActivePreset, error] {
 		read++
 		if withModels {
 			asked++
@@ -699,7 +700,7 @@ func TestModelsOfManyEntries(t *testing.T) {
 	for _, limit := range []int64{1 << 20, 2 << 20} {
 		w := httptest.NewRecorder()
 		next := modelsUpstream(200, []string{"Content-Type: application/json"}, list.String())
-		failed, err := edited(w, newListRequest(), limit, next, presetsOf(domain.ActivePreset{Preset: domain.Preset{Slug: "p"}}))
+		failed, err := edited(w, newListRequest(), limit, next, presetsOf(inference.ActivePreset{Preset: domain.Preset{Slug: "p"}}))
 		if edited := strings.Contains(w.Body.String(), "@preset/p"); failed != nil || err != nil || w.Code != 200 || edited != (limit == 2<<20) {
 			t.Errorf("with %d bytes: got %d, edited %t, %v, %v", limit, w.Code, edited, failed, err)
 		}

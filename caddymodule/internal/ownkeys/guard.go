@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
-	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 )
 
 // guard masks keys of ours in the headers of each request before Caddy sees it.
@@ -57,7 +57,7 @@ func (f Finder) maskOwnKeys(r *http.Request) *http.Request {
 		if !f.isOwn(name, values) {
 			continue
 		}
-		if domain.HoldsIssued(name) {
+		if secrets.AreIn(name) {
 			delete(r.Header, name)
 			continue
 		}
@@ -78,7 +78,7 @@ func (f Finder) maskOwnKeys(r *http.Request) *http.Request {
 
 // maskHost masks a host that holds an issued key. Clients send the host as a header.
 func maskHost(r *http.Request) {
-	if domain.HoldsIssued(r.Host) {
+	if secrets.AreIn(r.Host) {
 		r.Host = maskOf(r.Host)
 	}
 }
@@ -105,7 +105,7 @@ var maskSecret = func() (secret [sha256.Size]byte) {
 func maskOf(credential string) string {
 	var text [256]byte // most credentials fit, and need no memory then
 	sum := sha256.Sum256(append(append(text[:0], maskSecret[:]...), credential...))
-	return domain.HiddenPrefix + hex.EncodeToString(sum[:8])
+	return string(secrets.Hidden) + hex.EncodeToString(sum[:8])
 }
 
 // SentValues returns the values of a header, with the credential that the client sent
@@ -120,7 +120,7 @@ func SentValues(r *http.Request, name string) []string {
 		return values
 	}
 	value := values[0]
-	at := strings.Index(value, domain.HiddenPrefix)
+	at := strings.Index(value, string(secrets.Hidden))
 	if at < 0 {
 		return values
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 )
 
 // Finder finds keys of ours, management and inference keys alike. It finds an issued
@@ -69,13 +70,13 @@ func (t *trailerBody) Read(p []byte) (int, error) {
 // isOwn reports whether a header or trailer holds a key of ours, or a mask of one. A credential
 // header may hold one if it has too many tokens.
 func (f Finder) isOwn(name string, values []string) bool {
-	if domain.HoldsIssued(name) {
+	if secrets.AreIn(name) {
 		return true
 	}
 	search := keySearch{f, maxTokens}
 	mayBeConfigured := isKeyHeader(name)
 	for _, value := range values {
-		if domain.HoldsIssued(value) || mayBeConfigured && search.holdsUnmarked(value) {
+		if secrets.AreIn(value) || mayBeConfigured && search.holdsUnmarked(value) {
 			return true
 		}
 	}
@@ -84,7 +85,7 @@ func (f Finder) isOwn(name string, values []string) bool {
 
 // HoldsKey is isOwn for one value of a credential header.
 func (f Finder) HoldsKey(value string) bool {
-	return domain.HoldsIssued(value) || (&keySearch{f, maxTokens}).holdsUnmarked(value)
+	return secrets.AreIn(value) || (&keySearch{f, maxTokens}).holdsUnmarked(value)
 }
 
 // maxTokens is how many tokens of a header are compared with the configured keys. A header with
@@ -109,7 +110,7 @@ func (s *keySearch) holdsUnmarked(value string) bool {
 	before := ""
 	for part := range parts(value, delimiters+"=") { // base64 ends in one
 		if strings.EqualFold(before, "Basic") {
-			if text, ok := decodeBasic(part); ok && (domain.HoldsIssued(text) || s.isConfigured(text) || s.holdsConfigured(text)) {
+			if text, ok := decodeBasic(part); ok && (secrets.AreIn(text) || s.isConfigured(text) || s.holdsConfigured(text)) {
 				return true
 			}
 		}

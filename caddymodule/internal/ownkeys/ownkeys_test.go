@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 )
 
 // TestConfiguredKeysAreTokens checks that a configured key is found as a token between the
@@ -87,7 +88,7 @@ func TestMaskingManyValuesIsBounded(t *testing.T) {
 	const many = 20_000
 	r := httptest.NewRequest("GET", "/", nil)
 	for i := range many {
-		r.Header.Add("Authorization", fmt.Sprint(domain.HiddenPrefix, i))
+		r.Header.Add("Authorization", fmt.Sprint(string(secrets.Hidden), i))
 		r.Header.Add("Cookie", fmt.Sprint("a=caddypresets_inf_", i))
 	}
 	r.Header.Set("X-Api-Key", "caddypresets_inf_x")

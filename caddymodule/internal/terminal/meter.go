@@ -16,12 +16,11 @@ const meterWidth = 60
 
 // Meter shows a line that changes, on a terminal only. It may be used concurrently.
 type Meter struct {
-	terminal io.Writer // nil if there is none
-	start    time.Time
+	start time.Time
 
-	mu    sync.Mutex
-	shown time.Time // zero while no line is there
-	ended bool
+	mu       sync.Mutex
+	terminal io.Writer // nil if there is none, or the work is done
+	shown    time.Time // zero while no line is there
 }
 
 // NewMeter returns a Meter that shows nothing yet.
@@ -38,29 +37,21 @@ func (m *Meter) Show(line func() string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	if m.terminal == nil || m.ended || now.Sub(m.shown) < meterInterval {
+	if m.terminal == nil || now.Sub(m.shown) < meterInterval {
 		return
 	}
 	m.shown = now
 	fmt.Fprintf(m.terminal, "\r%-*s", meterWidth, fmt.Sprintf("%s in %v", line(), m.Elapsed()))
 }
 
-// Clear clears the line until the next update.
-func (m *Meter) Clear() {
+// Done clears the line, and shows nothing any more.
+func (m *Meter) Done() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.terminal != nil && !m.shown.IsZero() {
 		fmt.Fprintf(m.terminal, "\r%s\r", strings.Repeat(" ", meterWidth))
 	}
-	m.shown = time.Time{}
-}
-
-// Done clears the line, and shows nothing any more.
-func (m *Meter) Done() {
-	m.Clear()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ended = true
+	m.terminal = nil
 }
 
 // Elapsed returns the time since the start as people read it.

@@ -73,25 +73,20 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// TestMeterClears checks that other output does not share a line with the meter.
-func TestMeterClears(t *testing.T) {
+// TestMeterEnds checks that a meter clears its line at the end, and shows nothing afterwards.
+func TestMeterEnds(t *testing.T) {
 	var out bytes.Buffer
-	synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(*testing.T) { // no time passes
 		m := NewMeter(io.Discard)
 		m.terminal = &out
-		line := func(text string) { m.Show(func() string { return text }) }
-		line("first")
-		line("too early")
-		m.Clear()
-		out.WriteString("note\n")
-		line("second")
+		for _, line := range []string{"first", "too early"} {
+			m.Show(func() string { return line })
+		}
 		m.Done()
-		line("too late")
+		m.Show(func() string { return "too late" })
 		m.Done()
 	})
-	blank := "\r" + strings.Repeat(" ", meterWidth) + "\r"
-	padded := func(text string) string { return "\r" + text + strings.Repeat(" ", meterWidth-len(text)) }
-	if want := padded("first in 0s") + blank + "note\n" + padded("second in 0s") + blank; out.String() != want {
+	if want := "\rfirst in 0s" + strings.Repeat(" ", meterWidth-len("first in 0s")) + "\r" + strings.Repeat(" ", meterWidth) + "\r"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Progress is a reader that counts the bytes that are read, and shows them on a terminal. Its
-// methods Bytes, Show and Clear may be called during a Read.
+// methods Bytes and Show may be called during a Read.
 type Progress struct {
 	*Meter
 	from  io.Reader

@@ -5,12 +5,10 @@ package usagerecorder
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"go.uber.org/zap"
 
@@ -57,27 +55,14 @@ type Recorder struct {
 	lost       int64      // likewise
 }
 
-// recorders has the Recorder of each store by the store's name.
-var recorders struct {
-	sync.Mutex
-	byStore map[string]weak.Pointer[Recorder]
-}
+// recorders has the Recorder of each store by the store's name. A process has few stores.
+var recorders sync.Map
 
 // Of returns the Recorder of a store. Two of one process would overwrite each other's
 // rows. So a request that goes on after the last use keeps the recorder for the next use.
 func Of(store string) *Recorder {
-	recorders.Lock()
-	defer recorders.Unlock()
-	if rec := recorders.byStore[store].Value(); rec != nil {
-		return rec
-	}
-	maps.DeleteFunc(recorders.byStore, func(_ string, p weak.Pointer[Recorder]) bool { return p.Value() == nil })
-	if recorders.byStore == nil {
-		recorders.byStore = make(map[string]weak.Pointer[Recorder])
-	}
-	rec := &Recorder{flushTimeout: flushTimeout}
-	recorders.byStore[store] = weak.Make(rec)
-	return rec
+	rec, _ := recorders.LoadOrStore(store, &Recorder{flushTimeout: flushTimeout})
+	return rec.(*Recorder)
 }
 
 // Add sums a request of a use. It may end after the last use, as a stream does after a reload.
@@ -172,9 +157,8 @@ func (rec *Recorder) End(use *Use) error {
 	return use.release()
 }
 
-// flushLast stores what is not stored yet, after the last use has ended. A backup may replace the
-// Store before the next use, so the rows that are stored are forgotten. Each step has half of the time, so that slow reads leave
-// some for writes. flushLast logs its error.
+// flushLast stores what is not stored yet, after the last use has ended. Each step has half of the
+// time, so that slow reads leave some for writes. flushLast logs its error.
 func (rec *Recorder) flushLast(use *Use) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rec.flushTimeout)
 	defer cancel()
@@ -182,7 +166,6 @@ func (rec *Recorder) flushLast(use *Use) error {
 	if err != nil {
 		use.Logger.Warn("storing the last usage failed; it may be lost", zap.Error(err))
 	}
-	rec.Ledger.Forget()
 	return err
 }
 
@@ -385,7 +368,7 @@ func (rec *Recorder) prune(ctx context.Context, use *Use, now time.Time) error {
 func (rec *Recorder) openHandles(ctx context.Context, use *Use) {
 	limited, cancel := context.WithTimeout(ctx, rec.flushTimeout)
 	defer cancel()
-	secret, err := domain.EnsureFeedbackSecret(limited, use.Store)
+	secret, err := usage.EnsureFeedbackSecret(limited, use.Store)
 	switch {
 	case err == nil:
 		rec.Handles.Store(usage.NewHandles(secret))

@@ -15,11 +15,11 @@ type servedVersions struct {
 	mu sync.Mutex
 	// known are the hours that are stored or in fresh, and fresh those to store.
 	known map[servedVersion]int64
-	fresh map[domain.ServedPreset]domain.Served
+	fresh map[usage.ServedPreset]domain.Served
 }
 
 type servedVersion struct {
-	domain.ServedPreset
+	usage.ServedPreset
 	version int
 }
 
@@ -29,7 +29,7 @@ const maxServedVersions = 20_000
 // add records a request.
 func (v *servedVersions) add(used *usage.Request) {
 	hour := domain.ServedHour(used.Start)
-	of := domain.ServedPreset{WorkspaceID: used.WorkspaceID, Slug: used.Preset}
+	of := usage.ServedPreset{WorkspaceID: used.WorkspaceID, Slug: used.Preset}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.known[servedVersion{of, used.Version}] >= hour {
@@ -38,12 +38,12 @@ func (v *servedVersions) add(used *usage.Request) {
 	v.put(of, used.Version, hour)
 }
 
-func (v *servedVersions) put(of domain.ServedPreset, version int, hour int64) {
+func (v *servedVersions) put(of usage.ServedPreset, version int, hour int64) {
 	if v.known == nil || len(v.known) >= maxServedVersions {
 		v.known = make(map[servedVersion]int64)
 	}
 	if v.fresh == nil {
-		v.fresh = make(map[domain.ServedPreset]domain.Served)
+		v.fresh = make(map[usage.ServedPreset]domain.Served)
 	}
 	if v.fresh[of] == nil {
 		v.fresh[of] = make(domain.Served)
@@ -65,7 +65,7 @@ func (v *servedVersions) flush(ctx context.Context, store domain.Store) error {
 	fresh := v.fresh
 	v.fresh = nil
 	v.mu.Unlock()
-	err := domain.RecordServed(ctx, store, fresh)
+	err := usage.RecordServed(ctx, store, fresh)
 	if err == nil {
 		return nil
 	}

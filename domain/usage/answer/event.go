@@ -1,18 +1,10 @@
 package answer
 
-import "github.com/caddy-presets/caddy-presets/domain"
+import (
+	"github.com/go-json-experiment/json/jsontext"
 
-// valueKind is the JSON type of a value.
-type valueKind uint8
-
-const (
-	nullValue valueKind = iota
-	falseValue
-	trueValue
-	numberValue
-	stringValue
-	arrayValue
-	objectValue
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // eventKind is the meaning of an event's type.
@@ -105,9 +97,9 @@ func (p *part) reset() {
 	p.usage.said = false
 }
 
-// part returns the part that n belongs to.
-func (e *event) part(n node) *part {
-	if n&within != 0 {
+// part returns the part that a place belongs to.
+func (e *event) part(at *place) *part {
+	if at.isInner {
 		return &e.in
 	}
 	return &e.outer
@@ -122,72 +114,48 @@ func (e *event) named() *part {
 	return &e.in
 }
 
-// beginAt records that a value of type v begins at n. It forgets an earlier one of the same name.
-func (e *event) beginAt(n node, v valueKind) {
-	switch n {
+// beginAt records that a value of a kind begins at a place. It forgets an earlier one of the same name.
+func (e *event) beginAt(at *place, v jsontext.Kind) {
+	switch at.what {
 	case inner:
 		e.in.reset()
-		return
 	case kind:
 		e.kind = noKind
-		return
 	case status:
 		e.failed = false
-		return
 	case failure:
-		e.error = v == trueValue || v == objectValue || v == arrayValue
-		return
-	}
-	p := e.part(n)
-	switch n &^ within {
+		e.error = v == 't' || v == '{' || v == '['
 	case model:
-		p.model.len = 0
+		e.part(at).model.len = 0
 	case usage:
-		p.usage.begin(v)
-	case input, output, cacheRead, cacheWrite, reasoning, cost, upstreamCost, ownKey, inputDetails, outputDetails, costDetails:
-		p.usage.beginMember(n&^within, v)
+		e.part(at).usage.begin(v)
+	default:
+		e.part(at).usage.beginMember(at.what, v)
 	}
 }
 
-// beginString is beginAt for a string. It reports whether the string is wanted.
-func (e *event) beginString(n node) bool {
-	e.beginAt(n, stringValue)
-	switch n &^ within {
-	case content, contentParts, kind, status, model, failure:
-		return true
+// readValue records a scalar, the token of a text, at a place. A long string or number has no text.
+func (e *event) readValue(at *place, text *rawjson.Stream) {
+	e.beginAt(at, text.Kind)
+	if text.Kind == '0' {
+		e.part(at).usage.setNumber(at.what, text.Value())
 	}
-	return false
-}
-
-// addString records a string at n. A long one has no text.
-func (e *event) addString(n node, text []byte, long bool) {
-	if long {
-		text = nil
+	if text.Kind != '"' {
+		return
 	}
-	switch n &^ within {
-	case content, contentParts:
-		e.content = e.content || long || len(text) > 0
+	isEmpty := len(text.Value()) == len(`""`)
+	switch at.what {
+	case content:
+		e.content = e.content || !isEmpty
 	case failure:
-		e.error = long || len(text) > 0
+		e.error = !isEmpty
 	case kind:
-		if e.kind = kindOf(text); long {
+		if e.kind = kindOf(textOf(text)); text.Value() == nil {
 			e.kind = otherKind
 		}
 	case status:
-		e.failed = string(text) == "failed"
+		e.failed = string(textOf(text)) == "failed"
 	case model:
-		e.part(n).model.set(text)
-	}
-}
-
-// addNumber records a number at n. A long one has no text.
-func (e *event) addNumber(n node, text []byte) {
-	switch n &^ within {
-	case input, output, cacheRead, cacheWrite, reasoning:
-		*e.part(n).usage.count(n &^ within) = countOf(text)
-	case cost:
-		e.part(n).usage.cost.set(text)
-	case upstreamCost:
-		e.part(n).usage.upstream.set(text)
+		e.part(at).model.set(textOf(text))
 	}
 }

@@ -13,7 +13,7 @@ const (
 	maxCount = 1_000_000_000_000
 	// maxExponent bounds a cost's exponent, so that adding costs is cheap.
 	maxExponent = 64
-	// maxDigits is the longest cost that is read.
+	// maxDigits is the longest count or cost that is read.
 	maxDigits = 64
 )
 
@@ -28,43 +28,45 @@ type figures struct {
 	said   bool // there is a usage that is not null
 	broken bool // it is not an object
 	counts [reasoning - input + 1]int64
-	cost   number
+	cost   name // as written
 	// upstream is the provider's cost. It is paid beside cost if ownKey is set.
-	upstream number
+	upstream name
 	ownKey   bool
 }
 
-// number is a JSON number as written. A longer one is not held.
-type number struct {
-	text [maxDigits]byte
-	len  int
-}
+// count returns a count.
+func (f *figures) count(n what) *int64 { return &f.counts[n-input] }
 
-func (n *number) set(text []byte) {
-	n.len = 0
-	if len(text) <= maxDigits {
-		n.len = copy(n.text[:], text)
+// setNumber sets a count or a cost. A number that is too long has no text.
+func (f *figures) setNumber(n what, text []byte) {
+	if len(text) > maxDigits {
+		text = nil
+	}
+	switch n {
+	case input, output, cacheRead, cacheWrite, reasoning:
+		*f.count(n) = countOf(text)
+	case cost:
+		f.cost.set(text)
+	case upstreamCost:
+		f.upstream.set(text)
 	}
 }
 
-// count returns the count at n.
-func (f *figures) count(n node) *int64 { return &f.counts[n-input] }
-
-// begin forgets everything for a new usage of type v.
-func (f *figures) begin(v valueKind) {
-	f.said, f.broken = v != nullValue, v != objectValue
+// begin forgets everything for a new usage of a kind.
+func (f *figures) begin(v jsontext.Kind) {
+	f.said, f.broken = v != 'n', v != '{'
 	for i := range f.counts {
 		f.counts[i] = unsaid
 	}
 	f.cost.len, f.upstream.len, f.ownKey = 0, 0, false
 }
 
-// beginMember forgets the member n for a new one of type v.
-func (f *figures) beginMember(n node, v valueKind) {
+// beginMember forgets the member n for a new one of a kind.
+func (f *figures) beginMember(n what, v jsontext.Kind) {
 	switch n {
 	case input, output, cacheRead, cacheWrite, reasoning:
 		*f.count(n) = unsaid
-		if v != nullValue {
+		if v != 'n' {
 			*f.count(n) = bad // until its number is read
 		}
 	case inputDetails:
@@ -76,7 +78,7 @@ func (f *figures) beginMember(n node, v valueKind) {
 	case costDetails, upstreamCost:
 		f.upstream.len = 0
 	case ownKey:
-		f.ownKey = v == trueValue
+		f.ownKey = v == 't'
 	}
 }
 
@@ -140,14 +142,14 @@ func CostOf(header http.Header) string {
 	var f figures
 	if told := header[costHeader]; len(told) == 1 {
 		if value := jsontext.Value(told[0]); value.Kind() == '0' && value.IsValid() {
-			f.cost.set(value)
+			f.setNumber(cost, value)
 		}
 	}
 	return f.total()
 }
 
 // decimal returns n exactly. ok is false if n is missing, negative or extreme.
-func (n *number) decimal() (d decimal.Decimal, ok bool) {
+func (n *name) decimal() (d decimal.Decimal, ok bool) {
 	if n.len == 0 {
 		return decimal.Decimal{}, false
 	}

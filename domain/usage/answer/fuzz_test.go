@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// FuzzRead reads any bytes in any pieces, and compares with encoding/json.
+// FuzzRead reads any bytes in any pieces, which must not matter.
 func FuzzRead(f *testing.F) {
 	dialects := []domain.Dialect{domain.Chat, domain.Responses, domain.Messages}
 	for _, test := range shapes {

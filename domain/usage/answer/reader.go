@@ -40,7 +40,7 @@ var parsers = sync.Pool{New: func() any { return new(parser) }}
 func New(d domain.Dialect, contentType, contentEncoding string) *Reader {
 	r := &Reader{dialect: d, parser: parsers.Get().(*parser)}
 	*r.parser = parser{}
-	r.scanner.dialect = d
+	r.scanner.root = places[d]
 	switch mediaType(contentType) {
 	case "text/event-stream":
 		r.streamed = true
@@ -123,7 +123,7 @@ func (r *Reader) Close(complete bool) Seen {
 	case r.streamed:
 		r.endEvent(r.last, complete) // it counts without its empty line
 	case !r.any:
-	case r.scanner.end():
+	case r.scanner.text.IsWhole():
 		s.addBody(&r.scanner.event)
 	default:
 		broken = complete

@@ -33,7 +33,7 @@ const (
 	sseType  = "text/event-stream"
 )
 
-// check reads body in several ways, and compares with the reference.
+// check reads body in several pieces, which must not matter.
 func check(t *testing.T, d domain.Dialect, contentType string, body []byte, complete bool, cuts uint64) Seen {
 	t.Helper()
 	random := rand.New(rand.NewPCG(cuts, 1))
@@ -71,30 +71,6 @@ func check(t *testing.T, d domain.Dialect, contentType string, body []byte, comp
 	if whole != single || whole != cut {
 		t.Fatalf("seen\n%+v whole\n%+v in bytes\n%+v in %d pieces", whole, single, cut, pieces)
 	}
-	want, content, clear := reference(d, contentType == sseType, body, complete)
-	if bytes.Contains(body, []byte(`\`)) && len(want.Model) > maxText/6 {
-		want.Model = whole.Model // it may be too long as written
-	}
-	if clear && whole != want && !isDeep(body) {
-		t.Fatalf("seen\n%+v, want as encoding/json reads it\n%+v", whole, want)
-	}
-	if clear && content == first.IsZero() && whole.Streamed && !anyDuplicates(body) {
-		t.Fatalf("first content seen at %v, want content %t", first, content)
-	}
 	whole.FirstContent = first
 	return whole
-}
-
-func anyDuplicates(body []byte) bool {
-	for _, e := range split(body) {
-		if hasDuplicates(e.data) {
-			return true
-		}
-	}
-	return false
-}
-
-// isDeep reports whether body may nest deeper than the reader reads.
-func isDeep(body []byte) bool {
-	return bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxDepth
 }

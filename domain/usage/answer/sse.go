@@ -97,7 +97,7 @@ func (r *Reader) endEvent(now time.Time, whole bool) {
 	if k == errorKind || k == failedKind {
 		s.failed = true
 	}
-	isJSON := r.scanner.end()
+	isJSON := r.scanner.text.IsWhole()
 	if isJSON {
 		if e.kind != noKind {
 			k = e.kind

@@ -55,7 +55,7 @@ func (s *summary) add(d domain.Dialect, e *event, k eventKind, now time.Time) {
 		}
 		if k == deltaKind && e.outer.usage.said {
 			if !s.usage.said {
-				s.usage.begin(objectValue)
+				s.usage.begin('{')
 			}
 			s.usage.update(&e.outer.usage)
 			s.final = true
@@ -66,7 +66,7 @@ func (s *summary) add(d domain.Dialect, e *event, k eventKind, now time.Time) {
 // setModel sets the model to that of p, unless it is set already.
 func (s *summary) setModel(p *part) {
 	if s.model.len == 0 && p.model.len > 0 {
-		s.model.set(p.model.text[:p.model.len])
+		s.model = p.model
 	}
 }
 

@@ -1,10 +1,8 @@
-package domain_test
+package modelpattern
 
 import (
 	"strings"
 	"testing"
-
-	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 func TestMatchModel(t *testing.T) {
@@ -38,7 +36,7 @@ func TestMatchModel(t *testing.T) {
 		{"****b", strings.Repeat("a", 1<<20), false},
 		{"*ab*ab*ab*c", strings.Repeat("ab", 1<<19), false},
 	} {
-		if got := domain.MatchModel(tc.pattern, tc.model); got != tc.want {
+		if got := Match(tc.pattern, tc.model); got != tc.want {
 			t.Errorf("%s and %.40s: got %t", tc.pattern, tc.model, got)
 		}
 	}
@@ -73,7 +71,7 @@ func TestMatchModelTriesEveryPlace(t *testing.T) {
 	models := words("ab:,", 5)
 	for _, pattern := range words("*ab:,", 4) {
 		for _, model := range models {
-			if got, want := domain.MatchModel(pattern, model), search(pattern, model); got != want {
+			if got, want := Match(pattern, model), search(pattern, model); got != want {
 				t.Fatalf("%q and %q: got %t, want %t", pattern, model, got, want)
 			}
 		}

@@ -1,4 +1,4 @@
-package domain
+package secrets
 
 import (
 	"hash/crc32"
@@ -20,7 +20,7 @@ func TestChecksum(t *testing.T) {
 	}
 	padded := false
 	for i := range 1000 {
-		body := managementPrefix + strings.Repeat("x", i)
+		body := string(Management) + strings.Repeat("x", i)
 		want := new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(body)))).Text(62)
 		want = strings.Repeat("0", checksumDigits-len(want)) + want
 		padded = padded || want[0] == '0'

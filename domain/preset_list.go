@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -17,6 +16,39 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain/internal/search"
 )
+
+// Page is a part of a list.
+type Page struct {
+	// Offset is how many objects come before the page.
+	Offset int
+	// Limit is the most objects that the page may have.
+	Limit int
+}
+
+// MaxPage bounds the Limit of a page. DefaultPage is the Limit if the client names none
+// (specification of lists in the public interface).
+const (
+	MaxPage     = 100
+	DefaultPage = 50
+)
+
+// PresetFilter says which presets of a workspace a list has.
+type PresetFilter string
+
+// The filters of lists of presets.
+const (
+	// ListedPresets lets all through that are not archived.
+	ListedPresets   PresetFilter = ""
+	ActivePresets                = PresetFilter(PresetActive)
+	DisabledPresets              = PresetFilter(PresetDisabled)
+	ArchivedPresets              = PresetFilter(PresetArchived)
+	AllPresets      PresetFilter = "all"
+)
+
+// Accepts reports whether a list of f has presets of a status.
+func (f PresetFilter) Accepts(status PresetStatus) bool {
+	return f == AllPresets || f == PresetFilter(status) || f == ListedPresets && status != PresetArchived
+}
 
 // PresetSort is the order of a list of presets.
 type PresetSort = search.Sort
@@ -53,20 +85,9 @@ func CheckSearchText(text string) error {
 	return nil
 }
 
-const (
-	// maxScans bounds the scans of presets at a time. maxScan is how long one may take,
-	// with the wait for its turn.
-	maxScans = 2
-	maxScan  = 5 * time.Second
-	// maxSorted bounds the presets that a scan sorts at a time. A page behind more of them
-	// takes several scans.
-	maxSorted = 8192
-)
-
-// errScanTime is the answer to a list that took too long.
-var errScanTime = &Error{
-	Kind: Unavailable, Message: "The search took too long: ask without q and sort, or in a smaller workspace",
-}
+// maxSorted bounds the presets that a scan sorts at a time. A page behind more of them takes
+// several scans.
+const maxSorted = 8192
 
 // search returns what tells q from queries of the same filter, empty for the usual order of
 // all presets.
