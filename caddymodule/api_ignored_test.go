@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestSettingNames compares the names that the console knows with the rule of listIgnored.
@@ -45,6 +46,7 @@ func TestSettingNames(t *testing.T) {
 // TestIgnoredMembers sends unknown members. The server ignores them and lists them in the
 // answer.
 func TestIgnoredMembers(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	many := make([]string, 25)
 	for i := range many {

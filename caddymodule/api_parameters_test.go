@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // operations returns the route table by method and path, as the matrix names them.
@@ -33,6 +34,7 @@ func withQuery(path, query string) string {
 
 // TestQueries sends unknown, repeated and malformed parameters to every route.
 func TestQueries(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	f := &fixtures{s: s}
 	active, archived, workspace := f.preset(false), f.preset(true), f.workspace()

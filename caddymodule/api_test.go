@@ -24,6 +24,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 const minimalWorkspace = `{"name":"Team","slug":"team"}`
@@ -152,6 +153,7 @@ func TestRouting(t *testing.T) {
 }
 
 func TestOtherRoutesGoToTheGatewayUntouched(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	body := "{\"not\": json, \xff\x00" + strings.Repeat("x", 5<<20) // larger than the limit, and not valid JSON
 	for _, tc := range []struct{ method, path string }{

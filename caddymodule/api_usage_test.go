@@ -110,29 +110,20 @@ func TestUsageOfLiteLLM(t *testing.T) {
 	r.want(t, 200, ",cost_estimated,cost_unknown,")
 }
 
-// TestUsageReports compares reports with the requests that were made, across a reload and a
-// restart.
+// TestUsageReports compares reports with the requests that were made, across a reload and a restart. How
+// they are grouped is the subject of domain/usage.
 func TestUsageReports(t *testing.T) {
 	s := start(t, inferring(usageBlock))
 	s.preset("writer", `{"model":"priced/m"}`)
 	s.preset("writer", `{"model":"other"}`)
-	s.manage("PUT", "/v1/presets/writer/labels/first", `{"version":1}`)
-	status := http.StatusOK
-	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		if status == http.StatusOK {
-			_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"Hi"}}],"usage":{"prompt_tokens":1000,"completion_tokens":10}}`)
+	s.put("writer", "first", `{"version":1}`)
+	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Fail") != "" {
+			w.WriteHeader(http.StatusBadGateway)
+			return
 		}
+		replyWith(200, "application/json", `{"choices":[{"message":{"content":"Hi"}}],"usage":{"prompt_tokens":1000,"completion_tokens":10}}`)(w, r)
 	})
-	ask := func(model string, times int) {
-		t.Helper()
-		for range times {
-			if got := s.do("POST", chatPath, `{"model":"`+model+`"}`, bearer(inferenceSecret)); got.status != status {
-				t.Fatalf("%s: got %d %s", model, got.status, got.body)
-			}
-		}
-	}
 	shows := func(path, want string) {
 		t.Helper()
 		var got string
@@ -140,40 +131,28 @@ func TestUsageReports(t *testing.T) {
 			t.Errorf("%s:\ngot\n%s\nwant\n%s", path, got, want)
 		}
 	}
-
-	shows("/v1/presets/writer/usage", "")
-	ask("@preset/writer@first", 2)
-	ask("@preset/writer", 1)
-	status = http.StatusBadGateway
-	ask("@preset/writer@1", 1)
-	status = http.StatusOK
-	ask("plain", 4)
-	shows("/v1/presets/writer/usage", `{"version":1} 3/1 2000+20
-{"version":2} 1/0 1000+10`)
+	const path = "/v1/presets/writer/usage"
+	shows(path, "")
+	for _, model := range []string{"@preset/writer@first", "@preset/writer@first", "@preset/writer", "plain", "plain"} {
+		s.ask(chatPath, `{"model":"`+model+`"}`).want(t, 200)
+	}
+	s.ask(chatPath, `{"model":"@preset/writer@1"}`, "X-Fail: 1").want(t, 502)
+	shows(path, "{\"version\":1} 3/1 2000+20\n{\"version\":2} 1/0 1000+10")
 	s.reload(inferring(usageBlock))
-	ask("@preset/writer", 1)
-	shows("/v1/presets/writer/usage", `{"version":1} 3/1 2000+20
-{"version":2} 2/0 2000+20`)
-	ask("@preset/writer", 1)
+	s.ask(chatPath, `{"model":"@preset/writer"}`).want(t, 200)
 	s.stop() // stores the last request
 	s.reload(inferring(usageBlock))
-	shows("/v1/presets/writer/usage", `{"version":1} 3/1 2000+20
-{"version":2} 3/0 3000+30`)
-	ask("@preset/writer", 1)
-	shows("/v1/presets/writer/usage?step=day", `{"version":1} 3/1 2000+20
-{"version":2} 4/0 4000+40`)
-	shows("/v1/presets/writer/usage?by=label", `{"label":"first"} 2/0 2000+20
-{"label":null} 5/1 4000+40`)
-	shows("/v1/presets/writer/usage?label=first", `{"version":1} 2/0 2000+20`)
-	shows("/v1/presets/writer/usage?label=first&since=9000-01-01T00:00:00Z", "")
-	shows("/v1/presets/writer/usage?by=model", `{"model":"other"} 4/0 4000+40
-{"model":"priced/m"} 3/1 2000+20`)
-	shows("/v1/presets/writer/usage?by=status", `{"status":"2xx"} 6/0 6000+60
-{"status":"5xx"} 1/1 0+0`)
-	shows("/v1/workspaces/default/usage?by=preset", `{"preset":"writer"} 7/1 6000+60
-{"preset":null} 4/0 4000+40`)
-
-	r := s.usage("/v1/presets/writer/usage")
+	for query, want := range map[string]string{
+		"?step=day":    "{\"version\":1} 3/1 2000+20\n{\"version\":2} 2/0 2000+20",
+		"?by=label":    "{\"label\":\"first\"} 2/0 2000+20\n{\"label\":null} 3/1 2000+20",
+		"?label=first": `{"version":1} 2/0 2000+20`,
+		"?label=first&since=9000-01-01T00:00:00Z": "",
+		"?by=model": "{\"model\":\"other\"} 2/0 2000+20\n{\"model\":\"priced/m\"} 3/1 2000+20",
+	} {
+		shows(path+query, want)
+	}
+	shows("/v1/workspaces/default/usage?by=preset", "{\"preset\":\"writer\"} 5/1 4000+40\n{\"preset\":null} 2/0 2000+20")
+	r := s.usage(path)
 	first := r.Data.Series[0].Total
 	if first.Cost == nil || *first.Cost != "0.00104" || !first.Estimated || first.Duration == nil {
 		t.Errorf("got %+v, want an estimated cost of 0.00104 and durations", first)
@@ -181,19 +160,8 @@ func TestUsageReports(t *testing.T) {
 	if points := len(r.Data.Series[0].Points); points < 24 || points > 25 {
 		t.Errorf("got %d points, want one for each hour", points)
 	}
-	if got := s.do("GET", "/v1/workspaces/default/usage", "", bearer(inferenceSecret)); got.status != 403 {
-		t.Errorf("an inference key reads the usage of a workspace: got %d", got.status)
-	}
-	if got := s.do("GET", "/v1/presets/writer/usage", "", bearer(inferenceSecret)); got.status != 200 {
-		t.Errorf("an inference key reads the usage of a preset: got %d %s", got.status, got.body)
-	}
-	if got := s.manage("GET", "/v1/presets/absent/usage", ""); got.status != 404 {
-		t.Errorf("an absent preset: got %d", got.status)
-	}
-	for _, wrong := range []string{"step=week", "by=key", "label=latest", "since=yesterday", "from=yesterday", "from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z"} {
-		if got := s.manage("GET", "/v1/presets/writer/usage?"+wrong, ""); got.status != 400 {
-			t.Errorf("%s: got %d %s, want 400", wrong, got.status, got.body)
-		}
+	for _, wrong := range []string{"step=week", "by=key", "label=latest", "since=yesterday", "from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z"} {
+		s.manage("GET", path+"?"+wrong, "").want(t, 400)
 	}
 }
 

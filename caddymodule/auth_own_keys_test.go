@@ -24,6 +24,7 @@ import (
 // TestNoBranchPassesOwnKeys checks that no key of ours goes upstream or into a log. It
 // tests all routes, headers and trailers, with any block inference and without one.
 func TestNoBranchPassesOwnKeys(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	keys := []string{managementSecret, inferenceSecret, s.issue(`{"kind":"inference"}`).secret, s.issue(`{"kind":"management"}`).secret}
 	revoked := s.issue(`{"kind":"inference"}`)

@@ -37,6 +37,7 @@ var conditions = []string{"X-None: ", "If-Match: *", "If-None-Match: *", `If-Mat
 // about those of another workspace, with the answers about missing ones. It does so byte by byte, and
 // on every route.
 func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
+	tier.NoRace(t)
 	s := limitedSite(t)
 	s.upstream.answers(replyWith(200, "application/json", `{"object":"list","data":[{"id":"openai/gpt-5","object":"model"}]}`))
 	limited := bearer(s.issue(`{"kind":"inference","presets":["within","future"]}`).secret)
@@ -122,6 +123,7 @@ func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 
 // TestNothingTellsOfWorkspacesOutOfReach does so for a management key of one workspace.
 func TestNothingTellsOfWorkspacesOutOfReach(t *testing.T) {
+	tier.NoRace(t)
 	s := limitedSite(t)
 	s.manage("POST", "/v1/workspaces", `{"name":"Own","slug":"own"}`).want(t, 201)
 	s.manage("POST", "/v1/presets/within/responses?workspace_id=own", `{}`).want(t, 200)
@@ -228,6 +230,7 @@ func TestLimitedInference(t *testing.T) {
 // TestLimitedRoutes sends requests to the gateway that no limit can judge. Reads run models, too:
 // LiteLLM does so for GET /health?model=x.
 func TestLimitedRoutes(t *testing.T) {
+	tier.NoRace(t)
 	s := limitedSite(t)
 	const refused = "This route cannot be used with a key that is limited to presets or models"
 	keys := map[string]string{

@@ -69,6 +69,7 @@ func FuzzCaddyfile(f *testing.F) {
 // TestDocumentedCaddyfiles loads the Caddyfiles of the documents. The module etcd tests
 // those with etcd.
 func TestDocumentedCaddyfiles(t *testing.T) {
+	tier.NoRace(t)
 	documents := documentedCaddyfiles(t)
 	if len(documents) < 8 {
 		t.Errorf("found %d Caddyfiles, want at least 8", len(documents))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddyserver/caddy/v2"
 )
 
@@ -22,6 +23,7 @@ func (s *server) loadJSON(members string) error {
 // limits as a Caddyfile. Each error names the setting and shows no secret. The running configuration
 // stays.
 func TestRefusedSettings(t *testing.T) {
+	tier.NoRace(t)
 	const secret = "a-literal-secret-of-a-team"
 	t.Setenv("PRESETS_WEBHOOK", webhookSecret)
 	t.Setenv("PRESETS_SHORT", "short")

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // consoleBranches are branches with a console.
@@ -38,6 +40,7 @@ func (r reply) wantConsole(t *testing.T, name string, status int) {
 // TestConsole checks that the page needs no key with any settings, and that no request to
 // it reaches the gateway.
 func TestConsole(t *testing.T) {
+	tier.NoRace(t)
 	for branch, subdirectives := range consoleBranches() {
 		t.Run(branch, func(t *testing.T) {
 			upstream := newRecorder(t)
@@ -117,6 +120,7 @@ func TestConsole(t *testing.T) {
 // TestSharedOriginIsWarnedOf checks that a start warns once if pages of the gateway need no key
 // beside the console.
 func TestSharedOriginIsWarnedOf(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	const warning = "pages of a gateway behind this site can steal the console's key"
 	for subdirectives, warnings := range map[string]int{
@@ -146,6 +150,7 @@ func TestNoConsole(t *testing.T) {
 }
 
 func TestConsolePaths(t *testing.T) {
+	tier.NoRace(t)
 	t.Setenv("PRESETS_TEST_CONSOLE", "/ui/of/presets/")
 	s := start(t, standard+"\nconsole {env.PRESETS_TEST_CONSOLE}\nbase_path /kü/v1")
 	for _, path := range []string{"/ui/of/presets", "/ui/of/presets/", "/ui/of/presets/w/x"} {

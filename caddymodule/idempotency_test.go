@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // once returns the Idempotency-Key header with a key.
@@ -14,6 +16,7 @@ func once(key string) string { return "Idempotency-Key: " + key }
 // gets the same answer each time. This holds after a restart of the server and after later
 // changes of the object.
 func TestChangesAreReplayed(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	f := &fixtures{s: s}
 	type request struct {

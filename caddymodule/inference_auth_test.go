@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain/secrets"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 const (
@@ -33,6 +34,7 @@ type credentialCase struct {
 
 // TestInferenceKeys sends every kind of credential in every mode to every route.
 func TestInferenceKeys(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
 	live := s.issue(`{"kind":"inference","workspace":"team"}`)
@@ -225,6 +227,7 @@ func leftOf(headers []string) (left [2][]string) {
 // from a file or a second credential. The gateway gets none of them. Which texts hold a key is the subject
 // of internal/ownkeys.
 func TestKeysWithSomethingAroundThem(t *testing.T) {
+	tier.NoRace(t)
 	for _, mode := range []string{"required", "optional"} {
 		s := start(t, inferring("keys "+mode))
 		live := s.issue(`{"kind":"inference"}`).secret
@@ -263,6 +266,7 @@ func TestKeysWithSomethingAroundThem(t *testing.T) {
 // TestKeysEverywhere requires keys on all routes to a gateway whose own key Caddy adds.
 // This holds for every spelling of a route, and guesses are limited on all of them.
 func TestKeysEverywhere(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	upstream := "reverse_proxy " + s.upstream.Listener.Addr().String()
 	guarded := func(subdirectives string) {
@@ -324,6 +328,7 @@ func TestKeysEverywhere(t *testing.T) {
 // checked, and the answer reveals nothing about it. If both are configured keys, the
 // one in Authorization acts. No guess counts as a failure.
 func TestGuessesBesideAKey(t *testing.T) {
+	tier.NoRace(t)
 	const limit = 3
 	for _, mode := range []string{"required", "optional", "everywhere"} {
 		s := start(t, limited("3 24h")+"\ninference {\nkeys "+mode+"\n}")
@@ -434,6 +439,7 @@ func TestKeysInTheSessionAndTheHost(t *testing.T) {
 // TestLoggedKeysAreWarnedOf checks that a start warns of logs that would show keys sent
 // over HTTP/3. The warning names the headers. No log shows keys sent over HTTP/1 or 2.
 func TestLoggedKeysAreWarnedOf(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	const warning = "the log shows keys that clients send over HTTP/3"
 	const access, failed = `"http.log.access"`, `"http.log.error"`

@@ -41,6 +41,7 @@ func withoutSize(t testing.TB, text string, window int) string {
 // TestContentEncodings sends bodies in each content coding. One with a reference is resolved, and
 // goes up as it is. One without goes up as it was sent. What cannot be decoded is refused.
 func TestContentEncodings(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, inferring("max_body_size 1MB"))
 	s.preset("writer", writer)
 	const body = `{"model":"@preset/writer@1","input":"hi"}`

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
@@ -50,6 +51,7 @@ func wantGatewayError(t *testing.T, path string, r reply, status int, message st
 // TestGatewayFailures checks that a gateway which cannot answer leaves a body in the route's
 // form, with the id of the access log. Caddy still logs the cause, which no client sees.
 func TestGatewayFailures(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, inferring())
 	s.preset("writer", writer)
 	gone := freeAddress(t)

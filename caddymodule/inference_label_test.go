@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // put sets a label of a preset in the workspace default. The target is JSON.
@@ -57,6 +58,7 @@ func TestLabelsInReferences(t *testing.T) {
 // TestSplits checks that the split's version is the same in all headers and logs. A session keeps it
 // on all routes, whoever asks.
 func TestSplits(t *testing.T) {
+	tier.NoRace(t)
 	const keys = "\ninference_key another-inference-secret carl"
 	s := start(t, standard)
 	s.preset("writer", `{"model":"model-1"}`)
@@ -109,6 +111,7 @@ func TestSplits(t *testing.T) {
 // own envelope, in dry runs and in each encoding, and nothing reaches the gateway. What a gateway may
 // read differently is refused, too.
 func TestDisabledTools(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, inferring())
 	s.preset("searcher", `{"model":"m","tools":[{"type":"openrouter:web_search"}]}`)
 	s.preset("plain", `{"model":"m"}`)

@@ -26,10 +26,18 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // held returns the bytes of inference bodies in this process.
 func held() int64 { return heldbody.InUse() }
+
+// newHolder returns a bare handler that forwards inference requests, once no other test's body is held.
+func newHolder(t *testing.T, i *Inference) *Handler {
+	t.Helper()
+	wait.Until(t, "bodies of other tests are held", func() bool { return held() == 0 })
+	return newInferringHandler(t, openInMemory(t), i)
+}
 
 // wantNothingHeld waits until all memory for bodies is released.
 func (s *server) wantNothingHeld() {
@@ -446,8 +454,7 @@ func TestMemoryBounds(t *testing.T) {
 // merged, also where the body is searched for disabled tools. One form is held when the body goes
 // upstream, and none afterwards.
 func TestOneFormIsHeld(t *testing.T) {
-	store := openInMemory(t)
-	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
+	h := newHolder(t, &Inference{Keys: keysOff})
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	prompt := "Be brief."
 	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`), SystemPrompt: &prompt}); err != nil {
@@ -499,8 +506,7 @@ func TestOneFormIsHeld(t *testing.T) {
 // TestRefusedBodyIsDropped refuses a request. Its body takes no memory while the answer is
 // sent, which may take long.
 func TestRefusedBodyIsDropped(t *testing.T) {
-	store := openInMemory(t)
-	h := newInferringHandler(t, store, &Inference{Keys: keysOff})
+	h := newHolder(t, &Inference{Keys: keysOff})
 	r := httptest.NewRequest("POST", "http://x"+chatPath, strings.NewReader(bodyOf("@preset/unknown", 1<<10)))
 	c := &inferenceCall{path: "chat/completions", route: inferenceRouteOf("chat/completions")}
 	w := &observedWriter{httptest.NewRecorder(), func() {
@@ -533,4 +539,71 @@ func stored(text string) string {
 	io.WriteString(w, text)
 	w.Close()
 	return out.String()
+}
+
+// TestBodiesStayApart sends bodies at once, whose memory other requests use later. Some
+// gateways read a body to its end, and some close it before. Some go on reading after the
+// handler returned. None may read a byte of another request.
+func TestBodiesStayApart(t *testing.T) {
+	h := newHolder(t, new(Inference))
+	boss := domain.By(domain.Principal{KeyID: "k", UserID: "u", Kind: domain.ManagementKey})
+	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m","temperature":1}`)}); err != nil {
+		t.Fatal(err)
+	}
+	_, secret, err := h.service.IssueKey(t.Context(), boss, domain.NewKey{Kind: domain.InferenceKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve := func(ctx context.Context, body string, next caddyhttp.HandlerFunc) {
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://x"+chatPath, strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer "+secret)
+		_ = h.ServeHTTP(httptest.NewRecorder(), r, next)
+	}
+	var late, group sync.WaitGroup
+	for caller := range 8 {
+		group.Go(func() {
+			for round := range 60 {
+				size := []int{10, 3000, 5000, 64 << 10, 70 << 10}[round%5]
+				text := strings.Repeat(string(rune('a'+caller)), size+round)
+				sent := `{"model":"` + []string{"m", "@preset/p"}[round/5%2] + `","messages":[{"role":"user","content":"` + text + `"}],"user":"` + text[:5] + `"}`
+				want := strings.Replace(sent, "@preset/p", "m", 1)
+				if want != sent {
+					want = strings.TrimSuffix(want, "}") + `,"temperature":1}`
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				serve(ctx, sent, func(_ http.ResponseWriter, r *http.Request) error {
+					read := func(most int64) {
+						got, err := io.ReadAll(io.LimitReader(r.Body, most))
+						if !strings.HasPrefix(want, string(got)) || err != nil && !errors.Is(err, http.ErrBodyReadAfterClose) {
+							t.Errorf("got %.100q, %v, want a part of %.100q", got, err, want)
+						}
+						want = want[len(got):]
+					}
+					switch round / 10 % 4 {
+					case 0:
+						if read(1 << 20); want != "" {
+							t.Errorf("got all but %.100q", want)
+						}
+					case 1:
+						read(100)
+						_ = r.Body.Close()
+						read(1 << 20)
+					case 2:
+						late.Go(func() { read(100); read(1 << 20) })
+					case 3: // an error route may go on reading until the request ends
+						read(100)
+						late.Go(func() { read(1 << 20) })
+						return errors.New("broken")
+					}
+					return nil
+				})
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	late.Wait()
+	if held() != 0 {
+		t.Errorf("%d bytes are held", held())
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 var otherPaths = []string{
@@ -25,6 +26,7 @@ var otherPaths = []string{
 // TestPresetsOnOtherRoutes names presets on other routes below the base path. Each is
 // refused, and the answer lists the routes that accept presets.
 func TestPresetsOnOtherRoutes(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, inferring("max_body_size 100KB"))
 	s.preset("writer", writer)
 	const says = "presets work in POST /v1/chat/completions, /v1/responses, /v1/responses/compact, /v1/responses/input_tokens, /v1/messages and /v1/messages/count_tokens"
@@ -71,6 +73,7 @@ func TestPresetsOnOtherRoutes(t *testing.T) {
 // TestEncodedBodiesOfStrangers checks that a stranger cannot make the handler decode and search
 // a large text with a small body.
 func TestEncodedBodiesOfStrangers(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, inferring("keys required"))
 	for _, coding := range knownEncodings {
 		for size, status := range map[int]int{peekSize: 400, peekSize + 1: 202} {
@@ -88,6 +91,7 @@ func TestEncodedBodiesOfStrangers(t *testing.T) {
 // TestOtherRoutesPass sends requests without a preset to other routes. They pass unchanged,
 // whatever their size.
 func TestOtherRoutesPass(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, inferring("max_body_size 100KB", "keys off"))
 	stock := s.beside("")
 	random := make([]byte, 150_000) // cannot be compressed

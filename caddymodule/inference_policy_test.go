@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestOtherRoutes disables a tool. With the operator's setting, other routes are refused,
 // except reads.
 func TestOtherRoutes(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, inferring("keys everywhere", "other_routes refuse"))
 	s.manage("POST", "/v1/workspaces", `{"name":"Team","slug":"team","disabled_server_tools":["openrouter:web_search"]}`).want(t, 201)
 	strict, free := bearer(s.issue(`{"kind":"inference","workspace":"team"}`).secret), bearer(inferenceSecret)

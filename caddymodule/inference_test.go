@@ -100,6 +100,7 @@ func lines(headers []string) string {
 // TestReferences compares the gateway's body byte by byte, for each style of reference on each route.
 // What is merged is the subject of domain/inference.
 func TestReferences(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, inferring())
 	s.preset("writer", writer)
 	s.preset("writer", `{"model":"openai/gpt-6"}`)
@@ -301,6 +302,7 @@ func TestChunkedRequestsWithReference(t *testing.T) {
 // TestKeysInTrailers sends keys of ours in trailers, announced and not. They are dropped. Other trailers
 // pass with the body, if they were announced.
 func TestKeysInTrailers(t *testing.T) {
+	tier.NoRace(t)
 	const foreign = "Bearer " + foreignBearer
 	ours := []string{"X-Checksum: 1", "X-Api-Key: " + inferenceSecret, "Authorization: Bearer " + inferenceSecret}
 	basic := "authorization: Basic " + base64.RawURLEncoding.EncodeToString([]byte("ann:"+inferenceSecret))
@@ -334,6 +336,7 @@ func TestKeysInTrailers(t *testing.T) {
 // TestSessions checks which session id goes up in X-Session-Id. What a body's session id may be is the
 // subject of domain/inference.
 func TestSessions(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, inferring())
 	s.preset("writer", writer)
 	long := strings.Repeat("é", 256)
@@ -535,6 +538,7 @@ func (r reply) described(t *testing.T) describedRun {
 // TestDryRunIsWhatGoesUp checks that a dry run shows the exact bytes that go upstream, for any request,
 // and tells of each field.
 func TestDryRunIsWhatGoesUp(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, inferring("drop_fields provider plugins"))
 	s.preset("writer", writer)
 	s.preset("empty", `{}`)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddyserver/caddy/v2"
 )
 
@@ -42,6 +43,7 @@ func (s *server) wantPlaceholders(what string, send func(), want ...any) {
 // TestEveryOperationIsNamed checks that metrics, access logs and traces name every operation and its
 // object.
 func TestEveryOperationIsNamed(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	s.showing(standard)
 	home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")

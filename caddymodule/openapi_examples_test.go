@@ -5,11 +5,14 @@ import (
 	"maps"
 	"slices"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestOpenAPIExamples checks that each body has an example, and that its schema permits it. An
 // example of a response has no member that its schema does not name.
 func TestOpenAPIExamples(t *testing.T) {
+	tier.NoRace(t)
 	requests, _, err := readExamples()
 	if err != nil {
 		t.Fatal(err)

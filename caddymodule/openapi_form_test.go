@@ -8,12 +8,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // TestOpenAPIForm checks that the schemas compile and have only keywords of JSON Schema, that
 // references name components and do not point into them, and that generators of clients get each type
 // with a name, and nothing that they do not understand.
 func TestOpenAPIForm(t *testing.T) {
+	tier.NoRace(t)
 	keywords := strings.Fields(`$ref title description deprecated examples default format
 		type enum const not if then else allOf anyOf oneOf properties additionalProperties propertyNames required minProperties maxProperties
 		dependentRequired items minItems maxItems uniqueItems contains minLength maxLength pattern minimum maximum exclusiveMinimum exclusiveMaximum`)

@@ -27,6 +27,7 @@ import (
 var openAPIDocuments = []string{apiDocument, adminDocument}
 
 func TestOpenAPIFiles(t *testing.T) {
+	tier.NoRace(t)
 	for _, name := range openAPIDocuments {
 		got, err := newOpenAPI(name)
 		if err != nil {
@@ -50,6 +51,7 @@ func TestOpenAPIFiles(t *testing.T) {
 }
 
 func TestOpenAPIServed(t *testing.T) {
+	tier.NoRace(t)
 	if *update {
 		t.Skip("this binary has the documents from before the update")
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // guardedOperations are changes of a protected preset with the protected label one, and
@@ -44,6 +46,7 @@ var guardedOperations = []struct {
 // TestProtectionMatrix sends every change of a protected preset and label with a key that has the right,
 // and with some that have not.
 func TestProtectionMatrix(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard+"\npreset_creators any")
 	f := &fixtures{s: s}
 	issued := bearer(s.issue(`{"kind":"management"}`).secret)
@@ -100,6 +103,7 @@ func (f *fixtures) guarded(archived bool) string {
 // TestOwnershipMatrix sends every change of a preset that an owner manages. A change that would change
 // nothing is permitted.
 func TestOwnershipMatrix(t *testing.T) {
+	tier.NoRace(t)
 	s := start(t, standard)
 	f := &fixtures{s: s}
 	for _, op := range guardedOperations {

@@ -170,6 +170,7 @@ func TestUpstreamParsesWhatWasJudged(t *testing.T) {
 // TestFreeReadersGetNothingUnseen models gateways that parse paths more freely than we do.
 // They get no request that was judged as another.
 func TestFreeReadersGetNothingUnseen(t *testing.T) {
+	tier.NoRace(t)
 	starlette := regexp.MustCompile(`^/v1/(chat/completions|responses|messages)\n?$`) // as Python's $ matches
 	unquote := func(target string) string {
 		target, _, _ = strings.Cut(target, "?")
@@ -360,6 +361,7 @@ func TestRefusedPaths(t *testing.T) {
 // TestNormalizePathIsLinear normalizes a long path. With quadratic time it would take
 // minutes.
 func TestNormalizePathIsLinear(t *testing.T) {
+	tier.NoRace(t)
 	const size = 512 << 10
 	h := &Handler{BasePath: "/v1"}
 	for _, tc := range []struct{ start, unit, end string }{

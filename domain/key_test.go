@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -50,20 +51,17 @@ func TestIssuedSecretsHaveTheDocumentedForm(t *testing.T) {
 func lastUse(t *testing.T, store domain.Store, id string, at time.Time) (k domain.Key) {
 	t.Helper()
 	at = at.UTC().Truncate(time.Millisecond)
-	for end := time.Now().Add(wait.Limit); ; time.Sleep(time.Millisecond) {
+	wait.Until(t, fmt.Sprintf("the last use is recorded as %v", at), func() bool {
 		err := store.View(t.Context(), func(r domain.Reader) (err error) {
 			k, err = r.Key(id)
 			return err
 		})
-		switch {
-		case err != nil:
+		if err != nil {
 			t.Fatal(err)
-		case k.LastUsedAt != nil && k.LastUsedAt.Equal(at):
-			return k
-		case time.Now().After(end):
-			t.Fatalf("got last use %v after a minute, want %v", k.LastUsedAt, at)
 		}
-	}
+		return k.LastUsedAt != nil && k.LastUsedAt.Equal(at)
+	})
+	return k
 }
 
 // TestKnownKeys checks that a used key is in memory, also after its use was recorded. It
@@ -83,15 +81,7 @@ func TestKnownKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		lastUse(t, f.store, k.ID, f.now) // recording it has changed the key
-		for end := time.Now().Add(wait.Limit); ; time.Sleep(time.Millisecond) {
-			_, err := f.Authenticate(unread, domain.HashSecret(secret))
-			if err == nil {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("a minute after its use was recorded the key is not in memory: %v", err)
-			}
-		}
+		wait.Until(t, "the key is in memory", func() bool { _, err := f.Authenticate(unread, domain.HashSecret(secret)); return err == nil })
 		atomic.StoreInt64(&f.views, 0)
 		for range 3 {
 			if who, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil || who.KeyID != k.ID {

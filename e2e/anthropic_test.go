@@ -240,24 +240,6 @@ func TestAnthropic(t *testing.T) {
 		checkJSON(t, "system upstream", member(t, sent.Body, "system"), `"You are a copywriter."`)
 	})
 
-	t.Run("session", func(t *testing.T) {
-		for _, test := range []struct {
-			opts []option.RequestOption
-			want string
-		}{
-			{[]option.RequestOption{option.WithHeader("X-Session-Id", "of the header")}, "of the header"},
-			{[]option.RequestOption{option.WithHeader("X-Session-Id", "of the header"), option.WithJSONSet("session_id", "of the body")}, "of the body"},
-		} {
-			if _, err := client.Messages.New(deadline(t), messageParams("@preset/copywriter"), test.opts...); err != nil {
-				t.Fatal(err)
-			}
-			sent, _ := behind.last()
-			if got := sent.Header.Values("X-Session-Id"); !slices.Equal(got, []string{test.want}) {
-				t.Errorf("got X-Session-Id %q upstream, want %q", got, test.want)
-			}
-		}
-	})
-
 	t.Run("dry run", func(t *testing.T) {
 		_, before := behind.last()
 		var dry dryRun

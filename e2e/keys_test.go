@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // listedKey has the fields of "key list --json" that these tests read.
@@ -63,15 +65,12 @@ func TestKeys(t *testing.T) {
 			t.Errorf("second key: got %+v", k)
 		}
 		// The last use is recorded after its request ends.
-		for deadline := time.Now().Add(patience); keys[0].LastUsedAt == nil || keys[1].LastUsedAt == nil; {
-			if time.Now().After(deadline) {
-				t.Fatalf("key list --json: used keys have no last use after %v: %+v", patience, keys)
-			}
-			time.Sleep(100 * time.Millisecond)
+		wait.Until(t, "used keys have a last use", func() bool {
 			if err := json.Unmarshal([]byte(s.presets(t, "key", "list", "--json")), &keys); err != nil {
 				t.Fatal(err)
 			}
-		}
+			return keys[0].LastUsedAt != nil && keys[1].LastUsedAt != nil
+		})
 		if keys[2].LastUsedAt != nil {
 			t.Errorf("a key that was never used: got %v as its last use", keys[2].LastUsedAt)
 		}
@@ -92,17 +91,13 @@ func TestKeys(t *testing.T) {
 	})
 
 	t.Run("expiry", func(t *testing.T) {
-		deadline := time.Now().Add(patience)
-		for {
+		wait.Until(t, "a key that lives for a second ends", func() bool {
 			status, body := s.post(t, "/v1/presets/analyst/responses", brief, `{}`)
-			if status == http.StatusUnauthorized {
-				return
-			}
-			if status != http.StatusForbidden || time.Now().After(deadline) {
+			if status != http.StatusUnauthorized && status != http.StatusForbidden {
 				t.Fatalf("a key that lives for a second: got %d %s, want 403, then 401", status, body)
 			}
-			time.Sleep(100 * time.Millisecond)
-		}
+			return status == http.StatusUnauthorized
+		})
 	})
 
 	t.Run("refused", func(t *testing.T) {

@@ -87,78 +87,35 @@ func (s *server) askers(ofOpenAI, ofAnthropic *service) []asker {
 	})
 }
 
-// TestUnknownLabels names labels that are not set. Each official client gets its own error.
-func TestUnknownLabels(t *testing.T) {
+// TestOwnErrors asks for what the module refuses before the service: each official client
+// gets its own error.
+func TestOwnErrors(t *testing.T) {
 	t.Parallel()
 	s, ofOpenAI, ofAnthropic := startBoth(t)
 	s.manage(t, http.MethodPost, "/v1/presets/writer/messages", `{"model": "acme/small", "max_tokens": 10, "messages": []}`)
-	for _, api := range s.askers(ofOpenAI, ofAnthropic) {
-		for _, label := range []string{"nobody", "latest", "Staging", "3"} {
-			_, before := api.behind.last()
-			_, err := api.ask(deadline(t), request{model: "@preset/writer@" + label})
-			api.checkError(t, label, err, http.StatusNotFound, "@preset/writer@"+label)
-			if _, after := api.behind.last(); after != before {
-				t.Errorf("%s: went upstream", label)
-			}
-		}
-	}
-}
-
-// TestDisabledTools disables a server tool in a workspace. The official OpenAI and
-// Anthropic clients get their own errors.
-func TestDisabledTools(t *testing.T) {
-	t.Parallel()
-	s, ofOpenAI, ofAnthropic := startBoth(t)
 	s.manage(t, http.MethodPost, "/v1/presets/searcher/chat/completions", `{"model": "acme/small", "tools": [{"type": "openrouter:web_search"}]}`)
-	s.manage(t, http.MethodPost, "/v1/presets/plain/messages", `{"model": "acme/small", "max_tokens": 10, "messages": []}`)
+	s.manage(t, http.MethodPatch, "/v1/workspaces/default", `{"disabled_server_tools": ["openrouter:web_search", "openrouter:bash"]}`)
 
-	tools := func(types ...string) map[string]any {
-		var list []map[string]any
-		for _, name := range types {
-			list = append(list, map[string]any{"type": name})
-		}
-		return map[string]any{"tools": list}
-	}
-	refused := map[string]request{
-		"of the request":               {model: "acme/large", fields: tools("openrouter:datetime", "openrouter:web_search")},
-		"of the request with a preset": {model: "@preset/plain", fields: tools("openrouter:web_search")},
-		"of the preset":                {model: "@preset/searcher"},
-		"of the preset, with another":  {model: "acme/large@preset/searcher", fields: tools("openrouter:datetime")},
-	}
-	passed := map[string]request{
-		"another tool": {model: "acme/large", fields: tools("openrouter:datetime")},
-		"no tool":      {model: "@preset/plain"},
-	}
-	pass := func(t *testing.T, api asker, name string, r request) {
-		t.Helper()
-		_, before := api.behind.last()
-		if _, err := api.ask(deadline(t), r); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, after := api.behind.last(); after != before+1 {
-			t.Errorf("%s: %d requests went upstream, want 1", name, after-before)
-		}
-	}
-
-	for _, api := range s.askers(ofOpenAI, ofAnthropic) {
-		t.Run(api.name, func(t *testing.T) {
-			s.manage(t, http.MethodPatch, "/v1/workspaces/default", `{"disabled_server_tools": ["openrouter:web_search", "openrouter:bash"]}`)
-			for name, r := range refused {
-				_, before := api.behind.last()
-				_, err := api.ask(deadline(t), r)
-				api.checkError(t, name, err, http.StatusForbidden, "openrouter:web_search")
-				if _, after := api.behind.last(); after != before {
-					t.Errorf("%s: went upstream", name)
-				}
+	search := map[string]any{"tools": []map[string]any{{"type": "openrouter:datetime"}, {"type": "openrouter:web_search"}}}
+	for _, refused := range []struct {
+		name    string
+		request request
+		status  int
+		says    string
+	}{
+		{"no label", request{model: "@preset/writer@nobody"}, http.StatusNotFound, "@preset/writer@nobody"},
+		{"no version", request{model: "@preset/writer@3"}, http.StatusNotFound, "@preset/writer@3"},
+		{"tool of the request", request{model: "acme/large", fields: search}, http.StatusForbidden, "openrouter:web_search"},
+		{"tool of the preset", request{model: "@preset/searcher"}, http.StatusForbidden, "openrouter:web_search"},
+	} {
+		for _, api := range s.askers(ofOpenAI, ofAnthropic) {
+			_, before := api.behind.last()
+			_, err := api.ask(deadline(t), refused.request)
+			api.checkError(t, api.name+", "+refused.name, err, refused.status, refused.says)
+			if _, after := api.behind.last(); after != before {
+				t.Errorf("%s, %s: went upstream", api.name, refused.name)
 			}
-			for name, r := range passed {
-				pass(t, api, name, r)
-			}
-			s.manage(t, http.MethodPatch, "/v1/workspaces/default", `{"disabled_server_tools": null}`)
-			for name, r := range refused {
-				pass(t, api, name+", switched on again", r)
-			}
-		})
+		}
 	}
 	ofOpenAI.checkSecrets(t)
 	ofAnthropic.checkSecrets(t)

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
@@ -147,16 +146,10 @@ func TestLiteLLM(t *testing.T) {
 		if status, answer := ask(s, "/v1/chat/completions", body, "Authorization", "Bearer "+key, "X-Litellm-End-User-Id", "somebody"); status != http.StatusOK {
 			t.Fatalf("got %d %s", status, answer)
 		}
-		for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		wait.Until(t, "LiteLLM has the key's id "+id+" as its end user", func() bool {
 			users, _ := os.ReadFile(endUsers)
-			if strings.Contains(string(users), id+"\n") {
-				break
-			}
-			if time.Since(begun) > patience {
-				t.Errorf("LiteLLM's end users are %q, want the key's id %s", users, id)
-				break
-			}
-		}
+			return strings.Contains(string(users), id+"\n")
+		})
 		if users, _ := os.ReadFile(endUsers); strings.Contains(string(users), "somebody") {
 			t.Error("the client chose its end user")
 		}

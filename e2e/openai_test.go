@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -358,54 +356,6 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 			t.Errorf("the image of %d bytes is not in the %d bytes that went up", len(url), len(sent.Body))
 		}
 		checkJSON(t, "model upstream", member(t, sent.Body, "model"), `"acme/large"`)
-	})
-
-	t.Run("gzip and 100-continue", func(t *testing.T) {
-		var body bytes.Buffer
-		zip := gzip.NewWriter(&body)
-		fmt.Fprintf(zip, `{"model": "@preset/copywriter", %q: %q}`, "metadata", strings.Repeat(userText, 1000))
-		if err := zip.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := route.send(deadline(t), client, "",
-			option.WithRequestBody("application/json", body.Bytes()),
-			option.WithHeader("Content-Encoding", "gzip"), option.WithHeader("Expect", "100-continue")); err != nil {
-			t.Fatal(err)
-		}
-		sent, _ := behind.last()
-		if got := sent.Header.Get("Content-Encoding"); got != "" {
-			t.Errorf("got Content-Encoding %q upstream, want none", got)
-		}
-		checkJSON(t, "model upstream", member(t, sent.Body, "model"), `"acme/large"`)
-		checkJSON(t, "temperature upstream", member(t, sent.Body, "temperature"), "0.2")
-	})
-
-	t.Run("session", func(t *testing.T) {
-		if _, _, err := route.send(deadline(t), client, "@preset/copywriter",
-			option.WithJSONSet("session_id", "of the body"), option.WithHeader("X-Session-Id", "of the header")); err != nil {
-			t.Fatal(err)
-		}
-		sent, _ := behind.last()
-		if got := sent.Header.Values("X-Session-Id"); !slices.Equal(got, []string{"of the body"}) {
-			t.Errorf("got X-Session-Id %q upstream, want that of the body", got)
-		}
-		checkJSON(t, "session_id upstream", member(t, sent.Body, "session_id"), `"of the body"`)
-	})
-
-	t.Run("dry run", func(t *testing.T) {
-		_, before := behind.last()
-		var dry dryRun
-		if _, _, err := route.send(deadline(t), client, "@preset/copywriter", option.WithHeader("X-Preset-Dry-Run", "true"), option.WithResponseBodyInto(&dry)); err != nil {
-			t.Fatal(err)
-		}
-		if _, after := behind.last(); after != before {
-			t.Error("a dry run went upstream")
-		}
-		if _, _, err := route.send(deadline(t), client, "@preset/copywriter"); err != nil {
-			t.Fatal(err)
-		}
-		sent, _ := behind.last()
-		checkDryRun(t, dry, sent)
 	})
 
 	t.Run("client leaves", func(t *testing.T) {

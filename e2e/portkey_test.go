@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
@@ -235,9 +234,9 @@ func TestPortkey(t *testing.T) {
 }
 
 // usageOf returns the totals of a preset's requests by one model, once they are stored.
-func (s *server) usageOf(t *testing.T, slug, model string) map[string]any {
+func (s *server) usageOf(t *testing.T, slug, model string) (total map[string]any) {
 	t.Helper()
-	for begun := time.Now(); time.Since(begun) < wait.Limit; time.Sleep(100 * time.Millisecond) {
+	wait.Until(t, "the request is in a report", func() bool {
 		status, answer := s.send(t, http.MethodGet, "/v1/presets/"+slug+"/usage?by=model", managementKey, "")
 		var report struct {
 			Data struct {
@@ -254,9 +253,9 @@ func (s *server) usageOf(t *testing.T, slug, model string) map[string]any {
 			if got := series[0].Key["model"]; got != model {
 				t.Errorf("the model is %v, want %s", got, model)
 			}
-			return series[0].Total
+			total = series[0].Total
 		}
-	}
-	t.Fatal("the request is in no report after 30 seconds")
-	return nil
+		return total != nil
+	})
+	return total
 }

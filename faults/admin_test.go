@@ -58,15 +58,10 @@ func (s *server) waitOldListenersClosed(address string) {
 		s.t.Fatal(err)
 	}
 	listening := fmt.Sprintf(" 0100007F:%04X 00000000:0000 0A ", number)
-	for late := time.Now().Add(wait.Limit); ; time.Sleep(time.Millisecond) {
+	wait.Until(s.t, "an old listener is still open", func() bool {
 		table, err := os.ReadFile("/proc/net/tcp")
-		if err != nil || strings.Count(string(table), listening) <= 1 {
-			return
-		}
-		if time.Now().After(late) {
-			s.t.Fatal("an old listener is still open")
-		}
-	}
+		return err != nil || strings.Count(string(table), listening) <= 1
+	})
 }
 
 // footprint is the resources of a process.

@@ -372,11 +372,7 @@ func seekCanaries(t *testing.T, encrypted bool) {
 			path, strings.TrimPrefix(s.site, "http://"), keys[0], keys[1], p("in flight"))
 	}
 	const reading = "caddymodule.(*call).read("
-	for late := time.Now().Add(wait.Limit); bytes.Count(admin("/debug/pprof/goroutine?debug=2"), []byte(reading)) < 2; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatal("the server does not read both requests")
-		}
-	}
+	wait.Until(t, "the server reads both requests", func() bool { return bytes.Count(admin("/debug/pprof/goroutine?debug=2"), []byte(reading)) >= 2 })
 	if err := s.process.Signal(syscall.SIGABRT); err != nil {
 		t.Fatal(err)
 	}

@@ -107,15 +107,9 @@ func (m *member) signal(s syscall.Signal) {
 // ready waits until the member knows a leader and answers a linearizable read.
 func (m *member) ready() {
 	m.t.Helper()
-	for late := time.Now().Add(wait.Limit); ; time.Sleep(10 * time.Millisecond) {
-		err := m.call("kv/range", map[string]any{"key": encoded("x")}, nil)
-		if err == nil {
-			return
-		}
-		if time.Now().After(late) {
-			text, _ := os.ReadFile(m.log)
-			m.t.Fatalf("etcd is not ready after a minute: %v\n%s", err, text[max(0, len(text)-2000):])
-		}
+	if !wait.Eventually(func() bool { return m.call("kv/range", map[string]any{"key": encoded("x")}, nil) == nil }) {
+		text, _ := os.ReadFile(m.log)
+		m.t.Fatalf("etcd is not ready:\n%s", text[max(0, len(text)-2000):])
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // clusterFault is a fault to inject into a cluster.
@@ -85,17 +87,17 @@ func (r *clusterRun) follower() *member { return r.findMember(false) }
 
 func (r *clusterRun) findMember(leads bool) *member {
 	r.t.Helper()
-	for range 100 {
+	var found *member
+	wait.Until(r.t, "etcd has a leader", func() bool {
 		for _, i := range rand.Perm(len(r.members)) {
 			s, err := r.members[i].status()
 			if err == nil && s.Leader != "0" && s.Leader != "" && (s.Leader == s.Header.ID) == leads {
-				return r.members[i]
+				found = r.members[i]
 			}
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	r.t.Fatal("etcd has no leader")
-	return nil
+		return found != nil
+	})
+	return found
 }
 
 // killMember kills a member, and starts it again after a while.

@@ -73,15 +73,10 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) waitReady() {
 	c.t.Helper()
 	for i, s := range c.nodes {
-		for late := time.Now().Add(wait.Limit); ; time.Sleep(20 * time.Millisecond) {
+		wait.Until(c.t, fmt.Sprintf("node %d takes writes", i), func() bool {
 			a, err := s.send(http.MethodPut, "/v1/presets/none/labels/x", `{"version":1}`) // reaches the committer
-			if err == nil && a.status == http.StatusNotFound {
-				break
-			}
-			if time.Now().After(late) {
-				c.t.Fatalf("node %d does not take writes after a minute: %s, %v", i, a, err)
-			}
-		}
+			return err == nil && a.status == http.StatusNotFound
+		})
 	}
 }
 
@@ -219,9 +214,7 @@ func (r *clusterRun) inject(f clusterFault) (late error) {
 	var affected []int
 	linear.run(func(func() float64) {
 		time.Sleep(800 * time.Millisecond)
-		for late := time.Now().Add(time.Minute); !l.hasEnough() && time.Now().Before(late); {
-			time.Sleep(50 * time.Millisecond)
-		}
+		wait.Eventually(l.hasEnough)
 		injected = time.Now()
 		affected = f.do(r)
 		r.healed = time.Now()

@@ -100,11 +100,9 @@ func TestLinearizableControl(t *testing.T) {
 	result(t, "linear-control", begun, figures...)
 }
 
-// waitFor waits until a run has come so far, or for a minute if it does not get there.
+// waitFor waits until a run has come so far.
 func waitFor(progress func() float64, moment float64) {
-	for end := time.Now().Add(time.Minute); progress() < moment && time.Now().Before(end); {
-		time.Sleep(2 * time.Millisecond)
-	}
+	wait.Eventually(func() bool { return progress() >= moment })
 }
 
 // round is a set of clients that use a few new presets in a separate workspace, with

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
@@ -70,14 +69,9 @@ func (v *volume) mount() error {
 	return nil
 }
 
-// unmount waits a moment until a killed process has closed its files.
+// unmount waits until a killed process has closed its files.
 func (v *volume) unmount() (err error) {
-	for range 100 {
-		if err = syscall.Unmount(v.folder, 0); !errors.Is(err, syscall.EBUSY) {
-			return err
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	wait.Eventually(func() bool { err = syscall.Unmount(v.folder, 0); return !errors.Is(err, syscall.EBUSY) })
 	return err
 }
 

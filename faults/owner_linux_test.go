@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
@@ -101,14 +100,12 @@ func (m *machine) serve(uid int) (end func(), log func() string) {
 		}
 	}
 	m.t.Cleanup(end)
-	for late := time.Now().Add(wait.Limit); ; time.Sleep(50 * time.Millisecond) {
-		if m.command(0, "presets", "health").Run() == nil || strings.Contains(log(), "the store cannot be opened") {
-			return end, log
-		}
-		if time.Now().After(late) {
-			m.t.Fatalf("the server of %d does not serve:\n%s", uid, log())
-		}
+	if !wait.Eventually(func() bool {
+		return m.command(0, "presets", "health").Run() == nil || strings.Contains(log(), "the store cannot be opened")
+	}) {
+		m.t.Fatalf("the server of %d does not serve:\n%s", uid, log())
 	}
+	return end, log
 }
 
 // foreign returns the files and folders below some folders that are not the service's.
@@ -174,10 +171,8 @@ func TestOwner(t *testing.T) {
 	// A server of root leaves nothing that locks the service out, also if it is killed.
 	end, _ = m.serve(0)
 	m.do(0, "presets", "key", "create", "--kind", "inference")
-	for late := time.Now().Add(wait.Limit); len(m.foreign(m.store)) > 0; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("a server of root keeps %v", m.foreign(m.store))
-		}
+	if !wait.Eventually(func() bool { return len(m.foreign(m.store)) == 0 }) {
+		t.Fatalf("a server of root keeps %v", m.foreign(m.store))
 	}
 	end()
 	end, _ = m.serve(nobody)

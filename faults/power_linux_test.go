@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // TestPower cuts the power under load. Acknowledged writes remain.
@@ -96,9 +97,7 @@ func cutPower(t *testing.T, r *recorder, o options, cuts int, started func(*serv
 		}}
 		l.begin()
 		time.Sleep(300*time.Millisecond + time.Duration(rand.Int64N(int64(1200*time.Millisecond))))
-		for late := time.Now().Add(time.Minute); r.count() < 100*(done+1) && time.Now().Before(late); {
-			time.Sleep(time.Millisecond)
-		}
+		wait.Eventually(func() bool { return r.count() >= 100*(done+1) })
 		off.Store(true)
 		if err := r.cut(v.cut); err != nil {
 			servertest.Lack(t, "shutdown", "this kernel cannot cut the power of ext4: %v", err)

@@ -25,8 +25,8 @@ func TestRejectedReloads(t *testing.T) {
 	s.mustStart()
 	r := newRecorder(t)
 	kinds := rejectedConfigs(t, s)
-	if len(kinds) < 50 {
-		t.Errorf("there are %d kinds, want 50", len(kinds))
+	if len(kinds) < 30 {
+		t.Errorf("there are %d kinds, want 30", len(kinds))
 	}
 	preset := presetName{slug: "p"}
 	serves := func(name string) {
@@ -133,8 +133,9 @@ func (k rejected) load(s *server) (answer, error) {
 // object is a JSON object of a configuration.
 type object = map[string]any
 
-// rejectedConfigs returns all kinds of refused configurations. It changes the
-// configuration of s.
+// rejectedConfigs returns configurations that are refused at each stage: when they are read, when our
+// handler is made, before and after its store is opened, and in another module. It changes the
+// configuration of s. The tests of caddymodule and its engines have all messages.
 func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	t.Helper()
 	other := newServer(t, options{})
@@ -183,14 +184,9 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 		change(fmt.Sprintf("%s %v", member, value), because, func(_, h object) { h[member] = value })
 	}
 	set("base_path", 1, "cannot unmarshal number")
-	set("base_path", "v1", "must be a clean absolute path")
-	set("base_path", "/v1/../v2", "must be a clean absolute path")
 	set("base_path", "{no.such}", "unrecognized placeholder")
 	set("max_body_size", -1, "must be positive")
-	set("max_body_size", "4MiB", "cannot unmarshal string")
-	set("preset_creators", "everybody", "must be management or any")
 	set("unknown", true, "unknown field")
-	set("keep_versions", -1, "must be")
 
 	keys := func(name, because string, secrets ...string) {
 		change("management key "+name, because, func(_, h object) {
@@ -201,26 +197,12 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 			h["management_keys"] = list
 		})
 	}
-	keys("in plain", "must be a placeholder", "a-secret-that-all-can-read")
 	keys("of no hash", "must be followed by 64 hexadecimal digits", "sha256:abc")
-	keys("that is not set", "{env.FAULTS_UNSET}", "{env.FAULTS_UNSET}")
 	keys("in no file", "file."+missing, "{file."+missing+"}")
 	keys("too short", "must be at least 16 characters", "{file."+file("short", "short\n")+"}")
-	keys("in two lines", "must be printable ASCII", "{file."+file("lines", "a-key-of-one-line\nand-of-another\n")+"}")
 	keys("twice", "has the same secret as", "{env.FAULTS_TWICE}", "{env.FAULTS_TWICE}")
-	set("management_keys", object{"secret": "x"}, "cannot unmarshal object")
-	set("inference_keys", []object{{"secret": "{env.FAULTS_TWICE}"}}, "has the same secret as")
-
-	inference := func(member string, value any, because string) {
-		change(fmt.Sprintf("inference %s %v", member, value), because, func(_, h object) { h["inference"] = object{member: value} })
-	}
-	set("inference", []string{"on"}, "cannot unmarshal array")
-	inference("keys", "sometimes", "must be everywhere, required, optional or off")
-	inference("drop_fields", []string{"a field"}, "must be names of letters")
-	inference("drop_fields", []string{"messages"}, "cannot be dropped")
-	inference("max_body_size", -1, "must be positive")
+	set("inference", object{"keys": "sometimes"}, "must be everywhere, required, optional or off")
 	set("memory", -1, "must be between 1 and")
-	inference("list_models", "on", "cannot unmarshal string")
 
 	storage := func(name, because string, value object) {
 		change("storage "+name, because, func(_, h object) { h["storage"] = value })
@@ -229,23 +211,15 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 		storage(name, because, object{"engine": "badger", "folder": folder})
 	}
 	storage("unknown", "storage: there is no engine", object{"engine": "postgres"})
-	storage("of no engine", "module name not specified with key 'engine'", object{"folder": s.store})
-	storage("of a number", "cannot unmarshal number", object{"engine": "badger", "folder": 7})
 	storage("with an unknown setting", "unknown field", object{"engine": "badger", "folder": s.store, "sync": false})
-	storage("scrubbed often", "invalid duration", object{"engine": "badger", "folder": s.store, "scrub_interval": "often"})
 	key := func(name, because, folder, file string) {
 		storage("with "+name, because, object{"engine": "badger", "folder": folder, "encryption_key_file": file})
 	}
 	digits := file("digits", strings.Repeat("0123456789abcdef", 4)+"\n")
-	key("a key that is missing", "no such file", filepath.Join(s.home, "none"), missing)
-	key("an invalid key", "does not hold 64 hexadecimal digits", filepath.Join(s.home, "none"), aFile)
 	key("a key that the running one has not", "is in use with another encryption key", s.store, digits)
-	badger("in a file", "not a directory", aFile)
 	badger("below a file", "not a directory", filepath.Join(aFile, "store"))
-	badger("under no name", "unrecognized placeholder", "{no.such}")
 	badger("of another process", "is in use", other.store)
 	badger("in a folder of something else", "is neither empty nor a store", filepath.Dir(file("else/README", "x")))
-	badger("that was something else's", "is not a store of presets", filepath.Dir(file("other/MANIFEST", "x")))
 	// The marker has a valid checksum, because a damaged store is no reason to reject a
 	// configuration.
 	newer := `{"format":99,"id":"x","state":"ready"}`
@@ -276,15 +250,8 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	change("a port that is taken", "address already in use", func(config, _ object) {
 		servers(config)["second"] = object{"listen": []string{taken.Addr().String()}}
 	})
-	change("no port", "port", func(config, _ object) { servers(config)["second"] = object{"listen": []string{"127.0.0.1:http3000"}} })
 	change("an unknown matcher", "unknown module: http.matchers.no_such", func(config, _ object) {
 		servers(config)["second"] = object{"routes": []object{{"match": []object{{"no_such": object{}}}}}}
-	})
-	change("an invalid matcher", "error parsing regexp", func(config, _ object) {
-		servers(config)["second"] = object{"routes": []object{{"match": []object{{"path_regexp": object{"pattern": "("}}}}}}
-	})
-	change("an unknown transport", "unknown module: http.reverse_proxy.transport.pigeon", func(config, _ object) {
-		servers(config)["second"] = object{"routes": []object{{"handle": []object{{"handler": "reverse_proxy", "transport": object{"protocol": "pigeon"}}}}}}
 	})
 	change("an unknown app", "unknown module: no_such", func(config, _ object) { config["apps"].(object)["no_such"] = object{} })
 	change("a certificate that is missing", "no such file", func(config, _ object) {
@@ -295,9 +262,6 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	})
 	change("a log without a place", "not a directory", func(config, _ object) {
 		config["logging"] = object{"logs": object{"default": object{"writer": object{"output": "file", "filename": filepath.Join(aFile, "log")}}}}
-	})
-	change("an unknown encoder", "unknown module: caddy.logging.encoders.no_such", func(config, _ object) {
-		config["logging"] = object{"logs": object{"default": object{"encoder": object{"format": "no_such"}}}}
 	})
 	change("an unknown member", "unknown field", func(config, _ object) { config["presets"] = object{} })
 
@@ -313,14 +277,8 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 		kinds = append(kinds, rejected{name: name, because: because, text: text, caddyfile: true})
 	}
 	caddyfile("subdirective unknown", "unrecognized subdirective", "storage badger", "store badger")
-	caddyfile("subdirective twice", "given more than once", "storage badger", "max_body_size 1MiB\nmax_body_size 1MiB\nstorage badger")
-	caddyfile("size of nothing", "must be a size", "storage badger", "max_body_size 0\nstorage badger")
-	caddyfile("argument", "takes no arguments but a matcher", "presets {", "presets all {")
-	caddyfile("key of few characters", "must be at least 16 characters", managementKey+" ann", "short ann")
 	caddyfile("folder twice", "want at most one argument", `storage badger "`, `storage badger x "`)
-	caddyfile("scrubbing of nothing", "scrub_interval must be", "inference_key", "inference_key {env.X}\n}\npresets {\nstorage badger {\nscrub_interval often\n}\ninference_key")
 	caddyfile("directive unknown", "unrecognized directive", "presets {", "presents {")
-	caddyfile("import of nothing", "not found", "presets {", "import "+filepath.ToSlash(missing)+"\npresets {")
 	caddyfile("block without an end", "", "presets {", "presets {{")
 	return kinds
 }

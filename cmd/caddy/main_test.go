@@ -354,14 +354,11 @@ func TestKilledServerLosesNothing(t *testing.T) {
 				}
 			})
 		}
-		for late := time.Now().Add(wait.Limit); time.Now().Before(late); time.Sleep(10 * time.Millisecond) {
+		wait.Eventually(func() bool {
 			mu.Lock()
-			enough := len(workspaces) >= writers*(cycle+1) // each follows a version
-			mu.Unlock()
-			if enough {
-				break
-			}
-		}
+			defer mu.Unlock()
+			return len(workspaces) >= writers*(cycle+1) // each follows a version
+		})
 		p.Kill()
 		wg.Wait()
 	}

@@ -218,13 +218,8 @@ func TestKilledRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = in.Write(whole[:n]) // the child has read all but the bytes in the pipe
-		for deadline := time.Now().Add(wait.Limit); ; time.Sleep(10 * time.Millisecond) {
-			if found, _ := filepath.Glob(filepath.Join(folder, "*.mem")); len(found) > 0 {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("the child restores nothing: %s", out.String())
-			}
+		if !wait.Eventually(func() bool { found, _ := filepath.Glob(filepath.Join(folder, "*.mem")); return len(found) > 0 }) {
+			t.Fatalf("the child restores nothing: %s", out.String())
 		}
 		if err := errors.Join(err, child.Process.Kill()); err != nil {
 			t.Fatal(err)
