@@ -143,9 +143,6 @@ type Reader interface {
 	// never set.
 	LabelChanges(p Preset, label string) (int, error)
 	LabelChange(p Preset, label string, n int) (LabelChange, error)
-	// LabelNames yields the name of every label of p that was ever set, in byte order.
-	// Removed labels are among them. An error ends it.
-	LabelNames(p Preset) iter.Seq2[string, error]
 	Key(id string) (Key, error)
 	// KeyByHash returns the issued key whose secret has this SHA-256.
 	KeyByHash(hash KeyHash) (Key, error)

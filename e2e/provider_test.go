@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference/inferencetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/strictgateway"
 )
 
 // provider is an AI provider for clients whose requests a test does not write. It refuses what
@@ -104,7 +104,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := json.Unmarshal(body, &sent); err != nil {
 		request.why = err.Error()
 	} else {
-		request.why = strings.Join(inferencetest.Refusals(route.dialect, body), "; ")
+		request.why = strings.Join(strictgateway.Refusals(route.dialect, body), "; ")
 	}
 	p.mu.Lock()
 	request.client = p.client

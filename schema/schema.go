@@ -50,6 +50,8 @@ type Schemas struct {
 	ResponsesTemplate, ChatTemplate, MessagesTemplate *Schema
 	// UpdatePreset is the body of PATCH /presets/{slug}.
 	UpdatePreset *Schema
+	// PresetFile is the file of a preset without its requests.
+	PresetFile *Schema
 	// Designate is the body of POST /presets/{slug}/designate.
 	Designate *Schema
 	// Label is the body of PUT /presets/{slug}/labels/{label}.
@@ -93,6 +95,7 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 		{&s.ChatTemplate, "chat-template.json", chatRelations},
 		{&s.MessagesTemplate, "messages-template.json", messagesRelations},
 		{&s.UpdatePreset, "update-preset.json", nil},
+		{&s.PresetFile, "preset-file.json", nil},
 		{&s.Designate, "designate.json", nil},
 		{&s.Label, "label.json", nil},
 		{&s.Feedback, "feedback.json", nil},

@@ -1,5 +1,7 @@
 package storage
 
+import "time"
+
 // Salvage is the result of copying what is whole of a damaged store into a new one.
 type Salvage struct {
 	// StoreID is the id of the new store.
@@ -8,7 +10,9 @@ type Salvage struct {
 	// answered, or 0 if that is unknown.
 	Commit       uint64 `json:"commit"`
 	Acknowledged uint64 `json:"acknowledged"`
-	Copied       Copied `json:"copied"`
+	// LastChange is the time of the last record of the audit trail that was found.
+	LastChange time.Time `json:"last_change,omitzero"`
+	Copied     Copied    `json:"copied"`
 	// Damaged are the places in the old store's files that could not be read.
 	Damaged []Place `json:"damaged"`
 	// Lost are the objects that were not copied, or not as they were.

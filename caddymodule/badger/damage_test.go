@@ -7,9 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	_ "github.com/caddy-presets/caddy-presets/caddymodule"
 	"github.com/caddy-presets/caddy-presets/caddymodule/badger"
@@ -152,17 +149,6 @@ func TestUnreachableFolder(t *testing.T) {
 	}
 }
 
-func TestScrubs(t *testing.T) {
-	s := caddytest.Start(t, caddytest.Standard)
-	badger.Scrub(t.Context())
-	if !strings.Contains(s.Logs(), "nothing is damaged") {
-		t.Error("a check that found nothing is not logged")
-	}
-	if at := s.Metric(`caddy_presets_store_checked_timestamp_seconds{store="` + s.CanonicalFolder() + `"}`); at == "" || at == "0" {
-		t.Error("the metrics do not tell when it was checked")
-	}
-}
-
 // TestScrubsByItself checks that the store is scrubbed periodically without a request.
 func TestScrubsByItself(t *testing.T) {
 	tier.Slow(t)
@@ -177,6 +163,9 @@ func TestScrubsByItself(t *testing.T) {
 	}
 	if !wait.Eventually(func() bool { return strings.Count(s.Logs(), "nothing is damaged") >= 2 }) {
 		t.Error("the store is not looked at twice")
+	}
+	if at := s.Metric(`caddy_presets_store_checked_timestamp_seconds{store="` + s.CanonicalFolder() + `"}`); at == "" || at == "0" {
+		t.Error("the metrics do not tell when it was checked")
 	}
 }
 
@@ -215,28 +204,6 @@ func TestDamageOfARecord(t *testing.T) {
 	}
 	if got := s.Metric(series); got == "0" || got == "" {
 		t.Errorf("got %q damages, want some", got)
-	}
-}
-
-// TestMetricsWhileOpening reads the metrics of the other folders while one folder is being
-// opened.
-func TestMetricsWhileOpening(t *testing.T) {
-	caddytest.Start(t, caddytest.Standard)
-	defer badger.BeginOpening()()
-	gathered := make(chan int)
-	go func() {
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(badger.Metrics)
-		families, _ := registry.Gather()
-		gathered <- len(families)
-	}()
-	select {
-	case n := <-gathered:
-		if n == 0 {
-			t.Error("there are no metrics of the store that is open")
-		}
-	case <-time.After(wait.Limit):
-		t.Error("the metrics wait for the folder")
 	}
 }
 

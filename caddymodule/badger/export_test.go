@@ -30,24 +30,8 @@ func Retry(ctx context.Context) {
 	_, _ = f.Retry(ctx, why)
 }
 
-// Scrub checks the only folder now.
-func Scrub(ctx context.Context) {
-	f, store, _ := theOnly()
-	f.scrub(ctx, store)
-}
-
-// BeginOpening blocks the opening and closing of other folders until the returned function
-// is called.
-func BeginOpening() (end func()) {
-	folders.OpenCloseMu.Lock()
-	return folders.OpenCloseMu.Unlock
-}
-
-// Metrics are the metrics of all folders.
-var Metrics = storeMetrics{}
-
 // CacheSize returns what the only folder is told to cache if it is encrypted, in bytes.
 func CacheSize() int64 {
 	f, _, _ := theOnly()
-	return f.cacheSize()
+	return f.settings().cache
 }

@@ -58,7 +58,7 @@ func (*folder) IsFatal(err error) bool { return errors.Is(err, badgerstore.ErrMi
 // open opens the store, and creates it if retries say that it may be new.
 func (f *folder) open() (*badgerstore.Store, error) {
 	store, err := badgerstore.Open(f.name, badgerstore.Options{
-		Logger: logof.New(f.logger), EncryptionKey: f.key, CacheSize: f.cacheSize(), Existing: !f.retries.mayBeNew, Probe: f.probe,
+		Logger: logof.New(f.logger), EncryptionKey: f.key, CacheSize: f.settings().cache, Existing: !f.retries.mayBeNew, Probe: f.probe,
 	})
 	f.checks, f.isDamaged = newCheckState(time.Now()), false
 	// Returns what opening the store used to the system, some 17 MiB, which takes a few milliseconds.
@@ -164,14 +164,14 @@ func contents(folder string) string {
 // a read has found damage.
 func (f *folder) Maintain(ctx context.Context, store *badgerstore.Store) {
 	now := f.now()
-	store.SetCacheSize(f.cacheSize())
+	store.SetCacheSize(f.settings().cache)
 	found := store.Damaged() && !f.isDamaged
 	if found {
 		f.isDamaged = true
 		f.logger().Error("stored data were found damaged: presets and keys that are in memory are served on, and so is all that is whole; "+
 			"the store is checked now; restore a backup, or copy what is whole with caddy presets salvage", zap.String("folder", f.name))
 	}
-	if found || f.checks.isDue(now, f.scrubInterval()) {
+	if found || f.checks.isDue(now, f.settings().scrub) {
 		f.scrub(ctx, store)
 		f.checks.last, f.checks.checked = time.Now(), true
 	}
@@ -220,26 +220,15 @@ func (f *folder) scrub(ctx context.Context, store *badgerstore.Store) {
 	}
 }
 
-func (f *folder) logger() *zap.Logger {
+// settings returns those of the configuration that came last, or none after the last one.
+func (f *folder) settings() settings {
 	if s := f.newest(); s != nil {
-		return s.logger
+		return *s
 	}
-	return zap.NewNop()
+	return settings{logger: zap.NewNop()}
 }
 
-func (f *folder) cacheSize() int64 {
-	if s := f.newest(); s != nil {
-		return s.cache
-	}
-	return 0
-}
-
-func (f *folder) scrubInterval() time.Duration {
-	if s := f.newest(); s != nil {
-		return s.scrub
-	}
-	return 0
-}
+func (f *folder) logger() *zap.Logger { return f.settings().logger }
 
 // Interface guard
 var _ storepool.Opener[*badgerstore.Store] = (*folder)(nil)

@@ -16,10 +16,7 @@ func convertCommand() *cobra.Command {
 	var reach connection
 	var keyFile string
 	var asJSON bool
-	sources := make([]string, 0, len(convert.Sources()))
-	for _, s := range convert.Sources() {
-		sources = append(sources, string(s))
-	}
+	sources := convert.Sources()
 	cmd := &cobra.Command{
 		Use:   "convert <source> <input> <dir>",
 		Short: "Writes the prompts of another system as files for review",

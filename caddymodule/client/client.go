@@ -87,31 +87,63 @@ const (
 	defaultTimeout = 2 * time.Minute
 	// maxResponse bounds a response, in bytes. A page of 100 versions may have 26 MB.
 	maxResponse = 64 << 20
+	// statusOverloaded is what some providers answer if they have too much to do.
+	statusOverloaded = 529
 )
 
 // Do sends a request, and returns a success. Anything else is an *Error, or the error of
 // the connection.
 //
-// A request is repeated after a lost connection, and after 408, 429, 500, 502, 503 and 504.
+// A request is repeated after a lost connection, and after 408, 429, 500, 502, 503, 504 and 529.
 // A change is repeated only if it has an Idempotency-Key: it is made once all the same.
 func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	if _, err := c.target(r); err != nil {
 		return nil, err
 	}
-	repeatable := r.Method == http.MethodGet || r.Header.Get("Idempotency-Key") != ""
-	for try := 1; ; try++ {
-		response, pause, err := c.once(ctx, r)
-		if err == nil {
-			return response, nil
+	tries := 1
+	if r.Method == http.MethodGet || r.Header.Get("Idempotency-Key") != "" {
+		tries = cmp.Or(c.Tries, defaultTries)
+	}
+	var response *Response
+	err := Retry{Tries: tries, MaxWait: maxWait}.Do(ctx, func() (pause time.Duration, err error) {
+		response, pause, err = c.once(ctx, r)
+		return pause, err
+	})
+	return response, err
+}
+
+// Retry says how often something is tried, and how long the pauses between are.
+type Retry struct {
+	Tries   int
+	MaxWait time.Duration
+	// Wait waits; nil for a timer. It ends early with ctx.
+	Wait func(ctx context.Context, d time.Duration) error
+}
+
+// Do calls try until it succeeds, and returns its last error. pause is how long to wait before the
+// next one: 0 for longer each time, and negative if another one cannot help.
+func (r Retry) Do(ctx context.Context, try func() (pause time.Duration, err error)) error {
+	wait := r.Wait
+	if wait == nil {
+		wait = waitFor
+	}
+	for tried := 1; ; tried++ {
+		pause, err := try()
+		if err == nil || pause < 0 || tried >= r.Tries || ctx.Err() != nil {
+			return err
 		}
-		if pause < 0 || !repeatable || try >= cmp.Or(c.Tries, defaultTries) || ctx.Err() != nil {
-			return nil, err
+		if wait(ctx, min(cmp.Or(pause, 100*time.Millisecond<<tried), r.MaxWait)) != nil {
+			return err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(min(cmp.Or(pause, 100*time.Millisecond<<try), maxWait)):
-		}
+	}
+}
+
+func waitFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 
@@ -141,7 +173,7 @@ func (c *Client) once(ctx context.Context, r Request) (_ *Response, pause time.D
 	case len(body) > maxResponse:
 		return nil, -1, fmt.Errorf("the answer to %s %s has more than %d bytes", r.Method, r.Path, maxResponse)
 	case response.StatusCode < 200 || response.StatusCode > 299:
-		return nil, pauseAfter(response), c.refusal(response, body)
+		return nil, PauseAfter(response), c.refusal(response, body)
 	}
 	var found struct {
 		Data  json.RawMessage `json:"data"`
@@ -153,19 +185,17 @@ func (c *Client) once(ctx context.Context, r Request) (_ *Response, pause time.D
 	return &Response{Status: response.StatusCode, Header: response.Header, Data: found.Data, Body: body, Total: found.Total}, 0, nil
 }
 
-// pauseAfter returns how long to wait before a repetition, negative if that fails again.
-func pauseAfter(response *http.Response) time.Duration {
+// PauseAfter returns how long to wait after an answer that is no success, negative if the
+// same request fails again.
+func PauseAfter(response *http.Response) time.Duration {
 	switch response.StatusCode {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
-		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, statusOverloaded:
 	default:
 		return -1
 	}
-	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
-	if err != nil {
-		return 0
-	}
-	return time.Duration(max(seconds, 0)) * time.Second
+	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+	return time.Duration(min(max(seconds, 0), 3600)) * time.Second
 }
 
 // refusal returns the error of an answer that is no success.

@@ -2,6 +2,8 @@ package files
 
 import (
 	"bytes"
+	"cmp"
+	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -27,10 +29,9 @@ type document struct {
 	// included are the files that have been read, by name. Their texts are whole.
 	included map[string][]byte
 	// texts are the texts that nodes with !file stand for.
-	texts    map[*yaml.Node]string
-	expanded int // the JSON of the file so far, in bytes
-	secrets  int // how many findSecretsBelow found
-	failed   bool
+	texts   map[*yaml.Node]string
+	secrets int // how many findSecretsBelow found
+	failed  bool
 	// broken are the pointers of the values with mistakes.
 	broken []string
 }
@@ -57,9 +58,14 @@ func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
 	add := func(at, message string) {
 		names := slices.Collect(jsontext.Pointer(at).Tokens())
 		place := append(slices.Clip(path), names...)
-		if !isBroken(unread, pointer(place)) {
-			d.mistake(locate(n, names), place, message)
+		if isBroken(unread, pointer(place)) {
+			return
 		}
+		value := locate(n, names)
+		if last := len(names) - 1; strings.HasPrefix(message, "name ") { // which is not allowed
+			value = cmp.Or(keysOf(follow(locate(n, names[:last])))[names[last]], value)
+		}
+		d.mistake(value, place, message)
 	}
 	switch err := err.(type) { //nolint:errorlint // checks return these types unwrapped
 	case *schema.Error:
@@ -95,8 +101,11 @@ func locate(n *yaml.Node, names []string) *yaml.Node {
 	return n
 }
 
-// child returns a member of a mapping or an element of a sequence, nil if there is none.
+// child returns a member of a mapping or an element of a sequence, nil if there is none. n may be nil.
 func child(n *yaml.Node, name string) *yaml.Node {
+	if n == nil {
+		return nil
+	}
 	switch n.Kind {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -110,6 +119,15 @@ func child(n *yaml.Node, name string) *yaml.Node {
 		}
 	}
 	return nil
+}
+
+// keysOf returns the keys of a mapping by their texts. Of equal ones it is the first.
+func keysOf(n *yaml.Node) map[string]*yaml.Node {
+	keys := make(map[string]*yaml.Node, len(n.Content)/2)
+	for i := len(n.Content) - 2; n.Kind == yaml.MappingNode && i >= 0; i -= 2 {
+		keys[n.Content[i].Value] = n.Content[i]
+	}
+	return keys
 }
 
 // include returns the text that a node with !file stands for.
@@ -148,21 +166,12 @@ func (d *document) inFolder(name string) string { return path.Join(path.Dir(d.fi
 
 // includeName returns the path that !file names, cleaned, or a problem.
 func includeName(name string) (clean, problem string) {
+	clean = path.Clean(name)
 	switch {
-	case name == "":
+	case name == "" || clean == ".":
 		return "", "!file needs the name of a file"
-	case strings.ContainsAny(name, "\\:\x00"):
-		return "", "the name of a file has slashes, and no backslash or colon"
-	case strings.HasPrefix(name, "/"):
-		return "", "the file must be in the preset's own folder: its name must not begin with a slash"
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		if part == ".." {
-			return "", "the file must be in the preset's own folder: its name must not have .."
-		}
-	}
-	if clean = path.Clean(name); clean == "." {
-		return "", "!file needs the name of a file"
+	case !fs.ValidPath(clean) || strings.ContainsAny(name, "\\:\x00") || slices.Contains(strings.Split(name, "/"), ".."):
+		return "", "the file must be in the preset's own folder: its name has no .., no backslash, no colon and no slash before it"
 	}
 	return clean, ""
 }
@@ -173,14 +182,4 @@ func withoutFinalBreak(text []byte) []byte {
 		return bytes.TrimSuffix(rest, []byte("\r"))
 	}
 	return text
-}
-
-// toJSON returns the JSON of n. It is not ok if there is none. Values with mistakes, which
-// are added, have other values there. The JSON is valid until the next call.
-func (d *document) toJSON(n *yaml.Node, path []string, files bool) (json []byte, ok bool) {
-	c := converter{document: d, json: d.buffer[:0], path: slices.Clip(path), files: files}
-	c.value(n)
-	d.buffer = c.json
-	d.expanded += len(c.json)
-	return c.json, !c.ended
 }

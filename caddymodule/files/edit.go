@@ -18,6 +18,8 @@ type editor struct {
 	lines  []int  // where each line begins, and the end of the text
 	breaks string // the line break of the text
 	edits  []edit
+	// dissolves is set to write the values of aliases in their places.
+	dissolves bool
 	// canWrite reports whether a file that !file names may get another text.
 	canWrite func(name, text string) bool
 	writes   []prompt
@@ -32,39 +34,21 @@ type edit struct {
 // prompt is a file beside the YAML file, and the text that it is to stand for.
 type prompt struct{ name, text string }
 
-// kept is in the place of a value that stays as it is.
-var kept = new(yaml.Node)
-
 func newEditor(d *document, canWrite func(name, text string) bool) *editor {
 	e := &editor{document: d, text: bytes.TrimPrefix(d.text, bom), breaks: "\n", canWrite: canWrite}
 	if bytes.Contains(e.text, []byte("\r\n")) {
 		e.breaks = "\r\n"
 	}
-	if last, size := utf8.DecodeLastRune(e.text); size > 0 && lineBreak([]byte(string(last))) == 0 {
+	if !bytes.HasSuffix(e.text, []byte("\n")) {
 		e.text = append(slices.Clip(e.text), e.breaks...)
 	}
-	e.lines = append(e.lines, 0)
-	for at := 0; at < len(e.text); {
-		size := lineBreak(e.text[at:])
-		if size == 0 {
-			at++
-			continue
-		}
-		at += size
-		e.lines = append(e.lines, at)
+	end := 0
+	for line := range bytes.Lines(e.text) {
+		e.lines = append(e.lines, end)
+		end += len(line)
 	}
-	e.lines = append(e.lines, len(e.text))
+	e.lines = append(e.lines, end)
 	return e
-}
-
-// lineBreak returns the length of the line break that begins text, 0 if none does.
-func lineBreak(text []byte) int {
-	for _, one := range []string{"\r\n", "\n", "\r", "\u0085", "\u2028", "\u2029"} {
-		if bytes.HasPrefix(text, []byte(one)) {
-			return len(one)
-		}
-	}
-	return 0
 }
 
 // lineCount is the number of lines.
@@ -129,25 +113,23 @@ func (e *editor) whole(new *yaml.Node) {
 	if e.value(e.root, new, e.lineCount()) {
 		return
 	}
-	for i := 0; i+1 < len(new.Content); i += 2 {
-		if new.Content[i+1] == kept {
-			new.Content[i+1] = child(e.root, new.Content[i].Value)
-		}
-	}
 	at := e.place(e.root.Line-1, e.root.Column-1)
-	var r renderer
-	if len(new.Content) > 0 {
-		r.collection(new, 0)
-	} else {
-		r.WriteString("{}")
-	}
-	e.edits = append(e.edits, edit{at.offset, e.contentEnd(e.root, at.line, e.lineCount()), r.String()})
+	e.edits = append(e.edits, edit{at.offset, e.contentEnd(e.root, at.line, e.lineCount()), rendered(new, 0)})
+}
+
+// keeps reports whether a value of the document may stay for another one.
+func (e *editor) keeps(old, new *yaml.Node) bool {
+	return e.same(old, new) && (!e.dissolves || !hasAlias(old))
+}
+
+func hasAlias(n *yaml.Node) bool {
+	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, hasAlias)
 }
 
 // value edits old, which ends before a line, so that it becomes new. It is not ok if the
 // value as a whole has to be replaced.
 func (e *editor) value(old, new *yaml.Node, limit int) bool {
-	if new == kept || e.same(old, new) {
+	if e.keeps(old, new) {
 		return true
 	}
 	if isFile(old) && new.Kind == yaml.ScalarNode && !isFile(new) {
@@ -161,84 +143,146 @@ func (e *editor) value(old, new *yaml.Node, limit int) bool {
 		return false
 	}
 	edits, writes := len(e.edits), len(e.writes)
-	ok := false
-	switch old.Kind {
-	case yaml.MappingNode:
-		ok = e.mapping(old, new, limit)
-	case yaml.SequenceNode:
-		ok = e.sequence(old, new, limit)
-	}
+	ok := e.parts(old, new, limit)
 	if !ok {
 		e.edits, e.writes = e.edits[:edits], e.writes[:writes]
 	}
 	return ok
 }
 
-func (e *editor) mapping(old, new *yaml.Node, limit int) bool {
-	count := len(old.Content) / 2
-	names := make([]string, count)
-	for i := range names {
-		names[i] = old.Content[2*i].Value
+// part is a member of a mapping or an element of a sequence in the text.
+type part struct {
+	place
+	limit, end int    // the line where the next one begins, and the offset where its content ends
+	comment    string // in its first line
+	value      *yaml.Node
+}
+
+// parts edits the members or the elements of old, so that they become those of new.
+func (e *editor) parts(old, new *yaml.Node, limit int) bool {
+	all, ok := e.partsOf(old, limit)
+	if !ok {
+		return false
 	}
-	inserted := make(map[int][]int) // indexes in new, by the member of old before them
+	step := stepOf(old)
+	matches := e.match(old, new)
+	missing := make(map[int][]int) // indexes in new without a match, by the part before them
 	before := -1
-	for i := 0; i < len(new.Content); i += 2 {
-		if at := slices.Index(names, new.Content[i].Value); at >= 0 {
-			before = at
+	for j := range len(new.Content) / step {
+		if i := slices.Index(matches, j); i >= 0 {
+			before = i
 		} else {
-			inserted[before] = append(inserted[before], i)
+			missing[before] = append(missing[before], j)
 		}
 	}
-	for i, name := range names {
-		key, value := old.Content[2*i], old.Content[2*i+1]
-		at := e.place(key.Line-1, key.Column-1)
-		end := limit
-		if i+1 < count {
-			end = old.Content[2*i+2].Line - 1
+	text := func(j, column int) string {
+		return rendered(&yaml.Node{Kind: new.Kind, Content: new.Content[step*j : step*j+step]}, column)
+	}
+	insert := func(offset, column int, indexes []int) {
+		for _, j := range indexes {
+			e.edits = append(e.edits, edit{offset, offset, strings.Repeat(" ", column) + text(j, column) + "\n"})
 		}
-		if end <= at.line {
+	}
+	if first := all[0]; first.leads {
+		insert(e.lines[first.line], first.column, missing[-1])
+	} else if missing[-1] != nil && step == 1 {
+		return false
+	} else { // the order of members does not count
+		missing[0] = append(missing[-1], missing[0]...)
+	}
+	for i, p := range all {
+		switch j := matches[i]; {
+		case j < 0 && !p.leads:
 			return false
+		case j < 0:
+			e.edits = append(e.edits, edit{e.lines[p.line], e.nextLine(p.end), ""})
+		case !e.value(p.value, new.Content[step*j+step-1], p.limit):
+			e.replace(p, text(j, p.column))
 		}
-		contentEnd := e.contentEnd(value, at.line, end)
-		wanted := child(new, name)
-		if i == 0 && at.leads {
-			inserted[-1] = e.insertBefore(at, new, inserted[-1])
-		}
-		switch {
-		case wanted == nil && !at.leads:
-			return false
-		case wanted == nil:
-			e.remove(at, contentEnd)
-		case !e.value(value, wanted, end):
-			var r renderer
-			r.member(name, wanted, at.column)
-			e.replace(at, contentEnd, r.String(), cmp.Or(value.LineComment, key.LineComment))
-		}
-		if i == 0 {
-			inserted[0] = append(inserted[-1], inserted[0]...)
-		}
-		for _, j := range inserted[i] {
-			e.insert(e.nextLine(contentEnd), at.column, func(r *renderer) { r.member(new.Content[j].Value, new.Content[j+1], at.column) })
-		}
+		insert(e.nextLine(p.end), p.column, missing[i])
 	}
 	return true
 }
 
-// insertBefore inserts members of new in lines of their own. None remains.
-func (e *editor) insertBefore(at place, new *yaml.Node, members []int) []int {
-	for _, j := range members {
-		e.insert(e.lines[at.line], at.column, func(r *renderer) { r.member(new.Content[j].Value, new.Content[j+1], at.column) })
+// stepOf returns how many nodes a member or an element has.
+func stepOf(n *yaml.Node) int {
+	if n.Kind == yaml.MappingNode {
+		return 2
 	}
-	return nil
+	return 1
 }
 
-// insert inserts lines.
-func (e *editor) insert(offset, column int, write func(r *renderer)) {
-	var r renderer
-	r.WriteString(strings.Repeat(" ", column))
-	write(&r)
-	r.WriteByte('\n')
-	e.edits = append(e.edits, edit{offset, offset, r.String()})
+// partsOf returns the parts of a mapping or a sequence. It is not ok if it is unclear where they are.
+func (e *editor) partsOf(n *yaml.Node, limit int) (all []part, ok bool) {
+	step := stepOf(n)
+	above := n.Line - 1
+	for i := 0; i < len(n.Content); i += step {
+		key, value := n.Content[i], n.Content[i+step-1]
+		p := part{comment: cmp.Or(value.LineComment, key.LineComment), value: value}
+		line, column := key.Line-1, key.Column-1
+		if step == 1 { // an element begins with a hyphen, perhaps in a line above its value
+			column = n.Column - 1
+			for ; line >= above; line-- {
+				if at := e.place(line, column); at.offset < len(e.text) && e.text[at.offset] == '-' && (i == 0 || at.leads) {
+					break
+				}
+			}
+			if line < above {
+				return nil, false
+			}
+			above = line + 1
+		}
+		p.place = e.place(line, column)
+		all = append(all, p)
+	}
+	for i := range all {
+		p := &all[i]
+		if p.limit = limit; i+1 < len(all) {
+			p.limit = all[i+1].line
+		}
+		if p.limit <= p.line {
+			return nil, false
+		}
+		p.end = e.contentEnd(p.value, p.line, p.limit)
+	}
+	return all, true
+}
+
+// match returns which part of new each part of old becomes, -1 for none. Elements match in their
+// order, those that differ from the first one that does.
+func (e *editor) match(old, new *yaml.Node) []int {
+	a, b := old.Content, new.Content
+	matches := make([]int, len(a)/stepOf(old))
+	if old.Kind == yaml.MappingNode {
+		for i := range matches {
+			matches[i] = -1
+			for j := 0; j < len(b); j += 2 {
+				if b[j].Value == a[2*i].Value {
+					matches[i] = j / 2
+				}
+			}
+		}
+		return matches
+	}
+	same, rest := 0, min(len(a), len(b))
+	for same < rest && e.keeps(a[same], b[same]) {
+		same++
+	}
+	suffix := 0
+	for suffix < rest-same && e.keeps(a[len(a)-1-suffix], b[len(b)-1-suffix]) {
+		suffix++
+	}
+	for i := range matches {
+		switch {
+		case i >= len(a)-suffix:
+			matches[i] = i + len(b) - len(a)
+		case i < len(b)-suffix:
+			matches[i] = i
+		default:
+			matches[i] = -1
+		}
+	}
+	return matches
 }
 
 // nextLine returns where the line behind an offset begins.
@@ -247,92 +291,16 @@ func (e *editor) nextLine(offset int) int {
 	return e.lines[min(next, e.lineCount())]
 }
 
-func (e *editor) sequence(old, new *yaml.Node, limit int) bool {
-	places, ok := e.hyphens(old)
-	if !ok {
-		return false
-	}
-	ends, limits := make([]int, len(places)), make([]int, len(places))
-	for i, at := range places {
-		limits[i] = limit
-		if i+1 < len(places) {
-			limits[i] = places[i+1].line
-		}
-		if limits[i] <= at.line {
-			return false
-		}
-		ends[i] = e.contentEnd(old.Content[i], at.line, limits[i])
-	}
-	a, b := old.Content, new.Content
-	prefix, suffix := 0, 0
-	for prefix < min(len(a), len(b)) && e.same(a[prefix], b[prefix]) {
-		prefix++
-	}
-	for suffix < min(len(a), len(b))-prefix && e.same(a[len(a)-1-suffix], b[len(b)-1-suffix]) {
-		suffix++
-	}
-	last, lastNew := len(a)-suffix, len(b)-suffix // the ends of the parts that differ
-	i := prefix
-	for ; i < min(last, lastNew); i++ {
-		if !e.value(a[i], b[i], limits[i]) {
-			var r renderer
-			r.item(b[i], places[i].column)
-			e.replace(places[i], ends[i], r.String(), a[i].LineComment)
-		}
-	}
-	for j := i; j < last; j++ {
-		if !places[j].leads {
-			return false
-		}
-		e.remove(places[j], ends[j])
-	}
-	offset := e.lines[places[0].line]
-	if last > 0 {
-		offset = e.nextLine(ends[last-1])
-	} else if !places[0].leads {
-		return false
-	}
-	for ; i < lastNew; i++ {
-		e.insert(offset, places[0].column, func(r *renderer) { r.item(b[i], places[0].column) })
-	}
-	return true
-}
-
-// hyphens returns where the elements of a sequence begin. It is not ok if that is unclear.
-func (e *editor) hyphens(n *yaml.Node) ([]place, bool) {
-	places := make([]place, len(n.Content))
-	above := n.Line - 1
-	for i, item := range n.Content {
-		line := item.Line - 1
-		for ; line >= above; line-- {
-			places[i] = e.place(line, n.Column-1)
-			if at := places[i].offset; at < len(e.text) && e.text[at] == '-' && (i == 0 || places[i].leads) {
-				break
-			}
-		}
-		if line < above {
-			return nil, false
-		}
-		above = line + 1
-	}
-	return places, true
-}
-
-// remove removes whole lines.
-func (e *editor) remove(at place, end int) {
-	e.edits = append(e.edits, edit{e.lines[at.line], e.nextLine(end), ""})
-}
-
-// replace replaces a member or an element. It keeps the comment in its first line.
-func (e *editor) replace(at place, end int, text, comment string) {
-	if comment != "" && !strings.Contains(comment, "\n") {
+// replace replaces a part. It keeps the comment in its first line.
+func (e *editor) replace(p part, text string) {
+	if p.comment != "" && !strings.Contains(p.comment, "\n") {
 		first, rest, more := strings.Cut(text, "\n")
-		text = first + " " + comment
+		text = first + " " + p.comment
 		if more {
 			text += "\n" + rest
 		}
 	}
-	e.edits = append(e.edits, edit{at.offset, end, text})
+	e.edits = append(e.edits, edit{p.offset, p.end, text})
 }
 
 // same reports whether a value of the document and another one mean the same. The order of

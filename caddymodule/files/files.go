@@ -13,10 +13,16 @@ package files
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // Set is the content of a folder. Its workspaces are sorted by slug.
@@ -87,8 +93,8 @@ type Label struct {
 
 // Share is a part of a split.
 type Share struct {
-	Version Number
-	Weight  int
+	Version Number `json:"version"`
+	Weight  int    `json:"weight"`
 }
 
 // Number is the number of a version. The zero value is "latest": the version that the
@@ -103,7 +109,55 @@ func (n Number) String() string {
 	if n == Latest {
 		return "latest"
 	}
-	return fmt.Sprint(int(n))
+	return strconv.Itoa(int(n))
+}
+
+// MarshalJSON returns the number, or "latest".
+func (n Number) MarshalJSON() ([]byte, error) {
+	if n == Latest {
+		return json.Marshal(n.String())
+	}
+	return json.Marshal(int(n))
+}
+
+// UnmarshalJSON reads a number, such as 2 or 2.0, or "latest".
+func (n *Number) UnmarshalJSON(text []byte) error {
+	if string(text) == `"latest"` {
+		*n = Latest
+		return nil
+	}
+	number, ok := rawjson.Int(text)
+	if *n = Number(number); !ok {
+		return errors.New("must be the number of a version, or latest")
+	}
+	return nil
+}
+
+// UnmarshalJSON reads a version and a weight, such as 2 or 2.0.
+func (s *Share) UnmarshalJSON(text []byte) error {
+	var share struct{ Version, Weight Number }
+	err := json.Unmarshal(text, &share)
+	s.Version, s.Weight = share.Version, int(share.Weight)
+	return err
+}
+
+// UnmarshalJSON reads what a file says: a version, or an object with a split.
+func (l *Label) UnmarshalJSON(text []byte) error {
+	if jsontext.Value(text).Kind() != '{' {
+		return json.Unmarshal(text, &l.Version)
+	}
+	var object struct{ Split []Share }
+	err := json.Unmarshal(text, &object)
+	l.Split = object.Split
+	return err
+}
+
+// MarshalJSON returns an object with version or split, as the API has them.
+func (l Label) MarshalJSON() ([]byte, error) {
+	if l.Split != nil {
+		return json.Marshal(map[string]any{"split": l.Split})
+	}
+	return json.Marshal(map[string]any{"version": l.Version})
 }
 
 // Error is a mistake in a file.
@@ -122,15 +176,15 @@ type Error struct {
 
 // Error returns the mistake in one line, such as
 // default/mail.yaml:3:5: /responses/temperature: must be a number.
-// Control characters of names are escapes there.
+// Characters of names that could command a terminal are escapes there.
 func (e *Error) Error() string {
 	var text strings.Builder
-	text.WriteString(visible(e.File))
+	text.WriteString(terminal.Escape(e.File))
 	if e.Line > 0 {
 		fmt.Fprintf(&text, ":%d:%d", e.Line, e.Column)
 	}
 	if e.Path != "" {
-		text.WriteString(": " + visible(e.Path))
+		text.WriteString(": " + terminal.Escape(e.Path))
 	}
 	if text.Len() > 0 {
 		text.WriteString(": ")

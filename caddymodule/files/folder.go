@@ -28,54 +28,30 @@ type folder interface {
 type rootFolder struct{ *os.Root }
 
 func (f rootFolder) read(name string) ([]byte, string) {
-	info, err := f.Stat(name)
-	if err != nil {
-		return nil, f.problem(name, err)
-	}
-	if problem := problemOf(info); problem != "" {
-		return nil, problem
-	}
-	// Another file may have taken its place: opening a pipe must not wait for a writer.
+	// Opening a pipe must not wait for a writer.
 	file, err := f.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, f.problem(name, err)
 	}
 	defer file.Close()
-	if info, err = file.Stat(); err != nil {
+	info, err := file.Stat()
+	if err != nil {
 		return nil, f.problem(name, err)
 	}
-	if problem := problemOf(info); problem != "" {
-		return nil, problem
+	if !info.Mode().IsRegular() {
+		return nil, "must be a regular file"
 	}
-	text := make([]byte, 0, info.Size()+1)
-	for {
-		n, err := file.Read(text[len(text):cap(text)])
-		text = text[:len(text)+n]
-		switch {
-		case len(text) > MaxFileSize:
-			return nil, tooLarge
-		case errors.Is(err, io.EOF):
-			return text, ""
-		case err != nil:
-			return nil, f.problem(name, err)
-		case len(text) == cap(text):
-			text = append(text, 0)[:len(text)]
-		}
+	text, err := io.ReadAll(io.LimitReader(file, MaxFileSize+1))
+	switch {
+	case err != nil:
+		return nil, f.problem(name, err)
+	case len(text) > MaxFileSize:
+		return nil, tooLarge
 	}
+	return text, ""
 }
 
 var tooLarge = fmt.Sprintf("the file has more than %d bytes", MaxFileSize)
-
-// problemOf returns why a file is not read, empty if it is.
-func problemOf(info fs.FileInfo) string {
-	switch {
-	case !info.Mode().IsRegular():
-		return "must be a regular file"
-	case info.Size() > MaxFileSize:
-		return tooLarge
-	}
-	return ""
-}
 
 // problem describes an error of a file or folder. It has no path.
 func (f rootFolder) problem(name string, err error) string {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -61,21 +59,13 @@ func pointer(path []string) string {
 	return string(text)
 }
 
-// visible returns text without characters that a terminal takes for commands. They are
-// written as escapes.
-func visible(text string) string {
-	if !strings.ContainsFunc(text, isInvisible) && utf8.ValidString(text) {
-		return text
-	}
-	var out strings.Builder
-	for _, c := range text {
-		if isInvisible(c) {
-			fmt.Fprintf(&out, `\u%04x`, c)
-		} else {
-			out.WriteRune(c)
-		}
-	}
-	return out.String()
-}
+// maxListed bounds the names in one message.
+const maxListed = 50
 
-func isInvisible(c rune) bool { return !unicode.IsGraphic(c) }
+// ShortList returns names for a message: the first 50, and how many more there are.
+func ShortList(names []string) string {
+	if more := len(names) - maxListed; more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(names[:maxListed], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}

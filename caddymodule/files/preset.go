@@ -1,12 +1,12 @@
 package files
 
 import (
-	"bytes"
+	"errors"
 	"slices"
 	"strconv"
-	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -15,17 +15,29 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// The members of a preset's file, in the order in which Write writes them.
-var presetMembers = []string{
-	"name", "description", "status", "labels", "policy", "template", "earlier", "responses", "chat", "messages",
-}
-
 // dialects are by the member that has the request.
 var dialects = map[string]domain.Dialect{
 	"responses": domain.Responses, "chat": domain.Chat, "messages": domain.Messages,
 }
 
 const requestChoice = "one of responses, chat and messages"
+
+// presetFile is what a file says of a preset, beside its versions.
+type presetFile struct {
+	Name        *string              `json:"name"`
+	Description *string              `json:"description"`
+	Status      *domain.PresetStatus `json:"status"`
+	Labels      map[string]Label     `json:"labels"`
+	Policy      *domain.Policy       `json:"policy"`
+	Earlier     []struct {
+		Message *string `json:"message"`
+	} `json:"earlier"`
+}
+
+// isRequest reports whether a path is that of a request, such as responses or earlier/0/chat.
+func isRequest(path []string) bool {
+	return len(path) == 1 && dialects[path[0]] != "" || len(path) == 3 && path[0] == "earlier" && dialects[path[2]] != ""
+}
 
 // preset returns the preset of a document. It is not ok if there are mistakes.
 func (d *document) preset(workspace, slug string) (p Preset, ok bool) {
@@ -34,153 +46,98 @@ func (d *document) preset(workspace, slug string) (p Preset, ok bool) {
 		d.mistakes.add(&Error{File: d.file, Message: "is empty: a preset has a request, " + requestChoice})
 		return p, false
 	}
-	settings := &yaml.Node{Kind: yaml.MappingNode, Line: d.root.Line, Column: d.root.Column}
-	var version []entry
-	for _, e := range d.entries(d.root, nil) {
-		at := []string{e.name}
-		switch e.name {
-		case "name", "description", "status", "policy":
-			settings.Content = append(settings.Content, e.key, e.value)
-		case "labels":
-			p.Labels = d.labels(e.value, at)
-		case "earlier":
-			p.Earlier = d.earlier(e.value, at)
-		case "template", "responses", "chat", "messages":
-			version = append(version, e)
-		default:
-			d.mistake(e.key, at, "is unknown: a preset's file has "+strings.Join(presetMembers, ", "))
-		}
-	}
-	d.settings(&p, settings)
-	p.Version = d.version(d.root, nil, version)
-	return p, !d.failed
-}
-
-// settings reads the members that PATCH /presets/{slug} takes.
-func (d *document) settings(p *Preset, n *yaml.Node) {
-	text, ok := d.toJSON(n, nil, false)
+	c, ok := d.toJSON(isRequest)
 	if !ok {
-		return
+		return p, false
 	}
-	if _, err := d.schemas.UpdatePreset.Check(text); err != nil {
-		d.mistakesOf(n, nil, err)
-		return
+	var file presetFile
+	_, err := d.schemas.PresetFile.Check(c.json)
+	if err == nil {
+		err = jsonv2.Unmarshal(c.json, &file)
 	}
-	var given struct {
-		Name        *string              `json:"name"`
-		Description *string              `json:"description"`
-		Status      *domain.PresetStatus `json:"status"`
-		Policy      *domain.Policy       `json:"policy"`
+	if err != nil {
+		d.mistakesOf(d.root, nil, err)
 	}
-	if err := jsonv2.Unmarshal(text, &given); err != nil {
-		d.mistakesOf(n, nil, err)
-		return
+	d.checkLabels(file.Labels)
+	if err := file.Policy.Check(); err != nil {
+		d.mistakesOf(d.root, nil, err)
 	}
-	p.Name, p.Description, p.Policy = given.Name, given.Description, given.Policy
-	if given.Status != nil {
-		p.Status = *given.Status
+	for i, item := range rawjson.Items(rawjson.Get(c.json, "earlier")) {
+		v := d.version(c, item, "earlier", strconv.Itoa(i))
+		if i < len(file.Earlier) && file.Earlier[i].Message != nil {
+			v.Message = file.Earlier[i].Message
+			path := []string{"earlier", strconv.Itoa(i), "message"}
+			d.check(locate(d.root, path), domain.CheckMessage(*v.Message), "", path...)
+		}
+		p.Earlier = append(p.Earlier, v)
 	}
-	if err := p.Policy.Check(); err != nil {
-		d.mistakesOf(n, nil, err)
+	p.Version = d.version(c, c.json)
+	p.Name, p.Description, p.Policy = file.Name, file.Description, file.Policy
+	if file.Status != nil {
+		p.Status = *file.Status
 	}
 	if p.Policy != nil && p.Policy.Violation == "" {
 		p.Policy.Violation = domain.OverrideViolation // as the server stores it
 	}
+	if file.Labels != nil {
+		p.Labels = file.Labels
+	}
+	return p, !d.failed
 }
 
-// earlier reads versions that a new preset gets first.
-func (d *document) earlier(n *yaml.Node, path []string) (all []Version) {
-	list := follow(n)
-	if list.Kind != yaml.SequenceNode {
-		d.mistake(n, path, "must be a list of versions")
-		return nil
+// check adds the mistake of a domain's check of one value or name.
+func (d *document) check(n *yaml.Node, err error, before string, path ...string) {
+	if refused, ok := errors.AsType[*domain.Error](err); ok {
+		d.mistake(n, path, before+refused.Issues[0].Message)
 	}
-	for i, item := range list.Content {
-		at := append(slices.Clone(path), strconv.Itoa(i))
-		var message *string
-		var version []entry
-		for _, e := range d.entries(item, at) {
-			place := append(slices.Clone(at), e.name)
-			switch e.name {
-			case "message":
-				message = d.message(e.value, place)
-			case "template", "responses", "chat", "messages":
-				version = append(version, e)
-			default:
-				d.mistake(e.key, place, "is unknown: an earlier version has message, template, responses, chat, messages")
+}
+
+// checkLabels checks what the schema of the file does not say of labels.
+func (d *document) checkLabels(labels map[string]Label) {
+	for name, label := range labels {
+		key := keysOf(follow(locate(d.root, []string{"labels"})))[name]
+		d.check(key, domain.CheckLabel(name), "the name of a label ", "labels", name)
+		total := 0
+		for i, share := range label.Split {
+			if slices.ContainsFunc(label.Split[:i], func(other Share) bool { return other.Version == share.Version }) {
+				path := []string{"labels", name, "split", strconv.Itoa(i), "version"}
+				d.mistake(locate(d.root, path), path, "is in the split already")
 			}
+			total += share.Weight
 		}
-		v := d.version(item, at, version)
-		v.Message = message
-		all = append(all, v)
-	}
-	return all
-}
-
-func (d *document) message(n *yaml.Node, path []string) *string {
-	text, ok := d.stringOf(n)
-	if !ok {
-		d.mistake(n, path, "must be a string")
-		return nil
-	}
-	if err := domain.CheckMessage(text); err != nil {
-		refused, _ := err.(*domain.Error) //nolint:errorlint // CheckMessage returns this type unwrapped
-		d.mistake(n, path, refused.Issues[0].Message)
-		return nil
-	}
-	return &text
-}
-
-// stringOf returns the text of a scalar that is a string.
-func (d *document) stringOf(n *yaml.Node) (string, bool) {
-	n = follow(n)
-	if n.Kind != yaml.ScalarNode {
-		return "", false
-	}
-	s, problem := readScalar(n)
-	return s.text, problem == "" && s.kind == '"'
-}
-
-// version reads a version: the member template, and exactly one request. n has them.
-func (d *document) version(n *yaml.Node, path []string, members []entry) (v Version) {
-	template := false
-	var request *entry
-	for _, e := range members {
-		at := append(slices.Clone(path), e.name)
-		switch {
-		case e.name == "template":
-			value := follow(e.value)
-			s, problem := readScalar(value)
-			if value.Kind != yaml.ScalarNode || problem != "" || s.kind != 't' && s.kind != 'f' {
-				d.mistake(e.value, at, "must be a boolean")
-			}
-			template = s.kind == 't'
-		case request != nil:
-			d.mistake(e.key, at, "there is a request already: a version has exactly "+requestChoice)
-		default:
-			request = &e
+		if label.Split != nil && total == 0 {
+			path := []string{"labels", name, "split"}
+			d.mistake(locate(d.root, path), path, "must have a weight above 0")
 		}
 	}
-	if request == nil {
-		if follow(n).Kind != yaml.MappingNode { // a mistake already
-			return v
+}
+
+// version reads the version at a path: the member template, and exactly one request.
+func (d *document) version(c *converter, members jsontext.Value, path ...string) (v Version) {
+	n := locate(d.root, path)
+	var names []string
+	for quoted := range rawjson.Pairs(members) {
+		if name, _ := rawjson.Text(quoted); dialects[name] != "" {
+			names = append(names, name)
 		}
+	}
+	switch {
+	case members.Kind() != '{': // a mistake already
+		return v
+	case len(names) == 0:
 		d.mistake(n, path, "has no request: a version has exactly "+requestChoice)
 		return v
+	case len(names) > 1:
+		d.mistake(keysOf(follow(n))[names[1]], append(slices.Clip(path), names[1]), "there is a request already: a version has exactly "+requestChoice)
 	}
-	path = append(slices.Clone(path), request.name)
-	return d.request(dialects[request.name], request.value, path, template)
+	path = append(slices.Clip(path), names[0])
+	return d.request(dialects[names[0]], c.requests[pointer(path)], path, rawjson.Get(members, "template").Kind() == 't')
 }
 
 // request reads a request.
-func (d *document) request(dialect domain.Dialect, n *yaml.Node, path []string, template bool) (v Version) {
-	before := len(d.broken)
-	text, ok := d.toJSON(n, path, true)
-	if !ok {
-		return v
-	}
+func (d *document) request(dialect domain.Dialect, body []byte, path []string, template bool) (v Version) {
+	n, before := locate(d.root, path), len(d.broken)
 	rules := SchemaOf(d.schemas, dialect, template)
-	body := bytes.Clone(text)
 	members, err := rules.Check(body)
 	if err != nil {
 		d.mistakesOf(n, path, err)
@@ -209,15 +166,6 @@ func (d *document) request(dialect domain.Dialect, n *yaml.Node, path []string, 
 		d.mistakesOf(n, path, err)
 	}
 	return v
-}
-
-// keysOf returns the keys of a mapping by their texts. Of equal ones it is the first.
-func keysOf(n *yaml.Node) map[string]*yaml.Node {
-	keys := make(map[string]*yaml.Node, len(n.Content)/2)
-	for i := len(n.Content) - 2; i >= 0; i -= 2 {
-		keys[n.Content[i].Value] = n.Content[i]
-	}
-	return keys
 }
 
 // SchemaOf returns the schema of the requests of a dialect that versions are made of. That of

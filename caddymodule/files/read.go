@@ -1,7 +1,6 @@
 package files
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -35,7 +34,7 @@ func Read(dir string) (*Set, error) {
 		return nil, fmt.Errorf("files: %w", err)
 	}
 	defer root.Close()
-	entries, err := readNames(root, ".")
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("files: %w", err)
 	}
@@ -62,12 +61,6 @@ type reader struct {
 	schemas  *schema.Schemas
 	mistakes mistakes
 	others   []string // as Set.Others
-	buffer   []byte   // of JSON
-}
-
-// readNames returns the entries of a folder, sorted by name.
-func readNames(root *os.Root, name string) ([]fs.DirEntry, error) {
-	return fs.ReadDir(root.FS(), name)
 }
 
 func (r *reader) mistake(file, message string) {
@@ -155,7 +148,7 @@ func isYAMLName(name string) bool {
 // workspace reads the folder of a workspace.
 func (r *reader) workspace(root *os.Root, slug string) Workspace {
 	w := Workspace{Slug: slug}
-	entries, err := readNames(root, ".")
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		r.mistake(slug, rootFolder{root}.problem(".", err))
 		return w
@@ -210,8 +203,7 @@ func (r *reader) open(root folder, file string) (*document, bool) {
 	return r.parse(root, file, text)
 }
 
-// parse parses the text of a YAML file. It is not ok if it is not YAML, or if its aliases
-// stand for too much.
+// parse parses the text of a YAML file. It is not ok if it is not YAML.
 func (r *reader) parse(root folder, file string, text []byte) (d *document, ok bool) {
 	d = &document{
 		reader: r, file: file, text: text, folder: root,
@@ -223,11 +215,10 @@ func (r *reader) parse(root folder, file string, text []byte) (d *document, ok b
 		r.mistakes.add(&Error{File: file, Line: p.line, Column: p.column, Message: p.message})
 		return nil, false
 	}
-	if d.root = n; n == nil {
-		return d, true
+	if d.root = n; n != nil {
+		d.findSecretsBelow(n)
 	}
-	d.findSecretsBelow(n)
-	return d, d.checkAliases(n)
+	return d, true
 }
 
 // defaults reads the defaults of a workspace.
@@ -235,21 +226,23 @@ func (d *document) defaults() json.RawMessage {
 	if d.root == nil {
 		return json.RawMessage("{}")
 	}
-	for _, e := range d.entries(d.root, nil) {
-		switch {
-		case e.name == "slug":
-			d.mistake(e.key, []string{e.name}, "is not allowed: the name of the folder is the slug")
-		case !d.schemas.UpdateWorkspace.Names(e.name):
-			d.mistake(e.key, []string{e.name}, "is unknown: a workspace has no such default")
-		}
-	}
-	text, ok := d.toJSON(d.root, nil, false)
+	c, ok := d.toJSON(nil)
 	if !ok {
 		return nil
 	}
-	body := bytes.Clone(text)
-	if _, err := d.schemas.UpdateWorkspace.Check(body); err != nil {
+	members, err := d.schemas.UpdateWorkspace.Check(c.json)
+	if err != nil {
 		d.mistakesOf(d.root, nil, err)
+		members, _ = rawjson.Members(c.json)
 	}
-	return body
+	keys := keysOf(d.root)
+	for _, m := range members {
+		switch {
+		case m.Name == "slug":
+			d.mistake(keys[m.Name], []string{m.Name}, "is not allowed: the name of the folder is the slug")
+		case !d.schemas.UpdateWorkspace.Names(m.Name):
+			d.mistake(keys[m.Name], []string{m.Name}, "is unknown: a workspace has no such default")
+		}
+	}
+	return c.json
 }

@@ -71,7 +71,7 @@ func TestReadLayout(t *testing.T) {
 		"b/.workspace.yml: the name must be .workspace.yaml",
 		"b/c.yml: the name of a YAML file must end in .yaml",
 		"b/d.YAML: the name of a YAML file must end in .yaml",
-		`b/esc\u001b[31m.yaml: ` + slug,
+		`b/esc\x1b[31m.yaml: ` + slug,
 		"b/folder.yaml: must be a regular file",
 		"b/large.yaml: the file has more than 1048576 bytes",
 		"b/linked.yaml: is a link out of the folder, or to nothing",
@@ -153,42 +153,4 @@ func TestNoSecrets(t *testing.T) {
 responses: {model: m}
 `))
 	read(t, dir)
-}
-
-// manyFiles makes a folder with small presets, each with its prompt.
-func manyFiles(b *testing.B, count int) string {
-	dir := b.TempDir()
-	for i := range count {
-		folder := filepath.Join(dir, fmt.Sprintf("team-%d", i%10))
-		put(b, filepath.Join(folder, fmt.Sprintf("p%d.yaml", i)), []byte(fmt.Sprintf(`# yaml-language-server: $schema=https://example.com
-description: Number %d
-labels:
-  production: latest
-  canary: {split: [{version: 2, weight: 90}, {version: latest, weight: 10}]}
-policy: {lock: [tools], bounds: {temperature: {max: 1}}}
-responses:
-  model: openai/gpt-5-mini
-  temperature: 0.70
-  reasoning: {effort: low}
-  tools:
-    - type: function
-      name: find
-      description: Finds a thing
-      parameters: {type: object, properties: {name: {type: string}}, required: [name]}
-  instructions: !file p%d.md
-`, i, i)))
-		put(b, filepath.Join(folder, fmt.Sprintf("p%d.md", i)), []byte(strings.Repeat("You are kind, and brief.\n", 20)))
-	}
-	return dir
-}
-
-// BenchmarkRead reads 5,000 presets.
-func BenchmarkRead(b *testing.B) {
-	dir := manyFiles(b, 5000)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := files.Read(dir); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

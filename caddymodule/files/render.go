@@ -2,7 +2,7 @@ package files
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,10 +14,16 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// The nodes that are written have no style: render chooses it.
-
+// textNode returns the node of a string, in the simplest form that means it.
 func textNode(text string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: stringTag, Style: yaml.DoubleQuotedStyle, Value: text}
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: stringTag, Value: text}
+	switch {
+	case canBeLiteral(text):
+		n.Style = yaml.LiteralStyle
+	case !isPlain(text):
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	return n
 }
 
 // wordNode returns a node for a number, true, false, null, or a word that is a string.
@@ -33,7 +39,11 @@ func isFile(n *yaml.Node) bool {
 
 // put adds a member to a mapping.
 func put(mapping *yaml.Node, name string, value *yaml.Node) {
-	mapping.Content = append(mapping.Content, textNode(name), value)
+	key := textNode(name)
+	if key.Style == yaml.LiteralStyle {
+		key.Style = yaml.DoubleQuotedStyle
+	}
+	mapping.Content = append(mapping.Content, key, value)
 }
 
 // jsonNode returns the node of a JSON value. Members and numbers keep their order and text.
@@ -62,115 +72,55 @@ func jsonNode(value jsontext.Value) *yaml.Node {
 	}
 }
 
-// renderer writes nodes in block style. It has two spaces for each level. Lines end with \n.
-type renderer struct{ bytes.Buffer }
-
-// member writes a member of a mapping that is indented by some spaces. The first line has
-// no indentation, and the last one no line break.
-func (r *renderer) member(name string, value *yaml.Node, indent int) {
-	r.WriteString(inline(name))
-	r.WriteByte(':')
-	r.after(value, indent)
-}
-
-// item writes an element of a sequence, as member does.
-func (r *renderer) item(value *yaml.Node, indent int) {
-	value = follow(value)
-	r.WriteByte('-')
-	if len(value.Content) == 0 {
-		r.after(value, indent)
-		return
+// rendered returns the text of a value in block style, without comments and a line break at its end.
+// There are two spaces for each level, and some more in all lines but the first.
+func rendered(n *yaml.Node, indent int) string {
+	var text bytes.Buffer
+	e := yaml.NewEncoder(&text)
+	e.SetIndent(2)
+	err := errors.Join(e.Encode(plain(n)), e.Close())
+	if err != nil {
+		panic(err) // the nodes are ours
 	}
-	r.WriteByte(' ')
-	r.collection(value, indent+2)
-}
-
-// after writes a value behind a colon or a hyphen.
-func (r *renderer) after(value *yaml.Node, indent int) {
-	value = follow(value)
-	switch {
-	case value.Kind == yaml.MappingNode && len(value.Content) == 0:
-		r.WriteString(" {}")
-	case value.Kind == yaml.SequenceNode && len(value.Content) == 0:
-		r.WriteString(" []")
-	case value.Kind == yaml.ScalarNode:
-		r.WriteByte(' ')
-		r.scalar(value, indent)
-	default:
-		r.line(indent + 2)
-		r.collection(value, indent+2)
-	}
-}
-
-func (r *renderer) line(indent int) {
-	r.WriteByte('\n')
-	r.WriteString(strings.Repeat(" ", indent))
-}
-
-// collection writes a mapping or sequence that is not empty.
-func (r *renderer) collection(n *yaml.Node, indent int) {
-	first := true
-	separate := func() {
-		if !first {
-			r.line(indent)
+	var lines strings.Builder
+	for line := range strings.Lines(strings.TrimSuffix(text.String(), "\n")) {
+		if lines.Len() > 0 && line != "\n" {
+			lines.WriteString(strings.Repeat(" ", indent))
 		}
-		first = false
+		lines.WriteString(line)
 	}
-	if n.Kind == yaml.SequenceNode {
-		for _, item := range n.Content {
-			separate()
-			r.item(item, indent)
-		}
-		return
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		separate()
-		r.member(n.Content[i].Value, n.Content[i+1], indent)
-	}
+	return lines.String()
 }
 
-func (r *renderer) scalar(n *yaml.Node, indent int) {
-	if isFile(n) {
-		r.WriteString(fileTag + " " + inline(n.Value))
-		return
-	}
-	s, _ := readScalar(n)
-	switch s.kind {
-	case 'n':
-		r.WriteString("null")
-	case 't':
-		r.WriteString("true")
-	case 'f':
-		r.WriteString("false")
-	case '0':
-		r.WriteString(s.text)
-	default:
-		if canBeLiteral(s.text) {
-			r.literal(s.text, indent+2)
-		} else {
-			r.WriteString(inline(s.text))
+// plain returns a copy of n without comments and styles, and with the values of aliases.
+func plain(n *yaml.Node) *yaml.Node {
+	n = follow(n)
+	if n.Kind == yaml.ScalarNode && !isFile(n) {
+		switch s, _ := readScalar(n); s.kind {
+		case 'n':
+			return wordNode("null")
+		case 't':
+			return wordNode("true")
+		case 'f':
+			return wordNode("false")
+		case '0':
+			return wordNode(s.text)
+		default:
+			return textNode(s.text)
 		}
 	}
-}
-
-// literal writes a text of several lines.
-func (r *renderer) literal(text string, indent int) {
-	lines, ended := strings.CutSuffix(text, "\n")
-	r.WriteByte('|')
-	if !ended {
-		r.WriteByte('-')
-	}
-	for line := range strings.SplitSeq(lines, "\n") {
-		if line == "" {
-			r.WriteByte('\n')
-			continue
+	c := &yaml.Node{Kind: n.Kind, Tag: n.Tag, Style: n.Style & yaml.TaggedStyle, Value: n.Value}
+	for i, part := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 1 {
+			put(c, n.Content[i-1].Value, plain(part))
+		} else if n.Kind == yaml.SequenceNode {
+			c.Content = append(c.Content, plain(part))
 		}
-		r.line(indent)
-		r.WriteString(line)
 	}
+	return c
 }
 
-// canBeLiteral reports whether a text has several lines that literal can write. It leaves
+// canBeLiteral reports whether a text has several lines that a literal can have. It leaves
 // out spaces at the beginning and empty lines at the end, whose rules are subtle.
 func canBeLiteral(text string) bool {
 	body := strings.TrimSuffix(text, "\n")
@@ -182,35 +132,6 @@ func canBeLiteral(text string) bool {
 // isPlainRune reports whether a character can stand in YAML without an escape.
 func isPlainRune(c rune) bool {
 	return c == ' ' || unicode.IsGraphic(c) && c != '\u2028' && c != '\u2029' && c != '\ufeff' && c != '\u00a0'
-}
-
-// inline returns a string in one line, in double quotes if it needs them.
-func inline(text string) string {
-	if isPlain(text) {
-		return text
-	}
-	quoted := []byte{'"'}
-	for _, c := range text {
-		switch {
-		case c == '"' || c == '\\':
-			quoted = append(quoted, '\\', byte(c))
-		case c == '\n':
-			quoted = append(quoted, `\n`...)
-		case c == '\t':
-			quoted = append(quoted, `\t`...)
-		case c == '\r':
-			quoted = append(quoted, `\r`...)
-		case isPlainRune(c):
-			quoted = append(quoted, string(c)...)
-		case c < 0x100:
-			quoted = fmt.Appendf(quoted, `\x%02x`, c)
-		case c < 0x10000:
-			quoted = fmt.Appendf(quoted, `\u%04x`, c)
-		default:
-			quoted = fmt.Appendf(quoted, `\U%08x`, c)
-		}
-	}
-	return string(append(quoted, '"'))
 }
 
 // oldBooleans are booleans for readers of YAML 1.1.

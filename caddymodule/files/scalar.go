@@ -6,8 +6,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
-
-	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 const (
@@ -19,14 +17,6 @@ const (
 type scalar struct {
 	kind jsontext.Kind // n, t, f, 0 or "
 	text string
-}
-
-// integer returns a number that is an integer to JSON Schema, such as 10 or 10.0.
-func (s scalar) integer() (int, bool) {
-	if s.kind != '0' {
-		return 0, false
-	}
-	return rawjson.Int(jsontext.Value(s.text))
 }
 
 // readScalar returns the meaning of a scalar without a tag, or with !!str. If it has none,
@@ -54,34 +44,15 @@ func readScalar(n *yaml.Node) (s scalar, problem string) {
 	if jsonNumber.MatchString(n.Value) {
 		return scalar{'0', n.Value}, ""
 	}
-	for _, form := range yamlNumbers {
-		if form.pattern.MatchString(n.Value) {
-			return scalar{'0', "0"}, form.message
-		}
+	if yamlNumber.MatchString(n.Value) {
+		return scalar{'0', "0"}, "is a number in a form that JSON does not have: write one such as 10, 0.5 or 1e3, or a text in quotes"
 	}
 	return scalar{'"', n.Value}, ""
 }
 
 var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
-// yamlNumbers are forms that some readers of YAML take for numbers, and JSON does not have.
-var yamlNumbers = func() (forms []yamlNumber) {
-	const elseText = ", or as a text in quotes"
-	for _, form := range [][2]string{
-		{`[-+]?(0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+)`, "write the number with decimal digits" + elseText},
-		{`[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)`, "there is no such number in JSON: leave it out, or write a text in quotes"},
-		{`[-+]?[0-9][0-9_]*_[0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?|[-+]?[0-9]*\.[0-9]+_[0-9_]*`, "write the number without underscores" + elseText},
-		{`\+[0-9.]+([eE][-+]?[0-9]+)?`, "write the number without the plus" + elseText},
-		{`-?\.[0-9]+([eE][-+]?[0-9]+)?`, "write the number with a digit before the point" + elseText},
-		{`-?[0-9]+\.([eE][-+]?[0-9]+)?`, "write the number with a digit behind the point" + elseText},
-		{`-?0[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?`, "write the number without leading zeros" + elseText},
-	} {
-		forms = append(forms, yamlNumber{regexp.MustCompile(`^(` + form[0] + `)$`), form[1]})
-	}
-	return forms
-}()
-
-type yamlNumber struct {
-	pattern *regexp.Regexp
-	message string
-}
+// yamlNumber has the forms that some readers of YAML take for numbers: with another base, with
+// underscores, a plus or leading zeros, without a digit beside the point, and those that are none.
+var yamlNumber = regexp.MustCompile(`^[-+]?(0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|\.(inf|Inf|INF|nan|NaN|NAN)|` +
+	`([0-9][0-9_]*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?)$`)

@@ -2,10 +2,7 @@ package files
 
 import (
 	"bytes"
-	"cmp"
 	"regexp"
-	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -29,7 +26,7 @@ type secret struct {
 	name       string
 }
 
-// maxSecrets bounds the secrets that are found in a text.
+// maxSecrets bounds the secrets of one form that are found in a text.
 const maxSecrets = 20
 
 // secretsIn returns the first texts with the form of a key.
@@ -38,20 +35,11 @@ func secretsIn(text []byte) (found []secret) {
 		if !bytes.Contains(text, []byte(form.mark)) {
 			continue
 		}
-		for at := 0; at < len(text) && len(found) < maxSecrets; {
-			m := form.pattern.FindSubmatchIndex(text[at:])
-			if m == nil {
-				break
+		for _, m := range form.pattern.FindAllSubmatchIndex(text, maxSecrets) {
+			start, end := m[len(m)-2], m[len(m)-1]                                      // of the group, or of the whole
+			if form.mark != "sk-" || bytes.ContainsAny(text[start:end], "0123456789") { // not words with hyphens
+				found = append(found, secret{start, end, form.name})
 			}
-			s := secret{at + m[0], at + m[1], form.name}
-			if len(m) > 2 {
-				s.start, s.end = at+m[2], at+m[3]
-			}
-			at = s.end
-			if form.mark == "sk-" && !bytes.ContainsAny(text[s.start:s.end], "0123456789") {
-				continue // words with hyphens
-			}
-			found = append(found, s)
 		}
 	}
 	return found
@@ -59,20 +47,10 @@ func secretsIn(text []byte) (found []secret) {
 
 // withoutSecrets returns text with an ellipsis in the place of each secret.
 func withoutSecrets(text string) string {
-	found := secretsIn([]byte(text))
-	if len(found) == 0 {
-		return text
+	for found := secretsIn([]byte(text)); len(found) > 0; found = secretsIn([]byte(text)) {
+		text = text[:found[0].start] + "…" + text[found[0].end:]
 	}
-	slices.SortFunc(found, func(a, b secret) int { return cmp.Compare(a.start, b.start) })
-	var out strings.Builder
-	at := 0
-	for _, s := range found {
-		if s.start >= at {
-			out.WriteString(text[at:s.start] + "…")
-		}
-		at = max(at, s.end)
-	}
-	return out.String() + text[at:]
+	return text
 }
 
 const secretMessage = "has the form of a secret, which does not belong into files: "

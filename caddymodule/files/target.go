@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -23,15 +22,12 @@ const maxInline = 100
 
 // target makes the nodes of a preset's file. The file has another preset already, or none.
 type target struct {
+	*workspaceWriter
 	preset Preset
 	// present and root are what the file has. root is nil for a new file.
 	present Preset
 	root    *yaml.Node
-	// canWrite reports whether a file that !file names may get another text.
-	canWrite func(name, text string) bool
-	// newPrompt returns the name for the own file of a prompt.
-	newPrompt func(text string) string
-	writes    []prompt
+	writes  []prompt
 }
 
 // file returns the mapping for the file. Members that mean the same already are kept.
@@ -42,78 +38,70 @@ func (t *target) file() (*yaml.Node, error) {
 			return nil, fmt.Errorf("a request %w", err)
 		}
 	}
-	file := &yaml.Node{Kind: yaml.MappingNode}
 	policy, err := policyNode(p.Policy, t.root)
 	if err != nil {
 		return nil, err
 	}
-	isNew := t.root == nil
-	add := func(name string, same bool, value func() *yaml.Node) {
-		switch {
-		case isNew && value != nil:
-			put(file, name, value())
-		case isNew:
-		case same && child(t.root, name) != nil:
-			put(file, name, kept)
-		case !same && value != nil:
-			put(file, name, value())
-		}
-	}
-	text := func(s *string) func() *yaml.Node {
-		if s == nil {
-			return nil
-		}
-		return func() *yaml.Node { return textNode(*s) }
-	}
-	add("name", sameName(p, q), text(p.Name))
-	add("description", sameText(p.Description, q.Description), text(p.Description))
-	var status, labels, rules, template, earlier func() *yaml.Node
+	var status, template *yaml.Node
 	if p.Status == domain.PresetDisabled {
-		status = func() *yaml.Node { return wordNode(string(p.Status)) }
-	}
-	if len(p.Labels) > 0 {
-		labels = t.labels
-	}
-	if p.Policy != nil {
-		rules = func() *yaml.Node { return policy }
+		status = wordNode(string(p.Status))
 	}
 	if p.Version.Capture.Template != nil {
-		template = func() *yaml.Node { return wordNode("true") }
+		template = wordNode("true")
 	}
-	if len(p.Earlier) > 0 {
-		earlier = t.earlier
+	member := requestNames[p.Version.Capture.Dialect]
+	old := child(t.root, member)
+	sameRequest := t.root != nil && SameCapture(p.Version.Capture, q.Version.Capture)
+	request := old
+	if !sameRequest {
+		request = t.request(follow(old))
 	}
-	add("status", p.Status == q.Status, status)
-	add("labels", sameLabels(p, q), labels)
-	add("policy", samePolicy(p.Policy, q.Policy), rules)
-	add("template", (p.Version.Capture.Template == nil) == (q.Version.Capture.Template == nil), template)
-	add("earlier", sameEarlier(p, q), earlier)
-	dialect := p.Version.Capture.Dialect
-	add(requestNames[dialect], SameCapture(p.Version.Capture, q.Version.Capture), func() *yaml.Node {
-		var old *yaml.Node
-		if q.Version.Capture.Dialect == dialect && !isNew {
-			old = follow(child(t.root, requestNames[dialect]))
+	file := &yaml.Node{Kind: yaml.MappingNode}
+	for _, m := range []struct {
+		name  string
+		same  bool
+		value *yaml.Node
+	}{
+		{"name", sameName(p, q), optional(p.Name)},
+		{"description", sameText(p.Description, q.Description), optional(p.Description)},
+		{"status", p.Status == q.Status, status},
+		{"labels", sameLabels(p, q), t.labels()},
+		{"policy", samePolicy(p.Policy, q.Policy), policy},
+		{"template", (p.Version.Capture.Template == nil) == (q.Version.Capture.Template == nil), template},
+		{"earlier", sameEarlier(p, q), t.earlier()},
+		{member, sameRequest, request},
+	} {
+		if t.root != nil && m.same {
+			m.value = child(t.root, m.name)
 		}
-		return t.request(old)
-	})
+		if m.value != nil {
+			put(file, m.name, m.value)
+		}
+	}
 	return file, nil
 }
 
-func (t *target) labels() *yaml.Node {
-	labels := &yaml.Node{Kind: yaml.MappingNode}
-	var old *yaml.Node
-	if t.root != nil {
-		old = child(t.root, "labels")
+// optional returns the node of a text, nil for none.
+func optional(text *string) *yaml.Node {
+	if text == nil {
+		return nil
 	}
+	return textNode(*text)
+}
+
+func (t *target) labels() *yaml.Node {
+	if len(t.preset.Labels) == 0 {
+		return nil
+	}
+	labels := &yaml.Node{Kind: yaml.MappingNode}
+	old := follow(child(t.root, "labels"))
 	for _, name := range slices.Sorted(maps.Keys(t.preset.Labels)) {
 		label := t.preset.Labels[name]
-		if before, ok := t.present.Labels[name]; ok && t.preset.sameLabel(label, before) {
-			if value := child(follow(old), name); value != nil {
-				put(labels, name, value)
-				continue
-			}
+		value := child(old, name)
+		if before, ok := t.present.Labels[name]; !ok || value == nil || !t.preset.sameLabel(label, before) {
+			value = labelNode(label)
 		}
-		put(labels, name, labelNode(label))
+		put(labels, name, value)
 	}
 	return labels
 }
@@ -122,16 +110,8 @@ func labelNode(label Label) *yaml.Node {
 	if label.Split == nil {
 		return wordNode(label.Version.String())
 	}
-	split := &yaml.Node{Kind: yaml.SequenceNode}
-	for _, share := range label.Split {
-		one := &yaml.Node{Kind: yaml.MappingNode}
-		put(one, "version", wordNode(share.Version.String()))
-		put(one, "weight", wordNode(strconv.Itoa(share.Weight)))
-		split.Content = append(split.Content, one)
-	}
-	n := &yaml.Node{Kind: yaml.MappingNode}
-	put(n, "split", split)
-	return n
+	text, _ := json.Marshal(label) // never fails
+	return jsonNode(text)
 }
 
 // policyNode returns the node of a policy. The default of violation is left out, unless the
@@ -148,15 +128,16 @@ func policyNode(policy *domain.Policy, root *yaml.Node) (*yaml.Node, error) {
 		return nil, fmt.Errorf("the policy %w", err)
 	}
 	n := jsonNode(text)
-	stated := root != nil && child(root, "policy") != nil && child(follow(child(root, "policy")), "violation") != nil
-	if policy.Violation == domain.OverrideViolation && !stated {
-		i := slices.IndexFunc(n.Content, func(key *yaml.Node) bool { return key.Value == "violation" })
-		n.Content = slices.Delete(n.Content, i, i+2)
+	if policy.Violation == domain.OverrideViolation && child(follow(child(root, "policy")), "violation") == nil {
+		set(n, "violation", nil)
 	}
 	return n, nil
 }
 
 func (t *target) earlier() *yaml.Node {
+	if len(t.preset.Earlier) == 0 {
+		return nil
+	}
 	all := &yaml.Node{Kind: yaml.SequenceNode}
 	for _, v := range t.preset.Earlier {
 		n := &yaml.Node{Kind: yaml.MappingNode}
@@ -175,63 +156,62 @@ func (t *target) earlier() *yaml.Node {
 // prompt returns the node for a prompt. old is the node that has it now, nil if there is
 // none. A prompt stays in the place where it is, or goes to a file of its own.
 func (t *target) prompt(text string, old *yaml.Node) *yaml.Node {
-	inlined := strings.HasSuffix(text, "\r") || !strings.Contains(text, "\n") && utf8.RuneCountInString(text) <= maxInline
-	if old = follow(old); old != nil {
-		switch {
-		case isFile(old) && t.canWrite(old.Value, text):
-			t.writes = append(t.writes, prompt{old.Value, text})
-			return fileNode(old.Value)
-		case !isFile(old) && old.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
-			return textNode(text)
-		}
-	}
-	if inlined {
+	isBlock := old != nil && !isFile(old) && old.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0
+	isShort := !strings.Contains(text, "\n") && utf8.RuneCountInString(text) <= maxInline
+	var name string
+	switch {
+	case old != nil && isFile(old) && t.canWrite(t.preset.Slug, old.Value, text):
+		name = old.Value
+	case isBlock || isShort || strings.HasSuffix(text, "\r"):
 		return textNode(text)
+	default:
+		name = t.newPrompt(t.preset.Slug, text)
 	}
-	name := t.newPrompt(text)
 	t.writes = append(t.writes, prompt{name, text})
 	return fileNode(name)
 }
 
-// request returns the mapping of the request. old is what the file has for the dialect.
+// request returns the mapping of the request. old is what the file has for the dialect, nil for
+// nothing.
 func (t *target) request(old *yaml.Node) *yaml.Node {
 	v, q := t.preset.Version, t.present.Version
 	dialect := v.Capture.Dialect
 	request := jsonNode(jsontext.Value(v.Request))
-	leaf := promptLeaf(dialect, request)
-	var oldLeaf *yaml.Node
-	if old != nil {
-		oldLeaf = promptLeaf(dialect, old)
-	}
-	samePrompt := old != nil && domain.TextOrEmpty(v.Capture.SystemPrompt) == domain.TextOrEmpty(q.Capture.SystemPrompt)
-	if leaf != nil && !samePrompt {
+	lead, tail := splitRequest(dialect, request)
+	oldLead, oldTail := splitRequest(dialect, old)
+	leaf, oldLeaf := promptLeaf(lead), promptLeaf(oldLead)
+	switch {
+	case old != nil && domain.TextOrEmpty(v.Capture.SystemPrompt) == domain.TextOrEmpty(q.Capture.SystemPrompt):
+		lead = oldLead
+	case leaf != nil:
 		*leaf = *t.prompt(leaf.Value, oldLeaf)
+		if oldLeaf != nil {
+			lead = nil
+			for _, part := range oldLead {
+				lead = append(lead, replaced(part, oldLeaf, leaf))
+			}
+		}
 	}
 	if old == nil {
 		return request
 	}
-	conversation := inference.ConversationField(dialect)
-	plain := v.Capture.Template == nil && q.Capture.Template == nil
+	if v.Capture.Template == nil && q.Capture.Template == nil { // the conversation is not kept
+		tail = oldTail
+	}
 	if dialect == domain.Chat {
-		t.messages(request, old, samePrompt, plain)
+		if lead = slices.Concat(lead, tail); len(lead) > 0 {
+			set(request, "messages", &yaml.Node{Kind: yaml.SequenceNode, Content: lead})
+		} else {
+			set(request, "messages", nil)
+		}
 	} else {
-		field := promptFields[dialect]
-		switch before := child(old, field); {
-		case before == nil && samePrompt: // an empty prompt
-			request.Content = without(request.Content, field)
-		case before == nil:
-		case samePrompt:
-			set(request, field, before)
-		case leaf != nil && oldLeaf != nil:
-			set(request, field, replaced(before, oldLeaf, leaf))
-		}
-		if before := child(old, conversation); before != nil && plain {
-			set(request, conversation, before)
-		}
+		set(request, promptFields[dialect], firstOf(lead))
+		set(request, inference.ConversationField(dialect), firstOf(tail))
 	}
 	for i := 0; i+1 < len(old.Content); i += 2 { // null means the same as nothing
-		name, value := old.Content[i].Value, follow(old.Content[i+1])
-		if s, problem := readScalar(value); value.Kind == yaml.ScalarNode && problem == "" && s.kind == 'n' && child(request, name) == nil {
+		name, value := old.Content[i].Value, old.Content[i+1]
+		s, problem := readScalar(follow(value))
+		if follow(value).Kind == yaml.ScalarNode && problem == "" && s.kind == 'n' && child(request, name) == nil {
 			put(request, name, value)
 		}
 	}
@@ -241,57 +221,54 @@ func (t *target) request(old *yaml.Node) *yaml.Node {
 // promptFields are the fields with the system prompt, in the dialects that have one.
 var promptFields = map[domain.Dialect]string{domain.Responses: "instructions", domain.Messages: "system"}
 
-// messages sets the messages of a chat: those with the system prompt, and the others. The
-// file's own stay where they mean the same.
-func (t *target) messages(request, old *yaml.Node, samePrompt, plain bool) {
-	before := child(old, "messages")
-	if before == nil {
-		return
+// splitRequest returns the values with the system prompt, and those of the conversation. They are
+// the messages of a chat, as inference.Capture splits them, or one field each.
+func splitRequest(dialect domain.Dialect, request *yaml.Node) (lead, tail []*yaml.Node) {
+	conversation := child(request, inference.ConversationField(dialect))
+	if dialect != domain.Chat {
+		return listOf(child(request, promptFields[dialect])), listOf(conversation)
 	}
-	oldLead, oldTail := splitMessages(follow(before))
-	var lead, tail []*yaml.Node
-	if after := child(request, "messages"); after != nil {
-		lead, tail = splitMessages(after)
+	if conversation == nil {
+		return nil, nil
 	}
-	oldLeaf, leaf := promptLeaf(domain.Chat, old), promptLeaf(domain.Chat, request)
-	switch {
-	case samePrompt:
-		lead = oldLead
-	case leaf != nil && oldLeaf != nil:
-		lead = make([]*yaml.Node, len(oldLead))
-		for i, message := range oldLead {
-			lead[i] = replaced(message, oldLeaf, leaf)
+	all := follow(conversation).Content
+	for i, message := range all {
+		if role := follow(child(follow(message), "role")); role == nil || role.Value != "system" && role.Value != "developer" {
+			return all[:i], all[i:]
 		}
 	}
-	if plain {
-		tail = oldTail
-	}
-	if all := slices.Concat(lead, tail); len(all) > 0 {
-		set(request, "messages", &yaml.Node{Kind: yaml.SequenceNode, Content: all})
-	} else {
-		request.Content = without(request.Content, "messages")
-	}
+	return all, nil
 }
 
-// without returns the members of a mapping but one.
-func without(members []*yaml.Node, name string) []*yaml.Node {
-	for i := 0; i+1 < len(members); i += 2 {
-		if members[i].Value == name {
-			return slices.Delete(members, i, i+2)
-		}
+// listOf returns a list of a node, empty for nil.
+func listOf(n *yaml.Node) []*yaml.Node {
+	if n == nil {
+		return nil
 	}
-	return members
+	return []*yaml.Node{n}
 }
 
-// set adds or replaces a member of a mapping.
+func firstOf(list []*yaml.Node) *yaml.Node {
+	if len(list) == 0 {
+		return nil
+	}
+	return list[0]
+}
+
+// set adds, replaces or removes a member of a mapping.
 func set(mapping *yaml.Node, name string, value *yaml.Node) {
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == name {
-			mapping.Content[i+1] = value
-			return
-		}
+	i := 0
+	for i < len(mapping.Content) && mapping.Content[i].Value != name {
+		i += 2
 	}
-	put(mapping, name, value)
+	switch {
+	case value == nil:
+		mapping.Content = slices.Delete(mapping.Content, i, min(i+2, len(mapping.Content)))
+	case i < len(mapping.Content):
+		mapping.Content[i+1] = value
+	default:
+		put(mapping, name, value)
+	}
 }
 
 // replaced returns a copy of n in which one node is another.
@@ -307,33 +284,15 @@ func replaced(n, from, to *yaml.Node) *yaml.Node {
 	return &c
 }
 
-// splitMessages splits the messages of a chat as inference.Capture does: into those with
-// the system prompt, and the others.
-func splitMessages(list *yaml.Node) (lead, tail []*yaml.Node) {
-	for i, message := range list.Content {
-		role := child(follow(message), "role")
-		if role == nil || follow(role).Value != "system" && follow(role).Value != "developer" {
-			return list.Content[:i], list.Content[i:]
-		}
-	}
-	return list.Content, nil
-}
-
-// promptLeaf returns the string that is the whole system prompt of a request. It is nil if
-// there is no prompt, or one of several parts.
-func promptLeaf(dialect domain.Dialect, request *yaml.Node) (leaf *yaml.Node) {
+// promptLeaf returns the string that is the whole system prompt. It is nil if there is no prompt,
+// or one of several parts.
+func promptLeaf(lead []*yaml.Node) *yaml.Node {
 	var all []*yaml.Node
-	if dialect == domain.Chat {
-		if list := child(request, "messages"); list != nil {
-			lead, _ := splitMessages(follow(list))
-			for _, message := range lead {
-				if content := child(follow(message), "content"); content != nil {
-					all = append(all, textLeaves(content)...)
-				}
-			}
+	for _, part := range lead {
+		if content := child(follow(part), "content"); content != nil { // of a message
+			part = content
 		}
-	} else if field := child(request, promptFields[dialect]); field != nil {
-		all = textLeaves(field)
+		all = append(all, textLeaves(part)...)
 	}
 	if len(all) != 1 {
 		return nil
@@ -356,6 +315,3 @@ func textLeaves(content *yaml.Node) (all []*yaml.Node) {
 	}
 	return all
 }
-
-// defaultsNode returns the mapping of a workspace's file.
-func defaultsNode(defaults json.RawMessage) *yaml.Node { return jsonNode(jsontext.Value(defaults)) }

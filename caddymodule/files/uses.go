@@ -1,30 +1,70 @@
 package files
 
 import (
-	"os"
+	"io/fs"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// fileState is equal for all names of a file, which it finds without a look at all files.
-// Another file may have the same one.
-type fileState struct{ size, modified int64 }
+// promptUses counts how often the presets of a folder name files by !file. A file has one name there,
+// whatever links lead to it.
+type promptUses struct {
+	dir string // without links
+	// byPreset are the files that a preset names, and byFile how often each preset names one.
+	byPreset map[string][]string
+	byFile   map[string]map[string]int
+}
 
-func stateOf(info os.FileInfo) fileState {
-	return fileState{info.Size(), info.ModTime().UnixNano()}
+func newPromptUses(dir string) *promptUses {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	return &promptUses{dir, make(map[string][]string), make(map[string]map[string]int)}
+}
+
+// file returns the path of a file without links. A missing one has none.
+func (u *promptUses) file(name string) string {
+	whole := filepath.Join(u.dir, filepath.FromSlash(name))
+	if real, err := filepath.EvalSymlinks(whole); err == nil {
+		return real
+	}
+	return whole
+}
+
+// set replaces what the file of a preset names.
+func (u *promptUses) set(slug string, names []string) {
+	for _, file := range u.byPreset[slug] {
+		delete(u.byFile[file], slug)
+	}
+	u.byPreset[slug] = nil
+	for _, name := range names {
+		file := u.file(name)
+		u.byPreset[slug] = append(u.byPreset[slug], file)
+		if u.byFile[file] == nil {
+			u.byFile[file] = make(map[string]int)
+		}
+		u.byFile[file][slug]++
+	}
+}
+
+// isFree reports whether no preset names a file.
+func (u *promptUses) isFree(name string) bool { return len(u.byFile[u.file(name)]) == 0 }
+
+// isOwn reports whether only the file of a preset names a file, and only once.
+func (u *promptUses) isOwn(name, slug string) bool {
+	uses := u.byFile[u.file(name)]
+	return len(uses) == 1 && uses[slug] == 1
 }
 
 // findUses reads the presets of the folder for the files that they name.
 func (w *workspaceWriter) findUses() {
-	w.named = make(map[string][]string)
-	w.uses = make(map[string]map[string]int)
-	w.present = make(map[fileState]map[string]os.FileInfo)
-	entries, err := readNames(w.root.Root, ".")
+	w.uses = newPromptUses(w.root.Name())
+	entries, err := fs.ReadDir(w.root.FS(), ".")
 	if err != nil {
 		w.mistake(w.slug, w.root.problem(".", err))
-		return
 	}
 	for _, e := range entries {
 		if slug, ok := strings.CutSuffix(e.Name(), extension); ok {
@@ -37,16 +77,8 @@ func (w *workspaceWriter) findUses() {
 // the file is written.
 func (w *workspaceWriter) findUsesOf(slug string) {
 	scratch := &reader{schemas: w.schemas}
-	d, ok := scratch.open(w.root, path.Join(w.slug, slug+extension))
-	if !ok || d.root == nil {
-		return
-	}
-	for _, name := range w.named[slug] {
-		delete(w.uses[name], slug)
-	}
-	w.named[slug] = namesBelow(d.root, nil)
-	for _, name := range w.named[slug] {
-		w.addUse(name, slug)
+	if d, ok := scratch.open(w.root, path.Join(w.slug, slug+extension)); ok && d.root != nil {
+		w.uses.set(slug, namesBelow(d.root, nil))
 	}
 }
 
@@ -61,44 +93,4 @@ func namesBelow(n *yaml.Node, names []string) []string {
 		names = namesBelow(part, names)
 	}
 	return names
-}
-
-// addUse counts that the file of a preset names a file once more.
-func (w *workspaceWriter) addUse(name, slug string) {
-	if w.uses[name] == nil {
-		w.uses[name] = make(map[string]int)
-	}
-	w.uses[name][slug]++
-	info, err := w.root.Stat(name)
-	if err != nil {
-		return // a missing file has no other names
-	}
-	state := stateOf(info)
-	if w.present[state] == nil {
-		w.present[state] = make(map[string]os.FileInfo)
-	}
-	w.present[state][name] = info
-}
-
-// users returns how many presets name a file, and how often the file of one preset does. Links
-// to the file count. A preset counts once for each of the file's names.
-func (w *workspaceWriter) users(name, slug string) (presets, times int) {
-	presets, times = len(w.uses[name]), w.uses[name][slug]
-	info, err := w.root.Stat(name)
-	if err != nil {
-		return presets, times
-	}
-	for other, one := range w.present[stateOf(info)] {
-		if other != name && os.SameFile(one, info) {
-			presets += len(w.uses[other])
-			times += w.uses[other][slug]
-		}
-	}
-	return presets, times
-}
-
-// isOwn reports whether only the file of a preset names a file, and only once.
-func (w *workspaceWriter) isOwn(name, slug string) bool {
-	presets, times := w.users(name, slug)
-	return presets == 1 && times == 1
 }

@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -30,62 +31,36 @@ func NewVersion(dialect domain.Dialect, config json.RawMessage, systemPrompt *st
 		config = json.RawMessage("{}")
 	}
 	v := Version{Capture: domain.Capture{Dialect: dialect, Config: config, SystemPrompt: systemPrompt, Template: template}}
-	request := jsontext.Value("{")
-	add := func(name, value jsontext.Value) {
-		if len(request) > 1 {
-			request = append(request, ',')
-		}
-		request = append(append(append(request, name...), ':'), value...)
-	}
-	for name, value := range rawjson.Pairs(jsontext.Value(config)) {
-		add(name, value)
-	}
-	prompt := systemPrompt
-	var messages jsontext.Value // the elements of a list
+	members, _ := rawjson.Members(config) // in their order; other text has none
+	var messages []jsontext.Value
 	if template != nil {
-		if list := bytes.Trim(template.Messages, " \t\r\n"); len(list) > 1 {
-			messages = bytes.Trim(list[1:len(list)-1], " \t\r\n")
+		for _, message := range rawjson.Items(jsontext.Value(template.Messages)) {
+			messages = append(messages, message)
 		}
 	}
-	switch dialect {
-	case domain.Responses:
-		if prompt != nil {
-			add(rawjson.Quote("instructions"), rawjson.Quote(*prompt))
+	if dialect == domain.Chat {
+		if prompt := withoutRepeated(systemPrompt, messages); prompt != nil {
+			messages = slices.Insert(messages, 0, rawjson.ObjectOf(
+				rawjson.Member{Name: "role", Value: rawjson.Quote("system")}, rawjson.Member{Name: "content", Value: rawjson.Quote(*prompt)}))
 		}
-		if len(messages) > 0 {
-			add(rawjson.Quote("input"), list(messages))
-		}
-	case domain.Messages:
-		if prompt != nil {
-			add(rawjson.Quote("system"), rawjson.Quote(*prompt))
-		}
-		if len(messages) > 0 {
-			add(rawjson.Quote("messages"), list(messages))
-		}
-	case domain.Chat:
-		if prompt = withoutRepeated(prompt, messages); prompt != nil {
-			system := append(append(jsontext.Value(`{"role":"system","content":`), rawjson.Quote(*prompt)...), '}')
-			if len(messages) > 0 {
-				system = append(append(system, ','), messages...)
-			}
-			messages = system
-		}
-		if len(messages) > 0 {
-			add(rawjson.Quote("messages"), list(messages))
-		}
+	} else if systemPrompt != nil {
+		members = append(members, rawjson.Member{Name: promptFields[dialect], Value: rawjson.Quote(*systemPrompt)})
 	}
-	v.Request = json.RawMessage(append(request, '}'))
+	if len(messages) > 0 {
+		members = append(members, rawjson.Member{Name: inference.ConversationField(dialect), Value: rawjson.ArrayOf(messages...)})
+	}
+	v.Request = json.RawMessage(rawjson.ObjectOf(members...))
 	return v
 }
 
 // withoutRepeated returns the part of a chat's system prompt that the messages of its
 // template do not have. A capture takes the prompt from the first messages of some unknown
 // types, and keeps them in the template, too.
-func withoutRepeated(prompt *string, messages jsontext.Value) *string {
+func withoutRepeated(prompt *string, messages []jsontext.Value) *string {
 	if prompt == nil || len(messages) == 0 {
 		return prompt
 	}
-	again, err := inference.Capture(domain.Chat, []rawjson.Member{{Name: "messages", Value: list(messages)}})
+	again, err := inference.Capture(domain.Chat, []rawjson.Member{{Name: "messages", Value: rawjson.ArrayOf(messages...)}})
 	switch {
 	case err != nil || again.SystemPrompt == nil:
 		return prompt
@@ -96,8 +71,4 @@ func withoutRepeated(prompt *string, messages jsontext.Value) *string {
 		return &rest
 	}
 	return prompt
-}
-
-func list(elements jsontext.Value) jsontext.Value {
-	return append(append(jsontext.Value{'['}, elements...), ']')
 }

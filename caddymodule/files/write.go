@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
@@ -53,7 +54,13 @@ func Write(dir string, set *Set) (written []string, err error) {
 		return nil, err
 	}
 	w := &writer{reader: &reader{schemas: schemas}}
-	if w.checkNames(set); len(w.mistakes.list) > 0 {
+	for i, one := range set.Workspaces {
+		if slices.ContainsFunc(set.Workspaces[:i], func(other Workspace) bool { return other.Slug == one.Slug }) {
+			w.mistake(terminal.Escape(one.Slug), "the workspace is there twice")
+		}
+		w.checkNames(dir, one)
+	}
+	if len(w.mistakes.list) > 0 {
 		return nil, w.mistakes.err()
 	}
 	if err := fileowner.MkdirAll(dir, 0o755); err != nil {
@@ -64,12 +71,6 @@ func Write(dir string, set *Set) (written []string, err error) {
 		return nil, fmt.Errorf("files: %w", fileowner.Explain(err, dir))
 	}
 	defer root.Close()
-	for _, one := range set.Workspaces {
-		w.checkPresent(root, one)
-	}
-	if len(w.mistakes.list) > 0 {
-		return nil, w.mistakes.err()
-	}
 	for _, one := range set.Workspaces {
 		w.workspace(root, one)
 	}
@@ -83,50 +84,29 @@ type writer struct {
 	written []string
 }
 
-// checkNames checks the slugs of set.
-func (w *writer) checkNames(set *Set) {
-	workspaces := make(map[string]bool)
-	for _, one := range set.Workspaces {
-		if problem := w.workspaceProblem(one.Slug); problem != "" {
-			w.mistake(visible(one.Slug), problem)
-		}
-		if workspaces[one.Slug] {
-			w.mistake(visible(one.Slug), "the workspace is there twice")
-		}
-		workspaces[one.Slug] = true
-		seen := make(map[string]string)
-		for _, p := range one.Presets {
-			file := visible(one.Slug) + "/" + visible(p.Slug) + extension
-			if domain.CheckPresetSlug(p.Slug) != nil {
-				w.mistake(file, slugMessage)
-			}
-			folded := strings.ToLower(p.Slug)
-			if other, ok := seen[folded]; ok {
-				w.mistake(file, caseMessage(other))
-			}
-			seen[folded] = visible(p.Slug)
-		}
-	}
-}
-
-func caseMessage(other string) string {
-	return "the name differs only in case from " + other + ", so some systems cannot have both files"
-}
-
-// checkPresent checks that no file of the folder has the name of a preset in another case.
-func (w *writer) checkPresent(root *os.Root, one Workspace) {
-	entries, _ := readNames(root, one.Slug) // a folder that cannot be read is an error later
-	if len(entries) == 0 {
+// checkNames checks the slugs of a workspace. No two of them, and none and a file that is there
+// already, may differ in case alone.
+func (w *writer) checkNames(dir string, one Workspace) {
+	if problem := w.workspaceProblem(one.Slug); problem != "" {
+		w.mistake(terminal.Escape(one.Slug), problem)
 		return
 	}
-	wanted := make(map[string]string, len(one.Presets))
-	for _, p := range one.Presets {
-		wanted[strings.ToLower(p.Slug+extension)] = p.Slug + extension
-	}
+	seen := make(map[string]string)
+	entries, _ := os.ReadDir(filepath.Join(dir, one.Slug)) // a folder that cannot be read is an error later
 	for _, e := range entries {
-		if name, ok := wanted[strings.ToLower(e.Name())]; ok && name != e.Name() {
-			w.mistake(path.Join(one.Slug, name), caseMessage(e.Name()))
+		seen[strings.ToLower(e.Name())] = e.Name()
+	}
+	for _, p := range one.Presets {
+		name := p.Slug + extension
+		file := one.Slug + "/" + terminal.Escape(name)
+		if domain.CheckPresetSlug(p.Slug) != nil {
+			w.mistake(file, slugMessage)
 		}
+		folded := strings.ToLower(name)
+		if other, ok := seen[folded]; ok && other != name {
+			w.mistake(file, "the name differs only in case from "+terminal.Escape(other)+", so some systems cannot have both files")
+		}
+		seen[folded] = name
 	}
 }
 
@@ -161,12 +141,7 @@ type workspaceWriter struct {
 	*writer
 	root rootFolder
 	slug string
-	// named are the files that the file of a preset names by !file, by the preset's slug.
-	named map[string][]string
-	// uses are how often it names each, by the name and the slug.
-	uses map[string]map[string]int
-	// present are the named files that are there, by their state and name.
-	present map[fileState]map[string]os.FileInfo
+	uses *promptUses
 }
 
 // hasText reports whether a file stands for a text.
@@ -176,167 +151,138 @@ func (w *workspaceWriter) hasText(name, text string) bool {
 }
 
 // canWrite reports whether a preset's file may give a file that it names another text.
-func (w *workspaceWriter) canWrite(slug string) func(name, text string) bool {
-	return func(name, text string) bool {
-		name, problem := includeName(name)
-		return problem == "" && !strings.HasSuffix(text, "\r") && w.isOwn(name, slug)
-	}
+func (w *workspaceWriter) canWrite(slug, name, text string) bool {
+	name, problem := includeName(name)
+	return problem == "" && !strings.HasSuffix(text, "\r") && w.uses.isOwn(name, slug)
+}
+
+// isThere reports whether a file or a link has a name.
+func (w *workspaceWriter) isThere(name string) bool {
+	_, err := w.root.Lstat(name)
+	return !errors.Is(err, os.ErrNotExist)
 }
 
 // newPrompt returns the name for a prompt's own file: <slug>.md. If another place names that
 // file, the name gets a number.
-func (w *workspaceWriter) newPrompt(slug string) func(text string) string {
-	return func(text string) string {
-		for n := 1; ; n++ {
-			name := slug + ".md"
-			if n > 1 {
-				name = fmt.Sprintf("%s-%d.md", slug, n)
-			}
-			_, err := w.root.Lstat(name)
-			isFree := errors.Is(err, os.ErrNotExist) || n == 1 // check refuses a file of nobody
-			users, _ := w.users(name, slug)
-			if w.hasText(name, text) || w.isOwn(name, slug) || isFree && users == 0 {
-				return name
-			}
+func (w *workspaceWriter) newPrompt(slug, text string) string {
+	for n := 1; ; n++ {
+		name := slug + ".md"
+		if n > 1 {
+			name = fmt.Sprintf("%s-%d.md", slug, n)
+		}
+		mayBeMade := n == 1 || !w.isThere(name) // check refuses a file of nobody
+		if w.hasText(name, text) || w.uses.isOwn(name, slug) || mayBeMade && w.uses.isFree(name) {
+			return name
 		}
 	}
 }
 
+// present reads a file that is there already, nil if there is none. It is not ok if it has mistakes,
+// which are added.
+func (w *workspaceWriter) present(name string, read func(d *document)) (d *document, ok bool) {
+	if !w.isThere(name) {
+		return nil, true
+	}
+	scratch := &reader{schemas: w.schemas}
+	if d, ok = scratch.open(w.root, path.Join(w.slug, name)); ok {
+		read(d)
+	}
+	for _, e := range scratch.mistakes.list {
+		e.Message = "the present file has a mistake, so it stays as it is: " + e.Message
+		w.mistakes.add(e)
+	}
+	return d, len(scratch.mistakes.list) == 0
+}
+
+// check reads a text as a file. It returns a problem if there are mistakes, or if read does not find
+// what the file should say.
+func (w *workspaceWriter) check(name string, text []byte, from folder, read func(d *document) (isSame bool)) (problem string) {
+	if len(text) > MaxFileSize {
+		return tooLarge
+	}
+	scratch := &reader{schemas: w.schemas}
+	d, ok := scratch.parse(from, path.Join(w.slug, name), text)
+	if isSame := ok && read(d); !isSame {
+		problem = unchangeable
+	}
+	if list := scratch.mistakes.list; len(list) > 0 {
+		problem = list[0].Message
+		if list[0].Path != "" {
+			problem = list[0].Path + ": " + problem
+		}
+	}
+	return problem
+}
+
+const unchangeable = "the present file has a form that cannot be changed: move it away, and write it anew"
+
 // preset writes the file of a preset, and its prompt.
 func (w *workspaceWriter) preset(p Preset) {
-	file := path.Join(w.slug, p.Slug+extension)
-	var before, text []byte
-	var writes []prompt
-	var problem string
-	if _, err := w.root.Lstat(p.Slug + extension); errors.Is(err, os.ErrNotExist) {
-		text, writes, problem = w.newPreset(p)
-	} else {
-		scratch := &reader{schemas: w.schemas}
-		d, ok := scratch.open(w.root, file)
-		var present Preset
-		if ok {
-			present, ok = d.preset(w.slug, p.Slug)
-		}
-		if !ok {
-			for _, e := range scratch.mistakes.list {
-				e.Message = "the present file has a mistake, so it stays as it is: " + e.Message
-				w.mistakes.add(e)
-			}
-			return
-		}
-		if same(p, present) {
-			return
-		}
-		before = d.text
-		text, writes, problem = w.changed(p, d, present)
+	name := p.Slug + extension
+	var present Preset
+	d, ok := w.present(name, func(d *document) { present, _ = d.preset(w.slug, p.Slug) })
+	if !ok || d != nil && same(p, present) {
+		return
+	}
+	text, writes, problem := w.textOf(p, d, present, false)
+	if problem != "" && d != nil && hasAlias(d.root) { // the values that aliases share may differ now
+		text, writes, problem = w.textOf(p, d, present, true)
 	}
 	if problem != "" {
-		w.mistake(file, fmt.Sprintf("preset %s of workspace %s is not written: %s", p.Slug, w.slug, problem))
+		w.mistake(path.Join(w.slug, name), fmt.Sprintf("preset %s of workspace %s is not written: %s", p.Slug, w.slug, problem))
 		return
 	}
 	for _, one := range writes { // first, so that the preset's file never names a missing one
-		name, _ := includeName(one.name)
-		if w.hasText(name, one.text) {
-			continue
-		}
-		if !w.write(name, []byte(one.text+"\n")) {
+		file, _ := includeName(one.name)
+		if !w.hasText(file, one.text) && !w.write(file, []byte(one.text+"\n")) {
 			return
 		}
 	}
-	if before == nil || !bytes.Equal(text, before) { // otherwise only the prompt differs
-		w.write(p.Slug+extension, text)
+	if d == nil || !bytes.Equal(text, d.text) { // otherwise only the prompt differs
+		w.write(name, text)
 	}
 	w.findUsesOf(p.Slug)
 }
 
-// newPreset returns the text of a file that is not there yet, and its prompt.
-func (w *workspaceWriter) newPreset(p Preset) (text []byte, writes []prompt, problem string) {
-	t := &target{preset: p, canWrite: w.canWrite(p.Slug), newPrompt: w.newPrompt(p.Slug)}
-	root, err := t.file()
-	if err != nil {
-		return nil, nil, err.Error()
+// textOf returns the text of the file of p, and its prompts. d is the file that is there already,
+// nil for none, and present its preset.
+func (w *workspaceWriter) textOf(p Preset, d *document, present Preset, dissolves bool) (text []byte, writes []prompt, problem string) {
+	t := &target{workspaceWriter: w, preset: p, present: present}
+	if d != nil {
+		t.root = d.root
 	}
-	text = rendered(presetHeader, root)
-	_, problem = w.check(p, text, t.writes)
-	return text, t.writes, problem
-}
-
-// changed returns the text of the file of a preset that is there already, and its prompt.
-func (w *workspaceWriter) changed(p Preset, d *document, present Preset) (text []byte, writes []prompt, problem string) {
-	text, writes, problem = w.edited(p, d, present)
-	if problem == "" || !hasAlias(d.root) {
-		return text, writes, problem
-	}
-	// The values that aliases share may differ now.
-	expanded, err := encode(expand(d.root))
-	if err != nil {
-		return nil, nil, problem
-	}
-	scratch := &reader{schemas: w.schemas}
-	if d, ok := scratch.parse(w.root, d.file, expanded); ok {
-		if present, ok := d.preset(w.slug, p.Slug); ok {
-			return w.edited(p, d, present)
-		}
-	}
-	return nil, nil, problem
-}
-
-// edited returns the text of a document after it became that of p.
-func (w *workspaceWriter) edited(p Preset, d *document, present Preset) (text []byte, writes []prompt, problem string) {
-	canWrite := w.canWrite(p.Slug)
-	t := &target{preset: p, present: present, root: d.root, canWrite: canWrite, newPrompt: w.newPrompt(p.Slug)}
 	wanted, err := t.file()
 	if err != nil {
 		return nil, nil, err.Error()
 	}
-	e := newEditor(d, canWrite)
-	e.whole(wanted)
-	text, ok := e.result()
-	if !ok {
-		return nil, nil, unchangeable
+	if d == nil {
+		text = []byte(presetHeader + rendered(wanted, 0) + "\n")
+	} else {
+		e := newEditor(d, func(name, text string) bool { return w.canWrite(p.Slug, name, text) })
+		e.dissolves = dissolves
+		e.whole(wanted)
+		var ok bool
+		if text, ok = e.result(); !ok {
+			return nil, nil, unchangeable
+		}
+		t.writes = append(t.writes, e.writes...)
 	}
-	writes = slices.Concat(t.writes, e.writes)
-	_, problem = w.check(p, text, writes)
-	return text, writes, problem
-}
-
-// check reads a text as the file of p. It returns a problem if there are mistakes, or if it
-// is another preset.
-func (w *workspaceWriter) check(p Preset, text []byte, writes []prompt) (Preset, string) {
 	over := overlay{w.root, make(map[string][]byte)}
-	for _, one := range writes {
+	for _, one := range t.writes {
 		name, problem := includeName(one.name)
 		if problem != "" {
-			return p, problem
+			return nil, nil, problem
 		}
-		if _, err := w.root.Lstat(name); !errors.Is(err, os.ErrNotExist) && !w.hasText(name, one.text) && !w.isOwn(name, p.Slug) {
-			return p, "the file " + visible(name) + " is there already, and is not its prompt"
+		if w.isThere(name) && !w.hasText(name, one.text) && !w.uses.isOwn(name, p.Slug) {
+			return nil, nil, "the file " + terminal.Escape(name) + " is there already, and is not its prompt"
 		}
 		over.texts[name] = []byte(one.text + "\n")
 	}
-	scratch := &reader{schemas: w.schemas}
-	file := path.Join(w.slug, p.Slug+extension)
-	var got Preset
-	if len(text) > MaxFileSize {
-		return p, tooLarge
-	}
-	if d, ok := scratch.parse(over, file, text); ok {
-		got, _ = d.preset(w.slug, p.Slug)
-	}
-	if list := scratch.mistakes.list; len(list) > 0 {
-		problem := list[0].Message
-		if list[0].Path != "" {
-			problem = list[0].Path + ": " + problem
-		}
-		return p, problem
-	}
-	if !same(p, got) {
-		return p, unchangeable
-	}
-	return got, ""
+	return text, t.writes, w.check(p.Slug+extension, text, over, func(d *document) bool {
+		got, _ := d.preset(w.slug, p.Slug)
+		return same(p, got)
+	})
 }
-
-const unchangeable = "the present file has a form that cannot be changed: move it away, and write it anew"
 
 // overlay is a folder with files that are not written yet.
 type overlay struct {
@@ -356,68 +302,40 @@ func (o overlay) read(name string) ([]byte, string) {
 
 // defaults writes the file of the workspace itself.
 func (w *workspaceWriter) defaults(one Workspace) {
-	file := path.Join(w.slug, workspaceFile)
 	refuse := func(problem string) {
-		w.mistake(file, fmt.Sprintf("the defaults of workspace %s are not written: %s", w.slug, problem))
+		w.mistake(path.Join(w.slug, workspaceFile), fmt.Sprintf("the defaults of workspace %s are not written: %s", w.slug, problem))
 	}
-	wanted := one.Defaults
 	for _, text := range []json.RawMessage{one.Defaults, one.Stored} {
 		if err := schema.CheckDepth(text, schema.MaxDepth); err != nil {
 			refuse("they " + err.Error())
 			return
 		}
 	}
-	var text []byte
-	if _, err := w.root.Lstat(workspaceFile); errors.Is(err, os.ErrNotExist) {
-		if wanted == nil {
+	var present json.RawMessage
+	d, ok := w.present(workspaceFile, func(d *document) { present = d.defaults() })
+	if !ok || d == nil && one.Defaults == nil {
+		return
+	}
+	wanted := one.Defaults
+	if d != nil {
+		if wanted = one.over(present); sameJSON(present, wanted) {
 			return
-		}
-		text = rendered(workspaceHeader, defaultsNode(wanted))
-	} else {
-		scratch := &reader{schemas: w.schemas}
-		d, ok := scratch.open(w.root, file)
-		var present json.RawMessage
-		if ok {
-			present = d.defaults()
-		}
-		if err := scratch.mistakes.err(); err != nil {
-			for _, e := range scratch.mistakes.list {
-				e.Message = "the present file has a mistake, so it stays as it is: " + e.Message
-				w.mistakes.add(e)
-			}
-			return
-		}
-		if wanted, err = one.over(present); err != nil {
-			w.mistake(file, fmt.Sprintf("the defaults of workspace %s cannot be read: %s", w.slug, err))
-			return
-		}
-		if sameJSON(present, wanted) {
-			return
-		}
-		node := defaultsNode(wanted)
-		text = rendered(workspaceHeader, node)
-		if d.root == nil {
-			text = append(bytes.TrimRight(d.text, "\n"), rendered("\n", node)...)
-		} else {
-			e := newEditor(d, func(string, string) bool { return false })
-			e.whole(node)
-			if changed, ok := e.result(); ok {
-				text = changed
-			}
 		}
 	}
-	scratch := &reader{schemas: w.schemas}
-	var got []byte
-	if d, ok := scratch.parse(w.root, file, text); ok {
-		got = d.defaults()
+	node := jsonNode(jsontext.Value(wanted))
+	text := []byte(workspaceHeader + rendered(node, 0) + "\n")
+	switch {
+	case d == nil:
+	case d.root == nil:
+		text = fmt.Appendf(bytes.TrimRight(d.text, "\n"), "\n%s\n", rendered(node, 0))
+	default:
+		e := newEditor(d, func(string, string) bool { return false })
+		e.whole(node)
+		if changed, ok := e.result(); ok {
+			text = changed
+		}
 	}
-	problem := ""
-	if list := scratch.mistakes.list; len(list) > 0 {
-		problem = list[0].Message
-	} else if !sameJSON(got, wanted) {
-		problem = unchangeable
-	}
-	if problem != "" {
+	if problem := w.check(workspaceFile, text, w.root, func(d *document) bool { return sameJSON(d.defaults(), wanted) }); problem != "" {
 		refuse(problem)
 		return
 	}
@@ -426,38 +344,28 @@ func (w *workspaceWriter) defaults(one Workspace) {
 
 // over returns the members for a file that has present now. A value that means the same has the
 // text of the file. With Stored, all members of the file stay.
-func (one Workspace) over(present json.RawMessage) (json.RawMessage, error) {
-	var wanted, stored, before []rawjson.Member
-	for _, read := range []struct {
-		text json.RawMessage
-		into *[]rawjson.Member
-	}{{one.Defaults, &wanted}, {one.Stored, &stored}, {present, &before}} {
-		if read.text == nil {
-			continue
-		}
-		var err error
-		if *read.into, err = rawjson.Members(read.text); err != nil {
-			return nil, err
-		}
+func (one Workspace) over(present json.RawMessage) json.RawMessage {
+	wanted := jsontext.Value("{}")
+	if one.Defaults != nil {
+		wanted = jsontext.Value(one.Defaults)
 	}
-	for _, m := range before {
-		i := slices.IndexFunc(wanted, func(other rawjson.Member) bool { return other.Name == m.Name })
-		switch {
-		case i >= 0:
-		case one.Stored == nil:
-			continue
-		default:
-			i = len(wanted)
-			wanted = append(wanted, rawjson.Member{Name: m.Name, Value: jsontext.Value("null")})
-			if value := rawjson.Find(stored, m.Name); value != nil {
-				wanted[i].Value = value
+	for quoted, value := range rawjson.Pairs(jsontext.Value(present)) {
+		name, _ := rawjson.Text(quoted)
+		to := rawjson.Get(wanted, name)
+		if to == nil && one.Stored != nil {
+			if to = rawjson.Get(jsontext.Value(one.Stored), name); to == nil {
+				to = jsontext.Value("null")
 			}
 		}
-		if SameDefault(m.Name, json.RawMessage(m.Value), json.RawMessage(wanted[i].Value)) {
-			wanted[i].Value = m.Value
+		switch {
+		case to == nil: // the member goes
+		case SameDefault(name, json.RawMessage(value), json.RawMessage(to)):
+			wanted = rawjson.With(wanted, name, value)
+		default:
+			wanted = rawjson.With(wanted, name, to)
 		}
 	}
-	return json.RawMessage(rawjson.ObjectOf(wanted...)), nil
+	return json.RawMessage(wanted)
 }
 
 // write replaces a file in the folder of the workspace.

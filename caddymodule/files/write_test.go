@@ -1,6 +1,7 @@
 package files_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -124,7 +125,7 @@ func TestWriteKeeps(t *testing.T) {
 		{"flow style", "# one\nresponses: {model: a, top_k: 1} # two\n# three\n", func(p files.Preset) files.Preset { return config(p, "1", "2") }, "responses: {model: a, top_k: 1} # two", "responses: # two\n  model: a\n  top_k: 2", ""},
 		{"flow style as a whole", "# one\n{responses: {model: a, top_k: 1}}\n# three\n", func(p files.Preset) files.Preset { return config(p, "1", "2") }, "{responses: {model: a, top_k: 1}}", "responses:\n  model: a\n  top_k: 2", ""},
 		{"a value that aliases share", "# one\nearlier:\n  - responses: &r {model: a}\nresponses: *r # two\n", func(p files.Preset) files.Preset { return config(p, `"a"`, `"b"`) }, "responses: *r # two", "responses: # two\n  model: b", ""},
-		{"the anchor of an alias", "# one\nresponses: &r\n  model: a # two\nearlier:\n  - responses: *r # three\n", func(p files.Preset) files.Preset { return config(p, `"a"`, `"b"`) }, " &r\n  model: a # two\nearlier:\n  - responses: *r # three\n", "\n  model: b # two\nearlier:\n  - responses: # three\n      model: a # two\n", ""},
+		{"the anchor of an alias", "# one\nresponses: &r\n  model: a # two\nearlier:\n  - responses: *r # three\n", func(p files.Preset) files.Preset { return config(p, `"a"`, `"b"`) }, "model: a # two\nearlier:\n  - responses: *r # three\n", "model: b # two\nearlier:\n  - responses: # three\n      model: a\n", ""},
 		{"another API", "# one\nname: N # two\nresponses:\n  # three\n  model: a\n# four\n", func(p files.Preset) files.Preset {
 			p.Version = files.NewVersion(domain.Chat, json.RawMessage(`{"model":"a"}`), new("b"), nil)
 			return p
@@ -143,15 +144,11 @@ func TestWriteKeeps(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			put(t, filepath.Join(dir, "default", "p.yaml"), []byte(test.before))
-			const prompt = "Be kind.\n"
-			wantPrompt := prompt
+			wantPrompt := test.prompt
 			if strings.Contains(test.before, "!file") {
+				const prompt = "Be kind.\n"
 				put(t, filepath.Join(dir, "default", "p.md"), []byte(prompt))
-			} else if wantPrompt = ""; test.prompt != "" {
-				wantPrompt = test.prompt
-			}
-			if test.prompt != "" {
-				wantPrompt = test.prompt
+				wantPrompt = cmp.Or(test.prompt, prompt)
 			}
 			set := read(t, dir)
 			set.Workspaces[0].Presets[0] = test.change(set.Workspaces[0].Presets[0])
@@ -276,7 +273,7 @@ func TestWriteMistakes(t *testing.T) {
 	}{
 		{"a secret", nil, nil, []files.Preset{preset("p", "the key sk-abcdefghij0123456789")}, "default/p.yaml: preset p of workspace default is not written: has the form of a secret, which does not belong into files: an API key (sk-…)", false},
 		{"a secret in a long prompt", nil, nil, []files.Preset{preset("p", "a\nghp_abcdefghijklmnopqrstuvwxyz0123456789")}, "default/p.yaml: preset p of workspace default is not written: has the form of a secret, which does not belong into files: a GitHub token (ghp_…)", false},
-		{"names that differ in case", nil, nil, []files.Preset{preset("Mail", "a"), preset("mail", "a")}, "default/mail.yaml: the name differs only in case from Mail, so some systems cannot have both files", true},
+		{"names that differ in case", nil, nil, []files.Preset{preset("Mail", "a"), preset("mail", "a")}, "default/mail.yaml: the name differs only in case from Mail.yaml, so some systems cannot have both files", true},
 		{"a present name that differs in case", map[string]string{"default/Mail.yaml": model}, nil, []files.Preset{preset("mail", "a")}, "default/mail.yaml: the name differs only in case from Mail.yaml, so some systems cannot have both files", true},
 		{"a slug that leaves the folder", nil, nil, []files.Preset{preset("../p", "a")}, "default/../p.yaml: the name of a file is the slug of a preset: it must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit", true},
 		{"a present file with mistakes", map[string]string{"default/p.yaml": "responses:\n  mode1: m\n"}, nil, []files.Preset{preset("p", "a")}, "default/p.yaml:2:3: /responses/mode1: the present file has a mistake, so it stays as it is: is unknown, so a preset does not keep it: leave it out", false},
@@ -360,8 +357,8 @@ func TestWriteOthersPrompt(t *testing.T) {
 			return os.Symlink("b.md", filepath.Join(folder, "l.md"))
 		}, []string{"default/b-2.md", "default/b.yaml"}, old},
 		{"a hard link", map[string]string{"a.yaml": named("l.md"), "b.yaml": named("b.md"), "b.md": old}, func(folder string) error {
-			return os.Link(filepath.Join(folder, "b.md"), filepath.Join(folder, "l.md"))
-		}, []string{"default/b-2.md", "default/b.yaml"}, old},
+			return os.Link(filepath.Join(folder, "b.md"), filepath.Join(folder, "l.md")) // which keeps its text
+		}, []string{"default/b.md"}, changed + "\n"},
 		{"a link to the folder", map[string]string{"a.yaml": named("here/b.md"), "b.yaml": named("b.md"), "b.md": old}, func(folder string) error {
 			return os.Symlink(".", filepath.Join(folder, "here"))
 		}, []string{"default/b-2.md", "default/b.yaml"}, old},

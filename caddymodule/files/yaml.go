@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -25,13 +24,9 @@ var bom = []byte("\xef\xbb\xbf")
 // any value.
 func parse(text []byte) (*yaml.Node, *problem) {
 	text = bytes.TrimPrefix(text, bom)
-	if at := firstInvalid(text); at >= 0 {
+	if at, message := firstInvalid(text); message != "" {
 		line, column := placeOf(text, at)
-		return nil, &problem{line, column, "is not UTF-8"}
-	}
-	if at, escape := otherLineEnd(text); at >= 0 {
-		line, column := placeOf(text, at)
-		return nil, &problem{line, column, "has an invisible end of a line: remove it, or write it as " + escape + " in double quotes"}
+		return nil, &problem{line, column, message}
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
@@ -48,44 +43,27 @@ func parse(text []byte) (*yaml.Node, *problem) {
 	return document.Content[0], nil
 }
 
-// firstInvalid returns the index of the first byte that is not UTF-8, -1 if there is none.
-func firstInvalid(text []byte) int {
-	if utf8.Valid(text) {
-		return -1
-	}
-	for at := 0; ; {
+// lineEnds are the characters besides the line feed that end a line for the YAML library, with
+// their escapes. Editors show no new line, so a setting may hide behind a comment.
+var lineEnds = map[rune]string{'\u2028': `\L`, '\u2029': `\P`, '\u0085': `\N`, '\r': `\r`}
+
+// firstInvalid returns the index of the first character that no file may have, and why. The message
+// is empty if there is none. A carriage return before a line feed is allowed.
+func firstInvalid(text []byte) (at int, message string) {
+	for at < len(text) {
 		r, size := utf8.DecodeRune(text[at:])
-		if r == utf8.RuneError && size <= 1 {
-			return at
+		switch {
+		case r == utf8.RuneError && size <= 1:
+			return at, "is not UTF-8"
+		case r == '\r' && bytes.HasPrefix(text[at+1:], []byte{'\n'}):
+		case r >= utf8.RuneSelf || r == '\r':
+			if escape := lineEnds[r]; escape != "" {
+				return at, "has an invisible end of a line: remove it, or write it as " + escape + " in double quotes"
+			}
 		}
 		at += size
 	}
-}
-
-// lineEnds are the characters besides the line feed that end a line for the YAML library, with
-// their escapes. Editors show no new line, so a setting may hide behind a comment.
-var lineEnds = []struct{ text, escape string }{{"\u2028", `\L`}, {"\u2029", `\P`}, {"\u0085", `\N`}, {"\r", `\r`}}
-
-// otherLineEnd returns the index of the first of lineEnds, and its escape. It is -1 if there is
-// none. A carriage return before a line feed is none.
-func otherLineEnd(text []byte) (at int, escape string) {
-	at = -1
-	for _, end := range lineEnds {
-		for from := 0; ; {
-			next := bytes.Index(text[from:], []byte(end.text))
-			if next < 0 {
-				break
-			}
-			if next += from; end.text != "\r" || !bytes.HasPrefix(text[next+1:], []byte{'\n'}) {
-				if at < 0 || next < at {
-					at, escape = next, end.escape
-				}
-				break
-			}
-			from = next + 1
-		}
-	}
-	return at, escape
+	return at, ""
 }
 
 // placeOf returns the line and the column of a byte of text. Both count from 1, columns in
@@ -98,7 +76,7 @@ func placeOf(text []byte, at int) (line, column int) {
 
 // syntaxProblem returns the problem of a text that is not YAML. The library often names
 // the line where a block begins. So the line here is the first one with which the lines
-// above it are not YAML any more. Large texts have the library's line, to save time.
+// above it are not YAML any more.
 func syntaxProblem(text []byte, err error) *problem {
 	lines := bytes.SplitAfter(text, []byte{'\n'})
 	ends := make([]int, len(lines)+1) // of the first i lines
@@ -106,13 +84,6 @@ func syntaxProblem(text []byte, err error) *problem {
 		ends[i+1] = ends[i] + len(line)
 	}
 	good, bad := 0, len(lines)
-	if len(text) > maxSearched {
-		if m := libraryLine.FindStringSubmatch(err.Error()); m != nil {
-			line, _ := strconv.Atoi(m[1])
-			good = min(line, len(lines)) - 1
-		}
-		bad = good + 1
-	}
 	for bad-good > 1 {
 		middle := (good + bad) / 2
 		if isYAML(text[:ends[middle]]) {
@@ -146,11 +117,6 @@ func syntaxProblem(text []byte, err error) *problem {
 // unquoted matches a line whose text begins as something else of YAML: a variable of a template as a
 // mapping, and emphasis of Markdown as an alias.
 var unquoted = regexp.MustCompile(`^(?:- +)*(?:[^\s"'{}\[\]]+: +)?(\{\{|\*)`)
-
-// maxSearched bounds the texts that are parsed again to find a line, in bytes.
-const maxSearched = 64 << 10
-
-var libraryLine = regexp.MustCompile(`line ([1-9][0-9]*):`)
 
 func isYAML(text []byte) bool {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))

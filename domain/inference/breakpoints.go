@@ -143,27 +143,24 @@ func (s *breakpointStripper) strip(block jsontext.Value, at string, depth int) j
 	if s.surplus <= 0 || breakpointsIn(block, depth) == 0 {
 		return block
 	}
-	stripped := append(make([]byte, 0, len(block)), '{')
-	for field, err := range dialects.UsualNames.Object(block) {
-		if err != nil { // it was read before
-			return block
-		}
+	stripped := append(make(jsontext.Value, 0, len(block)), '{')
+	for name, value := range rawjson.Pairs(block) {
 		switch {
-		case s.surplus > 0 && field.Name == "cache_control" && field.Value.Kind() != 'n':
+		case s.surplus > 0 && rawjson.IsText(name, "cache_control") && value.Kind() != 'n':
 			s.surplus--
 			s.dropped = append(s.dropped, at+".cache_control")
 			continue
 		case depth == 0:
-		case field.Name == "source":
-			field.Value = s.strip(field.Value, at+".source", depth-1)
-		case field.Name == "content" && field.Value.Kind() == '[':
+		case rawjson.IsText(name, "source"):
+			value = s.strip(value, at+".source", depth-1)
+		case rawjson.IsText(name, "content") && value.Kind() == '[':
 			var items []jsontext.Value
-			for i, item := range rawjson.Items(field.Value) {
+			for i, item := range rawjson.Items(value) {
 				items = append(items, s.strip(item, at+".content."+strconv.Itoa(i), depth-1))
 			}
-			field.Value = rawjson.ArrayOf(items...)
+			value = rawjson.ArrayOf(items...)
 		}
-		stripped = rawjson.AppendMember(stripped, field.Quoted, field.Value)
+		stripped = rawjson.AppendMember(stripped, name, value)
 	}
 	return append(stripped, '}')
 }

@@ -21,7 +21,7 @@ import (
 // domain.MaxStoredSize is Invalid.
 func Capture(dialect domain.Dialect, members []rawjson.Member) (domain.Capture, error) {
 	in := domain.Capture{Dialect: dialect}
-	config := []byte{'{'}
+	config := jsontext.Value{'{'}
 	for _, m := range members {
 		name, value := m.Name, m.Value
 		switch {
@@ -31,16 +31,10 @@ func Capture(dialect domain.Dialect, members []rawjson.Member) (domain.Capture, 
 				in.SystemPrompt = &prompt
 			}
 		case dialects.HasSetting(dialect, name):
-			if len(config) > 1 {
-				config = append(config, ',')
-			}
-			config = append(config, '"')
-			config = append(config, name...)
-			config = append(config, '"', ':')
-			config = append(config, value...)
+			config = rawjson.AppendMember(config, rawjson.Quote(name), value)
 		}
 	}
-	in.Config = append(config, '}')
+	in.Config = []byte(append(config, '}'))
 	if err := in.CheckSize(); err != nil {
 		return domain.Capture{}, err
 	}

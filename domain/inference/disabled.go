@@ -15,7 +15,7 @@ import (
 // checkUnresolved checks a request that names no preset. A workspace that does not exist has disabled
 // nothing. While the store is unavailable, a request passes if it certainly uses no server tool.
 func (r *Resolver) checkUnresolved(ctx context.Context, m *merger, sent Request) error {
-	workspace, err := r.workspace(ctx, m.rules.Who)
+	workspace, _, err := r.workspace(ctx, m.rules.Who)
 	isDown := errors.Is(err, domain.ErrUnavailable)
 	switch {
 	case err == nil:
@@ -25,7 +25,7 @@ func (r *Resolver) checkUnresolved(ctx context.Context, m *merger, sent Request)
 	case domain.KindOf(err) != domain.NotFound:
 		return err
 	}
-	if refused := m.admit(sent); refused != nil && (!isDown || m.rules.Who.IsLimited()) {
+	if refused := m.rules.Admit(sent.Body, sent.Query, sent.OtherType); refused != nil && (!isDown || m.rules.Who.IsLimited()) {
 		return refused
 	} else if refused != nil || isDown && m.rules.CheckTools(m.request.Fields) != nil {
 		return err
@@ -37,7 +37,7 @@ func (r *Resolver) checkUnresolved(ctx context.Context, m *merger, sent Request)
 // server tool. It is for routes whose requests are not searched, since these could use one.
 // A workspace that does not exist has disabled nothing.
 func (r *Resolver) CheckUnresolvedRoute(ctx context.Context, who domain.Principal) error {
-	workspace, err := r.workspace(ctx, who)
+	workspace, _, err := r.workspace(ctx, who)
 	switch {
 	case domain.KindOf(err) == domain.NotFound:
 		return nil
@@ -45,11 +45,6 @@ func (r *Resolver) CheckUnresolvedRoute(ctx context.Context, who domain.Principa
 		return &domain.Error{Kind: domain.Forbidden, Code: domain.ToolDisabled, Message: "This route cannot be used in a workspace where server tools are disabled"}
 	}
 	return err
-}
-
-// admit is policy.Check.Admit for a request.
-func (m *merger) admit(sent Request) error {
-	return m.rules.Admit(sent.Body, sent.Query, sent.OtherType)
 }
 
 // checkMerged is policy.Check.CheckTools for a merged request, with a template's messages.

@@ -240,6 +240,14 @@ func TestWhatCannotBeReadWhereToolsAreDisabled(t *testing.T) {
 	}
 }
 
+func TestDisabledToolsOfATemplate(t *testing.T) {
+	r := newResolving(t)
+	r.disable(t, r.home.ID, search)
+	r.putTemplate(t, "p", responses, `{"model":"m","input":[{"role":"user","content":"{{x}}"},{"type":"additional_tools","role":"developer","tools":[{"type":"web_search"}]}]}`)
+	_, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: responses, Body: []byte(namesWithPrompt("p", `{"x":"1"}`, ""))})
+	wantDisabled(t, err, search, "")
+}
+
 func TestDisabledToolsOfPresets(t *testing.T) {
 	for _, tc := range []struct {
 		name         string

@@ -59,142 +59,66 @@ func namesPreset(body []byte) (named, sure bool) {
 	return named, true
 }
 
-// origin says where the values of a merged request may come from.
+// origin says where the fields of a merged request may come from.
 type origin struct {
 	dialect domain.Dialect
 	// request is the body sent, and alone what becomes of {"preset":"p"}: the
 	// preset and the workspace by themselves.
 	request, alone []byte
-	prompt         string
-	// dropped are the settings that the merge left out, of the request and of alone.
-	dropped, aloneDropped []string
-	// Settings of the workspace and the operator.
-	textModel, providerSort string
-	dropFields              []string
+	// dropped are the settings that the merge left out, also of alone.
+	dropped []string
+	// dropFields are those that the gateway does not know.
+	dropFields []string
 }
 
-// leavesOut reports whether a list of dropped settings has a field, or a part of it.
-func leavesOut(dropped []string, field string) bool {
-	return slices.ContainsFunc(dropped, func(name string) bool { return name == field || strings.HasPrefix(name, field+".") })
+// combined are the fields that may be made of several values, as the tables of TestMerge say.
+var combined = []string{
+	"model", "models", "fallbacks", "tools", "provider", "reasoning", "reasoning_effort", "text", "output_config", "max_tokens", "max_completion_tokens",
 }
 
 // check returns the fault of a merged request, or "".
 func (o origin) check(merged []byte) string {
 	names, values, ok := topLevel(merged)
-	if !ok {
-		return "is no JSON object"
+	sentNames, sentValues, isSent := topLevel(o.request)
+	ours, _, isAlone := topLevel(o.alone)
+	if !ok || !isSent || !isAlone {
+		return "is no JSON object, or made of none"
 	}
-	sentNames, sentValues, ok := topLevel(o.request)
-	if !ok {
-		return "comes from what is no JSON object"
+	if sorted := slices.Sorted(slices.Values(names)); len(slices.Compact(sorted)) < len(names) || slices.Contains(names, "preset") {
+		return "has a field twice, or a field preset"
 	}
-	ours, ourValues, ok := topLevel(o.alone)
-	if !ok {
-		return "comes from a preset that by itself gives no JSON object"
+	if !slices.Contains(names, "model") && !slices.Contains(names, "models") {
+		return "names no model"
 	}
-	sent, preset := map[string]json.RawMessage{}, map[string]json.RawMessage{}
-	for i, name := range sentNames {
-		sent[name] = sentValues[i]
+	isDropped := func(name string) bool {
+		return slices.ContainsFunc(o.dropped, func(lost string) bool { return lost == name || strings.HasPrefix(lost, name+".") })
 	}
-	for i, name := range ours {
-		preset[name] = ourValues[i]
-	}
-	got := map[string]json.RawMessage{}
-	for i, name := range names {
-		if got[name] != nil {
-			return "has two fields " + strconv.Quote(name)
-		}
-		got[name] = values[i]
-	}
-	for _, name := range []string{"max_tokens", "max_completion_tokens"} {
-		// The request's limit may have the preset's name.
-		if other := synonymOf(o.dialect, name); sent[name] != nil && !isNotSent(name, sent[name]) && !isEmptyContainer(sent[name]) && !slices.Contains(o.dropFields, name) && got[name] == nil && got[other] != nil && preset[other] != nil && preset[name] == nil {
-			sentNames = slices.DeleteFunc(slices.Clone(sentNames), func(sent string) bool { return sent == other })
-			sentNames[slices.Index(sentNames, name)] = other
-			sent[other] = sent[name]
-			delete(sent, name)
-		}
-	}
-	if got["preset"] != nil {
-		return "has a field preset"
-	}
-
-	// Every field is somebody's.
-	for name, value := range got {
-		own, its := sent[name], preset[name]
-		if isMerged(name, own, its) {
-			if fault := checkMembers(value, own, its); fault != "" {
-				return fmt.Sprintf("field %q %s", name, fault)
-			}
-			continue
-		}
-		if (own == nil || isNotSent(name, own) || isEmptyContainer(own)) && (leavesOut(o.aloneDropped, name) || leavesOut(o.dropped, name) || strings.HasPrefix(name, "reasoning") && synonym(o.dialect, name, sent) != nil) {
-			continue // more or less of it than in alone
-		}
-		if isEmptyContainer(own) && its != nil && name != "model" && !o.combined(name) && synonym(o.dialect, name, sent) == nil && !bytes.Equal(value, its) {
-			return fmt.Sprintf("field %q lacks what the preset has, for the request's %s", name, own)
-		}
-		if bytes.Equal(value, its) && (own == nil || isNotSent(name, own) || isEmptyContainer(own) || name != "model" && o.combined(name)) || bytes.Equal(value, own) && !o.isReference(name, own) {
-			continue
-		}
-		var fault string
-		switch name {
-		case "model":
-			fault = o.checkModel(value, own, sent["models"])
-		case "tools":
-			fault = checkTools(value, own, its)
-		case "provider":
-			fault = o.checkProvider(value, own, its)
-		case promptFields[o.dialect]:
-			fault = o.checkPrompt(value, own)
-		default:
-			fault = "is nobody's"
-		}
-		if fault != "" {
-			return fmt.Sprintf("field %q %s", name, fault)
-		}
-	}
-
-	// Every field that counts as sent is there, in order.
-	var kept, order []string
 	for _, name := range names {
-		if sent[name] != nil && name != "model" {
-			order = append(order, name)
+		if !isDropped(name) && !slices.Contains(sentNames, name) && !slices.Contains(ours, name) && !slices.Contains(combined, name) && name != promptFields[o.dialect] {
+			return fmt.Sprintf("has a field %q of nobody", name)
 		}
 	}
-	for _, name := range sentNames {
-		value := sent[name]
-		empty := isEmptyContainer(value)
-		isLost := got[name] == nil && leavesOut(o.dropped, name) && (empty || isNotSent(name, value))
-		if name == "preset" || name == "model" || slices.Contains(o.dropFields, name) || isLost || empty && preset[name] == nil && preset[synonymOf(o.dialect, name)] != nil {
+	last := -1
+	for i, name := range sentNames {
+		isCombined := slices.Contains(combined, name) || name == promptFields[o.dialect]
+		if name == "preset" || isCombined || slices.Contains(o.dropFields, name) || string(sentValues[i]) == "null" || isEmptyContainer(sentValues[i]) {
 			continue
 		}
-		kept = append(kept, name)
-		if string(value) != "null" && (!empty || preset[name] == nil && !leavesOut(o.aloneDropped, name)) && !o.combined(name) && !isMerged(name, value, preset[name]) && !bytes.Equal(got[name], value) {
-			return fmt.Sprintf("field %q is not the request's", name)
+		at := slices.Index(names, name)
+		if at < 0 || !bytes.Equal(values[at], sentValues[i]) {
+			return fmt.Sprintf("has not the request's %q", name)
 		}
+		if at < last {
+			return fmt.Sprintf("has %q in another place than the request", name)
+		}
+		last = at
 	}
-	if !slices.Equal(kept, order) {
-		return fmt.Sprintf("has the request's fields %q, want %q", order, kept)
-	}
-	if model := sent["model"]; model != nil && !isNotSent("model", model) && !isEmptyContainer(model) && !o.isReference("model", model) && !slices.Contains(o.dropFields, "model") && !bytes.Equal(got["model"], model) {
-		return "has not the request's model"
-	}
-	// Every setting is there, too.
 	for _, name := range ours {
-		if got[name] == nil && name != "model" && synonym(o.dialect, name, sent) == nil && !leavesOut(o.dropped, name) {
+		if !slices.Contains(names, name) && !slices.Contains(combined, name) && !isDropped(name) {
 			return fmt.Sprintf("lacks the preset's %q", name)
 		}
 	}
-	if got["model"] == nil && got["models"] == nil {
-		return "names no model"
-	}
 	return ""
-}
-
-// isNotSent reports whether a value counts as not sent.
-func isNotSent(name string, value json.RawMessage) bool {
-	return string(value) == "null" || name == "model" && string(value) == `""`
 }
 
 // isEmptyContainer reports whether a value counts as not sent if the preset has one.
@@ -203,252 +127,18 @@ func isEmptyContainer(value json.RawMessage) bool {
 	return text == "{}" || text == "[]"
 }
 
-// isMerged reports whether both values of a field are merged member by member.
-func isMerged(name string, sent, preset json.RawMessage) bool {
-	_, _, isObject := topLevel(sent)
-	_, _, isToo := topLevel(preset)
-	return (name == "reasoning" || name == "text" || name == "output_config") && isObject && isToo && !isEmptyContainer(sent)
-}
-
-// checkMembers returns the fault of an object that was merged member by member, or "". The preset's
-// effort and budget may be missing.
-func checkMembers(got, sent, preset json.RawMessage) string {
-	members := func(object json.RawMessage) map[string]json.RawMessage {
-		all := map[string]json.RawMessage{}
-		names, values, _ := topLevel(object)
-		for i, name := range names {
-			if all[name] == nil {
-				all[name] = values[i]
-			}
-		}
-		return all
-	}
-	merged, own, its := members(got), members(sent), members(preset)
-	for name, value := range merged {
-		if !bytes.Equal(value, own[name]) && (!bytes.Equal(value, its[name]) || own[name] != nil && string(own[name]) != "null") {
-			return fmt.Sprintf("has %q of nobody", name)
-		}
-	}
-	for name := range own {
-		if merged[name] == nil {
-			return fmt.Sprintf("lacks the request's %q", name)
-		}
-	}
-	for name, value := range its {
-		if (merged[name] == nil || string(merged[name]) == "null") && string(value) != "null" && name != "effort" && name != "max_tokens" {
-			return fmt.Sprintf("lacks the preset's %q", name)
-		}
-	}
-	return ""
-}
-
-// combined reports whether a field may be combined from several sources.
-func (o origin) combined(name string) bool {
-	return name == "tools" || name == "provider" || name == promptFields[o.dialect]
-}
-
-// synonymOf returns the field that says the same as another, or nothing.
+// synonymOf returns the other name of the limit of tokens in a chat, or nothing.
 func synonymOf(dialect domain.Dialect, name string) string {
-	return map[string]string{
-		"chat/completions max_tokens": "max_completion_tokens", "chat/completions max_completion_tokens": "max_tokens",
-		"chat/completions reasoning": "reasoning_effort", "chat/completions reasoning_effort": "reasoning",
-		"messages models": "fallbacks", "messages fallbacks": "models",
-	}[string(dialect)+" "+name]
-}
-
-// synonym returns the value of another field of the request with the same meaning.
-func synonym(dialect domain.Dialect, name string, sent map[string]json.RawMessage) json.RawMessage {
-	value := sent[synonymOf(dialect, name)]
-	if string(value) == "null" || isEmptyContainer(value) {
-		return nil
-	}
-	return value
-}
-
-func (o origin) isReference(name string, value json.RawMessage) bool {
-	var text string
-	return name == "model" && json.Unmarshal(value, &text) == nil && strings.Contains(text, mark)
-}
-
-func (o origin) checkModel(got, sent, sentModels json.RawMessage) string {
-	var want, text string
-	if json.Unmarshal(got, &text) != nil {
-		if _, values, _ := topLevel(o.alone); o.isReference("model", sent) && slices.ContainsFunc(values, func(v json.RawMessage) bool { return bytes.Equal(v, got) }) {
-			return "" // whatever a preset has for a model
-		}
-		return "is nobody's"
-	}
-	if text == o.textModel && text != "" {
+	if dialect != chat {
 		return ""
 	}
-	if o.isReference("model", sent) {
-		if _ = json.Unmarshal(sent, &want); text == want[:strings.Index(want, mark)] && text != "" {
-			return ""
-		}
-		if _, values, _ := topLevel(o.alone); slices.ContainsFunc(values, func(v json.RawMessage) bool { return bytes.Equal(v, got) }) {
-			return ""
-		}
-	}
-	var models []json.RawMessage
-	if slices.Contains(o.dropFields, "models") && json.Unmarshal(sentModels, &models) == nil && len(models) > 0 && bytes.Equal(models[0], got) {
-		return ""
-	}
-	return "is nobody's"
+	return map[string]string{"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
 }
 
 // elements splits an array.
 func elements(text json.RawMessage) (list []json.RawMessage) {
 	_ = json.Unmarshal(text, &list) // nil for a value that is no list
 	return list
-}
-
-func checkTools(got, sent, preset json.RawMessage) string {
-	list, own, its := elements(got), elements(sent), elements(preset)
-	if !bytes.HasPrefix(sent, []byte("[")) || !bytes.HasPrefix(preset, []byte("[")) {
-		return "is united of what are no arrays"
-	}
-	count := func(list []json.RawMessage, tool json.RawMessage) (n int) {
-		for _, t := range list {
-			if bytes.Equal(t, tool) {
-				n++
-			}
-		}
-		return n
-	}
-	for _, tool := range list {
-		if n, most := count(list, tool), count(own, tool)+count(its, tool); n > most {
-			return fmt.Sprintf("has %s %d times, want at most %d", tool, n, most)
-		}
-	}
-	for _, tool := range own {
-		if count(list, tool) < count(own, tool) {
-			return fmt.Sprintf("lacks the request's %s", tool)
-		}
-	}
-	return ""
-}
-
-func (o origin) checkProvider(got, sent, preset json.RawMessage) string {
-	from := sent
-	if from == nil || string(from) == "null" {
-		from = preset
-	}
-	names, values, ok := topLevel(got)
-	fromNames, fromValues, _ := topLevel(from)
-	if !ok || o.providerSort == "" {
-		return "is nobody's"
-	}
-	for i, name := range names {
-		var text string
-		j := slices.Index(fromNames, name)
-		switch isText := json.Unmarshal(values[i], &text) == nil; {
-		case name == "sort" && isText && text == o.providerSort:
-		case j >= 0 && slices.ContainsFunc(fromValues, func(v json.RawMessage) bool { return bytes.Equal(v, values[i]) }):
-		default:
-			return fmt.Sprintf("has %q of nobody", name)
-		}
-	}
-	if len(names) < len(fromNames) {
-		return "lacks members"
-	}
-	return ""
-}
-
-func (o origin) checkPrompt(got, sent json.RawMessage) string {
-	if bytes.HasPrefix(got, []byte(`"`)) {
-		return o.checkPromptText(got, sent)
-	}
-	list, rest, at := elements(got), elements(sent), 0
-	switch {
-	case len(rest) == 0:
-	case o.dialect == messages && isAttributed(rest[0]):
-		at = 1
-	case o.dialect == chat && isSystemMessage(rest[0]) && (len(list) == len(rest) || !bytes.Contains(rest[0], []byte(`\u00`))): // which a name could have
-		if len(list) != len(rest) || !slices.EqualFunc(list[1:], rest[1:], bytesEqual) {
-			return "has not the request's other messages"
-		}
-		return o.checkMessage(list[0], rest[0])
-	}
-	if len(list) != len(rest)+1 || !slices.EqualFunc(slices.Concat(list[:at], list[at+1:]), rest, bytesEqual) {
-		return "is not the request's with one before it"
-	}
-	var first struct{ Role, Content, Type, Text string }
-	if json.Unmarshal(list[at], &first) != nil || first.Content+first.Text != o.prompt || first.Role+first.Type != map[domain.Dialect]string{chat: "system", messages: "text"}[o.dialect] {
-		return "does not begin with the prompt"
-	}
-	return ""
-}
-
-// isAttributed reports whether a block begins with the attribution of Claude Code.
-func isAttributed(block json.RawMessage) bool {
-	names, values, _ := topLevel(block)
-	for i, name := range names {
-		var text *string
-		if name == "text" && string(values[i]) != "null" {
-			return json.Unmarshal(values[i], &text) == nil && strings.HasPrefix(*text, "x-anthropic-billing-header:")
-		}
-	}
-	return false
-}
-
-func bytesEqual(a, b json.RawMessage) bool { return bytes.Equal(a, b) }
-
-func (o origin) checkPromptText(got, sent json.RawMessage) string {
-	var text, own string
-	_, _ = json.Unmarshal(got, &text), json.Unmarshal(sent, &own)
-	want := o.prompt
-	if own != "" {
-		want += "\n\n" + own
-	}
-	if text != want || own != "" && !bytes.HasSuffix(got, sent[1:]) {
-		return "is not the prompt, an empty line and the request's"
-	}
-	return ""
-}
-
-// isSystemMessage reports whether a prompt belongs into a message.
-func isSystemMessage(message json.RawMessage) bool {
-	names, values, _ := topLevel(message)
-	found := map[string]json.RawMessage{}
-	for i, name := range names {
-		name = strings.ToLower(name)
-		if found[name] != nil || name != names[i] && (name == "role" || name == "content") {
-			return false
-		}
-		found[name] = values[i]
-	}
-	content := found["content"]
-	isText := bytes.HasPrefix(content, []byte(`"`)) || bytes.HasPrefix(content, []byte(`[`)) || string(content) == "null"
-	return isText && (string(found["role"]) == `"system"` || string(found["role"]) == `"developer"`)
-}
-
-// checkMessage checks a message into which the prompt was put.
-func (o origin) checkMessage(got, sent json.RawMessage) string {
-	names, values, _ := topLevel(got)
-	sentNames, sentValues, _ := topLevel(sent)
-	if !slices.Equal(names, sentNames) {
-		return "has not the members of the request's message"
-	}
-	for i, name := range names {
-		content, own := values[i], sentValues[i]
-		switch {
-		case name != "content":
-			if !bytes.Equal(content, own) {
-				return fmt.Sprintf("has another %q in the message", name)
-			}
-		case own[0] == '[':
-			parts := elements(content)
-			var first struct{ Type, Text string }
-			if len(parts) == 0 || json.Unmarshal(parts[0], &first) != nil || first.Type != "text" || first.Text != o.prompt || !slices.EqualFunc(parts[1:], elements(own), bytesEqual) {
-				return "has not the prompt before the message's parts"
-			}
-		default:
-			if fault := o.checkPromptText(content, own); fault != "" {
-				return fault
-			}
-		}
-	}
-	return ""
 }
 
 // gen makes requests and presets.
@@ -647,11 +337,8 @@ func TestProperties(t *testing.T) {
 				for round := range rounds {
 					g := gen{rand.New(rand.NewPCG(uint64(len(from)), uint64(len(to)*rounds+round)))}
 					p := version{from, g.object(g.settings(from), func(name string) string { return g.setting(from, name) }), pick(g, genPrompts)}
-					o := origin{dialect: to, prompt: p.prompt, textModel: "dm"}
+					o := origin{dialect: to}
 					resolver, team := plain, who[g.IntN(2)]
-					if team == who[1] {
-						o.providerSort = "latency"
-					}
 					if g.IntN(3) == 0 {
 						resolver, o.dropFields = dropping, drop
 					}
@@ -671,7 +358,7 @@ func TestProperties(t *testing.T) {
 						}
 						t.Fatalf("round %d: got error %v\nwant success\npreset %s", round, err, p.config)
 					}
-					o.alone, o.aloneDropped = alone.Body.Bytes(), alone.Dropped
+					o.alone = alone.Body.Bytes()
 					got, err := resolve(o.request)
 					if err != nil {
 						if domain.KindOf(err) != domain.Invalid || !strings.Contains(err.Error(), ": /tools: ") && !strings.Contains(err.Error(), ": /"+promptFields[to]+": ") {
@@ -680,7 +367,7 @@ func TestProperties(t *testing.T) {
 						continue
 					}
 					merged++
-					o.dropped = got.Dropped
+					o.dropped = slices.Concat(got.Dropped, alone.Dropped)
 					if fault := o.check(got.Body.Bytes()); fault != "" {
 						t.Fatalf("round %d: got %s\nwhich %s\nrequest %s\npreset %s\nprompt %q\nalone %s", round, got.Body, fault, o.request, p.config, p.prompt, o.alone)
 					}
@@ -856,10 +543,7 @@ func FuzzResolve(f *testing.F) {
 		if p := latest(t, r, who); p.LatestVersion != got.Version {
 			return // pinned to one of another dialect and prompt
 		}
-		o := origin{
-			dialect: to, request: body, alone: alone.Body.Bytes(), prompt: prompt, textModel: "dm", providerSort: "latency",
-			dropped: got.Dropped, aloneDropped: alone.Dropped,
-		}
+		o := origin{dialect: to, request: body, alone: alone.Body.Bytes(), dropped: slices.Concat(got.Dropped, alone.Dropped)}
 		if fault := o.check(got.Body.Bytes()); fault != "" {
 			t.Fatalf("got %q\nwhich %s\nrequest %q\npreset %q\nprompt %q\nalone %q", got.Body, fault, body, config, prompt, alone.Body)
 		}

@@ -34,6 +34,8 @@ var tries = []string{
 	`"messages":[{"role":"system","content":"mine"},{"role":"user","content":"x"}]`, `"messages":[{"Role":"system","content":"mine"}]`,
 	`"input":[{"role":"developer","content":"mine"},{"type":"additional_tools","role":"developer","tools":[{"type":"web_search"}]}]`,
 	`"context_management":{"edits":[{"type":"compact_20260112","instructions":"mine"}]}`, `"moderation":{"model":"x"}`, `"personality":"mine"`,
+	`"reasoning":{"enabled":false}`, `"include_reasoning":false`, `"thinking":{"type":"disabled"}`, `"plugins":[{"id":"fusion"}]`,
+	`"context_management":{"edits":[{"type":"compact_20260112","Instructions":"mine"}]}`, `"tools":[{"type":"function","name":"WebSearch"}]`,
 	`"output_format":{"type":"json_schema","schema":{}}`, `"stop_server_tools_when":[{"type":"step_count_is","step_count":99}]`,
 }
 
@@ -92,12 +94,17 @@ func faultOf(dialect domain.Dialect, body, alone []byte) string {
 			return fmt.Sprintf("has %s as %v, not the preset's %s", a, path, b)
 		}
 	}
+	for _, path := range [][]string{{"reasoning", "enabled"}, {"include_reasoning"}, {"thinking", "type"}} {
+		if value := at(got, path...); value == "false" || value == `"disabled"` {
+			return fmt.Sprintf("has %s as %v, which switches reasoning off", value, path)
+		}
+	}
 	var temperature float64
 	if value := got["temperature"]; value != nil && string(value) != "null" && (json.Unmarshal(value, &temperature) != nil || temperature > 1) {
 		return "has a temperature out of bounds"
 	}
 	for name, member := range map[string]string{"container": `"skills"`, "plugins": `"id"`, "context_management": `"instructions"`, "compaction": `"instructions"`} {
-		if bytes.Contains(got[name], []byte(member)) && !bytes.Equal(got[name], want[name]) && !bytes.Contains(got[name], []byte(`"skills":[]`)) && !bytes.Contains(got[name], []byte(`"instructions":null`)) && !onlyHarmlessPlugins(got[name]) {
+		if bytes.Contains(bytes.ToLower(got[name]), []byte(member)) && !bytes.Equal(got[name], want[name]) && !bytes.Contains(got[name], []byte(`"skills":[]`)) && !bytes.Contains(got[name], []byte(`"instructions":null`)) && !onlyHarmlessPlugins(got[name]) {
 			return "has " + member + " in " + name
 		}
 	}

@@ -23,9 +23,6 @@ type settings struct {
 	dropped []string
 	// template is nil for a version that is none. It has the prompt instead.
 	template *prompts.Template
-	// models is the preset's list of models where the gateway knows no such
-	// field.
-	models jsontext.Value
 	// breakpoints is how many cache breakpoints the settings have, with the templateBreakpoints
 	// of the template's messages.
 	breakpoints, templateBreakpoints int
@@ -45,9 +42,11 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 			return nil, err
 		}
 	}
-	if unknown["models"] {
+	if unknown["models"] { // the merge chooses one of them
 		known, _ := dialects.Translate(stored, v.Dialect, dialect, nil)
-		s.models = rawjson.Find(known, "models")
+		if models := rawjson.Find(known, "models"); models != nil {
+			s.fields = append(s.fields, rawjson.NewMember("models", models))
+		}
 	}
 	switch {
 	case v.Template != nil:
@@ -86,8 +85,6 @@ type merger struct {
 	messagesFrom draft.Source
 
 	dropped []string
-	// models is settings.models of the request.
-	models jsontext.Value
 }
 
 // workspaceDefaults has the fields that a workspace adds to requests that name a preset. It
@@ -105,7 +102,7 @@ func (m *merger) use(v usedVersion) {
 	if m.takes != nil {
 		m.ours = slices.DeleteFunc(slices.Clone(m.ours), func(f rawjson.Member) bool { return !m.takesField(f.Name) })
 	}
-	m.rules.Policy, m.rules.Stored, m.rules.Ours, m.rules.Unlisted = v.policy, v.settings.fields, m.ours, v.settings.models
+	m.rules.Policy, m.rules.Stored, m.rules.Ours = v.policy, v.settings.fields, m.ours
 	m.rules.Disabled = m.workspace.disabledTools
 }
 
@@ -151,11 +148,9 @@ func (m *merger) merge() error {
 	if field := dialects.PromptField[m.dialect]; !m.prompt.IsEmpty() && m.Index(field) < 0 {
 		m.Parts = append(m.Parts, draft.Part{Member: rawjson.NewMember(field, nil), Edits: []draft.Edit{{Texts: m.prompt.Alone(m.dialect)}}, From: m.prompt.From})
 	}
-	models, err := m.rules.Enforce(m.models)
-	if err != nil {
+	if err := m.rules.Enforce(); err != nil {
 		return err
 	}
-	m.models = models
 	m.fillProviderSort()
 	m.addStreamUsage()
 	if err := m.ensureModel(); err != nil {
@@ -175,12 +170,13 @@ func (m *merger) addSent(field rawjson.Member) error {
 	}
 	switch {
 	case field.Name == "preset", reference.IsPromptField(field.Name): // not for the gateway
-	case m.unknown[field.Name] && sent:
-		m.dropped = append(m.dropped, field.Name)
-		if field.Name == "models" && !rawjson.IsEmpty(field.Value) {
-			m.models = field.Value
+	case m.unknown[field.Name]:
+		if sent { // else it says nothing, so nothing is dropped
+			m.dropped = append(m.dropped, field.Name)
 		}
-	case m.unknown[field.Name]: // it says nothing, so nothing is dropped
+		if sent && field.Name == "models" && !rawjson.IsEmpty(field.Value) {
+			add(field.Value, draft.FromRequest) // until ensureModel
+		}
 	case field.Name == "model" && m.request.ModelIsReference:
 		switch {
 		case m.request.Model != "":
@@ -268,15 +264,16 @@ func (m *merger) isOverridden(name string) bool {
 // request, the preset or the workspace. It uses the first model of a list if the gateway or
 // the route takes no lists.
 func (m *merger) ensureModel() error {
-	if model := m.Value("model"); model != nil && !rawjson.IsText(model, "") || firstModel(m.Value("models")) != nil {
-		return nil
+	models, from := rawjson.Find(m.settings.fields, "models"), draft.FromPreset
+	if i := m.Index("models"); m.Value("models") != nil {
+		models, from = m.Parts[i].Value, m.Parts[i].From
 	}
-	models, from := m.settings.models, draft.FromPreset
-	switch {
-	case m.models != nil:
-		models, from = m.models, draft.FromRequest
-	case models == nil:
-		models = rawjson.Find(m.settings.fields, "models")
+	isListed := !m.unknown["models"] && firstModel(m.Value("models")) != nil
+	if m.unknown["models"] {
+		m.Remove("models")
+	}
+	if model := m.Value("model"); model != nil && !rawjson.IsText(model, "") || isListed {
+		return nil
 	}
 	if first := firstModel(models); first != nil {
 		m.Set("model", first, from)

@@ -3,7 +3,6 @@ package inference_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/table"
 )
 
 const (
@@ -96,54 +96,15 @@ func withPreset(object []byte) []byte {
 	return append(body, `"preset":"p"}`...)
 }
 
-// mergings reads a table of testdata/merge. A case begins with its name.
+// mergings reads a table of testdata/merge.
 func mergings(tb testing.TB, file string) (cases []merging) {
 	tb.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimRight(line, "\r\n")
-		name, isFirst := strings.CutPrefix(line, "= ")
-		if isFirst {
-			cases = append(cases, merging{name: name})
-		}
-		if isFirst || line == "" || line[0] == '#' {
-			continue
-		}
-		c := &cases[len(cases)-1]
-		switch key, value, _ := strings.Cut(line, ": "); key {
-		case "from":
-			c.from = domain.Dialect(value)
-		case "to":
-			c.to = domain.Dialect(value)
-		case "preset":
-			c.config = value
-		case "prompt":
-			err = json.Unmarshal([]byte(value), &c.prompt)
-		case "model":
-			c.textModel = value
-		case "sort":
-			c.providerSort = value
-		case "drop":
-			c.dropFields = strings.Fields(value)
-		case "request":
-			c.body = value
-		case "upstream":
-			c.want = value
-		case "dropped":
-			c.dropped = value
-		case "sources":
-			c.fields = value
-		case "refused":
-			c.refused = value
-		default:
-			err = fmt.Errorf("there is no %s", key)
-		}
-		if err != nil {
-			tb.Fatalf("%s: %s: %v", file, c.name, err)
-		}
+	for _, c := range table.Read(tb, file, "from", "to", "preset", "prompt", "model", "sort", "drop", "request", "upstream", "dropped", "sources", "refused") {
+		cases = append(cases, merging{
+			name: c["="], from: domain.Dialect(c["from"]), to: domain.Dialect(c["to"]), config: c["preset"], prompt: c["prompt"],
+			textModel: c["model"], providerSort: c["sort"], dropFields: strings.Fields(c["drop"]),
+			body: c["request"], want: c["upstream"], dropped: c["dropped"], fields: c["sources"], refused: c["refused"],
+		})
 	}
 	return cases
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
-	"github.com/caddy-presets/caddy-presets/domain/inference/inferencetest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/strictgateway"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -29,7 +29,7 @@ func TestReconcile(t *testing.T) {
 			continue
 		}
 		for what, body := range map[string]string{"the request": tc.body, "the result": tc.want} {
-			if reasons := inferencetest.Refusals(tc.to, []byte(body)); reasons != nil {
+			if reasons := strictgateway.Refusals(tc.to, []byte(body)); reasons != nil {
 				t.Errorf("%s: a strict gateway refuses %s: %q", tc.name, what, reasons)
 			}
 		}
@@ -161,12 +161,12 @@ func TestPresetsBreakNoRequest(t *testing.T) {
 						return got
 					}
 					alone := resolve(`{"preset":"p","max_tokens":8192}`).Body.Bytes()
-					if inferencetest.Refusals(from, []byte(config)) != nil || inferencetest.Refusals(to, alone) != nil || inferencetest.Refusals(to, []byte(request)) != nil {
+					if strictgateway.Refusals(from, []byte(config)) != nil || strictgateway.Refusals(to, alone) != nil || strictgateway.Refusals(to, []byte(request)) != nil {
 						continue
 					}
 					judged++
 					got := resolve(string(withPreset([]byte(request))))
-					for _, reason := range inferencetest.Refusals(to, got.Body.Bytes()) {
+					for _, reason := range strictgateway.Refusals(to, got.Body.Bytes()) {
 						// The preset has to lose its model or its tools, which are no settings of the request's.
 						if strings.HasPrefix(reason, "reasoning_effort:") && strings.Contains(request, `effort":"low"`) {
 							continue

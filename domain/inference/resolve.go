@@ -54,26 +54,22 @@ type Config struct {
 // store.
 type Resolver struct {
 	store           domain.Store
+	config          Config
 	unknown, opened map[string]bool // Config.DropFields and Config.AllowFields
-	// passPrompts is Config.PassUnknownPrompts.
-	passPrompts bool
-	// tellModel is Config.TellModel, and streamUsage is Config.AddStreamUsage.
-	tellModel, streamUsage bool
-	dropsAttribution       bool // Config.DropAttribution
-	cache                  *cache.Cache[cacheKey, cached]
+	cache           *cache.Cache[cacheKey, cached]
 }
 
 // NewResolver returns a Resolver over store.
 func NewResolver(store domain.Store, config Config) *Resolver {
+	setOf := func(names []string) map[string]bool {
+		set := make(map[string]bool, len(names))
+		for _, name := range names {
+			set[name] = true
+		}
+		return set
+	}
 	memory := cmp.Or(config.Memory, domain.NewMemory(domain.DefaultMemory))
-	r := &Resolver{store: store, unknown: make(map[string]bool), opened: make(map[string]bool), passPrompts: config.PassUnknownPrompts, tellModel: config.TellModel, streamUsage: config.AddStreamUsage, dropsAttribution: config.DropAttribution, cache: cache.New[cacheKey, cached](memory)}
-	for _, field := range config.DropFields {
-		r.unknown[field] = true
-	}
-	for _, field := range config.AllowFields {
-		r.opened[field] = true
-	}
-	return r
+	return &Resolver{store, config, setOf(config.DropFields), setOf(config.AllowFields), cache.New[cacheKey, cached](memory)}
 }
 
 // Inherit copies the cache of other. Both must have the same store. It copies nothing if their
@@ -175,33 +171,22 @@ func (r Resolution) Fields() ([]Field, error) {
 	return fields, nil
 }
 
-// Resolve applies the preset that an inference request names. The preset is in the
-// workspace of who, and the zero Principal acts in the default one. The body of a request
-// that names no preset is returned unchanged, even if it is not JSON, but for
-// Config.DropAttribution.
+// Resolve applies the preset that an inference request names. The preset is in the workspace of who, and
+// the zero Principal acts in the default one. The body of a request that names no preset is returned
+// unchanged, even if it is not JSON, but for Config.DropAttribution.
 //
-// A session always gets the same version of a split. The session id comes
-// from the body, else from the header. Without a session id the key decides. Without a key
-// each request may get another version.
+// A session, else a key, always gets the same version of a split. The session id of the body comes before
+// that of the header.
 //
-// These are Invalid: a malformed reference, two different references, a reference inside
-// models, and a request that cannot be merged. So is a session id of more than 256
-// characters beside a reference. So are variables without a template, variables that it
-// does not have, missing ones, and values that do not fit. A preset that does not exist, is
-// not active, or does not have the version or label is NotFound. The error names it. A
-// request that breaks the preset's policy is Forbidden, if the policy says so.
+// A preset that does not exist, is not active, is out of the key's reach, or does not have the version or
+// label is NotFound. A request that breaks the preset's policy, uses a disabled server tool, or names a model
+// that its key may not name is Forbidden. Mistakes in a reference, in variables and in what cannot be merged
+// are Invalid, and so is what is not known where a policy, a key's limits or disabled tools apply. Errors
+// name the field.
 //
-// A preset that the key does not reach is NotFound in the same way. Without a preset, a
-// request of a key that requires one is Invalid. A request that names a model that its key
-// may not name is Forbidden. Models of the preset and the workspace are not limited.
-//
-// A request that uses a disabled server tool is Forbidden, with or without a preset. Where
-// tools are disabled or a key is limited to models, a request of another type is Invalid.
-// There, where a key requires a preset, and under a policy, a field of a request in the query
-// string is Invalid. So is a name, a type or a role in the body that is not UTF-8. Only
-// Resolution.Body refers to the body afterwards.
+// Only Resolution.Body refers to the body afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
-	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, streamUsage: r.streamUsage, dropsAttribution: r.dropsAttribution && sent.Dialect == domain.Messages}
+	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, streamUsage: r.config.AddStreamUsage, dropsAttribution: r.config.DropAttribution && sent.Dialect == domain.Messages}
 	m.Memory = sent.Memory
 	m.rules = policy.Check{Draft: &m.Draft, Dialect: sent.Dialect, Request: &m.request, Who: who, Opened: r.opened}
 	if m.request.ReadFlat(sent.Body) {
@@ -233,7 +218,7 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 				out.Body, out.Rewritten = rest, true
 			}
 		}
-		if r.tellModel {
+		if r.config.TellModel {
 			out.Model = modelOf(func(name string) jsontext.Value { return rawjson.Find(request.Fields, name) })
 		}
 		return out, nil
@@ -258,7 +243,7 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	case mistake != nil && !passUnknown:
 		return out, mistake
 	}
-	workspace, known, err := r.cachedWorkspace(ctx, who)
+	workspace, known, err := r.workspace(ctx, who)
 	if err != nil {
 		return out, err
 	}
@@ -275,7 +260,7 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	}
 	m.workspace = workspace
 	m.use(use)
-	if err := m.admit(sent); err != nil {
+	if err := m.rules.Admit(sent.Body, sent.Query, sent.OtherType); err != nil {
 		return out, err
 	}
 	if err := m.merge(); err != nil {
@@ -288,7 +273,7 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err != nil {
 		return out, err
 	}
-	if r.tellModel {
+	if r.config.TellModel {
 		out.Model = modelOf(m.Value)
 	}
 	for i := range m.Parts { // their values refer to the request's body
@@ -309,25 +294,19 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 
 // passesUnknown reports whether a request passes if no preset has the id of its prompt.
 func (r *Resolver) passesUnknown(ctx context.Context, who domain.Principal, prompt *reference.Prompt) (bool, error) {
-	if !r.passPrompts || !prompt.Only || who.IsLimited() {
+	if !r.config.PassUnknownPrompts || !prompt.Only || who.IsLimited() {
 		return false, nil
 	}
-	workspace, err := r.workspace(ctx, who)
+	workspace, _, err := r.workspace(ctx, who)
 	if domain.KindOf(err) == domain.NotFound { // it has disabled nothing
 		return true, nil
 	}
 	return err == nil && len(workspace.disabledTools) == 0, err
 }
 
-// workspace returns the defaults of the workspace that who acts in, from the cache where
-// it is current.
-func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (*workspaceDefaults, error) {
-	defaults, _, err := r.cachedWorkspace(ctx, who)
-	return defaults, err
-}
-
-// cachedWorkspace is workspace, and reports whether the defaults come from the cache.
-func (r *Resolver) cachedWorkspace(ctx context.Context, who domain.Principal) (_ *workspaceDefaults, fromMemory bool, err error) {
+// workspace returns the defaults of the workspace that who acts in. fromMemory tells that the store was not
+// read.
+func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (_ *workspaceDefaults, fromMemory bool, err error) {
 	id, slug := who.WorkspaceRef()
 	key, stamp := cacheKey{kind: workspaceKind, id: id, slug: slug}, r.store.Stamps().Workspace(id+slug)
 	if kept, ok := r.cache.Get(key, stamp); ok {
@@ -359,7 +338,7 @@ func (r *Resolver) cachedWorkspace(ctx context.Context, who domain.Principal) (_
 
 // WorkspaceID returns the id of the workspace that who acts in. It is cached.
 func (r *Resolver) WorkspaceID(ctx context.Context, who domain.Principal) (string, error) {
-	defaults, err := r.workspace(ctx, who)
+	defaults, _, err := r.workspace(ctx, who)
 	if err != nil {
 		return "", err
 	}

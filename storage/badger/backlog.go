@@ -41,10 +41,9 @@ func durationOf(size, tables int64) time.Duration {
 
 // backlog holds groups back while compactions do not keep up.
 type backlog struct {
-	due    time.Time           // when what was admitted has taken its duration
-	logged time.Time           // when a message was last logged
-	hold   func(time.Duration) // committer.hold, but for tests
-	held   atomic.Int64        // nanoseconds
+	due    time.Time    // when what was admitted has taken its duration
+	logged time.Time    // when a message was last logged
+	held   atomic.Int64 // nanoseconds
 }
 
 // Admit implements groupcommit.Exclusive. A group waits until the groups before it have taken their
@@ -66,7 +65,7 @@ func (c *committer) Admit(g *groupcommit.Group[*badgerdb.Txn]) {
 			b.logged = time.Now()
 			c.logger.Warn("writes are held back: compactions do not keep up", zap.String("folder", c.guard.folder), zap.Int64("tables", tables))
 		}
-		b.hold(wait)
+		c.hold(wait)
 	}
 	if now := time.Now(); b.due.Before(now) {
 		b.due = now

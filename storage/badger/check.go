@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// Verify checks a folder that no process has open. It does what Probe does, reads every
-// record, and compares the records with each other. The error is Probe's or that of ctx.
-// All else that is wrong is in the report. It takes some seconds for each million records.
+// Verify checks a folder that no process has open. It does what VerifyQuickly does, reads
+// every record, and compares the records with each other. The error is VerifyQuickly's or that of
+// ctx. All else that is wrong is in the report. It takes some seconds for each million records.
 func Verify(ctx context.Context, folder string, o Options) (report storage.Report, err error) {
 	err = verify(folder, o, func(db *badgerdb.DB) error {
 		listed, _, _ := listedTables(folder) // whose error came before

@@ -69,7 +69,6 @@ type committer struct {
 func (c *committer) start() {
 	c.commit = func(commit func() error) error { return commit() }
 	c.patience = diskPatience
-	c.backlog.hold = c.hold
 	c.deleted = make(chan struct{}, 1)
 	c.groups = groupcommit.New(c, limitsOf(c.db))
 }

@@ -80,18 +80,6 @@ func prepareFolder(folder string, o Options) (err error) {
 	return nil
 }
 
-// readStore returns the marker of a folder that has one.
-func readStore(folder string, o Options) (marker, error) {
-	_, err := os.Stat(filepath.Join(folder, MarkerName))
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, lost := createMarker(folder); lost != nil && !errors.Is(lost, fs.ErrNotExist) {
-			return marker{}, lost
-		}
-		return marker{}, misuseError{fmt.Errorf("%s is not a store: %w", folder, err)}
-	}
-	return readMarker(folder, o)
-}
-
 // readMarker returns the marker of a folder, or a new one. It fails for a store that cannot
 // be opened with these options.
 func readMarker(folder string, o Options) (m marker, err error) {

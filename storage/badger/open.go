@@ -88,7 +88,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 		o.Logger = zap.NewNop()
 	}
 	if o.Probe == nil {
-		o.Probe = Probe
+		o.Probe = func(folder string, o Options) error { return probe(folder, o, ignore) }
 	}
 	folder, err = filepath.Abs(folder)
 	if err != nil {

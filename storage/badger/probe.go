@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -16,42 +17,30 @@ import (
 // has its own folder: the probe of a server that was killed may still be running.
 const probePattern = "PROBE-*"
 
-// Probe checks whether the store in folder can be opened and is complete. The caller, or
-// the process that called it, has the lock of the folder. VerifyQuickly takes the lock.
+// VerifyQuickly locks a folder, and checks whether the store in it can be opened and is complete, as
+// Open does. It fails if another process has the folder open.
 //
-// Probe checks Badger's checksums of all tables. Then it opens the tables with a copy of
-// the logs. It compares the last commit with the number in SEQUENCE: Badger silently cuts
-// off a log where it is damaged. The error is ErrDamaged if something is damaged or
-// missing. It is domain.ErrUnavailable if the system refused to read, for want of a right
-// or of descriptors.
-//
-// Probe makes the copy in a folder inside folder, and removes it. It changes nothing else.
-// The copy takes twice the space of the logs' content, which is at most some 50 MiB.
-// Reading the tables takes as long as reading their files.
-//
-// On unforeseen damage Badger may end the process.
-func Probe(folder string, o Options) error {
-	m, err := readStore(folder, o)
-	if err != nil || m.State == stateNew { // nothing was ever stored
-		return err
-	}
-	return probeCopy(folder, o, func(*badgerdb.DB) error { return nil })
-}
+// The error is ErrDamaged if something is damaged or missing. It is domain.ErrUnavailable if the
+// system refused to read, for want of a right or of descriptors. On unforeseen damage Badger may end
+// the process.
+func VerifyQuickly(folder string, o Options) error { return verify(folder, o, ignore) }
 
-// VerifyQuickly locks folder and calls Probe. It fails if another process has the folder
-// open.
-func VerifyQuickly(folder string, o Options) error {
-	return verify(folder, o, func(*badgerdb.DB) error { return nil })
-}
+func ignore(*badgerdb.DB) error { return nil }
 
-// verify locks folder, does what Probe does, and calls fn with the copy if that is in order.
+// verify locks a folder, and probes the store in it.
 func verify(folder string, o Options, fn func(*badgerdb.DB) error) (err error) {
 	if folder, err = filepath.Abs(folder); err != nil {
 		return err
 	}
 	defer func() { err = fileowner.Explain(err, folder) }()
-	m, err := readStore(folder, o)
-	if err != nil || m.State == stateNew {
+	if _, err := os.Stat(filepath.Join(folder, MarkerName)); errors.Is(err, fs.ErrNotExist) {
+		if _, lost := createMarker(folder); lost != nil && !errors.Is(lost, fs.ErrNotExist) {
+			return lost
+		}
+		return misuseError{fmt.Errorf("%s is not a store: %w", folder, err)}
+	}
+	m, err := readMarker(folder, o)
+	if err != nil || m.State == stateNew { // nothing was ever stored
 		return err
 	}
 	locked, err := lockStore(folder)
@@ -59,11 +48,16 @@ func verify(folder string, o Options, fn func(*badgerdb.DB) error) (err error) {
 		return err
 	}
 	defer func() { _ = locked.release() }()
-	return probeCopy(folder, o, fn)
+	return probe(folder, o, fn)
 }
 
-// probeCopy does what Probe does, and calls fn with the copy if that is in order.
-func probeCopy(folder string, o Options, fn func(*badgerdb.DB) error) error {
+// probe checks a store, whose folder is locked, and calls fn with a copy of it if that is in order.
+//
+// It checks Badger's checksums of all tables. Then it opens the tables with a copy of the logs, and
+// compares the last commit with the number in SEQUENCE: Badger silently cuts off a log where it is
+// damaged. The copy is in a folder inside the store's, and takes twice the space of the logs' content,
+// which is at most some 50 MiB. Nothing else is changed.
+func probe(folder string, o Options, fn func(*badgerdb.DB) error) error {
 	listed, _, err := listedTables(folder)
 	if err != nil {
 		return readError(err)

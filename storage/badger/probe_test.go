@@ -61,7 +61,7 @@ func TestProbeStalled(t *testing.T) {
 		}
 	}
 	probed := make(chan error, 1)
-	go func() { probed <- Probe(killed, testOptions) }()
+	go func() { probed <- VerifyQuickly(killed, testOptions) }()
 	select {
 	case err := <-probed:
 		if err != nil {

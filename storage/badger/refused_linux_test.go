@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"testing"
 
-	badgerdb "github.com/dgraph-io/badger/v4"
 	"golang.org/x/sys/unix"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -49,7 +48,7 @@ func TestNotDamagedWithoutDescriptors(t *testing.T) {
 			}
 			for name, look := range map[string]func() error{
 				"probe": func() error {
-					return probeCopy(folder, testOptions, func(*badgerdb.DB) error { return nil })
+					return probe(folder, testOptions, ignore)
 				},
 				"tables":  func() error { return readError(checkTables(folder, listed, with)) },
 				"orphans": func() error { return checkOrphans(s.db, folder, listed, with) },

@@ -49,7 +49,7 @@ func TestNotDamagedWithoutRight(t *testing.T) {
 			_ = file.Close()
 			t.Skip("SKIPPED: this user may read all files")
 		}
-		err = Probe(folder, testOptions)
+		err = VerifyQuickly(folder, testOptions)
 		if err := os.Chmod(path, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestNotDamagedWithoutRight(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrUnavailable and why", pattern, err)
 		}
 	}
-	if err := Probe(folder, testOptions); err != nil {
+	if err := VerifyQuickly(folder, testOptions); err != nil {
 		t.Error(err)
 	}
 }

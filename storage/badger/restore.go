@@ -31,19 +31,6 @@ func Restore(ctx context.Context, folder string, o Options, from *dump.Reader) e
 	return fileowner.Explain(restore(ctx, folder, o, from, freeSpace), folder)
 }
 
-// RestoreInMemory makes a store in memory of a dump, for tests: see OpenInMemory.
-func RestoreInMemory(from *dump.Reader) (*Store, error) {
-	db, err := badgerdb.OpenManaged(settings("", Options{}).WithInMemory(true))
-	if err != nil {
-		return nil, err
-	}
-	if err := writeRecords(db, from, func() error { return nil }); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	c := &committer{db: db, logger: zap.NewNop(), sequence: from.Info.Commit}
-	return newStore(db, c, nil), nil
-}
-
 // restore is Restore on a file system with so much free space.
 func restore(ctx context.Context, folder string, o Options, from *dump.Reader, free func(folder string) (uint64, error)) (err error) {
 	if o.Logger == nil {
@@ -62,7 +49,7 @@ func restore(ctx context.Context, folder string, o Options, from *dump.Reader, f
 	if err := fillFolder(ctx, folder, o, from, g); err != nil {
 		return err
 	}
-	if err := probeCopy(folder, o, func(db *badgerdb.DB) error { return compareRecords(ctx, db, from) }); err != nil {
+	if err := probe(folder, o, func(db *badgerdb.DB) error { return compareRecords(ctx, db, from) }); err != nil {
 		return err
 	}
 	file, err := openSequence(folder, from.Info.Commit)

@@ -115,7 +115,7 @@ func (w *wreck) readMarker() error {
 
 // build makes the new store in a folder that is claimed.
 func (w *wreck) build(c *claim, keepKeys bool) (report storage.Salvage, err error) {
-	in := records.Wreck{Records: w.newest, Acknowledged: w.acknowledged, Incomplete: w.incomplete, KeepKeys: keepKeys, Now: time.Now()}
+	in := records.Wreck{Records: w.newest, Acknowledged: w.acknowledged, Incomplete: w.incomplete, Cut: w.cut, KeepKeys: keepKeys, Now: time.Now()}
 	for key, f := range in.Records {
 		if len(f.Record) == 0 {
 			delete(in.Records, key) // it was removed
@@ -131,21 +131,17 @@ func (w *wreck) build(c *claim, keepKeys bool) (report storage.Salvage, err erro
 		return report, err
 	}
 	store.committer.patience = salvagePatience // nobody waits for an answer
-	s, err := in.Salvage(c.ID, func(fn func(domain.Tx) error) error { return store.Update(w.ctx, fn) })
+	report, unchained, err := in.Salvage(c.ID, func(fn func(domain.Tx) error) error { return store.Update(w.ctx, fn) })
 	if err := errors.Join(err, store.Close()); err != nil {
 		return report, err
 	}
-	if len(o.EncryptionKey) == 0 && len(s.Unchained) > 0 { // all files of an encrypted store are encrypted
-		lines := slices.DeleteFunc(s.Unchained, func(line []byte) bool { return !json.Valid(line) })
+	if len(o.EncryptionKey) == 0 && len(unchained) > 0 { // all files of an encrypted store are encrypted
+		lines := slices.DeleteFunc(unchained, func(line []byte) bool { return !json.Valid(line) })
 		if err := replaceFile(c.folder, unchainedName, tempPattern, append(bytes.Join(lines, []byte("\n")), '\n')); err != nil {
 			return report, err
 		}
 	}
-	c.State = stateReady
-	report = storage.Salvage{StoreID: c.ID, Commit: s.Commit, Acknowledged: w.acknowledged, Copied: s.Copied, Damaged: w.places, Lost: append([]storage.Loss{}, s.Lost...)}
-	if w.cut {
-		report.Lost = append(report.Lost, storage.Loss{Kind: "commits", What: fmt.Sprintf("the last change that was found is of %s: later ones may be lost, such as revocations of keys", s.LastChange.UTC().Format(time.RFC3339))})
-	}
+	c.State, report.Damaged = stateReady, w.places
 	if len(w.places) > 0 {
 		var files []string
 		for _, p := range w.places {

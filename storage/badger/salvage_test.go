@@ -110,9 +110,9 @@ func addPreset(r domain.Reader, p domain.Preset, of storage.Loss, add func(of st
 		of.Kind, of.First = "version", n
 		add(of, v)
 	}
-	for label, err := range r.LabelNames(p) {
-		last, err2 := r.LabelChanges(p, label)
-		if err := errors.Join(err, err2); err != nil {
+	for _, label := range []string{"staging", "gone", "Gone", "l", "next"} { // those of wreckStores
+		last, err := r.LabelChanges(p, label)
+		if err != nil {
 			return err
 		}
 		for n := range last {

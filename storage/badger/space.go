@@ -74,7 +74,6 @@ type guard struct {
 
 	opened os.FileInfo // the folder, nil until it was opened
 
-	quiet   time.Duration // quietTime, but for tests
 	mu      sync.Mutex
 	refused time.Time // when a write was last refused, zero once the log says that writes are accepted
 
@@ -83,7 +82,7 @@ type guard struct {
 
 // newGuard returns a guard of a folder.
 func newGuard(folder string, free func(folder string) (uint64, error), logger *zap.Logger) *guard {
-	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime}
+	g := &guard{folder: folder, free: free, logger: logger}
 	g.needed.Store(minFree)
 	if info, err := os.Stat(g.ballast()); err == nil && info.Size() < ballastSize {
 		g.ballastDebt.Store(ballastSize) // it was given up, or never finished
@@ -188,7 +187,7 @@ func (g *guard) logChange(free uint64, err error) {
 		if !wasRefused {
 			g.logger.Error("writes are refused: they cannot be made at the moment; reads go on", append(fields, zap.Error(err))...)
 		}
-	case wasRefused && now.Sub(g.refused) >= g.quiet: // the free space goes up and down
+	case wasRefused && now.Sub(g.refused) >= quietTime: // the free space goes up and down
 		g.refused = time.Time{}
 		g.logger.Warn("writes are accepted again: there is nothing in their way", fields...)
 	}

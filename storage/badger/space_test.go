@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -54,10 +56,13 @@ func canAllocate(t *testing.T) {
 // anyone else writes.
 func TestBallast(t *testing.T) {
 	canAllocate(t)
+	synctest.Test(t, testBallast)
+}
+
+func testBallast(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	d := &disk{folder: t.TempDir()}
 	g := newGuard(d.folder, d.freeOf, zap.New(core))
-	g.quiet = 0
 	writable := func(want bool) {
 		t.Helper()
 		if err := g.checkWritesAllowed(); (err == nil) != want || err != nil && !errors.Is(err, domain.ErrUnavailable) {
@@ -94,6 +99,7 @@ func TestBallast(t *testing.T) {
 	writable(false)
 	d.free.Store(minFree + ballastSize)
 	writable(true)
+	time.Sleep(quietTime) // of the bubble's clock
 	writable(true)
 	again := newGuard(d.folder, d.freeOf, zap.NewNop()) // as after a restart
 	if again.ballastDebt.Load() != ballastSize {

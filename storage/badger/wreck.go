@@ -194,7 +194,7 @@ func (w *wreck) readLog(name, scratch string) error {
 	fewer, _, _, err := w.eachEntry(name, data[:used-1], scratch, func([]byte, uint64, []byte, uint64) bool { return true })
 	if err == nil && fewer == entries && used > margin {
 		w.cut = true
-		w.lose(name, "its end is damaged, and the changes there are lost")
+		w.bad(name, "its end is damaged, and the changes there are lost")
 	}
 	return err
 }

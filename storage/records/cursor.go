@@ -93,7 +93,7 @@ func (c *cursor) selectRecord() {
 
 // decodeAt decodes the cursor's record.
 func decodeAt[T any](c *cursor, decode func([]byte) (T, error)) (object T, err error) {
-	record := []byte(nil)
+	var record []byte
 	if c.own {
 		record = c.ahead[0].Record
 	} else if record, err = c.committed.Value(); err != nil {

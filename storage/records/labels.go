@@ -2,7 +2,6 @@ package records
 
 import (
 	"fmt"
-	"iter"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -23,16 +22,6 @@ func (r *Reader) LabelChange(p domain.Preset, label string, n int) (domain.Label
 		return domain.LabelChange{}, domain.ErrNotFound
 	}
 	return loadExisting(r, LabelChangeKey(p.ID, label, n), decodeJSON[domain.LabelChange]) // a change is stored, so its key is valid
-}
-
-// LabelNames implements domain.Reader. It sees the writes that the operation had
-// staged when the iteration began.
-func (r *Reader) LabelNames(p domain.Preset) iter.Seq2[string, error] {
-	prefix := LabelKey(p.ID, "")
-	return each(r, prefix, func(c *cursor) (string, error) {
-		_, err := decodeAt(c, decodeNumber)
-		return string(c.key[len(prefix):]), err
-	})
 }
 
 // PutLabelChange implements domain.Tx. It refuses any number but the next.

@@ -7,12 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
@@ -32,108 +28,6 @@ func workspacePage(r domain.Reader, page domain.Page) (workspaces []domain.Works
 	}
 	err = json.Unmarshal(text, &workspaces)
 	return workspaces, total, err
-}
-
-// TestLists puts and deletes objects of two lists at random, over many blocks, and compares
-// pages and the whole list with a model.
-func TestLists(t *testing.T) {
-	s := newMemory()
-	w := newWorkspace("home")
-	homes := []domain.Workspace{w}
-	if err := s.update(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) }); err != nil {
-		t.Fatal(err)
-	}
-	random := rand.New(rand.NewPCG(1, 2))
-	var presets []domain.Preset // the one put last comes first
-	for round := range 300 {
-		var added []domain.Preset
-		archives := random.IntN(5) == 0
-		err := s.update(t, func(tx domain.Tx) error {
-			for range 1 + random.IntN(12) {
-				p := newPreset(w.ID, fmt.Sprint("p-", random.IntN(400)))
-				if len(presets) > 0 && random.IntN(5) == 0 {
-					p.Slug = presets[0].Slug // or the preset that was last until now
-				}
-				if archives {
-					p.Status = domain.PresetArchived
-				} else if random.IntN(4) == 0 {
-					p.Status = domain.PresetDisabled
-				}
-				added = append(added, p)
-				if err := tx.PutPreset(p); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range added {
-			presets = slices.DeleteFunc(presets, func(q domain.Preset) bool { return p.Slug == q.Slug })
-			presets = slices.Insert(presets, 0, p)
-		}
-		home := newWorkspace(fmt.Sprint("w-", round))
-		homes = append(homes, home)
-		gone := random.IntN(len(homes))
-		err = s.update(t, func(tx domain.Tx) error {
-			err := tx.PutWorkspace(home)
-			if homes[gone].ID != w.ID && round%3 == 0 {
-				err = cmp.Or(err, tx.DeleteWorkspace(homes[gone]))
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if homes[gone].ID != w.ID && round%3 == 0 {
-			homes = slices.Delete(homes, gone, gone+1)
-		}
-		if round%60 == 0 {
-			recordstest.CheckLists(t, s)
-		}
-	}
-	recordstest.CheckLists(t, s)
-	err := s.view(t, func(r domain.Reader) error {
-		for filter, without := range map[domain.PresetFilter][]domain.PresetStatus{
-			domain.ListedPresets:   {domain.PresetArchived},
-			domain.ActivePresets:   {domain.PresetArchived, domain.PresetDisabled},
-			domain.DisabledPresets: {domain.PresetArchived, domain.PresetActive},
-			domain.ArchivedPresets: {domain.PresetActive, domain.PresetDisabled},
-			domain.AllPresets:      nil,
-		} {
-			presets := slices.DeleteFunc(slices.Clone(presets), func(p domain.Preset) bool { return slices.Contains(without, p.Status) })
-			var slugs []string
-			for text, err := range r.PresetList(w.ID, filter) {
-				var p domain.Preset
-				if err := cmp.Or(err, json.Unmarshal(text, &p)); err != nil {
-					return err
-				}
-				slugs = append(slugs, p.Slug)
-			}
-			if !slices.EqualFunc(slugs, presets, func(slug string, p domain.Preset) bool { return slug == p.Slug }) {
-				t.Errorf("%q: the whole list has %d presets, want %d in their order", filter, len(slugs), len(presets))
-			}
-			for offset := 0; offset < len(presets)+20; offset += 9 {
-				page, total, err := recordstest.PresetPage(r, w.ID, filter, domain.Page{Offset: offset, Limit: 20})
-				if err != nil {
-					return err
-				}
-				want := presets[min(offset, len(presets)):min(offset+20, len(presets))]
-				if total != len(presets) || !slices.EqualFunc(page, want, func(a, b domain.Preset) bool { return a.ID == b.ID }) {
-					t.Errorf("%q, offset %d: got a total of %d and a wrong page, want %d", filter, offset, total, len(presets))
-				}
-			}
-		}
-		page, total, err := workspacePage(r, domain.Page{Limit: math.MaxInt})
-		if total != len(homes) || !slices.EqualFunc(page, homes, func(a, b domain.Workspace) bool { return a.ID == b.ID }) {
-			t.Errorf("got %d workspaces, want %d in their order", total, len(homes))
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // TestLastPlace puts the preset that was put last again. The list stays as it is, and shows
@@ -283,32 +177,4 @@ func TestDamagedLists(t *testing.T) {
 		t.Error(err)
 	}
 	recordstest.CheckLists(t, s)
-}
-
-// TestPlacesOfLists checks that two lists have distinct keys. One has the workspaces, the
-// other the presets of a workspace whose id is all zeros.
-func TestPlacesOfLists(t *testing.T) {
-	s := newMemory()
-	zero := uuid.UUID{}.String()
-	err := s.update(t, func(tx domain.Tx) error {
-		return cmp.Or(tx.PutWorkspace(newWorkspace("a")), tx.PutPreset(newPreset(zero, "p")))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	recordstest.CheckLists(t, s)
-	err = s.view(t, func(r domain.Reader) error {
-		presets, total, err1 := presetPage(r, zero, domain.Page{Limit: 5})
-		if len(presets) != 1 || total != 1 {
-			t.Errorf("got %d presets of %d, want 1", len(presets), total)
-		}
-		homes, total, err2 := workspacePage(r, domain.Page{Limit: 5})
-		if len(homes) != 1 || total != 1 {
-			t.Errorf("got %d workspaces of %d, want 1", len(homes), total)
-		}
-		return cmp.Or(err1, err2)
-	})
-	if err != nil {
-		t.Error(err)
-	}
 }

@@ -33,24 +33,17 @@ type Wreck struct {
 	Acknowledged uint64
 	// Incomplete says that the change of a key may be missing without a trace.
 	Incomplete bool
+	// Cut says that the last changes may be missing without a trace. It implies Incomplete.
+	Cut bool
 	// KeepKeys copies live keys even if their revocation may be lost.
 	KeepKeys bool
 	// Now is the time of the salvage.
 	Now time.Time
 }
 
-// Salvaged tells what Salvage stored.
-type Salvaged struct {
-	Commit     uint64    // the number of the last commit that was found
-	LastChange time.Time // of the last record of the audit trail that was found
-	Copied     storage.Copied
-	Lost       []storage.Loss
-	// Unchained are whole audit records that are behind a lost one, as JSON.
-	Unchained [][]byte
-}
-
 // Salvage puts into a new store what of a wreck can be stored again. update makes one change.
 // Salvage makes several, and after an error the earlier ones stay. id is that of the new store.
+// unchained are whole audit records that are behind a lost one, as JSON.
 //
 //   - The audit trail is copied up to the first record that is lost. One more record says so.
 //   - A preset keeps its whole versions. If the designated one is lost, the newest is designated.
@@ -60,35 +53,40 @@ type Salvaged struct {
 //   - Labels of lost versions are removed. The changes of a label are copied up to the first that
 //     is lost. One more change then leads to its state.
 //   - A key is revoked if its revocation may be lost.
-func (w Wreck) Salvage(id string, update func(func(domain.Tx) error) error) (Salvaged, error) {
+func (w Wreck) Salvage(id string, update func(func(domain.Tx) error) error) (report storage.Salvage, unchained [][]byte, err error) {
 	s := &salvager{Wreck: w, update: update, found: make(map[Kind][]Key), trail: make(map[string][]audited), slugs: make(map[string]string)}
 	for _, text := range slices.Sorted(maps.Keys(w.Records)) {
 		k := Key(text)
 		s.found[k.Kind()] = append(s.found[k.Kind()], k)
 	}
+	s.StoreID, s.Salvage.Acknowledged, s.Lost = id, w.Acknowledged, []storage.Loss{}
 	s.Commit, _, _ = find(s, sequenceKey(), decodeNumber)
-	if s.Commit < s.Acknowledged {
-		s.lose(storage.Loss{Kind: "commits", First: int(s.Commit) + 1, Last: int(s.Acknowledged), What: "the last commits are lost, or a part of them"})
+	if s.Commit < w.Acknowledged {
+		s.lose(storage.Loss{Kind: "commits", First: int(s.Commit) + 1, Last: int(w.Acknowledged), What: "the last commits are lost, or a part of them"})
 	}
-	s.Incomplete = s.Incomplete || s.Acknowledged == 0 || s.Commit < s.Acknowledged
+	s.Incomplete = w.Incomplete || w.Cut || w.Acknowledged == 0 || s.Commit < w.Acknowledged
 	head := s.salvageTrail()
+	if w.Cut {
+		s.lose(storage.Loss{Kind: "commits", What: fmt.Sprintf("the last change that was found is of %s: later ones may be lost, such as revocations of keys", s.LastChange.UTC().Format(time.RFC3339))})
+	}
 	s.salvageWorkspaces()
 	s.salvagePresets()
 	s.salvageKeys()
 	s.salvageRest()
 	record, text, err := domain.NewSalvageRecord(head, w.Now, id, s.message())
 	if err != nil {
-		return s.Salvaged, err
+		return s.Salvage, nil, err
 	}
 	s.put(len(text), &s.Copied.Audit, func(tx domain.Tx) error { return tx.PutAudit(record, text) })
 	s.flush()
-	return s.Salvaged, s.err
+	return s.Salvage, s.unchained, s.err
 }
 
 // salvager is a Salvage that runs.
 type salvager struct {
 	Wreck
-	Salvaged
+	storage.Salvage
+	unchained [][]byte
 
 	found      map[Kind][]Key // the keys of each kind, in order
 	trail      map[string][]audited
@@ -160,10 +158,10 @@ func (s *salvager) salvageTrail() (end domain.AuditHead) {
 			s.lose(storage.Loss{Kind: "audit", First: from, Last: n - 1, What: "the records are lost"})
 		}
 		if n <= last {
-			s.Unchained = append(s.Unchained, whole[n].text)
+			s.unchained = append(s.unchained, whole[n].text)
 		}
 	}
-	if n := len(s.Unchained); n > 0 {
+	if n := len(s.unchained); n > 0 {
 		s.lose(storage.Loss{Kind: "audit", First: end.Count + 1, Last: last, What: fmt.Sprintf("%d whole records follow a lost one, so they are not in the trail", n)})
 	}
 	return end

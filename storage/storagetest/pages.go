@@ -95,6 +95,18 @@ func checkPresetPages(t *testing.T, r domain.Reader, workspaceID string, all []d
 		checkPages(t, fmt.Sprintf("PresetPage of %q", filter), filtered(all, filter), step, func(page domain.Page) ([]byte, int, error) {
 			return r.PresetPage(workspaceID, filter, page)
 		})
+		want := filtered(all, filter)
+		for text, err := range r.PresetList(workspaceID, filter) {
+			if err != nil || len(want) == 0 {
+				t.Errorf("PresetList of %q: got %s and error %v, want %d more", filter, text, err, len(want))
+				return
+			}
+			wantJSON(t, want[0])(text, nil)
+			want = want[1:]
+		}
+		if len(want) > 0 {
+			t.Errorf("PresetList of %q: %d presets are missing", filter, len(want))
+		}
 	}
 }
 

@@ -59,7 +59,6 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"pages of workspaces", workspacePages},
 		{"label changes", labelChanges},
 		{"one label, many writers", labelManyWriters},
-		{"many labels listed", manyListed},
 		{"audit trail", auditRoundTrip},
 		{"audit trail, many writers", auditManyWriters},
 		{"histories of objects", objectHistories},

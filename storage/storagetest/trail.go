@@ -66,9 +66,6 @@ func labelChanges(t *testing.T, s *suite) {
 				wantNotFound(t, fmt.Sprintf("%q, change %d", h.label, n))(r.LabelChange(h.preset, h.label, n))
 			}
 		}
-		checkLabelNames(t, r, p, "A", "a", "a\x00\x00\x00\x00\x00\x00\x00\x01", "ab", strings.Repeat("z", 64))
-		checkLabelNames(t, r, other, "a")
-		checkLabelNames(t, r, newPreset(w, "unknown"))
 	}
 	s.inBoth(t, check)
 	// Only the next number is accepted, and stored changes stay.

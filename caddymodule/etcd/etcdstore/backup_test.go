@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -148,7 +149,11 @@ func TestDump(t *testing.T) {
 	}
 	sound(t, there)
 	shortLeases(t, there)
-	back, err := badger.RestoreInMemory(reader(t, content))
+	folder := filepath.Join(t.TempDir(), "new")
+	if err := badger.Restore(t.Context(), folder, badger.Options{}, reader(t, content)); err != nil {
+		t.Fatal(err)
+	}
+	back, err := badger.Open(folder, badger.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package etcdstore
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -238,14 +237,7 @@ func TestGuessesWithoutSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	warm(t, other)
-	admin := client(t, addresses(members)...)
-	var err error
-	for i := 0; i < 100 && err == nil; i++ {
-		_, err = admin.Put(t.Context(), "filler", strings.Repeat("x", 200<<10))
-	}
-	if err == nil {
-		t.Fatal("the quota was not reached")
-	}
+	reachQuota(t, client(t, addresses(members)...))
 	for name, s := range map[string]*Store{"which answered": one, "which did not": other} {
 		var again error
 		request := func(id domain.ReplayID) error {

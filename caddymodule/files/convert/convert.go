@@ -12,10 +12,13 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,8 +38,10 @@ const (
 	Portkey    Source = "portkey"
 )
 
-// Sources returns all sources, in a fixed order.
-func Sources() []Source { return []Source{OpenRouter, OpenAI, Langfuse, LiteLLM, Portkey} }
+// Sources returns the names of all sources, in a fixed order.
+func Sources() []string {
+	return []string{string(OpenRouter), string(OpenAI), string(Langfuse), string(LiteLLM), string(Portkey)}
+}
 
 // Options say how to convert.
 type Options struct {
@@ -64,16 +69,14 @@ type Options struct {
 // A prompt that cannot be converted is an entry of the report, and the others are returned
 // nevertheless. An error says that the input as a whole cannot be read.
 func Convert(ctx context.Context, source Source, input string, o Options) (*files.Set, *Report, error) {
-	c := &conversion{ctx: ctx, options: o, input: input, report: Report{Source: source, Written: []Written{}, Entries: []Entry{}}}
-	if c.options.Workspace == "" {
-		c.options.Workspace = domain.DefaultWorkspaceSlug
-	}
+	c := &conversion{ctx: ctx, options: o, input: input, findings: findings{entries: []Entry{}}}
+	c.options.Workspace = cmp.Or(o.Workspace, domain.DefaultWorkspaceSlug)
 	readers := map[Source]func(*conversion) ([]*prompt, error){
 		OpenRouter: readOpenRouter, OpenAI: readOpenAI, Langfuse: readLangfuse, LiteLLM: readLiteLLM, Portkey: readPortkey,
 	}
 	read := readers[source]
 	if read == nil {
-		return nil, nil, fmt.Errorf("the source must be one of %s", joinSources())
+		return nil, nil, fmt.Errorf("the source must be one of %s", strings.Join(Sources(), ", "))
 	}
 	prompts, err := read(c)
 	if c.taken > maxPrompts {
@@ -82,28 +85,20 @@ func Convert(ctx context.Context, source Source, input string, o Options) (*file
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err := c.assemble(prompts)
+	set, written, err := c.assemble(prompts)
 	if err != nil {
 		return nil, nil, err
 	}
-	return set, &c.report, nil
-}
-
-func joinSources() string {
-	names := make([]string, 0, len(Sources()))
-	for _, s := range Sources() {
-		names = append(names, string(s))
-	}
-	return strings.Join(names, ", ")
+	return set, &Report{Source: source, Written: written, Entries: c.entries}, nil
 }
 
 // conversion is one call of Convert.
 type conversion struct {
-	ctx     context.Context
-	options Options
-	input   string
-	report  Report
-	taken   int // how often take was called
+	findings // of no prompt
+	ctx      context.Context
+	options  Options
+	input    string
+	taken    int // how often take was called
 }
 
 // take counts a prompt, a version or a part of the input that may be one. A reader takes each
@@ -113,13 +108,56 @@ func (c *conversion) take() (ok bool) {
 	return c.taken <= maxPrompts
 }
 
+// parts yields the items of a list, and takes each.
+func (c *conversion) parts(list node) iter.Seq[node] {
+	return func(yield func(node) bool) {
+		for item := range list.items() {
+			if !c.take() || !yield(item) {
+				return
+			}
+		}
+	}
+}
+
 // isLive reports whether the input is a live account.
 func (c *conversion) isLive() bool {
 	return strings.HasPrefix(c.input, "https://") || strings.HasPrefix(c.input, "http://")
 }
 
+// findings are what a report has about something.
+type findings struct {
+	entries []Entry
+	refused bool // an entry tells why the thing cannot be written
+}
+
+func (f *findings) add(kind Kind, at node, message string) {
+	f.entries = append(f.entries, Entry{Kind: kind, File: at.file, Path: at.path, Message: message})
+	f.refused = f.refused || kind == NotWritten
+}
+
+// leave reports a part that has no counterpart.
+func (f *findings) leave(at node, message string) { f.add(LeftOut, at, message) }
+
+// change reports a part that is another one here.
+func (f *findings) change(at node, message string) { f.add(Changed, at, message) }
+
+// refuse reports why the whole cannot be written.
+func (f *findings) refuse(at node, message string) { f.add(NotWritten, at, message) }
+
+// leaveOthers reports the members of an object that are not read. read has the names of the
+// others, and of those that belong to the source alone, such as ids and times.
+func (f *findings) leaveOthers(at node, read string) {
+	known := strings.Fields(read)
+	for name, value := range at.members() {
+		if value.exists() && !slices.Contains(known, name) {
+			f.leave(value, "has no counterpart")
+		}
+	}
+}
+
 // prompt is a prompt of a source with its versions.
 type prompt struct {
+	findings
 	// name is what the source calls it. The slug is made of it.
 	name string
 	// title and description are empty for none. The title is the name if it is empty.
@@ -127,69 +165,91 @@ type prompt struct {
 	disabled           bool
 	// versions are in the order of the source, oldest first. Those with numbers are sorted.
 	versions []*version
+	// unread are versions that the source names, and that are not read.
+	unread []string
 	// chosen is the number of the version that requests get. It is 0 if the source does not
 	// tell: then it is the last with isProduction, or else the last.
 	chosen int
 	// oneUnnumbered is set if the source has at most one version without a number.
 	oneUnnumbered bool
-	entries       []Entry
+}
+
+// about adds a finding about a version.
+func (p *prompt) about(v *version, kind Kind, at node, message string) {
+	p.add(kind, at, message)
+	p.entries[len(p.entries)-1].Version = v.number
 }
 
 // version is a version of a prompt in its source's template language.
 type version struct {
+	findings
 	number       int // 0 if the source does not tell
 	isProduction bool
-	labels       []string
-	message      string // the author's reason, empty for none
+	labels       []node // texts
+	message      node   // the author's reason
 	place        node   // of the version as a whole
-	labelPlace   node
-	messagePlace node
 	dialect      domain.Dialect
 	// syntax reads the texts of the messages. It is nil if they have no variables.
 	syntax syntax
 	// messages are objects with role and content.
 	messages []node
+	// given are the variables of a call. A source may show the text with their values.
+	given node
 	// settings are other members of the request.
 	settings []setting
-	entries  []Entry
-	refused  bool // an entry tells why the version cannot be written
 }
 
 // setting is a member of a request, and where it comes from.
 type setting struct {
 	name  string
 	value node
-	// places are the paths of a list's items in the source. It is nil while it has all of them.
-	places []string
-}
-
-// leave reports a part of a prompt that has no counterpart.
-func (p *prompt) leave(at node, message string) {
-	p.entries = append(p.entries, Entry{Kind: LeftOut, File: at.file, Path: at.path, Message: message})
-}
-
-// refuse reports why a prompt cannot be written.
-func (p *prompt) refuse(at node, message string) {
-	p.entries = append(p.entries, Entry{Kind: NotWritten, File: at.file, Path: at.path, Message: message})
-}
-
-func (v *version) add(kind Kind, at node, message string) {
-	v.entries = append(v.entries, Entry{Kind: kind, File: at.file, Path: at.path, Message: message})
-}
-
-// leave reports a part of a version that has no counterpart.
-func (v *version) leave(at node, message string) { v.add(LeftOut, at, message) }
-
-// change reports a part of a version that is another one here.
-func (v *version) change(at node, message string) { v.add(Changed, at, message) }
-
-// refuse reports why a version cannot be written.
-func (v *version) refuse(at node, message string) {
-	v.add(NotWritten, at, message)
-	v.refused = true
+	// items are those that a list has left, nil while it has all of them.
+	items []node
 }
 
 // set adds a setting.
 func (v *version) set(name string, value node) {
 	v.settings = append(v.settings, setting{name: name, value: value})
+}
+
+// readSettings adds the members of an object as settings.
+func (v *version) readSettings(config node) {
+	if config.exists() && config.kind() != '{' {
+		v.leave(config, "has no counterpart: it is no object of settings")
+	}
+	for name, value := range config.members() {
+		v.set(name, value)
+	}
+}
+
+// readMessages adds the messages of a list without some members.
+func (v *version) readMessages(list node, without ...string) {
+	if list.exists() && list.kind() != '[' {
+		v.refuse(list, "must be a list of messages")
+	}
+	for m := range list.items() {
+		if m.kind() != '{' {
+			v.refuse(m, "must be a message")
+			continue
+		}
+		v.messages = append(v.messages, m.without(without...))
+	}
+}
+
+// production is the label of the version that clients of some sources get without naming
+// one.
+const production = "production"
+
+// readLabel adds a label, which is a text or an object with a name.
+func (v *version) readLabel(label node) {
+	if label.kind() == '{' {
+		label = label.get("name")
+	}
+	text, ok := label.text()
+	if !ok {
+		v.leave(label, "must be the name of a label")
+		return
+	}
+	v.labels = append(v.labels, label)
+	v.isProduction = v.isProduction || text == production
 }

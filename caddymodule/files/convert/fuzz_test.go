@@ -56,7 +56,7 @@ func fuzzSyntax(f *testing.F, s syntax, seeds ...string) {
 }
 
 func FuzzPlainBraces(f *testing.F) {
-	fuzzSyntax(f, plainBraces, "You know {{city}}.", `\{{{a}}{{ b }}`, "{{a{{b}}}}", `\\{{`)
+	fuzzSyntax(f, plainBraces, "You know {{city}}.", "You know {{#city}} and \\{{ x.", "{{{city}}}", `\ {{city}} \\{{`, `\{{city}}`, `\{{{a}}{{ b }}`, "{{a{{b}}}}", `\\{{`)
 }
 
 func FuzzJinja(f *testing.F) {

@@ -21,6 +21,9 @@ const (
 	maxPrompts = 20_000
 )
 
+// errTooManyPrompts is the error of an input with more than maxPrompts.
+var errTooManyPrompts = fmt.Errorf("the input has more than %d prompts or versions", maxPrompts)
+
 // document is a file of the input.
 type document struct {
 	// name has no folder. It is empty for the standard input.
@@ -29,8 +32,7 @@ type document struct {
 }
 
 // documents returns the files of the input that have one of the extensions, sorted by
-// name. A file that is named itself may have any name. Subfolders are not read. Links out
-// of a folder are not followed.
+// name. A file that is named itself may have any name, and may be a pipe.
 func (c *conversion) documents(extensions ...string) ([]document, error) {
 	left := int64(maxInput)
 	if c.input == "-" {
@@ -40,98 +42,68 @@ func (c *conversion) documents(extensions ...string) ([]document, error) {
 		text, err := readBounded(c.options.Stdin, &left)
 		return []document{{text: text}}, err
 	}
-	info, err := os.Stat(c.input)
+	file, err := os.Open(c.input)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	switch {
-	case info.Mode().IsRegular():
-		names = []string{c.input}
-	case info.IsDir():
-		if names, err = c.namesIn(extensions); err != nil {
-			return nil, err
-		}
-	default:
-		// A pipe has a writer, who decides how long it is.
-		file, err := os.Open(c.input)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		text, err := readBounded(file, &left)
-		return []document{{name: filepath.Base(c.input), text: text}}, err
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
 	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("%s has no file that ends in %s", c.input, strings.Join(extensions, " or "))
-	}
-	open := os.Open
 	if info.IsDir() {
-		root, err := os.OpenRoot(c.input)
-		if err != nil {
-			return nil, err
-		}
-		defer root.Close()
-		open = root.Open
+		return c.folder(extensions, &left)
 	}
-	documents := make([]document, 0, len(names))
-	for _, name := range names {
-		file, err := open(name)
-		if err != nil && info.IsDir() {
-			c.unreadable(name, cannotBeRead(err))
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		text, err := readBounded(file, &left)
-		if err = errors.Join(err, file.Close()); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		documents = append(documents, document{name: filepath.Base(name), text: text})
-	}
-	return documents, nil
+	text, err := readBounded(file, &left)
+	return []document{{filepath.Base(c.input), text}}, err
 }
 
-// cannotBeRead returns the message about a file of a folder that could not be opened.
-func cannotBeRead(err error) string {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		err = path.Err
-	}
-	return "cannot be read, and may be a link out of the folder or to nothing: " + err.Error()
-}
-
-// namesIn returns the files of the folder with one of the extensions. A link counts as the
-// file that it leads to, so that a pipe cannot hold the reader. One that leads out of the folder is
-// reported.
-func (c *conversion) namesIn(extensions []string) (names []string, err error) {
+// folder returns the files of the folder. Subfolders are not read. A link counts as the file that it
+// leads to, so that a pipe cannot hold the reader, and one that leads out of the folder is reported.
+func (c *conversion) folder(extensions []string, left *int64) (documents []document, err error) {
 	root, err := os.OpenRoot(c.input)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	entries, err := os.ReadDir(c.input)
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return nil, err
 	}
+	found := 0
 	for _, entry := range entries {
 		name := entry.Name()
 		if !slices.Contains(extensions, strings.ToLower(filepath.Ext(name))) {
 			continue
 		}
 		info, err := root.Stat(name)
-		if err != nil {
-			c.unreadable(name, cannotBeRead(err))
+		if err == nil && !info.Mode().IsRegular() {
 			continue
 		}
-		if !info.Mode().IsRegular() {
-			continue
-		}
-		if names = append(names, name); len(names) > maxFiles {
+		if found++; found > maxFiles {
 			return nil, fmt.Errorf("%s has more than %d files", c.input, maxFiles)
 		}
+		var file *os.File
+		if err == nil {
+			file, err = root.Open(name)
+		}
+		if err != nil {
+			if path, ok := errors.AsType[*fs.PathError](err); ok {
+				err = path.Err
+			}
+			c.refuse(node{file: name}, "cannot be read, and may be a link out of the folder or to nothing: "+err.Error())
+			continue
+		}
+		text, err := readBounded(file, left)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		documents = append(documents, document{name, text})
 	}
-	return names, nil
+	if len(documents) == 0 {
+		return nil, fmt.Errorf("%s has no file that ends in %s", c.input, strings.Join(extensions, " or "))
+	}
+	return documents, nil
 }
 
 // readBounded reads what is left of maxInput.
@@ -149,28 +121,14 @@ func readBounded(from io.Reader, left *int64) ([]byte, error) {
 // roots returns the JSON texts of the input's files. A file that is no JSON is reported.
 func (c *conversion) roots() (roots []node, err error) {
 	documents, err := c.documents(".json")
-	if err != nil {
-		return nil, err
-	}
 	for _, d := range documents {
-		root, err := parse(d.name, "", d.text)
-		if err != nil {
-			c.unreadable(d.name, err.Error())
-			continue
+		if root, err := parse(d.name, "", d.text); err != nil {
+			c.refuse(node{file: d.name}, err.Error())
+		} else {
+			roots = append(roots, root)
 		}
-		roots = append(roots, root)
 	}
-	return roots, nil
-}
-
-// unreadable reports a file of the input that cannot be read.
-func (c *conversion) unreadable(file, message string) {
-	c.report.Entries = append(c.report.Entries, Entry{Kind: NotWritten, File: file, Message: message})
-}
-
-// refuse reports a part of the input that is no prompt.
-func (c *conversion) refuse(at node, message string) {
-	c.report.Entries = append(c.report.Entries, Entry{Kind: NotWritten, File: at.file, Path: at.path, Message: message})
+	return roots, err
 }
 
 // prompts collects the versions of prompts by name.
@@ -192,6 +150,3 @@ func (p *prompts) of(name string) *prompt {
 	p.all = append(p.all, made)
 	return made
 }
-
-// errTooManyPrompts is the error of an input with more than maxPrompts.
-var errTooManyPrompts = fmt.Errorf("the input has more than %d prompts or versions", maxPrompts)

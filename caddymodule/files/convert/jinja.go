@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"iter"
 	"regexp"
 	"strings"
 )
@@ -23,80 +24,76 @@ const (
 	dottedName     = "has a name with a dot: it is one name here, and clients send its value under the whole name"
 )
 
+// jinjaTag is a tag of a text, and what stands before it.
+type jinjaTag struct {
+	before, whole string
+	kind          byte // {, % or #; 0 behind the last tag
+	isOpen        bool // the tag has no end, and whole is the rest of the text
+}
+
+// inner returns what is in the tag.
+func (t jinjaTag) inner() string { return strings.Trim(t.whole[2:len(t.whole)-2], space) }
+
+// jinjaTags yields the tags of a text. The last one has the text behind the tags before it.
+func jinjaTags(text string) iter.Seq[jinjaTag] {
+	return func(yield func(jinjaTag) bool) {
+		for from := 0; ; {
+			at := from
+			for at+1 < len(text) && (text[at] != '{' || strings.IndexByte("{%#", text[at+1]) < 0) {
+				at++
+			}
+			if at+1 >= len(text) {
+				yield(jinjaTag{before: text[from:]})
+				return
+			}
+			end := map[byte]string{'{': "}}", '%': "%}", '#': "#}"}[text[at+1]]
+			inner, _, closed := strings.Cut(text[at+2:], end)
+			next := min(at+2+len(inner)+len(end), len(text))
+			if !yield(jinjaTag{text[from:at], text[at:next], text[at+1], !closed}) || !closed {
+				return
+			}
+			from = next
+		}
+	}
+}
+
 // jinja is the syntax of Jinja as far as a template can express it: {{ name }}.
 func jinja(text string) ([]segment, []finding) {
 	var b builder
-	for {
-		at := indexJinja(text)
-		if at < 0 {
-			b.literal(text)
-			return b.result()
-		}
-		b.literal(text[:at])
-		tag, rest, closed := cutJinja(text[at:])
-		inner := strings.Trim(tag, space)
+	for tag := range jinjaTags(text) {
+		b.literal(tag.before)
 		switch {
-		case !closed:
+		case tag.kind == 0:
+		case tag.isOpen:
 			b.find(finding{jinjaUnclosed, true})
-			b.literal(text[at:])
-			return b.result()
-		case text[at+1] == '%':
+			b.literal(tag.whole)
+		case tag.kind == '%':
 			b.find(finding{jinjaStatement, true})
-		case text[at+1] == '#': // it is not for the model
+		case tag.kind == '#':
 			b.find(finding{message: "has a comment {# … #}: it is not for the model"})
-		case jinjaName.MatchString(inner) && !jinjaWords[inner]:
-			b.variable(inner)
-		case jinjaDotted.MatchString(inner):
-			b.variable(inner)
+		case jinjaName.MatchString(tag.inner()) && !jinjaWords[tag.inner()]:
+			b.variable(tag.inner())
+		case jinjaDotted.MatchString(tag.inner()):
+			b.variable(tag.inner())
 			b.find(finding{message: dottedName})
 		default:
-			b.find(finding{"has " + tagShown(inner) + ", which is more than a name: a template has names alone", true})
-		}
-		text = rest
-	}
-}
-
-// indexJinja returns the index of the first {{, {% or {# of a text, -1 if there is none.
-func indexJinja(text string) int {
-	for at := 0; ; at++ {
-		next := strings.IndexByte(text[at:], '{')
-		if next < 0 || at+next+1 >= len(text) {
-			return -1
-		}
-		at += next
-		if strings.IndexByte("{%#", text[at+1]) >= 0 {
-			return at
+			b.find(finding{"has " + tagShown(tag.inner()) + ", which is more than a name: a template has names alone", true})
 		}
 	}
-}
-
-// cutJinja returns the inside of the tag that begins text, and the text behind it.
-func cutJinja(text string) (inner, rest string, closed bool) {
-	end := map[byte]string{'{': "}}", '%': "%}", '#': "#}"}[text[1]]
-	return strings.Cut(text[2:], end)
+	return b.result()
 }
 
 // withoutComments returns text without the comments of Jinja. They may span lines, even
 // those with roles.
 func withoutComments(text string) (rest string, had bool) {
 	var kept strings.Builder
-	for {
-		at := indexJinja(text)
-		if at < 0 {
-			kept.WriteString(text)
-			return kept.String(), had
-		}
-		kept.WriteString(text[:at])
-		_, behind, closed := cutJinja(text[at:])
-		if !closed {
-			kept.WriteString(text[at:])
-			return kept.String(), had
-		}
-		if text[at+1] == '#' {
+	for tag := range jinjaTags(text) {
+		kept.WriteString(tag.before)
+		if tag.kind == '#' && !tag.isOpen {
 			had = true
 		} else {
-			kept.WriteString(text[at : len(text)-len(behind)])
+			kept.WriteString(tag.whole)
 		}
-		text = behind
 	}
+	return kept.String(), had
 }

@@ -3,46 +3,34 @@ package convert
 import (
 	"encoding/base64"
 	"errors"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// production is the label of the version that clients of some sources get without naming
-// one.
-const production = "production"
-
 // readLangfuse reads the array of Langfuse's export, or a live project.
 func readLangfuse(c *conversion) ([]*prompt, error) {
+	var found prompts
 	var entries []node
 	var err error
 	if c.isLive() {
-		entries, err = c.fetchLangfuse()
+		entries, err = c.fetchLangfuse(&found)
 	} else {
 		entries, err = c.langfuseEntries()
 	}
 	if err != nil {
 		return nil, err
 	}
-	var found prompts
 	texts := newLangfuseTexts(entries)
 	for _, entry := range entries {
-		name := entry.textOf("name")
-		if name == "" {
+		if name := entry.textOf("name"); name != "" {
+			found.of(name).readLangfuse(entry, texts)
+		} else {
 			c.refuse(entry.at("name"), "must be the name of a prompt")
-			continue
-		}
-		p := found.of(name)
-		p.readLangfuse(entry, texts)
-	}
-	for _, p := range found.all {
-		unnumbered := func(v *version) bool { return v.number == 0 }
-		if len(p.versions) > 1 && slices.ContainsFunc(p.versions, unnumbered) {
-			p.entries = append(p.entries, Entry{Kind: Changed, Message: "the input does not number the versions: their order in the input is taken"})
 		}
 	}
 	return found.all, nil
@@ -51,62 +39,45 @@ func readLangfuse(c *conversion) ([]*prompt, error) {
 // langfuseEntries returns the entries of the input's files.
 func (c *conversion) langfuseEntries() (entries []node, err error) {
 	roots, err := c.roots()
-	if err != nil {
-		return nil, err
-	}
 	for _, root := range roots {
 		switch root.kind() {
 		case '[':
-			for entry := range root.items() {
-				if !c.take() {
-					return nil, errTooManyPrompts
-				}
-				entries = append(entries, entry)
-			}
+			entries = slices.AppendSeq(entries, c.parts(root))
 		case '{':
 			entries = append(entries, root)
 		default:
 			c.refuse(root, "must be an array of prompts")
 		}
 	}
-	return entries, nil
+	return entries, err
 }
 
 // langfuseMembers are the members of an entry that are read, or that are of Langfuse alone.
-var langfuseMembers = map[string]bool{
-	"name": true, "type": true, "prompt": true, "config": true, "labels": true, "tags": true, "commitMessage": true, "version": true,
-	"id": true, "projectId": true, "createdAt": true, "updatedAt": true, "createdBy": true, "creator": true, "isActive": true,
-	"lastUpdatedAt": true, "resolutionGraph": true,
-}
+const langfuseMembers = `name type prompt config labels tags commitMessage version
+	id projectId createdAt updatedAt createdBy creator isActive lastUpdatedAt resolutionGraph`
 
 // readLangfuse adds an entry of the export as a version.
 func (p *prompt) readLangfuse(entry node, texts *langfuseTexts) {
-	v := &version{number: entry.get("version").number(), dialect: domain.Chat, place: entry, labelPlace: entry.at("labels"), messagePlace: entry.at("commitMessage")}
+	v := &version{number: entry.get("version").number(), dialect: domain.Chat, syntax: texts.syntax, place: entry, message: entry.get("commitMessage")}
 	p.versions = append(p.versions, v)
-	v.syntax = texts.syntax
-	v.message = entry.textOf("commitMessage")
 	for label := range entry.get("labels").items() {
-		text, ok := label.text()
-		if !ok {
-			v.leave(label, "must be the name of a label")
-			continue
-		}
-		v.labels = append(v.labels, text)
-		v.isProduction = v.isProduction || text == production
+		v.readLabel(label)
 	}
 	if tags := entry.get("tags"); tags.exists() && string(tags.value) != "[]" {
 		v.leave(tags, "has no counterpart: presets have no tags")
 	}
-	if entry.get("resolutionGraph").exists() {
-		v.change(entry.at("resolutionGraph"), "the text has the texts of the prompts that it refers to")
+	if graph := entry.get("resolutionGraph"); graph.exists() {
+		v.change(graph, "the text has the texts of the prompts that it refers to")
 	}
-	for name, value := range entry.members() {
-		if value.exists() && !langfuseMembers[name] {
-			v.leave(value, "has no counterpart")
+	v.leaveOthers(entry, langfuseMembers)
+	v.readLangfuseMessages(entry)
+	v.readSettings(entry.get("config"))
+	for i, s := range v.settings {
+		if other := langfuseNames[s.name]; other != "" && s.value.exists() {
+			v.change(s.value, "is "+other+" here")
+			v.settings[i].name = other
 		}
 	}
-	v.readLangfuseMessages(entry)
-	v.readLangfuseConfig(entry.get("config"))
 }
 
 // readLangfuseMessages reads the text of a text prompt as a system prompt, and the messages
@@ -148,24 +119,9 @@ var langfuseNames = map[string]string{
 	"stop_sequences": "stop", "stopSequences": "stop",
 }
 
-// readLangfuseConfig reads the configuration, which may be any JSON.
-func (v *version) readLangfuseConfig(config node) {
-	if config.exists() && config.kind() != '{' {
-		v.leave(config, "has no counterpart: it is no object of settings")
-		return
-	}
-	for name, value := range config.members() {
-		if other := langfuseNames[name]; other != "" && value.exists() {
-			v.change(value, "is "+other+" here")
-			name = other
-		}
-		v.set(name, value)
-	}
-}
-
 // fetchLangfuse reads a live project. The answers are entries of an export. Langfuse puts
 // the texts of references in.
-func (c *conversion) fetchLangfuse() (entries []node, err error) {
+func (c *conversion) fetchLangfuse(found *prompts) (entries []node, err error) {
 	if !strings.Contains(c.options.Key, ":") {
 		return nil, errors.New("langfuse wants the public key, a colon and the secret key in --key-file")
 	}
@@ -174,86 +130,54 @@ func (c *conversion) fetchLangfuse() (entries []node, err error) {
 		return nil, err
 	}
 	const path, pageSize = "/api/public/v2/prompts", "100"
-	seen := make(map[string]bool)
-	var listed []node
 	query := func(page int) url.Values { return url.Values{"page": {strconv.Itoa(page + 1)}, "limit": {pageSize}} }
-	total := func(page node) node { return page.get("meta").get("totalItems") }
-	err = a.pages(c.ctx, path, "data", query, total, func(item node) bool {
-		name := item.textOf("name")
-		if name == "" {
-			c.refuse(item.at("name"), "must be the name of a prompt")
-		}
-		isNew := name != "" && !seen[name]
-		if isNew {
-			seen[name] = true
-			listed = append(listed, item)
-		}
-		return isNew
-	})
+	name := func(item node) string { return item.textOf("name") }
+	listed, err := a.list(path, query, name)
 	if err != nil {
 		return nil, err
 	}
-	for _, item := range listed {
-		fetched, err := c.fetchLangfusePrompt(a, path, item)
-		if err != nil {
-			if !isAboutOne(err) {
-				return nil, err
-			}
-			c.report.Entries = append(c.report.Entries, Entry{Kind: NotWritten, Prompt: item.textOf("name"), Message: err.Error()})
-			continue
+	err = a.each(listed, name, func(item node, name string) error {
+		path := path + "/" + url.PathEscape(name)
+		var numbers []int
+		for number := range item.get("versions").items() {
+			numbers = append(numbers, number.number())
 		}
-		entries = append(entries, fetched...)
-	}
-	return entries, nil
-}
-
-// fetchLangfusePrompt reads the version of a prompt that requests get, or all of them. The
-// list tells the numbers and the labels of the others.
-func (c *conversion) fetchLangfusePrompt(a *account, path string, item node) (entries []node, err error) {
-	name := item.textOf("name")
-	path += "/" + url.PathEscape(name)
-	var numbers []int
-	for number := range item.get("versions").items() {
-		numbers = append(numbers, number.number())
-	}
-	slices.Sort(numbers)
-	if c.options.AllVersions {
+		slices.Sort(numbers)
+		if !c.options.AllVersions {
+			entry, err := a.get(path, url.Values{"label": {production}})
+			if isStatus(err, http.StatusNotFound) && len(numbers) > 0 {
+				entry, err = a.get(path, url.Values{"version": {strconv.Itoa(numbers[len(numbers)-1])}})
+			}
+			if err == nil {
+				found.of(name).leaveLangfuse(item, entry, numbers)
+				entries = append(entries, entry)
+			}
+			return err
+		}
+		var all []node
 		for _, number := range numbers {
 			if !c.take() {
-				return nil, errTooManyPrompts
+				break
 			}
-			entry, err := a.get(c.ctx, path, url.Values{"version": {strconv.Itoa(number)}})
+			entry, err := a.get(path, url.Values{"version": {strconv.Itoa(number)}})
 			if err != nil {
-				return nil, err
+				return err
 			}
-			entries = append(entries, entry)
+			all = append(all, entry)
 		}
-		return entries, nil
-	}
-	entry, err := a.get(c.ctx, path, url.Values{"label": {production}})
-	if isMissing(err) && len(numbers) > 0 {
-		entry, err = a.get(c.ctx, path, url.Values{"version": {strconv.Itoa(numbers[len(numbers)-1])}})
-	}
-	if err != nil {
-		return nil, err
-	}
-	c.reportLangfuseOthers(item, entry, numbers)
-	return []node{entry}, nil
+		entries = append(entries, all...)
+		return nil
+	})
+	return entries, err
 }
 
-// reportLangfuseOthers reports the versions and the labels of a prompt that are not read.
-func (c *conversion) reportLangfuseOthers(item, entry node, numbers []int) {
-	add := func(path, message string) {
-		c.report.Entries = append(c.report.Entries, Entry{Kind: LeftOut, Prompt: item.textOf("name"), File: item.file, Path: path, Message: message})
-	}
-	var others []string
+// leaveLangfuse reports the versions and the labels of a prompt that are not read. Its item of the
+// list has the labels of all versions.
+func (p *prompt) leaveLangfuse(item, entry node, numbers []int) {
 	for _, number := range numbers {
 		if number != entry.get("version").number() {
-			others = append(others, strconv.Itoa(number))
+			p.unread = append(p.unread, strconv.Itoa(number))
 		}
-	}
-	if len(others) > 0 {
-		add(item.path+"/versions", "other versions are not taken without --all-versions: "+files.ShortList(others))
 	}
 	var here []string
 	for label := range entry.get("labels").items() {
@@ -262,13 +186,7 @@ func (c *conversion) reportLangfuseOthers(item, entry node, numbers []int) {
 	}
 	for label := range item.get("labels").items() {
 		if text, _ := label.text(); text != "" && !slices.Contains(here, text) {
-			add(label.path, "label "+strconv.Quote(text)+" stands for a version that is not taken")
+			p.leave(label, "label "+strconv.Quote(text)+" stands for a version that is not taken")
 		}
 	}
-}
-
-// isLangfuseNumber reports whether a reference's version is the number of an entry.
-func isLangfuseNumber(entry node, text string) bool {
-	number, err := strconv.Atoi(text)
-	return err == nil && number > 0 && entry.get("version").number() == number
 }

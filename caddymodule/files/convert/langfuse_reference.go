@@ -2,21 +2,13 @@ package convert
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-const (
-	// maxReferences bounds how deep references may refer to texts with references.
-	maxReferences = 16
-	// maxExpanded bounds a text with the texts that it refers to, in bytes. No version can
-	// have more.
-	maxExpanded = domain.MaxStoredSize
-
-	referenceStart = "@@@langfusePrompt:"
-	referenceEnd   = "@@@"
-)
+const referenceStart, referenceEnd = "@@@langfusePrompt:", "@@@"
 
 // langfuseTexts finds the prompts that others refer to.
 type langfuseTexts struct{ byName map[string][]node }
@@ -35,87 +27,62 @@ func (t *langfuseTexts) syntax(text string) ([]segment, []finding) {
 	if !strings.Contains(text, referenceStart) {
 		return plainBraces(text)
 	}
-	e := expansion{texts: t}
-	e.add(text, nil)
-	if e.failed != "" {
-		return nil, []finding{{e.failed, true}}
+	var whole strings.Builder
+	if problem := t.expand(&whole, text, &inclusion{kind: "prompt", find: t.find}, nil); problem != "" {
+		return nil, []finding{{problem, true}}
 	}
-	segments, found := plainBraces(e.text.String())
+	segments, found := plainBraces(whole.String())
 	return segments, append(found, finding{message: "has the texts of the prompts that it refers to: a change of those no longer changes it"})
 }
 
-// expansion puts the texts of references in.
-type expansion struct {
-	texts  *langfuseTexts
-	text   strings.Builder
-	count  int    // texts that were put in
-	failed string // the reason, empty for none
-}
-
-// add adds a text. inside are the references around it.
-func (e *expansion) add(text string, inside []string) {
-	for e.failed == "" {
+// expand writes a text with the texts of its references. inside are the references around it.
+func (t *langfuseTexts) expand(whole *strings.Builder, text string, texts *inclusion, inside []string) (problem string) {
+	for {
 		before, rest, found := strings.Cut(text, referenceStart)
-		if e.text.Len()+len(before) > maxExpanded {
-			e.failed = "is too large with the texts of the prompts that it refers to"
-			return
-		}
-		e.text.WriteString(before)
+		whole.WriteString(before)
 		if !found {
-			return
+			return ""
 		}
 		reference, rest, closed := strings.Cut(rest, referenceEnd)
 		if !closed {
-			e.failed = "has a reference to a prompt without an end"
-			return
+			return "has a reference to a prompt without an end"
 		}
-		switch {
-		case slices.Contains(inside, reference):
-			e.failed = "refers to a prompt that refers back to it"
-			return
-		case len(inside) == maxReferences || e.count == maxPuttingIn:
-			e.failed = "refers to too many prompts that refer to others"
-			return
+		referred, problem := texts.put(reference, inside)
+		if problem == "" {
+			problem = t.expand(whole, referred, texts, append(slices.Clone(inside), reference))
 		}
-		e.count++
-		if referred, failed := e.texts.find(reference); failed != "" {
-			e.failed = failed
-		} else {
-			e.add(referred, append(slices.Clone(inside), reference))
+		if problem != "" {
+			return problem
 		}
 		text = rest
 	}
 }
 
-// find returns the text that a reference stands for, or why there is none.
-func (t *langfuseTexts) find(reference string) (text, failed string) {
+// find returns the text that a reference stands for, or why there is none, if it is not missing.
+func (t *langfuseTexts) find(reference string) (text string, ok bool, problem string) {
 	parts := make(map[string]string)
 	for part := range strings.SplitSeq(reference, "|") {
 		key, value, _ := strings.Cut(part, "=")
 		parts[key] = value
 	}
-	const missing = "refers to a prompt that the input does not have"
+	version, label := parts["version"], parts["label"]
 	var found node
 	for _, entry := range t.byName[parts["name"]] {
-		labels := slices.Collect(entry.get("labels").items())
-		hasLabel := func(label node) bool { text, ok := label.text(); return ok && text == parts["label"] }
-		switch {
-		case parts["version"] != "" && isLangfuseNumber(entry, parts["version"]):
-			found = entry
-		case parts["version"] == "" && parts["label"] == domain.LatestLabel:
-			if !found.exists() || entry.get("version").number() >= found.get("version").number() {
-				found = entry
+		number := entry.get("version").number()
+		isMeant := number > 0 && version == strconv.Itoa(number)
+		if version == "" {
+			isMeant = label == domain.LatestLabel && number >= found.get("version").number()
+			for own := range entry.get("labels").items() {
+				text, ok := own.text()
+				isMeant = isMeant || ok && label != domain.LatestLabel && text == label
 			}
-		case parts["version"] == "" && slices.ContainsFunc(labels, hasLabel):
+		}
+		if isMeant {
 			found = entry
 		}
 	}
-	if !found.exists() {
-		return "", missing
+	if text, ok = found.get("prompt").text(); found.exists() && !ok {
+		problem = "refers to a chat prompt: only texts can be put in"
 	}
-	text, ok := found.get("prompt").text()
-	if !ok {
-		return "", "refers to a chat prompt: only texts can be put in"
-	}
-	return text, ""
+	return text, ok, problem
 }

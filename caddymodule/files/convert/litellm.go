@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -55,42 +56,32 @@ func splitVersion(name string) (id string, number int) {
 func (r *litellm) document(d document) {
 	extension := strings.ToLower(filepath.Ext(d.name))
 	isJSON := extension == ".json" || extension != ".prompt" && bytes.HasPrefix(bytes.TrimLeft(d.text, space), []byte{'{'})
-	name := strings.TrimSuffix(d.name, filepath.Ext(d.name))
+	name, at := strings.TrimSuffix(d.name, filepath.Ext(d.name)), node{file: d.name}
 	if !isJSON && !utf8.Valid(d.text) {
-		r.unreadable(d.name, "is not UTF-8")
+		r.refuse(at, "is not UTF-8")
 		return
 	}
 	if !isJSON && extension != ".prompt" && !isPromptText(extension, string(d.text)) {
-		r.unreadable(d.name, "is no prompt: a .prompt file has its settings between lines of three hyphens, or lines that begin with User: or System:. "+
+		r.refuse(at, "is no prompt: a .prompt file has its settings between lines of three hyphens, or lines that begin with User: or System:. "+
 			"If it is the proxy's configuration, convert the folder of its prompts, or give the proxy's address")
 		return
 	}
 	if !isJSON {
-		if name == "" {
-			name = noSlug
-		}
-		id, number := splitVersion(name)
-		v := &version{number: number, place: node{file: d.name}}
-		v.isProduction = number == 0 // LiteLLM takes this file for a request without a version
-		r.add(id, v)
-		v.readPromptFile(node{file: d.name}, string(d.text))
+		r.named(cmp.Or(name, noSlug), at).readPromptFile(at, string(d.text))
 		return
 	}
 	root, err := parse(d.name, "", d.text)
 	if err != nil {
-		r.unreadable(d.name, err.Error())
+		r.refuse(at, err.Error())
 		return
 	}
 	switch {
 	case root.get("prompts").kind() == '[':
-		for spec := range root.get("prompts").items() {
-			if !r.take() {
-				break
-			}
-			r.spec(spec, nil)
+		for spec := range r.parts(root.get("prompts")) {
+			r.spec(spec, node{})
 		}
 	case root.get("prompt_id").exists():
-		r.spec(root, nil)
+		r.spec(root, node{})
 	case root.kind() == '{':
 		r.jsonForm(name, root)
 	default:
@@ -115,33 +106,38 @@ func isPromptText(extension, text string) bool {
 }
 
 // add adds a version to a prompt.
-func (r *litellm) add(id string, v *version) {
-	v.dialect, v.syntax = domain.Chat, jinja
+func (r *litellm) add(id string, number int, place node) *version {
+	v := &version{number: number, place: place, dialect: domain.Chat, syntax: jinja}
 	p := r.found.of(id)
 	p.oneUnnumbered = true
 	p.versions = append(p.versions, v)
+	return v
+}
+
+// named adds the version of a name, <id> or <id>.v2. LiteLLM takes the first for a request without
+// a version.
+func (r *litellm) named(name string, place node) *version {
+	id, number := splitVersion(name)
+	v := r.add(id, number, place)
+	v.isProduction = number == 0
+	return v
 }
 
 // jsonForm reads {content, metadata}, or such objects by the ids of their prompts.
 func (r *litellm) jsonForm(id string, form node) {
 	if form.get("content").exists() {
-		v := &version{place: form}
-		r.add(id, v)
-		v.readJSONForm(form)
+		r.add(id, 0, form).readJSONForm(form)
 		return
 	}
 	for name, value := range form.members() {
 		if !r.take() {
 			break
 		}
-		if !value.get("content").exists() {
+		if value.get("content").exists() {
+			r.named(name, value).readJSONForm(value)
+		} else {
 			r.refuse(value, "must be a prompt, with content and metadata")
-			continue
 		}
-		id, number := splitVersion(name)
-		v := &version{number: number, isProduction: number == 0, place: value}
-		r.add(id, v)
-		v.readJSONForm(value)
 	}
 }
 
@@ -156,31 +152,24 @@ func (v *version) readJSONForm(form node) {
 }
 
 // specMembers are the members of a PromptSpec that are read, or that are of LiteLLM alone.
-var specMembers = map[string]bool{
-	"prompt_id": true, "litellm_params": true, "prompt_info": true, "created_at": true, "updated_at": true, "version": true, "created_by": true,
-}
+const specMembers = "prompt_id litellm_params prompt_info created_at updated_at version created_by environment"
 
 // specParameters are the members of litellm_params that are read.
-var specParameters = map[string]bool{
-	"prompt_id": true, "prompt_integration": true, "dotprompt_content": true, "prompt_data": true, "prompt_directory": true,
-}
+var specParameters = []string{"prompt_id", "prompt_integration", "dotprompt_content", "prompt_data", "prompt_directory"}
 
-// spec reads a PromptSpec. raw is what the proxy shows of its content apart, or nil. The proxy
+// spec reads a PromptSpec. raw is what the proxy shows of its content apart, if it does. The proxy
 // looks for the id of a request among the outer ids, so those tell prompts apart.
-func (r *litellm) spec(spec node, raw *node) {
+func (r *litellm) spec(spec, raw node) {
 	parameters := spec.get("litellm_params")
 	id, number := splitVersion(spec.textOf("prompt_id"))
 	inner, _ := splitVersion(parameters.textOf("prompt_id"))
 	id = cmp.Or(id, inner)
-	if n := spec.get("version").number(); n > 0 {
-		number = n
-	}
+	number = cmp.Or(spec.get("version").number(), number)
 	if id == "" {
 		r.refuse(spec.at("prompt_id"), "must be the id of a prompt")
 		return
 	}
-	v := &version{number: number, place: spec}
-	r.add(id, v)
+	v := r.add(id, number, spec)
 	environment := spec.get("environment")
 	if !environment.exists() {
 		environment = spec.get("prompt_info").get("environment")
@@ -190,15 +179,11 @@ func (r *litellm) spec(spec node, raw *node) {
 		v.leave(environment, "has no counterpart: a preset has no environments")
 	}
 	for name, value := range parameters.members() {
-		if !specParameters[name] && value.exists() {
+		if !slices.Contains(specParameters, name) && value.exists() {
 			v.leave(value, "is a setting of the proxy, and is not taken")
 		}
 	}
-	for name, value := range spec.members() {
-		if !specMembers[name] && name != "environment" && value.exists() {
-			v.leave(value, "has no counterpart")
-		}
-	}
+	v.leaveOthers(spec, specMembers)
 	if inner != "" && inner != id {
 		v.change(parameters.get("prompt_id"), "is another id than prompt_id, which clients send and the slug is made of")
 	}
@@ -206,7 +191,7 @@ func (r *litellm) spec(spec node, raw *node) {
 }
 
 // readSpecContent reads the content of a PromptSpec, whose JSON form may be below one of its ids.
-func (v *version) readSpecContent(spec node, ids []string, raw *node) {
+func (v *version) readSpecContent(spec node, ids []string, raw node) {
 	parameters := spec.get("litellm_params")
 	if text, ok := parameters.get("dotprompt_content").text(); ok {
 		v.readPromptFile(parameters.get("dotprompt_content"), text)
@@ -221,8 +206,8 @@ func (v *version) readSpecContent(spec node, ids []string, raw *node) {
 		}
 		data = parsed
 	}
-	if raw != nil && !data.exists() {
-		data = *raw
+	if !data.exists() {
+		data = raw
 	}
 	for _, id := range ids {
 		if byID := data.get(id); byID.get("content").exists() {
@@ -243,59 +228,43 @@ func (r *litellm) fetch() error {
 	if err != nil {
 		return err
 	}
-	response, err := a.get(r.ctx, "/prompts/list", nil)
+	response, err := a.get("/prompts/list", nil)
 	if err != nil {
 		return err
 	}
-	list := response.get("prompts")
-	if list.kind() != '[' {
+	list := slices.Collect(response.get("prompts").items())
+	switch {
+	case response.get("prompts").kind() != '[':
 		return errors.New("the answer to GET /prompts/list has no list prompts: is this the address of the proxy?")
+	case len(list) > maxPrompts:
+		return errTooManyPrompts
 	}
-	count := 0
-	for spec := range list.items() {
-		if count++; count > maxPrompts {
-			return errTooManyPrompts
-		}
-		if err := r.fetchOne(a, spec); err != nil {
-			if !isAboutOne(err) {
+	return a.each(list, func(spec node) string { return spec.textOf("prompt_id") }, func(spec node, name string) error {
+		id, _ := splitVersion(name)
+		specs := []node{spec}
+		if r.options.AllVersions {
+			response, err := a.get("/prompts/"+url.PathEscape(id)+"/versions", nil)
+			if err == nil {
+				specs = slices.Collect(response.get("prompts").items())
+			} else if !isStatus(err, http.StatusNotFound) { // one of a configuration file has no versions
 				return err
 			}
-			r.report.Entries = append(r.report.Entries, Entry{Kind: NotWritten, Prompt: spec.textOf("prompt_id"), Message: err.Error()})
 		}
-	}
-	return nil
-}
-
-// fetchOne reads a prompt of the list, or all of its versions.
-func (r *litellm) fetchOne(a *account, spec node) error {
-	id, _ := splitVersion(spec.textOf("prompt_id"))
-	path := "/prompts/" + url.PathEscape(id)
-	specs := []node{spec}
-	if r.options.AllVersions {
-		response, err := a.get(r.ctx, path+"/versions", nil)
-		switch {
-		case isMissing(err): // of a configuration file, which has no versions
-		case err != nil:
-			return err
-		default:
-			specs = slices.Collect(response.get("prompts").items())
+		for _, one := range specs {
+			if !r.take() {
+				break
+			}
+			parameters := one.get("litellm_params")
+			var raw node
+			if !parameters.get("dotprompt_content").exists() && !parameters.get("prompt_data").exists() && parameters.textOf("prompt_integration") == "dotprompt" {
+				info, err := a.get("/prompts/"+url.PathEscape(one.textOf("prompt_id"))+"/info", nil)
+				if err != nil {
+					return err
+				}
+				raw = info.get("raw_prompt_template")
+			}
+			r.spec(one, raw)
 		}
-	}
-	for _, one := range specs {
-		if !r.take() {
-			return errTooManyPrompts
-		}
-		parameters := one.get("litellm_params")
-		if parameters.get("dotprompt_content").exists() || parameters.get("prompt_data").exists() || parameters.textOf("prompt_integration") != "dotprompt" {
-			r.spec(one, nil)
-			continue
-		}
-		info, err := a.get(r.ctx, "/prompts/"+url.PathEscape(one.textOf("prompt_id"))+"/info", nil)
-		if err != nil {
-			return err
-		}
-		raw := info.get("raw_prompt_template")
-		r.spec(one, &raw)
-	}
-	return nil
+		return nil
+	})
 }

@@ -7,13 +7,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-const (
-	// maxPartials bounds how deep partials may have partials.
-	maxPartials = 16
-	// maxPuttingIn bounds how many texts are put into one text.
-	maxPuttingIn = 1000
-)
-
 // mustache is the syntax of Mustache as far as a template can express it. It has {{name}},
 // {{{name}}} and {{&name}}, all without escaping. It also has comments and partials, and
 // line breaks around them stay.
@@ -23,25 +16,25 @@ type mustache struct {
 }
 
 func (m mustache) syntax(text string) ([]segment, []finding) {
-	e := mustacheExpansion{mustache: m}
+	e := mustacheExpansion{texts: inclusion{kind: "partial", find: m.find}}
 	e.add(text, nil)
 	return e.result()
 }
 
+func (m mustache) find(name string) (text string, ok bool, problem string) {
+	text, ok = m.partials[name]
+	return text, ok, ""
+}
+
 type mustacheExpansion struct {
-	mustache
 	builder
-	size, count int
+	texts inclusion
 }
 
 func (e *mustacheExpansion) refuse(message string) { e.find(finding{message, true}) }
 
 // add adds the segments of a text. inside are the partials around it.
 func (e *mustacheExpansion) add(text string, inside []string) {
-	if e.size += len(text); e.size > maxExpanded {
-		e.refuse("is too large with its partials")
-		return
-	}
 	for {
 		before, rest, found := strings.Cut(text, "{{")
 		e.literal(before)
@@ -91,17 +84,11 @@ func (e *mustacheExpansion) tag(tag string, inside []string) {
 }
 
 func (e *mustacheExpansion) partial(name string, inside []string) {
-	text, known := e.partials[name]
-	e.count++
-	switch {
-	case !known:
-		e.refuse("has a partial that the input does not have")
-	case slices.Contains(inside, name):
-		e.refuse("has a partial that has itself")
-	case len(inside) == maxPartials || e.count > maxPuttingIn:
-		e.refuse("has too many partials in partials")
-	default:
-		e.find(finding{message: "has the texts of its partials: a change of a partial no longer changes it"})
-		e.add(text, append(slices.Clone(inside), name))
+	text, problem := e.texts.put(name, inside)
+	if problem != "" {
+		e.refuse(problem)
+		return
 	}
+	e.find(finding{message: "has the texts of its partials: a change of a partial no longer changes it"})
+	e.add(text, append(slices.Clone(inside), name))
 }

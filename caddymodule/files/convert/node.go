@@ -2,12 +2,11 @@ package convert
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"iter"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -23,48 +22,19 @@ type node struct {
 	isMade bool
 }
 
-// parse reads one JSON text strictly. Its errors never quote it. noCharacter stands for halves of
-// surrogate pairs, so that they refuse one version and not the whole text.
+// parse reads one JSON text strictly. Its errors never quote it. Halves of surrogate pairs are allowed,
+// since they refuse one version and not the whole text.
 func parse(file, path string, text []byte) (node, error) {
-	text = []byte(strings.TrimPrefix(string(text), "\ufeff"))
-	value, err := rawjson.ReadStrict(text)
-	if err != nil {
-		if whole := replaceHalves(text); whole != nil {
-			value, err = rawjson.ReadStrict(whole)
-		}
-	}
-	if err != nil {
-		return node{}, errors.New("is no JSON: " + err.Error())
+	value := jsontext.Value(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))))
+	if !utf8.Valid(value) || !value.IsValid(jsontext.AllowInvalidUTF8(true)) {
+		_, err := rawjson.ReadStrict(value)
+		return node{}, fmt.Errorf("is no JSON: %w", err)
 	}
 	return node{file: file, path: path, value: value}, nil
 }
 
-// noCharacter is a code point that is assigned to nothing, as an escape of JSON.
-const noCharacter = `\ufdd0`
-
-// escape matches an escape of JSON, and a whole surrogate pair as one.
-var escape = regexp.MustCompile(`\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)`)
-
-// replaceHalves returns text with noCharacter in the place of each half of a surrogate pair. It is nil
-// for a text without any.
-func replaceHalves(text []byte) []byte {
-	found := false
-	whole := escape.ReplaceAllFunc(text, func(e []byte) []byte {
-		isHalf := len(e) == len(noCharacter) && (e[2] == 'd' || e[2] == 'D') && e[3] >= '8' // 'a' to 'f', too
-		if !isHalf {
-			return e
-		}
-		found = true
-		return []byte(noCharacter)
-	})
-	if !found {
-		return nil
-	}
-	return whole
-}
-
-// hasHalf reports whether a text had half of a surrogate pair.
-func (n node) hasHalf() bool { return bytes.Contains(n.value, []byte(noCharacter)) }
+// hasHalf reports whether a text has half of a surrogate pair.
+func (n node) hasHalf() bool { return len(n.value) > 0 && !n.value.IsValid() }
 
 // exists reports whether there is a value other than null.
 func (n node) exists() bool { return len(n.value) > 0 && n.value.Kind() != 'n' }
@@ -126,7 +96,8 @@ func (n node) text() (text string, ok bool) {
 	if n.kind() != '"' {
 		return "", false
 	}
-	return rawjson.Text(n.value)
+	text, _ = rawjson.Text(n.value) // with half of a surrogate pair there is none
+	return text, true
 }
 
 // textOf returns the text of a member that is a string, or an empty text.
@@ -160,25 +131,14 @@ func message(at node, role, content string) node {
 
 // without returns an object without some of its members.
 func (n node) without(names ...string) node {
-	var rest []rawjson.Member
-	for name, value := range n.members() {
-		if !slices.Contains(names, name) {
-			rest = append(rest, rawjson.Member{Name: name, Value: value.value})
-		}
-	}
-	n.value = rawjson.ObjectOf(rest...)
+	n.value = rawjson.Without(n.value, func(quoted jsontext.Value) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return rawjson.IsText(quoted, name) })
+	})
 	return n
 }
 
-// with returns an object with another value for the member of a name.
+// with returns an object with another value for a member.
 func (n node) with(name string, value jsontext.Value) node {
-	var all []rawjson.Member
-	for other, old := range n.members() {
-		if other == name {
-			old.value = value
-		}
-		all = append(all, rawjson.Member{Name: other, Value: old.value})
-	}
-	n.value = rawjson.ObjectOf(all...)
+	n.value = rawjson.With(n.value, name, value)
 	return n
 }

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"path/filepath"
 	"regexp"
@@ -24,24 +25,9 @@ func readOpenAI(c *conversion) ([]*prompt, error) {
 	for _, root := range roots {
 		if root.kind() != '[' {
 			c.readOpenAIObject(&found, root)
-			continue
 		}
-		for item := range root.items() {
-			if !c.take() {
-				break
-			}
+		for item := range c.parts(root) {
 			c.readOpenAIObject(&found, item)
-		}
-	}
-	for _, p := range found.all {
-		unnumbered := 0
-		for _, v := range p.versions {
-			if v.number == 0 {
-				unnumbered++
-			}
-		}
-		if unnumbered > 1 {
-			p.entries = append(p.entries, Entry{Kind: Changed, Message: "the input does not number the versions: their order in the input is taken"})
 		}
 	}
 	return found.all, nil
@@ -63,12 +49,11 @@ func (c *conversion) readOpenAIObject(found *prompts, root node) {
 
 // readOpenAIExport reads an export that was made by hand. Langfuse proposes its shape.
 func (c *conversion) readOpenAIExport(found *prompts, root node) {
-	id, name := root.textOf("openai_prompt_id"), root.textOf("name")
+	name := root.textOf("name")
+	id := cmp.Or(root.textOf("openai_prompt_id"), name)
 	if id == "" {
-		if id = name; id == "" {
-			c.refuse(root.at("openai_prompt_id"), "must be the id of the prompt")
-			return
-		}
+		c.refuse(root.at("openai_prompt_id"), "must be the id of the prompt")
+		return
 	}
 	p := found.of(id)
 	if name != id {
@@ -78,56 +63,19 @@ func (c *conversion) readOpenAIExport(found *prompts, root node) {
 	if p.chosen = production.number(); production.exists() && p.chosen == 0 {
 		p.leave(production, "must be the number of a version: the newest one is taken")
 	}
-	for name, value := range root.members() {
-		if value.exists() && !slices.Contains([]string{"openai_prompt_id", "name", "production_version", "versions"}, name) {
-			p.leave(value, "has no counterpart")
-		}
-	}
-	for item := range root.get("versions").items() {
-		if !c.take() {
-			break
-		}
+	p.leaveOthers(root, "openai_prompt_id name production_version versions")
+	for item := range c.parts(root.get("versions")) {
 		v := &version{number: item.get("version").number(), dialect: domain.Responses, syntax: plainBraces, place: item}
 		v.readMessages(item.get("messages"), "id", "status")
 		v.readSettings(item.get("config"))
-		for name, value := range item.members() {
-			if value.exists() && name != "version" && name != "messages" && name != "config" {
-				v.leave(value, "has no counterpart")
-			}
-		}
+		v.leaveOthers(item, "version messages config")
 		p.versions = append(p.versions, v)
 	}
 }
 
-// readMessages adds the messages of a list without some members.
-func (v *version) readMessages(list node, without ...string) {
-	if list.exists() && list.kind() != '[' {
-		v.refuse(list, "must be a list of messages")
-	}
-	for m := range list.items() {
-		if m.kind() != '{' {
-			v.refuse(m, "must be a message")
-			continue
-		}
-		v.messages = append(v.messages, m.without(without...))
-	}
-}
-
-// readSettings adds the members of an object as settings.
-func (v *version) readSettings(config node) {
-	if config.exists() && config.kind() != '{' {
-		v.leave(config, "has no counterpart: it is no object of settings")
-	}
-	for name, value := range config.members() {
-		v.set(name, value)
-	}
-}
-
 // ofResponse are the members of a Response or a body that are no settings.
-var ofResponse = map[string]bool{
-	"id": true, "object": true, "created_at": true, "completed_at": true, "status": true, "error": true, "incomplete_details": true,
-	"output": true, "output_text": true, "usage": true, "billing": true, "prompt": true, "instructions": true, "input": true,
-}
+var ofResponse = strings.Fields(`id object created_at completed_at status error incomplete_details output output_text usage billing
+	prompt instructions input`)
 
 // ofOneCall are the settings of one call, which do not belong to its prompt, with the values
 // that say nothing.
@@ -159,7 +107,7 @@ func (c *conversion) readOpenAIResponse(found *prompts, root node) {
 	p := found.of(id)
 	v := &version{number: reference.get("version").number(), dialect: domain.Responses, syntax: plainBraces, place: root}
 	p.versions = append(p.versions, v)
-	v.readInstructions(root.get("instructions"))
+	v.readContent(root.get("instructions"), "developer")
 	if len(v.messages) == 0 {
 		v.refuse(root.at("instructions"), "is empty: the answer does not show the prompt")
 	}
@@ -167,23 +115,20 @@ func (c *conversion) readOpenAIResponse(found *prompts, root node) {
 	if model := root.get("model"); snapshot.MatchString(root.textOf("model")) {
 		v.change(model, "is the snapshot that answered: the prompt may name the model without the date")
 	}
-	v.reportSubstituted(reference.get("variables"))
+	v.given = reference.get("variables")
 }
 
 func promptID(reference node) string {
-	if id := reference.textOf("id"); id != "" {
-		return id
-	}
-	return reference.textOf("prompt_id")
+	return cmp.Or(reference.textOf("id"), reference.textOf("prompt_id"))
 }
 
-// readInstructions reads instructions, which are text or a list of items.
-func (v *version) readInstructions(instructions node) {
-	if text, ok := instructions.text(); ok {
-		v.messages = append(v.messages, message(instructions, "developer", text))
+// readContent reads instructions or an input: a text of a role, or a list of items.
+func (v *version) readContent(content node, role string) {
+	if text, ok := content.text(); ok {
+		v.messages = append(v.messages, message(content, role, text))
 		return
 	}
-	v.readMessages(instructions, "id", "status")
+	v.readMessages(content, "id", "status")
 }
 
 // readCallSettings adds the settings of a call without those that are the API's defaults.
@@ -192,7 +137,7 @@ func (v *version) readCallSettings(root node) {
 	for name, value := range root.members() {
 		silent, isCall := ofOneCall[name]
 		switch {
-		case ofResponse[name] || !value.exists():
+		case slices.Contains(ofResponse, name) || !value.exists():
 		case isCall:
 			if !isOneOf(value, silent) {
 				v.leave(value, "has no counterpart: it belongs to one call")
@@ -211,26 +156,6 @@ func (v *version) readCallSettings(root node) {
 func isOneOf(value node, texts []string) bool {
 	compact := value.value.Clone()
 	return compact.Compact() == nil && slices.Contains(texts, string(compact))
-}
-
-// reportSubstituted reports variables that the text does not have. The source then shows the
-// text with their values.
-func (v *version) reportSubstituted(variables node) {
-	names := make(map[string]bool)
-	for _, m := range v.messages {
-		eachText(m, func(_ node, text string) string {
-			segments, _ := v.syntax(text)
-			for _, s := range segments {
-				names[s.variable] = true
-			}
-			return text
-		})
-	}
-	for name, value := range variables.members() {
-		if !names[name] {
-			v.change(value, "the text does not have this variable, so it has the value of one call: put {{name}} back")
-		}
-	}
 }
 
 // readOpenAIBody reads the body of a request, as the dashboard's code panel shows it.
@@ -259,16 +184,11 @@ func (c *conversion) readOpenAIBody(found *prompts, root node) {
 	if reference.exists() {
 		p.leave(reference, "is a reference beside the content: the content is taken")
 	} else {
-		p.entries = append(p.entries, Entry{Kind: Changed, File: root.file, Path: root.path, Message: "the body does not tell the prompt's id: its slug comes from the file's name"})
+		p.change(root, "the body does not tell the prompt's id: its slug comes from the file's name")
 	}
 	v := &version{number: number, dialect: domain.Responses, syntax: plainBraces, place: root}
 	p.versions = append(p.versions, v)
-	v.readInstructions(root.get("instructions"))
-	if input := root.get("input"); input.kind() == '"' {
-		text, _ := input.text()
-		v.messages = append(v.messages, message(input, "user", text))
-	} else {
-		v.readMessages(input, "id", "status")
-	}
+	v.readContent(root.get("instructions"), "developer")
+	v.readContent(root.get("input"), "user")
 	v.readCallSettings(root)
 }

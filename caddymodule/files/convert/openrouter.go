@@ -2,6 +2,7 @@ package convert
 
 import (
 	"errors"
+	"math"
 	"net/url"
 	"strconv"
 
@@ -15,6 +16,11 @@ import (
 // openRouterPage is how many presets or versions a page has: the most that OpenRouter gives.
 const openRouterPage = 100
 
+// openRouterMembers are the members of a preset and of a version that are read. It also has
+// those of the account alone: ids, authors and times.
+const openRouterMembers = `id name slug description status status_updated_at creator_user_id workspace_id
+	designated_version_id designated_version created_at updated_at preset_id version system_prompt config creator_id`
+
 // readOpenRouter reads the presets of a live account of OpenRouter, or of any server with
 // the same API.
 func readOpenRouter(c *conversion) ([]*prompt, error) {
@@ -25,140 +31,101 @@ func readOpenRouter(c *conversion) ([]*prompt, error) {
 	if err != nil {
 		return nil, err
 	}
-	query := func(page int) url.Values {
-		return url.Values{"offset": {strconv.Itoa(page * openRouterPage)}, "limit": {strconv.Itoa(openRouterPage)}}
-	}
-	var found prompts
-	err = a.pages(c.ctx, "/presets", "data", query, openRouterTotal, func(item node) bool {
-		slug, before := item.textOf("slug"), len(found.all)
-		if slug == "" {
-			c.refuse(item, "has no slug")
-			return false
-		}
-		found.of(slug)
-		return len(found.all) > before
-	})
+	slug := func(item node) string { return item.textOf("slug") }
+	listed, err := a.list("/presets", openRouterQuery, slug)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range found.all {
-		if err := c.readOpenRouterPreset(a, p, query); err != nil {
-			if !isAboutOne(err) {
-				return nil, err
-			}
-			p.refuse(node{}, err.Error())
+	var found prompts
+	err = a.each(listed, slug, func(_ node, slug string) error {
+		path := "/presets/" + url.PathEscape(slug)
+		response, err := a.get(path, nil)
+		if err != nil {
+			return err
 		}
-	}
-	return found.all, nil
-}
-
-// openRouterMembers are the members of a preset and of a version that are read. It also has
-// those of the account alone: ids, authors and times.
-var openRouterMembers = map[string]bool{
-	"id": true, "name": true, "slug": true, "description": true, "status": true, "status_updated_at": true, "creator_user_id": true,
-	"workspace_id": true, "designated_version_id": true, "designated_version": true, "created_at": true, "updated_at": true,
-	"preset_id": true, "version": true, "system_prompt": true, "config": true, "creator_id": true,
-}
-
-func (c *conversion) readOpenRouterPreset(a *account, p *prompt, query func(page int) url.Values) error {
-	path := "/presets/" + url.PathEscape(p.name)
-	response, err := a.get(c.ctx, path, nil)
-	if err != nil {
+		p := found.of(slug)
+		p.readOpenRouter(response.get("data"))
+		if p.refused {
+			return nil
+		}
+		number := func(item node) string { return strconv.Itoa(item.get("version").number()) }
+		versions, err := a.list(path+"/versions", openRouterQuery, number)
+		for _, item := range versions {
+			if v := newOpenRouterVersion(item); v.number != p.chosen {
+				p.versions = append(p.versions, v)
+			}
+		}
 		return err
-	}
-	data := response.get("data")
+	})
+	return found.all, err
+}
+
+func openRouterQuery(page int) url.Values {
+	return url.Values{"offset": {strconv.Itoa(page * openRouterPage)}, "limit": {strconv.Itoa(openRouterPage)}}
+}
+
+// readOpenRouter reads a preset and its designated version.
+func (p *prompt) readOpenRouter(data node) {
 	p.title, p.description = data.textOf("name"), data.textOf("description")
-	switch status := data.textOf("status"); status {
-	case "", string(domain.PresetActive):
-	case string(domain.PresetDisabled):
+	switch domain.PresetStatus(data.textOf("status")) {
+	case "", domain.PresetActive:
+	case domain.PresetDisabled:
 		p.disabled = true
 	default:
 		p.refuse(data.at("status"), "is neither active nor disabled")
-		return nil
 	}
-	for name, value := range data.members() {
-		if !openRouterMembers[name] && value.exists() {
-			p.leave(value, "has no counterpart")
-		}
+	p.leaveOthers(data, openRouterMembers)
+	if designated := data.get("designated_version"); designated.exists() {
+		chosen := newOpenRouterVersion(designated)
+		p.versions, p.chosen = append(p.versions, chosen), chosen.number
+	} else {
+		p.refuse(designated, "no version is designated")
 	}
-	designated := data.get("designated_version")
-	if !designated.exists() {
-		p.refuse(data.at("designated_version"), "no version is designated")
-		return nil
-	}
-	chosen := newOpenRouterVersion(designated)
-	p.versions, p.chosen = append(p.versions, chosen), chosen.number
-	listed := make(map[int]bool)
-	return a.pages(c.ctx, path+"/versions", "data", query, openRouterTotal, func(item node) bool {
-		v := newOpenRouterVersion(item)
-		if listed[v.number] {
-			return false
-		}
-		listed[v.number] = true
-		if v.number != chosen.number {
-			p.versions = append(p.versions, v)
-		}
-		return true
-	})
 }
-
-func openRouterTotal(page node) node { return page.get("total_count") }
 
 // newOpenRouterVersion returns a version as OpenRouter shows it. Its prompt is text, even
 // with braces.
 func newOpenRouterVersion(at node) *version {
 	v := &version{number: at.get("version").number(), place: at}
 	config := at.get("config")
-	for name, value := range config.members() {
-		v.set(name, value)
-	}
 	if config.exists() && config.kind() != '{' {
 		v.refuse(config, "must be an object")
 	}
+	v.readSettings(config)
 	v.dialect = dialectOf(v.settings)
-	if prompt, ok := at.get("system_prompt").text(); ok {
-		v.messages = []node{message(at.get("system_prompt"), "system", prompt)}
-	} else if at.get("system_prompt").exists() {
-		v.refuse(at.get("system_prompt"), "must be text")
+	prompt := at.get("system_prompt")
+	if text, ok := prompt.text(); ok {
+		v.messages = []node{message(prompt, "system", text)}
+	} else if prompt.exists() {
+		v.refuse(prompt, "must be text")
 	}
-	for name, value := range at.members() {
-		if !openRouterMembers[name] && value.exists() {
-			v.leave(value, "has no counterpart")
-		}
-	}
+	v.leaveOthers(at, openRouterMembers)
 	return v
 }
 
 // dialectOf returns the API that can express the most of some settings. A source does not
 // tell which one made them. Of equal ones it is the first of Responses, Chat and Messages.
 func dialectOf(settings []setting) domain.Dialect {
-	members := make([]rawjson.Member, 0, len(settings))
-	for _, s := range settings {
-		members = append(members, rawjson.Member{Name: s.name, Value: s.value.value})
+	schemas, err := schema.Load()
+	if err != nil {
+		return domain.Responses // assemble reports it
 	}
-	best, most := domain.Responses, -1
+	best, most := domain.Responses, math.MinInt
 	for _, dialect := range []domain.Dialect{domain.Responses, domain.Chat, domain.Messages} {
-		capture, err := inference.Capture(dialect, members)
-		if err != nil {
-			continue
+		var kept []rawjson.Member
+		for _, s := range settings {
+			if inference.IsKept(dialect, s.name) && s.value.exists() {
+				kept = append(kept, rawjson.Member{Name: s.name, Value: s.value.value})
+			}
 		}
-		stored, _ := rawjson.Members(capture.Config) // the capture made it
-		if fit := len(stored) - misfits(dialect, capture.Config); fit > most {
+		fit := len(kept)
+		_, err := files.SchemaOf(schemas, dialect, false).Check(rawjson.ObjectOf(kept...))
+		if refused, ok := errors.AsType[*schema.Error](err); ok {
+			fit -= len(refused.Violations)
+		}
+		if fit > most {
 			best, most = dialect, fit
 		}
 	}
 	return best
-}
-
-// misfits returns how many violations of a dialect's schema some settings have.
-func misfits(dialect domain.Dialect, settings []byte) int {
-	schemas, err := schema.Load()
-	if err != nil {
-		return 0 // assemble reports it
-	}
-	_, err = files.SchemaOf(schemas, dialect, false).Check(settings)
-	if refused, ok := errors.AsType[*schema.Error](err); ok {
-		return len(refused.Violations)
-	}
-	return 0
 }

@@ -50,28 +50,20 @@ type portkeyPrompt struct {
 // collect takes the prompts and the partials of a file: {prompts, partials}, a list, or one
 // of them.
 func (r *portkey) collect(root node) {
+	partials := root.get("partials")
 	switch {
 	case root.kind() == '[':
-		for item := range root.items() {
-			if !r.take() {
-				break
-			}
+		for item := range r.parts(root) {
 			r.collect(item)
 		}
-	case root.get("prompts").kind() == '[' || root.get("partials").exists():
-		for item := range root.get("prompts").items() {
-			if !r.take() {
-				break
-			}
+	case root.get("prompts").kind() == '[' || partials.exists():
+		for item := range r.parts(root.get("prompts")) {
 			r.prompts = append(r.prompts, portkeyPrompt{at: item})
 		}
-		for item := range root.get("partials").items() {
-			if !r.take() {
-				break
-			}
+		for item := range r.parts(partials) {
 			r.partial(item)
 		}
-		for name, text := range root.get("partials").members() {
+		for name, text := range partials.members() {
 			if !r.take() {
 				break
 			}
@@ -114,13 +106,10 @@ func stringOf(at node) (text string, ok bool) {
 }
 
 // portkeyMembers are the members of a prompt that are read, or that are of Portkey alone.
-var portkeyMembers = map[string]bool{
-	"id": true, "name": true, "slug": true, "collection_id": true, "status": true, "model": true, "virtual_key": true, "object": true,
-	"prompt_version": true, "prompt_version_id": true, "prompt_version_description": true, "prompt_version_status": true,
-	"prompt_version_labels": true, "prompt_version_label_name": true, "string": true, "variable_components": true, "parameters": true,
-	"functions": true, "tools": true, "tool_choice": true, "template_metadata": true, "is_raw_template": true, "created_at": true,
-	"last_updated_at": true, "updated_at": true, "workspace_id": true, "organisation_id": true, "created_by": true, "updated_by": true,
-}
+const portkeyMembers = `id name slug collection_id status model virtual_key object prompt_version prompt_version_id
+	prompt_version_description prompt_version_status prompt_version_labels prompt_version_label_name string variable_components
+	parameters functions tools tool_choice template_metadata is_raw_template created_at last_updated_at updated_at workspace_id
+	organisation_id created_by updated_by`
 
 // prompt adds a version. Its name is empty if the version has it itself.
 func (r *portkey) prompt(name string, at node) {
@@ -130,49 +119,26 @@ func (r *portkey) prompt(name string, at node) {
 	}
 	p := r.found.of(name)
 	p.title = cmp.Or(at.textOf("name"), p.title)
-	v := &version{
-		number: at.get("prompt_version").number(), dialect: domain.Chat, syntax: r.partials.syntax, place: at,
-		labelPlace: at.at("prompt_version_labels"), messagePlace: at.at("prompt_version_description"), message: at.textOf("prompt_version_description"),
-	}
+	v := &version{number: at.get("prompt_version").number(), dialect: domain.Chat, syntax: r.partials.syntax, place: at, message: at.get("prompt_version_description")}
 	p.versions = append(p.versions, v)
 	if status := at.textOf("status"); status != "" && status != "active" {
 		p.disabled = true
 		v.change(at.get("status"), "is not active, so the preset is disabled")
 	}
-	v.readPortkeyLabels(at)
+	for label := range at.get("prompt_version_labels").items() {
+		v.readLabel(label)
+	}
+	if label := at.get("prompt_version_label_name"); label.exists() && len(v.labels) == 0 {
+		v.readLabel(label)
+	}
 	// Without a label production, the published version is the one that requests get.
 	v.isProduction = v.isProduction || at.textOf("prompt_version_status") == "active" && p.chosen == 0
 	if key := at.get("virtual_key"); key.exists() && string(key.value) != `""` {
 		v.leave(key, "names a credential that Portkey keeps: the gateway has its own")
 	}
-	for name, value := range at.members() {
-		if value.exists() && !portkeyMembers[name] {
-			v.leave(value, "has no counterpart")
-		}
-	}
+	v.leaveOthers(at, portkeyMembers)
 	v.readPortkeySettings(at)
 	v.readPortkeyString(at)
-}
-
-func (v *version) readPortkeyLabels(at node) {
-	add := func(label node) {
-		text, ok := label.text()
-		if !ok {
-			text, ok = label.get("name").text()
-		}
-		if !ok {
-			v.leave(label, "must be the name of a label")
-			return
-		}
-		v.labels = append(v.labels, text)
-		v.isProduction = v.isProduction || text == production
-	}
-	for label := range at.get("prompt_version_labels").items() {
-		add(label)
-	}
-	if label := at.get("prompt_version_label_name"); label.exists() && len(v.labels) == 0 {
-		add(label)
-	}
 }
 
 // readPortkeySettings reads the parameters, which have the model, and the tools.
@@ -181,9 +147,7 @@ func (v *version) readPortkeySettings(at node) {
 	if model := at.get("model"); model.exists() && !parameters.get("model").exists() {
 		v.set("model", model)
 	}
-	for name, value := range parameters.members() {
-		v.set(name, value)
-	}
+	v.readSettings(parameters)
 	for _, name := range []string{"tools", "tool_choice"} {
 		if value := at.get(name); value.exists() && !parameters.get(name).exists() {
 			v.set(name, value)

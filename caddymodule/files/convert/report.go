@@ -5,7 +5,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
 // Report tells what a conversion made, and what has no counterpart. It has names and places,
@@ -120,20 +121,14 @@ const (
 	maxMessage = 2000
 )
 
-// visible returns text with its control characters and other invisible characters escaped,
-// so that it cannot command a terminal. It has at most a number of characters of text.
+// visible returns at most a number of characters of text, as a terminal can show them.
 func visible(text string, limit int) string {
-	var shown strings.Builder
 	count := 0
-	for _, r := range text {
-		if count++; count > limit {
-			return shown.String() + "…"
+	for at := range text {
+		if count == limit {
+			return terminal.Escape(text[:at]) + "…"
 		}
-		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
-			shown.WriteRune(r)
-		} else {
-			shown.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		}
+		count++
 	}
-	return shown.String()
+	return terminal.Escape(text)
 }

@@ -19,13 +19,15 @@ func (v *version) build(schemas *schema.Schemas) (built files.Version, ok bool) 
 		return built, false
 	}
 	variables := v.texts()
+	for name, value := range v.given.members() {
+		if !variables[name] {
+			v.change(value, "the text does not have this variable, so it has the value of one call: put {{name}} back")
+		}
+	}
 	if v.refused {
 		return built, false
 	}
-	isTemplate := len(variables) > 0
-	for _, m := range v.messages {
-		isTemplate = isTemplate || !isSystem(m)
-	}
+	isTemplate := len(variables) > 0 || leading(v.messages) < len(v.messages)
 	messages := v.rewrite(isTemplate)
 	v.reportSettings()
 	if v.refused {
@@ -118,11 +120,7 @@ func (v *version) reportIgnored(capture domain.Capture) {
 
 // reportJoined reports messages that become one system prompt.
 func (v *version) reportJoined(messages []node) {
-	first := 0
-	for first < len(messages) && isSystem(messages[first]) {
-		first++
-	}
-	if first > 1 {
+	if first := leading(messages); first > 1 {
 		v.change(messages[first-1], "is joined with the system message before it, by an empty line")
 	}
 }

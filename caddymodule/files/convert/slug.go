@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -52,7 +53,8 @@ func trimSlug(slug string) string { return strings.Trim(slug, "._~-") }
 
 // slugs gives the prompts of a conversion their slugs, whatever the order of the prompts. Slugs
 // that differ only in case cannot be files in one folder everywhere, so they count as equal.
-// Of equal ones each gets the hash of its name, except for the keeper of them.
+// Of equal ones each gets the hash of its name, except for the only one whose name is a slug, or else
+// the one with small letters alone.
 func slugs(prompts []*prompt) []string {
 	all := make([]string, len(prompts))
 	equal := make(map[string][]int)
@@ -61,34 +63,15 @@ func slugs(prompts []*prompt) []string {
 		folded := strings.ToLower(all[i])
 		equal[folded] = append(equal[folded], i)
 	}
+	isSlug := func(i int) bool { return domain.CheckPresetSlug(prompts[i].name) == nil }
 	for folded, group := range equal {
-		if len(group) == 1 {
-			continue
-		}
-		keeper := keeperOf(prompts, group, folded)
+		named := slices.DeleteFunc(slices.Clone(group), func(i int) bool { return !isSlug(i) })
 		for _, i := range group {
-			if i != keeper {
+			keeps := isSlug(i) && (len(named) == 1 || prompts[i].name == folded)
+			if len(group) > 1 && !keeps {
 				all[i] = hashedSlug(prompts[i].name)
 			}
 		}
 	}
 	return all
-}
-
-// keeperOf returns which of a group of prompts with equal slugs keeps its name as the slug, -1 for
-// none. It is the only one whose name is a slug, or else the one with small letters alone.
-func keeperOf(prompts []*prompt, group []int, folded string) int {
-	keeper, valid := -1, 0
-	for _, i := range group {
-		if domain.CheckPresetSlug(prompts[i].name) != nil {
-			continue
-		}
-		if valid++; valid == 1 || prompts[i].name == folded {
-			keeper = i
-		}
-	}
-	if valid > 1 && prompts[keeper].name != folded {
-		return -1
-	}
-	return keeper
 }

@@ -70,8 +70,8 @@ func TestSyntaxes(t *testing.T) {
 		{"mustache", partials.syntax, "a {{b}} {{{c}}} {{& d }}", "a <b> <c> <d>", ""},
 		{"mustache: a comment", partials.syntax, "a{{! b }}c", "ac", "has a comment"},
 		{"mustache: a partial", partials.syntax, "{{>b}} {{> b}}", "[A <x>] [A <x>]", "has the texts of its partials"},
-		{"mustache: a missing partial", partials.syntax, "{{>c}}", "", "!has a partial that the input"},
-		{"mustache: a cycle", partials.syntax, "{{>self}}", "", "!has a partial that has itself"},
+		{"mustache: a missing partial", partials.syntax, "{{>c}}", "", "!refers to a partial that the input"},
+		{"mustache: a cycle", partials.syntax, "{{>self}}", "", "!refers to a partial that has itself"},
 		{"mustache: large partials", partials.syntax, "{{>big}}{{>big}}", strings.Repeat("x", 200<<10), "!is too large"},
 		{"mustache: a section", partials.syntax, "{{#a}}b{{/a}}", "b", "!has a section"},
 		{"mustache: an inverted section", partials.syntax, "{{^ a }}b{{/ a }}", "b", "!has a section"},
@@ -88,7 +88,7 @@ func TestSyntaxes(t *testing.T) {
 		{"langfuse: nested, twice", texts.syntax, strings.Repeat(reference+"name=nested|version=1@@@", 2), "[A <x>][A <x>]", "has the texts"},
 		{"langfuse: missing", texts.syntax, reference + "name=a|version=3@@@", "", "!refers to a prompt that the input"},
 		{"langfuse: of nothing", texts.syntax, reference + "@@@", "", "!refers to a prompt that the input"},
-		{"langfuse: a cycle", texts.syntax, reference + "name=self|version=1@@@", "", "!refers to a prompt that refers back"},
+		{"langfuse: a cycle", texts.syntax, reference + "name=self|version=1@@@", "", "!refers to a prompt that has itself"},
 		{"langfuse: a chat", texts.syntax, reference + "name=chat|version=1@@@", "", "!refers to a chat"},
 		{"langfuse: open", texts.syntax, reference + "name=a", "", "!has a reference"},
 	} {
@@ -170,28 +170,6 @@ func mustParse(tb testing.TB, text string) node {
 		tb.Fatal(err)
 	}
 	return n
-}
-
-func TestFrontMatter(t *testing.T) {
-	for _, test := range []struct {
-		text, front, body string
-		ok                bool
-	}{
-		{"---\nmodel: m\n---\nbody\n", "model: m\n", "body\n", true},
-		{"---  \nmodel: m\n---\t\nbody", "model: m\n", "body", true},
-		{"---\n---\nbody", "", "body", true},
-		{"---\nmodel: m\n---", "model: m\n", "", true},
-		{"---\nmodel: m\n", "", "---\nmodel: m\n", false},
-		{"body\n---\nmodel: m\n---\n", "", "body\n---\nmodel: m\n---\n", false},
-		{"---", "", "---", false},
-		{"", "", "", false},
-		{"---\na: |\n  ---\n  b\n---\nc", "a: |\n  ---\n  b\n", "c", true},
-	} {
-		front, body, ok := cutFrontMatter(test.text)
-		if front != test.front || body != test.body || ok != test.ok {
-			t.Errorf("%q: got %q, %q, %t", test.text, front, body, ok)
-		}
-	}
 }
 
 func TestRoles(t *testing.T) {
@@ -286,19 +264,6 @@ func TestTakenSlug(t *testing.T) {
 	}
 }
 
-func TestVisible(t *testing.T) {
-	for text, want := range map[string]string{
-		"plain é 日":               "plain é 日",
-		"a\x1b[2Jb\r\n\t\x00\x9b": `a\x1b[2Jb\r\n\t\x00\ufffd`,
-		"right\u202eleft":         `right\u202eleft`,
-		strings.Repeat("a", 201):  strings.Repeat("a", 200) + "…",
-	} {
-		if got := visible(text, maxName); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
-	}
-}
-
 // rendering is a server in memory that renders templates.
 type rendering struct {
 	service  *domain.Service
@@ -365,30 +330,10 @@ func (r *rendering) render(tb testing.TB, v *version, value func(name string) st
 	return sent.Messages[0].Content, true
 }
 
-// TestRendering compares what a server makes of texts with what they mean.
+// TestRendering renders texts that are no templates for the source. A server leaves their braces.
+// The fuzz tests compare the others with what they mean.
 func TestRendering(t *testing.T) {
 	r := newRendering(t)
-	for _, test := range []struct {
-		role, text, want string
-		refused          bool
-	}{
-		{"user", "You know {{city}}.", "You know Rome.", false},
-		{"system", "You know {{city}}.", "You know Rome.", false},
-		{"system", "You know {{#city}} and \\{{ x.", "You know {{#city}} and \\{{ x.", false},
-		{"user", "You know {{#city}} and \\{{ x.", "You know {{#city}} and \\{{ x.", false},
-		{"user", "{{{city}}}", "{Rome}", false},
-		{"user", "\\ {{city}} \\\\{{", "\\ Rome \\\\{{", false},
-		{"user", "\\{{city}}", "", true},
-		{"user", "\\{{{city}}", "", true},
-		{"system", "\\{{city}}", "", true},
-	} {
-		v := &version{dialect: domain.Chat, syntax: plainBraces, messages: []node{message(node{}, test.role, test.text)}}
-		got, ok := r.render(t, v, func(string) string { return "Rome" })
-		if ok == test.refused || got != test.want {
-			t.Errorf("%s %q: got %q, %t, want %q", test.role, test.text, got, ok, test.want)
-		}
-	}
-	// A text that is no template for the source is none here, and one with braces keeps them.
 	literal := func(text string) ([]segment, []finding) { return []segment{{text: text}}, nil }
 	for _, role := range []string{"system", "user"} {
 		for _, text := range []string{"{{city}}", "{{{city}}}", `\{{city}}`, `\\{{{city}}`, "{{a{{b}}"} {

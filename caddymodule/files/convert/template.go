@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -294,30 +295,29 @@ func promptOf(messages []node) string {
 	return strings.Join(texts, "\n\n")
 }
 
-// place adds the messages to the members of a request, where the dialect has them.
-func place(dialect domain.Dialect, messages []node) (members []rawjson.Member) {
-	first := 0
-	for first < len(messages) && isSystem(messages[first]) {
-		first++
-	}
-	values := func(messages []node) jsontext.Value {
-		var all []jsontext.Value
-		for _, m := range messages {
-			all = append(all, m.value)
+// leading returns how many messages begin the system prompt.
+func leading(messages []node) int {
+	for i, m := range messages {
+		if !isSystem(m) {
+			return i
 		}
-		return rawjson.ArrayOf(all...)
 	}
-	names := map[domain.Dialect][2]string{
-		domain.Responses: {"instructions", "input"}, domain.Messages: {"system", "messages"}, domain.Chat: {"", "messages"},
-	}[dialect]
-	if dialect == domain.Chat {
-		first = 0
+	return len(messages)
+}
+
+// place returns the members of a request that have the messages, where the dialect has them.
+func place(dialect domain.Dialect, messages []node) (members []rawjson.Member) {
+	if first := leading(messages); first > 0 && dialect != domain.Chat {
+		name := map[domain.Dialect]string{domain.Responses: "instructions", domain.Messages: "system"}[dialect]
+		members = append(members, rawjson.Member{Name: name, Value: rawjson.Quote(promptOf(messages[:first]))})
+		messages = messages[first:]
 	}
-	if first > 0 {
-		members = append(members, rawjson.Member{Name: names[0], Value: rawjson.Quote(promptOf(messages[:first]))})
+	var all []jsontext.Value
+	for _, m := range messages {
+		all = append(all, m.value)
 	}
-	if first < len(messages) {
-		members = append(members, rawjson.Member{Name: names[1], Value: values(messages[first:])})
+	if len(all) > 0 {
+		members = append(members, rawjson.Member{Name: inference.ConversationField(dialect), Value: rawjson.ArrayOf(all...)})
 	}
 	return members
 }

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,104 +13,69 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// unfit are the violations of one setting.
-type unfit struct {
-	at     int // the setting's index
-	broken []violation
-}
-
-// violation is a violation below a setting.
-type violation struct {
-	item    int    // the index of the list's item, -1 for none
-	below   string // the JSON Pointer behind the setting
-	message string
-}
-
 // drop leaves out what a check refused: an item of a list, since the others mean the same
 // without it, and else the setting. It returns false if the check refused something else, which
 // cannot be left out.
 func (v *version) drop(refused *schema.Error) bool {
-	var all []unfit
+	broken := make(map[string][]schema.Violation) // by the setting, with paths below it
 	for _, found := range refused.Violations {
-		segment, rest, hasRest := strings.Cut(strings.TrimPrefix(found.Path, "/"), "/")
+		segment, below, _ := strings.Cut(strings.TrimPrefix(found.Path, "/"), "/")
 		name := jsontext.Pointer(segment).LastToken()
-		at := slices.IndexFunc(v.settings, func(s setting) bool { return s.name == name })
-		if at < 0 {
+		if !slices.ContainsFunc(v.settings, func(s setting) bool { return s.name == name }) {
 			return false
 		}
-		broken := violation{item: -1, message: found.Message}
-		if hasRest {
-			broken.below = "/" + rest
-			index, _, _ := strings.Cut(rest, "/")
-			if item, err := strconv.Atoi(index); err == nil && v.settings[at].value.kind() == '[' {
-				broken.item = item
-			}
-		}
-		i := slices.IndexFunc(all, func(u unfit) bool { return u.at == at })
-		if i < 0 {
-			i = len(all)
-			all = append(all, unfit{at: at})
-		}
-		all[i].broken = append(all[i].broken, broken)
+		broken[name] = append(broken[name], schema.Violation{Path: below, Message: found.Message})
 	}
 	lost := make(map[string]bool)
-	for _, u := range all {
-		s := &v.settings[u.at]
-		if slices.ContainsFunc(u.broken, func(b violation) bool { return b.item < 0 }) || !v.dropItems(s, u.broken, lost) {
-			v.dropWhole(s, u.broken)
+	for i := range v.settings {
+		s := &v.settings[i]
+		if broken[s.name] == nil || v.dropItems(s, broken[s.name], lost) {
+			continue
 		}
+		var reasons []string
+		for _, b := range broken[s.name] {
+			reasons = append(reasons, path.Join(s.name, b.Path)+" "+b.Message)
+		}
+		v.leave(s.value, "does not fit: "+strings.Join(reasons, "; "))
+		s.value.value = nil
 	}
 	v.dropChoiceOf(lost)
 	v.settings = slices.DeleteFunc(v.settings, func(s setting) bool { return !s.value.exists() })
-	return len(all) > 0
-}
-
-// dropWhole leaves out a setting, and reports all of its violations.
-func (v *version) dropWhole(s *setting, broken []violation) {
-	var reasons []string
-	for _, b := range broken {
-		reasons = append(reasons, s.name+b.below+" "+b.message)
-	}
-	v.leave(s.value, "does not fit: "+strings.Join(reasons, "; "))
-	s.value.value = nil
+	return len(broken) > 0
 }
 
 // dropItems leaves out items of a list, and adds the names of tools among them to lost. It returns
-// false if no item would be left.
-func (v *version) dropItems(s *setting, broken []violation, lost map[string]bool) bool {
-	items := slices.Collect(s.value.items())
-	if s.places == nil {
-		for _, item := range items {
-			s.places = append(s.places, item.path)
-		}
+// false if more is broken than some items.
+func (v *version) dropItems(s *setting, broken []schema.Violation, lost map[string]bool) bool {
+	items := s.items
+	if items == nil {
+		items = slices.Collect(s.value.items())
 	}
-	unfit := make(map[int]string)
+	reasons := make(map[int][]string)
 	for _, b := range broken {
-		_, below, _ := strings.Cut(b.below[1:], "/")
-		reason := strings.TrimSpace(cmp.Or(below, "it") + " " + b.message)
-		if unfit[b.item] != "" {
-			reason = unfit[b.item] + "; " + reason
+		index, below, _ := strings.Cut(b.Path, "/")
+		i, err := strconv.Atoi(index)
+		if err != nil || i >= len(items) {
+			return false
 		}
-		unfit[b.item] = reason
+		reasons[i] = append(reasons[i], cmp.Or(below, "it")+" "+b.Message)
 	}
-	if len(unfit) >= len(items) {
+	if len(reasons) == len(items) {
 		return false
 	}
-	var rest []jsontext.Value
-	var places []string
+	s.items = nil
+	var values []jsontext.Value
 	for i, item := range items {
-		reason, ok := unfit[i]
-		if !ok {
-			rest, places = append(rest, item.value), append(places, s.places[i])
+		if reasons[i] == nil {
+			s.items, values = append(s.items, item), append(values, item.value)
 			continue
 		}
-		item.path = s.places[i]
-		v.leave(item, "does not fit, and the others stay: "+reason)
+		v.leave(item, "does not fit, and the others stay: "+strings.Join(reasons[i], "; "))
 		if s.name == "tools" {
 			lost[cmp.Or(item.textOf("name"), item.get("function").textOf("name"))] = true
 		}
 	}
-	s.value.value, s.places = rawjson.ArrayOf(rest...), places
+	s.value.value = rawjson.ArrayOf(values...)
 	return true
 }
 

@@ -109,10 +109,12 @@ type applier struct {
 	message string
 	count   counter
 
-	refused map[string]error // why workspaces could not be changed, by slug
+	// ids are those of new workspaces, by slug, and refused why some could not be made. They do not
+	// change while presets are changed.
+	ids     map[string]string
+	refused map[string]error
 
 	mu     sync.Mutex
-	ids    map[string]string // of new workspaces, by slug
 	result Result
 }
 
@@ -140,7 +142,7 @@ func (a *applier) finish(workspace, slug string, err error) {
 		return
 	}
 	failure := Failure{Problem: Problem{workspace, slug, err.Error()}, Err: err}
-	failure.Conflict = errors.Is(err, errTaken) || errors.Is(err, errMoved) || errors.Is(err, errChanged)
+	_, failure.Conflict = errors.AsType[conflict](err)
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		switch refused.Status {
 		case http.StatusPreconditionFailed:
@@ -159,22 +161,25 @@ func (a *applier) workspaceOf(c *Change) (string, error) {
 	if c.workspaceID != "" {
 		return c.workspaceID, nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if id, ok := a.ids[c.Workspace]; ok {
 		return id, nil
 	}
 	return "", fmt.Errorf("its workspace could not be created: %w", a.refused[c.Workspace])
 }
 
+// conflict is the outcome for an object that somebody else changed. Another plan shows the change.
+type conflict string
+
+func (c conflict) Error() string { return string(c) }
+
 // errTaken is the outcome for a workspace that somebody else made after the plan.
-var errTaken = errors.New("somebody else made the workspace after the plan: plan again")
+const errTaken = conflict("somebody else made the workspace after the plan: plan again")
 
 // errChanged is the outcome for an object that somebody else changed after the plan.
-var errChanged = errors.New("was changed by somebody else after the plan: nothing was overwritten, plan again")
+const errChanged = conflict("was changed by somebody else after the plan: nothing was overwritten, plan again")
 
 // errMoved is the outcome for a preset whose label somebody else changed during the plan.
-var errMoved = errors.New("was changed or removed meanwhile by somebody else: nothing was overwritten, plan again")
+const errMoved = conflict("was changed or removed meanwhile by somebody else: nothing was overwritten, plan again")
 
 // applyWorkspace creates or changes a workspace.
 func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
@@ -186,7 +191,7 @@ func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 	var created client.Workspace
 	response, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: "/workspaces", Body: w.body}, ifNew)
 	if err == nil {
-		err = decode(response, &created)
+		err = decode(response.Data, "the server's answer", &created)
 	}
 	if client.IsStatus(err, http.StatusBadRequest) {
 		var other client.Workspace
@@ -198,8 +203,6 @@ func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.ids[w.Slug] = created.ID
 	return nil
 }
@@ -233,24 +236,25 @@ func (a *applier) restore(ctx context.Context, s *sequence, c *Change) error {
 		return err
 	}
 	var restored preset
-	if err := decode(response, &restored); err != nil {
+	if err := decode(response.Data, "the server's answer", &restored); err != nil {
 		return err
 	}
 	restored.tag = response.Tag()
 	r := &reader{client: a.plan.client, owner: a.plan.owner}
-	compared, err := r.compareExisting(ctx, c.file, s.workspaceID, restored)
-	switch {
-	case err != nil:
-		return orStopped(ctx, err)
-	case compared.problem != "":
-		_, err := s.send(context.WithoutCancel(ctx), client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "")}, ifMatch(restored.tag))
-		if err != nil {
-			return fmt.Errorf("%s; and archiving the preset again failed: %w", compared.problem, err)
+	change, err := r.compareExisting(ctx, c.file, s.workspaceID, restored)
+	if _, ok := errors.AsType[problem](err); ok {
+		_, failed := s.send(context.WithoutCancel(ctx), client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "")}, ifMatch(restored.tag))
+		if failed != nil {
+			return fmt.Errorf("%w; and archiving the preset again failed: %w", err, failed)
 		}
-		return fmt.Errorf("%s: the preset stays archived", compared.problem)
-	case compared.change == nil:
+		return fmt.Errorf("%w: the preset stays archived", err)
+	}
+	if err != nil {
+		return orStopped(ctx, err)
+	}
+	if change == nil {
 		return nil
 	}
 	s.tag, s.planned = restored.tag, restored.tag
-	return s.update(ctx, compared.change)
+	return s.update(ctx, change)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -88,31 +89,30 @@ func (c *Change) isEmpty() bool {
 	return c.version == nil && c.Designate == 0 && c.patch == nil && len(c.Labels) == 0
 }
 
-// comparison is the result of comparing a preset. All is zero if nothing differs.
-type comparison struct {
-	change *Change
-	// problem says why the preset cannot be brought to what its file says.
-	problem string
-}
+// problem says why a preset cannot be brought to what its file says.
+type problem string
 
-// comparePreset compares a preset's file with the server.
-func (r *reader) comparePreset(ctx context.Context, file *files.Preset) (comparison, error) {
+func (p problem) Error() string { return string(p) }
+
+// comparePreset compares a preset's file with the server. The change is nil if nothing differs, and
+// the error may be a problem.
+func (r *reader) comparePreset(ctx context.Context, file *files.Preset) (*Change, error) {
 	id, exists := r.ids[file.Workspace]
 	if !exists {
 		return r.compareNew(file, "")
 	}
-	var found comparison
+	var c *Change
 	current, err := r.preset(ctx, id, file.Slug)
 	if err == nil {
-		found, err = r.compareExisting(ctx, file, id, current)
+		c, err = r.compareExisting(ctx, file, id, current)
 	}
 	if !client.IsStatus(err, http.StatusNotFound) { // else it is archived, maybe since the first read
-		return found, err
+		return c, err
 	}
 	archived, ok, err := r.archivedPreset(ctx, id, file.Slug)
 	switch {
 	case err != nil:
-		return comparison{}, err
+		return nil, err
 	case ok:
 		return r.compareArchived(ctx, file, id, archived)
 	default:
@@ -120,103 +120,120 @@ func (r *reader) comparePreset(ctx context.Context, file *files.Preset) (compari
 	}
 }
 
-// foreign returns the problem of a preset of a workspace that another owner manages, empty for
-// none.
-func (r *reader) foreign(p client.Preset, workspace string) string {
+// checkOwner returns the problem of a preset of a workspace that another owner manages.
+func (r *reader) checkOwner(p client.Preset, workspace string) error {
 	if p.ManagedBy == nil || *p.ManagedBy == r.owner {
-		return ""
+		return nil
 	}
 	if domain.CheckOwner("managed_by", *p.ManagedBy) != nil {
-		return "is managed by another owner than " + r.owner + ": remove its file" // a name that is none may not be shown as a command
+		return problem("is managed by another owner than " + r.owner + ": remove its file") // a name that is none may not be shown as a command
 	}
-	return fmt.Sprintf("is managed by %s and not by %s: remove its file, or end that with: caddy presets release --owner %s --workspace %s %s", *p.ManagedBy, r.owner, *p.ManagedBy, workspace, p.Slug)
+	return problem(fmt.Sprintf("is managed by %s and not by %s: remove its file, or end that with: caddy presets release --owner %s --workspace %s %s", *p.ManagedBy, r.owner, *p.ManagedBy, workspace, p.Slug))
 }
 
 // compareNew returns the change that makes a preset.
-func (r *reader) compareNew(file *files.Preset, workspaceID string) (comparison, error) {
+func (r *reader) compareNew(file *files.Preset, workspaceID string) (*Change, error) {
 	c := newChange(file.Workspace, file.Slug, Create)
 	c.file, c.workspaceID = file, workspaceID
 	c.version, c.earlier = &file.Version, file.Earlier
 	c.Earlier, c.latest, c.designated = len(file.Earlier), len(file.Earlier)+1, 1
 	none := client.Version{Config: []byte("{}"), PresetVersion: domain.PresetVersion{Dialect: file.Version.Capture.Dialect}}
-	blank := client.Preset{Preset: domain.Preset{Name: file.Slug, Slug: file.Slug, Status: domain.PresetActive}}
+	blank := client.Preset{Preset: domain.Preset{Name: file.Slug, Slug: file.Slug, Status: domain.PresetActive, DesignatedVersion: 1}}
 	if err := c.compareVersion(none); err != nil {
-		return comparison{}, err
+		return nil, err
 	}
 	if err := c.compareFields(blank); err != nil {
-		return comparison{}, err
+		return nil, err
 	}
-	known := make(map[int]bool, c.latest)
-	for n := 1; n <= c.latest; n++ {
-		known[n] = true
-	}
-	wanted, missing := wantedLabels(file, c.latest, known)
-	if len(missing) > 0 {
-		return comparison{problem: fmt.Sprintf("label %s: a new preset has no version %d: say latest", missing[0].label, missing[0].number)}, nil
-	}
-	if problem := wanted.problem(); problem != "" {
-		return comparison{problem: problem}, nil
-	}
-	c.Labels = append(c.Labels, wanted.changes(nil, 0)...)
-	return comparison{change: c}, nil
+	return c, c.compareLabels(blank, c.latest, 0, func(number int) (bool, error) { return number <= c.latest, nil })
 }
 
 // compareArchived returns the change that restores a preset. Its versions can be read only
-// then.
-func (r *reader) compareArchived(ctx context.Context, file *files.Preset, workspaceID string, archived client.Preset) (comparison, error) {
-	if problem := r.foreign(archived, file.Workspace); problem != "" {
-		return comparison{problem: problem}, nil
+// then, so a label is compared as far as the history tells. That has no removed versions.
+func (r *reader) compareArchived(ctx context.Context, file *files.Preset, workspaceID string, archived client.Preset) (*Change, error) {
+	if err := r.checkOwner(archived, file.Workspace); err != nil {
+		return nil, err
 	}
 	c := newChange(file.Workspace, file.Slug, Restore)
 	c.file, c.workspaceID, c.since = file, workspaceID, archived.UpdatedAt.Format(time.RFC3339Nano)
 	restored := archived
 	restored.Status = domain.PresetActive
 	if err := c.compareFields(restored); err != nil {
-		return comparison{}, err
+		return nil, err
 	}
-	problem, err := r.compareArchivedLabels(ctx, c, archived)
-	if err != nil || problem != "" {
-		return comparison{problem: problem}, err
+	err := c.compareLabels(archived, int(files.Latest), 0, func(number int) (bool, error) {
+		newest, err := r.newestMade(ctx, c.workspaceID, c.Slug)
+		return newest == 0 || number <= newest+1, err // the file's version may be the next one
+	})
+	if err != nil {
+		return nil, err
 	}
 	c.Drift, err = r.hasDrifted(ctx, workspaceID, archived)
-	return comparison{change: c}, err
+	return c, err
 }
 
 // compareExisting compares a preset that clients see.
-func (r *reader) compareExisting(ctx context.Context, file *files.Preset, workspaceID string, current preset) (comparison, error) {
-	if problem := r.foreign(current.Preset, file.Workspace); problem != "" {
-		return comparison{problem: problem}, nil
+func (r *reader) compareExisting(ctx context.Context, file *files.Preset, workspaceID string, current preset) (*Change, error) {
+	if err := r.checkOwner(current.Preset, file.Workspace); err != nil {
+		return nil, err
 	}
 	c := newChange(file.Workspace, file.Slug, Update)
-	c.file, c.workspaceID, c.tag = file, workspaceID, current.tag
+	c.file, c.workspaceID, c.tag, c.designated = file, workspaceID, current.tag, current.Designated.Version
 	if err := c.compareFields(current.Preset); err != nil {
-		return comparison{}, err
+		return nil, err
 	}
-	next, err := r.nextVersion(ctx, c, current)
-	if err != nil {
-		return comparison{}, err
+	var err error
+	if c.latest, err = r.nextVersion(ctx, c, current); err != nil {
+		return nil, err
 	}
-	if c.version != nil && current.Status == domain.PresetDisabled {
-		if file.Status == domain.PresetDisabled {
-			return comparison{problem: "is disabled, and only an active preset takes a new version: set status to active in its file, apply, and disable it again"}, nil
+	made := c.latest // the versions up to this one exist, but for removed ones
+	if c.version != nil {
+		made -= len(c.earlier) + 1
+		if current.Status == domain.PresetDisabled {
+			if file.Status == domain.PresetDisabled {
+				return nil, problem("is disabled, and only an active preset takes a new version: set status to active in its file, apply, and disable it again")
+			}
+			c.patchFirst = true
 		}
-		c.patchFirst = true
 	}
-	c.latest, c.designated = next, current.Designated.Version
-	problem, err := r.compareLabels(ctx, c, current, next)
-	if err != nil || problem != "" {
-		return comparison{problem: problem}, err
+	err = c.compareLabels(current.Preset, c.latest, made, func(number int) (bool, error) {
+		if made < number && number <= c.latest {
+			return true, nil
+		}
+		return r.hasVersion(ctx, workspaceID, file.Slug, number)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.readTags(ctx, c); err != nil {
+		return nil, err
 	}
 	if !c.isEmpty() {
 		c.Drift, err = r.hasDrifted(ctx, workspaceID, current.Preset)
-		return comparison{change: c}, err
+		return c, err
 	}
 	if current.ManagedBy != nil {
-		return comparison{}, nil
+		return nil, nil
 	}
 	c.adopts = true
 	c.patch, err = json.Marshal(map[string]string{"managed_by": r.owner})
-	return comparison{change: c}, err
+	return c, err
+}
+
+// readTags reads the labels that a change replaces or removes.
+func (r *reader) readTags(ctx context.Context, c *Change) error {
+	for i := range c.Labels {
+		l := &c.Labels[i]
+		if l.From == nil {
+			continue
+		}
+		now, tag, err := r.label(ctx, c.workspaceID, c.Slug, l.Label)
+		if err != nil {
+			return err
+		}
+		l.tag, l.moved = tag, !now.equals(*l.From)
+	}
+	return nil
 }
 
 // nextVersion finds the versions that a change makes or designates. It returns the number
@@ -312,19 +329,13 @@ func (c *Change) compareFields(from client.Preset) error {
 	if c.file.Name != nil {
 		after.Name = *c.file.Name
 	}
-	patch := make(map[string]any)
-	if after.Name != before.Name {
-		patch["name"] = after.Name
-	}
-	if domain.TextOrEmpty(after.Description) != domain.TextOrEmpty(before.Description) || (after.Description == nil) != (before.Description == nil) {
-		patch["description"] = after.Description
-	}
-	if after.Status != before.Status {
-		patch["status"] = after.Status
-	}
 	var err error
 	if c.Preset, err = patchOfValues(before, after); err != nil {
 		return err
+	}
+	patch := make(map[string]any)
+	for _, operation := range c.Preset { // each replaces a member
+		patch[strings.TrimPrefix(operation.Path, "/")] = operation.Value
 	}
 	var policy []byte
 	if policy, err = encodePolicy(c.file.Policy); err != nil {

@@ -58,19 +58,14 @@ func TestConflicts(t *testing.T) {
 // planAfter plans the folder. It calls change after the first GET of the preset p.
 func (s *server) planAfter(change func()) *plan.Plan {
 	s.T.Helper()
-	through := s.transport()
 	var once sync.Once
-	p, err := plan.New(s.T.Context(), s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
+	return s.planThrough(func(through http.RoundTripper, r *http.Request) (*http.Response, error) {
 		response, err := through.RoundTrip(r)
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/presets/p") {
 			once.Do(change)
 		}
 		return response, err
-	})), s.read(), plan.Options{Owner: "files"})
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	return p
+	})
 }
 
 // threeVersions is a file that makes three versions.
@@ -172,9 +167,8 @@ func TestRestoreThatFails(t *testing.T) {
 	s := startKeeping(t, 1)
 	s.archive(2) // version 1 is gone
 	s.write(map[string]string{"default/p.yaml": "labels: {l: 1}\nchat: {model: m3}\n"})
-	result, err := s.plan(plan.Options{}).Apply(t.Context(), plan.ApplyOptions{})
-	if err != nil || len(result.Failed) != 1 || result.Failed[0].Message != "label l: the preset has no version 1: the preset stays archived" {
-		t.Errorf("got %+v, %v", result, err)
+	if failed := s.applyWithFailure(s.plan(plan.Options{})); failed.Message != "label l: the preset has no version 1: the preset stays archived" {
+		t.Errorf("got %+v", failed)
 	}
 	s.Manage("GET", "/v1/presets/p", "").Want(t, 404)
 }
@@ -188,9 +182,8 @@ func TestConflictOfRestore(t *testing.T) {
 	s.write(map[string]string{"default/p.yaml": "chat: {model: mine}\n"})
 	p := s.plan(plan.Options{})
 	s.Manage("POST", "/v1/presets/p/restore", "", "X-Preset-Override: files").Want(t, 200)
-	result, err := p.Apply(t.Context(), plan.ApplyOptions{})
-	if err != nil || len(result.Failed) != 1 || !result.Failed[0].Conflict || s.versions("default", "p") != 1 {
-		t.Errorf("got %+v, %v and %d versions, want a conflict and 1", result, err, s.versions("default", "p"))
+	if failed := s.applyWithFailure(p); !failed.Conflict || s.versions("default", "p") != 1 {
+		t.Errorf("got %+v and %d versions, want a conflict and 1", failed, s.versions("default", "p"))
 	}
 	s.apply(plan.Options{})
 }
@@ -203,9 +196,8 @@ func TestPruneConflict(t *testing.T) {
 	s.write(map[string]string{"default/p.yaml": ""})
 	p := s.plan(plan.Options{Prune: true})
 	s.Manage("PATCH", "/v1/presets/p", `{"description":"needed"}`, "X-Preset-Override: files").Want(t, 200)
-	result, err := p.Apply(t.Context(), plan.ApplyOptions{})
-	if err != nil || len(result.Failed) != 1 || !result.Failed[0].Conflict {
-		t.Errorf("got %+v, %v, want a conflict", result, err)
+	if failed := s.applyWithFailure(p); !failed.Conflict {
+		t.Errorf("got %+v, want a conflict", failed)
 	}
 	s.Manage("GET", "/v1/presets/p", "").Want(t, 200)
 }
@@ -356,19 +348,14 @@ func TestSeries(t *testing.T) {
 	s.Manage("POST", "/v1/presets/other/chat/completions", `{"model":"mine"}`).Want(t, 200)
 	var mu sync.Mutex
 	drafts := 0
-	through := s.transport()
-	c := s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
+	p := s.planThrough(func(through http.RoundTripper, r *http.Request) (*http.Response, error) {
 		if r.URL.Query().Get("designate") == "false" {
 			mu.Lock()
 			drafts++
 			mu.Unlock()
 		}
 		return through.RoundTrip(r)
-	}))
-	p, err := plan.New(t.Context(), c, s.read(), plan.Options{Owner: "files"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	if result, err := p.Apply(t.Context(), plan.ApplyOptions{}); err != nil || result.Done != 3 {
 		t.Fatalf("got %+v, %v", result, err)
 	}
@@ -382,10 +369,6 @@ func TestSeries(t *testing.T) {
 	}
 	s.apply(plan.Options{})
 }
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestStopped ends the context while a plan is applied. The request that runs is completed,
 // and no other one is sent.

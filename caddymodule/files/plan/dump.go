@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
@@ -62,23 +61,20 @@ func (r *reader) dump(ctx context.Context, w client.Workspace, progress func(don
 	}
 	slices.SortFunc(list, func(a, b client.Preset) int { return cmp.Compare(a.Slug, b.Slug) })
 	found := make([]*files.Preset, len(list))
-	count := counter{tell: progress, all: len(list)}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(concurrency)
-	for i, entry := range list {
-		group.Go(func() error {
-			p, err := r.preset(groupCtx, w.ID, entry.Slug)
-			if err == nil {
-				found[i], err = p.file(w.Slug)
-			}
-			count.add()
-			if err != nil && !client.IsStatus(err, http.StatusNotFound) { // else somebody archived it
-				return fmt.Errorf("preset %s: %w", entry.Slug, err)
-			}
+	err = inParallel(ctx, len(list), progress, func(ctx context.Context, i int) error {
+		p, err := r.preset(ctx, w.ID, list[i].Slug)
+		if client.IsStatus(err, http.StatusNotFound) { // somebody archived it
 			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
+		}
+		if err == nil {
+			found[i], err = p.file(w.Slug)
+		}
+		if err != nil {
+			return fmt.Errorf("preset %s: %w", list[i].Slug, err)
+		}
+		return nil
+	})
+	if err != nil {
 		return dumped, err
 	}
 	for _, p := range found {
@@ -96,12 +92,8 @@ func defaultsOf(w client.Workspace) (json.RawMessage, error) {
 		return nil, err
 	}
 	different := make(map[string]json.RawMessage)
-	var name string
-	if err := json.Unmarshal(members["name"], &name); err != nil {
-		return nil, fmt.Errorf("its name: %w", err)
-	}
-	isFirst := w.Slug == domain.DefaultWorkspaceSlug && name == "Default" // as a first start makes it
-	if name != w.Slug && !isFirst {
+	isFirst := w.Slug == domain.DefaultWorkspaceSlug && w.Name == "Default" // as a first start makes it
+	if w.Name != w.Slug && !isFirst {
 		different["name"] = members["name"]
 	}
 	for member, value := range newDefaults {

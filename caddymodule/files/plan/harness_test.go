@@ -73,6 +73,37 @@ func (s *server) plan(o plan.Options) *plan.Plan {
 	return p
 }
 
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// planThrough plans the folder. send sends each request of the plan and of its application.
+func (s *server) planThrough(send func(through http.RoundTripper, r *http.Request) (*http.Response, error)) *plan.Plan {
+	s.T.Helper()
+	through := s.transport()
+	c := s.client(roundTrip(func(r *http.Request) (*http.Response, error) { return send(through, r) }))
+	p, err := plan.New(s.T.Context(), c, s.read(), plan.Options{Owner: "files"})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return p
+}
+
+// forbidden is a response that no repetition changes.
+func forbidden() (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody}, nil
+}
+
+// applyWithFailure applies a plan, of which one change fails.
+func (s *server) applyWithFailure(p *plan.Plan) plan.Failure {
+	s.T.Helper()
+	result, err := p.Apply(s.T.Context(), plan.ApplyOptions{})
+	if err != nil || len(result.Failed) != 1 {
+		s.T.Fatalf("got %+v, %v, want one failure", result, err)
+	}
+	return result.Failed[0]
+}
+
 // apply plans and applies the folder, and checks that another plan is then empty.
 func (s *server) apply(o plan.Options) plan.Result {
 	s.T.Helper()

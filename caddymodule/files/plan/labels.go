@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -69,10 +68,7 @@ func (l *LabelChange) before(number, designated int) (part *Target, needed bool)
 
 // Target is what a label stands for: one version, or a split. Its JSON is that of the API,
 // but a version that is yet to be made is "latest".
-type Target struct {
-	Version files.Number
-	Split   []files.Share
-}
+type Target files.Label
 
 // targetOf returns the target of a label on a server.
 func targetOf(target domain.Target) Target {
@@ -84,22 +80,7 @@ func targetOf(target domain.Target) Target {
 }
 
 // MarshalJSON returns an object with version or split.
-func (t Target) MarshalJSON() ([]byte, error) {
-	number := func(n files.Number) any {
-		if n == files.Latest {
-			return n.String()
-		}
-		return int(n)
-	}
-	if t.Split == nil {
-		return json.Marshal(map[string]any{"version": number(t.Version)})
-	}
-	split := make([]map[string]any, len(t.Split))
-	for i, share := range t.Split {
-		split[i] = map[string]any{"version": number(share.Version), "weight": share.Weight}
-	}
-	return json.Marshal(map[string]any{"split": split})
-}
+func (t Target) MarshalJSON() ([]byte, error) { return json.Marshal(files.Label(t)) }
 
 // String returns the target for people, such as 3, latest or 2:90,latest:10.
 func (t Target) String() string {
@@ -113,22 +94,18 @@ func (t Target) String() string {
 	return strings.Join(shares, ",")
 }
 
-// with returns t with a number in the place of latest.
-func (t Target) with(latest int) Target {
-	resolve := func(n files.Number) files.Number {
-		if n == files.Latest {
-			return files.Number(latest)
+// with returns t with another number in the place of one.
+func (t Target) with(old, number files.Number) Target {
+	t.Split = slices.Clone(t.Split)
+	for i := range t.Split {
+		if t.Split[i].Version == old {
+			t.Split[i].Version = number
 		}
-		return n
 	}
-	if t.Split == nil {
-		return Target{Version: resolve(t.Version)}
+	if t.Split == nil && t.Version == old {
+		t.Version = number
 	}
-	resolved := Target{Split: make([]files.Share, len(t.Split))}
-	for i, share := range t.Split {
-		resolved.Split[i] = files.Share{Version: resolve(share.Version), Weight: share.Weight}
-	}
-	return resolved
+	return t
 }
 
 func (t Target) equals(other Target) bool {
@@ -182,179 +159,55 @@ func hasVersion(shares []files.Share, version files.Number) bool {
 	return slices.ContainsFunc(shares, func(share files.Share) bool { return share.Version == version })
 }
 
-// numbers calls yield with all versions of t.
-func (t Target) numbers(yield func(files.Number) bool) {
-	for _, share := range t.shares() {
-		if !yield(share.Version) {
-			return
+// compareLabels finds the changes of labels: removals first, then by name. next is the number of
+// the file's version, Latest if it is not known. Versions above made do not exist yet: next is
+// shown as latest then. exists reports whether there are other versions than those that the preset
+// is known to have.
+func (c *Change) compareLabels(p client.Preset, next, made int, exists func(number int) (bool, error)) error {
+	known := map[int]bool{p.DesignatedVersion: true, next: true}
+	for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
+		from := targetOf(p.Labels[name])
+		for _, share := range from.shares() {
+			known[int(share.Version)] = true
+		}
+		if _, ok := c.file.Labels[name]; !ok {
+			c.Labels = append(c.Labels, LabelChange{Label: name, From: &from})
 		}
 	}
-}
-
-// labels are the labels that a file wants, with numbers. next is the number of the file's
-// version.
-type labels struct {
-	targets map[string]Target
-	next    int
-}
-
-// missingVersion is a version of a label that is not known to exist.
-type missingVersion struct {
-	label  string
-	number int
-}
-
-func (m missingVersion) problem() string {
-	return fmt.Sprintf("label %s: the preset has no version %d", m.label, m.number)
-}
-
-// wantedLabels returns the labels of a file, and those of their versions that are not known.
-func wantedLabels(file *files.Preset, next int, known map[int]bool) (labels, []missingVersion) {
-	wanted := labels{make(map[string]Target, len(file.Labels)), next}
-	var missing []missingVersion
-	for _, name := range slices.Sorted(maps.Keys(file.Labels)) {
-		target := Target(file.Labels[name]).with(next)
-		wanted.targets[name] = target
-		for n := range target.numbers {
-			if number := int(n); !known[number] {
-				missing = append(missing, missingVersion{name, number})
+	for _, name := range slices.Sorted(maps.Keys(c.file.Labels)) {
+		to := Target(c.file.Labels[name]).with(files.Latest, files.Number(next))
+		shares := to.shares()
+		for i, share := range shares {
+			number := int(share.Version)
+			if hasVersion(shares[:i], share.Version) {
+				return problem(fmt.Sprintf("label %s: the split has version %d twice, since latest is %d", name, number, next))
+			}
+			if known[number] {
+				continue
+			}
+			ok, err := exists(number)
+			switch {
+			case err != nil:
+				return err
+			case !ok && c.Action == Create:
+				return problem(fmt.Sprintf("label %s: a new preset has no version %d: say latest", name, number))
+			case !ok:
+				return problem(fmt.Sprintf("label %s: the preset has no version %d", name, number))
 			}
 		}
-	}
-	return wanted, missing
-}
-
-// problem returns what is wrong with a label whatever the server has, empty for nothing.
-func (l labels) problem() string {
-	for _, name := range slices.Sorted(maps.Keys(l.targets)) {
-		seen := make(map[files.Number]bool)
-		for n := range l.targets[name].numbers {
-			if seen[n] {
-				return fmt.Sprintf("label %s: the split has version %d twice, since latest is %d", name, n, l.next)
+		change := LabelChange{Label: name}
+		if stored, ok := p.Labels[name]; ok {
+			from := targetOf(stored)
+			if from.equals(to) {
+				continue
 			}
-			seen[n] = true
+			change.From = &from
 		}
-	}
-	return ""
-}
-
-// changes returns the changes that lead from the labels of a server to l: removals first,
-// then by name. Versions above current are not made yet: they are shown as latest if they
-// are the file's.
-func (l labels) changes(from map[string]Target, current int) []LabelChange {
-	var removed, set []LabelChange
-	for _, name := range slices.Sorted(maps.Keys(from)) {
-		if _, ok := l.targets[name]; !ok {
-			removed = append(removed, LabelChange{Label: name, From: new(from[name])})
+		if next > made {
+			to = to.with(files.Number(next), files.Latest)
 		}
+		change.To = &to
+		c.Labels = append(c.Labels, change)
 	}
-	for _, name := range slices.Sorted(maps.Keys(l.targets)) {
-		to := l.targets[name]
-		old, exists := from[name]
-		if exists && old.equals(to) {
-			continue
-		}
-		change := LabelChange{Label: name, To: new(to.withLatest(l.next, current))}
-		if exists {
-			change.From = &old
-		}
-		set = append(set, change)
-	}
-	return append(removed, set...)
-}
-
-// withLatest returns t with latest in the place of next, if next is above current.
-func (t Target) withLatest(next, current int) Target {
-	if next <= current {
-		return t
-	}
-	show := func(n files.Number) files.Number {
-		if int(n) == next {
-			return files.Latest
-		}
-		return n
-	}
-	shown := Target{Version: show(t.Version)}
-	if t.Split != nil {
-		shown = Target{}
-		for _, share := range t.Split {
-			shown.Split = append(shown.Split, files.Share{Version: show(share.Version), Weight: share.Weight})
-		}
-	}
-	return shown
-}
-
-// targetsOf returns the labels of a preset, and the versions that it has for sure.
-func targetsOf(p client.Preset) (labels map[string]Target, known map[int]bool) {
-	labels, known = make(map[string]Target, len(p.Labels)), map[int]bool{p.DesignatedVersion: true}
-	for name, target := range p.Labels {
-		t := targetOf(target)
-		labels[name] = t
-		for n := range t.numbers {
-			known[int(n)] = true
-		}
-	}
-	return labels, known
-}
-
-// compareArchivedLabels finds the changes of labels of an archived preset, as far as its
-// history tells. The number of the file's version is not known. The history does not tell
-// which old versions were removed. Such a label is found after the preset is restored.
-func (r *reader) compareArchivedLabels(ctx context.Context, c *Change, archived client.Preset) (problem string, err error) {
-	from, known := targetsOf(archived)
-	known[int(files.Latest)] = true
-	wanted, missing := wantedLabels(c.file, int(files.Latest), known)
-	if len(missing) > 0 {
-		newest, err := r.newestMade(ctx, c.workspaceID, c.Slug)
-		if err != nil {
-			return "", err
-		}
-		for _, m := range missing {
-			if newest > 0 && m.number > newest+1 { // the file's version may be the next one
-				return m.problem(), nil
-			}
-		}
-	}
-	c.Labels = append(c.Labels, wanted.changes(from, 0)...)
-	return "", nil
-}
-
-// compareLabels finds the changes of labels. next is the number of the file's version. It
-// returns why the labels cannot be set, empty if they can.
-func (r *reader) compareLabels(ctx context.Context, c *Change, current preset, next int) (problem string, err error) {
-	from, known := targetsOf(current.Preset)
-	known[next] = true
-	if c.version != nil {
-		for i := range c.earlier {
-			known[next-1-i] = true
-		}
-	}
-	wanted, missing := wantedLabels(c.file, next, known)
-	if problem := wanted.problem(); problem != "" {
-		return problem, nil
-	}
-	for _, m := range missing {
-		switch exists, err := r.hasVersion(ctx, c.workspaceID, c.Slug, m.number); {
-		case err != nil:
-			return "", err
-		case !exists:
-			return m.problem(), nil
-		}
-	}
-	made := next
-	if c.version != nil {
-		made = next - 1
-	}
-	c.Labels = append(c.Labels, wanted.changes(from, made)...)
-	for i := range c.Labels {
-		if c.Labels[i].From == nil {
-			continue
-		}
-		now, err := r.label(ctx, c.workspaceID, c.Slug, c.Labels[i].Label)
-		if err != nil {
-			return "", err
-		}
-		c.Labels[i].tag, c.Labels[i].moved = now.tag, !targetOf(now.Target).equals(*c.Labels[i].From)
-	}
-	return "", nil
+	return nil
 }

@@ -13,8 +13,6 @@ import (
 	"net/http"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -106,9 +104,6 @@ func compareProblems(a, b Problem) int {
 	return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Slug, b.Slug))
 }
 
-// concurrency is how many requests read from a server at a time.
-const concurrency = 16
-
 // New compares files with a server. It changes nothing. The plan keeps set, which must not
 // change. The error is that of a request, or of options that cannot be used. Presets that
 // cannot be brought to what their files say are in the plan's Errors.
@@ -162,36 +157,33 @@ func New(ctx context.Context, c *client.Client, set *files.Set, o Options) (*Pla
 
 // compareAll compares presets, several at a time.
 func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Preset, progress func(done, all int)) error {
-	results := make([]comparison, len(presets))
-	count := counter{tell: progress, all: len(presets)}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(concurrency)
-	for i, file := range presets {
-		if groupCtx.Err() != nil {
-			break
-		}
-		group.Go(func() (err error) {
-			results[i], err = r.comparePreset(groupCtx, file)
-			if err != nil {
-				return fmt.Errorf("preset %s in workspace %s: %w", file.Slug, file.Workspace, err)
-			}
-			count.add()
+	results := make([]*Change, len(presets))
+	problems := make([]problem, len(presets))
+	err := inParallel(ctx, len(presets), progress, func(ctx context.Context, i int) (err error) {
+		file := presets[i]
+		results[i], err = r.comparePreset(ctx, file)
+		if found, ok := errors.AsType[problem](err); ok {
+			problems[i] = found
 			return nil
-		})
-	}
-	if err := cmp.Or(group.Wait(), ctx.Err()); err != nil { // ctx may end without a request
+		}
+		if err != nil {
+			return fmt.Errorf("preset %s in workspace %s: %w", file.Slug, file.Workspace, err)
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	for i, result := range results {
+	for i, change := range results {
 		switch {
-		case result.problem != "":
-			p.Errors = append(p.Errors, Problem{presets[i].Workspace, presets[i].Slug, result.problem})
-		case result.change == nil:
+		case problems[i] != "":
+			p.Errors = append(p.Errors, Problem{presets[i].Workspace, presets[i].Slug, string(problems[i])})
+		case change == nil:
 			p.unchanged++
-		case result.change.adopts:
-			p.Adopt = append(p.Adopt, Adoption{presets[i].Workspace, presets[i].Slug, result.change})
+		case change.adopts:
+			p.Adopt = append(p.Adopt, Adoption{presets[i].Workspace, presets[i].Slug, change})
 		default:
-			p.Changes = append(p.Changes, result.change)
+			p.Changes = append(p.Changes, change)
 		}
 	}
 	return nil

@@ -185,8 +185,7 @@ func TestIgnoredFields(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := start(t)
 			s.write(map[string]string{"default/p.yaml": tc.file, "default/q.yaml": "chat: {model: m}\n"})
-			through := s.transport()
-			p, err := plan.New(t.Context(), s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
+			p := s.planThrough(func(through http.RoundTripper, r *http.Request) (*http.Response, error) {
 				if r.Method != http.MethodPost {
 					return through.RoundTrip(r)
 				}
@@ -201,14 +200,11 @@ func TestIgnoredFields(t *testing.T) {
 					response.Header.Set("X-Preset-Ignored", tc.header)
 				}
 				return response, err
-			})), s.read(), plan.Options{Owner: "files"})
-			if err != nil {
-				t.Fatal(err)
+			})
+			if failed := s.applyWithFailure(p); !strings.Contains(failed.Message, tc.want) {
+				t.Errorf("got %+v, want %q", failed, tc.want)
 			}
-			result, err := p.Apply(t.Context(), plan.ApplyOptions{})
-			if err != nil || result.Done != 1 || len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Message, tc.want) {
-				t.Errorf("got %+v, %v, want %q", result, err, tc.want)
-			}
+			s.Manage("GET", "/v1/presets/q", "").Want(t, 200)
 		})
 	}
 }

@@ -92,19 +92,12 @@ func TestLabelsServeTheSame(t *testing.T) {
 				s.Manage("PUT", "/v1/presets/p/labels/l", tc.before, on).Want(t, 200)
 			}
 			s.write(map[string]string{"default/p.yaml": "labels: {l: {split: " + tc.file + "}}\nchat: {model: new}\n"})
-			through := s.transport()
-			p, err := plan.New(t.Context(), s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
+			s.applyWithFailure(s.planThrough(func(through http.RoundTripper, r *http.Request) (*http.Response, error) {
 				if r.Method == http.MethodPost {
-					return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody}, nil
+					return forbidden()
 				}
 				return through.RoundTrip(r)
-			})), s.read(), plan.Options{Owner: "files"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if result, err := p.Apply(t.Context(), plan.ApplyOptions{}); err != nil || len(result.Failed) != 1 {
-				t.Errorf("got %+v, %v, want a failure", result, err)
-			}
+			}))
 			s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"labels":{"l":`+tc.want+`}`)
 			s.apply(plan.Options{})
 		})
@@ -135,22 +128,16 @@ labels: {old: 5}
 earlier: [{chat: {model: m1}}, {chat: {model: m2}}, {chat: {model: m3}}, {chat: {model: m4}}, {chat: {model: m5}}]
 chat: {model: m6}
 `})
-			through, posts := s.transport(), 0
-			p, err := plan.New(t.Context(), s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
+			posts := 0
+			s.applyWithFailure(s.planThrough(func(through http.RoundTripper, r *http.Request) (*http.Response, error) {
 				if r.Method == http.MethodPost {
 					posts++
 				}
 				if posts >= at {
-					return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody}, nil
+					return forbidden()
 				}
 				return through.RoundTrip(r)
-			})), s.read(), plan.Options{Owner: "files"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if result, err := p.Apply(t.Context(), plan.ApplyOptions{}); err != nil || len(result.Failed) != 1 {
-				t.Errorf("got %+v, %v, want a failure", result, err)
-			}
+			}))
 			s.apply(plan.Options{})
 			s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"designated_version_number":6`, `"labels":{"old":{"version":5}}`, `"config":{"model":"m6"}`)
 			s.Manage("GET", "/v1/presets/p/versions/5", "").Want(t, 200, `"config":{"model":"m5"}`)
@@ -197,23 +184,18 @@ func TestLabelsBeforeVersionConflict(t *testing.T) {
 			s.apply(plan.Options{})
 			s.write(map[string]string{"default/p.yaml": "labels: {a: 1, c: latest}\nchat: {model: mine}\n"})
 			theirs := func() { s.Manage(tc.method, "/v1/presets/p"+tc.path, tc.body, "X-Preset-Override: files").Want(t, 200) }
-			through := s.transport()
-			p, err := plan.New(t.Context(), s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
+			p := s.planThrough(func(through http.RoundTripper, r *http.Request) (*http.Response, error) {
 				response, err := through.RoundTrip(r)
 				if tc.after && r.Method == http.MethodPut {
 					theirs()
 				}
 				return response, err
-			})), s.read(), plan.Options{Owner: "files"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			})
 			if !tc.after {
 				theirs()
 			}
-			result, err := p.Apply(t.Context(), plan.ApplyOptions{})
-			if err != nil || len(result.Failed) != 1 || !result.Failed[0].Conflict {
-				t.Errorf("got %+v, %v, want a conflict", result, err)
+			if failed := s.applyWithFailure(p); !failed.Conflict {
+				t.Errorf("got %+v, want a conflict", failed)
 			}
 			r := s.Manage("GET", "/v1/presets/p", "")
 			if r.Want(t, 200, `"labels":`+tc.labels); strings.Contains(r.Body, "mine") {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,7 +39,7 @@ type reader struct {
 	ids        map[string]string // of workspaces by slug
 
 	mu       sync.Mutex
-	archived map[string]map[string]client.Preset // by the workspace's id and the slug
+	archived map[string][]client.Preset // by the workspace's id
 }
 
 // get sends a GET request and decodes the answer's data.
@@ -49,10 +50,15 @@ func (r *reader) get(ctx context.Context, path string, query url.Values, into an
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(response.Data, into); err != nil {
-		return nil, fmt.Errorf("the answer to GET %s has an unknown form: %w", path, err)
+	return response, decode(response.Data, "the answer to GET "+path, into)
+}
+
+// decode decodes JSON of a server, which what names.
+func decode(text []byte, what string, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s has an unknown form: %w", what, err)
 	}
-	return response, nil
+	return nil
 }
 
 // presetPath returns the path of a preset, and what is below it.
@@ -68,8 +74,8 @@ func collect[T any](ctx context.Context, r *reader, path string, query url.Value
 			return nil, err
 		}
 		var one T
-		if err := json.Unmarshal(element, &one); err != nil {
-			return nil, fmt.Errorf("the answer to GET %s has an unknown form: %w", path, err)
+		if err := decode(element, "the answer to GET "+path, &one); err != nil {
+			return nil, err
 		}
 		all = append(all, one)
 	}
@@ -110,26 +116,23 @@ func (r *reader) preset(ctx context.Context, workspaceID, slug string) (preset, 
 }
 
 // archivedPreset returns an archived preset. It reads the list of a workspace once.
-func (r *reader) archivedPreset(ctx context.Context, workspaceID, slug string) (client.Preset, bool, error) {
+func (r *reader) archivedPreset(ctx context.Context, workspaceID, slug string) (p client.Preset, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known, ok := r.archived[workspaceID]
+	list, ok := r.archived[workspaceID]
 	if !ok {
-		list, err := r.list(ctx, workspaceID, domain.PresetArchived)
-		if err != nil {
-			return client.Preset{}, false, err
-		}
-		known = make(map[string]client.Preset, len(list))
-		for _, p := range list {
-			known[p.Slug] = p
+		if list, err = r.list(ctx, workspaceID, domain.PresetArchived); err != nil {
+			return p, false, err
 		}
 		if r.archived == nil {
-			r.archived = make(map[string]map[string]client.Preset)
+			r.archived = make(map[string][]client.Preset)
 		}
-		r.archived[workspaceID] = known
+		r.archived[workspaceID] = list
 	}
-	p, ok := known[slug]
-	return p, ok, nil
+	if i := slices.IndexFunc(list, func(p client.Preset) bool { return p.Slug == slug }); i >= 0 {
+		return list[i], true, nil
+	}
+	return p, false, nil
 }
 
 // versions returns how many versions a preset has, and a page of them.
@@ -178,22 +181,15 @@ func (r *reader) hasVersion(ctx context.Context, workspaceID, slug string, numbe
 	return err == nil, err
 }
 
-// label is a label of a preset.
-type label struct {
-	domain.Target
-	tag string
-}
-
-// label reads a label. One that was removed stands for nothing. One of a preset that was
-// archived is a 404.
-func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (label, error) {
-	var l label
-	response, err := r.get(ctx, presetPath(slug, "/labels/"+client.Escape(name)), in(workspaceID), &l)
+// label reads a label and its entity tag. One that was removed stands for nothing. One of a preset
+// that was archived is a 404.
+func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (now Target, tag string, err error) {
+	var stored domain.Target
+	response, err := r.get(ctx, presetPath(slug, "/labels/"+client.Escape(name)), in(workspaceID), &stored)
 	if err != nil {
-		return label{}, err
+		return now, "", err
 	}
-	l.tag = response.Tag()
-	return l, nil
+	return targetOf(stored), response.Tag(), nil
 }
 
 // hasDrifted reports whether somebody else changed a preset of the owner after the owner's last
@@ -222,8 +218,8 @@ func (r *reader) newestMade(ctx context.Context, workspaceID, slug string) (int,
 			return 0, err
 		}
 		var change domain.HistoryEntry
-		if err := json.Unmarshal(element, &change); err != nil {
-			return 0, fmt.Errorf("the history has an unknown form: %w", err)
+		if err := decode(element, "the history", &change); err != nil {
+			return 0, err
 		}
 		if change.Operation == "preset.create_version" && change.Version != nil {
 			return *change.Version, nil

@@ -233,7 +233,7 @@ func VersionRequest(slug string, v *files.Version, message string, isDraft bool)
 // the server stored it differently: each run would make another one, so it must not look like success.
 func MadeVersion(response *client.Response, v *files.Version) (client.Version, error) {
 	var p client.Preset
-	if err := decode(response, &p); err != nil {
+	if err := decode(response.Data, "the server's answer", &p); err != nil {
 		return client.Version{}, err
 	}
 	made := p.Made()
@@ -249,21 +249,13 @@ func MadeVersion(response *client.Response, v *files.Version) (client.Version, e
 func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, to *Target, latest int, only condition) (*client.Response, error) {
 	r := client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "/labels/"+client.Escape(l.Label))}
 	if to != nil {
-		body, err := json.Marshal(to.with(latest))
+		body, err := json.Marshal(to.with(files.Latest, files.Number(latest)))
 		if err != nil {
 			return nil, err
 		}
 		r.Method, r.Body = http.MethodPut, body
 	}
 	return s.send(ctx, r, only)
-}
-
-// decode decodes the data of an answer.
-func decode(response *client.Response, into any) error {
-	if err := json.Unmarshal(response.Data, into); err != nil {
-		return fmt.Errorf("the server's answer has an unknown form: %w", err)
-	}
-	return nil
 }
 
 // CheckMessage returns an error if text cannot be the Message of ApplyOptions.

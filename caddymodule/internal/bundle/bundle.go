@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,12 +80,7 @@ func (s *Bundles) Add(b *Bundle) error {
 func (s *Bundles) Remove(b *Bundle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, other := range s.uses {
-		if other == b {
-			s.uses = append(s.uses[:i:i], s.uses[i+1:]...)
-			return
-		}
-	}
+	s.uses = slices.DeleteFunc(s.uses, func(other *Bundle) bool { return other == b })
 }
 
 // Handle takes Caddy's event "started". The bundle is applied in the background, and requests

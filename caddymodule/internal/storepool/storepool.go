@@ -37,12 +37,12 @@ type Pool[C any, S Engine] struct {
 	// that failed. It is required.
 	OnCloseError func(settings C, err error)
 
-	// OpenCloseMu is held while a handle is opened or closed, so that nobody joins a handle
-	// that is being closed. Tests lock it to delay that.
-	OpenCloseMu sync.Mutex
+	// openCloseMu is held while a handle is opened or closed, so that nobody joins a handle
+	// that is being closed.
+	openCloseMu sync.Mutex
 
 	mu    sync.Mutex              // guards inUse and shares; it is never held for long
-	inUse map[string]*share[C, S] // changes only while OpenCloseMu is held, too
+	inUse map[string]*share[C, S] // changes only while openCloseMu is held, too
 }
 
 // share is a handle and the stores that share it.
@@ -69,8 +69,8 @@ func (p *Pool[C, S]) Store(key string, settings C) *Store[C, S] {
 }
 
 func (p *Pool[C, S]) join(r *Store[C, S]) (*share[C, S], error) {
-	p.OpenCloseMu.Lock()
-	defer p.OpenCloseMu.Unlock()
+	p.openCloseMu.Lock()
+	defer p.openCloseMu.Unlock()
 	if s := p.inUse[r.key]; s != nil {
 		if p.Compatible != nil {
 			if err := p.Compatible(s.stores[0].Settings, r.Settings); err != nil {
@@ -98,8 +98,8 @@ func (p *Pool[C, S]) join(r *Store[C, S]) (*share[C, S], error) {
 }
 
 func (p *Pool[C, S]) leave(r *Store[C, S], s *share[C, S]) (err error) {
-	p.OpenCloseMu.Lock()
-	defer p.OpenCloseMu.Unlock()
+	p.openCloseMu.Lock()
+	defer p.openCloseMu.Unlock()
 	p.mu.Lock()
 	last := len(s.stores) == 1
 	if last {

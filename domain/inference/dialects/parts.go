@@ -226,22 +226,15 @@ func quoteBase64(data []byte, reserve func(size int) error) (jsontext.Value, err
 
 // writeBlock returns an image or a file as Messages writes it, without its last brace.
 func (p *Part) writeBlock() (pieces []jsontext.Value, ok bool) {
-	add := func(texts ...any) {
-		for _, text := range texts {
-			switch text := text.(type) {
-			case string:
-				pieces = append(pieces, jsontext.Value(text))
-			case jsontext.Value:
-				pieces = append(pieces, text)
-			}
-		}
+	add := func(before string, text jsontext.Value, after string) {
+		pieces = append(pieces, jsontext.Value(before), text, jsontext.Value(after))
 	}
-	if add(`{"type":"image"`); p.kind == filePart {
-		pieces = nil
-		add(`{"type":"document"`)
-		if p.filename != nil {
-			add(`,"title":"`, p.filename, `"`)
-		}
+	head := jsontext.Value(`{"type":"image"`)
+	if p.kind == filePart {
+		head = jsontext.Value(`{"type":"document"`)
+	}
+	if pieces = append(pieces, head); p.kind == filePart && p.filename != nil {
+		add(`,"title":"`, p.filename, `"`)
 	}
 	switch {
 	case p.url != nil && isDataURL(p.url):
@@ -254,13 +247,11 @@ func (p *Part) writeBlock() (pieces []jsontext.Value, ok bool) {
 			if text == nil {
 				text, _ = quoteBase64(data, func(int) error { return nil })
 			}
-			if text == nil {
-				return nil, false
-			}
 			add(`,"source":{"type":"text","media_type":"text/plain","data":`, text, `}`)
-		default:
-			add(`,"source":{"type":"base64","media_type":"`, jsontext.Value(media), `","data":"`, jsontext.Value(data), `"}`)
+			return pieces, text != nil
 		}
+		add(`,"source":{"type":"base64","media_type":"`, media, `",`)
+		add(`"data":"`, data, `"}`)
 	case p.url != nil:
 		add(`,"source":{"type":"url","url":"`, p.url, `"}`)
 	case p.fileID != nil:

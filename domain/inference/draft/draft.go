@@ -110,9 +110,9 @@ func sizeOf(parts []Part) int {
 type Draft struct {
 	Parts  []Part
 	Memory Memory // nil: without a limit
-	// copied is how much memory was granted for copies, and refused is the error once some was not.
-	copied  int
+	// Refused is the error once no memory was granted, and copied how much was granted for copies.
 	Refused error
+	copied  int
 }
 
 // Index returns the index of a field among Parts, or -1.
@@ -142,8 +142,8 @@ func (d *Draft) Remove(name string) {
 	d.Parts = slices.DeleteFunc(d.Parts, func(p Part) bool { return p.Name == name })
 }
 
-// Reserve takes memory for a copy of size bytes, until compose counts all parts. Once it was
-// refused, compose returns the error, so a caller need not.
+// Reserve takes memory for a copy of size bytes, until Compose counts all parts. Once it was
+// refused, Compose returns the error, so a caller need not.
 func (d *Draft) Reserve(size int) error {
 	if d.Memory == nil || d.Refused != nil {
 		return d.Refused
@@ -154,7 +154,7 @@ func (d *Draft) Reserve(size int) error {
 	return d.Refused
 }
 
-// release gives back size bytes of those that reserve took.
+// release gives back size bytes of those that Reserve took.
 func (d *Draft) release(size int) {
 	if d.Memory != nil {
 		d.Memory.Release(size)

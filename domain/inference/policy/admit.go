@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
@@ -23,15 +21,14 @@ type Check struct {
 	Dialect domain.Dialect
 	Request *reference.Request
 	Who     domain.Principal
-	// Disabled are the tools that the workspace disables, and opened are allow_fields of the site.
+	// Disabled are the tools that the workspace disables, and Opened are allow_fields of the site.
 	Disabled []string
 	Opened   map[string]bool
 
-	// Policy is that of the preset, nil for none. stored are the fields of the preset, and ours are those
-	// that the route takes. unlisted is its list of models where the gateway knows no such field.
+	// Policy is that of the preset, nil for none. Stored are the fields of the preset, and Ours are those
+	// that the route takes.
 	Policy       *Policy
 	Stored, Ours []rawjson.Member
-	Unlisted     jsontext.Value
 	Prompt       prompts.System // of the preset
 
 	// Broken names the policy's rules that changed the request, each once.
@@ -67,7 +64,7 @@ func (c *Check) opens(name string) bool {
 
 // Admit checks that a request is JSON that all gateways read alike, and that its fields are known and
 // have their forms. Other fields are Invalid, or what the policy says: they are left out, or a
-// violation. So nothing behind admit meets a field under another name, or twice.
+// violation. So nothing behind Admit meets a field under another name, or twice.
 func (c *Check) Admit(body []byte, query string, isOtherType bool) error {
 	where := c.where()
 	if where == "" {
@@ -143,19 +140,26 @@ func (c *Check) checkModels() error {
 	if len(patterns) == 0 {
 		return nil
 	}
-	return c.search(c.Request.Fields, func(u use) error {
-		if u.model == "" || c.Who.MayNameModel(u.model) {
-			return nil
-		}
-		rule := "must match " + patternList(patterns)
-		if u.brought {
-			rule = "runs models of its own unless it names them, and those " + rule
-		}
-		return &domain.Error{
-			Kind: domain.Forbidden, Code: domain.ModelNotAllowed, Message: "Model not allowed: " + u.at + ": " + rule,
-			Issues: []domain.Issue{{Path: u.at, Message: rule}},
-		}
-	})
+	found := c.search(c.Request.Fields, func(u use) bool { return u.model != "" && !c.Who.MayNameModel(u.model) })
+	if found == nil || found.mistake != "" {
+		return c.mistake(found)
+	}
+	rule := "must match " + patternList(patterns)
+	if found.brought {
+		rule = "runs models of its own unless it names them, and those " + rule
+	}
+	return &domain.Error{
+		Kind: domain.Forbidden, Code: domain.ModelNotAllowed, Message: "Model not allowed: " + found.at + ": " + rule,
+		Issues: []domain.Issue{{Path: found.at, Message: rule}},
+	}
+}
+
+// mistake returns the error for a mistake that a search found, if it found one.
+func (c *Check) mistake(found *finding) error {
+	if found == nil {
+		return nil
+	}
+	return domain.InvalidAt(found.at, found.mistake+" "+c.where())
 }
 
 // maxPatternsShown bounds the patterns in an error.
@@ -174,22 +178,15 @@ func (c *Check) CheckTools(fields []rawjson.Member) error {
 	if len(c.Disabled) == 0 {
 		return nil
 	}
-	find := func(fields []rawjson.Member, tools []string) (found use, err error) {
-		err = c.search(fields, func(u use) error {
-			if u.tool != "" && slices.Contains(tools, u.tool) {
-				found = u
-				return errFound
-			}
-			return nil
-		})
-		return found, err
+	find := func(fields []rawjson.Member, tools ...string) *finding {
+		return c.search(fields, func(u use) bool { return u.tool != "" && slices.Contains(tools, u.tool) })
 	}
-	used, err := find(fields, c.Disabled)
-	if used.tool == "" {
-		return err
+	used := find(fields, c.Disabled...)
+	if used == nil || used.mistake != "" {
+		return c.mistake(used)
 	}
 	disabled := &domain.Error{Kind: domain.Forbidden, Code: domain.ToolDisabled, Message: "Server tool " + used.tool + " is disabled in this workspace"}
-	if sent, _ := find(c.Request.Fields, []string{used.tool}); sent.tool != "" {
+	if sent := find(c.Request.Fields, used.tool); sent != nil && sent.mistake == "" {
 		issue := domain.Issue{Path: sent.at, Message: "is disabled in this workspace"}
 		if sent.brought {
 			issue.Message = "uses " + sent.tool + " unless it is given other tools, and that is disabled in this workspace"

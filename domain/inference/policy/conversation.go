@@ -133,10 +133,10 @@ func (c *Check) lockMessages(f *rawjson.Member) {
 // not allow. An item with neither content nor calls of tools is left out as a whole, and so is one
 // whose content defines a tool.
 func (c *Check) limitItems(f *rawjson.Member) {
-	search := useSearch{Check: c, visit: c.checkModel, isSilent: true}
+	search := useSearch{Check: c, ends: c.refusesModel}
 	changed := c.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
 		switch {
-		case !addsTools(c.Dialect, item), !c.Policy.limitsTools && search.item("", item) == nil:
+		case !addsTools(c.Dialect, item), !c.Policy.limitsTools && search.item(item) == nil:
 			return item
 		case !c.Policy.limitsTools:
 			c.recordViolation("models", modelMessage, true, f.Name, strconv.Itoa(i))

@@ -25,9 +25,9 @@ const (
 
 // Enforce enforces the policy on the merged request, whose fields were admitted. A request that breaks
 // it is Forbidden if the policy says so.
-func (c *Check) Enforce(models jsontext.Value) (left jsontext.Value, err error) {
+func (c *Check) Enforce() error {
 	if c.Policy == nil {
-		return models, nil
+		return nil
 	}
 	hadTools := c.hadTools || c.Index("tools") >= 0
 	for _, name := range c.relocked {
@@ -41,13 +41,14 @@ func (c *Check) Enforce(models jsontext.Value) (left jsontext.Value, err error) 
 		}
 	}
 	c.limitModels()
-	models = c.limitUnknownModels(models)
-	for _, r := range c.Policy.limits {
+	for _, r := range c.Policy.bounds {
 		for _, at := range r.places {
-			switch {
-			case r.kind == boundRule:
-				c.bound(r, at)
-			case !r.isAboutTools() || c.bringsTools(at.Field, c.Value(at.Field)):
+			c.bound(r, at)
+		}
+	}
+	for _, r := range c.Policy.drops {
+		for _, at := range r.places {
+			if !r.isAboutTools() || c.bringsTools(at.Field, c.Value(at.Field)) {
 				c.put(at, nil)
 			}
 		}
@@ -57,7 +58,7 @@ func (c *Check) Enforce(models jsontext.Value) (left jsontext.Value, err error) 
 			return slices.Contains(dialects.ToolUseFields, p.Name) && c.sentAt(dialects.Place{Field: p.Name}) != nil // reconcile does the preset's
 		})
 	}
-	return models, c.refusal()
+	return c.refusal()
 }
 
 // refusal returns the error for a request that broke the policy, if the policy refuses it.
@@ -205,12 +206,7 @@ func (c *Check) bringsTools(field string, value jsontext.Value) bool {
 	if field != "plugins" && field != "container" {
 		return true
 	}
-	return value != nil && !c.opens(field) && c.search([]rawjson.Member{{Name: field, Value: value}}, func(u use) error {
-		if u.tool != "" {
-			return errFound
-		}
-		return nil
-	}) != nil
+	return value != nil && !c.opens(field) && c.search([]rawjson.Member{{Name: field, Value: value}}, func(u use) bool { return u.tool != "" }) != nil
 }
 
 // isOwn reports whether the preset has a value at one of places, which are names of the same setting.

@@ -38,23 +38,6 @@ func (c *Check) limitModels() {
 	}
 }
 
-// limitUnknownModels is for the request's list of models where the gateway knows no such field, so
-// that the merge may take a model of it.
-func (c *Check) limitUnknownModels(models jsontext.Value) (left jsontext.Value) {
-	switch {
-	case models == nil, c.Policy.Drops("models"):
-		return nil
-	case c.Policy.IsLocked("models"):
-		if !isSameJSON(models, c.Unlisted) {
-			c.recordViolation("models", lockedMessage, true, "models")
-		}
-		return nil
-	case c.Policy.limitsModels || c.Policy.limitsTools:
-		return c.allowed("models", models)
-	}
-	return models
-}
-
 // allowed returns what the policy allows of a field, or nil for nothing. That is all of it, or a list
 // without some of its elements.
 func (c *Check) allowed(field string, value jsontext.Value) jsontext.Value {
@@ -62,7 +45,7 @@ func (c *Check) allowed(field string, value jsontext.Value) jsontext.Value {
 	if c.Policy.limitsModels {
 		rule = "models"
 	}
-	search := useSearch{Check: c, visit: c.checkModel, isSilent: true}
+	search := useSearch{Check: c, ends: c.refusesModel}
 	if value.Kind() != '[' {
 		if search.field(rawjson.Member{Name: field, Value: value}) == nil {
 			return value
@@ -73,7 +56,7 @@ func (c *Check) allowed(field string, value jsontext.Value) jsontext.Value {
 	own := rawjson.Find(c.Ours, "tools")
 	list := rawjson.Member{Name: field, Value: value}
 	c.editItems(&list, func(i int, item jsontext.Value) jsontext.Value {
-		if field == "tools" && hasItem(own, item) || search.element(field, "", item) == nil {
+		if field == "tools" && hasItem(own, item) || search.element(field, item) == nil {
 			return item
 		}
 		c.recordViolation(rule, modelMessage, true, field, strconv.Itoa(i)) // what cannot be read may name any model
@@ -95,33 +78,31 @@ func hasItem(list, item jsontext.Value) bool {
 	return false
 }
 
-// checkModel returns an error for a model that the policy does not allow. A model can bring a tool by
-// its name.
-func (c *Check) checkModel(u use) error {
+// refusesModel reports whether the policy does not allow a model. A model can bring a tool by its name.
+func (c *Check) refusesModel(u use) bool {
 	switch {
 	case u.model == "", c.isOwnModel(u.model):
-	case !c.Policy.limitsModels && toolOfModel(u.model) == "":
-	case c.Policy.limitsModels && slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return modelpattern.Match(pattern, u.model) }):
-	default:
-		return errFound
+		return false
+	case !c.Policy.limitsModels:
+		return toolOfModel(u.model) != ""
 	}
-	return nil
+	return !slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return modelpattern.Match(pattern, u.model) })
 }
 
 // isOwnModel reports whether the preset names a model, also in its plugins and tools.
 func (c *Check) isOwnModel(model string) bool {
 	if c.ownModels == nil {
 		c.ownModels = map[string]bool{}
-		own := useSearch{Check: c, isSilent: true, visit: func(u use) error {
+		own := useSearch{Check: c, ends: func(u use) bool {
 			c.ownModels[u.model] = true
-			return nil
+			return false
 		}}
-		for _, f := range append(slices.Clip(c.Stored), rawjson.NewMember("models", c.Unlisted)) {
+		for _, f := range c.Stored {
 			for _, element := range rawjson.Items(f.Value) {
-				_ = own.element(f.Name, "", element) // what it cannot read names no model
+				own.element(f.Name, element) // what it cannot read names no model
 			}
 			if f.Name == "model" {
-				_ = own.field(f)
+				own.field(f)
 			}
 		}
 	}

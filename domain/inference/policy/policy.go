@@ -18,12 +18,11 @@ import (
 // nil policy allows everything.
 type Policy struct {
 	refuse bool
-	// locks are in the order of the policy. limits are bounds and drops.
-	locks, limits []*rule
-	// promptLock is the name that locks the system prompt, or empty.
-	promptLock string
-	// reasoningLock is the name that locks a setting of reasoning, or empty.
-	reasoningLock string
+	// The rules of each kind are in the order of the policy.
+	locks, bounds, drops []*rule
+	// promptLock is the name that locks the system prompt, and reasoningLock one that locks a setting of
+	// reasoning. Both may be empty.
+	promptLock, reasoningLock string
 	// models are the patterns of allowed models. All are allowed if limitsModels is false.
 	models       []string
 	limitsModels bool
@@ -35,18 +34,9 @@ type Policy struct {
 // rule is a policy's rule for one setting.
 type rule struct {
 	name   string
-	kind   ruleKind
 	places []dialects.Place
-	bounds []bound // of a boundRule
+	bounds []bound // of a rule among Policy.bounds
 }
-
-type ruleKind byte
-
-const (
-	lockRule ruleKind = iota
-	boundRule
-	dropRule
-)
 
 // New prepares a policy. An error means that it is damaged.
 func New(stored *domain.Policy) (*Policy, error) {
@@ -58,106 +48,104 @@ func New(stored *domain.Policy) (*Policy, error) {
 		p.opened[name] = true
 	}
 	for _, name := range stored.Lock {
-		if isPromptName(name) {
+		places := settingPlaces(name)
+		switch {
+		case isPromptName(name):
 			p.promptLock = name
 			continue
-		}
-		r, err := newRule(name, lockRule)
-		if err != nil {
-			return nil, err
-		}
-		p.locks = append(p.locks, r)
-		if slices.ContainsFunc(r.places, isOffSwitch) {
+		case places == nil:
+			return nil, errNoSetting(name)
+		case slices.ContainsFunc(places, isOffSwitch):
 			p.reasoningLock = name
 		}
+		if field := overriding[name]; field != "" {
+			places = append(places, dialects.Place{Field: field})
+		}
+		p.locks = append(p.locks, &rule{name: name, places: places})
 	}
 	if err := p.addBounds(stored.Bounds); err != nil {
 		return nil, err
 	}
 	for _, name := range stored.Drop {
-		r, err := newRule(strings.ToLower(name), dropRule)
-		if err != nil {
-			return nil, err
+		known := strings.ToLower(name)
+		places := append(settingPlaces(known), dialects.Place{Field: known}, dialects.Place{Field: name}) // which may be in capitals
+		if overriding[known] == oldFormatField {
+			places = append(places, dialects.Place{Field: oldFormatField})
 		}
-		r.places = append(r.places, dialects.Place{Field: name}) // which may be in capitals
-		p.limits = append(p.limits, r)
+		p.drops = append(p.drops, &rule{name: known, places: places})
 	}
-	p.limitsTools = slices.ContainsFunc(slices.Concat(p.locks, p.limits), (*rule).isAboutTools)
+	p.limitsTools = slices.ContainsFunc(slices.Concat(p.locks, p.drops), (*rule).isAboutTools)
 	return p, nil
 }
 
 // addBounds adds bounds. Those of one setting under several names form one rule.
 func (p *Policy) addBounds(stored map[string]domain.Bound) error {
-	var rules []*rule
 	for _, name := range slices.Sorted(maps.Keys(stored)) {
-		r, err := newRule(name, boundRule)
-		if err != nil {
-			return err
+		places := dialects.ScalarPlaces(name)
+		if places == nil {
+			return errNoSetting(name)
 		}
-		if i := slices.IndexFunc(rules, func(other *rule) bool { return slices.Equal(other.places, r.places) }); i >= 0 {
-			r = rules[i]
-		} else {
-			rules = append(rules, r)
+		i := slices.IndexFunc(p.bounds, func(other *rule) bool { return slices.Equal(other.places, places) })
+		if i < 0 {
+			i = len(p.bounds)
+			p.bounds = append(p.bounds, &rule{name: name, places: places})
+			if field := overriding[name]; field != "" {
+				p.locks = append(p.locks, &rule{name: name, places: []dialects.Place{{Field: field}}})
+			}
 		}
-		r.bounds = append(r.bounds, newBound(name, stored[name]))
-	}
-	for _, r := range rules {
-		p.limits = append(p.limits, r)
-		if field := overriding[r.name]; field != "" {
-			p.locks = append(p.locks, &rule{name: r.name, kind: lockRule, places: []dialects.Place{{Field: field}}})
-		}
+		p.bounds[i].bounds = append(p.bounds[i].bounds, newBound(name, stored[name]))
 	}
 	return nil
 }
 
-func newRule(name string, kind ruleKind) (*rule, error) {
-	r := &rule{name: name, kind: kind}
-	if kind == boundRule {
-		r.places = dialects.ScalarPlaces(name)
-	} else {
-		r.places = dialects.SettingPlaces(name)
+func errNoSetting(name string) error {
+	return fmt.Errorf("no dialect has a setting of the name %q", name)
+}
+
+// settingPlaces returns the places that a lock or a drop of a setting is about, nil if there is no setting
+// of this name.
+func settingPlaces(name string) []dialects.Place {
+	places := dialects.SettingPlaces(name)
+	switch name {
+	case "tools":
+		places = append(places, otherToolPlaces...)
+	case "model": // a list of models can replace it
+		places = append(places, dialects.SettingPlaces("models")...)
 	}
-	if r.places == nil && kind == dropRule { // a field that is no setting has one name
-		r.places = []dialects.Place{{Field: name}}
-	}
-	if r.places == nil {
-		return nil, fmt.Errorf("no dialect has a setting of the name %q", name)
-	}
-	if field := overriding[name]; field != "" && (kind == lockRule || kind == dropRule && field == oldFormatField) {
-		r.places = append(r.places, dialects.Place{Field: field})
-	}
-	switch {
-	case kind == boundRule:
-	case name == "tools":
-		r.places = append(r.places, otherToolPlaces...)
-	case name == "model": // a list of models can replace it
-		r.places = append(r.places, dialects.SettingPlaces("models")...)
-	}
-	return r, nil
+	return places
 }
 
 // isAboutTools reports whether r locks or drops tools.
 func (r *rule) isAboutTools() bool { return r.name == "tools" }
 
+// isAnyAt reports whether one of rules has a place like this.
+func isAnyAt(rules []*rule, is func(at dialects.Place) bool) bool {
+	return slices.ContainsFunc(rules, func(r *rule) bool { return slices.ContainsFunc(r.places, is) })
+}
+
 // hasRuleAt reports whether a rule of the policy is about a field, or a part of it.
 func (p *Policy) hasRuleAt(field string) bool {
-	return slices.ContainsFunc(slices.Concat(p.locks, p.limits), func(r *rule) bool {
-		return slices.ContainsFunc(r.places, func(at dialects.Place) bool { return at.Field == field })
-	})
+	return isAnyAt(slices.Concat(p.locks, p.bounds, p.drops), func(at dialects.Place) bool { return at.Field == field })
 }
 
 // IsLocked reports whether the policy locks a field, or a part of it.
 func (p *Policy) IsLocked(field string) bool {
-	return p != nil && slices.ContainsFunc(p.locks, func(r *rule) bool {
-		return slices.ContainsFunc(r.places, func(at dialects.Place) bool { return at.Field == field })
-	})
+	return p != nil && isAnyAt(p.locks, func(at dialects.Place) bool { return at.Field == field })
 }
 
 // locksAt reports whether the policy locks a place, or its whole field.
-func (p *Policy) locksAt(at dialects.Place) bool {
-	return slices.ContainsFunc(p.locks, func(r *rule) bool {
-		return slices.Contains(r.places, at) || slices.Contains(r.places, dialects.Place{Field: at.Field})
-	})
+func (p *Policy) locksAt(place dialects.Place) bool {
+	return isAnyAt(p.locks, func(at dialects.Place) bool { return at == place || at == dialects.Place{Field: place.Field} })
+}
+
+// Drops reports whether the policy drops a whole field.
+func (p *Policy) Drops(field string) bool {
+	return p != nil && isAnyAt(p.drops, func(at dialects.Place) bool { return at == dialects.Place{Field: field} })
+}
+
+// Disallows reports whether a bound of the policy does not allow a value at a place.
+func (p *Policy) Disallows(at dialects.Place, value jsontext.Value) bool {
+	return p != nil && slices.ContainsFunc(p.bounds, func(r *rule) bool { return slices.Contains(r.places, at) && r.disallows(value) != "" })
 }
 
 // isOffSwitch reports whether a place is one of offSwitches, or has one.
@@ -166,27 +154,13 @@ func isOffSwitch(at dialects.Place) bool {
 	return ok && (at.Member == "" || slices.Contains(members, at.Member))
 }
 
-// Drops reports whether the policy drops a whole field.
-func (p *Policy) Drops(field string) bool {
-	return p != nil && slices.ContainsFunc(p.limits, func(r *rule) bool {
-		return r.kind == dropRule && slices.Contains(r.places, dialects.Place{Field: field})
-	})
-}
-
-// Disallows reports whether a bound of the policy does not allow a value at a place.
-func (p *Policy) Disallows(at dialects.Place, value jsontext.Value) bool {
-	return p != nil && slices.ContainsFunc(p.limits, func(r *rule) bool {
-		return r.kind == boundRule && slices.Contains(r.places, at) && r.disallows(value) != ""
-	})
-}
-
 // Cost is the memory that p takes, about, in bytes.
 func (p *Policy) Cost() int {
 	if p == nil {
 		return 0
 	}
 	cost := 64 * len(p.opened)
-	for _, r := range slices.Concat(p.locks, p.limits) {
+	for _, r := range slices.Concat(p.locks, p.bounds, p.drops) {
 		cost += 64 + 32*len(r.places) + 256*len(r.bounds)
 	}
 	for _, pattern := range p.models {

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"bytes"
-	"errors"
 	"iter"
 	"slices"
 	"strconv"
@@ -19,23 +18,32 @@ import (
 // use is a server tool or a model that a request names.
 type use struct {
 	tool, model string // one of them is empty
-	at          string // its place, a JSON Pointer
 	brought     bool   // a tool uses it there by default
 }
 
-// useSearch looks for the server tools and models in fields that admit let pass. An error of visit
-// ends it. A kind of tool, a plugin or a member of them that is not known is Invalid, but its name is
-// visited first.
+// finding is what ends a search: a use, or a mistake.
+type finding struct {
+	use
+	mistake string // empty for a use
+	at      string // its place, a JSON Pointer
+}
+
+// under puts a name before the place of a finding, which may be none.
+func (f *finding) under(name string) *finding {
+	if f != nil {
+		f.at = dialects.Pointer(name) + f.at
+	}
+	return f
+}
+
+// useSearch looks for the server tools and models in fields that Admit let pass, until one ends it. A kind
+// of tool, a plugin or a member of them that is not known is a mistake, but its name is visited first.
 type useSearch struct {
 	*Check
-	visit    func(use) error
-	isSilent bool // there are no places
+	ends     func(use) bool
 	isChoice bool // which brings no other tools
 	visited  int
 }
-
-// errFound ends a search that was successful.
-var errFound = errors.New("found")
 
 // maxVisited bounds the tools and plugins of a request, and maxToolDepth how deep they nest. The
 // parameters of a tool are a level, and the tools in them another.
@@ -44,101 +52,80 @@ const (
 	maxToolDepth = 8
 )
 
-// search visits the uses in fields. Most have none that is refused, so places are made only then.
-func (c *Check) search(fields []rawjson.Member, visit func(use) error) error {
-	s := useSearch{Check: c, visit: visit, isSilent: true}
-	if s.fields(fields) == nil {
-		return nil
-	}
-	s = useSearch{Check: c, visit: visit}
-	return s.fields(fields)
-}
-
-func (s *useSearch) fields(fields []rawjson.Member) error {
+// search returns the use in fields that ends the search, or a mistake before it, or nil.
+func (c *Check) search(fields []rawjson.Member, ends func(use) bool) *finding {
+	s := useSearch{Check: c, ends: ends}
 	for _, f := range fields {
 		if f.Value.Kind() == 'n' || s.Opened[f.Name] { // a preset opens no field to what it does not limit
 			continue
 		}
-		if err := s.field(f); err != nil {
-			return err
+		if found := s.field(f); found != nil {
+			return found
 		}
 	}
 	return nil
 }
 
-// below returns the place of a member.
-func (s *useSearch) below(at, name string) string {
-	if s.isSilent {
-		return ""
+func (s *useSearch) visit(u use) *finding {
+	if s.ends(u) {
+		return &finding{use: u}
 	}
-	return at + dialects.Pointer(name)
+	return nil
 }
 
-func (s *useSearch) refuse(at, message string) error {
-	if s.isSilent {
-		return errFound
-	}
-	return domain.InvalidAt(at, message+" "+s.where())
-}
-
-func (s *useSearch) each(at string, list jsontext.Value, read func(at string, element jsontext.Value) error) error {
+func each(list jsontext.Value, read func(element jsontext.Value) *finding) *finding {
 	for i, element := range rawjson.Items(list) {
-		place := ""
-		if !s.isSilent {
-			place = at + "/" + strconv.Itoa(i)
-		}
-		if err := read(place, element); err != nil {
-			return err
+		if found := read(element); found != nil {
+			return found.under(strconv.Itoa(i))
 		}
 	}
 	return nil
 }
 
-func (s *useSearch) field(f rawjson.Member) error {
-	at := s.below("", f.Name)
+func (s *useSearch) field(f rawjson.Member) (found *finding) {
 	switch f.Name {
 	case "model":
 		name, _, _ := strings.Cut(textUpTo(f.Value, reference.MaxReference), domain.ReferenceMark) // which is resolved
-		return s.named(at, name)
+		found = s.named(name)
 	case "moderation":
-		return s.model(s.below(at, "model"), rawjson.Get(f.Value, "model"))
+		found = s.model(rawjson.Get(f.Value, "model")).under("model")
 	case "models", "fallbacks", "tools", "functions", "plugins", "input", "messages":
-		return s.each(at, f.Value, func(at string, element jsontext.Value) error { return s.element(f.Name, at, element) })
+		found = each(f.Value, func(element jsontext.Value) *finding { return s.element(f.Name, element) })
 	case "tool_choice":
 		if f.Value.Kind() == '{' {
 			s.isChoice = true
-			_, err := s.tool(at, "", f.Value, 0)
+			_, found = s.tool("", f.Value, 0)
 			s.isChoice = false
-			return err
 		}
 	case "container":
-		if skills := rawjson.Get(f.Value, "skills"); skills == nil || rawjson.IsEmpty(skills) {
-			return nil
+		if skills := rawjson.Get(f.Value, "skills"); skills != nil && !rawjson.IsEmpty(skills) {
+			found = s.useOf(toolOfField(f.Name)).under("skills")
 		}
-		at = s.below(at, "skills")
+	default:
+		found = s.useOf(toolOfField(f.Name))
 	}
-	return s.useOf(toolOfField(f.Name), at)
+	return found.under(f.Name)
 }
 
 // element searches an element of a field that is a list.
-func (s *useSearch) element(field, at string, element jsontext.Value) error {
+func (s *useSearch) element(field string, element jsontext.Value) *finding {
 	switch {
 	case field == "input" || field == "messages":
-		return s.item(at, element)
+		return s.item(element)
 	case field == "models" || field == "fallbacks" && element.Kind() == '"':
-		return s.model(at, element)
+		return s.model(element)
 	case field == "fallbacks":
-		return s.model(s.below(at, "model"), rawjson.Get(element, "model"))
+		return s.model(rawjson.Get(element, "model")).under("model")
 	}
-	_, err := s.tool(at, "", element, 0)
-	return err
+	_, found := s.tool("", element, 0)
+	return found
 }
 
 // item searches an item of a conversation, which may add tools.
-func (s *useSearch) item(at string, item jsontext.Value) error {
+func (s *useSearch) item(item jsontext.Value) *finding {
 	for tools := range toolsOf(s.Dialect, item) {
-		if err := s.tools(s.below(at, "tools"), tools, 0); err != nil {
-			return err
+		if found := s.tools(tools, 0); found != nil {
+			return found.under("tools")
 		}
 	}
 	return nil
@@ -199,137 +186,137 @@ func areUntyped(tools jsontext.Value) bool {
 }
 
 // useOf visits the tool of a field or a model, and the tools that it brings. There may be none.
-func (s *useSearch) useOf(tool, at string) error {
+func (s *useSearch) useOf(tool string) *finding {
 	if tool == "" {
 		return nil
 	}
-	if err := s.visit(use{tool: tool, at: at}); err != nil {
-		return err
+	if found := s.visit(use{tool: tool}); found != nil {
+		return found
 	}
-	return s.broughtBy(tool, at, []string{"model", "analysis_models"})
+	return s.broughtBy(tool, []string{"model", "analysis_models"})
 }
 
 // broughtBy visits the tools and models that a tool uses by default, where it is not given others.
-func (s *useSearch) broughtBy(name, at string, given []string) error {
+func (s *useSearch) broughtBy(name string, given []string) *finding {
 	t := toolNamed(name)
 	if !slices.Contains(given, "tools") {
 		for _, tool := range t.brings {
-			if err := s.visit(use{tool: tool, at: at, brought: true}); err != nil {
-				return err
+			if found := s.visit(use{tool: tool, brought: true}); found != nil {
+				return found
 			}
 		}
 	}
 	if t.runs == "" || slices.Contains(given, t.runs) {
 		return nil
 	}
-	return s.visit(use{model: "openrouter/" + strings.TrimPrefix(name, vendorNamespace), at: at, brought: true})
+	return s.visit(use{model: "openrouter/" + strings.TrimPrefix(name, vendorNamespace), brought: true})
 }
 
 // model visits a model that is not the request's own. A gateway would resolve a reference in it.
-func (s *useSearch) model(at string, value jsontext.Value) error {
+func (s *useSearch) model(value jsontext.Value) *finding {
 	switch {
 	case value == nil, value.Kind() == 'n':
 		return nil
 	case !isModelName(value):
-		return s.refuse(at, "must be "+aModel.want)
+		return &finding{mistake: "must be " + aModel.want}
 	case reference.IsReference(value):
-		return s.refuse(at, "must not refer to a preset")
+		return &finding{mistake: "must not refer to a preset"}
 	}
-	return s.named(at, textUpTo(value, reference.MaxReference))
+	return s.named(textUpTo(value, reference.MaxReference))
 }
 
-func (s *useSearch) named(at, model string) error {
+func (s *useSearch) named(model string) *finding {
 	if model == "" {
 		return nil
 	}
-	if err := s.visit(use{model: model, at: at}); err != nil {
-		return err
+	if found := s.visit(use{model: model}); found != nil {
+		return found
 	}
-	return s.useOf(toolOfModel(model), at)
+	return s.useOf(toolOfModel(model))
 }
 
-func (s *useSearch) tools(at string, tools jsontext.Value, depth int) error {
-	return s.each(at, tools, func(at string, tool jsontext.Value) error {
-		_, err := s.tool(at, "", tool, depth)
-		return err
+func (s *useSearch) tools(tools jsontext.Value, depth int) *finding {
+	return each(tools, func(tool jsontext.Value) *finding {
+		_, found := s.tool("", tool, depth)
+		return found
 	})
 }
 
 // tool searches a tool, a plugin, a choice of tools, or the member part of one. It returns which of the
 // members tools, model and analysis_models say something there.
-func (s *useSearch) tool(at, part string, tool jsontext.Value, depth int) (given []string, err error) {
+func (s *useSearch) tool(part string, tool jsontext.Value, depth int) (given []string, found *finding) {
 	switch s.visited++; {
 	case tool.Kind() != '{':
-		return nil, s.refuse(at, "must be an object")
+		return nil, &finding{mistake: "must be an object"}
 	case depth > maxToolDepth:
-		return nil, s.refuse(at, "is nested too deeply")
+		return nil, &finding{mistake: "is nested too deeply"}
 	case s.visited > maxVisited:
-		return nil, s.refuse(at, "must not bring the tools and plugins above "+strconv.Itoa(maxVisited))
+		return nil, &finding{mistake: "must not bring the tools and plugins above " + strconv.Itoa(maxVisited)}
 	}
 	var name, place string
 	seen := make([]string, 0, 16)
 	isOff, kind := rawjson.Get(tool, "enabled").Kind() == 'f', rawjson.Get(tool, "type")
 	isFunction := kind == nil || isCallers(kind)
 	for m, broken := range toolMembers.Object(tool) {
-		below := s.below(at, m.Name)
 		if broken != nil || toolMembers[m.Name] == "" || slices.Contains(seen, m.Name) {
-			return given, s.refuse(below, "is not a member that passes")
+			found = &finding{mistake: "is not a member that passes"}
+			return given, found.under(m.Name)
 		}
 		seen = append(seen, m.Name)
 		switch m.Name {
 		case "type", "id":
-			name, err = s.kind(below, m, isOff)
-			place = below
+			name, found = s.kind(m, isOff)
+			place = m.Name
 		case "name":
-			err = s.functionName(below, m.Value, isFunction && !s.isChoice && part != "parameters")
+			found = s.functionName(m.Value, isFunction && !s.isChoice && part != "parameters")
 		case "model":
 			if !rawjson.IsText(m.Value, "") && m.Value.Kind() != 'n' {
 				given = append(given, m.Name)
 			}
-			err = s.model(below, m.Value)
+			found = s.model(m.Value)
 		case "analysis_models", "allowed_models", "tools":
 			if m.Value.Kind() == '[' && (m.Name == "tools" || !rawjson.IsEmpty(m.Value)) {
 				given = append(given, m.Name)
 			}
 			if m.Name == "tools" {
-				err = s.tools(below, m.Value, depth+1)
+				found = s.tools(m.Value, depth+1)
 			} else {
-				err = s.each(below, m.Value, s.model)
+				found = each(m.Value, s.model)
 			}
 		case "parameters", "function", "custom", "allowed_tools", "svg":
 			isSchema := m.Name == "parameters" && (isFunction || rawjson.IsText(kind, "tool_search"))
 			isNames := m.Name == "allowed_tools" && !s.isChoice // of an MCP server
 			if m.Value.Kind() != 'n' && !isSchema && !isNames {
 				var inside []string
-				if inside, err = s.tool(below, m.Name, m.Value, depth+1); m.Name != "svg" { // which has a model of its own
+				if inside, found = s.tool(m.Name, m.Value, depth+1); m.Name != "svg" { // which has a model of its own
 					given = append(given, inside...)
 				}
 			}
 		}
-		if err != nil {
-			return given, err
+		if found != nil {
+			return given, found.under(m.Name)
 		}
 	}
 	if name != "" && !s.isChoice {
-		err = s.broughtBy(name, place, given)
+		found = s.broughtBy(name, given).under(place)
 	}
-	return given, err
+	return given, found
 }
 
 // functionName checks the name of a tool. That of a function counts as the server tool of that type.
-func (s *useSearch) functionName(at string, name jsontext.Value, isFunction bool) error {
+func (s *useSearch) functionName(name jsontext.Value, isFunction bool) *finding {
 	if isGateways(name) {
-		return s.refuse(at, "is the name of a tool that gateways run, and not of a function,")
+		return &finding{mistake: "is the name of a tool that gateways run, and not of a function,"}
 	}
 	if tool := toolOfFunction(name); isFunction && tool != "" {
-		return s.visit(use{tool: tool, at: at})
+		return s.visit(use{tool: tool})
 	}
 	return nil
 }
 
 // kind visits the server tool of a type of a tool, or of the id of a plugin. It returns "" if there is
 // none, or if the plugin is off.
-func (s *useSearch) kind(at string, m rawjson.Member, isOff bool) (name string, err error) {
+func (s *useSearch) kind(m rawjson.Member, isOff bool) (name string, found *finding) {
 	known := true
 	switch {
 	case m.Name == "id":
@@ -342,12 +329,12 @@ func (s *useSearch) kind(at string, m rawjson.Member, isOff bool) (name string, 
 		name = ""
 	}
 	if name != "" {
-		err = s.visit(use{tool: name, at: at})
+		found = s.visit(use{tool: name})
 	}
-	if err == nil && !known {
-		err = s.refuse(at, "is not a kind of tool or plugin that passes")
+	if found == nil && !known {
+		found = &finding{mistake: "is not a kind of tool or plugin that passes"}
 	}
-	return name, err
+	return name, found
 }
 
 // isCallers reports whether a type is that of no server tool.

@@ -1,6 +1,6 @@
-// Package inferencetest has the rules of the strictest gateways and providers, for tests of
+// Package strictgateway has the rules of the strictest gateways and providers, for tests of
 // requests that go upstream.
-package inferencetest
+package strictgateway
 
 import (
 	"bytes"
