@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // loadJSON makes Caddy run our handler with members, in JSON, in front of the upstream.

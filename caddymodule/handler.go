@@ -229,28 +229,29 @@ func (h *Handler) Cleanup() error {
 	return errors.Join(err, h.live.Remove(h.use))
 }
 
-// ServeHTTP answers requests to the console and to the API. It hands all others to the
-// gateway, inference requests with their preset resolved.
+// ServeHTTP answers requests to the console, the health check and the API. It hands all others to
+// the gateway, inference requests with their preset resolved.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	path, err := h.checkRequest(r)
-	if h.page.Owns(path) {
+	switch {
+	case h.page.Owns(path): // also with err: its refusals have the headers of the page
 		h.deadlines.LeaveBody(w, r)
-		h.page.ServeHTTP(w, r) // also with err: its refusals have the headers of the page
-		return nil
-	}
-	if err != nil {
+		h.page.ServeHTTP(w, r)
+	case err != nil:
 		h.refuse(w, r, path, err)
-		return nil
-	}
-	if h.Health != "" && path == h.Health {
+	case h.Health != "" && path == h.Health:
 		h.serveHealth(w, r)
-		return nil
-	}
-	requestpath.StripUpgrade(r)
-	if h.isAPIPath(path) {
+	case h.isAPIPath(path):
 		h.serveAPI(w, r)
-		return nil
+	default:
+		return h.forward(w, r, path, next)
 	}
+	return nil
+}
+
+// forward hands a request to the gateway, without the keys of ours that it may carry.
+func (h *Handler) forward(w http.ResponseWriter, r *http.Request, path string, next caddyhttp.Handler) error {
+	requestpath.StripUpgrade(r)
 	sent := sentCredentials(r)
 	h.finder.StripOwnKeys(r)
 	if h.Inference != nil {

@@ -11,8 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // serving loads a site of ours with other directives behind it, and further sites.

@@ -15,12 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
-	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/shopspring/decimal"
 	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // usedAnswer is an answer of a gateway, and the tokens it tells of.

@@ -11,8 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // placeholderNames are those of a request, without those of usage.

@@ -151,11 +151,16 @@ func (s *Service) AuditTrail(ctx context.Context, after, limit int) (records []A
 			return err
 		}
 		records = nil
+		if limit < 1 {
+			return nil
+		}
 		for record, err := range r.AuditTrail(after) {
-			if err != nil || len(records) >= min(limit, MaxAuditPage) {
+			if err != nil {
 				return err
 			}
-			records = append(records, record)
+			if records = append(records, record); len(records) == min(limit, MaxAuditPage) {
+				break
+			}
 		}
 		return nil
 	})

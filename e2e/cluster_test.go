@@ -87,23 +87,15 @@ func TestCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, port, _ := net.SplitHostPort(site)
-		config := filepath.Join(folder, "Caddyfile")
-		text := clusterFile(t, file, append(replacements, "http://:8080 {", "http://:"+port+" {\n\tbind 127.0.0.1")...)
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(wait.Command(t), caddy, "run", "--config", config)
-		cmd.Dir = folder
-		cmd.Env = append(os.Environ(), "HOME="+folder, "XDG_DATA_HOME="+folder, "XDG_CONFIG_HOME="+folder, "AppData="+folder)
+		s := &server{binary: caddy, site: "http://" + site, env: homeOf(folder)}
 		for variable, value := range service.Environment {
 			if variable == "PRESETS_UPSTREAM" {
 				value = strings.TrimSuffix(strings.TrimPrefix(value, "${PRESETS_UPSTREAM:-"), "}")
 				value = strings.NewReplacer(replacements...).Replace(value)
 			}
-			cmd.Env = append(cmd.Env, variable+"="+value)
+			s.env = append(s.env, variable+"="+value)
 		}
-		servertest.Serve(t, cmd, site)
-		return cmd
+		return s.serve(t, folder, clusterFile(t, file, append(replacements, "http://:8080 {", "http://:"+port+" {\n\tbind 127.0.0.1")...))
 	}
 	caddys := make(map[string]*exec.Cmd)
 	for i, name := range names {

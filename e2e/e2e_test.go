@@ -96,26 +96,15 @@ func start(t *testing.T, upstream *upstream) *server {
 // startWith is start with more lines in the presets block, and with directives after it.
 func startWith(t *testing.T, presets, next string) *server {
 	t.Helper()
-	home := t.TempDir()
-	admin, site := freeAddress(t), freeAddress(t)
-	s := &server{
-		binary: servertest.Caddy(t),
-		admin:  admin,
-		site:   "http://" + site,
-		env: []string{
-			"HOME=" + home, "XDG_DATA_HOME=" + home, "XDG_CONFIG_HOME=" + home, "AppData=" + home,
-			"E2E_MANAGEMENT_KEY=" + managementKey, "E2E_INFERENCE_KEY=" + inferenceKey, "E2E_GATEWAY_KEY=" + gatewayKey,
-		},
-	}
-	config := filepath.Join(home, "Caddyfile")
-	text := fmt.Sprintf(`{
+	s, home := newServer(t)
+	s.serve(t, home, fmt.Sprintf(`{
 	admin %s
 	auto_https off
 	persist_config off
 	grace_period 2s
 }
 
-http://%s {
+%s {
 	bind 127.0.0.1
 	presets {
 		storage badger "%s"
@@ -125,16 +114,34 @@ http://%s {
 	}
 	%s
 }
-`, admin, site, filepath.ToSlash(filepath.Join(home, "store")), presets, next)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
-	cmd := exec.CommandContext(wait.Command(t), s.binary, "run", "--config", config)
-	cmd.Dir = home
-	cmd.Env = append(os.Environ(), s.env...)
-	servertest.Serve(t, cmd, site)
+`, s.admin, s.site, filepath.ToSlash(filepath.Join(home, "store")), presets, next))
 	return s
+}
+
+// newServer returns a server of the built Caddy that does not run yet, with its home.
+func newServer(t *testing.T) (s *server, home string) {
+	t.Helper()
+	home = t.TempDir()
+	return &server{
+		binary: servertest.Caddy(t), admin: freeAddress(t), site: "http://" + freeAddress(t),
+		env: append(homeOf(home), "E2E_MANAGEMENT_KEY="+managementKey, "E2E_INFERENCE_KEY="+inferenceKey, "E2E_GATEWAY_KEY="+gatewayKey),
+	}, home
+}
+
+// homeOf returns the variables that make a folder the home of a Caddy.
+func homeOf(folder string) []string {
+	return []string{"HOME=" + folder, "XDG_DATA_HOME=" + folder, "XDG_CONFIG_HOME=" + folder, "AppData=" + folder}
+}
+
+// serve runs a Caddyfile in the server's home until the test ends, and returns the process.
+func (s *server) serve(t *testing.T, home, caddyfile string) *exec.Cmd {
+	t.Helper()
+	config := filepath.Join(home, "Caddyfile")
+	write(t, config, caddyfile)
+	cmd := exec.CommandContext(wait.Command(t), s.binary, "run", "--config", config)
+	cmd.Dir, cmd.Env = home, append(os.Environ(), s.env...)
+	servertest.Serve(t, cmd, strings.TrimPrefix(s.site, "http://"))
+	return cmd
 }
 
 func freeAddress(t *testing.T) string { return servertest.FreeAddress(t) }

@@ -100,33 +100,6 @@ func TestKeys(t *testing.T) {
 		})
 	})
 
-	t.Run("refused", func(t *testing.T) {
-		for name, args := range map[string][]string{
-			"no kind":           {"key", "create"},
-			"unknown kind":      {"key", "create", "--kind", "root"},
-			"unknown workspace": {"key", "create", "--kind", "inference", "--workspace", "nowhere"},
-			"bad duration":      {"key", "create", "--kind", "inference", "--expires", "soon"},
-			"a preset's slug":   {"key", "create", "--kind", "inference", "--preset", "-copywriter"},
-			"a model's pattern": {"key", "create", "--kind", "inference", "--model", "acme/large small"},
-			"an unknown right":  {"key", "create", "--kind", "management", "--may", "everything"},
-			"another kind":      {"key", "create", "--kind", "management", "--preset", "copywriter"},
-			"no scope":          {"key", "create", "--kind", "inference", "--only-workspace"},
-			"unknown id":        {"key", "revoke", "nobody"},
-			"unknown store":     {"key", "list", "--store", "elsewhere"},
-		} {
-			out, errs, err := try(t, t.TempDir(), s.env, s.binary, append(append([]string{"presets"}, args...), "--address", s.admin)...)
-			if code := exitCode(err); code < 1 {
-				t.Errorf("%s: got exit code %d, want a failure", name, code)
-			}
-			if strings.Contains(out, "caddypresets_") {
-				t.Errorf("%s: printed a key", name)
-			}
-			if strings.TrimSpace(errs) == "" {
-				t.Errorf("%s: says nothing on standard error", name)
-			}
-		}
-	})
-
 	if got := gateway.received(); len(got) != 0 {
 		t.Errorf("the gateway received %q, want nothing", got)
 	}

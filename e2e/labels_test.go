@@ -117,6 +117,4 @@ func TestOwnErrors(t *testing.T) {
 			}
 		}
 	}
-	ofOpenAI.checkSecrets(t)
-	ofAnthropic.checkSecrets(t)
 }

@@ -221,19 +221,11 @@ func TestLiteLLM(t *testing.T) {
 // the test ends.
 func startDocumented(t *testing.T, site string, env ...string) *server {
 	t.Helper()
-	home := t.TempDir()
-	admin, address := freeAddress(t), freeAddress(t)
-	s := &server{binary: servertest.Caddy(t), admin: admin, site: "http://" + address, env: append([]string{
-		"HOME=" + home, "XDG_DATA_HOME=" + home, "XDG_CONFIG_HOME=" + home, "AppData=" + home,
-		"E2E_MANAGEMENT_KEY=" + managementKey, "E2E_INFERENCE_KEY=" + inferenceKey,
-	}, env...)}
-	site = strings.Replace(site, ":8080 {", "http://"+address+" {\nbind 127.0.0.1", 1)
+	s, home := newServer(t)
+	s.env = append(s.env, env...)
+	site = strings.Replace(site, ":8080 {", s.site+" {\nbind 127.0.0.1", 1)
 	site = strings.Replace(site, "presets {", "presets {\nmanagement_key {env.E2E_MANAGEMENT_KEY}\ninference_key {env.E2E_INFERENCE_KEY}", 1)
-	config := writeCaddyfile(t, "{\nadmin "+admin+"\nauto_https off\npersist_config off\ngrace_period 2s\n}\n"+site)
-	cmd := exec.CommandContext(wait.Command(t), s.binary, "run", "--config", config)
-	cmd.Dir = home
-	cmd.Env = append(os.Environ(), s.env...)
-	servertest.Serve(t, cmd, address)
+	s.serve(t, home, "{\nadmin "+s.admin+"\nauto_https off\npersist_config off\ngrace_period 2s\n}\n"+site)
 	return s
 }
 

@@ -2,18 +2,15 @@ package e2e
 
 import (
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 var console = regexp.MustCompile("(?ms)^```console\r?\n(.*?)^```")
@@ -106,24 +103,9 @@ func startExample(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home, site := t.TempDir(), freeAddress(t)
-	port := func(address string) string {
-		_, port, _ := net.SplitHostPort(address)
-		return port
-	}
-	s := &server{binary: servertest.Caddy(t), admin: freeAddress(t), site: "http://" + site}
-	s.env = []string{
-		"HOME=" + home, "XDG_DATA_HOME=" + home, "XDG_CONFIG_HOME=" + home, "AppData=" + home,
-		"CADDY_ADMIN=" + s.admin, "PRESETS_PORT=" + port(site), "PRESETS_DATA=" + filepath.Join(home, "data"),
-	}
-	config := filepath.Join(home, "Caddyfile")
-	text := strings.ReplaceAll(string(example), ":8081", ":"+port(freeAddress(t))) // the echo gateway
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(wait.Command(t), s.binary, "run", "--config", config)
-	cmd.Dir = home
-	cmd.Env = append(os.Environ(), s.env...)
-	servertest.Serve(t, cmd, site)
+	s, home := newServer(t)
+	port := func(address string) string { return address[strings.LastIndex(address, ":")+1:] }
+	s.env = append(s.env, "CADDY_ADMIN="+s.admin, "PRESETS_PORT="+port(s.site), "PRESETS_DATA="+filepath.Join(home, "data"))
+	s.serve(t, home, strings.ReplaceAll(string(example), ":8081", ":"+port(freeAddress(t)))) // the echo gateway
 	return s
 }

@@ -1,7 +1,6 @@
 package schema_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,15 +94,6 @@ func BenchmarkCheck(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := c.check.Check(c.body); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-		b.Run(c.name+"/unmarshal", func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				var v any
-				if err := json.Unmarshal(c.body, &v); err != nil {
 					b.Fatal(err)
 				}
 			}

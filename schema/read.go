@@ -48,10 +48,12 @@ func readValue(text []byte) (kind jsontext.Kind, err error) {
 	r := newReader(text)
 	defer r.free()
 	kind = r.decoder.PeekKind()
-	if err := r.skip(); errors.Is(err, io.EOF) {
-		return 0, violation("", "must not be empty")
-	} else if err != nil {
-		return 0, syntaxViolation(err)
+	for isWhole := false; !isWhole; isWhole = r.decoder.StackDepth() == 0 {
+		if err := r.readToken(); errors.Is(err, io.EOF) {
+			return 0, violation("", "must not be empty")
+		} else if err != nil {
+			return 0, syntaxViolation(err)
+		}
 	}
 	end := r.decoder.InputOffset()
 	if _, err := r.decoder.ReadToken(); !errors.Is(err, io.EOF) {
@@ -121,18 +123,6 @@ func CheckDepth(text []byte, levels int) error {
 		return fmt.Errorf("must not nest deeper than %d levels", levels)
 	}
 	return nil
-}
-
-// skip skips one value.
-func (r *reader) skip() error {
-	for depth := r.decoder.StackDepth(); ; {
-		if err := r.readToken(); err != nil {
-			return err
-		}
-		if r.decoder.StackDepth() <= depth {
-			return nil
-		}
-	}
 }
 
 // syntaxViolation returns where a body stops being strict JSON. The decoder's own message

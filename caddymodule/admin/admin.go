@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -64,6 +65,7 @@ type Route struct {
 	Dump   bool           // the body is a backup, of media type DumpType
 	Query  string         // the names of its parameters, with spaces between
 
+	status int // of a success, 0 for 200
 	// run is for one store. It returns what the response has as JSON, nil if it wrote the response.
 	run   func(request) (any, error)
 	serve func(w http.ResponseWriter, r *http.Request) error // without run
@@ -72,7 +74,7 @@ type Route struct {
 // Routes returns all operations. Only the response to a key's creation holds a secret, once.
 func Routes(schemas *schema.Schemas) []Route {
 	return []Route{
-		{Name: "key_create", Method: http.MethodPost, Path: "keys", Body: schemas.NewKey, Query: "store", run: issueKey},
+		{Name: "key_create", Method: http.MethodPost, Path: "keys", Body: schemas.NewKey, Query: "store", status: http.StatusCreated, run: issueKey},
 		{Name: "key_list", Method: http.MethodGet, Path: "keys", Query: "store", run: listKeys},
 		{Name: "key_get", Method: http.MethodGet, Path: "keys/{key_id}", Query: "store", run: getKey},
 		{Name: "key_revoke", Method: http.MethodDelete, Path: "keys/{key_id}", Query: "store", run: revokeKey},
@@ -116,11 +118,7 @@ func (rt Route) runOn(store *registry.Store, r request) error {
 	if err != nil { // operators see the whole error
 		return caddy.APIError{HTTPStatus: status.Of(domain.KindOf(err)), Err: err}
 	}
-	code := http.StatusOK
-	if rt.Name == "key_create" {
-		code = http.StatusCreated
-	}
-	return writeJSON(r.w, code, answer)
+	return writeJSON(r.w, cmp.Or(rt.status, http.StatusOK), answer)
 }
 
 // newRouter returns the router of all operations, which it makes once.

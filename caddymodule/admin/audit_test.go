@@ -317,29 +317,18 @@ func (s *server) startTampering(change func(*admin.AuditPage)) (address string) 
 	return proxy.Listener.Addr().String()
 }
 
+// TestAuditVerifyFindsTampering changes a record, and the ends of the trail. The domain's tests change
+// each field of a record.
 func TestAuditVerifyFindsTampering(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.appendAudit(9)
-	record := func(n int, change func(*domain.AuditRecord)) func(*admin.AuditPage) {
-		return func(page *admin.AuditPage) {
-			for i := range page.Records {
-				if page.Records[i].Number == n {
-					change(&page.Records[i])
-				}
-			}
-		}
-	}
 	for _, tc := range []struct {
 		name   string
 		change func(*admin.AuditPage)
 		says   string // empty: it verifies
 	}{
 		{"nothing", func(*admin.AuditPage) {}, ""},
-		{"user", record(4, func(r *domain.AuditRecord) { r.UserID = "mallory" }), "audit record 4"},
-		{"last", record(10, func(r *domain.AuditRecord) { r.UserID = "mallory" }), "audit record 10"},
-		{"hash of the last", record(10, func(r *domain.AuditRecord) { r.Hash[0]++ }), "audit record 10"},
-		{"previous", record(5, func(r *domain.AuditRecord) { r.Previous[0]++ }), "audit record 5"},
-		{"number", record(3, func(r *domain.AuditRecord) { r.Number = 33 }), "audit record 33 stands where number 3"},
+		{"user", func(page *admin.AuditPage) { page.Records[len(page.Records)-1].UserID = "mallory" }, "audit record 10"},
 		{"one left out", func(page *admin.AuditPage) {
 			if len(page.Records) > 5 {
 				page.Records = append(page.Records[:4], page.Records[5:]...)
@@ -352,12 +341,9 @@ func TestAuditVerifyFindsTampering(t *testing.T) {
 		{"a shorter head", func(page *admin.AuditPage) { page.Head.Count-- }, "the audit trail ends with a wrong record 9"},
 	} {
 		out, _, err := run("audit", "--verify", "--address", s.startTampering(tc.change))
-		switch {
-		case tc.says == "":
-			if err != nil || !strings.HasPrefix(out, "10 records, unbroken") {
-				t.Errorf("%s: got %q, %v, want it to verify", tc.name, out, err)
-			}
-		case err == nil || out != "" || !strings.Contains(err.Error(), tc.says):
+		if tc.says == "" && (err != nil || !strings.HasPrefix(out, "10 records, unbroken")) {
+			t.Errorf("%s: got %q, %v, want it to verify", tc.name, out, err)
+		} else if tc.says != "" && (err == nil || out != "" || !strings.Contains(err.Error(), tc.says)) {
 			t.Errorf("%s: got %q, %v, want an error with %q", tc.name, out, err, tc.says)
 		}
 	}

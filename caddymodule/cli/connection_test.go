@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,20 +74,6 @@ func TestSilentServer(t *testing.T) {
 
 // TestWaitingIsSaid says once that a command waits, and only if it does.
 func TestWaitingIsSaid(t *testing.T) {
-	said := make(chan struct{}, 1)
-	slow := noticing{after: time.Nanosecond, say: func() { said <- struct{}{} }}
-	slow.RoundTripper = roundTrip(func(*http.Request) (*http.Response, error) {
-		<-said // the notice comes while the server is silent
-		return &http.Response{}, nil
-	})
-	if _, err := slow.RoundTrip(nil); err != nil {
-		t.Error(err)
-	}
-	quick := noticing{after: time.Hour, say: func() { t.Error("a quick answer is announced") }}
-	quick.RoundTripper = roundTrip(func(*http.Request) (*http.Response, error) { return &http.Response{}, nil })
-	if _, err := quick.RoundTrip(nil); err != nil {
-		t.Error(err)
-	}
 	var c connection
 	cmd := &cobra.Command{}
 	c.connectionFlags(cmd)
@@ -96,11 +83,26 @@ func TestWaitingIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport.(noticing).say()
-	transport.(noticing).say()
-	if got, want := text.String(), "The server has not answered yet. Waiting up to 30s, which --timeout sets.\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := transport.(noticing)
+		for _, silence := range []time.Duration{0, noticeAfter + time.Second, noticeAfter + time.Second} {
+			n.RoundTripper = roundTrip(func(*http.Request) (*http.Response, error) {
+				time.Sleep(silence)
+				return &http.Response{}, nil
+			})
+			if _, err := n.RoundTrip(nil); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			want := "The server has not answered yet. Waiting up to 30s, which --timeout sets.\n"
+			if silence == 0 {
+				want = ""
+			}
+			if text.String() != want {
+				t.Errorf("after %v: got %q, want %q", silence, text.String(), want)
+			}
+		}
+	})
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

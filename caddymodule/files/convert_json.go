@@ -182,17 +182,10 @@ func (c *converter) scalar(n *yaml.Node) {
 	if problem != "" {
 		c.mistake(n, c.path, problem)
 	}
-	switch s.kind {
-	case 'n':
-		c.json = append(c.json, "null"...)
-	case 't':
-		c.json = append(c.json, "true"...)
-	case 'f':
-		c.json = append(c.json, "false"...)
-	case '0':
-		c.json = append(c.json, s.text...)
-	default:
+	if s.kind == '"' {
 		c.string(s.text)
+	} else {
+		c.json = append(c.json, s.word()...)
 	}
 }
 

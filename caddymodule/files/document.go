@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"io/fs"
 	"path"
 	"slices"
@@ -26,8 +27,6 @@ type document struct {
 	root *yaml.Node
 	// folder has the files that !file names.
 	folder folder
-	// included are the files that have been read, by name. Their texts are whole.
-	included map[string][]byte
 	// texts are the texts that nodes with !file stand for.
 	texts   map[*yaml.Node]string
 	secrets int // how many findSecretsBelow found
@@ -67,16 +66,15 @@ func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
 		}
 		d.mistake(value, place, message)
 	}
-	switch err := err.(type) { //nolint:errorlint // checks return these types unwrapped
-	case *schema.Error:
-		for _, v := range err.Violations {
+	if refused, ok := errors.AsType[*schema.Error](err); ok {
+		for _, v := range refused.Violations {
 			add(v.Path, v.Message)
 		}
-	case *domain.Error:
-		for _, issue := range err.Issues {
+	} else if refused, ok := errors.AsType[*domain.Error](err); ok {
+		for _, issue := range refused.Issues {
 			add(issue.Path, issue.Message)
 		}
-	default:
+	} else {
 		d.mistake(n, path, err.Error())
 	}
 }
@@ -131,38 +129,30 @@ func keysOf(n *yaml.Node) map[string]*yaml.Node {
 }
 
 // include returns the text that a node with !file stands for.
-func (d *document) include(n *yaml.Node, path []string) string {
+func (d *document) include(n *yaml.Node, at []string) string {
 	if text, ok := d.texts[n]; ok { // the node is the target of an alias
 		return text
 	}
 	if n.Kind != yaml.ScalarNode {
-		d.mistake(n, path, "!file needs the name of a file")
+		d.mistake(n, at, "!file needs the name of a file")
 		return ""
 	}
 	name, problem := includeName(n.Value)
 	var text []byte
 	if problem == "" {
-		var again bool
-		if text, again = d.included[name]; !again {
-			if text, problem = d.folder.read(name); problem == "" {
-				d.included[name] = text
-				d.findSecrets(d.inFolder(name), text)
-			}
-		}
+		text, problem = d.folder.read(name)
+		d.findSecrets(path.Join(path.Dir(d.file), name), text)
 	}
 	if problem == "" && !utf8.Valid(text) {
 		problem = "the file is not UTF-8"
 	}
 	if problem != "" {
-		d.mistake(n, path, problem)
+		d.mistake(n, at, problem)
 		return ""
 	}
 	d.texts[n] = string(withoutFinalBreak(text))
 	return d.texts[n]
 }
-
-// inFolder returns the path below the whole folder of a file beside the document.
-func (d *document) inFolder(name string) string { return path.Join(path.Dir(d.file), name) }
 
 // includeName returns the path that !file names, cleaned, or a problem.
 func includeName(name string) (clean, problem string) {

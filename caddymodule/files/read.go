@@ -207,12 +207,13 @@ func (r *reader) open(root folder, file string) (*document, bool) {
 func (r *reader) parse(root folder, file string, text []byte) (d *document, ok bool) {
 	d = &document{
 		reader: r, file: file, text: text, folder: root,
-		included: make(map[string][]byte), texts: make(map[*yaml.Node]string),
+		texts: make(map[*yaml.Node]string),
 	}
 	d.findSecrets(file, text)
 	n, p := parse(text)
 	if p != nil {
-		r.mistakes.add(&Error{File: file, Line: p.line, Column: p.column, Message: p.message})
+		p.File = file
+		r.mistakes.add(p)
 		return nil, false
 	}
 	if d.root = n; n != nil {

@@ -96,18 +96,11 @@ func rendered(n *yaml.Node, indent int) string {
 func plain(n *yaml.Node) *yaml.Node {
 	n = follow(n)
 	if n.Kind == yaml.ScalarNode && !isFile(n) {
-		switch s, _ := readScalar(n); s.kind {
-		case 'n':
-			return wordNode("null")
-		case 't':
-			return wordNode("true")
-		case 'f':
-			return wordNode("false")
-		case '0':
-			return wordNode(s.text)
-		default:
+		s, _ := readScalar(n)
+		if s.kind == '"' {
 			return textNode(s.text)
 		}
+		return wordNode(s.word())
 	}
 	c := &yaml.Node{Kind: n.Kind, Tag: n.Tag, Style: n.Style & yaml.TaggedStyle, Value: n.Value}
 	for i, part := range n.Content {

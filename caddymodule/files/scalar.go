@@ -19,6 +19,19 @@ type scalar struct {
 	text string
 }
 
+// word returns the JSON of a scalar that is no string.
+func (s scalar) word() string {
+	switch s.kind {
+	case 'n':
+		return "null"
+	case 't':
+		return "true"
+	case 'f':
+		return "false"
+	}
+	return s.text
+}
+
 // readScalar returns the meaning of a scalar without a tag, or with !!str. If it has none,
 // the problem says how to write it. Only true, false, null and ~ are words, besides their
 // forms in upper case. So yes, on and dates are strings.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -112,15 +113,11 @@ func (w *writer) checkNames(dir string, one Workspace) {
 
 // workspace writes the folder of a workspace.
 func (w *writer) workspace(root *os.Root, one Workspace) {
-	err := root.Mkdir(one.Slug, 0o755)
-	if err != nil && !errors.Is(err, os.ErrExist) {
-		w.mistake(one.Slug, rootFolder{root}.problem(one.Slug, err))
-		return
-	}
+	err := fileowner.MkdirAll(filepath.Join(root.Name(), one.Slug), 0o755)
+	var below *os.Root
 	if err == nil {
-		fileowner.Give(filepath.Join(root.Name(), one.Slug))
+		below, err = root.OpenRoot(one.Slug)
 	}
-	below, err := root.OpenRoot(one.Slug)
 	if err != nil {
 		w.mistake(one.Slug, rootFolder{root}.problem(one.Slug, err))
 		return
@@ -255,18 +252,11 @@ func (w *workspaceWriter) textOf(p Preset, d *document, present Preset, dissolve
 	if err != nil {
 		return nil, nil, err.Error()
 	}
-	if d == nil {
-		text = []byte(presetHeader + rendered(wanted, 0) + "\n")
-	} else {
-		e := newEditor(d, func(name, text string) bool { return w.canWrite(p.Slug, name, text) })
-		e.dissolves = dissolves
-		e.whole(wanted)
-		var ok bool
-		if text, ok = e.result(); !ok {
-			return nil, nil, unchangeable
-		}
-		t.writes = append(t.writes, e.writes...)
+	text, writes, ok := newText(d, presetHeader, wanted, dissolves, func(name, text string) bool { return w.canWrite(p.Slug, name, text) })
+	if !ok {
+		return nil, nil, unchangeable
 	}
+	t.writes = append(t.writes, writes...)
 	over := overlay{w.root, make(map[string][]byte)}
 	for _, one := range t.writes {
 		name, problem := includeName(one.name)
@@ -282,6 +272,22 @@ func (w *workspaceWriter) textOf(p Preset, d *document, present Preset, dissolve
 		got, _ := d.preset(w.slug, p.Slug)
 		return same(p, got)
 	})
+}
+
+// newText returns the text of a file that is to have a value, and other files that change for it. d is
+// the file that is there already, nil for none. It is not ok if the text cannot be changed.
+func newText(d *document, header string, wanted *yaml.Node, dissolves bool, canWrite func(name, text string) bool) (text []byte, writes []prompt, ok bool) {
+	switch {
+	case d == nil:
+		return []byte(header + rendered(wanted, 0) + "\n"), nil, true
+	case d.root == nil:
+		return fmt.Appendf(bytes.TrimRight(d.text, "\n"), "\n%s\n", rendered(wanted, 0)), nil, true
+	}
+	e := newEditor(d, canWrite)
+	e.dissolves = dissolves
+	e.whole(wanted)
+	text, ok = e.result()
+	return text, e.writes, ok
 }
 
 // overlay is a folder with files that are not written yet.
@@ -322,19 +328,7 @@ func (w *workspaceWriter) defaults(one Workspace) {
 			return
 		}
 	}
-	node := jsonNode(jsontext.Value(wanted))
-	text := []byte(workspaceHeader + rendered(node, 0) + "\n")
-	switch {
-	case d == nil:
-	case d.root == nil:
-		text = fmt.Appendf(bytes.TrimRight(d.text, "\n"), "\n%s\n", rendered(node, 0))
-	default:
-		e := newEditor(d, func(string, string) bool { return false })
-		e.whole(node)
-		if changed, ok := e.result(); ok {
-			text = changed
-		}
-	}
+	text, _, _ := newText(d, workspaceHeader, jsonNode(jsontext.Value(wanted)), false, func(string, string) bool { return false })
 	if problem := w.check(workspaceFile, text, w.root, func(d *document) bool { return sameJSON(d.defaults(), wanted) }); problem != "" {
 		refuse(problem)
 		return

@@ -11,22 +11,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// problem is a mistake in a text, without the file.
-type problem struct {
-	line, column int
-	message      string
-}
-
 // bom is the mark that some editors put before UTF-8.
 var bom = []byte("\xef\xbb\xbf")
 
 // parse returns the value of a YAML text with one document. It is nil for a text without
-// any value.
-func parse(text []byte) (*yaml.Node, *problem) {
+// any value. A mistake has no file.
+func parse(text []byte) (*yaml.Node, *Error) {
 	text = bytes.TrimPrefix(text, bom)
 	if at, message := firstInvalid(text); message != "" {
 		line, column := placeOf(text, at)
-		return nil, &problem{line, column, message}
+		return nil, &Error{Line: line, Column: column, Message: message}
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
@@ -36,7 +30,7 @@ func parse(text []byte) (*yaml.Node, *problem) {
 		return nil, syntaxProblem(text, err)
 	}
 	if err := decoder.Decode(&second); err == nil {
-		return nil, &problem{second.Line, second.Column, "a file has one document: remove this one"}
+		return nil, &Error{Line: second.Line, Column: second.Column, Message: "a file has one document: remove this one"}
 	} else if !errors.Is(err, io.EOF) {
 		return nil, syntaxProblem(text, err)
 	}
@@ -77,7 +71,7 @@ func placeOf(text []byte, at int) (line, column int) {
 // syntaxProblem returns the problem of a text that is not YAML. The library often names
 // the line where a block begins. So the line here is the first one with which the lines
 // above it are not YAML any more.
-func syntaxProblem(text []byte, err error) *problem {
+func syntaxProblem(text []byte, err error) *Error {
 	lines := bytes.SplitAfter(text, []byte{'\n'})
 	ends := make([]int, len(lines)+1) // of the first i lines
 	for i, line := range lines {
@@ -94,22 +88,22 @@ func syntaxProblem(text []byte, err error) *problem {
 	}
 	line := string(lines[good])
 	content := strings.TrimLeft(line, " \t")
-	p := &problem{good + 1, len(line) - len(content) + 1, "is not valid YAML"}
+	p := &Error{Line: good + 1, Column: len(line) - len(content) + 1, Message: "is not valid YAML"}
 	indentation := line[:len(line)-len(content)]
 	for _, known := range syntaxProblems {
 		if strings.Contains(err.Error(), known.library) {
-			p.message = known.message
+			p.Message = known.message
 			break
 		}
 	}
 	if begin := unquoted.FindStringSubmatch(content); begin != nil && !strings.Contains(err.Error(), "unknown anchor") {
-		p.message = begin[1] + " cannot begin a text: put the text in quotes"
+		p.Message = begin[1] + " cannot begin a text: put the text in quotes"
 	}
 	if strings.Contains(content, `\/`) && strings.Contains(err.Error(), "unknown escape character") {
-		p.message = `\/ is an escape of JSON alone: write /`
+		p.Message = `\/ is an escape of JSON alone: write /`
 	}
 	if strings.Contains(indentation, "\t") && strings.Contains(err.Error(), "found ") {
-		p.message = tabMessage
+		p.Message = tabMessage
 	}
 	return p
 }

@@ -86,7 +86,7 @@ type breakpointStripper struct {
 // stripTools removes breakpoints of tools that only the preset has. Locked tools keep theirs.
 func (m *merger) stripTools(s *breakpointStripper) {
 	tools := m.Value("tools")
-	if s.surplus <= 0 || m.setting("tools") == nil || m.rules.Policy.IsLocked("tools") || m.Reserve(len(tools)) != nil {
+	if s.surplus <= 0 || m.rules.Setting("tools") == nil || m.rules.Policy.IsLocked("tools") || m.Reserve(len(tools)) != nil {
 		return
 	}
 	var stripped []jsontext.Value
@@ -128,7 +128,7 @@ func (m *merger) stripTemplate(s *breakpointStripper) {
 	}
 	list = rawjson.ArrayOf(stripped...)
 	first := &m.messages[0][0] // a template's messages begin with a brace
-	edits := m.Parts[m.Index(dialects.ConversationField[m.dialect])].Edits
+	edits := m.Parts[m.Index(dialects.ConversationField[m.rules.Dialect])].Edits
 	for i := range edits {
 		e := &edits[i]
 		if at := slices.IndexFunc(e.Texts, func(text jsontext.Value) bool { return len(text) > 0 && &text[0] == first }); at >= 0 {

@@ -17,7 +17,7 @@ func (m *merger) sharedSize() (size int) {
 	}
 	for i := range m.Parts {
 		p := &m.Parts[i]
-		isShared, at := isSameMemory(p.Value, rawjson.Find(m.sent, p.Name)) || isSameMemory(p.Value, m.setting(p.Name)), 0
+		isShared, at := isSameMemory(p.Value, rawjson.Find(m.sent, p.Name)) || isSameMemory(p.Value, m.rules.Setting(p.Name)), 0
 		for _, e := range p.Edits {
 			if isShared {
 				add(p.Value[at:e.Begin])

@@ -64,12 +64,9 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 type merger struct {
 	draft.Draft
 	rules     policy.Check
-	dialect   domain.Dialect
-	takes     []string        // as Request.Takes
 	unknown   map[string]bool // fields that the gateway does not know
 	request   reference.Request
 	settings  *settings
-	ours      []rawjson.Member // the fields of settings that the route takes
 	workspace *workspaceDefaults
 	// streamUsage is Config.AddStreamUsage, and streamUsageAdded that the request needed it.
 	streamUsage, streamUsageAdded bool
@@ -98,11 +95,7 @@ type workspaceDefaults struct {
 
 // use sets the version that the request names.
 func (m *merger) use(v usedVersion) {
-	m.settings, m.ours = v.settings, v.settings.fields
-	if m.takes != nil {
-		m.ours = slices.DeleteFunc(slices.Clone(m.ours), func(f rawjson.Member) bool { return !m.takesField(f.Name) })
-	}
-	m.rules.Policy, m.rules.Stored, m.rules.Ours = v.policy, v.settings.fields, m.ours
+	m.settings, m.rules.Policy, m.rules.Stored = v.settings, v.policy, v.settings.fields
 	m.rules.Disabled = m.workspace.disabledTools
 }
 
@@ -122,31 +115,30 @@ func (m *merger) merge() error {
 	if err := m.render(); err != nil {
 		return err
 	}
-	m.rules.Prompt = m.prompt
 	if err := m.rules.LimitConversation(); err != nil {
 		return err
 	}
-	m.Parts = make([]draft.Part, 0, len(m.request.Fields)+len(m.ours)+4)
+	m.Parts = make([]draft.Part, 0, len(m.request.Fields)+len(m.settings.fields)+4)
 	for _, field := range m.request.Fields {
 		if err := m.addSent(field); err != nil {
 			return err
 		}
 	}
-	for _, field := range m.ours {
-		if m.Index(field.Name) >= 0 {
+	for _, field := range m.settings.fields {
+		if !m.rules.TakesField(field.Name) || m.Index(field.Name) >= 0 {
 			continue
 		}
 		if field.Value = m.contribution(field.Name, field.Value); field.Value != nil {
 			m.Parts = append(m.Parts, draft.Part{Member: field, From: draft.FromPreset})
 		}
 	}
-	if field := dialects.ConversationField[m.dialect]; len(m.messages) > 0 && m.Index(field) < 0 {
+	if field := dialects.ConversationField[m.rules.Dialect]; len(m.messages) > 0 && m.Index(field) < 0 {
 		if err := m.addConversation(rawjson.NewMember(field, nil)); err != nil {
 			return err
 		}
 	}
-	if field := dialects.PromptField[m.dialect]; !m.prompt.IsEmpty() && m.Index(field) < 0 {
-		m.Parts = append(m.Parts, draft.Part{Member: rawjson.NewMember(field, nil), Edits: []draft.Edit{{Texts: m.prompt.Alone(m.dialect)}}, From: m.prompt.From})
+	if field := dialects.PromptField[m.rules.Dialect]; !m.prompt.IsEmpty() && m.Index(field) < 0 {
+		m.Parts = append(m.Parts, draft.Part{Member: rawjson.NewMember(field, nil), Edits: []draft.Edit{{Texts: m.prompt.Alone(m.rules.Dialect)}}, From: m.prompt.From})
 	}
 	if err := m.rules.Enforce(); err != nil {
 		return err
@@ -162,8 +154,8 @@ func (m *merger) merge() error {
 
 // addSent adds a field of the request, merged with the preset's.
 func (m *merger) addSent(field rawjson.Member) error {
-	ours := m.setting(field.Name)
-	empty := rawjson.IsEmpty(field.Value) && (ours != nil || m.setting(dialects.Synonyms[m.dialect][field.Name]) != nil)
+	ours := m.rules.Setting(field.Name)
+	empty := rawjson.IsEmpty(field.Value) && (ours != nil || m.rules.Setting(dialects.Synonyms[m.rules.Dialect][field.Name]) != nil)
 	sent := field.Value.Kind() != 'n' && !empty && (field.Name != "model" || !rawjson.IsText(field.Value, ""))
 	add := func(value jsontext.Value, from draft.Source) {
 		m.Parts = append(m.Parts, draft.Part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, From: from})
@@ -184,18 +176,18 @@ func (m *merger) addSent(field rawjson.Member) error {
 		case ours != nil:
 			add(ours, draft.FromPreset)
 		}
-	case field.Name == dialects.ConversationField[m.dialect] && len(m.messages) > 0:
+	case field.Name == dialects.ConversationField[m.rules.Dialect] && len(m.messages) > 0:
 		if !sent {
 			field.Value = nil
 		}
 		return m.addConversation(field)
-	case field.Name == dialects.PromptField[m.dialect] && !m.prompt.IsEmpty():
+	case field.Name == dialects.PromptField[m.rules.Dialect] && !m.prompt.IsEmpty():
 		if !sent {
 			add(nil, m.prompt.From)
-			m.Parts[len(m.Parts)-1].Edits = []draft.Edit{{Texts: m.prompt.Alone(m.dialect)}}
+			m.Parts[len(m.Parts)-1].Edits = []draft.Edit{{Texts: m.prompt.Alone(m.rules.Dialect)}}
 			return nil
 		}
-		edits, err := m.prompt.Place(m.dialect, field.Value, false)
+		edits, err := m.prompt.Place(m.rules.Dialect, field.Value, false)
 		switch {
 		case err != nil:
 			return err
@@ -206,7 +198,7 @@ func (m *merger) addSent(field rawjson.Member) error {
 			m.Parts[len(m.Parts)-1].Edits = edits
 		}
 	case field.Name == "tools" && sent && ours != nil:
-		own, err := splitTools(m.dialect, field.Value, maxTools)
+		own, err := splitTools(m.rules.Dialect, field.Value, maxTools)
 		if err != nil {
 			return err
 		}
@@ -242,19 +234,10 @@ func (m *merger) addSent(field rawjson.Member) error {
 	return nil
 }
 
-// setting returns the preset's value of a field, nil where it has none that the
-// route takes.
-func (m *merger) setting(name string) jsontext.Value { return rawjson.Find(m.ours, name) }
-
-// takesField reports whether the route takes a field from the preset or workspace.
-func (m *merger) takesField(name string) bool {
-	return m.takes == nil || name == "model" || slices.Contains(m.takes, name)
-}
-
 // isOverridden reports whether the request has a synonym of a field of the preset. {} and
 // [] do not count.
 func (m *merger) isOverridden(name string) bool {
-	synonym := dialects.Synonyms[m.dialect][name]
+	synonym := dialects.Synonyms[m.rules.Dialect][name]
 	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.Fields, func(f rawjson.Member) bool {
 		return f.Name == synonym && f.Value.Kind() != 'n' && !rawjson.IsEmpty(f.Value)
 	})
@@ -299,7 +282,7 @@ func firstModel(models jsontext.Value) jsontext.Value {
 
 // fillProviderSort adds the workspace's provider order if the request has none.
 func (m *merger) fillProviderSort() {
-	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.takesField("provider") || m.rules.Policy.Drops("provider") {
+	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.rules.TakesField("provider") || m.rules.Policy.Drops("provider") {
 		return
 	}
 	sort := rawjson.Quote(m.workspace.providerSort)

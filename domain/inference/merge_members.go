@@ -28,10 +28,10 @@ func (m *merger) contribution(name string, ours jsontext.Value) jsontext.Value {
 // them together. Whether reasoning is enabled goes with them, and where the request switches it off,
 // it replaces both.
 func (m *merger) contributedReasoning(name string, ours jsontext.Value) jsontext.Value {
-	sent, own := m.sentSetting("reasoning"), m.setting("reasoning")
+	sent, own := m.sentSetting("reasoning"), m.rules.Setting("reasoning")
 	var sentEffort, ownEffort jsontext.Value
-	if m.dialect == domain.Chat {
-		sentEffort, ownEffort = m.sentSetting("reasoning_effort"), m.setting("reasoning_effort")
+	if m.rules.Dialect == domain.Chat {
+		sentEffort, ownEffort = m.sentSetting("reasoning_effort"), m.rules.Setting("reasoning_effort")
 	}
 	if sent != nil && sent.Kind() != '{' || sentEffort != nil && ours.Kind() != '{' {
 		return nil

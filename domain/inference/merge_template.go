@@ -21,8 +21,8 @@ func (m *merger) addConversation(field rawjson.Member) error {
 	switch kind := p.Value.Kind(); {
 	case kind == '[':
 		var err error
-		if m.dialect == domain.Chat && !m.prompt.IsEmpty() {
-			p.Edits, err = m.prompt.Place(m.dialect, p.Value, true)
+		if m.rules.Dialect == domain.Chat && !m.prompt.IsEmpty() {
+			p.Edits, err = m.prompt.Place(m.rules.Dialect, p.Value, true)
 		}
 		if err != nil {
 			return err
@@ -31,11 +31,11 @@ func (m *merger) addConversation(field rawjson.Member) error {
 			p.From = draft.FromVariable
 		}
 		p.Edits = append(p.Edits, m.behindSystem(p.Value))
-	case kind == '"' && m.dialect == domain.Responses:
+	case kind == '"' && m.rules.Dialect == domain.Responses:
 		lead := slices.Concat([]jsontext.Value{{'['}}, m.messages, []jsontext.Value{draft.Comma, jsontext.Value(dialects.UserMessageHead)})
 		end := len(p.Value)
 		p.Edits = []draft.Edit{draft.Insert(0, lead), draft.Insert(end, []jsontext.Value{jsontext.Value("}]")})}
-	case m.dialect == domain.Responses:
+	case m.rules.Dialect == domain.Responses:
 		return domain.InvalidAt("/"+field.Name, "must be a string or an array")
 	default:
 		return domain.InvalidAt("/"+field.Name, "must be an array")
@@ -47,7 +47,7 @@ func (m *merger) addConversation(field rawjson.Member) error {
 // behindSystem returns the edit that puts the template's messages behind the system messages with
 // which a conversation begins.
 func (m *merger) behindSystem(conversation jsontext.Value) draft.Edit {
-	isLeading := func(message jsontext.Value) bool { return dialects.IsSystemMessage(m.dialect, message) }
+	isLeading := func(message jsontext.Value) bool { return dialects.IsSystemMessage(m.rules.Dialect, message) }
 	head, tail := rawjson.SplitItems(conversation, isLeading)
 	at, isLast := len(conversation)-len(tail), tail[0] == ']'
 	switch {

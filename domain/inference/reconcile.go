@@ -35,7 +35,7 @@ func (m *merger) reconcile() {
 			}
 		}
 	}
-	switch m.dialect {
+	switch m.rules.Dialect {
 	case domain.Messages:
 		m.reconcileThinking()
 		m.reconcileSampling()
@@ -64,7 +64,7 @@ func (m *merger) hasTools() bool {
 // and [] of the request count as not sent.
 func (m *merger) yields(name string) bool {
 	i := m.Index(name)
-	if i < 0 || m.Parts[i].Value.Kind() == 'n' || m.setting(name) == nil || m.rules.Policy.IsLocked(name) {
+	if i < 0 || m.Parts[i].Value.Kind() == 'n' || m.rules.Setting(name) == nil || m.rules.Policy.IsLocked(name) {
 		return false
 	}
 	from := m.Parts[i].From
@@ -80,7 +80,7 @@ func (m *merger) leaveOut(name string) {
 // leaveOutMember removes a member that only the preset's object has, unless the policy locks it.
 func (m *merger) leaveOutMember(field, member string) {
 	value, sent := m.Value(field), m.sentSetting(field)
-	if rawjson.Get(value, member) == nil || rawjson.Get(m.setting(field), member) == nil ||
+	if rawjson.Get(value, member) == nil || rawjson.Get(m.rules.Setting(field), member) == nil ||
 		rawjson.Get(sent, member) != nil || m.rules.Policy.IsLocked(field) || m.Reserve(len(value)) != nil {
 		return
 	}
@@ -224,8 +224,8 @@ func (m *merger) respellLimit() {
 		return
 	}
 	model := m.Value("model")
-	namesModel := m.Index("model") >= 0 && m.Parts[m.Index("model")].From == draft.FromRequest && !bytes.Equal(model, m.setting("model"))
-	switch hasOlder, hasNewer := m.setting(older) != nil, m.setting(newer) != nil; {
+	namesModel := m.Index("model") >= 0 && m.Parts[m.Index("model")].From == draft.FromRequest && !bytes.Equal(model, m.rules.Setting("model"))
+	switch hasOlder, hasNewer := m.rules.Setting(older) != nil, m.rules.Setting(newer) != nil; {
 	case hasOlder && hasNewer:
 	case hasNewer && !namesModel:
 		m.rename(older, newer)

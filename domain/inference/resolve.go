@@ -186,9 +186,9 @@ func (r Resolution) Fields() ([]Field, error) {
 //
 // Only Resolution.Body refers to the body afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
-	m := &merger{dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown, streamUsage: r.config.AddStreamUsage, dropsAttribution: r.config.DropAttribution && sent.Dialect == domain.Messages}
+	m := &merger{unknown: r.unknown, streamUsage: r.config.AddStreamUsage, dropsAttribution: r.config.DropAttribution && sent.Dialect == domain.Messages}
 	m.Memory = sent.Memory
-	m.rules = policy.Check{Draft: &m.Draft, Dialect: sent.Dialect, Request: &m.request, Who: who, Opened: r.opened}
+	m.rules = policy.Check{Draft: &m.Draft, Dialect: sent.Dialect, Request: &m.request, Prompt: &m.prompt, Takes: sent.Takes, Who: who, Opened: r.opened}
 	if m.request.ReadFlat(sent.Body) {
 		return r.resolve(ctx, who, sent, m)
 	}

@@ -13,7 +13,7 @@ import (
 func (m *merger) addStreamUsage() {
 	const stream, options, include = "stream", "stream_options", "include_usage"
 	isDropped := m.unknown[options] || m.unknown[stream] || m.rules.Policy.Drops(options) || m.rules.Policy.Drops(stream)
-	if !m.streamUsage || m.dialect != domain.Chat || isDropped || m.Value(stream).Kind() != 't' {
+	if !m.streamUsage || m.rules.Dialect != domain.Chat || isDropped || m.Value(stream).Kind() != 't' {
 		return
 	}
 	wanted := rawjson.NewMember(include, []byte("true"))

@@ -29,7 +29,6 @@ func BenchmarkLedgerAdd(b *testing.B) {
 	})
 }
 
-// BenchmarkTake turns a full ledger of 500 presets into rows, which are there already.
 func BenchmarkHandle(b *testing.B) {
 	handles := usage.NewHandles(secret)
 	id := uuid.NewString()
@@ -41,6 +40,7 @@ func BenchmarkHandle(b *testing.B) {
 	}
 }
 
+// BenchmarkTake turns a full ledger of 500 presets into rows, which are there already.
 func BenchmarkTake(b *testing.B) {
 	r := rand.New(rand.NewPCG(17, 18))
 	var l usage.Ledger

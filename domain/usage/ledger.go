@@ -16,7 +16,7 @@ import (
 // MaxSeries is how many series a Ledger sums between two Takes.
 const MaxSeries = 10_000
 
-// maxOthers is how many series of other a Ledger has beside MaxSeries.
+// maxOthers is how many series of other models a Ledger has beside MaxSeries.
 const maxOthers = MaxSeries / 10
 
 // maxUnstored bounds the rows that are not stored yet, in bytes. Beyond it, requests wait in their
@@ -26,10 +26,9 @@ const maxUnstored = 64 << 20
 // Ledger sums the requests of one process until they are stored. Its zero value is ready.
 // It is safe for concurrent use.
 //
-// Between two Takes it has at most MaxSeries series. The requests of further ones are
-// summed without their models, and then under other, one for each preset and hour. At most
-// 1,000 of these are made beside. Requests beyond those are lost. Overflowed and Lost count
-// them.
+// Between two Takes it has at most MaxSeries series. The requests of further ones are summed without
+// their models, in at most 1,000 series beside. Requests beyond those are lost. Overflowed and Lost
+// count them.
 type Ledger struct {
 	mu     sync.Mutex
 	live   map[liveKey]*Totals
@@ -55,7 +54,7 @@ func (l *Ledger) Add(r *Request) {
 	l.sum(r.WorkspaceID, hourOf(r.Start), r.Key(), 1, func(t *Totals) { t.Add(r) })
 }
 
-// Overflowed returns how many requests were summed without their model, or under other.
+// Overflowed returns how many requests were summed without their model or under other.
 // There was no room for their series.
 func (l *Ledger) Overflowed() int64 { return l.overflowed.Load() }
 
@@ -79,41 +78,23 @@ func (l *Ledger) sum(workspaceID string, hour int64, key Key, number int64, add 
 	add(t)
 }
 
-// room returns the totals for a new series: its own, those of other models, those of other,
-// or nil.
+// room returns the totals for a new series: its own, those of other models, or nil.
 func (l *Ledger) room(at liveKey, number int64) *Totals {
-	if !at.key.Other {
-		if len(l.live)-l.others < MaxSeries {
-			at.key.Label = strings.Clone(at.key.Label) // they may be parts of large texts
-			at.key.Model = strings.Clone(at.key.Model)
-			t := new(Totals)
-			l.live[at] = t
-			return t
-		}
+	if len(l.live)-l.others >= MaxSeries {
 		l.overflowed.Add(number)
-		at.key = at.key.otherModel()
-		if t := l.roomBeside(at, maxOthers/2); t != nil {
+		at.key.Model = otherModel // clients name as many as they like
+		if t := l.live[at]; t != nil {
 			return t
 		}
-		at.key = at.key.other()
-	}
-	t := l.roomBeside(at, maxOthers)
-	if t == nil {
-		l.lost.Add(number)
-	}
-	return t
-}
-
-// roomBeside returns the totals of a series that is beside MaxSeries. If there are most of
-// these, it returns nil instead of a new one.
-func (l *Ledger) roomBeside(at liveKey, most int) *Totals {
-	t := l.live[at]
-	if t == nil && l.others < most {
-		at.key.Label = strings.Clone(at.key.Label)
-		t = new(Totals)
-		l.live[at] = t
+		if l.others == maxOthers {
+			l.lost.Add(number)
+			return nil
+		}
 		l.others++
 	}
+	at.key.Label, at.key.Model = strings.Clone(at.key.Label), strings.Clone(at.key.Model) // they may be parts of large texts
+	t := new(Totals)
+	l.live[at] = t
 	return t
 }
 

@@ -91,16 +91,6 @@ type Key struct {
 // otherModel stands for Key.Model where the model is other.
 const otherModel = "\x00"
 
-// otherModel returns the key of the series that takes what k has no room for. It only has
-// another model, because clients name as many models as they like.
-func (k Key) otherModel() Key {
-	k.Model = otherModel
-	return k
-}
-
-// other returns the key of the series that takes what k.otherModel has no room for.
-func (k Key) other() Key { return Key{PresetID: k.PresetID, Preset: k.Preset, Other: true} }
-
 // cut returns a text that is valid UTF-8 and has at most MaxText bytes.
 func cut(text string) string {
 	if len(text) <= MaxText && utf8.ValidString(text) {

@@ -10,12 +10,12 @@ import (
 const (
 	// MaxStreamDepth is how deep a Stream lets JSON nest.
 	MaxStreamDepth = 1024
-	// MaxStreamToken is the longest string or number whose text a Stream has, as written.
+	// MaxStreamToken is the longest string or number whose text a Stream tells, as written.
 	MaxStreamToken = 256
 )
 
 // Stream reads one JSON text that comes in pieces, token by token, in memory that does not grow with it.
-// It accepts what Check accepts, but for deeper JSON and numbers of more than MaxStreamToken bytes.
+// It accepts what Check accepts, but for deeper JSON.
 // Its zero value begins a text. It is not safe for concurrent use.
 type Stream struct {
 	// Kind is the kind of the token: that of a name or a value, or a closing bracket.
@@ -36,7 +36,7 @@ type Stream struct {
 	escape int                           // how much of an escape there is
 	held   [MaxStreamToken]byte          // how the token begins, if an earlier piece has that
 	length int                           // of held
-	isLong bool
+	isLong bool                          // held has not all of it
 }
 
 // streamState says which token comes next.
@@ -64,14 +64,14 @@ func (s *Stream) Feed(piece []byte) { s.piece, s.next, s.begin = piece, 0, 0 }
 
 // IsWhole reports whether what was read is one whole value.
 func (s *Stream) IsWhole() bool {
-	return s.state == streamDone || s.state == inPlain && s.Depth == 0 && isPlain(s.held[:s.length]) && !s.isLong
+	return s.state == streamDone || s.state == inPlain && s.Depth == 0 && isPlain(s.held[:s.length])
 }
 
 // Value returns the text of the token, a string or a number. It is nil for a longer one than
 // MaxStreamToken, and valid until the next call of Next.
 func (s *Stream) Value() jsontext.Value {
 	switch {
-	case s.isLong || s.length == 0 && s.end-s.begin > MaxStreamToken:
+	case s.isLong || s.end-s.begin > MaxStreamToken:
 		return nil
 	case s.length > 0:
 		return s.held[:s.length]
@@ -167,7 +167,7 @@ func (s *Stream) beginToken(char byte) bool {
 		if s.Kind, s.state = '0', inPlain; char >= 'a' {
 			s.Kind = jsontext.Kind(char)
 		}
-		if end := scanPlain(s.piece, s.begin); end >= 0 && end < len(s.piece) && end-s.begin <= MaxStreamToken { // nearly always
+		if end := scanPlain(s.piece, s.begin); end >= 0 && end < len(s.piece) { // nearly always
 			s.next = end
 			s.endToken()
 			s.endValue(s.Kind)
@@ -233,8 +233,9 @@ func (s *Stream) readPlain() bool {
 	for ; s.next < len(s.piece); s.next++ {
 		switch s.piece[s.next] {
 		case ',', ']', '}', ' ', '\n', '\t', '\r':
-			s.endToken()
-			if !isPlain(s.Value()) {
+			s.hold(s.next)
+			s.end = s.next
+			if !isPlain(s.held[:s.length]) {
 				s.state = streamBroken
 				return false
 			}
@@ -260,9 +261,32 @@ func (s *Stream) hold(end int) {
 	part := s.piece[s.begin:end]
 	switch {
 	case s.state != inString && s.state != inPlain:
-	case s.length+len(part) > MaxStreamToken:
-		s.isLong = true
-	default:
+	case s.length+len(part) <= MaxStreamToken && !s.isLong:
 		s.length += copy(s.held[s.length:], part)
+	default:
+		if s.isLong = true; s.state == inPlain {
+			s.holdShort(part)
+		}
 	}
 }
+
+// holdShort holds a long number without the digits that follow two others. It is a number if and only
+// if the long one is.
+func (s *Stream) holdShort(part []byte) {
+	short := s.held[:0]
+	for _, text := range [...][]byte{s.held[:s.length], part} {
+		for _, char := range text {
+			switch n := len(short); {
+			case n >= 2 && isDigit(short[n-2]) && isDigit(short[n-1]) && isDigit(char):
+			case n == len(s.held): // no number has so many other characters
+				s.state = streamBroken
+				return
+			default:
+				short = append(short, char)
+			}
+		}
+	}
+	s.length = len(short)
+}
+
+func isDigit(char byte) bool { return '0' <= char && char <= '9' }

@@ -35,7 +35,7 @@ func FuzzStream(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		want, isWhole := streamed(text, len(text))
-		mayDiffer := len(text) > rawjson.MaxStreamToken // by a long number, or by its depth
+		mayDiffer := len(text) > rawjson.MaxStreamDepth // by its depth
 		if err := rawjson.Check(text); isWhole != (err == nil) && !mayDiffer {
 			t.Errorf("%q: is whole: %t, but Check returns %v", text, isWhole, err)
 		}
@@ -55,11 +55,17 @@ func TestStreamLimits(t *testing.T) {
 		text    string
 		isWhole bool
 	}{
-		{deep(rawjson.MaxStreamDepth), true}, {deep(rawjson.MaxStreamDepth + 1), false},
-		{digits(rawjson.MaxStreamToken), true}, {digits(rawjson.MaxStreamToken + 1), false},
+		{deep(rawjson.MaxStreamDepth), true},
+		{deep(rawjson.MaxStreamDepth + 1), false},
+		{digits(rawjson.MaxStreamToken), true},
+		{digits(rawjson.MaxStreamToken + 1), true},
+		{strings.Replace(digits(2*rawjson.MaxStreamToken), "[1", "[-1.0e", 1), true},
+		{strings.Replace(digits(2*rawjson.MaxStreamToken), "[1", "[0", 1), false},
+		{strings.Replace(digits(2*rawjson.MaxStreamToken), "1]", "1.]", 1), false},
+		{"[" + strings.Repeat("1e", rawjson.MaxStreamToken) + "1]", false},
 		{`["` + strings.Repeat("x", 1<<20) + `"]`, true},
 	} {
-		for _, size := range []int{100, len(tc.text)} {
+		for _, size := range []int{1, 100, len(tc.text)} {
 			if _, isWhole := streamed([]byte(tc.text), size); isWhole != tc.isWhole {
 				t.Errorf("%.20s… of %d bytes in pieces of %d: is whole: %t, want %t", tc.text, len(tc.text), size, isWhole, tc.isWhole)
 			}

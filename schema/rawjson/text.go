@@ -3,7 +3,6 @@ package rawjson
 import (
 	"bytes"
 	"slices"
-	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -11,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The functions of this file read strings that were checked. Only Text, Contains
-// and Inside copy a whole one. The inside of a string is what is between its quotes.
+// The functions of this file read strings that were checked. Only Text and Inside
+// copy a whole one. The inside of a string is what is between its quotes.
 
 // Text returns the text of a value that is a string, in memory of its own.
 func Text(value jsontext.Value) (text string, ok bool) {
@@ -65,16 +64,28 @@ func IsText(value jsontext.Value, text string) bool {
 }
 
 // Contains reports whether a value is a string that contains a text, which has no characters that JSON
-// escapes. It copies a string with escapes.
+// escapes. It copies nothing, since a stranger's string can be as long as a request.
 func Contains(value jsontext.Value, text string) bool {
 	if value.Kind() != '"' {
 		return false
 	}
-	if bytes.IndexByte(value, '\\') < 0 {
-		return bytes.Contains(insideOf(value), []byte(text))
+	inside := insideOf(value)
+	if bytes.IndexByte(inside, '\\') < 0 {
+		return bytes.Contains(inside, []byte(text))
 	}
-	decoded, _ := Text(value)
-	return strings.Contains(decoded, text)
+	_, first := utf8.DecodeRuneInString(text)
+	for begins := text[:first] + `\`; ; {
+		next := bytes.IndexAny(inside, begins)
+		if next < 0 {
+			return false
+		}
+		inside = inside[next:]
+		if _, missing := CutCommon(inside, []byte(text)); len(missing) == 0 {
+			return true
+		}
+		_, size := character(inside)
+		inside = inside[size:]
+	}
 }
 
 // CutCommon returns what follows the common beginning of two insides. They are compared as

@@ -69,7 +69,7 @@ func claimFolder(folder string, key []byte, g *guard) (_ *claim, err error) {
 	return c, nil
 }
 
-// end unlocks the folder. With an error it restores the former state before, but for parents that
+// end unlocks the folder. With an error it restores the former state first, but for parents that
 // were missing.
 func (c *claim) end(err error) error {
 	failed := err != nil
@@ -79,9 +79,10 @@ func (c *claim) end(err error) error {
 			err = errors.Join(err, os.Chmod(c.folder, c.mode&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky)))
 		}
 	}
-	if c.lock != nil {
-		err = errors.Join(err, unlock(c.lock))
+	if c.lock == nil {
+		return err // another process may have it
 	}
+	err = errors.Join(err, unlock(c.lock))
 	if failed && c.isNew {
 		_ = os.Remove(c.folder) // which fails if another process has begun to use it
 	}

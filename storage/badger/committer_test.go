@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -423,37 +422,6 @@ func TestCloseGivesUp(t *testing.T) {
 	checkGoroutines(t, before)
 }
 
-func TestUseAfterReturn(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	var tx domain.Tx
-	var r domain.Reader
-	err := errors.Join(
-		s.Update(t.Context(), func(given domain.Tx) error { tx = given; return nil }),
-		s.View(t.Context(), func(given domain.Reader) error { r = given; return nil }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err1 := workspaceBySlug(tx, "w")
-	_, err2 := workspaceBySlug(r, "w")
-	_, err3 := r.Keys()
-	for _, err := range []error{err1, err2, err3, tx.PutWorkspace(newWorkspace("w"))} {
-		if !errors.Is(err, records.ErrEnded) {
-			t.Errorf("got error %v, want %v", err, records.ErrEnded)
-		}
-	}
-	for _, r := range []domain.Reader{r, tx} {
-		yielded := 0
-		for _, err := range r.Presets(newID()) {
-			if yielded++; !errors.Is(err, records.ErrEnded) {
-				t.Errorf("Presets: got error %v, want %v", err, records.ErrEnded)
-			}
-		}
-		if yielded != 1 {
-			t.Errorf("Presets yielded %d times, want once", yielded)
-		}
-	}
-}
-
 // TestStampsOfFailedCommits advances stamps unless nothing was written for
 // certain.
 func TestStampsOfFailedCommits(t *testing.T) {
@@ -485,23 +453,5 @@ func TestStampsOfFailedCommits(t *testing.T) {
 				t.Errorf("after error %v: the stamp changed: %v, want %v", err, changed, test.changes)
 			}
 		})
-	}
-}
-
-// TestStampsOfCanonicalIDs writes ids in upper case.
-func TestStampsOfCanonicalIDs(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	w := newWorkspace("w")
-	id := w.ID
-	w.ID = strings.ToUpper(id)
-	byID, preset := s.Stamps().Workspace(id), s.Stamps().Preset(id, "p")
-	err := s.Update(t.Context(), func(tx domain.Tx) error {
-		return errors.Join(tx.PutWorkspace(w), tx.PutPreset(newPreset(w.ID, "p")))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.Stamps().Workspace(id) == byID || s.Stamps().Preset(id, "p") == preset {
-		t.Error("the stamps of the ids in their canonical form did not change")
 	}
 }

@@ -140,7 +140,6 @@ type iterator struct {
 	err    error
 }
 
-// Seek implements records.Iterator.
 func (i *iterator) Seek(k records.Key) {
 	if bytes.Compare(k, i.prefix) < 0 {
 		k = i.prefix
@@ -152,7 +151,6 @@ func (i *iterator) Seek(k records.Key) {
 	}
 }
 
-// Next implements records.Iterator.
 func (i *iterator) Next() {
 	i.key, i.record = nil, nil
 	if len(i.at.rest) == 0 {
@@ -166,17 +164,8 @@ func (i *iterator) Next() {
 	}
 }
 
-// Valid implements records.Iterator.
-func (i *iterator) Valid() bool { return i.key != nil && bytes.HasPrefix(i.key, i.prefix) }
-
-// Key implements records.Iterator.
-func (i *iterator) Key() records.Key { return i.key }
-
-// Value implements records.Iterator.
+func (i *iterator) Valid() bool            { return i.key != nil && bytes.HasPrefix(i.key, i.prefix) }
+func (i *iterator) Key() records.Key       { return i.key }
 func (i *iterator) Value() ([]byte, error) { return i.record, nil }
-
-// Err implements records.Iterator.
-func (i *iterator) Err() error { return i.err }
-
-// Close implements records.Iterator.
-func (i *iterator) Close() {}
+func (i *iterator) Err() error             { return i.err }
+func (i *iterator) Close()                 {}

@@ -81,6 +81,27 @@ func readsOwnWrites(t *testing.T, s *suite) {
 	})
 }
 
+// usedAfterwards uses a Reader and a Tx after their functions have returned.
+func usedAfterwards(t *testing.T, s *suite) {
+	var tx domain.Tx
+	var r domain.Reader
+	s.mustUpdate(t, func(given domain.Tx) error { tx = given; return nil })
+	s.mustView(t, func(given domain.Reader) error { r = given; return nil })
+	if err := tx.PutWorkspace(newWorkspace("w")); err == nil || errors.Is(err, domain.ErrNotFound) {
+		t.Errorf("PutWorkspace: got error %v, want that it has ended", err)
+	}
+	for _, r := range []domain.Reader{r, tx} {
+		_, err1 := r.WorkspaceID("w")
+		_, err2 := r.Keys()
+		_, err3 := collect(r.Presets(newID()))
+		for _, err := range []error{err1, err2, err3} {
+			if err == nil || errors.Is(err, domain.ErrNotFound) {
+				t.Errorf("got error %v, want that it has ended", err)
+			}
+		}
+	}
+}
+
 func contexts(t *testing.T, s *suite) {
 	t.Run("ended before", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

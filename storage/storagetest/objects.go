@@ -310,6 +310,15 @@ func otherNotations(t *testing.T, s *suite) {
 		}
 		wantNotFound(t, "the id as a slug")(workspaceBySlug(r, w.ID))
 	})
+	// Upper case is another notation of the same id, also for stamps.
+	upper := newWorkspace("upper")
+	objects := watched{"the workspace": ofWorkspace(upper.ID), "the preset": ofPreset(upper.ID, "p")}
+	before := objects.read(s)
+	upper.ID = strings.ToUpper(upper.ID)
+	s.put(t, upper, newPreset(upper.ID, "p"))
+	if changed := objects.changed(s, before); len(changed) != len(objects) {
+		t.Errorf("an id in upper case was written: the stamps of only %q changed", changed)
+	}
 }
 
 func slugReleased(t *testing.T, s *suite) {

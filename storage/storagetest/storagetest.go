@@ -83,6 +83,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"failed update leaves nothing", failedUpdateLeavesNothing},
 		{"update reads its own writes", readsOwnWrites},
 		{"context", contexts},
+		{"use after the end", usedAfterwards},
 		{"one preset, many writers", onePresetManyWriters},
 		{"many presets", manyPresets},
 		{"one slug, many writers", oneSlugManyWriters},

@@ -22,15 +22,7 @@ import (
 // compacted the revision, or has a damaged record. Backup ends early with ctx. Close waits for
 // it, so ctx must end first.
 func (s *Store) Backup(ctx context.Context, w io.Writer) error {
-	if !s.calls.Enter() {
-		return domain.ErrClosed
-	}
-	defer s.calls.Leave()
-	last, at, err := s.sync(ctx)
-	if err != nil {
-		return err
-	}
-	return dump.Write(ctx, w, &snapshot{ctx: ctx, store: s, last: last, revision: at}, last.Number, nil)
+	return s.withSnapshot(ctx, func(last *snapshot) error { return dump.Write(ctx, w, last, last.last.Number, nil) })
 }
 
 // restorePatience bounds a request of a restore, because nobody waits for an answer.

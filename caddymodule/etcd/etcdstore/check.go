@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
@@ -15,15 +14,10 @@ import (
 //
 // It reads from any member. etcd itself checks that its members hold the same.
 func (s *Store) Check(ctx context.Context) (report storage.Report, err error) {
-	if !s.calls.Enter() {
-		return report, domain.ErrClosed
-	}
-	defer s.calls.Leave()
-	last, at, err := s.sync(ctx)
-	if err != nil {
-		return report, err
-	}
-	c := records.Checker{Report: &report, Pause: func() error { return cmp.Or(ctx.Err(), s.ctx.Err()) }}
-	err = c.Check(&snapshot{ctx: ctx, store: s, last: last, revision: at, bypass: true})
+	err = s.withSnapshot(ctx, func(last *snapshot) error {
+		last.bypass = true
+		c := records.Checker{Report: &report, Pause: func() error { return cmp.Or(ctx.Err(), s.ctx.Err()) }}
+		return c.Check(last)
+	})
 	return report, err
 }

@@ -159,6 +159,15 @@ func (s *Store) View(ctx context.Context, fn func(domain.Reader) error) error {
 }
 
 func (s *Store) view(ctx context.Context, fn func(*records.Reader) error) error {
+	return s.withSnapshot(ctx, func(last *snapshot) error {
+		r := records.NewReader(last)
+		defer r.End()
+		return fn(r)
+	})
+}
+
+// withSnapshot calls fn with the store as of the last commit. Close waits for it.
+func (s *Store) withSnapshot(ctx context.Context, fn func(last *snapshot) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -170,20 +179,13 @@ func (s *Store) view(ctx context.Context, fn func(*records.Reader) error) error 
 	if err != nil {
 		return err
 	}
-	r := records.NewReader(&snapshot{ctx: ctx, store: s, last: last, revision: at})
-	defer r.End()
-	return fn(r)
+	return fn(&snapshot{ctx: ctx, store: s, last: last, revision: at})
 }
 
 // Sync implements domain.Store. It returns once the stamps show all commits, of any node,
 // that were acknowledged before the call.
 func (s *Store) Sync(ctx context.Context) error {
-	if !s.calls.Enter() {
-		return domain.ErrClosed
-	}
-	defer s.calls.Leave()
-	_, _, err := s.sync(ctx)
-	return err
+	return s.withSnapshot(ctx, func(*snapshot) error { return nil })
 }
 
 // sync returns the last commit, once the model has it, and a revision at which it was the

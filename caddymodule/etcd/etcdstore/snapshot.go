@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -173,18 +174,12 @@ const (
 type iterator struct {
 	snapshot *snapshot
 	prefix   string
-	page     []record
+	page     []*mvccpb.KeyValue
 	limit    int64
 	more     bool // after page
 	err      error
 }
 
-type record struct {
-	key     string
-	content []byte
-}
-
-// Seek implements records.Iterator.
 func (i *iterator) Seek(k records.Key) {
 	i.limit = firstPage
 	i.fill(max(string(k), i.prefix))
@@ -203,31 +198,18 @@ func (i *iterator) fill(from string) {
 		return
 	}
 	i.limit = min(2*i.limit, maxPage)
-	for _, kv := range response.Kvs {
-		i.page = append(i.page, record{string(kv.Key[len(i.snapshot.store.prefix):]), kv.Value})
-	}
-	i.more = response.More
+	i.page, i.more = response.Kvs, response.More
 }
 
-// Next implements records.Iterator.
 func (i *iterator) Next() {
-	last := i.page[0].key
+	last := string(i.Key())
 	if i.page = i.page[1:]; len(i.page) == 0 && i.more {
 		i.fill(last + "\x00")
 	}
 }
 
-// Valid implements records.Iterator.
-func (i *iterator) Valid() bool { return len(i.page) > 0 }
-
-// Key implements records.Iterator.
-func (i *iterator) Key() records.Key { return records.Key(i.page[0].key) }
-
-// Value implements records.Iterator.
-func (i *iterator) Value() ([]byte, error) { return i.page[0].content, nil }
-
-// Err implements records.Iterator.
-func (i *iterator) Err() error { return i.err }
-
-// Close implements records.Iterator.
-func (i *iterator) Close() {}
+func (i *iterator) Valid() bool            { return len(i.page) > 0 }
+func (i *iterator) Key() records.Key       { return i.page[0].Key[len(i.snapshot.store.prefix):] }
+func (i *iterator) Value() ([]byte, error) { return i.page[0].Value, nil }
+func (i *iterator) Err() error             { return i.err }
+func (i *iterator) Close()                 {}

@@ -163,8 +163,7 @@ func (a *account) list(path string, query func(page int) url.Values, name func(i
 	return nil, fmt.Errorf("GET %s has more than %d pages", path, maxPages)
 }
 
-// each reads items, of which each has a name. An error that concerns one of them is an entry of the
-// report.
+// each reads items by their names. An error that concerns one of them is an entry of the report.
 func (a *account) each(items []node, name func(item node) string, read func(item node, name string) error) error {
 	for _, item := range items {
 		name := name(item)

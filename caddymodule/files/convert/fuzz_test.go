@@ -69,7 +69,7 @@ func FuzzMustache(f *testing.F) {
 }
 
 func FuzzLangfuseReferences(f *testing.F) {
-	texts := newLangfuseTexts([]node{
+	texts := textsOf([]node{
 		mustParse(f, `{"name":"p","prompt":"[{{x}}","version":1,"labels":["production"]}`),
 		mustParse(f, `{"name":"q","prompt":"@@@langfusePrompt:name=p|version=1@@@@@@langfusePrompt:name=q|label=latest@@@","version":1}`),
 	})

@@ -18,11 +18,7 @@ var (
 	}
 )
 
-const (
-	jinjaStatement = "has {% … %}: a template has no statements"
-	jinjaUnclosed  = "has {{, {% or {# without an end"
-	dottedName     = "has a name with a dot: it is one name here, and clients send its value under the whole name"
-)
+const dottedName = "has a name with a dot: it is one name here, and clients send its value under the whole name"
 
 // jinjaTag is a tag of a text, and what stands before it.
 type jinjaTag struct {
@@ -65,10 +61,10 @@ func jinja(text string) ([]segment, []finding) {
 		switch {
 		case tag.kind == 0:
 		case tag.isOpen:
-			b.find(finding{jinjaUnclosed, true})
+			b.find(finding{"has {{, {% or {# without an end", true})
 			b.literal(tag.whole)
 		case tag.kind == '%':
-			b.find(finding{jinjaStatement, true})
+			b.find(finding{"has {% … %}: a template has no statements", true})
 		case tag.kind == '#':
 			b.find(finding{message: "has a comment {# … #}: it is not for the model"})
 		case jinjaName.MatchString(tag.inner()) && !jinjaWords[tag.inner()]:

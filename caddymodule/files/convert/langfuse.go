@@ -14,42 +14,43 @@ import (
 
 // readLangfuse reads the array of Langfuse's export, or a live project.
 func readLangfuse(c *conversion) ([]*prompt, error) {
-	var found prompts
-	var entries []node
-	var err error
+	r := langfuse{conversion: c, texts: langfuseTexts{}}
 	if c.isLive() {
-		entries, err = c.fetchLangfuse(&found)
-	} else {
-		entries, err = c.langfuseEntries()
+		err := r.fetch()
+		return r.found.all, err
 	}
-	if err != nil {
-		return nil, err
-	}
-	texts := newLangfuseTexts(entries)
-	for _, entry := range entries {
-		if name := entry.textOf("name"); name != "" {
-			found.of(name).readLangfuse(entry, texts)
-		} else {
-			c.refuse(entry.at("name"), "must be the name of a prompt")
-		}
-	}
-	return found.all, nil
-}
-
-// langfuseEntries returns the entries of the input's files.
-func (c *conversion) langfuseEntries() (entries []node, err error) {
 	roots, err := c.roots()
 	for _, root := range roots {
 		switch root.kind() {
 		case '[':
-			entries = slices.AppendSeq(entries, c.parts(root))
+			for entry := range c.parts(root) {
+				r.add(entry)
+			}
 		case '{':
-			entries = append(entries, root)
+			r.add(root)
 		default:
 			c.refuse(root, "must be an array of prompts")
 		}
 	}
-	return entries, err
+	return r.found.all, err
+}
+
+// langfuse collects the prompts of Langfuse.
+type langfuse struct {
+	*conversion
+	found prompts
+	texts langfuseTexts
+}
+
+// add adds an entry of the export as a version.
+func (r *langfuse) add(entry node) {
+	name := entry.textOf("name")
+	if name == "" {
+		r.refuse(entry.at("name"), "must be the name of a prompt")
+		return
+	}
+	r.texts[name] = append(r.texts[name], entry)
+	r.found.of(name).readLangfuse(entry, r.texts)
 }
 
 // langfuseMembers are the members of an entry that are read, or that are of Langfuse alone.
@@ -57,7 +58,7 @@ const langfuseMembers = `name type prompt config labels tags commitMessage versi
 	id projectId createdAt updatedAt createdBy creator isActive lastUpdatedAt resolutionGraph`
 
 // readLangfuse adds an entry of the export as a version.
-func (p *prompt) readLangfuse(entry node, texts *langfuseTexts) {
+func (p *prompt) readLangfuse(entry node, texts langfuseTexts) {
 	v := &version{number: entry.get("version").number(), dialect: domain.Chat, syntax: texts.syntax, place: entry, message: entry.get("commitMessage")}
 	p.versions = append(p.versions, v)
 	for label := range entry.get("labels").items() {
@@ -119,56 +120,57 @@ var langfuseNames = map[string]string{
 	"stop_sequences": "stop", "stopSequences": "stop",
 }
 
-// fetchLangfuse reads a live project. The answers are entries of an export. Langfuse puts
-// the texts of references in.
-func (c *conversion) fetchLangfuse(found *prompts) (entries []node, err error) {
-	if !strings.Contains(c.options.Key, ":") {
-		return nil, errors.New("langfuse wants the public key, a colon and the secret key in --key-file")
+// fetch reads a live project. The answers are entries of an export. Langfuse puts the texts of
+// references in.
+func (r *langfuse) fetch() error {
+	if !strings.Contains(r.options.Key, ":") {
+		return errors.New("langfuse wants the public key, a colon and the secret key in --key-file")
 	}
-	a, err := c.account("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(c.options.Key)))
+	a, err := r.account("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(r.options.Key)))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	const path, pageSize = "/api/public/v2/prompts", "100"
 	query := func(page int) url.Values { return url.Values{"page": {strconv.Itoa(page + 1)}, "limit": {pageSize}} }
 	name := func(item node) string { return item.textOf("name") }
 	listed, err := a.list(path, query, name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	err = a.each(listed, name, func(item node, name string) error {
+	return a.each(listed, name, func(item node, name string) error {
 		path := path + "/" + url.PathEscape(name)
 		var numbers []int
 		for number := range item.get("versions").items() {
 			numbers = append(numbers, number.number())
 		}
 		slices.Sort(numbers)
-		if !c.options.AllVersions {
+		if !r.options.AllVersions {
 			entry, err := a.get(path, url.Values{"label": {production}})
 			if isStatus(err, http.StatusNotFound) && len(numbers) > 0 {
 				entry, err = a.get(path, url.Values{"version": {strconv.Itoa(numbers[len(numbers)-1])}})
 			}
 			if err == nil {
-				found.of(name).leaveLangfuse(item, entry, numbers)
-				entries = append(entries, entry)
+				r.found.of(name).leaveLangfuse(item, entry, numbers)
+				r.add(entry)
 			}
 			return err
 		}
-		var all []node
+		var entries []node
 		for _, number := range numbers {
-			if !c.take() {
+			if !r.take() {
 				break
 			}
 			entry, err := a.get(path, url.Values{"version": {strconv.Itoa(number)}})
 			if err != nil {
 				return err
 			}
-			all = append(all, entry)
+			entries = append(entries, entry)
 		}
-		entries = append(entries, all...)
+		for _, entry := range entries {
+			r.add(entry)
+		}
 		return nil
 	})
-	return entries, err
 }
 
 // leaveLangfuse reports the versions and the labels of a prompt that are not read. Its item of the

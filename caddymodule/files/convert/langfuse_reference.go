@@ -10,20 +10,11 @@ import (
 
 const referenceStart, referenceEnd = "@@@langfusePrompt:", "@@@"
 
-// langfuseTexts finds the prompts that others refer to.
-type langfuseTexts struct{ byName map[string][]node }
-
-func newLangfuseTexts(entries []node) *langfuseTexts {
-	t := &langfuseTexts{make(map[string][]node)}
-	for _, entry := range entries {
-		name := entry.textOf("name")
-		t.byName[name] = append(t.byName[name], entry)
-	}
-	return t
-}
+// langfuseTexts are the entries that others refer to, by name.
+type langfuseTexts map[string][]node
 
 // syntax is the syntax of Langfuse: {{name}}, and references to other prompts.
-func (t *langfuseTexts) syntax(text string) ([]segment, []finding) {
+func (t langfuseTexts) syntax(text string) ([]segment, []finding) {
 	if !strings.Contains(text, referenceStart) {
 		return plainBraces(text)
 	}
@@ -36,7 +27,7 @@ func (t *langfuseTexts) syntax(text string) ([]segment, []finding) {
 }
 
 // expand writes a text with the texts of its references. inside are the references around it.
-func (t *langfuseTexts) expand(whole *strings.Builder, text string, texts *inclusion, inside []string) (problem string) {
+func (t langfuseTexts) expand(whole *strings.Builder, text string, texts *inclusion, inside []string) (problem string) {
 	for {
 		before, rest, found := strings.Cut(text, referenceStart)
 		whole.WriteString(before)
@@ -59,7 +50,7 @@ func (t *langfuseTexts) expand(whole *strings.Builder, text string, texts *inclu
 }
 
 // find returns the text that a reference stands for, or why there is none, if it is not missing.
-func (t *langfuseTexts) find(reference string) (text string, ok bool, problem string) {
+func (t langfuseTexts) find(reference string) (text string, ok bool, problem string) {
 	parts := make(map[string]string)
 	for part := range strings.SplitSeq(reference, "|") {
 		key, value, _ := strings.Cut(part, "=")
@@ -67,7 +58,7 @@ func (t *langfuseTexts) find(reference string) (text string, ok bool, problem st
 	}
 	version, label := parts["version"], parts["label"]
 	var found node
-	for _, entry := range t.byName[parts["name"]] {
+	for _, entry := range t[parts["name"]] {
 		number := entry.get("version").number()
 		isMeant := number > 0 && version == strconv.Itoa(number)
 		if version == "" {

@@ -27,9 +27,6 @@ func readPortkey(c *conversion) ([]*prompt, error) {
 			r.collect(root)
 		}
 	}
-	for _, listed := range r.prompts {
-		r.prompt(listed.name, listed.at)
-	}
 	return r.found.all, nil
 }
 
@@ -37,14 +34,7 @@ func readPortkey(c *conversion) ([]*prompt, error) {
 type portkey struct {
 	*conversion
 	found    prompts
-	prompts  []portkeyPrompt
-	partials mustache
-}
-
-// portkeyPrompt is a version of a prompt. name is empty if the version has it itself.
-type portkeyPrompt struct {
-	name string
-	at   node
+	partials mustache // texts are read when all are known
 }
 
 // collect takes the prompts and the partials of a file: {prompts, partials}, a list, or one
@@ -58,7 +48,7 @@ func (r *portkey) collect(root node) {
 		}
 	case root.get("prompts").kind() == '[' || partials.exists():
 		for item := range r.parts(root.get("prompts")) {
-			r.prompts = append(r.prompts, portkeyPrompt{at: item})
+			r.prompt("", item)
 		}
 		for item := range r.parts(partials) {
 			r.partial(item)
@@ -76,7 +66,7 @@ func (r *portkey) collect(root node) {
 	case root.kind() == '{' && !root.get("prompt_version").exists() && !root.get("parameters").exists() && root.get("version").exists():
 		r.partial(root)
 	case root.kind() == '{':
-		r.prompts = append(r.prompts, portkeyPrompt{at: root})
+		r.prompt("", root)
 	default:
 		r.refuse(root, "must be an object with prompts and partials")
 	}

@@ -57,7 +57,7 @@ func (r *portkey) fetchOne(a *account, name string) error {
 	p := r.found.of(name)
 	p.chosen = number
 	r.take()
-	r.prompts = append(r.prompts, portkeyPrompt{name, published})
+	r.prompt(name, published)
 	versions, err := a.get(path+"/versions", nil)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (r *portkey) fetchOne(a *account, name string) error {
 				return err
 			}
 		}
-		r.prompts = append(r.prompts, portkeyPrompt{name, item})
+		r.prompt(name, item)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func shown(segments []segment) string {
 
 func TestSyntaxes(t *testing.T) {
 	partials := mustache{map[string]string{"a": "A {{x}}", "b": "[{{> a }}]", "self": "{{>self}}", "big": strings.Repeat("x", 200<<10)}}
-	texts := newLangfuseTexts([]node{
+	texts := textsOf([]node{
 		mustParse(t, `{"name":"a","prompt":"A {{x}}","version":1,"labels":["production"]}`),
 		mustParse(t, `{"name":"a","prompt":"B {{y}}","version":2,"labels":["latest"]}`),
 		mustParse(t, `{"name":"nested","prompt":"[@@@langfusePrompt:name=a|version=1@@@]","version":1}`),
@@ -122,7 +122,7 @@ func TestExponentialReferences(t *testing.T) {
 	}
 	partials.partials["p14"] = ""
 	entries = append(entries, mustParse(t, `{"name":"p14","version":1,"prompt":""}`))
-	for name, syntax := range map[string]syntax{"{{>p0}}": partials.syntax, "@@@langfusePrompt:name=p0|version=1@@@": newLangfuseTexts(entries).syntax} {
+	for name, syntax := range map[string]syntax{"{{>p0}}": partials.syntax, "@@@langfusePrompt:name=p0|version=1@@@": textsOf(entries).syntax} {
 		if _, found := syntax(name); !slices.ContainsFunc(found, func(f finding) bool { return f.refuses && strings.Contains(f.message, "too many") }) {
 			t.Errorf("%s: found %v", name, found)
 		}
@@ -161,6 +161,15 @@ func TestLargeTexts(t *testing.T) {
 	if len(segments) != 1 || len(found) != 1 || found[0].refuses {
 		t.Errorf("got %d segments and %v", len(segments), found)
 	}
+}
+
+// textsOf returns the texts that entries have for references.
+func textsOf(entries []node) langfuseTexts {
+	texts := make(langfuseTexts)
+	for _, entry := range entries {
+		texts[entry.textOf("name")] = append(texts[entry.textOf("name")], entry)
+	}
+	return texts
 }
 
 func mustParse(tb testing.TB, text string) node {

@@ -161,8 +161,11 @@ func (r *reader) compareArchived(ctx context.Context, file *files.Preset, worksp
 	if err := c.compareFields(restored); err != nil {
 		return nil, err
 	}
-	err := c.compareLabels(archived, int(files.Latest), 0, func(number int) (bool, error) {
-		newest, err := r.newestMade(ctx, c.workspaceID, c.Slug)
+	newest := -1 // not read yet
+	err := c.compareLabels(archived, int(files.Latest), 0, func(number int) (_ bool, err error) {
+		if newest < 0 {
+			newest, err = r.newestMade(ctx, c.workspaceID, c.Slug)
+		}
 		return newest == 0 || number <= newest+1, err // the file's version may be the next one
 	})
 	if err != nil {

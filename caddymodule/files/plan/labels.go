@@ -121,13 +121,10 @@ func (t Target) shares() []files.Share {
 }
 
 // sharesBelow returns the shares of t that are versions below a number.
-func (t Target) sharesBelow(number int) (old []files.Share) {
-	for _, share := range t.shares() {
-		if share.Version != files.Latest && int(share.Version) < number {
-			old = append(old, share)
-		}
-	}
-	return old
+func (t Target) sharesBelow(number int) []files.Share {
+	return slices.DeleteFunc(slices.Clone(t.shares()), func(share files.Share) bool {
+		return share.Version == files.Latest || int(share.Version) >= number
+	})
 }
 
 // withShares returns t with the versions of shares that it lacks, at weight 0. If those are too
@@ -144,12 +141,7 @@ func (t Target) withShares(shares []files.Share) Target {
 	if len(split) == len(t.shares()) {
 		return t
 	}
-	var others []files.Share
-	for _, share := range split {
-		if !hasVersion(shares, share.Version) {
-			others = append(others, share)
-		}
-	}
+	others := slices.DeleteFunc(slices.Clone(split), func(share files.Share) bool { return hasVersion(shares, share.Version) })
 	slices.SortStableFunc(others, func(a, b files.Share) int { return cmp.Compare(a.Weight, b.Weight) })
 	excess := others[:max(0, len(split)-domain.MaxShares)]
 	return Target{Split: slices.DeleteFunc(split, func(share files.Share) bool { return hasVersion(excess, share.Version) })}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
@@ -18,17 +17,20 @@ func (r *reader) compareWorkspace(ctx context.Context, file *files.Workspace) (*
 			return nil, fmt.Errorf("reading its defaults: %w", err)
 		}
 	}
-	id, exists := r.ids[file.Slug]
-	if !exists {
-		return newWorkspace(file.Slug, wanted)
-	}
-	if len(wanted) == 0 {
-		return nil, nil
-	}
+	w := &Workspace{Slug: file.Slug, Action: Update, id: r.ids[file.Slug]}
+	slug, _ := json.Marshal(file.Slug) // never fails
 	var current map[string]json.RawMessage
-	response, err := r.get(ctx, "/workspaces/"+client.Escape(id), nil, &current)
-	if err != nil {
-		return nil, err
+	if w.id == "" {
+		w.Action = Create
+		if wanted["name"] == nil {
+			wanted["name"] = slug
+		}
+	} else if len(wanted) > 0 {
+		response, err := r.get(ctx, "/workspaces/"+client.Escape(w.id), nil, &current)
+		if err != nil {
+			return nil, err
+		}
+		w.tag = response.Tag()
 	}
 	before, after := make(map[string]json.RawMessage), make(map[string]json.RawMessage)
 	for name, value := range wanted {
@@ -36,34 +38,23 @@ func (r *reader) compareWorkspace(ctx context.Context, file *files.Workspace) (*
 		if !ok {
 			stored = json.RawMessage("null")
 		}
-		if !files.SameDefault(name, stored, value) {
+		switch {
+		case w.Action == Create:
+			after[name] = value
+		case !files.SameDefault(name, stored, value):
 			before[name], after[name] = stored, value
 		}
 	}
 	if len(after) == 0 {
 		return nil, nil
 	}
-	w := &Workspace{Slug: file.Slug, Action: Update, id: id, tag: response.Tag()}
+	var err error
 	if w.Settings, err = patchOfValues(before, after); err != nil {
 		return nil, err
 	}
+	if w.Action == Create {
+		after["slug"] = slug
+	}
 	w.body, err = encode(after)
-	return w, err
-}
-
-// newWorkspace returns the creation of a workspace with some members.
-func newWorkspace(slug string, members map[string]json.RawMessage) (*Workspace, error) {
-	w := &Workspace{Slug: slug, Action: Create}
-	quoted, err := json.Marshal(slug)
-	if err != nil {
-		return nil, err
-	}
-	body := map[string]json.RawMessage{"name": quoted}
-	maps.Copy(body, members)
-	if w.Settings, err = patchOfValues(struct{}{}, body); err != nil {
-		return nil, err
-	}
-	body["slug"] = quoted
-	w.body, err = encode(body)
 	return w, err
 }

@@ -77,8 +77,9 @@ type Announcer struct {
 	Emit   func(event string, data map[string]any)
 	Logger *zap.Logger
 
-	mu      sync.Mutex
-	waiting []domain.AuditRecord // the first one is being emitted
+	mu       sync.Mutex
+	waiting  []domain.AuditRecord
+	emitting bool
 }
 
 // Of returns the type of the event of a change, empty if it has none.
@@ -97,7 +98,8 @@ func (a *Announcer) Announce(done domain.AuditRecord) {
 		return
 	}
 	a.waiting = append(a.waiting, done)
-	if len(a.waiting) == 1 {
+	if !a.emitting {
+		a.emitting = true
 		go a.emitAll()
 	}
 }
@@ -106,16 +108,15 @@ func (a *Announcer) Announce(done domain.AuditRecord) {
 func (a *Announcer) emitAll() {
 	for {
 		a.mu.Lock()
-		next := a.waiting[0]
-		a.mu.Unlock()
-		a.emitOne(next)
-		a.mu.Lock()
-		a.waiting = a.waiting[1:]
-		rest := len(a.waiting)
-		a.mu.Unlock()
-		if rest == 0 {
+		if len(a.waiting) == 0 {
+			a.emitting = false
+			a.mu.Unlock()
 			return
 		}
+		next := a.waiting[0]
+		a.waiting = a.waiting[1:]
+		a.mu.Unlock()
+		a.emitOne(next)
 	}
 }
 

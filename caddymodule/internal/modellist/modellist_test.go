@@ -597,19 +597,10 @@ func TestModelsFlush(t *testing.T) {
 	}
 }
 
-// TestModelsInformational checks that an informational answer passes at once and does not
-// end the list. A second final status is ignored.
-func TestModelsInformational(t *testing.T) {
+// overHTTP returns the answer of a server whose list next answers.
+func overHTTP(t *testing.T, next caddyhttp.HandlerFunc) caddytest.Response {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-			w.Header().Set("Link", "</x>")
-			w.WriteHeader(http.StatusEarlyHints)
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusOK)
-			w.WriteHeader(http.StatusTeapot)
-			_, err := io.WriteString(w, plainList)
-			return err
-		})
 		if err := listTo(t, w, r, next); err != nil {
 			t.Error(err)
 		}
@@ -619,32 +610,35 @@ func TestModelsInformational(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	caddytest.ReadResponse(t, response).Want(t, http.StatusOK, editedList)
+	return caddytest.ReadResponse(t, response)
+}
+
+// TestModelsInformational checks that an informational answer passes at once and does not
+// end the list. A second final status is ignored.
+func TestModelsInformational(t *testing.T) {
+	overHTTP(t, func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Link", "</x>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusOK)
+		w.WriteHeader(http.StatusTeapot)
+		_, err := io.WriteString(w, plainList)
+		return err
+	}).Want(t, http.StatusOK, editedList)
 }
 
 // TestModelsHijack checks that an upgraded connection is the gateway's.
 func TestModelsHijack(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-			w.Header().Set("Content-Type", "application/json")
-			conn, _, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			_, err = io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\nraw")
+	overHTTP(t, func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Content-Type", "application/json")
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
 			return err
-		})
-		if err := listTo(t, w, r, next); err != nil {
-			t.Error(err)
 		}
-	}))
-	defer server.Close()
-	response, err := http.Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	caddytest.ReadResponse(t, response).Want(t, http.StatusOK, "raw")
+		defer conn.Close()
+		_, err = io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\nraw")
+		return err
+	}).Want(t, http.StatusOK, "raw")
 }
 
 func TestModelsNextFails(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
@@ -25,11 +27,12 @@ type Check struct {
 	Disabled []string
 	Opened   map[string]bool
 
-	// Policy is that of the preset, nil for none. Stored are the fields of the preset, and Ours are those
-	// that the route takes.
-	Policy       *Policy
-	Stored, Ours []rawjson.Member
-	Prompt       prompts.System // of the preset
+	// Policy is that of the preset, nil for none. Stored are the fields of the preset, and Takes those that
+	// the route takes, nil for all.
+	Policy *Policy
+	Stored []rawjson.Member
+	Takes  []string
+	Prompt *prompts.System // of the preset
 
 	// Broken names the policy's rules that changed the request, each once.
 	Broken []string
@@ -54,6 +57,19 @@ func (c *Check) where() string {
 		return "where server tools are disabled"
 	}
 	return ""
+}
+
+// TakesField reports whether the route takes a field from the preset or workspace.
+func (c *Check) TakesField(name string) bool {
+	return c.Takes == nil || name == "model" || slices.Contains(c.Takes, name)
+}
+
+// Setting returns the preset's value of a field, nil where it has none that the route takes.
+func (c *Check) Setting(name string) jsontext.Value {
+	if !c.TakesField(name) {
+		return nil
+	}
+	return rawjson.Find(c.Stored, name)
 }
 
 // opens reports whether allow_fields of the site or the policy has a field. What is opened is not

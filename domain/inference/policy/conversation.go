@@ -163,7 +163,7 @@ const perMessage = "output_config"
 
 // leaveOut leaves a member that a rule limits out of the items of a list, but for those of the preset.
 func (c *Check) leaveOut(f *rawjson.Member, member, rule string) {
-	own := rawjson.Find(c.Ours, f.Name)
+	own := c.Setting(f.Name)
 	c.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
 		if !hasMember(item, member) || hasItem(own, item) {
 			return item

@@ -100,7 +100,7 @@ func (c *Check) valueAt(at dialects.Place) jsontext.Value {
 
 // presetAt returns the preset's value at a place, or nil.
 func (c *Check) presetAt(at dialects.Place) jsontext.Value {
-	return member(rawjson.Find(c.Ours, at.Field), at.Member)
+	return member(c.Setting(at.Field), at.Member)
 }
 
 // sentAt returns the value at a place that the request itself sent, or nil. It says something.

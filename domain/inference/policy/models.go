@@ -28,7 +28,7 @@ func (c *Check) limitModels() {
 		if allowed := c.allowed(name, value); allowed == nil {
 			c.put(at, c.presetAt(at))
 			if other := dialects.Synonyms[c.Dialect][name]; name == "models" || name == "fallbacks" {
-				if ours := rawjson.Find(c.Ours, other); ours != nil && c.Value(other) == nil {
+				if ours := c.Setting(other); ours != nil && c.Value(other) == nil {
 					c.Set(other, ours, draft.FromPolicy)
 				}
 			}
@@ -53,7 +53,7 @@ func (c *Check) allowed(field string, value jsontext.Value) jsontext.Value {
 		c.recordViolation(rule, modelMessage, true, field)
 		return nil
 	}
-	own := rawjson.Find(c.Ours, "tools")
+	own := c.Setting("tools")
 	list := rawjson.Member{Name: field, Value: value}
 	c.editItems(&list, func(i int, item jsontext.Value) jsontext.Value {
 		if field == "tools" && hasItem(own, item) || search.element(field, item) == nil {

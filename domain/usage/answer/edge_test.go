@@ -204,6 +204,7 @@ func TestLarge(t *testing.T) {
 		{"line of 32 MiB", sseType, append(slices.Repeat([]string{":" + megabyte}, 32), "\n\n"+knownEvent)},
 		{"field name of 1 MiB", sseType, []string{strings.Repeat("data", 1<<18), ":\n\n" + knownEvent}},
 		{"event name of 1 MiB", sseType, []string{"event: " + megabyte, "\n" + knownEvent}},
+		{"number of 1 MiB", jsonType, []string{`{"x":` + strings.Repeat("1", 1<<20), `,` + known + `}`}},
 		{"key of 1 MiB", jsonType, []string{`{"` + megabyte, `":1,` + known + `}`}},
 		{"2^20 carriage returns", sseType, []string{strings.Repeat("\r", 1<<20), knownEvent}},
 	} {

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"bytes"
 	"net/http"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -170,7 +171,7 @@ func countOf(text []byte) int64 {
 			if n = n*10 + int64(c-'0'); n > maxCount {
 				return bad
 			}
-		case c == '.' && allZeros(text[i+1:]):
+		case c == '.' && len(bytes.Trim(text[i+1:], "0")) == 0:
 			return n
 		default:
 			return bad
@@ -180,13 +181,4 @@ func countOf(text []byte) int64 {
 		return bad
 	}
 	return n
-}
-
-func allZeros(text []byte) bool {
-	for _, c := range text {
-		if c != '0' {
-			return false
-		}
-	}
-	return true
 }

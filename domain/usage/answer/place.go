@@ -59,9 +59,6 @@ const (
 	ownKey
 )
 
-// isText reports whether the text at a place matters, not only whether there is one.
-func (w what) isText() bool { return w == kind || w == status || w == model }
-
 type members []member
 
 func read(w what) *place { return &place{what: w} }
@@ -78,34 +75,47 @@ var places = map[domain.Dialect]*place{
 	domain.Messages:  messagesPlaces(),
 }
 
+// topPlaces are the places that every dialect has, and more.
+func topPlaces(d domain.Dialect, more members) *place {
+	return objectOf(append(more, members{{"model", read(model)}, {"usage", usagePlaces(d, false)}, {"error", read(failure)}}...))
+}
+
 func chatPlaces() *place {
 	text := read(content)
 	parts := read(content) // or an array of parts
 	parts.elements = objectOf(members{{"text", text}, {"thinking", parts}})
 	function := objectOf(members{{"arguments", text}, {"input", text}, {"transcript", text}})
-	return objectOf(members{
-		{"model", read(model)}, {"usage", usagePlaces(domain.Chat, false)}, {"error", read(failure)},
+	return topPlaces(domain.Chat, members{
 		{"choices", list(members{{"delta", objectOf(members{
-			{"content", parts}, {"reasoning", text}, {"reasoning_content", text}, {"refusal", text},
-			{"tool_calls", list(members{{"function", function}, {"custom", function}})}, {"function_call", function}, {"audio", function},
+			{"content", parts},
+			{"reasoning", text},
+			{"reasoning_content", text},
+			{"refusal", text},
+			{"tool_calls", list(members{{"function", function}, {"custom", function}})},
+			{"function_call", function},
+			{"audio", function},
 			{"reasoning_details", list(members{{"text", text}, {"summary", text}})},
 		})}})},
 	})
 }
 
 func responsesPlaces() *place {
-	return objectOf(members{
-		{"model", read(model)}, {"usage", usagePlaces(domain.Responses, false)}, {"error", read(failure)},
-		{"type", read(kind)}, {"status", read(status)}, {"delta", read(content)}, {"response", innerPlaces(domain.Responses)},
+	return topPlaces(domain.Responses, members{
+		{"type", read(kind)},
+		{"status", read(status)},
+		{"delta", read(content)},
+		{"response", innerPlaces(domain.Responses)},
 	})
 }
 
 func messagesPlaces() *place {
 	text := read(content)
 	delta := objectOf(members{{"text", text}, {"thinking", text}, {"partial_json", text}})
-	return objectOf(members{
-		{"model", read(model)}, {"usage", usagePlaces(domain.Messages, false)}, {"error", read(failure)},
-		{"type", read(kind)}, {"delta", delta}, {"content_block", delta}, {"message", innerPlaces(domain.Messages)},
+	return topPlaces(domain.Messages, members{
+		{"type", read(kind)},
+		{"delta", delta},
+		{"content_block", delta},
+		{"message", innerPlaces(domain.Messages)},
 	})
 }
 
@@ -123,8 +133,10 @@ func usagePlaces(d domain.Dialect, isInner bool) *place {
 	switch d {
 	case domain.Chat:
 		m = append(m, members{
-			{"prompt_tokens", at(input)}, {"prompt_tokens_details", cached},
-			{"completion_tokens", at(output)}, {"completion_tokens_details", thought},
+			{"prompt_tokens", at(input)},
+			{"prompt_tokens_details", cached},
+			{"completion_tokens", at(output)},
+			{"completion_tokens_details", thought},
 		}...)
 	case domain.Responses:
 		m = append(m, members{
@@ -132,8 +144,11 @@ func usagePlaces(d domain.Dialect, isInner bool) *place {
 		}...)
 	case domain.Messages:
 		m = append(m, members{
-			{"input_tokens", at(input)}, {"cache_read_input_tokens", at(cacheRead)}, {"cache_creation_input_tokens", at(cacheWrite)},
-			{"output_tokens", at(output)}, {"output_tokens_details", details(outputDetails, members{{"thinking_tokens", at(reasoning)}})},
+			{"input_tokens", at(input)},
+			{"cache_read_input_tokens", at(cacheRead)},
+			{"cache_creation_input_tokens", at(cacheWrite)},
+			{"output_tokens", at(output)},
+			{"output_tokens_details", details(outputDetails, members{{"thinking_tokens", at(reasoning)}})},
 		}...)
 	}
 	return details(usage, m)

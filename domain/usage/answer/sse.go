@@ -18,7 +18,8 @@ type lines struct {
 	sse      sse.Reader
 	hasData  bool               // the event has a data line
 	waiting  []byte             // that line, whole and without an end of the event so far. It is not parsed yet
-	event    [maxEventName]byte // how the event's name begins
+	kind     eventKind          // the meaning of the event's name
+	event    [maxEventName]byte // how that begins, if it comes in parts
 	eventLen int
 	head     [len(doneMark)]byte // how the event's data begins
 	headLen  int
@@ -49,10 +50,15 @@ func (r *Reader) readLines(p []byte, now time.Time) {
 			if l.sse.Begins {
 				l.eventLen = 0
 			}
+			if l.sse.Begins && l.sse.Ends { // nearly always
+				l.kind = kindOf(l.sse.Value())
+				continue
+			}
 			l.eventLen += copy(l.event[l.eventLen:], l.sse.Value())
+			l.kind = kindOf(l.event[:l.eventLen])
 		case sse.End:
-			if l.waiting != nil && kindOf(l.event[:l.eventLen]) <= otherKind && r.addsNothing(l.waiting) {
-				l.waiting, l.hasData, l.eventLen = nil, false, 0
+			if l.waiting != nil && l.kind <= otherKind && r.addsNothing(l.waiting) {
+				l.waiting, l.hasData, l.kind = nil, false, noKind
 				continue
 			}
 			r.parseWaiting()
@@ -87,8 +93,8 @@ func (r *Reader) readData(p []byte, begins bool) {
 // endEvent ends an event. An event that is not whole has no effect if it cannot be read.
 func (r *Reader) endEvent(now time.Time, whole bool) {
 	l := &r.lines
-	k := kindOf(l.event[:l.eventLen])
-	l.eventLen = 0
+	k := l.kind
+	l.kind = noKind
 	if !l.hasData {
 		return
 	}
