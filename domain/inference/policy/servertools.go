@@ -26,8 +26,8 @@ type serverTool struct {
 	brings []string
 	// runs is the member that names the models that the tool runs. Without one, it chooses them.
 	runs string
-	// byCallers tells that callers run such a tool themselves, so that their functions may have its name.
-	byCallers bool
+	// isFunction tells that LiteLLM runs a function of this name itself.
+	isFunction bool
 }
 
 // vendorNamespace is the prefix of the names of server tools.
@@ -37,9 +37,9 @@ const vendorNamespace = "openrouter:"
 // where any is disabled.
 var serverTools = []serverTool{
 	{name: "openrouter:advisor", types: []string{"advisor"}, runs: "model"},
-	{name: "openrouter:apply_patch", types: []string{"apply_patch"}, byCallers: true},
-	{name: "openrouter:bash", types: []string{"bash"}, byCallers: true},
-	{name: "openrouter:browser_use", types: []string{"browser", "browser_use", "browser_toolset", "computer", "computer_use", "computer_toolset"}, byCallers: true},
+	{name: "openrouter:apply_patch", types: []string{"apply_patch"}},
+	{name: "openrouter:bash", types: []string{"bash"}},
+	{name: "openrouter:browser_use", types: []string{"browser", "browser_use", "browser_toolset", "computer", "computer_use", "computer_toolset"}},
 	{name: "openrouter:code_interpreter", types: []string{"code_interpreter", "code_execution", "programmatic_tool_calling"}, fields: []string{"container"}},
 	{name: "openrouter:datetime", types: []string{"datetime"}},
 	{name: "openrouter:experimental__search_models", types: []string{"experimental__search_models"}},
@@ -51,15 +51,15 @@ var serverTools = []serverTool{
 	},
 	{name: "openrouter:image_generation", types: []string{"image_generation"}, runs: "model"},
 	{name: "openrouter:mcp", types: []string{"mcp", "mcp_toolset"}, fields: []string{"mcp_servers"}},
-	{name: "openrouter:memory", types: []string{"memory"}, byCallers: true},
-	{name: "openrouter:shell", types: []string{"shell", "local_shell"}, byCallers: true},
+	{name: "openrouter:memory", types: []string{"memory"}},
+	{name: "openrouter:shell", types: []string{"shell", "local_shell"}},
 	{name: "openrouter:subagent", types: []string{"subagent"}, fields: []string{"multi_agent"}, runs: "model"},
-	{name: "openrouter:text_editor", types: []string{"text_editor"}, byCallers: true},
+	{name: "openrouter:text_editor", types: []string{"text_editor"}},
 	{name: "openrouter:tool_search", types: []string{"tool_search", "tool_search_tool_bm25", "tool_search_tool_regex"}},
 	{name: "openrouter:web_fetch", types: []string{"web_fetch"}, plugins: []string{"web-fetch"}},
 	{
 		name: "openrouter:web_search", types: []string{"web_search"}, plugins: []string{"web"},
-		fields: []string{"web_search_options"}, variants: []string{"online"},
+		fields: []string{"web_search_options"}, variants: []string{"online"}, isFunction: true,
 	},
 }
 
@@ -170,29 +170,18 @@ func toolNamed(name string) serverTool {
 	return serverTool{}
 }
 
-// toolOfFunction returns the name of the server tool whose type a function's name is, or "". Letter case and
-// signs do not count, since LiteLLM runs the search of a function WebSearch itself.
+// toolOfFunction returns the name of the server tool that LiteLLM runs for a function's name, or "". Letter
+// case and signs do not count, since that may be WebSearch.
 func toolOfFunction(name jsontext.Value) string {
 	text, _ := rawjson.Head(name, maxFunctionName)
-	return functionTools[foldName(text)]
+	folded := foldName(text)
+	return findTool(func(t *serverTool) bool {
+		return t.isFunction && slices.ContainsFunc(t.types, func(kind string) bool { return foldName(kind) == folded })
+	})
 }
 
 // maxFunctionName is more bytes than the types of server tools have.
 const maxFunctionName = 128
-
-// functionTools are the names of the server tools that gateways could run by the name of a function, by the
-// folded name.
-var functionTools = func() map[string]string {
-	tools := map[string]string{}
-	for _, t := range serverTools {
-		for _, kind := range t.types {
-			if !t.byCallers {
-				tools[foldName(kind)] = t.name
-			}
-		}
-	}
-	return tools
-}()
 
 // foldName returns the letters and digits of a name, in lower case.
 func foldName(name string) string {
