@@ -3,6 +3,7 @@ package admin_test
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,8 +31,13 @@ func TestSalvage(t *testing.T) {
 			damaged, salvaged := caddytest.Folder(t), filepath.Join(caddytest.Folder(t), "new")
 			s.load(damaged, keyFile)
 			s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
+			random := rand.New(rand.NewPCG(1, 2)) // nothing compresses such prompts, so the middle of a table is in a version
 			for n := range 300 {
-				s.Manage("POST", fmt.Sprintf("/v1/presets/p%d/responses?workspace_id=team", n%10), fmt.Sprintf(`{"model":"m%d","instructions":%q}`, n, strings.Repeat("word ", 100))).Want(t, 200)
+				prompt := make([]byte, 4<<10)
+				for i := range prompt {
+					prompt[i] = byte('0' + random.IntN(64))
+				}
+				s.Manage("POST", fmt.Sprintf("/v1/presets/p%d/responses?workspace_id=team", n%10), fmt.Sprintf(`{"model":"m%d","instructions":%q}`, n, prompt)).Want(t, 200)
 			}
 			refuses(t, map[string][]string{"in use": {damaged, salvaged}}, append(flags, "salvage")...)
 			s.Reload(caddytest.Standard)

@@ -13,7 +13,11 @@ import (
 // The log counts the dropped events.
 func TestWaitingEventsAreBounded(t *testing.T) {
 	core, logged := observer.New(zap.ErrorLevel)
-	a := &Announcer{Wanted: func(string) bool { return true }, Logger: zap.New(core), waiting: make([]domain.AuditRecord, maxWaitingEvents-1)}
+	a := &Announcer{
+		Wanted: func(string) bool { return true }, Logger: zap.New(core),
+		emitting: true, // to a subscriber that hangs
+		waiting:  make([]domain.AuditRecord, maxWaitingEvents-1),
+	}
 	for n := range 3 {
 		a.Announce(domain.AuditRecord{Number: n, Operation: "workspace.create"})
 	}
