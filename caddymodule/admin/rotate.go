@@ -109,7 +109,8 @@ func (r rotation) checkOrder(names []string) error {
 }
 
 // list returns the names of the backups that rotations made here, and of those that are not
-// complete. The oldest come first. Other files are left out, whatever their names.
+// complete. The oldest come first. Other files are left out, whatever their names. An empty file is
+// not complete, because a rotation claims a name before it renames a backup to it.
 func (r rotation) list() (all, partial []string, err error) {
 	entries, err := os.ReadDir(r.folder)
 	if err != nil {
@@ -123,7 +124,11 @@ func (r rotation) list() (all, partial []string, err error) {
 		if _, err := time.Parse(rotatedLayout, parts[1]); err != nil {
 			continue
 		}
-		if parts[2] == "" {
+		info, err := entry.Info()
+		if err != nil {
+			continue // another run removed it
+		}
+		if parts[2] == "" && info.Size() > 0 {
 			all = append(all, entry.Name())
 		} else {
 			partial = append(partial, entry.Name())

@@ -226,10 +226,10 @@ func (r *restore) flush() error {
 			}
 			ops = append(ops, op)
 		}
-		if len(ops) == 0 {
-			return nil
+		var err error
+		if len(ops) > 0 {
+			err = r.write(splitOps(ops)...)
 		}
-		err := r.write(splitOps(ops)...)
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			r.waiting, r.size = nil, 0
 			return err

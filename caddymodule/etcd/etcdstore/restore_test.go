@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
@@ -253,5 +254,13 @@ func TestLostVersions(t *testing.T) {
 			serves("@preset/p", "new")
 			serves("@preset/p@2", "new")
 		})
+	}
+}
+
+// TestRestoreForgetsExpired checks that records which have expired do not wait in memory.
+func TestRestoreForgetsExpired(t *testing.T) {
+	r := &restore{Store: &Store{}, ctx: t.Context(), waiting: []records.Write{{Key: records.Key("k"), Expires: 1}}, size: 1}
+	if err := r.flush(); err != nil || len(r.waiting) > 0 || r.size > 0 {
+		t.Errorf("got %v, and %d records of %d bytes wait, want none", err, len(r.waiting), r.size)
 	}
 }
