@@ -189,28 +189,20 @@ func (c *copied) run(ctx context.Context, all bool) error {
 		copyVersions = func(ctx context.Context) error { return c.version(ctx, c.source.Designated) }
 	}
 	err := copyVersions(ctx)
-	patch := make(map[string]any)
 	if err == nil {
-		patch = c.description()
+		err = c.describe(ctx)
 	}
-	isDisabled := c.source.Status == domain.PresetDisabled && len(c.numbers) > 0
-	if isDisabled {
-		// Disabling is last, since a disabled preset takes no versions. It is also done for an
-		// incomplete copy, and after ctx has ended.
-		patch["status"] = c.source.Status
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), disableTimeout)
-		defer cancel()
-	}
-	if len(patch) == 0 {
+	if c.source.Status != domain.PresetDisabled || len(c.numbers) == 0 {
 		return err
 	}
-	failed := c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, patch)
+	// Disabling is last, since a disabled preset takes no versions. It is also done for an
+	// incomplete copy, and after ctx has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), disableTimeout)
+	defer cancel()
+	failed := c.patch(ctx, map[string]any{"status": c.source.Status})
 	switch {
 	case failed == nil:
 		return err
-	case !isDisabled:
-		return failed
 	case err == nil:
 		return fmt.Errorf("the copy is still active: %w", failed)
 	default:
@@ -290,8 +282,8 @@ func (c *copied) version(ctx context.Context, v client.Version) error {
 	return c.labels(ctx, v.Version)
 }
 
-// description returns the name, the description and the policy, as far as there are any.
-func (c *copied) description() map[string]any {
+// describe copies the name, the description and the policy, as far as there are any.
+func (c *copied) describe(ctx context.Context) error {
 	patch := make(map[string]any)
 	if c.source.Name != c.source.Slug {
 		patch["name"] = c.source.Name
@@ -302,7 +294,14 @@ func (c *copied) description() map[string]any {
 	if isSet(c.source.Policy) {
 		patch["policy"] = c.source.Policy
 	}
-	return patch
+	if len(patch) == 0 {
+		return nil
+	}
+	return c.patch(ctx, patch)
+}
+
+func (c *copied) patch(ctx context.Context, fields map[string]any) error {
+	return c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, fields)
 }
 
 // labels sets the labels that name a version whose copy was just made. The next version may

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -144,18 +145,19 @@ func TestCopyBesideOtherChange(t *testing.T) {
 // does not serve, or that the error says so.
 func TestCopyOfDisabledPresetEndsInTheMiddle(t *testing.T) {
 	for _, tc := range []struct {
-		name, refused, status, want string
+		name, refused, policy, status, want string
 	}{
-		{"version", "POST", "disabled", "(versions copied: 1): version 2: the key in PRESETS_KEY may not do that: No more"},
-		{"version and status", "POST PATCH", "active", "No more; the copy is still active: mail: the key in PRESETS_KEY may not do that: No more"},
-		{"status", "PATCH", "active", "(versions copied: 2): the copy is still active: mail: the key in PRESETS_KEY may not do that: No more"},
+		{"version", "POST", "null", "disabled", "(versions copied: 1): version 2: the key in PRESETS_KEY may not do that: No more"},
+		{"version and status", "POST PATCH", "null", "active", "No more; the copy is still active: mail: the key in PRESETS_KEY may not do that: No more"},
+		{"policy", "PATCH of policy", `{"lock":["model"]}`, "disabled", "(versions copied: 2): mail: the key in PRESETS_KEY may not do that: No more"},
+		{"status", "PATCH", "null", "active", "(versions copied: 2): the copy is still active: mail: the key in PRESETS_KEY may not do that: No more"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := start(t, nil)
 			s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
 			s.Manage("POST", "/v1/presets/mail/responses", `{"model":"m1"}`).Want(t, 200)
 			s.Manage("POST", "/v1/presets/mail/responses", `{"model":"m2"}`).Want(t, 200)
-			s.Manage("PATCH", "/v1/presets/mail", `{"status":"disabled"}`).Want(t, 200)
+			s.Manage("PATCH", "/v1/presets/mail", `{"status":"disabled","policy":`+tc.policy+`}`).Want(t, 200)
 			changes := 0
 			s.before(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.Method != "GET" {
@@ -164,7 +166,11 @@ func TestCopyOfDisabledPresetEndsInTheMiddle(t *testing.T) {
 				if changes < 2 || !strings.Contains(tc.refused, r.Method) {
 					return false
 				}
-				_, _ = io.Copy(io.Discard, r.Body)
+				body, _ := io.ReadAll(r.Body)
+				if strings.Contains(tc.refused, "policy") && !strings.Contains(string(body), "policy") {
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					return false
+				}
 				w.WriteHeader(http.StatusForbidden)
 				fmt.Fprint(w, `{"error":{"message":"No more"}}`)
 				return true

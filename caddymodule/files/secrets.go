@@ -15,7 +15,7 @@ var secretForms = []struct {
 }{
 	{"caddypresets_", regexp.MustCompile(`caddypresets_(?:mgmt|inf)_[0-9A-Za-z]{16,}`), "a key of this server"},
 	{"sk-", regexp.MustCompile(`(?:^|[^0-9A-Za-z_-])(sk-[0-9A-Za-z_-]{20,})`), "an API key (sk-…)"},
-	{"AKIA", regexp.MustCompile(`(?:^|[^0-9A-Za-z])(AKIA[0-9A-Z]{16})(?:[^0-9A-Za-z]|$)`), "an AWS access key (AKIA…)"},
+	{"AKIA", regexp.MustCompile(`(?:^|[^0-9A-Za-z])(AKIA[0-9A-Z]{16})(?:\b|_)`), "an AWS access key (AKIA…)"},
 	{"ghp_", regexp.MustCompile(`(?:^|[^0-9A-Za-z_])(ghp_[0-9A-Za-z]{30,})`), "a GitHub token (ghp_…)"},
 	{"PRIVATE KEY-----", regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----`), "a private key"},
 }
@@ -26,7 +26,7 @@ type secret struct {
 	name       string
 }
 
-// maxSecrets bounds the secrets of one form that are found in a text.
+// maxSecrets bounds the secrets that are found in a text.
 const maxSecrets = 20
 
 // secretsIn returns the first texts with the form of a key.
@@ -35,10 +35,13 @@ func secretsIn(text []byte) (found []secret) {
 		if !bytes.Contains(text, []byte(form.mark)) {
 			continue
 		}
-		for _, m := range form.pattern.FindAllSubmatchIndex(text, maxSecrets) {
-			start, end := m[len(m)-2], m[len(m)-1]                                      // of the group, or of the whole
-			if form.mark != "sk-" || bytes.ContainsAny(text[start:end], "0123456789") { // not words with hyphens
-				found = append(found, secret{start, end, form.name})
+		for _, m := range form.pattern.FindAllSubmatchIndex(text, -1) {
+			start, end := m[len(m)-2], m[len(m)-1]                                       // of the group, or of the whole
+			if form.mark == "sk-" && !bytes.ContainsAny(text[start:end], "0123456789") { // words with hyphens
+				continue
+			}
+			if found = append(found, secret{start, end, form.name}); len(found) == maxSecrets {
+				return found
 			}
 		}
 	}

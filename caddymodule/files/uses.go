@@ -10,7 +10,7 @@ import (
 )
 
 // promptUses counts how often the presets of a folder name files by !file. A file has one name there,
-// whatever links lead to it.
+// whatever links lead to it. Letter case does not count, since some file systems do not see it.
 type promptUses struct {
 	dir string // without links
 	// byPreset are the files that a preset names, and byFile how often each preset names one.
@@ -25,13 +25,13 @@ func newPromptUses(dir string) *promptUses {
 	return &promptUses{dir, make(map[string][]string), make(map[string]map[string]int)}
 }
 
-// file returns the path of a file without links. A missing one has none.
+// file returns the path of a file without links, in lower case. A missing one has no links.
 func (u *promptUses) file(name string) string {
 	whole := filepath.Join(u.dir, filepath.FromSlash(name))
 	if real, err := filepath.EvalSymlinks(whole); err == nil {
-		return real
+		whole = real
 	}
-	return whole
+	return strings.ToLower(whole)
 }
 
 // set replaces what the file of a preset names.

@@ -273,6 +273,7 @@ func TestWriteMistakes(t *testing.T) {
 	}{
 		{"a secret", nil, nil, []files.Preset{preset("p", "the key sk-abcdefghij0123456789")}, "default/p.yaml: preset p of workspace default is not written: has the form of a secret, which does not belong into files: an API key (sk-…)", false},
 		{"a secret in a long prompt", nil, nil, []files.Preset{preset("p", "a\nghp_abcdefghijklmnopqrstuvwxyz0123456789")}, "default/p.yaml: preset p of workspace default is not written: has the form of a secret, which does not belong into files: a GitHub token (ghp_…)", false},
+		{"a secret behind many words", nil, nil, []files.Preset{preset("p", strings.Repeat("sk-learn-pipeline-with-name\n", 25)+"sk-abcdefghij0123456789")}, "default/p.yaml: preset p of workspace default is not written: has the form of a secret, which does not belong into files: an API key (sk-…)", false},
 		{"names that differ in case", nil, nil, []files.Preset{preset("Mail", "a"), preset("mail", "a")}, "default/mail.yaml: the name differs only in case from Mail.yaml, so some systems cannot have both files", true},
 		{"a present name that differs in case", map[string]string{"default/Mail.yaml": model}, nil, []files.Preset{preset("mail", "a")}, "default/mail.yaml: the name differs only in case from Mail.yaml, so some systems cannot have both files", true},
 		{"a slug that leaves the folder", nil, nil, []files.Preset{preset("../p", "a")}, "default/../p.yaml: the name of a file is the slug of a preset: it must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit", true},
