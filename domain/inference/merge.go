@@ -245,11 +245,14 @@ func (m *merger) isOverridden(name string) bool {
 
 // ensureModel makes sure that the merged request names a model. It takes the model of the
 // request, the preset or the workspace. It uses the first model of a list if the gateway or
-// the route takes no lists.
+// the route takes no lists. The preset's list may be missing from the merged request then.
 func (m *merger) ensureModel() error {
-	models, from := rawjson.Find(m.settings.fields, "models"), draft.FromPreset
-	if i := m.Index("models"); m.Value("models") != nil {
-		models, from = m.Parts[i].Value, m.Parts[i].From
+	var models jsontext.Value
+	from := draft.FromPreset
+	if listed := m.Value("models"); firstModel(listed) != nil {
+		models, from = listed, m.Parts[m.Index("models")].From
+	} else if (m.unknown["models"] || !m.rules.TakesField("models")) && !m.rules.Policy.Drops("models") {
+		models = rawjson.Find(m.settings.fields, "models")
 	}
 	isListed := !m.unknown["models"] && firstModel(m.Value("models")) != nil
 	if m.unknown["models"] {

@@ -42,7 +42,8 @@ type Check struct {
 	// hadTools tells that it left out tools of the conversation.
 	relocked []string
 	hadTools bool
-	// ownModels are the models that the preset names, nil until the policy needs them.
+	// ownModels are the models that the preset uses, nil until the policy needs them. The value tells
+	// whether it names one.
 	ownModels map[string]bool
 }
 

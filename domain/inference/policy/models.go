@@ -81,20 +81,21 @@ func hasItem(list, item jsontext.Value) bool {
 // refusesModel reports whether the policy does not allow a model. A model can bring a tool by its name.
 func (c *Check) refusesModel(u use) bool {
 	switch {
-	case u.model == "", c.isOwnModel(u.model):
+	case u.model == "", c.isOwnModel(u):
 		return false
 	case !c.Policy.limitsModels:
-		return toolOfModel(u.model) != ""
+		return !u.brought && toolOfModel(u.model) != ""
 	}
 	return !slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return modelpattern.Match(pattern, u.model) })
 }
 
-// isOwnModel reports whether the preset names a model, also in its plugins and tools.
-func (c *Check) isOwnModel(model string) bool {
+// isOwnModel reports whether the preset uses a model in the same way, also in its plugins and tools. A
+// model that one of those uses by default may be named by nobody.
+func (c *Check) isOwnModel(u use) bool {
 	if c.ownModels == nil {
 		c.ownModels = map[string]bool{}
 		own := useSearch{Check: c, ends: func(u use) bool {
-			c.ownModels[u.model] = true
+			c.ownModels[u.model] = c.ownModels[u.model] || !u.brought
 			return false
 		}}
 		for _, f := range c.Stored {
@@ -106,5 +107,6 @@ func (c *Check) isOwnModel(model string) bool {
 			}
 		}
 	}
-	return c.ownModels[model]
+	isNamed, isOwn := c.ownModels[u.model]
+	return isNamed || isOwn && u.brought
 }
