@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,9 +20,14 @@ const MaxSeries = 10_000
 // maxOthers is how many series of other models a Ledger has beside MaxSeries.
 const maxOthers = MaxSeries / 10
 
-// maxUnstored bounds the rows that are not stored yet, in bytes. Beyond it, requests wait in their
-// series, whose number is bounded.
-const maxUnstored = 64 << 20
+// The bounds of the rows in a Ledger, in bytes.
+const (
+	// maxUnstored is of rows that are not stored yet. Beyond it, requests wait in their
+	// series, whose number is bounded.
+	maxUnstored = 64 << 20
+	// maxStored is of rows that are stored. Others are read again.
+	maxStored = 16 << 20
+)
 
 // Ledger sums the requests of one process until they are stored. Its zero value is ready.
 // It is safe for concurrent use.
@@ -34,8 +40,9 @@ type Ledger struct {
 	live   map[liveKey]*Totals
 	others int
 
-	taking sync.Mutex                // held before mu
-	rows   map[domain.UsageID][]byte // those that are not stored yet
+	taking sync.Mutex // held before mu
+	rows   map[domain.UsageID]*ledgerRow
+	takes  int64
 
 	scores recent[scoreKey, score]
 
@@ -47,6 +54,13 @@ type liveKey struct {
 	workspaceID string
 	hour        int64
 	key         Key
+}
+
+// ledgerRow is a row as this process last wrote it.
+type ledgerRow struct {
+	content []byte
+	stored  bool
+	taken   int64 // the last Take that changed it
 }
 
 // Add sums a request.
@@ -104,7 +118,7 @@ func (l *Ledger) Pending() bool {
 	defer l.taking.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.live) > 0 || len(l.rows) > 0
+	return len(l.live) > 0 || l.unstored() > 0
 }
 
 // Take returns the rows that changed since they were last given to Stored. Their order is
@@ -112,24 +126,23 @@ func (l *Ledger) Pending() bool {
 // process, and replaces the stored one.
 //
 // read returns the stored content of a row, nil for none. The row is of this process, or of
-// an earlier one whose rows it goes on with. Take asks for rows that wait for no Stored.
+// an earlier one whose rows it goes on with. Take asks for rows that it does not remember.
 // If read fails, the requests of the row stay for the next Take. Take's error has the first
 // such error. It also has that of a row that is damaged, which begins anew. Take returns
 // rows beside an error.
 func (l *Ledger) Take(read func(domain.UsageID) ([]byte, error)) ([]domain.UsageRow, error) {
 	l.taking.Lock()
 	defer l.taking.Unlock()
-	size := 0
-	for _, content := range l.rows {
-		size += len(content)
-	}
+	l.takes++
 	var errs []error
-	if size < maxUnstored {
+	if l.unstored() < maxUnstored {
 		errs = l.settle(read)
 	}
 	var rows []domain.UsageRow
-	for id, content := range l.rows {
-		rows = append(rows, domain.UsageRow{UsageID: id, Content: content})
+	for id, row := range l.rows {
+		if !row.stored {
+			rows = append(rows, domain.UsageRow{UsageID: id, Content: row.content})
+		}
 	}
 	slices.SortFunc(rows, func(a, b domain.UsageRow) int { return compareRows(a.UsageID, b.UsageID) })
 	return rows, errors.Join(errs...)
@@ -141,10 +154,18 @@ func (l *Ledger) Stored(rows []domain.UsageRow) {
 	l.taking.Lock()
 	defer l.taking.Unlock()
 	for _, r := range rows {
-		if content := l.rows[r.UsageID]; len(content) > 0 && len(r.Content) > 0 && &r.Content[0] == &content[0] {
-			delete(l.rows, r.UsageID)
+		if row := l.rows[r.UsageID]; row != nil && len(r.Content) > 0 && &r.Content[0] == &row.content[0] {
+			row.stored = true
 		}
 	}
+	l.forget()
+}
+
+// Forget drops the rows that are stored, which others may change from now on.
+func (l *Ledger) Forget() {
+	l.taking.Lock()
+	defer l.taking.Unlock()
+	maps.DeleteFunc(l.rows, func(_ domain.UsageID, row *ledgerRow) bool { return row.stored })
 }
 
 // settle moves the live series into their rows.
@@ -166,9 +187,7 @@ func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error
 	for hour, series := range byHour {
 		day := hour
 		day.Day, day.Start = true, hour.Start.Truncate(24*time.Hour)
-		ofHour, err := l.content(hour, read)
-		ofDay, failed := l.content(day, read)
-		if err = cmp.Or(err, failed); err != nil {
+		if err := cmp.Or(l.remember(hour, read), l.remember(day, read)); err != nil {
 			if unread++; unread == 1 { // most likely the others have the same cause
 				errs = append(errs, err)
 			}
@@ -180,7 +199,11 @@ func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error
 			slug = at.key.Preset
 			changes[string(appendKey(nil, &at.key))] = t
 		}
-		errs = append(errs, l.change(hour, ofHour, slug, changes), l.change(day, ofDay, slug, changes))
+		for _, id := range [...]domain.UsageID{hour, day} {
+			if err := l.change(id, slug, changes); err != nil {
+				errs = append(errs, err)
+			}
+		}
 	}
 	if unread > 1 {
 		errs = append(errs, fmt.Errorf("usage of %d more hours could not be read", unread-1))
@@ -188,17 +211,26 @@ func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error
 	return errs
 }
 
-// content returns the content of a row, which may be a new one.
-func (l *Ledger) content(id domain.UsageID, read func(domain.UsageID) ([]byte, error)) ([]byte, error) {
-	if content := l.rows[id]; content != nil {
-		return content, nil
+// remember makes sure that the ledger has a row, which may be a new one.
+func (l *Ledger) remember(id domain.UsageID, read func(domain.UsageID) ([]byte, error)) error {
+	if l.rows[id] != nil {
+		return nil
 	}
-	return read(id)
+	content, err := read(id)
+	if err != nil {
+		return err
+	}
+	if l.rows == nil {
+		l.rows = make(map[domain.UsageID]*ledgerRow)
+	}
+	l.rows[id] = &ledgerRow{content: content, stored: true}
+	return nil
 }
 
-// change adds changes to the content of a row.
-func (l *Ledger) change(id domain.UsageID, before []byte, slug string, changes map[string]*Totals) error {
-	content, folded, err := mergeRow(before, slug, changes)
+// change adds changes to a row that the ledger has.
+func (l *Ledger) change(id domain.UsageID, slug string, changes map[string]*Totals) error {
+	row := l.rows[id]
+	content, folded, err := mergeRow(row.content, slug, changes)
 	if err != nil {
 		err = fmt.Errorf("usage of preset %q from %s begins anew: %w", slug, id.Start.Format(time.RFC3339), err)
 		var broken error
@@ -209,10 +241,7 @@ func (l *Ledger) change(id domain.UsageID, before []byte, slug string, changes m
 	if !id.Day { // the day's row has the same requests
 		l.overflowed.Add(folded)
 	}
-	if l.rows == nil {
-		l.rows = make(map[domain.UsageID][]byte)
-	}
-	l.rows[id] = content
+	*row = ledgerRow{content: content, taken: l.takes}
 	return err
 }
 
@@ -220,6 +249,39 @@ func (l *Ledger) change(id domain.UsageID, before []byte, slug string, changes m
 func (l *Ledger) giveBack(series map[liveKey]*Totals) {
 	for at, t := range series {
 		l.sum(at.workspaceID, at.hour, at.key, t.counts[requests], func(sum *Totals) { sum.merge(t, maxOutcomes) })
+	}
+}
+
+// unstored returns the size of the rows that are not stored.
+func (l *Ledger) unstored() (size int) {
+	for _, row := range l.rows {
+		if !row.stored {
+			size += len(row.content)
+		}
+	}
+	return size
+}
+
+// forget keeps maxStored. It drops the rows first that changed last the longest ago.
+func (l *Ledger) forget() {
+	size := 0
+	var stored []domain.UsageID
+	for id, row := range l.rows {
+		if row.stored {
+			size += len(row.content)
+			stored = append(stored, id)
+		}
+	}
+	if size <= maxStored {
+		return
+	}
+	slices.SortFunc(stored, func(a, b domain.UsageID) int { return int(l.rows[a].taken - l.rows[b].taken) })
+	for _, id := range stored {
+		if size <= maxStored/2 {
+			return
+		}
+		size -= len(l.rows[id].content)
+		delete(l.rows, id)
 	}
 }
 

@@ -77,6 +77,10 @@ func TestTake(t *testing.T) {
 	if taken, _ = l.Take(stored.read); len(taken) != 0 {
 		t.Errorf("got %d rows without changes, want none", len(taken))
 	}
+	l.Add(&one)
+	if taken, err = l.Take(func(domain.UsageID) ([]byte, error) { return nil, failed }); len(taken) != 2 || err != nil {
+		t.Errorf("got %d rows and %v, want those that were just stored, which need no read", len(taken), err)
+	}
 	if all, _ := requestsOf(t, stored); all != 3 {
 		t.Errorf("got %d requests, want 3", all)
 	}

@@ -157,8 +157,9 @@ func (rec *Recorder) End(use *Use) error {
 	return use.release()
 }
 
-// flushLast stores what is not stored yet, after the last use has ended. Each step has half of the
-// time, so that slow reads leave some for writes. flushLast logs its error.
+// flushLast stores what is not stored yet, after the last use has ended. It forgets the rows that are
+// stored, because a backup may replace the Store before the next use. Each step has half of the time,
+// so that slow reads leave some for writes. flushLast logs its error.
 func (rec *Recorder) flushLast(use *Use) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rec.flushTimeout)
 	defer cancel()
@@ -166,6 +167,7 @@ func (rec *Recorder) flushLast(use *Use) error {
 	if err != nil {
 		use.Logger.Warn("storing the last usage failed; it may be lost", zap.Error(err))
 	}
+	rec.Ledger.Forget()
 	return err
 }
 
