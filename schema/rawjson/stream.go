@@ -278,8 +278,8 @@ func (s *Stream) holdShort(part []byte) {
 		for _, char := range text {
 			switch n := len(short); {
 			case n >= 2 && isDigit(short[n-2]) && isDigit(short[n-1]) && isDigit(char):
-			case n == len(s.held): // no number has so many other characters
-				s.state = streamBroken
+			case n == len(s.held): // no number has so many other characters, so this is none
+				s.length = n
 				return
 			default:
 				short = append(short, char)

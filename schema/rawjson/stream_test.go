@@ -63,9 +63,10 @@ func TestStreamLimits(t *testing.T) {
 		{strings.Replace(digits(2*rawjson.MaxStreamToken), "[1", "[0", 1), false},
 		{strings.Replace(digits(2*rawjson.MaxStreamToken), "1]", "1.]", 1), false},
 		{"[" + strings.Repeat("1e", rawjson.MaxStreamToken) + "1]", false},
+		{"[12" + strings.Repeat("+-", rawjson.MaxStreamToken) + ",3]", false},
 		{`["` + strings.Repeat("x", 1<<20) + `"]`, true},
 	} {
-		for _, size := range []int{1, 100, len(tc.text)} {
+		for _, size := range []int{1, 3, 100, len(tc.text)} {
 			if _, isWhole := streamed([]byte(tc.text), size); isWhole != tc.isWhole {
 				t.Errorf("%.20s… of %d bytes in pieces of %d: is whole: %t, want %t", tc.text, len(tc.text), size, isWhole, tc.isWhole)
 			}

@@ -3,6 +3,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"net/http"
@@ -212,12 +213,15 @@ func (l *Limiter) Enter(ctx context.Context) error {
 // Leave ends the turn of Enter.
 func (l *Limiter) Leave() { l.lookups.Release(1) }
 
+// ErrLimited is the cause of a Refusal.
+var ErrLimited = errors.New("the address has sent too many wrong keys")
+
 // Refusal returns the error for a wrong key from an address that is at its limit, until which the
 // address may fail once more.
 func Refusal(wait time.Duration) *status.Error {
 	seconds := max(1, int((wait+time.Second-1)/time.Second))
 	return &status.Error{
 		Status: http.StatusTooManyRequests, Message: "Rate limit exceeded",
-		Header: "Retry-After", Value: strconv.Itoa(seconds),
+		Header: "Retry-After", Value: strconv.Itoa(seconds), Cause: ErrLimited,
 	}
 }

@@ -4,7 +4,6 @@ package metrics
 import (
 	"context"
 	"errors"
-	"net/http"
 	"runtime"
 	"strconv"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/version"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -146,9 +145,10 @@ func (m *Metrics) CountRequest(operation string, status int, took time.Duration)
 
 // CountFailure counts an error that is a failed authentication.
 func (m *Metrics) CountFailure(err error) {
-	if refused, ok := errors.AsType[*status.Error](err); ok && refused.Status == http.StatusTooManyRequests {
+	switch {
+	case errors.Is(err, limiter.ErrLimited):
 		m.limited.Inc()
-	} else if errors.Is(err, domain.ErrCredentials) {
+	case errors.Is(err, domain.ErrCredentials):
 		m.refused.Inc()
 	}
 }

@@ -35,9 +35,14 @@ type Error struct {
 	Message string
 	// Header and Value are a header of the response, empty for none.
 	Header, Value string
+	// Cause is what the error is to the program, nil for nothing else.
+	Cause error
 }
 
 func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
 
 // Invalid returns the domain's error for a body that breaks its schema.
 func Invalid(broken *schema.Error) *domain.Error {
