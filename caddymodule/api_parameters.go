@@ -13,7 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/conditional"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/etag"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/domain/secrets"
@@ -73,7 +73,7 @@ func (c *call) readParameters() (err error) {
 			return err
 		}
 	}
-	if c.given.condition, err = conditional.Of(c.r.Header); err != nil || c.op.method == http.MethodGet {
+	if c.given.condition, err = etag.Condition(c.r.Header); err != nil || c.op.method == http.MethodGet {
 		return err
 	}
 	if c.given.idempotencyKey, err = readIdempotencyKey(c.r.Header); err != nil {

@@ -1,4 +1,4 @@
-package conditional
+package etag
 
 import (
 	"net/http"

@@ -1,5 +1,5 @@
-// Package conditional reads the headers of conditional requests.
-package conditional
+// Package etag reads the entity tags in the headers of conditional requests.
+package etag
 
 import (
 	"net/http"
@@ -8,9 +8,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// Of returns the condition of a request by its headers (RFC 9110, 13.1.1 and
+// Condition returns the condition of a request by its headers (RFC 9110, 13.1.1 and
 // 13.1.2).
-func Of(header http.Header) (condition domain.Condition, err error) {
+func Condition(header http.Header) (condition domain.Condition, err error) {
 	if condition.Match, err = readTags(header, "If-Match", false); err != nil {
 		return condition, err
 	}
