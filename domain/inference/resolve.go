@@ -269,7 +269,7 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err := m.checkMerged(); err != nil {
 		return out, err
 	}
-	merged, err := m.Compose(m.sharedSize())
+	merged, err := m.Compose()
 	if err != nil {
 		return out, err
 	}

@@ -84,7 +84,7 @@ func (c *Check) refusesModel(u use) bool {
 	case u.model == "", c.isOwnModel(u):
 		return false
 	case !c.Policy.limitsModels:
-		return !u.brought && toolOfModel(u.model) != ""
+		return !u.brought && toolOfModel(u.model) != nil
 	}
 	return !slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return modelpattern.Match(pattern, u.model) })
 }
