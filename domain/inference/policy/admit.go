@@ -40,9 +40,6 @@ type Check struct {
 	// touched are the fields that break a rule. hadTools tells that tools of the conversation were left out.
 	touched  []string
 	hadTools bool
-	// ownModels are the models that the preset uses, nil until the policy needs them. The value tells
-	// whether it names one.
-	ownModels map[string]bool
 }
 
 // where names the limit for which a request's fields must be known, empty for none. It ends errors.

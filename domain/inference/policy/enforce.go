@@ -245,24 +245,11 @@ func (c *Check) isOwn(value jsontext.Value, places []dialects.Place) bool {
 	return slices.ContainsFunc(places, func(at dialects.Place) bool { return isSameJSON(value, c.presetAt(at)) })
 }
 
-// isSameJSON reports whether two values are the same but for their notation.
+// isSameJSON reports whether two values, no longer than those of presets, are the same but for their notation.
 func isSameJSON(a, b jsontext.Value) bool {
-	if a == nil || b == nil || a.Kind() != b.Kind() {
+	if a == nil || b == nil || a.Kind() != b.Kind() || max(len(a), len(b)) > 2*domain.MaxStoredSize {
 		return false
 	}
-	form := canonicalForm(a)
-	return form != nil && bytes.Equal(form, canonicalForm(b))
-}
-
-// canonicalForm returns a value without differences of notation. It returns nil for a value
-// that is longer than any of a preset, or has no such form.
-func canonicalForm(value jsontext.Value) jsontext.Value {
-	if len(value) > 2*domain.MaxStoredSize {
-		return nil
-	}
-	value = value.Clone()
-	if value.Canonicalize() != nil {
-		return nil
-	}
-	return value
+	a, b = a.Clone(), b.Clone()
+	return a.Canonicalize() == nil && b.Canonicalize() == nil && bytes.Equal(a, b)
 }

@@ -59,17 +59,19 @@ var known = func() (table struct {
 
 var toolMembers = rawjson.NewNames(known.Members...)
 
-// toolBy has the server tools by "name", "type", "plugin" and "field", each with a space and the text behind it.
-var toolBy = func() map[string]*serverTool {
+// toolByType, toolByPlugin and toolByField have the server tools by the ways to use them.
+var toolByType, toolByPlugin, toolByField = func() (types, plugins, fields map[string]*serverTool) {
 	const space = `[\s\p{Z}\x{85}]*`
-	all := map[string]*serverTool{}
-	for _, t := range known.ServerTools {
-		all["name "+t.Name] = t
-		for way, texts := range map[string][]string{"type ": t.Types, "plugin ": t.Plugins, "field ": t.Fields} {
-			for _, text := range texts {
-				all[way+text] = t
-			}
+	types, plugins, fields = map[string]*serverTool{}, map[string]*serverTool{}, map[string]*serverTool{}
+	add := func(by map[string]*serverTool, texts []string, t *serverTool) {
+		for _, text := range texts {
+			by[text] = t
 		}
+	}
+	for _, t := range known.ServerTools {
+		add(types, t.Types, t)
+		add(plugins, t.Plugins, t)
+		add(fields, t.Fields, t)
 		// Vendors may be before a model, and a reference behind it. LiteLLM takes a name with commas for
 		// a list of models.
 		switch {
@@ -79,7 +81,7 @@ var toolBy = func() map[string]*serverTool {
 			t.implied = regexp.MustCompile(`(?i)[:@]` + space + `(?:` + strings.Join(t.Variants, "|") + `)` + space + `(?:$|[,:@])`)
 		}
 	}
-	return all
+	return types, plugins, fields
 }()
 
 // AllServerTools are the names of the known server tools.
@@ -90,13 +92,14 @@ var AllServerTools = func() (names []string) {
 	return names
 }()
 
-// typeEnd is what follows the name of a tool in a type.
-var typeEnd = regexp.MustCompile(`(?:_preview)?(?:_[0-9]*)*$`)
-
-// toolOfType returns the server tool of a type, which may be one that is not known.
+// toolOfType returns the server tool of a type, which may be one that is not known. Many types end in a date.
 func toolOfType(kind string) (t *serverTool, isKnown bool) {
 	bare := strings.TrimPrefix(kind, vendorNamespace)
-	if t := toolBy["type "+typeEnd.ReplaceAllString(bare, "")]; t != nil {
+	undated := bare
+	for i := strings.LastIndexByte(undated, '_'); i > 0 && strings.Trim(undated[i+1:], "0123456789") == ""; i = strings.LastIndexByte(undated, '_') {
+		undated = undated[:i]
+	}
+	if t := toolByType[strings.TrimSuffix(undated, "_preview")]; t != nil {
 		return t, true
 	}
 	if !strings.Contains(bare, ":") { // else it has another namespace

@@ -17,7 +17,6 @@ import (
 // use is a server tool or a model that a request names.
 type use struct {
 	tool, model string // one of them is empty
-	brought     bool   // a tool uses it there by default
 }
 
 // finding is what ends a search: a use, or a mistake.
@@ -98,10 +97,10 @@ func (s *useSearch) field(f rawjson.Member) (found *finding) {
 		}
 	case "container":
 		if skills := rawjson.Get(f.Value, "skills"); skills != nil && !rawjson.IsEmpty(skills) {
-			found = s.useOf(toolBy["field "+f.Name], nil).under("skills")
+			found = s.useOf(toolByField[f.Name], nil).under("skills")
 		}
 	default:
-		found = s.useOf(toolBy["field "+f.Name], nil)
+		found = s.useOf(toolByField[f.Name], nil)
 	}
 	return found.under(f.Name)
 }
@@ -173,7 +172,7 @@ func (s *useSearch) useOf(t *serverTool, tool jsontext.Value) *finding {
 	}
 	if !gives(tool, "tools") {
 		for _, name := range t.Brings {
-			if found := s.visit(use{tool: name, brought: true}); found != nil {
+			if found := s.visit(use{tool: name}); found != nil {
 				return found
 			}
 		}
@@ -181,7 +180,7 @@ func (s *useSearch) useOf(t *serverTool, tool jsontext.Value) *finding {
 	if t.Runs == "" || tool == nil || gives(tool, t.Runs) {
 		return nil
 	}
-	return s.visit(use{model: "openrouter/" + strings.TrimPrefix(t.Name, vendorNamespace), brought: true})
+	return s.visit(use{model: "openrouter/" + strings.TrimPrefix(t.Name, vendorNamespace)})
 }
 
 // gives reports whether a tool or a plugin, or its parameters, has a member that says something. An empty list
@@ -283,7 +282,7 @@ func (s *useSearch) functionName(name jsontext.Value, isFunction bool) *finding 
 // kind visits the server tool of a type of a tool, or of the id of a plugin, unless the plugin is off.
 func (s *useSearch) kind(m rawjson.Member, tool jsontext.Value) (found *finding) {
 	text := textUpTo(m.Value, dialects.MaxText)
-	t, isKnown := toolBy["plugin "+text], slices.Contains(known.Plugins, text)
+	t, isKnown := toolByPlugin[text], slices.Contains(known.Plugins, text)
 	if m.Name == "type" {
 		if t, isKnown = nil, true; !isCallers(m.Value) {
 			t, isKnown = toolOfType(text)
