@@ -207,7 +207,7 @@ func TestWhatCannotBeReadWhereToolsAreDisabled(t *testing.T) {
 		`{"fallbacks":[{"a":["b"]}]}`:                   "/fallbacks: must be an array",
 		`{"models":["a@preset/b"]}`:                     "/models/0: must not refer to a preset",
 		`{"tool_choice":{"type":["x"]}}`:                "/tool_choice: must be",
-		`{"plugins":[{"id":"web","TYPE":"x"}]}`:         "/plugins: must be an array of objects whose role, ",
+		`{"plugins":[{"id":"web","TYPE":"x"}]}`:         "/plugins: must be an array of objects with each of role, ",
 		`{"plugins":[{"id":"fusion","tools":[],"analysis_models":"a:online"}]}`:        "/plugins/0/analysis_models: must be an array",
 		`{"tools":[{"googleSearch":{}}]}`:                                              "/tools/0/googleSearch: " + member,
 		`{"tools":[{"type":"function","Type":"x"}]}`:                                   "/tools/0/Type: " + member,

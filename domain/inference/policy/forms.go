@@ -42,7 +42,7 @@ const maxListed = 1024
 var words = map[string]form{
 	"string": ofKind("a string", `"`), "number": ofKind("a number", "0"), "boolean": ofKind("a boolean", "tf"), "array": ofKind("an array", "["),
 	"model": {"a string of at most " + strconv.Itoa(reference.MaxReference) + " bytes", isModelName},
-	"item":  {"an object whose " + strings.Join(judged, ", ") + " are there once, in this spelling", isItem},
+	"item":  {"an object with each of " + strings.Join(judged, ", ") + " at most once, spelled so,", isItem},
 	"name":  {"the name of a model", func(value jsontext.Value) bool { return isModelName(value) && !rawjson.IsText(value, "") }},
 }
 
