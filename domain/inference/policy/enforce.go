@@ -245,9 +245,12 @@ func (c *Check) isOwn(value jsontext.Value, places []dialects.Place) bool {
 	return slices.ContainsFunc(places, func(at dialects.Place) bool { return isSameJSON(value, c.presetAt(at)) })
 }
 
+// maxCompared is how deep compared values nest: to compare them takes a stack, which the request keeps.
+const maxCompared = 64
+
 // isSameJSON reports whether two values, no longer than those of presets, are the same but for their notation.
 func isSameJSON(a, b jsontext.Value) bool {
-	if a == nil || b == nil || a.Kind() != b.Kind() || max(len(a), len(b)) > 2*domain.MaxStoredSize {
+	if a == nil || b == nil || a.Kind() != b.Kind() || max(len(a), len(b)) > 2*domain.MaxStoredSize || rawjson.IsDeeper(a, maxCompared) {
 		return false
 	}
 	a, b = a.Clone(), b.Clone()
