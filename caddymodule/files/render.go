@@ -2,7 +2,6 @@ package files
 
 import (
 	"bytes"
-	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -70,47 +69,6 @@ func jsonNode(value jsontext.Value) *yaml.Node {
 	default:
 		return wordNode(string(bytes.TrimRight(value, " \t\r\n")))
 	}
-}
-
-// rendered returns the text of a value in block style, without comments and a line break at its end.
-// There are two spaces for each level, and some more in all lines but the first.
-func rendered(n *yaml.Node, indent int) string {
-	var text bytes.Buffer
-	e := yaml.NewEncoder(&text)
-	e.SetIndent(2)
-	err := errors.Join(e.Encode(plain(n)), e.Close())
-	if err != nil {
-		panic(err) // the nodes are ours
-	}
-	var lines strings.Builder
-	for line := range strings.Lines(strings.TrimSuffix(text.String(), "\n")) {
-		if lines.Len() > 0 && line != "\n" {
-			lines.WriteString(strings.Repeat(" ", indent))
-		}
-		lines.WriteString(line)
-	}
-	return lines.String()
-}
-
-// plain returns a copy of n without comments and styles, and with the values of aliases.
-func plain(n *yaml.Node) *yaml.Node {
-	n = follow(n)
-	if n.Kind == yaml.ScalarNode && !isFile(n) {
-		s, _ := readScalar(n)
-		if s.kind == '"' {
-			return textNode(s.text)
-		}
-		return wordNode(s.word())
-	}
-	c := &yaml.Node{Kind: n.Kind, Tag: n.Tag, Style: n.Style & yaml.TaggedStyle, Value: n.Value}
-	for i, part := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 1 {
-			put(c, n.Content[i-1].Value, plain(part))
-		} else if n.Kind == yaml.SequenceNode {
-			c.Content = append(c.Content, plain(part))
-		}
-	}
-	return c
 }
 
 // canBeLiteral reports whether a text has several lines that a literal can have. It leaves
