@@ -23,7 +23,7 @@ func readLangfuse(c *conversion) ([]*prompt, error) {
 	for _, root := range roots {
 		switch root.kind() {
 		case '[':
-			for entry := range c.parts(root) {
+			for entry := range root.items() {
 				r.add(entry)
 			}
 		case '{':
@@ -157,9 +157,6 @@ func (r *langfuse) fetch() error {
 		}
 		var entries []node
 		for _, number := range numbers {
-			if !r.take() {
-				break
-			}
 			entry, err := a.get(path, url.Values{"version": {strconv.Itoa(number)}})
 			if err != nil {
 				return err

@@ -40,35 +40,24 @@ type portkey struct {
 // collect takes the prompts and the partials of a file: {prompts, partials}, a list, or one
 // of them.
 func (r *portkey) collect(root node) {
-	partials := root.get("partials")
 	switch {
 	case root.kind() == '[':
-		for item := range r.parts(root) {
+		for item := range root.items() {
 			r.collect(item)
 		}
-	case root.get("prompts").kind() == '[' || partials.exists():
-		for item := range r.parts(root.get("prompts")) {
+	case root.get("prompts").exists() || root.get("partials").exists():
+		for item := range root.get("prompts").items() {
 			r.prompt("", item)
 		}
-		for item := range r.parts(partials) {
+		for item := range root.get("partials").items() {
 			r.partial(item)
 		}
-		for name, text := range partials.members() {
-			if !r.take() {
-				break
-			}
-			if text, ok := text.text(); ok {
-				r.partials.partials[name] = text
-			}
-		}
-	case root.get("data").kind() == '[':
-		r.collect(root.get("data"))
-	case root.kind() == '{' && !root.get("prompt_version").exists() && !root.get("parameters").exists() && root.get("version").exists():
-		r.partial(root)
-	case root.kind() == '{':
-		r.prompt("", root)
-	default:
+	case root.kind() != '{':
 		r.refuse(root, "must be an object with prompts and partials")
+	case root.get("version").exists() && !root.get("prompt_version").exists():
+		r.partial(root)
+	default:
+		r.prompt("", root)
 	}
 }
 
@@ -169,7 +158,7 @@ func (v *version) readPortkeyString(at node) {
 		v.refuse(place, "must be the text of a template")
 		return
 	}
-	list, err := parse(place.file, place.path, []byte(text))
+	list, err := place.parse([]byte(text))
 	switch isChat := at.get("template_metadata").textOf("template_type") == "chat"; {
 	case err == nil && list.kind() == '[':
 		v.readMessages(list)
