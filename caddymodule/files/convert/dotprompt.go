@@ -104,9 +104,9 @@ func cutRole(line string) (role, rest string, ok bool) {
 // readRoles reads the messages of a body. A line with a role begins one. Text before the
 // first is a message of the user.
 func (v *version) readRoles(at node, body string) {
-	body, had := withoutComments(body)
-	if had {
+	if rest := jinjaComment.ReplaceAllString(body, ""); rest != body { // which may span lines, even those with roles
 		v.leave(at, "has a comment {# … #}")
+		body = rest
 	}
 	role, content := "", []string(nil)
 	flush := func(last bool) {

@@ -59,7 +59,7 @@ const langfuseMembers = `name type prompt config labels tags commitMessage versi
 
 // readLangfuse adds an entry of the export as a version.
 func (p *prompt) readLangfuse(entry node, texts langfuseTexts) {
-	v := &version{number: entry.get("version").number(), dialect: domain.Chat, syntax: texts.syntax, place: entry, message: entry.get("commitMessage")}
+	v := &version{number: entry.get("version").number(), dialect: domain.Chat, syntax: texts.syntax(), place: entry, message: entry.get("commitMessage")}
 	p.versions = append(p.versions, v)
 	for label := range entry.get("labels").items() {
 		v.readLabel(label)

@@ -13,7 +13,7 @@ import (
 // readPortkey reads files with prompts and partials, as Portkey's API shows them, or a live
 // account.
 func readPortkey(c *conversion) ([]*prompt, error) {
-	r := portkey{conversion: c, partials: mustache{make(map[string]string)}}
+	r := portkey{conversion: c, partials: make(partials)}
 	if c.isLive() {
 		if err := r.fetch(); err != nil {
 			return nil, err
@@ -34,7 +34,7 @@ func readPortkey(c *conversion) ([]*prompt, error) {
 type portkey struct {
 	*conversion
 	found    prompts
-	partials mustache // texts are read when all are known
+	partials partials // texts are read when all are known
 }
 
 // collect takes the prompts and the partials of a file: {prompts, partials}, a list, or one
@@ -70,7 +70,7 @@ func (r *portkey) partial(at node) {
 	}
 	for _, name := range []string{at.textOf("slug"), at.textOf("id")} {
 		if name != "" {
-			r.partials.partials[name] = text
+			r.partials[name] = text
 		}
 	}
 }
@@ -98,7 +98,7 @@ func (r *portkey) prompt(name string, at node) {
 	}
 	p := r.found.of(name)
 	p.title = cmp.Or(at.textOf("name"), p.title)
-	v := &version{number: at.get("prompt_version").number(), dialect: domain.Chat, syntax: r.partials.syntax, place: at, message: at.get("prompt_version_description")}
+	v := &version{number: at.get("prompt_version").number(), dialect: domain.Chat, syntax: r.partials.syntax(), place: at, message: at.get("prompt_version_description")}
 	p.versions = append(p.versions, v)
 	if status := at.textOf("status"); status != "" && status != "active" {
 		p.disabled = true
