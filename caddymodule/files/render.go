@@ -2,8 +2,6 @@ package files
 
 import (
 	"bytes"
-	"regexp"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -13,13 +11,14 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// textNode returns the node of a string, in the simplest form that means it.
+// textNode returns the node of a string. The encoder chooses quotes for a line that needs some.
 func textNode(text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: stringTag, Value: text}
+	meaning, problem := readScalar(wordNode(text))
 	switch {
 	case canBeLiteral(text):
 		n.Style = yaml.LiteralStyle
-	case !isPlain(text):
+	case problem != "" || meaning.kind != '"' || text == "<<" || strings.ContainsFunc(text, func(c rune) bool { return !isPlainRune(c) }):
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n
@@ -83,20 +82,4 @@ func canBeLiteral(text string) bool {
 // isPlainRune reports whether a character can stand in YAML without an escape.
 func isPlainRune(c rune) bool {
 	return c == ' ' || unicode.IsGraphic(c) && c != '\u2028' && c != '\u2029' && c != '\ufeff' && c != '\u00a0'
-}
-
-// oldBooleans are booleans for readers of YAML 1.1.
-var oldBooleans = []string{"y", "n", "yes", "no", "on", "off"}
-
-// numeric are dates, times and numbers of some reader.
-var numeric = regexp.MustCompile(`^[-+.0-9][-+.:_0-9a-fA-FxXoOtTzZ ]*$`)
-
-// isPlain reports whether every reader of YAML takes a text without quotes for this string.
-func isPlain(text string) bool {
-	if text == "" || strings.ContainsAny(text[:1], "-?:,[]{}#&*!|>'\"%@`=< ") || strings.ContainsAny(text[len(text)-1:], ": ") ||
-		strings.Contains(text, ": ") || strings.Contains(text, " #") || strings.ContainsFunc(text, func(c rune) bool { return !isPlainRune(c) }) {
-		return false
-	}
-	s, problem := readScalar(wordNode(text))
-	return problem == "" && s.kind == '"' && !numeric.MatchString(text) && !slices.Contains(oldBooleans, strings.ToLower(text))
 }

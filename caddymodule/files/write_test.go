@@ -126,7 +126,7 @@ func TestWriteKeeps(t *testing.T) {
 		{"a template", "chat:\n  # one\n  messages:\n    - {role: system, content: a} # two\n", func(p files.Preset) files.Preset {
 			p.Version = files.NewVersion(domain.Chat, json.RawMessage(`{}`), new("a"), &domain.Template{Variables: []string{"b"}, Messages: json.RawMessage(`[{"role":"user","content":"{{b}}"}]`)})
 			return p
-		}, "chat:\n  # one\n  messages:\n    - {role: system, content: a} # two\n", "template: true\nchat:\n  # one\n  messages:\n    - {role: system, content: a} # two\n    - role: user\n      content: \"{{b}}\"\n", ""},
+		}, "chat:\n  # one\n  messages:\n    - {role: system, content: a} # two\n", "template: true\nchat:\n  # one\n  messages:\n    - {role: system, content: a} # two\n    - role: user\n      content: '{{b}}'\n", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -186,7 +186,7 @@ func TestWriteNew(t *testing.T) {
 		"default/Mail.md": "You are kind.\n\n- and brief\n",
 		"default/Mail.yaml": `# yaml-language-server: $schema=https://raw.githubusercontent.com/caddy-presets/caddy-presets/main/schema/files/preset.schema.json
 name: Mail writer
-description: "For the newsletter: twice a week"
+description: 'For the newsletter: twice a week'
 status: disabled
 labels:
   canary:
@@ -211,9 +211,9 @@ chat:
   model: openai/gpt-5-mini
   temperature: 0.70
   stop:
-    - "yes"
+    - yes
     - "1"
-    - "a: b"
+    - 'a: b'
   tools: []
   reasoning:
     effort: low

@@ -170,7 +170,7 @@ func TestTooManyParts(t *testing.T) {
 func TestSettingsThatDoNotFit(t *testing.T) {
 	dir, report := convertText(t, convert.Langfuse, `[{"name":"a","prompt":"Hi.","config":{"model":"m","temperature":"warm","top_p":0.10,"max_tokens":1.5,"tools":[{"type":"function","function":{"name":"a"}},{"type":"function"}],"stop":["{{x}}"],"maxTokens":5,"max_output_tokens":6}}]`, convert.Options{})
 	got := contents(t, dir)["default/a.yaml"]
-	const want = "chat:\n  model: m\n  top_p: 0.10\n  stop:\n    - \"{{x}}\"\n  max_completion_tokens: 6\n  messages:\n    - role: system\n      content: Hi.\n"
+	const want = "chat:\n  model: m\n  top_p: 0.10\n  stop:\n    - '{{x}}'\n  max_completion_tokens: 6\n  messages:\n    - role: system\n      content: Hi.\n"
 	if _, body, _ := strings.Cut(got, "\n"); body != want {
 		t.Errorf("got\n%s\nwant\n%s", body, want)
 	}
