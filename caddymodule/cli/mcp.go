@@ -79,7 +79,6 @@ func (s *toolServer) run(cmd *cobra.Command) error {
 	return t.server.Run(cmd.Context(), &mcp.IOTransport{Reader: io.NopCloser(cmd.InOrStdin()), Writer: unclosed{cmd.OutOrStdout()}})
 }
 
-
 // unclosed is a writer that is not closed when the agent leaves.
 type unclosed struct{ io.Writer }
 

@@ -214,7 +214,7 @@ func TestAgentEditsByDraft(t *testing.T) {
 		{"show_preset", `{"slug": "nowhere"}`, []string{"Preset not found"}},
 		{"show_preset", `{"slug": "../workspaces"}`, []string{"slug"}},
 		{"list_versions", `{"slug": ".."}`, []string{"slug"}},
-		{"show_preset", `{"slug": "old", "versoin": "1"}`, []string{"versoin"}},
+		{"show_preset", `{"slug": "old", "number": "1"}`, []string{"number"}},
 		{"compare_versions", `{"slug": "email-copywriter", "from": "1", "to": "9"}`, []string{"version not found", "to: "}},
 		{"draft_version", `{"slug": "email-copywriter", "message": "x", "settings": {"model": "m", "temperature": "hot"}}`, []string{"/temperature: "}},
 		{"draft_version", `{"slug": "email-copywriter", "message": "x", "settings": {"model": "m", "temprature": 1}}`, []string{"temprature"}},
