@@ -42,7 +42,6 @@ func TestLateDirectives(t *testing.T) {
 		"paths of a gateway":        {"handle /v1/* {\nreverse_proxy 127.0.0.1:1\n}\nhandle {\nreverse_proxy 127.0.0.1:2\n}\n" + presets, ""},
 		"a path of our own matcher": {"respond /v1/presets/alive 200\n@keyed not path /v1/presets/alive\n" + keyed, ""},
 		"our own matcher":           {"@preflight {\nmethod OPTIONS\nheader Origin *\n}\nrespond @preflight 204\n@keyed not {\nmethod OPTIONS\nheader Origin *\n}\n" + keyed, ""},
-		"our matcher, not the same": {"@preflight {\nmethod OPTIONS\n}\nrespond @preflight 204\n@keyed not {\nmethod OPTIONS\nheader Origin *\n}\n" + keyed, `"respond"`},
 		"the other handle":          {outside + "handle @outside {\nabort\n}\nhandle {\n" + presets + "}\n", ""},
 		"nothing":                   {presets, ""},
 	} {

@@ -146,7 +146,7 @@ func TestWhatCannotBeReadWhereToolsAreDisabled(t *testing.T) {
 		``: "body: ", `[]`: "body: ", `"x"`: "body: ", `tools=openrouter:web_search`: "body: ",
 		"\ufeff" + `{}`:                                             "body: ",
 		`{"metadata":` + deep(10001) + `}`:                          "body: ",
-		"{\"to\xffols\":[]}":                                        "body: has a name, type or role that is not UTF-8",
+		"{\"to\xffols\":[]}":                                        "body: has a name that is not UTF-8",
 		`{"model":"` + strings.Repeat("a", 4097) + `"}`:             "/model: must be a string of at most 4096 bytes",
 		`{"tools":[` + nestedTools(9, `{"type":"function"}`) + `]}`: "is nested too deeply",
 		`{"tools":[` + strings.TrimSuffix(strings.Repeat(`{},`, 64<<10+1), ",") + `]}`: "/tools/65536: must not bring the tools and plugins above 65536",

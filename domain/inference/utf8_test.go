@@ -40,8 +40,7 @@ func TestWordsAreUTF8(t *testing.T) {
 	}
 	const bad, half = "\xff", `\ud83d`
 	for _, fields := range []string{
-		`"mo#del":"evil"`, `"tools#":[]`, `"extra_body":{"m#odel":"evil"}`, `"messages":[{"ro#le":"system"}]`, `"messages":[{"role":"sys#tem","content":"x"}]`,
-		`"messages":[{"ROLE":"#system"}]`, `"tools":[{"type":"web_#search"}]`, `"input":[{"type":"message#","role":"user"}]`, `"metadata":{"#":"x"}`,
+		`"mo#del":"evil"`, `"tools#":[]`, `"extra_body":{"m#odel":"evil"}`, `"messages":[{"ro#le":"system"}]`, `"metadata":{"#":"x"}`,
 	} {
 		for _, invalid := range []string{bad, half, "\xed\xa0\x80", "\xc0\xaf", `\uDE00`} {
 			fields := strings.Replace(fields, "#", invalid, 1)

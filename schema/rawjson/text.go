@@ -2,8 +2,6 @@ package rawjson
 
 import (
 	"bytes"
-	"slices"
-	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -158,46 +156,27 @@ func IsUTF8(value jsontext.Value) bool {
 	}
 }
 
-// FindNotUTF8 returns where the first name in text begins that is not UTF-8. It also finds strings
-// that are the value of one of names, which are lower-case letters. The text may have them in any
-// letter case. FindNotUTF8 returns -1 if there is none. It looks at tokens alone, in JSON of any
-// depth, and up to where other text has a string that does not end.
-func FindNotUTF8(text []byte, names ...string) int {
+// FindNotUTF8 returns where the first name in text begins that is not UTF-8, or -1 if there is none. It looks at
+// tokens alone, in JSON of any depth, and up to where other text has a string that does not end.
+func FindNotUTF8(text []byte) int {
 	if utf8.Valid(text) && !bytes.Contains(text, []byte(`\ud`)) && !bytes.Contains(text, []byte(`\uD`)) { // nearly always
 		return -1
 	}
-	wanted := false // whether the next string is the value of one of names
 	for i := 0; ; {
 		next := bytes.IndexByte(text[i:], '"')
 		if next < 0 {
 			return -1
 		}
 		begin := i + next
-		wanted = wanted && len(bytes.TrimLeft(text[i:begin], " \t\r\n:")) == 0
 		end := scanString(text, begin)
 		if end < 0 {
 			return -1
 		}
-		value := jsontext.Value(text[begin:end])
 		i = scanSpace(text, end)
-		isName := at(text, i) == ':'
-		if (isName || wanted) && !IsUTF8(value) {
+		if at(text, i) == ':' && !IsUTF8(text[begin:end]) {
 			return begin
 		}
-		wanted = isName && slices.ContainsFunc(names, func(name string) bool { return isTextFold(insideOf(value), name) })
 	}
-}
-
-// isTextFold reports whether an inside is a text of lower-case letters, in any letter case.
-func isTextFold(inside []byte, text string) bool {
-	for len(inside) > 0 && text != "" {
-		char, size := character(inside)
-		if unicode.ToLower(char) != rune(text[0]) {
-			return false
-		}
-		inside, text = inside[size:], text[1:]
-	}
-	return len(inside) == 0 && text == ""
 }
 
 func insideOf(value jsontext.Value) jsontext.Value { return value[1 : len(value)-1] }

@@ -119,7 +119,7 @@ func FuzzTexts(f *testing.F) {
 	})
 }
 
-// FindNotUTF8 finds names and the values of some names, and no other strings.
+// FindNotUTF8 finds names, and no other strings.
 func TestFindNotUTF8(t *testing.T) {
 	const bad, half = "\xff", `\ud83d`
 	for _, tc := range []struct {
@@ -133,16 +133,9 @@ func TestFindNotUTF8(t *testing.T) {
 		{`{"a":"\ud83d\ude00","\ud83d\ude00":"\\ud83d","\\ud83d":1}`, -1},
 		{`{"a":"\ud83d\ude00",#"` + bad + `" : 1}`, 0},
 		{`{"a":[[{"b":{#"` + half + `"` + "\n\t\r :" + `null}}]]}`, 0},
-		{`{"type":#"` + bad + `"}`, 0},
-		{`{"TyPe" : #"` + half + `"}`, 0},
-		{`{"\u0074y\u0050e":#"` + half + `"}`, 0},
-		{`{"a":1,"role":"user","content":[{"type":"text","text":"` + bad + `"},{"type":` + "\n" + `#"` + bad + `"}]}`, 0},
 		{`{"types":"` + bad + `","typ":"` + half + `","xtype":"` + bad + `"}`, -1},
 		{`{"type":["` + bad + `"],"role":{"a":"` + half + `"},"b":"` + bad + `"}`, -1},
-		{`{"type":null,"a":"` + bad + `"}`, -1},
-		{`{"type":1,"a":"type","b":"` + bad + `"}`, -1},
 		{`"` + bad + `"`, -1},
-		{`["type","` + bad + `"]`, -1},
 		{`{"type":"` + bad, -1},
 		{`{"` + bad + `": x, y`, 1},
 		{"{\"a\nb\":\"x\",\"" + bad + `":1}`, -1}, // no JSON
@@ -153,7 +146,7 @@ func TestFindNotUTF8(t *testing.T) {
 		if tc.want == 0 {
 			tc.want = strings.Index(tc.text, "#")
 		}
-		if got := FindNotUTF8([]byte(text), "type", "role"); got != tc.want {
+		if got := FindNotUTF8([]byte(text)); got != tc.want {
 			t.Errorf("%q: got %d, want %d", text, got, tc.want)
 		}
 	}

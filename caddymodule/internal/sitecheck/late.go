@@ -4,7 +4,6 @@ package sitecheck
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -95,15 +94,19 @@ func pathsOf(set caddyhttp.MatcherSet) caddyhttp.MatchPath {
 	return nil
 }
 
-// reaching returns the sets that may match a request to one of some paths or below it, which also
-// matches own.
+func hasNot(set caddyhttp.MatcherSet) bool {
+	return slices.ContainsFunc(set, func(matcher any) bool { _, isNot := matcher.(*caddyhttp.MatchNot); return isNot })
+}
+
+// reaching returns the sets that may match a request to one of some paths or below it. There are none if own,
+// which it also matches, leaves requests to others.
 func reaching(paths []string, sets, own caddyhttp.MatcherSets) (reaching caddyhttp.MatcherSets) {
+	if slices.ContainsFunc(own, hasNot) { // for what others get
+		return nil
+	}
 	for _, set := range sets {
 		patterns := pathsOf(set)
 		if patterns != nil && !slices.ContainsFunc(patterns, func(pattern string) bool { return mayMatch(pattern, paths) }) {
-			continue
-		}
-		if len(own) > 0 && !slices.ContainsFunc(own, func(o caddyhttp.MatcherSet) bool { return !excludes(o, set) }) {
 			continue
 		}
 		reaching = append(reaching, set)
@@ -122,38 +125,4 @@ func mayMatch(pattern string, paths []string) bool {
 		path = strings.ToLower(path)
 		return before == path || strings.HasPrefix(before, path+"/") || wildcard >= 0 && (strings.HasPrefix(path, before) || strings.HasPrefix(before, path))
 	})
-}
-
-// excludes reports whether a set has a not for all that another set matches, as the named matchers of
-// a site often have.
-func excludes(set, other caddyhttp.MatcherSet) bool {
-	for _, matcher := range set {
-		if not, ok := matcher.(*caddyhttp.MatchNot); ok {
-			for _, excluded := range not.MatcherSets {
-				if formOf(excluded) == formOf(other) {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-// formOf returns the same text for sets that match the same by their settings.
-func formOf(set caddyhttp.MatcherSet) string {
-	forms := make([]string, 0, len(set))
-	for _, matcher := range set {
-		id := caddy.GetModuleID(matcher)
-		if not, ok := matcher.(*caddyhttp.MatchNot); ok { // its JSON is gone
-			excluded := make([]string, 0, len(not.MatcherSets))
-			for _, set := range not.MatcherSets {
-				excluded = append(excluded, formOf(set))
-			}
-			forms = append(forms, fmt.Sprintf("%s %q", id, excluded))
-		} else if text, err := json.Marshal(matcher); err == nil {
-			forms = append(forms, id+" "+string(text))
-		}
-	}
-	slices.Sort(forms)
-	return strings.Join(forms, "\n")
 }

@@ -88,8 +88,8 @@ func (c *Check) Admit(body []byte, query string, isOtherType bool) error {
 	if c.Request.Err != nil {
 		return c.Request.Err
 	}
-	if at := rawjson.FindNotUTF8(body, "type", "role"); at >= 0 {
-		return domain.InvalidAt("", fmt.Sprintf("has a name, type or role that is not UTF-8 at byte %d, which it must be %s", at, where))
+	if at := rawjson.FindNotUTF8(body); at >= 0 {
+		return domain.InvalidAt("", fmt.Sprintf("has a name that is not UTF-8 at byte %d, which it must be %s", at, where))
 	}
 	if err := c.admitQuery(query, where); err != nil {
 		return err
