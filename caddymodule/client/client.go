@@ -116,34 +116,21 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 type Retry struct {
 	Tries   int
 	MaxWait time.Duration
-	// Wait waits; nil for a timer. It ends early with ctx.
-	Wait func(ctx context.Context, d time.Duration) error
 }
 
 // Do calls try until it succeeds, and returns its last error. pause is how long to wait before the
 // next one: 0 for longer each time, and negative if another one cannot help.
 func (r Retry) Do(ctx context.Context, try func() (pause time.Duration, err error)) error {
-	wait := r.Wait
-	if wait == nil {
-		wait = waitFor
-	}
 	for tried := 1; ; tried++ {
 		pause, err := try()
 		if err == nil || pause < 0 || tried >= r.Tries || ctx.Err() != nil {
 			return err
 		}
-		if wait(ctx, min(cmp.Or(pause, 100*time.Millisecond<<tried), r.MaxWait)) != nil {
+		select {
+		case <-ctx.Done():
 			return err
+		case <-time.After(min(cmp.Or(pause, 100*time.Millisecond<<tried), r.MaxWait)):
 		}
-	}
-}
-
-func waitFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }
 
