@@ -180,7 +180,7 @@ const errMoved = conflict("was changed or removed meanwhile by somebody else: no
 
 // applyWorkspace creates or changes a workspace.
 func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
-	s := sequence{applier: a, tag: w.tag, planned: w.tag, workspaceID: w.id}
+	s := sequence{applier: a, tag: w.tag, workspaceID: w.id}
 	if w.Action == Update {
 		_, err := s.send(ctx, client.Request{Method: http.MethodPatch, Path: "/workspaces/" + client.Escape(w.id), Body: w.body}, ifMatch(w.tag))
 		return err
@@ -206,13 +206,12 @@ func (a *applier) applyChange(ctx context.Context, c *Change) error {
 	if err != nil {
 		return err
 	}
-	s := sequence{applier: a, tag: c.tag, planned: c.tag, workspaceID: id, slug: c.Slug, isNew: c.Action == Create}
+	s := sequence{applier: a, tag: c.tag, workspaceID: id, slug: c.Slug, isNew: c.Action == Create}
 	switch c.Action {
 	case Archive:
 		_, err := s.send(ctx, client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "")}, ifMatch(c.tag))
 		return err
 	case Restore:
-		s.planned = "archived " + c.since
 		return a.restore(ctx, &s, c)
 	default:
 		return s.update(ctx, c)
@@ -248,6 +247,6 @@ func (a *applier) restore(ctx context.Context, s *sequence, c *Change) error {
 	if change == nil {
 		return nil
 	}
-	s.tag, s.planned = restored.tag, restored.tag
+	s.tag = restored.tag
 	return s.update(ctx, change)
 }

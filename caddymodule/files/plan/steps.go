@@ -3,14 +3,13 @@ package plan
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
+
+	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
@@ -30,9 +29,6 @@ type sequence struct {
 	*applier
 	workspaceID string
 	slug        string // empty for a workspace
-	// planned says in which state the object was planned. With the requests' content it
-	// makes their Idempotency-Keys.
-	planned string
 	// tag is the entity tag after the last request. isNew is set until there was one about
 	// an object that does not exist.
 	tag   string
@@ -55,23 +51,12 @@ func (s *sequence) send(ctx context.Context, r client.Request, only condition) (
 	}
 	r.Header = http.Header{
 		"X-Preset-Owner":  {s.plan.Owner},
-		"Idempotency-Key": {s.key(r, only)},
+		"Idempotency-Key": {uuid.NewString()},
 	}
 	r.Header.Set(only.name, only.value)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	return s.plan.client.Do(ctx, r)
-}
-
-// key returns the Idempotency-Key of a request. A repeated run sends the same keys, as
-// long as the object is still in its planned state.
-func (s *sequence) key(r client.Request, only condition) string {
-	digest := sha256.New()
-	for _, part := range []string{s.plan.Owner, s.workspaceID, s.slug, s.planned, only.name, only.value, r.Method, r.Path, r.Query.Encode(), string(r.Body)} {
-		digest.Write(binary.AppendUvarint(nil, uint64(len(part))))
-		digest.Write([]byte(part))
-	}
-	return hex.EncodeToString(digest.Sum(nil))
 }
 
 // condition returns the condition that the preset is as the last request left it.
