@@ -58,16 +58,6 @@ and designates it, and leaves all else there as it is.`,
 	copying.MarkFlagsRequiredTogether("to-server", "to-key-file")
 	copying.MarkFlagsMutuallyExclusive("all-versions", "new-version")
 	_ = copying.MarkFlagFilename("to-key-file") // fails for an unknown flag only
-	completeFlag(copying, "to-workspace", complete(func(cmd *cobra.Command) (api, error) {
-		if c.keyFile == "-" || c.toKeyFile == "-" {
-			return api{}, errors.New("a key is on standard input")
-		}
-		from, err := c.api(cmd)
-		if err != nil {
-			return api{}, err
-		}
-		return c.destination(cmd, from)
-	}, workspaces))
 	return copying
 }
 

@@ -140,19 +140,13 @@ var colors = map[byte]string{'+': green, '-': red, '!': yellow, '@': cyan}
 
 func writePlan(w io.Writer, p *plan.Plan) error {
 	out := bufio.NewWriter(w)
-	colored := hasColor(w)
-	printPlan(out, p, "  ", func(color, text string) string {
-		if !colored || color == "" {
-			return text
-		}
-		return color + text + plain
-	})
+	printPlan(out, p, "  ", painterOf(w))
 	fmt.Fprintln(out, summary(p))
 	return out.Flush()
 }
 
 // printPlan prints a plan to memory without its summary. Each detail of a change has an indent.
-func printPlan(out io.Writer, p *plan.Plan, indent string, paint func(color, text string) string) {
+func printPlan(out io.Writer, p *plan.Plan, indent string, paint painter) {
 	section := func(title string, lines []detail) {
 		fmt.Fprintln(out, paint(bold, title))
 		for _, line := range lines {

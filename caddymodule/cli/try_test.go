@@ -264,7 +264,7 @@ func TestTryInput(t *testing.T) {
 		{open(file), nil, `"input":"From a file"`},
 		{open(os.DevNull), nil, `"input":"Hello"`},
 		{strings.NewReader("pipe"), []string{"--input", "text"}, `"input":"text"`},
-		{strings.NewReader(""), []string{"--label", "staging"}, "Be very friendly."},
+		{strings.NewReader(""), []string{"--version", "staging"}, "Be very friendly."},
 		{strings.NewReader(""), []string{"--version", "1"}, "Write emails."},
 		{strings.NewReader(""), []string{"--version", "canary"}, "Write short emails."},
 		{strings.NewReader(caddytest.InferenceSecret), []string{"--inference-key-file", "-"}, `"input":"Hello"`},

@@ -37,9 +37,9 @@ type Failure struct {
 	Problem
 	// Conflict is set if somebody else changed it after the plan. Nothing of that was
 	// overwritten, and another plan shows it.
-	Conflict bool
+	Conflict bool `json:"conflict"`
 	// Err is the error of the request that failed.
-	Err error
+	Err error `json:"-"`
 }
 
 // changers is how many presets are changed at a time.
