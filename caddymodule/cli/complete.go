@@ -72,7 +72,7 @@ var versionNumbers source = func(ctx context.Context, a api, args []string, _ st
 	if len(args) == 0 || domain.CheckPresetSlug(args[0]) != nil {
 		return nil, errors.New("no preset is named")
 	}
-	path := presetPath(args[0], "versions")
+	path := client.PresetPath(args[0], "versions")
 	first, err := a.get(ctx, path, a.query("fields", "summary", "limit", "1"))
 	if err != nil {
 		return nil, err

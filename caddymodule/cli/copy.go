@@ -205,7 +205,7 @@ func (c *copied) versions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for summary, err := range decoded[client.Version](summaries) {
+	for summary, err := range client.Decoded[client.Version](summaries) {
 		if err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func (c *copied) versions(ctx context.Context) error {
 			return fmt.Errorf("version %d was removed meanwhile", share.Version)
 		}
 	}
-	response, err := c.to.get(ctx, presetPath(c.source.Slug, "versions"), c.to.query("fields", "summary", "limit", "1"))
+	response, err := c.to.get(ctx, client.PresetPath(c.source.Slug, "versions"), c.to.query("fields", "summary", "limit", "1"))
 	if err == nil && response.Total < len(c.numbers) {
 		fmt.Fprintf(c.messages, "The server there keeps %d of %d versions.\n", response.Total, len(c.numbers))
 	}
@@ -273,7 +273,7 @@ func (c *copied) describe(ctx context.Context) error {
 	if len(patch) == 0 {
 		return nil
 	}
-	return c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, patch)
+	return c.change(ctx, client.Request{Method: http.MethodPatch, Path: client.PresetPath(c.source.Slug)}, patch)
 }
 
 // labels sets the labels whose versions are all copied now. The next version may remove a copy
@@ -285,7 +285,7 @@ func (c *copied) labels(ctx context.Context, number int) error {
 		if newest != number {
 			continue
 		}
-		if err := c.change(ctx, client.Request{Method: http.MethodPut, Path: presetPath(c.source.Slug, "labels", name)}, c.moved(label)); err != nil {
+		if err := c.change(ctx, client.Request{Method: http.MethodPut, Path: client.PresetPath(c.source.Slug, "labels", name)}, c.moved(label)); err != nil {
 			return err
 		}
 	}

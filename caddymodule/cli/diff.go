@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -27,7 +28,7 @@ diff, the settings and the messages by their paths.`,
 					return err
 				}
 			}
-			response, err := a.get(cmd.Context(), presetPath(args[0], "diff"), a.query("from", args[1], "to", args[2]))
+			response, err := a.get(cmd.Context(), client.PresetPath(args[0], "diff"), a.query("from", args[1], "to", args[2]))
 			if err != nil {
 				return err
 			}

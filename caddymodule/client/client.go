@@ -80,6 +80,23 @@ func IsStatus(err error, status int) bool {
 // Escape returns a slug or a label as a segment of a path.
 func Escape(segment string) string { return url.PathEscape(segment) }
 
+// PresetPath returns the path of a preset, or of something below it.
+func PresetPath(slug string, below ...string) string {
+	path := "/presets/" + Escape(slug)
+	for _, segment := range below {
+		path += "/" + Escape(segment)
+	}
+	return path
+}
+
+// Decode decodes JSON of a server.
+func Decode(text []byte, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("the answer has another form than expected: %w", err)
+	}
+	return nil
+}
+
 const (
 	defaultTries = 6
 	// maxWait bounds the pause before a repeated request.
