@@ -66,6 +66,13 @@ func (p *provider) take() []judged {
 	return all
 }
 
+// failNext lets the next request fail, as control says, or succeed.
+func (p *provider) failNext(failure string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failure = failure
+}
+
 // control lets a script name the client of its next requests, with POST /client/<name>, and let the
 // next one fail, with POST /fail/<status>. After POST /fail/break the connection breaks off.
 func (p *provider) control(t *testing.T) (url string) {
@@ -76,11 +83,7 @@ func (p *provider) control(t *testing.T) (url string) {
 		defer p.mu.Unlock()
 		p.client, p.failure = r.PathValue("name"), ""
 	})
-	mux.HandleFunc("POST /fail/{failure}", func(_ http.ResponseWriter, r *http.Request) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.failure = r.PathValue("failure")
-	})
+	mux.HandleFunc("POST /fail/{failure}", func(_ http.ResponseWriter, r *http.Request) { p.failNext(r.PathValue("failure")) })
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return server.URL
@@ -95,6 +98,9 @@ var providerRoutes = map[string]struct {
 	"completions": {domain.Chat, chatAnswerTo},
 	"responses":   {domain.Responses, responsesAnswerTo},
 	"messages":    {domain.Messages, messagesAnswerTo},
+	// Gemini's routes end in the model and one of these.
+	"generateContent":       {"", geminiAnswerTo},
+	"streamGenerateContent": {"", geminiAnswerTo},
 }
 
 // ServeHTTP answers a request.
@@ -103,7 +109,9 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	route, ok := providerRoutes[path.Base(r.URL.Path)]
+	name := path.Base(r.URL.Path)
+	name = name[strings.LastIndex(name, ":")+1:]
+	route, ok := providerRoutes[name]
 	if r.Method != http.MethodPost || !ok {
 		p.serveOther(w, r)
 		return
@@ -142,7 +150,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}})
 		return
 	}
-	sent.whole = string(body)
+	sent.whole, sent.Stream = string(body), sent.Stream || name == "streamGenerateContent"
 	whole, events := route.answer(sent)
 	if !sent.Stream {
 		_ = json.NewEncoder(w).Encode(whole)
@@ -165,11 +173,13 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serveOther answers what clients ask beside inference.
 func (p *provider) serveOther(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	switch path.Base(r.URL.Path) {
+	switch name := path.Base(r.URL.Path); name[strings.LastIndex(name, ":")+1:] {
 	case "models":
 		_, _ = io.WriteString(w, `{"object": "list", "data": []}`)
 	case "count_tokens", "input_tokens":
 		_, _ = io.WriteString(w, `{"object": "response.input_tokens", "input_tokens": 23}`)
+	case "countTokens":
+		_, _ = io.WriteString(w, `{"totalTokens": 23}`)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"error": {"message": "there is nothing here"}}`)
@@ -337,6 +347,17 @@ func messagesAnswerTo(a asked) (map[string]any, []map[string]any) {
 		{"type": "content_block_stop", "index": 0},
 		{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": nil}, "usage": whole["usage"]},
 		{"type": "message_stop"},
+	}
+}
+
+func geminiAnswerTo(a asked) (map[string]any, []map[string]any) {
+	candidate := map[string]any{"index": 0, "content": map[string]any{"role": "model", "parts": []any{map[string]any{"text": a.text()}}}}
+	whole := map[string]any{"responseId": "gemini-1", "modelVersion": "gemini-2.5-flash"}
+	end := with(whole, "candidates", []any{with(candidate, "finishReason", "STOP")},
+		"usageMetadata", map[string]any{"promptTokenCount": 31, "candidatesTokenCount": 12, "totalTokenCount": 43})
+	return end, []map[string]any{
+		with(whole, "candidates", []any{candidate}),
+		with(end, "candidates", []any{with(candidate, "finishReason", "STOP", "content", map[string]any{"role": "model", "parts": []any{}})}),
 	}
 }
 
