@@ -465,7 +465,6 @@ func TestAnEmptyPromptIsNone(t *testing.T) {
 	_, err := r.ReleasePresetVersion(t.Context(), domain.By(admin), "", "p", domain.Capture{
 		Dialect: responses, Config: json.RawMessage(`{"model":"m"}`), SystemPrompt: new(""),
 	}, domain.Release{})
-
 	if err != nil {
 		t.Fatal(err)
 	}
