@@ -89,9 +89,6 @@ func (r AuditRecord) Concerns() []string {
 	return ids
 }
 
-// Begins reports whether the history of r's preset begins with r.
-func (r AuditRecord) Begins() bool { return r.Operation == createVersion && r.Before == 0 }
-
 // createVersion is the operation of a new version.
 const createVersion = "preset.create_version"
 
