@@ -199,5 +199,5 @@ func (r AuditRecord) IsIntact() bool {
 // NewSalvagedWorkspace returns a workspace with default settings, in the place of one whose
 // record is lost.
 func NewSalvagedWorkspace(id, slug string, now time.Time) Workspace {
-	return newWorkspace(id, SalvageUser, now.UTC(), NewWorkspace{Name: slug, Slug: slug})
+	return newWorkspace(id, SalvageUser, now.UTC(), slug, slug)
 }

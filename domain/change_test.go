@@ -56,7 +56,7 @@ func idempotent(key, request string) domain.Write {
 func TestIdempotency(t *testing.T) {
 	f := newFixture(t)
 	create := func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.CreatePresetVersion(t.Context(), w, "", slug, nothing)
+		return f.ReleasePresetVersion(t.Context(), w, "", slug, nothing, domain.Release{})
 	}
 	number := func(w domain.Write, want int) {
 		t.Helper()
@@ -98,7 +98,7 @@ func TestReplaysEndWithTheWorkspace(t *testing.T) {
 	f := newFixture(t)
 	for i := range 2 {
 		w := f.workspace(t, "team")
-		out, err := f.CreatePresetVersion(t.Context(), idempotent("a", "x"), "team", "p", nothing)
+		out, err := f.ReleasePresetVersion(t.Context(), idempotent("a", "x"), "team", "p", nothing, domain.Release{})
 		if err != nil || len(out.Records) == 0 || out.Preset.WorkspaceID != w.ID || out.Number != 1 {
 			t.Errorf("time %d: got %+v, %v, want version 1 in the workspace that is there", i, out, err)
 		}
@@ -109,28 +109,6 @@ func TestReplaysEndWithTheWorkspace(t *testing.T) {
 			if out.Records, out.Workspace = nil, (domain.Workspace{}); err != nil || !reflect.DeepEqual(out, last) {
 				t.Errorf("time %d: got %+v, %v, want %+v", i, out, err, last)
 			}
-		}
-	}
-}
-
-// An Idempotency-Key means nothing where keys are issued and revoked: a secret is
-// given once.
-func TestKeysAreIssuedOnce(t *testing.T) {
-	f := newFixture(t)
-	var ids []string
-	for range 2 {
-		k, secret, err := f.IssueKey(t.Context(), idempotent("a", "x"), domain.NewKey{Kind: domain.InferenceKey})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if who, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil || who.KeyID != k.ID {
-			t.Errorf("got %+v, %v, want the key %s", who, err, k.ID)
-		}
-		ids = append(ids, k.ID)
-	}
-	for _, id := range ids {
-		if k, err := f.RevokeKey(t.Context(), idempotent("b", "x"), id); err != nil || k.ID != id || k.RevokedAt == nil {
-			t.Errorf("got %+v, %v, want %s revoked", k, err, id)
 		}
 	}
 }
@@ -181,7 +159,7 @@ func TestChangesAreWhole(t *testing.T) {
 	for _, kind := range []string{"audit", "replay", "preset", "label"} {
 		s := domain.NewService(broken{f.store, kind})
 		trail, before := f.records(t), f.stored(t, "default", "p")
-		out, err := s.PutLabel(t.Context(), idempotent("a", "x"), "", "p", "live", domain.Target{Version: 1})
+		out, err := s.PutLabel(t.Context(), idempotent("a", "x"), "", "p", "live", domain.Target{Version: 1}, nil)
 		if !errors.Is(err, errBroken) || !reflect.DeepEqual(out, domain.Outcome{}) {
 			t.Errorf("%s: got %+v, %v, want %v", kind, out, err, errBroken)
 		}
@@ -189,7 +167,7 @@ func TestChangesAreWhole(t *testing.T) {
 			t.Errorf("%s: got  %+v\nwant %+v still", kind, after, before)
 		}
 	}
-	out, err := f.PutLabel(t.Context(), idempotent("a", "x"), "", "p", "live", domain.Target{Version: 1})
+	out, err := f.PutLabel(t.Context(), idempotent("a", "x"), "", "p", "live", domain.Target{Version: 1}, nil)
 	if err != nil || len(out.Records) == 0 || f.stored(t, "default", "p").Labels["live"].Version != 1 {
 		t.Errorf("got %+v, %v, want it done for the first time", out, err)
 	}
@@ -204,7 +182,7 @@ func TestOneRequestSentManyTimes(t *testing.T) {
 	changed := make([]bool, clients)
 	for i := range clients {
 		wg.Go(func() {
-			out, err := f.CreatePresetVersion(t.Context(), idempotent("a", "x"), "", "p", nothing)
+			out, err := f.ReleasePresetVersion(t.Context(), idempotent("a", "x"), "", "p", nothing, domain.Release{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -380,7 +358,7 @@ func (f *fixture) ask(t *testing.T, a action) (domain.Outcome, error) {
 	to := domain.Target{Version: a.n}
 	switch a.name {
 	case "create":
-		return f.CreatePresetVersion(t.Context(), ask, "", "p", nothing)
+		return f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{})
 	case "archive":
 		return f.ArchivePreset(t.Context(), ask, "", "p")
 	case "restore":
@@ -390,7 +368,7 @@ func (f *fixture) ask(t *testing.T, a action) (domain.Outcome, error) {
 	case "unlabel":
 		return f.DeleteLabel(t.Context(), ask, "", "p", a.text)
 	case "label":
-		return f.PutLabel(t.Context(), ask, "", "p", a.text, to)
+		return f.PutLabel(t.Context(), ask, "", "p", a.text, to, nil)
 	case "rename":
 		return f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Name: &a.text})
 	case "describe":

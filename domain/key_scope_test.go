@@ -78,9 +78,9 @@ func TestReachOfPresets(t *testing.T) {
 	for _, slug := range []string{"in", "out"} {
 		f.now = f.now.Add(time.Second)
 		for range 2 {
-			f.must(f.CreatePresetVersion(t.Context(), domain.By(admin), "", slug, nothing))
+			f.must(f.ReleasePresetVersion(t.Context(), domain.By(admin), "", slug, nothing, domain.Release{}))
 		}
-		f.must(f.PutLabel(t.Context(), domain.By(admin), "", slug, "live", domain.Target{Version: 1}))
+		f.must(f.PutLabel(t.Context(), domain.By(admin), "", slug, "live", domain.Target{Version: 1}, nil))
 	}
 	who := f.limited(t, domain.NewKey{Kind: domain.InferenceKey, Scope: domain.Scope{Presets: []string{"in", "later"}}})
 	for name, read := range f.reads() {
@@ -97,8 +97,8 @@ func TestReachOfPresets(t *testing.T) {
 			}
 		}
 	}
-	wantKind(t, errOf(f.CreatePresetVersion(t.Context(), domain.By(who), "", "out", nothing)), domain.NotFound, "")
-	wantKind(t, errOf(f.CreatePresetVersion(t.Context(), domain.By(who), "", "none", nothing)), domain.NotFound, "")
+	wantKind(t, errOf(f.ReleasePresetVersion(t.Context(), domain.By(who), "", "out", nothing, domain.Release{})), domain.NotFound, "")
+	wantKind(t, errOf(f.ReleasePresetVersion(t.Context(), domain.By(who), "", "none", nothing, domain.Release{})), domain.NotFound, "")
 }
 
 // TestListsWithinReach compares each list of a limited key with that of a workspace which has
@@ -116,7 +116,7 @@ func TestListsWithinReach(t *testing.T) {
 				continue
 			}
 			by := domain.By(admin)
-			f.must(f.CreatePresetVersion(t.Context(), by, workspace, slug, nothing))
+			f.must(f.ReleasePresetVersion(t.Context(), by, workspace, slug, nothing, domain.Release{}))
 			name := fmt.Sprint("N", n%3)
 			f.must(f.UpdatePreset(t.Context(), by, workspace, slug, domain.PresetPatch{Name: &name}))
 			var err error

@@ -19,12 +19,12 @@ func TestPresetVersions(t *testing.T) {
 	f := newFixture(t)
 	prompt := "Be brief."
 	first := domain.Capture{Dialect: domain.Responses, Config: json.RawMessage(`{"model":"m","temperature":0.70}`), SystemPrompt: &prompt}
-	out1 := f.must(f.CreatePresetVersion(t.Context(), domain.By(admin), "", "email", first))
+	out1 := f.must(f.ReleasePresetVersion(t.Context(), domain.By(admin), "", "email", first, domain.Release{}))
 	p1, v1 := out1.Preset, out1.Version
 	f.now = f.now.Add(time.Hour)
 	other := admin
 	other.UserID = "dora"
-	out2 := f.must(f.CreatePresetVersion(t.Context(), domain.By(other), "", "email", domain.Capture{Dialect: domain.Responses, Config: json.RawMessage("{}")}))
+	out2 := f.must(f.ReleasePresetVersion(t.Context(), domain.By(other), "", "email", domain.Capture{Dialect: domain.Responses, Config: json.RawMessage("{}")}, domain.Release{}))
 	p2, v2 := out2.Preset, out2.Version
 	wantP := p1
 	wantP.DesignatedVersion, wantP.LatestVersion, wantP.DesignatedVersionID = 2, 2, v2.ID
@@ -115,7 +115,7 @@ func TestPresetWorkspaces(t *testing.T) {
 		{who: in(user, "", "gone"), kind: domain.NotFound},
 		{who: in(admin, uuid.NewString(), ""), kind: domain.NotFound},
 	} {
-		out, err := f.CreatePresetVersion(t.Context(), domain.By(tc.who), tc.ref, fmt.Sprintf("p%d", i), nothing)
+		out, err := f.ReleasePresetVersion(t.Context(), domain.By(tc.who), tc.ref, fmt.Sprintf("p%d", i), nothing, domain.Release{})
 		if tc.want == "" {
 			wantKind(t, err, tc.kind, "")
 		} else if out.WorkspaceID != tc.want || out.Preset.WorkspaceID != tc.want || err != nil {
@@ -123,8 +123,8 @@ func TestPresetWorkspaces(t *testing.T) {
 		}
 	}
 	// One slug in two workspaces is two presets.
-	inA, errA := f.CreatePresetVersion(t.Context(), domain.By(admin), "a", "same", nothing)
-	inB, errB := f.CreatePresetVersion(t.Context(), domain.By(admin), "b", "same", nothing)
+	inA, errA := f.ReleasePresetVersion(t.Context(), domain.By(admin), "a", "same", nothing, domain.Release{})
+	inB, errB := f.ReleasePresetVersion(t.Context(), domain.By(admin), "b", "same", nothing, domain.Release{})
 	if errA != nil || errB != nil || inA.Preset.ID == inB.Preset.ID || inB.Number != 1 {
 		t.Errorf("got %s and %s version %d, %v, %v, want two presets", inA.Preset.ID, inB.Preset.ID, inB.Number, errA, errB)
 	}
@@ -323,7 +323,7 @@ func TestPresetLife(t *testing.T) {
 // TestChangesShowThePreset checks that the answer to a change equals a later read.
 func TestChangesShowThePreset(t *testing.T) {
 	f := newFixture(t)
-	f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
+	f.must(f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{}))
 	for name, do := range map[string]doing{
 		"version":         f.releasing(domain.Release{}),
 		"designate":       f.designating(domain.Designation{Version: 1}),
@@ -388,7 +388,7 @@ func TestPresetPages(t *testing.T) {
 		f.put(t, slug, "{}", nil)
 	}
 	page("b", "c", "a")
-	f.must(f.PutLabel(t.Context(), ask, "", "a", "live", domain.Target{Version: 1}))
+	f.must(f.PutLabel(t.Context(), ask, "", "a", "live", domain.Target{Version: 1}, nil))
 	f.must(f.DesignateVersion(t.Context(), ask, "", "c", domain.Designation{Version: 1})) // is so already
 	page("a", "b", "c")
 	f.must(f.ArchivePreset(t.Context(), ask, "", "b"))

@@ -12,7 +12,7 @@ import (
 // TestOwnershipIsComplete fails for a change that TestOwnershipMatrix of caddymodule does not know.
 func TestOwnershipIsComplete(t *testing.T) {
 	known := []string{
-		"UpdatePreset", "DesignateVersion", "ArchivePreset", "RestorePreset", "CreatePresetVersion", "ReleasePresetVersion", "PutLabel", "PutProtectedLabel",
+		"UpdatePreset", "DesignateVersion", "ArchivePreset", "RestorePreset", "ReleasePresetVersion", "PutLabel",
 		"DeleteLabel", "DeleteWorkspace", "PruneVersions", // the last two have tests of their own
 	}
 	others := []string{"IssueKey", "RevokeKey", "RemoveKey", "PruneKeys", "CreateWorkspace", "UpdateWorkspace", "AbandonImport"}
@@ -28,9 +28,9 @@ func (f *fixture) owned(t *testing.T, slug, owner string) {
 	t.Helper()
 	by := domain.Write{Who: admin, Owner: owner}
 	for range 2 {
-		f.must(f.CreatePresetVersion(t.Context(), by, "", slug, nothing))
+		f.must(f.ReleasePresetVersion(t.Context(), by, "", slug, nothing, domain.Release{}))
 	}
-	f.must(f.PutLabel(t.Context(), by, "", slug, "one", domain.Target{Version: 1}))
+	f.must(f.PutLabel(t.Context(), by, "", slug, "one", domain.Target{Version: 1}, nil))
 }
 
 // TestSetOwner changes the owner by patches.
@@ -92,7 +92,7 @@ func TestSetOwner(t *testing.T) {
 		}
 	}
 	for _, w := range []domain.Write{{Who: user, Owner: "files"}, {Who: user, Override: "files"}} {
-		wantKind(t, errOf(f.CreatePresetVersion(t.Context(), w, "", "mail", nothing)), domain.Forbidden, "")
+		wantKind(t, errOf(f.ReleasePresetVersion(t.Context(), w, "", "mail", nothing, domain.Release{})), domain.Forbidden, "")
 	}
 }
 
@@ -108,7 +108,7 @@ func TestOwnershipOfWorkspaces(t *testing.T) {
 	f := newFixture(t)
 	f.workspace(t, "team")
 	for _, owner := range []string{"", "files", "other"} {
-		f.must(f.CreatePresetVersion(t.Context(), domain.Write{Who: admin, Owner: owner}, "team", "mail-"+owner+"x", nothing))
+		f.must(f.ReleasePresetVersion(t.Context(), domain.Write{Who: admin, Owner: owner}, "team", "mail-"+owner+"x", nothing, domain.Release{}))
 	}
 	for _, w := range []domain.Write{{}, {Override: "files"}, {Owner: "files"}, {Owner: "files", Override: "third"}} {
 		w.Who = admin

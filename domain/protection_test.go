@@ -19,17 +19,17 @@ func TestProtectionStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(f.CreatePresetVersion(ctx, by, "", "p", nothing))
-	must(f.PutProtectedLabel(ctx, by, "", "p", "live", domain.Target{Version: 1}, new(true)))
+	must(f.ReleasePresetVersion(ctx, by, "", "p", nothing, domain.Release{}))
+	must(f.PutLabel(ctx, by, "", "p", "live", domain.Target{Version: 1}, new(true)))
 	must(f.UpdatePreset(ctx, by, "", "p", domain.PresetPatch{Protected: new(true)}))
 	must(f.ReleasePresetVersion(ctx, by, "", "p", nothing, domain.Release{Label: "live"}))
-	must(f.PutLabel(ctx, by, "", "p", "live", domain.Target{Version: 1}))
+	must(f.PutLabel(ctx, by, "", "p", "live", domain.Target{Version: 1}, nil))
 	must(f.UpdatePreset(ctx, by, "", "p", domain.PresetPatch{Name: new("n")}))
 	found, err := f.Preset(ctx, user, "", "p")
 	if err != nil || !strings.Contains(string(found.JSON), `"protected":true,"policy":null,"labels":{"live":{"version":1,"protected":true}}`) {
 		t.Errorf("got %s, %v", found.JSON, err)
 	}
-	must(f.PutProtectedLabel(ctx, by, "", "p", "live", domain.Target{Version: 2}, new(false)))
+	must(f.PutLabel(ctx, by, "", "p", "live", domain.Target{Version: 2}, new(false)))
 	must(f.UpdatePreset(ctx, by, "", "p", domain.PresetPatch{Protected: new(false)}))
 	label, err := f.Label(ctx, user, "", "p", "live", domain.Page{Limit: 1})
 	if err != nil || !strings.Contains(string(label.JSON), `"protected":false,"history":[{"number":4,`) || !strings.Contains(string(label.JSON), `"from":{"version":1,"protected":true},"to":{"version":2}`) {
@@ -60,7 +60,7 @@ func TestDraftsPruneNothingProtected(t *testing.T) {
 	f.KeepVersions = 2
 	ctx, by := t.Context(), domain.By(admin)
 	for range 3 {
-		f.must(f.CreatePresetVersion(ctx, by, "", "p", nothing))
+		f.must(f.ReleasePresetVersion(ctx, by, "", "p", nothing, domain.Release{}))
 	}
 	f.must(f.UpdatePreset(ctx, by, "", "p", domain.PresetPatch{Protected: new(true)}))
 	total := func() int {
@@ -91,9 +91,9 @@ func TestProtectedWorkspaces(t *testing.T) {
 	with := f.limited(t, domain.NewKey{Kind: domain.ManagementKey, Scope: domain.Scope{Rights: []domain.Right{domain.ProtectedLabels}}})
 	for _, slug := range []string{"none", "label", "preset"} {
 		f.workspace(t, slug)
-		f.must(f.CreatePresetVersion(ctx, by, slug, "p", nothing))
+		f.must(f.ReleasePresetVersion(ctx, by, slug, "p", nothing, domain.Release{}))
 	}
-	_, err1 := f.PutProtectedLabel(ctx, by, "label", "p", "live", domain.Target{Version: 1}, new(true))
+	_, err1 := f.PutLabel(ctx, by, "label", "p", "live", domain.Target{Version: 1}, new(true))
 	_, err2 := f.UpdatePreset(ctx, by, "preset", "p", domain.PresetPatch{Protected: new(true)})
 	_, err3 := f.ArchivePreset(ctx, by, "preset", "p")
 	if err1 != nil || err2 != nil || err3 != nil {

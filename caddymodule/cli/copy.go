@@ -148,7 +148,7 @@ func (a api) add(ctx context.Context, slug string, v client.Version, isDraft boo
 		}
 	}
 	version := files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template)
-	r := plan.VersionRequest(slug, &version, domain.TextOrEmpty(v.Message), isDraft)
+	r := plan.VersionRequest(slug, &version, domain.ValueOr(v.Message, ""), isDraft)
 	maps.Copy(r.Query, a.query())
 	r.Header = condition
 	if response, err = a.change(ctx, r, nil); err == nil {

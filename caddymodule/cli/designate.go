@@ -35,7 +35,7 @@ func (c *changer) change(cmd *cobra.Command, a api, slug string, r client.Reques
 		r.Header.Set("X-Preset-Override", c.override)
 	}
 	before, response, err = a.changePreset(cmd.Context(), slug, r, body)
-	if owner := domain.TextOrEmpty(before.ManagedBy); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
+	if owner := domain.ValueOr(before.ManagedBy, ""); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
 		err = fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", before.Slug, owner, owner)
 	}
 	return before, response, err

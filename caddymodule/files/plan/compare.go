@@ -289,7 +289,7 @@ func (c *Change) compareVersion(from client.Version) (err error) {
 	if from.Version == 0 {
 		oldLabel = "/dev/null"
 	}
-	if c.Prompt, err = diff.Text(oldLabel, newLabel, domain.TextOrEmpty(from.SystemPrompt), domain.TextOrEmpty(to.SystemPrompt)); err != nil {
+	if c.Prompt, err = diff.Text(oldLabel, newLabel, domain.ValueOr(from.SystemPrompt, ""), domain.ValueOr(to.SystemPrompt, "")); err != nil {
 		return fmt.Errorf("comparing the prompts: %w", err)
 	}
 	return nil

@@ -184,7 +184,7 @@ func (s *sequence) patch(ctx context.Context, c *Change) error {
 // post makes a version and returns its number. A draft is not designated, unless it is the
 // first version of a preset.
 func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft bool) (int, error) {
-	message := domain.TextOrEmpty(v.Message)
+	message := domain.ValueOr(v.Message, "")
 	if v.Message == nil && !draft {
 		message = s.message
 	}
