@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -355,67 +354,6 @@ func TestChangesShowThePreset(t *testing.T) {
 		if err != nil || !strings.Contains(string(out.JSON), `"designated_version":`+string(version.JSON)) {
 			t.Errorf("%s: got version %s, %v, which is not in %s", name, version.JSON, err, out.JSON)
 		}
-	}
-}
-
-// TestPresetsOutOfReach checks that every operation refuses a missing preset, and a
-// preset of another workspace.
-func TestPresetsOutOfReach(t *testing.T) {
-	f := newFixture(t)
-	team := f.workspace(t, "team")
-	for _, slug := range []string{"p", "gone"} {
-		f.must(f.CreatePresetVersion(t.Context(), ask, "team", slug, nothing))
-	}
-	f.must(f.PutLabel(t.Context(), ask, "team", "p", "live", domain.Target{Version: 1}))
-	f.must(f.ArchivePreset(t.Context(), ask, "team", "gone"))
-	trail := f.records(t)
-	outsider, member := user, user
-	outsider.WorkspaceSlug, member.WorkspaceID = "default", team.ID
-	whole := domain.Page{Limit: 1}
-	reads := f.reads()
-	changes := map[string]func(who domain.Principal, workspace, slug string) error{
-		"designate": func(who domain.Principal, workspace, slug string) error {
-			return errOf(f.DesignateVersion(t.Context(), domain.By(who), workspace, slug, domain.Designation{Version: 1}))
-		},
-		"patch": func(who domain.Principal, workspace, slug string) error {
-			return errOf(f.UpdatePreset(t.Context(), domain.By(who), workspace, slug, domain.PresetPatch{Name: new("stolen")}))
-		},
-		"put label": func(who domain.Principal, workspace, slug string) error {
-			return errOf(f.PutLabel(t.Context(), domain.By(who), workspace, slug, "live", domain.Target{Version: 1}))
-		},
-		"delete label": func(who domain.Principal, workspace, slug string) error {
-			return errOf(f.DeleteLabel(t.Context(), domain.By(who), workspace, slug, "live"))
-		},
-		"archive": func(who domain.Principal, workspace, slug string) error {
-			return errOf(f.ArchivePreset(t.Context(), domain.By(who), workspace, slug))
-		},
-		"restore": func(who domain.Principal, workspace, slug string) error {
-			return errOf(f.RestorePreset(t.Context(), domain.By(who), workspace, slug))
-		},
-	}
-	for name, read := range reads {
-		if err := read(member, "", "p"); err != nil {
-			t.Errorf("%s by a member: %v", name, err)
-		}
-		wantKind(t, read(member, "", "gone"), domain.NotFound, "Preset not found")
-	}
-	wantKind(t, changes["designate"](admin, "team", "gone"), domain.NotFound, "Preset not found")
-	maps.Copy(reads, changes)
-	for name, do := range reads {
-		t.Run(name, func(t *testing.T) {
-			wantKind(t, do(admin, "team", "nothing"), domain.NotFound, "Preset not found")
-			wantKind(t, do(admin, "", "p"), domain.NotFound, "Preset not found")
-			wantKind(t, do(admin, "nowhere", "p"), domain.NotFound, "Workspace not found")
-			wantKind(t, do(outsider, "", "p"), domain.NotFound, "Preset not found")
-			wantKind(t, do(outsider, "team", "p"), domain.Forbidden, "Only management keys can perform this operation")
-			wantKind(t, do(outsider, "nowhere", "p"), domain.Forbidden, "Only management keys can perform this operation")
-			wantKind(t, do(member, "default", "p"), domain.Forbidden, "Only management keys can perform this operation")
-		})
-	}
-	wantKind(t, errOf(f.Presets(t.Context(), outsider, "team", domain.PresetQuery{}, whole)), domain.Forbidden, "Only management keys can perform this operation")
-	wantKind(t, errOf(f.PresetVersion(t.Context(), admin, "team", "p", 2)), domain.NotFound, "Preset version not found")
-	if now := f.records(t); now != trail {
-		t.Errorf("got %d records, want %d still", now, trail)
 	}
 }
 

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
+	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -45,8 +46,7 @@ func trimSpace(body []byte) jsontext.Value { return bytes.Trim(body, " \t\r\n") 
 
 // readValue reads one JSON value strictly. Every error is an *Error.
 func readValue(text []byte) (kind jsontext.Kind, err error) {
-	r := newReader(text)
-	defer r.free()
+	r := &reader{text: text, decoder: jsontext.NewDecoder(bytes.NewBuffer(text))} // which it does not copy
 	kind = r.decoder.PeekKind()
 	for isWhole := false; !isWhole; isWhole = r.decoder.StackDepth() == 0 {
 		if err := r.readToken(); errors.Is(err, io.EOF) {
@@ -66,33 +66,8 @@ func readValue(text []byte) (kind jsontext.Kind, err error) {
 // memory grows.
 type reader struct {
 	text    []byte
-	buffer  bytes.Buffer
-	decoder jsontext.Decoder
+	decoder *jsontext.Decoder
 	counted int // the number of members that count for MaxMembers
-}
-
-// readers are reused, because a decoder allocates a list of names for each level. A reader
-// keeps nothing of a body but names. After a body of more than maxPooled bytes it may
-// keep many, so it is dropped.
-var readers = sync.Pool{New: func() any { return new(reader) }}
-
-const maxPooled = 64 << 10
-
-func newReader(text []byte) *reader {
-	r := readers.Get().(*reader)
-	r.text, r.counted = text, 0
-	r.buffer = *bytes.NewBuffer(text)
-	r.decoder.Reset(&r.buffer)
-	return r
-}
-
-func (r *reader) free() {
-	if len(r.text) > maxPooled {
-		return
-	}
-	r.text, r.buffer = nil, bytes.Buffer{}
-	r.decoder.Reset(&r.buffer)
-	readers.Put(r)
 }
 
 func (r *reader) readToken() error {
@@ -138,4 +113,23 @@ func syntaxViolation(err error) error {
 		return violation("", fmt.Sprintf("ends too early, at byte %d", syntax.ByteOffset))
 	}
 	return violation("", fmt.Sprintf("not valid JSON at byte %d", syntax.ByteOffset))
+}
+
+// fitsDouble reports whether a number is in the range of a float64 (RFC 7493, section 2.2).
+// Clients in Go cannot read a page that has another one.
+func fitsDouble(text []byte) bool {
+	if len(text) <= 308 && !bytes.ContainsAny(text, "eE") {
+		return true
+	}
+	_, err := strconv.ParseFloat(string(text), 64)
+	return err == nil
+}
+
+// lastNumber returns the number that ends text.
+func lastNumber(text []byte) []byte {
+	begin := len(text)
+	for begin > 0 && strings.IndexByte("0123456789+-.eE", text[begin-1]) >= 0 {
+		begin--
+	}
+	return text[begin:]
 }

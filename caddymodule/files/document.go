@@ -23,46 +23,35 @@ type document struct {
 	*reader
 	file string // below the folder, with slashes
 	text []byte
-	// root is nil if the file has no value.
-	root *yaml.Node
+	// page is the whole, and root its value, nil if the file has none.
+	page, root *yaml.Node
 	// folder has the files that !file names.
 	folder folder
 	// texts are the texts that nodes with !file stand for.
 	texts   map[*yaml.Node]string
 	secrets int // how many findSecretsBelow found
 	failed  bool
-	// broken are the pointers of the values with mistakes.
-	broken []string
 }
 
 // mistake adds a mistake at a value or at a name.
 func (d *document) mistake(n *yaml.Node, path []string, message string) {
 	d.failed = true
-	at := pointer(path)
-	e := &Error{File: d.file, Path: withoutSecrets(at), Message: message}
+	e := &Error{File: d.file, Path: withoutSecrets(pointer(path)), Message: message}
 	if n != nil {
 		e.Line, e.Column = n.Line, n.Column
 	}
 	d.mistakes.add(e)
-	if len(d.broken) < 10*MaxErrors {
-		d.broken = append(d.broken, at)
-	}
 }
 
 // mistakesOf adds the mistakes that a check of n found. n is at path. A missing value is
-// reported at the value that should have it. Values that could not be read are not reported
-// again.
+// reported at the value that should have it.
 func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
-	unread := d.broken
 	add := func(at, message string) {
 		names := slices.Collect(jsontext.Pointer(at).Tokens())
 		place := append(slices.Clip(path), names...)
-		if isBroken(unread, pointer(place)) {
-			return
-		}
 		value := locate(n, names)
 		if last := len(names) - 1; strings.HasPrefix(message, "name ") { // which is not allowed
-			value = cmp.Or(keysOf(follow(locate(n, names[:last])))[names[last]], value)
+			value = cmp.Or(keysOf(locate(n, names[:last]))[names[last]], value)
 		}
 		d.mistake(value, place, message)
 	}
@@ -79,18 +68,11 @@ func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
 	}
 }
 
-// isBroken reports whether a value, one around it or one in it is among broken.
-func isBroken(broken []string, at string) bool {
-	return slices.ContainsFunc(broken, func(other string) bool {
-		return strings.HasPrefix(at+"/", other+"/") || strings.HasPrefix(other+"/", at+"/")
-	})
-}
-
 // locate returns the value at a path of names and indexes from n. If there is none, it
 // returns the last one on the way.
 func locate(n *yaml.Node, names []string) *yaml.Node {
 	for _, name := range names {
-		next := child(follow(n), name)
+		next := child(n, name)
 		if next == nil {
 			break
 		}
@@ -106,10 +88,8 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == name {
-				return n.Content[i+1]
-			}
+		if i := keyIndex(n, name); i >= 0 {
+			return n.Content[i+1]
 		}
 	case yaml.SequenceNode:
 		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(n.Content) {
@@ -117,6 +97,16 @@ func child(n *yaml.Node, name string) *yaml.Node {
 		}
 	}
 	return nil
+}
+
+// keyIndex returns the index of a key of a mapping, -1 for none.
+func keyIndex(n *yaml.Node, name string) int {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return i
+		}
+	}
+	return -1
 }
 
 // keysOf returns the keys of a mapping by their texts. Of equal ones it is the first.
@@ -130,9 +120,6 @@ func keysOf(n *yaml.Node) map[string]*yaml.Node {
 
 // include returns the text that a node with !file stands for.
 func (d *document) include(n *yaml.Node, at []string) string {
-	if text, ok := d.texts[n]; ok { // the node is the target of an alias
-		return text
-	}
 	if n.Kind != yaml.ScalarNode {
 		d.mistake(n, at, "!file needs the name of a file")
 		return ""

@@ -22,14 +22,11 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // Set is the content of a folder. Its workspaces are sorted by slug.
 type Set struct {
 	Workspaces []Workspace
-	// Others are the folders that Read left alone, since they have no YAML file.
-	Others []string
 }
 
 // Workspace is the content of a workspace's folder. Its presets are sorted by slug.
@@ -126,8 +123,8 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 		*n = Latest
 		return nil
 	}
-	number, ok := rawjson.Int(text)
-	if *n = Number(number); !ok {
+	number, err := strconv.ParseFloat(string(text), 64)
+	if *n = Number(number); err != nil || float64(*n) != number {
 		return errors.New("must be the number of a version, or latest")
 	}
 	return nil

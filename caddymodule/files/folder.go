@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/caddy-presets/caddy-presets/storage/fileowner"
@@ -19,15 +18,20 @@ import (
 const MaxFileSize = 1 << 20
 
 // folder is a folder whose files are read, and never a file outside of it.
-type folder interface {
-	// read returns the content of a regular file, or a problem.
-	read(name string) (text []byte, problem string)
+type folder struct {
+	*os.Root
+	// planned is a file that is not written yet.
+	planned prompt
 }
 
-// rootFolder is a folder on a disk.
-type rootFolder struct{ *os.Root }
+// prompt is a file beside the YAML file, and the text that it is to stand for.
+type prompt struct{ name, text string }
 
-func (f rootFolder) read(name string) ([]byte, string) {
+// read returns the content of a regular file, or a problem.
+func (f folder) read(name string) (text []byte, problem string) {
+	if name == f.planned.name {
+		return boundedFile([]byte(f.planned.text + "\n"))
+	}
 	// Opening a pipe must not wait for a writer.
 	file, err := f.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -41,36 +45,31 @@ func (f rootFolder) read(name string) ([]byte, string) {
 	if !info.Mode().IsRegular() {
 		return nil, "must be a regular file"
 	}
-	text, err := io.ReadAll(io.LimitReader(file, MaxFileSize+1))
-	switch {
-	case err != nil:
+	if text, err = io.ReadAll(io.LimitReader(file, MaxFileSize+1)); err != nil {
 		return nil, f.problem(name, err)
-	case len(text) > MaxFileSize:
-		return nil, tooLarge
+	}
+	return boundedFile(text)
+}
+
+// boundedFile returns the content of a file, or the problem of one that is too large.
+func boundedFile(text []byte) (_ []byte, problem string) {
+	if len(text) > MaxFileSize {
+		return nil, fmt.Sprintf("the file has more than %d bytes", MaxFileSize)
 	}
 	return text, ""
 }
 
-var tooLarge = fmt.Sprintf("the file has more than %d bytes", MaxFileSize)
-
 // problem describes an error of a file or folder. It has no path.
-func (f rootFolder) problem(name string, err error) string {
-	if info, failed := f.Lstat(name); failed == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return "is a link out of the folder, or to nothing"
-	}
+func (f folder) problem(name string, err error) string {
 	if errors.Is(err, fs.ErrNotExist) {
-		return "there is no such file"
+		return "is not there, or is a link to nothing"
 	}
-	cause := f.causeOf(name, err).Error()
-	if strings.HasPrefix(cause, "path escapes") { // package os exports no such error
-		return "is outside of the folder"
-	}
-	return "cannot be read: " + cause
+	return "cannot be read: " + f.causeOf(name, err).Error()
 }
 
 // causeOf returns the cause of an error of a file or folder, without its path. It has one only to name
 // the owner of what may not be used.
-func (f rootFolder) causeOf(name string, err error) error {
+func (f folder) causeOf(name string, err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err
 	} else if link, ok := errors.AsType[*os.LinkError](err); ok {
@@ -81,7 +80,7 @@ func (f rootFolder) causeOf(name string, err error) error {
 
 // replace writes a file and puts it in the place of another one, whose permissions it keeps.
 // Those of a new file depend on the umask. A link of the name is replaced, and not followed.
-func (f rootFolder) replace(name string, text []byte) (err error) {
+func (f folder) replace(name string, text []byte) (err error) {
 	permissions, isThere := fs.FileMode(0o666), false
 	if info, err := f.Lstat(name); err == nil && info.Mode().IsRegular() {
 		permissions, isThere = info.Mode().Perm(), true

@@ -72,9 +72,6 @@ type merger struct {
 	streamUsage, streamUsageAdded bool
 	dropsAttribution              bool // Config.DropAttribution, for requests of Messages
 
-	// sent are the request's fields as they were sent.
-	sent []rawjson.Member
-
 	// prompt is the system prompt, and messages are the template's, with values in the
 	// place of variables. They have commas between.
 	prompt       prompts.System
@@ -93,10 +90,13 @@ type workspaceDefaults struct {
 	disabledTools []string
 }
 
-// use sets the version that the request names.
+// use sets the version that the request names. A request whose model is the version's own names none.
 func (m *merger) use(v usedVersion) {
 	m.settings, m.rules.Policy, m.rules.Stored = v.settings, v.policy, v.settings.fields
 	m.rules.Disabled = m.workspace.disabledTools
+	if rawjson.IsText(m.rules.Setting("model"), m.request.Model) { // as reference.Ref.NameForClaude has it
+		m.request.Model = ""
+	}
 }
 
 // merge merges the preset into the request: the request's own fields win. null counts as not
@@ -106,7 +106,6 @@ func (m *merger) use(v usedVersion) {
 // result. The workspace adds a model and a provider order if neither request nor preset has
 // one. Settings of the preset that gateways refuse beside the rest are left out at last.
 func (m *merger) merge() error {
-	m.sent = m.request.Fields
 	if m.dropsAttribution {
 		if m.request.Fields = prompts.DropAttribution(m.request.Fields, m.Reserve); m.Refused != nil {
 			return m.Refused

@@ -8,11 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"hash"
-	"sync"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -52,9 +48,7 @@ func EnsureFeedbackSecret(ctx context.Context, store domain.Store) (secret domai
 // Handles makes and reads handles: texts that stand for requests, so that feedback can name
 // them. A handle has all that feedback needs, so nothing is stored for it. Every node of a
 // store understands it. It is authentic, and not encrypted. It is safe for concurrent use.
-type Handles struct {
-	writers sync.Pool // of *handleWriter
-}
+type Handles struct{ secret domain.FeedbackSecret }
 
 // A handle is base64url without padding. Its bytes are handleFormat, the ids of preset and
 // request, the version, and the status class. Then come the second of the start, the label,
@@ -69,36 +63,20 @@ const (
 // handleEncoding refuses bits that are not read.
 var handleEncoding = base64.RawURLEncoding.Strict()
 
-// handleWriter has what a handle needs while it is made.
-type handleWriter struct {
-	mac     hash.Hash
-	content []byte
-	text    []byte
-}
-
 // NewHandles returns the Handles of a store's secret.
-func NewHandles(secret domain.FeedbackSecret) *Handles {
-	h := new(Handles)
-	h.writers.New = func() any { return &handleWriter{mac: hmac.New(sha256.New, secret[:])} }
-	return h
-}
+func NewHandles(secret domain.FeedbackSecret) *Handles { return &Handles{secret} }
 
 // New returns the handle of a request. The preset's slug and the model are not in it.
 func (h *Handles) New(a Answered) string {
-	w := h.writers.Get().(*handleWriter)
-	defer h.writers.Put(w)
-	w.content = appendAnswered(w.content[:0], a)
-	w.content = w.sum(w.content, w.content)
-	w.text = handleEncoding.AppendEncode(w.text[:0], w.content)
-	return string(w.text)
+	content := appendAnswered(nil, a)
+	return handleEncoding.EncodeToString(append(content, h.code(content)...))
 }
 
-// sum appends the code of a content to b.
-func (w *handleWriter) sum(b, content []byte) []byte {
-	w.mac.Reset()
-	w.mac.Write(content)
-	end := len(b) + handleMAC
-	return w.mac.Sum(b)[:end]
+// code returns the code of a content.
+func (h *Handles) code(content []byte) []byte {
+	mac := hmac.New(sha256.New, h.secret[:])
+	mac.Write(content)
+	return mac.Sum(nil)[:handleMAC]
 }
 
 // Read returns the request of a handle, without the preset's slug and the model.
@@ -111,9 +89,7 @@ func (h *Handles) Read(handle string, now time.Time) (a Answered, err error) {
 		return a, ErrHandle
 	}
 	content, code := content[:len(content)-handleMAC], content[len(content)-handleMAC:]
-	w := h.writers.Get().(*handleWriter)
-	defer h.writers.Put(w)
-	if w.content = w.sum(w.content[:0], content); !hmac.Equal(w.content, code) {
+	if !hmac.Equal(h.code(content), code) {
 		return a, ErrHandle
 	}
 	a, ok := readAnswered(content)
@@ -129,13 +105,13 @@ func (h *Handles) Read(handle string, now time.Time) (a Answered, err error) {
 // appendAnswered appends the content of a handle.
 func appendAnswered(b []byte, a Answered) []byte {
 	b = append(b, handleFormat)
-	b = appendID(b, a.Key.PresetID)
+	b = appendPart(b, a.Key.PresetID)
 	b = append(b, a.ID[:]...)
 	b = binary.AppendUvarint(b, uint64(a.Key.Version))
 	b = append(b, byte(a.Key.StatusClass))
 	b = binary.AppendUvarint(b, uint64(max(a.Start.Unix(), 0)))
 	b = appendPart(b, a.Key.Label)
-	return appendID(b, a.Key.KeyID)
+	return appendPart(b, a.Key.KeyID)
 }
 
 // readAnswered is the inverse of appendAnswered. What it reads was signed, so it is as appendAnswered
@@ -145,27 +121,10 @@ func readAnswered(b []byte) (a Answered, ok bool) {
 		return a, false
 	}
 	d := decoder{text: b, at: 1}
-	a.Key.PresetID = d.id()
+	a.Key.PresetID = string(d.part())
 	copy(a.ID[:], d.bytes(len(a.ID)))
 	a.Key.Version, a.Key.StatusClass = d.integer(), d.integer()
 	a.Start = time.Unix(int64(d.integer()), 0).UTC()
-	a.Key.Label, a.Key.KeyID = string(d.part()), d.id()
+	a.Key.Label, a.Key.KeyID = string(d.part()), string(d.part())
 	return a, !d.failed && !d.more()
-}
-
-// An id is 1 and a UUID of 16 bytes, or 0 and a text with its length before it.
-
-func appendID(b []byte, id string) []byte {
-	if parsed, err := uuid.Parse(id); err == nil && parsed.String() == id {
-		return append(append(b, 1), parsed[:]...)
-	}
-	return appendPart(append(b, 0), id)
-}
-
-func (d *decoder) id() string {
-	if d.number() == 0 {
-		return string(d.part())
-	}
-	id, _ := uuid.FromBytes(d.bytes(len(uuid.UUID{}))) // of 16 bytes, unless d failed
-	return id.String()
 }

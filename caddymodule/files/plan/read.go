@@ -2,7 +2,6 @@ package plan
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,8 +18,6 @@ import (
 const (
 	// requestTimeout bounds a request with its repetitions.
 	requestTimeout = 2 * time.Minute
-	// maxReads bounds how often the newest version is read that changes meanwhile.
-	maxReads = 10
 	// recentChanges is how many changes of a preset are looked at for its drift.
 	recentChanges = 20
 )
@@ -50,31 +47,16 @@ func (r *reader) get(ctx context.Context, path string, query url.Values, into an
 	if err != nil {
 		return nil, err
 	}
-	return response, decode(response.Data, "the answer to GET "+path, into)
+	return response, client.Decode(response.Data, into)
 }
-
-// decode decodes JSON of a server, which what names.
-func decode(text []byte, what string, into any) error {
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%s has an unknown form: %w", what, err)
-	}
-	return nil
-}
-
-// presetPath returns the path of a preset, and what is below it.
-func presetPath(slug, below string) string { return "/presets/" + client.Escape(slug) + below }
 
 // in returns the query that selects a workspace.
 func in(workspaceID string) url.Values { return url.Values{"workspace_id": {workspaceID}} }
 
 // collect reads all elements of a list.
 func collect[T any](ctx context.Context, r *reader, path string, query url.Values) (all []T, err error) {
-	for element, err := range r.client.Elements(ctx, path, query) {
+	for one, err := range client.Decoded[T](r.client.Elements(ctx, path, query)) {
 		if err != nil {
-			return nil, err
-		}
-		var one T
-		if err := decode(element, "the answer to GET "+path, &one); err != nil {
 			return nil, err
 		}
 		all = append(all, one)
@@ -107,7 +89,7 @@ func (r *reader) list(ctx context.Context, workspaceID string, status domain.Pre
 // preset reads a preset with its designated version. An archived one is a 404.
 func (r *reader) preset(ctx context.Context, workspaceID, slug string) (preset, error) {
 	var p preset
-	response, err := r.get(ctx, presetPath(slug, ""), in(workspaceID), &p)
+	response, err := r.get(ctx, client.PresetPath(slug), in(workspaceID), &p)
 	if err != nil {
 		return preset{}, err
 	}
@@ -135,15 +117,15 @@ func (r *reader) archivedPreset(ctx context.Context, workspaceID, slug string) (
 	return p, false, nil
 }
 
-// versions returns how many versions a preset has, and a page of them.
-func (r *reader) versions(ctx context.Context, workspaceID, slug string, offset, limit int, summary bool) (page []client.Version, total int, err error) {
+// versions returns how many versions a preset has, and a page with one of them.
+func (r *reader) versions(ctx context.Context, workspaceID, slug string, offset int, summary bool) (page []client.Version, total int, err error) {
 	query := in(workspaceID)
 	query.Set("offset", strconv.Itoa(offset))
-	query.Set("limit", strconv.Itoa(limit))
+	query.Set("limit", "1")
 	if summary {
 		query.Set("fields", "summary")
 	}
-	response, err := r.get(ctx, presetPath(slug, "/versions"), query, &page)
+	response, err := r.get(ctx, client.PresetPath(slug, "versions"), query, &page)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -152,28 +134,24 @@ func (r *reader) versions(ctx context.Context, workspaceID, slug string, offset,
 
 // newest returns the version of the highest number, which requests may not get yet.
 func (r *reader) newest(ctx context.Context, workspaceID string, p preset) (client.Version, error) {
-	_, total, err := r.versions(ctx, workspaceID, p.Slug, 0, 1, true)
-	for range maxReads {
-		if err != nil {
-			return client.Version{}, err
-		}
-		if total == 1 {
-			return p.Designated, nil
-		}
-		var page []client.Version
-		last := total - 1
-		page, total, err = r.versions(ctx, workspaceID, p.Slug, last, 1, false)
-		if err == nil && len(page) == 1 && total == last+1 {
-			return page[0], nil
-		}
+	_, total, err := r.versions(ctx, workspaceID, p.Slug, 0, true)
+	if err != nil || total == 1 {
+		return p.Designated, err
 	}
-	return client.Version{}, errors.New("the versions change while they are read")
+	page, now, err := r.versions(ctx, workspaceID, p.Slug, total-1, false)
+	if err == nil && (len(page) != 1 || now != total) {
+		err = errors.New("the versions change while they are read: plan again")
+	}
+	if err != nil {
+		return client.Version{}, err
+	}
+	return page[0], nil
 }
 
 // hasVersion reports whether a preset has a version. A preset that was archived is a 404.
 func (r *reader) hasVersion(ctx context.Context, workspaceID, slug string, number int) (bool, error) {
 	var v struct{}
-	_, err := r.get(ctx, presetPath(slug, "/versions/"+strconv.Itoa(number)), in(workspaceID), &v)
+	_, err := r.get(ctx, client.PresetPath(slug, "versions", strconv.Itoa(number)), in(workspaceID), &v)
 	if client.IsStatus(err, http.StatusNotFound) {
 		_, err = r.preset(ctx, workspaceID, slug)
 		return false, err
@@ -185,7 +163,7 @@ func (r *reader) hasVersion(ctx context.Context, workspaceID, slug string, numbe
 // that was archived is a 404.
 func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (now Target, tag string, err error) {
 	var stored domain.Target
-	response, err := r.get(ctx, presetPath(slug, "/labels/"+client.Escape(name)), in(workspaceID), &stored)
+	response, err := r.get(ctx, client.PresetPath(slug, "labels", name), in(workspaceID), &stored)
 	if err != nil {
 		return now, "", err
 	}
@@ -210,24 +188,6 @@ func (r *reader) hasDrifted(ctx context.Context, workspaceID string, p client.Pr
 	return false, nil
 }
 
-// newestMade returns the number of the last version that a preset of any status got. It is 0
-// if the history does not have it, as after a salvage.
-func (r *reader) newestMade(ctx context.Context, workspaceID, slug string) (int, error) {
-	for element, err := range r.client.Elements(ctx, presetPath(slug, "/history"), in(workspaceID)) {
-		if err != nil {
-			return 0, err
-		}
-		var change domain.HistoryEntry
-		if err := decode(element, "the history", &change); err != nil {
-			return 0, err
-		}
-		if change.Operation == "preset.create_version" && change.Version != nil {
-			return *change.Version, nil
-		}
-	}
-	return 0, nil
-}
-
 // countChanges returns how many changes of a preset there were.
 func (r *reader) countChanges(ctx context.Context, workspaceID, slug string) (int, error) {
 	return r.history(ctx, workspaceID, slug, 1, &[]struct{}{})
@@ -237,7 +197,7 @@ func (r *reader) countChanges(ctx context.Context, workspaceID, slug string) (in
 func (r *reader) history(ctx context.Context, workspaceID, slug string, limit int, into any) (total int, err error) {
 	query := in(workspaceID)
 	query.Set("limit", strconv.Itoa(limit))
-	response, err := r.get(ctx, presetPath(slug, "/history"), query, into)
+	response, err := r.get(ctx, client.PresetPath(slug, "history"), query, into)
 	if err != nil {
 		return 0, err
 	}

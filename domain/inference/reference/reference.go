@@ -5,7 +5,6 @@ package reference
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,7 +18,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// Ref is how a request names a preset. Its model is "@preset/slug" or
+// Ref is how a request names a preset. Its model is "@preset/slug", "provider/@preset/slug" or
 // "model@preset/slug", its preset field is "slug", or it has a prompt (see
 // Prompt).
 type Ref struct {
@@ -74,8 +73,8 @@ type Request struct {
 	// SessionID is the session_id field, or empty.
 	SessionID string
 
-	// Found tells that there is a reference, modelIsReference that it is in the model
-	// field. model is the text before it there.
+	// Found tells that there is a reference, ModelIsReference that it is in the model
+	// field. Model is the model that Cut finds before it there.
 	Found            bool
 	Ref              Ref
 	Model            string
@@ -96,21 +95,6 @@ func (q *Request) Read(body []byte) {
 		}
 	}
 	q.resolvePrompt()
-}
-
-// ReadFlat is read for JSON that does not nest deeply. It returns false for another body.
-func (q *Request) ReadFlat(body []byte) bool {
-	q.Prompt, q.Fields = &noPrompt, q.usual[:0]
-	for field, err := range dialects.UsualNames.Flat(body) {
-		if err != nil {
-			return false
-		}
-		if !q.readMember(field, nil) {
-			break
-		}
-	}
-	q.resolvePrompt()
-	return true
 }
 
 // readMember reads a field, or an error in its place. It returns false if no later field
@@ -209,12 +193,35 @@ func (q *Request) readModel(model jsontext.Value) {
 		q.rejectReference(domain.InvalidAt("/model", fmt.Sprintf("must be at most %d bytes if it refers to a preset", MaxReference)))
 		return
 	}
-	q.Model, text, _ = strings.Cut(text, domain.ReferenceMark)
+	q.Model, text, _ = Cut(text)
 	if !isUsableModel(q.Model) {
 		q.rejectReference(domain.InvalidAt("/model", "must have the name of a model before "+domain.ReferenceMark+", or nothing at all"))
 		return
 	}
 	q.setReference("/model", text)
+}
+
+// Cut splits a model's name that refers to a preset. model is the text before the reference, and
+// empty for a provider alone: clients write "openai/@preset/slug" where a name needs a provider.
+// ref is the slug, with its pin. found is false for a name without a reference.
+func Cut(name string) (model, ref string, found bool) {
+	model, ref, found = strings.Cut(name, domain.ReferenceMark)
+	if provider, ok := strings.CutSuffix(model, "/"); ok && provider != "" && isUsableModel(provider) {
+		model = ""
+	}
+	return model, ref, found
+}
+
+// NameForClaude returns the name of a preset that is kept by the model picker of Claude Code, which
+// shows only names with "claude" or "anthropic" in them. model is the preset's own. Claude Code
+// derives the abilities of a model from its name, so the model is in it where possible. A request with
+// the name acts as one with ref alone, as long as the preset runs that model.
+func (ref Ref) NameForClaude(model string) string {
+	name, lower := model+ref.String(), strings.ToLower(model)
+	if !strings.Contains(lower, "claude") && !strings.Contains(lower, "anthropic") || !isUsableModel(model) || len(name) > MaxReference {
+		return "anthropic/" + ref.String()
+	}
+	return name
 }
 
 // isUsableModel reports whether the text before a reference is empty or names a model.
@@ -231,36 +238,15 @@ func FindReference(body []byte) (place string) {
 	if !dialects.MayContain(body, "preset") {
 		return ""
 	}
-	place, err := findReferenceAmong(dialects.UsualNames.Flat(body))
-	if err != nil {
-		OnOwnStack(func() { place, _ = findReferenceAmong(dialects.UsualNames.Object(body)) })
-	}
-	return place
-}
-
-func findReferenceAmong(fields iter.Seq2[rawjson.Member, error]) (place string, err error) {
-	for field, err := range fields {
+	for field, err := range dialects.UsualNames.Object(body) {
 		if err != nil {
-			return "", err
+			return ""
 		}
 		if place := findReferenceIn(field); place != "" {
-			return place, nil
+			return place
 		}
 	}
-	return "", nil
-}
-
-// OnOwnStack calls do on a stack of its own. Code that recurses on deeply nested JSON makes a
-// stack large. It does not shrink while its goroutine waits for the gateway.
-func OnOwnStack(do func()) {
-	ended := make(chan any)
-	go func() {
-		defer func() { ended <- recover() }()
-		do()
-	}()
-	if panicked := <-ended; panicked != nil {
-		panic(panicked)
-	}
+	return ""
 }
 
 // modelsWithin are the fields with a list of models. The members lead from an element of
