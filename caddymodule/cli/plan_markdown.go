@@ -19,15 +19,14 @@ const (
 // writeMarkdown prints a plan, or the mistakes in files, as a comment. Text of files and servers is in
 // one block of code, where it means nothing.
 func writeMarkdown(w io.Writer, p *plan.Plan, mistakes files.Errors) error {
-	title, language, text, note := "Presets", "diff", "", ""
+	var title, language, text, note string
 	if mistakes != nil {
-		title += fmt.Sprintf(": mistakes in the files: %d", mistakes.Count())
-		language, text = "text", terminal.EscapeText(mistakes.Error())+"\n"
+		title, language = fmt.Sprintf("Presets: mistakes in the files: %d", mistakes.Count()), "text"
+		text = terminal.EscapeText(mistakes.Error()) + "\n"
 	} else {
 		var lines strings.Builder
 		printPlan(&lines, p, "", func(_, text string) string { return text })
-		title += fmt.Sprintf(" of `%s`: %s", p.Owner, summary(p))
-		text = lines.String()
+		title, language, text = fmt.Sprintf("Presets of `%s`: %s", p.Owner, summary(p)), "diff", lines.String()
 	}
 	for {
 		fence := strings.Repeat("`", max(3, longestRun(text)+1))

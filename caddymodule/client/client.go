@@ -85,11 +85,11 @@ func Escape(segment string) string { return url.PathEscape(segment) }
 
 // PresetPath returns the path of a preset, or of something below it.
 func PresetPath(slug string, below ...string) string {
-	path := "/presets/" + Escape(slug)
+	segments := []string{"/presets", Escape(slug)}
 	for _, segment := range below {
-		path += "/" + Escape(segment)
+		segments = append(segments, Escape(segment))
 	}
-	return path
+	return strings.Join(segments, "/")
 }
 
 // Decode decodes JSON of a server.
