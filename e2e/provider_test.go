@@ -173,13 +173,11 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serveOther answers what clients ask beside inference.
 func (p *provider) serveOther(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	switch name := path.Base(r.URL.Path); name[strings.LastIndex(name, ":")+1:] {
+	switch path.Base(r.URL.Path) {
 	case "models":
 		_, _ = io.WriteString(w, `{"object": "list", "data": []}`)
 	case "count_tokens", "input_tokens":
 		_, _ = io.WriteString(w, `{"object": "response.input_tokens", "input_tokens": 23}`)
-	case "countTokens":
-		_, _ = io.WriteString(w, `{"totalTokens": 23}`)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"error": {"message": "there is nothing here"}}`)
