@@ -456,7 +456,7 @@ func TestOneFormIsHeld(t *testing.T) {
 	h := newHolder(t, &Inference{Keys: keysOff})
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	prompt := "Be brief."
-	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`), SystemPrompt: &prompt}); err != nil {
+	if _, err := h.service.ReleasePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`), SystemPrompt: &prompt}, domain.Release{}); err != nil {
 		t.Fatal(err)
 	}
 	_, secret, err := h.service.IssueKey(t.Context(), boss, domain.NewKey{Kind: domain.InferenceKey})
@@ -546,7 +546,7 @@ func stored(text string) string {
 func TestBodiesStayApart(t *testing.T) {
 	h := newHolder(t, new(Inference))
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "u", Kind: domain.ManagementKey})
-	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m","temperature":1}`)}); err != nil {
+	if _, err := h.service.ReleasePresetVersion(t.Context(), boss, "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m","temperature":1}`)}, domain.Release{}); err != nil {
 		t.Fatal(err)
 	}
 	_, secret, err := h.service.IssueKey(t.Context(), boss, domain.NewKey{Kind: domain.InferenceKey})

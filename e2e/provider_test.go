@@ -11,6 +11,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +29,7 @@ type provider struct {
 
 	mu       sync.Mutex
 	client   string
+	failure  string // of the next request: a status, or "break"
 	requests []judged
 }
 
@@ -63,15 +66,24 @@ func (p *provider) take() []judged {
 	return all
 }
 
-// control lets a script name the client of its next requests, with POST /client/<name>.
+// failNext lets the next request fail, as control says, or succeed.
+func (p *provider) failNext(failure string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failure = failure
+}
+
+// control lets a script name the client of its next requests, with POST /client/<name>, and let the
+// next one fail, with POST /fail/<status>. After POST /fail/break the connection breaks off.
 func (p *provider) control(t *testing.T) (url string) {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /client/{name...}", func(_ http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.client = r.PathValue("name")
+		p.client, p.failure = r.PathValue("name"), ""
 	})
+	mux.HandleFunc("POST /fail/{failure}", func(_ http.ResponseWriter, r *http.Request) { p.failNext(r.PathValue("failure")) })
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return server.URL
@@ -86,6 +98,9 @@ var providerRoutes = map[string]struct {
 	"completions": {domain.Chat, chatAnswerTo},
 	"responses":   {domain.Responses, responsesAnswerTo},
 	"messages":    {domain.Messages, messagesAnswerTo},
+	// Gemini's routes end in the model and one of these.
+	"generateContent":       {"", geminiAnswerTo},
+	"streamGenerateContent": {"", geminiAnswerTo},
 }
 
 // ServeHTTP answers a request.
@@ -94,7 +109,9 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	route, ok := providerRoutes[path.Base(r.URL.Path)]
+	name := path.Base(r.URL.Path)
+	name = name[strings.LastIndex(name, ":")+1:]
+	route, ok := providerRoutes[name]
 	if r.Method != http.MethodPost || !ok {
 		p.serveOther(w, r)
 		return
@@ -109,16 +126,31 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	request.client = p.client
 	p.requests = append(p.requests, request)
+	failure := p.failure
+	p.failure = ""
 	p.mu.Unlock()
 
+	if failure == "break" {
+		panic(http.ErrAbortHandler)
+	}
+	status, kind, reason := http.StatusOK, "invalid_request_error", request.why
+	if reason != "" {
+		status = http.StatusBadRequest
+	}
+	if failure != "" {
+		status, _ = strconv.Atoi(failure)
+		kind, reason = "rate_limit_error", "not now"
+		w.Header().Set("Retry-After-Ms", "10")
+	}
 	w.Header().Set("Content-Type", "application/json")
-	if request.why != "" {
-		w.WriteHeader(http.StatusBadRequest)
+	if reason != "" {
+		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": map[string]any{
-			"type": "invalid_request_error", "message": request.why, "param": nil, "code": nil,
+			"type": kind, "message": reason, "param": nil, "code": status,
 		}})
 		return
 	}
+	sent.whole, sent.Stream = string(body), sent.Stream || name == "streamGenerateContent"
 	whole, events := route.answer(sent)
 	if !sent.Stream {
 		_ = json.NewEncoder(w).Encode(whole)
@@ -171,7 +203,11 @@ type asked struct {
 	OutputConfig struct {
 		Format format `json:"format"`
 	} `json:"output_config"`
+	whole string // of the request
 }
+
+// toolResult is in a request that has the result of a call.
+var toolResult = regexp.MustCompile(`"(tool_call_id|function_call_output|tool_result)"`)
 
 type format struct {
 	Type string `json:"type"`
@@ -185,15 +221,21 @@ const (
 
 // text is the text of the answer.
 func (a asked) text() string {
-	if strings.HasPrefix(a.ResponseFormat.Type+a.Text.Format.Type+a.OutputConfig.Format.Type, "json_") {
+	switch {
+	case strings.HasPrefix(a.ResponseFormat.Type+a.Text.Format.Type+a.OutputConfig.Format.Type, "json_"), strings.Contains(a.whole, "Outputs will be a JSON object"):
 		return providerJSON
+	case strings.Contains(a.whole, "[[ ## city ## ]]"): // of dspy
+		return "[[ ## city ## ]]\nRome\n\n[[ ## completed ## ]]"
 	}
 	return providerText
 }
 
-// forced returns the name of the tool that must be called, or nothing. Clients that force any
+// forced returns the name of the tool that must be called, or "". Clients that force any
 // tool want their own, which is the last one.
 func (a asked) forced() string {
+	if strings.Contains(a.whole, "Call sights.") && !toolResult.MatchString(a.whole) {
+		return "sights"
+	}
 	var choice struct {
 		Type, Name string
 		Function   struct{ Name string }
@@ -303,6 +345,17 @@ func messagesAnswerTo(a asked) (map[string]any, []map[string]any) {
 		{"type": "content_block_stop", "index": 0},
 		{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": nil}, "usage": whole["usage"]},
 		{"type": "message_stop"},
+	}
+}
+
+func geminiAnswerTo(a asked) (map[string]any, []map[string]any) {
+	candidate := map[string]any{"index": 0, "content": map[string]any{"role": "model", "parts": []any{map[string]any{"text": a.text()}}}}
+	whole := map[string]any{"responseId": "gemini-1", "modelVersion": "gemini-2.5-flash"}
+	end := with(whole, "candidates", []any{with(candidate, "finishReason", "STOP")},
+		"usageMetadata", map[string]any{"promptTokenCount": 31, "candidatesTokenCount": 12, "totalTokenCount": 43})
+	return end, []map[string]any{
+		with(whole, "candidates", []any{candidate}),
+		with(end, "candidates", []any{with(candidate, "finishReason", "STOP", "content", map[string]any{"role": "model", "parts": []any{}})}),
 	}
 }
 

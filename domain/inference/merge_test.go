@@ -223,9 +223,9 @@ func TestPrefixesStayEqual(t *testing.T) {
 func TestAnEmptyPromptIsNone(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})
-	_, err := r.CreatePresetVersion(t.Context(), domain.By(admin), "", "p", domain.Capture{
+	_, err := r.ReleasePresetVersion(t.Context(), domain.By(admin), "", "p", domain.Capture{
 		Dialect: responses, Config: json.RawMessage(`{"model":"m"}`), SystemPrompt: new(""),
-	})
+	}, domain.Release{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -308,7 +308,7 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (_ *work
 	if err != nil {
 		return nil, false, err
 	}
-	defaults := &workspaceDefaults{id: w.ID, textModel: domain.TextOrEmpty(w.DefaultTextModel), providerSort: domain.TextOrEmpty(w.DefaultProviderSort)}
+	defaults := &workspaceDefaults{id: w.ID, textModel: domain.ValueOr(w.DefaultTextModel, ""), providerSort: domain.ValueOr(w.DefaultProviderSort, "")}
 	cost := minEntryCost + len(defaults.textModel) + len(defaults.providerSort)
 	if w.DisabledServerTools != nil {
 		defaults.disabledTools = *w.DisabledServerTools

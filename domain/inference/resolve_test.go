@@ -402,7 +402,7 @@ func TestAChangeActsOnTheNextRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.CreatePresetVersion(t.Context(), domain.By(admin), p.WorkspaceID, "p", in); err != nil {
+			if _, err := r.ReleasePresetVersion(t.Context(), domain.By(admin), p.WorkspaceID, "p", in, domain.Release{}); err != nil {
 				t.Fatal(err)
 			}
 		}, `{"input":"x","temperature":2,"model":"dm"}`},

@@ -34,7 +34,7 @@ func captureTemplate(tb testing.TB, dialect domain.Dialect, body string) domain.
 // putTemplate stores a request as the next version of a preset in the default workspace.
 func (r *resolving) putTemplate(tb testing.TB, slug string, dialect domain.Dialect, body string) {
 	tb.Helper()
-	if _, err := r.CreatePresetVersion(tb.Context(), domain.By(admin), "", slug, captureTemplate(tb, dialect, body)); err != nil {
+	if _, err := r.ReleasePresetVersion(tb.Context(), domain.By(admin), "", slug, captureTemplate(tb, dialect, body), domain.Release{}); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -390,7 +390,7 @@ func TestPromptsAsReferences(t *testing.T) {
 	passing := r.resolver(t, inference.Config{PassUnknownPrompts: true})
 	r.putTemplate(t, "pmpt_68", responses, `{"model":"one","instructions":"{{x}}"}`)
 	r.putTemplate(t, "pmpt_68", responses, `{"model":"two","instructions":"{{x}}"}`)
-	if _, err := r.PutLabel(t.Context(), domain.By(admin), "", "pmpt_68", "stable", domain.Target{Version: 1}); err != nil {
+	if _, err := r.PutLabel(t.Context(), domain.By(admin), "", "pmpt_68", "stable", domain.Target{Version: 1}, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.put(t, r.home.ID, "text", version{responses, `{"model":"text"}`, "{{x}}"})
