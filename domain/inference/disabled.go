@@ -63,6 +63,9 @@ func (m *merger) checkMerged() error {
 			}
 		}
 		list := slices.Concat(slices.Concat([]jsontext.Value{{'['}}, m.messages, []jsontext.Value{{']'}})...)
+		if err := m.rules.CheckItems(list); err != nil {
+			return err
+		}
 		fields = append(fields, rawjson.Member{Name: "input", Value: list})
 	}
 	return m.rules.CheckTools(fields)

@@ -169,12 +169,17 @@ func TestWhatCannotBeReadWhereToolsAreDisabled(t *testing.T) {
 	}
 }
 
+// TestDisabledToolsOfATemplate also has tools in other spellings, which gateways may read all the same.
 func TestDisabledToolsOfATemplate(t *testing.T) {
 	r := newResolving(t)
 	r.disable(t, r.home.ID, search)
-	r.putTemplate(t, "p", responses, `{"model":"m","input":[{"role":"user","content":"{{x}}"},{"type":"additional_tools","role":"developer","tools":[{"type":"web_search"}]}]}`)
-	_, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: responses, Body: []byte(namesWithPrompt("p", `{"x":"1"}`, ""))})
-	wantDisabled(t, err, search, "")
+	for name, says := range map[string]string{"tools": "Server tool " + search + " is disabled", "Tools": "/preset: has messages that must be", `tool\u0073`: "/preset: has messages that must be"} {
+		r.putTemplate(t, "p", responses, `{"model":"m","input":[{"role":"user","content":"{{x}}"},{"type":"additional_tools","role":"developer","`+name+`":[{"type":"web_search"}]}]}`)
+		_, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: responses, Body: []byte(namesWithPrompt("p", `{"x":"1"}`, ""))})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v, want %s", name, err, says)
+		}
+	}
 }
 
 func TestDisabledToolsOfPresets(t *testing.T) {

@@ -170,6 +170,14 @@ func (c *Check) mistake(found *finding) error {
 	return domain.InvalidAt(found.at, found.mistake+" "+c.where())
 }
 
+// CheckItems returns an Invalid error unless all gateways read messages of a preset's template alike.
+func (c *Check) CheckItems(messages jsontext.Value) error {
+	if items := forms["messages"]; !items.fits(messages) {
+		return domain.InvalidAt("/preset", "has messages that must be "+items.want+" "+c.where())
+	}
+	return nil
+}
+
 // CheckTools returns a Forbidden error if the request uses a server tool that its workspace has
 // disabled. fields are those that go upstream, also of the preset.
 func (c *Check) CheckTools(fields []rawjson.Member) error {

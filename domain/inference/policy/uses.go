@@ -140,7 +140,7 @@ var listedTools = newForm([]any{map[string]any{
 // does in the Responses API, and a block that defines a tool in the Messages API. listedTools are none:
 // clients send them back.
 func toolsOf(dialect domain.Dialect, item jsontext.Value) (lists []jsontext.Value) {
-	if !bytes.Contains(item, []byte("tools")) && dialect != domain.Messages { // nearly always
+	if !bytes.Contains(item, []byte(`"tools"`)) && dialect != domain.Messages { // nearly always
 		return nil
 	}
 	if tools := rawjson.Get(item, "tools"); tools != nil && !rawjson.IsEmpty(tools) &&
