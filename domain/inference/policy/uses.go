@@ -90,7 +90,11 @@ func (s *useSearch) field(f rawjson.Member) (found *finding) {
 		}
 	case "moderation":
 		found = s.model(rawjson.Get(f.Value, "model")).under("model")
-	case "models", "fallbacks", "tools", "functions", "plugins", "input", "messages":
+	case "input", "messages":
+		if mayAddTools(s.Dialect, f.Value) {
+			found = each(f.Value, s.item)
+		}
+	case "models", "fallbacks", "tools", "functions", "plugins":
 		found = each(f.Value, func(element jsontext.Value) *finding { return s.element(f.Name, element) })
 	case "tool_choice":
 		if f.Value.Kind() == '{' {
@@ -111,8 +115,6 @@ func (s *useSearch) field(f rawjson.Member) (found *finding) {
 // element searches an element of a field that is a list.
 func (s *useSearch) element(field string, element jsontext.Value) *finding {
 	switch {
-	case field == "input" || field == "messages":
-		return s.item(element)
 	case field == "models" || field == "fallbacks" && element.Kind() == '"':
 		return s.model(element)
 	case field == "fallbacks":
@@ -140,14 +142,14 @@ var listedTools = newForm([]any{map[string]any{
 // does in the Responses API, and a block that defines a tool in the Messages API. listedTools are none:
 // clients send them back.
 func toolsOf(dialect domain.Dialect, item jsontext.Value) (lists []jsontext.Value) {
-	if !bytes.Contains(item, []byte(`"tools"`)) && dialect != domain.Messages { // nearly always
+	if !mayAddTools(dialect, item) {
 		return nil
 	}
 	if tools := rawjson.Get(item, "tools"); tools != nil && !rawjson.IsEmpty(tools) &&
 		(dialect != domain.Responses || !rawjson.IsText(rawjson.Get(item, "type"), "mcp_list_tools") || !listedTools.fits(tools)) {
 		lists = append(lists, tools)
 	}
-	if dialect != domain.Messages || !dialects.MayContain(item, "definition") {
+	if dialect != domain.Messages {
 		return lists
 	}
 	for _, block := range rawjson.Items(rawjson.Get(item, "content")) {
@@ -162,6 +164,11 @@ func toolsOf(dialect domain.Dialect, item jsontext.Value) (lists []jsontext.Valu
 		}
 	}
 	return lists
+}
+
+// mayAddTools reports whether an item of a conversation, or a list of them, may give tools to the model.
+func mayAddTools(dialect domain.Dialect, conversation jsontext.Value) bool {
+	return bytes.Contains(conversation, []byte(`"tools"`)) || dialect == domain.Messages && dialects.MayContain(conversation, "definition")
 }
 
 // useOf visits a server tool, and the tools that it uses by default, unless tool gives it others, and the model
