@@ -107,7 +107,9 @@ func TestPickerOfClaudeCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []model{
-		{"claude-sonnet-4-6", "Sonnet"}, {"anthropic/@preset/local", "The local"}, {"anthropic/@preset/local@staging", "The local (staging)"},
+		{"claude-sonnet-4-6", "Sonnet"},
+		{"anthropic/@preset/local", "The local"},
+		{"anthropic/@preset/local@staging", "The local (staging)"},
 		{"claude-sonnet-4-6@preset/sonnet", "The sonnet"},
 	}
 	if !reflect.DeepEqual(kept.Models, want) {
@@ -152,7 +154,8 @@ func TestPickerOfPython(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for name, presets := range map[string][]string{
-		"anthropic": {"anthropic/@preset/local The local 32768", "anthropic/@preset/local@staging The local (staging) 32768", "claude-sonnet-4-6@preset/sonnet The sonnet 200000"},
+		// The page with the presets lacks sonnet's model, so that entry has no limits.
+		"anthropic": {"anthropic/@preset/local The local 32768", "anthropic/@preset/local@staging The local (staging) 32768", "claude-sonnet-4-6@preset/sonnet The sonnet <nil>"},
 		"openai":    {"@preset/local <nil> 32768", "@preset/local@staging <nil> 32768", "@preset/sonnet <nil> 200000"},
 	} {
 		for _, kind := range []string{"", "_async", "_single"} {

@@ -120,7 +120,6 @@ const (
 var filteredStreams = map[string]string{
 	"plain":                 "data: " + content + "\n\n«data: " + chunk + "\n\n»data: [DONE]\n\n",
 	"CRLF":                  "data: " + content + "\r\n\r\n«data: " + chunk + "\r\n\r\n»data: [DONE]\r\n\r\n",
-	"CR":                    "data: " + content + "\r\r«data: " + chunk + "\r\r»data: [DONE]\r\r",
 	"mixed line ends":       "data: " + content + "\r\n\n«data: " + chunk + "\n\r\n»data: [DONE]\r\r\n\n",
 	"no space":              "«data:" + chunk + "\n\n»data:[DONE]\n\n",
 	"comments":              ": wait\n\n: wait\ndata: " + content + "\n\n: wait\n\n«data: " + chunk + "\n\n»: bye\n\n",
@@ -154,7 +153,6 @@ var filteredStreams = map[string]string{
 	"blank lines":           "\n\n\r\n\n«data: " + chunk + "\n\n»\n\n",
 	"large":                 "data: {\"choices\":[],\"usage\":{},\"x\":\"" + strings.Repeat("x", inference.MaxStreamUsage) + "\"}\n\n«data: " + chunk + "\n\n»",
 	"no chunk at all, cut":  "data: " + content + "\n\ndat",
-	"a byte order mark":     "«\xEF\xBB\xBFdata: " + chunk + "\n\n»data: [DONE]\n\n",
 	"space around the data": "«data: \t " + chunk + " \t\n\n»",
 }
 

@@ -589,7 +589,7 @@ class Table:
         for failure in FAILURES:
             self.expect(f"{self.presets[0]}/retry {failure}", lambda: self.cells(replace(self.call, retries=2))["sync"](), WANT["sync"], fail=failure)
         for status, changes in {
-            400: {"model": f"openrouter/@preset/{self.presets[0]}"},
+            400: {"model": f":free@preset/{self.presets[0]}"},
             401: {"key": "sk-of-nobody"},
             403: {"key": os.environ["PRESETS_MANAGEMENT_KEY"]},
             404: {"model": "@preset/nobody"},

@@ -438,7 +438,6 @@ func reopen(t *testing.T, s *suite) {
 		out, err := service.ReleasePresetVersion(t.Context(), authorIn(w.ID), "", "p", domain.Capture{
 			Dialect: domain.Responses, Config: fmt.Appendf(nil, `{ "n":%d }`, i), SystemPrompt: new(awkward),
 		}, domain.Release{})
-
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -175,8 +175,13 @@ func (c *Check) lock(r *rule, at dialects.Place) {
 
 // offSwitches are the places that can switch reasoning off.
 var offSwitches = []dialects.Place{
-	{Field: "reasoning", Member: "enabled"}, {Field: "reasoning", Member: "effort"}, {Field: "reasoning", Member: "max_tokens"},
-	{Field: "thinking"}, {Field: "output_config", Member: "effort"}, {Field: "reasoning_effort"}, {Field: "include_reasoning"},
+	{Field: "reasoning", Member: "enabled"},
+	{Field: "reasoning", Member: "effort"},
+	{Field: "reasoning", Member: "max_tokens"},
+	{Field: "thinking"},
+	{Field: "output_config", Member: "effort"},
+	{Field: "reasoning_effort"},
+	{Field: "include_reasoning"},
 }
 
 // isOff reports whether the value of an off switch switches reasoning off.

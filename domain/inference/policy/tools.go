@@ -50,7 +50,8 @@ var known = func() (table struct {
 	// Members are the members of tools of all dialects, of the choice of one, of the parameters of
 	// server tools, and of plugins. The parameters of a function are a JSON Schema.
 	Members []string
-}) {
+},
+) {
 	if err := json.Unmarshal(toolsText, &table); err != nil {
 		panic(err) // a test reads it
 	}
