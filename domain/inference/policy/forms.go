@@ -154,7 +154,7 @@ var judged = []string{"role", "content", "type", "tools", "output_config", "inst
 func isItem(object jsontext.Value) bool {
 	var seen [8]bool
 	for quoted := range rawjson.Pairs(object) {
-		i := slices.Index(judged, string(quoted[1:len(quoted)-1]))
+		i := slices.IndexFunc(judged, func(name string) bool { return string(quoted[1:len(quoted)-1]) == name })
 		if i < 0 && slices.ContainsFunc(judged, func(name string) bool { return dialects.MayBeName(quoted, name) }) || i >= 0 && seen[i] {
 			return false
 		}
