@@ -219,7 +219,7 @@ func TestAgentServerEndsOnSignal(t *testing.T) {
 func TestAgentsTakeServer(t *testing.T) {
 	t.Parallel()
 	claude, codex := agents[0].find(t), agents[2].find(t)
-	text := read(t, filepath.Join(root, "docs", "commands.md"))
+	text := read(t, filepath.Join(root, "docs", "agents.md"))
 	home, folder := t.TempDir(), t.TempDir()
 	s, _ := newServer(t)
 	if err := os.Symlink(s.binary, filepath.Join(folder, "caddy")); err != nil {

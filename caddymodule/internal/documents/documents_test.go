@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -324,5 +326,41 @@ func TestHowItWorks(t *testing.T) {
 	}
 	if count < 50 {
 		t.Errorf("found %d names, want at least 50", count)
+	}
+}
+
+// TestLanguageModelsGetAllPages compares the pages of llms.txt with those of README's tables, and with
+// the folder.
+func TestLanguageModelsGetAllPages(t *testing.T) {
+	t.Chdir(root)
+	pagesOf := func(name, after string) map[string]bool {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, table, _ := strings.Cut(string(text), after)
+		pages := map[string]bool{}
+		for _, found := range link.FindAllStringSubmatch(table, -1) {
+			if page := found[1]; !strings.Contains(page, ":") && page != "LICENSE" && page != "llms.txt" {
+				pages[page] = true
+			}
+		}
+		return pages
+	}
+	listed := pagesOf("llms.txt", "")
+	delete(listed, "README.md") // which has no link to itself
+	if linked := pagesOf("README.md", "\n## Documentation\n"); !maps.Equal(listed, linked) {
+		t.Errorf("llms.txt has the pages %q, README's tables %q", slices.Sorted(maps.Keys(listed)), slices.Sorted(maps.Keys(linked)))
+	}
+	for _, pattern := range []string{"docs/*.md", "docs/migrate/*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if !listed[filepath.ToSlash(file)] {
+				t.Errorf("llms.txt lacks %s", file)
+			}
+		}
 	}
 }
