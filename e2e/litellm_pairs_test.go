@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -136,7 +135,8 @@ func checkLiteLLMUsage(t *testing.T, s *server) {
 	}
 	for _, a := range all {
 		used := usageSaid(a.answer)
-		total := s.usageOf(t, a.slug, modelSaid.FindStringSubmatch(a.answer)[1])
+		models := modelSaid.FindAllStringSubmatch(a.answer, -1) // the last event of responses names another than the first
+		total := s.usageOf(t, a.slug, models[len(models)-1][1])
 		if used["input_tokens"] == 0 || total["input_tokens"] != used["input_tokens"] || total["output_tokens"] != used["output_tokens"] {
 			t.Errorf("%s: the report has %v and %v tokens, LiteLLM's answer %v:\n%s", a.slug, total["input_tokens"], total["output_tokens"], used, a.answer)
 		}
@@ -180,96 +180,73 @@ var reservedNames = []string{
 	"model", "messages", "input", "preset", "prompt", "prompt_id", "prompt_version", "prompt_variables", "stream",
 }
 
+// namePlaces are where a name may stand in a request, as a form of further fields. batch is how many
+// names a request takes there, and values are what each name gets.
+var namePlaces = []struct {
+	name, form string
+	batch      int
+	values     []string
+}{
+	{"top", `, %s`, 1000, []string{
+		`"other"`, `"http://127.0.0.1:1"`, `7`, `true`, `["other"]`, `{"model": "other", "temperature": 0.123}`, `[{"model": "other"}]`,
+	}},
+	{"extra_body", `, "extra_body": {%s}`, 5000, []string{`"other"`, `7`}},
+	{"metadata", `, "metadata": {%s}`, 16, []string{`"other"`}},
+}
+
 // checkLiteLLMNames sends each name of LiteLLM's source as a field of requests, under a policy that
 // locks every setting and drops what belongs to one call. What the provider gets must not change.
+// metadata takes few names a request, so it gets a sample unless PRESETS_NAMES is all.
 func checkLiteLLMNames(t *testing.T, behind *provider, liteLLM string, s *server) {
 	names := strings.Fields(run(t, "litellm", nil, pythonWith(t, filepath.Join("litellm", "requirements.txt")), "names.py", "litellm"))
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(reservedNames, name) })
 	if len(names) < 10_000 {
 		t.Fatalf("found %d names", len(names))
 	}
-	var policySchema struct {
-		Properties struct {
-			Lock struct{ Items struct{ Enum []string } }
-		}
-	}
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(root, "schema", "policy.json"))), &policySchema); err != nil {
-		t.Fatal(err)
-	}
-	locks := policySchema.Properties.Lock.Items.Enum
-	everyMember := names
-	if os.Getenv("PRESETS_NAMES") != "all" { // a field takes 16 at a time
-		everyMember = everyMember[:0:0]
+	sample := names
+	if os.Getenv("PRESETS_NAMES") != "all" {
+		sample = nil
 		for i := 0; i < len(names); i += 40 {
-			everyMember = append(everyMember, names[i])
+			sample = append(sample, names[i])
 		}
 	}
-	requests, refused := 0, map[string]bool{}
-	for route, of := range liteLLMRoutes {
-		drops := slices.DeleteFunc(policy.KnownFields(of.dialect), func(name string) bool {
-			return slices.Contains(locks, name) || slices.Contains(reservedNames, name)
-		})
+	requests, refused := 0, map[string]bool{} // by LiteLLM, or by this server
+	for route := range liteLLMRoutes {
 		for _, model := range liteLLMKinds {
-			for _, at := range []struct {
-				name, form string // the form of a request's further fields
-				names      []string
-				batch      int
-				drop       []string
-				values     []string
-			}{
-				{"top", `, %s`, names, 5000, drops, []string{`"other"`, `"http://127.0.0.1:1"`, `7`, `true`, `["other"]`, `{"model": "other", "temperature": 0.123}`, `[{"model": "other"}]`}},
-				{"extra_body", `, "extra_body": {%s}`, names, 5000, drops, []string{`"other"`, `7`}},
-				{"metadata", `, "metadata": {%s}`, everyMember, 16, slices.DeleteFunc(slices.Clone(drops), func(name string) bool { return name == "metadata" }), []string{`"other"`}},
-			} {
-				if of := map[string]string{"messages": "claude"}[route]; at.name == "metadata" && model != cmp.Or(of, "gpt-4o") {
-					continue // which LiteLLM reads before it chooses a provider
-				}
-				slug := strings.ReplaceAll("names-"+route+"-"+model, "/", "-")
-				locked := slug + "-" + at.name
-				s.manage(t, http.MethodPost, "/v1/presets/"+locked+"/"+route, fmt.Sprintf(of.body, quote(model)+`, "temperature": 0.5`))
-				rules, _ := json.Marshal(map[string]any{"policy": map[string]any{"lock": locks, "models": []string{}, "drop": at.drop}})
-				s.manage(t, http.MethodPatch, "/v1/presets/"+locked, string(rules))
-				// reach returns what the provider gets of a request with further fields: nil of a refused one.
-				reach := func(more string) any {
-					requests++
-					behind.take()
-					answer, _ := answerOf(t, s.site, inferenceKey, route, fmt.Sprintf(of.body, quote("@preset/"+locked)+more))
-					sent := behind.take()
-					if len(sent) == 0 && answer[0] != '2' {
-						return nil
-					} else if len(sent) != 1 {
-						return answer
+			for _, place := range namePlaces {
+				tried := names
+				if place.name == "metadata" {
+					if model != map[string]string{"chat/completions": "gpt-4o", "responses": "gemini", "messages": "claude"}[route] {
+						continue // LiteLLM reads it before it chooses a provider
 					}
-					var body map[string]any
-					_ = json.Unmarshal([]byte(sent[0].body), &body)
-					if at.name == "metadata" {
-						delete(body, "metadata")
-					}
-					return map[string]any{"uri": sent[0].uri, "body": body, "key": sent[0].header.Get("Authorization"), "status": answer[:3]}
+					tried = sample
 				}
+				reach := s.startLocked(t, behind, route, model, place.name)
 				want := reach("")
+				if want == nil || want.status != "200" {
+					t.Fatalf("%s of %s: the provider gets %+v", route, model, want)
+				}
 				var search func(names []string, value string)
 				search = func(names []string, value string) {
 					var fields strings.Builder
 					for i, name := range names {
 						fmt.Fprintf(&fields, "%s%q: %s", strings.Repeat(", ", min(i, 1)), name, value)
 					}
-					got := reach(fmt.Sprintf(at.form, fields.String()))
-					switch {
+					requests++
+					switch got := reach(fmt.Sprintf(place.form, fields.String())); {
 					case reflect.DeepEqual(got, want):
-					case len(names) == 1 && got == nil:
-						refused[names[0]] = true
-					case len(names) == 1:
-						t.Errorf("%s at %s of %s with %s changes what the provider gets: %v, want %v", names[0], at.name, locked, value, got, want)
-					default:
+					case len(names) > 1:
 						search(names[:len(names)/2], value)
 						search(names[len(names)/2:], value)
+					case got == nil:
+						refused[names[0]] = true
+					default:
+						t.Errorf("%s with %s at %s of %s, %s: the provider gets %+v, want %+v", names[0], value, place.name, route, model, got, want)
 					}
 				}
-				for _, value := range at.values {
-					isRefused := func(name string) bool { return refused[name] }
+				for _, value := range place.values {
 					alone := slices.Sorted(maps.Keys(refused)) // so that they hide no others
-					for batch := range slices.Chunk(slices.DeleteFunc(slices.Clone(at.names), isRefused), at.batch) {
+					for batch := range slices.Chunk(slices.DeleteFunc(slices.Clone(tried), func(name string) bool { return refused[name] }), place.batch) {
 						search(batch, value)
 					}
 					for _, name := range alone {
@@ -279,14 +256,62 @@ func checkLiteLLMNames(t *testing.T, behind *provider, liteLLM string, s *server
 			}
 		}
 	}
-	t.Logf("%d names, %d of them in metadata, in %d requests; refused are %d: %v", len(names), len(everyMember), requests, len(refused), slices.Sorted(maps.Keys(refused)))
+	t.Logf("%d names, %d of them in metadata, in %d requests; refused are %d: %v", len(names), len(sample), requests, len(refused), slices.Sorted(maps.Keys(refused)))
 
 	// LiteLLM itself does read them.
-	for _, name := range []string{"temperature", "api_base", "mock_response"} {
+	for _, name := range []string{"temperature", "seed", "of_nobody"} {
 		behind.take()
 		answer, _ := answerOf(t, "http://"+liteLLM, masterKey, "chat/completions", fmt.Sprintf(liteLLMRoutes["chat/completions"].body, fmt.Sprintf(`"gpt-4o", %q: 0.25`, name)))
-		if sent := behind.take(); len(sent) == 1 && !strings.Contains(sent[0].body, "0.25") {
-			t.Errorf("LiteLLM ignores %s: %s, %s", name, answer, sent[0].body)
+		if sent := behind.take(); len(sent) != 1 || !strings.Contains(sent[0].body, "0.25") {
+			t.Errorf("LiteLLM ignores %s: %s, %v", name, answer, sent)
 		}
+	}
+}
+
+// reachedRequest is what a provider gets of a request, and the status of the response.
+type reachedRequest struct {
+	uri, key, status string
+	body             map[string]any
+}
+
+// startLocked stores a preset whose policy locks every setting and drops each other field but one. The
+// function that it returns sends a request with further fields. It returns nil if that is refused.
+func (s *server) startLocked(t *testing.T, behind *provider, route, model, kept string) (reach func(more string) *reachedRequest) {
+	t.Helper()
+	var schema struct {
+		Properties struct {
+			Lock struct{ Items struct{ Enum []string } }
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(root, "schema", "policy.json"))), &schema); err != nil {
+		t.Fatal(err)
+	}
+	of, locks := liteLLMRoutes[route], schema.Properties.Lock.Items.Enum
+	drops := slices.DeleteFunc(policy.KnownFields(of.dialect), func(name string) bool {
+		return slices.Contains(locks, name) || slices.Contains(reservedNames, name) || name == kept
+	})
+	rules, err := json.Marshal(map[string]any{"policy": map[string]any{"lock": locks, "models": []string{}, "drop": drops}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slug := strings.ReplaceAll("names-"+route+"-"+model+"-"+kept, "/", "-")
+	s.manage(t, http.MethodPost, "/v1/presets/"+slug+"/"+route, fmt.Sprintf(of.body, quote(model)+`, "temperature": 0.5`))
+	s.manage(t, http.MethodPatch, "/v1/presets/"+slug, string(rules))
+	return func(more string) *reachedRequest {
+		behind.take()
+		answer, _ := answerOf(t, s.site, inferenceKey, route, fmt.Sprintf(of.body, quote("@preset/"+slug)+more))
+		sent := behind.take()
+		if len(sent) == 0 && answer[0] != '2' {
+			return nil
+		}
+		got := &reachedRequest{status: answer[:3]}
+		for _, r := range sent {
+			got.uri, got.key = got.uri+r.uri, got.key+r.header.Get("Authorization")+r.header.Get("X-Api-Key")+r.header.Get("X-Goog-Api-Key")
+			if err := json.Unmarshal([]byte(r.body), &got.body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		delete(got.body, kept)
+		return got
 	}
 }
