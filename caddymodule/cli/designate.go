@@ -55,6 +55,19 @@ func (a api) changePreset(ctx context.Context, slug string, r client.Request, bo
 	return before, response, err
 }
 
+// designation returns the request that puts a version live, which ref names by its number or a label.
+func designation(slug, ref string) (r client.Request, body map[string]any, err error) {
+	number, err := numberIn(ref)
+	if err != nil {
+		return r, nil, err
+	}
+	body = map[string]any{"version": number}
+	if number == 0 {
+		body = map[string]any{"label": ref}
+	}
+	return client.Request{Method: http.MethodPost, Path: client.PresetPath(slug, "designate")}, body, nil
+}
+
 func designateCommand() *cobra.Command {
 	var c changer
 	designate := &cobra.Command{
@@ -67,15 +80,11 @@ at the same time.`,
 		Args: cobra.ExactArgs(2),
 		RunE: c.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			slug, ref := args[0], args[1]
-			number, err := numberIn(ref)
+			r, body, err := designation(slug, ref)
 			if err != nil {
 				return err
 			}
-			body := map[string]any{"version": number}
-			if number == 0 {
-				body = map[string]any{"label": ref}
-			}
-			p, response, err := c.change(cmd, a, slug, client.Request{Method: http.MethodPost, Path: client.PresetPath(slug, "designate")}, body)
+			p, response, err := c.change(cmd, a, slug, r, body)
 			if err != nil {
 				return err
 			}

@@ -140,7 +140,7 @@ func (t *tools) show(ctx context.Context, in versionArgs) (json.RawMessage, erro
 	if err != nil {
 		return nil, err
 	}
-	v, err := t.get(ctx, client.PresetPath(in.Slug, "versions", numberText(number)), t.query())
+	_, v, err := t.version(ctx, in.Slug, number)
 	if err != nil {
 		return nil, err
 	}
@@ -201,15 +201,11 @@ func (t *tools) send(ctx context.Context, in tryArgs) (json.RawMessage, error) {
 }
 
 func (t *tools) live(ctx context.Context, in liveArgs) (json.RawMessage, error) {
-	number, err := numberIn(in.Version)
+	r, to, err := designation(in.Slug, in.Version)
 	if err != nil {
 		return nil, err
 	}
-	to := map[string]any{"version": number}
-	if number == 0 {
-		to = map[string]any{"label": in.Version}
-	}
-	before, response, err := t.changePreset(ctx, in.Slug, client.Request{Method: http.MethodPost, Path: client.PresetPath(in.Slug, "designate")}, to)
+	before, response, err := t.changePreset(ctx, in.Slug, r, to)
 	if err != nil {
 		return nil, err
 	}
