@@ -276,6 +276,14 @@ func Get(object jsontext.Value, name string) jsontext.Value {
 	return nil
 }
 
+// At returns what Get finds by a path of names, or nil. An empty path leads to value itself.
+func At(value jsontext.Value, path ...string) jsontext.Value {
+	for _, name := range path {
+		value = Get(value, name)
+	}
+	return value
+}
+
 // Find returns the value of the first of members that has a name and is not null, or nil.
 func Find(members []Member, name string) jsontext.Value {
 	for _, m := range members {

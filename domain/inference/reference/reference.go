@@ -270,17 +270,13 @@ func findReferenceIn(field rawjson.Member) string {
 		return ""
 	}
 	for index, element := range rawjson.Items(field.Value) {
-		model := element
-		for _, name := range path {
-			model = rawjson.Get(model, name)
-		}
 		place := func(below ...string) string {
 			return "/" + strings.Join(append([]string{field.Name, strconv.Itoa(index)}, below...), "/")
 		}
 		switch {
 		case IsReference(element): // some gateways take a name for an element
 			return place()
-		case IsReference(model):
+		case IsReference(rawjson.At(element, path...)):
 			return place(path...)
 		}
 	}

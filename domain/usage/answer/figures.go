@@ -68,17 +68,9 @@ type figures struct {
 func figuresOf(d domain.Dialect, usage jsontext.Value) figures {
 	f := figures{said: true, broken: usage.Kind() != '{', cost: costOf(usage)}
 	for i, path := range countPaths[d] {
-		f.counts[i] = countOf(memberAt(usage, path...))
+		f.counts[i] = countOf(rawjson.At(usage, path...))
 	}
 	return f
-}
-
-// memberAt returns the member of nested objects at a path, nil if it is missing or null.
-func memberAt(value jsontext.Value, path ...string) jsontext.Value {
-	for _, name := range path {
-		value = rawjson.Get(value, name)
-	}
-	return value
 }
 
 // update takes over what later says. Missing members keep their values.
@@ -120,7 +112,7 @@ func (f *figures) tokens(cacheApart bool) (t Tokens, ok bool) {
 // cost is paid beside the gateway's.
 func costOf(usage jsontext.Value) string {
 	sum, ok := decimalOf(rawjson.Get(usage, "cost"))
-	if upstream := memberAt(usage, "cost_details", "upstream_inference_cost"); ok && upstream != nil && rawjson.Get(usage, "is_byok").Kind() == 't' {
+	if upstream := rawjson.At(usage, "cost_details", "upstream_inference_cost"); ok && upstream != nil && rawjson.Get(usage, "is_byok").Kind() == 't' {
 		var paid decimal.Decimal
 		paid, ok = decimalOf(upstream)
 		sum = sum.Add(paid)
