@@ -42,7 +42,7 @@ const maxListed = 1024
 var words = map[string]form{
 	"string": ofKind("a string", `"`), "number": ofKind("a number", "0"), "boolean": ofKind("a boolean", "tf"), "array": ofKind("an array", "["),
 	"model": {"a string of at most " + strconv.Itoa(reference.MaxReference) + " bytes", isModelName},
-	"item":  {"an object with each of " + strings.Join(judged, ", ") + " at most once, spelled so,", isItem},
+	"item":  {"an object with each of " + strings.Join(judged[:], ", ") + " at most once, spelled so,", isItem},
 	"name":  {"the name of a model", func(value jsontext.Value) bool { return isModelName(value) && !rawjson.IsText(value, "") }},
 }
 
@@ -57,8 +57,8 @@ func isModelName(value jsontext.Value) bool {
 }
 
 // newForm returns the form of fields.json: a word, {} for any object, an object with the forms of its members,
-// which has a sole one, [form] for a list, and [form, form] for one of them. The member "*16" stands for at most 16 members of any
-// name, and "*" for any number.
+// [form] for a list, and [form, form] for one of them. If an object has one member, it is required. The member
+// "*16" stands for at most 16 members of any name, and "*" for any number.
 func newForm(of any) form {
 	switch of := of.(type) {
 	case string:
@@ -147,19 +147,19 @@ func KnownFields(dialect domain.Dialect) []string {
 }
 
 // judged are the members by which items of a conversation and of other lists are judged.
-var judged = []string{"role", "content", "type", "tools", "output_config", "instructions", "search_prompt"}
+var judged = [...]string{"role", "content", "type", "tools", "output_config", "instructions", "search_prompt"}
 
 // isItem reports whether a value is an object whose judged members all gateways read alike: each is there once,
 // in this spelling.
 func isItem(object jsontext.Value) bool {
-	var seen [8]bool
+	var seen [len(judged)]bool
 	for quoted := range rawjson.Pairs(object) {
-		i := slices.IndexFunc(judged, func(name string) bool { return string(quoted[1:len(quoted)-1]) == name })
-		if i < 0 && slices.ContainsFunc(judged, func(name string) bool { return dialects.MayBeName(quoted, name) }) || i >= 0 && seen[i] {
-			return false
-		}
-		if i >= 0 {
+		i := slices.IndexFunc(judged[:], func(name string) bool { return string(quoted[1:len(quoted)-1]) == name })
+		switch {
+		case i >= 0 && !seen[i]:
 			seen[i] = true
+		case i >= 0, slices.ContainsFunc(judged[:], func(name string) bool { return dialects.MayBeName(quoted, name) }):
+			return false
 		}
 	}
 	return object.Kind() == '{'

@@ -198,8 +198,11 @@ func (s *useSearch) useOf(t *serverTool, tool jsontext.Value) *finding {
 func gives(tool jsontext.Value, member string) bool {
 	for _, object := range []jsontext.Value{tool, rawjson.Get(tool, "parameters")} {
 		value := rawjson.Get(object, member)
-		isList := value.Kind() == '[' && (member == "tools" || !rawjson.IsEmpty(value))
-		if isList && member != "model" || member == "model" && value.Kind() == '"' && !rawjson.IsText(value, "") {
+		says := value.Kind() == '[' && (member == "tools" || !rawjson.IsEmpty(value))
+		if member == "model" {
+			says = value.Kind() == '"' && !rawjson.IsText(value, "")
+		}
+		if says {
 			return true
 		}
 	}
