@@ -26,11 +26,11 @@ type Salvage struct {
 // Loss is damage in a file, or an object that a salvage did not copy, or not as it was. Fields that
 // do not apply or are unknown are empty.
 type Loss struct {
-	// Kind is file, workspace, preset, version, label, key, audit, commits or record.
+	// Kind is file, workspace, preset, version, label, key, audit or commits.
 	Kind string `json:"kind"`
 	// Name is that of the file, or the slugs in the new store, such as workspace/preset/label.
 	Name string `json:"name,omitzero"`
-	// ID is that of the workspace, the preset or the key, or a record's own key in hexadecimal.
+	// ID is that of the workspace, the preset or the key.
 	ID string `json:"id,omitzero"`
 	// First and Last are the numbers of versions, audit records or commits.
 	First int    `json:"first,omitzero"`

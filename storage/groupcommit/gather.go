@@ -92,8 +92,8 @@ func (c *Committer[S]) begin() error {
 	return nil
 }
 
-// runOn runs the function of an operation on top of a group. Its writes are in the stage then. A panic in it is an error. So is the fault of a
-// read from a mapped file that was cut short.
+// runOn runs the function of an operation on top of a group. Its writes are in the stage then. A panic
+// in it is an error. So is the fault of a read from a mapped file that was cut short.
 func (c *Committer[S]) runOn(on records.Snapshot, g *Group[S], op *operation) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -37,8 +37,7 @@ func concerned(a domain.AuditRecord) (ids []uuid.UUID) {
 	return ids
 }
 
-// putHistory adds a record of the audit trail to the histories of its objects. It guesses
-// that a new preset has no history.
+// putHistory adds a record of the audit trail to the histories of its objects.
 func (t *Tx) putHistory(a domain.AuditRecord) error {
 	for _, id := range concerned(a) {
 		k, entry := historyKey(id), entryKey(id, a.Number)

@@ -189,8 +189,9 @@ func (w *Wreck) copyWorkspaces(presets map[string]*foundPreset) {
 	}
 	for id, isMissing := range needed {
 		if isMissing && WorkspaceKey(id) != nil && !w.trail[id].isRemoved {
-			w.Lose(storage.Loss{Kind: "workspace", Name: "salvaged-" + id[:8], ID: id, What: "its settings are lost, with the server tools that it disabled: it was made anew"})
-			found = append(found, domain.NewSalvagedWorkspace(id, "salvaged-"+id[:8], w.now))
+			slug := salvagedSlug(id)
+			w.Lose(storage.Loss{Kind: "workspace", Name: slug, ID: id, What: "its settings are lost, with the server tools that it disabled: it was made anew"})
+			found = append(found, domain.NewSalvagedWorkspace(id, slug, w.now))
 		}
 	}
 	slices.SortFunc(found, func(a, b domain.Workspace) int { return a.CreatedAt.Compare(b.CreatedAt) })
@@ -200,13 +201,16 @@ func (w *Wreck) copyWorkspaces(presets map[string]*foundPreset) {
 			continue
 		}
 		if taken[one.Slug] { // one of them is an older copy
-			w.Lose(storage.Loss{Kind: "workspace", Name: one.Slug, ID: one.ID, What: "another workspace has its slug: it is salvaged-" + one.ID[:8] + " now"})
-			one.Slug = "salvaged-" + one.ID[:8]
+			w.Lose(storage.Loss{Kind: "workspace", Name: one.Slug, ID: one.ID, What: "another workspace has its slug: it is " + salvagedSlug(one.ID) + " now"})
+			one.Slug = salvagedSlug(one.ID)
 		}
 		taken[one.Slug], w.slugs[one.ID] = true, one.Slug
 		w.put(KindWorkspace, func(t *Tx) error { return t.PutWorkspace(one) })
 	}
 }
+
+// salvagedSlug is the slug of a workspace whose own is lost or taken.
+func salvagedSlug(id string) string { return "salvaged-" + id[:8] }
 
 // foundPreset is a preset as it was found, with its whole versions, and the changes of each label
 // up to the first that is lost.
