@@ -206,15 +206,7 @@ func TestLimitedModelLists(t *testing.T) {
 				io.WriteString(w, list)
 			})
 			ids := func(body string) (ids []string) {
-				got := s.do("GET", "/v1/models", "", bearer(s.issue(body).secret))
-				got.want(t, 200)
-				var all struct{ Data []struct{ ID string } }
-				if err := json.Unmarshal([]byte(got.body), &all); err != nil {
-					t.Fatalf("%s: %v", got.body, err)
-				}
-				for _, model := range all.Data {
-					ids = append(ids, model.ID)
-				}
+				ids = s.do("GET", "/v1/models", "", bearer(s.issue(body).secret)).models(t)
 				slices.Sort(ids)
 				return ids
 			}

@@ -156,25 +156,33 @@ func (s *server) post(t *testing.T, path, key, body string) (int, string) {
 // send is post for any method, and with more headers, which are names and values.
 func (s *server) send(t *testing.T, method, path, key, body string, header ...string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, s.site+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+key)
-	request.Header.Set("Content-Type", "application/json")
-	for i := 0; i < len(header); i += 2 {
-		request.Header.Set(header[i], header[i+1])
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := sendTo(t, method, s.site+path, key, body, header...)
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(answer)
+}
+
+// sendTo sends a JSON body to a URL with a key, and with more headers, which are names and values. The caller
+// closes the body of the response.
+func sendTo(t *testing.T, method, url, key, body string, header ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response
 }
 
 // manage sends a JSON body as a manager, and fails the test unless that

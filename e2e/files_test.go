@@ -208,30 +208,6 @@ func (r *repository) shape(t *testing.T, workspace, slug string) (s shape) {
 	return s
 }
 
-// sendAs sends a change with an owner header.
-func (r *repository) sendAs(t *testing.T, method, path, header, owner, body string) (int, string) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, r.site+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+managementKey)
-	request.Header.Set("Content-Type", "application/json")
-	if header != "" {
-		request.Header.Set(header, owner)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(text)
-}
-
 // tree returns the files below a folder with their content.
 func tree(t *testing.T, folder string) map[string]string {
 	t.Helper()
@@ -323,10 +299,10 @@ func TestFiles(t *testing.T) {
 	}
 
 	// drift: refused without an override, shown and undone after one
-	if status, text := r.sendAs(t, http.MethodPost, "/v1/presets/mail/responses", "", "", `{"model":"acme/hacked"}`); status != http.StatusConflict || !strings.Contains(text, "files") {
+	if status, text := r.send(t, http.MethodPost, "/v1/presets/mail/responses", managementKey, `{"model":"acme/hacked"}`); status != http.StatusConflict || !strings.Contains(text, "files") {
 		t.Errorf("a change by hand: got %d %s, want a 409 that names the owner", status, text)
 	}
-	if status, text := r.sendAs(t, http.MethodPost, "/v1/presets/mail/responses", "X-Preset-Override", "files", `{"model":"acme/fixed","temperature":0.2}`); status != http.StatusOK {
+	if status, text := r.send(t, http.MethodPost, "/v1/presets/mail/responses", managementKey, `{"model":"acme/fixed","temperature":0.2}`, "X-Preset-Override", "files"); status != http.StatusOK {
 		t.Fatalf("override: got %d %s", status, text)
 	}
 	r.wantPlan(t, []string{"change mail drift"})
@@ -341,7 +317,7 @@ func TestFiles(t *testing.T) {
 	r.wantPlan(t, nil)
 
 	// a roll-back by hand is drift, and apply goes forward without another version
-	if status, text := r.sendAs(t, http.MethodPost, "/v1/presets/mail/designate", "X-Preset-Override", "files", `{"version":1}`); status != http.StatusOK {
+	if status, text := r.send(t, http.MethodPost, "/v1/presets/mail/designate", managementKey, `{"version":1}`, "X-Preset-Override", "files"); status != http.StatusOK {
 		t.Fatalf("designate: got %d %s", status, text)
 	}
 	r.wantPlan(t, []string{"change mail drift"})
@@ -387,7 +363,7 @@ func TestFiles(t *testing.T) {
 	proxy := r.proxy(t, func(request *http.Request) {
 		if request.Method == http.MethodPost && !edited {
 			edited = true
-			if status, text := r.sendAs(t, http.MethodPost, "/v1/presets/renamed/responses", "X-Preset-Override", "files", `{"model":"acme/concurrent"}`); status != http.StatusOK {
+			if status, text := r.send(t, http.MethodPost, "/v1/presets/renamed/responses", managementKey, `{"model":"acme/concurrent"}`, "X-Preset-Override", "files"); status != http.StatusOK {
 				t.Errorf("the concurrent edit: got %d %s", status, text)
 			}
 		}

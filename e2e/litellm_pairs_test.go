@@ -40,16 +40,7 @@ var liteLLMOwn = regexp.MustCompile(`"(id|item_id|created|created_at|completed_a
 // answerOf returns a response with its status, its type and what LiteLLM says of its cost.
 func answerOf(t *testing.T, site, key, path, body string) (answer, cost string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, site+"/v1/"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+key)
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := sendTo(t, http.MethodPost, site+"/v1/"+path, key, body)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {

@@ -63,30 +63,15 @@ func (e *editor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.mu.Unlock()
 		block = editorStep(results)
 	}
-	begun, delta, reason := with(block, "text", ""), map[string]any{"type": "text_delta", "text": block["text"]}, "end_turn"
-	if block["type"] == "tool_use" {
-		input, _ := json.Marshal(block["input"])
-		begun, delta, reason = with(block, "input", map[string]any{}), map[string]any{"type": "input_json_delta", "partial_json": string(input)}, "tool_use"
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	whole := base("anthropic/messages.json", sent.Model)
-	for _, event := range []map[string]any{
-		{"type": "message_start", "message": with(whole, "content", []any{}, "stop_reason", nil)},
-		{"type": "content_block_start", "index": 0, "content_block": begun},
-		{"type": "content_block_delta", "index": 0, "delta": delta},
-		{"type": "content_block_stop", "index": 0},
-		{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": nil}, "usage": whole["usage"]},
-		{"type": "message_stop"},
-	} {
-		data, _ := json.Marshal(event)
-		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event["type"], data)
-	}
+	_, events := messageOf(sent.Model, block)
+	writeEvents(w, events)
 }
 
 // editorStep returns what the model does after the results of its tools.
 func editorStep(results []string) map[string]any {
 	call := func(name string, input map[string]any) map[string]any {
-		return map[string]any{"type": "tool_use", "id": fmt.Sprintf("toolu_%d", len(results)), "name": editorTools + name, "input": input}
+		text, _ := json.Marshal(input)
+		return toolUse(fmt.Sprintf("toolu_%d", len(results)), editorTools+name, string(text))
 	}
 	switch len(results) {
 	case 0:

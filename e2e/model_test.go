@@ -47,18 +47,14 @@ func TestRealModel(t *testing.T) {
 		cmd.Dir, cmd.Env = folder, append(os.Environ(), s.env...)
 		servertest.Serve(t, cmd, server.address)
 	}
-	for end := time.Now().Add(wait.Limit); ; time.Sleep(50 * time.Millisecond) {
-		response, err := http.Get("http://" + model + "/health") //nolint:noctx // the loop has an end
-		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				break
-			}
+	wait.Until(t, "the model is ready", func() bool {
+		response, err := http.Get("http://" + model + "/health") //nolint:noctx // the wait has an end
+		if err != nil {
+			return false
 		}
-		if time.Now().After(end) {
-			t.Fatalf("the model is not ready: %v", err)
-		}
-	}
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
 
 	// The other commands share variables, so they are one script. A line parts their outputs.
 	var script strings.Builder
@@ -133,16 +129,7 @@ func cutLast(chain string) (before, last string) {
 // stream sends a request, and returns the data of the answer's events, and when each came.
 func (s *server) stream(t *testing.T, path, key, body string) (events []string, times []time.Time) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.site+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+key)
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := sendTo(t, http.MethodPost, s.site+path, key, body)
 	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 1<<20)

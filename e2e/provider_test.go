@@ -156,15 +156,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(whole)
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	for _, event := range events {
-		data, _ := json.Marshal(event)
-		if kind, ok := event["type"]; ok {
-			fmt.Fprintf(w, "event: %s\n", kind)
-		}
-		fmt.Fprintf(w, "data: %s\n\n", data)
-		_ = http.NewResponseController(w).Flush()
-	}
+	writeEvents(w, events)
 	if route.dialect == domain.Chat {
 		_, _ = io.WriteString(w, "data: [DONE]\n\n")
 	}
@@ -327,16 +319,24 @@ func responsesAnswerTo(a asked) (map[string]any, []map[string]any) {
 
 func messagesAnswerTo(a asked) (map[string]any, []map[string]any) {
 	block := map[string]any{"type": "text", "text": a.text()}
-	begun := with(block, "text", "")
-	delta := map[string]any{"type": "text_delta", "text": a.text()}
-	reason := "end_turn"
 	if tool := a.forced(); tool != "" {
-		block = map[string]any{"type": "tool_use", "id": "toolu_1", "name": tool, "input": json.RawMessage(providerJSON)}
-		begun = with(block, "input", map[string]any{})
-		delta = map[string]any{"type": "input_json_delta", "partial_json": providerJSON}
-		reason = "tool_use"
+		block = toolUse("toolu_1", tool, providerJSON)
 	}
-	whole := base("anthropic/messages.json", a.Model)
+	return messageOf(a.Model, block)
+}
+
+// toolUse returns a block with which a model calls a tool.
+func toolUse(id, name, input string) map[string]any {
+	return map[string]any{"type": "tool_use", "id": id, "name": name, "input": json.RawMessage(input)}
+}
+
+// messageOf returns an answer of the Messages API with one block, which is a text or of toolUse.
+func messageOf(model string, block map[string]any) (whole map[string]any, events []map[string]any) {
+	begun, delta, reason := with(block, "text", ""), map[string]any{"type": "text_delta", "text": block["text"]}, "end_turn"
+	if input, isTool := block["input"].(json.RawMessage); isTool {
+		begun, delta, reason = with(block, "input", map[string]any{}), map[string]any{"type": "input_json_delta", "partial_json": string(input)}, "tool_use"
+	}
+	whole = base("anthropic/messages.json", model)
 	whole["content"], whole["stop_reason"] = []any{block}, reason
 	return whole, []map[string]any{
 		{"type": "message_start", "message": with(whole, "content", []any{}, "stop_reason", nil)},
@@ -345,6 +345,19 @@ func messagesAnswerTo(a asked) (map[string]any, []map[string]any) {
 		{"type": "content_block_stop", "index": 0},
 		{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": nil}, "usage": whole["usage"]},
 		{"type": "message_stop"},
+	}
+}
+
+// writeEvents answers with a stream of events, each by itself.
+func writeEvents(w http.ResponseWriter, events []map[string]any) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, event := range events {
+		data, _ := json.Marshal(event)
+		if kind, ok := event["type"]; ok {
+			fmt.Fprintf(w, "event: %s\n", kind)
+		}
+		fmt.Fprintf(w, "data: %s\n\n", data)
+		_ = http.NewResponseController(w).Flush()
 	}
 }
 
