@@ -127,9 +127,9 @@ const perMessage = "output_config"
 
 // leaveOut leaves a member that a rule limits out of the items of a list, but for those of the preset.
 func (c *Check) leaveOut(f *rawjson.Member, member, rule string) {
-	own := c.Setting(f.Name)
+	own := items{list: c.Setting(f.Name)}
 	c.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
-		if rawjson.Get(item, member) == nil || hasItem(own, item) {
+		if rawjson.Get(item, member) == nil || own.has(item) {
 			return item
 		}
 		c.recordViolation(rule, lockedMessage, true, f.Name, strconv.Itoa(i), member)

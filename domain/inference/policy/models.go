@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 
@@ -54,11 +53,10 @@ func (c *Check) allowed(rule, field string, value jsontext.Value) jsontext.Value
 		c.recordViolation(rule, modelMessage, true, field)
 		return nil
 	}
-	own := c.Setting(field)
+	own := items{list: c.Setting(field)}
 	list := rawjson.Member{Name: field, Value: value}
 	c.editItems(&list, func(i int, item jsontext.Value) jsontext.Value {
-		isOwn := field == "tools" && hasItem(own, item) // a list of plugins may be too long for that
-		if isOwn || search.element(field, item) == nil || hasItem(own, item) {
+		if own.has(item) || search.element(field, item) == nil {
 			return item
 		}
 		c.recordViolation(rule, modelMessage, true, field, strconv.Itoa(i)) // what cannot be read may name any model
@@ -70,14 +68,21 @@ func (c *Check) allowed(rule, field string, value jsontext.Value) jsontext.Value
 	return list.Value
 }
 
-// hasItem reports whether a list has an item, with the same bytes.
-func hasItem(list, item jsontext.Value) bool {
-	for _, other := range rawjson.Items(list) {
-		if bytes.Equal(item, other) {
-			return true
+// items is a list of a preset, in which the items of a request are searched.
+type items struct {
+	list jsontext.Value
+	set  map[string]bool // nil until the first search, since both lists may be long
+}
+
+// has reports whether the list has an item, with the same bytes.
+func (l *items) has(item jsontext.Value) bool {
+	if l.set == nil {
+		l.set = map[string]bool{}
+		for _, own := range rawjson.Items(l.list) {
+			l.set[string(own)] = true
 		}
 	}
-	return false
+	return l.set[string(item)]
 }
 
 // refusesModel reports whether the policy does not allow a model. A model can bring a tool by its name.
