@@ -199,7 +199,7 @@ func TestPythonClients(t *testing.T) {
 			}
 			interpreter := pythonWith(t, filepath.Join("python", requirements))
 			s, behind := startFamilies(t)
-			limited := startWith(t, "auth_failure_limit 1\ninference", behind.directives())
+			limited := startWith(t, "auth_failure_limit 1 24h\ninference", behind.directives())
 			out, errs, err := try(t, "python", []string{
 				"PRESETS_SITE=" + s.site, "PRESETS_LIMITED_SITE=" + limited.site, "PRESETS_CONTROL_URL=" + behind.control(t),
 				"PRESETS_INFERENCE_KEY=" + inferenceKey, "PRESETS_MANAGEMENT_KEY=" + managementKey,
@@ -207,7 +207,9 @@ func TestPythonClients(t *testing.T) {
 			}, interpreter, append([]string{"clients.py"}, slices.Sorted(maps.Keys(clients))...)...)
 			t.Logf("clients.py:\n%s", out)
 			if err != nil {
-				t.Errorf("clients.py: %v\n%s", err, errs)
+				for line := range strings.Lines(errs) { // one for each failure
+					t.Errorf("clients.py: %v: %s", err, line)
+				}
 			}
 			requests, sent := map[string]int{}, map[string][]string{}
 			for _, request := range behind.take() {

@@ -4,7 +4,8 @@ Each client is a function that returns its cells: a call for each way of asking 
 The runner fills in the rest of the table with the cell sync: prompts with variables, errors and
 retries. clients_test.go starts the servers, sets the environment, gives the names of the clients as
 arguments, and judges the requests. Before each cell this script tells the provider the client, the
-preset and the cell, so that its records have them. It prints a line for each client.
+preset and the cell, so that its records have them. It prints a line for each client, and one for
+each failure to standard error.
 """
 
 import asyncio
@@ -595,13 +596,13 @@ class Table:
             404: {"model": "@preset/nobody"},
             429: {"key": "sk-of-nobody", "site": os.environ["PRESETS_LIMITED_SITE"]},
         }.items():
-            if status == 429:  # the second wrong key of a minute
+            if status == 429:  # the second wrong key of a day
                 self.refused(changes)
             self.expect(f"{self.presets[0]}/error {status}", lambda: self.refused(changes), self.errors[status])
         self.expect(f"{self.presets[0]}/error 429 of the gateway", lambda: self.refused({}), self.errors[429], fail="429")
         print("FAIL " if self.failures else "ok   ", f"{self.name} ({time.monotonic() - begin:.1f} s)", flush=True)
         for failure in self.failures:
-            print("     ", failure)
+            print(f"{self.name}: {failure!r}", file=sys.stderr)
         return not self.failures
 
     def expect(self, what, send, want, fail=None):
