@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +28,15 @@ type provider struct {
 
 	mu       sync.Mutex
 	client   string
+	errand   errand
 	requests []judged
+}
+
+// errand is what an agent does before it gets a text: calls of one of its own tools.
+type errand struct {
+	tools map[string]string // the arguments of the tools that may be called, by name
+	calls int               // results of tools in the conversation until the text
+	model string            // that the answers name, if not empty
 }
 
 // judged is a request as it reached the provider.
@@ -37,6 +46,7 @@ type judged struct {
 	header http.Header
 	body   string
 	why    string // it was refused, or empty
+	stream string // that it got, or empty
 }
 
 func newProvider(t *testing.T) *provider {
@@ -61,6 +71,13 @@ func (p *provider) take() []judged {
 	all := p.requests
 	p.requests = nil
 	return all
+}
+
+// send sends the agents of the next requests on an errand.
+func (p *provider) send(e errand) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.errand = e
 }
 
 // control lets a script name the client of its next requests, with POST /client/<name>.
@@ -107,40 +124,61 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		request.why = strings.Join(strictgateway.Refusals(route.dialect, body), "; ")
 	}
 	p.mu.Lock()
-	request.client = p.client
+	request.client, sent.errand = p.client, p.errand
+	if sent.errand.model != "" {
+		sent.Model = sent.errand.model
+	}
+	var stream []string
+	if request.why == "" && sent.Stream {
+		_, events := route.answer(sent)
+		stream = encodeStream(events, route.dialect)
+		request.stream = strings.Join(stream, "")
+	}
 	p.requests = append(p.requests, request)
 	p.mu.Unlock()
 
 	w.Header().Set("Content-Type", "application/json")
-	if request.why != "" {
+	switch {
+	case request.why != "":
 		w.WriteHeader(http.StatusBadRequest)
 		_ = json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": map[string]any{
 			"type": "invalid_request_error", "message": request.why, "param": nil, "code": nil,
 		}})
-		return
-	}
-	whole, events := route.answer(sent)
-	if !sent.Stream {
+	case !sent.Stream:
+		whole, _ := route.answer(sent)
 		_ = json.NewEncoder(w).Encode(whole)
-		return
+	default:
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, event := range stream {
+			_, _ = io.WriteString(w, event)
+			_ = http.NewResponseController(w).Flush()
+		}
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
+}
+
+// encodeStream returns the events of a stream as they are sent.
+func encodeStream(events []map[string]any, dialect domain.Dialect) (stream []string) {
 	for _, event := range events {
 		data, _ := json.Marshal(event)
+		text := fmt.Sprintf("data: %s\n\n", data)
 		if kind, ok := event["type"]; ok {
-			fmt.Fprintf(w, "event: %s\n", kind)
+			text = fmt.Sprintf("event: %s\n%s", kind, text)
 		}
-		fmt.Fprintf(w, "data: %s\n\n", data)
-		_ = http.NewResponseController(w).Flush()
+		stream = append(stream, text)
 	}
-	if route.dialect == domain.Chat {
-		_, _ = io.WriteString(w, "data: [DONE]\n\n")
+	if dialect == domain.Chat {
+		stream = append(stream, "data: [DONE]\n\n")
 	}
+	return stream
 }
 
 // serveOther answers what clients ask beside inference.
 func (p *provider) serveOther(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
+	if r.Header.Get("Upgrade") != "" { // it has no WebSockets
+		w.WriteHeader(http.StatusUpgradeRequired)
+		return
+	}
 	switch path.Base(r.URL.Path) {
 	case "models":
 		_, _ = io.WriteString(w, `{"object": "list", "data": []}`)
@@ -171,6 +209,15 @@ type asked struct {
 	OutputConfig struct {
 		Format format `json:"format"`
 	} `json:"output_config"`
+	Thinking struct{ Type string }
+	Include  []string
+	Messages []struct {
+		Role    string
+		Content json.RawMessage
+	}
+	Input json.RawMessage
+
+	errand errand
 }
 
 type format struct {
@@ -183,6 +230,9 @@ const (
 	providerJSON = `{"city": "Rome"}`
 )
 
+// providerSignature is what a model signs or encrypts of its thoughts.
+const providerSignature = "EqoBCkgIARABGAIiQL+/8f0=="
+
 // text is the text of the answer.
 func (a asked) text() string {
 	if strings.HasPrefix(a.ResponseFormat.Type+a.Text.Format.Type+a.OutputConfig.Format.Type, "json_") {
@@ -191,23 +241,51 @@ func (a asked) text() string {
 	return providerText
 }
 
-// forced returns the name of the tool that must be called, or nothing. Clients that force any
-// tool want their own, which is the last one.
-func (a asked) forced() string {
+// call returns the name and the arguments of the tool that must be called, or nothing. Clients that
+// force any tool want their own, which is the last one.
+func (a asked) call() (name, arguments string) {
 	var choice struct {
 		Type, Name string
 		Function   struct{ Name string }
 	}
 	_ = json.Unmarshal(a.ToolChoice, &choice)
 	if name := choice.Name + choice.Function.Name; name != "" {
-		return name
+		return name, providerJSON
 	}
 	if bytes.Equal(a.ToolChoice, []byte(`"required"`)) || choice.Type == "any" {
 		last := a.Tools[len(a.Tools)-1]
-		return last.Name + last.Function.Name
+		return last.Name + last.Function.Name, providerJSON
 	}
-	return ""
+	for _, tool := range a.Tools {
+		name := tool.Name + tool.Function.Name
+		if arguments, ok := a.errand.tools[name]; ok && a.results() < a.errand.calls {
+			return name, arguments
+		}
+	}
+	return "", ""
 }
+
+// results returns how many results of tools the conversation has.
+func (a asked) results() int {
+	type item struct{ Type, Role string }
+	var items []item
+	_ = json.Unmarshal(a.Input, &items) // a text has none
+	for _, message := range a.Messages {
+		var blocks []item
+		_ = json.Unmarshal(message.Content, &blocks)
+		items = append(append(items, item{Role: message.Role}), blocks...)
+	}
+	count := 0
+	for _, item := range items {
+		if item.Role == "tool" || item.Type == "tool_result" || item.Type == "function_call_output" {
+			count++
+		}
+	}
+	return count
+}
+
+// id returns the id of the next call of a tool.
+func (a asked) id(prefix string) string { return fmt.Sprintf("%s_%d", prefix, 1+a.results()) }
 
 // base returns an answer of testdata.
 func base(file, model string) (object map[string]any) {
@@ -224,10 +302,10 @@ func base(file, model string) (object map[string]any) {
 func chatAnswerTo(a asked) (map[string]any, []map[string]any) {
 	message := map[string]any{"role": "assistant", "content": a.text()}
 	reason := "stop"
-	if tool := a.forced(); tool != "" {
+	if tool, arguments := a.call(); tool != "" {
 		message["content"], reason = nil, "tool_calls"
 		message["tool_calls"] = []any{map[string]any{
-			"index": 0, "id": "call_1", "type": "function", "function": map[string]any{"name": tool, "arguments": providerJSON},
+			"index": 0, "id": a.id("call"), "type": "function", "function": map[string]any{"name": tool, "arguments": arguments},
 		}}
 	}
 	whole := base("openai/chat.json", a.Model)
@@ -260,22 +338,30 @@ func responsesAnswerTo(a asked) (map[string]any, []map[string]any) {
 		with(place, "type", "response.content_part.done", "part", part),
 	}
 	begun := with(item, "status", "in_progress", "content", []any{})
-	if tool := a.forced(); tool != "" {
-		item = map[string]any{"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": tool, "arguments": providerJSON, "status": "completed"}
+	if tool, arguments := a.call(); tool != "" {
+		id := a.id("fc")
+		item = map[string]any{"type": "function_call", "id": id, "call_id": a.id("call"), "name": tool, "arguments": arguments, "status": "completed"}
 		begun = with(item, "status", "in_progress", "arguments", "")
 		pieces = []map[string]any{
-			{"type": "response.function_call_arguments.delta", "item_id": "fc_1", "output_index": 0, "delta": providerJSON},
-			{"type": "response.function_call_arguments.done", "item_id": "fc_1", "output_index": 0, "name": tool, "arguments": providerJSON},
+			{"type": "response.function_call_arguments.delta", "item_id": id, "output_index": 0, "delta": arguments},
+			{"type": "response.function_call_arguments.done", "item_id": id, "output_index": 0, "name": tool, "arguments": arguments},
 		}
 	}
 	whole := base("openai/responses.json", a.Model)
-	whole["output"] = []any{item}
-	events := []map[string]any{
-		{"type": "response.created", "response": with(whole, "status", "in_progress", "output", []any{}, "usage", nil)},
-		{"type": "response.output_item.added", "output_index": 0, "item": begun},
+	output := []any{item}
+	events := []map[string]any{{"type": "response.created", "response": with(whole, "status", "in_progress", "output", []any{}, "usage", nil)}}
+	if a.errand.calls > 0 && slices.Contains(a.Include, "reasoning.encrypted_content") { // what is encrypted must come back
+		thought := map[string]any{"type": "reasoning", "id": a.id("rs"), "summary": []any{}, "encrypted_content": providerSignature}
+		output = []any{thought, item}
+		events = append(events, map[string]any{"type": "response.output_item.added", "output_index": 0, "item": with(thought, "encrypted_content", "")},
+			map[string]any{"type": "response.output_item.done", "output_index": 0, "item": thought})
 	}
-	events = append(events, pieces...)
-	events = append(events, map[string]any{"type": "response.output_item.done", "output_index": 0, "item": item},
+	events = append(events, map[string]any{"type": "response.output_item.added", "output_index": len(output) - 1, "item": begun})
+	for _, piece := range pieces {
+		events = append(events, with(piece, "output_index", len(output)-1))
+	}
+	whole["output"] = output
+	events = append(events, map[string]any{"type": "response.output_item.done", "output_index": len(output) - 1, "item": item},
 		map[string]any{"type": "response.completed", "response": whole})
 	for i := range events {
 		events[i]["sequence_number"] = i
@@ -288,22 +374,32 @@ func messagesAnswerTo(a asked) (map[string]any, []map[string]any) {
 	begun := with(block, "text", "")
 	delta := map[string]any{"type": "text_delta", "text": a.text()}
 	reason := "end_turn"
-	if tool := a.forced(); tool != "" {
-		block = map[string]any{"type": "tool_use", "id": "toolu_1", "name": tool, "input": json.RawMessage(providerJSON)}
+	if tool, arguments := a.call(); tool != "" {
+		block = map[string]any{"type": "tool_use", "id": a.id("toolu"), "name": tool, "input": json.RawMessage(arguments)}
 		begun = with(block, "input", map[string]any{})
-		delta = map[string]any{"type": "input_json_delta", "partial_json": providerJSON}
+		delta = map[string]any{"type": "input_json_delta", "partial_json": arguments}
 		reason = "tool_use"
 	}
 	whole := base("anthropic/messages.json", a.Model)
-	whole["content"], whole["stop_reason"] = []any{block}, reason
-	return whole, []map[string]any{
-		{"type": "message_start", "message": with(whole, "content", []any{}, "stop_reason", nil)},
-		{"type": "content_block_start", "index": 0, "content_block": begun},
-		{"type": "content_block_delta", "index": 0, "delta": delta},
-		{"type": "content_block_stop", "index": 0},
-		{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": nil}, "usage": whole["usage"]},
-		{"type": "message_stop"},
+	content := []any{block}
+	events := []map[string]any{{"type": "message_start", "message": with(whole, "content", []any{}, "stop_reason", nil)}}
+	if a.errand.calls > 0 && (a.Thinking.Type == "enabled" || a.Thinking.Type == "adaptive") { // its signature must come back
+		thought := map[string]any{"type": "thinking", "thinking": "I look \u003cinto\u003e it.", "signature": providerSignature}
+		content = []any{thought, block}
+		events = append(events,
+			map[string]any{"type": "content_block_start", "index": 0, "content_block": with(thought, "thinking", "", "signature", "")},
+			map[string]any{"type": "content_block_delta", "index": 0, "delta": map[string]any{"type": "thinking_delta", "thinking": thought["thinking"]}},
+			map[string]any{"type": "content_block_delta", "index": 0, "delta": map[string]any{"type": "signature_delta", "signature": providerSignature}},
+			map[string]any{"type": "content_block_stop", "index": 0})
 	}
+	whole["content"], whole["stop_reason"] = content, reason
+	last := len(content) - 1
+	return whole, append(events,
+		map[string]any{"type": "content_block_start", "index": last, "content_block": begun},
+		map[string]any{"type": "content_block_delta", "index": last, "delta": delta},
+		map[string]any{"type": "content_block_stop", "index": last},
+		map[string]any{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": nil}, "usage": whole["usage"]},
+		map[string]any{"type": "message_stop"})
 }
 
 // with returns a copy of an object with other members.
