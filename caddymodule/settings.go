@@ -153,9 +153,8 @@ const maxPerPreset = 100_000
 // MetricsSettings say which labels the metrics have.
 type MetricsSettings struct {
 	// The number of preset versions with their own series of usage. Their labels are
-	// workspace (an id), preset and version. A new version takes the place of the one that
-	// was used first. Later requests to that one count as preset "other". Handlers of a
-	// configuration share the metrics, and the largest number counts.
+	// workspace (an id), preset and version. Further versions count as preset "other".
+	// Handlers of a configuration share the metrics, and the largest number counts.
 	// Default: 0, which sets no such labels
 	PerPreset int `json:"per_preset,omitempty"`
 }

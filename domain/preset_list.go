@@ -10,11 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/caddy-presets/caddy-presets/domain/internal/search"
 )
 
 // Page is a part of a list.
@@ -51,14 +46,16 @@ func (f PresetFilter) Accepts(status PresetStatus) bool {
 }
 
 // PresetSort is the order of a list of presets.
-type PresetSort = search.Sort
+type PresetSort string
 
-// The orders of lists of presets: by the time of the last change, by name regardless of case,
-// and by slug in byte order.
+// The orders of lists of presets.
 const (
-	SortUpdated = search.Updated
-	SortName    = search.Name
-	SortSlug    = search.Slug
+	// SortUpdated is by the time of the last change.
+	SortUpdated PresetSort = ""
+	// SortName is by name, regardless of case.
+	SortName PresetSort = "name"
+	// SortSlug is by slug, in byte order.
+	SortSlug PresetSort = "slug"
 )
 
 // PresetQuery says which presets of a workspace a list has, and in which order. The zero
@@ -85,39 +82,39 @@ func CheckSearchText(text string) error {
 	return nil
 }
 
-// maxSorted bounds the presets that a scan sorts at a time. A page behind more of them takes
-// several scans.
-const maxSorted = 8192
+// maxSorted bounds the presets before a page that a scan has sorted, and so its memory.
+const maxSorted = 10_000
 
 // search returns what tells q from queries of the same filter, empty for the usual order of
 // all presets.
 func (q PresetQuery) search() string {
-	if q.isIndexed() && !q.Ascending {
+	if q.isIndexed() {
 		return ""
 	}
 	return string(q.Sort) + "\x00" + strconv.FormatBool(q.Ascending) + "\x00" + strings.Join(q.only, ",") + "\x00" + q.Text
 }
 
 // isIndexed reports whether an engine can return a page of q without a scan.
-func (q PresetQuery) isIndexed() bool { return q.Text == "" && q.Sort == SortUpdated && q.only == nil }
+func (q PresetQuery) isIndexed() bool {
+	return q.Text == "" && q.Sort == SortUpdated && !q.Ascending && q.only == nil
+}
 
 // presetPage returns a page of q as a JSON array, and the number of all presets of q.
-func (s *Service) presetPage(ctx context.Context, r Reader, workspaceID string, q PresetQuery, page Page) ([]byte, int, error) {
+func presetPage(ctx context.Context, r Reader, workspaceID string, q PresetQuery, page Page) ([]byte, int, error) {
 	if err := CheckWorkspace(r, workspaceID); err != nil {
 		return nil, 0, err
 	}
 	switch {
-	case q.isIndexed() && q.Ascending:
-		return ascendingPage(r, workspaceID, q.Filter, page)
 	case q.isIndexed():
 		return r.PresetPage(workspaceID, q.Filter, page)
+	case page.Offset > maxSorted:
+		return nil, 0, InvalidAt("offset", fmt.Sprintf("must be at most %d in a search, and in an order of its own", maxSorted))
 	}
 	list := r.PresetList(workspaceID, q.Filter)
 	if q.only != nil {
 		list = presetsOnly(r, workspaceID, q.Filter, q.only)
 	}
-	query := search.Query{Text: q.Text, Sort: q.Sort, Ascending: q.Ascending}
-	slugs, total, err := query.Page(until(ctx, list), page.Offset, page.Limit, s.sorted)
+	slugs, total, err := q.find(until(ctx, list), page)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -155,25 +152,4 @@ func presetsOnly(r Reader, workspaceID string, filter PresetFilter, slugs []stri
 			}
 		}
 	}
-}
-
-// ascendingPage returns a page of the presets of a filter, the last changed last.
-func ascendingPage(r Reader, workspaceID string, filter PresetFilter, page Page) ([]byte, int, error) {
-	_, total, err := r.PresetPage(workspaceID, filter, Page{Limit: 1})
-	if err != nil {
-		return nil, 0, err
-	}
-	end := max(0, total-page.Offset)
-	begin := max(0, end-page.Limit)
-	text, total, err := r.PresetPage(workspaceID, filter, Page{Offset: begin, Limit: end - begin})
-	if err != nil {
-		return nil, 0, err
-	}
-	var all []jsontext.Value
-	if err := jsonv2.Unmarshal(text, &all); err != nil {
-		return nil, 0, err
-	}
-	slices.Reverse(all)
-	text, err = jsonv2.Marshal(all)
-	return text, total, err
 }

@@ -169,8 +169,8 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 }
 
 // Presets returns a page of a workspace's presets that who reaches and that match a query. Only
-// this method returns archived presets. A query that has a Text or is sorted costs a scan of
-// the workspace's presets. Two scans run at a time. It is Unavailable if it takes more than
+// this method returns archived presets. A query that has a Text or an order of its own costs a scan of
+// the workspace's presets, and has at most 10,000 presets before the page. Two scans run at a time. It is Unavailable if it takes more than
 // five seconds, with the wait for its turn.
 func (s *Service) Presets(ctx context.Context, who Principal, workspace string, query PresetQuery, page Page) (list Found, err error) {
 	id, err := s.home(ctx, who, workspace)
@@ -184,7 +184,7 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 	}
 	read := func(ctx context.Context) error {
 		list, err = s.readAnswer(ctx, k, stamp, func(r Reader) (Found, error) {
-			text, total, err := s.presetPage(ctx, r, id, query, page)
+			text, total, err := presetPage(ctx, r, id, query, page)
 			return listed(text, total), err
 		})
 		return err

@@ -39,7 +39,6 @@ type Service struct {
 	newID   func() string
 
 	scans   limiter // of presets
-	sorted  int     // maxSorted; only tests change it
 	reports limiter // of usage
 
 	latest    atomic.Int64 // what timestamp returned last, in milliseconds
@@ -57,7 +56,6 @@ func NewService(store Store) *Service {
 func NewServiceWith(store Store, now func() time.Time, newID func() string) *Service {
 	s := &Service{
 		store: store, now: now, newID: newID,
-		sorted:  maxSorted,
 		scans:   newLimiter(2, 5*time.Second, "The search took too long: ask without q and sort, or in a smaller workspace"),
 		reports: newLimiter(2, 10*time.Second, "The report took too long: ask for a shorter period or for step=day"),
 	}

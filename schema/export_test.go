@@ -3,8 +3,6 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // CheckInFull is Check without views: the validator sees the whole body. Check must find
@@ -38,10 +36,8 @@ func (s *Schema) CheckInFull(body []byte) error {
 func inFull(value any) any {
 	switch value := value.(type) {
 	case json.Number:
-		if n, err := decodeNumber(jsontext.Value(value)); err == nil {
-			return n
-		}
-		return json.Number("0")
+		n, _ := value.Float64()
+		return n
 	case []any:
 		full := make([]any, len(value))
 		for i, item := range value {

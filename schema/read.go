@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -138,4 +140,23 @@ func syntaxViolation(err error) error {
 		return violation("", fmt.Sprintf("ends too early, at byte %d", syntax.ByteOffset))
 	}
 	return violation("", fmt.Sprintf("not valid JSON at byte %d", syntax.ByteOffset))
+}
+
+// fitsDouble reports whether a number is in the range of a float64 (RFC 7493, section 2.2).
+// Clients in Go cannot read a page that has another one.
+func fitsDouble(text []byte) bool {
+	if len(text) <= 308 && !bytes.ContainsAny(text, "eE") {
+		return true
+	}
+	_, err := strconv.ParseFloat(string(text), 64)
+	return err == nil
+}
+
+// lastNumber returns the number that ends text.
+func lastNumber(text []byte) []byte {
+	begin := len(text)
+	for begin > 0 && strings.IndexByte("0123456789+-.eE", text[begin-1]) >= 0 {
+		begin--
+	}
+	return text[begin:]
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v5"
@@ -146,7 +147,7 @@ func (d *decoder) value(v jsontext.Value, schemas []*jsonschema.Schema) (any, er
 	case '"':
 		return string(unquote(v)), nil
 	case '0':
-		return decodeNumber(v)
+		return strconv.ParseFloat(string(v), 64) // in whose range it is
 	case '{':
 		return d.object(v, r)
 	default:
@@ -171,10 +172,6 @@ func (d *decoder) object(v jsontext.Value, r rules) (any, error) {
 	if !slices.ContainsFunc(r, hasMemberRules) {
 		return emptyObject, nil
 	}
-	most := 0 // the number of members to decode, one more than a rule allows; 0 for all
-	for _, s := range r {
-		most = max(most, s.MaxProperties+1)
-	}
 	view := make(map[string]any)
 	for quoted, v := range rawjson.Pairs(v) {
 		name := string(unquote(quoted))
@@ -188,22 +185,18 @@ func (d *decoder) object(v jsontext.Value, r rules) (any, error) {
 			return nil, err
 		}
 		view[cmp.Or(name, emptyName)] = value
-		if most > 0 && len(view) == most {
-			break
-		}
 	}
 	return view, nil
 }
 
 func (d *decoder) array(v jsontext.Value, r rules) (any, error) {
 	var schemas []*jsonschema.Schema
-	counted, most := false, 0 // as in object
+	counted := false
 	for _, s := range r {
 		if s.Items2020 != nil {
 			schemas = append(schemas, s.Items2020)
 		}
 		counted = counted || s.MinItems >= 0 || s.MaxItems >= 0
-		most = max(most, s.MaxItems+1)
 	}
 	if !counted && schemas == nil {
 		return emptyArray, nil
@@ -216,9 +209,7 @@ func (d *decoder) array(v jsontext.Value, r rules) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if view = append(view, value); most > 0 && len(view) == most {
-			break
-		}
+		view = append(view, value)
 	}
 	if met {
 		return emptyArray, nil

@@ -34,8 +34,8 @@ type Violation struct {
 
 // Error describes the violations of a body.
 type Error struct {
-	// Violations has 1 to MaxViolations entries, sorted by path with array
-	// indexes in numeric order. The same body gives the same violations.
+	// Violations has 1 to MaxViolations entries, sorted by path with array indexes in numeric order. The
+	// same body gives the same violations.
 	Violations []Violation
 }
 
@@ -223,33 +223,11 @@ func decimal(r *big.Rat) string {
 	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-// comparePaths orders JSON Pointers segment by segment.
+// comparePaths orders JSON Pointers, and the indexes of an array as numbers.
 func comparePaths(a, b string) int {
-	for restA, restB := a, b; restA != "" && restB != ""; {
-		var x, y string
-		x, restA, _ = strings.Cut(restA, "/")
-		y, restB, _ = strings.Cut(restB, "/")
-		if c := compareSegments(x, y); c != 0 {
-			return c
-		}
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
 	}
-	return cmp.Compare(len(a), len(b)) // one begins the other
-}
-
-// compareSegments orders array indexes as numbers, and before other names.
-func compareSegments(x, y string) int {
-	switch indexX, indexY := isIndex(x), isIndex(y); {
-	case indexX && indexY:
-		return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
-	case indexX:
-		return -1
-	case indexY:
-		return 1
-	}
-	return cmp.Compare(x, y)
-}
-
-func isIndex(segment string) bool {
-	return segment == "0" ||
-		segment != "" && segment[0] != '0' && strings.Trim(segment, "0123456789") == ""
+	digits := func(text string) int { return len(text) - len(strings.TrimLeft(text, "0123456789")) }
+	return cmp.Or(cmp.Compare(digits(a), digits(b)), cmp.Compare(a, b))
 }

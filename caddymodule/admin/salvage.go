@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -30,11 +32,11 @@ copy. The damaged folder stays as it is, and no server may use it. The new folde
 or empty; it may be a mount point. Restore a backup instead, if there is a recent one.
 
 A preset keeps its whole versions. The newest one is designated if the designated one is lost, and
-labels of lost versions are removed. The audit trail ends before its first gap with a record that
-says so; whole records behind it are in SALVAGED-AUDIT.jsonl, unless the store is encrypted.
+labels of lost versions are removed. A preset whose newest record is lost is archived. The audit
+trail ends before its first gap with a record that says so; --json prints whole records behind it.
 
-The revocation of a key may be among what is lost. Then all issued keys are revoked, unless
---keep-keys keeps them, and archived presets may be active again.
+If anything is damaged or lost, the revocation of a key may be. Then all issued keys are revoked,
+unless --keep-keys keeps them.
 
 The new store is encrypted with the key of the old one; - is standard input. The command needs
 memory for all that is stored. The exit code is 10 if something is or may be lost, and 1 if no
@@ -71,44 +73,27 @@ store was made.`,
 
 func printSalvage(w io.Writer, folder string, r storage.Salvage) error {
 	var text strings.Builder
-	for _, p := range r.Damaged {
-		fmt.Fprintf(&text, "damaged: %s: %s\n", terminal.Escape(p.File), terminal.Escape(p.What))
-	}
 	for _, l := range r.Lost {
-		fmt.Fprintf(&text, "lost: %s: %s\n", describeLoss(l), terminal.Escape(l.What))
+		text.WriteString("lost: " + l.Kind)
+		switch {
+		case l.First > 0 && l.First == l.Last:
+			fmt.Fprintf(&text, " %d", l.First)
+		case l.First > 0:
+			fmt.Fprintf(&text, " %d to %d", l.First, l.Last)
+		}
+		if name := cmp.Or(l.Name, l.ID); name != "" {
+			text.WriteString(" " + terminal.Escape(name))
+		}
+		fmt.Fprintf(&text, ": %s\n", terminal.Escape(l.What))
 	}
-	n := r.Copied
-	fmt.Fprintf(&text, "Made the store %s in %s: %d workspaces, %d presets, %d versions, %d changes of labels, %d keys, %d audit records, %d rows of usage and %d kept answers.\n",
-		r.StoreID, terminal.Escape(folder), n.Workspaces, n.Presets, n.Versions, n.LabelChanges, n.Keys, n.Audit, n.Usage, n.Answers)
+	fmt.Fprintf(&text, "Made the store %s in %s", r.StoreID, terminal.Escape(folder))
+	for _, kind := range slices.Sorted(maps.Keys(r.Copied)) {
+		fmt.Fprintf(&text, "; %s: %d", kind, r.Copied[kind])
+	}
+	text.WriteString(".\n")
 	if len(r.Lost) == 0 {
 		text.WriteString("Nothing is lost.\n")
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
-}
-
-// describeLoss names an object as operators call it.
-func describeLoss(l storage.Loss) string {
-	parts := []string{l.Kind}
-	switch {
-	case l.Kind == "version" && l.First == l.Last && l.First > 0:
-		parts[0] = fmt.Sprintf("version %d", l.First)
-	case (l.Kind == "audit" || l.Kind == "commits") && l.First > 0:
-		parts[0] = fmt.Sprintf("%s %d to %d", l.Kind, l.First, l.Last)
-	}
-	for _, part := range []struct{ name, value string }{
-		{"label", l.Label},
-		{"preset", cmp.Or(l.Preset, l.PresetID)},
-		{"workspace", cmp.Or(l.Workspace, l.WorkspaceID)},
-		{"id", l.ID},
-	} {
-		switch {
-		case part.value == "":
-		case part.name == l.Kind:
-			parts[0] = l.Kind + " " + terminal.Escape(part.value)
-		default:
-			parts = append(parts, part.name+" "+terminal.Escape(part.value))
-		}
-	}
-	return strings.Join(parts, ", ")
 }

@@ -49,13 +49,13 @@ func TestSalvage(t *testing.T) {
 				t.Errorf("got %v and %s", err, out)
 			}
 			var report storage.Salvage
-			if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Damaged) == 0 || report.Copied.Versions < 200 {
+			if err := json.Unmarshal([]byte(out), &report); err != nil || report.Copied["preset version"] < 200 {
 				t.Fatalf("got %s, %v", out, err)
 			}
 			must(t, append(flags, "verify", salvaged)...)
 			refuses(t, map[string][]string{"not empty": {damaged, salvaged}}, append(flags, "salvage")...)
 			out, _, err = run(append(flags, "salvage", damaged, salvaged+"-2")...)
-			if err == nil || !strings.Contains(out, "lost: version ") || !strings.Contains(out, ", workspace team") || !strings.Contains(out, "Made the store ") {
+			if err == nil || !strings.Contains(out, "lost: file ") || !strings.Contains(out, "lost: version ") || !strings.Contains(out, " team/p") || !strings.Contains(out, "Made the store ") {
 				t.Errorf("got %s, %v", out, err)
 			}
 
@@ -69,8 +69,8 @@ func TestSalvage(t *testing.T) {
 					got.Want(t, 200, fmt.Sprintf(`"model":"m%d"`, n))
 				}
 			}
-			if lost == 0 || lost+report.Copied.Versions != 300 {
-				t.Errorf("%d versions are lost, and %d copied", lost, report.Copied.Versions)
+			if lost == 0 || lost+report.Copied["preset version"] != 300 {
+				t.Errorf("%d versions are lost, and %d copied", lost, report.Copied["preset version"])
 			}
 			s.Manage("POST", "/v1/presets/p1/responses?workspace_id=team", `{"model":"new"}`).Want(t, 200, `"version":31,`)
 			s.must("audit", "--verify")

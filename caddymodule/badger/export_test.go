@@ -19,7 +19,7 @@ func theOnly() (f *folder, store *badgerstore.Store, why error) {
 	for h := range folders.InUse() {
 		f := h.Opener.(*folder)
 		store, why = h.Get()
-		return &folder{name: f.name, key: f.key, probe: f.probe, newest: f.newest, now: time.Now}, store, why
+		return &folder{name: f.name, key: f.key, newest: f.newest, now: time.Now}, store, why
 	}
 	panic("no folder is in use")
 }

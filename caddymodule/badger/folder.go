@@ -22,11 +22,10 @@ import (
 // folder opens the store in a folder, and maintains it.
 type folder struct {
 	name     string
-	key      []byte                                           // nil without encryption
-	existing bool                                             // no store may be created
-	probe    func(folder string, o badgerstore.Options) error // nil but for tests
-	newest   func() *settings                                 // of the configuration that came last
-	now      func() time.Time                                 // the time; tests set another
+	key      []byte           // nil without encryption
+	existing bool             // no store may be created
+	newest   func() *settings // of the configuration that came last
+	now      func() time.Time // the time; tests set another
 
 	retries retryState
 	checks  checkState
@@ -58,7 +57,7 @@ func (*folder) IsFatal(err error) bool { return errors.Is(err, badgerstore.ErrMi
 // open opens the store, and creates it if retries say that it may be new.
 func (f *folder) open() (*badgerstore.Store, error) {
 	store, err := badgerstore.Open(f.name, badgerstore.Options{
-		Logger: logof.New(f.logger), EncryptionKey: f.key, CacheSize: f.settings().cache, Existing: !f.retries.mayBeNew, Probe: f.probe,
+		Logger: logof.New(f.logger), EncryptionKey: f.key, CacheSize: f.settings().cache, Existing: !f.retries.mayBeNew,
 	})
 	f.checks, f.isDamaged = newCheckState(time.Now()), false
 	// Returns what opening the store used to the system, some 17 MiB, which takes a few milliseconds.

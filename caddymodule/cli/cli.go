@@ -29,7 +29,7 @@ func Groups() []*cobra.Group {
 // Commands returns the commands, to be added to "caddy presets". Each call makes new ones.
 func Commands() []*cobra.Command {
 	people := []*cobra.Command{
-		listCommand(), showCommand(), versionsCommand(), diffCommand(), designateCommand(), labelCommand(), tryCommand(), copyCommand(),
+		listCommand(), showCommand(), versionsCommand(), diffCommand(), designateCommand(), labelCommand(), tryCommand(), copyCommand(), mcpCommand(),
 	}
 	for _, command := range people {
 		command.GroupID = groupPresets

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -24,24 +25,34 @@ func (c *changer) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.override, "override", "", "Change the preset though this owner manages it")
 }
 
-// change changes a preset, unless it changes meanwhile, and returns it as it was before.
-func (c *changer) change(cmd *cobra.Command, a api, slug string, r client.Request, body any) (p client.Preset, response *client.Response, err error) {
-	p, response, err = a.preset(cmd.Context(), slug)
-	if err != nil {
-		return p, nil, err
-	}
-	r.Header = http.Header{"If-Match": {response.Tag()}}
+// change is changePreset with the owner to override.
+func (c *changer) change(cmd *cobra.Command, a api, slug string, r client.Request, body any) (before client.Preset, response *client.Response, err error) {
+	r.Header = make(http.Header)
 	if c.override != "" {
 		if err := domain.CheckOwner("--override", c.override); err != nil {
-			return p, nil, err
+			return before, nil, err
 		}
 		r.Header.Set("X-Preset-Override", c.override)
 	}
-	response, err = a.change(cmd.Context(), r, body)
-	if owner := domain.TextOrEmpty(p.ManagedBy); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
-		err = fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", p.Slug, owner, owner)
+	before, response, err = a.changePreset(cmd.Context(), slug, r, body)
+	if owner := domain.TextOrEmpty(before.ManagedBy); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
+		err = fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", before.Slug, owner, owner)
 	}
-	return p, response, err
+	return before, response, err
+}
+
+// changePreset changes a preset, unless it changes meanwhile, and returns it as it was before.
+func (a api) changePreset(ctx context.Context, slug string, r client.Request, body any) (before client.Preset, response *client.Response, err error) {
+	before, response, err = a.preset(ctx, slug)
+	if err != nil {
+		return before, nil, err
+	}
+	if r.Header == nil {
+		r.Header = make(http.Header)
+	}
+	r.Header.Set("If-Match", response.Tag())
+	response, err = a.change(ctx, r, body)
+	return before, response, err
 }
 
 func designateCommand() *cobra.Command {

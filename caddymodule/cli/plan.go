@@ -195,5 +195,5 @@ func summary(p *plan.Plan) string {
 	if text.Len() == 0 {
 		text.WriteString("nothing to do, ")
 	}
-	return fmt.Sprintf("%sunchanged: %d", text.String(), p.Unchanged())
+	return fmt.Sprintf("%sunchanged: %d", text.String(), p.Unchanged)
 }

@@ -74,7 +74,7 @@ func writeMarkdown(w io.Writer, p *plan.Plan, mistakes files.Errors) error {
 		m.add(fmt.Sprintf("### Presets: mistakes in the files: %d", mistakes.Count()), "text", strings.Split(terminal.EscapeText(mistakes.Error()), "\n"))
 		return m.writeTo(w)
 	}
-	m.add(fmt.Sprintf("### Presets of %s: %s", code(p.Owner()), summary(p)), "", nil)
+	m.add(fmt.Sprintf("### Presets of %s: %s", code(p.Owner), summary(p)), "", nil)
 	m.problems("Errors", p.Errors)
 	for _, work := range p.Workspaces {
 		m.add(fmt.Sprintf("**%s workspace** %s", work.Action, code(work.Slug)), "diff", linesOf(operations("settings", work.Settings)))

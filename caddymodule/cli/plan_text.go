@@ -164,7 +164,7 @@ func writePlan(w io.Writer, p *plan.Plan) error {
 		fmt.Fprintf(out, "%s\n", paint(bold, fmt.Sprintf("adopt %s/%s", terminal.Escape(a.Workspace), terminal.Escape(a.Slug))))
 	}
 	if len(p.Adopt) > 0 {
-		fmt.Fprintf(out, "  equal to their files, and nobody's: %s gets them\n\n", terminal.Escape(p.Owner()))
+		fmt.Fprintf(out, "  equal to their files, and nobody's: %s gets them\n\n", terminal.Escape(p.Owner))
 	}
 	for _, list := range []struct {
 		kind     string

@@ -42,6 +42,10 @@ type target struct {
 // flags adds the flags of a command that works in a workspace with a management key.
 func (t *target) flags(cmd *cobra.Command) {
 	t.managementFlags(cmd)
+	t.workspaceFlag(cmd)
+}
+
+func (t *target) workspaceFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.workspace, "workspace", "", "The slug or id of the workspace; default: that of the key")
 	completeFlag(cmd, "workspace", t.complete(workspaces))
 }
@@ -52,13 +56,18 @@ func (t *target) managementFlags(cmd *cobra.Command) {
 
 // serverFlags adds the flags of the server and of the output to a command with a kind of key.
 func (t *target) serverFlags(cmd *cobra.Command, kind, keyFlag, keyVariable string) {
+	t.keyFlags(cmd, kind, keyFlag, keyVariable)
+	cmd.Flags().BoolVar(&t.asJSON, "json", false, "Print JSON")
+}
+
+// keyFlags adds the flags of the server to a command with a kind of key.
+func (t *target) keyFlags(cmd *cobra.Command, kind, keyFlag, keyVariable string) {
 	t.keyFlag, t.keyVariable = keyFlag, keyVariable
 	t.connectionFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&t.server, "server", cmp.Or(os.Getenv(serverVariable), defaultServer),
 		"The origin of the server; with a path, if its base path is not /v1. "+serverVariable+" sets the default")
 	flags.StringVar(&t.keyFile, keyFlag, "", "File with the "+kind+" key, - for standard input; default: the key in "+keyVariable)
-	flags.BoolVar(&t.asJSON, "json", false, "Print JSON")
 	_ = cmd.MarkFlagFilename(keyFlag) // fails for an unknown flag only
 }
 

@@ -72,43 +72,58 @@ The command takes an inference key, and works in the workspace of this key.`,
 }
 
 func (t *trial) run(cmd *cobra.Command, a api, slug string) error {
-	v, err := t.readVersion(cmd.Context(), a, slug)
+	v, err := a.triedVersion(cmd.Context(), slug, t.version)
 	if err != nil {
 		return err
 	}
-	if !v.Dialect.Valid() {
-		return fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)
-	}
-	body, err := t.body(cmd, slug, v)
+	input, err := t.readInput(cmd)
 	if err != nil {
 		return err
 	}
-	r := client.Request{Method: http.MethodPost, Path: "/" + string(v.Dialect), Body: body}
+	variables, err := variablesIn(t.values)
+	if err != nil {
+		return err
+	}
+	r, err := newTrial(slug, t.version, v, input, variables)
+	if err != nil {
+		return err
+	}
 	if t.send {
 		return t.stream(cmd, a, v.Dialect, r)
 	}
-	r.Header = http.Header{"X-Preset-Dry-Run": {"true"}}
-	response, err := a.Do(cmd.Context(), r)
+	response, err := a.dryRun(cmd.Context(), r)
 	if err != nil {
 		return err
 	}
 	return printData(cmd, t.asJSON, response, dryRunText)
 }
 
-// readVersion reads the version that is tried, or the first one of a split. The server may
+// dryRun returns what the gateway would get from a request.
+func (a api) dryRun(ctx context.Context, r client.Request) (*client.Response, error) {
+	r.Header = http.Header{"X-Preset-Dry-Run": {"true"}}
+	return a.Do(ctx, r)
+}
+
+// triedVersion reads the version that ref names, or the first one of a split. The server may
 // choose another one. All take the same request but for their variables.
-func (t *trial) readVersion(ctx context.Context, a api, slug string) (client.Version, error) {
+func (a api) triedVersion(ctx context.Context, slug, ref string) (v client.Version, err error) {
 	p, _, err := a.preset(ctx, slug)
-	if err != nil || t.version == "" {
-		return p.Designated, err
+	switch to := p.Labels[ref]; {
+	case err != nil:
+		return v, err
+	case ref == "":
+		v = p.Designated
+	case len(to.Split) > 0:
+		v, _, err = a.version(ctx, slug, to.Split[0].Version)
+	default:
+		var number int
+		if number, err = numberOf(p, ref); err == nil {
+			v, _, err = a.version(ctx, slug, number)
+		}
 	}
-	var number int
-	if to := p.Labels[t.version]; len(to.Split) > 0 {
-		number = to.Split[0].Version
-	} else if number, err = numberOf(p, t.version); err != nil {
-		return client.Version{}, err
+	if err == nil && !v.Dialect.Valid() {
+		err = fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)
 	}
-	v, _, err := a.version(ctx, slug, number)
 	return v, err
 }
 
@@ -127,17 +142,14 @@ type message struct {
 	Content string `json:"content"`
 }
 
-func (t *trial) body(cmd *cobra.Command, slug string, v client.Version) ([]byte, error) {
-	input, err := t.readInput(cmd)
-	if err != nil {
-		return nil, err
-	}
+// newTrial returns a streamed request for the version v, which ref names.
+func newTrial(slug, ref string, v client.Version, input string, variables map[string]string) (client.Request, error) {
 	if input == "" && (v.Template == nil || strings.Trim(string(v.Template.Messages), "[] \t\r\n") == "") {
 		input = defaultInput
 	}
 	reference := domain.ReferenceMark + slug
-	if t.version != "" {
-		reference += "@" + t.version
+	if ref != "" {
+		reference += "@" + ref
 	}
 	request := trialRequest{Model: reference, Stream: true}
 	switch {
@@ -150,18 +162,24 @@ func (t *trial) body(cmd *cobra.Command, slug string, v client.Version) ([]byte,
 	if v.Dialect == domain.Chat {
 		request.StreamOptions = map[string]bool{"include_usage": true}
 	}
+	if len(variables) > 0 {
+		request.Prompt = map[string]any{"variables": variables}
+	}
+	body, err := encode(request, "") // people read it in a dry run
+	return client.Request{Method: http.MethodPost, Path: "/" + string(v.Dialect), Body: body}, err
+}
+
+// variablesIn returns the variables in pairs name=value.
+func variablesIn(pairs []string) (map[string]string, error) {
 	variables := make(map[string]string)
-	for _, pair := range t.values {
+	for _, pair := range pairs {
 		name, value, ok := strings.Cut(pair, "=")
 		if _, isTwice := variables[name]; !ok || name == "" || isTwice {
 			return nil, fmt.Errorf("--var %s must be name=value, once for each name", name)
 		}
 		variables[name] = value
 	}
-	if len(variables) > 0 {
-		request.Prompt = map[string]any{"variables": variables}
-	}
-	return encode(request, "") // people read it in a dry run
+	return variables, nil
 }
 
 // readInput returns the input, empty if there is none.

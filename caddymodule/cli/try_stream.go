@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,16 +39,36 @@ var errCut = errors.New("the answer ended before it was complete")
 
 // stream sends a request, and prints the text of the answer as it comes.
 func (t *trial) stream(cmd *cobra.Command, a api, dialect domain.Dialect, r client.Request) error {
-	begin := time.Now()
-	response, err := a.Send(cmd.Context(), r)
-	if err != nil {
+	report, err := a.sendTrial(cmd.Context(), dialect, r, &output{w: cmd.OutOrStdout(), keep: t.asJSON, tools: []string{}})
+	if report == nil {
 		return err
+	}
+	if !t.asJSON {
+		report.print(cmd.ErrOrStderr())
+		return err
+	}
+	if err != nil && report.Text == "" && len(report.ToolCalls) == 0 {
+		return err
+	}
+	text, failed := json.Marshal(report)
+	if failed == nil {
+		failed = printJSON(cmd, &client.Response{Data: text})
+	}
+	return cmp.Or(err, failed)
+}
+
+// sendTrial sends a request, and writes the text of the answer to out as it comes. The report is nil
+// if there is no answer. With an error it reports a part.
+func (a api) sendTrial(ctx context.Context, dialect domain.Dialect, r client.Request, out *output) (*trialReport, error) {
+	begin := time.Now()
+	response, err := a.Send(ctx, r)
+	if err != nil {
+		return nil, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return a.gatewayError(response)
+		return nil, a.gatewayError(response)
 	}
-	out := output{w: cmd.OutOrStdout(), keep: t.asJSON, tools: []string{}}
 	usage := answer.New(dialect, response.Header.Get("Content-Type"), "")
 	body := io.TeeReader(response.Body, usageWriter{usage})
 	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind == "text/event-stream" {
@@ -68,21 +89,7 @@ func (t *trial) stream(cmd *cobra.Command, a api, dialect domain.Dialect, r clie
 	if seen.Unknown == "" && err == nil {
 		report.Usage = &trialUsage{seen.Tokens.Input, seen.Tokens.Output, cmp.Or(seen.Cost, answer.CostOf(response.Header))}
 	}
-	if err == nil {
-		err = out.err
-	}
-	if !t.asJSON {
-		report.print(cmd.ErrOrStderr())
-		return err
-	}
-	if err != nil && report.Text == "" && len(report.ToolCalls) == 0 {
-		return err
-	}
-	text, failed := json.Marshal(report)
-	if failed == nil {
-		failed = printJSON(cmd, &client.Response{Data: text})
-	}
-	return cmp.Or(err, failed)
+	return &report, cmp.Or(err, out.err)
 }
 
 // trialReport is what --json prints of an answer.

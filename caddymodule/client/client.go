@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // Client sends requests to one server with one key. It is safe for concurrent use.
@@ -64,6 +65,8 @@ func (a *Response) Tag() string { return a.Header.Get("ETag") }
 type Error struct {
 	Status  int
 	Message string
+	// Issues are the places that are wrong. Message has those of a body.
+	Issues []domain.Issue
 	// RequestID finds the request in the server's log, empty if unknown.
 	RequestID string
 }
@@ -205,6 +208,11 @@ func (c *Client) refusal(response *http.Response, body []byte) error {
 	_ = json.Unmarshal(body, &refusal) // a proxy's may have another code, or be no JSON
 	refused.Message = c.WithoutKey(cmp.Or(refusal.Error.Message, "the server answered "+response.Status))
 	refused.RequestID = c.WithoutKey(refused.RequestID)
+	if refusal.Error.Metadata != nil {
+		for _, issue := range refusal.Error.Metadata.Issues {
+			refused.Issues = append(refused.Issues, domain.Issue{Path: c.WithoutKey(issue.Path), Message: c.WithoutKey(issue.Message)})
+		}
+	}
 	return refused
 }
 

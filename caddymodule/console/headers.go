@@ -26,64 +26,9 @@ var securityHeaders = map[string]string{
 	"X-Content-Type-Options":     "nosniff",
 }
 
-// deniedFeatures are the features that Chromium 119, 123, 148 and 156 all list in
-// document.featurePolicy. Firefox and Safari do not read the header. Chromium warns of a
-// name that its version does not know, so newer features and trials are not here.
-var deniedFeatures = []string{
-	"accelerometer",
-	"autoplay",
-	"camera",
-	"ch-device-memory",
-	"ch-downlink",
-	"ch-dpr",
-	"ch-ect", //nolint:misspell // the effective connection type
-	"ch-prefers-color-scheme",
-	"ch-prefers-reduced-motion",
-	"ch-prefers-reduced-transparency",
-	"ch-rtt",
-	"ch-save-data",
-	"ch-ua",
-	"ch-ua-arch",
-	"ch-ua-bitness",
-	"ch-ua-full-version",
-	"ch-ua-full-version-list",
-	"ch-ua-mobile",
-	"ch-ua-model",
-	"ch-ua-platform",
-	"ch-ua-platform-version",
-	"ch-ua-wow64",
-	"ch-viewport-height",
-	"ch-viewport-width",
-	"ch-width",
-	"clipboard-read",
-	"clipboard-write",
-	"cross-origin-isolated",
-	"display-capture",
-	"encrypted-media",
-	"fullscreen",
-	"gamepad",
-	"geolocation",
-	"gyroscope",
-	"hid",
-	"identity-credentials-get",
-	"idle-detection",
-	"keyboard-map",
-	"local-fonts",
-	"magnetometer",
-	"microphone",
-	"midi",
-	"otp-credentials",
-	"payment",
-	"picture-in-picture",
-	"private-state-token-issuance",
-	"private-state-token-redemption",
-	"publickey-credentials-get",
-	"screen-wake-lock",
-	"serial",
-	"storage-access",
-	"sync-xhr",
-	"unload",
-	"usb",
-	"window-management",
-	"xr-spatial-tracking",
-}
+// deniedFeatures are what reads devices, accounts or the user's other data, as far as Chromium knows
+// it. Chromium warns of a name that its version does not know. Firefox and Safari do not read the header.
+var deniedFeatures = strings.Fields(`
+	accelerometer camera clipboard-read display-capture geolocation gyroscope hid identity-credentials-get idle-detection
+	local-fonts magnetometer microphone midi otp-credentials payment publickey-credentials-get serial storage-access usb window-management
+`)

@@ -1,9 +1,9 @@
 package files
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -12,20 +12,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-const (
-	// maxExpanded bounds the JSON of a file, with the texts of !file, in bytes.
-	maxExpanded = 16 << 20
-	// maxAliased bounds the JSON that all aliases of a file stand for, in bytes.
-	maxAliased = 1 << 20
-)
-
-// follow returns the node that an alias stands for, or the node itself, which may be nil.
-func follow(n *yaml.Node) *yaml.Node {
-	if n != nil && n.Kind == yaml.AliasNode {
-		return n.Alias
-	}
-	return n
-}
+// maxExpanded bounds the JSON of a file, with the texts of !file, in bytes.
+const maxExpanded = 16 << 20
 
 // name returns the name that a key stands for.
 func (d *document) name(key *yaml.Node, path []string) (string, bool) {
@@ -33,7 +21,7 @@ func (d *document) name(key *yaml.Node, path []string) (string, bool) {
 	case key.Kind == yaml.MappingNode:
 		d.mistake(key, path, "a name must be a text: put a text with {{…}} in quotes")
 	case key.Tag == "!!merge":
-		d.mistake(key, path, "a merge key is not allowed: write the members, or use aliases for values")
+		d.mistake(key, path, "a merge key is not allowed: write the members")
 	default:
 		if s, problem := readScalar(key); key.Kind == yaml.ScalarNode && problem == "" && s.kind == '"' {
 			return s.text, true
@@ -53,74 +41,45 @@ type converter struct {
 	// requests are apart, by their JSON Pointers. {} is in their places.
 	requests  map[string][]byte
 	inRequest bool
-	apart     int                 // the size of requests and of what is around them
-	open      map[*yaml.Node]bool // the values with anchors around this one
-	// alias is the alias around this value, nil for none. It is at aliasPath, and begins at aliasStart.
-	alias      *yaml.Node
-	aliasPath  []string
-	aliasStart int
-	aliased    int  // what the aliases before it stand for, in bytes
-	ended      bool // a bound is exceeded
+	apart     int  // the size of requests
+	ended     bool // a bound is exceeded
 }
 
 // toJSON converts the whole document. It is not ok if that ended early. Values with mistakes, which
 // are added, have other values there.
 func (d *document) toJSON(isRequest func(path []string) bool) (c *converter, ok bool) {
-	c = &converter{document: d, isRequest: isRequest, requests: make(map[string][]byte), open: make(map[*yaml.Node]bool)}
+	c = &converter{document: d, isRequest: isRequest, requests: make(map[string][]byte)}
 	c.value(d.root)
 	return c, !c.ended
 }
 
-// size is what was written so far, in bytes.
-func (c *converter) size() int { return c.apart + len(c.json) }
-
 // value appends the JSON of n. Values with mistakes are null, 0 or empty.
 func (c *converter) value(n *yaml.Node) {
-	target := follow(n)
 	switch {
 	case c.ended:
 		return
 	case len(c.path) > schema.MaxDepth:
-		c.end(n, c.path, fmt.Sprintf("must not nest deeper than %d levels", schema.MaxDepth))
+		c.end(n, fmt.Sprintf("must not nest deeper than %d levels", schema.MaxDepth))
 		return
-	case c.open[target]:
-		c.end(n, c.path, "the alias stands for a value around it")
-		return
+	case c.isRequest != nil && !c.inRequest && c.isRequest(c.path):
+		start := len(c.json)
+		c.inRequest = true
+		c.content(n)
+		c.inRequest = false
+		request := bytes.Clone(c.json[start:])
+		c.requests[pointer(c.path)] = request
+		c.json, c.apart = append(c.json[:start], "{}"...), c.apart+len(request)
+	default:
+		c.content(n)
 	}
-	if target.Anchor != "" {
-		c.open[target] = true
-		defer delete(c.open, target)
-	}
-	if n.Kind == yaml.AliasNode && c.alias == nil {
-		c.alias, c.aliasPath, c.aliasStart = n, slices.Clone(c.path), c.size()
-		defer func() {
-			c.aliased += c.size() - c.aliasStart
-			c.alias = nil
-		}()
-	}
-	if c.isRequest != nil && !c.inRequest && c.isRequest(c.path) {
-		around := c.json
-		c.apart += len(around)
-		c.json, c.inRequest = nil, true
-		c.content(target)
-		c.requests[pointer(c.path)] = c.json
-		c.apart += len(c.json) - len(around)
-		c.json, c.inRequest = append(around, "{}"...), false
-	} else {
-		c.content(target)
-	}
-	switch {
-	case c.ended:
-	case c.alias != nil && c.aliased+c.size()-c.aliasStart > maxAliased:
-		c.end(c.alias, c.aliasPath, fmt.Sprintf("the aliases of a file may stand for at most %d bytes", maxAliased))
-	case c.size() > maxExpanded:
-		c.end(n, c.path, fmt.Sprintf("a file with the texts of its !file may have at most %d bytes", maxExpanded))
+	if !c.ended && c.apart+len(c.json) > maxExpanded {
+		c.end(n, fmt.Sprintf("a file with the texts of its !file may have at most %d bytes", maxExpanded))
 	}
 }
 
 // end ends the conversion with a mistake.
-func (c *converter) end(n *yaml.Node, path []string, message string) {
-	c.mistake(n, path, message)
+func (c *converter) end(n *yaml.Node, message string) {
+	c.mistake(n, c.path, message)
 	c.ended = true
 }
 
@@ -163,6 +122,8 @@ func (c *converter) content(n *yaml.Node) {
 			c.path = c.path[:len(c.path)-1]
 		}
 		c.json = append(c.json, ']')
+	case yaml.AliasNode:
+		c.end(n, "an alias is not allowed: write the value, or put a text that begins with * in quotes")
 	default:
 		c.scalar(n)
 	}
@@ -197,7 +158,7 @@ func (c *converter) string(text string) { c.json, _ = jsontext.AppendQuote(c.jso
 func JSONOf(file string, text []byte) (json.RawMessage, error) {
 	r := &reader{}
 	value := json.RawMessage("null")
-	if d, ok := r.parse(nil, file, text); ok && d.root != nil {
+	if d, ok := r.parse(folder{}, file, text); ok && d.root != nil {
 		c, _ := d.toJSON(nil) // if it is not ok, there are mistakes
 		value = c.json
 	}

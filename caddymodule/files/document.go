@@ -23,8 +23,8 @@ type document struct {
 	*reader
 	file string // below the folder, with slashes
 	text []byte
-	// root is nil if the file has no value.
-	root *yaml.Node
+	// page is the whole, and root its value, nil if the file has none.
+	page, root *yaml.Node
 	// folder has the files that !file names.
 	folder folder
 	// texts are the texts that nodes with !file stand for.
@@ -62,7 +62,7 @@ func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
 		}
 		value := locate(n, names)
 		if last := len(names) - 1; strings.HasPrefix(message, "name ") { // which is not allowed
-			value = cmp.Or(keysOf(follow(locate(n, names[:last])))[names[last]], value)
+			value = cmp.Or(keysOf(locate(n, names[:last]))[names[last]], value)
 		}
 		d.mistake(value, place, message)
 	}
@@ -90,7 +90,7 @@ func isBroken(broken []string, at string) bool {
 // returns the last one on the way.
 func locate(n *yaml.Node, names []string) *yaml.Node {
 	for _, name := range names {
-		next := child(follow(n), name)
+		next := child(n, name)
 		if next == nil {
 			break
 		}
@@ -106,10 +106,8 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == name {
-				return n.Content[i+1]
-			}
+		if i := keyIndex(n, name); i >= 0 {
+			return n.Content[i+1]
 		}
 	case yaml.SequenceNode:
 		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(n.Content) {
@@ -117,6 +115,16 @@ func child(n *yaml.Node, name string) *yaml.Node {
 		}
 	}
 	return nil
+}
+
+// keyIndex returns the index of a key of a mapping, -1 for none.
+func keyIndex(n *yaml.Node, name string) int {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return i
+		}
+	}
+	return -1
 }
 
 // keysOf returns the keys of a mapping by their texts. Of equal ones it is the first.
@@ -130,9 +138,6 @@ func keysOf(n *yaml.Node) map[string]*yaml.Node {
 
 // include returns the text that a node with !file stands for.
 func (d *document) include(n *yaml.Node, at []string) string {
-	if text, ok := d.texts[n]; ok { // the node is the target of an alias
-		return text
-	}
 	if n.Kind != yaml.ScalarNode {
 		d.mistake(n, at, "!file needs the name of a file")
 		return ""

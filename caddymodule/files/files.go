@@ -22,7 +22,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // Set is the content of a folder. Its workspaces are sorted by slug.
@@ -126,8 +125,8 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 		*n = Latest
 		return nil
 	}
-	number, ok := rawjson.Int(text)
-	if *n = Number(number); !ok {
+	number, err := strconv.ParseFloat(string(text), 64)
+	if *n = Number(number); err != nil || float64(*n) != number {
 		return errors.New("must be the number of a version, or latest")
 	}
 	return nil

@@ -19,15 +19,20 @@ import (
 const MaxFileSize = 1 << 20
 
 // folder is a folder whose files are read, and never a file outside of it.
-type folder interface {
-	// read returns the content of a regular file, or a problem.
-	read(name string) (text []byte, problem string)
+type folder struct {
+	*os.Root
+	// planned is a file that is not written yet.
+	planned prompt
 }
 
-// rootFolder is a folder on a disk.
-type rootFolder struct{ *os.Root }
+// prompt is a file beside the YAML file, and the text that it is to stand for.
+type prompt struct{ name, text string }
 
-func (f rootFolder) read(name string) ([]byte, string) {
+// read returns the content of a regular file, or a problem.
+func (f folder) read(name string) (text []byte, problem string) {
+	if name == f.planned.name {
+		return boundedFile([]byte(f.planned.text + "\n"))
+	}
 	// Opening a pipe must not wait for a writer.
 	file, err := f.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -41,20 +46,22 @@ func (f rootFolder) read(name string) ([]byte, string) {
 	if !info.Mode().IsRegular() {
 		return nil, "must be a regular file"
 	}
-	text, err := io.ReadAll(io.LimitReader(file, MaxFileSize+1))
-	switch {
-	case err != nil:
+	if text, err = io.ReadAll(io.LimitReader(file, MaxFileSize+1)); err != nil {
 		return nil, f.problem(name, err)
-	case len(text) > MaxFileSize:
-		return nil, tooLarge
+	}
+	return boundedFile(text)
+}
+
+// boundedFile returns the content of a file, or the problem of one that is too large.
+func boundedFile(text []byte) (_ []byte, problem string) {
+	if len(text) > MaxFileSize {
+		return nil, fmt.Sprintf("the file has more than %d bytes", MaxFileSize)
 	}
 	return text, ""
 }
 
-var tooLarge = fmt.Sprintf("the file has more than %d bytes", MaxFileSize)
-
 // problem describes an error of a file or folder. It has no path.
-func (f rootFolder) problem(name string, err error) string {
+func (f folder) problem(name string, err error) string {
 	if info, failed := f.Lstat(name); failed == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return "is a link out of the folder, or to nothing"
 	}
@@ -70,7 +77,7 @@ func (f rootFolder) problem(name string, err error) string {
 
 // causeOf returns the cause of an error of a file or folder, without its path. It has one only to name
 // the owner of what may not be used.
-func (f rootFolder) causeOf(name string, err error) error {
+func (f folder) causeOf(name string, err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err
 	} else if link, ok := errors.AsType[*os.LinkError](err); ok {
@@ -81,7 +88,7 @@ func (f rootFolder) causeOf(name string, err error) error {
 
 // replace writes a file and puts it in the place of another one, whose permissions it keeps.
 // Those of a new file depend on the umask. A link of the name is replaced, and not followed.
-func (f rootFolder) replace(name string, text []byte) (err error) {
+func (f folder) replace(name string, text []byte) (err error) {
 	permissions, isThere := fs.FileMode(0o666), false
 	if info, err := f.Lstat(name); err == nil && info.Mode().IsRegular() {
 		permissions, isThere = info.Mode().Perm(), true

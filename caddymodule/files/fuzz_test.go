@@ -17,7 +17,7 @@ func FuzzRead(f *testing.F) {
 		"responses: {model: m, temperature: 0.70}\n",
 		"# first\nname: N\ndescription: d # why\nstatus: disabled\nlabels: {a: 1, b: latest, c: {split: [{version: 1, weight: 2}, {version: latest, weight: 0}]}}\npolicy:\n  lock: [tools]\n\n# last\nchat:\n  messages:\n  - role: system\n    content: !file p.md\n  - role: user\n    content: |\n      # a\n\n       b\n# end\n",
 		"template: true\r\nmessages:\r\n  system:\r\n    - {type: text, text: !file p.md}\r\n    - {type: text, text: \"\\u00e9\"}\r\n  messages: []\r\n",
-		"earlier:\n- message: one\n  responses: &r {model: m}\n- template: true\n  chat: {}\nresponses: *r\n",
+		"earlier:\n- message: one\n  responses: &r {model: m}\n- template: true\n  chat: {}\nresponses: {}\n",
 		"a: &a [&b [*a, *b], *b]\nresponses: {tools: *a, <<: {}, ? [a] : 1, 1: 2, model: 0x10, models: [+1, .5, 1_0, 2024-01-01, yes]}\n",
 		"\ufeffresponses:\n  instructions: >-\n    a\n    b\n  model: 'a''b'\n---\nb\n", "responses:\n\tmodel: a\n", "responses: \"a\n", "%YAML 1.1\n---\nresponses: !!map {}\n...\n",
 	} {

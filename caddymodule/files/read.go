@@ -75,7 +75,7 @@ func (r *reader) entry(root *os.Root, name string) (w Workspace, ok bool) {
 	info, err := root.Stat(name)
 	switch {
 	case err != nil:
-		r.mistake(name, rootFolder{root}.problem(name, err))
+		r.mistake(name, folder{Root: root}.problem(name, err))
 		return w, false
 	case !info.IsDir():
 		if isYAMLName(name) {
@@ -85,7 +85,7 @@ func (r *reader) entry(root *os.Root, name string) (w Workspace, ok bool) {
 	}
 	below, err := root.OpenRoot(name)
 	if err != nil {
-		r.mistake(name, rootFolder{root}.problem(name, err))
+		r.mistake(name, folder{Root: root}.problem(name, err))
 		return w, false
 	}
 	defer below.Close()
@@ -121,7 +121,7 @@ func (r *reader) isWorkspace(root *os.Root, slug string) (is bool) {
 		return nil
 	})
 	if err != nil {
-		r.mistake(slug, rootFolder{root}.problem(".", err))
+		r.mistake(slug, folder{Root: root}.problem(".", err))
 	}
 	return is
 }
@@ -150,7 +150,7 @@ func (r *reader) workspace(root *os.Root, slug string) Workspace {
 	w := Workspace{Slug: slug}
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
-		r.mistake(slug, rootFolder{root}.problem(".", err))
+		r.mistake(slug, folder{Root: root}.problem(".", err))
 		return w
 	}
 	for _, e := range entries {
@@ -158,7 +158,7 @@ func (r *reader) workspace(root *os.Root, slug string) Workspace {
 		file := path.Join(slug, name)
 		switch {
 		case name == workspaceFile:
-			if d, ok := r.open(rootFolder{root}, file); ok {
+			if d, ok := r.open(folder{Root: root}, file); ok {
 				w.Defaults = d.defaults()
 			}
 		case strings.HasPrefix(name, "."):
@@ -169,7 +169,7 @@ func (r *reader) workspace(root *os.Root, slug string) Workspace {
 		case path.Ext(name) != extension:
 			r.mistake(file, "the name of a YAML file must end in "+extension)
 		default:
-			if p, ok := r.preset(rootFolder{root}, slug, strings.TrimSuffix(name, extension)); ok {
+			if p, ok := r.preset(folder{Root: root}, slug, strings.TrimSuffix(name, extension)); ok {
 				w.Presets = append(w.Presets, p)
 			}
 		}
@@ -205,19 +205,17 @@ func (r *reader) open(root folder, file string) (*document, bool) {
 
 // parse parses the text of a YAML file. It is not ok if it is not YAML.
 func (r *reader) parse(root folder, file string, text []byte) (d *document, ok bool) {
-	d = &document{
-		reader: r, file: file, text: text, folder: root,
-		texts: make(map[*yaml.Node]string),
-	}
+	d = &document{reader: r, file: file, text: text, folder: root, texts: make(map[*yaml.Node]string)}
 	d.findSecrets(file, text)
-	n, p := parse(text)
+	page, p := parse(text)
 	if p != nil {
 		p.File = file
 		r.mistakes.add(p)
 		return nil, false
 	}
-	if d.root = n; n != nil {
-		d.findSecretsBelow(n)
+	if page != nil {
+		d.page, d.root = page, page.Content[0]
+		d.findSecretsBelow(d.root)
 	}
 	return d, true
 }

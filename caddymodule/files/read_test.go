@@ -116,8 +116,8 @@ labels: {a: latest, b: 2, c: {split: [{version: latest, weight: 0}, {version: 12
 responses:
   temperature: 0.70
   top_p: 1E+2
-  model: &m m
-  models: [*m, yes, 2024-01-01, "1", !!str 2, ~x, no, 1.2.3, 12:30, "", 'it''s']
+  model: m
+  models: [m, yes, 2024-01-01, "1", !!str 2, ~x, no, 1.2.3, 12:30, "", 'it''s']
   parallel_tool_calls: True
   top_k: 123456789012345678901234567890
   max_tool_calls: null

@@ -2,9 +2,6 @@ package files
 
 import (
 	"bytes"
-	"errors"
-	"regexp"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -14,13 +11,14 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// textNode returns the node of a string, in the simplest form that means it.
+// textNode returns the node of a string. The encoder chooses quotes for a line that needs some.
 func textNode(text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: stringTag, Value: text}
+	meaning, problem := readScalar(wordNode(text))
 	switch {
 	case canBeLiteral(text):
 		n.Style = yaml.LiteralStyle
-	case !isPlain(text):
+	case problem != "" || meaning.kind != '"' || text == "<<" || strings.ContainsFunc(text, func(c rune) bool { return !isPlainRune(c) }):
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n
@@ -72,47 +70,6 @@ func jsonNode(value jsontext.Value) *yaml.Node {
 	}
 }
 
-// rendered returns the text of a value in block style, without comments and a line break at its end.
-// There are two spaces for each level, and some more in all lines but the first.
-func rendered(n *yaml.Node, indent int) string {
-	var text bytes.Buffer
-	e := yaml.NewEncoder(&text)
-	e.SetIndent(2)
-	err := errors.Join(e.Encode(plain(n)), e.Close())
-	if err != nil {
-		panic(err) // the nodes are ours
-	}
-	var lines strings.Builder
-	for line := range strings.Lines(strings.TrimSuffix(text.String(), "\n")) {
-		if lines.Len() > 0 && line != "\n" {
-			lines.WriteString(strings.Repeat(" ", indent))
-		}
-		lines.WriteString(line)
-	}
-	return lines.String()
-}
-
-// plain returns a copy of n without comments and styles, and with the values of aliases.
-func plain(n *yaml.Node) *yaml.Node {
-	n = follow(n)
-	if n.Kind == yaml.ScalarNode && !isFile(n) {
-		s, _ := readScalar(n)
-		if s.kind == '"' {
-			return textNode(s.text)
-		}
-		return wordNode(s.word())
-	}
-	c := &yaml.Node{Kind: n.Kind, Tag: n.Tag, Style: n.Style & yaml.TaggedStyle, Value: n.Value}
-	for i, part := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 1 {
-			put(c, n.Content[i-1].Value, plain(part))
-		} else if n.Kind == yaml.SequenceNode {
-			c.Content = append(c.Content, plain(part))
-		}
-	}
-	return c
-}
-
 // canBeLiteral reports whether a text has several lines that a literal can have. It leaves
 // out spaces at the beginning and empty lines at the end, whose rules are subtle.
 func canBeLiteral(text string) bool {
@@ -125,20 +82,4 @@ func canBeLiteral(text string) bool {
 // isPlainRune reports whether a character can stand in YAML without an escape.
 func isPlainRune(c rune) bool {
 	return c == ' ' || unicode.IsGraphic(c) && c != '\u2028' && c != '\u2029' && c != '\ufeff' && c != '\u00a0'
-}
-
-// oldBooleans are booleans for readers of YAML 1.1.
-var oldBooleans = []string{"y", "n", "yes", "no", "on", "off"}
-
-// numeric are dates, times and numbers of some reader.
-var numeric = regexp.MustCompile(`^[-+.0-9][-+.:_0-9a-fA-FxXoOtTzZ ]*$`)
-
-// isPlain reports whether every reader of YAML takes a text without quotes for this string.
-func isPlain(text string) bool {
-	if text == "" || strings.ContainsAny(text[:1], "-?:,[]{}#&*!|>'\"%@`=< ") || strings.ContainsAny(text[len(text)-1:], ": ") ||
-		strings.Contains(text, ": ") || strings.Contains(text, " #") || strings.ContainsFunc(text, func(c rune) bool { return !isPlainRune(c) }) {
-		return false
-	}
-	s, problem := readScalar(wordNode(text))
-	return problem == "" && s.kind == '"' && !numeric.MatchString(text) && !slices.Contains(oldBooleans, strings.ToLower(text))
 }

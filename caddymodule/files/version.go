@@ -18,6 +18,9 @@ var requestNames = map[domain.Dialect]string{
 	domain.Responses: "responses", domain.Chat: "chat", domain.Messages: "messages",
 }
 
+// promptFields are the fields with the system prompt, in the dialects that have one.
+var promptFields = map[domain.Dialect]string{domain.Responses: "instructions", domain.Messages: "system"}
+
 // promptSeparator joins the texts of a system prompt, as inference.Capture does.
 const promptSeparator = "\n\n"
 

@@ -2,9 +2,11 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -26,19 +28,22 @@ const schemaBase = "https://raw.githubusercontent.com/caddy-presets/caddy-preset
 
 // The first lines of new files. Editors check a file by the schema that they name.
 const (
-	presetHeader    = "# yaml-language-server: $schema=" + schemaBase + "preset.schema.json\n"
-	workspaceHeader = "# yaml-language-server: $schema=" + schemaBase + "workspace.schema.json\n"
+	schemaComment   = "# yaml-language-server: $schema="
+	presetHeader    = schemaComment + schemaBase + "preset.schema.json\n"
+	workspaceHeader = schemaComment + schemaBase + "workspace.schema.json\n"
 )
 
 // Write writes set into the folder dir, which it makes if it is missing. It returns the
 // paths of the files that it made or changed, below the folder, with slashes, sorted.
 //
 // The same Set gives the same files. A file that means the same already keeps its bytes.
-// Otherwise only what differs is changed: comments, order and the other values stay. A
-// file, a workspace or a preset that set does not have stays, too. So do earlier versions,
-// if the preset in set has none. A prompt with a line break or more than 100 characters
-// goes to the file <slug>.md. It is <slug>-2.md if another preset names that one. A prompt
-// that has another place already stays there, unless another preset names its file, too.
+// Otherwise comments, order and the form of values that stay are kept, while indentation and
+// empty lines become those of a new file. A file, a workspace or a preset that set does not
+// have stays, too. So do earlier versions, if the preset in set has none.
+//
+// A prompt with a line break or more than 100 characters goes to the file <slug>.md, unless that
+// is there and not its own: then it is in the YAML file. A prompt that has another place already
+// stays there, unless another value names its file, too.
 //
 // Each file is replaced atomically, and never through a link out of the folder. A failure
 // does not keep the other files from being written. The error is then Errors, such as for
@@ -119,12 +124,12 @@ func (w *writer) workspace(root *os.Root, one Workspace) {
 		below, err = root.OpenRoot(one.Slug)
 	}
 	if err != nil {
-		w.mistake(one.Slug, rootFolder{root}.problem(one.Slug, err))
+		w.mistake(one.Slug, folder{Root: root}.problem(one.Slug, err))
 		return
 	}
 	defer below.Close()
-	f := &workspaceWriter{writer: w, root: rootFolder{below}, slug: one.Slug}
-	f.findUses()
+	f := &workspaceWriter{writer: w, root: folder{Root: below}, slug: one.Slug, named: make(map[string]int)}
+	f.countNamed()
 	if one.Defaults != nil || one.Stored != nil {
 		f.defaults(one)
 	}
@@ -136,21 +141,10 @@ func (w *writer) workspace(root *os.Root, one Workspace) {
 // workspaceWriter writes the files of a workspace.
 type workspaceWriter struct {
 	*writer
-	root rootFolder
+	root folder
 	slug string
-	uses *promptUses
-}
-
-// hasText reports whether a file stands for a text.
-func (w *workspaceWriter) hasText(name, text string) bool {
-	present, problem := w.root.read(name)
-	return problem == "" && string(withoutFinalBreak(present)) == text
-}
-
-// canWrite reports whether a preset's file may give a file that it names another text.
-func (w *workspaceWriter) canWrite(slug, name, text string) bool {
-	name, problem := includeName(name)
-	return problem == "" && !strings.HasSuffix(text, "\r") && w.uses.isOwn(name, slug)
+	// named is how often the presets of the folder name each file by !file.
+	named map[string]int
 }
 
 // isThere reports whether a file or a link has a name.
@@ -159,19 +153,39 @@ func (w *workspaceWriter) isThere(name string) bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// newPrompt returns the name for a prompt's own file: <slug>.md. If another place names that
-// file, the name gets a number.
-func (w *workspaceWriter) newPrompt(slug, text string) string {
-	for n := 1; ; n++ {
-		name := slug + ".md"
-		if n > 1 {
-			name = fmt.Sprintf("%s-%d.md", slug, n)
+// countNamed reads the presets of the folder for the files that they name.
+func (w *workspaceWriter) countNamed() {
+	entries, err := fs.ReadDir(w.root.FS(), ".")
+	if err != nil {
+		w.mistake(w.slug, w.root.problem(".", err))
+	}
+	for _, e := range entries {
+		if path.Ext(e.Name()) != extension {
+			continue
 		}
-		mayBeMade := n == 1 || !w.isThere(name) // check refuses a file of nobody
-		if w.hasText(name, text) || w.uses.isOwn(name, slug) || mayBeMade && w.uses.isFree(name) {
-			return name
+		scratch := &reader{schemas: w.schemas} // a mistake is reported if the file is written
+		if d, ok := scratch.open(w.root, path.Join(w.slug, e.Name())); ok && d.root != nil {
+			w.countBelow(d.root)
 		}
 	}
+}
+
+func (w *workspaceWriter) countBelow(n *yaml.Node) {
+	if isFile(n) {
+		w.named[w.real(n.Value)]++
+	}
+	for _, part := range n.Content {
+		w.countBelow(part)
+	}
+}
+
+// real returns the path of a file without links, in lower case, since some file systems do not see case.
+func (w *workspaceWriter) real(name string) string {
+	whole := filepath.Join(w.root.Name(), filepath.FromSlash(name))
+	if real, err := filepath.EvalSymlinks(whole); err == nil {
+		whole = real
+	}
+	return strings.ToLower(whole)
 }
 
 // present reads a file that is there already, nil if there is none. It is not ok if it has mistakes,
@@ -194,13 +208,13 @@ func (w *workspaceWriter) present(name string, read func(d *document)) (d *docum
 // check reads a text as a file. It returns a problem if there are mistakes, or if read does not find
 // what the file should say.
 func (w *workspaceWriter) check(name string, text []byte, from folder, read func(d *document) (isSame bool)) (problem string) {
-	if len(text) > MaxFileSize {
-		return tooLarge
+	if _, problem := boundedFile(text); problem != "" {
+		return problem
 	}
 	scratch := &reader{schemas: w.schemas}
 	d, ok := scratch.parse(from, path.Join(w.slug, name), text)
 	if isSame := ok && read(d); !isSame {
-		problem = unchangeable
+		problem = inexpressible
 	}
 	if list := scratch.mistakes.list; len(list) > 0 {
 		problem = list[0].Message
@@ -211,7 +225,23 @@ func (w *workspaceWriter) check(name string, text []byte, from folder, read func
 	return problem
 }
 
-const unchangeable = "the present file has a form that cannot be changed: move it away, and write it anew"
+const inexpressible = "a file cannot express it"
+
+// text returns the text of a file that is to have a value, in the form of the file d that is there
+// already, nil for none. The file is written anew if that form does not say what is wanted.
+func (w *workspaceWriter) text(name, header string, d *document, wanted *yaml.Node, from folder, is func(d *document) bool) (text []byte, problem string) {
+	if d != nil && d.root != nil {
+		if text, err := d.rewritten(wanted); err == nil && w.check(name, text, from, is) == "" {
+			return text, ""
+		}
+	}
+	text, err := encoded(wanted)
+	if err != nil {
+		return nil, inexpressible
+	}
+	text = append([]byte(header), text...)
+	return text, w.check(name, text, from, is)
+}
 
 // preset writes the file of a preset, and its prompt.
 func (w *workspaceWriter) preset(p Preset) {
@@ -221,89 +251,28 @@ func (w *workspaceWriter) preset(p Preset) {
 	if !ok || d != nil && same(p, present) {
 		return
 	}
-	text, writes, problem := w.textOf(p, d, present, false)
-	if problem != "" && d != nil && hasAlias(d.root) { // the values that aliases share may differ now
-		text, writes, problem = w.textOf(p, d, present, true)
+	var text []byte
+	var problem string
+	wanted, own, err := w.fileOf(p, present, d)
+	if err != nil {
+		problem = err.Error()
+	} else {
+		text, problem = w.text(name, presetHeader, d, wanted, folder{w.root.Root, own}, func(d *document) bool {
+			got, _ := d.preset(w.slug, p.Slug)
+			return same(p, got)
+		})
 	}
 	if problem != "" {
 		w.mistake(path.Join(w.slug, name), fmt.Sprintf("preset %s of workspace %s is not written: %s", p.Slug, w.slug, problem))
 		return
 	}
-	for _, one := range writes { // first, so that the preset's file never names a missing one
-		file, _ := includeName(one.name)
-		if !w.hasText(file, one.text) && !w.write(file, []byte(one.text+"\n")) {
-			return
-		}
+	// The prompt is first, so that the preset's file never names a missing one.
+	if own.name != "" && !w.write(own.name, []byte(own.text+"\n")) {
+		return
 	}
 	if d == nil || !bytes.Equal(text, d.text) { // otherwise only the prompt differs
 		w.write(name, text)
 	}
-	w.findUsesOf(p.Slug)
-}
-
-// textOf returns the text of the file of p, and its prompts. d is the file that is there already,
-// nil for none, and present its preset.
-func (w *workspaceWriter) textOf(p Preset, d *document, present Preset, dissolves bool) (text []byte, writes []prompt, problem string) {
-	t := &target{workspaceWriter: w, preset: p, present: present}
-	if d != nil {
-		t.root = d.root
-	}
-	wanted, err := t.file()
-	if err != nil {
-		return nil, nil, err.Error()
-	}
-	text, writes, ok := newText(d, presetHeader, wanted, dissolves, func(name, text string) bool { return w.canWrite(p.Slug, name, text) })
-	if !ok {
-		return nil, nil, unchangeable
-	}
-	t.writes = append(t.writes, writes...)
-	over := overlay{w.root, make(map[string][]byte)}
-	for _, one := range t.writes {
-		name, problem := includeName(one.name)
-		if problem != "" {
-			return nil, nil, problem
-		}
-		if w.isThere(name) && !w.hasText(name, one.text) && !w.uses.isOwn(name, p.Slug) {
-			return nil, nil, "the file " + terminal.Escape(name) + " is there already, and is not its prompt"
-		}
-		over.texts[name] = []byte(one.text + "\n")
-	}
-	return text, t.writes, w.check(p.Slug+extension, text, over, func(d *document) bool {
-		got, _ := d.preset(w.slug, p.Slug)
-		return same(p, got)
-	})
-}
-
-// newText returns the text of a file that is to have a value, and other files that change for it. d is
-// the file that is there already, nil for none. It is not ok if the text cannot be changed.
-func newText(d *document, header string, wanted *yaml.Node, dissolves bool, canWrite func(name, text string) bool) (text []byte, writes []prompt, ok bool) {
-	switch {
-	case d == nil:
-		return []byte(header + rendered(wanted, 0) + "\n"), nil, true
-	case d.root == nil:
-		return fmt.Appendf(bytes.TrimRight(d.text, "\n"), "\n%s\n", rendered(wanted, 0)), nil, true
-	}
-	e := newEditor(d, canWrite)
-	e.dissolves = dissolves
-	e.whole(wanted)
-	text, ok = e.result()
-	return text, e.writes, ok
-}
-
-// overlay is a folder with files that are not written yet.
-type overlay struct {
-	rootFolder
-	texts map[string][]byte
-}
-
-func (o overlay) read(name string) ([]byte, string) {
-	if text, ok := o.texts[name]; ok {
-		if len(text) > MaxFileSize {
-			return nil, tooLarge
-		}
-		return text, ""
-	}
-	return o.rootFolder.read(name)
 }
 
 // defaults writes the file of the workspace itself.
@@ -328,8 +297,8 @@ func (w *workspaceWriter) defaults(one Workspace) {
 			return
 		}
 	}
-	text, _, _ := newText(d, workspaceHeader, jsonNode(jsontext.Value(wanted)), false, func(string, string) bool { return false })
-	if problem := w.check(workspaceFile, text, w.root, func(d *document) bool { return sameJSON(d.defaults(), wanted) }); problem != "" {
+	text, problem := w.text(workspaceFile, workspaceHeader, d, jsonNode(jsontext.Value(wanted)), w.root, func(d *document) bool { return sameJSON(d.defaults(), wanted) })
+	if problem != "" {
 		refuse(problem)
 		return
 	}
@@ -337,25 +306,19 @@ func (w *workspaceWriter) defaults(one Workspace) {
 }
 
 // over returns the members for a file that has present now. A value that means the same has the
-// text of the file. With Stored, all members of the file stay.
+// text of the file, and with Stored all members of the file stay.
 func (one Workspace) over(present json.RawMessage) json.RawMessage {
-	wanted := jsontext.Value("{}")
-	if one.Defaults != nil {
-		wanted = jsontext.Value(one.Defaults)
-	}
+	wanted := jsontext.Value(cmp.Or(string(one.Defaults), "{}"))
 	for quoted, value := range rawjson.Pairs(jsontext.Value(present)) {
 		name, _ := rawjson.Text(quoted)
 		to := rawjson.Get(wanted, name)
 		if to == nil && one.Stored != nil {
-			if to = rawjson.Get(jsontext.Value(one.Stored), name); to == nil {
-				to = jsontext.Value("null")
-			}
+			to = jsontext.Value(cmp.Or(string(rawjson.Get(jsontext.Value(one.Stored), name)), "null"))
 		}
-		switch {
-		case to == nil: // the member goes
-		case SameDefault(name, json.RawMessage(value), json.RawMessage(to)):
-			wanted = rawjson.With(wanted, name, value)
-		default:
+		if to != nil && SameDefault(name, json.RawMessage(value), json.RawMessage(to)) {
+			to = value
+		}
+		if to != nil {
 			wanted = rawjson.With(wanted, name, to)
 		}
 	}

@@ -3,46 +3,41 @@ package files_test
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
+// first is a file as Write indents it.
 const first = `# The team's presets
 
 # why it is there
-description: Writes mails   # short
-
+description: Writes mails # short
 labels:
-    staging: latest # moves
-    # do not touch
-    production: 3
-
+  staging: latest # moves
+  # do not touch
+  production: 3
 responses:
-    model:   "openai/gpt-5-mini"
-    temperature: 0.70 # warm
-
-    tools:
+  model: "openai/gpt-5-mini"
+  temperature: 0.70 # warm
+  tools:
     - type: function # one
       name: a
       parameters: {type: object}
-
     # the second
     - type: function
       name: b
       parameters:
-          type: object
-          # nothing more
-    # after the tools
-    instructions: !file p.md
+        type: object
+        # nothing more
+  # after the tools
+  instructions: !file p.md
 # the end
 `
 
@@ -63,7 +58,7 @@ func prompted(p files.Preset, prompt *string) files.Preset {
 	return p
 }
 
-// TestWriteKeeps checks which lines of a file a change replaces.
+// TestWriteKeeps checks what a change replaces in a file.
 func TestWriteKeeps(t *testing.T) {
 	long := strings.Repeat("Be kind. ", 20) + "Always."
 	for _, test := range []struct {
@@ -72,43 +67,40 @@ func TestWriteKeeps(t *testing.T) {
 		old, new     string // what is replaced in before
 		prompt       string // the new p.md, empty for the old one
 	}{
-		{"a number, with its comment", first, func(p files.Preset) files.Preset { return config(p, "0.70", "0.80") }, "temperature: 0.70 # warm", "temperature: 0.80 # warm", ""},
-		{"a string that needs no quotes", first, func(p files.Preset) files.Preset { return config(p, "gpt-5-mini", "gpt-5") }, `model:   "openai/gpt-5-mini"`, `model: openai/gpt-5`, ""},
+		{"a number, with its comment", first, func(p files.Preset) files.Preset { return config(p, "0.70", "0.80") }, "0.70", "0.80", ""},
+		{"a string that needs no quotes", first, func(p files.Preset) files.Preset { return config(p, "gpt-5-mini", "gpt-5") }, `"openai/gpt-5-mini"`, `openai/gpt-5`, ""},
 		{"a new member", first, func(p files.Preset) files.Preset {
 			return config(p, `"temperature":0.70`, `"temperature":0.70,"top_p":0.5`)
-		}, "0.70 # warm\n", "0.70 # warm\n    top_p: 0.5\n", ""},
-		{"a new first member", first, func(p files.Preset) files.Preset { return config(p, `{"model"`, `{"top_k":1,"model"`) }, "    model: ", "    top_k: 1\n    model: ", ""},
-		{"a member less", first, func(p files.Preset) files.Preset { return config(p, `"temperature":0.70,`, ``) }, "    temperature: 0.70 # warm\n", "", ""},
-		{"in an element", first, func(p files.Preset) files.Preset { return config(p, `"name":"b"`, `"name":"c"`) }, "name: b", "name: c", ""},
+		}, "warm\n", "warm\n  top_p: 0.5\n", ""},
+		{"a member less", first, func(p files.Preset) files.Preset { return config(p, `"temperature":0.70,`, ``) }, "  temperature: 0.70 # warm\n", "", ""},
 		{"an element less", first, func(p files.Preset) files.Preset {
 			return config(p, `{"type":"function","name":"a","parameters":{"type":"object"}},`, ``)
 		}, "    - type: function # one\n      name: a\n      parameters: {type: object}\n", "", ""},
 		{"a new element", first, func(p files.Preset) files.Preset {
-			return config(p, `{"type":"object"}}]`, `{"type":"object"}},{"type":"function","name":"c","parameters":{}}]`)
-		}, "          # nothing more\n", "    - type: function\n      name: c\n      parameters: {}\n          # nothing more\n", ""},
+			return config(p, `[{"type"`, `[{"type":"function","name":"c","parameters":{}},{"type"`)
+		}, "  tools:\n", "  tools:\n    - type: function\n      name: c\n      parameters: {}\n", ""},
 		{"flow style inside", first, func(p files.Preset) files.Preset {
-			return config(p, `"name":"a","parameters":{"type":"object"}`, `"name":"a","parameters":{"type":"object","properties":{}}`)
-		}, "parameters: {type: object}", "parameters:\n        type: object\n        properties: {}", ""},
+			return config(p, `"name":"a","parameters":{"type":"object"`, `"name":"a","parameters":{"type":"object","properties":{}`)
+		}, "{type: object}", "{type: object, properties: {}}", ""},
 		{"the prompt", first, func(p files.Preset) files.Preset { return prompted(p, new("Be brief.")) }, "", "", "Be brief.\n"},
 		{"the prompt and a number", first, func(p files.Preset) files.Preset {
 			return prompted(config(p, "0.70", "0.80"), new(long))
 		}, "0.70", "0.80", long + "\n"},
-		{"no prompt any more", first, func(p files.Preset) files.Preset { return prompted(p, nil) }, "    instructions: !file p.md\n", "", ""},
-		{"the description", first, func(p files.Preset) files.Preset { p.Description = new("Writes letters"); return p }, "Writes mails   # short", "Writes letters # short", ""},
-		{"no description", first, func(p files.Preset) files.Preset { p.Description = nil; return p }, "description: Writes mails   # short\n", "", ""},
-		{"a name, which comes first", first, func(p files.Preset) files.Preset { p.Name = new("Mails"); return p }, "description: ", "name: Mails\ndescription: ", ""},
+		{"no prompt any more", first, func(p files.Preset) files.Preset { return prompted(p, nil) }, "  # after the tools\n  instructions: !file p.md\n", "", ""},
+		{"the description", first, func(p files.Preset) files.Preset { p.Description = new("Writes letters"); return p }, "mails", "letters", ""},
+		{"a name, which comes first", first, func(p files.Preset) files.Preset { p.Name = new("Mails"); return p }, "# why", "name: Mails\n# why", ""},
 		{"the name that is the slug", first, func(p files.Preset) files.Preset { p.Name = new("p"); return p }, "", "", ""},
 		{"a label", first, func(p files.Preset) files.Preset {
 			p.Labels = maps.Clone(p.Labels)
 			p.Labels["production"] = files.Label{Version: 4}
 			p.Labels["a"] = files.Label{Split: []files.Share{{Version: 1, Weight: 1}}}
 			return p
-		}, "    staging: latest # moves\n    # do not touch\n    production: 3\n", "    a:\n      split:\n        - version: 1\n          weight: 1\n    staging: latest # moves\n    # do not touch\n    production: 4\n", ""},
+		}, "  staging: latest # moves\n  # do not touch\n  production: 3\n", "  staging: latest # moves\n  a:\n    split:\n      - version: 1\n        weight: 1\n  # do not touch\n  production: 4\n", ""},
 		{"the number of latest", first, func(p files.Preset) files.Preset {
 			p.Designated = 7
 			p.Labels = map[string]files.Label{"staging": {Version: 7}, "production": {Version: 3}}
-			return p
-		}, "", "", ""},
+			return config(p, "0.70", "0.80")
+		}, "0.70", "0.80", ""},
 		{"another number than latest", first, func(p files.Preset) files.Preset {
 			p.Designated = 7
 			p.Labels = map[string]files.Label{"staging": {Version: 6}, "production": {Version: 3}}
@@ -118,28 +110,23 @@ func TestWriteKeeps(t *testing.T) {
 			p.Status = domain.PresetDisabled
 			p.Policy = &domain.Policy{Lock: []string{"tools"}, Violation: domain.OverrideViolation}
 			return p
-		}, "mails   # short\n\nlabels:\n    staging: latest # moves\n    # do not touch\n    production: 3\n", "mails   # short\nstatus: disabled\n\nlabels:\n    staging: latest # moves\n    # do not touch\n    production: 3\npolicy:\n  lock:\n    - tools\n", ""},
+		}, "labels:\n  staging: latest # moves\n  # do not touch\n  production: 3\n", "status: disabled\nlabels:\n  staging: latest # moves\n  # do not touch\n  production: 3\npolicy:\n  lock:\n    - tools\n", ""},
 
-		{"Windows", "responses:\r\n  model: a # b\r\n  top_k: 1\r\n", func(p files.Preset) files.Preset { return config(p, "1", "1,\"top_p\":2") }, "1\r\n", "1\r\n  top_p: 2\r\n", ""},
-		{"a byte order mark, and no last line break", "\ufeffresponses:\n  model: a", func(p files.Preset) files.Preset { return config(p, `"a"`, `"a","top_k":1`) }, "a", "a\n  top_k: 1\n", ""},
-		{"flow style", "# one\nresponses: {model: a, top_k: 1} # two\n# three\n", func(p files.Preset) files.Preset { return config(p, "1", "2") }, "responses: {model: a, top_k: 1} # two", "responses: # two\n  model: a\n  top_k: 2", ""},
-		{"flow style as a whole", "# one\n{responses: {model: a, top_k: 1}}\n# three\n", func(p files.Preset) files.Preset { return config(p, "1", "2") }, "{responses: {model: a, top_k: 1}}", "responses:\n  model: a\n  top_k: 2", ""},
-		{"a value that aliases share", "# one\nearlier:\n  - responses: &r {model: a}\nresponses: *r # two\n", func(p files.Preset) files.Preset { return config(p, `"a"`, `"b"`) }, "responses: *r # two", "responses: # two\n  model: b", ""},
-		{"the anchor of an alias", "# one\nresponses: &r\n  model: a # two\nearlier:\n  - responses: *r # three\n", func(p files.Preset) files.Preset { return config(p, `"a"`, `"b"`) }, "model: a # two\nearlier:\n  - responses: *r # three\n", "model: b # two\nearlier:\n  - responses: # three\n      model: a\n", ""},
-		{"another API", "# one\nname: N # two\nresponses:\n  # three\n  model: a\n# four\n", func(p files.Preset) files.Preset {
+		{"Windows", "responses:\r\n  model: a # b\r\n\r\n  top_k: 1\r\n", func(p files.Preset) files.Preset { return config(p, "1", "2") }, "responses:\r\n  model: a # b\r\n\r\n  top_k: 1\r\n", "responses:\n  model: a # b\n  top_k: 2\n", ""},
+		{"a byte order mark, and no last line break", "\ufeffresponses:\n  model: a", func(p files.Preset) files.Preset { return config(p, `"a"`, `"b"`) }, "\ufeffresponses:\n  model: a", "responses:\n  model: b\n", ""},
+		{"flow style", "# one\nresponses: {model: a, top_k: 1} # two\n# three\n", func(p files.Preset) files.Preset { return config(p, "1", "2") }, "1", "2", ""},
+		{"another API", "# yaml-language-server: $schema=a\nresponses:\n  # three\n  model: a\n", func(p files.Preset) files.Preset {
 			p.Version = files.NewVersion(domain.Chat, json.RawMessage(`{"model":"a"}`), new("b"), nil)
 			return p
 		}, "responses:\n  # three\n  model: a\n", "chat:\n  model: a\n  messages:\n    - role: system\n      content: b\n", ""},
-		{"a block with headings", "responses:\n  instructions: |\n    # One\n\n    # Two\n\n  # a comment\n  model: a\n", func(p files.Preset) files.Preset { return prompted(p, new("# Three\n\n# Four\n")) }, "    # One\n\n    # Two\n", "    # Three\n\n    # Four\n", ""},
-		{"after a block with headings", "responses:\n  instructions: |\n    # One\n    # Two\n", func(p files.Preset) files.Preset { p.Status = domain.PresetDisabled; return p }, "responses:", "status: disabled\nresponses:", ""},
+		{"a block with headings", "responses:\n  instructions: |\n    # One\n\n    # Two\n  # a comment\n  model: a\n", func(p files.Preset) files.Preset { return prompted(p, new("# Three\n\n# Four\n")) }, "    # One\n\n    # Two\n", "    # Three\n\n    # Four\n", ""},
 		{"a prompt that grows too long", "responses:\n  instructions: Be kind. # a\n", func(p files.Preset) files.Preset { return prompted(p, new(long)) }, "Be kind.", "!file p.md", long + "\n"},
-		{"the text of a message", "chat:\n  messages:\n    - role: developer\n      content: [{type: text, text: a}]\n    - role: user\n      content: hello # b\n", func(p files.Preset) files.Preset { return prompted(p, new("c")) }, "content: [{type: text, text: a}]", "content:\n        - type: text\n          text: c", ""},
-		{"the only part of a system prompt", "messages:\n  system:\n    - type: text\n      # kept\n      cache_control: {type: ephemeral}\n      text: !file p.md\n", func(p files.Preset) files.Preset { return prompted(p, new("c")) }, "", "", "c\n"},
-		{"parts of a prompt", "messages:\n  system:\n    - {type: text, text: a}\n    - {type: text, text: b}\n  top_k: 1 # one\n", func(p files.Preset) files.Preset { return config(p, "1", "2") }, "top_k: 1", "top_k: 2", ""},
+		{"the text of a message", "chat:\n  messages:\n    - role: system\n      content: !file p.md # b\n", func(p files.Preset) files.Preset { return prompted(p, new("c")) }, "", "", "c\n"},
+		{"parts of a prompt", "messages:\n  system:\n    - {type: text, text: a}\n    - {type: text, text: b}\n", func(p files.Preset) files.Preset { return prompted(p, new("c")) }, "\n    - {type: text, text: a}\n    - {type: text, text: b}\n", " c\n", ""},
 		{"a template", "chat:\n  # one\n  messages:\n    - {role: system, content: a} # two\n", func(p files.Preset) files.Preset {
 			p.Version = files.NewVersion(domain.Chat, json.RawMessage(`{}`), new("a"), &domain.Template{Variables: []string{"b"}, Messages: json.RawMessage(`[{"role":"user","content":"{{b}}"}]`)})
 			return p
-		}, "chat:\n  # one\n  messages:\n    - {role: system, content: a} # two\n", "template: true\nchat:\n  # one\n  messages:\n    - {role: system, content: a} # two\n    - role: user\n      content: \"{{b}}\"\n", ""},
+		}, "chat:\n  # one\n  messages:\n    - {role: system, content: a} # two\n", "template: true\nchat:\n  # one\n  messages:\n    - {role: system, content: a} # two\n    - role: user\n      content: '{{b}}'\n", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -199,7 +186,7 @@ func TestWriteNew(t *testing.T) {
 		"default/Mail.md": "You are kind.\n\n- and brief\n",
 		"default/Mail.yaml": `# yaml-language-server: $schema=https://raw.githubusercontent.com/caddy-presets/caddy-presets/main/schema/files/preset.schema.json
 name: Mail writer
-description: "For the newsletter: twice a week"
+description: 'For the newsletter: twice a week'
 status: disabled
 labels:
   canary:
@@ -224,9 +211,9 @@ chat:
   model: openai/gpt-5-mini
   temperature: 0.70
   stop:
-    - "yes"
+    - yes
     - "1"
-    - "a: b"
+    - 'a: b'
   tools: []
   reasoning:
     effort: low
@@ -278,8 +265,6 @@ func TestWriteMistakes(t *testing.T) {
 		{"a present name that differs in case", map[string]string{"default/Mail.yaml": model}, nil, []files.Preset{preset("mail", "a")}, "default/mail.yaml: the name differs only in case from Mail.yaml, so some systems cannot have both files", true},
 		{"a slug that leaves the folder", nil, nil, []files.Preset{preset("../p", "a")}, "default/../p.yaml: the name of a file is the slug of a preset: it must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit", true},
 		{"a present file with mistakes", map[string]string{"default/p.yaml": "responses:\n  mode1: m\n"}, nil, []files.Preset{preset("p", "a")}, "default/p.yaml:2:3: /responses/mode1: the present file has a mistake, so it stays as it is: is unknown, so a preset does not keep it: leave it out", false},
-		{"a prompt's file of somebody else", map[string]string{"default/p.md": "notes\n"}, nil, []files.Preset{preset("p", "a\nb")}, "default/p.yaml: preset p of workspace default is not written: the file p.md is there already, and is not its prompt", false},
-		{"a large file of somebody else", map[string]string{"default/p.md": strings.Repeat("x", files.MaxFileSize+1)}, nil, []files.Preset{preset("p", "a\nb")}, "default/p.yaml: preset p of workspace default is not written: the file p.md is there already, and is not its prompt", false},
 		{"a folder as a file", map[string]string{"default/p.yaml/a": ""}, nil, []files.Preset{preset("p", "a")}, "default/p.yaml: the present file has a mistake, so it stays as it is: must be a regular file", false},
 		{"a link out of the folder", map[string]string{"out/p.yaml": model}, map[string]string{"default/p.yaml": "../out/p.yaml"}, []files.Preset{preset("p", "a")}, "default/p.yaml: the present file has a mistake, so it stays as it is: is a link out of the folder, or to nothing", false},
 		{"a stored setting that has another rule now", nil, nil, []files.Preset{{Slug: "p", Status: domain.PresetActive, Version: files.NewVersion(domain.Responses, json.RawMessage(`{"temperature":"hot"}`), nil, nil)}}, "default/p.yaml: preset p of workspace default is not written: /responses/temperature: must be a number or null", false},
@@ -338,82 +323,49 @@ func TestWriteSharedPrompt(t *testing.T) {
 	sameSet(t, read(t, dir), set)
 }
 
-// TestWriteOthersPrompt checks that a prompt which another preset names is not changed.
+// TestWriteOthersPrompt checks that a prompt which another value names, or which is nobody's, is not changed.
 func TestWriteOthersPrompt(t *testing.T) {
-	const file, old, changed = "responses:\n  instructions: !file %s\n", "kind\n", "one\ntwo"
-	modified := time.Unix(1, 0)
-	named := func(name string) string { return strings.Replace(file, "%s", name, 1) }
+	const old, changed, inline = "kind\n", "one\ntwo", "responses:\n  instructions: |-\n    one\n    two\n"
+	named := func(name string) string { return "responses:\n  instructions: !file " + name + "\n" }
 	for _, test := range []struct {
 		name    string
 		present map[string]string
-		prepare func(folder string) error // such as by a link to b.md, nil for nothing
-		want    []string
+		link    string // from a name to another, empty for none
+		want    string // b.yaml afterwards
 		prompt  string // the text of b.md afterwards
 	}{
-		{"the name of the preset", map[string]string{"a.yaml": named("b.md"), "b.yaml": named("b.md"), "b.md": old}, nil, []string{"default/b-2.md", "default/b.yaml"}, old},
-		{"another spelling", map[string]string{"a.yaml": named("./b.md"), "b.yaml": named("b.md"), "b.md": old}, nil, []string{"default/b-2.md", "default/b.yaml"}, old},
-		{"a prompt in the YAML", map[string]string{"a.yaml": named("b.md"), "b.yaml": "responses:\n  instructions: kind\n", "b.md": old}, nil, []string{"default/b-2.md", "default/b.yaml"}, old},
-		{"a new preset", map[string]string{"a.yaml": named("b.md"), "b.md": old}, nil, []string{"default/b-2.md", "default/b.yaml"}, old},
-		{"a link", map[string]string{"a.yaml": named("l.md"), "b.yaml": named("b.md"), "b.md": old}, func(folder string) error {
-			return os.Symlink("b.md", filepath.Join(folder, "l.md"))
-		}, []string{"default/b-2.md", "default/b.yaml"}, old},
-		{"a hard link", map[string]string{"a.yaml": named("l.md"), "b.yaml": named("b.md"), "b.md": old}, func(folder string) error {
-			return os.Link(filepath.Join(folder, "b.md"), filepath.Join(folder, "l.md")) // which keeps its text
-		}, []string{"default/b.md"}, changed + "\n"},
-		{"a link to the folder", map[string]string{"a.yaml": named("here/b.md"), "b.yaml": named("b.md"), "b.md": old}, func(folder string) error {
-			return os.Symlink(".", filepath.Join(folder, "here"))
-		}, []string{"default/b-2.md", "default/b.yaml"}, old},
-		{"a file with the same state", map[string]string{"a.yaml": named("a.md"), "a.md": old, "b.yaml": named("b.md"), "b.md": old}, func(folder string) error {
-			return errors.Join(os.Chtimes(filepath.Join(folder, "a.md"), modified, modified), os.Chtimes(filepath.Join(folder, "b.md"), modified, modified))
-		}, []string{"default/b.md"}, changed + "\n"},
-		{"files with numbers", map[string]string{"a.yaml": named("b.md"), "b.yaml": named("b.md"), "b.md": old, "b-2.md": "notes\n", "c.yaml": named("b-3.md"), "b-3.md": old}, nil, []string{"default/b-4.md", "default/b.yaml"}, old},
-		{"a large file with a number", map[string]string{"a.yaml": named("b.md"), "b.yaml": named("b.md"), "b.md": old, "b-2.md": strings.Repeat("x", files.MaxFileSize+1)}, nil, []string{"default/b-3.md", "default/b.yaml"}, old},
-		{"a file with the text", map[string]string{"a.yaml": named("b.md"), "b.yaml": "responses:\n  instructions: kind\n", "b.md": changed + "\n"}, nil, []string{"default/b.yaml"}, changed + "\n"},
-		{"a file with a mistake", map[string]string{"a.yaml": "mode1: m\n" + named("b.md"), "b.yaml": named("b.md"), "b.md": old}, nil, []string{"default/b-2.md", "default/b.yaml"}, old},
-		{"a file that is missing", map[string]string{"a.yaml": named("b.md")}, nil, []string{"default/b-2.md", "default/b.yaml"}, ""},
-		{"twice in one file", map[string]string{"b.yaml": "earlier:\n  - responses:\n      instructions: !file b.md\n" + named("b.md"), "b.md": old}, nil, []string{"default/b-2.md", "default/b.yaml"}, old},
+		{"the name of the preset", map[string]string{"a.yaml": named("b.md"), "b.yaml": named("b.md"), "b.md": old}, "", inline, old},
+		{"another spelling", map[string]string{"a.yaml": named("./b.md"), "b.yaml": named("b.md"), "b.md": old}, "", inline, old},
+		{"a link", map[string]string{"a.yaml": named("l.md"), "b.yaml": named("b.md"), "b.md": old}, "l.md b.md", inline, old},
+		{"a link to the folder", map[string]string{"a.yaml": named("here/b.md"), "b.yaml": named("b.md"), "b.md": old}, "here .", inline, old},
+		{"a file with a mistake", map[string]string{"a.yaml": "mode1: m\n" + named("b.md"), "b.yaml": named("b.md"), "b.md": old}, "", inline, old},
+		{"a file of nobody", map[string]string{"b.yaml": "responses:\n  instructions: kind\n", "b.md": old}, "", inline, old},
+		{"a large file of nobody", map[string]string{"b.yaml": "responses:\n  instructions: kind\n", "b.md": strings.Repeat("x", files.MaxFileSize+1)}, "", inline, strings.Repeat("x", files.MaxFileSize+1)},
+		{"its own", map[string]string{"b.yaml": named("b.md"), "b.md": old}, "", named("b.md"), changed + "\n"},
+		{"twice in one file", map[string]string{"b.yaml": "earlier:\n  - responses:\n      instructions: !file b.md\n" + named("b.md"), "b.md": old}, "", "earlier:\n  - responses:\n      instructions: !file b.md\n" + inline, old},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for name, text := range test.present {
 				put(t, filepath.Join(dir, "default", name), []byte(text))
 			}
-			if test.prepare != nil {
-				if err := test.prepare(filepath.Join(dir, "default")); err != nil {
+			if from, to, ok := strings.Cut(test.link, " "); ok {
+				if err := os.Symlink(to, filepath.Join(dir, "default", from)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			before := tree(t, dir)
 			p := files.Preset{Slug: "b", Status: domain.PresetActive, Version: files.NewVersion(domain.Responses, json.RawMessage(`{}`), new(changed), nil)}
-			set := &files.Set{Workspaces: []files.Workspace{{Slug: "default", Presets: []files.Preset{p}}}}
-			if got := write(t, dir, set); !slices.Equal(got, test.want) {
-				t.Errorf("wrote %v, want %v", got, test.want)
-			}
+			write(t, dir, setOf(p))
 			after := tree(t, dir)
-			if after["default/b.md"] != test.prompt || after["default/a.yaml"] != before["default/a.yaml"] {
-				t.Errorf("got %q", after)
+			if after["default/b.yaml"] != test.want || after["default/b.md"] != test.prompt || after["default/a.yaml"] != before["default/a.yaml"] {
+				t.Errorf("got %.300q", after)
 			}
-			if again := write(t, dir, set); len(again) > 0 {
+			if again := write(t, dir, setOf(p)); len(again) > 0 {
 				t.Errorf("wrote %v again", again)
 			}
 		})
 	}
-}
-
-// TestWritePromptOfNewPreset checks that a prompt is not changed for a preset that names it
-// since the same Write.
-func TestWritePromptOfNewPreset(t *testing.T) {
-	dir := t.TempDir()
-	put(t, filepath.Join(dir, "default", "b.yaml"), []byte("responses:\n  instructions: !file a.md\n"))
-	put(t, filepath.Join(dir, "default", "a.md"), []byte("one\ntwo\n"))
-	preset := func(slug, prompt string) files.Preset {
-		return files.Preset{Slug: slug, Status: domain.PresetActive, Version: files.NewVersion(domain.Responses, json.RawMessage(`{}`), &prompt, nil)}
-	}
-	set := &files.Set{Workspaces: []files.Workspace{{Slug: "default", Presets: []files.Preset{preset("a", "one\ntwo"), preset("b", "three\nfour")}}}}
-	if got, want := write(t, dir, set), []string{"default/a.yaml", "default/b.md", "default/b.yaml"}; !slices.Equal(got, want) {
-		t.Errorf("wrote %v, want %v", got, want)
-	}
-	sameSet(t, read(t, dir), set)
 }
 
 // TestWriteDeep refuses what nests deeper than the API allows, before it is indented.

@@ -14,8 +14,8 @@ import (
 // bom is the mark that some editors put before UTF-8.
 var bom = []byte("\xef\xbb\xbf")
 
-// parse returns the value of a YAML text with one document. It is nil for a text without
-// any value. A mistake has no file.
+// parse returns the only document of a YAML text. It is nil for a text without any value. A mistake has
+// no file.
 func parse(text []byte) (*yaml.Node, *Error) {
 	text = bytes.TrimPrefix(text, bom)
 	if at, message := firstInvalid(text); message != "" {
@@ -34,7 +34,7 @@ func parse(text []byte) (*yaml.Node, *Error) {
 	} else if !errors.Is(err, io.EOF) {
 		return nil, syntaxProblem(text, err)
 	}
-	return document.Content[0], nil
+	return &document, nil
 }
 
 // lineEnds are the characters besides the line feed that end a line for the YAML library, with

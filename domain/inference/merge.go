@@ -93,10 +93,13 @@ type workspaceDefaults struct {
 	disabledTools []string
 }
 
-// use sets the version that the request names.
+// use sets the version that the request names. A request whose model is the version's own names none.
 func (m *merger) use(v usedVersion) {
 	m.settings, m.rules.Policy, m.rules.Stored = v.settings, v.policy, v.settings.fields
 	m.rules.Disabled = m.workspace.disabledTools
+	if rawjson.IsText(m.rules.Setting("model"), m.request.Model) { // as reference.Ref.NameForClaude has it
+		m.request.Model = ""
+	}
 }
 
 // merge merges the preset into the request: the request's own fields win. null counts as not

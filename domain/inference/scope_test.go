@@ -32,6 +32,8 @@ func TestModelsOfAKey(t *testing.T) {
 		`{"model":"@preset/text"}`,
 		`{"model":"openai/gpt-5@preset/text"}`,
 		`{"model":"openai/gpt-5@preset/p"}`,
+		`{"model":"other/theirs@preset/text"}`, // the preset's own
+		`{"model":"anthropic/@preset/text"}`,
 		`{"preset":"p","model":null}`,
 		`{"tools":[{"type":"openrouter:advisor","parameters":{"model":"openai/x"}}],"metadata":{"model":"other/m"},"user":"other/m"}`,
 		`{"tools":[{"name":"WebSearch","input_schema":{}},{"type":"function","name":"web_search"}]}`,
@@ -53,6 +55,7 @@ func TestModelsOfAKey(t *testing.T) {
 		`{"model":"OpenAI/gpt-5"}`:                                                    "/model",
 		`{"m\u006fdel":"other\u002fm"}`:                                               "/model",
 		`{"model":"other/m@preset/p"}`:                                                "/model",
+		`{"model":"other/too@preset/p"}`:                                              "/model",
 		`{"model":"openai/a:online@preset/p"}`:                                        "/model",
 		`{"preset":"p","model":"other/m"}`:                                            "/model",
 		`{"preset":"p","models":["openai/a","other/m"]}`:                              "/models/1",

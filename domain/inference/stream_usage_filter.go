@@ -23,7 +23,6 @@ type StreamUsageFilter struct {
 
 	isPassing bool // the event is not the chunk
 	hasPassed bool // lines of the event passed before its data
-	wasTaken  bool // the last part was taken out
 }
 
 // Next returns what passes after p, which is the next part of the stream. The result is valid
@@ -47,10 +46,6 @@ func (f *StreamUsageFilter) End() []byte {
 
 // readPart reads a part of a line, and lets it pass unless it must wait.
 func (f *StreamUsageFilter) readPart() {
-	if f.reader.Field == sse.LineFeed && f.wasTaken {
-		return
-	}
-	f.wasTaken = false
 	f.held = append(f.held, f.reader.Raw()...)
 	switch f.reader.Field {
 	case sse.Data:
@@ -59,11 +54,11 @@ func (f *StreamUsageFilter) readPart() {
 		f.hasPassed = f.hasPassed || f.lines == 0
 	case sse.End:
 		if !f.isPassing && IsStreamUsage(f.data) {
-			f.wasTaken = !f.hasPassed // else the blank line ends what passed
-			f.held = f.held[:0]
-			if f.hasPassed {
-				f.held = append(f.held, f.reader.Raw()...)
+			end := len(f.held)
+			if f.hasPassed { // the blank line ends what passed
+				end = 1 + bytes.LastIndexByte(f.held[:end-1], '\n')
 			}
+			f.held = append(f.held[:0], f.held[end:]...)
 		}
 		f.data, f.lines, f.isPassing, f.hasPassed = f.data[:0], 0, false, false
 	}

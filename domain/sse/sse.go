@@ -1,4 +1,5 @@
-// Package sse reads server-sent events (WHATWG HTML, section 9.2.6) while they pass.
+// Package sse reads server-sent events (WHATWG HTML, section 9.2.6) while they pass. Lines end with a
+// line feed, perhaps behind a carriage return, as every gateway writes them.
 package sse
 
 import (
@@ -22,11 +23,7 @@ const (
 	Name
 	// End is the blank line that ends an event.
 	End
-	// LineFeed is the second half of a line's end whose first half was in the part before.
-	LineFeed
 )
-
-const byteOrderMark = "\xEF\xBB\xBF"
 
 // Reader reads a stream that comes in pieces, part by part. A part is a line, or what a piece has of
 // it. The Reader keeps nothing of a piece that it has read. Its zero value begins a stream. It is not
@@ -39,75 +36,37 @@ type Reader struct {
 
 	piece                   []byte
 	begin, value, end, next int // the part, its value, and what follows the part
-	feed, back              int // the line feed and the carriage return that come next in the piece
 
-	begun  bool                                 // a line has ended, so no byte order mark comes
-	line   Field                                // the field of the line
-	name   [len(byteOrderMark+"event") + 1]byte // how the line begins, of an Unknown field
+	line   Field                   // the field of the line
+	name   [len("event:") + 1]byte // how the line begins, of an Unknown field
 	length int
 	space  bool // a space that comes now follows the colon
-	skipLF bool // the last byte was a carriage return
 }
 
 // Raw returns the bytes of the part. Those of all parts are the bytes of the stream.
 func (r *Reader) Raw() []byte { return r.piece[r.begin:r.next] }
 
-// Value returns what the part has of the field's value.
+// Value returns what the part has of the field's value, with the carriage return before the line feed.
 func (r *Reader) Value() []byte { return r.piece[r.value:r.end] }
 
 // Feed begins to read the next piece of a stream, after Next returned false. The piece must not
 // change until Next returns false again.
-func (r *Reader) Feed(piece []byte) { r.piece, r.next, r.feed, r.back = piece, 0, -1, -1 }
+func (r *Reader) Feed(piece []byte) { r.piece, r.next = piece, 0 }
 
 // Next reads the next part. It returns false if the piece has no more.
 func (r *Reader) Next() bool {
-	begin, piece := r.next, r.piece
-	if begin >= len(piece) {
+	if r.begin = r.next; r.begin == len(r.piece) {
 		r.piece, r.begin, r.value, r.end, r.next = nil, 0, 0, 0, 0
 		return false
 	}
-	r.begin = begin
-	if piece[begin] == '\n' && (r.skipLF || r.begun && r.line == Unknown && r.length == 0) {
-		r.Field = End
-		if r.skipLF {
-			r.Field = LineFeed
-		}
-		r.value, r.end, r.next, r.skipLF, r.Begins, r.Ends = begin, begin, begin+1, false, true, true
-		return true
+	r.end, r.next = len(r.piece), len(r.piece)
+	length := bytes.IndexByte(r.piece[r.begin:], '\n')
+	if r.Ends = length >= 0; r.Ends {
+		r.end = r.begin + length
+		r.next = r.end + 1
 	}
-	r.skipLF = false
-	if r.feed < begin {
-		r.feed = begin + index(piece[begin:], '\n')
-	}
-	if r.back < begin {
-		r.back = begin + index(piece[begin:], '\r')
-	}
-	r.end = min(r.feed, r.back)
-	r.next = r.end
-	if r.Ends = r.end < len(piece); r.Ends {
-		if r.next++; r.end == r.back {
-			if r.skipLF = r.next == len(piece); r.next == r.feed && !r.skipLF {
-				r.next++
-			}
-		}
-	}
-	r.readField(piece[begin:r.end])
+	r.readField(r.piece[r.begin:r.end])
 	return true
-}
-
-// index returns where a byte is in text, the end of text if it is not there.
-func index(text []byte, b byte) int {
-	if i := bytes.IndexByte(text, b); i >= 0 {
-		return i
-	}
-	return len(text)
-}
-
-var colon = []byte{':'}
-
-// begins reports whether text begins with a prefix.
-func begins(text []byte, prefix string) bool {
-	return len(text) >= len(prefix) && string(text[:len(prefix)]) == prefix
 }
 
 // readField reads a piece of a line without its end.
@@ -115,19 +74,19 @@ func (r *Reader) readField(text []byte) {
 	r.value = r.begin
 	if r.Begins = r.line == Unknown; r.Begins {
 		switch {
-		case r.length == 0 && begins(text, "data:"):
+		case r.length == 0 && bytes.HasPrefix(text, []byte("data:")):
 			r.value += len("data:")
 			r.line = Data
-		case r.length == 0 && begins(text, "event:"):
+		case r.length == 0 && bytes.HasPrefix(text, []byte("event:")):
 			r.value += len("event:")
 			r.line = Name
 		default:
-			name, _, found := bytes.Cut(text, colon)
+			name, _, found := bytes.Cut(text, []byte{':'})
 			if r.length += copy(r.name[r.length:], name); !found && !r.Ends {
 				r.Field, r.value, r.Begins = Unknown, r.end, false
 				return
 			}
-			r.value = min(r.value+len(name)+len(colon), r.end)
+			r.value = min(r.value+len(name)+len(":"), r.end)
 			r.line = r.named(found)
 		}
 		r.space = true
@@ -139,22 +98,22 @@ func (r *Reader) readField(text []byte) {
 		}
 	}
 	if r.Field = r.line; r.Ends {
-		r.begun, r.line, r.length = true, Unknown, 0
+		r.line, r.length = Unknown, 0
 	}
 }
 
 // named returns the field of a name that was read. A line without a name is a comment, or blank.
 func (r *Reader) named(hasColon bool) Field {
-	name := string(r.name[:r.length])
-	if !r.begun && len(name) >= len(byteOrderMark) && name[:len(byteOrderMark)] == byteOrderMark {
-		name = name[len(byteOrderMark):]
+	name := r.name[:r.length]
+	if !hasColon {
+		name = bytes.TrimSuffix(name, []byte{'\r'})
 	}
 	switch {
-	case name == "data":
+	case string(name) == "data":
 		return Data
-	case name == "event":
+	case string(name) == "event":
 		return Name
-	case name == "" && !hasColon:
+	case len(name) == 0 && !hasColon:
 		return End
 	}
 	return Ignored
@@ -180,7 +139,7 @@ func Events(stream io.Reader, most int) iter.Seq2[[]byte, error] {
 					return
 				case r.Field == Data:
 					if data = append(data, r.Value()...); r.Ends {
-						data = append(data, '\n')
+						data = append(bytes.TrimSuffix(data, []byte{'\r'}), '\n')
 					}
 				case r.Field == End && len(data) > 0:
 					if !yield(data[:len(data)-1], nil) {

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -129,13 +127,13 @@ func (h *Handles) Read(handle string, now time.Time) (a Answered, err error) {
 // appendAnswered appends the content of a handle.
 func appendAnswered(b []byte, a Answered) []byte {
 	b = append(b, handleFormat)
-	b = appendID(b, a.Key.PresetID)
+	b = appendPart(b, a.Key.PresetID)
 	b = append(b, a.ID[:]...)
 	b = binary.AppendUvarint(b, uint64(a.Key.Version))
 	b = append(b, byte(a.Key.StatusClass))
 	b = binary.AppendUvarint(b, uint64(max(a.Start.Unix(), 0)))
 	b = appendPart(b, a.Key.Label)
-	return appendID(b, a.Key.KeyID)
+	return appendPart(b, a.Key.KeyID)
 }
 
 // readAnswered is the inverse of appendAnswered. What it reads was signed, so it is as appendAnswered
@@ -145,27 +143,10 @@ func readAnswered(b []byte) (a Answered, ok bool) {
 		return a, false
 	}
 	d := decoder{text: b, at: 1}
-	a.Key.PresetID = d.id()
+	a.Key.PresetID = string(d.part())
 	copy(a.ID[:], d.bytes(len(a.ID)))
 	a.Key.Version, a.Key.StatusClass = d.integer(), d.integer()
 	a.Start = time.Unix(int64(d.integer()), 0).UTC()
-	a.Key.Label, a.Key.KeyID = string(d.part()), d.id()
+	a.Key.Label, a.Key.KeyID = string(d.part()), string(d.part())
 	return a, !d.failed && !d.more()
-}
-
-// An id is 1 and a UUID of 16 bytes, or 0 and a text with its length before it.
-
-func appendID(b []byte, id string) []byte {
-	if parsed, err := uuid.Parse(id); err == nil && parsed.String() == id {
-		return append(append(b, 1), parsed[:]...)
-	}
-	return appendPart(append(b, 0), id)
-}
-
-func (d *decoder) id() string {
-	if d.number() == 0 {
-		return string(d.part())
-	}
-	id, _ := uuid.FromBytes(d.bytes(len(uuid.UUID{}))) // of 16 bytes, unless d failed
-	return id.String()
 }

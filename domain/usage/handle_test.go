@@ -69,8 +69,8 @@ func TestHandles(t *testing.T) {
 	}
 	t.Logf("the longest handle has %d characters", longest)
 	usual := handles.New(usage.Answered{Start: now, Key: usage.Key{PresetID: uuid.NewString(), KeyID: uuid.NewString(), Label: "production", Version: 3, StatusClass: 2}})
-	if len(usual) > 128 {
-		t.Errorf("a usual handle has %d characters, want at most 128", len(usual))
+	if len(usual) > 160 {
+		t.Errorf("a usual handle has %d characters, want at most 160", len(usual))
 	}
 }
 

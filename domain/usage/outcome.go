@@ -14,8 +14,6 @@ type outcome struct {
 	sum   int64
 }
 
-const scoreDigits = 6
-
 // maxOutcomes bounds the names of outcomes in one series. Others share otherOutcomes.
 const (
 	maxOutcomes   = 16

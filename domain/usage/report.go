@@ -2,6 +2,8 @@ package usage
 
 import (
 	"cmp"
+	"math"
+	"strconv"
 	"time"
 )
 
@@ -72,15 +74,8 @@ func (f *figures) costUnknown() int64 { return f.counts[uncosted] }
 // appendMean appends the mean score as decimal text. It is never beyond the scores, even if a
 // replaced score was summed in another series.
 func (o outcome) appendMean(b []byte) []byte {
-	sum := o.sum
-	if sum < 0 {
-		sum = -sum
-	}
-	mean := min((uint64(sum)+uint64(o.count)/2)/uint64(o.count), 1e6)
-	if o.sum < 0 && mean > 0 {
-		b = append(b, '-')
-	}
-	return appendFixed(b, mean, scoreDigits)
+	mean := math.Round(float64(o.sum) / float64(o.count))
+	return strconv.AppendFloat(b, min(max(mean, -1e6), 1e6)/1e6+0, 'f', -1, 64) // never -0
 }
 
 // time returns the start of a point.

@@ -10,7 +10,7 @@ import (
 // rowFormat is the first byte of a row's content. The preset's slug follows, the total of all
 // series, and the series in byte order of their keys. Texts, totals and series have their
 // length before them. Numbers are varints. The last four bytes are a CRC-32C.
-const rowFormat = 2
+const rowFormat = 3
 
 const sumSize = 4
 
@@ -166,12 +166,7 @@ func readTotals(b []byte, t *Totals) error {
 	}
 	t.cost = amount{}
 	if t.counts[costed] > 0 {
-		zeros, hi := d.number(), d.number()
-		t.cost = amount{hi, d.number()}
-		var ok bool
-		if t.cost, ok = t.cost.padded(int(min(zeros, amountDigits))); !ok || zeros > amountDigits {
-			return errRow
-		}
+		t.cost = amount{d.number(), d.number()}
 	}
 	for i := range t.sketches {
 		frames := d.part()
@@ -190,10 +185,7 @@ func appendTotals(b []byte, t *Totals) ([]byte, error) {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	if t.counts[costed] > 0 {
-		cost, zeros := t.cost.trimmed()
-		b = append(b, byte(zeros))
-		b = binary.AppendUvarint(b, cost.hi)
-		b = binary.AppendUvarint(b, cost.lo)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, t.cost.hi), t.cost.lo)
 	}
 	for i := range t.sketches {
 		if err := t.sketches[i].pack(); err != nil {

@@ -222,7 +222,7 @@ func TestBackupAfterFailedWrite(t *testing.T) {
 	folder := t.TempDir()
 	seed(t, folder)
 	s := mustOpen(t, folder)
-	s.committer.commit = func(commit func() error) error { return errors.Join(commit(), errDeliberate) }
+	failCommits(t, s)
 	if err := s.Update(t.Context(), put(newWorkspace("lost"))); !errors.Is(err, ErrStopped) {
 		t.Fatal(err)
 	}
@@ -283,9 +283,6 @@ func TestBackupEnds(t *testing.T) {
 	} {
 		folder := t.TempDir()
 		s := mustOpen(t, folder)
-		if what == "closed" {
-			s.limit = time.Minute
-		}
 		fill(t, s, "w", 4000)
 		w := newWorkspace("w2")
 		w.IOLoggingAPIKeyIDs = []byte(`["` + strings.Repeat("k", 200<<10) + `"]`)

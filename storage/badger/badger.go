@@ -89,8 +89,6 @@ type Options struct {
 	// Logger gets the store's messages and Badger's. Badger's informational messages
 	// are logged at debug level. Nil discards all of them.
 	Logger *zap.Logger
-	// Probe checks an existing store before Open opens it. Nil means what VerifyQuickly does.
-	Probe func(folder string, o Options) error
 	// Existing makes Open fail with domain.ErrUnavailable instead of making a new store.
 	Existing bool
 	// EncryptionKey encrypts everything in the folder. It has KeySize bytes, or none

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,12 +53,12 @@ func (s *Store) write(fn func(*badgerdb.Txn) error) error {
 	return err
 }
 
-// countCommits is called before any update.
-func countCommits(s *Store, n *atomic.Int64) {
-	s.committer.commit = func(commit func() error) error {
-		n.Add(1)
-		return commit()
-	}
+// failCommits has Badger refuse all commits, as it does while it makes room for a stream.
+func failCommits(t *testing.T, s *Store) {
+	t.Helper()
+	stream := s.db.NewStreamWriter()
+	_ = stream.PrepareIncremental() // which may fail afterwards
+	t.Cleanup(stream.Cancel)
 }
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }

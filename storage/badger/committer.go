@@ -47,10 +47,7 @@ type committer struct {
 	sequenceFile *sequenceFile
 	guard        *guard
 	reserve      func() error
-	// commit calls a function that commits a transaction; tests let it fail.
-	commit   func(func() error) error
-	patience time.Duration // diskPatience, but for tests
-	backlog  backlog
+	backlog      backlog
 
 	halted atomic.Bool // stopped is set
 	// deleted holds a token when workspaces may have been deleted since it was taken.
@@ -67,8 +64,6 @@ type committer struct {
 }
 
 func (c *committer) start() {
-	c.commit = func(commit func() error) error { return commit() }
-	c.patience = diskPatience
 	c.deleted = make(chan struct{}, 1)
 	c.groups = groupcommit.New(c, limitsOf(c.db))
 }
@@ -122,7 +117,7 @@ func (c *committer) Commit(g *groupcommit.Group[*badgerdb.Txn]) (*badgerdb.Txn, 
 }
 
 // Patience implements groupcommit.Exclusive.
-func (c *committer) Patience() time.Duration { return c.patience }
+func (c *committer) Patience() time.Duration { return diskPatience }
 
 // Abandon implements groupcommit.Exclusive. If Badger does not have the group yet, it never
 // gets it. Otherwise the outcome is unknown until Commit returns.
@@ -135,7 +130,7 @@ func (c *committer) Abandon(*groupcommit.Group[*badgerdb.Txn]) error {
 	if c.phase.Load() == idle { // Commit has ended meanwhile
 		c.setAnswering()
 	}
-	return fmt.Errorf("%w: the disk has not answered for %v", domain.ErrUnknown, c.patience)
+	return fmt.Errorf("%w: the disk has not answered for %v", domain.ErrUnknown, diskPatience)
 }
 
 // setAnswering records that the disk has answered.
@@ -169,13 +164,7 @@ func (c *committer) write(g *groupcommit.Group[*badgerdb.Txn]) error {
 	}
 	change.Begin()
 	defer change.End() // before anyone is answered
-	err := guarded(func() error {
-		return c.commit(func() error { return txn.CommitAt(version, nil) })
-	})
-	switch {
-	case errors.Is(err, badgerdb.ErrTxnTooBig):
-		return fmt.Errorf("%w: %w", domain.ErrTooLarge, err) // found before anything was written
-	case err != nil:
+	if err := guarded(func() error { return txn.CommitAt(version, nil) }); err != nil {
 		c.stop(err)
 		return fmt.Errorf("%w: %w", domain.ErrUnknown, c.stopped)
 	}

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -20,63 +20,24 @@ import (
 
 var errDeliberate = errors.New("a deliberate failure")
 
-// hold lets an update occupy the committer. The function it returns waits
-// until n operations are queued behind it and lets them go as one group.
-func hold(t *testing.T, s *Store) (release func(n int)) {
-	t.Helper()
-	running, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() {
-		done <- s.Update(context.Background(), func(domain.Tx) error {
-			close(running)
-			<-gate
-			return nil
-		})
-	}()
-	<-running
-	open := sync.OnceFunc(func() { close(gate) })
-	t.Cleanup(open) // so that the store can be closed after a failure
-	return func(n int) {
-		t.Helper()
-		wait.Until(t, "all operations are queued", func() bool { return s.queued() >= n })
-		open()
-		if err := <-done; err != nil {
-			t.Errorf("the holding update: %v", err)
-		}
-	}
-}
-
-func (s *Store) queued() int { return s.committer.groups.Queued() }
-
-// enqueue starts updates one after another, in order, and returns a function
-// that waits for all answers.
-func enqueue(t *testing.T, s *Store, fns ...func(domain.Tx) error) (answers func() []error) {
-	t.Helper()
-	errs := make([]error, len(fns))
-	var wg sync.WaitGroup
-	before := s.queued()
-	for i, fn := range fns {
-		wg.Go(func() { errs[i] = s.Update(context.Background(), fn) })
-		wait.Until(t, "the operation is queued", func() bool { return s.queued() > before+i })
-	}
-	return func() []error {
-		wg.Wait()
-		return errs
-	}
-}
-
-// TestAbandonLate abandons a commit that has just ended. The disk has answered then.
-func TestAbandonLate(t *testing.T) {
+// TestAbandon abandons a commit before Badger has it, after that, and when it has just ended: then
+// the disk has answered.
+func TestAbandon(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	c := s.committer
-	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
-		t.Fatal(err)
+	for phase, want := range map[int32]error{preparing: domain.ErrUnavailable, committing: domain.ErrUnknown, idle: domain.ErrUnknown} {
+		c.phase.Store(phase)
+		if err := c.Abandon(nil); !errors.Is(err, want) {
+			t.Errorf("phase %d: got error %v, want %v", phase, err, want)
+		}
+		if isSilent := c.silent.Swap(false); isSilent == (phase == idle) {
+			t.Errorf("phase %d: the disk does not answer: %t", phase, isSilent)
+		}
+		if _, err := c.Begin(); errors.Is(err, domain.ErrUnavailable) == (phase == idle) {
+			t.Errorf("phase %d: the next one: got error %v", phase, err)
+		}
 	}
-	if err := c.Abandon(nil); !errors.Is(err, domain.ErrUnknown) {
-		t.Errorf("got error %v, want %v", err, domain.ErrUnknown)
-	}
-	if c.silent.Load() {
-		t.Error("the disk does not answer")
-	}
+	c.phase.Store(idle)
 }
 
 func put(w domain.Workspace) func(domain.Tx) error {
@@ -130,102 +91,41 @@ func TestTransactionLimits(t *testing.T) {
 	}
 }
 
-// TestFailedCommit answers all operations that depended on the group with the failure, and
-// stops writing.
+// TestFailedCommit stops writing. The stamps advance, because the outcome is unknown.
 func TestFailedCommit(t *testing.T) {
-	folder := t.TempDir()
-	s := mustOpen(t, folder)
-	if err := s.Update(t.Context(), put(newWorkspace("before"))); err != nil {
-		t.Fatal(err)
-	}
-	broken := errors.New("the disk is on fire")
-	wait := func() func() []error {
-		release := hold(t, s)
-		s.committer.commit = func(func() error) error { return broken }
-		wait := enqueue(
-			t, s,
-			func(domain.Tx) error { return errDeliberate }, // has seen no write
-			put(newWorkspace("lost")),
-			func(tx domain.Tx) error {
-				if _, err := workspaceBySlug(tx, "lost"); err == nil {
-					return errDeliberate // only because of its neighbour
-				}
-				return nil
-			},
-			func(domain.Tx) error { return nil },
-		)
-		release(4)
-		return wait
-	}()
-	errs := wait()
-	if !errors.Is(errs[0], errDeliberate) || errors.Is(errs[0], broken) {
-		t.Errorf("before any write: got error %v, want its own", errs[0])
-	}
-	for i, err := range errs[1:] {
-		if !errors.Is(err, broken) || !errors.Is(err, ErrStopped) {
-			t.Errorf("operation %d: got error %v, want the commit's", i+1, err)
+	s := mustOpen(t, t.TempDir())
+	w := newWorkspace("w")
+	for _, fails := range []bool{false, true} {
+		before := s.Stamps().Workspace(w.ID)
+		if fails {
+			failCommits(t, s)
+		}
+		err := s.Update(t.Context(), put(w))
+		if errors.Is(err, ErrStopped) != fails || errors.Is(err, domain.ErrUnknown) != fails || s.Stamps().Workspace(w.ID) == before {
+			t.Errorf("a commit that fails: %t: got error %v, and the stamp %d after %d", fails, err, s.Stamps().Workspace(w.ID), before)
 		}
 	}
 	err := s.Update(t.Context(), func(domain.Tx) error {
 		t.Error("a function ran after a failed commit")
 		return nil
 	})
-	if !errors.Is(err, broken) || !errors.Is(err, ErrStopped) {
-		t.Errorf("after it: got error %v, want one that wraps the commit's", err)
+	if !errors.Is(err, ErrStopped) || !errors.Is(err, domain.ErrUnavailable) {
+		t.Errorf("after it: got error %v, want ErrStopped and that it is unavailable", err)
 	}
-	if _, err := workspace(s, "before"); err != nil {
+	if _, err := workspace(s, "w"); err != nil {
 		t.Errorf("a read after it: %v", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = mustOpen(t, folder)
-	if err := s.Update(t.Context(), put(newWorkspace("after"))); err != nil {
-		t.Errorf("reopened: %v", err)
-	}
-}
-
-func TestPanickingCommit(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	s.committer.commit = func(func() error) error { panic("deliberate") }
-	if err := s.Update(t.Context(), put(newWorkspace("w"))); !errors.Is(err, ErrStopped) {
-		t.Errorf("got error %v, want ErrStopped", err)
 	}
 }
 
 // TestFailedSequence acknowledges the durable writes, and then refuses to use the disk.
 func TestFailedSequence(t *testing.T) {
-	s, err := Open(t.TempDir(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.committer.commit = func(commit func() error) error {
-		return cmp.Or(commit(), s.committer.sequenceFile.file.Close())
-	}
+	s := mustOpen(t, t.TempDir())
+	s.committer.sequenceFile.failed = errDeliberate // a flush
 	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
 		t.Errorf("a durable change: got error %v, want none", err)
 	}
 	if err := s.Update(t.Context(), put(newWorkspace("x"))); !errors.Is(err, ErrStopped) {
 		t.Errorf("got error %v, want ErrStopped", err)
-	}
-	if err := s.Close(); err == nil {
-		t.Error("Close does not tell of the sequence file")
-	}
-}
-
-// TestTooBigCommit is known to have changed nothing.
-func TestTooBigCommit(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	works := s.committer.commit
-	s.committer.commit = func(func() error) error {
-		s.committer.commit = works
-		return badgerdb.ErrTxnTooBig
-	}
-	if err := s.Update(t.Context(), put(newWorkspace("w"))); !errors.Is(err, domain.ErrTooLarge) {
-		t.Errorf("got error %v, want ErrTooLarge", err)
-	}
-	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
-		t.Errorf("after it: %v", err)
 	}
 }
 
@@ -247,8 +147,10 @@ func TestDiskFull(t *testing.T) {
 	}
 	for range 2 {
 		free.Store(minFree - 1)
-		if err := s.Update(t.Context(), put(newWorkspace("full"))); !errors.Is(err, ErrDiskFull) {
-			t.Errorf("full: got error %v, want ErrDiskFull", err)
+		w := newWorkspace("full")
+		before := s.Stamps().Workspace(w.ID)
+		if err := s.Update(t.Context(), put(w)); !errors.Is(err, ErrDiskFull) || s.Stamps().Workspace(w.ID) != before {
+			t.Errorf("full: got error %v and the stamp %d after %d, want ErrDiskFull and the same", err, s.Stamps().Workspace(w.ID), before)
 		}
 		if _, err := workspace(s, "full"); !errors.Is(err, domain.ErrNotFound) {
 			t.Errorf("the refused change: got error %v, want ErrNotFound", err)
@@ -385,73 +287,29 @@ func TestCloseWaitsForView(t *testing.T) {
 	}
 }
 
-// TestCloseGivesUp leaves a disk that does not answer alone.
+// TestCloseGivesUp closes a store while a view does not end.
 func TestCloseGivesUp(t *testing.T) {
-	before := runtime.NumGoroutine()
-	s, err := Open(t.TempDir(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.limit = 50 * time.Millisecond
-	begun, stuck := make(chan struct{}), make(chan struct{})
-	s.committer.commit = func(commit func() error) error {
-		close(begun)
-		<-stuck
-		return commit()
-	}
-	answer := make(chan error, 1)
-	go func() { answer <- s.Update(context.Background(), put(newWorkspace("w"))) }()
-	<-begun
-	first := s.Close()
-	if first == nil {
-		t.Error("Close returned no error though a commit was stuck")
-	}
-	if again := s.Close(); !errors.Is(again, first) {
-		t.Errorf("Close once more: got %v, want %v", again, first)
-	}
-	if _, err := workspace(s, "w"); !errors.Is(err, domain.ErrClosed) {
-		t.Errorf("View: got error %v, want ErrClosed", err)
-	}
-	if err := s.Update(t.Context(), put(newWorkspace("x"))); !errors.Is(err, domain.ErrClosed) {
-		t.Errorf("Update: got error %v, want ErrClosed", err)
-	}
-	close(stuck) // the disk comes back: the rest is done behind the scenes
-	if err := <-answer; err != nil {
-		t.Errorf("the stuck update: %v", err)
-	}
-	checkGoroutines(t, before)
-}
-
-// TestStampsOfFailedCommits advances stamps unless nothing was written for
-// certain.
-func TestStampsOfFailedCommits(t *testing.T) {
-	for name, test := range map[string]struct {
-		commit  func(func() error) error
-		free    uint64
-		changes bool
-	}{
-		"written":      {func(commit func() error) error { return commit() }, minFree, true},
-		"unknown":      {func(func() error) error { return errDeliberate }, minFree, true},
-		"panicked":     {func(func() error) error { panic("deliberate") }, minFree, true},
-		"too big":      {func(func() error) error { return badgerdb.ErrTxnTooBig }, minFree, true},
-		"disk is full": {func(commit func() error) error { return commit() }, minFree - 1, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := &disk{folder: t.TempDir()}
-			d.free.Store(1 << 40)
-			s, err := openFolder(d.folder, testOptions, d.freeOf)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			s.committer.commit = test.commit
-			d.free.Store(test.free)
-			w := newWorkspace("w")
-			before := s.Stamps().Workspace(w.ID)
-			err = s.Update(t.Context(), put(w))
-			if changed := s.Stamps().Workspace(w.ID) != before; changed != test.changes {
-				t.Errorf("after error %v: the stamp changed: %v, want %v", err, changed, test.changes)
-			}
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, err := OpenInMemory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave, viewed := make(chan struct{}), make(chan error, 1)
+		go func() { viewed <- s.View(t.Context(), func(domain.Reader) error { <-leave; return nil }) }()
+		synctest.Wait()
+		first := s.Close()
+		if first == nil {
+			t.Error("Close returned no error though a view was stuck")
+		}
+		if again := s.Close(); !errors.Is(again, first) {
+			t.Errorf("Close once more: got %v, want %v", again, first)
+		}
+		if _, err := workspace(s, "w"); !errors.Is(err, domain.ErrClosed) {
+			t.Errorf("View: got error %v, want ErrClosed", err)
+		}
+		close(leave) // the rest is done behind the scenes
+		if err := <-viewed; err != nil {
+			t.Errorf("the stuck view: %v", err)
+		}
+	})
 }

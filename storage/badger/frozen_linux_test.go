@@ -75,7 +75,6 @@ func TestFrozenDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, slug := range []string{"first", "second"} {
-		s.committer.patience = 200 * time.Millisecond
 		freeze()
 		begun := time.Now()
 		for range 2 {
@@ -98,7 +97,6 @@ func TestFrozenDisk(t *testing.T) {
 			t.Errorf("a read: got error %v after %v, want none soon", err, took)
 		}
 		thaw()
-		s.committer.patience = wait.Limit // a slow write that lands would be made twice
 		wait.Until(t, "writes are made again", func() bool {
 			return s.Update(t.Context(), put(newWorkspace("after "+slug))) == nil
 		})

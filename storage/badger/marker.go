@@ -98,9 +98,8 @@ func readMarker(folder string, o Options) (m marker, err error) {
 	if m, err = decodeMarker(text); err != nil {
 		return m, fmt.Errorf("%w: the %s file in %s is damaged; restore a backup", ErrDamaged, MarkerName, folder)
 	}
-	if m.Format > storeFormat {
-		return m, misuseError{fmt.Errorf("the store in %s has format %d and needs a newer version of this module, which reads formats up to %d",
-			folder, m.Format, storeFormat)}
+	if err := m.checkFormat(folder); err != nil {
+		return m, err
 	}
 	if m.State == stateRestoring && !o.isClaimed {
 		return m, fmt.Errorf("%w: a restore or salvage into %s is under way or was cut short; if it was cut short, empty the folder and begin again",
@@ -116,6 +115,15 @@ func readMarker(folder string, o Options) (m marker, err error) {
 		}
 	}
 	return m, m.checkKey(folder, o.EncryptionKey)
+}
+
+// checkFormat fails if the store in folder has a newer format.
+func (m marker) checkFormat(folder string) error {
+	if m.Format <= storeFormat {
+		return nil
+	}
+	return misuseError{fmt.Errorf("the store in %s has format %d and needs a newer version of this module, which reads formats up to %d",
+		folder, m.Format, storeFormat)}
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -87,9 +87,6 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	if o.Probe == nil {
-		o.Probe = func(folder string, o Options) error { return probe(folder, o, ignore) }
-	}
 	folder, err = filepath.Abs(folder)
 	if err != nil {
 		return nil, err
@@ -165,7 +162,7 @@ func probeOrCreate(folder string, m marker, g *guard, o Options) error {
 		}
 		return removeEmptyLogs(folder)
 	}
-	if err := o.Probe(folder, o); err != nil {
+	if err := probe(folder, o, ignore); err != nil {
 		return err
 	}
 	if err := removeEmptyLogs(folder); err != nil {

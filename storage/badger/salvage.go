@@ -4,19 +4,20 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"time"
 
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/pb"
+	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dgraph-io/badger/v4/y"
 	"go.uber.org/zap"
 
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/fileowner"
 	"github.com/caddy-presets/caddy-presets/storage/records"
@@ -25,15 +26,6 @@ import (
 // ErrNothing is in the chain of Salvage's error if nothing in the folder can be read.
 var ErrNothing = errors.New("nothing can be read")
 
-const (
-	// unchainedName is a file of a salvaged store that is not encrypted. It has the whole audit
-	// records that follow a lost one. The store does not read it.
-	unchainedName = "SALVAGED-AUDIT.jsonl"
-
-	// salvagePatience is how long a salvage waits for a disk that is busy.
-	salvagePatience = 10 * time.Minute
-)
-
 // Salvage copies the whole records of the damaged store in from into a new store. The folder
 // to is missing or empty. Salvage names all that it does not copy: see records.Wreck. The new
 // store has another id and the same encryption key, that of o. keepKeys copies live keys even
@@ -41,10 +33,9 @@ const (
 //
 // Salvage opens no Badger database in from, and changes nothing there. It needs memory for all
 // that is stored. After an error, and if ctx ends, the folder to is as it was. If the process
-// ends meanwhile, Open refuses that folder. The error is ErrMisused for a wrong key and for a
-// folder that is not a store. It is ErrMisused, too, while another process uses the store. It
-// is ErrNothing if there is no whole record, for example because the KEYREGISTRY of an
-// encrypted store is lost.
+// ends meanwhile, Open refuses that folder. The error is ErrMisused for a wrong key, and while
+// another process uses the store. It is ErrNothing if there is no whole record, for example
+// because the KEYREGISTRY of an encrypted store is lost.
 func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (report storage.Salvage, err error) {
 	if err := checkPlatform(); err != nil {
 		return report, err
@@ -68,8 +59,9 @@ func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (re
 	if err == nil { // some read-only file systems lock nothing
 		defer func() { _ = unlock(locked) }()
 	}
-	w := &wreck{ctx: ctx, folder: from, o: o, newest: make(map[string]records.FoundRecord), places: []storage.Place{}}
-	if err := w.readMarker(); err != nil {
+	w := &wreck{ctx: ctx, folder: from, o: o}
+	w.KeepKeys, w.Records, w.Lost = keepKeys, make(map[string]records.FoundRecord), []storage.Loss{}
+	if err := w.readKey(); err != nil {
 		return report, fileowner.Explain(err, from)
 	}
 	c, err := claimFolder(to, o.EncryptionKey, newGuard(to, freeSpace, o.Logger))
@@ -81,31 +73,48 @@ func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (re
 	if err := w.read(to); err != nil {
 		return report, err
 	}
-	return w.build(c, keepKeys)
+	maps.DeleteFunc(w.Records, func(_ string, f records.FoundRecord) bool { return len(f.Record) == 0 }) // it was removed
+	if len(w.Records) == 0 {
+		return report, fmt.Errorf("%w: no whole record was found in %s; the file of its key must be named if it is encrypted", ErrNothing, from)
+	}
+	o.isClaimed = true
+	store, err := Open(to, o)
+	if err != nil {
+		return report, err
+	}
+	w.StoreID, w.Update = c.ID, func(fn func(*records.Tx) error) error { return store.update(ctx, fn) }
+	if err := errors.Join(w.Copy(), store.Close()); err != nil {
+		return report, err
+	}
+	c.State = stateReady
+	return w.Salvage, cmp.Or(ctx.Err(), c.write(to))
 }
 
-// readMarker checks that the folder is a store, and reads the key of its files.
-func (w *wreck) readMarker() error {
+// wreck reads the files of a damaged store: the tables block by block, and each log in a copy that
+// Badger opens. It opens no database in the folder, because that truncates and removes files.
+type wreck struct {
+	records.Wreck
+	ctx    context.Context
+	folder string
+	o      Options
+	key    *pb.DataKey // nil for a store that is not encrypted
+}
+
+// lose names a damaged file.
+func (w *wreck) lose(file, what string) {
+	w.Lose(storage.Loss{Kind: "file", Name: file, What: what + ": records of it may be lost, and older copies of them may be there"})
+}
+
+// readKey reads the key of the files.
+func (w *wreck) readKey() error {
 	text, err := os.ReadFile(filepath.Join(w.folder, MarkerName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	tables, _ := filepath.Glob(filepath.Join(w.folder, "*.sst"))
-	logs, _ := filepath.Glob(filepath.Join(w.folder, "*.mem"))
-	if err != nil && len(tables)+len(logs) == 0 {
-		return misuseError{fmt.Errorf("%s is not a store: %w", w.folder, err)}
-	}
-	switch m, err := decodeMarker(text); {
-	case err != nil:
-		w.bad(MarkerName, "it is missing or damaged")
-	case m.Format > storeFormat:
-		_, err := readMarker(w.folder, w.o)
+	if m, err := decodeMarker(text); err != nil {
+		w.lose(MarkerName, "it is missing or damaged")
+	} else if err := cmp.Or(m.checkFormat(w.folder), m.checkKey(w.folder, w.o.EncryptionKey)); err != nil && !errors.Is(err, ErrDamaged) {
 		return err
-	default:
-		m.State = stateNew // without a look at the registry
-		if err := m.checkKey(w.folder, w.o.EncryptionKey); err != nil {
-			return err
-		}
 	}
 	if w.key, err = dataKey(w.folder, w.o.EncryptionKey); err != nil {
 		return fmt.Errorf("%w: the store is encrypted, and the key of its files is lost: %w", ErrNothing, err)
@@ -113,42 +122,139 @@ func (w *wreck) readMarker() error {
 	return nil
 }
 
-// build makes the new store in a folder that is claimed.
-func (w *wreck) build(c *claim, keepKeys bool) (report storage.Salvage, err error) {
-	in := records.Wreck{Records: w.newest, Acknowledged: w.acknowledged, Incomplete: w.incomplete, Cut: w.cut, KeepKeys: keepKeys, Now: time.Now()}
-	for key, f := range in.Records {
-		if len(f.Record) == 0 {
-			delete(in.Records, key) // it was removed
-		}
-	}
-	if len(in.Records) == 0 {
-		return report, fmt.Errorf("%w: no whole record was found in %s; the file of its key must be named if it is encrypted", ErrNothing, w.folder)
-	}
-	o := w.o
-	o.isClaimed = true
-	store, err := Open(c.folder, o)
+// read reads all files, and copies logs into a folder inside scratch. It fails if the system
+// refuses to read, or if ctx ends.
+func (w *wreck) read(scratch string) error {
+	entries, err := os.ReadDir(w.folder)
 	if err != nil {
-		return report, err
+		return err
 	}
-	store.committer.patience = salvagePatience // nobody waits for an answer
-	report, unchained, err := in.Salvage(c.ID, func(fn func(domain.Tx) error) error { return store.Update(w.ctx, fn) })
-	if err := errors.Join(err, store.Close()); err != nil {
-		return report, err
+	listed, isWhole, err := listedTables(w.folder)
+	if err != nil && isRefusal(err) {
+		return err
 	}
-	if len(o.EncryptionKey) == 0 && len(unchained) > 0 { // all files of an encrypted store are encrypted
-		lines := slices.DeleteFunc(unchained, func(line []byte) bool { return !json.Valid(line) })
-		if err := replaceFile(c.folder, unchainedName, tempPattern, append(bytes.Join(lines, []byte("\n")), '\n')); err != nil {
-			return report, err
+	if !isWhole {
+		w.lose(badgerdb.ManifestFilename, "it is missing or damaged, and other tables than those that were read may be missing")
+	}
+	for _, entry := range entries {
+		name, isTable := entry.Name(), filepath.Ext(entry.Name()) == ".sst"
+		if !isTable && filepath.Ext(name) != ".mem" {
+			continue
+		}
+		delete(listed, name) // a table that is not listed may have what is lost elsewhere
+		data, err := os.ReadFile(filepath.Join(w.folder, name))
+		switch {
+		case err != nil:
+		case isTable:
+			err = w.readTable(name, data)
+		default:
+			err = w.readLog(data, scratch)
+		}
+		if err != nil && isRefusal(err) || w.ctx.Err() != nil {
+			return cmp.Or(w.ctx.Err(), err)
+		}
+		if err != nil {
+			w.lose(name, err.Error())
 		}
 	}
-	c.State, report.Damaged = stateReady, w.places
-	if len(w.places) > 0 {
-		var files []string
-		for _, p := range w.places {
-			files = append(files, p.File)
-		}
-		files = slices.Compact(files)
-		report.Lost = append(report.Lost, storage.Loss{Kind: "records", What: "records in " + strings.Join(files, ", ") + " may be lost, and older copies of them may be there; nothing else tells of usage, for example"})
+	for name := range listed {
+		w.lose(name, "it is missing")
 	}
-	return report, cmp.Or(w.ctx.Err(), c.write(c.folder))
+	if w.Acknowledged, err = storedSequence(w.folder); err != nil || w.Acknowledged == 0 {
+		w.lose(sequenceName, "it is missing or damaged, and the number of the last commit is unknown")
+	}
+	return nil
+}
+
+// readTable takes the records of a table. A damaged block loses those of its records that are
+// damaged, and a damaged table the removals of records, which have no checksum of their own.
+func (w *wreck) readTable(name string, data []byte) error {
+	return useTable(name, data, &table.Options{DataKey: w.key}, func(t *table.Table) error {
+		damaged := t.VerifyChecksum()
+		first := append(t.KeySplits(math.MaxInt, nil), "") // of each block
+		for i, from := range first[:len(first)-1] {
+			_ = guarded(func() error {
+				it := t.NewIterator(table.NOCACHE)
+				defer it.Close()
+				for it.Seek([]byte(from)); it.Valid() && (first[i+1] == "" || y.CompareKeys(it.Key(), []byte(first[i+1])) < 0); it.Next() {
+					if value := it.Value(); len(value.Value) > 0 || damaged == nil {
+						damaged = cmp.Or(w.take(y.ParseKey(it.Key()), y.ParseTs(it.Key()), value.Value), damaged)
+					}
+				}
+				return nil
+			})
+		}
+		return damaged
+	})
+}
+
+// readLog takes the records of a log up to its first damage. Badger does not report that, so readLog
+// also reads the log without its last byte. That byte belongs to damage if no entry is lost with it.
+func (w *wreck) readLog(data []byte, scratch string) error {
+	const margin = 64 // zeros may end the last entry, and a log without entries is shorter
+	used := len(bytes.TrimRight(data, "\x00"))
+	if used == 0 {
+		return nil
+	}
+	entries, err := w.eachEntry(data[:min(len(data), used+margin)], scratch, w.take)
+	if err != nil || used <= margin {
+		return err
+	}
+	fewer, err := w.eachEntry(data[:used-1], scratch, func([]byte, uint64, []byte) error { return nil })
+	if err == nil && fewer == entries {
+		err = errors.New("its end is damaged")
+	}
+	return err
+}
+
+// eachEntry calls take with the entries of a log that Badger can read, by opening a copy in a folder
+// inside scratch.
+func (w *wreck) eachEntry(log []byte, scratch string, take func(key []byte, version uint64, record []byte) error) (entries int, err error) {
+	copied, err := os.MkdirTemp(scratch, probePattern)
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(copied)
+	if err := os.WriteFile(filepath.Join(copied, "00001.mem"), log, 0o600); err != nil {
+		return 0, err
+	}
+	registry := badgerdb.KeyRegistryFileName
+	if err := copyFile(filepath.Join(w.folder, registry), filepath.Join(copied, registry)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	db, err := recoverOpen(withoutCompactions(settings(copied, w.o)))
+	if err != nil {
+		return 0, err
+	}
+	err = guarded(func() (damaged error) {
+		txn := newest(db)
+		defer txn.Discard()
+		it := txn.NewIterator(badgerdb.IteratorOptions{AllVersions: true})
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			entries++
+			record, err := valueOf(it.Item())
+			damaged = cmp.Or(damaged, err, take(it.Item().Key(), it.Item().Version(), record))
+		}
+		return damaged
+	})
+	return entries, errors.Join(err, guarded(db.Close))
+}
+
+// take notes a copy of a record, or of its removal, which has none. Badger's checksums do not tell
+// which records of a damaged block are whole, so the record's own does.
+func (w *wreck) take(key []byte, version uint64, record []byte) error {
+	k := records.Key(key)
+	if !k.Valid() {
+		return errors.New("the key of a record is damaged")
+	}
+	if len(record) > 0 {
+		if _, err := records.Unseal(k, record); err != nil {
+			return err
+		}
+	}
+	if known, ok := w.Records[string(k)]; !ok || known.Version < version {
+		w.Records[string(k)] = records.FoundRecord{Record: bytes.Clone(record), Version: version}
+	}
+	return nil
 }

@@ -28,7 +28,12 @@ func listedTables(folder string) (listed map[string]bool, isWhole bool, err erro
 		return nil, false, err
 	}
 	defer file.Close()
-	manifest, end, err := badgerdb.ReplayManifestFile(file, 0, settings(folder, Options{}))
+	var manifest badgerdb.Manifest
+	var end int64
+	err = guarded(func() (err error) {
+		manifest, end, err = badgerdb.ReplayManifestFile(file, 0, settings(folder, Options{}))
+		return err
+	})
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w", badgerdb.ManifestFilename, err)
 	}

@@ -123,13 +123,6 @@ func (c *Committer[S]) push(op *operation) bool {
 	return true
 }
 
-// Queued returns the number of queued operations that the committer has not taken yet.
-func (c *Committer[S]) Queued() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.queue)
-}
-
 // Close refuses later operations. The committer ends after the queued ones. Close does not
 // wait for that: see Wait.
 func (c *Committer[S]) Close() {

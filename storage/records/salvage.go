@@ -1,14 +1,12 @@
 package records
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,365 +15,344 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 )
 
-// FoundRecord is the newest copy of a record that was found in a damaged store.
+// FoundRecord is the newest copy of a record that was found in a damaged store. Later commits
+// have a higher Version, and the records of one commit have the same.
 type FoundRecord struct {
-	Record []byte
-	// Version orders copies: a later commit has a higher one. Records of one commit have
-	// the same.
+	Record  []byte
 	Version uint64
 }
 
-// Wreck is what was found of a damaged store. Each record is whole: Unseal accepts it. An
-// older copy may be there instead of one that is lost.
+// Wreck is what was found of a damaged store.
 type Wreck struct {
-	Records map[string]FoundRecord // by their keys
-	// Acknowledged is the number of the last commit that was answered, 0 for unknown.
-	Acknowledged uint64
-	// Incomplete says that the change of a key may be missing without a trace.
-	Incomplete bool
-	// Cut says that the last changes may be missing without a trace. It implies Incomplete.
-	Cut bool
+	// Records are whole, by their keys: Unseal accepts each. An older copy may be there instead
+	// of one that is lost.
+	Records map[string]FoundRecord
 	// KeepKeys copies live keys even if their revocation may be lost.
 	KeepKeys bool
-	// Now is the time of the salvage.
-	Now time.Time
+	// Update makes one change in the new store, like that of domain.Store.
+	Update func(fn func(*Tx) error) error
+	// Salvage has StoreID, Acknowledged, and the damaged files. Copy adds the rest.
+	storage.Salvage
+
+	found   map[Kind][]Key    // the keys of each kind, in order
+	trail   map[string]trace  // by the id of the object
+	mayMiss bool              // a change may be missing
+	slugs   map[string]string // of the new store's workspaces, by id
+	now     time.Time
+	puts    []func(*Tx) error
 }
 
-// Salvage puts into a new store what of a wreck can be stored again. update makes one change.
-// Salvage makes several, and after an error the earlier ones stay. id is that of the new store.
-// unchained are whole audit records that are behind a lost one, as JSON.
+// trace is what the audit trail tells of an object.
+type trace struct {
+	domain.AuditObject            // of its last record
+	version            uint64     // of its last record
+	latest             int        // the highest version of a preset
+	revoked            *time.Time // when a key was revoked
+	isRemoved          bool
+}
+
+// Copy puts into a new store what of a wreck can be stored again. It makes several changes, and
+// after an error the earlier ones stay.
 //
 //   - The audit trail is copied up to the first record that is lost. One more record says so.
 //   - A preset keeps its whole versions. If the designated one is lost, the newest is designated.
-//   - A preset whose record is lost is made anew from its versions, if the trail has its slug. It
-//     is archived, because it may have been, and its policy is lost.
+//   - A preset whose newest record is lost is archived, because it may have been, and its policy
+//     may have been stricter. It has an earlier record, or is made anew if the trail has its slug.
 //   - A lost workspace that has presets is made anew, without its settings.
 //   - Labels of lost versions are removed. The changes of a label are copied up to the first that
-//     is lost. One more change then leads to its state.
-//   - A key is revoked if its revocation may be lost.
-func (w Wreck) Salvage(id string, update func(func(domain.Tx) error) error) (report storage.Salvage, unchained [][]byte, err error) {
-	s := &salvager{Wreck: w, update: update, found: make(map[Kind][]Key), trail: make(map[string][]audited), slugs: make(map[string]string)}
+//     is lost.
+//   - Live keys are revoked if anything is damaged or lost, because their revocation may be.
+//   - Answers that are kept for repeated requests are not copied.
+func (w *Wreck) Copy() error {
+	w.found, w.trail, w.slugs = make(map[Kind][]Key), make(map[string]trace), make(map[string]string)
+	w.Copied, w.now = make(map[string]int), time.Now().UTC()
 	for _, text := range slices.Sorted(maps.Keys(w.Records)) {
 		k := Key(text)
-		s.found[k.Kind()] = append(s.found[k.Kind()], k)
+		w.found[k.Kind()] = append(w.found[k.Kind()], k)
 	}
-	s.StoreID, s.Salvage.Acknowledged, s.Lost = id, w.Acknowledged, []storage.Loss{}
-	s.Commit, _, _ = find(s, sequenceKey(), decodeNumber)
-	if s.Commit < w.Acknowledged {
-		s.lose(storage.Loss{Kind: "commits", First: int(s.Commit) + 1, Last: int(w.Acknowledged), What: "the last commits are lost, or a part of them"})
+	w.Commit, _, _ = find(w, sequenceKey(), decodeNumber)
+	end := w.copyTrail()
+	if w.mayMiss = len(w.Lost) > 0 || w.Commit < w.Acknowledged; w.mayMiss {
+		w.Lose(storage.Loss{Kind: "commits", What: fmt.Sprintf("commit %d of %d is the last that was found, and the last change is of %s: others may be lost, such as revocations of keys",
+			w.Commit, w.Acknowledged, w.LastChange.UTC().Format(time.RFC3339))})
 	}
-	s.Incomplete = w.Incomplete || w.Cut || w.Acknowledged == 0 || s.Commit < w.Acknowledged
-	head := s.salvageTrail()
-	if w.Cut {
-		s.lose(storage.Loss{Kind: "commits", What: fmt.Sprintf("the last change that was found is of %s: later ones may be lost, such as revocations of keys", s.LastChange.UTC().Format(time.RFC3339))})
+	presets := w.findPresets()
+	w.copyWorkspaces(presets)
+	for _, p := range slices.SortedFunc(maps.Values(presets), func(a, b *foundPreset) int { return a.UpdatedAt.Compare(b.UpdatedAt) }) {
+		if w.slugs[p.WorkspaceID] != "" {
+			w.copyPreset(p)
+		}
 	}
-	s.salvageWorkspaces()
-	s.salvagePresets()
-	s.salvageKeys()
-	s.salvageRest()
-	record, text, err := domain.NewSalvageRecord(head, w.Now, id, s.message())
-	if err != nil {
-		return s.Salvage, nil, err
+	w.copyKeys()
+	for _, k := range w.found[KindUsage] {
+		if row, ok := cutUsageKey(k); ok && w.slugs[row.workspace.String()] != "" {
+			w.put(KindUsage, func(t *Tx) error { return t.write(k, w.Records[string(k)].Record, nil) })
+		}
 	}
-	s.put(len(text), &s.Copied.Audit, func(tx domain.Tx) error { return tx.PutAudit(record, text) })
-	s.flush()
-	return s.Salvage, s.unchained, s.err
+	if secret, _, ok := find(w, feedbackKey(), decodeFeedbackSecret); ok {
+		w.put(KindFeedback, func(t *Tx) error { return t.PutFeedbackSecret(secret) })
+	}
+	record, text, err := domain.NewSalvageRecord(end, w.now, w.StoreID, fmt.Sprintf("copied from a damaged store, with audit records 1 to %d", end.Count))
+	w.put(KindAudit, func(t *Tx) error { return cmp.Or(err, t.PutAudit(record, text)) })
+	for batch := range slices.Chunk(w.puts, salvageBatch) {
+		if err := w.store(batch); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// salvager is a Salvage that runs.
-type salvager struct {
-	Wreck
-	storage.Salvage
-	unchained [][]byte
+// Lose names what is lost.
+func (w *Wreck) Lose(l storage.Loss) { w.Lost = append(w.Lost, l) }
 
-	found      map[Kind][]Key // the keys of each kind, in order
-	trail      map[string][]audited
-	trailWhole bool              // no record of the trail is lost
-	slugs      map[string]string // of the new store's workspaces, by id
-
-	update func(func(domain.Tx) error) error
-	batch  []func(domain.Tx) error
-	size   int
-	err    error
-}
-
-// audited is an audit record as it was found.
-type audited struct {
-	domain.AuditRecord
-	text    []byte
-	version uint64
-}
-
-// lose names what is lost.
-func (s *salvager) lose(l storage.Loss) { s.Lost = append(s.Lost, l) }
-
-// find decodes the record under k. If that cannot be decoded, it is named as lost.
-func find[T any](s *salvager, k Key, decode func([]byte) (T, error)) (object T, version uint64, ok bool) {
-	f, ok := s.Records[string(k)]
+// find decodes the record under k.
+func find[T any](w *Wreck, k Key, decode func([]byte) (T, error)) (object T, version uint64, ok bool) {
+	f, ok := w.Records[string(k)]
 	if !ok {
 		return object, 0, false
 	}
 	object, err := decode(f.Record[recordHeader:])
-	if err != nil {
-		s.lose(storage.Loss{Kind: "records", ID: hex.EncodeToString(k), What: fmt.Sprintf("the %v record cannot be decoded", k.Kind())})
-	}
 	return object, f.Version, err == nil
 }
 
-// salvageTrail copies the audit trail up to the first record that is lost, and returns its end.
-func (s *salvager) salvageTrail() (end domain.AuditHead) {
-	whole := make(map[int]audited)
-	last := 0
-	for _, k := range s.found[KindAudit] {
-		a, version, ok := find(s, k, decodeJSON[domain.AuditRecord])
-		if ok && bytes.Equal(AuditKey(a.Number), k) && a.IsIntact() {
-			one := audited{a, s.Records[string(k)].Record[recordHeader:], version}
-			whole[a.Number] = one
-			s.trail[a.Object.ID] = append(s.trail[a.Object.ID], one)
-			if a.Number > last {
-				last, s.LastChange = a.Number, a.Time
+// all yields the objects of a kind in the order of their keys, with their versions.
+func all[T any](w *Wreck, of Kind, decode func([]byte) (T, error)) iter.Seq2[T, uint64] {
+	return func(yield func(T, uint64) bool) {
+		for _, k := range w.found[of] {
+			if object, version, ok := find(w, k, decode); ok && !yield(object, version) {
+				return
 			}
 		}
 	}
-	head, _, ok := find(s, AuditHeadKey(), decodeJSON[domain.AuditHead])
-	last = max(last, head.Count)
-	for n := 1; n <= last; n++ {
-		a := whole[n]
-		next, err := domain.VerifyAudit(end, []domain.AuditRecord{a.AuditRecord})
-		if err != nil {
-			break
-		}
-		end = next
-		s.put(len(a.text), &s.Copied.Audit, func(tx domain.Tx) error { return tx.PutAudit(a.AuditRecord, a.text) })
-	}
-	s.trailWhole = ok && end.Count == last && (head.Count < last || head.Hash == end.Hash)
-	for n := end.Count + 1; n <= last; n++ {
-		from := n
-		for n <= last && whole[n].text == nil {
-			n++
-		}
-		if n > from {
-			s.lose(storage.Loss{Kind: "audit", First: from, Last: n - 1, What: "the records are lost"})
-		}
-		if n <= last {
-			s.unchained = append(s.unchained, whole[n].text)
+}
+
+// copyTrail copies the audit trail up to the first record that is lost, and returns its end.
+func (w *Wreck) copyTrail() (end domain.AuditHead) {
+	last := 0
+	loseUpTo := func(n int) {
+		if n > last {
+			w.Lose(storage.Loss{Kind: "audit", First: last + 1, Last: n, What: "the records are lost"})
 		}
 	}
-	if n := len(s.unchained); n > 0 {
-		s.lose(storage.Loss{Kind: "audit", First: end.Count + 1, Last: last, What: fmt.Sprintf("%d whole records follow a lost one, so they are not in the trail", n)})
+	for a, version := range all(w, KindAudit, decodeJSON[domain.AuditRecord]) {
+		if !a.IsIntact() {
+			continue
+		}
+		loseUpTo(a.Number - 1)
+		last, w.LastChange = a.Number, a.Time
+		w.note(a, version)
+		text := w.Records[string(AuditKey(a.Number))].Record[recordHeader:]
+		if next, err := domain.VerifyAudit(end, []domain.AuditRecord{a}); err == nil {
+			end = next
+			w.put(KindAudit, func(t *Tx) error { return t.PutAudit(a, text) })
+		} else {
+			w.Unchained = append(w.Unchained, text)
+		}
+	}
+	if n := len(w.Unchained); n > 0 {
+		w.Lose(storage.Loss{Kind: "audit", First: end.Count + 1, Last: last, What: fmt.Sprintf("%d whole records follow a lost one, so they are not in the trail", n)})
+	}
+	head, _, _ := find(w, AuditHeadKey(), decodeJSON[domain.AuditHead])
+	if loseUpTo(head.Count); head != end {
+		w.Lose(storage.Loss{Kind: "audit", What: "the trail does not end as it should"})
 	}
 	return end
 }
 
-// later returns the audit records of an object from after a version, in order.
-func (s *salvager) later(id string, version uint64) []audited {
-	return slices.DeleteFunc(slices.Clone(s.trail[id]), func(a audited) bool { return a.version <= version })
+// note adds an audit record to what the trail tells of its object.
+func (w *Wreck) note(a domain.AuditRecord, version uint64) {
+	t := w.trail[a.Object.ID]
+	t.AuditObject, t.version = a.Object, max(t.version, version)
+	t.isRemoved = t.isRemoved || a.Operation == "workspace.delete" || a.Operation == "key.remove"
+	if a.Operation == "key.revoke" {
+		t.revoked = cmp.Or(t.revoked, &a.Time)
+	}
+	if a.Object.Label == "" { // else After is that of the label
+		t.latest = max(t.latest, a.After, a.Object.Draft)
+	}
+	w.trail[a.Object.ID] = t
 }
 
-// salvageWorkspaces copies all workspaces that were not deleted.
-func (s *salvager) salvageWorkspaces() {
-	type found struct {
-		domain.Workspace
-		version uint64
+// copyWorkspaces copies all workspaces that were not deleted, and makes those of presets anew whose
+// own record is lost.
+func (w *Wreck) copyWorkspaces(presets map[string]*foundPreset) {
+	var found []domain.Workspace
+	needed := make(map[string]bool)
+	for _, p := range presets {
+		needed[p.WorkspaceID] = true
 	}
-	var all []found
-	for _, k := range s.found[KindWorkspace] {
-		if w, version, ok := find(s, k, decodeWorkspace); ok && bytes.Equal(WorkspaceKey(w.ID), k) && !s.isDeleted(w.ID) {
-			all = append(all, found{w, version})
+	for one, version := range all(w, KindWorkspace, decodeWorkspace) {
+		if version < w.trail[one.ID].version && !w.trail[one.ID].isRemoved {
+			w.Lose(storage.Loss{Kind: "workspace", Name: one.Slug, ID: one.ID, What: "its newest settings are lost: it has earlier ones"})
+		}
+		found, needed[one.ID] = append(found, one), false
+	}
+	for id, isMissing := range needed {
+		if isMissing && WorkspaceKey(id) != nil && !w.trail[id].isRemoved {
+			w.Lose(storage.Loss{Kind: "workspace", Name: "salvaged-" + id[:8], ID: id, What: "its settings are lost, with the server tools that it disabled: it was made anew"})
+			found = append(found, domain.NewSalvagedWorkspace(id, "salvaged-"+id[:8], w.now))
 		}
 	}
-	// The newest first, because the slug of an older state may have a new holder.
-	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(b.version, a.version) })
+	slices.SortFunc(found, func(a, b domain.Workspace) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	taken := make(map[string]bool)
-	for i, w := range all {
-		if len(s.later(w.ID, w.version)) > 0 {
-			s.lose(storage.Loss{Kind: "workspace", Workspace: w.Slug, WorkspaceID: w.ID, What: "its newest settings are lost: it has earlier ones"})
-		}
-		if taken[w.Slug] {
-			all[i].Slug = newSlug(w.ID)
-			s.lose(storage.Loss{Kind: "workspace", Workspace: all[i].Slug, WorkspaceID: w.ID, What: "its newest slug is lost, and another workspace has the earlier one " + w.Slug})
-		}
-		taken[all[i].Slug], s.slugs[w.ID] = true, all[i].Slug
-	}
-	slices.SortStableFunc(all, func(a, b found) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	for _, w := range all {
-		s.putWorkspace(w.Workspace)
-	}
-	s.makeWorkspaces(taken)
-}
-
-func (s *salvager) putWorkspace(w domain.Workspace) {
-	s.put(4<<10, &s.Copied.Workspaces, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
-}
-
-func newSlug(id string) string { return "salvaged-" + id[:8] }
-
-// isDeleted reports whether the workspace of an id was deleted.
-func (s *salvager) isDeleted(id string) bool {
-	_, ok := s.Records[string(deletedKey(id))]
-	return ok || slices.ContainsFunc(s.trail[id], func(a audited) bool { return a.Operation == "workspace.delete" })
-}
-
-// makeWorkspaces makes workspaces for presets whose own workspace is lost.
-func (s *salvager) makeWorkspaces(taken map[string]bool) {
-	of := s.idsOf(KindPreset)
-	for id, records := range s.trail {
-		switch object := records[len(records)-1].Object; object.Kind {
-		case "workspace":
-			of[id] = nil
-		case "preset":
-			of[object.WorkspaceID] = nil
-		}
-	}
-	delete(of, "")
-	for _, id := range slices.Sorted(maps.Keys(of)) {
-		if s.slugs[id] != "" || s.isDeleted(id) || WorkspaceKey(id) == nil {
+	for _, one := range found {
+		if w.trail[one.ID].isRemoved {
 			continue
 		}
-		slug := newSlug(id)
-		for _, a := range s.trail[id] {
-			if a.Object.Slug != "" && !taken[a.Object.Slug] {
-				slug = a.Object.Slug
-			}
+		if taken[one.Slug] { // one of them is an older copy
+			w.Lose(storage.Loss{Kind: "workspace", Name: one.Slug, ID: one.ID, What: "another workspace has its slug: it is salvaged-" + one.ID[:8] + " now"})
+			one.Slug = "salvaged-" + one.ID[:8]
 		}
-		taken[slug], s.slugs[id] = true, slug
-		s.putWorkspace(domain.NewSalvagedWorkspace(id, slug, s.Now))
-		s.lose(storage.Loss{Kind: "workspace", Workspace: slug, WorkspaceID: id, What: "its settings are lost, with the server tools that it disabled: it was made anew"})
+		taken[one.Slug], w.slugs[one.ID] = true, one.Slug
+		w.put(KindWorkspace, func(t *Tx) error { return t.PutWorkspace(one) })
 	}
 }
 
-// idsOf returns the keys of a kind by the id with which they begin.
-func (s *salvager) idsOf(of Kind) map[string][]Key {
-	all := make(map[string][]Key)
-	for _, k := range s.found[of] {
-		if len(k) > 2+len(uuid.UUID{}) {
-			id := uuid.UUID(k[2 : 2+len(uuid.UUID{})]).String()
-			all[id] = append(all[id], k)
-		}
-	}
-	return all
+// foundPreset is a preset as it was found, with its whole versions, and the changes of each label
+// up to the first that is lost.
+type foundPreset struct {
+	domain.Preset
+	version  uint64 // 0 if its record is lost
+	versions map[int]domain.PresetVersion
+	labels   map[string][]domain.LabelChange
 }
 
-// salvageKeys copies the issued keys. A key is revoked if its revocation may be lost: a revoked
-// key must never be live again. A key that the audit trail says was removed is neither copied
-// nor lost. An older copy of it may be whole.
-func (s *salvager) salvageKeys() {
-	known := make(map[string]bool)
-	for id, records := range s.trail {
-		known[id] = slices.ContainsFunc(records, func(a audited) bool { return a.Operation == "key.remove" })
+// findPresets returns all presets by their ids. One whose record is lost is made anew from the trail.
+func (w *Wreck) findPresets() map[string]*foundPreset {
+	presets := make(map[string]*foundPreset)
+	add := func(p domain.Preset, version uint64) {
+		presets[p.ID] = &foundPreset{p, version, make(map[int]domain.PresetVersion), make(map[string][]domain.LabelChange)}
 	}
-	var all []domain.Key
-	for _, k := range s.found[KindKey] {
-		issued, version, ok := find(s, k, decodeJSON[domain.Key])
-		if !ok || !bytes.Equal(KeyKey(issued.ID), k) || known[issued.ID] {
+	for id, t := range w.trail {
+		if t.Kind == "preset" {
+			add(domain.Preset{ID: id, Name: t.Slug, Slug: t.Slug, WorkspaceID: t.WorkspaceID, CreatorUserID: domain.SalvageUser, CreatedAt: w.now, UpdatedAt: w.now, UpdatedBy: domain.SalvageUser}, 0)
+		}
+	}
+	for p, version := range all(w, KindPreset, decodePreset) {
+		add(p, version)
+	}
+	for v := range all(w, KindVersion, decodeVersion) {
+		if p := presets[v.PresetID]; p != nil {
+			p.versions[v.Version] = v
+		} else {
+			w.Lose(storage.Loss{Kind: "version", ID: v.PresetID, First: v.Version, Last: v.Version, What: "its preset is lost"})
+		}
+	}
+	for _, k := range w.found[KindLabelChange] {
+		const name = 2 + len(uuid.UUID{})
+		p, label := presets[uuid.UUID(k[2:name]).String()], string(k[name:len(k)-8])
+		if c, _, ok := find(w, k, decodeJSON[domain.LabelChange]); ok && p != nil && c.Number == len(p.labels[label])+1 {
+			p.labels[label] = append(p.labels[label], c)
+		}
+	}
+	return presets
+}
+
+// copyPreset copies a preset with its whole versions, and its labels.
+func (w *Wreck) copyPreset(f *foundPreset) {
+	p, trail := f.Preset, w.trail[f.ID]
+	lose := func(kind string, n int, what string) {
+		w.Lose(storage.Loss{Kind: kind, Name: w.slugs[p.WorkspaceID] + "/" + p.Slug, ID: p.ID, First: n, Last: n, What: what})
+	}
+	latest := trail.latest
+	for n := range f.versions {
+		latest = max(latest, n)
+	}
+	if f.version < trail.version || p.LatestVersion < latest {
+		p.Status, p.LatestVersion = domain.PresetArchived, max(p.LatestVersion, latest)
+		if f.version > 0 {
+			lose("preset", 0, "its newest record is lost: it has an earlier one, and is archived")
+		} else {
+			lose("preset", 0, "its record is lost: it was made anew, archived, and without its description, policy, owner and labels")
+		}
+	}
+	var gone []int
+	newest := 0
+	for n := range p.State().Versions() {
+		if _, ok := f.versions[n]; ok {
+			newest = n
 			continue
 		}
-		known[issued.ID] = true
-		holder, hashed, found := find(s, KeyHashKey(issued.Hash), decodeID)
-		if found && (holder != issued.ID || hashed > version) {
-			s.lose(storage.Loss{Kind: "key", ID: issued.ID, What: "its newest state is lost: it was not copied"})
+		gone = append(gone, n)
+		lose("version", n, "the version is lost")
+	}
+	if newest == 0 {
+		lose("preset", 0, "none of its versions is whole: it was not copied")
+		return
+	}
+	p.Kept = p.Kept.Without(gone)
+	if !p.State().Has(p.DesignatedVersion) {
+		lose("preset", p.DesignatedVersion, fmt.Sprintf("its designated version is lost: version %d is designated now", newest))
+		p.DesignatedVersion = newest
+	}
+	p.DesignatedVersionID = f.versions[p.DesignatedVersion].ID
+	for n := range p.State().Versions() {
+		w.put(KindVersion, func(t *Tx) error { return t.PutPresetVersion(p, f.versions[n]) })
+	}
+	for label, target := range f.Labels {
+		if len(f.labels[label]) == 0 || target.Check(p) != nil {
+			delete(p.Labels, label)
+			lose("label", 0, label+" stands for a lost version, or its history is lost: it was removed")
+		}
+	}
+	for label, changes := range f.labels {
+		if count, _, _ := find(w, LabelKey(p.ID, label), decodeNumber); int(count) > len(changes) {
+			lose("label", 0, fmt.Sprintf("changes of %s are lost, or follow lost ones", label))
+		}
+		for _, c := range changes {
+			w.put(KindLabelChange, func(t *Tx) error { return t.PutLabelChange(p, label, c) })
+		}
+	}
+	w.put(KindPreset, func(t *Tx) error { return t.PutPreset(p) })
+	if served, _, ok := find(w, servedKey(p.WorkspaceID, p.Slug), decodeServed); ok {
+		maps.DeleteFunc(served, func(n int, _ int64) bool { return !p.State().Has(n) })
+		w.put(KindServed, func(t *Tx) error { return t.PutServed(p.WorkspaceID, p.Slug, served) })
+	}
+}
+
+// copyKeys copies the issued keys, but for those that the audit trail says were removed: an
+// older copy of such a key may be whole. A revoked key must never be live again.
+func (w *Wreck) copyKeys() {
+	for issued := range all(w, KindKey, decodeJSON[domain.Key]) {
+		trail := w.trail[issued.ID]
+		if trail.isRemoved {
 			continue
 		}
-		for _, a := range s.trail[issued.ID] { // whenever: a revoked key stays revoked
-			if a.Operation == "key.revoke" && issued.RevokedAt == nil {
-				issued.RevokedAt = new(a.Time)
-			}
+		issued.RevokedAt = cmp.Or(issued.RevokedAt, trail.revoked)
+		if issued.Live(w.now) && w.mayMiss && !w.KeepKeys {
+			issued.RevokedAt = &w.now
+			w.Lose(storage.Loss{Kind: "key", ID: issued.ID, What: "it may have been revoked in a change that is lost: it is revoked now"})
 		}
-		mayBeRevoked := s.Incomplete || !s.trailWhole && (!found || hashed != version)
-		if issued.Live(s.Now) && mayBeRevoked && !s.KeepKeys {
-			issued.RevokedAt = new(s.Now.UTC())
-			s.lose(storage.Loss{Kind: "key", ID: issued.ID, What: "it may have been revoked in a change that is lost: it is revoked now"})
-		}
-		all = append(all, issued)
+		w.put(KindKey, func(t *Tx) error { return t.PutKey(issued) })
 	}
-	for _, k := range s.found[KindKeyHash] {
-		if id, _, ok := find(s, k, decodeID); ok && !known[id] {
-			known[id] = true
-			s.lose(storage.Loss{Kind: "key", ID: id, What: "the key is lost"})
+	for id, t := range w.trail {
+		if _, ok := w.Records[string(KeyKey(id))]; t.Kind == "key" && !t.isRemoved && !ok {
+			w.Lose(storage.Loss{Kind: "key", ID: id, What: "the key is lost"})
 		}
-	}
-	for id, records := range s.trail {
-		if records[0].Object.Kind == "key" && !known[id] {
-			s.lose(storage.Loss{Kind: "key", ID: id, What: "the key is lost"})
-		}
-	}
-	slices.SortFunc(all, func(a, b domain.Key) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	for _, k := range all {
-		s.put(1<<10, &s.Copied.Keys, func(tx domain.Tx) error { return tx.PutKey(k) })
 	}
 }
 
-// salvageRest copies usage, kept answers and the secret of feedback.
-func (s *salvager) salvageRest() {
-	for _, k := range s.found[KindUsage] {
-		row, ok := cutUsageKey(k)
-		switch {
-		case ok && s.slugs[row.workspace.String()] != "":
-			r := row.row()
-			r.Content = s.Records[string(k)].Record[recordHeader:]
-			s.put(len(r.Content), &s.Copied.Usage, func(tx domain.Tx) error { return tx.PutUsage(r) })
-		case ok && !s.isDeleted(row.workspace.String()):
-			s.lose(storage.Loss{Kind: "usage", WorkspaceID: row.workspace.String(), ID: hex.EncodeToString(k), What: "its workspace is lost"})
-		}
-	}
-	for _, k := range s.found[KindReplay] {
-		if r, _, ok := find(s, k, decodeReplay); ok && copy(r.ID[:], k[2:]) == len(r.ID) {
-			s.put(len(r.Answer), &s.Copied.Answers, func(tx domain.Tx) error { return tx.PutReplay(r) })
-		}
-	}
-	if secret, _, ok := find(s, feedbackKey(), decodeFeedbackSecret); ok {
-		s.put(64, new(int), func(tx domain.Tx) error { return tx.PutFeedbackSecret(secret) })
-	}
+// salvageBatch is the number of objects that are stored in one change.
+const salvageBatch = 64
+
+// put has an object stored, and counts it.
+func (w *Wreck) put(of Kind, put func(*Tx) error) {
+	w.Copied[of.String()]++
+	w.puts = append(w.puts, put)
 }
 
-// message says in the audit trail what of it is lost.
-func (s *salvager) message() string {
-	var text strings.Builder
-	text.WriteString("copied from a damaged store")
-	for _, l := range s.Lost {
-		if l.Kind == "audit" && text.Len() < 400 {
-			fmt.Fprintf(&text, "; audit records %d to %d: %s", l.First, l.Last, l.What)
-		}
-	}
-	return text.String()
-}
-
-// salvageBatch bounds the size of one change, in bytes, and salvageObjects its objects.
-const (
-	salvageBatch   = domain.MaxChangeSize / 2
-	salvageObjects = domain.MaxChangeObjects / 2
-)
-
-// put stores an object of about a size with others in one change, and counts it.
-func (s *salvager) put(size int, count *int, put func(domain.Tx) error) {
-	if s.size += size + 2<<10; s.size > salvageBatch && len(s.batch) > 0 || len(s.batch) >= salvageObjects {
-		s.flush()
-		s.size = size
-	}
-	s.batch = append(s.batch, put)
-	*count++
-}
-
-func (s *salvager) flush() {
-	if s.err == nil && len(s.batch) > 0 {
-		s.err = s.store(s.batch)
-	}
-	s.batch, s.size = nil, 0
-}
-
-// store makes one change of a batch, or several if it is too large for one. The sizes that put
-// gets are those of usual objects.
-func (s *salvager) store(batch []func(domain.Tx) error) error {
-	err := s.update(func(tx domain.Tx) error {
+// store makes one change of a batch, or several if it is too large for one.
+func (w *Wreck) store(batch []func(*Tx) error) error {
+	err := w.Update(func(t *Tx) error {
 		for _, put := range batch {
-			if err := put(tx); err != nil {
+			if err := put(t); err != nil {
 				return fmt.Errorf("storing a salvaged object: %w", err)
 			}
 		}
 		return nil
 	})
 	if half := len(batch) / 2; half > 0 && errors.Is(err, domain.ErrTooLarge) {
-		return cmp.Or(s.store(batch[:half]), s.store(batch[half:]))
+		return cmp.Or(w.store(batch[:half]), w.store(batch[half:]))
 	}
 	return err
 }

@@ -80,14 +80,14 @@ func (a *account) get(path string, query url.Values) (root node, err error) {
 		path += "?" + query.Encode()
 	}
 	var text []byte
-	err = client.Retry{Tries: maxTries, MaxWait: maxWait, Wait: a.options.Wait}.Do(a.ctx, func() (pause time.Duration, err error) {
+	err = client.Retry{Tries: maxTries, MaxWait: maxWait}.Do(a.ctx, func() (pause time.Duration, err error) {
 		text, pause, err = a.once(path)
 		return pause, err
 	})
 	if err != nil {
 		return node{}, err
 	}
-	if root, err = parse(path, "", text); err != nil {
+	if root, err = a.file(path).parse(text); err != nil {
 		return node{}, fmt.Errorf("the answer to GET %s %w", path, err)
 	}
 	return root, nil
@@ -128,7 +128,7 @@ func (a *account) once(path string) (text []byte, pause time.Duration, err error
 // count from 0, and some from 1. It returns the items, those with the same name once.
 func (a *account) list(path string, query func(page int) url.Values, name func(item node) string) (items []node, err error) {
 	seen := make(map[string]bool)
-	idle, listed := 0, 0
+	idle := 0
 	for page := range maxPages {
 		root, err := a.get(path, query(page))
 		if err != nil {
@@ -141,9 +141,6 @@ func (a *account) list(path string, query func(page int) url.Values, name func(i
 		count, before := 0, len(items)
 		for item := range data.items() {
 			count++
-			if listed++; listed > maxPrompts {
-				return nil, errTooManyPrompts
-			}
 			switch name := name(item); {
 			case name == "":
 				a.refuse(item, "has no name")
@@ -169,8 +166,6 @@ func (a *account) each(items []node, name func(item node) string, read func(item
 		name := name(item)
 		err := read(item, name)
 		switch {
-		case a.taken > maxPrompts:
-			return errTooManyPrompts
 		case isStatus(err, aboutOne...):
 			a.entries = append(a.entries, Entry{Kind: NotWritten, Prompt: name, Message: err.Error()})
 		case err != nil:

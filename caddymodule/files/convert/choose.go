@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -209,20 +208,13 @@ func (p *prompt) keepLabels(numbers map[*version]files.Number) map[string]files.
 
 // messageOf returns the message of a version as a server takes it.
 func (p *prompt) messageOf(v *version) *string {
-	whole, _ := v.message.text()
-	if whole == "" {
+	text, _ := v.message.text()
+	if text == "" {
 		return nil
-	}
-	text := strings.Join(strings.FieldsFunc(whole, unicode.IsControl), " ")
-	if runes := []rune(text); len(runes) > domain.MaxMessage {
-		text = string(runes[:domain.MaxMessage])
 	}
 	if domain.CheckMessage(text) != nil {
-		p.about(v, LeftOut, v.message, "cannot be the message of a version")
+		p.about(v, LeftOut, v.message, fmt.Sprintf("does not fit: a message is one line of at most %d characters", domain.MaxMessage))
 		return nil
-	}
-	if text != whole {
-		p.about(v, Changed, v.message, fmt.Sprintf("is one line of at most %d characters here", domain.MaxMessage))
 	}
 	return &text
 }

@@ -16,7 +16,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -59,8 +58,6 @@ type Options struct {
 	Transport http.RoundTripper
 	// Timeout bounds the time of one answer of a live account; 0 for a minute.
 	Timeout time.Duration
-	// Wait waits before a repeated request; nil for a timer. It ends early with ctx.
-	Wait func(ctx context.Context, d time.Duration) error
 }
 
 // Convert reads an input of a source. The input is a file, a folder, "-" for Options.Stdin,
@@ -69,7 +66,7 @@ type Options struct {
 // A prompt that cannot be converted is an entry of the report, and the others are returned
 // nevertheless. An error says that the input as a whole cannot be read.
 func Convert(ctx context.Context, source Source, input string, o Options) (*files.Set, *Report, error) {
-	c := &conversion{ctx: ctx, options: o, input: input, findings: findings{entries: []Entry{}}}
+	c := &conversion{ctx: ctx, options: o, input: input, left: maxParts, findings: findings{entries: []Entry{}}}
 	c.options.Workspace = cmp.Or(o.Workspace, domain.DefaultWorkspaceSlug)
 	readers := map[Source]func(*conversion) ([]*prompt, error){
 		OpenRouter: readOpenRouter, OpenAI: readOpenAI, Langfuse: readLangfuse, LiteLLM: readLiteLLM, Portkey: readPortkey,
@@ -79,8 +76,8 @@ func Convert(ctx context.Context, source Source, input string, o Options) (*file
 		return nil, nil, fmt.Errorf("the source must be one of %s", strings.Join(Sources(), ", "))
 	}
 	prompts, err := read(c)
-	if c.taken > maxPrompts {
-		err = errTooManyPrompts
+	if c.left <= 0 {
+		err = errTooManyParts
 	}
 	if err != nil {
 		return nil, nil, err
@@ -98,25 +95,7 @@ type conversion struct {
 	ctx      context.Context
 	options  Options
 	input    string
-	taken    int // how often take was called
-}
-
-// take counts a prompt, a version or a part of the input that may be one. A reader takes each
-// before it keeps anything of it. It is not ok beyond maxPrompts: then Convert fails.
-func (c *conversion) take() (ok bool) {
-	c.taken++
-	return c.taken <= maxPrompts
-}
-
-// parts yields the items of a list, and takes each.
-func (c *conversion) parts(list node) iter.Seq[node] {
-	return func(yield func(node) bool) {
-		for item := range list.items() {
-			if !c.take() || !yield(item) {
-				return
-			}
-		}
-	}
+	left     int // parts of the input that may still be read
 }
 
 // isLive reports whether the input is a live account.
@@ -203,13 +182,11 @@ type version struct {
 type setting struct {
 	name  string
 	value node
-	// items are those that a list has left, nil while it has all of them.
-	items []node
 }
 
 // set adds a setting.
 func (v *version) set(name string, value node) {
-	v.settings = append(v.settings, setting{name: name, value: value})
+	v.settings = append(v.settings, setting{name, value})
 }
 
 // readSettings adds the members of an object as settings.

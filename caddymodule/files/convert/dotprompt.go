@@ -3,7 +3,6 @@ package convert
 import (
 	"bytes"
 	"errors"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -12,8 +11,7 @@ import (
 
 // readPromptFile reads the text of a .prompt file.
 func (v *version) readPromptFile(at node, text string) {
-	text = withoutReturns(text)
-	front, body, ok := cutFrontMatter(text)
+	front, body, ok := cutFrontMatter(withoutReturns(text))
 	if ok {
 		value, err := files.JSONOf("", []byte(front))
 		if err != nil {
@@ -22,32 +20,12 @@ func (v *version) readPromptFile(at node, text string) {
 		}
 		v.readMetadata(node{file: at.file, path: at.path, value: bytes.Clone(value)})
 	}
-	v.reportHyphens(at, text, ok)
 	v.readRoles(at, body)
 }
 
 // withoutReturns returns the text of a file with line feeds alone, and without a byte order mark.
 func withoutReturns(text string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
-}
-
-// reportHyphens reports lines of three hyphens that LiteLLM takes for text, although their author
-// may have meant a front matter.
-func (v *version) reportHyphens(at node, text string, hasFront bool) {
-	if hasFront {
-		return
-	}
-	for i, line := range strings.Split(text, "\n") {
-		if strings.TrimRight(line, space) != "---" {
-			continue
-		}
-		reason := "a front matter begins in the first line"
-		if i == 0 {
-			reason = "a front matter ends with such a line, too"
-		}
-		v.change(at, "line "+strconv.Itoa(i+1)+": is text, as at LiteLLM: "+reason)
-		return
-	}
 }
 
 // frontMatterMistake returns the first mistake of a front matter, with its line in the file.
@@ -113,10 +91,6 @@ func (v *version) readMetadata(metadata node) {
 // roles begin a line with a new message.
 var roles = []struct{ prefix, role string }{{"System:", "system"}, {"User:", "user"}, {"Assistant:", "assistant"}}
 
-// unreadRole matches the beginning of a line that LiteLLM's dashboard may write, and that its parser
-// does not read as a role.
-var unreadRole = regexp.MustCompile(`^(?i:system|developer|user|assistant|tool):`)
-
 // cutRole returns the role that begins a line, and the text behind it.
 func cutRole(line string) (role, rest string, ok bool) {
 	for _, r := range roles {
@@ -130,9 +104,9 @@ func cutRole(line string) (role, rest string, ok bool) {
 // readRoles reads the messages of a body. A line with a role begins one. Text before the
 // first is a message of the user.
 func (v *version) readRoles(at node, body string) {
-	body, had := withoutComments(body)
-	if had {
+	if rest := jinjaComment.ReplaceAllString(body, ""); rest != body { // which may span lines, even those with roles
 		v.leave(at, "has a comment {# … #}")
+		body = rest
 	}
 	role, content := "", []string(nil)
 	flush := func(last bool) {
@@ -141,14 +115,9 @@ func (v *version) readRoles(at node, body string) {
 			v.messages = append(v.messages, message(at, role, text))
 		}
 	}
-	unread := make(map[string]bool)
 	for line := range strings.SplitSeq(strings.TrimSpace(body), "\n") {
 		line = strings.TrimSpace(line)
 		began, rest, ok := cutRole(line)
-		if word := unreadRole.FindString(line); word != "" && !ok && !unread[word] {
-			unread[word] = true
-			v.change(at, "has a line that begins with "+word+", which is text, as at LiteLLM: its roles are System:, User: and Assistant:")
-		}
 		switch {
 		case ok:
 			flush(false)

@@ -64,8 +64,8 @@ func FuzzJinja(f *testing.F) {
 }
 
 func FuzzMustache(f *testing.F) {
-	m := mustache{map[string]string{"p": "[{{x}}", "q": "{{>p}}{{>q}}", "r": `\`}}
-	fuzzSyntax(f, m.syntax, "{{a}}{{{b}}}{{&c}}{{!d}}{{>p}}", "{{>q}}", "{{>r}}{{a}}", "{{#a}}{{/a}}{{=a b=}}")
+	m := partials{"p": "[{{x}}", "q": "{{>p}}{{>q}}", "r": `\`}
+	fuzzSyntax(f, m.syntax(), "{{a}}{{{b}}}{{&c}}{{!d}}{{>p}}", "{{>q}}", "{{>r}}{{a}}", "{{#a}}{{/a}}{{=a b=}}")
 }
 
 func FuzzLangfuseReferences(f *testing.F) {
@@ -73,7 +73,7 @@ func FuzzLangfuseReferences(f *testing.F) {
 		mustParse(f, `{"name":"p","prompt":"[{{x}}","version":1,"labels":["production"]}`),
 		mustParse(f, `{"name":"q","prompt":"@@@langfusePrompt:name=p|version=1@@@@@@langfusePrompt:name=q|label=latest@@@","version":1}`),
 	})
-	fuzzSyntax(f, texts.syntax, "@@@langfusePrompt:name=p|label=production@@@", "@@@langfusePrompt:name=q|version=1@@@", "@@@langfusePrompt:@@@langfusePrompt:")
+	fuzzSyntax(f, texts.syntax(), "@@@langfusePrompt:name=p|label=production@@@", "@@@langfusePrompt:name=q|version=1@@@", "@@@langfusePrompt:@@@langfusePrompt:")
 }
 
 // FuzzPromptFile reads files of LiteLLM. A file that is not refused is a request that a

@@ -100,6 +100,7 @@ func TestHostileInputs(t *testing.T) {
 		{"very deep JSON", convert.Langfuse, strings.Repeat("[", 1<<20), "is no JSON"},
 		{"two texts", convert.OpenAI, `{} "` + value + `"`, "is no JSON"},
 		{"repeated names", convert.Portkey, `{"prompts":[],"prompts":["` + value + `"]}`, "is no JSON"},
+		{"half of a character", convert.Langfuse, `[{"name": "a", "prompt": "` + value + ` \ud800"}]`, "is no JSON"},
 		{"no UTF-8", convert.Langfuse, "[\"\xff" + value + "\"]", "is no JSON"},
 		{"no UTF-8 in a prompt file", convert.LiteLLM, "User: \xff" + value, "is not UTF-8"},
 		{"nothing", convert.Langfuse, "", "is no JSON"},
@@ -120,7 +121,6 @@ func TestHostileInputs(t *testing.T) {
 		{"a backslash", convert.OpenAI, `{"prompt":{"id":"pmpt_1"},"input":"\\{{x}} ` + value + `"}`, "a backslash"},
 		{"a broken front matter", convert.LiteLLM, "---\nmodel: [" + value + "\n---\nx", "the front matter: line"},
 		{"an anchor in itself", convert.LiteLLM, "---\na: &a [*a]\n---\nx", "the front matter: line 2"},
-		{"anchors that explode", convert.LiteLLM, "---\na0: &a0 [" + strings.Repeat("x,", 99) + "x]\n" + explosion() + "---\nx", "the front matter: line"},
 		{"a front matter that is a list", convert.LiteLLM, "---\n- a\n---\nx", "must be an object"},
 		{"a file of the reader", convert.LiteLLM, "---\nmodel: !file /etc/passwd\n---\nx", "the front matter: line 2"},
 		{"an empty prompt file", convert.LiteLLM, "", "has no text"},
@@ -152,53 +152,25 @@ func TestHostileInputs(t *testing.T) {
 	}
 }
 
-// explosion returns anchors of which each stands for ten times the one before.
-func explosion() string {
-	var text strings.Builder
-	for n := 1; n < 10; n++ {
-		fmt.Fprintf(&text, "a%d: &a%d [%s*a%d]\n", n, n, strings.Repeat(fmt.Sprintf("*a%d,", n-1), 9), n-1)
-	}
-	return text.String()
-}
-
-// TestTooManyPrompts has more prompts than an input may have.
-func TestTooManyPrompts(t *testing.T) {
-	list := func(item string) string { return "[" + strings.Repeat(item+",", 20_000) + item + "]" }
-	members := func(value string) string {
-		var text strings.Builder
-		for i := range 20_001 {
-			fmt.Fprintf(&text, `,"a%d":%s`, i, value)
-		}
-		return "{" + text.String()[1:] + "}"
-	}
-	for name, test := range map[string]struct {
-		source convert.Source
-		text   string
-	}{
-		"entries":            {convert.Langfuse, list(`{"name":"a"}`)},
-		"bodies":             {convert.OpenAI, list(`{"input":""}`)},
-		"no bodies":          {convert.OpenAI, list("1")},
-		"exported versions":  {convert.OpenAI, `{"name":"a","versions":` + list("{}") + "}"},
-		"specs":              {convert.LiteLLM, `{"prompts":` + list(`{"prompt_id":"a"}`) + "}"},
-		"contents":           {convert.LiteLLM, members(`{"content":"x"}`)},
-		"no contents":        {convert.LiteLLM, members("1")},
-		"templates":          {convert.Portkey, `{"prompts":` + list("{}") + "}"},
-		"list of templates":  {convert.Portkey, list("{}")},
-		"partials":           {convert.Portkey, `{"prompts":[],"partials":` + list("{}") + "}"},
-		"partials by a name": {convert.Portkey, `{"prompts":[],"partials":` + members(`"x"`) + "}"},
+// TestTooManyParts has lists and objects with more parts than are read.
+func TestTooManyParts(t *testing.T) {
+	tier.Slow(t)
+	list := "[" + strings.Repeat("1,", 1_000_000) + "1]"
+	for source, text := range map[convert.Source]string{
+		convert.Langfuse: list, convert.OpenAI: `{"name":"a","versions":` + list + "}", convert.LiteLLM: `{"prompts":` + list + "}", convert.Portkey: `{"partials":` + list + "}",
 	} {
-		_, _, err := convert.Convert(t.Context(), test.source, "-", convert.Options{Stdin: strings.NewReader(test.text)})
-		if err == nil || !strings.Contains(err.Error(), "more than 20000") {
-			t.Errorf("%s: got %v", name, err)
+		_, _, err := convert.Convert(t.Context(), source, "-", convert.Options{Stdin: strings.NewReader(text)})
+		if err == nil || !strings.Contains(err.Error(), "more than 1000000") {
+			t.Errorf("%s: got %v", source, err)
 		}
 	}
 }
 
 // TestSettingsThatDoNotFit leaves out settings of a wrong type, and keeps the rest.
 func TestSettingsThatDoNotFit(t *testing.T) {
-	dir, report := convertText(t, convert.Langfuse, `[{"name":"a","prompt":"Hi.","config":{"model":"m","temperature":"warm","top_p":0.10,"max_tokens":1.5,"stop":["{{x}}"],"maxTokens":5,"max_output_tokens":6}}]`, convert.Options{})
+	dir, report := convertText(t, convert.Langfuse, `[{"name":"a","prompt":"Hi.","config":{"model":"m","temperature":"warm","top_p":0.10,"max_tokens":1.5,"tools":[{"type":"function","function":{"name":"a"}},{"type":"function"}],"stop":["{{x}}"],"maxTokens":5,"max_output_tokens":6}}]`, convert.Options{})
 	got := contents(t, dir)["default/a.yaml"]
-	const want = "chat:\n  model: m\n  top_p: 0.10\n  stop:\n    - \"{{x}}\"\n  max_completion_tokens: 6\n  messages:\n    - role: system\n      content: Hi.\n"
+	const want = "chat:\n  model: m\n  top_p: 0.10\n  stop:\n    - '{{x}}'\n  max_completion_tokens: 6\n  messages:\n    - role: system\n      content: Hi.\n"
 	if _, body, _ := strings.Cut(got, "\n"); body != want {
 		t.Errorf("got\n%s\nwant\n%s", body, want)
 	}
@@ -207,7 +179,8 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 		places[e.Path] += string(e.Kind) + ": " + e.Message + "\n"
 	}
 	for path, want := range map[string]string{
-		"/0/config/temperature": "left_out: does not fit", "/0/config/max_tokens": "left_out: does not fit", "/0/config/stop": "changed: has {{…}}",
+		"/0/config/temperature": "left_out: does not fit", "/0/config/max_tokens": "left_out: does not fit", "/0/config/tools": "left_out: does not fit: tools/1/function required",
+		"/0/config/stop":      "changed: has {{…}}",
 		"/0/config/maxTokens": "left_out: max_tokens is there already", "/0/config/max_output_tokens": "changed: is max_completion_tokens",
 	} {
 		if !strings.Contains(places[path], want) {
@@ -257,139 +230,14 @@ func TestLiteLLMIdentity(t *testing.T) {
 	}
 }
 
-// TestNoPrompt refuses files that are no prompts. A configuration has keys.
-func TestNoPrompt(t *testing.T) {
-	const config = "model_list:\n  - model_name: m\n    litellm_params:\n      api_key: do-not-show-this\n"
-	for _, test := range []struct {
-		name, file, text string
-		isPrompt         bool
-	}{
-		{"configuration", "config.yaml", config, false},
-		{"configuration with a document's mark", "config.yml", "---\n" + config + "---\nUser: a\n", false},
-		{"configuration under another name", "settings", config, false},
-		{"configuration behind comments", "settings", "# keys\n\n" + config, false},
-		{"text", "mail.txt", "Hi {{ name }}: welcome\n", true},
-		{"front matter", "mail.txt", "---\nmodel: m\n---\nhello\n", true},
-		{"a role", "mail", "System: be brief\n", true},
-		{"prompt file", "mail.prompt", "hello\n", true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), test.file)
-			if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			set, report, err := convert.Convert(t.Context(), convert.LiteLLM, path, convert.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if isPrompt := len(set.Workspaces) == 1; isPrompt != test.isPrompt || report.Count(convert.NotWritten) == 0 != test.isPrompt {
-				t.Errorf("got %d workspaces and the report %+v", len(set.Workspaces), report.Entries)
-			}
-			if !test.isPrompt && !strings.Contains(report.Entries[0].Message, "the proxy's address") {
-				t.Errorf("got %q", report.Entries[0].Message)
-			}
-		})
-	}
-}
-
-// TestUnreadMarks reports what looks like a role or a front matter, and is text for LiteLLM.
-func TestUnreadMarks(t *testing.T) {
-	for _, test := range []struct {
-		text     string
-		messages []string
-	}{
-		{"Developer: a\nuser: b\nuser: c\n", []string{"begins with Developer:", "begins with user:"}},
-		{"System: a\nASSISTANT: b\n", []string{"begins with ASSISTANT:"}},
-		{"\n---\nmodel: m\n---\nUser: a\n", []string{"line 2: is text, as at LiteLLM: a front matter begins in the first line"}},
-		{"---\nmodel: m\nUser: a\n", []string{"line 1: is text, as at LiteLLM: a front matter ends"}},
-		{"---\nmodel: m\n---\nUser: a\n---\nb\n", nil},
-		{"Users: a\nnote: b\n", nil},
-	} {
-		path := filepath.Join(t.TempDir(), "mail.prompt")
-		if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, report, err := convert.Convert(t.Context(), convert.LiteLLM, path, convert.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var messages []string
-		for _, e := range report.Entries {
-			messages = append(messages, e.Message)
-		}
-		if len(messages) != len(test.messages) {
-			t.Errorf("%q: got %q, want %q", test.text, messages, test.messages)
-			continue
-		}
-		for i, want := range test.messages {
-			if !strings.Contains(messages[i], want) || report.Entries[i].Kind != convert.Changed {
-				t.Errorf("%q: got %q, want %q", test.text, messages[i], want)
-			}
-		}
-	}
-}
-
-// TestUnfitParts leaves out the items of lists that do not fit, and keeps the others. Else it leaves
-// out the whole setting, and reports all of its violations.
-func TestUnfitParts(t *testing.T) {
-	tool := func(name string) string { return `{"type": "function", "function": {"name": ` + name + `}}` }
-	for _, test := range []struct {
-		name, metadata string
-		config         string
-		messages       []string
-	}{
-		{
-			"one tool of three", `{"model": "m", "tools": [` + tool(`"a"`) + `,` + tool(`5`) + `,` + tool(`"c"`) + `], "tool_choice": "auto"}`,
-			`{"model":"m","tools":[` + tool(`"a"`) + `,` + tool(`"c"`) + `],"tool_choice":"auto"}`,
-			[]string{"/metadata/tools/1: does not fit, and the others stay: function/name"},
-		},
-		{
-			"the tool of the choice", `{"tools": [` + tool(`"a"`) + `,{"type": "function", "function": {"name": "b", "parameters": 5}}], "tool_choice": {"type": "function", "function": {"name": "b"}}}`,
-			`{"tools":[` + tool(`"a"`) + `]}`,
-			[]string{"/metadata/tools/1: does not fit", "/metadata/tool_choice: names a tool that is left out"},
-		},
-		{"all tools", `{"model": "m", "tools": [` + tool(`5`) + `]}`, `{"model":"m"}`, []string{"/metadata/tools: does not fit: tools/0/function/name"}},
-		{
-			"an object", `{"model": "m", "provider": {"sort": 5, "order": 7}}`, `{"model":"m"}`,
-			[]string{"/metadata/provider: does not fit: provider/order"},
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			body := `{"content": "User: hello", "metadata": ` + test.metadata + `}`
-			set, report, err := convert.Convert(t.Context(), convert.LiteLLM, "-", convert.Options{Stdin: strings.NewReader(`{"mail": ` + body + `}`)})
-			if err != nil || len(set.Workspaces) != 1 {
-				t.Fatalf("got %v, report %+v", err, report)
-			}
-			config := string(set.Workspaces[0].Presets[0].Version.Capture.Config)
-			if strings.ReplaceAll(config, " ", "") != strings.ReplaceAll(test.config, " ", "") {
-				t.Errorf("got %s\nwant %s", config, test.config)
-			}
-			for i, want := range test.messages {
-				if len(report.Entries) != len(test.messages) || !strings.Contains(report.Entries[i].Path+": "+report.Entries[i].Message, want) {
-					t.Fatalf("got %+v, want %q", report.Entries, test.messages)
-				}
-			}
-		})
-	}
-}
-
-// TestHalfSurrogates refuses the prompts with half of a surrogate pair, and no others of the file.
-func TestHalfSurrogates(t *testing.T) {
-	text := `[{"name": "half", "prompt": "x \ud800 y"}, {"name": "low", "prompt": "x \uDC00"}, {"name": "reversed", "prompt": "\udc00\ud800"},
-		{"name": "setting", "prompt": "x", "config": {"stop": "\udbff"}}, {"name": "whole", "prompt": "\ud83d\ude00 and \\ud800 are whole"}]`
-	set, report, err := convert.Convert(t.Context(), convert.Langfuse, "-", convert.Options{Stdin: strings.NewReader(text)})
-	if err != nil {
+// TestConfiguration refuses the proxy's configuration, which has keys.
+func TestConfiguration(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte("model_list:\n  - model_name: m\n    litellm_params:\n      api_key: do-not-show-this\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Written) != 1 || report.Written[0].Slug != "whole" || *set.Workspaces[0].Presets[0].Version.Capture.SystemPrompt != "😀 and \\ud800 are whole" {
-		t.Errorf("got %+v", report.Written)
-	}
-	if report.Count(convert.NotWritten) != 4 {
-		t.Errorf("got %+v, want four refusals", report.Entries)
-	}
-	for _, e := range report.Entries {
-		if !strings.Contains(e.Message, "half of a surrogate pair") {
-			t.Errorf("got %+v", e)
-		}
+	set, report, err := convert.Convert(t.Context(), convert.LiteLLM, path, convert.Options{})
+	if err != nil || len(set.Workspaces) != 0 || len(report.Entries) != 1 || !strings.Contains(report.Entries[0].Message, "the proxy's address") {
+		t.Errorf("got %+v, %v", report, err)
 	}
 }

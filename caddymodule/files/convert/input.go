@@ -17,12 +17,13 @@ const (
 	maxInput = 64 << 20
 	// maxFiles bounds the files of a folder.
 	maxFiles = 10_000
-	// maxPrompts bounds the prompts and versions of an input, and each list of a live account.
-	maxPrompts = 20_000
+	// maxParts bounds the members and the items that are read of an input. Each is counted as often
+	// as it is read.
+	maxParts = 1_000_000
 )
 
-// errTooManyPrompts is the error of an input with more than maxPrompts.
-var errTooManyPrompts = fmt.Errorf("the input has more than %d prompts or versions", maxPrompts)
+// errTooManyParts is the error of an input with more than maxParts.
+var errTooManyParts = fmt.Errorf("the input has more than %d members and items", maxParts)
 
 // document is a file of the input.
 type document struct {
@@ -122,7 +123,7 @@ func readBounded(from io.Reader, left *int64) ([]byte, error) {
 func (c *conversion) roots() (roots []node, err error) {
 	documents, err := c.documents(".json")
 	for _, d := range documents {
-		if root, err := parse(d.name, "", d.text); err != nil {
+		if root, err := c.file(d.name).parse(d.text); err != nil {
 			c.refuse(node{file: d.name}, err.Error())
 		} else {
 			roots = append(roots, root)

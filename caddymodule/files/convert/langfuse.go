@@ -23,7 +23,7 @@ func readLangfuse(c *conversion) ([]*prompt, error) {
 	for _, root := range roots {
 		switch root.kind() {
 		case '[':
-			for entry := range c.parts(root) {
+			for entry := range root.items() {
 				r.add(entry)
 			}
 		case '{':
@@ -59,7 +59,7 @@ const langfuseMembers = `name type prompt config labels tags commitMessage versi
 
 // readLangfuse adds an entry of the export as a version.
 func (p *prompt) readLangfuse(entry node, texts langfuseTexts) {
-	v := &version{number: entry.get("version").number(), dialect: domain.Chat, syntax: texts.syntax, place: entry, message: entry.get("commitMessage")}
+	v := &version{number: entry.get("version").number(), dialect: domain.Chat, syntax: texts.syntax(), place: entry, message: entry.get("commitMessage")}
 	p.versions = append(p.versions, v)
 	for label := range entry.get("labels").items() {
 		v.readLabel(label)
@@ -157,9 +157,6 @@ func (r *langfuse) fetch() error {
 		}
 		var entries []node
 		for _, number := range numbers {
-			if !r.take() {
-				break
-			}
 			entry, err := a.get(path, url.Values{"version": {strconv.Itoa(number)}})
 			if err != nil {
 				return err

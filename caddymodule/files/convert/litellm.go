@@ -56,28 +56,27 @@ func splitVersion(name string) (id string, number int) {
 func (r *litellm) document(d document) {
 	extension := strings.ToLower(filepath.Ext(d.name))
 	isJSON := extension == ".json" || extension != ".prompt" && bytes.HasPrefix(bytes.TrimLeft(d.text, space), []byte{'{'})
-	name, at := strings.TrimSuffix(d.name, filepath.Ext(d.name)), node{file: d.name}
+	name, at := strings.TrimSuffix(d.name, filepath.Ext(d.name)), r.file(d.name)
 	if !isJSON && !utf8.Valid(d.text) {
 		r.refuse(at, "is not UTF-8")
 		return
 	}
-	if !isJSON && extension != ".prompt" && !isPromptText(extension, string(d.text)) {
-		r.refuse(at, "is no prompt: a .prompt file has its settings between lines of three hyphens, or lines that begin with User: or System:. "+
-			"If it is the proxy's configuration, convert the folder of its prompts, or give the proxy's address")
+	if extension == ".yaml" || extension == ".yml" {
+		r.refuse(at, "is no prompt: if it is the proxy's configuration, convert the folder of its prompts, or give the proxy's address")
 		return
 	}
 	if !isJSON {
 		r.named(cmp.Or(name, noSlug), at).readPromptFile(at, string(d.text))
 		return
 	}
-	root, err := parse(d.name, "", d.text)
+	root, err := at.parse(d.text)
 	if err != nil {
 		r.refuse(at, err.Error())
 		return
 	}
 	switch {
 	case root.get("prompts").kind() == '[':
-		for spec := range r.parts(root.get("prompts")) {
+		for spec := range root.get("prompts").items() {
 			r.spec(spec, node{})
 		}
 	case root.get("prompt_id").exists():
@@ -87,22 +86,6 @@ func (r *litellm) document(d document) {
 	default:
 		r.refuse(root, "must be the answer of /prompts/list, or a prompt as JSON")
 	}
-}
-
-// firstSetting matches a text whose first line, but for comments, is a setting in YAML.
-var firstSetting = regexp.MustCompile(`^(?:[ \t]*(?:#[^\n]*)?\n)*[\w-]+:(?:\s|$)`)
-
-// isPromptText reports whether a text that is in no .prompt file may be a prompt. A YAML file is
-// configuration, and so is a text that begins with a setting, and has no mark of a prompt.
-func isPromptText(extension, text string) bool {
-	if extension == ".yaml" || extension == ".yml" {
-		return false
-	}
-	_, body, hasFront := cutFrontMatter(withoutReturns(text))
-	return hasFront || !firstSetting.MatchString(body) || slices.ContainsFunc(strings.Split(body, "\n"), func(line string) bool {
-		_, _, ok := cutRole(strings.TrimSpace(line))
-		return ok
-	})
 }
 
 // add adds a version to a prompt.
@@ -130,9 +113,6 @@ func (r *litellm) jsonForm(id string, form node) {
 		return
 	}
 	for name, value := range form.members() {
-		if !r.take() {
-			break
-		}
 		if value.get("content").exists() {
 			r.named(name, value).readJSONForm(value)
 		} else {
@@ -199,7 +179,7 @@ func (v *version) readSpecContent(spec node, ids []string, raw node) {
 	}
 	data := parameters.get("prompt_data")
 	if text, ok := data.text(); ok {
-		parsed, err := parse(data.file, data.path, []byte(text))
+		parsed, err := data.parse([]byte(text))
 		if err != nil {
 			v.refuse(data, err.Error())
 			return
@@ -233,11 +213,8 @@ func (r *litellm) fetch() error {
 		return err
 	}
 	list := slices.Collect(response.get("prompts").items())
-	switch {
-	case response.get("prompts").kind() != '[':
+	if response.get("prompts").kind() != '[' {
 		return errors.New("the answer to GET /prompts/list has no list prompts: is this the address of the proxy?")
-	case len(list) > maxPrompts:
-		return errTooManyPrompts
 	}
 	return a.each(list, func(spec node) string { return spec.textOf("prompt_id") }, func(spec node, name string) error {
 		id, _ := splitVersion(name)
@@ -251,9 +228,6 @@ func (r *litellm) fetch() error {
 			}
 		}
 		for _, one := range specs {
-			if !r.take() {
-				break
-			}
 			parameters := one.get("litellm_params")
 			var raw node
 			if !parameters.get("dotprompt_content").exists() && !parameters.get("prompt_data").exists() && parameters.textOf("prompt_integration") == "dotprompt" {

@@ -1,8 +1,8 @@
 package convert_test
 
 import (
-	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/convert"
@@ -52,13 +53,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// noWait does not wait before a repeated request.
-func noWait(context.Context, time.Duration) error { return nil }
-
 // golden converts a live account, and compares the result with golden files.
 func golden(t *testing.T, name string, source convert.Source, s *server, path string, o convert.Options) {
 	t.Helper()
-	o.Wait = noWait
 	set, report, err := convert.Convert(t.Context(), source, s.URL+path, o)
 	if err != nil {
 		t.Fatal(err)
@@ -160,42 +157,44 @@ func TestPortkeyAccount(t *testing.T) {
 	golden(t, "portkey-account-all", convert.Portkey, s, "/v1", convert.Options{Key: "of-portkey-1", AllVersions: true})
 }
 
+// transport answers requests in memory.
+type transport func(*http.Request) *http.Response
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r), nil }
+
 // TestRepeats answers with errors that pass. It checks that Retry-After is kept, within
 // bounds, and that other errors are not repeated.
 func TestRepeats(t *testing.T) {
-	var waits []time.Duration
-	statuses := []int{429, 503, 200}
-	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		status := statuses[0]
-		statuses = statuses[1:]
-		switch status {
-		case 429:
-			w.Header().Set("Retry-After", "7")
-		case 503:
-			w.Header().Set("Retry-After", "999999999999")
-		}
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(`{"prompts":[]}`))
-	}))
-	t.Cleanup(failing.Close)
-	o := convert.Options{Wait: func(_ context.Context, d time.Duration) error {
-		waits = append(waits, d)
-		return nil
-	}}
-	if _, _, err := convert.Convert(t.Context(), convert.LiteLLM, failing.URL, o); err != nil {
-		t.Error(err)
-	}
-	if want := []time.Duration{7 * time.Second, 30 * time.Second}; !slices.Equal(waits, want) {
-		t.Errorf("waited %v, want %v", waits, want)
-	}
-
-	statuses, waits = []int{401}, nil
-	if _, _, err := convert.Convert(t.Context(), convert.LiteLLM, failing.URL, o); err == nil || !strings.Contains(err.Error(), "GET /prompts/list was answered 401") || waits != nil {
-		t.Errorf("got %v after %v, want the 401 at once", err, waits)
-	}
-	statuses, waits = slices.Repeat([]int{500}, 5), nil
-	if _, _, err := convert.Convert(t.Context(), convert.LiteLLM, failing.URL, o); err == nil || len(statuses) > 0 || len(waits) != 4 {
-		t.Errorf("got %v after %v, want the 500 after five requests", err, waits)
+	for _, test := range []struct {
+		name     string
+		statuses []int
+		want     string // in the error, empty for none
+		takes    time.Duration
+	}{
+		{"pauses", []int{429, 503, 200}, "", 7*time.Second + 30*time.Second},
+		{"a wrong key", []int{401}, "GET /prompts/list was answered 401", 0},
+		{"a broken server", slices.Repeat([]int{500}, 5), "answered 500", 3 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				statuses := test.statuses
+				pauses := map[int]string{429: "7", 503: "999999999999"}
+				o := convert.Options{Transport: transport(func(*http.Request) *http.Response {
+					status := statuses[0]
+					statuses = statuses[1:]
+					header := http.Header{"Retry-After": {pauses[status]}}
+					return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(`{"prompts":[]}`))}
+				})}
+				begin := time.Now()
+				_, _, err := convert.Convert(t.Context(), convert.LiteLLM, "http://127.0.0.1:1", o)
+				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+					t.Errorf("got %v, want %q", err, test.want)
+				}
+				if took := time.Since(begin); took != test.takes || len(statuses) > 0 {
+					t.Errorf("took %s, want %s; %d responses are left", took, test.takes, len(statuses))
+				}
+			})
+		})
 	}
 }
 
@@ -208,29 +207,9 @@ func TestRedirectsKeepTheKey(t *testing.T) {
 	first := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
 	t.Cleanup(first.Close)
 	for _, source := range []convert.Source{convert.OpenRouter, convert.Langfuse, convert.LiteLLM, convert.Portkey} {
-		_, _, err := convert.Convert(t.Context(), source, first.URL, convert.Options{Key: "public:secret", Wait: noWait})
+		_, _, err := convert.Convert(t.Context(), source, first.URL, convert.Options{Key: "public:secret"})
 		if err == nil || !strings.Contains(err.Error(), "redirects are not followed") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got %v, want that redirects are not followed", source, err)
-		}
-	}
-}
-
-// TestTooManyInAccounts has lists with more prompts or versions than an input may have.
-func TestTooManyInAccounts(t *testing.T) {
-	list := func(item string) string { return "[" + strings.Repeat(item+",", 20_000) + item + "]" }
-	s := newServer(t, "Accept", "application/json", map[string]string{
-		"/presets?limit=100&offset=0":        `{"data":` + list(`{"slug":"a"}`) + "}",
-		"/prompts/list":                      `{"prompts":[{"prompt_id":"a"}]}`,
-		"/prompts/a/versions":                `{"prompts":` + list(`{"prompt_id":"a"}`) + "}",
-		"/v1/prompts/partials?page_size=100": `{"data":[]}`,
-		"/v1/prompts?page_size=100":          `{"data":[{"slug":"a"}],"total":1}`,
-		"/v1/prompts/a":                      `{"prompt_version":2}`,
-		"/v1/prompts/a/versions":             `{"data":` + list(`{"prompt_version":1,"string":"x"}`) + "}",
-	})
-	for source, base := range map[convert.Source]string{convert.OpenRouter: s.URL, convert.LiteLLM: s.URL, convert.Portkey: s.URL + "/v1"} {
-		_, _, err := convert.Convert(t.Context(), source, base, convert.Options{Key: "k", AllVersions: true, Wait: noWait})
-		if err == nil || !strings.Contains(err.Error(), "more than 20000") {
-			t.Errorf("%s: got %v", source, err)
 		}
 	}
 }
@@ -253,11 +232,11 @@ func TestEndlessAnswers(t *testing.T) {
 		}
 	}))
 	t.Cleanup(endless.Close)
-	_, _, err := convert.Convert(t.Context(), convert.Langfuse, endless.URL, convert.Options{Key: "a:b", Wait: noWait})
+	_, _, err := convert.Convert(t.Context(), convert.Langfuse, endless.URL, convert.Options{Key: "a:b"})
 	if err == nil || !strings.Contains(err.Error(), "more than 1000 pages") || pages != 1000 {
 		t.Errorf("got %v after %d pages", err, pages)
 	}
-	_, _, err = convert.Convert(t.Context(), convert.LiteLLM, endless.URL, convert.Options{Wait: noWait})
+	_, _, err = convert.Convert(t.Context(), convert.LiteLLM, endless.URL, convert.Options{})
 	if err == nil || !strings.Contains(err.Error(), "more than 67108864 bytes") {
 		t.Errorf("got %v, want that the answers are too long", err)
 	}
@@ -278,7 +257,7 @@ func TestAccountsWanted(t *testing.T) {
 		{convert.LiteLLM, "https://127.0.0.1:1/?a=b", "key", "nor a query"},
 		{"other", "x", "", "openrouter, openai, langfuse, litellm, portkey"},
 	} {
-		_, _, err := convert.Convert(t.Context(), test.source, test.input, convert.Options{Key: test.key, Wait: noWait})
+		_, _, err := convert.Convert(t.Context(), test.source, test.input, convert.Options{Key: test.key})
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "user:pass") {
 			t.Errorf("%s of %s: got %v, want %q", test.source, test.input, err, test.want)
 		}

@@ -1,94 +1,72 @@
 package convert
 
 import (
-	"slices"
+	"regexp"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
+// partials are texts by their names, which templates refer to.
+type partials map[string]string
+
+var partialTag = regexp.MustCompile(`\{\{\s*>\s*([^{}]*?)\s*\}\}`)
+
+// syntax is Mustache with the texts of its partials. Line breaks around them stay.
+func (p partials) syntax() syntax {
+	find := func(name string) (text string, ok bool, problem string) {
+		text, ok = p[name]
+		return text, ok, ""
+	}
+	return inclusion{kind: "partial", reference: partialTag, find: find}.included(mustache,
+		finding{message: "has the texts of its partials: a change of a partial no longer changes it"})
+}
+
 // mustache is the syntax of Mustache as far as a template can express it. It has {{name}},
-// {{{name}}} and {{&name}}, all without escaping. It also has comments and partials, and
-// line breaks around them stay.
-type mustache struct {
-	// partials are the texts of partials by their names.
-	partials map[string]string
-}
-
-func (m mustache) syntax(text string) ([]segment, []finding) {
-	e := mustacheExpansion{texts: inclusion{kind: "partial", find: m.find}}
-	e.add(text, nil)
-	return e.result()
-}
-
-func (m mustache) find(name string) (text string, ok bool, problem string) {
-	text, ok = m.partials[name]
-	return text, ok, ""
-}
-
-type mustacheExpansion struct {
-	builder
-	texts inclusion
-}
-
-func (e *mustacheExpansion) refuse(message string) { e.find(finding{message, true}) }
-
-// add adds the segments of a text. inside are the partials around it.
-func (e *mustacheExpansion) add(text string, inside []string) {
+// {{{name}}} and {{&name}}, all without escaping, and comments.
+func mustache(text string) ([]segment, []finding) {
+	var b builder
 	for {
 		before, rest, found := strings.Cut(text, "{{")
-		e.literal(before)
+		b.literal(before)
 		if !found {
-			return
+			return b.result()
 		}
-		end, start := "}}", ""
+		end := "}}"
 		if strings.HasPrefix(rest, "{") {
-			start, end = "{", "}}}"
+			end = "}}}"
 		}
-		tag, behind, closed := strings.Cut(rest[len(start):], end)
+		tag, behind, closed := strings.Cut(rest, end)
 		if !closed {
-			e.refuse("has {{ without an end")
-			return
+			b.find(finding{"has {{ without an end", true})
+			return b.result()
 		}
-		e.tag(start+strings.Trim(tag, space), inside)
+		b.mustacheTag(strings.Trim(tag, space))
 		text = behind
 	}
 }
 
-// tag adds what a tag stands for.
-func (e *mustacheExpansion) tag(tag string, inside []string) {
+// mustacheTag adds what a tag stands for.
+func (b *builder) mustacheTag(tag string) {
 	kind, name := byte(0), tag
-	if tag != "" && strings.IndexByte("{&>!#^/=", tag[0]) >= 0 {
+	if tag != "" && strings.IndexByte("{&!#^/=", tag[0]) >= 0 {
 		kind, name = tag[0], strings.Trim(tag[1:], space)
 	}
 	switch kind {
 	case '!':
-		e.find(finding{message: "has a comment {{! … }}: it is not for the model"})
+		b.find(finding{message: "has a comment {{! … }}: it is not for the model"})
 	case '#', '^', '/':
-		e.refuse("has a section {{#…}} or {{^…}}: a template has no conditions and no loops")
+		b.find(finding{"has a section {{#…}} or {{^…}}: a template has no conditions and no loops", true})
 	case '=':
-		e.refuse("changes the delimiters {{ and }}")
-	case '>':
-		e.partial(name, inside)
+		b.find(finding{"changes the delimiters {{ and }}", true})
 	default:
-		whole, rest := domain.CutVariableName(name)
-		switch {
-		case whole == "" || rest != "":
-			e.refuse("has " + tagShown(name) + ", which cannot be a variable here")
+		if whole, rest := domain.CutVariableName(name); whole == "" || rest != "" {
+			b.find(finding{"has " + tagShown(name) + ", which cannot be a variable here", true})
 			return
-		case strings.Contains(name, "."):
-			e.find(finding{message: dottedName})
 		}
-		e.variable(name)
+		if strings.Contains(name, ".") {
+			b.find(finding{message: dottedName})
+		}
+		b.variable(name)
 	}
-}
-
-func (e *mustacheExpansion) partial(name string, inside []string) {
-	text, problem := e.texts.put(name, inside)
-	if problem != "" {
-		e.refuse(problem)
-		return
-	}
-	e.find(finding{message: "has the texts of its partials: a change of a partial no longer changes it"})
-	e.add(text, append(slices.Clone(inside), name))
 }

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -18,23 +17,32 @@ type node struct {
 	file  string // the name of the input's file, or the path of a request
 	path  string // the JSON Pointer in it
 	value jsontext.Value
+	// left is how many parts of the whole input may still be read. When it gets to 0, values have no
+	// more parts, and the conversion fails. It is nil for a value that was made.
+	left *int
 	// isMade is set if the source has the text of the value's content alone, at this place.
 	isMade bool
 }
 
-// parse reads one JSON text strictly. Its errors never quote it. Halves of surrogate pairs are allowed,
-// since they refuse one version and not the whole text.
-func parse(file, path string, text []byte) (node, error) {
-	value := jsontext.Value(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))))
-	if !utf8.Valid(value) || !value.IsValid(jsontext.AllowInvalidUTF8(true)) {
-		_, err := rawjson.ReadStrict(value)
+// file returns the place of a file of the input, or of the response to a request.
+func (c *conversion) file(name string) node { return node{file: name, left: &c.left} }
+
+// parse reads the JSON text of a place strictly. Its errors never quote it.
+func (n node) parse(text []byte) (node, error) {
+	var err error
+	if n.value, err = rawjson.ReadStrict(bytes.TrimPrefix(text, []byte("\ufeff"))); err != nil {
 		return node{}, fmt.Errorf("is no JSON: %w", err)
 	}
-	return node{file: file, path: path, value: value}, nil
+	return n, nil
 }
 
-// hasHalf reports whether a text has half of a surrogate pair.
-func (n node) hasHalf() bool { return len(n.value) > 0 && !n.value.IsValid() }
+// counts counts a part that is read. It is not ok if there were too many.
+func (n node) counts() (ok bool) {
+	if n.left != nil {
+		*n.left = max(0, *n.left-1)
+	}
+	return n.left == nil || *n.left > 0
+}
 
 // exists reports whether there is a value other than null.
 func (n node) exists() bool { return len(n.value) > 0 && n.value.Kind() != 'n' }
@@ -57,7 +65,7 @@ func (n node) get(name string) node {
 
 // at returns the place of a member without its value.
 func (n node) at(name string) node {
-	return node{file: n.file, path: string(jsontext.Pointer(n.path).AppendToken(name))}
+	return node{file: n.file, path: string(jsontext.Pointer(n.path).AppendToken(name)), left: n.left}
 }
 
 // members yields the members of an object, in their order.
@@ -70,7 +78,7 @@ func (n node) members() iter.Seq2[string, node] {
 			name, _ := rawjson.Text(quoted)
 			at := n.at(name)
 			at.value = value
-			if !yield(name, at) {
+			if !n.counts() || !yield(name, at) {
 				return
 			}
 		}
@@ -84,7 +92,7 @@ func (n node) items() iter.Seq[node] {
 			return
 		}
 		for i, value := range rawjson.Items(n.value) {
-			if !yield(node{file: n.file, path: n.path + "/" + strconv.Itoa(i), value: value}) {
+			if !n.counts() || !yield(node{file: n.file, path: n.path + "/" + strconv.Itoa(i), value: value, left: n.left}) {
 				return
 			}
 		}

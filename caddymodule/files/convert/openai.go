@@ -26,7 +26,7 @@ func readOpenAI(c *conversion) ([]*prompt, error) {
 		if root.kind() != '[' {
 			c.readOpenAIObject(&found, root)
 		}
-		for item := range c.parts(root) {
+		for item := range root.items() {
 			c.readOpenAIObject(&found, item)
 		}
 	}
@@ -64,7 +64,7 @@ func (c *conversion) readOpenAIExport(found *prompts, root node) {
 		p.leave(production, "must be the number of a version: the newest one is taken")
 	}
 	p.leaveOthers(root, "openai_prompt_id name production_version versions")
-	for item := range c.parts(root.get("versions")) {
+	for item := range root.get("versions").items() {
 		v := &version{number: item.get("version").number(), dialect: domain.Responses, syntax: plainBraces, place: item}
 		v.readMessages(item.get("messages"), "id", "status")
 		v.readSettings(item.get("config"))

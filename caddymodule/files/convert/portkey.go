@@ -13,7 +13,7 @@ import (
 // readPortkey reads files with prompts and partials, as Portkey's API shows them, or a live
 // account.
 func readPortkey(c *conversion) ([]*prompt, error) {
-	r := portkey{conversion: c, partials: mustache{make(map[string]string)}}
+	r := portkey{conversion: c, partials: make(partials)}
 	if c.isLive() {
 		if err := r.fetch(); err != nil {
 			return nil, err
@@ -34,41 +34,30 @@ func readPortkey(c *conversion) ([]*prompt, error) {
 type portkey struct {
 	*conversion
 	found    prompts
-	partials mustache // texts are read when all are known
+	partials partials // texts are read when all are known
 }
 
 // collect takes the prompts and the partials of a file: {prompts, partials}, a list, or one
 // of them.
 func (r *portkey) collect(root node) {
-	partials := root.get("partials")
 	switch {
 	case root.kind() == '[':
-		for item := range r.parts(root) {
+		for item := range root.items() {
 			r.collect(item)
 		}
-	case root.get("prompts").kind() == '[' || partials.exists():
-		for item := range r.parts(root.get("prompts")) {
+	case root.get("prompts").exists() || root.get("partials").exists():
+		for item := range root.get("prompts").items() {
 			r.prompt("", item)
 		}
-		for item := range r.parts(partials) {
+		for item := range root.get("partials").items() {
 			r.partial(item)
 		}
-		for name, text := range partials.members() {
-			if !r.take() {
-				break
-			}
-			if text, ok := text.text(); ok {
-				r.partials.partials[name] = text
-			}
-		}
-	case root.get("data").kind() == '[':
-		r.collect(root.get("data"))
-	case root.kind() == '{' && !root.get("prompt_version").exists() && !root.get("parameters").exists() && root.get("version").exists():
-		r.partial(root)
-	case root.kind() == '{':
-		r.prompt("", root)
-	default:
+	case root.kind() != '{':
 		r.refuse(root, "must be an object with prompts and partials")
+	case root.get("version").exists() && !root.get("prompt_version").exists():
+		r.partial(root)
+	default:
+		r.prompt("", root)
 	}
 }
 
@@ -81,7 +70,7 @@ func (r *portkey) partial(at node) {
 	}
 	for _, name := range []string{at.textOf("slug"), at.textOf("id")} {
 		if name != "" {
-			r.partials.partials[name] = text
+			r.partials[name] = text
 		}
 	}
 }
@@ -109,7 +98,7 @@ func (r *portkey) prompt(name string, at node) {
 	}
 	p := r.found.of(name)
 	p.title = cmp.Or(at.textOf("name"), p.title)
-	v := &version{number: at.get("prompt_version").number(), dialect: domain.Chat, syntax: r.partials.syntax, place: at, message: at.get("prompt_version_description")}
+	v := &version{number: at.get("prompt_version").number(), dialect: domain.Chat, syntax: r.partials.syntax(), place: at, message: at.get("prompt_version_description")}
 	p.versions = append(p.versions, v)
 	if status := at.textOf("status"); status != "" && status != "active" {
 		p.disabled = true
@@ -169,7 +158,7 @@ func (v *version) readPortkeyString(at node) {
 		v.refuse(place, "must be the text of a template")
 		return
 	}
-	list, err := parse(place.file, place.path, []byte(text))
+	list, err := place.parse([]byte(text))
 	switch isChat := at.get("template_metadata").textOf("template_type") == "chat"; {
 	case err == nil && list.kind() == '[':
 		v.readMessages(list)

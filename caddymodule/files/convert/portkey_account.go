@@ -56,7 +56,6 @@ func (r *portkey) fetchOne(a *account, name string) error {
 	number := published.get("prompt_version").number()
 	p := r.found.of(name)
 	p.chosen = number
-	r.take()
 	r.prompt(name, published)
 	versions, err := a.get(path+"/versions", nil)
 	if err != nil {
@@ -70,9 +69,6 @@ func (r *portkey) fetchOne(a *account, name string) error {
 		if !r.options.AllVersions {
 			p.unread = append(p.unread, numberOr(other, "without a number"))
 			continue
-		}
-		if !r.take() {
-			break
 		}
 		if _, ok := stringOf(item); !ok {
 			if item, err = a.get(path+"/versions/"+url.PathEscape(item.textOf("prompt_version_id")), nil); err != nil {

@@ -76,7 +76,7 @@ var kinds = []struct {
 func (r *Report) Print(w io.Writer) error {
 	var text strings.Builder
 	for _, p := range r.Written {
-		fmt.Fprintf(&text, "written: %s/%s.yaml: %s", p.Workspace, p.Slug, visible(p.Prompt, maxName))
+		fmt.Fprintf(&text, "written: %s/%s.yaml: %s", p.Workspace, p.Slug, terminal.Escape(p.Prompt))
 		if p.Version > 0 {
 			fmt.Fprintf(&text, ", version %d", p.Version)
 		}
@@ -100,35 +100,17 @@ func (r *Report) Print(w io.Writer) error {
 func (e *Entry) line() string {
 	var parts []string
 	if e.Prompt != "" {
-		name := visible(e.Prompt, maxName)
+		name := terminal.Escape(e.Prompt)
 		if e.Version > 0 {
 			name += " version " + strconv.Itoa(e.Version)
 		}
 		parts = append(parts, name)
 	}
 	if e.File != "" {
-		parts = append(parts, visible(e.File, maxName))
+		parts = append(parts, terminal.Escape(e.File))
 	}
 	if e.Path != "" {
-		parts = append(parts, visible(e.Path, maxName))
+		parts = append(parts, terminal.Escape(e.Path))
 	}
-	return strings.Join(append(parts, visible(e.Message, maxMessage)), ": ")
-}
-
-// The bounds of names and of messages in a report for people, in characters.
-const (
-	maxName    = 200
-	maxMessage = 2000
-)
-
-// visible returns at most a number of characters of text, as a terminal can show them.
-func visible(text string, limit int) string {
-	count := 0
-	for at := range text {
-		if count == limit {
-			return terminal.Escape(text[:at]) + "…"
-		}
-		count++
-	}
-	return terminal.Escape(text)
+	return strings.Join(append(parts, terminal.Escape(e.Message)), ": ")
 }

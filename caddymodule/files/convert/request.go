@@ -2,7 +2,6 @@ package convert
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -14,10 +13,6 @@ import (
 // build makes a version of a file. It is not ok if the version is refused. The entries of v
 // then have the reason.
 func (v *version) build(schemas *schema.Schemas) (built files.Version, ok bool) {
-	if v.hasHalf() {
-		v.refuse(v.place, "has half of a surrogate pair, such as \\ud83d alone, which is no character")
-		return built, false
-	}
 	variables := v.texts()
 	for name, value := range v.given.members() {
 		if !variables[name] {
@@ -42,12 +37,6 @@ func (v *version) build(schemas *schema.Schemas) (built files.Version, ok bool) 
 	}
 	v.reportIgnored(capture)
 	return files.NewVersion(capture.Dialect, capture.Config, capture.SystemPrompt, capture.Template), true
-}
-
-// hasHalf reports whether a part of a version has half of a surrogate pair.
-func (v *version) hasHalf() bool {
-	return v.place.hasHalf() || slices.ContainsFunc(v.messages, node.hasHalf) ||
-		slices.ContainsFunc(v.settings, func(s setting) bool { return s.value.hasHalf() })
 }
 
 // capture checks the request as a server does, and returns what it stores. Settings that

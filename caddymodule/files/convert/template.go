@@ -94,13 +94,6 @@ func plainBraces(text string) ([]segment, []finding) {
 			text = rest
 			continue
 		}
-		inner := text[at+2:]
-		if next := strings.IndexByte(inner, '{'); next >= 0 {
-			inner = inner[:next] // so that no part is searched again and again
-		}
-		if tag, _, closed := strings.Cut(inner, "}}"); closed && strings.Trim(tag, space) != "" {
-			b.find(finding{message: "has " + tagShown(tag) + ", which is no variable: it is text here"})
-		}
 		b.literal("{")
 		text = text[at+1:]
 	}

@@ -172,9 +172,6 @@ type conflict string
 
 func (c conflict) Error() string { return string(c) }
 
-// errTaken is the outcome for a workspace that somebody else made after the plan.
-const errTaken = conflict("somebody else made the workspace after the plan: plan again")
-
 // errChanged is the outcome for an object that somebody else changed after the plan.
 const errChanged = conflict("was changed by somebody else after the plan: nothing was overwritten, plan again")
 
@@ -193,12 +190,8 @@ func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 	if err == nil {
 		err = decode(response.Data, "the server's answer", &created)
 	}
-	if client.IsStatus(err, http.StatusBadRequest) {
-		var other client.Workspace
-		r := &reader{client: a.plan.client}
-		if _, missing := r.get(ctx, "/workspaces/"+client.Escape(w.Slug), nil, &other); missing == nil {
-			return errTaken
-		}
+	if client.IsStatus(err, http.StatusBadRequest) { // the file was checked
+		return conflict("cannot be made, and somebody else may have made it after the plan: plan again (" + err.Error() + ")")
 	}
 	if err != nil {
 		return err
@@ -240,7 +233,7 @@ func (a *applier) restore(ctx context.Context, s *sequence, c *Change) error {
 		return err
 	}
 	restored.tag = response.Tag()
-	r := &reader{client: a.plan.client, owner: a.plan.owner}
+	r := &reader{client: a.plan.client, owner: a.plan.Owner}
 	change, err := r.compareExisting(ctx, c.file, s.workspaceID, restored)
 	if _, ok := errors.AsType[problem](err); ok {
 		_, failed := s.send(context.WithoutCancel(ctx), client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "")}, ifMatch(restored.tag))

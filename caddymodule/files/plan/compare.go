@@ -67,8 +67,6 @@ type steps struct {
 	version *files.Version
 	// latest is the number of the file's version, also if it is yet to be made.
 	latest int
-	// designated is the number of the version that is designated until then.
-	designated int
 	// patch is the body of the preset's update, nil for none. It goes first for a preset
 	// that must be active before it takes a version.
 	patch      []byte
@@ -136,7 +134,7 @@ func (r *reader) compareNew(file *files.Preset, workspaceID string) (*Change, er
 	c := newChange(file.Workspace, file.Slug, Create)
 	c.file, c.workspaceID = file, workspaceID
 	c.version, c.earlier = &file.Version, file.Earlier
-	c.Earlier, c.latest, c.designated = len(file.Earlier), len(file.Earlier)+1, 1
+	c.Earlier, c.latest = len(file.Earlier), len(file.Earlier)+1
 	none := client.Version{Config: []byte("{}"), PresetVersion: domain.PresetVersion{Dialect: file.Version.Capture.Dialect}}
 	blank := client.Preset{Preset: domain.Preset{Name: file.Slug, Slug: file.Slug, Status: domain.PresetActive, DesignatedVersion: 1}}
 	if err := c.compareVersion(none); err != nil {
@@ -148,8 +146,8 @@ func (r *reader) compareNew(file *files.Preset, workspaceID string) (*Change, er
 	return c, c.compareLabels(blank, c.latest, 0, func(number int) (bool, error) { return number <= c.latest, nil })
 }
 
-// compareArchived returns the change that restores a preset. Its versions can be read only
-// then, so a label is compared as far as the history tells. That has no removed versions.
+// compareArchived returns the change that restores a preset. Its versions can be read only then, so
+// Apply archives it again if a label names one that does not exist.
 func (r *reader) compareArchived(ctx context.Context, file *files.Preset, workspaceID string, archived client.Preset) (*Change, error) {
 	if err := r.checkOwner(archived, file.Workspace); err != nil {
 		return nil, err
@@ -161,13 +159,7 @@ func (r *reader) compareArchived(ctx context.Context, file *files.Preset, worksp
 	if err := c.compareFields(restored); err != nil {
 		return nil, err
 	}
-	newest := -1 // not read yet
-	err := c.compareLabels(archived, int(files.Latest), 0, func(number int) (_ bool, err error) {
-		if newest < 0 {
-			newest, err = r.newestMade(ctx, c.workspaceID, c.Slug)
-		}
-		return newest == 0 || number <= newest+1, err // the file's version may be the next one
-	})
+	err := c.compareLabels(archived, int(files.Latest), 0, func(int) (bool, error) { return true, nil })
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +173,7 @@ func (r *reader) compareExisting(ctx context.Context, file *files.Preset, worksp
 		return nil, err
 	}
 	c := newChange(file.Workspace, file.Slug, Update)
-	c.file, c.workspaceID, c.tag, c.designated = file, workspaceID, current.tag, current.Designated.Version
+	c.file, c.workspaceID, c.tag = file, workspaceID, current.tag
 	if err := c.compareFields(current.Preset); err != nil {
 		return nil, err
 	}
@@ -270,32 +262,18 @@ func (r *reader) nextVersion(ctx context.Context, c *Change, current preset) (in
 }
 
 // madeOfSeries returns how many of the file's earlier versions a preset got. It is 0 unless
-// the preset got exactly the first of them, as after a run that was cut off. The server may
-// have removed some of them since then.
+// the first one and the newest one are as in the file, as after a run that was cut off. The server
+// may have removed others since then.
 func (r *reader) madeOfSeries(ctx context.Context, file *files.Preset, workspaceID string, current preset) (int, error) {
 	series := file.Earlier
-	if len(series) == 0 || current.Designated.Version != 1 {
+	if len(series) == 0 || current.Designated.Version != 1 || !files.SameCapture(current.Designated.Capture(), series[0].Capture) {
 		return 0, nil // only the first one is designated before the last
 	}
-	_, total, err := r.versions(ctx, workspaceID, file.Slug, 0, 1, true)
-	if err != nil || total > len(series) {
+	newest, err := r.newest(ctx, workspaceID, current)
+	if err != nil || newest.Version > len(series) || !files.SameCapture(newest.Capture(), series[newest.Version-1].Capture) {
 		return 0, err
 	}
-	const size = 100
-	made := 0
-	for offset := 0; offset < total; offset += size {
-		page, now, err := r.versions(ctx, workspaceID, file.Slug, offset, size, false)
-		if err != nil || now != total || len(page) != min(size, total-offset) {
-			return 0, err
-		}
-		for _, v := range page {
-			if v.Version <= made || v.Version > len(series) || !files.SameCapture(v.Capture(), series[v.Version-1].Capture) {
-				return 0, nil
-			}
-			made = v.Version
-		}
-	}
-	return made, nil
+	return newest.Version, nil
 }
 
 // compareVersion describes what differs between a version and that of the file.

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -24,46 +23,15 @@ type LabelChange struct {
 	tag string // of the label on the server, empty for a new one
 	// moved is set if the label was changed or removed after From was read.
 	moved bool
-	// set is what Apply has set the label to before all versions of To were made. It is nil
-	// for nothing. done is set if that is all.
-	set  *Target
-	done bool
+	done  bool // Apply has made the change
 }
 
-// now returns what the label stands for, nil for nothing.
-func (l *LabelChange) now() *Target {
-	if l.set != nil {
-		return l.set
-	}
-	return l.From
-}
-
-// before returns the target to set before a version of a number is made. It is not needed if
-// the label names all older versions of To already, unless To has no others.
-//
-// A label that needs newer versions, too, serves what it did until they are made, and only
-// names the older ones. A new label, which nobody uses yet, serves the older ones. If the file
-// gives them no weight, it serves the designated version.
-func (l *LabelChange) before(number, designated int) (part *Target, needed bool) {
-	if l.done || l.To == nil {
-		return nil, !l.done
-	}
-	old := l.To.sharesBelow(number)
-	if len(old) == len(l.To.shares()) {
-		return l.To, true
-	}
-	now := l.now()
-	switch {
-	case len(old) == 0:
-		return nil, false
-	case now != nil:
-		named := now.withShares(old)
-		return &named, !named.equals(*now)
-	case slices.ContainsFunc(old, func(share files.Share) bool { return share.Weight > 0 }):
-		return &Target{Split: old}, true
-	default:
-		return new(Target{Version: files.Number(designated)}.withShares(old)), true
-	}
+// isPossible reports whether the change can be made before a version of a number is: it removes the
+// label, or all versions of To exist.
+func (l *LabelChange) isPossible(number int) bool {
+	return !l.done && (l.To == nil || !slices.ContainsFunc(l.To.shares(), func(share files.Share) bool {
+		return share.Version == files.Latest || int(share.Version) >= number
+	}))
 }
 
 // Target is what a label stands for: one version, or a split. Its JSON is that of the API,
@@ -118,33 +86,6 @@ func (t Target) shares() []files.Share {
 		return []files.Share{{Version: t.Version, Weight: 1}}
 	}
 	return t.Split
-}
-
-// sharesBelow returns the shares of t that are versions below a number.
-func (t Target) sharesBelow(number int) []files.Share {
-	return slices.DeleteFunc(slices.Clone(t.shares()), func(share files.Share) bool {
-		return share.Version == files.Latest || int(share.Version) >= number
-	})
-}
-
-// withShares returns t with the versions of shares that it lacks, at weight 0. If those are too
-// many for a split, t loses the lightest versions that shares does not have. Requests then go
-// only to versions that t served before, and few sessions move. There must be fewer shares
-// than a split can have.
-func (t Target) withShares(shares []files.Share) Target {
-	split := slices.Clone(t.shares())
-	for _, share := range shares {
-		if !hasVersion(split, share.Version) {
-			split = append(split, files.Share{Version: share.Version})
-		}
-	}
-	if len(split) == len(t.shares()) {
-		return t
-	}
-	others := slices.DeleteFunc(slices.Clone(split), func(share files.Share) bool { return hasVersion(shares, share.Version) })
-	slices.SortStableFunc(others, func(a, b files.Share) int { return cmp.Compare(a.Weight, b.Weight) })
-	excess := others[:max(0, len(split)-domain.MaxShares)]
-	return Target{Split: slices.DeleteFunc(split, func(share files.Share) bool { return hasVersion(excess, share.Version) })}
 }
 
 func hasVersion(shares []files.Share, version files.Number) bool {

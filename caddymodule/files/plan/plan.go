@@ -43,9 +43,12 @@ type Plan struct {
 	// Errors keep the plan from being applied.
 	Errors []Problem `json:"errors"`
 
-	owner     string
-	client    *client.Client
-	unchanged int
+	// Owner is the owner for whom the plan was made.
+	Owner string `json:"-"`
+	// Unchanged is the number of presets for which there is nothing to do.
+	Unchanged int `json:"-"`
+
+	client *client.Client
 }
 
 // Action is what becomes of a preset or of a workspace.
@@ -90,12 +93,6 @@ func (p *Plan) Empty() bool {
 	return len(p.Changes) == 0 && len(p.Workspaces) == 0 && len(p.Errors) == 0
 }
 
-// Unchanged returns the number of presets for which there is nothing to do.
-func (p *Plan) Unchanged() int { return p.unchanged }
-
-// Owner returns the owner for whom the plan was made.
-func (p *Plan) Owner() string { return p.owner }
-
 func compareChanges(a, b *Change) int {
 	return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Slug, b.Slug))
 }
@@ -124,7 +121,7 @@ func New(ctx context.Context, c *client.Client, set *files.Set, o Options) (*Pla
 	if err := r.readWorkspaces(ctx); err != nil {
 		return nil, err
 	}
-	p := &Plan{owner: o.Owner, client: c, Changes: []*Change{}, Workspaces: []*Workspace{}, Adopt: []Adoption{}, Notes: []Problem{}, Errors: []Problem{}}
+	p := &Plan{Owner: o.Owner, client: c, Changes: []*Change{}, Workspaces: []*Workspace{}, Adopt: []Adoption{}, Notes: []Problem{}, Errors: []Problem{}}
 	for i := range set.Workspaces {
 		w, err := r.compareWorkspace(ctx, &set.Workspaces[i])
 		if err != nil {
@@ -179,7 +176,7 @@ func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Prese
 		case problems[i] != "":
 			p.Errors = append(p.Errors, Problem{presets[i].Workspace, presets[i].Slug, string(problems[i])})
 		case change == nil:
-			p.unchanged++
+			p.Unchanged++
 		case change.adopts:
 			p.Adopt = append(p.Adopt, Adoption{presets[i].Workspace, presets[i].Slug, change})
 		default:

@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
-	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // startKeeping starts a server that keeps some versions of each preset.
@@ -32,10 +31,6 @@ func TestLabelledVersionsStay(t *testing.T) {
 		{"a label that moves on", []string{"PUT labels/a {\"version\":2}"}, "{a: latest, l: 2}", `{"a":{"version":5},"l":{"version":2}}`},
 		{"another name", []string{"PUT labels/a {\"version\":2}"}, "{l: 2}", `{"l":{"version":2}}`},
 		{"a split of old versions", nil, "{l: {split: [{version: 2, weight: 9}, {version: 4, weight: 1}]}}", `{"l":{"split":[{"version":2,"weight":9},{"version":4,"weight":1}]}}`},
-		{"a split with the new version", nil, "{l: {split: [{version: latest, weight: 1}, {version: 2, weight: 9}]}}", `{"l":{"split":[{"version":5,"weight":1},{"version":2,"weight":9}]}}`},
-		{"a split without weight for the old version", nil, "{l: {split: [{version: 2, weight: 0}, {version: latest, weight: 1}]}}", `{"l":{"split":[{"version":2,"weight":0},{"version":5,"weight":1}]}}`},
-		{"a label that becomes a split", []string{"PUT labels/l {\"version\":4}"}, "{l: {split: [{version: 2, weight: 9}, {version: latest, weight: 1}]}}", `{"l":{"split":[{"version":2,"weight":9},{"version":5,"weight":1}]}}`},
-		{"a label that becomes a split without weight for the old version", []string{"PUT labels/l {\"version\":4}"}, "{l: {split: [{version: 2, weight: 0}, {version: latest, weight: 1}]}}", `{"l":{"split":[{"version":2,"weight":0},{"version":5,"weight":1}]}}`},
 		{"several labels", []string{"PUT labels/gone {\"version\":4}"}, "{a: 2, b: 3, c: latest}", `{"a":{"version":2},"b":{"version":3},"c":{"version":5}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -56,60 +51,12 @@ func TestLabelledVersionsStay(t *testing.T) {
 	}
 }
 
-// TestLabelsServeTheSame checks which versions labels serve if the new version is refused.
-func TestLabelsServeTheSame(t *testing.T) {
-	var full, fullWithout2 []string // splits of as many versions as they can have
-	for n := range domain.MaxShares {
-		share := fmt.Sprintf(`{"version":%d,"weight":%d}`, n+1, max(n, 3-n))
-		full = append(full, share)
-		if n+1 != 2 {
-			fullWithout2 = append(fullWithout2, share)
-		}
-	}
-	for _, tc := range []struct {
-		name   string
-		before string // the target of the label, empty for none
-		file   string // the split in the file
-		want   string // the target afterwards
-	}{
-		{"no weight", `{"version":4}`, "[{version: 2, weight: 0}, {version: latest, weight: 1}]", `{"split":[{"version":4,"weight":1},{"version":2,"weight":0}]}`},
-		{"little weight", `{"version":4}`, "[{version: 2, weight: 1}, {version: latest, weight: 99}]", `{"split":[{"version":4,"weight":1},{"version":2,"weight":0}]}`},
-		{"the same version", `{"version":4}`, "[{version: 4, weight: 1}, {version: latest, weight: 99}]", `{"version":4}`},
-		{"a split", `{"split":[{"version":4,"weight":9},{"version":3,"weight":1}]}`, "[{version: 3, weight: 5}, {version: 2, weight: 5}, {version: latest, weight: 1}]", `{"split":[{"version":4,"weight":9},{"version":3,"weight":1},{"version":2,"weight":0}]}`},
-		{"a split with the versions", `{"split":[{"version":2,"weight":9},{"version":3,"weight":1}]}`, "[{version: 3, weight: 5}, {version: latest, weight: 1}]", `{"split":[{"version":2,"weight":9},{"version":3,"weight":1}]}`},
-		{"a full split", `{"split":[` + strings.Join(full, ",") + `]}`, "[{version: 3, weight: 0}, {version: 17, weight: 1}, {version: latest, weight: 1}]", `{"split":[` + strings.Join(fullWithout2, ",") + `,{"version":17,"weight":0}]}`},
-		{"a new label", "", "[{version: 2, weight: 9}, {version: latest, weight: 1}]", `{"split":[{"version":2,"weight":9}]}`},
-		{"a new label without weight", "", "[{version: 2, weight: 0}, {version: latest, weight: 1}]", `{"split":[{"version":17,"weight":1},{"version":2,"weight":0}]}`},
-		{"a new label with the designated version", "", "[{version: 17, weight: 0}, {version: latest, weight: 1}]", `{"version":17}`},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			const on = "X-Preset-Owner: files"
-			s := start(t)
-			for n := range domain.MaxShares + 1 {
-				s.Manage("POST", "/v1/presets/p/chat/completions", fmt.Sprintf(`{"model":"m%d"}`, n+1), on).Want(t, 200)
-			}
-			if tc.before != "" {
-				s.Manage("PUT", "/v1/presets/p/labels/l", tc.before, on).Want(t, 200)
-			}
-			s.write(map[string]string{"default/p.yaml": "labels: {l: {split: " + tc.file + "}}\nchat: {model: new}\n"})
-			s.applyWithFailure(s.planThrough(func(through http.RoundTripper, r *http.Request) (*http.Response, error) {
-				if r.Method == http.MethodPost {
-					return forbidden()
-				}
-				return through.RoundTrip(r)
-			}))
-			s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"labels":{"l":`+tc.want+`}`)
-			s.apply(plan.Options{})
-		})
-	}
-}
-
 // TestLabelledSeriesStays makes a series whose first versions have labels, where only the last
 // version would stay.
 func TestLabelledSeriesStays(t *testing.T) {
 	s := startKeeping(t, 1)
 	s.write(map[string]string{"default/p.yaml": `
-labels: {one: 1, two: 2, both: {split: [{version: 1, weight: 1}, {version: 2, weight: 1}]}, all: {split: [{version: 2, weight: 1}, {version: 3, weight: 1}, {version: latest, weight: 1}]}}
+labels: {one: 1, two: 2, both: {split: [{version: 1, weight: 1}, {version: 2, weight: 1}]}}
 earlier: [{chat: {model: m1}}, {chat: {model: m2}}, {chat: {model: m3}}]
 chat: {model: m4}
 `})

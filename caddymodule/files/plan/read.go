@@ -19,8 +19,6 @@ import (
 const (
 	// requestTimeout bounds a request with its repetitions.
 	requestTimeout = 2 * time.Minute
-	// maxReads bounds how often the newest version is read that changes meanwhile.
-	maxReads = 10
 	// recentChanges is how many changes of a preset are looked at for its drift.
 	recentChanges = 20
 )
@@ -135,11 +133,11 @@ func (r *reader) archivedPreset(ctx context.Context, workspaceID, slug string) (
 	return p, false, nil
 }
 
-// versions returns how many versions a preset has, and a page of them.
-func (r *reader) versions(ctx context.Context, workspaceID, slug string, offset, limit int, summary bool) (page []client.Version, total int, err error) {
+// versions returns how many versions a preset has, and a page with one of them.
+func (r *reader) versions(ctx context.Context, workspaceID, slug string, offset int, summary bool) (page []client.Version, total int, err error) {
 	query := in(workspaceID)
 	query.Set("offset", strconv.Itoa(offset))
-	query.Set("limit", strconv.Itoa(limit))
+	query.Set("limit", "1")
 	if summary {
 		query.Set("fields", "summary")
 	}
@@ -152,22 +150,18 @@ func (r *reader) versions(ctx context.Context, workspaceID, slug string, offset,
 
 // newest returns the version of the highest number, which requests may not get yet.
 func (r *reader) newest(ctx context.Context, workspaceID string, p preset) (client.Version, error) {
-	_, total, err := r.versions(ctx, workspaceID, p.Slug, 0, 1, true)
-	for range maxReads {
-		if err != nil {
-			return client.Version{}, err
-		}
-		if total == 1 {
-			return p.Designated, nil
-		}
-		var page []client.Version
-		last := total - 1
-		page, total, err = r.versions(ctx, workspaceID, p.Slug, last, 1, false)
-		if err == nil && len(page) == 1 && total == last+1 {
-			return page[0], nil
-		}
+	_, total, err := r.versions(ctx, workspaceID, p.Slug, 0, true)
+	if err != nil || total == 1 {
+		return p.Designated, err
 	}
-	return client.Version{}, errors.New("the versions change while they are read")
+	page, now, err := r.versions(ctx, workspaceID, p.Slug, total-1, false)
+	if err == nil && (len(page) != 1 || now != total) {
+		err = errors.New("the versions change while they are read: plan again")
+	}
+	if err != nil {
+		return client.Version{}, err
+	}
+	return page[0], nil
 }
 
 // hasVersion reports whether a preset has a version. A preset that was archived is a 404.
@@ -208,24 +202,6 @@ func (r *reader) hasDrifted(ctx context.Context, workspaceID string, p client.Pr
 		}
 	}
 	return false, nil
-}
-
-// newestMade returns the number of the last version that a preset of any status got. It is 0
-// if the history does not have it, as after a salvage.
-func (r *reader) newestMade(ctx context.Context, workspaceID, slug string) (int, error) {
-	for element, err := range r.client.Elements(ctx, presetPath(slug, "/history"), in(workspaceID)) {
-		if err != nil {
-			return 0, err
-		}
-		var change domain.HistoryEntry
-		if err := decode(element, "the history", &change); err != nil {
-			return 0, err
-		}
-		if change.Operation == "preset.create_version" && change.Version != nil {
-			return *change.Version, nil
-		}
-	}
-	return 0, nil
 }
 
 // countChanges returns how many changes of a preset there were.

@@ -54,7 +54,7 @@ func (s *sequence) send(ctx context.Context, r client.Request, only condition) (
 		r.Query = query
 	}
 	r.Header = http.Header{
-		"X-Preset-Owner":  {s.plan.owner},
+		"X-Preset-Owner":  {s.plan.Owner},
 		"Idempotency-Key": {s.key(r, only)},
 	}
 	r.Header.Set(only.name, only.value)
@@ -67,7 +67,7 @@ func (s *sequence) send(ctx context.Context, r client.Request, only condition) (
 // long as the object is still in its planned state.
 func (s *sequence) key(r client.Request, only condition) string {
 	digest := sha256.New()
-	for _, part := range []string{s.plan.owner, s.workspaceID, s.slug, s.planned, only.name, only.value, r.Method, r.Path, r.Query.Encode(), string(r.Body)} {
+	for _, part := range []string{s.plan.Owner, s.workspaceID, s.slug, s.planned, only.name, only.value, r.Method, r.Path, r.Query.Encode(), string(r.Body)} {
 		digest.Write(binary.AppendUvarint(nil, uint64(len(part))))
 		digest.Write([]byte(part))
 	}
@@ -128,10 +128,10 @@ func (s *sequence) update(ctx context.Context, c *Change) error {
 	for i := range c.Labels {
 		if l := &c.Labels[i]; !l.done {
 			only := ifNew
-			if l.now() != nil {
+			if l.From != nil {
 				only = ifMatch(l.tag)
 			}
-			if _, err := s.setLabel(ctx, c, l, l.To, latest, only); err != nil {
+			if err := s.setLabel(ctx, c, l, latest, only); err != nil {
 				return err
 			}
 		}
@@ -139,33 +139,31 @@ func (s *sequence) update(ctx context.Context, c *Change) error {
 	return nil
 }
 
-// setLabels sets and removes labels before a version of a number is made, as far as they name
-// versions that exist. Making one may remove old versions that no label names.
+// setLabels sets and removes labels before a version of a number is made, if they name only versions
+// that exist. Making one may remove old versions that no label names.
 func (s *sequence) setLabels(ctx context.Context, c *Change, number int) error {
 	for i := range c.Labels {
 		l := &c.Labels[i]
-		part, needed := l.before(number, c.designated)
-		if !needed {
+		if !l.isPossible(number) {
 			continue
 		}
-		if err := s.setLabelFirst(ctx, c, l, part); err != nil {
+		if err := s.setLabelFirst(ctx, c, l); err != nil {
 			return err
 		}
-		l.set, l.done = part, part == nil || part.equals(*l.To)
+		l.done = true
 	}
 	return nil
 }
 
 // setLabelFirst sets or removes a label, and takes the preset's new tag for the next request.
 // It is a conflict if somebody else changed the preset before that tag was read.
-func (s *sequence) setLabelFirst(ctx context.Context, c *Change, l *LabelChange, to *Target) error {
+func (s *sequence) setLabelFirst(ctx context.Context, c *Change, l *LabelChange) error {
 	r := &reader{client: s.plan.client}
 	before, err := r.countChanges(ctx, s.workspaceID, c.Slug)
 	if err != nil {
 		return orStopped(ctx, err)
 	}
-	response, err := s.setLabel(ctx, c, l, to, 0, s.condition())
-	if err != nil {
+	if err := s.setLabel(ctx, c, l, 0, s.condition()); err != nil {
 		return err
 	}
 	p, err := r.preset(ctx, s.workspaceID, c.Slug)
@@ -179,7 +177,7 @@ func (s *sequence) setLabelFirst(ctx context.Context, c *Change, l *LabelChange,
 	if after != before+1 {
 		return errChanged
 	}
-	s.tag, l.tag = p.tag, response.Tag()
+	s.tag = p.tag
 	return nil
 }
 
@@ -244,18 +242,18 @@ func MadeVersion(response *client.Response, v *files.Version) (client.Version, e
 		cmp.Or(response.Header.Get("X-Preset-Ignored"), "compare the two"))
 }
 
-// setLabel gives a label a target, or removes it for nil. latest is the number of the file's
-// version.
-func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, to *Target, latest int, only condition) (*client.Response, error) {
+// setLabel gives a label its target, or removes it. latest is the number of the file's version.
+func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, latest int, only condition) error {
 	r := client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "/labels/"+client.Escape(l.Label))}
-	if to != nil {
-		body, err := json.Marshal(to.with(files.Latest, files.Number(latest)))
+	if l.To != nil {
+		body, err := json.Marshal(l.To.with(files.Latest, files.Number(latest)))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		r.Method, r.Body = http.MethodPut, body
 	}
-	return s.send(ctx, r, only)
+	_, err := s.send(ctx, r, only)
+	return err
 }
 
 // CheckMessage returns an error if text cannot be the Message of ApplyOptions.

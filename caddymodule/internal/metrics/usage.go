@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"container/list"
 	"strconv"
 	"sync"
 
@@ -9,7 +8,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagetap"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
-	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
 // Usage are the metrics of usage. The handlers of a configuration share them.
@@ -23,22 +21,17 @@ type Usage struct {
 	firstByte *prometheus.HistogramVec
 
 	mu     sync.Mutex
+	apart  int // versions with labels of their own, at most so many:
 	most   int
-	series map[usedVersion]*list.Element // of a *usageSeries
-	order  *list.List                    // the versions used first are in front
-	gone   map[usedVersion]struct{}      // those that made room
+	series map[usedVersion]*usageSeries
 }
 
 // usedVersion are the labels of a version. All are empty if versions are not told apart,
 // and for requests without a preset.
 type usedVersion struct{ workspace, preset, version string }
 
-// others are the labels of the versions that made room.
+// others are the labels of the versions for which there is no room.
 var others = usedVersion{preset: "other"}
-
-// maxGone bounds how many versions are remembered that made room. Beyond it new versions
-// are others, too.
-const maxGone = 100_000
 
 func (v usedVersion) labels(more ...string) []string {
 	return append([]string{v.workspace, v.preset, v.version}, more...)
@@ -53,7 +46,7 @@ type usageSeries struct {
 }
 
 func newUsage() *Usage {
-	u := &Usage{series: make(map[usedVersion]*list.Element), order: list.New(), gone: make(map[usedVersion]struct{})}
+	u := &Usage{series: make(map[usedVersion]*usageSeries)}
 	labels := []string{"workspace", "preset", "version"}
 	u.tokens = [5]*prometheus.CounterVec{
 		u.counter("input_tokens_total", "Input tokens of inference requests, with those of caches.", labels...),
@@ -107,42 +100,20 @@ func (u *Usage) of(version usedVersion) *usageSeries {
 	if u.most == 0 || version.preset == "" {
 		version = usedVersion{}
 	}
-	if e, ok := u.series[version]; ok {
-		return e.Value.(*usageSeries)
+	s := u.series[version]
+	switch {
+	case s != nil || version.preset == "":
+	case u.apart < u.most:
+		u.apart++
+	default:
+		version = others
+		s = u.series[others]
 	}
-	if version.preset != "" {
-		if _, gone := u.gone[version]; gone || len(u.gone) == maxGone {
-			version = others
-		} else if u.order.Len() == u.most {
-			u.makeRoom()
-		}
-	}
-	if e, ok := u.series[version]; ok { // of the others
-		return e.Value.(*usageSeries)
-	}
-	s := u.newSeries(version)
-	if version.version == "" { // it stays
-		u.series[version] = &list.Element{Value: s}
-	} else {
-		u.series[version] = u.order.PushBack(s)
+	if s == nil {
+		s = u.newSeries(version)
+		u.series[version] = s
 	}
 	return s
-}
-
-// makeRoom removes the series of the version that was used first.
-func (u *Usage) makeRoom() {
-	first := u.order.Remove(u.order.Front()).(*usageSeries).of
-	delete(u.series, first)
-	u.gone[first] = struct{}{}
-	// DeletePartialMatch would look at the series of all versions.
-	for _, vec := range append(u.tokens[:], u.cost, u.uncosted) {
-		vec.DeleteLabelValues(first.labels()...)
-	}
-	for _, reason := range gatewayanswer.Reasons() {
-		u.unknown.DeleteLabelValues(first.labels(string(reason))...)
-	}
-	u.duration.DeleteLabelValues(first.labels()...)
-	u.firstByte.DeleteLabelValues(first.labels()...)
 }
 
 func (u *Usage) newSeries(version usedVersion) *usageSeries {

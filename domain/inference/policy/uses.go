@@ -85,8 +85,11 @@ func each(list jsontext.Value, read func(element jsontext.Value) *finding) *find
 func (s *useSearch) field(f rawjson.Member) (found *finding) {
 	switch f.Name {
 	case "model":
-		name, _, _ := strings.Cut(textUpTo(f.Value, reference.MaxReference), domain.ReferenceMark) // which is resolved
-		found = s.named(name)
+		if reference.IsReference(f.Value) { // which is resolved
+			found = s.named(s.Request.Model)
+		} else {
+			found = s.named(textUpTo(f.Value, reference.MaxReference))
+		}
 	case "moderation":
 		found = s.model(rawjson.Get(f.Value, "model")).under("model")
 	case "models", "fallbacks", "tools", "functions", "plugins", "input", "messages":

@@ -144,10 +144,9 @@ func (q *Request) namePrompt(m promptMembers) {
 	ref := Ref{Slug: slug}
 	if m.version != nil {
 		var ok bool
-		if ref.Pin, ok = rawjson.Head(m.version, maxPin); m.version.Kind() == '0' {
-			var n int
-			n, ok = rawjson.Int(m.version)
-			ref.Pin = strconv.Itoa(n)
+		if ref.Pin, ok = rawjson.Head(m.version, maxPin); m.version.Kind() == '0' && len(m.version) <= maxPin {
+			ref.Pin = string(m.version)
+			_, ok = domain.ParseNumber(ref.Pin)
 		}
 		if !ok || !pinPattern.MatchString(ref.Pin) {
 			p.setError(m.place+"version", "must be the number of a version, or a label")

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// Ref is how a request names a preset. Its model is "@preset/slug" or
+// Ref is how a request names a preset. Its model is "@preset/slug", "provider/@preset/slug" or
 // "model@preset/slug", its preset field is "slug", or it has a prompt (see
 // Prompt).
 type Ref struct {
@@ -74,8 +74,8 @@ type Request struct {
 	// SessionID is the session_id field, or empty.
 	SessionID string
 
-	// Found tells that there is a reference, modelIsReference that it is in the model
-	// field. model is the text before it there.
+	// Found tells that there is a reference, ModelIsReference that it is in the model
+	// field. Model is the model that Cut finds before it there.
 	Found            bool
 	Ref              Ref
 	Model            string
@@ -209,12 +209,35 @@ func (q *Request) readModel(model jsontext.Value) {
 		q.rejectReference(domain.InvalidAt("/model", fmt.Sprintf("must be at most %d bytes if it refers to a preset", MaxReference)))
 		return
 	}
-	q.Model, text, _ = strings.Cut(text, domain.ReferenceMark)
+	q.Model, text, _ = Cut(text)
 	if !isUsableModel(q.Model) {
 		q.rejectReference(domain.InvalidAt("/model", "must have the name of a model before "+domain.ReferenceMark+", or nothing at all"))
 		return
 	}
 	q.setReference("/model", text)
+}
+
+// Cut splits a model's name that refers to a preset. model is the text before the reference, and
+// empty for a provider alone: clients write "openai/@preset/slug" where a name needs a provider.
+// ref is the slug, with its pin. found is false for a name without a reference.
+func Cut(name string) (model, ref string, found bool) {
+	model, ref, found = strings.Cut(name, domain.ReferenceMark)
+	if provider, ok := strings.CutSuffix(model, "/"); ok && provider != "" && isUsableModel(provider) {
+		model = ""
+	}
+	return model, ref, found
+}
+
+// NameForClaude returns the name of a preset that is kept by the model picker of Claude Code, which
+// shows only names with "claude" or "anthropic" in them. model is the preset's own. Claude Code
+// derives the abilities of a model from its name, so the model is in it where possible. A request with
+// the name acts as one with ref alone, as long as the preset runs that model.
+func (ref Ref) NameForClaude(model string) string {
+	name, lower := model+ref.String(), strings.ToLower(model)
+	if !strings.Contains(lower, "claude") && !strings.Contains(lower, "anthropic") || !isUsableModel(model) || len(name) > MaxReference {
+		return "anthropic/" + ref.String()
+	}
+	return name
 }
 
 // isUsableModel reports whether the text before a reference is empty or names a model.

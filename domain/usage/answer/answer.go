@@ -1,9 +1,9 @@
 // Package answer reads what an inference answer says of its usage while the answer passes.
 //
 // A Reader gets the answer's bytes as the upstream sends them, in any pieces. It reads JSON
-// and SSE in the dialects chat, responses and messages. It holds no content: strings are
-// skipped, and its memory does not grow with the answer. An answer is read as JSON parsers
-// do. The last of several members of one name counts. Text that is not JSON says nothing.
+// and SSE in the dialects chat, responses and messages. It keeps an event, or a body, without its
+// long strings until that is whole, so its memory does not grow with the texts of the answer. The
+// first of several members of one name counts. Text that is not JSON says nothing.
 package answer
 
 import "time"

@@ -1,14 +1,18 @@
 package answer
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // summary has the usage of an answer's events together, or of its body.
 type summary struct {
-	model        name
+	model        string
 	usage        figures
 	final        bool // usage has its final counts
 	broken       bool // the last event with usage cannot be read
@@ -18,60 +22,54 @@ type summary struct {
 }
 
 // addBody takes the usage of a JSON body.
-func (s *summary) addBody(e *event) {
-	s.model, s.usage, s.final = e.outer.model, e.outer.usage, true
-	s.failed = e.error || e.failed || e.kind == errorKind
+func (s *summary) addBody(d domain.Dialect, body jsontext.Value) {
+	s.model = textOf(body, "model")
+	s.setUsage(d, rawjson.Get(body, "usage"), true)
+	s.failed = hasError(body) || textOf(body, "status") == "failed" || kindIn(body) == errorKind
 }
 
 // add takes over what an event of a stream says, which passed at now.
-func (s *summary) add(d domain.Dialect, e *event, k eventKind, now time.Time) {
-	if e.error || k == errorKind || k == failedKind {
-		s.failed = true
-	}
-	if e.content && s.firstContent.IsZero() {
+func (s *summary) add(d domain.Dialect, event jsontext.Value, k eventKind, now time.Time) {
+	s.failed = s.failed || k == errorKind || k == failedKind || hasError(event)
+	if s.firstContent.IsZero() && hasContent(event, maxContentDepth) {
 		s.firstContent = now
 	}
 	switch d {
 	case domain.Chat:
-		s.setModel(&e.outer)
-		if e.outer.usage.said {
-			s.replace(&e.outer.usage, true)
-		}
+		s.setModel(event, nil, false)
+		s.setUsage(d, rawjson.Get(event, "usage"), true)
 	case domain.Responses:
-		terminal := k == completedKind || k == failedKind
-		if terminal && e.named().model.len > 0 {
-			s.model.len = 0 // the last word
-		}
-		s.setModel(e.named())
-		if terminal && e.in.usage.said {
-			s.replace(&e.in.usage, true)
+		inner, isLast := rawjson.Get(event, "response"), k == completedKind || k == failedKind
+		s.setModel(event, inner, isLast)
+		if isLast {
+			s.setUsage(d, rawjson.Get(inner, "usage"), true)
 		}
 	case domain.Messages:
-		if k == startKind {
-			s.setModel(e.named())
-			if e.in.usage.said {
-				s.replace(&e.in.usage, false)
-			}
-		}
-		if k == deltaKind && e.outer.usage.said {
-			if !s.usage.said {
-				s.usage.begin('{')
-			}
-			s.usage.update(&e.outer.usage)
+		switch usage := rawjson.Get(event, "usage"); {
+		case k == startKind:
+			inner := rawjson.Get(event, "message")
+			s.setModel(event, inner, false)
+			s.setUsage(d, rawjson.Get(inner, "usage"), false)
+		case k == deltaKind && usage != nil:
+			s.usage.update(figuresOf(d, usage))
 			s.final = true
 		}
 	}
 }
 
-// setModel sets the model to that of p, unless it is set already.
-func (s *summary) setModel(p *part) {
-	if s.model.len == 0 && p.model.len > 0 {
-		s.model = p.model
+// setModel sets the model, unless it is set already and this is not the last word. LiteLLM has its own
+// name of the model in each event, which counts, and the provider's within.
+func (s *summary) setModel(event, inner jsontext.Value, isLast bool) {
+	if s.model == "" || isLast {
+		s.model = cmp.Or(textOf(event, "model"), textOf(inner, "model"), s.model)
 	}
 }
 
-func (s *summary) replace(f *figures, final bool) {
-	s.usage, s.final, s.broken = *f, final, false
+// setUsage sets the usage, unless it is nil.
+func (s *summary) setUsage(d domain.Dialect, usage jsontext.Value, final bool) {
+	if usage != nil {
+		s.usage, s.final, s.broken = figuresOf(d, usage), final, false
+	}
 }
 
 // tokens returns the final counts. A failed answer may end before it says them.
@@ -80,4 +78,10 @@ func (s *summary) tokens(d domain.Dialect) (Tokens, bool) {
 		return Tokens{}, false
 	}
 	return s.usage.tokens(d == domain.Messages)
+}
+
+// textOf returns a member of an object that is a text, "" for none.
+func textOf(object jsontext.Value, name string) string {
+	text, _ := rawjson.Text(rawjson.Get(object, name))
+	return text
 }

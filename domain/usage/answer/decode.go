@@ -9,7 +9,6 @@ import (
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -36,27 +35,16 @@ type decoding struct {
 var decodings = map[string]*decoding{
 	"":         nil,
 	"identity": nil,
-	"gzip":     gzipDecoding,
-	"x-gzip":   gzipDecoding,
-	"deflate":  {open: openZlib},
+	"gzip":     {open: openGzip},
 	"br":       {open: openBrotli},
 	"zstd":     {open: openZstd},
 }
-
-var gzipDecoding = &decoding{open: openGzip}
 
 func openGzip(old, r io.Reader) (io.Reader, error) {
 	if z, ok := old.(*gzip.Reader); ok {
 		return z, z.Reset(r)
 	}
 	return gzip.NewReader(r)
-}
-
-func openZlib(old, r io.Reader) (io.Reader, error) {
-	if z, ok := old.(zlib.Resetter); ok {
-		return old, z.Reset(r, nil)
-	}
-	return zlib.NewReader(r)
 }
 
 // openBrotli refuses a window above maxWindow, which the first byte tells.

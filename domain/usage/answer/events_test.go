@@ -16,8 +16,8 @@ type listedEvent struct {
 	Skipped []string          `json:"skipped"` // other places that speak of usage
 }
 
-// figuresOf are the values that the test gives to what is read.
-var figuresOf = map[string]any{
+// givenFigures are the values that the test gives to what is read.
+var givenFigures = map[string]any{
 	"input": 1000, "output": 200, "cache_read": 30, "cache_write": 4, "reasoning": 5,
 	"cost": json.Number("0.5"), "upstream_cost": json.Number("0.25"), "own_key": true,
 }
@@ -85,10 +85,10 @@ func (e listedEvent) stream(t *testing.T, d domain.Dialect, name string, value a
 	}
 	costs := 0
 	for place, figure := range e.Read {
-		if figuresOf[figure] == nil {
+		if givenFigures[figure] == nil {
 			t.Fatalf("%s: there is no figure %q", place, figure)
 		}
-		setMember(t, body, place, figuresOf[figure])
+		setMember(t, body, place, givenFigures[figure])
 		if strings.HasSuffix(figure, "cost") {
 			costs++
 		}

@@ -6,6 +6,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/shopspring/decimal"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 const (
@@ -14,7 +17,7 @@ const (
 	maxCount = 1_000_000_000_000
 	// maxExponent bounds a cost's exponent, so that adding costs is cheap.
 	maxExponent = 64
-	// maxDigits is the longest count or cost that is read.
+	// maxDigits is the longest cost that is read.
 	maxDigits = 64
 )
 
@@ -24,81 +27,80 @@ const (
 	bad    int64 = -2 // not a count
 )
 
+// The places of counts.
+const (
+	input = iota
+	output
+	cacheRead
+	cacheWrite
+	reasoning
+	places
+)
+
+// countPaths lead from a usage object to its counts.
+var countPaths = map[domain.Dialect]*[places][]string{
+	domain.Chat: {
+		input: {"prompt_tokens"}, output: {"completion_tokens"},
+		cacheRead: {"prompt_tokens_details", "cached_tokens"}, cacheWrite: {"prompt_tokens_details", "cache_write_tokens"},
+		reasoning: {"completion_tokens_details", "reasoning_tokens"},
+	},
+	domain.Responses: {
+		input: {"input_tokens"}, output: {"output_tokens"},
+		cacheRead: {"input_tokens_details", "cached_tokens"}, cacheWrite: {"input_tokens_details", "cache_write_tokens"},
+		reasoning: {"output_tokens_details", "reasoning_tokens"},
+	},
+	domain.Messages: {
+		input: {"input_tokens"}, output: {"output_tokens"},
+		cacheRead: {"cache_read_input_tokens"}, cacheWrite: {"cache_creation_input_tokens"},
+		reasoning: {"output_tokens_details", "thinking_tokens"},
+	},
+}
+
 // figures are the counts and the cost of a usage object.
 type figures struct {
 	said   bool // there is a usage that is not null
 	broken bool // it is not an object
-	counts [reasoning - input + 1]int64
-	cost   name // as written
-	// upstream is the provider's cost. It is paid beside cost if ownKey is set.
-	upstream name
-	ownKey   bool
+	counts [places]int64
+	cost   string // as Seen.Cost
 }
 
-// count returns a count.
-func (f *figures) count(n what) *int64 { return &f.counts[n-input] }
-
-// setNumber sets a count or a cost. A number that is too long has no text.
-func (f *figures) setNumber(n what, text []byte) {
-	if len(text) > maxDigits {
-		text = nil
+// figuresOf reads a usage that is not null.
+func figuresOf(d domain.Dialect, usage jsontext.Value) figures {
+	f := figures{said: true, broken: usage.Kind() != '{', cost: costOf(usage)}
+	for i, path := range countPaths[d] {
+		f.counts[i] = countOf(memberAt(usage, path...))
 	}
-	switch n {
-	case input, output, cacheRead, cacheWrite, reasoning:
-		*f.count(n) = countOf(text)
-	case cost:
-		f.cost.set(text)
-	case upstreamCost:
-		f.upstream.set(text)
-	}
+	return f
 }
 
-// begin forgets everything for a new usage of a kind.
-func (f *figures) begin(v jsontext.Kind) {
-	f.said, f.broken = v != 'n', v != '{'
-	for i := range f.counts {
-		f.counts[i] = unsaid
+// memberAt returns the member of nested objects at a path, nil if it is missing or null.
+func memberAt(value jsontext.Value, path ...string) jsontext.Value {
+	for _, name := range path {
+		value = rawjson.Get(value, name)
 	}
-	f.cost.len, f.upstream.len, f.ownKey = 0, 0, false
-}
-
-// beginMember forgets the member n for a new one of a kind.
-func (f *figures) beginMember(n what, v jsontext.Kind) {
-	switch n {
-	case input, output, cacheRead, cacheWrite, reasoning:
-		*f.count(n) = unsaid
-		if v != 'n' {
-			*f.count(n) = bad // until its number is read
-		}
-	case inputDetails:
-		*f.count(cacheRead), *f.count(cacheWrite) = unsaid, unsaid
-	case outputDetails:
-		*f.count(reasoning) = unsaid
-	case cost:
-		f.cost.len = 0
-	case costDetails, upstreamCost:
-		f.upstream.len = 0
-	case ownKey:
-		f.ownKey = v == 't'
-	}
+	return value
 }
 
 // update takes over what later says. Missing members keep their values.
-func (f *figures) update(later *figures) {
-	f.said, f.broken = true, f.broken || later.broken
+func (f *figures) update(later figures) {
+	if !f.said {
+		*f = later
+		return
+	}
+	f.broken = f.broken || later.broken
 	for i, n := range later.counts {
 		if n != unsaid {
 			f.counts[i] = n
 		}
 	}
-	if later.cost.len > 0 {
-		f.cost, f.upstream, f.ownKey = later.cost, later.upstream, later.ownKey
+	if later.cost != "" {
+		f.cost = later.cost
 	}
 }
 
 // tokens returns the counts. ok is false if one is bad or a needed one is missing.
 func (f *figures) tokens(cacheApart bool) (t Tokens, ok bool) {
-	if !f.said || f.broken || *f.count(input) == unsaid || *f.count(output) == unsaid {
+	if !f.said || f.broken || f.counts[input] == unsaid || f.counts[output] == unsaid {
 		return Tokens{}, false
 	}
 	for i, n := range f.counts {
@@ -107,28 +109,24 @@ func (f *figures) tokens(cacheApart bool) (t Tokens, ok bool) {
 		}
 		f.counts[i] = max(n, 0)
 	}
-	t = Tokens{
-		Input: *f.count(input), Output: *f.count(output),
-		CacheRead: *f.count(cacheRead), CacheWrite: *f.count(cacheWrite), Reasoning: *f.count(reasoning),
-	}
+	t = Tokens{f.counts[input], f.counts[output], f.counts[cacheRead], f.counts[cacheWrite], f.counts[reasoning]}
 	if cacheApart {
 		t.Input += t.CacheRead + t.CacheWrite
 	}
 	return t, true
 }
 
-// total returns the cost as decimal text, "" if there is none or it cannot be read.
-func (f *figures) total() string {
-	sum, ok := f.cost.decimal()
-	if !ok || f.broken {
-		return ""
+// costOf returns the cost of a usage object, as Seen.Cost. With the caller's own key, the provider's
+// cost is paid beside the gateway's.
+func costOf(usage jsontext.Value) string {
+	sum, ok := decimalOf(rawjson.Get(usage, "cost"))
+	if upstream := memberAt(usage, "cost_details", "upstream_inference_cost"); ok && upstream != nil && rawjson.Get(usage, "is_byok").Kind() == 't' {
+		var paid decimal.Decimal
+		paid, ok = decimalOf(upstream)
+		sum = sum.Add(paid)
 	}
-	if f.ownKey && f.upstream.len > 0 {
-		upstream, ok := f.upstream.decimal()
-		if !ok {
-			return ""
-		}
-		sum = sum.Add(upstream)
+	if !ok {
+		return ""
 	}
 	return sum.String()
 }
@@ -140,21 +138,20 @@ const costHeader = "X-Litellm-Response-Cost"
 // whose body tells none. It is "" for what is not one JSON number, and for one that is negative or
 // extreme.
 func CostOf(header http.Header) string {
-	var f figures
-	if told := header[costHeader]; len(told) == 1 {
-		if value := jsontext.Value(told[0]); value.Kind() == '0' && value.IsValid() {
-			f.setNumber(cost, value)
+	if told := header[costHeader]; len(told) == 1 && jsontext.Value(told[0]).IsValid() {
+		if cost, ok := decimalOf(jsontext.Value(told[0])); ok {
+			return cost.String()
 		}
 	}
-	return f.total()
+	return ""
 }
 
-// decimal returns n exactly. ok is false if n is missing, negative or extreme.
-func (n *name) decimal() (d decimal.Decimal, ok bool) {
-	if n.len == 0 {
+// decimalOf returns a number exactly. ok is false if it is none, or negative or extreme.
+func decimalOf(number jsontext.Value) (d decimal.Decimal, ok bool) {
+	if number.Kind() != '0' || len(number) > maxDigits {
 		return decimal.Decimal{}, false
 	}
-	d, err := decimal.NewFromString(string(n.text[:n.len]))
+	d, err := decimal.NewFromString(string(number))
 	if err != nil || d.IsNegative() || d.Exponent() > maxExponent || d.Exponent() < -maxExponent {
 		return decimal.Decimal{}, false
 	}
@@ -163,22 +160,22 @@ func (n *name) decimal() (d decimal.Decimal, ok bool) {
 
 // countOf reads a JSON number as a count. 12.0 is 12. Other fractions and exponents are bad,
 // since no API writes a count so.
-func countOf(text []byte) int64 {
+func countOf(number jsontext.Value) int64 {
+	if number == nil {
+		return unsaid
+	}
 	var n int64
-	for i, c := range text {
+	for i, c := range number {
 		switch {
 		case '0' <= c && c <= '9':
 			if n = n*10 + int64(c-'0'); n > maxCount {
 				return bad
 			}
-		case c == '.' && len(bytes.Trim(text[i+1:], "0")) == 0:
+		case c == '.' && len(bytes.Trim(number[i+1:], "0")) == 0:
 			return n
 		default:
 			return bad
 		}
-	}
-	if len(text) == 0 {
-		return bad
 	}
 	return n
 }

@@ -1,12 +1,14 @@
 package answer
 
 import (
+	"cmp"
 	"mime"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // Reader reads one answer. It is not safe for concurrent use.
@@ -26,26 +28,26 @@ type Reader struct {
 
 // parser is the state of reading a text. It is large, and used again.
 type parser struct {
-	scanner scanner
+	text    rawjson.Shortener // of the event, or of the body
 	lines   lines
 	summary summary
 }
 
+// maxPooled bounds the texts that are used again.
+const maxPooled = 16 << 10
+
 var parsers = sync.Pool{New: func() any { return new(parser) }}
 
 // New returns a reader of an answer in dialect d. contentType and contentEncoding are the
-// answer's headers. It reads identity, gzip, br, zstd and deflate. It never fails: an answer
+// answer's headers. It reads identity, gzip, br and zstd. It never fails: an answer
 // that it cannot read has unknown tokens. It does not know the answer's status: an answer
 // with an error status may have no usage or be HTML. The caller must call Close.
 func New(d domain.Dialect, contentType, contentEncoding string) *Reader {
 	r := &Reader{dialect: d, parser: parsers.Get().(*parser)}
-	*r.parser = parser{}
-	r.scanner.root = places[d]
 	switch mediaType(contentType) {
 	case "text/event-stream":
 		r.streamed = true
 	case "application/json":
-		r.scanner.reset()
 	default:
 		r.reason = MediaType
 		return r
@@ -89,15 +91,15 @@ func (r *Reader) Write(p []byte, now time.Time) {
 		return
 	}
 	r.decoder.write(p)
-	r.reason = r.decoder.reason
+	r.reason = cmp.Or(r.reason, r.decoder.reason)
 }
 
 // read reads decoded bytes.
 func (r *Reader) read(p []byte, now time.Time) {
 	if r.streamed {
 		r.readLines(p, now)
-	} else {
-		r.scanner.feed(p)
+	} else if r.text.Add(p); len(r.text.Text()) > rawjson.MaxShortText {
+		r.reason = TooLarge
 	}
 }
 
@@ -111,9 +113,7 @@ func (r *Reader) Close(complete bool) Seen {
 	truncated := false
 	if r.decoder != nil {
 		truncated = r.decoder.close() && r.any
-		if r.reason == "" {
-			r.reason = r.decoder.reason
-		}
+		r.reason = cmp.Or(r.reason, r.decoder.reason)
 	}
 	r.closed = true
 	s := &r.summary
@@ -123,8 +123,8 @@ func (r *Reader) Close(complete bool) Seen {
 	case r.streamed:
 		r.endEvent(r.last, complete) // it counts without its empty line
 	case !r.any:
-	case r.scanner.text.IsWhole():
-		s.addBody(&r.scanner.event)
+	case rawjson.Check(r.text.Text()) == nil:
+		s.addBody(r.dialect, r.text.Text())
 	default:
 		broken = complete
 	}
@@ -134,7 +134,7 @@ func (r *Reader) Close(complete bool) Seen {
 	r.seen = Seen{Streamed: r.streamed, Ended: s.ended}
 	// How much of broken bytes is decoded depends on the pieces in which they come.
 	if r.reason != Encoding {
-		r.seen.Model, r.seen.Cost, r.seen.Failed, r.seen.FirstContent = s.model.String(), s.usage.total(), s.failed, s.firstContent
+		r.seen.Model, r.seen.Cost, r.seen.Failed, r.seen.FirstContent = s.model, s.usage.cost, s.failed, s.firstContent
 	}
 	tokens, ok := s.tokens(r.dialect)
 	switch {
@@ -152,7 +152,10 @@ func (r *Reader) Close(complete bool) Seen {
 	default:
 		r.seen.Unknown = Absent
 	}
-	parsers.Put(r.parser)
+	if r.text.Reset(); cap(r.text.Text()) <= maxPooled {
+		*r.parser = parser{text: r.text}
+		parsers.Put(r.parser)
+	}
 	r.parser = nil
 	return r.seen
 }
