@@ -74,6 +74,37 @@ var agents = []agent{
 		},
 	},
 	{
+		name: "copilot", program: "@github/copilot-{platform}/copilot", preset: "qwen", own: nil, open: copilotOpen, tools: map[string]string{"view": `{"path": "{home}/notes.txt"}`}, inLong: true,
+		configure: func(_ *testing.T, home, site string, models []string) (args, env []string) {
+			return goOn(models, "--continue", "--allow-all", "--no-color", "-p"), []string{"COPILOT_HOME=" + home, "COPILOT_OFFLINE=true", "COPILOT_AUTO_UPDATE=false",
+				"COPILOT_PROVIDER_BASE_URL=" + site + "/v1", "COPILOT_PROVIDER_API_KEY=" + inferenceKey, "COPILOT_MODEL=" + last(models)}
+		},
+	},
+	{
+		name: "cline", program: "@cline/cli-{platform}/bin/cline", preset: "qwen", own: []string{"max_tokens"}, open: chatOpen, tools: map[string]string{"read_files": `{"file_paths": ["{home}/notes.txt"]}`}, inLong: true,
+		configure: func(t *testing.T, home, site string, models []string) (args, env []string) {
+			return []string{}, nil
+		},
+	},
+	{
+		name: "continue", program: "@continuedev/cli/dist/cn.js", preset: "qwen", own: []string{"max_tokens"}, open: chatOpen, tools: map[string]string{"Read": `{"filepath": "{home}/notes.txt"}`}, inLong: true,
+		configure: func(t *testing.T, home, site string, models []string) (args, env []string) {
+			config := filepath.Join(home, "config.yaml")
+			write(t, config, fmt.Sprintf(`name: presets
+version: 1.0.0
+schema: v1
+models:
+  - name: preset
+    provider: openai
+    model: %q
+    apiBase: %s/v1
+    apiKey: %s
+    roles: [chat]
+`, last(models), site, inferenceKey))
+			return goOn(models, "--resume", "--config", config, "--auto", "-p"), []string{"CONTINUE_GLOBAL_DIR=" + home, "CONTINUE_TELEMETRY_ENABLED=0"}
+		},
+	},
+	{
 		name: "qwen-code", program: "@qwen-code/qwen-code/cli.js", preset: "qwen", own: []string{"max_tokens"}, open: chatOpen, tools: map[string]string{"read_file": `{"file_path": "{home}/notes.txt"}`}, inLong: true,
 		configure: func(_ *testing.T, _, site string, models []string) (args, env []string) {
 			return goOn(models, "--continue", "--auth-type", "openai", "-p"), []string{"OPENAI_BASE_URL=" + site + "/v1", "OPENAI_API_KEY=" + inferenceKey, "OPENAI_MODEL=" + last(models)}
@@ -91,8 +122,9 @@ var (
 	claudeOpen = []string{"context_management", "instructions", "max_completion_tokens", "max_output_tokens", "max_tokens", "model",
 		"output_config", "output_config.effort", "reasoning", "reasoning.effort", "reasoning.max_tokens", "reasoning_effort", "system",
 		"thinking", "thinking.budget_tokens", "tools"}
-	codexOpen = []string{"include", "instructions", "model", "parallel_tool_calls", "reasoning", "system", "tool_choice.disable_parallel_tool_use", "tools"}
-	chatOpen  = []string{"instructions", "max_completion_tokens", "max_output_tokens", "max_tokens", "model", "system", "tools"}
+	codexOpen   = []string{"include", "instructions", "model", "parallel_tool_calls", "reasoning", "system", "tool_choice.disable_parallel_tool_use", "tools"}
+	copilotOpen = []string{"TODO"}
+	chatOpen    = []string{"instructions", "max_completion_tokens", "max_output_tokens", "max_tokens", "model", "system", "tools"}
 
 	claudeTools = map[string]string{"Read": `{"file_path": "{home}/notes.txt"}`}
 	codexTools  = map[string]string{"exec_command": `{"cmd": "cat notes.txt"}`, "shell": `{"command": ["cat", "notes.txt"]}`}
@@ -296,6 +328,17 @@ func (c *conversation) compare(t *testing.T, models []string, calls int) {
 				t.Errorf("request %d differs at %s", i, difference(got, want))
 			}
 		}
+	}
+	if want := (calls + 1) * len(models); len(arrived) < want {
+		var tools []string
+		for _, got := range arrived {
+			var request asked
+			_ = json.Unmarshal([]byte(got.body), &request)
+			for _, tool := range request.Tools {
+				tools = append(tools, tool.Name+tool.Function.Name)
+			}
+		}
+		t.Errorf("%d requests arrived, want %d or more with one of the calls %q; its tools are %q", len(arrived), want, c.tools, tools)
 	}
 	var sent []string
 	for _, got := range arrived {
