@@ -73,14 +73,14 @@ func fillStore(ctx context.Context, db domain.Store, workspaces, presets int, ca
 	err := errors.Join(
 		service.EnsureDefaultWorkspace(ctx),
 		forEach(workspaces, func(i int) error {
-			made, err := service.CreateWorkspace(ctx, by, domain.NewWorkspace{
-				Name: workspaceName, Slug: slugOf(i), Description: &description, DefaultTextModel: &defaultModel,
+			made, err := service.CreateWorkspace(ctx, by, domain.WorkspacePatch{
+				Name: new(workspaceName), Slug: new(slugOf(i)), Description: domain.Settable[string]{Given: true, Value: &description}, DefaultTextModel: domain.Settable[string]{Given: true, Value: &defaultModel},
 			})
 			filled.workspaces[i] = made.WorkspaceID
 			return err
 		}),
 		forEach(presets, func(i int) error {
-			_, err := service.CreatePresetVersion(ctx, by, "", slugOf(i), capture)
+			_, err := service.ReleasePresetVersion(ctx, by, "", slugOf(i), capture, domain.Release{})
 			return err
 		}),
 	)

@@ -262,7 +262,7 @@ func putLabel(c *call) (response, error) {
 		return response{}, err
 	}
 	to := domain.Target{Version: body.Version, Split: body.Split}
-	return c.answerChange(c.h.service.PutProtectedLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.found.Value("label"), to, body.Protected))
+	return c.answerChange(c.h.service.PutLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.found.Value("label"), to, body.Protected))
 }
 
 func deleteLabel(c *call) (response, error) {

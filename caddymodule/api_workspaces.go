@@ -23,7 +23,7 @@ func listWorkspaces(c *call) (response, error) {
 }
 
 func createWorkspace(c *call) (response, error) {
-	var in domain.NewWorkspace
+	var in domain.WorkspacePatch
 	if err := c.decode(&in); err != nil {
 		return response{}, err
 	}

@@ -96,9 +96,9 @@ func loads(tb testing.TB) []load {
 
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	prompt := strings.Repeat("Answer as the support team does. ", 20)
-	if _, err := plain.service.CreatePresetVersion(tb.Context(), boss, "", "bench", domain.Capture{
+	if _, err := plain.service.ReleasePresetVersion(tb.Context(), boss, "", "bench", domain.Capture{
 		Dialect: domain.Responses, Config: []byte(`{"model":"openai/gpt-5","temperature":0.7,"reasoning":{"effort":"high"}}`), SystemPrompt: &prompt,
-	}); err != nil {
+	}, domain.Release{}); err != nil {
 		tb.Fatal(err)
 	}
 	issued := func(kind domain.KeyKind) string {
@@ -238,8 +238,7 @@ func BenchmarkUsage(b *testing.B) {
 			b.Fatal(err)
 		}
 		who := domain.Principal{KeyID: "k", UserID: "u", Kind: domain.ManagementKey}
-		if _, err := h.service.CreatePresetVersion(b.Context(), domain.By(who), "", "bench",
-			domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"openai/gpt-5","temperature":0.7}`)}); err != nil {
+		if _, err := h.service.ReleasePresetVersion(b.Context(), domain.By(who), "", "bench", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"openai/gpt-5","temperature":0.7}`)}, domain.Release{}); err != nil {
 			b.Fatal(err)
 		}
 		_, secret, err := h.service.IssueKey(b.Context(), domain.By(who), domain.NewKey{Kind: domain.InferenceKey})

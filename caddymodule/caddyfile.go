@@ -42,7 +42,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			keys            everywhere|required|optional|off
 //			drop_fields     <field>...
 //			allow_fields    <field>...
-//			list_models     on|off
+//			list_models     off|on|labels
 //			max_body_size   <size>
 //			max_memory      <size>
 //			other_routes    pass|refuse
@@ -141,11 +141,6 @@ func (h *Handler) readInference(d *caddyfile.Dispenser, place string) error {
 // subdirectives are those of inference.
 func (i *Inference) subdirectives() map[string]directive.Reader {
 	readers := map[string]directive.Reader{
-		"list_models": func(d *caddyfile.Dispenser, place string) error {
-			value, err := directive.OnlyWord(d, place, "on", "off")
-			i.ListModels = value == "on"
-			return err
-		},
 		"max_body_size": readSize(&i.MaxBodySize),
 		"max_memory":    readSize(&i.MaxMemory),
 		"usage":         i.readUsage,

@@ -221,6 +221,8 @@ func TestConditionsOfChanges(t *testing.T) {
 			}
 		})
 	}
+	s.manage("POST", "/v1/presets/absent/responses", `{}`, "If-Match: *").wantError(t, 412, "Precondition failed")
+	s.manage("POST", "/v1/workspaces", `{"name":"n","slug":"absent"}`, "If-Match: *").wantError(t, 412, "Precondition failed")
 	// A missing object gets 404, with any condition.
 	for _, r := range []reply{
 		s.manage("PATCH", "/v1/presets/absent", `{}`, "If-Match: *"),

@@ -94,6 +94,7 @@ func TestRefusedSettings(t *testing.T) {
 		`{"usage":{"keep_hours":"59m"}}`:                 "usage: keep: must be at least an hour",
 		`{"usage":{"keep_days":"23h"}}`:                  "usage: keep: must be at least an hour",
 		`{"attribution":"leave"}`:                        `attribution: must be keep or drop, got "leave"`,
+		`{"list_models":"all"}`:                          `list_models: must be off, on or labels, got "all"`,
 		`{"other_routes":"deny"}`:                        `other_routes: must be pass or refuse, got "deny"`,
 		`{"keys":"required","other_routes":"refuse"}`:    "other_routes: refuse needs keys everywhere, or off",
 		`{"keys":"optional","other_routes":"refuse"}`:    "other_routes: refuse needs keys everywhere, or off",
@@ -106,7 +107,7 @@ func TestRefusedSettings(t *testing.T) {
 	for _, field := range []string{"a b", `a\nb`, ""} {
 		refused[`"inference":{"drop_fields":["`+field+`"]}`] = "inference: drop_fields: must be names"
 	}
-	for _, inference := range []string{`{"drop_fields":"provider"}`, `{"list_models":"on"}`, `{"unknown":1}`, `[]`} {
+	for _, inference := range []string{`{"drop_fields":"provider"}`, `{"list_models":true}`, `{"unknown":1}`, `[]`} {
 		refused[`"inference":`+inference] = ""
 	}
 	for members, problem := range refused {
@@ -129,7 +130,7 @@ func TestInferenceJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	load(`{"drop_fields":["max_output_tokens","include"],"keys":"optional","max_body_size":1000,"list_models":true}`)
+	load(`{"drop_fields":["max_output_tokens","include"],"keys":"optional","max_body_size":1000,"list_models":"on"}`)
 	for range 3 {
 		r := s.do("POST", responsesPath, `{"model":"@preset/writer","input":"hi"}`, bearer("sk-foreign"))
 		r.want(t, 202)

@@ -54,12 +54,12 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 		c.refuseWebSocket(route)
 		return nil
 	}
-	if method := requestpath.MethodUpstream(r); h.Inference.ListModels && (method == http.MethodGet || method == http.MethodHead) {
+	if method := requestpath.MethodUpstream(r); h.Inference.ListModels != listOff && (method == http.MethodGet || method == http.MethodHead) {
 		if c.path == "models" {
 			return c.serveModels(next)
 		}
-		if slug, ok := listedSlug(c.path); ok {
-			return c.serveModel(next, slug)
+		if named, ok := presetOf(c.path); ok {
+			return c.serveModel(next, named)
 		}
 	}
 	return c.pass(next)
@@ -75,7 +75,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 		return nil
 	}
 	if c.path == "models" && c.who.LimitsModels() && isRead(c.r) && c.r.Method != http.MethodOptions {
-		_, err = c.listModels(next, nil)
+		err = c.limitModels(next)
 		return err
 	}
 	return next.ServeHTTP(c.w, c.r)

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
-// knownEncodings are a Content-Encoding of each coding, and of several.
-var knownEncodings = []string{"gzip", "x-gzip", "deflate", "br", "zstd", "gzip, zstd", "br,deflate", "zstd, identity, gzip , br"}
+// knownEncodings are a Content-Encoding of each coding.
+var knownEncodings = []string{"gzip", "x-gzip", "zstd"}
 
 // withoutSize encodes a text in zstd with a window, and without its size.
 func withoutSize(t testing.TB, text string, window int) string {
@@ -63,21 +63,15 @@ func TestContentEncodings(t *testing.T) {
 		{"empty, not known", "compress", "", ""},
 		{"identity", "identity", body, merged},
 		{"nothing", "", body, merged},
-		{"commas alone", " , ,", body, merged},
 
 		{"broken", "gzip", zipped[:len(zipped)-9], refused},
 		{"wrong sum", "gzip", zipped[:len(zipped)-8] + "\x00\x00\x00\x00" + zipped[len(zipped)-4:], refused},
 		{"more behind", "gzip", zipped + "x", refused},
-		{"once, not twice", "gzip, gzip", zipped, refused},
-		{"the wrong order", "zstd, gzip", caddytest.Encode(t, "gzip, zstd", body), refused},
 		{"not compressed", "gzip", body, refused},
-		{"a dictionary", "deflate", "\x78\xbb" + caddytest.Encode(t, "deflate", body)[2:], refused},
-		{"a larger window than there is", "br", "\x11\x1e" + caddytest.Encode(t, "br", body), refused},
 		{"another coding", "compress", body, refused},
-		{"another coding among others", "gzip, Snappy, br", zipped, refused},
+		{"two codings", "gzip, zstd", zipped, refused},
+		{"br", "br", body, refused},
 		{"a parameter", "gzip;q=1", zipped, refused},
-		{"nothing within", "br, zstd", caddytest.Encode(t, "zstd", ""), refused},
-		{"too often", "gzip, gzip, gzip, gzip", caddytest.Encode(t, "gzip, gzip, gzip, gzip", body), refused},
 	}
 	for _, coding := range knownEncodings {
 		encoded := caddytest.Encode(t, coding, body)
@@ -98,7 +92,7 @@ func TestContentEncodings(t *testing.T) {
 		r := exchange(t, s.address, framed)
 		if tc.want == refused {
 			r.want(t, http.StatusUnsupportedMediaType, `{"error":{"code":415,"type":"invalid_prompt","message":"Unsupported content encoding: `)
-			if got := r.header.Get("Accept-Encoding"); got != "zstd, br, gzip, deflate" {
+			if got := r.header.Get("Accept-Encoding"); got != "zstd, gzip" {
 				t.Errorf("%s, %s: got Accept-Encoding %q", tc.name, tc.coding, got)
 			}
 			s.upstream.none(t)
@@ -110,7 +104,7 @@ func TestContentEncodings(t *testing.T) {
 		switch {
 		case want == "":
 			want = tc.sent
-		case !slices.Contains([]string{"identity", "", ", ,"}, coding):
+		case !slices.Contains([]string{"identity", ""}, coding):
 			coding = ""
 		}
 		if got.body != want || got.header.Get("Content-Encoding") != coding {
@@ -122,9 +116,9 @@ func TestContentEncodings(t *testing.T) {
 	}
 
 	// The refusal names the coding, in the form of the route.
-	s.ask(messagesPath, body, "Content-Encoding: snappy").want(t, 415, `{"type":"error","error":{"type":"invalid_request_error","message":"Unsupported content encoding: \"snappy\": send the body in zstd, br, gzip or deflate, or as it is"}}`)
-	s.ask(chatPath, body, "Content-Encoding: gzip, br").want(t, 415, `{"error":{"code":415,"message":"Unsupported content encoding: the body is not valid br"`)
-	s.ask(countResponsesPath, body, "Content-Encoding: gzip", "Content-Encoding: "+strings.Repeat("é", 100)).want(t, 415, `Unsupported content encoding: \"\\u00e9`)
+	s.ask(messagesPath, body, "Content-Encoding: snappy").want(t, 415, `{"type":"error","error":{"type":"invalid_request_error","message":"Unsupported content encoding: \"snappy\": send the body in zstd or gzip, or as it is"}}`)
+	s.ask(chatPath, body, "Content-Encoding: gzip").want(t, 415, `{"error":{"code":415,"message":"Unsupported content encoding: the body is not valid gzip"`)
+	s.ask(countResponsesPath, body, "Content-Encoding: "+strings.Repeat("é", 100), "Content-Encoding: gzip").want(t, 415, `Unsupported content encoding: \"\\u00e9`)
 	s.upstream.none(t)
 	s.wantNothingHeld()
 }
@@ -133,7 +127,7 @@ func TestContentEncodings(t *testing.T) {
 func TestEncodedBombs(t *testing.T) {
 	tier.Slow(t)
 	s := start(t, inferring("max_body_size 1MB"))
-	for _, coding := range []string{"gzip", "deflate", "br", "zstd", "zstd, gzip", "gzip, zstd"} {
+	for _, coding := range []string{"gzip", "zstd"} {
 		bomb := caddytest.Encode(t, coding, strings.Repeat("\x00", 100<<20))
 		runtime.GC() // frees what a coding takes to encode
 		var before, after runtime.MemStats
@@ -175,7 +169,7 @@ func TestEncodedBodiesAreJudged(t *testing.T) {
 func TestDecodersFitIntoLittleMemory(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB", "max_memory 4MiB"))
 	s.preset("writer", writer)
-	for _, coding := range []string{"gzip", "deflate", "br", "zstd"} {
+	for _, coding := range []string{"gzip", "zstd"} {
 		body := bodyOf("@preset/writer", 1<<20-100)
 		s.ask(chatPath, caddytest.Encode(t, coding, body), "Content-Encoding: "+coding).want(t, 202)
 		if got := s.upstream.one(t); len(got.body) < 1<<20-100 {

@@ -41,10 +41,10 @@ type Inference struct {
 	// fields are refused. Default: none
 	AllowFields []string `json:"allow_fields,omitempty"`
 
-	// Whether the active presets of the caller's workspace are models. The answer to a GET
-	// of /models below the base path then lists them. A GET of /models/@preset/<slug> reads
-	// one. Default: false
-	ListModels bool `json:"list_models,omitempty"`
+	// Whether the active presets of the caller's workspace are models. With "on", the answer to a GET
+	// of /models below the base path lists them, and a GET of /models/@preset/<slug> reads
+	// one. With "labels", each of their labels is one, too. Default: off
+	ListModels string `json:"list_models,omitempty"`
 
 	// The largest inference request, in bytes. It is read into memory. Larger ones are
 	// refused. On routes where presets are not resolved, larger ones pass.
@@ -103,6 +103,10 @@ const (
 	keysOptional   = "optional"
 	keysOff        = "off"
 
+	listOff    = "off"
+	listOn     = "on"
+	listLabels = "labels"
+
 	otherRoutesPass   = "pass"
 	otherRoutesRefuse = "refuse"
 
@@ -120,6 +124,7 @@ const (
 func (i *Inference) choices() []directive.Choice {
 	return []directive.Choice{
 		{Name: "keys", Value: &i.Keys, Words: []string{keysEverywhere, keysRequired, keysOptional, keysOff}},
+		{Name: "list_models", Value: &i.ListModels, Words: []string{listOff, listOn, listLabels}},
 		{Name: "other_routes", Value: &i.OtherRoutes, Words: []string{otherRoutesPass, otherRoutesRefuse}},
 		{Name: "unknown_prompts", Value: &i.UnknownPrompts, Words: []string{promptsRefuse, promptsPass}},
 		{Name: "attribution", Value: &i.Attribution, Words: []string{attributionKeep, attributionDrop}},

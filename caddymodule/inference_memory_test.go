@@ -310,7 +310,7 @@ func TestNothingLeaks(t *testing.T) {
 	bomb := caddytest.Gzip(strings.Repeat("x", 10<<20))
 	lying := []byte(caddytest.Gzip(bodyOf("@preset/writer", 100<<10)))
 	copy(lying[len(lying)-4:], "\xff\xff\xff\x7f")
-	frames, nested := caddytest.Encode(t, "zstd", bodyOf("@preset/writer", 300<<10)), caddytest.Encode(t, "br, gzip", bodyOf("m", 300<<10))
+	frames := caddytest.Encode(t, "zstd", bodyOf("@preset/writer", 300<<10))
 	const encoded, zstd, dry = "Content-Encoding: gzip", "Content-Encoding: zstd", "X-Preset-Dry-Run: true"
 	// try sends a request. The connection may close before the body is sent.
 	try := func(ctx context.Context, path string, body io.Reader, headers ...string) {
@@ -336,7 +336,6 @@ func TestNothingLeaks(t *testing.T) {
 		func(path string) { ask(path, frames, zstd) },
 		func(path string) { ask(path, frames[:len(frames)/2], zstd) },
 		func(path string) { ask(path, frames, "Content-Encoding: br") },
-		func(path string) { ask(path, nested, "Content-Encoding: br, gzip") },
 		func(path string) { ask(path, bomb[:len(bomb)-20], encoded) },
 		func(path string) { ask(path, string(lying), encoded) },
 		func(path string) { ask(path, bodyOf("@preset/nothing", 300<<10)) },
@@ -457,7 +456,7 @@ func TestOneFormIsHeld(t *testing.T) {
 	h := newHolder(t, &Inference{Keys: keysOff})
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	prompt := "Be brief."
-	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`), SystemPrompt: &prompt}); err != nil {
+	if _, err := h.service.ReleasePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`), SystemPrompt: &prompt}, domain.Release{}); err != nil {
 		t.Fatal(err)
 	}
 	_, secret, err := h.service.IssueKey(t.Context(), boss, domain.NewKey{Kind: domain.InferenceKey})
@@ -547,7 +546,7 @@ func stored(text string) string {
 func TestBodiesStayApart(t *testing.T) {
 	h := newHolder(t, new(Inference))
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "u", Kind: domain.ManagementKey})
-	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m","temperature":1}`)}); err != nil {
+	if _, err := h.service.ReleasePresetVersion(t.Context(), boss, "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m","temperature":1}`)}, domain.Release{}); err != nil {
 		t.Fatal(err)
 	}
 	_, secret, err := h.service.IssueKey(t.Context(), boss, domain.NewKey{Kind: domain.InferenceKey})

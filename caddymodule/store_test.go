@@ -172,7 +172,7 @@ func TestCleanupFreesResolvedPresets(t *testing.T) {
 		t.Fatal(err)
 	}
 	capture := domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`)}
-	if _, err := service.CreatePresetVersion(t.Context(), operator, "default", "p", capture); err != nil {
+	if _, err := service.ReleasePresetVersion(t.Context(), operator, "default", "p", capture, domain.Release{}); err != nil {
 		t.Fatal(err)
 	}
 	use := &registry.Use{Store: store, Service: service}

@@ -82,7 +82,7 @@ func TestAnswersAreNeverStale(t *testing.T) {
 	by := domain.By(admin)
 	create := func(slug string) func(*domain.Service) (domain.Outcome, error) {
 		return func(s *domain.Service) (domain.Outcome, error) {
-			return s.CreateWorkspace(t.Context(), by, domain.NewWorkspace{Name: slug, Slug: slug})
+			return s.CreateWorkspace(t.Context(), by, domain.WorkspacePatch{Name: new(slug), Slug: new(slug)})
 		}
 	}
 	update := func(ref string, patch domain.WorkspacePatch) func(*domain.Service) (domain.Outcome, error) {
@@ -97,7 +97,7 @@ func TestAnswersAreNeverStale(t *testing.T) {
 	}
 	version := func(workspace, slug, config string) func(*domain.Service) (domain.Outcome, error) {
 		return func(s *domain.Service) (domain.Outcome, error) {
-			return s.CreatePresetVersion(t.Context(), by, workspace, slug, domain.Capture{Dialect: domain.Chat, Config: json.RawMessage(config)})
+			return s.ReleasePresetVersion(t.Context(), by, workspace, slug, domain.Capture{Dialect: domain.Chat, Config: json.RawMessage(config)}, domain.Release{})
 		}
 	}
 	patch := func(patch domain.PresetPatch) func(*domain.Service) (domain.Outcome, error) {
@@ -107,7 +107,7 @@ func TestAnswersAreNeverStale(t *testing.T) {
 	}
 	label := func(to domain.Target) func(*domain.Service) (domain.Outcome, error) {
 		return func(s *domain.Service) (domain.Outcome, error) {
-			return s.PutLabel(t.Context(), by, "team", "p", "live", to)
+			return s.PutLabel(t.Context(), by, "team", "p", "live", to, nil)
 		}
 	}
 	disabled, active := domain.PresetDisabled, domain.PresetActive

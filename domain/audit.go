@@ -89,9 +89,6 @@ func (r AuditRecord) Concerns() []string {
 	return ids
 }
 
-// Begins reports whether the history of r's preset begins with r.
-func (r AuditRecord) Begins() bool { return r.Operation == createVersion && r.Before == 0 }
-
 // createVersion is the operation of a new version.
 const createVersion = "preset.create_version"
 
@@ -202,5 +199,5 @@ func (r AuditRecord) IsIntact() bool {
 // NewSalvagedWorkspace returns a workspace with default settings, in the place of one whose
 // record is lost.
 func NewSalvagedWorkspace(id, slug string, now time.Time) Workspace {
-	return newWorkspace(id, SalvageUser, now.UTC(), NewWorkspace{Name: slug, Slug: slug})
+	return newWorkspace(id, SalvageUser, now.UTC(), slug, slug)
 }

@@ -69,14 +69,6 @@ func (in Capture) CheckSize() error {
 	return nil
 }
 
-// TextOrEmpty returns the text that a pointer leads to. It is empty without one.
-func TextOrEmpty(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
-}
-
 // Template is the part of a version whose variables requests fill in. Its system prompt and
 // the text of its messages have the variables, as {{name}}.
 type Template struct {

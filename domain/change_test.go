@@ -24,148 +24,6 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// conditions are all kinds of conditions. Each tells whether it holds for an object with a
-// tag, and for a missing object.
-func conditions(tag string) map[string]struct {
-	domain.Condition
-	there, missing bool
-} {
-	tags := func(list ...string) *domain.Tags { return &domain.Tags{List: list} }
-	anything := &domain.Tags{Any: true}
-	return map[string]struct {
-		domain.Condition
-		there, missing bool
-	}{
-		"none":                          {domain.Condition{}, true, true},
-		"match any":                     {domain.Condition{Match: anything}, true, false},
-		"match":                         {domain.Condition{Match: tags(tag)}, true, false},
-		"match one of two":              {domain.Condition{Match: tags("0", tag)}, true, false},
-		"match another":                 {domain.Condition{Match: tags("0")}, false, false},
-		"match nothing":                 {domain.Condition{Match: tags()}, false, false},
-		"none match any":                {domain.Condition{NoneMatch: anything}, false, true},
-		"none match":                    {domain.Condition{NoneMatch: tags(tag)}, false, true},
-		"none match one of two":         {domain.Condition{NoneMatch: tags("0", tag)}, false, true},
-		"none match another":            {domain.Condition{NoneMatch: tags("0")}, true, true},
-		"none match nothing":            {domain.Condition{NoneMatch: tags()}, true, true},
-		"match and none match another":  {domain.Condition{Match: tags(tag), NoneMatch: tags("0")}, true, false},
-		"match and none match any":      {domain.Condition{Match: tags(tag), NoneMatch: anything}, false, false},
-		"match another and none match0": {domain.Condition{Match: tags("0"), NoneMatch: tags("0")}, false, false},
-	}
-}
-
-// conditional is a change of an object under conditions.
-type conditional struct {
-	prepare func(slug string) (tag string)
-	there   bool // the object exists then
-	do      doing
-	also    []string // conditions that hold although the object is missing
-}
-
-// tryConditions tries each change under all kinds of conditions.
-func (f *fixture) tryConditions(t *testing.T, changes map[string]conditional) {
-	number := 0
-	for name, tc := range changes {
-		for which := range conditions("") {
-			t.Run(name+"/"+which, func(t *testing.T) {
-				number++
-				slug := "o" + strconv.Itoa(number)
-				condition := conditions(tc.prepare(slug))[which]
-				holds := condition.there
-				if !tc.there {
-					holds = condition.missing || slices.Contains(tc.also, which)
-				}
-				trail := f.records(t)
-				w := ask
-				w.Condition = condition.Condition
-				_, err := tc.do(w, slug)
-				if holds {
-					if err != nil {
-						t.Errorf("got %v, want it done", err)
-					}
-					return
-				}
-				wantKind(t, err, domain.PreconditionFailed, "Precondition failed")
-				if now := f.records(t); now != trail {
-					t.Error("something was changed all the same")
-				}
-			})
-		}
-	}
-}
-
-func TestConditionsOfPresets(t *testing.T) {
-	f := newFixture(t)
-	preset := func(slug string) string { // its tag
-		t.Helper()
-		found := f.found(f.Preset(t.Context(), user, "", slug))
-		return found.Tag
-	}
-	create := func(slug string) string {
-		f.put(t, slug, "{}", nil)
-		return preset(slug)
-	}
-	archived := func(slug string) string {
-		tag := create(slug)
-		f.must(f.ArchivePreset(t.Context(), ask, "", slug))
-		return tag
-	}
-	label := func(slug string) string {
-		create(slug)
-		f.must(f.PutLabel(t.Context(), ask, "", slug, "live", domain.Target{Version: 1}))
-		found := f.found(f.Label(t.Context(), user, "", slug, "live", domain.Page{Limit: domain.DefaultPage}))
-		return found.Tag
-	}
-	labelled := func(slug string) string {
-		label(slug)
-		return preset(slug)
-	}
-	unlabelled := func(slug string) string {
-		create(slug)
-		return "none"
-	}
-	nowhere := func(string) string { return "none" }
-	release, putLabel := f.releasing(domain.Release{}), f.labelling("live", domain.Target{Version: 1}, nil)
-	f.tryConditions(t, map[string]conditional{
-		"new preset":          {prepare: nowhere, do: release},
-		"new version":         {prepare: create, there: true, do: release},
-		"archive":             {prepare: create, there: true, do: f.archiving},
-		"archive again":       {prepare: archived, do: f.archiving},
-		"restore":             {prepare: archived, do: f.restoring},
-		"restore active":      {prepare: create, there: true, do: f.restoring},
-		"new label":           {prepare: unlabelled, do: putLabel},
-		"new label of preset": {prepare: create, do: putLabel, also: []string{"match", "match one of two"}},
-		"same label":          {prepare: label, there: true, do: putLabel},
-		"label of preset":     {prepare: labelled, there: true, do: putLabel},
-		"delete label":        {prepare: label, there: true, do: f.unlabelling("live")},
-		"delete label, by it": {prepare: labelled, there: true, do: f.unlabelling("live")},
-		"designate":           {prepare: create, there: true, do: f.designating(domain.Designation{Version: 1})},
-		"patch":               {prepare: create, there: true, do: f.patching(domain.PresetPatch{Name: new("n")})},
-	})
-}
-
-func TestConditionsOfWorkspaces(t *testing.T) {
-	f := newFixture(t)
-	nowhere := func(string) string { return "" }
-	create := func(slug string) string {
-		text, err := f.workspace(t, slug).JSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return domain.Tag(text)
-	}
-	f.tryConditions(t, map[string]conditional{
-		"create": {prepare: nowhere, do: func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.CreateWorkspace(t.Context(), w, domain.NewWorkspace{Name: "n", Slug: slug})
-		}},
-		"update": {prepare: create, there: true, do: func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.UpdateWorkspace(t.Context(), w, slug, domain.WorkspacePatch{Name: new("n")}, nil)
-		}},
-		"delete": {prepare: create, there: true, do: func(w domain.Write, slug string) (domain.Outcome, error) {
-			return f.DeleteWorkspace(t.Context(), w, slug, domain.WorkspaceDeletion{})
-		}},
-	})
-}
-
 // The tag in the answer of a change is the tag of the next read. A change of anything that
 // the object shows gives another tag.
 func TestTagsFollowChanges(t *testing.T) {
@@ -195,64 +53,10 @@ func idempotent(key, request string) domain.Write {
 	return w
 }
 
-func TestReplays(t *testing.T) {
-	f := labelled(t, 2)
-	f.workspace(t, "doomed")
-	f.put(t, "gone", "{}", nil)
-	for name, do := range map[string]func(w domain.Write) (domain.Outcome, error){
-		"create": func(w domain.Write) (domain.Outcome, error) {
-			return f.CreatePresetVersion(t.Context(), w, "", "new", nothing)
-		},
-		"designate": func(w domain.Write) (domain.Outcome, error) {
-			return f.DesignateVersion(t.Context(), w, "", "p", domain.Designation{Version: 1})
-		},
-		"no change": func(w domain.Write) (domain.Outcome, error) {
-			return f.UpdatePreset(t.Context(), w, "", "p", domain.PresetPatch{})
-		},
-		"label": func(w domain.Write) (domain.Outcome, error) {
-			return f.PutLabel(t.Context(), w, "", "p", "live", split(share(1, 1), share(2, 1)))
-		},
-		"archive": func(w domain.Write) (domain.Outcome, error) { return f.ArchivePreset(t.Context(), w, "", "gone") },
-		"workspace": func(w domain.Write) (domain.Outcome, error) {
-			return f.CreateWorkspace(t.Context(), w, domain.NewWorkspace{Name: "n", Slug: "made"})
-		},
-		"update": func(w domain.Write) (domain.Outcome, error) {
-			return f.UpdateWorkspace(t.Context(), w, "default", domain.WorkspacePatch{Name: new("n")}, nil)
-		},
-		"delete": func(w domain.Write) (domain.Outcome, error) {
-			return f.DeleteWorkspace(t.Context(), w, "doomed", domain.WorkspaceDeletion{})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first, err := do(idempotent(name, "this"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			trail := f.records(t)
-			before := f.stored(t, "default", "p")
-			f.now = f.now.Add(24*time.Hour - time.Millisecond)
-			conditional := idempotent(name, "this")
-			conditional.Condition.Match = &domain.Tags{List: []string{"0"}} // it held for the first request, which counts
-			for _, w := range []domain.Write{idempotent(name, "this"), conditional} {
-				again, err := do(w)
-				want := domain.Outcome{JSON: first.JSON, Tag: first.Tag, WorkspaceID: first.WorkspaceID, Number: first.Number, Replayed: true}
-				if err != nil || !reflect.DeepEqual(again, want) {
-					t.Errorf("got  %+v, %v\nwant %+v", again, err, want)
-				}
-			}
-			_, err = do(idempotent(name, "that"))
-			wantKind(t, err, domain.Unprocessable, "Idempotency-Key was already used for another request")
-			if now := f.stored(t, "default", "p"); !reflect.DeepEqual(now, before) || f.records(t) != trail {
-				t.Errorf("got  %+v\nwant %+v still", now, before)
-			}
-		})
-	}
-}
-
 func TestIdempotency(t *testing.T) {
 	f := newFixture(t)
 	create := func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.CreatePresetVersion(t.Context(), w, "", slug, nothing)
+		return f.ReleasePresetVersion(t.Context(), w, "", slug, nothing, domain.Release{})
 	}
 	number := func(w domain.Write, want int) {
 		t.Helper()
@@ -294,7 +98,7 @@ func TestReplaysEndWithTheWorkspace(t *testing.T) {
 	f := newFixture(t)
 	for i := range 2 {
 		w := f.workspace(t, "team")
-		out, err := f.CreatePresetVersion(t.Context(), idempotent("a", "x"), "team", "p", nothing)
+		out, err := f.ReleasePresetVersion(t.Context(), idempotent("a", "x"), "team", "p", nothing, domain.Release{})
 		if err != nil || len(out.Records) == 0 || out.Preset.WorkspaceID != w.ID || out.Number != 1 {
 			t.Errorf("time %d: got %+v, %v, want version 1 in the workspace that is there", i, out, err)
 		}
@@ -305,28 +109,6 @@ func TestReplaysEndWithTheWorkspace(t *testing.T) {
 			if out.Records, out.Workspace = nil, (domain.Workspace{}); err != nil || !reflect.DeepEqual(out, last) {
 				t.Errorf("time %d: got %+v, %v, want %+v", i, out, err, last)
 			}
-		}
-	}
-}
-
-// An Idempotency-Key means nothing where keys are issued and revoked: a secret is
-// given once.
-func TestKeysAreIssuedOnce(t *testing.T) {
-	f := newFixture(t)
-	var ids []string
-	for range 2 {
-		k, secret, err := f.IssueKey(t.Context(), idempotent("a", "x"), domain.NewKey{Kind: domain.InferenceKey})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if who, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil || who.KeyID != k.ID {
-			t.Errorf("got %+v, %v, want the key %s", who, err, k.ID)
-		}
-		ids = append(ids, k.ID)
-	}
-	for _, id := range ids {
-		if k, err := f.RevokeKey(t.Context(), idempotent("b", "x"), id); err != nil || k.ID != id || k.RevokedAt == nil {
-			t.Errorf("got %+v, %v, want %s revoked", k, err, id)
 		}
 	}
 }
@@ -377,7 +159,7 @@ func TestChangesAreWhole(t *testing.T) {
 	for _, kind := range []string{"audit", "replay", "preset", "label"} {
 		s := domain.NewService(broken{f.store, kind})
 		trail, before := f.records(t), f.stored(t, "default", "p")
-		out, err := s.PutLabel(t.Context(), idempotent("a", "x"), "", "p", "live", domain.Target{Version: 1})
+		out, err := s.PutLabel(t.Context(), idempotent("a", "x"), "", "p", "live", domain.Target{Version: 1}, nil)
 		if !errors.Is(err, errBroken) || !reflect.DeepEqual(out, domain.Outcome{}) {
 			t.Errorf("%s: got %+v, %v, want %v", kind, out, err, errBroken)
 		}
@@ -385,7 +167,7 @@ func TestChangesAreWhole(t *testing.T) {
 			t.Errorf("%s: got  %+v\nwant %+v still", kind, after, before)
 		}
 	}
-	out, err := f.PutLabel(t.Context(), idempotent("a", "x"), "", "p", "live", domain.Target{Version: 1})
+	out, err := f.PutLabel(t.Context(), idempotent("a", "x"), "", "p", "live", domain.Target{Version: 1}, nil)
 	if err != nil || len(out.Records) == 0 || f.stored(t, "default", "p").Labels["live"].Version != 1 {
 		t.Errorf("got %+v, %v, want it done for the first time", out, err)
 	}
@@ -400,7 +182,7 @@ func TestOneRequestSentManyTimes(t *testing.T) {
 	changed := make([]bool, clients)
 	for i := range clients {
 		wg.Go(func() {
-			out, err := f.CreatePresetVersion(t.Context(), idempotent("a", "x"), "", "p", nothing)
+			out, err := f.ReleasePresetVersion(t.Context(), idempotent("a", "x"), "", "p", nothing, domain.Release{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -576,7 +358,7 @@ func (f *fixture) ask(t *testing.T, a action) (domain.Outcome, error) {
 	to := domain.Target{Version: a.n}
 	switch a.name {
 	case "create":
-		return f.CreatePresetVersion(t.Context(), ask, "", "p", nothing)
+		return f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{})
 	case "archive":
 		return f.ArchivePreset(t.Context(), ask, "", "p")
 	case "restore":
@@ -586,7 +368,7 @@ func (f *fixture) ask(t *testing.T, a action) (domain.Outcome, error) {
 	case "unlabel":
 		return f.DeleteLabel(t.Context(), ask, "", "p", a.text)
 	case "label":
-		return f.PutLabel(t.Context(), ask, "", "p", a.text, to)
+		return f.PutLabel(t.Context(), ask, "", "p", a.text, to, nil)
 	case "rename":
 		return f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Name: &a.text})
 	case "describe":

@@ -44,7 +44,7 @@ func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from
 		return Found{}, fmt.Errorf("comparing two templates: %w", err)
 	}
 	label := func(v PresetVersion) string { return slug + "@" + strconv.Itoa(v.Version) }
-	if answer.SystemPrompt, err = diff.Text(label(source), label(target), valueOr(source.SystemPrompt, ""), valueOr(target.SystemPrompt, "")); err != nil {
+	if answer.SystemPrompt, err = diff.Text(label(source), label(target), ValueOr(source.SystemPrompt, ""), ValueOr(target.SystemPrompt, "")); err != nil {
 		return Found{}, fmt.Errorf("comparing two prompts: %w", err)
 	}
 	text, err := diff.Marshal(answer)

@@ -12,9 +12,9 @@ import (
 // put stores a version of a preset and returns its number.
 func (f *fixture) put(t testing.TB, slug, config string, prompt *string) int {
 	t.Helper()
-	return f.must(f.CreatePresetVersion(t.Context(), domain.By(admin), "", slug, domain.Capture{
+	return f.must(f.ReleasePresetVersion(t.Context(), domain.By(admin), "", slug, domain.Capture{
 		Dialect: domain.Responses, Config: json.RawMessage(config), SystemPrompt: prompt,
-	})).Number
+	}, domain.Release{})).Number
 }
 
 func TestDiff(t *testing.T) {
@@ -24,7 +24,7 @@ func TestDiff(t *testing.T) {
 	for name, to := range map[string]domain.Target{
 		"stable": {Version: 1}, "next": {Version: 2}, "test": {Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}},
 	} {
-		f.must(f.PutLabel(t.Context(), domain.By(admin), "", "support", name, to))
+		f.must(f.PutLabel(t.Context(), domain.By(admin), "", "support", name, to, nil))
 	}
 	want := `{"from":1,"to":2,"config":[{"op":"replace","path":"/model","value":"m<2>"}],` +
 		`"system_prompt":"--- support@1\n+++ support@2\n@@ -1,2 +1,2 @@\n Be brief.\n-Be kind.\n+Be strict.\n","template":[]}`
@@ -83,7 +83,7 @@ func TestDiffOfTemplates(t *testing.T) {
 		{Variables: []string{"city"}, Messages: []byte(`[{"content":"In {{city}}","role":"user"}]`)},
 		{Variables: []string{"town"}, Messages: []byte(`[{"role":"user","content":"In {{town}}","n":1.0}]`)},
 	} {
-		f.must(f.CreatePresetVersion(t.Context(), domain.By(admin), "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{}`), Template: template}))
+		f.must(f.ReleasePresetVersion(t.Context(), domain.By(admin), "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{}`), Template: template}, domain.Release{}))
 	}
 	for versions, want := range map[[2]string]string{
 		{"1", "1"}: `[]`,

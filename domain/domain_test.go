@@ -72,7 +72,7 @@ func newFixture(t *testing.T) *fixture {
 
 func (f *fixture) workspace(t *testing.T, slug string) domain.Workspace {
 	t.Helper()
-	out := f.must(f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: slug, Slug: slug}))
+	out := f.must(f.CreateWorkspace(t.Context(), domain.By(admin), domain.WorkspacePatch{Name: new(slug), Slug: new(slug)}))
 	return out.Workspace
 }
 
@@ -179,7 +179,7 @@ func (f *fixture) designating(to domain.Designation) doing {
 // labelling gives a label a target. It sets its protection unless that is nil.
 func (f *fixture) labelling(name string, to domain.Target, protected *bool) doing {
 	return func(w domain.Write, slug string) (domain.Outcome, error) {
-		return f.PutProtectedLabel(f.t.Context(), w, "", slug, name, to, protected)
+		return f.PutLabel(f.t.Context(), w, "", slug, name, to, protected)
 	}
 }
 
@@ -241,7 +241,7 @@ func (refusing) Update(context.Context, func(domain.Tx) error) error {
 
 func TestAnEngineThatGivesUpIsAConflict(t *testing.T) {
 	s := domain.NewService(refusing{})
-	wantKind(t, errOf(s.CreatePresetVersion(t.Context(), domain.By(admin), "", "x", nothing)), domain.Conflict, "Resource conflict. Please try again later.")
+	wantKind(t, errOf(s.ReleasePresetVersion(t.Context(), domain.By(admin), "", "x", nothing, domain.Release{})), domain.Conflict, "Resource conflict. Please try again later.")
 }
 
 func TestInvalidIssues(t *testing.T) {

@@ -91,13 +91,12 @@ type NewKey struct {
 }
 
 // IssueKey stores a new key and returns it with its secret. The secret is not stored, so it
-// cannot be replayed, and w.Idempotency is ignored. A wrong setting is Invalid. An unknown
+// cannot be replayed, and w has no Idempotency. A wrong setting is Invalid. An unknown
 // workspace is NotFound.
 func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string, error) {
 	if err := in.check(); err != nil {
 		return Key{}, "", err
 	}
-	w.Idempotency = Idempotency{}
 	prefix := secrets.Inference
 	if in.Kind == ManagementKey {
 		prefix = secrets.Management
@@ -315,10 +314,9 @@ func (k Key) ended(at time.Time) (time.Time, bool) {
 const maxKeysRemoved = 100
 
 // RemoveKey removes a revoked or expired key from the store and returns it. The audit trail
-// keeps its records, and histories show no name for it. w.Idempotency is ignored. A live
+// keeps its records, and histories show no name for it. w has no Idempotency. A live
 // key is Conflict. An unknown id is NotFound.
 func (s *Service) RemoveKey(ctx context.Context, w Write, id string) (k Key, err error) {
-	w.Idempotency = Idempotency{}
 	_, err = s.change(ctx, w, func(c *change) error {
 		if k, err = issuedKey(c, id); err != nil {
 			return err
@@ -349,12 +347,11 @@ type KeyPruning struct {
 
 // PruneKeys removes the keys that are not live, and returns them, the oldest first. Many keys
 // take several changes. After an error it returns the keys that are gone already.
-// w.Idempotency is ignored.
+// w has no Idempotency.
 func (s *Service) PruneKeys(ctx context.Context, w Write, on KeyPruning) (removed []Key, err error) {
 	if on.EndedFor < 0 {
 		return nil, InvalidAt("/older_than", "must not be negative")
 	}
-	w.Idempotency = Idempotency{}
 	var ended []Key
 	err = s.store.View(ctx, func(r Reader) error {
 		ended, err = r.Keys()

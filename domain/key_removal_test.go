@@ -48,7 +48,7 @@ func TestRemoveKey(t *testing.T) {
 	expired, _ := f.issue(t, time.Hour)
 	w := domain.By(domain.Principal{KeyID: k.ID, UserID: "ann", Kind: domain.ManagementKey, Hash: k.Hash})
 	w.Idempotency = domain.Idempotency{Key: "again", Request: [32]byte{1}}
-	f.must(f.CreatePresetVersion(t.Context(), w, "", "p", nothing))
+	f.must(f.ReleasePresetVersion(t.Context(), w, "", "p", nothing, domain.Release{}))
 	names := func() (names []string) {
 		list := f.found(f.PresetHistory(t.Context(), admin, "", "p", domain.Page{Limit: 10}))
 		var entries []entry
@@ -107,7 +107,7 @@ func TestRemoveKey(t *testing.T) {
 		t.Errorf("got the history %q, want %q", got, want)
 	}
 	// A repeated request of the removed key does nothing again, if it ever came this far.
-	out, err := f.CreatePresetVersion(t.Context(), w, "", "p", nothing)
+	out, err := f.ReleasePresetVersion(t.Context(), w, "", "p", nothing, domain.Release{})
 	if err != nil || !out.Replayed {
 		t.Errorf("got replayed %t and error %v", out.Replayed, err)
 	}

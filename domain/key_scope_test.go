@@ -78,9 +78,9 @@ func TestReachOfPresets(t *testing.T) {
 	for _, slug := range []string{"in", "out"} {
 		f.now = f.now.Add(time.Second)
 		for range 2 {
-			f.must(f.CreatePresetVersion(t.Context(), domain.By(admin), "", slug, nothing))
+			f.must(f.ReleasePresetVersion(t.Context(), domain.By(admin), "", slug, nothing, domain.Release{}))
 		}
-		f.must(f.PutLabel(t.Context(), domain.By(admin), "", slug, "live", domain.Target{Version: 1}))
+		f.must(f.PutLabel(t.Context(), domain.By(admin), "", slug, "live", domain.Target{Version: 1}, nil))
 	}
 	who := f.limited(t, domain.NewKey{Kind: domain.InferenceKey, Scope: domain.Scope{Presets: []string{"in", "later"}}})
 	for name, read := range f.reads() {
@@ -97,8 +97,8 @@ func TestReachOfPresets(t *testing.T) {
 			}
 		}
 	}
-	wantKind(t, errOf(f.CreatePresetVersion(t.Context(), domain.By(who), "", "out", nothing)), domain.NotFound, "")
-	wantKind(t, errOf(f.CreatePresetVersion(t.Context(), domain.By(who), "", "none", nothing)), domain.NotFound, "")
+	wantKind(t, errOf(f.ReleasePresetVersion(t.Context(), domain.By(who), "", "out", nothing, domain.Release{})), domain.NotFound, "")
+	wantKind(t, errOf(f.ReleasePresetVersion(t.Context(), domain.By(who), "", "none", nothing, domain.Release{})), domain.NotFound, "")
 }
 
 // TestListsWithinReach compares each list of a limited key with that of a workspace which has
@@ -116,7 +116,7 @@ func TestListsWithinReach(t *testing.T) {
 				continue
 			}
 			by := domain.By(admin)
-			f.must(f.CreatePresetVersion(t.Context(), by, workspace, slug, nothing))
+			f.must(f.ReleasePresetVersion(t.Context(), by, workspace, slug, nothing, domain.Release{}))
 			name := fmt.Sprint("N", n%3)
 			f.must(f.UpdatePreset(t.Context(), by, workspace, slug, domain.PresetPatch{Name: &name}))
 			var err error
@@ -160,78 +160,15 @@ func TestListsWithinReach(t *testing.T) {
 	}
 }
 
-// TestOnlyWorkspace tries every operation on workspaces with a key that manages one.
-func TestOnlyWorkspace(t *testing.T) {
+// A key of one workspace without one of its own manages the default one, also a new one.
+func TestOnlyTheDefaultWorkspace(t *testing.T) {
 	f := newFixture(t)
-	own, other := f.workspace(t, "own"), f.workspace(t, "other")
-	who := f.limited(t, domain.NewKey{Kind: domain.ManagementKey, Workspace: "own", Scope: domain.Scope{OnlyWorkspace: true}})
-	ctx, page := t.Context(), domain.Page{Limit: 10}
-	for _, slug := range []string{"own", "other"} {
-		f.must(f.CreatePresetVersion(ctx, domain.By(admin), slug, "p", nothing))
-	}
-	name := "Name"
-	calls := map[string]func(ref string) error{
-		"get": func(ref string) error {
-			found, err := f.Workspace(ctx, who, ref)
-			if err == nil && found.WorkspaceID != own.ID {
-				t.Errorf("got workspace %s", found.WorkspaceID)
-			}
-			return err
-		},
-		"patch": func(ref string) error {
-			return errOf(f.UpdateWorkspace(ctx, domain.By(who), ref, domain.WorkspacePatch{Name: &name}, nil))
-		},
-		"history": func(ref string) error { _, err := f.WorkspaceHistory(ctx, who, ref, page); return err },
-		"preset":  func(ref string) error { _, err := f.Preset(ctx, who, ref, "p"); return err },
-		"presets": func(ref string) error {
-			return errOf(f.Presets(ctx, who, ref, domain.PresetQuery{}, page))
-		},
-		"version": func(ref string) error {
-			return errOf(f.CreatePresetVersion(ctx, domain.By(who), ref, "p", nothing))
-		},
-		"label": func(ref string) error {
-			return errOf(f.PutLabel(ctx, domain.By(who), ref, "p", "l", domain.Target{Version: 1}))
-		},
-		"history of a preset": func(ref string) error { _, err := f.PresetHistory(ctx, who, ref, "p", page); return err },
-	}
-	for what, call := range calls {
-		for _, ref := range []string{"own", own.ID, strings.ToUpper(own.ID)} {
-			if err := call(ref); err != nil {
-				t.Errorf("%s of %s: %v", what, ref, err)
-			}
-		}
-		missing := call("absent")
-		for _, ref := range []string{"other", other.ID, "default"} {
-			if _, err := f.Workspace(ctx, admin, ref); err != nil { // caches it
-				t.Fatal(err)
-			}
-			if err := call(ref); domain.KindOf(err) != domain.NotFound || err.Error() != missing.Error() {
-				t.Errorf("%s of %s: got %v, want %v", what, ref, err, missing)
-			}
-		}
-	}
-	slug := "other"
-	for _, slug := range []string{slug, "free"} {
-		wantKind(t, errOf(f.UpdateWorkspace(ctx, domain.By(who), "own", domain.WorkspacePatch{Slug: &slug}, nil)), domain.Forbidden, "")
-	}
-	for ref, want := range map[string]domain.Kind{"own": domain.Forbidden, "other": domain.NotFound, "absent": domain.NotFound} {
-		if _, err := f.DeleteWorkspace(ctx, domain.By(who), ref, domain.WorkspaceDeletion{}); domain.KindOf(err) != want {
-			t.Errorf("deleting %s gives %v", ref, err)
-		}
-	}
-	wantKind(t, errOf(f.CreateWorkspace(ctx, domain.By(who), domain.NewWorkspace{Name: "n", Slug: "new"})), domain.Forbidden, "")
-	wantKind(t, errOf(f.PruneVersions(ctx, domain.By(who), domain.Pruning{Keep: 1})), domain.Forbidden, "")
-	for offset, want := range []string{`"slug":"own"`, "[]"} {
-		list, err := f.Workspaces(ctx, who, domain.Page{Offset: offset, Limit: 10})
-		if err != nil || list.Total != 1 || !strings.Contains(string(list.JSON), want) || strings.Contains(string(list.JSON), "other") {
-			t.Errorf("got %s of %d, %v", list.JSON, list.Total, err)
-		}
-	}
-	// Without a workspace of its own the key manages the default one, also a new one.
-	who = f.limited(t, domain.NewKey{Kind: domain.ManagementKey, Scope: domain.Scope{OnlyWorkspace: true}})
-	f.must(f.DeleteWorkspace(ctx, domain.By(admin), "default", domain.WorkspaceDeletion{ConfirmDefault: true}))
-	if _, err := f.Workspace(ctx, who, "default"); err != nil {
+	f.workspace(t, "own")
+	who := f.limited(t, domain.NewKey{Kind: domain.ManagementKey, Scope: domain.Scope{OnlyWorkspace: true}})
+	f.must(f.DeleteWorkspace(t.Context(), domain.By(admin), "default", domain.WorkspaceDeletion{ConfirmDefault: true}))
+	if _, err := f.Workspace(t.Context(), who, "default"); err != nil {
 		t.Error(err)
 	}
-	wantKind(t, errOf(f.Workspace(ctx, who, "own")), domain.NotFound, "")
+	wantKind(t, errOf(f.Workspace(t.Context(), who, "own")), domain.NotFound, "")
+	wantKind(t, errOf(f.PruneVersions(t.Context(), domain.By(who), domain.Pruning{Keep: 1})), domain.Forbidden, "")
 }

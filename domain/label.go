@@ -220,7 +220,7 @@ func (c *change) recordLabel(p Preset, name string, from, to *Target) error {
 	case from == nil:
 		operation = "label.set"
 	}
-	return c.record(operation, object, valueOr(from, Target{}).Version, valueOr(to, Target{}).Version)
+	return c.record(operation, object, ValueOr(from, Target{}).Version, ValueOr(to, Target{}).Version)
 }
 
 // servesLike reports whether requests get the same versions from t and from other.
@@ -246,17 +246,12 @@ func (s *Service) Label(ctx context.Context, who Principal, workspace, slug, nam
 	return found, err
 }
 
-// PutLabel is PutProtectedLabel for a label that keeps its protection.
-func (s *Service) PutLabel(ctx context.Context, w Write, workspace, slug, name string, to Target) (Outcome, error) {
-	return s.PutProtectedLabel(ctx, w, workspace, slug, name, to, nil)
-}
-
-// PutProtectedLabel makes a label of a preset stand for a version, or for a split. A version
+// PutLabel makes a label of a preset stand for a version, or for a split. A version
 // that the preset does not have is NotFound. Any other wrong Target is Invalid. protected
 // sets or clears the protection of the label; nil keeps it, and to.Protected is ignored. If
 // the label is so already, nothing changes. Changing a label that is protected before or
 // after is Forbidden without the right ProtectedLabels.
-func (s *Service) PutProtectedLabel(ctx context.Context, w Write, workspace, slug, name string, to Target, protected *bool) (Outcome, error) {
+func (s *Service) PutLabel(ctx context.Context, w Write, workspace, slug, name string, to Target, protected *bool) (Outcome, error) {
 	if err := CheckLabel(name); err != nil {
 		return Outcome{}, err
 	}
@@ -273,7 +268,7 @@ func (s *Service) PutProtectedLabel(ctx context.Context, w Write, workspace, slu
 		}
 		label, existed := p.Labels[name]
 		to := to // fn may run again
-		to.Protected = valueOr(protected, label.Protected)
+		to.Protected = ValueOr(protected, label.Protected)
 		if !existed || label.Protected != to.Protected || !label.servesLike(to) {
 			if err := c.setLabel(&p, name, &to); err != nil {
 				return err

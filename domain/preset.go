@@ -121,7 +121,7 @@ func (v PresetVersion) Summary() ([]byte, error) {
 		PromptSize   int `json:"system_prompt_bytes"`
 		TemplateSize int `json:"template_bytes"`
 		ConfigSize   int `json:"config_bytes"`
-	}{v, len(valueOr(v.SystemPrompt, "")), 0, len(v.Config)}
+	}{v, len(ValueOr(v.SystemPrompt, "")), 0, len(v.Config)}
 	if v.Template != nil {
 		summary.TemplateSize = len(v.Template.Messages)
 	}

@@ -130,7 +130,7 @@ func (c *change) showVersion(p Preset, v PresetVersion) (err error) {
 }
 
 func (p Preset) audited() AuditObject {
-	return AuditObject{Kind: "preset", ID: p.ID, WorkspaceID: p.WorkspaceID, Slug: p.Slug, ManagedBy: valueOr(p.ManagedBy, "")}
+	return AuditObject{Kind: "preset", ID: p.ID, WorkspaceID: p.WorkspaceID, Slug: p.Slug, ManagedBy: ValueOr(p.ManagedBy, "")}
 }
 
 // Designation names the version of a preset that is to serve requests. It has its number,

@@ -60,7 +60,7 @@ func TestPresetQueries(t *testing.T) {
 	const presets = 60
 	for n := range presets {
 		slug := fmt.Sprintf("%c%d-Mail", "aAbBzZ"[n%6], random.IntN(1000)*presets+n)
-		f.must(f.CreatePresetVersion(t.Context(), ask, "", slug, nothing))
+		f.must(f.ReleasePresetVersion(t.Context(), ask, "", slug, nothing, domain.Release{}))
 		patch := domain.PresetPatch{Name: new(word())}
 		if n%2 == 0 {
 			patch.Description = domain.Settable[string]{Given: true, Value: new(word() + " " + word())}
@@ -123,7 +123,7 @@ func slugsOf(list []listedPreset) (slugs []string) {
 // A search is answered from memory until a preset changes.
 func TestSearchesAreCached(t *testing.T) {
 	f := newFixture(t)
-	f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
+	f.must(f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{}))
 	q := domain.PresetQuery{Text: "N"}
 	total := func() int {
 		list := f.found(f.Presets(t.Context(), user, "", q, domain.Page{Limit: 2}))

@@ -244,8 +244,8 @@ func TestPrunedIsNotFound(t *testing.T) {
 		_, err1 := f.PresetVersion(t.Context(), user, "", "p", n)
 		_, err2 := f.Diff(t.Context(), user, "", "p", "9", strconv.Itoa(n))
 		_, err3 := f.Diff(t.Context(), user, "", "p", strconv.Itoa(n), "9")
-		_, err4 := f.PutLabel(t.Context(), ask, "", "p", "other", domain.Target{Version: n})
-		_, err5 := f.PutLabel(t.Context(), ask, "", "p", "other", split(share(9, 1), share(n, 1)))
+		_, err4 := f.PutLabel(t.Context(), ask, "", "p", "other", domain.Target{Version: n}, nil)
+		_, err5 := f.PutLabel(t.Context(), ask, "", "p", "other", split(share(9, 1), share(n, 1)), nil)
 		_, err6 := f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: n})
 		for i, err := range []error{err1, err2, err3, err4, err5, err6} {
 			switch {
@@ -287,7 +287,7 @@ func TestPrunedWorkspaces(t *testing.T) {
 	in := func(workspace, slug string, n int) {
 		t.Helper()
 		for range n {
-			f.must(f.CreatePresetVersion(t.Context(), ask, workspace, slug, nothing))
+			f.must(f.ReleasePresetVersion(t.Context(), ask, workspace, slug, nothing, domain.Release{}))
 		}
 	}
 	in("default", "few", 2)
@@ -350,7 +350,7 @@ func TestKeepVersions(t *testing.T) {
 	add := func(pruned string, left ...int) {
 		t.Helper()
 		trail := f.records(t)
-		out := f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
+		out := f.must(f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{}))
 		stored := f.stored(t, "default", "p")
 		if out.Records[0].Object.Pruned != pruned || out.Records[0].Operation != "preset.create_version" || f.records(t) != trail+1 {
 			t.Errorf("got record %+v, want one of a version that makes %q go", out.Records, pruned)
@@ -381,16 +381,16 @@ func TestKeepVersions(t *testing.T) {
 	before := f.stored(t, "default", "p")
 	failing := domain.NewService(broken{f.store, "audit"})
 	failing.KeepVersions = 1
-	if _, err := failing.CreatePresetVersion(t.Context(), ask, "", "p", nothing); !errors.Is(err, errBroken) {
+	if _, err := failing.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{}); !errors.Is(err, errBroken) {
 		t.Errorf("got error %v, want %v", err, errBroken)
 	}
 	if after := f.stored(t, "default", "p"); !reflect.DeepEqual(after, before) || !slices.Equal(f.left(t, "p"), []int{5, 11}) {
 		t.Errorf("got %+v, want %+v still", after, before)
 	}
 	once := idempotent("a", "x")
-	first, err1 := f.CreatePresetVersion(t.Context(), once, "", "p", nothing)
+	first, err1 := f.ReleasePresetVersion(t.Context(), once, "", "p", nothing, domain.Release{})
 	f.put(t, "p", "{}", nil) // and version 12 is gone
-	again, err2 := f.CreatePresetVersion(t.Context(), once, "", "p", nothing)
+	again, err2 := f.ReleasePresetVersion(t.Context(), once, "", "p", nothing, domain.Release{})
 	if err := errors.Join(err1, err2); err != nil || string(first.JSON) != string(again.JSON) || first.Number != 12 || !slices.Equal(f.left(t, "p"), []int{5, 13}) {
 		t.Errorf("got %s and then %s, %v; versions %v are left", first.JSON, again.JSON, err, f.left(t, "p"))
 	}
@@ -485,7 +485,7 @@ func TestPrunedInParts(t *testing.T) {
 	f = many(t, 2600)
 	f.KeepVersions = 2
 	for _, want := range []string{"1-1000", "1001-2000", "2001-2601", "2602"} {
-		out, err := f.CreatePresetVersion(t.Context(), ask, "", "p", nothing)
+		out, err := f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{})
 		if err != nil || out.Records[0].Object.Pruned != want {
 			t.Errorf("got %+v, %v, want that %s go", out.Records, err, want)
 		}
@@ -539,7 +539,7 @@ func TestPrunedAfterItsWorkspace(t *testing.T) {
 		f.workspace(t, slug)
 		for _, preset := range []string{"p", "q"} {
 			for range 2 {
-				f.must(f.CreatePresetVersion(t.Context(), ask, slug, preset, nothing))
+				f.must(f.ReleasePresetVersion(t.Context(), ask, slug, preset, nothing, domain.Release{}))
 			}
 		}
 	}

@@ -71,7 +71,7 @@ func (r *revocations) show(k *Key) {
 // in reserve. If that fails, the key is returned as revoked, with ErrRevocationNotStored in the
 // error's chain: see StoreRevocations.
 //
-// Revoking a key again changes nothing, so w.Idempotency is ignored. An unknown id is NotFound.
+// Revoking a key again changes nothing. w has no Idempotency. An unknown id is NotFound.
 func (s *Service) RevokeKey(ctx context.Context, w Write, id string) (Key, error) {
 	k, err := s.Key(ctx, id)
 	if err != nil {
@@ -80,7 +80,6 @@ func (s *Service) RevokeKey(ctx context.Context, w Write, id string) (Key, error
 	if _, isPending := s.revocations().all()[k.Hash]; k.RevokedAt != nil && !isPending {
 		return k, nil
 	}
-	w.Idempotency = Idempotency{}
 	of := s.revocations().add(k.Hash, revocation{id, s.timestamp(), w})
 	stored, err := s.storeRevocation(ctx, k.Hash, of)
 	switch {

@@ -69,7 +69,7 @@ func TestLastServed(t *testing.T) {
 	if found := preset(); out.Tag != found.Tag || string(out.JSON) != string(found.JSON) {
 		t.Errorf("got %s %s, want %s %s", out.Tag, out.JSON, found.Tag, found.JSON)
 	}
-	out = f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"a":{"last_served_at":1}}`)}))
+	out = f.must(f.ReleasePresetVersion(t.Context(), ask, "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"a":{"last_served_at":1}}`)}, domain.Release{}))
 	shows("created", string(out.JSON), "1", "null")
 	if found := preset(); out.Tag != found.Tag || out.Tag == after.Tag {
 		t.Errorf("got the tag %s, want a new one, %s", out.Tag, found.Tag)

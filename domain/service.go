@@ -56,8 +56,8 @@ func NewService(store Store) *Service {
 func NewServiceWith(store Store, now func() time.Time, newID func() string) *Service {
 	s := &Service{
 		store: store, now: now, newID: newID,
-		scans:   newLimiter(2, 5*time.Second, "The search took too long: ask without q and sort, or in a smaller workspace"),
-		reports: newLimiter(2, 10*time.Second, "The report took too long: ask for a shorter period or for step=day"),
+		scans:   limiter{make(chan struct{}, 2), 5 * time.Second, "The search took too long: ask without q and sort, or in a smaller workspace"},
+		reports: limiter{make(chan struct{}, 2), 10 * time.Second, "The report took too long: ask for a shorter period or for step=day"},
 	}
 	s.UseMemory(NewMemory(DefaultMemory))
 	return s
@@ -99,10 +99,6 @@ type limiter struct {
 	running chan struct{}
 	longest time.Duration // with the wait for its turn
 	tooLong string        // the message of a call that took longer
-}
-
-func newLimiter(most int, longest time.Duration, tooLong string) limiter {
-	return limiter{make(chan struct{}, most), longest, tooLong}
 }
 
 // run runs fn, whose ctx has the deadline. It returns an Unavailable error after the deadline.

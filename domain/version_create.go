@@ -57,11 +57,6 @@ var errNothingServes = &Error{
 	Issues: []Issue{{"designate", "the preset has no version yet, and its first one must be designated"}},
 }
 
-// CreatePresetVersion is ReleasePresetVersion for a version that is designated.
-func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, slug string, in Capture) (Outcome, error) {
-	return s.ReleasePresetVersion(ctx, w, workspace, slug, in, Release{})
-}
-
 // ReleasePresetVersion stores captured settings as a new version of a preset, designates
 // it and returns both, as one durable change. It creates a preset that does not exist. An
 // existing one keeps its id and name.
@@ -130,7 +125,7 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 		}
 		object := p.audited()
 		object.Pruned = formatRanges(pruned)
-		object.Message = valueOr(how.Message, "")
+		object.Message = ValueOr(how.Message, "")
 		if how.Draft {
 			object.Draft = v.Version
 		}

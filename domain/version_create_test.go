@@ -167,7 +167,7 @@ func TestReleasesRefused(t *testing.T) {
 	f := newFixture(t)
 	f.release(t, domain.Release{})
 	for n := range domain.MaxLabels {
-		f.must(f.PutLabel(t.Context(), ask, "", "p", fmt.Sprintf("l%d", n), domain.Target{Version: 1}))
+		f.must(f.PutLabel(t.Context(), ask, "", "p", fmt.Sprintf("l%d", n), domain.Target{Version: 1}, nil))
 	}
 	before, trail := f.stored(t, "default", "p"), f.records(t)
 	long := strings.Repeat("é", domain.MaxMessage)

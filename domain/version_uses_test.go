@@ -38,7 +38,7 @@ func TestVersionUses(t *testing.T) {
 	f := newFixture(t)
 	const versions = 6
 	for range versions {
-		f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
+		f.must(f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{}))
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	number := func() int { return 1 + random.IntN(versions) }
@@ -50,11 +50,11 @@ func TestVersionUses(t *testing.T) {
 		case 0:
 			out, err = f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: number()})
 		case 1:
-			out, err = f.PutLabel(t.Context(), ask, "", "p", label, domain.Target{Version: number()})
+			out, err = f.PutLabel(t.Context(), ask, "", "p", label, domain.Target{Version: number()}, nil)
 		case 2:
 			first := number()
 			split := []domain.Share{{Version: first, Weight: 1}, {Version: first%versions + 1}}
-			out, err = f.PutLabel(t.Context(), ask, "", "p", label, domain.Target{Split: split})
+			out, err = f.PutLabel(t.Context(), ask, "", "p", label, domain.Target{Split: split}, nil)
 		default:
 			if out, err = f.DeleteLabel(t.Context(), ask, "", "p", label); domain.KindOf(err) == domain.NotFound {
 				continue
@@ -117,7 +117,7 @@ func TestVersionTag(t *testing.T) {
 		return tags
 	}
 	for range 3 {
-		f.must(f.CreatePresetVersion(t.Context(), ask, "", "p", nothing))
+		f.must(f.ReleasePresetVersion(t.Context(), ask, "", "p", nothing, domain.Release{}))
 	}
 	before := tags()
 	for name, step := range map[string]struct {

@@ -49,28 +49,11 @@ type Workspace struct {
 // JSON returns w as clients see it, which is also its stored form.
 func (w Workspace) JSON() ([]byte, error) { return jsonv2.Marshal(w) }
 
-// NewWorkspace is the body of a workspace creation, already checked against
-// its schema (specification, "POST /workspaces"). A nil field takes its
-// default.
-type NewWorkspace struct {
-	Name                            string          `json:"name"`
-	Slug                            string          `json:"slug"`
-	Description                     *string         `json:"description"`
-	DefaultTextModel                *string         `json:"default_text_model"`
-	DefaultImageModel               *string         `json:"default_image_model"`
-	DefaultProviderSort             *string         `json:"default_provider_sort"`
-	IOLoggingAPIKeyIDs              json.RawMessage `json:"io_logging_api_key_ids"`
-	IOLoggingSamplingRate           *float64        `json:"io_logging_sampling_rate"`
-	IsDataDiscountLoggingEnabled    *bool           `json:"is_data_discount_logging_enabled"`
-	IsObservabilityBroadcastEnabled *bool           `json:"is_observability_broadcast_enabled"`
-	IsObservabilityIOLoggingEnabled *bool           `json:"is_observability_io_logging_enabled"`
-	DisabledServerTools             *[]string       `json:"disabled_server_tools"`
-}
-
-// CreateWorkspace stores a new workspace. A slug that is taken is Invalid, since the
+// CreateWorkspace stores a new workspace. Absent fields of in have their defaults, and its name and
+// slug are there. A slug that is taken is Invalid, since the
 // specification declares no 409 here. So is a workspace of more than MaxStoredSize. w.Who
 // must be allowed to manage every workspace.
-func (s *Service) CreateWorkspace(ctx context.Context, w Write, in NewWorkspace) (Outcome, error) {
+func (s *Service) CreateWorkspace(ctx context.Context, w Write, in WorkspacePatch) (Outcome, error) {
 	if err := w.Who.CheckManagementOfAll(); err != nil {
 		return Outcome{}, err
 	}
@@ -79,7 +62,7 @@ func (s *Service) CreateWorkspace(ctx context.Context, w Write, in NewWorkspace)
 		if err := c.Condition.Check(); err != nil {
 			return err
 		}
-		return c.insertWorkspace(newWorkspace(id, c.Who.UserID, c.now, in))
+		return c.insertWorkspace(in.apply(newWorkspace(id, c.Who.UserID, c.now, "", "")))
 	})
 }
 
@@ -204,31 +187,21 @@ func CheckWorkspace(r Reader, workspaceID string) error {
 var system = Principal{UserID: "system", Kind: ManagementKey}
 
 func defaultWorkspace(id string, now time.Time) Workspace {
-	return newWorkspace(id, system.UserID, now, NewWorkspace{Name: "Default", Slug: DefaultWorkspaceSlug})
+	return newWorkspace(id, system.UserID, now, "Default", DefaultWorkspaceSlug)
 }
 
-func newWorkspace(id, by string, now time.Time, in NewWorkspace) Workspace {
+// newWorkspace returns a workspace with default settings.
+func newWorkspace(id, by string, now time.Time, name, slug string) Workspace {
 	return Workspace{
-		ID:                              id,
-		Name:                            in.Name,
-		Slug:                            in.Slug,
-		Description:                     in.Description,
-		DefaultTextModel:                in.DefaultTextModel,
-		DefaultImageModel:               in.DefaultImageModel,
-		DefaultProviderSort:             in.DefaultProviderSort,
-		DefaultGuardrailID:              uuid.NewSHA1(uuid.MustParse(id), []byte("default-guardrail")).String(),
-		IOLoggingAPIKeyIDs:              in.IOLoggingAPIKeyIDs,
-		IOLoggingSamplingRate:           valueOr(in.IOLoggingSamplingRate, 1),
-		IsDataDiscountLoggingEnabled:    valueOr(in.IsDataDiscountLoggingEnabled, true),
-		IsObservabilityBroadcastEnabled: valueOr(in.IsObservabilityBroadcastEnabled, false),
-		IsObservabilityIOLoggingEnabled: valueOr(in.IsObservabilityIOLoggingEnabled, false),
-		CreatedAt:                       now,
-		CreatedBy:                       by,
-		DisabledServerTools:             nilIfEmpty(in.DisabledServerTools),
+		ID: id, Name: name, Slug: slug, CreatedAt: now, CreatedBy: by,
+		DefaultGuardrailID:           uuid.NewSHA1(uuid.MustParse(id), []byte("default-guardrail")).String(),
+		IOLoggingSamplingRate:        1,
+		IsDataDiscountLoggingEnabled: true,
 	}
 }
 
-func valueOr[T any](given *T, otherwise T) T {
+// ValueOr returns what a pointer leads to. It returns otherwise without one.
+func ValueOr[T any](given *T, otherwise T) T {
 	if given != nil {
 		return *given
 	}

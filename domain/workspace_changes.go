@@ -8,7 +8,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// WorkspacePatch is the body of a workspace's update, already checked against its schema.
+// WorkspacePatch is the body of a workspace's creation or update, already checked against its schema.
 // An absent field stays as it is. Null clears a field that may be null.
 type WorkspacePatch struct {
 	Name                            *string            `json:"name"`

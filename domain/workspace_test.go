@@ -53,14 +53,14 @@ func TestWorkspaceLookUp(t *testing.T) {
 	wantKind(t, err, domain.NotFound, "Workspace not found")
 	_, err = workspace(t.Context(), f, user, "first")
 	wantKind(t, err, domain.Forbidden, "Only management keys can perform this operation")
-	wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(user), domain.NewWorkspace{Name: "x", Slug: "x"})), domain.Forbidden, "Only management keys can perform this operation")
-	wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: "first"})), domain.Invalid, "/slug: already in use")
+	wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(user), domain.WorkspacePatch{Name: new("x"), Slug: new("x")})), domain.Forbidden, "Only management keys can perform this operation")
+	wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(admin), domain.WorkspacePatch{Name: new("x"), Slug: new("first")})), domain.Invalid, "/slug: already in use")
 	for _, slug := range []string{first.ID, uuid.NewString()} { // which would be taken for an id
-		wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: slug})), domain.Invalid, "/slug: must not be a UUID")
+		wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(admin), domain.WorkspacePatch{Name: new("x"), Slug: new(slug)})), domain.Invalid, "/slug: must not be a UUID")
 		wantKind(t, errOf(f.UpdateWorkspace(t.Context(), domain.By(admin), "first", domain.WorkspacePatch{Slug: &slug}, nil)), domain.Invalid, "/slug: must not be a UUID")
 	}
 	huge := strings.Repeat("m", domain.MaxStoredSize)
-	wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: "x", DefaultTextModel: &huge})), domain.Invalid, "must be at most 262144 bytes")
+	wantKind(t, errOf(f.CreateWorkspace(t.Context(), domain.By(admin), domain.WorkspacePatch{Name: new("x"), Slug: new("x"), DefaultTextModel: domain.Settable[string]{Given: true, Value: &huge}})), domain.Invalid, "must be at most 262144 bytes")
 }
 
 func TestTheDefaultWorkspaceIsMadeOnce(t *testing.T) {
@@ -85,10 +85,10 @@ func patchOf(t *testing.T, body string) (patch domain.WorkspacePatch) {
 
 func TestWorkspaceUpdates(t *testing.T) {
 	f := newFixture(t)
-	out, err := f.CreateWorkspace(t.Context(), ask, domain.NewWorkspace{
-		Name: "Team", Slug: "team", Description: new("d"), DefaultTextModel: new("m"), DefaultImageModel: new("i"), DefaultProviderSort: new("price"),
+	out, err := f.CreateWorkspace(t.Context(), ask, domain.WorkspacePatch{
+		Name: new("Team"), Slug: new("team"), Description: domain.Settable[string]{Given: true, Value: new("d")}, DefaultTextModel: domain.Settable[string]{Given: true, Value: new("m")}, DefaultImageModel: domain.Settable[string]{Given: true, Value: new("i")}, DefaultProviderSort: domain.Settable[string]{Given: true, Value: new("price")},
 		IOLoggingAPIKeyIDs: json.RawMessage(`["k", 12345678901234567890]`), IOLoggingSamplingRate: new(0.5),
-		DisabledServerTools: &[]string{"openrouter:bash"},
+		DisabledServerTools: domain.Settable[[]string]{Given: true, Value: &[]string{"openrouter:bash"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func TestWorkspaceDeletion(t *testing.T) {
 	f := newFixture(t)
 	team := f.workspace(t, "team")
 	other := f.workspace(t, "other")
-	f.must(f.CreatePresetVersion(t.Context(), ask, "team", "p", nothing))
+	f.must(f.ReleasePresetVersion(t.Context(), ask, "team", "p", nothing, domain.Release{}))
 	issue := func(workspace string, lifetime time.Duration) domain.Key {
 		t.Helper()
 		k, _ := f.newKey(domain.NewKey{Kind: domain.InferenceKey, Workspace: workspace, Lifetime: lifetime})
@@ -285,7 +285,7 @@ func TestWorkspaceDeletion(t *testing.T) {
 	// Another one under the same slug has nothing of it.
 	again := f.workspace(t, "team")
 	wantKind(t, errOf(f.Preset(t.Context(), admin, "team", "p")), domain.NotFound, "Preset not found")
-	out, err := f.CreatePresetVersion(t.Context(), ask, "team", "p", nothing)
+	out, err := f.ReleasePresetVersion(t.Context(), ask, "team", "p", nothing, domain.Release{})
 	if err != nil || out.Number != 1 || again.ID == team.ID || out.Preset.WorkspaceID != again.ID {
 		t.Errorf("got %+v, %v, want version 1 in the new workspace", out, err)
 	}

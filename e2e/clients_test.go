@@ -18,13 +18,14 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
-// The presets of these tests. Each has a prompt, a tool and settings of one family of models.
-// python/clients.py knows their names.
+// The presets of these tests. Each has a prompt, a tool and settings of one family of models. Beside
+// each is a template, whose slug ends in -prompt. python/clients.py knows their names.
 var familyPresets = []struct{ slug, path, body string }{
 	{"gpt", "responses", `{"model": "gpt-5-nano", "instructions": "Be brief.", "max_output_tokens": 2000,
 		"reasoning": {"effort": "low"}, "text": {"verbosity": "low"}, "tool_choice": "auto", "parallel_tool_calls": false,
-		"tools": [{"type": "function", "name": "find_customer", "parameters": {"type": "object", "properties": {}}}]}`},
-	{"qwen", "chat/completions", `{"model": "Qwen/Qwen3.5-35B-A3B", "messages": [{"role": "system", "content": "Be brief."}],
+		"tools": [{"type": "function", "name": "find_customer", "parameters": {"type": "object", "properties": {}}}], "input": "Hello"}`},
+	{"qwen", "chat/completions", `{"model": "Qwen/Qwen3.5-35B-A3B",
+		"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}],
 		"max_tokens": 2000, "temperature": 0.2, "top_p": 0.9, "tool_choice": "auto", "parallel_tool_calls": false,
 		"tools": [{"type": "function", "function": {"name": "find_customer", "parameters": {"type": "object", "properties": {}}}}]}`},
 	{"claude", "messages", `{"model": "claude-sonnet-4-6", "system": "Be brief.", "max_tokens": 8000, "temperature": 0.2,
@@ -62,7 +63,10 @@ func startFamilies(t *testing.T) (*server, *provider) {
 	s := startWith(t, "inference {\n list_models on\n}", behind.directives())
 	for _, preset := range familyPresets {
 		s.manage(t, "POST", "/v1/presets/"+preset.slug+"/"+preset.path, preset.body)
-		s.manage(t, "PATCH", "/v1/presets/"+preset.slug, familyPolicy)
+		s.manage(t, "POST", "/v1/presets/"+preset.slug+"-prompt/"+preset.path+"?template=true", strings.Replace(preset.body, "Hello", "Where in {{city}} is this?", 1))
+		for _, slug := range []string{preset.slug, preset.slug + "-prompt"} {
+			s.manage(t, "PATCH", "/v1/presets/"+slug, familyPolicy)
+		}
 	}
 	return s, behind
 }
@@ -88,6 +92,10 @@ func (r judged) check(t *testing.T, reference string, own []string) (sent []stri
 	t.Logf("%s with %s: %v", r.uri, preset, shown)
 	if r.why != "" {
 		t.Errorf("is refused: %s", r.why)
+	}
+	preset, isTemplate := strings.CutSuffix(preset, "-prompt")
+	if isTemplate && strings.Count(r.body, "Where in Rome is this?") != 1 {
+		t.Errorf("lacks the template's message: %s", r.body)
 	}
 	path, _, _ := strings.Cut(r.uri, "?")
 	settings, ok := familySettings[filepath.Base(path)+"/"+preset]
@@ -176,17 +184,20 @@ var pythonClients = map[string]map[string][]string{
 		"litellm_anthropic":     {"max_tokens"},
 		"pydantic_ai_chat":      nil,
 		"pydantic_ai_responses": nil,
-		"pydantic_ai_anthropic": {"max_tokens"},
+		"pydantic_ai_anthropic": {"max_tokens", "tool_choice.disable_parallel_tool_use"},
 	},
 	"requirements-long.txt": {
 		"langchain_chat":      nil,
 		"langchain_responses": nil,
 		"langchain_anthropic": {"max_tokens"},
-		"dspy":                nil,
+		"dspy_chat":           nil,
+		"dspy_responses":      nil,
+		"dspy_anthropic":      {"max_tokens"},
 	},
 	"requirements-older.txt": { // of an older client of OpenAI
 		"instructor_tools":      nil,
 		"instructor_json":       nil,
+		"instructor_responses":  nil,
 		"instructor_anthropic":  {"max_tokens"},
 		"llama_index_chat":      {"temperature"},
 		"llama_index_responses": {"temperature", "top_p"},
@@ -204,11 +215,11 @@ func TestPythonClients(t *testing.T) {
 			}
 			interpreter := pythonWith(t, filepath.Join("python", requirements))
 			s, behind := startFamilies(t)
+			limited := startWith(t, "auth_failure_limit 1\ninference", behind.directives())
 			out, errs, err := try(t, "python", []string{
-				"OPENAI_BASE_URL=" + s.site + "/v1", "OPENAI_API_KEY=" + inferenceKey,
-				"ANTHROPIC_BASE_URL=" + s.site, "ANTHROPIC_API_KEY=" + inferenceKey,
+				"PRESETS_SITE=" + s.site, "PRESETS_LIMITED_SITE=" + limited.site, "PRESETS_CONTROL_URL=" + behind.control(t),
+				"PRESETS_INFERENCE_KEY=" + inferenceKey, "PRESETS_MANAGEMENT_KEY=" + managementKey,
 				"LITELLM_LOCAL_MODEL_COST_MAP=True", // it would ask GitHub
-				"PRESETS_CONTROL_URL=" + behind.control(t),
 			}, interpreter, append([]string{"clients.py"}, slices.Sorted(maps.Keys(clients))...)...)
 			t.Logf("clients.py:\n%s", out)
 			if err != nil {
@@ -216,14 +227,26 @@ func TestPythonClients(t *testing.T) {
 			}
 			requests, sent := map[string]int{}, map[string][]string{}
 			for _, request := range behind.take() {
-				client, preset, _ := strings.Cut(request.client, "/")
-				requests[client]++
+				requests[request.client]++
+				names := strings.SplitN(request.client, "/", 3)
+				client, preset := names[0], names[1]
 				t.Run(request.client, func(t *testing.T) { sent[client] = append(sent[client], request.check(t, preset, clients[client])...) })
 			}
-			for client, own := range clients {
-				if requests[client] < 2 {
-					t.Errorf("%s sent %d requests, want one or more for each of two presets", client, requests[client])
+			for cell, count := range requests {
+				want := count
+				switch _, name, _ := strings.Cut(cell, "/"); {
+				case strings.Contains(name, "/retry "):
+					want = 2
+				case strings.HasSuffix(name, "/error 429 of the gateway"):
+					want = 1
+				case strings.Contains(name, "/error "):
+					want = 0
 				}
+				if count != want {
+					t.Errorf("%s: the provider got %d requests, want %d", cell, count, want)
+				}
+			}
+			for client, own := range clients {
 				for _, name := range own {
 					if !slices.Contains(sent[client], name) {
 						t.Errorf("%s sends no %s of its own: docs/inference.md says so", client, name)

@@ -104,7 +104,7 @@ func TestKnownFields(t *testing.T) {
 		known := policy.KnownFields(dialect)
 		for name, clients := range listed[string(dialect)] {
 			if !slices.Contains(known, name) {
-				t.Errorf("%s: %s has the field %s. Add it to domain/inference/known_fields.go with its form, and say what locks it", dialect, strings.Join(clients, " and "), name)
+				t.Errorf("%s: %s has the field %s. Add it to domain/inference/dialects/fields.json with its form, and say what locks it", dialect, strings.Join(clients, " and "), name)
 			}
 		}
 		for _, name := range known {

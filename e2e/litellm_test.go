@@ -21,8 +21,11 @@ import (
 // masterKey is LiteLLM's own.
 const masterKey = "sk-master-key-of-the-gateway"
 
-// liteLLMModels are LiteLLM's names of models, each of another kind of provider, with its own ones.
-var liteLLMModels = []struct{ name, provider string }{
+// liteLLMModel is LiteLLM's name of a model, with the provider's one.
+type liteLLMModel struct{ name, provider string }
+
+// liteLLMModels are models each of another kind of provider.
+var liteLLMModels = []liteLLMModel{
 	{"gpt-5-nano", "openai/gpt-5-nano"},
 	{"gpt-4o", "openai/gpt-4o"},
 	{"other", "openai/other"},
@@ -36,10 +39,11 @@ func startLiteLLM(t *testing.T, behind *provider, settings string, env ...string
 	interpreter := pythonWith(t, filepath.Join("litellm", "requirements.txt"))
 	folder := t.TempDir()
 	var config strings.Builder
-	config.WriteString("general_settings: {master_key: " + masterKey + "}\nlitellm_settings: {" + settings + "}\nmodel_list:\n")
-	for _, model := range liteLLMModels {
+	config.WriteString("general_settings: {master_key: " + masterKey + "}\nlitellm_settings: {" + settings + "}\n" +
+		"router_settings: {num_retries: 0, disable_cooldowns: true}\nmodel_list:\n")
+	for _, model := range append(slices.Clone(liteLLMModels), liteLLMModel{"gemini", "gemini/gemini-2.5-flash"}) {
 		base := behind.server.URL
-		if !strings.HasPrefix(model.provider, "anthropic/") {
+		if strings.HasPrefix(model.provider, "openai/") || strings.HasPrefix(model.provider, "hosted_vllm/") {
 			base += "/v1"
 		}
 		fmt.Fprintf(&config, "  - {model_name: %s, litellm_params: {model: %s, api_base: %q, api_key: of-the-provider}}\n", model.name, model.provider, base)
@@ -214,6 +218,11 @@ func TestLiteLLM(t *testing.T) {
 		}
 	})
 
+	t.Run("pairs", func(t *testing.T) { checkLiteLLMPairs(t, behind, liteLLM, s) })
+	t.Run("usage", func(t *testing.T) {
+		checkLiteLLMUsage(t, startDocumented(t, strings.NewReplacer("127.0.0.1:4000", liteLLM, "inference {", "inference {\nusage").Replace(documented), "LITELLM_KEY="+masterKey))
+	})
+	t.Run("names", func(t *testing.T) { checkLiteLLMNames(t, behind, liteLLM, s) })
 	t.Run("settings", func(t *testing.T) { checkLiteLLMSettings(t, behind, sites[0], sites[1]) })
 }
 

@@ -227,7 +227,7 @@ func TestAgentsTakeServer(t *testing.T) {
 	}
 	env := append(homeOf(home), "CLAUDE_CONFIG_DIR="+home, "CODEX_HOME="+home, "PRESETS_KEY="+managementKey,
 		"PATH="+folder+string(os.PathListSeparator)+os.Getenv("PATH"))
-	add := strings.Fields(between(t, text, "$ claude ", "\n"))
+	add := strings.Fields(between(t, text, "\nclaude ", "\n"))
 	run(t, home, env, claude[0], append(claude[1:], add...)...)
 	if out := run(t, home, env, claude[0], append(claude[1:], "mcp", "list")...); !strings.Contains(out, "presets: caddy presets mcp - ✔ Connected") {
 		t.Errorf("Claude Code says %s", out)

@@ -46,17 +46,25 @@ func documentedCommands(t *testing.T, file string) (all []documented) {
 }
 
 // TestMigration runs the commands of docs/migrate/openai-prompts.md as they are written,
-// except for the addresses. The server is that of the quick start. A stand-in for OpenAI
-// answers as its API does for a prompt.
+// except for the addresses. The server is that of the quick start.
 func TestMigration(t *testing.T) {
 	t.Parallel()
+	s := startExample(t)
+	commands := documentedCommands(t, "docs/migrate/openai-prompts.md")
+	if len(commands) < 9 {
+		t.Fatalf("found %d commands", len(commands))
+	}
+	s.migrate(t, commands)
+}
+
+// migrate runs commands of docs/migrate/openai-prompts.md. A stand-in for OpenAI answers as its API
+// does for a prompt.
+func (s *server) migrate(t *testing.T, commands []documented) {
+	t.Helper()
 	for _, tool := range []string{"bash", "curl", "jq"} {
 		servertest.Tool(t, tool, tool)
 	}
-	answer, err := os.ReadFile(filepath.Join("testdata", "openai", "prompt.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := read(t, filepath.Join("testdata", "openai", "prompt.json"))
 	openai := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var sent struct {
 			Prompt struct {
@@ -73,19 +81,13 @@ func TestMigration(t *testing.T) {
 			quoted := quote(value)
 			values = append(values, "{{"+name+"}}", quoted[1:len(quoted)-1])
 		}
-		_, _ = strings.NewReplacer(values...).WriteString(w, string(answer))
+		_, _ = strings.NewReplacer(values...).WriteString(w, answer)
 	}))
 	t.Cleanup(openai.Close)
 
-	s := startExample(t)
 	key, _ := s.issue(t, "management")
 	inference, _ := s.issue(t, "inference")
 	addresses := strings.NewReplacer("https://api.openai.com", openai.URL, "http://127.0.0.1:8080", s.site)
-
-	commands := documentedCommands(t, "docs/migrate/openai-prompts.md")
-	if len(commands) < 9 {
-		t.Fatalf("found %d commands", len(commands))
-	}
 	folder := t.TempDir()
 	path := "PATH=" + filepath.Dir(s.binary) + string(os.PathListSeparator) + os.Getenv("PATH") // for caddy
 	for _, c := range commands {

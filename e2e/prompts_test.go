@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -297,15 +298,16 @@ func TestPromptsJavaScript(t *testing.T) {
 	behind.checkSecrets(t)
 }
 
-// TestPromptsPython runs the Python of docs/migrate/openai-prompts.md in front of a strict provider.
+// TestPromptsPython runs the steps of docs/migrate/openai-prompts.md that store the prompt, and then its
+// Python, in front of a strict provider.
 func TestPromptsPython(t *testing.T) {
 	t.Parallel()
 	interpreter := pythonWith(t, filepath.Join("python", "requirements.txt"))
 	behind := newProvider(t)
 	s := startWith(t, "inference", behind.directives())
-	s.manage(t, http.MethodPost, "/v1/presets/pmpt_68f7a1c2/responses?template=true", `{"model": "gpt-5-mini", "instructions": "You know {{city}}.",
-		"reasoning": {"effort": "high"}, "text": {"verbosity": "high"},
-		"input": [{"role": "user", "content": "Where in {{city}} is this?"}, {"role": "user", "content": "{{photo}}"}]}`)
+	commands := documentedCommands(t, "docs/migrate/openai-prompts.md")
+	tried := slices.IndexFunc(commands, func(c documented) bool { return strings.Contains(c.command, "127.0.0.1:8080/v1/responses") })
+	s.migrate(t, commands[:tried])
 	var code strings.Builder
 	for _, block := range pythonBlock.FindAllStringSubmatch(read(t, filepath.Join(root, "docs", "migrate", "openai-prompts.md")), -1) {
 		code.WriteString(block[1])
@@ -313,18 +315,22 @@ func TestPromptsPython(t *testing.T) {
 	run(t, "python", []string{"OPENAI_BASE_URL=" + s.site + "/v1", "OPENAI_API_KEY=" + inferenceKey}, interpreter, "prompts.py", code.String())
 
 	const (
-		settings = `"model": "gpt-5-mini", "instructions": "You know Rome.", "reasoning": {"effort": %q}, "text": {"verbosity": %q}`
-		input    = `{"role": "user", "content": "Where in Rome is this?"}, {"role": "user", "content": "a dome"}`
-		churches = `, "include": [], "input": [` + input + `, {"role": "user", "content": "And churches?"}]`
+		settings = `"model": "gpt-5-mini", "instructions": "You know Rome.", "max_output_tokens": 2048, "truncation": "disabled", "text": {"format": {"type": "text"}, "verbosity": %q}`
+		messages = `{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Where in Rome is this?"}]},
+			{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a dome"}]}`
+		input    = `, "input": [` + messages + `]`
+		churches = `, "include": [], "input": [` + messages + `, {"role": "user", "content": "And churches?"}]`
 	)
-	ofThePreset := fmt.Sprintf(settings, "high", "high")
+	ofThePreset := fmt.Sprintf(settings, "medium")
 	want := []string{
-		ofThePreset + `, "input": [` + input + `]`,
-		ofThePreset + `, "stream": true, "input": [` + input + `]`,
+		ofThePreset + input,
+		ofThePreset + `, "stream": true` + input,
 		ofThePreset + churches,
-		ofThePreset + `, "stream": true, "input": [` + input + `]`,
-		`"model": "gpt-5-mini", "reasoning_effort": "high", "verbosity": "high", "messages": [{"role": "system", "content": "You know Rome."}, ` + input + `]`,
-		fmt.Sprintf(settings, "none", "low") + churches,
+		ofThePreset + `, "stream": true` + input,
+		`"model": "gpt-5-mini", "max_completion_tokens": 2048, "response_format": {"type": "text"}, "verbosity": "medium", "messages": [
+			{"role": "system", "content": "You know Rome."}, {"role": "user", "content": [{"type": "text", "text": "Where in Rome is this?"}]},
+			{"role": "user", "content": [{"type": "text", "text": "a dome"}]}]`,
+		fmt.Sprintf(settings, "low") + `, "reasoning": {"effort": "none"}` + churches,
 	}
 	sent := behind.take()
 	if len(sent) != len(want) {

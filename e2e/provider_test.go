@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,7 @@ type provider struct {
 	mu       sync.Mutex
 	client   string
 	errand   errand
+	failure  string // of the next request: a status, or "break"
 	requests []judged
 }
 
@@ -80,15 +82,24 @@ func (p *provider) send(e errand) {
 	p.errand = e
 }
 
-// control lets a script name the client of its next requests, with POST /client/<name>.
+// failNext lets the next request fail, as control says, or succeed.
+func (p *provider) failNext(failure string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failure = failure
+}
+
+// control lets a script name the client of its next requests, with POST /client/<name>, and let the
+// next one fail, with POST /fail/<status>. After POST /fail/break the connection breaks off.
 func (p *provider) control(t *testing.T) (url string) {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /client/{name...}", func(_ http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.client = r.PathValue("name")
+		p.client, p.failure = r.PathValue("name"), ""
 	})
+	mux.HandleFunc("POST /fail/{failure}", func(_ http.ResponseWriter, r *http.Request) { p.failNext(r.PathValue("failure")) })
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return server.URL
@@ -103,6 +114,9 @@ var providerRoutes = map[string]struct {
 	"completions": {domain.Chat, chatAnswerTo},
 	"responses":   {domain.Responses, responsesAnswerTo},
 	"messages":    {domain.Messages, messagesAnswerTo},
+	// Gemini's routes end in the model and one of these.
+	"generateContent":       {"", geminiAnswerTo},
+	"streamGenerateContent": {"", geminiAnswerTo},
 }
 
 // ServeHTTP answers a request.
@@ -111,7 +125,9 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	route, ok := providerRoutes[path.Base(r.URL.Path)]
+	name := path.Base(r.URL.Path)
+	name = name[strings.LastIndex(name, ":")+1:]
+	route, ok := providerRoutes[name]
 	if r.Method != http.MethodPost || !ok {
 		p.serveOther(w, r)
 		return
@@ -128,6 +144,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if sent.errand.model != "" {
 		sent.Model = sent.errand.model
 	}
+	sent.whole, sent.Stream = string(body), sent.Stream || name == "streamGenerateContent"
 	var stream []string
 	if request.why == "" && sent.Stream {
 		_, events := route.answer(sent)
@@ -135,14 +152,28 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		request.stream = strings.Join(stream, "")
 	}
 	p.requests = append(p.requests, request)
+	failure := p.failure
+	p.failure = ""
 	p.mu.Unlock()
 
+	if failure == "break" {
+		panic(http.ErrAbortHandler)
+	}
+	status, kind, reason := http.StatusOK, "invalid_request_error", request.why
+	if reason != "" {
+		status = http.StatusBadRequest
+	}
+	if failure != "" {
+		status, _ = strconv.Atoi(failure)
+		kind, reason = "rate_limit_error", "not now"
+		w.Header().Set("Retry-After-Ms", "10")
+	}
 	w.Header().Set("Content-Type", "application/json")
 	switch {
-	case request.why != "":
-		w.WriteHeader(http.StatusBadRequest)
+	case reason != "":
+		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": map[string]any{
-			"type": "invalid_request_error", "message": request.why, "param": nil, "code": nil,
+			"type": kind, "message": reason, "param": nil, "code": status,
 		}})
 	case !sent.Stream:
 		whole, _ := route.answer(sent)
@@ -218,6 +249,7 @@ type asked struct {
 	Input json.RawMessage
 
 	errand errand
+	whole string // of the request
 }
 
 type format struct {
@@ -235,8 +267,11 @@ const providerSignature = "EqoBCkgIARABGAIiQL+/8f0=="
 
 // text is the text of the answer.
 func (a asked) text() string {
-	if strings.HasPrefix(a.ResponseFormat.Type+a.Text.Format.Type+a.OutputConfig.Format.Type, "json_") {
+	switch {
+	case strings.HasPrefix(a.ResponseFormat.Type+a.Text.Format.Type+a.OutputConfig.Format.Type, "json_"), strings.Contains(a.whole, "Outputs will be a JSON object"):
 		return providerJSON
+	case strings.Contains(a.whole, "[[ ## city ## ]]"): // of dspy
+		return "[[ ## city ## ]]\nRome\n\n[[ ## completed ## ]]"
 	}
 	return providerText
 }
@@ -244,6 +279,9 @@ func (a asked) text() string {
 // call returns the name and the arguments of the tool that must be called, or nothing. Clients that
 // force any tool want their own, which is the last one.
 func (a asked) call() (name, arguments string) {
+	if strings.Contains(a.whole, "Call sights.") && a.results() == 0 {
+		return "sights", providerJSON
+	}
 	var choice struct {
 		Type, Name string
 		Function   struct{ Name string }
@@ -400,6 +438,17 @@ func messagesAnswerTo(a asked) (map[string]any, []map[string]any) {
 		map[string]any{"type": "content_block_stop", "index": last},
 		map[string]any{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": nil}, "usage": whole["usage"]},
 		map[string]any{"type": "message_stop"})
+}
+
+func geminiAnswerTo(a asked) (map[string]any, []map[string]any) {
+	candidate := map[string]any{"index": 0, "content": map[string]any{"role": "model", "parts": []any{map[string]any{"text": a.text()}}}}
+	whole := map[string]any{"responseId": "gemini-1", "modelVersion": "gemini-2.5-flash"}
+	end := with(whole, "candidates", []any{with(candidate, "finishReason", "STOP")},
+		"usageMetadata", map[string]any{"promptTokenCount": 31, "candidatesTokenCount": 12, "totalTokenCount": 43})
+	return end, []map[string]any{
+		with(whole, "candidates", []any{candidate}),
+		with(end, "candidates", []any{with(candidate, "finishReason", "STOP", "content", map[string]any{"role": "model", "parts": []any{}})}),
+	}
 }
 
 // with returns a copy of an object with other members.

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -77,17 +76,9 @@ func (discriminatorCompiler) Compile(ctx jsonschema.CompilerContext, m map[strin
 	if !ok {
 		return nil, nil
 	}
-	object, _ := keyword.(map[string]any)
-	property, _ := object["propertyName"].(string)
-	mapping, _ := object["mapping"].(map[string]any)
-	if property == "" || len(mapping) == 0 {
-		return nil, fmt.Errorf("%s needs a propertyName and a mapping", discriminatorKeyword)
-	}
-	if required, _ := m["required"].([]any); !slices.Contains(required, any(property)) {
-		return nil, fmt.Errorf("%s needs %s to be required", discriminatorKeyword, property)
-	}
-	d := &discriminator{property: property, variants: make(map[string]*variant, len(mapping))}
-	for name, ref := range mapping {
+	object := keyword.(map[string]any)
+	d := &discriminator{property: object["propertyName"].(string), variants: make(map[string]*variant)}
+	for name, ref := range object["mapping"].(map[string]any) {
 		v, err := compileVariant(ctx, ref, discriminatorKeyword+"/mapping/"+name)
 		if err != nil {
 			return nil, err
@@ -105,11 +96,7 @@ func (discriminatorCompiler) Compile(ctx jsonschema.CompilerContext, m map[strin
 }
 
 func compileVariant(ctx jsonschema.CompilerContext, ref any, path string) (*variant, error) {
-	target, ok := ref.(string)
-	if !ok {
-		return nil, fmt.Errorf("%s must be a reference", path)
-	}
-	s, err := ctx.CompileRef(target, path, true)
+	s, err := ctx.CompileRef(ref.(string), path, true)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"fmt"
-
 	"github.com/santhosh-tekuri/jsonschema/v5"
 )
 
@@ -23,18 +21,9 @@ func (errorMessageCompiler) Compile(_ jsonschema.CompilerContext, m map[string]a
 	if !ok {
 		return nil, nil
 	}
-	object, ok := keyword.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("%s must be an object", errorMessageKeyword)
-	}
-	messages := make(errorMessage, len(object))
-	for rule, text := range object {
-		if _, ok := m[rule]; !ok {
-			return nil, fmt.Errorf("%s for %s, which is not there", errorMessageKeyword, rule)
-		}
-		if messages[rule], ok = text.(string); !ok {
-			return nil, fmt.Errorf("%s for %s must be a string", errorMessageKeyword, rule)
-		}
+	messages := make(errorMessage)
+	for rule, text := range keyword.(map[string]any) {
+		messages[rule] = text.(string)
 	}
 	return messages, nil
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -47,8 +46,7 @@ func trimSpace(body []byte) jsontext.Value { return bytes.Trim(body, " \t\r\n") 
 
 // readValue reads one JSON value strictly. Every error is an *Error.
 func readValue(text []byte) (kind jsontext.Kind, err error) {
-	r := newReader(text)
-	defer r.free()
+	r := &reader{text: text, decoder: jsontext.NewDecoder(bytes.NewBuffer(text))} // which it does not copy
 	kind = r.decoder.PeekKind()
 	for isWhole := false; !isWhole; isWhole = r.decoder.StackDepth() == 0 {
 		if err := r.readToken(); errors.Is(err, io.EOF) {
@@ -68,33 +66,8 @@ func readValue(text []byte) (kind jsontext.Kind, err error) {
 // memory grows.
 type reader struct {
 	text    []byte
-	buffer  bytes.Buffer
-	decoder jsontext.Decoder
+	decoder *jsontext.Decoder
 	counted int // the number of members that count for MaxMembers
-}
-
-// readers are reused, because a decoder allocates a list of names for each level. A reader
-// keeps nothing of a body but names. After a body of more than maxPooled bytes it may
-// keep many, so it is dropped.
-var readers = sync.Pool{New: func() any { return new(reader) }}
-
-const maxPooled = 64 << 10
-
-func newReader(text []byte) *reader {
-	r := readers.Get().(*reader)
-	r.text, r.counted = text, 0
-	r.buffer = *bytes.NewBuffer(text)
-	r.decoder.Reset(&r.buffer)
-	return r
-}
-
-func (r *reader) free() {
-	if len(r.text) > maxPooled {
-		return
-	}
-	r.text, r.buffer = nil, bytes.Buffer{}
-	r.decoder.Reset(&r.buffer)
-	readers.Put(r)
 }
 
 func (r *reader) readToken() error {

@@ -226,8 +226,7 @@ func (s *Schema) collect(members []rawjson.Member, err error) error {
 	return newError(found)
 }
 
-// indexLocations adds s and every schema that it refers to, by location. It replaces
-// plain references by their targets.
+// indexLocations adds s and every schema that it refers to, by location.
 func indexLocations(byLocation map[string]*jsonschema.Schema, s *jsonschema.Schema) {
 	if byLocation[s.Location] != nil {
 		return
@@ -238,15 +237,13 @@ func indexLocations(byLocation map[string]*jsonschema.Schema, s *jsonschema.Sche
 			indexLocations(byLocation, part)
 		}
 	}
-	for name, member := range s.Properties {
-		s.Properties[name] = followReference(member)
-		indexLocations(byLocation, s.Properties[name])
+	for _, member := range s.Properties {
+		indexLocations(byLocation, member)
 	}
 	if a := additional(s); a != nil {
 		indexLocations(byLocation, a)
 	}
 	if s.Items2020 != nil {
-		s.Items2020 = followReference(s.Items2020)
 		indexLocations(byLocation, s.Items2020)
 	}
 	if d := discriminatorOf(s); d != nil {
@@ -260,13 +257,4 @@ func indexLocations(byLocation map[string]*jsonschema.Schema, s *jsonschema.Sche
 	if sh := shallowOf(s); sh != nil {
 		indexLocations(byLocation, sh.surface)
 	}
-}
-
-// followReference returns the schema that s refers to if s has no rules of its own. The
-// validator makes several allocations for each schema that it enters.
-func followReference(s *jsonschema.Schema) *jsonschema.Schema {
-	if s.Ref != nil && !hasRules(s) {
-		return followReference(s.Ref)
-	}
-	return s
 }

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -122,15 +121,6 @@ func (shallowCompiler) Compile(ctx jsonschema.CompilerContext, m map[string]any)
 	if _, ok := m[shallowKeyword]; !ok {
 		return nil, nil
 	}
-	if _, ok := m["type"]; ok {
-		return nil, fmt.Errorf("%s must not stand beside a type", shallowKeyword)
-	}
 	surface, err := ctx.Compile(shallowKeyword, true)
-	if err != nil {
-		return nil, err
-	}
-	if len(surface.Types) == 0 {
-		return nil, fmt.Errorf("%s needs a type", shallowKeyword)
-	}
-	return &shallow{surface}, nil
+	return &shallow{surface}, err
 }

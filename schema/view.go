@@ -172,6 +172,10 @@ func (d *decoder) object(v jsontext.Value, r rules) (any, error) {
 	if !slices.ContainsFunc(r, hasMemberRules) {
 		return emptyObject, nil
 	}
+	most := 0 // the number of members to decode, one more than a rule allows; 0 for all
+	for _, s := range r {
+		most = max(most, s.MaxProperties+1)
+	}
 	view := make(map[string]any)
 	for quoted, v := range rawjson.Pairs(v) {
 		name := string(unquote(quoted))
@@ -184,7 +188,9 @@ func (d *decoder) object(v jsontext.Value, r rules) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		view[cmp.Or(name, emptyName)] = value
+		if view[cmp.Or(name, emptyName)] = value; most > 0 && len(view) == most {
+			break
+		}
 	}
 	return view, nil
 }

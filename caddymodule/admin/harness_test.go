@@ -105,7 +105,7 @@ func (s *server) fillStore(bytes int) {
 		if err != nil {
 			s.T.Fatal(err)
 		}
-		if _, err := use().Service.CreatePresetVersion(s.T.Context(), operator, "", "large", domain.Capture{Dialect: domain.Chat, Config: config}); err != nil {
+		if _, err := use().Service.ReleasePresetVersion(s.T.Context(), operator, "", "large", domain.Capture{Dialect: domain.Chat, Config: config}, domain.Release{}); err != nil {
 			s.T.Fatal(err)
 		}
 	}

@@ -29,7 +29,7 @@ func TestPruneFailsInTheMiddle(t *testing.T) {
 	}
 	for _, slug := range []string{"a", "b"} {
 		for range 3 {
-			if _, err := service.CreatePresetVersion(t.Context(), operator, "", slug, domain.Capture{Config: []byte("{}")}); err != nil {
+			if _, err := service.ReleasePresetVersion(t.Context(), operator, "", slug, domain.Capture{Config: []byte("{}")}, domain.Release{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -47,16 +47,6 @@ func (a api) query(pairs ...string) url.Values {
 	return query
 }
 
-// presetPath returns the path of a preset, or of something below it.
-func presetPath(slug string, below ...string) string {
-	var path strings.Builder
-	path.WriteString("/presets/" + client.Escape(slug))
-	for _, segment := range below {
-		path.WriteString("/" + client.Escape(segment))
-	}
-	return path.String()
-}
-
 // do sends a request. An error tells what it means for the one who runs the command.
 func (a api) do(ctx context.Context, r client.Request) (*client.Response, error) {
 	response, err := a.Do(ctx, r)
@@ -75,14 +65,7 @@ func (a api) read(ctx context.Context, path string, into any) (*client.Response,
 	if err != nil {
 		return nil, err
 	}
-	return response, decode(response.Data, into)
-}
-
-func decode(text json.RawMessage, into any) error {
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("the answer has another form than expected: %w", err)
-	}
-	return nil
+	return response, client.Decode(response.Data, into)
 }
 
 // change sends a change once, even if the connection is lost and it is sent again. A body
@@ -110,12 +93,12 @@ func (a api) preset(ctx context.Context, slug string) (p client.Preset, response
 	if err := domain.CheckPresetSlug(slug); err != nil {
 		return p, nil, err
 	}
-	response, err = a.read(ctx, presetPath(slug), &p)
+	response, err = a.read(ctx, client.PresetPath(slug), &p)
 	return p, response, err
 }
 
 func (a api) version(ctx context.Context, slug string, number int) (v client.Version, response *client.Response, err error) {
-	response, err = a.read(ctx, presetPath(slug, "versions", strconv.Itoa(number)), &v)
+	response, err = a.read(ctx, client.PresetPath(slug, "versions", strconv.Itoa(number)), &v)
 	return v, response, err
 }
 
@@ -124,7 +107,7 @@ func (a api) summaries(ctx context.Context, slug string) (elements, error) {
 	if err := domain.CheckPresetSlug(slug); err != nil {
 		return nil, err
 	}
-	return a.Elements(ctx, presetPath(slug, "versions"), a.query("fields", "summary")), nil
+	return a.Elements(ctx, client.PresetPath(slug, "versions"), a.query("fields", "summary")), nil
 }
 
 // numberOf returns the number of the version that ref names: a number, or a label without a split.

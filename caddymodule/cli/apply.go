@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,15 +15,9 @@ import (
 )
 
 type applied struct {
-	Plan   any       `json:"plan"`
-	Done   int       `json:"done"`
-	Failed []failure `json:"failed"`
-}
-
-// failure is a preset or a workspace that could not be changed.
-type failure struct {
-	plan.Problem
-	Conflict bool `json:"conflict"`
+	Plan   any            `json:"plan"`
+	Done   int            `json:"done"`
+	Failed []plan.Failure `json:"failed"`
 }
 
 type applying struct {
@@ -65,10 +58,8 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 	if err := plan.CheckMessage(a.message); err != nil {
 		return nil, err
 	}
-	ctx, stop := terminal.Interruptible(cmd.Context())
-	defer stop()
-	found, mistakes, err := a.make(ctx, cmd, args)
-	result := &applied{Plan: planJSON(found, mistakes), Failed: []failure{}}
+	found, mistakes, err := a.make(cmd, args)
+	result := &applied{Plan: planJSON(found, mistakes), Failed: []plan.Failure{}}
 	switch {
 	case err != nil:
 		return nil, err
@@ -92,10 +83,12 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 				return nil, err
 			}
 		}
-		if err := confirm(ctx, cmd); err != nil {
+		if err := confirm(cmd); err != nil {
 			return nil, err
 		}
 	}
+	ctx, stop := terminal.Interruptible(cmd.Context())
+	defer stop()
 	message := a.message
 	if message == "" {
 		message = revision(ctx, a.folder)
@@ -107,7 +100,7 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 	hint := ""
 	for _, f := range done.Failed {
 		fmt.Fprintln(cmd.ErrOrStderr(), problemText(f.Problem))
-		result.Failed = append(result.Failed, failure{f.Problem, f.Conflict})
+		result.Failed = append(result.Failed, f)
 		if f.Conflict {
 			hint = "; run it again"
 		}
@@ -124,30 +117,19 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 	return result, nil
 }
 
-// confirm asks on the terminal whether to go on, until ctx ends.
-func confirm(ctx context.Context, cmd *cobra.Command) error {
+// confirm asks on the terminal whether to go on.
+func confirm(cmd *cobra.Command) error {
 	if !terminal.Is(cmd.InOrStdin()) {
 		return errors.New("nothing was applied: there is no terminal to ask on; say --yes")
 	}
 	fmt.Fprint(cmd.ErrOrStderr(), "Apply these changes? [y/N] ")
-	var answer string
-	answered := make(chan error, 1)
-	go func() { // nothing ends a read from a terminal
-		var err error
-		answer, err = bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-		answered <- err
-	}()
-	select {
-	case <-ctx.Done():
-		fmt.Fprintln(cmd.ErrOrStderr())
-	case err := <-answered:
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		switch strings.ToLower(strings.TrimSpace(answer)) {
-		case "y", "yes":
-			return nil
-		}
+	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
 	}
 	return errors.New("nothing was applied")
 }

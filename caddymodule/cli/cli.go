@@ -48,9 +48,18 @@ func ExitWith(cmd *cobra.Command, status int, err error) error {
 	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return status, err })(cmd, nil)
 }
 
-// hasColor reports whether output to w may have colours (https://no-color.org).
-func hasColor(w any) bool {
-	return terminal.Is(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+// painter returns text in a colour, which may be none.
+type painter func(color, text string) string
+
+// painterOf returns the painter of an output, which paints on a terminal only (https://no-color.org).
+func painterOf(w any) painter {
+	hasColor := terminal.Is(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return func(color, text string) string {
+		if !hasColor || color == "" {
+			return text
+		}
+		return color + text + plain
+	}
 }
 
 // The colours of text, as escape sequences. plain ends them.

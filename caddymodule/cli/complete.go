@@ -72,7 +72,7 @@ var versionNumbers source = func(ctx context.Context, a api, args []string, _ st
 	if len(args) == 0 || domain.CheckPresetSlug(args[0]) != nil {
 		return nil, errors.New("no preset is named")
 	}
-	path := presetPath(args[0], "versions")
+	path := client.PresetPath(args[0], "versions")
 	first, err := a.get(ctx, path, a.query("fields", "summary", "limit", "1"))
 	if err != nil {
 		return nil, err
@@ -114,12 +114,16 @@ func (a api) names(ctx context.Context, path string, query url.Values, check fun
 	return found, nil
 }
 
-// complete completes a word from a source. It asks the server within completionTime, once.
-// Errors are silent, because the shell shows the command that is being typed.
-func complete(connect func(*cobra.Command) (api, error), from source) cobra.CompletionFunc {
+// complete completes a word from a source. It asks the server within completionTime, once. Errors are
+// silent, because the shell shows the command that is being typed. The key must not come from standard
+// input, which is the shell's.
+func (t *target) complete(from source) cobra.CompletionFunc {
 	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		a, err := connect(cmd)
+		if t.keyFile == "-" {
+			return nil, directive
+		}
+		a, err := t.api(cmd)
 		if err != nil {
 			return nil, directive
 		}
@@ -132,17 +136,6 @@ func complete(connect func(*cobra.Command) (api, error), from source) cobra.Comp
 		}
 		return slices.DeleteFunc(found, func(one string) bool { return !strings.HasPrefix(one, typed) }), directive
 	}
-}
-
-// complete completes a word from a source at the target, whose key must not come from standard
-// input, which is the shell's.
-func (t *target) complete(from source) cobra.CompletionFunc {
-	return complete(func(cmd *cobra.Command) (api, error) {
-		if t.keyFile == "-" {
-			return api{}, errors.New("the key is on standard input")
-		}
-		return t.api(cmd)
-	}, from)
 }
 
 func (t *target) completeArgs(sources ...source) cobra.CompletionFunc {

@@ -2,9 +2,7 @@ package cli_test
 
 import (
 	"io"
-	"os"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
@@ -57,26 +55,4 @@ func TestConfirmJSON(t *testing.T) {
 	if text := printed(); err != nil || strings.Contains(text, "create default/q") || !strings.Contains(out.String(), `"done":1`) {
 		t.Errorf("with --yes: got %q, %q, %v", text, out.String(), err)
 	}
-}
-
-// interrupter interrupts this process when the question is printed.
-type interrupter struct{ asked strings.Builder }
-
-func (i *interrupter) Write(text []byte) (int, error) {
-	if i.asked.Write(text); strings.HasSuffix(i.asked.String(), "[y/N] ") {
-		return len(text), syscall.Kill(os.Getpid(), syscall.SIGINT)
-	}
-	return len(text), nil
-}
-
-// TestInterruptedQuestion interrupts apply at its question, where nothing is typed.
-func TestInterruptedQuestion(t *testing.T) {
-	s := start(t, nil)
-	dir := t.TempDir()
-	caddytest.WriteFiles(t, dir, map[string]string{"default/p.yaml": "chat: {model: m}\n"})
-	tty, _ := terminalWith(t, "") // the end of the process ends the read
-	if err := runTo(io.Discard, new(interrupter), tty, "presets", "apply", dir); err == nil || err.Error() != "nothing was applied" {
-		t.Errorf("got error %v, want that nothing was applied", err)
-	}
-	s.Manage("GET", "/v1/presets/p", "").Want(t, 404)
 }

@@ -6,18 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 )
 
-const (
-	// defaultTimeout is how long a server may take to answer.
-	defaultTimeout = 30 * time.Second
-	// noticeAfter is how long a command waits before it says so.
-	noticeAfter = 3 * time.Second
-)
+// defaultTimeout is how long a server may take to answer.
+const defaultTimeout = 30 * time.Second
 
 // connection says how a command connects to a server. Flags set it.
 type connection struct {
@@ -31,8 +26,8 @@ func (c *connection) connectionFlags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("cacert") // fails for an unknown flag only
 }
 
-// transport returns a transport to servers, which says on standard error that it waits.
-func (c *connection) transport(cmd *cobra.Command) (http.RoundTripper, error) {
+// transport returns a transport to servers.
+func (c *connection) transport() (http.RoundTripper, error) {
 	if c.timeout <= 0 {
 		return nil, fmt.Errorf("--timeout must be positive, got %s", c.timeout)
 	}
@@ -53,20 +48,5 @@ func (c *connection) transport(cmd *cobra.Command) (http.RoundTripper, error) {
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 		transport.ForceAttemptHTTP2 = true
 	}
-	say := sync.OnceFunc(func() {
-		fmt.Fprintf(cmd.ErrOrStderr(), "The server has not answered yet. Waiting up to %s, which --timeout sets.\n", c.timeout)
-	})
-	return noticing{transport, noticeAfter, say}, nil
-}
-
-// noticing is a transport that calls say if a response does not begin within after.
-type noticing struct {
-	http.RoundTripper
-	after time.Duration
-	say   func()
-}
-
-func (n noticing) RoundTrip(r *http.Request) (*http.Response, error) {
-	defer time.AfterFunc(n.after, n.say).Stop()
-	return n.RoundTripper.RoundTrip(r)
+	return transport, nil
 }

@@ -9,10 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"github.com/spf13/cobra"
 )
 
 // list runs "list" with arguments, and returns its error and what it said on standard error.
@@ -71,40 +67,3 @@ func TestSilentServer(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-// TestWaitingIsSaid says once that a command waits, and only if it does.
-func TestWaitingIsSaid(t *testing.T) {
-	var c connection
-	cmd := &cobra.Command{}
-	c.connectionFlags(cmd)
-	var text strings.Builder
-	cmd.SetErr(&text)
-	transport, err := c.transport(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		n := transport.(noticing)
-		for _, silence := range []time.Duration{0, noticeAfter + time.Second, noticeAfter + time.Second} {
-			n.RoundTripper = roundTrip(func(*http.Request) (*http.Response, error) {
-				time.Sleep(silence)
-				return &http.Response{}, nil
-			})
-			if _, err := n.RoundTrip(nil); err != nil {
-				t.Error(err)
-			}
-			synctest.Wait()
-			want := "The server has not answered yet. Waiting up to 30s, which --timeout sets.\n"
-			if silence == 0 {
-				want = ""
-			}
-			if text.String() != want {
-				t.Errorf("after %v: got %q, want %q", silence, text.String(), want)
-			}
-		}
-	})
-}
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -45,7 +45,7 @@ credential. The exit status is 1 if a prompt or a version is not written.`,
 				}
 			}
 			var err error
-			if o.Transport, err = reach.transport(cmd); err != nil {
+			if o.Transport, err = reach.transport(); err != nil {
 				return err
 			}
 			o.Stdin, o.Timeout = cmd.InOrStdin(), reach.timeout

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -58,16 +58,6 @@ and designates it, and leaves all else there as it is.`,
 	copying.MarkFlagsRequiredTogether("to-server", "to-key-file")
 	copying.MarkFlagsMutuallyExclusive("all-versions", "new-version")
 	_ = copying.MarkFlagFilename("to-key-file") // fails for an unknown flag only
-	completeFlag(copying, "to-workspace", complete(func(cmd *cobra.Command) (api, error) {
-		if c.keyFile == "-" || c.toKeyFile == "-" {
-			return api{}, errors.New("a key is on standard input")
-		}
-		from, err := c.api(cmd)
-		if err != nil {
-			return api{}, err
-		}
-		return c.destination(cmd, from)
-	}, workspaces))
 	return copying
 }
 
@@ -114,7 +104,7 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 	made := copied{to: to, source: source, from: from, numbers: make(map[int]int), messages: cmd.ErrOrStderr()}
 	switch err := made.run(ctx, c.all); {
 	case err != nil && len(made.numbers) > 0:
-		return fmt.Errorf("the copy is incomplete (versions copied: %d): %w", len(made.numbers), err)
+		return fmt.Errorf("the copy is incomplete and active (versions copied: %d): %w", len(made.numbers), err)
 	case err != nil:
 		return err
 	}
@@ -158,7 +148,7 @@ func (a api) add(ctx context.Context, slug string, v client.Version, isDraft boo
 		}
 	}
 	version := files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template)
-	r := plan.VersionRequest(slug, &version, domain.TextOrEmpty(v.Message), isDraft)
+	r := plan.VersionRequest(slug, &version, domain.ValueOr(v.Message, ""), isDraft)
 	maps.Copy(r.Query, a.query())
 	r.Header = condition
 	if response, err = a.change(ctx, r, nil); err == nil {
@@ -188,29 +178,11 @@ func (c *copied) run(ctx context.Context, all bool) error {
 		c.leaveOutLabels()
 		copyVersions = func(ctx context.Context) error { return c.version(ctx, c.source.Designated) }
 	}
-	err := copyVersions(ctx)
-	if err == nil {
-		err = c.describe(ctx)
-	}
-	if c.source.Status != domain.PresetDisabled || len(c.numbers) == 0 {
+	if err := copyVersions(ctx); err != nil {
 		return err
 	}
-	// Disabling is last, since a disabled preset takes no versions. It is also done for an
-	// incomplete copy, and after ctx has ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), disableTimeout)
-	defer cancel()
-	failed := c.patch(ctx, map[string]any{"status": c.source.Status})
-	switch {
-	case failed == nil:
-		return err
-	case err == nil:
-		return fmt.Errorf("the copy is still active: %w", failed)
-	default:
-		return fmt.Errorf("%w; the copy is still active: %w", err, failed)
-	}
+	return c.describe(ctx)
 }
-
-const disableTimeout = 10 * time.Second
 
 // leaveOutLabels leaves out the labels of other versions than the designated one.
 func (c *copied) leaveOutLabels() {
@@ -233,7 +205,7 @@ func (c *copied) versions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for summary, err := range decoded[client.Version](summaries) {
+	for summary, err := range client.Decoded[client.Version](summaries) {
 		if err != nil {
 			return err
 		}
@@ -254,7 +226,7 @@ func (c *copied) versions(ctx context.Context) error {
 			return fmt.Errorf("version %d was removed meanwhile", share.Version)
 		}
 	}
-	response, err := c.to.get(ctx, presetPath(c.source.Slug, "versions"), c.to.query("fields", "summary", "limit", "1"))
+	response, err := c.to.get(ctx, client.PresetPath(c.source.Slug, "versions"), c.to.query("fields", "summary", "limit", "1"))
 	if err == nil && response.Total < len(c.numbers) {
 		fmt.Fprintf(c.messages, "The server there keeps %d of %d versions.\n", response.Total, len(c.numbers))
 	}
@@ -282,7 +254,8 @@ func (c *copied) version(ctx context.Context, v client.Version) error {
 	return c.labels(ctx, v.Version)
 }
 
-// describe copies the name, the description and the policy, as far as there are any.
+// describe copies the name, the description, the policy and the status, as far as there are any. It is
+// last, since a disabled preset takes no versions.
 func (c *copied) describe(ctx context.Context) error {
 	patch := make(map[string]any)
 	if c.source.Name != c.source.Slug {
@@ -294,44 +267,36 @@ func (c *copied) describe(ctx context.Context) error {
 	if isSet(c.source.Policy) {
 		patch["policy"] = c.source.Policy
 	}
+	if c.source.Status == domain.PresetDisabled {
+		patch["status"] = c.source.Status
+	}
 	if len(patch) == 0 {
 		return nil
 	}
-	return c.patch(ctx, patch)
+	return c.change(ctx, client.Request{Method: http.MethodPatch, Path: client.PresetPath(c.source.Slug)}, patch)
 }
 
-func (c *copied) patch(ctx context.Context, fields map[string]any) error {
-	return c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, fields)
-}
-
-// labels sets the labels that name a version whose copy was just made. The next version may
-// remove a copy without a label.
+// labels sets the labels whose versions are all copied now. The next version may remove a copy
+// without a label.
 func (c *copied) labels(ctx context.Context, number int) error {
 	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
 		label := c.source.Labels[name]
-		if !slices.ContainsFunc(shares(label), func(share domain.Share) bool { return share.Version == number }) {
+		newest := slices.MaxFunc(shares(label), func(a, b domain.Share) int { return cmp.Compare(a.Version, b.Version) }).Version
+		if newest != number {
 			continue
 		}
-		if err := c.change(ctx, client.Request{Method: http.MethodPut, Path: presetPath(c.source.Slug, "labels", name)}, c.moved(label)); err != nil {
+		if err := c.change(ctx, client.Request{Method: http.MethodPut, Path: client.PresetPath(c.source.Slug, "labels", name)}, c.moved(label)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// moved returns the target of a label's copy. A split names the versions that are copied.
-// Until that is all of them, each has some weight, since a split needs one.
+// moved returns the target of a label's copy.
 func (c *copied) moved(label domain.Target) domain.Target {
 	moved := domain.Target{Version: c.numbers[label.Version]}
 	for _, share := range label.Split {
-		if number := c.numbers[share.Version]; number > 0 {
-			moved.Split = append(moved.Split, domain.Share{Version: number, Weight: share.Weight})
-		}
-	}
-	if len(moved.Split) < len(label.Split) {
-		for i := range moved.Split {
-			moved.Split[i].Weight = max(1, moved.Split[i].Weight)
-		}
+		moved.Split = append(moved.Split, domain.Share{Version: c.numbers[share.Version], Weight: share.Weight})
 	}
 	return moved
 }

@@ -35,7 +35,7 @@ func (c *changer) change(cmd *cobra.Command, a api, slug string, r client.Reques
 		r.Header.Set("X-Preset-Override", c.override)
 	}
 	before, response, err = a.changePreset(cmd.Context(), slug, r, body)
-	if owner := domain.TextOrEmpty(before.ManagedBy); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
+	if owner := domain.ValueOr(before.ManagedBy, ""); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
 		err = fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", before.Slug, owner, owner)
 	}
 	return before, response, err
@@ -75,12 +75,12 @@ at the same time.`,
 			if number == 0 {
 				body = map[string]any{"label": ref}
 			}
-			p, response, err := c.change(cmd, a, slug, client.Request{Method: http.MethodPost, Path: presetPath(slug, "designate")}, body)
+			p, response, err := c.change(cmd, a, slug, client.Request{Method: http.MethodPost, Path: client.PresetPath(slug, "designate")}, body)
 			if err != nil {
 				return err
 			}
 			var after client.Preset
-			if err := decode(response.Data, &after); err != nil {
+			if err := client.Decode(response.Data, &after); err != nil {
 				return err
 			}
 			sentence := fmt.Sprintf("Requests for %s get version %d, before it was %d.", slug, after.DesignatedVersion, p.DesignatedVersion)
@@ -118,7 +118,7 @@ removes it. Nothing is changed if someone else changes the preset at the same ti
 			if err := domain.CheckLabel(name); err != nil {
 				return err
 			}
-			r := client.Request{Method: http.MethodDelete, Path: presetPath(slug, "labels", name)}
+			r := client.Request{Method: http.MethodDelete, Path: client.PresetPath(slug, "labels", name)}
 			var body any
 			sentence := fmt.Sprintf("Label %s of %s is removed", name, slug)
 			if !remove {

@@ -6,9 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/diff"
 )
 
 func diffCommand() *cobra.Command {
@@ -18,7 +17,7 @@ func diffCommand() *cobra.Command {
 		Short: "Shows the differences of two versions",
 		Long: `
 Shows the differences of two versions, each by its number or a label: the prompt as a unified
-diff, the settings and the messages as a JSON Patch.`,
+diff, the settings and the messages by their paths.`,
 		Args: cobra.ExactArgs(3),
 		RunE: to.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			if err := domain.CheckPresetSlug(args[0]); err != nil {
@@ -29,11 +28,11 @@ diff, the settings and the messages as a JSON Patch.`,
 					return err
 				}
 			}
-			response, err := a.get(cmd.Context(), presetPath(args[0], "diff"), a.query("from", args[1], "to", args[2]))
+			response, err := a.get(cmd.Context(), client.PresetPath(args[0], "diff"), a.query("from", args[1], "to", args[2]))
 			if err != nil {
 				return err
 			}
-			return printData(cmd, to.asJSON, response, func(d domain.VersionDiff) string { return diffText(d, hasColor(cmd.OutOrStdout())) })
+			return printData(cmd, to.asJSON, response, func(d domain.VersionDiff) string { return diffText(d, painterOf(cmd.OutOrStdout())) })
 		}),
 		ValidArgsFunction: to.completeArgs(slugs, references, references),
 	}
@@ -41,51 +40,19 @@ diff, the settings and the messages as a JSON Patch.`,
 	return command
 }
 
-func diffText(d domain.VersionDiff, colored bool) string {
-	if len(d.Config)+len(d.Template) == 0 && d.SystemPrompt == nil {
+func diffText(d domain.VersionDiff, paint painter) string {
+	var all []detail
+	if d.SystemPrompt != nil {
+		all = append(append(all, detail{' ', "prompt:"}), diffLines(*d.SystemPrompt)...)
+	}
+	all = append(append(all, operations("settings", d.Config)...), operations("messages", d.Template)...)
+	if len(all) == 0 {
 		return fmt.Sprintf("Versions %d and %d are equal.\n", d.From, d.To)
 	}
 	var text strings.Builder
-	line := func(color, line string) {
-		if colored && color != "" {
-			line = color + line + plain
-		}
-		text.WriteString(line + "\n")
-	}
-	if d.SystemPrompt != nil {
-		line("", fmt.Sprintf("Prompt, from version %d to %d:", d.From, d.To))
-		for one := range strings.Lines(*d.SystemPrompt) {
-			one = terminal.EscapeText(strings.TrimSuffix(one, "\n"))
-			line(diffColor(one), one)
-		}
-	}
-	for _, patch := range []struct {
-		name       string
-		operations []diff.Operation
-	}{{"Settings", d.Config}, {"Messages", d.Template}} {
-		if len(patch.operations) == 0 {
-			continue
-		}
-		if text.Len() > 0 {
-			line("", "")
-		}
-		line("", fmt.Sprintf("%s, from version %d to %d:", patch.name, d.From, d.To))
-		for _, o := range patch.operations {
-			color := map[string]string{"add": green, "remove": red, "replace": cyan}[o.Op]
-			line(color, strings.TrimSpace(fmt.Sprintf("%s %s %s", terminal.Escape(o.Op), terminal.Escape(o.Path), terminal.EscapeJSON(o.Value))))
-		}
+	fmt.Fprintf(&text, "From version %d to %d:\n", d.From, d.To)
+	for _, line := range all {
+		text.WriteString(paint(colors[line.mark], line.String()) + "\n")
 	}
 	return text.String()
-}
-
-func diffColor(line string) string {
-	switch {
-	case strings.HasPrefix(line, "+"):
-		return green
-	case strings.HasPrefix(line, "-"):
-		return red
-	case strings.HasPrefix(line, "@@"):
-		return cyan
-	}
-	return ""
 }

@@ -28,10 +28,8 @@ and comments stay. Files of presets that the server does not have stay, too.`,
 			if err != nil {
 				return err
 			}
-			ctx, stop := terminal.Interruptible(cmd.Context())
-			defer stop()
 			meter := terminal.NewMeter(cmd.ErrOrStderr())
-			set, err := plan.Dump(ctx, c, t.workspace, counting(meter, "read"))
+			set, err := plan.Dump(cmd.Context(), c, t.workspace, counting(meter, "read"))
 			meter.Done()
 			if err != nil {
 				return err

@@ -63,7 +63,6 @@ func TestMistakes(t *testing.T) {
 		{"try tour-guide --var city", "--var city must be name=value, once for each name"},
 		{"try tour-guide --var city=a --var city=b", "--var city must be"},
 		{"try tour-guide --var city=a --var other=b", "other"},
-		{"try email-copywriter --version 1 --label staging", "[label version] were all set"},
 		{"copy summary", "at least one of the flags in the group [to-workspace to-server] is required"},
 		{"copy summary --to-server http://x", "[to-server to-key-file]"},
 		{"copy absent --to-workspace team", "Preset not found (in the workspace of the key"},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -96,9 +95,6 @@ func meaning(err error, at place) error {
 	}
 	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "dial" {
 		return fmt.Errorf("%s cannot be reached, and --server names another server: %w", at.server, err)
-	}
-	if errors.Is(err, context.Canceled) {
-		return errors.New("interrupted")
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%s ended the connection too early: %w", at.server, err)

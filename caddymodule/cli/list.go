@@ -43,7 +43,7 @@ func presetRow(p client.Preset) []string {
 	if name == p.Slug {
 		name = ""
 	}
-	return []string{p.Slug, string(p.Status), numberText(p.DesignatedVersion), labelsText(p.Labels), domain.TextOrEmpty(p.ManagedBy), timeText(p.UpdatedAt), name}
+	return []string{p.Slug, string(p.Status), numberText(p.DesignatedVersion), labelsText(p.Labels), domain.ValueOr(p.ManagedBy, ""), timeText(p.UpdatedAt), name}
 }
 
 func versionsCommand() *cobra.Command {
@@ -77,6 +77,6 @@ func versionRow(v client.Version) []string {
 	dialect, _ := v.Dialect.MarshalText() // never fails
 	return []string{
 		numberText(v.Version), mark, strings.Join(v.Labels, " "), string(dialect), strconv.Itoa(v.ConfigBytes + v.PromptBytes + v.TemplateBytes),
-		timeText(v.CreatedAt), v.CreatorID, domain.TextOrEmpty(v.Message),
+		timeText(v.CreatedAt), v.CreatorID, domain.ValueOr(v.Message, ""),
 	}
 }

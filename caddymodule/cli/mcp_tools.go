@@ -120,7 +120,7 @@ func (t *tools) below(ctx context.Context, slug, name string, query ...string) (
 	if err := domain.CheckPresetSlug(slug); err != nil {
 		return nil, err
 	}
-	return body(t.get(ctx, presetPath(slug, name), t.query(query...)))
+	return body(t.get(ctx, client.PresetPath(slug, name), t.query(query...)))
 }
 
 // body returns the body of a response.
@@ -140,12 +140,12 @@ func (t *tools) show(ctx context.Context, in versionArgs) (json.RawMessage, erro
 	if err != nil {
 		return nil, err
 	}
-	v, err := t.get(ctx, presetPath(in.Slug, "versions", numberText(number)), t.query())
+	v, err := t.get(ctx, client.PresetPath(in.Slug, "versions", numberText(number)), t.query())
 	if err != nil {
 		return nil, err
 	}
 	var members map[string]json.RawMessage
-	if err := decode(response.Data, &members); err != nil {
+	if err := client.Decode(response.Data, &members); err != nil {
 		return nil, err
 	}
 	delete(members, "designated_version")
@@ -172,7 +172,7 @@ func (t *tools) draft(ctx context.Context, in draftArgs) (json.RawMessage, error
 		return nil, err
 	}
 	var p client.Preset
-	if err := decode(response.Data, &p); err != nil {
+	if err := client.Decode(response.Data, &p); err != nil {
 		return nil, err
 	}
 	return json.Marshal(map[string]any{"slug": in.Slug, "draft_version": made.Version, "live_version": p.DesignatedVersion})
@@ -209,12 +209,12 @@ func (t *tools) live(ctx context.Context, in liveArgs) (json.RawMessage, error) 
 	if number == 0 {
 		to = map[string]any{"label": in.Version}
 	}
-	before, response, err := t.changePreset(ctx, in.Slug, client.Request{Method: http.MethodPost, Path: presetPath(in.Slug, "designate")}, to)
+	before, response, err := t.changePreset(ctx, in.Slug, client.Request{Method: http.MethodPost, Path: client.PresetPath(in.Slug, "designate")}, to)
 	if err != nil {
 		return nil, err
 	}
 	var after client.Preset
-	if err := decode(response.Data, &after); err != nil {
+	if err := client.Decode(response.Data, &after); err != nil {
 		return nil, err
 	}
 	return json.Marshal(map[string]any{"slug": in.Slug, "live_version": after.DesignatedVersion, "before": before.DesignatedVersion})
@@ -228,6 +228,6 @@ func (t *tools) label(ctx context.Context, in labelArgs) (json.RawMessage, error
 	if err != nil {
 		return nil, err
 	}
-	_, response, err := t.changePreset(ctx, in.Slug, client.Request{Method: http.MethodPut, Path: presetPath(in.Slug, "labels", in.Label)}, to)
+	_, response, err := t.changePreset(ctx, in.Slug, client.Request{Method: http.MethodPut, Path: client.PresetPath(in.Slug, "labels", in.Label)}, to)
 	return body(response, err)
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +50,7 @@ func folderIn(args []string) string {
 
 // make reads the files and compares them with the server. Mistakes in files are found first,
 // without a server.
-func (p *planning) make(ctx context.Context, cmd *cobra.Command, args []string) (found *plan.Plan, mistakes files.Errors, err error) {
+func (p *planning) make(cmd *cobra.Command, args []string) (found *plan.Plan, mistakes files.Errors, err error) {
 	p.folder = folderIn(args)
 	set, err := files.Read(p.folder)
 	if mistakes, ok := errors.AsType[files.Errors](err); ok {
@@ -67,7 +66,7 @@ func (p *planning) make(ctx context.Context, cmd *cobra.Command, args []string) 
 	meter := terminal.NewMeter(cmd.ErrOrStderr())
 	defer meter.Done()
 	p.Progress = counting(meter, "compared")
-	found, err = plan.New(ctx, c, set, p.Options)
+	found, err = plan.New(cmd.Context(), c, set, p.Options)
 	return found, nil, err
 }
 
@@ -91,9 +90,7 @@ prints what apply would create, change, restore and archive. It changes nothing.
 The exit status is 0 if there is nothing to do, 2 if there are changes, and 1 after an
 error. Mistakes in files are found without a server.`,
 		RunE: p.explained(func(cmd *cobra.Command, args []string) error {
-			ctx, stop := terminal.Interruptible(cmd.Context())
-			defer stop()
-			found, mistakes, err := p.make(ctx, cmd, args)
+			found, mistakes, err := p.make(cmd, args)
 			if err != nil {
 				return err
 			}

@@ -140,17 +140,17 @@ var colors = map[byte]string{'+': green, '-': red, '!': yellow, '@': cyan}
 
 func writePlan(w io.Writer, p *plan.Plan) error {
 	out := bufio.NewWriter(w)
-	colored := hasColor(w)
-	paint := func(color, text string) string {
-		if !colored || color == "" {
-			return text
-		}
-		return color + text + plain
-	}
+	printPlan(out, p, "  ", painterOf(w))
+	fmt.Fprintln(out, summary(p))
+	return out.Flush()
+}
+
+// printPlan prints a plan to memory without its summary. Each detail of a change has an indent.
+func printPlan(out io.Writer, p *plan.Plan, indent string, paint painter) {
 	section := func(title string, lines []detail) {
 		fmt.Fprintln(out, paint(bold, title))
 		for _, line := range lines {
-			fmt.Fprintln(out, "  "+paint(colors[line.mark], line.String()))
+			fmt.Fprintln(out, indent+paint(colors[line.mark], line.String()))
 		}
 		fmt.Fprintln(out)
 	}
@@ -164,7 +164,7 @@ func writePlan(w io.Writer, p *plan.Plan) error {
 		fmt.Fprintf(out, "%s\n", paint(bold, fmt.Sprintf("adopt %s/%s", terminal.Escape(a.Workspace), terminal.Escape(a.Slug))))
 	}
 	if len(p.Adopt) > 0 {
-		fmt.Fprintf(out, "  equal to their files, and nobody's: %s gets them\n\n", terminal.Escape(p.Owner))
+		fmt.Fprintf(out, "%sequal to their files, and nobody's: %s gets them\n\n", indent, terminal.Escape(p.Owner))
 	}
 	for _, list := range []struct {
 		kind     string
@@ -174,8 +174,6 @@ func writePlan(w io.Writer, p *plan.Plan) error {
 			fmt.Fprintln(out, list.kind+": "+problemText(problem))
 		}
 	}
-	fmt.Fprintln(out, summary(p))
-	return out.Flush()
 }
 
 func problemText(p plan.Problem) string {

@@ -33,7 +33,7 @@ the next apply would take it back.`,
 					return fmt.Errorf("preset %s is managed by %s and not by %s: name that owner with --owner", p.Slug, *p.ManagedBy, owner)
 				}
 				said = "was released by " + *p.ManagedBy
-				r := client.Request{Method: http.MethodPatch, Path: presetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}, "If-Match": {response.Tag()}}}
+				r := client.Request{Method: http.MethodPatch, Path: client.PresetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}, "If-Match": {response.Tag()}}}
 				if response, err = a.change(ctx, r, map[string]any{"managed_by": nil}); err != nil {
 					return err
 				}

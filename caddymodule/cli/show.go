@@ -64,18 +64,18 @@ func presetText(p client.Preset, v client.Version) string {
 	if p.Name != p.Slug {
 		line("Name", p.Name)
 	}
-	line("Description", domain.TextOrEmpty(p.Description))
+	line("Description", domain.ValueOr(p.Description, ""))
 	line("Status", string(p.Status))
 	line("Designated", "version "+numberText(p.DesignatedVersion))
 	line("Labels", labelsText(p.Labels))
-	line("Owner", domain.TextOrEmpty(p.ManagedBy))
+	line("Owner", domain.ValueOr(p.ManagedBy, ""))
 	if p.Protected {
 		line("Protected", "yes")
 	}
 	line("Updated", timeText(p.UpdatedAt)+" by "+p.UpdatedBy)
 	line("Version", numberText(v.Version)+", made from a request to "+string(v.Dialect))
 	line("Created", timeText(v.CreatedAt)+" by "+v.CreatorID)
-	line("Message", domain.TextOrEmpty(v.Message))
+	line("Message", domain.ValueOr(v.Message, ""))
 	if v.Template != nil {
 		line("Variables", strings.Join(v.Template.Variables, ", "))
 	}

@@ -21,20 +21,6 @@ const maxAligned = 1000
 
 type elements = iter.Seq2[json.RawMessage, error]
 
-func decoded[T any](list elements) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for element, err := range list {
-			var value T
-			if err == nil {
-				err = decode(element, &value)
-			}
-			if !yield(value, err) {
-				return
-			}
-		}
-	}
-}
-
 // printList prints a list as JSON, or as a table with a row for each element. Empty cells are shown
 // as -. An error ends the table, and rows before it are printed.
 func printList[T any](cmd *cobra.Command, asJSON bool, list elements, columns []string, row func(T) []string) error {
@@ -44,7 +30,7 @@ func printList[T any](cmd *cobra.Command, asJSON bool, list elements, columns []
 	table := terminal.NewTable(cmd.OutOrStdout())
 	table.Row(columns...)
 	rows := 0
-	for value, err := range decoded[T](list) {
+	for value, err := range client.Decoded[T](list) {
 		switch {
 		case err != nil && rows == 0:
 			return err
@@ -109,7 +95,7 @@ func printData[T any](cmd *cobra.Command, asJSON bool, response *client.Response
 		return printJSON(cmd, response)
 	}
 	var data T
-	if err := decode(response.Data, &data); err != nil {
+	if err := client.Decode(response.Data, &data); err != nil {
 		return err
 	}
 	_, err := io.WriteString(cmd.OutOrStdout(), text(data))

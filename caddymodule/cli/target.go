@@ -76,7 +76,7 @@ func (t *target) client(cmd *cobra.Command) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport, err := t.transport(cmd)
+	transport, err := t.transport()
 	if err != nil {
 		return nil, err
 	}

@@ -284,8 +284,7 @@ func (o *output) addTool(name string) {
 	}
 }
 
-// whole prints the text of an answer that is no stream. An answer of an unknown form is
-// printed as it is.
+// whole prints an answer that is no stream, although the request asks for one.
 func (o *output) whole(body io.Reader) error {
 	text, err := io.ReadAll(io.LimitReader(body, maxWhole+1))
 	switch {
@@ -294,31 +293,7 @@ func (o *output) whole(body io.Reader) error {
 	case len(text) > maxWhole:
 		return errTooLong
 	}
-	type block struct {
-		Text string `json:"text"`
-	}
-	var known struct {
-		Choices []struct {
-			Message struct{ Content string } `json:"message"`
-		} `json:"choices"`
-		Content []block `json:"content"`
-		Output  []struct {
-			Content []block `json:"content"`
-		} `json:"output"`
-	}
-	var found strings.Builder
-	if json.Unmarshal(text, &known) == nil {
-		for _, choice := range known.Choices {
-			found.WriteString(choice.Message.Content)
-		}
-		for _, item := range known.Output {
-			known.Content = append(known.Content, item.Content...)
-		}
-		for _, one := range known.Content {
-			found.WriteString(one.Text)
-		}
-	}
-	o.add(cmp.Or(found.String(), string(text)))
+	o.add(string(text))
 	return nil
 }
 

@@ -205,17 +205,9 @@ func TestTryWhole(t *testing.T) {
 	g := &gateway{status: 200, contentType: "application/json"}
 	s := start(t, g.ServeHTTP)
 	s.presets()
-	for body, want := range map[string]string{
-		`{"choices":[{"message":{"content":"Hi \u202e!"}}]}`:                "Hi \\u202e!\n",
-		`{"content":[{"type":"text","text":"a"},{"text":"b"}]}`:             "ab\n",
-		`{"output":[{"type":"message","content":[{"text":"c"}]},{"id":1}]}`: "c\n",
-		`{"echo":true}`: "{\"echo\":true}\n",
-		"plain\n":       "plain\n",
-	} {
-		g.body = body
-		if out, _, err := run("try", "c", "--send"); err != nil || out != want {
-			t.Errorf("%s: got %q, %v, want %q", body, out, err, want)
-		}
+	g.body = "{\"a\":\"Hi \u202e!\"}"
+	if out, _, err := run("try", "c", "--send"); err != nil || out != "{\"a\":\"Hi \\u202e!\"}\n" {
+		t.Errorf("got %q, %v", out, err)
 	}
 }
 
@@ -272,7 +264,7 @@ func TestTryInput(t *testing.T) {
 		{open(file), nil, `"input":"From a file"`},
 		{open(os.DevNull), nil, `"input":"Hello"`},
 		{strings.NewReader("pipe"), []string{"--input", "text"}, `"input":"text"`},
-		{strings.NewReader(""), []string{"--label", "staging"}, "Be very friendly."},
+		{strings.NewReader(""), []string{"--version", "staging"}, "Be very friendly."},
 		{strings.NewReader(""), []string{"--version", "1"}, "Write emails."},
 		{strings.NewReader(""), []string{"--version", "canary"}, "Write short emails."},
 		{strings.NewReader(caddytest.InferenceSecret), []string{"--inference-key-file", "-"}, `"input":"Hello"`},

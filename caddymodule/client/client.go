@@ -83,6 +83,23 @@ func IsStatus(err error, status int) bool {
 // Escape returns a slug or a label as a segment of a path.
 func Escape(segment string) string { return url.PathEscape(segment) }
 
+// PresetPath returns the path of a preset, or of something below it.
+func PresetPath(slug string, below ...string) string {
+	segments := []string{"/presets", Escape(slug)}
+	for _, segment := range below {
+		segments = append(segments, Escape(segment))
+	}
+	return strings.Join(segments, "/")
+}
+
+// Decode decodes JSON of a server.
+func Decode(text []byte, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("the answer has another form than expected: %w", err)
+	}
+	return nil
+}
+
 const (
 	defaultTries = 6
 	// maxWait bounds the pause before a repeated request.
@@ -119,34 +136,21 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 type Retry struct {
 	Tries   int
 	MaxWait time.Duration
-	// Wait waits; nil for a timer. It ends early with ctx.
-	Wait func(ctx context.Context, d time.Duration) error
 }
 
 // Do calls try until it succeeds, and returns its last error. pause is how long to wait before the
 // next one: 0 for longer each time, and negative if another one cannot help.
 func (r Retry) Do(ctx context.Context, try func() (pause time.Duration, err error)) error {
-	wait := r.Wait
-	if wait == nil {
-		wait = waitFor
-	}
 	for tried := 1; ; tried++ {
 		pause, err := try()
 		if err == nil || pause < 0 || tried >= r.Tries || ctx.Err() != nil {
 			return err
 		}
-		if wait(ctx, min(cmp.Or(pause, 100*time.Millisecond<<tried), r.MaxWait)) != nil {
+		select {
+		case <-ctx.Done():
 			return err
+		case <-time.After(min(cmp.Or(pause, 100*time.Millisecond<<tried), r.MaxWait)):
 		}
-	}
-}
-
-func waitFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }
 

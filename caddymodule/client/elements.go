@@ -76,6 +76,21 @@ func (c *Client) Elements(ctx context.Context, path string, query url.Values) it
 	}
 }
 
+// Decoded decodes the elements of a list.
+func Decoded[T any](list iter.Seq2[json.RawMessage, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for element, err := range list {
+			var value T
+			if err == nil {
+				err = Decode(element, &value)
+			}
+			if !yield(value, err) {
+				return
+			}
+		}
+	}
+}
+
 // hashes is a set of hashes.
 type hashes map[uint64]struct{}
 

@@ -31,35 +31,24 @@ type document struct {
 	texts   map[*yaml.Node]string
 	secrets int // how many findSecretsBelow found
 	failed  bool
-	// broken are the pointers of the values with mistakes.
-	broken []string
 }
 
 // mistake adds a mistake at a value or at a name.
 func (d *document) mistake(n *yaml.Node, path []string, message string) {
 	d.failed = true
-	at := pointer(path)
-	e := &Error{File: d.file, Path: withoutSecrets(at), Message: message}
+	e := &Error{File: d.file, Path: withoutSecrets(pointer(path)), Message: message}
 	if n != nil {
 		e.Line, e.Column = n.Line, n.Column
 	}
 	d.mistakes.add(e)
-	if len(d.broken) < 10*MaxErrors {
-		d.broken = append(d.broken, at)
-	}
 }
 
 // mistakesOf adds the mistakes that a check of n found. n is at path. A missing value is
-// reported at the value that should have it. Values that could not be read are not reported
-// again.
+// reported at the value that should have it.
 func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
-	unread := d.broken
 	add := func(at, message string) {
 		names := slices.Collect(jsontext.Pointer(at).Tokens())
 		place := append(slices.Clip(path), names...)
-		if isBroken(unread, pointer(place)) {
-			return
-		}
 		value := locate(n, names)
 		if last := len(names) - 1; strings.HasPrefix(message, "name ") { // which is not allowed
 			value = cmp.Or(keysOf(locate(n, names[:last]))[names[last]], value)
@@ -77,13 +66,6 @@ func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
 	} else {
 		d.mistake(n, path, err.Error())
 	}
-}
-
-// isBroken reports whether a value, one around it or one in it is among broken.
-func isBroken(broken []string, at string) bool {
-	return slices.ContainsFunc(broken, func(other string) bool {
-		return strings.HasPrefix(at+"/", other+"/") || strings.HasPrefix(other+"/", at+"/")
-	})
 }
 
 // locate returns the value at a path of names and indexes from n. If there is none, it

@@ -27,8 +27,6 @@ import (
 // Set is the content of a folder. Its workspaces are sorted by slug.
 type Set struct {
 	Workspaces []Workspace
-	// Others are the folders that Read left alone, since they have no YAML file.
-	Others []string
 }
 
 // Workspace is the content of a workspace's folder. Its presets are sorted by slug.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/caddy-presets/caddy-presets/storage/fileowner"
@@ -62,17 +61,10 @@ func boundedFile(text []byte) (_ []byte, problem string) {
 
 // problem describes an error of a file or folder. It has no path.
 func (f folder) problem(name string, err error) string {
-	if info, failed := f.Lstat(name); failed == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return "is a link out of the folder, or to nothing"
-	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return "there is no such file"
+		return "is not there, or is a link to nothing"
 	}
-	cause := f.causeOf(name, err).Error()
-	if strings.HasPrefix(cause, "path escapes") { // package os exports no such error
-		return "is outside of the folder"
-	}
-	return "cannot be read: " + cause
+	return "cannot be read: " + f.causeOf(name, err).Error()
 }
 
 // causeOf returns the cause of an error of a file or folder, without its path. It has one only to name

@@ -140,7 +140,7 @@ func (g generator) request(dialect domain.Dialect) string {
 	case domain.Chat:
 		var messages []string
 		for range g.IntN(3) {
-			messages = append(messages, `{"role":`+pick(g, []string{`"system"`, `"developer"`, `"system","type":"message"`, `"system","type":"other"`})+`,"content":`+content()+`}`)
+			messages = append(messages, `{"role":`+pick(g, []string{`"system"`, `"developer"`})+`,"content":`+content()+`}`)
 		}
 		for range g.IntN(3) {
 			messages = append(messages, `{"role":`+pick(g, []string{`"user"`, `"assistant"`, `"system"`})+`, "content":`+content()+`}`)

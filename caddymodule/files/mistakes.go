@@ -28,7 +28,7 @@ func (m *mistakes) add(e *Error) {
 	m.list = append(m.list, e)
 }
 
-// err returns the mistakes in order, nil if there are none.
+// err returns the mistakes in order, one of each value, nil if there are none.
 func (m *mistakes) err() error {
 	if len(m.list) == 0 {
 		return nil
@@ -36,7 +36,9 @@ func (m *mistakes) err() error {
 	slices.SortStableFunc(m.list, func(a, b *Error) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
 	})
-	all := slices.CompactFunc(m.list, func(a, b *Error) bool { return *a == *b })
+	all := slices.CompactFunc(m.list, func(a, b *Error) bool { // a value that cannot be read fits no rule either
+		return a.File == b.File && a.Line == b.Line && a.Column == b.Column && a.Path == b.Path
+	})
 	if lost := m.lost + len(all) - MaxErrors; lost > 0 {
 		all = append(all[:MaxErrors:MaxErrors], &Error{Message: fmt.Sprintf("and %d more mistakes", lost), others: lost - 1})
 	}

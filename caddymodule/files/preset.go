@@ -136,7 +136,8 @@ func (d *document) version(c *converter, members jsontext.Value, path ...string)
 
 // request reads a request.
 func (d *document) request(dialect domain.Dialect, body []byte, path []string, template bool) (v Version) {
-	n, before := locate(d.root, path), len(d.broken)
+	n, failed := locate(d.root, path), d.failed
+	d.failed = false
 	rules := SchemaOf(d.schemas, dialect, template)
 	members, err := rules.Check(body)
 	if err != nil {
@@ -154,9 +155,10 @@ func (d *document) request(dialect domain.Dialect, body []byte, path []string, t
 		}
 		d.mistake(keys[m.Name], append(slices.Clip(path), m.Name), message)
 	}
-	if len(d.broken) > before {
+	if d.failed {
 		return v
 	}
+	d.failed = failed
 	capture := inference.Capture
 	if template {
 		capture = inference.CaptureTemplate

@@ -52,7 +52,6 @@ func Read(dir string) (*Set, error) {
 	if err := r.mistakes.err(); err != nil {
 		return nil, err
 	}
-	set.Others = r.others
 	return set, nil
 }
 
@@ -60,7 +59,6 @@ func Read(dir string) (*Set, error) {
 type reader struct {
 	schemas  *schema.Schemas
 	mistakes mistakes
-	others   []string // as Set.Others
 }
 
 func (r *reader) mistake(file, message string) {
@@ -90,7 +88,6 @@ func (r *reader) entry(root *os.Root, name string) (w Workspace, ok bool) {
 	}
 	defer below.Close()
 	if !r.isWorkspace(below, name) {
-		r.others = append(r.others, name)
 		return w, false
 	}
 	if problem := r.workspaceProblem(name); problem != "" {

@@ -27,10 +27,6 @@ func textNode(text string) *yaml.Node {
 // wordNode returns a node for a number, true, false, null, or a word that is a string.
 func wordNode(word string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: word} }
 
-func fileNode(name string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: fileTag, Style: yaml.TaggedStyle, Value: name}
-}
-
 func isFile(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Style&yaml.TaggedStyle != 0 && n.Tag == fileTag
 }

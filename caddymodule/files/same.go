@@ -17,7 +17,7 @@ import (
 // prompt and the template. Numbers are compared by their text. The order of an object's
 // members does not count. A missing prompt equals an empty one.
 func SameCapture(a, b domain.Capture) bool {
-	return a.Dialect == b.Dialect && domain.TextOrEmpty(a.SystemPrompt) == domain.TextOrEmpty(b.SystemPrompt) &&
+	return a.Dialect == b.Dialect && domain.ValueOr(a.SystemPrompt, "") == domain.ValueOr(b.SystemPrompt, "") &&
 		sameJSON(a.Config, b.Config) && sameJSON(a.Template.JSON(), b.Template.JSON())
 }
 

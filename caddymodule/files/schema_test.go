@@ -226,8 +226,6 @@ func plainValue(t *testing.T, n *yaml.Node) any {
 			all = append(all, plainValue(t, item))
 		}
 		return all
-	case yaml.AliasNode:
-		return plainValue(t, n.Alias)
 	}
 	switch n.Tag {
 	case "!!int", "!!float":

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -20,9 +19,6 @@ var requestNames = map[domain.Dialect]string{
 
 // promptFields are the fields with the system prompt, in the dialects that have one.
 var promptFields = map[domain.Dialect]string{domain.Responses: "instructions", domain.Messages: "system"}
-
-// promptSeparator joins the texts of a system prompt, as inference.Capture does.
-const promptSeparator = "\n\n"
 
 // NewVersion returns the version with what a server stores. Its Request has the members of
 // config in their order, then the system prompt, then the messages of the template. A
@@ -42,9 +38,9 @@ func NewVersion(dialect domain.Dialect, config json.RawMessage, systemPrompt *st
 		}
 	}
 	if dialect == domain.Chat {
-		if prompt := withoutRepeated(systemPrompt, messages); prompt != nil {
+		if systemPrompt != nil {
 			messages = slices.Insert(messages, 0, rawjson.ObjectOf(
-				rawjson.Member{Name: "role", Value: rawjson.Quote("system")}, rawjson.Member{Name: "content", Value: rawjson.Quote(*prompt)}))
+				rawjson.Member{Name: "role", Value: rawjson.Quote("system")}, rawjson.Member{Name: "content", Value: rawjson.Quote(*systemPrompt)}))
 		}
 	} else if systemPrompt != nil {
 		members = append(members, rawjson.Member{Name: promptFields[dialect], Value: rawjson.Quote(*systemPrompt)})
@@ -54,24 +50,4 @@ func NewVersion(dialect domain.Dialect, config json.RawMessage, systemPrompt *st
 	}
 	v.Request = json.RawMessage(rawjson.ObjectOf(members...))
 	return v
-}
-
-// withoutRepeated returns the part of a chat's system prompt that the messages of its
-// template do not have. A capture takes the prompt from the first messages of some unknown
-// types, and keeps them in the template, too.
-func withoutRepeated(prompt *string, messages []jsontext.Value) *string {
-	if prompt == nil || len(messages) == 0 {
-		return prompt
-	}
-	again, err := inference.Capture(domain.Chat, []rawjson.Member{{Name: "messages", Value: rawjson.ArrayOf(messages...)}})
-	switch {
-	case err != nil || again.SystemPrompt == nil:
-		return prompt
-	case *again.SystemPrompt == *prompt:
-		return nil
-	}
-	if rest, ok := strings.CutSuffix(*prompt, promptSeparator+*again.SystemPrompt); ok {
-		return &rest
-	}
-	return prompt
 }

@@ -266,7 +266,7 @@ func TestWriteMistakes(t *testing.T) {
 		{"a slug that leaves the folder", nil, nil, []files.Preset{preset("../p", "a")}, "default/../p.yaml: the name of a file is the slug of a preset: it must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit", true},
 		{"a present file with mistakes", map[string]string{"default/p.yaml": "responses:\n  mode1: m\n"}, nil, []files.Preset{preset("p", "a")}, "default/p.yaml:2:3: /responses/mode1: the present file has a mistake, so it stays as it is: is unknown, so a preset does not keep it: leave it out", false},
 		{"a folder as a file", map[string]string{"default/p.yaml/a": ""}, nil, []files.Preset{preset("p", "a")}, "default/p.yaml: the present file has a mistake, so it stays as it is: must be a regular file", false},
-		{"a link out of the folder", map[string]string{"out/p.yaml": model}, map[string]string{"default/p.yaml": "../out/p.yaml"}, []files.Preset{preset("p", "a")}, "default/p.yaml: the present file has a mistake, so it stays as it is: is a link out of the folder, or to nothing", false},
+		{"a link out of the folder", map[string]string{"out/p.yaml": model}, map[string]string{"default/p.yaml": "../out/p.yaml"}, []files.Preset{preset("p", "a")}, "default/p.yaml: the present file has a mistake, so it stays as it is: cannot be read: path escapes from parent", false},
 		{"a stored setting that has another rule now", nil, nil, []files.Preset{{Slug: "p", Status: domain.PresetActive, Version: files.NewVersion(domain.Responses, json.RawMessage(`{"temperature":"hot"}`), nil, nil)}}, "default/p.yaml: preset p of workspace default is not written: /responses/temperature: must be a number or null", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,28 +1,48 @@
 package inference
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
+	"maps"
+	"slices"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 )
 
-// ActivePreset is an active preset with the model of its designated version. Model is
-// empty if that version names none, or if it was not asked for.
+// ActivePreset is an active preset as a model: its designated version, or that of a label.
 type ActivePreset struct {
 	domain.Preset
+	// Label is empty for the designated version.
+	Label string
+	// Model is what the version runs. It is empty if the version names none, and if the versions
+	// of a split differ in it.
 	Model string
 }
 
+// Ref is how a request names p.
+func (p ActivePreset) Ref() reference.Ref { return reference.Ref{Slug: p.Slug, Pin: p.Label} }
+
+// DisplayName returns the preset's name, else its slug, with the label.
+func (p ActivePreset) DisplayName() string {
+	name := cmp.Or(p.Name, p.Slug)
+	if p.Label != "" {
+		name += " (" + p.Label + ")"
+	}
+	return name
+}
+
 // ActivePresets returns the active presets of who's workspace that who reaches, ordered by the
-// bytes of their slugs. It reads their models if withModels is true. An error ends them. It is
+// bytes of their slugs, each followed by its labels if withLabels is true. An error ends them. It is
 // NotFound if the workspace does not exist.
 //
 // They come from one snapshot, which is open until the loop ends. So the loop must not
 // wait for a client. One preset at a time is in memory.
-func (r *Resolver) ActivePresets(ctx context.Context, who domain.Principal, withModels bool) iter.Seq2[ActivePreset, error] {
+func (r *Resolver) ActivePresets(ctx context.Context, who domain.Principal, withLabels bool) iter.Seq2[ActivePreset, error] {
 	return func(yield func(ActivePreset, error) bool) {
 		stopped := false
 		err := r.store.View(ctx, func(reader domain.Reader) error {
@@ -39,12 +59,18 @@ func (r *Resolver) ActivePresets(ctx context.Context, who domain.Principal, with
 				case p.Status != domain.PresetActive, !who.ReachesPreset(p.Slug):
 					continue
 				}
-				active, err := activePreset(reader, p, withModels)
-				if err != nil {
-					return err
+				labels := []string{""}
+				if withLabels {
+					labels = append(labels, slices.Sorted(maps.Keys(p.Labels))...)
 				}
-				if stopped = !yield(active, nil); stopped {
-					return nil
+				for _, label := range labels {
+					active, err := activePreset(reader, p, label)
+					if err != nil {
+						return err
+					}
+					if stopped = !yield(active, nil); stopped {
+						return nil
+					}
 				}
 			}
 			return nil
@@ -55,41 +81,54 @@ func (r *Resolver) ActivePresets(ctx context.Context, who domain.Principal, with
 	}
 }
 
-// ActivePreset returns the active preset of a slug in who's workspace. It reads its model
-// if withModel is true. The error is NotFound, with the preset's name, if there is no such
-// preset or workspace.
-func (r *Resolver) ActivePreset(ctx context.Context, who domain.Principal, slug string, withModel bool) (active ActivePreset, err error) {
+// ActivePreset returns the active preset of a slug in who's workspace, by a label unless that is
+// empty. The error is NotFound, with the reference, if there is no such preset, label or workspace.
+func (r *Resolver) ActivePreset(ctx context.Context, who domain.Principal, ref reference.Ref) (active ActivePreset, err error) {
 	err = r.store.View(ctx, func(reader domain.Reader) error {
 		id, err := who.Home(reader)
 		if err != nil {
 			return err
 		}
-		p, err := reader.Preset(id, slug)
-		if errors.Is(err, domain.ErrNotFound) || err == nil && (p.Status != domain.PresetActive || !who.ReachesPreset(slug)) {
-			err = &domain.Error{Kind: domain.NotFound, Code: domain.PresetNotFound, Message: "Preset not found: " + domain.Preset{Slug: slug}.Reference()}
+		p, err := reader.Preset(id, ref.Slug)
+		_, labelled := p.Labels[ref.Pin]
+		if errors.Is(err, domain.ErrNotFound) || err == nil && (p.Status != domain.PresetActive || !who.ReachesPreset(ref.Slug) || ref.Pin != "" && !labelled) {
+			err = errPresetNotFound(ref, nil)
 		}
 		if err != nil {
 			return err
 		}
-		active, err = activePreset(reader, p, withModel)
+		active, err = activePreset(reader, p, ref.Pin)
 		return err
 	})
 	return active, err
 }
 
-func activePreset(reader domain.Reader, p domain.Preset, withModel bool) (ActivePreset, error) {
-	active := ActivePreset{Preset: p}
-	if !withModel {
-		return active, nil
+func activePreset(reader domain.Reader, p domain.Preset, label string) (ActivePreset, error) {
+	active := ActivePreset{Preset: p, Label: label}
+	target := domain.Target{Version: p.DesignatedVersion}
+	if label != "" {
+		target = p.Labels[label]
 	}
-	v, err := reader.PresetVersion(p.State(), p.DesignatedVersion)
-	if err != nil {
-		return active, err
+	versions := target.Split
+	if versions == nil {
+		versions = []domain.Share{{Version: target.Version}}
 	}
-	var config struct {
-		Model string `json:"model"` // every dialect has this setting
+	for i, share := range versions {
+		v, err := reader.PresetVersion(p.State(), share.Version)
+		if err != nil {
+			return active, err
+		}
+		var config struct {
+			Model string `json:"model"` // every dialect has this setting
+		}
+		if err := json.Unmarshal(v.Config, &config); err != nil {
+			return active, fmt.Errorf("version %d of preset %s is damaged: %w", share.Version, p.ID, err)
+		}
+		if i > 0 && config.Model != active.Model {
+			active.Model = ""
+			break
+		}
+		active.Model = config.Model
 	}
-	err = json.Unmarshal(v.Config, &config)
-	active.Model = config.Model
-	return active, err
+	return active, nil
 }

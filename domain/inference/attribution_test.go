@@ -54,10 +54,10 @@ func TestAttributionIsNotCaptured(t *testing.T) {
 		body := `{"model":"m","system":` + system + `}`
 		in, err := captureIn(t, messages, body)
 		if err != nil || (in.SystemPrompt == nil) != (want == nil) || want != nil && *in.SystemPrompt != *want {
-			t.Errorf("%s: got %q, %v", system, domain.TextOrEmpty(in.SystemPrompt), err)
+			t.Errorf("%s: got %q, %v", system, domain.ValueOr(in.SystemPrompt, ""), err)
 			continue
 		}
-		if _, err := r.CreatePresetVersion(t.Context(), domain.By(admin), "", "p", in); err != nil {
+		if _, err := r.ReleasePresetVersion(t.Context(), domain.By(admin), "", "p", in, domain.Release{}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: messages, Body: withPreset([]byte(body))})

@@ -237,7 +237,7 @@ func TestCapturedPromptsAreNotRepeated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.CreatePresetVersion(t.Context(), domain.By(admin), "", "p", in); err != nil {
+			if _, err := r.ReleasePresetVersion(t.Context(), domain.By(admin), "", "p", in, domain.Release{}); err != nil {
 				t.Fatal(err)
 			}
 			got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: dialect, Body: withPreset([]byte(body))})

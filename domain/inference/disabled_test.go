@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/table"
 )
 
 // strict stores a workspace where some server tools are disabled and returns who
@@ -62,74 +63,30 @@ func TestDisabledTools(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})
 	who := r.strict(t, "strict", fetch, search)
-	for name, tc := range map[string]struct {
-		dialect     domain.Dialect // all dialects if empty
-		body, place string
-		tool        string // search if empty
-	}{
-		"the only tool":          {body: `{"model":"m","tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
-		"with parameters":        {body: `{"tools":[{"parameters":{"max_results":5},"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
-		"behind others":          {body: `{"tools":[{"type":"function","function":{"name":"f"}},{"type":"openrouter:datetime"},{"type":"openrouter:web_search"}]}`, place: "/tools/2/type"},
-		"the first of two":       {body: `{"tools":[{"type":"openrouter:web_fetch"},{"type":"openrouter:web_search"}]}`, place: "/tools/0/type", tool: fetch},
-		"white space":            {body: "\n{ \"tools\" : [ { \"type\"\t:\r\n\"openrouter:web_search\" } ] } ", place: "/tools/0/type"},
-		"all escapes":            {body: `{"` + escaped("tools") + `":[{"` + escaped("type") + `":"` + escaped(search) + `"}]}`, place: "/tools/0/type"},
-		"no UTF-8 before it":     {dialect: responses, body: "{\"input\":\"\xff\\ud800\",\"tools\":[{\"type\":\"openrouter:web_search\"}]}", place: "/tools/0/type"},
-		"with a null preset":     {body: `{"preset":null,"tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
-		"of a subagent":          {body: `{"tools":[{"type":"openrouter:subagent","parameters":{"name":"x","tools":[{"type":"openrouter:datetime"},{"type":"openrouter:web_search"}]}}]}`, place: "/tools/0/parameters/tools/1/type"},
-		"of a subagent's fusion": {body: `{"tools":[` + nestedTools(2, `{"type":"openrouter:web_search"}`) + `]}`, place: "/tools/0/parameters/tools/0/parameters/tools/0/type"},
-		"of the fusion plugin":   {body: `{"plugins":[{"id":"moderation"},{"id":"fusion","tools":[{"type":"openrouter:web_fetch"}]}]}`, place: "/plugins/1/tools/0/type", tool: fetch},
-		"added by an input item": {dialect: responses, body: `{"input":[{"role":"user","content":"x"},{"type":"additional_tools","role":"developer","tools":[{"type":"openrouter:web_search"}]}]}`, place: "/input/1/tools/0/type"},
-		"added by a message":     {dialect: chat, body: `{"messages":[{"role":"system","Tools":[{"type":"web_search"}]}]}`, place: "/messages/0/tools/0/type"},
-		"within a namespace":     {body: `{"tools":[{"type":"namespace","name":"n","tools":[{"type":"web_search"}]}]}`, place: "/tools/0/tools/0/type"},
-
-		"without the namespace":   {body: `{"tools":[{"type":"web_search"}]}`, place: "/tools/0/type"},
-		"a preview":               {body: `{"tools":[{"type":"web_search_preview_2025_03_11"}]}`, place: "/tools/0/type"},
-		"a vendor's, with a date": {body: `{"tools":[{"type":"web_fetch_20250910","name":"web_fetch"}]}`, place: "/tools/0/type", tool: fetch},
-		"a plugin":                {body: `{"plugins":[{"id":"moderation"},{"max_results":1,"id":"web"}]}`, place: "/plugins/1/id"},
-		"a plugin switched on":    {body: `{"plugins":[{"id":"web-fetch","enabled":true}]}`, place: "/plugins/0/id", tool: fetch},
-		"a choice":                {body: `{"tool_choice":{"type":"web_search_preview"}}`, place: "/tool_choice/type"},
-		"a choice of several":     {body: `{"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function"},{"type":"web_search"}]}}`, place: "/tool_choice/tools/1/type"},
-		"options":                 {dialect: chat, body: `{"web_search_options":{"search_context_size":"low"}}`, place: "/web_search_options"},
-		"a function of its name":  {body: `{"tools":[{"type":"custom","name":"web-search"}]}`, place: "/tools/0/name"},
-		"Claude Code's function":  {dialect: messages, body: `{"tools":[{"name":"Bash","input_schema":{}},{"name":"WebSearch","input_schema":{}}]}`, place: "/tools/1/name"},
-		"a function in chat":      {dialect: chat, body: `{"tools":[{"type":"function","function":{"name":"Web\u005fsearch"}}]}`, place: "/tools/0/function/name"},
-		"an old function":         {dialect: chat, body: `{"functions":[{"name":"web_search"}]}`, place: "/functions/0/name"},
-
-		"a variant of the model":       {body: `{"model":"openai/gpt-5:free:ONLINE"}`, place: "/model"},
-		"a variant in a list":          {body: `{"model":"a:online,b"}`, place: "/model"},
-		"models":                       {body: `{"models":["a","b:online"]}`, place: "/models/1"},
-		"fallbacks":                    {body: `{"fallbacks":[{"model":"a"},{"model":"b:online"}]}`, place: "/fallbacks/1/model"},
-		"fallbacks by name":            {body: `{"fallbacks":["b:online"]}`, place: "/fallbacks/0"},
-		"the model of a subagent":      {body: `{"tools":[{"type":"openrouter:subagent","parameters":{"model":"a:online"}}]}`, place: "/tools/0/parameters/model"},
-		"a model of fusion":            {body: `{"tools":[{"type":"openrouter:fusion","parameters":{"tools":[],"analysis_models":["a","b:online"]}}]}`, place: "/tools/0/parameters/analysis_models/1"},
-		"a model of the fusion plugin": {body: `{"plugins":[{"id":"fusion","tools":[],"model":"a:online"}]}`, place: "/plugins/0/model"},
-
-		"what fusion brings":                       {body: `{"tools":[{"type":"openrouter:fusion"}]}`, place: "/tools/0/type"},
-		"what fusion brings, with parameters":      {body: `{"tools":[{"parameters":{"max_tool_calls":2},"type":"openrouter:fusion"}]}`, place: "/tools/0/type"},
-		"what fusion brings, with null":            {body: `{"tools":[{"parameters":{"tools":null},"type":"openrouter:fusion"}]}`, place: "/tools/0/type"},
-		"what a subagent's fusion brings":          {body: `{"tools":[{"type":"openrouter:subagent","parameters":{"tools":[{"type":"openrouter:fusion"}]}}]}`, place: "/tools/0/parameters/tools/0/type"},
-		"what the fusion plugin brings":            {body: `{"plugins":[{"id":"fusion","enabled":true}]}`, place: "/plugins/0/id"},
-		"what the fusion plugin brings, with null": {body: `{"plugins":[{"id":"fusion","tools":null}]}`, place: "/plugins/0/id"},
-		"what the fusion router brings":            {body: `{"model":"openrouter/fusion"}`, place: "/model"},
-	} {
+	cases := append(table.Read(t, "testdata/disabled.txt", "dialect", "request", "place", "tool"), []table.Case{
+		{"=": "white space", "request": "\n{ \"tools\" : [ { \"type\"\t:\r\n\"openrouter:web_search\" } ] } ", "place": "/tools/0/type"},
+		{"=": "all escapes", "request": `{"` + escaped("tools") + `":[{"` + escaped("type") + `":"` + escaped(search) + `"}]}`, "place": "/tools/0/type"},
+		{"=": "no UTF-8 before it", "dialect": "responses", "request": "{\"input\":\"\xff\\ud800\",\"tools\":[{\"type\":\"openrouter:web_search\"}]}", "place": "/tools/0/type"},
+		{"=": "of a subagent's fusion", "request": `{"tools":[` + nestedTools(2, `{"type":"openrouter:web_search"}`) + `]}`, "place": "/tools/0/parameters/tools/0/parameters/tools/0/type"},
+	}...)
+	for _, tc := range cases {
 		for _, dialect := range allDialects {
-			if tc.dialect != "" && tc.dialect != dialect {
+			if tc["dialect"] != "" && tc["dialect"] != string(dialect) {
 				continue
 			}
-			t.Run(name+"/"+string(dialect), func(t *testing.T) {
-				tool := cmp.Or(tc.tool, search)
-				sent := inference.Request{Dialect: dialect, Body: []byte(tc.body)}
+			t.Run(tc["="]+"/"+string(dialect), func(t *testing.T) {
+				tool := cmp.Or(tc["tool"], search)
+				sent := inference.Request{Dialect: dialect, Body: []byte(tc["request"])}
 				got, err := resolver.Resolve(t.Context(), who, sent)
 				wantKind(t, err, domain.Forbidden, "Server tool "+tool+" is disabled in this workspace")
-				if e, ok := errors.AsType[*domain.Error](err); ok && (len(e.Issues) != 1 || e.Issues[0].Path != tc.place ||
-					strings.Contains(e.Issues[0].Message, "unless it is given other tools") != strings.HasPrefix(name, "what ")) {
-					t.Errorf("got issues %q, want one at %s", e.Issues, tc.place)
+				if e, ok := errors.AsType[*domain.Error](err); ok && (len(e.Issues) != 1 || e.Issues[0].Path != tc["place"]) {
+					t.Errorf("got issues %q, want one at %s", e.Issues, tc["place"])
 				}
 				if got.Preset != "" {
 					t.Errorf("got preset %q, want none", got.Preset)
 				}
 				elsewhere, err := resolver.Resolve(t.Context(), domain.Principal{}, sent)
-				wantBody(t, elsewhere, err, tc.body)
+				wantBody(t, elsewhere, err, tc["request"])
 			})
 		}
 	}
@@ -185,48 +142,20 @@ func TestWhatCannotBeReadWhereToolsAreDisabled(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})
 	strict, free := r.strict(t, "strict", fetch, search), r.team(t, "free", "", "")
-	const unknown, member, kind = "is not a field that passes", "is not a member that passes", "is not a kind of tool or plugin that passes"
-	for body, message := range map[string]string{
+	cases := map[string]string{
 		``: "body: ", `[]`: "body: ", `"x"`: "body: ", `tools=openrouter:web_search`: "body: ",
-		"\ufeff" + `{}`:                                 "body: ",
-		`{"tools":[{"type":"openrouter:web_sear`:        "body: ",
-		`{"temperature":NaN}`:                           "body: ",
-		`{"metadata":` + deep(10001) + `}`:              "body: ",
-		`{} {"tools":[]}`:                               "body: ",
-		"{\"to\xffols\":[]}":                            "body: has a name, type or role that is not UTF-8",
-		`{"tools":[{"type":"web_search\ud800"}]}`:       "body: has a name, type or role that is not UTF-8",
-		`{"tools":[],"tools":null}`:                     "/tools: duplicate name",
-		`{"Tools":[]}`:                                  "/Tools: " + unknown,
-		`{"kwargs":{"tools":[]}}`:                       "/kwargs: " + unknown,
-		`{"extra_body":{}}`:                             "/extra_body: " + unknown,
-		`{"prompt_version":"1"}`:                        "/prompt_version: " + unknown,
-		`{"plugins":{"web":{}}}`:                        "/plugins: must be an array of objects",
-		`{"tools":["web_search"]}`:                      "/tools: must be an array of objects",
-		`{"models":"a:online"}`:                         "/models: must be an array",
-		`{"model":["a"]}`:                               "/model: must be a string of at most 4096 bytes",
-		`{"model":"` + strings.Repeat("a", 4097) + `"}`: "/model: must be a string of at most 4096 bytes",
-		`{"fallbacks":[{"a":["b"]}]}`:                   "/fallbacks: must be an array",
-		`{"models":["a@preset/b"]}`:                     "/models/0: must not refer to a preset",
-		`{"tool_choice":{"type":["x"]}}`:                "/tool_choice: must be",
-		`{"tools":[{"googleSearch":{}}]}`:               "/tools/0/googleSearch: " + member,
-		`{"tools":[{"type":"function","Type":"x"}]}`:    "/tools/0/Type: " + member,
-		`{"tools":[{"type":"function","type":"x"}]}`:    "/tools/0/type: " + member,
-		`{"tools":[{"type":5}]}`:                        "/tools/0/type: " + kind,
-		`{"tools":[{"type":"later"}]}`:                  "/tools/0/type: " + kind,
-		`{"tools":[{"type":"Web_Search"}]}`:             "/tools/0/type: " + kind,
-		`{"tools":[{"type":"acme:web_search"}]}`:        "/tools/0/type: " + kind,
-		`{"plugins":[{"id":"Web"}]}`:                    "/plugins/0/id: " + kind,
-		`{"tool_choice":{"type":"later"}}`:              "/tool_choice/type: " + kind,
-		`{"tools":[{"type":"openrouter:advisor","parameters":{"Model":"x"}}]}`:         "/tools/0/parameters/Model: " + member,
-		`{"tools":[{"type":"openrouter:advisor","parameters":{"model":"@preset/x"}}]}`: "/tools/0/parameters/model: must not refer to a preset",
-		`{"tools":[{"type":"openrouter:advisor","parameters":"x"}]}`:                   "/tools/0/parameters: must be an object",
-		`{"tools":[` + nestedTools(9, `{"type":"function"}`) + `]}`:                    "is nested too deeply",
-		`{"tools":[{"type":"function","name":"litellm_web_search"}]}`:                  "/tools/0/name: is the name of a tool that gateways run",
-		`{"tools":[{"type":"function","function":{"name":"$web_search"}}]}`:            "/tools/0/function/name: is the name of a tool that gateways run",
-		`{"tools":[{"name":" \u004citeLLM_x","input_schema":{}}]}`:                     "/tools/0/name: is the name of a tool that gateways run",
+		"\ufeff" + `{}`:                                             "body: ",
+		`{"metadata":` + deep(10001) + `}`:                          "body: ",
+		"{\"to\xffols\":[]}":                                        "body: has a name, type or role that is not UTF-8",
+		`{"model":"` + strings.Repeat("a", 4097) + `"}`:             "/model: must be a string of at most 4096 bytes",
+		`{"tools":[` + nestedTools(9, `{"type":"function"}`) + `]}`: "is nested too deeply",
 		`{"tools":[` + strings.TrimSuffix(strings.Repeat(`{},`, 64<<10+1), ",") + `]}`: "/tools/65536: must not bring the tools and plugins above 65536",
 		`{"models":[` + strings.TrimSuffix(strings.Repeat(`"n",`, 1025), ",") + `]}`:   "/models: must be an array of at most 1024",
-	} {
+	}
+	for _, tc := range refusals(t, "testdata/unreadable.txt") {
+		cases[tc.body] = tc.says
+	}
+	for body, message := range cases {
 		for _, dialect := range allDialects {
 			sent := inference.Request{Dialect: dialect, Body: []byte(body)}
 			_, err := resolver.Resolve(t.Context(), strict, sent)

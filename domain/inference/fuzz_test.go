@@ -415,7 +415,7 @@ func TestARequestIsNotChangedByThePresetMadeOfIt(t *testing.T) {
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		if _, err := r.CreatePresetVersion(t.Context(), domain.By(admin), "", "p", in); err != nil {
+		if _, err := r.ReleasePresetVersion(t.Context(), domain.By(admin), "", "p", in, domain.Release{}); err != nil {
 			t.Fatal(err)
 		}
 		sentNames, values, ok := topLevel([]byte(body))

@@ -91,12 +91,12 @@ func (r *resolving) resolver(tb testing.TB, config inference.Config) *inference.
 // in it.
 func (r *resolving) team(tb testing.TB, slug, textModel, providerSort string) domain.Principal {
 	tb.Helper()
-	in := domain.NewWorkspace{Name: slug, Slug: slug}
+	in := domain.WorkspacePatch{Name: new(slug), Slug: new(slug)}
 	if textModel != "" {
-		in.DefaultTextModel = &textModel
+		in.DefaultTextModel = domain.Settable[string]{Given: true, Value: &textModel}
 	}
 	if providerSort != "" {
-		in.DefaultProviderSort = &providerSort
+		in.DefaultProviderSort = domain.Settable[string]{Given: true, Value: &providerSort}
 	}
 	out, err := r.CreateWorkspace(tb.Context(), domain.By(admin), in)
 	if err != nil {

@@ -72,9 +72,6 @@ type merger struct {
 	streamUsage, streamUsageAdded bool
 	dropsAttribution              bool // Config.DropAttribution, for requests of Messages
 
-	// sent are the request's fields as they were sent.
-	sent []rawjson.Member
-
 	// prompt is the system prompt, and messages are the template's, with values in the
 	// place of variables. They have commas between.
 	prompt       prompts.System
@@ -109,7 +106,6 @@ func (m *merger) use(v usedVersion) {
 // result. The workspace adds a model and a provider order if neither request nor preset has
 // one. Settings of the preset that gateways refuse beside the rest are left out at last.
 func (m *merger) merge() error {
-	m.sent = m.request.Fields
 	if m.dropsAttribution {
 		if m.request.Fields = prompts.DropAttribution(m.request.Fields, m.Reserve); m.Refused != nil {
 			return m.Refused

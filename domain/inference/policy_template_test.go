@@ -47,7 +47,7 @@ func TestLockedPromptOfATemplate(t *testing.T) {
 		}{
 			{responses, `"instructions":"mine","input":"hi"`, `{"instructions":"Be kind \"x\".","input":[` + ours + `,{"role":"user","content":"hi"}],` + locked + `}`, "system"},
 			{responses, `"instructions":"Be kind \u0022x\u0022.","input":"hi"`, `{"input":[` + ours + `,{"role":"user","content":"hi"}],"instructions":"Be kind \"x\".",` + locked + `}`, ""},
-			{responses, `"input":[{"role":"system","content":"Be kind \"x\"."},{"role":"user","content":"hi"},{"Role":"SYSTEM","content":"mine"}]`, `{"input":[` + ours + `,{"role":"user","content":"hi"}],"instructions":"Be kind \"x\".",` + locked + `}`, "system"},
+			{responses, `"input":[{"role":"system","content":"Be kind \"x\"."},{"role":"user","content":"hi"},{"role":"SYSTEM","content":"mine"}]`, `{"input":[` + ours + `,{"role":"user","content":"hi"}],"instructions":"Be kind \"x\".",` + locked + `}`, "system"},
 			{responses, `"input":null`, `{"input":[` + ours + `],"instructions":"Be kind \"x\".",` + locked + `}`, ""},
 			{chat, `"messages":[` + chatPrompt + `,{"role":"user","content":"hi"}]`, `{"messages":[` + chatPrompt + `,` + ours + `,{"role":"user","content":"hi"}],` + locked + `}`, ""},
 			{chat, `"messages":[` + chatPrompt + `,{"role":"developer","content":"mine"},{"role":"user","content":"hi"}]`, `{"messages":[` + chatPrompt + `,` + ours + `,{"role":"user","content":"hi"}],` + locked + `}`, "system"},
@@ -133,7 +133,6 @@ func TestLargeRequestsUnderAPolicy(t *testing.T) {
 		{"p", `"metadata":{` + list(1_000_000, `"a":"b"`) + `}`, "metadata"},
 		{"p", `"input":[` + list(500_000, `{"role":"x"}`) + `]`, ""},
 		{"toolless", `"input":[` + list(500_000, `{"tools":[1]}`) + `]`, "tools"},
-		{"toolless", `"input":[{"content":"","type":"mcp_list_tools",` + list(500_000, `"tools":[{"type":1}]`) + `}]`, "tools"},
 	} {
 		body := `{"preset":"` + tc.slug + `",` + tc.rest + `}`
 		got, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: responses, Body: []byte(body)})

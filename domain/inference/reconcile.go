@@ -148,18 +148,9 @@ func (m *merger) reconcileSampling() {
 	}
 }
 
-// numberOf returns a number, infinite where a float64 is too small for it. It is not ok for any other value.
-func numberOf(value jsontext.Value) (n float64, ok bool) {
-	if value.Kind() != '0' {
-		return 0, false
-	}
-	n, _ = strconv.ParseFloat(string(value), 64)
-	return n, true
-}
-
 // hindersThinking reports whether a setting of sampling has a number that must not be beside thinking.
 func (m *merger) hindersThinking(name string) bool {
-	n, ok := numberOf(m.Value(name))
+	n, ok := dialects.NumberOf(m.Value(name))
 	switch name {
 	case "temperature":
 		return ok && n != 1
@@ -173,8 +164,8 @@ func (m *merger) hindersThinking(name string) bool {
 // leaves thinking out.
 func (m *merger) fitBudget() {
 	thinking := m.Value("thinking")
-	budget, hasBudget := numberOf(rawjson.Get(thinking, "budget_tokens"))
-	most, isBounded := numberOf(m.Value("max_tokens"))
+	budget, hasBudget := dialects.NumberOf(rawjson.Get(thinking, "budget_tokens"))
+	most, isBounded := dialects.NumberOf(m.Value("max_tokens"))
 	if !hasBudget || !isBounded || budget < most || dialects.TextOf(thinking, "type") != "enabled" || !m.yields("thinking") {
 		return
 	}

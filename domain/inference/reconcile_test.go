@@ -9,7 +9,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
-	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/strictgateway"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -101,40 +100,22 @@ func blocksWithBreakpoints(n int) string {
 	return `[` + strings.Join(blocks, ",") + `]`
 }
 
-// TestBreakpointsOfATemplate has a template with breakpoints in its messages, one of them behind a
-// variable and one in the result of a tool.
+// TestBreakpointsOfATemplate has a template with breakpoints in its messages, which stay, and one of a tool,
+// which yields to them and to those of the request.
 func TestBreakpointsOfATemplate(t *testing.T) {
 	const cached = `,"cache_control":{"type":"ephemeral"}`
-	question := func(caching string) string {
-		return `{"role":"user","content":[{"type":"text","text":"Hi"` + caching + `},{"type":"text","text":"be kind"` + cached + `}]}`
-	}
-	result := func(inner, outer string) string {
-		return `{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"kind"` + inner + `}]` + outer + `}]}`
-	}
-	template := `[` + strings.ReplaceAll(question(cached)+`,`+result(cached, cached), "kind", "{{tone}}") + `]`
+	const question = `{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"kind"` + cached + `}]` + cached + `}]}`
 	r := newResolving(t)
-	r.putWithTemplate(t, r.home.ID, "p", version{messages, `{"model":"m"}`, "Be {{tone}}."}, &domain.Template{Variables: []string{"tone"}, Messages: []byte(template)})
-	resolver := r.resolver(t, inference.Config{})
-	const own = `{"role":"user","content":"x"}`
-	for own5, tc := range map[int]struct{ template, dropped string }{
-		0: {question(cached) + `,` + result(cached, cached), ""},
-		1: {question("") + `,` + result(cached, cached), "messages.0.content.0.cache_control"},
-		3: {`{"role":"user","content":[{"type":"text","text":"Hi"},{"type":"text","text":"be kind"}]},` + result("", cached), "messages.0.content.0.cache_control,messages.0.content.1.cache_control,messages.1.content.0.content.0.cache_control"},
-		5: {`{"role":"user","content":[{"type":"text","text":"Hi"},{"type":"text","text":"be kind"}]},` + result("", ""), "messages.0.content.0.cache_control,messages.0.content.1.cache_control,messages.1.content.0.content.0.cache_control,messages.1.content.0.cache_control"},
-	} {
-		system := blocksWithBreakpoints(own5)
-		body := `{"prompt":{"id":"p","variables":{"tone":"kind"}},"system":` + system + `,"messages":[` + own + `]}`
-		got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: messages, Body: []byte(body)})
-		block := strings.TrimSuffix(`{"type":"text","text":"Be kind."},`+system[1:], ",]")
-		if own5 == 0 {
-			block += "]"
-		}
-		wantBody(t, got, err, `{"system":[`+block+`,"messages":[`+tc.template+`,`+own+`],"model":"m"}`)
-		if dropped := strings.Join(got.Dropped, ","); dropped != tc.dropped {
-			t.Errorf("with %d of the request: got dropped %q, want %q", own5, dropped, tc.dropped)
-		}
-		if told, _ := got.Fields(); !slices.Contains(told, inference.Field{Name: "messages", From: draft.FromVariable}) {
-			t.Errorf("with %d of the request: got fields %v, want messages with a variable", own5, told)
+	r.putWithTemplate(t, r.home.ID, "p", version{messages, `{"model":"m","tools":[{"name":"f"` + cached + `}]}`, ""}, &domain.Template{
+		Variables: []string{"tone"}, Messages: []byte(`[` + strings.ReplaceAll(question, "kind", "{{tone}}") + `]`),
+	})
+	for own, tool := range map[int]string{1: `{"name":"f"` + cached + `}`, 2: `{"name":"f"}`} {
+		system := blocksWithBreakpoints(own)
+		body := `{"prompt":{"id":"p","variables":{"tone":"kind"}},"system":` + system + `}`
+		got, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: messages, Body: []byte(body)})
+		wantBody(t, got, err, `{"system":`+system+`,"model":"m","tools":[`+tool+`],"messages":[`+question+`]}`)
+		if dropped := strings.Join(got.Dropped, ","); (dropped == "tools.0.cache_control") != (own == 2) {
+			t.Errorf("with %d of the request: got dropped %q", own, dropped)
 		}
 	}
 }

@@ -189,23 +189,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	m := &merger{unknown: r.unknown, streamUsage: r.config.AddStreamUsage, dropsAttribution: r.config.DropAttribution && sent.Dialect == domain.Messages}
 	m.Memory = sent.Memory
 	m.rules = policy.Check{Draft: &m.Draft, Dialect: sent.Dialect, Request: &m.request, Prompt: &m.prompt, Takes: sent.Takes, Who: who, Opened: r.opened}
-	if m.request.ReadFlat(sent.Body) {
-		return r.resolve(ctx, who, sent, m)
-	}
-	var out struct {
-		Resolution
-		err error
-	}
-	reference.OnOwnStack(func() {
-		m.request = reference.Request{}
-		m.request.Read(sent.Body)
-		out.Resolution, out.err = r.resolve(ctx, who, sent, m)
-	})
-	return out.Resolution, out.err
-}
-
-// resolve is Resolve for a request that m has read.
-func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Request, m *merger) (Resolution, error) {
+	m.request.Read(sent.Body)
 	request := &m.request
 	out := Resolution{SessionID: reference.UsableSession(request.SessionID)}
 	pass := func() (Resolution, error) {
@@ -269,7 +253,7 @@ func (r *Resolver) resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err := m.checkMerged(); err != nil {
 		return out, err
 	}
-	merged, err := m.Compose(m.sharedSize())
+	merged, err := m.Compose()
 	if err != nil {
 		return out, err
 	}
@@ -324,7 +308,7 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (_ *work
 	if err != nil {
 		return nil, false, err
 	}
-	defaults := &workspaceDefaults{id: w.ID, textModel: domain.TextOrEmpty(w.DefaultTextModel), providerSort: domain.TextOrEmpty(w.DefaultProviderSort)}
+	defaults := &workspaceDefaults{id: w.ID, textModel: domain.ValueOr(w.DefaultTextModel, ""), providerSort: domain.ValueOr(w.DefaultProviderSort, "")}
 	cost := minEntryCost + len(defaults.textModel) + len(defaults.providerSort)
 	if w.DisabledServerTools != nil {
 		defaults.disabledTools = *w.DisabledServerTools

@@ -16,7 +16,7 @@ import (
 // label sets a label of a preset to a version or a split.
 func (r *resolving) label(tb testing.TB, slug, label string, to domain.Target) {
 	tb.Helper()
-	if _, err := r.PutLabel(tb.Context(), domain.By(admin), "", slug, label, to); err != nil {
+	if _, err := r.PutLabel(tb.Context(), domain.By(admin), "", slug, label, to, nil); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -133,11 +133,11 @@ func TestALabelThatChangesActsOnTheNextRequest(t *testing.T) {
 		want   string // of the version; empty: NotFound
 	}{
 		{"moved", func(ctx context.Context, r *resolving) error {
-			_, err := r.PutLabel(ctx, by, "", "p", "staging", domain.Target{Version: 1})
+			_, err := r.PutLabel(ctx, by, "", "p", "staging", domain.Target{Version: 1}, nil)
 			return err
 		}, "one"},
 		{"made a split", func(ctx context.Context, r *resolving) error {
-			_, err := r.PutLabel(ctx, by, "", "p", "staging", split(1, 0))
+			_, err := r.PutLabel(ctx, by, "", "p", "staging", split(1, 0), nil)
 			return err
 		}, "one"},
 		{"removed", func(ctx context.Context, r *resolving) error {
@@ -145,7 +145,7 @@ func TestALabelThatChangesActsOnTheNextRequest(t *testing.T) {
 			return err
 		}, ""},
 		{"another one moved", func(ctx context.Context, r *resolving) error {
-			_, err := r.PutLabel(ctx, by, "", "p", "prod", domain.Target{Version: 1})
+			_, err := r.PutLabel(ctx, by, "", "p", "prod", domain.Target{Version: 1}, nil)
 			return err
 		}, "two"},
 		{"another version designated", func(ctx context.Context, r *resolving) error {
@@ -171,12 +171,12 @@ func TestALabelThatChangesActsOnTheNextRequest(t *testing.T) {
 			if _, err := r.DeleteLabel(ctx, by, "", "p", "staging"); err != nil {
 				return err
 			}
-			_, err := r.PutLabel(ctx, by, "", "p", "staging", domain.Target{Version: 1})
+			_, err := r.PutLabel(ctx, by, "", "p", "staging", domain.Target{Version: 1}, nil)
 			return err
 		}, "one"},
 		{"another split", func(ctx context.Context, r *resolving) error {
 			for _, to := range []domain.Target{split(1, 0), split(0, 1), split(1, 0)} {
-				if _, err := r.PutLabel(ctx, by, "", "p", "staging", to); err != nil {
+				if _, err := r.PutLabel(ctx, by, "", "p", "staging", to, nil); err != nil {
 					return err
 				}
 			}
@@ -275,7 +275,7 @@ func TestDeletedWorkspaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.CreatePresetVersion(t.Context(), domain.By(admin), workspace, "p", in); err != nil {
+		if _, err := r.ReleasePresetVersion(t.Context(), domain.By(admin), workspace, "p", in, domain.Release{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/table"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
@@ -243,92 +244,19 @@ func TestReferencesRefused(t *testing.T) {
 	if got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(fields(1024))}); err != nil || got.Preset != "email" {
 		t.Errorf("1024 fields: got %q, %v, want the preset applied", got.Preset, err)
 	}
-	for _, tc := range []struct {
-		name, body string
-		kind       domain.Kind
-		says       string
-	}{
-		{"preset is a number", `{"preset":5}`, invalid, ": /preset: "},
-		{"preset is an object", `{"preset":{"slug":"email"}}`, invalid, ": /preset: "},
-		{"preset is an array", `{"preset":["email"]}`, invalid, ": /preset: "},
-		{"preset is false", `{"preset":false}`, invalid, ": /preset: "},
-		{"preset is empty", `{"preset":""}`, invalid, ": /preset: "},
-		{"preset with its mark", `{"preset":"@preset/email"}`, invalid, ": /preset: "},
-		{"preset with a space", `{"preset":" email"}`, invalid, ": /preset: "},
-		{"preset with a line break", `{"preset":"email\n"}`, invalid, ": /preset: "},
-		{"preset with a NUL", `{"preset":"email\u0000"}`, invalid, ": /preset: "},
-		{"preset with a lone surrogate", `{"preset":"email\ud800"}`, invalid, ": /preset: "},
+	for _, tc := range append(refusals(t, "testdata/references_refused.txt"), []refusal{
 		{"preset with invalid UTF-8", "{\"preset\":\"email\xff\"}", invalid, ": /preset: "},
-		{"preset with an empty pin", `{"preset":"email@"}`, invalid, ": /preset: "},
-		{"preset with two pins", `{"preset":"email@1@2"}`, invalid, ": /preset: "},
-		{"preset with only a pin", `{"preset":"@1"}`, invalid, ": /preset: "},
-		{"preset with a signed pin", `{"preset":"email@+1"}`, invalid, ": /preset: "},
 		{"preset is too long", `{"preset":"` + strings.Repeat("x", 129) + `"}`, invalid, ": /preset: "},
 		{"a preset that is very long", `{"preset":"` + strings.Repeat("x", 5000) + `"}`, invalid, ": /preset: must name"},
 		{"model that is too long", `{"model":"` + strings.Repeat("x", 4084) + `@preset/email"}`, invalid, ": /model: must be at most 4096 bytes"},
 		{"model that is too long with escapes", `{"model":"` + strings.Repeat(`\u0078`, 4084) + `@preset/email"}`, invalid, ": /model: must be at most 4096 bytes"},
-		{"model without a slug", `{"model":"@preset/"}`, invalid, ": /model: "},
-		{"model with a malformed slug", `{"model":"@preset/-email"}`, invalid, ": /model: "},
-		{"model with a slash in the slug", `{"model":"gpt@preset/email/x"}`, invalid, ": /model: "},
-		{"model with a suffix", `{"model":"@preset/email:free"}`, invalid, ": /model: "},
-		{"model with an empty pin", `{"model":"@preset/email@"}`, invalid, ": /model: "},
-		{"model with two references", `{"model":"@preset/email@preset/email"}`, invalid, ": /model: "},
-		{"model with a lone surrogate", `{"model":"@preset/email\ud800"}`, invalid, ": /model: "},
-		{"two references", `{"model":"@preset/email","preset":"Email"}`, invalid, ": /preset: "},
-		{"two references, the field first", `{"preset":"Email","model":"m@preset/email"}`, invalid, ": /model: "},
-		{"two versions", `{"model":"@preset/email@1","preset":"email@2"}`, invalid, ": /preset: "},
-		{"one of two pinned", `{"model":"@preset/email@3","preset":"email"}`, invalid, ": /preset: "},
-		{"a version and its label", `{"model":"@preset/email@2","preset":"email@staging"}`, invalid, ": /preset: "},
-		{"a label with a colon", `{"preset":"email@staging:free"}`, invalid, ": /preset: "},
-		{"a label that begins with a dot", `{"preset":"email@.staging"}`, invalid, ": /preset: "},
-		{"one of two malformed", `{"model":"@preset/email","preset":"e mail"}`, invalid, ": /preset: "},
-		{"one of two of the wrong type", `{"preset":1,"model":"@preset/email"}`, invalid, ": /preset: "},
-		{"in models", `{"model":"gpt","models":["a","@preset/email"]}`, invalid, ": /models/1: "},
-		{"in models, combined", `{"models":["a@preset/email"]}`, invalid, ": /models/0: "},
-		{"in models, escaped", `{"models":["a",5,null,"\u0040pr\u0065set\/email"]}`, invalid, ": /models/3: "},
-		{"in models, malformed", `{"models":["@preset/"]}`, invalid, ": /models/0: "},
-		{"in models next to the same reference", `{"model":"@preset/email","models":["@preset/email"]}`, invalid, ": /models/0: "},
-		{"in fallbacks", `{"model":"gpt","fallbacks":[{"model":"a"},{"x":1,"model":"b@preset/email"}]}`, invalid, ": /fallbacks/1/model: "},
-		{"in fallbacks next to a reference", `{"preset":"email","fallbacks":[{"model":"@preset/email"}]}`, invalid, ": /fallbacks/0/model: "},
-		{"duplicate name", `{"preset":"email","input":1,"input":2}`, invalid, ": /input: "},
-		{"duplicate name before it", `{"input":1,"input":2,"preset":"email"}`, invalid, ": /input: "},
-		{"duplicate name, escaped otherwise", `{"preset":"email","input":1,"inp\u0075t":2}`, invalid, ": /input: "},
-		{"duplicate name with pointer characters", `{"preset":"email","a/b~c":1,"a/b~c":2}`, invalid, ": /a~1b~0c: "},
-		{"duplicate reference", `{"preset":"email","preset":"email"}`, invalid, ": /preset: "},
-		{"duplicate model, one a reference", `{"model":"gpt","model":"@preset/email"}`, invalid, ": /model: "},
-		{"malformed after it", `{"preset":"email","input":tru}`, invalid, ": body: "},
-		{"cut off after it", `{"preset":"email"`, invalid, ": body: "},
-		{"cut off in a string after it", `{"preset":"email","input":"x`, invalid, ": body: "},
-		{"missing comma after it", `{"preset":"email" "input":1}`, invalid, ": body: "},
-		{"comma at the end", `{"preset":"email",}`, invalid, ": body: "},
-		{"trailing text", `{"preset":"email"} x`, invalid, ": body: "},
-		{"a second object", `{"preset":"email"}{"preset":"email"}`, invalid, ": body: "},
-		{"trailing bracket", `{"preset":"email"}}`, invalid, ": body: "},
 		{"a NUL after it", "{\"preset\":\"email\"}\x00", invalid, ": body: "},
-		{"a number after it with a leading zero", `{"preset":"email","seed":01}`, invalid, ": body: "},
 		{"a raw line break in a string", "{\"preset\":\"email\",\"input\":\"a\nb\"}", invalid, ": body: "},
 		{"too deep after it", `{"preset":"email","input":` + deep(100000) + `}`, invalid, ": body: "},
 		{"1025 fields", fields(1025), invalid, "has more than 1024 fields"},
 		{"5000 fields", fields(5000), invalid, "has more than 1024 fields"},
-		{"unknown", `{"preset":"nobody"}`, notFound, "@preset/nobody"},
-		{"unknown, direct", `{"model":"@preset/nobody"}`, notFound, "@preset/nobody"},
-		{"unknown, combined and pinned", `{"model":"gpt@preset/nobody@7"}`, notFound, "@preset/nobody@7"},
-		{"archived", `{"preset":"archived"}`, notFound, "@preset/archived"},
-		{"archived, pinned", `{"preset":"archived@1"}`, notFound, "@preset/archived@1"},
-		{"disabled", `{"preset":"disabled"}`, notFound, "@preset/disabled"},
-		{"unknown version", `{"preset":"email@5"}`, notFound, "@preset/email@5"},
-		{"version 0", `{"preset":"email@0"}`, notFound, "@preset/email@0"},
-		{"version with a leading zero", `{"preset":"email@01"}`, notFound, "@preset/email@01"},
-		{"version beyond counting", `{"preset":"email@99999999999999999999"}`, notFound, "@preset/email@99999999999999999999"},
-		{"a pin that is no number", `{"model":"@preset/email@latest"}`, notFound, "@preset/email@latest"},
-		{"latest in capitals", `{"preset":"email@LATEST"}`, notFound, "@preset/email@LATEST"},
-		{"unknown label", `{"model":"gpt@preset/email@prod"}`, notFound, "Preset version not found: @preset/email@prod"},
 		{"unknown label, longer than any", `{"preset":"email@` + strings.Repeat("x", 65) + `"}`, notFound, "@preset/email@xxx"},
-		{"a label in another letter case", `{"preset":"email@Staging"}`, notFound, "@preset/email@Staging"},
-		{"a label of another preset", `{"preset":"Email@staging"}`, notFound, "@preset/Email@staging"},
-		{"a label of an archived preset", `{"preset":"archived@staging"}`, notFound, "Preset not found: @preset/archived@staging"},
-		{"a pin that is a fraction", `{"preset":"email@1.0"}`, notFound, "@preset/email@1.0"},
-	} {
+	}...) {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(tc.body)})
 			wantKind(t, err, tc.kind, tc.says)
@@ -339,6 +267,26 @@ func TestReferencesRefused(t *testing.T) {
 	}
 	_, err := resolver.Resolve(t.Context(), domain.Principal{WorkspaceSlug: "nowhere"}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"email"}`)})
 	wantKind(t, err, notFound, "Workspace not found")
+}
+
+// refusal is a request that is refused with an error that says something.
+type refusal struct {
+	name, body string
+	kind       domain.Kind
+	says       string
+}
+
+// refusals reads a table of testdata.
+func refusals(tb testing.TB, file string) (list []refusal) {
+	tb.Helper()
+	for _, c := range table.Read(tb, file, "request", "invalid", "missing") {
+		r := refusal{c["="], c["request"], domain.Invalid, c["invalid"]}
+		if c["missing"] != "" {
+			r.kind, r.says = domain.NotFound, c["missing"]
+		}
+		list = append(list, r)
+	}
+	return list
 }
 
 func TestSessionID(t *testing.T) {
@@ -454,7 +402,7 @@ func TestAChangeActsOnTheNextRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.CreatePresetVersion(t.Context(), domain.By(admin), p.WorkspaceID, "p", in); err != nil {
+			if _, err := r.ReleasePresetVersion(t.Context(), domain.By(admin), p.WorkspaceID, "p", in, domain.Release{}); err != nil {
 				t.Fatal(err)
 			}
 		}, `{"input":"x","temperature":2,"model":"dm"}`},

@@ -2,6 +2,7 @@ package inference_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -154,43 +155,59 @@ func TestFindReferenceInManyModels(t *testing.T) {
 	}
 }
 
-// The single preset equals the listed one.
-func TestActivePreset(t *testing.T) {
+// TestActivePresets checks that a single preset equals the listed one, and which labels are listed.
+func TestActivePresets(t *testing.T) {
 	r := newResolving(t)
 	who := r.team(t, "team", "", "")
-	r.put(t, who.WorkspaceID, "p", version{responses, `{"model":"m"}`, ""})
+	var p domain.Preset
+	for _, config := range []string{`{"model":"m"}`, `{"model":"n"}`, `{"model":"n","temperature":1}`} {
+		p = r.put(t, who.WorkspaceID, "p", version{responses, config, ""})
+	}
+	r.change(t, p, func(p *domain.Preset) {
+		p.DesignatedVersion = 1
+		p.Name = "Name"
+		p.Labels = map[string]domain.Target{
+			"two":  {Version: 2},
+			"same": {Split: []domain.Share{{Version: 2, Weight: 1}, {Version: 3, Weight: 1}}},
+			"both": {Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}},
+		}
+	})
 	gone := r.put(t, who.WorkspaceID, "gone", version{responses, `{"model":"m"}`, ""})
 	r.change(t, gone, func(p *domain.Preset) { p.Status = domain.PresetArchived })
-	resolver := inference.NewResolver(r.store, inference.Config{})
-	get := func(who domain.Principal, slug string) (string, error) {
-		p, err := resolver.ActivePreset(t.Context(), who, slug, true)
-		if err != nil {
-			return p.Slug, err
-		}
-		return p.Slug + " runs " + p.Model, nil
-	}
-	if got, err := get(who, "p"); got != "p runs m" || err != nil {
-		t.Errorf("got %q, %v", got, err)
-	}
-	if p, err := resolver.ActivePreset(t.Context(), who, "p", false); p.Slug != "p" || p.Model != "" || err != nil {
-		t.Errorf("without its model: got %+v, %v", p, err)
-	}
-	for _, slug := range []string{"gone", "absent", "p@1", ""} {
-		if got, err := get(who, slug); got != "" || domain.KindOf(err) != domain.NotFound || !strings.Contains(err.Error(), "@preset/"+slug) {
-			t.Errorf("%q: got %q, %v, want that it is not found", slug, got, err)
-		}
-	}
-	if got, err := get(domain.Principal{}, "p"); got != "" || domain.KindOf(err) != domain.NotFound {
-		t.Errorf("from another workspace: got %q, %v", got, err)
-	}
 	r.put(t, who.WorkspaceID, "out", version{responses, `{"model":"m"}`, ""})
-	who.Scope = &domain.Scope{Presets: []string{"p", "gone"}}
-	if got, err := get(who, "out"); got != "" || domain.KindOf(err) != domain.NotFound {
-		t.Errorf("out of reach: got %q, %v", got, err)
+	resolver := inference.NewResolver(r.store, inference.Config{})
+	list := func(who domain.Principal, withLabels bool) (listed []string) {
+		for p, err := range resolver.ActivePresets(t.Context(), who, withLabels) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			single, err := resolver.ActivePreset(t.Context(), who, p.Ref())
+			if err != nil || single.Model != p.Model || single.DisplayName() != p.DisplayName() {
+				t.Errorf("%s: got %q of %q alone, %v, want %q of %q", p.Ref(), single.DisplayName(), single.Model, err, p.DisplayName(), p.Model)
+			}
+			listed = append(listed, fmt.Sprintf("%s %s: %s", p.Ref(), p.DisplayName(), p.Model))
+		}
+		return listed
 	}
-	for p, err := range resolver.ActivePresets(t.Context(), who, false) {
-		if err != nil || p.Slug != "p" {
-			t.Errorf("listed within reach: got %q, %v", p.Slug, err)
+	all := []string{"@preset/out out: m", "@preset/p Name: m"}
+	if got := list(who, false); !slices.Equal(got, all) {
+		t.Errorf("got %q, want %q", got, all)
+	}
+	all = append(all, "@preset/p@both Name (both): ", "@preset/p@same Name (same): n", "@preset/p@two Name (two): n")
+	if got := list(who, true); !slices.Equal(got, all) {
+		t.Errorf("got %q, want %q", got, all)
+	}
+	limited := who
+	limited.Scope = &domain.Scope{Presets: []string{"p", "gone"}}
+	if got := list(limited, true); !slices.Equal(got, all[1:]) {
+		t.Errorf("got %q, want %q", got, all[1:])
+	}
+	for ref, who := range map[reference.Ref]domain.Principal{
+		{Slug: "gone"}: who, {Slug: "absent"}: who, {}: who, {Slug: "p", Pin: "1"}: who, {Slug: "p", Pin: "absent"}: who,
+		{Slug: "p"}: {}, {Slug: "out"}: limited,
+	} {
+		if p, err := resolver.ActivePreset(t.Context(), who, ref); p.Slug != "" || domain.KindOf(err) != domain.NotFound || !strings.Contains(err.Error(), ref.String()) {
+			t.Errorf("%s: got %q, %v, want that it is not found", ref, p.Slug, err)
 		}
 	}
 }

@@ -17,6 +17,7 @@ func TestDeepNestingLeavesStacksSmall(t *testing.T) {
 	tier.NoRace(t)
 	r := newResolving(t)
 	r.put(t, r.home.ID, "p", version{chat, `{"model":"m"}`, ""})
+	r.ruled(t, "locked", version{chat, `{"model":"m","provider":{"x":[]}}`, ""}, `{"lock":["provider"]}`)
 	strict := r.strict(t, "strict", search)
 	resolver := r.resolver(t, inference.Config{})
 	resolve := func(who domain.Principal, body string) func() {
@@ -28,11 +29,12 @@ func TestDeepNestingLeavesStacksSmall(t *testing.T) {
 	}
 	invalid := `{"model":"m","x":` + strings.Repeat("[", 9998)
 	for name, do := range map[string]func(){
-		"no preset":     resolve(user, `{"model":"m","x":`+deep(9998)+`}`),
-		"a preset":      resolve(user, `{"preset":"p","x":`+deep(9998)+`}`),
-		"invalid JSON":  resolve(user, invalid),
-		"tools":         resolve(strict, `{"model":"m","tools":[{"type":"function","parameters":`+deep(9996)+`}]}`),
-		"another route": func() { reference.FindReference([]byte(`{"x":"preset","y":` + deep(9998) + `}`)) },
+		"no preset":      resolve(user, `{"model":"m","x":`+deep(9998)+`}`),
+		"a preset":       resolve(user, `{"preset":"p","x":`+deep(9998)+`}`),
+		"invalid JSON":   resolve(user, invalid),
+		"tools":          resolve(strict, `{"model":"m","tools":[{"type":"function","parameters":`+deep(9996)+`}]}`),
+		"a locked field": resolve(user, `{"preset":"locked","provider":{"x":`+deep(9996)+`}}`),
+		"another route":  func() { reference.FindReference([]byte(`{"x":"preset","y":` + deep(9998) + `}`)) },
 	} {
 		const n, most = 50, 64 << 10
 		used := func() int64 {
@@ -60,17 +62,3 @@ func TestDeepNestingLeavesStacksSmall(t *testing.T) {
 		ended.Wait()
 	}
 }
-
-// A panic on another stack is one of the caller, who may recover.
-func TestPanicOnAnotherStack(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("the panic is lost")
-		}
-	}()
-	resolver := inference.NewResolver(panicking{}, inference.Config{})
-	_, _ = resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(`{"x":` + deep(100) + `}`)})
-}
-
-// panicking is a store without any method.
-type panicking struct{ domain.Store }

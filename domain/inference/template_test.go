@@ -34,7 +34,7 @@ func captureTemplate(tb testing.TB, dialect domain.Dialect, body string) domain.
 // putTemplate stores a request as the next version of a preset in the default workspace.
 func (r *resolving) putTemplate(tb testing.TB, slug string, dialect domain.Dialect, body string) {
 	tb.Helper()
-	if _, err := r.CreatePresetVersion(tb.Context(), domain.By(admin), "", slug, captureTemplate(tb, dialect, body)); err != nil {
+	if _, err := r.ReleasePresetVersion(tb.Context(), domain.By(admin), "", slug, captureTemplate(tb, dialect, body), domain.Release{}); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -390,7 +390,7 @@ func TestPromptsAsReferences(t *testing.T) {
 	passing := r.resolver(t, inference.Config{PassUnknownPrompts: true})
 	r.putTemplate(t, "pmpt_68", responses, `{"model":"one","instructions":"{{x}}"}`)
 	r.putTemplate(t, "pmpt_68", responses, `{"model":"two","instructions":"{{x}}"}`)
-	if _, err := r.PutLabel(t.Context(), domain.By(admin), "", "pmpt_68", "stable", domain.Target{Version: 1}); err != nil {
+	if _, err := r.PutLabel(t.Context(), domain.By(admin), "", "pmpt_68", "stable", domain.Target{Version: 1}, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.put(t, r.home.ID, "text", version{responses, `{"model":"text"}`, "{{x}}"})
@@ -425,50 +425,10 @@ func TestPromptsAsReferences(t *testing.T) {
 			}
 		}
 	}
-	for _, tc := range []struct {
-		body  string
-		kind  domain.Kind
-		error string
-	}{
-		{`{"prompt":{"id":"pmpt_68","version":"3",` + x + `}}`, domain.NotFound, "Preset version not found: @preset/pmpt_68@3"},
-		{`{"prompt":{"id":"archived"}}`, domain.NotFound, "Preset not found: @preset/archived"},
-		{`{"prompt_id":"archived"}`, domain.NotFound, "Preset not found: @preset/archived"},
-		{`{"prompt":{"id":"pmpt_68","version":true,` + x + `}}`, domain.Invalid, "/prompt/version: must be the number"},
-		{`{"prompt":{"id":"pmpt_68","version":"",` + x + `}}`, domain.Invalid, "/prompt/version: must be the number"},
-		{`{"prompt":{"version":"1",` + x + `},"preset":"pmpt_68"}`, domain.Invalid, "/prompt/version: must have an id beside it"},
-		{`{"prompt_version":"1","preset":"text"}`, domain.Invalid, "/prompt_version: must have an id beside it"},
-		{`{"prompt":{"id":"pmpt_68",` + x + `},"preset":"text"}`, domain.Invalid, "/prompt/id: must name the same preset"},
-		{`{"prompt":{"id":"pmpt_68",` + x + `},"preset":"pmpt_68@1"}`, domain.Invalid, "/prompt/id: must name the same preset"},
-		{`{"prompt":{"id":"pmpt_68"},"prompt_id":"text"}`, domain.Invalid, "/prompt_id: must name the same preset"},
-		{`{"prompt":"pmpt_68","preset":"text"}`, domain.Invalid, "/prompt: must be an object"},
-		{`{"prompt":{"id":"pmpt_68","id":"text"}}`, domain.Invalid, "/prompt/id: duplicate name"},
-		{`{"prompt":{"id":"pmpt_68","cache":1,` + x + `}}`, domain.Invalid, "/prompt/cache: is no member"},
-		{`{"prompt":{` + x + `}}`, domain.Invalid, "/prompt/variables: must have a preset beside it"},
-		{`{"prompt":{"prompt_id":"pmpt_68",` + x + `}}`, domain.Invalid, "/prompt/prompt_id: is no member"},
-		{`{"prompt_variables":{"x":"s3cret"}}`, domain.Invalid, "/prompt_variables: must have a preset beside it"},
-		{`{"prompt":{"id":"pmpt_68","variables":["s3cret"]}}`, domain.Invalid, "/prompt/variables: must be an object"},
-		{`{"prompt":{"id":"pmpt_68",` + x + `},"prompt_variables":{"x":"1"}}`, domain.Invalid, "/prompt_variables: must not be given beside /prompt/variables"},
-		{`{"prompt":{"id":"text",` + x + `}}`, domain.Invalid, "/prompt/variables: the preset is no template"},
-		{`{"prompt":{"id":"pmpt_68"}}`, domain.Invalid, "/prompt/variables: lacks variables of the template: x"},
-		{`{"model":"@preset/pmpt_68"}`, domain.Invalid, "/prompt/variables: lacks variables of the template: x"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":null}}}`, domain.Invalid, "/prompt/variables: lacks variables of the template: x"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":"s3cret","y/z":"s3cret","w":null}}}`, domain.Invalid, "/prompt/variables/y~1z: is no variable of the template; /prompt/variables/w: is no variable"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":"s3cret","\u0078":"s3cret"}}}`, domain.Invalid, "/prompt/variables/x: duplicate name"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":7}}}`, domain.Invalid, "/prompt/variables/x: must be a string, or an object"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":["s3cret"]}}}`, domain.Invalid, "/prompt/variables/x: must be a string, or an object"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"text","text":"s3cret"}}}}`, domain.Invalid, "/prompt/variables/x/type: must be input_text"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_text"}}}}`, domain.Invalid, "/prompt/variables/x/text: required"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","detail":"low"}}}}`, domain.Invalid, "/prompt/variables/x: must have one of image_url, file_id"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","image_url":{"url":"s3cret"}}}}}`, domain.Invalid, "/prompt/variables/x/image_url: must be a string"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","image_url":"s3cret","role":"system"}}}}`, domain.Invalid, "/prompt/variables/x/role: is no member"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","image_url":"s3cret"}}}}`, domain.Invalid, "/prompt/variables/x: must be a string or input_text: the template has the variable inside a text"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_text","text":null,"text":"s3cret"}}}}`, domain.Invalid, "/prompt/variables/x/text: duplicate name"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_file","file_id":"s3cret","role":null,"role":null}}}}`, domain.Invalid, "/prompt/variables/x: must be a string or input_text: the template has the variable inside a text"},
-		{`{"prompt":{"id":"pmpt_68","variables":{"x":"\ud800"}}}`, domain.Invalid, "/prompt/variables/x: must be UTF-8"},
-	} {
+	for _, tc := range refusals(t, "testdata/prompts_refused.txt") {
 		for _, resolver := range []*inference.Resolver{resolver, passing} {
 			_, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: responses, Body: []byte(tc.body)})
-			wantKind(t, err, tc.kind, tc.error)
+			wantKind(t, err, tc.kind, tc.says)
 			if err != nil && strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("%s: got a value in %v", tc.body, err)
 			}

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -16,7 +17,7 @@ import (
 // A report of more than MaxPoints is an error that names from. An error of rows or of a
 // damaged row is returned.
 func (q Query) Collect(rows iter.Seq2[domain.UsageRow, error]) (Report, error) {
-	c := collector{query: q, points: q.points(), groups: make(map[reportKey]*group), named: make(map[string]bool)}
+	c := collector{query: q, points: q.points(), groups: make(map[reportKey]*reportSeries), named: make(map[string]bool)}
 	for row, err := range rows {
 		if err != nil {
 			return Report{}, err
@@ -32,7 +33,7 @@ func (q Query) Collect(rows iter.Seq2[domain.UsageRow, error]) (Report, error) {
 type collector struct {
 	query  Query
 	points int
-	groups map[reportKey]*group
+	groups map[reportKey]*reportSeries
 	named  map[string]bool // the names of outcomes
 	totals Totals          // of the series that is read
 	texts  []byte          // room for copies of sketches
@@ -41,12 +42,6 @@ type collector struct {
 // maxReportOutcomes bounds the names of outcomes in a report. Others share otherOutcomes. A
 // table has two columns for each name.
 const maxReportOutcomes = 64
-
-// group is the sum of one key, by step.
-type group struct {
-	key    reportKey
-	points []Totals
-}
 
 // add adds a row.
 func (c *collector) add(r domain.UsageRow) error {
@@ -78,7 +73,7 @@ func (c *collector) add(r domain.UsageRow) error {
 }
 
 // group returns the group of a series. A new one needs room for its points.
-func (c *collector) group(k rawKey, slug []byte) (*group, error) {
+func (c *collector) group(k rawKey, slug []byte) (*reportSeries, error) {
 	var preset, text []byte
 	var version int
 	other := k.class == otherClass || c.query.By == ByModel && string(k.model) == otherModel
@@ -105,7 +100,7 @@ func (c *collector) group(k rawKey, slug []byte) (*group, error) {
 		if (len(c.groups)+1)*c.points > MaxPoints {
 			return nil, tooManyPoints(len(c.groups)+1, c.points)
 		}
-		g = &group{key: reportKey{string(preset), version, string(text), other}, points: make([]Totals, c.points)}
+		g = &reportSeries{key: reportKey{string(preset), version, string(text), other}, points: make([]figures, c.points)}
 		c.groups[g.key] = g
 	}
 	return g, nil
@@ -128,7 +123,7 @@ func (c *collector) sum(k rawKey, slug []byte, point int, totals []byte) error {
 			return tooManyPoints(len(c.groups), point+1)
 		}
 		c.points = max(c.points, point+1)
-		g.points = append(g.points, make([]Totals, c.points-len(g.points))...)
+		g.points = append(g.points, make([]figures, c.points-len(g.points))...)
 	}
 	to := &g.points[point]
 	to.counts.merge(&c.totals.counts)
@@ -164,34 +159,21 @@ func (c *collector) merge(to *sketch, frame []byte) {
 
 // report returns the report of the collected rows.
 func (c *collector) report() (Report, error) {
-	r := Report{query: c.query, series: make([]reportSeries, 0, len(c.groups))}
-	for _, g := range c.groups {
-		s, err := g.series(c.points)
-		if err != nil {
-			return Report{}, err
+	r := Report{query: c.query, series: slices.Collect(maps.Values(c.groups))}
+	for _, s := range r.series {
+		s.points = append(s.points, make([]figures, c.points-len(s.points))...)
+		for i := range s.points {
+			s.points[i].dropUncounted()
+			s.total.mergeNumbers(&s.points[i].Totals, math.MaxInt)
 		}
-		r.series = append(r.series, s)
+		for of := range measures {
+			if err := s.setPercentiles(of); err != nil {
+				return Report{}, err
+			}
+		}
 	}
-	slices.SortFunc(r.series, func(a, b reportSeries) int { return a.key.compare(b.key) })
+	slices.SortFunc(r.series, func(a, b *reportSeries) int { return a.key.compare(b.key) })
 	return r, nil
-}
-
-// series returns the figures of a group.
-func (g *group) series(points int) (reportSeries, error) {
-	s := reportSeries{key: g.key, total: figures{Totals: new(Totals)}, points: make([]figures, points)}
-	g.points = append(g.points, make([]Totals, points-len(g.points))...)
-	for i := range g.points {
-		from := &g.points[i]
-		from.dropUncounted()
-		s.total.mergeNumbers(from, math.MaxInt)
-		s.points[i].Totals = from
-	}
-	for of := range measures {
-		if err := s.setPercentiles(of); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
 }
 
 // setPercentiles sets the percentiles of a measure.

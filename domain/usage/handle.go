@@ -8,8 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"hash"
-	"sync"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -50,9 +48,7 @@ func EnsureFeedbackSecret(ctx context.Context, store domain.Store) (secret domai
 // Handles makes and reads handles: texts that stand for requests, so that feedback can name
 // them. A handle has all that feedback needs, so nothing is stored for it. Every node of a
 // store understands it. It is authentic, and not encrypted. It is safe for concurrent use.
-type Handles struct {
-	writers sync.Pool // of *handleWriter
-}
+type Handles struct{ secret domain.FeedbackSecret }
 
 // A handle is base64url without padding. Its bytes are handleFormat, the ids of preset and
 // request, the version, and the status class. Then come the second of the start, the label,
@@ -67,36 +63,20 @@ const (
 // handleEncoding refuses bits that are not read.
 var handleEncoding = base64.RawURLEncoding.Strict()
 
-// handleWriter has what a handle needs while it is made.
-type handleWriter struct {
-	mac     hash.Hash
-	content []byte
-	text    []byte
-}
-
 // NewHandles returns the Handles of a store's secret.
-func NewHandles(secret domain.FeedbackSecret) *Handles {
-	h := new(Handles)
-	h.writers.New = func() any { return &handleWriter{mac: hmac.New(sha256.New, secret[:])} }
-	return h
-}
+func NewHandles(secret domain.FeedbackSecret) *Handles { return &Handles{secret} }
 
 // New returns the handle of a request. The preset's slug and the model are not in it.
 func (h *Handles) New(a Answered) string {
-	w := h.writers.Get().(*handleWriter)
-	defer h.writers.Put(w)
-	w.content = appendAnswered(w.content[:0], a)
-	w.content = w.sum(w.content, w.content)
-	w.text = handleEncoding.AppendEncode(w.text[:0], w.content)
-	return string(w.text)
+	content := appendAnswered(nil, a)
+	return handleEncoding.EncodeToString(append(content, h.code(content)...))
 }
 
-// sum appends the code of a content to b.
-func (w *handleWriter) sum(b, content []byte) []byte {
-	w.mac.Reset()
-	w.mac.Write(content)
-	end := len(b) + handleMAC
-	return w.mac.Sum(b)[:end]
+// code returns the code of a content.
+func (h *Handles) code(content []byte) []byte {
+	mac := hmac.New(sha256.New, h.secret[:])
+	mac.Write(content)
+	return mac.Sum(nil)[:handleMAC]
 }
 
 // Read returns the request of a handle, without the preset's slug and the model.
@@ -109,9 +89,7 @@ func (h *Handles) Read(handle string, now time.Time) (a Answered, err error) {
 		return a, ErrHandle
 	}
 	content, code := content[:len(content)-handleMAC], content[len(content)-handleMAC:]
-	w := h.writers.Get().(*handleWriter)
-	defer h.writers.Put(w)
-	if w.content = w.sum(w.content[:0], content); !hmac.Equal(w.content, code) {
+	if !hmac.Equal(h.code(content), code) {
 		return a, ErrHandle
 	}
 	a, ok := readAnswered(content)

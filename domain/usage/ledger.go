@@ -183,12 +183,11 @@ func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error
 		}
 		byHour[id][at] = t
 	}
-	unread := 0
 	for hour, series := range byHour {
 		day := hour
 		day.Day, day.Start = true, hour.Start.Truncate(24*time.Hour)
 		if err := cmp.Or(l.remember(hour, read), l.remember(day, read)); err != nil {
-			if unread++; unread == 1 { // most likely the others have the same cause
+			if errs == nil { // most likely the others have the same cause
 				errs = append(errs, err)
 			}
 			l.giveBack(series)
@@ -204,9 +203,6 @@ func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error
 				errs = append(errs, err)
 			}
 		}
-	}
-	if unread > 1 {
-		errs = append(errs, fmt.Errorf("usage of %d more hours could not be read", unread-1))
 	}
 	return errs
 }

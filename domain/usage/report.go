@@ -11,7 +11,7 @@ import (
 type Report struct {
 	query Query
 	// series are ordered by their keys. Null keys come after others, and other comes last.
-	series []reportSeries
+	series []*reportSeries
 }
 
 // reportSeries is the usage of one key.
@@ -55,7 +55,7 @@ func compareBool(a, b bool) int {
 
 // figures are the sums of a period, and the percentiles of their sketches.
 type figures struct {
-	*Totals
+	Totals
 	percentiles [measures]percentiles
 }
 

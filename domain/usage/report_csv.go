@@ -29,8 +29,7 @@ func (r Report) CSV() []byte {
 		record = append(record, "feedback_"+name+"_count", "feedback_"+name+"_mean")
 	}
 	_ = w.Write(record) // a buffer takes everything
-	for i := range r.series {
-		s := &r.series[i]
+	for _, s := range r.series {
 		for point := range s.points {
 			record = record[:0]
 			for _, name := range names {

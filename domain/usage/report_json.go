@@ -21,8 +21,7 @@ func (r Report) JSON() []byte {
 	b = appendTime(b, r.query.To)
 	b = append(b, `,"step":"`+string(r.query.Step)+`","by":"`+string(r.query.By)+`","series":[`...)
 	names := r.keyNames()
-	for i := range r.series {
-		s := &r.series[i]
+	for i, s := range r.series {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -92,7 +91,7 @@ var jsonNames = func() (names [shown]string) {
 }()
 
 // nothing is figures of no requests, which most points of a quiet preset are.
-var nothing = (&figures{Totals: new(Totals)}).appendSome(nil)
+var nothing = new(figures).appendSome(nil)
 
 // appendMembers appends the members of figures.
 func (f *figures) appendMembers(b []byte) []byte {

@@ -73,21 +73,11 @@ func Object(text []byte) iter.Seq2[Member, error] { return Names(nil).Object(tex
 
 // Object yields the members of text, an object. An error ends the loop.
 func (n Names) Object(text []byte) iter.Seq2[Member, error] {
-	return func(yield func(Member, error) bool) { n.scan(text, maxDepth, yield) }
+	return func(yield func(Member, error) bool) { n.scan(text, yield) }
 }
 
-// maxFlat is how deep JSON may nest for code that recurses on it.
-const maxFlat = 64
-
-// Flat is Object for JSON that nests in at most 64 levels. For other JSON it has an error, too,
-// which does not tell the limit. Code that recurses on flat JSON needs little stack. A stack does
-// not shrink while its goroutine waits.
-func (n Names) Flat(text []byte) iter.Seq2[Member, error] {
-	return func(yield func(Member, error) bool) { n.scan(text, maxFlat, yield) }
-}
-
-// scan yields the members of an object that nests as deep as most.
-func (n Names) scan(text []byte, most int, yield func(Member, error) bool) {
+// scan yields the members of an object.
+func (n Names) scan(text []byte, yield func(Member, error) bool) {
 	i := scanMark(text, 0, '{')
 	if i < 0 {
 		yield(Member{}, cmp.Or(Check(text), errNoObject))
@@ -99,7 +89,7 @@ func (n Names) scan(text []byte, most int, yield func(Member, error) bool) {
 	}
 	for !isLast {
 		var m Member
-		if m, i, isLast = scanMember(text, i, most-1); m.Value != nil {
+		if m, i, isLast = scanMember(text, i, maxDepth-1); m.Value != nil {
 			m.Name = n.text(m.Quoted)
 			if !yield(m, nil) {
 				return

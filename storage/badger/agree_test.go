@@ -18,7 +18,7 @@ func TestReadersAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	write := func() error {
-		_, err := service.CreatePresetVersion(t.Context(), domain.By(who), "", "p", domain.Capture{Dialect: domain.Responses, Config: json.RawMessage("{}")})
+		_, err := service.ReleasePresetVersion(t.Context(), domain.By(who), "", "p", domain.Capture{Dialect: domain.Responses, Config: json.RawMessage("{}")}, domain.Release{})
 		return err
 	}
 	if err := write(); err != nil { // version 1

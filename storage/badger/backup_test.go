@@ -121,7 +121,7 @@ func TestBackup(t *testing.T) {
 					for n := 0; !stop.Load(); n++ {
 						slug := fmt.Sprintf("p-%d-%d", writer, n%20)
 						config := fmt.Appendf(nil, `{"%d":%q}`, n, strings.Repeat("x", n%3000))
-						if _, err := service.CreatePresetVersion(context.Background(), by(""), "", slug, domain.Capture{Config: config}); err != nil {
+						if _, err := service.ReleasePresetVersion(context.Background(), by(""), "", slug, domain.Capture{Config: config}, domain.Release{}); err != nil {
 							t.Error(err)
 							return
 						}
@@ -173,7 +173,7 @@ func TestBackup(t *testing.T) {
 				if err := domain.NewService(again).EnsureDefaultWorkspace(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if _, err := domain.NewService(again).CreatePresetVersion(t.Context(), by(""), "", "new", domain.Capture{Config: []byte("{}")}); err != nil {
+				if _, err := domain.NewService(again).ReleasePresetVersion(t.Context(), by(""), "", "new", domain.Capture{Config: []byte("{}")}, domain.Release{}); err != nil {
 					t.Errorf("writing to a restored store: %v", err)
 				}
 			}

@@ -54,14 +54,14 @@ func BenchmarkUpdate(b *testing.B) {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			s := mustOpen(b, b.TempDir())
 			service := domain.NewService(s)
-			w, err := service.CreateWorkspace(b.Context(), by(""), domain.NewWorkspace{Name: "w", Slug: "w"})
+			w, err := service.CreateWorkspace(b.Context(), by(""), domain.WorkspacePatch{Name: new("w"), Slug: new("w")})
 			if err != nil {
 				b.Fatal(err)
 			}
 			before := s.versions.landed()
 			fanOut(b, n, func(writer, i int) error {
-				_, err := service.CreatePresetVersion(context.Background(), by(w.Workspace.ID), "",
-					fmt.Sprintf("p-%d-%d", writer, i/10), domain.Capture{Config: config})
+				_, err := service.ReleasePresetVersion(context.Background(), by(w.Workspace.ID), "", fmt.Sprintf("p-%d-%d", writer, i/10), domain.Capture{Config: config}, domain.Release{})
+
 				return err
 			})
 			b.ReportMetric(float64(b.N)/float64(s.versions.landed()-before), "ops/commit")

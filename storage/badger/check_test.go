@@ -300,7 +300,7 @@ func TestCheck(t *testing.T) {
 					writing <- nil
 					return
 				case <-time.After(time.Millisecond):
-					_, err = service.CreateWorkspace(context.Background(), by(""), domain.NewWorkspace{Name: "w", Slug: fmt.Sprintf("w-%d-%d", i, n)})
+					_, err = service.CreateWorkspace(context.Background(), by(""), domain.WorkspacePatch{Name: new("w"), Slug: new(fmt.Sprintf("w-%d-%d", i, n))})
 				}
 			}
 			writing <- err

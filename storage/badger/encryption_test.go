@@ -95,12 +95,12 @@ func TestEncryptedFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		service := domain.NewService(s)
-		w, err := service.CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "w", Slug: "w-" + strings.ToLower(canary), Description: new(canary)})
+		w, err := service.CreateWorkspace(t.Context(), by(""), domain.WorkspacePatch{Name: new("w"), Slug: new("w-" + strings.ToLower(canary)), Description: domain.Settable[string]{Given: true, Value: new(canary)}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		in := domain.Capture{Config: []byte(`{"` + canary + `":1}`), SystemPrompt: new(canary)}
-		if _, err := service.CreatePresetVersion(t.Context(), by(w.Workspace.ID), "", canary, in); err != nil {
+		if _, err := service.ReleasePresetVersion(t.Context(), by(w.Workspace.ID), "", canary, in, domain.Release{}); err != nil {
 			t.Fatal(err)
 		}
 		open := found(folder)

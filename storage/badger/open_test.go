@@ -70,21 +70,21 @@ func seed(t *testing.T, folder string) (w domain.Workspace, p domain.Preset, k d
 		t.Fatal(err)
 	}
 	service := domain.NewService(s)
-	created, err := service.CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "w", Slug: "w"})
+	created, err := service.CreateWorkspace(t.Context(), by(""), domain.WorkspacePatch{Name: new("w"), Slug: new("w")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w = created.Workspace
 	for i := range 3 {
 		in := domain.Capture{Config: fmt.Appendf(nil, `{"needle-%d":1}`, i+1)}
-		out, err := service.CreatePresetVersion(t.Context(), by(w.ID), "", "p", in)
+		out, err := service.ReleasePresetVersion(t.Context(), by(w.ID), "", "p", in, domain.Release{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		p = out.Preset
 	}
 	for n := range 2 {
-		out, err := service.PutLabel(t.Context(), by(w.ID), "", "p", "staging", domain.Target{Version: n + 1})
+		out, err := service.PutLabel(t.Context(), by(w.ID), "", "p", "staging", domain.Target{Version: n + 1}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -355,7 +355,7 @@ func TestShortenedManifest(t *testing.T) {
 	source := t.TempDir()
 	w, p, _ := seed(t, source) // closed, so all of it is in a table
 	s := mustOpen(t, source)
-	if _, err := domain.NewService(s).CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "later", Slug: "later"}); err != nil {
+	if _, err := domain.NewService(s).CreateWorkspace(t.Context(), by(""), domain.WorkspacePatch{Name: new("later"), Slug: new("later")}); err != nil {
 		t.Fatal(err)
 	}
 	crashed := t.TempDir() // as a kill would leave it: what came later is in the log alone
@@ -913,7 +913,7 @@ func writeUntilKilled(folder string) {
 			for {
 				slug := fmt.Sprint("p", rand.IntN(5))
 				config := fmt.Appendf(nil, `{"%d": %q}`, rand.Uint64(), strings.Repeat("x", rand.IntN(4000)))
-				out, err := service.CreatePresetVersion(context.Background(), by(""), "", slug, domain.Capture{Config: config})
+				out, err := service.ReleasePresetVersion(context.Background(), by(""), "", slug, domain.Capture{Config: config}, domain.Release{})
 				mu.Lock()
 				if err != nil {
 					fmt.Println("error", err)
@@ -929,13 +929,13 @@ func writeUntilKilled(folder string) {
 // comeAndGo makes a workspace with presets and deletes it.
 func comeAndGo(service *domain.Service) error {
 	ctx := context.Background()
-	out, err := service.CreateWorkspace(ctx, by(""), domain.NewWorkspace{Name: "passing", Slug: "w-" + newID()})
+	out, err := service.CreateWorkspace(ctx, by(""), domain.WorkspacePatch{Name: new("passing"), Slug: new("w-" + newID())})
 	if err != nil {
 		return err
 	}
 	id := out.Workspace.ID
 	for i := range 20 {
-		if _, err := service.CreatePresetVersion(ctx, by(id), "", fmt.Sprint("p", i%7), domain.Capture{Config: []byte("{}")}); err != nil {
+		if _, err := service.ReleasePresetVersion(ctx, by(id), "", fmt.Sprint("p", i%7), domain.Capture{Config: []byte("{}")}, domain.Release{}); err != nil {
 			return err
 		}
 	}

@@ -137,7 +137,7 @@ func TestPurgeGoesOn(t *testing.T) {
 func TestPurgeStopsWriting(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	id := uuid.New()
-	deleted := records.Key(append(records.KindDeleted.Prefix(), id[:]...))
+	deleted := append(records.KindDeleted.Prefix(), id[:]...)
 	if err := s.write(func(txn *badgerdb.Txn) error { return txn.Set(deleted, records.Seal(deleted, []byte(id.String()))) }); err != nil {
 		t.Fatal(err)
 	}

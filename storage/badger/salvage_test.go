@@ -480,10 +480,10 @@ func TestSalvageLargeObjects(t *testing.T) {
 	f := storagetest.Fill(t, s)
 	large := strings.Repeat("x", domain.MaxStoredSize-2000)
 	for n := range 3 {
-		f.Must(f.CreateWorkspace(t.Context(), f.By, domain.NewWorkspace{Name: "n", Slug: fmt.Sprint("large-", n), DefaultTextModel: &large}))
+		f.Must(f.CreateWorkspace(t.Context(), f.By, domain.WorkspacePatch{Name: new("n"), Slug: new(fmt.Sprint("large-", n)), DefaultTextModel: domain.Settable[string]{Given: true, Value: &large}}))
 	}
 	for range 6 {
-		f.Must(f.CreatePresetVersion(t.Context(), f.By, "large-0", "large", domain.Capture{Dialect: domain.Chat, Config: []byte("{}"), SystemPrompt: &large}))
+		f.Must(f.ReleasePresetVersion(t.Context(), f.By, "large-0", "large", domain.Capture{Dialect: domain.Chat, Config: []byte("{}"), SystemPrompt: &large}, domain.Release{}))
 	}
 	truth := exportStore(t, s)
 	if err := s.Close(); err != nil {

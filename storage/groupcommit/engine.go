@@ -12,10 +12,6 @@ import (
 // group's operations are then run again, on top of the state that Begin returns.
 var ErrOvertaken = errors.New("another commit came first")
 
-// ErrGuessed is returned by Engine.Commit if one of a group's Guesses was wrong. The group's
-// operations are then run again, without guesses.
-var ErrGuessed = errors.New("a key that was taken to have no record has one")
-
 // Engine stores groups. S is a state of the store, between two commits. Begin and Snapshot
 // are called by one goroutine at a time, and so is Commit. Snapshot is also called while
 // Commit runs.
@@ -30,7 +26,7 @@ type Engine[S any] interface {
 	// state g.Base. It returns the state after it. Without writes, it checks that g.Base
 	// was the last state at a moment after Begin returned it.
 	//
-	// After ErrOvertaken, ErrGuessed, and errors with domain.ErrUnavailable or
+	// After ErrOvertaken, and errors with domain.ErrUnavailable or
 	// domain.ErrTooLarge in their chain, nothing was or will be written. After any other
 	// error the outcome is unknown, and Begin returns only states in which it is known.
 	// Commit returns in a bounded time even if the disk or the network fails, unless the
@@ -61,16 +57,6 @@ type Run struct {
 	// Wait is set if the Snapshot must wait for records that are not in memory. Otherwise
 	// a Snapshot that is also a Fetcher may abandon the run.
 	Wait bool
-	// Guesses is the maximum number of guesses of a Snapshot that is also a Guesser.
-	Guesses int
-}
-
-// Guesser is a Snapshot that guesses that some keys have no record, which saves a read of
-// each. Commit checks the guesses: see ErrGuessed.
-type Guesser interface {
-	records.Guesser
-	// Guesses returns the keys of the run's guesses.
-	Guesses() []string
 }
 
 // Fetcher is a Snapshot that keeps part of the store in memory.
@@ -85,19 +71,16 @@ type Group[S any] struct {
 	Base S
 	// Writes are the records to write, by key. They are not changed any more.
 	Writes map[string]records.Write
-	// Guesses are keys that must not have a record in Base.
-	Guesses []string
 	// Tries is the highest number of tries of any of its operations.
 	Tries int
 	// FromReserve is set if the contexts of all its operations are of domain.FromReserve.
 	FromReserve bool
 
-	ops          []*operation
-	from         S // the state that its operations read, with layer.Below on top
-	layer        records.Layer
-	size         int64
-	mustNotGuess bool // no operation may guess
-	full         bool // there was no room for the next operation
+	ops   []*operation
+	from  S // the state that its operations read, with layer.Below on top
+	layer records.Layer
+	size  int64
+	full  bool // there was no room for the next operation
 }
 
 // Limits bound what goes into a group.
@@ -110,8 +93,6 @@ type Limits struct {
 	// GroupSize and OperationSize are the maximum numbers of bytes that they write. A group
 	// of one operation may be larger than GroupSize.
 	GroupSize, OperationSize int64
-	// Guesses is the maximum number of keys that a group requires to have no record.
-	Guesses int
 	// WriteCost is the size of a write besides its key and its record, in bytes.
 	WriteCost int64
 }

@@ -47,25 +47,21 @@ func (c *Committer[S]) gatherOne(op *operation) bool {
 		}
 	}
 	g := c.next
-	if op.mustNotGuess && len(g.Guesses) > 0 {
-		g.full = true
-		return false
-	}
 	if fromReserve := domain.IsFromReserve(op.ctx); len(g.ops) == 0 {
 		g.FromReserve = fromReserve
 	} else if g.FromReserve != fromReserve { // the disk may have space for one of them only
 		g.full = true
 		return false
 	}
-	g.mustNotGuess = g.mustNotGuess || op.mustNotGuess
 	op.dependsOnGroup = len(g.Writes) > 0
-	snapshot, guesses := c.try(g, op)
+	snapshot := c.engine.Snapshot(g.from, Run{Context: op.ctx, Wait: op.misses >= maxMisses})
+	op.err = c.runOn(snapshot, g, op)
 	if errors.Is(op.err, records.ErrAbandoned) {
 		op.misses++
 		go c.fetch(op, snapshot)
 		return true
 	}
-	if op.err == nil && !c.add(g, op, guesses) {
+	if op.err == nil && !c.add(g, op) {
 		g.full = true
 		return false
 	}
@@ -96,30 +92,7 @@ func (c *Committer[S]) begin() error {
 	return nil
 }
 
-// try runs an operation on top of a group. The operation's writes are in the stage then. try
-// returns the snapshot that the operation read, and its guesses.
-func (c *Committer[S]) try(g *Group[S], op *operation) (on records.Snapshot, guesses []string) {
-	r := Run{Context: op.ctx, Wait: op.misses >= maxMisses}
-	if !g.mustNotGuess {
-		r.Guesses = c.limits.Guesses
-	}
-	on = c.engine.Snapshot(g.from, r)
-	op.err = c.runOn(on, g, op)
-	guesser, ok := on.(Guesser)
-	if !ok || len(guesser.Guesses()) == 0 || errors.Is(op.err, records.ErrAbandoned) {
-		return on, nil
-	}
-	if op.err == nil && len(c.stage.Writes) > 0 {
-		return on, guesser.Guesses()
-	}
-	// The result may come from a wrong guess, and no commit would find that out.
-	r.Guesses = 0
-	on = c.engine.Snapshot(g.from, r)
-	op.err = c.runOn(on, g, op)
-	return on, nil
-}
-
-// runOn runs the function of an operation. A panic in it is an error. So is the fault of a
+// runOn runs the function of an operation on top of a group. Its writes are in the stage then. A panic in it is an error. So is the fault of a
 // read from a mapped file that was cut short.
 func (c *Committer[S]) runOn(on records.Snapshot, g *Group[S], op *operation) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -152,18 +125,17 @@ func (c *Committer[S]) fetch(op *operation, from records.Snapshot) {
 
 // add adds the writes in the stage to a group. It returns false if the group has no room. If
 // no group has room for them, the operation has an error.
-func (c *Committer[S]) add(g *Group[S], op *operation, guesses []string) bool {
+func (c *Committer[S]) add(g *Group[S], op *operation) bool {
 	count, size := len(c.stage.Writes), c.limits.SizeOf(c.stage.Writes)
 	switch {
 	case count > c.limits.Writes || size > c.limits.OperationSize:
 		op.err = fmt.Errorf("%w: a change of %d records and %d bytes is more than one transaction holds", domain.ErrTooLarge, count, size)
 		return true
-	case len(g.Guesses)+len(guesses) > c.limits.Guesses || len(g.Writes)+count > c.limits.Writes || g.size > 0 && g.size+size > c.limits.GroupSize:
+	case len(g.Writes)+count > c.limits.Writes || g.size > 0 && g.size+size > c.limits.GroupSize:
 		return false
 	}
 	op.dependsOnGroup = op.dependsOnGroup || count > 0
 	g.size += size
-	g.Guesses = append(g.Guesses, guesses...)
 	maps.Copy(g.Writes, c.stage.Writes)
 	return true
 }

@@ -37,11 +37,10 @@ type operation struct {
 	claimed atomic.Bool // by the committer, or by a caller that gives up
 
 	// The rest is the committer's own.
-	begun        bool
-	tries        int
-	misses       int
-	mustNotGuess bool  // neither it nor its group may guess
-	err          error // of fn
+	begun  bool
+	tries  int
+	misses int
+	err    error // of fn
 	// dependsOnGroup is set if the operation wrote something or has seen writes of its
 	// group. Then err is only valid once the group is committed.
 	dependsOnGroup bool
@@ -250,11 +249,6 @@ func (c *Committer[S]) finish(o outcome[S]) {
 		}
 	case errors.Is(o.err, domain.ErrTooLarge) && len(g.ops) > 1:
 		c.alone = len(g.ops) // some of them may fit
-		c.putBack(g.ops)
-	case errors.Is(o.err, ErrGuessed):
-		for _, op := range g.ops {
-			op.mustNotGuess = true
-		}
 		c.putBack(g.ops)
 	case errors.Is(o.err, ErrOvertaken):
 		again := g.ops[:0]

@@ -64,11 +64,6 @@ func (m *memory) Commit(g *groupcommit.Group[int]) (int, error) {
 	case len(g.Writes) == 0:
 		return last, nil
 	}
-	for _, k := range g.Guesses {
-		if m.states[last][k] != nil {
-			return 0, groupcommit.ErrGuessed
-		}
-	}
 	m.add(g.Writes)
 	return last + 1, nil
 }
@@ -95,7 +90,6 @@ type state struct {
 	records map[string][]byte
 	run     groupcommit.Run
 	missed  string
-	guesses []string
 }
 
 func (s *state) Get(k records.Key) ([]byte, error) {
@@ -118,16 +112,6 @@ func (s *state) Fetch() error {
 	s.memory.fetched[s.missed] = true
 	return nil
 }
-
-func (s *state) Vacant(k records.Key) bool {
-	if len(s.guesses) >= s.run.Guesses {
-		return false
-	}
-	s.guesses = append(s.guesses, string(k))
-	return true
-}
-
-func (s *state) Guesses() []string { return s.guesses }
 
 func (s *state) Iterate(prefix records.Key) records.Iterator {
 	i := &iterator{records: s.records}
@@ -431,40 +415,6 @@ func TestTooLargeTogether(t *testing.T) {
 			t.Errorf("got commits of %d records, want one for each operation", m.commits)
 		}
 	})
-}
-
-// TestGuesses are right, wrong, and of an operation that writes nothing.
-func TestGuesses(t *testing.T) {
-	l := limits
-	l.Guesses = 10
-	m := newMemory()
-	c := start(t, m, l)
-	w := newWorkspace("w")
-	runs := 0
-	err := c.Update(t.Context(), func(t *records.Tx) error { runs++; return put(w)(t) })
-	if err != nil || runs != 1 {
-		t.Errorf("a right guess: got error %v after %d runs, want 1", err, runs)
-	}
-	runs = 0
-	w.Slug = "other" // its own slug is free, its id is taken
-	err = c.Update(t.Context(), func(t *records.Tx) error { runs++; return put(w)(t) })
-	if err != nil || runs != 2 {
-		t.Errorf("a wrong guess: got error %v after %d runs, want 2", err, runs)
-	}
-	if err := m.find("w"); !errors.Is(err, domain.ErrNotFound) {
-		t.Errorf("the former slug: got error %v, want ErrNotFound", err)
-	}
-	runs = 0
-	err = c.Update(t.Context(), func(t *records.Tx) error {
-		runs++
-		if _, err := t.WorkspaceID("other"); err == nil {
-			return errDeliberate
-		}
-		return nil
-	})
-	if !errors.Is(err, errDeliberate) || runs != 2 {
-		t.Errorf("without writes: got error %v after %d runs, want that the slug is taken after 2", err, runs)
-	}
 }
 
 // TestFetched runs an operation whose reads are not in memory. Others go first.

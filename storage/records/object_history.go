@@ -40,14 +40,11 @@ func concerned(a domain.AuditRecord) (ids []uuid.UUID) {
 // putHistory adds a record of the audit trail to the histories of its objects. It guesses
 // that a new preset has no history.
 func (t *Tx) putHistory(a domain.AuditRecord) error {
-	for i, id := range concerned(a) {
+	for _, id := range concerned(a) {
 		k, entry := historyKey(id), entryKey(id, a.Number)
-		n := uint64(0)
-		if i > 0 || !a.Begins() || !t.vacant(k) {
-			var err error
-			if n, err = loadOrZero(&t.Reader, k, decodeNumber); err != nil {
-				return t.write(k, nil, err)
-			}
+		n, err := loadOrZero(&t.Reader, k, decodeNumber)
+		if err != nil {
+			return t.write(k, nil, err)
 		}
 		if err := cmp.Or(t.write(k, encodeNumber(k, n+1), nil), t.write(entry, Seal(entry, nil), nil)); err != nil {
 			return err

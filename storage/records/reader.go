@@ -83,19 +83,6 @@ func loadOrZero[T any](r *Reader, k Key, decode func([]byte) (T, error)) (T, err
 	return object, err
 }
 
-// vacant reports whether a key is known, or guessed, to have no record. It is for keys that
-// are expected to have none.
-func (r *Reader) vacant(k Key) bool {
-	guesser, ok := r.snapshot.(Guesser)
-	if !ok || r.ended {
-		return false
-	}
-	if _, staged := r.stage.find(k); staged {
-		return false
-	}
-	return guesser.Vacant(k)
-}
-
 // reading runs a read of a snapshot and reports a panic as damage. The read may panic on
 // damage. It may also fault, when a mapped file was cut short.
 func reading(of Kind, read func() error) (err error) {

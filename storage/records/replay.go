@@ -17,15 +17,6 @@ func (r *Reader) Replay(id domain.ReplayID) (domain.Replay, error) {
 	return replay, err
 }
 
-// Replay implements domain.Reader. It guesses that there is no answer, because requests are
-// seldom repeated.
-func (t *Tx) Replay(id domain.ReplayID) (domain.Replay, error) {
-	if t.vacant(ReplayKey(id)) {
-		return domain.Replay{ID: id}, domain.ErrNotFound
-	}
-	return t.Reader.Replay(id)
-}
-
 // PutReplay implements domain.Tx. The record is kept for replayMargin after the replay
 // expires, and for replayMargin from now at least.
 func (t *Tx) PutReplay(r domain.Replay) error {

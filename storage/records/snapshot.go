@@ -17,15 +17,6 @@ type Snapshot interface {
 	Iterate(prefix Key) Iterator
 }
 
-// Guesser is a Snapshot that can guess. It checks its guesses when the change is stored. If
-// a guess was wrong, the change is run again. If there is nothing to store, as after an
-// error, the result may come from a wrong guess. The change is then run again without
-// guesses.
-type Guesser interface {
-	// Vacant reports whether k probably has no record. It decides that without reading k.
-	Vacant(k Key) bool
-}
-
 // Prefetcher is a Snapshot that keeps part of the records in memory.
 type Prefetcher interface {
 	// Prefetch reads the records under keys into memory at once, so that Get need not read

@@ -70,15 +70,6 @@ func (t *Tx) removeIndex(k Key, id string) error {
 	}
 }
 
-// WorkspaceID implements domain.Reader. It guesses that an unknown slug has no record,
-// because most such slugs are those of new workspaces.
-func (t *Tx) WorkspaceID(slug string) (string, error) {
-	if k := WorkspaceSlugKey(slug); k != nil && t.vacant(k) {
-		return "", domain.ErrNotFound
-	}
-	return t.Reader.WorkspaceID(slug)
-}
-
 // PutWorkspace implements domain.Tx.
 func (t *Tx) PutWorkspace(w domain.Workspace) error {
 	k, index := WorkspaceKey(w.ID), WorkspaceSlugKey(w.Slug)
@@ -89,10 +80,7 @@ func (t *Tx) PutWorkspace(w domain.Workspace) error {
 	if err != nil {
 		return t.write(k, nil, err)
 	}
-	var stored storedWorkspace
-	if !t.vacant(k) {
-		stored, err = loadOrZero(&t.Reader, k, parseWorkspace)
-	}
+	stored, err := loadOrZero(&t.Reader, k, parseWorkspace)
 	if err == nil && stored.json != nil {
 		err = t.releaseSlug(stored, w.Slug)
 	}
@@ -169,10 +157,7 @@ func (t *Tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
 	if k == nil {
 		return t.refuse(KindVersion)
 	}
-	err := domain.ErrNotFound
-	if !t.vacant(k) {
-		_, err = load(&t.Reader, k, parseVersion)
-	}
+	_, err := load(&t.Reader, k, parseVersion)
 	switch {
 	case err == nil:
 		return t.write(k, nil, fmt.Errorf("%w: version %d of a preset is already stored", domain.ErrTaken, v.Version))

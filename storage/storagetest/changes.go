@@ -160,7 +160,7 @@ func onePresetManyWriters(t *testing.T, s *suite) {
 	mustConcurrently(t, writers, func(i int) (err error) {
 		in := domain.Capture{Dialect: domain.Responses, Config: fmt.Appendf(nil, `{"writer":%d}`, i)}
 		outcomes[i], err = retry(func() (domain.Outcome, error) {
-			return service.CreatePresetVersion(context.Background(), authorIn(w.ID), "", "p", in)
+			return service.ReleasePresetVersion(context.Background(), authorIn(w.ID), "", "p", in, domain.Release{})
 		})
 		return err
 	})
@@ -205,7 +205,7 @@ func oneSlugManyWriters(t *testing.T, s *suite) {
 	won := -1
 	for i, err := range concurrently(writers, func(i int) (err error) {
 		winners[i], err = retry(func() (domain.Outcome, error) {
-			return service.CreateWorkspace(context.Background(), authorIn(""), domain.NewWorkspace{Name: "w", Slug: "taken"})
+			return service.CreateWorkspace(context.Background(), authorIn(""), domain.WorkspacePatch{Name: new("w"), Slug: new("taken")})
 		})
 		return err
 	}) {
@@ -427,7 +427,7 @@ func history(t *testing.T, s *suite) {
 
 func reopen(t *testing.T, s *suite) {
 	service := domain.NewService(s.Store)
-	created, err := service.CreateWorkspace(t.Context(), authorIn(""), domain.NewWorkspace{Name: awkward, Slug: "w"})
+	created, err := service.CreateWorkspace(t.Context(), authorIn(""), domain.WorkspacePatch{Name: new(awkward), Slug: new("w")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,9 +435,10 @@ func reopen(t *testing.T, s *suite) {
 	var versions []domain.PresetVersion
 	var p domain.Preset
 	for i := range 20 {
-		out, err := service.CreatePresetVersion(t.Context(), authorIn(w.ID), "", "p", domain.Capture{
+		out, err := service.ReleasePresetVersion(t.Context(), authorIn(w.ID), "", "p", domain.Capture{
 			Dialect: domain.Responses, Config: fmt.Appendf(nil, `{ "n":%d }`, i), SystemPrompt: new(awkward),
-		})
+		}, domain.Release{})
+
 		if err != nil {
 			t.Fatal(err)
 		}

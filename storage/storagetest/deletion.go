@@ -112,7 +112,7 @@ func deletionsManyWriters(t *testing.T, s *suite) {
 		left[i] = map[string]bool{}
 		slug := slugOf(i % 8)
 		for n := range 4 {
-			out, err := service.CreateWorkspace(context.Background(), authorIn(""), domain.NewWorkspace{Name: "w", Slug: slug})
+			out, err := service.CreateWorkspace(context.Background(), authorIn(""), domain.WorkspacePatch{Name: new("w"), Slug: new(slug)})
 			switch {
 			case errors.Is(err, domain.ErrConflict) || domain.KindOf(err) == domain.Invalid: // another workspace has the slug
 				continue

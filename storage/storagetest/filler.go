@@ -38,13 +38,13 @@ func (f Filler) Must(_ any, err error) {
 // Version adds a version to a preset.
 func (f Filler) Version(workspace, slug, config string) {
 	f.t.Helper()
-	f.Must(f.CreatePresetVersion(f.t.Context(), f.By, workspace, slug, domain.Capture{Dialect: domain.Chat, Config: []byte(config)}))
+	f.Must(f.ReleasePresetVersion(f.t.Context(), f.By, workspace, slug, domain.Capture{Dialect: domain.Chat, Config: []byte(config)}, domain.Release{}))
 }
 
 // Label sets a label.
 func (f Filler) Label(workspace, slug, label string, to domain.Target) {
 	f.t.Helper()
-	f.Must(f.PutLabel(f.t.Context(), f.By, workspace, slug, label, to))
+	f.Must(f.PutLabel(f.t.Context(), f.By, workspace, slug, label, to, nil))
 }
 
 // Update is the store's Update.
@@ -59,7 +59,7 @@ func (f Filler) Some() {
 	t.Helper()
 	f.Must(nil, f.EnsureDefaultWorkspace(ctx))
 	for _, slug := range []string{"team", "gone", "last"} {
-		f.Must(f.CreateWorkspace(ctx, by, domain.NewWorkspace{Name: awkwardName, Slug: slug, IOLoggingAPIKeyIDs: []byte(`["a",9007199254740993]`)}))
+		f.Must(f.CreateWorkspace(ctx, by, domain.WorkspacePatch{Name: new(awkwardName), Slug: new(slug), IOLoggingAPIKeyIDs: []byte(`["a",9007199254740993]`)}))
 	}
 	f.Version("gone", "p", `{"model":"m"}`)
 	f.Must(f.DeleteWorkspace(ctx, by, "gone", domain.WorkspaceDeletion{}))
@@ -78,7 +78,7 @@ func (f Filler) Some() {
 	f.Label("team", "pruned", "staging", domain.Target{Split: []domain.Share{{Version: 2, Weight: 10}, {Version: 9, Weight: 0}}})
 	f.Label("team", "pruned", "gone", domain.Target{Version: 8})
 	f.Label("team", "pruned", "Gone", domain.Target{Version: 8})
-	f.Must(f.PutProtectedLabel(ctx, by, "team", "pruned", "Gone", domain.Target{Version: 9}, new(true)))
+	f.Must(f.PutLabel(ctx, by, "team", "pruned", "Gone", domain.Target{Version: 9}, new(true)))
 	f.Must(f.UpdatePreset(ctx, by, "team", "pruned", domain.PresetPatch{Protected: new(true)}))
 
 	f.Version("", "first", "{\n\t\"model\" : \"m\\ud83d\",\r\n\"model\":1.0e+02 , \"x\":\"☃\u2028\"}")
@@ -102,13 +102,13 @@ func (f Filler) Some() {
 	prompt := awkward
 	w := by
 	w.Idempotency = domain.Idempotency{Key: "again", Request: [32]byte{1, 2, 3}}
-	f.Must(f.CreatePresetVersion(ctx, w, "last", "prompt", domain.Capture{Dialect: domain.Messages, SystemPrompt: &prompt, Config: []byte("{ }")}))
+	f.Must(f.ReleasePresetVersion(ctx, w, "last", "prompt", domain.Capture{Dialect: domain.Messages, SystemPrompt: &prompt, Config: []byte("{ }")}, domain.Release{}))
 	w.Idempotency.Key = "template"
-	f.Must(f.CreatePresetVersion(ctx, w, "last", "template", domain.Capture{
+	f.Must(f.ReleasePresetVersion(ctx, w, "last", "template", domain.Capture{
 		Dialect: domain.Chat, SystemPrompt: new("In {{city}}."), Config: []byte("{}"), Template: &domain.Template{
 			Variables: []string{"city", "a.b"}, Messages: []byte("[ {\"role\":\"user\",\t\"content\":\"\\u007b{a.b}} ☃\"} ]"),
 		},
-	}))
+	}, domain.Release{}))
 	w.Idempotency.Key = "draft"
 	f.Must(f.ReleasePresetVersion(ctx, w, "last", "prompt", domain.Capture{Dialect: domain.Chat, Config: []byte("{}")},
 		domain.Release{Draft: true, Label: "next", Message: new("why ☃ <b>\"")}))
@@ -163,13 +163,13 @@ func (f Filler) Much() {
 	large := strings.Repeat("x", domain.MaxStoredSize-2000)
 	quotes := `{"tools":[` + strings.Repeat("\n", domain.MaxStoredSize-2000) + `]}`
 	control := strings.Repeat("\x01", domain.MaxStoredSize/6-500)
-	f.Must(f.CreateWorkspace(f.t.Context(), f.By, domain.NewWorkspace{Name: "n", Slug: "large", DefaultTextModel: &large}))
+	f.Must(f.CreateWorkspace(f.t.Context(), f.By, domain.WorkspacePatch{Name: new("n"), Slug: new("large"), DefaultTextModel: domain.Settable[string]{Given: true, Value: &large}}))
 	for _, c := range []domain.Capture{
 		{Dialect: domain.Chat, Config: []byte(quotes)},
 		{Dialect: domain.Responses, Config: []byte(`{"a":"` + large + `"}`)},
 		{Dialect: domain.Messages, Config: []byte("{}"), SystemPrompt: &control},
 	} {
-		f.Must(f.CreatePresetVersion(f.t.Context(), f.By, "large", "large", c))
+		f.Must(f.ReleasePresetVersion(f.t.Context(), f.By, "large", "large", c, domain.Release{}))
 	}
 }
 

@@ -118,7 +118,7 @@ func largestServiceChanges(t *testing.T, s *suite) {
 	text := strings.Repeat("😀", domain.MaxMessage)
 	slug := strings.Repeat("s", 128)
 	model := strings.Repeat("m", domain.MaxStoredSize-6000)
-	must(f.CreateWorkspace(t.Context(), by(), domain.NewWorkspace{Name: text, Slug: "large", Description: &text, DefaultTextModel: &model}))
+	must(f.CreateWorkspace(t.Context(), by(), domain.WorkspacePatch{Name: new(text), Slug: new("large"), Description: domain.Settable[string]{Given: true, Value: &text}, DefaultTextModel: domain.Settable[string]{Given: true, Value: &model}}))
 
 	var split domain.Target
 	for n := range domain.MaxShares {

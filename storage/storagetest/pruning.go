@@ -272,7 +272,7 @@ func pruningManyWriters(t *testing.T, s *suite) {
 	)
 	keeping, pruning := domain.NewService(s.Store), domain.NewService(s.Store)
 	keeping.KeepVersions = keep
-	created, err := keeping.CreateWorkspace(t.Context(), authorIn(""), domain.NewWorkspace{Name: "w", Slug: "w"})
+	created, err := keeping.CreateWorkspace(t.Context(), authorIn(""), domain.WorkspacePatch{Name: new("w"), Slug: new("w")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -364,7 +364,7 @@ func retry(change func() (domain.Outcome, error)) (out domain.Outcome, err error
 // createVersion adds a version to a preset through a Service. It is for a lone writer, which
 // no engine may refuse.
 func createVersion(service *domain.Service, terms domain.Write, slug string) (domain.Outcome, error) {
-	return service.CreatePresetVersion(context.Background(), terms, "", slug, domain.Capture{Config: []byte("{}")})
+	return service.ReleasePresetVersion(context.Background(), terms, "", slug, domain.Capture{Config: []byte("{}")}, domain.Release{})
 }
 
 // createVersionAmongWriters is createVersion with retry.

@@ -96,7 +96,7 @@ func labelManyWriters(t *testing.T, s *suite) {
 	}
 	mustConcurrently(t, writers, func(i int) error {
 		_, err := retry(func() (domain.Outcome, error) {
-			return service.PutLabel(context.Background(), authorIn(w.ID), "", "p", "staging", domain.Target{Version: i + 1})
+			return service.PutLabel(context.Background(), authorIn(w.ID), "", "p", "staging", domain.Target{Version: i + 1}, nil)
 		})
 		return err
 	})
@@ -206,7 +206,7 @@ func auditManyWriters(t *testing.T, s *suite) {
 			if _, err := createVersionAmongWriters(service, terms, slugOf(i%7)); err != nil {
 				return err
 			}
-			if _, err := service.CreatePresetVersion(context.Background(), authorIn(w.ID), "missing", "p", domain.Capture{}); err == nil {
+			if _, err := service.ReleasePresetVersion(context.Background(), authorIn(w.ID), "missing", "p", domain.Capture{}, domain.Release{}); err == nil {
 				return errors.New("a version was made in a workspace that does not exist")
 			}
 		}

@@ -123,6 +123,7 @@ func TestUserLosesRights(t *testing.T) {
 	if _, err := add(t.Context(), s, w, "p", "x"); err != nil { // all records that a change needs are in memory
 		t.Fatal(err)
 	}
+	readNext(t, s, w, "p")
 	root, err := clientv3.New(clientv3.Config{Endpoints: addresses(members), Username: "root", Password: "root", DialTimeout: wait.Limit, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)

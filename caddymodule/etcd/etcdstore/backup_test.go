@@ -114,7 +114,7 @@ func crowd(f storagetest.Filler) {
 	ctx := context.Background()
 	for n := range 700 {
 		slug := fmt.Sprintf("w%d", n)
-		f.Must(f.CreateWorkspace(ctx, f.By, domain.NewWorkspace{Name: "n", Slug: slug}))
+		f.Must(f.CreateWorkspace(ctx, f.By, domain.WorkspacePatch{Name: new("n"), Slug: new(slug)}))
 		f.Version(slug, "p", "{}")
 	}
 }
@@ -223,7 +223,7 @@ func TestRestoreCutShort(t *testing.T) {
 		if err := running.View(t.Context(), func(domain.Reader) error { return nil }); !errors.Is(err, domain.ErrUnavailable) {
 			t.Errorf("viewed: got error %v, want ErrUnavailable", err)
 		}
-		if _, err := domain.NewService(running).CreateWorkspace(t.Context(), f.By, domain.NewWorkspace{Name: "n", Slug: "n"}); err == nil {
+		if _, err := domain.NewService(running).CreateWorkspace(t.Context(), f.By, domain.WorkspacePatch{Name: new("n"), Slug: new("n")}); err == nil {
 			t.Error("it was changed")
 		}
 		if err := running.Backup(t.Context(), io.Discard); err == nil {

@@ -31,11 +31,11 @@ func BenchmarkUpdate(b *testing.B) {
 				return err
 			}},
 			{"workspace", func(int) error {
-				_, err := service.CreateWorkspace(context.Background(), by, domain.NewWorkspace{Name: "w", Slug: fmt.Sprintf("w-%d", serial.Add(1))})
+				_, err := service.CreateWorkspace(context.Background(), by, domain.WorkspacePatch{Name: new("w"), Slug: new(fmt.Sprintf("w-%d", serial.Add(1)))})
 				return err
 			}},
 			{"version", func(worker int) error {
-				_, err := service.CreatePresetVersion(context.Background(), by, "", fmt.Sprintf("p-%d-%d", n, worker), domain.Capture{Config: config})
+				_, err := service.ReleasePresetVersion(context.Background(), by, "", fmt.Sprintf("p-%d-%d", n, worker), domain.Capture{Config: config}, domain.Release{})
 				return err
 			}},
 			{"read", func(int) error { return s.View(context.Background(), func(domain.Reader) error { return nil }) }},

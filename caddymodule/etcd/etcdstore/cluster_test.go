@@ -57,6 +57,20 @@ func add(ctx context.Context, s *Store, workspaceID, slug, who string) (n int, e
 	return n, err
 }
 
+// readNext reads into memory that a preset has no next version, as add does.
+func readNext(t *testing.T, s *Store, workspaceID, slug string) {
+	t.Helper()
+	err := s.View(t.Context(), func(r domain.Reader) error {
+		p, err := r.Preset(workspaceID, slug)
+		p.LatestVersion++
+		_, _ = r.PresetVersion(p.State(), p.LatestVersion)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // versions returns the writers of a preset's versions, from the first to the latest.
 func versions(t *testing.T, s *Store, workspaceID, slug string) (by []string) {
 	t.Helper()
@@ -246,6 +260,7 @@ func TestUnknownOutcome(t *testing.T) {
 			w := newID()
 			put(t, s, w, "p")
 			for i := range 3 {
+				readNext(t, s, w, "p")
 				p.set(func() { p.swallowing[direction] = true })
 				failed := make(chan error)
 				go func() {

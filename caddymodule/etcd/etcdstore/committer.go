@@ -29,11 +29,6 @@ const (
 	// accepts 128 operations in a transaction. Those of the transactions inside count, too.
 	maxWrites = maxParts * maxParts
 	maxParts  = 63
-	// maxGuesses is the maximum number of keys that a commit requires to have no record.
-	// Conditions leave less room for the transactions inside. Without guesses each new
-	// workspace or version costs a read before it. A lone writer had 40 % less throughput
-	// then, and 64 writers 10 to 30 %.
-	maxGuesses = maxParts
 	// maxRequest is the number of bytes that etcd accepts in one request by default.
 	// maxGroup is the maximum size of a group of several operations.
 	maxRequest = 3 << 19
@@ -43,8 +38,8 @@ const (
 	writeCost, spareSize = 32, 4 << 10
 
 	// modestTries is the number of tries before this node asks the others to wait. They
-	// wait for the duration of two of its tries, and no longer than courtesy. Without it,
-	// and with guesses, TestFarNode failed in 4 of 4 runs. The far node was 10 ms away, and
+	// wait for the duration of two of its tries, and no longer than courtesy. Without it
+	// TestFarNode failed in 4 of 4 runs. The far node was 10 ms away, and
 	// a node near the leader wrote all the time. The far node's first change ended in
 	// ErrConflict after 64 tries. With it the slowest of 20 changes took 0.26 s.
 	modestTries = 3
@@ -70,7 +65,7 @@ type committer struct {
 func newCommitter(s *Store) *committer {
 	c := &committer{store: s, id: uuid.New()}
 	c.groups = groupcommit.New(c, groupcommit.Limits{
-		Writes: maxWrites, GroupSize: maxGroup, OperationSize: maxRequest - spareSize, Guesses: maxGuesses,
+		Writes: maxWrites, GroupSize: maxGroup, OperationSize: maxRequest - spareSize,
 		WriteCost: int64(writeCost + len(s.prefix)),
 	})
 	return c
@@ -89,7 +84,7 @@ func (c *committer) Begin() (replica.Commit, error) { return c.store.model.Lates
 
 // Snapshot implements groupcommit.Engine.
 func (c *committer) Snapshot(of replica.Commit, r groupcommit.Run) records.Snapshot {
-	return &snapshot{ctx: r.Context, store: c.store, last: of, revision: of.Revision, abandonsOnMiss: !r.Wait, room: r.Guesses}
+	return &snapshot{ctx: r.Context, store: c.store, last: of, revision: of.Revision, abandonsOnMiss: !r.Wait}
 }
 
 // Commit implements groupcommit.Engine.
@@ -129,10 +124,6 @@ func (c *committer) send(g *groupcommit.Group[replica.Commit]) (latest replica.C
 		return c.confirm(g)
 	}
 	latest, err = c.commit(g)
-	// etcd checks permissions and sizes before it checks the guesses.
-	if len(g.Guesses) > 0 && (errors.Is(err, domain.ErrUnavailable) || errors.Is(err, groupcommit.ErrOvertaken) && latest == g.Base) {
-		err = groupcommit.ErrGuessed
-	}
 	return latest, err
 }
 
@@ -151,7 +142,7 @@ func (c *committer) commit(g *groupcommit.Group[replica.Commit]) (latest replica
 	change.Begin()
 	end := change.End
 	defer func() { end() }()
-	p := proposal{base: g.Base, next: next, vacant: g.Guesses, ops: ops}
+	p := proposal{base: g.Base, next: next, ops: ops}
 	if g.Tries >= modestTries {
 		p.backoff = 2 * c.took
 	}

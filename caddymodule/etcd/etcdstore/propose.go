@@ -13,11 +13,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
-// proposal is a commit to be made. Its conditions are that base is the last commit and that
-// the vacant keys have no record.
+// proposal is a commit to be made. Its condition is that base is the last commit.
 type proposal struct {
 	base, next replica.Commit
-	vacant     []string
 	ops        []clientv3.Op
 	// backoff is how long the other nodes are asked to wait if base is not the last commit.
 	// A proposal that reaches etcd late asks them all the same.
@@ -35,9 +33,6 @@ func (c *committer) propose(ctx context.Context, p proposal) (*clientv3.TxnRespo
 	conditions := []clientv3.Cmp{
 		clientv3.Compare(clientv3.ModRevision(key), "=", p.base.Revision),
 		clientv3.Compare(clientv3.Value(key), "=", replica.EncodeCommit(p.base)),
-	}
-	for _, k := range p.vacant {
-		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(c.store.prefix+k), "=", 0))
 	}
 	return c.store.client.Txn(ctx).
 		If(conditions...).
@@ -68,7 +63,7 @@ func decodeLast(response *clientv3.TxnResponse) (replica.Commit, error) {
 // decide asks etcd to make a commit, until an answer tells whether it was made. After
 // firstPatience it also proposes fences: empty commits on top of the same base. Once a fence
 // is made, the commit cannot be made any more. Proposing the commit again would not decide
-// that. Its guesses may fail now and hold later, when a lease has ended.
+// that.
 //
 // decide returns the answer and the commit that it belongs to: the first answer to any of them
 // counts, as in request. It returns etcd's error if etcd refused the commit, and errUnknown if

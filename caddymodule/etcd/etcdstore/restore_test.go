@@ -221,9 +221,10 @@ func TestLostVersions(t *testing.T) {
 			store := func(model string, want int) {
 				t.Helper()
 				wait.Until(t, "a version is stored", func() bool {
-					out, err := service.CreatePresetVersion(t.Context(), by, "", "p", domain.Capture{
+					out, err := service.ReleasePresetVersion(t.Context(), by, "", "p", domain.Capture{
 						Dialect: domain.Responses, Config: []byte(`{"model":"` + model + `"}`),
-					})
+					}, domain.Release{})
+
 					if err != nil && !errors.Is(err, domain.ErrUnavailable) || err == nil && out.Number != want {
 						t.Fatalf("got version %d, %v, want version %d", out.Number, err, want)
 					}

@@ -26,9 +26,6 @@ type snapshot struct {
 	abandonsOnMiss bool
 	missed         string
 	bypass         bool // memory
-	// guesses are keys that are assumed to have no record. room is their maximum number.
-	guesses []string
-	room    int
 }
 
 // Get implements records.Snapshot.
@@ -39,21 +36,6 @@ func (s *snapshot) Get(k records.Key) ([]byte, error) {
 	}
 	return record, err
 }
-
-// Vacant implements records.Guesser.
-func (s *snapshot) Vacant(k records.Key) bool {
-	if record, ok := s.store.model.Get(string(k), s.last.Revision, s.revision); ok {
-		return record == nil
-	}
-	if len(s.guesses) >= s.room {
-		return false
-	}
-	s.guesses = append(s.guesses, string(k))
-	return true
-}
-
-// Guesses implements groupcommit.Guesser.
-func (s *snapshot) Guesses() []string { return s.guesses }
 
 // Fetch implements groupcommit.Fetcher.
 func (s *snapshot) Fetch() error {

@@ -36,8 +36,8 @@ func (n node) parse(text []byte) (node, error) {
 	return n, nil
 }
 
-// counts counts a part that is read. It is not ok if there were too many.
-func (n node) counts() (ok bool) {
+// take counts a part that is read. It is not ok if there were too many.
+func (n node) take() (ok bool) {
 	if n.left != nil {
 		*n.left = max(0, *n.left-1)
 	}
@@ -78,7 +78,7 @@ func (n node) members() iter.Seq2[string, node] {
 			name, _ := rawjson.Text(quoted)
 			at := n.at(name)
 			at.value = value
-			if !n.counts() || !yield(name, at) {
+			if !n.take() || !yield(name, at) {
 				return
 			}
 		}
@@ -92,7 +92,7 @@ func (n node) items() iter.Seq[node] {
 			return
 		}
 		for i, value := range rawjson.Items(n.value) {
-			if !n.counts() || !yield(node{file: n.file, path: n.path + "/" + strconv.Itoa(i), value: value, left: n.left}) {
+			if !n.take() || !yield(node{file: n.file, path: n.path + "/" + strconv.Itoa(i), value: value, left: n.left}) {
 				return
 			}
 		}

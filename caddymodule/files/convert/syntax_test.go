@@ -297,7 +297,7 @@ func (r *rendering) render(tb testing.TB, v *version, value func(name string) st
 	if !ok {
 		return "", false
 	}
-	if _, err := r.service.CreatePresetVersion(tb.Context(), domain.By(someone), "", "p", built.Capture); err != nil {
+	if _, err := r.service.ReleasePresetVersion(tb.Context(), domain.By(someone), "", "p", built.Capture, domain.Release{}); err != nil {
 		tb.Fatal(err)
 	}
 	values := []rawjson.Member{}

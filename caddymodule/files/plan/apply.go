@@ -37,9 +37,9 @@ type Failure struct {
 	Problem
 	// Conflict is set if somebody else changed it after the plan. Nothing of that was
 	// overwritten, and another plan shows it.
-	Conflict bool
+	Conflict bool `json:"conflict"`
 	// Err is the error of the request that failed.
-	Err error
+	Err error `json:"-"`
 }
 
 // changers is how many presets are changed at a time.
@@ -180,7 +180,7 @@ const errMoved = conflict("was changed or removed meanwhile by somebody else: no
 
 // applyWorkspace creates or changes a workspace.
 func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
-	s := sequence{applier: a, tag: w.tag, planned: w.tag, workspaceID: w.id}
+	s := sequence{applier: a, tag: w.tag, workspaceID: w.id}
 	if w.Action == Update {
 		_, err := s.send(ctx, client.Request{Method: http.MethodPatch, Path: "/workspaces/" + client.Escape(w.id), Body: w.body}, ifMatch(w.tag))
 		return err
@@ -188,7 +188,7 @@ func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 	var created client.Workspace
 	response, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: "/workspaces", Body: w.body}, ifNew)
 	if err == nil {
-		err = decode(response.Data, "the server's answer", &created)
+		err = client.Decode(response.Data, &created)
 	}
 	if client.IsStatus(err, http.StatusBadRequest) { // the file was checked
 		return conflict("cannot be made, and somebody else may have made it after the plan: plan again (" + err.Error() + ")")
@@ -206,13 +206,12 @@ func (a *applier) applyChange(ctx context.Context, c *Change) error {
 	if err != nil {
 		return err
 	}
-	s := sequence{applier: a, tag: c.tag, planned: c.tag, workspaceID: id, slug: c.Slug, isNew: c.Action == Create}
+	s := sequence{applier: a, tag: c.tag, workspaceID: id, slug: c.Slug, isNew: c.Action == Create}
 	switch c.Action {
 	case Archive:
-		_, err := s.send(ctx, client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "")}, ifMatch(c.tag))
+		_, err := s.send(ctx, client.Request{Method: http.MethodDelete, Path: client.PresetPath(c.Slug)}, ifMatch(c.tag))
 		return err
 	case Restore:
-		s.planned = "archived " + c.since
 		return a.restore(ctx, &s, c)
 	default:
 		return s.update(ctx, c)
@@ -224,19 +223,19 @@ func (a *applier) applyChange(ctx context.Context, c *Change) error {
 // on.
 func (a *applier) restore(ctx context.Context, s *sequence, c *Change) error {
 	// An archived preset does not exist for clients, until somebody else restores it.
-	response, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: presetPath(c.Slug, "/restore")}, ifNew)
+	response, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: client.PresetPath(c.Slug, "restore")}, ifNew)
 	if err != nil {
 		return err
 	}
 	var restored preset
-	if err := decode(response.Data, "the server's answer", &restored); err != nil {
+	if err := client.Decode(response.Data, &restored); err != nil {
 		return err
 	}
 	restored.tag = response.Tag()
 	r := &reader{client: a.plan.client, owner: a.plan.Owner}
 	change, err := r.compareExisting(ctx, c.file, s.workspaceID, restored)
 	if _, ok := errors.AsType[problem](err); ok {
-		_, failed := s.send(context.WithoutCancel(ctx), client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "")}, ifMatch(restored.tag))
+		_, failed := s.send(context.WithoutCancel(ctx), client.Request{Method: http.MethodDelete, Path: client.PresetPath(c.Slug)}, ifMatch(restored.tag))
 		if failed != nil {
 			return fmt.Errorf("%w; and archiving the preset again failed: %w", err, failed)
 		}
@@ -248,6 +247,6 @@ func (a *applier) restore(ctx context.Context, s *sequence, c *Change) error {
 	if change == nil {
 		return nil
 	}
-	s.tag, s.planned = restored.tag, restored.tag
+	s.tag = restored.tag
 	return s.update(ctx, change)
 }

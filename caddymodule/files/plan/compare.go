@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -60,8 +59,6 @@ type steps struct {
 	workspaceID string
 	// tag is the entity tag of the preset, empty for one that clients do not see.
 	tag string
-	// since is when an archived preset was changed last.
-	since string
 	// earlier and version are the versions to make. version is nil for none.
 	earlier []files.Version
 	version *files.Version
@@ -153,7 +150,7 @@ func (r *reader) compareArchived(ctx context.Context, file *files.Preset, worksp
 		return nil, err
 	}
 	c := newChange(file.Workspace, file.Slug, Restore)
-	c.file, c.workspaceID, c.since = file, workspaceID, archived.UpdatedAt.Format(time.RFC3339Nano)
+	c.file, c.workspaceID = file, workspaceID
 	restored := archived
 	restored.Status = domain.PresetActive
 	if err := c.compareFields(restored); err != nil {
@@ -292,7 +289,7 @@ func (c *Change) compareVersion(from client.Version) (err error) {
 	if from.Version == 0 {
 		oldLabel = "/dev/null"
 	}
-	if c.Prompt, err = diff.Text(oldLabel, newLabel, domain.TextOrEmpty(from.SystemPrompt), domain.TextOrEmpty(to.SystemPrompt)); err != nil {
+	if c.Prompt, err = diff.Text(oldLabel, newLabel, domain.ValueOr(from.SystemPrompt, ""), domain.ValueOr(to.SystemPrompt, "")); err != nil {
 		return fmt.Errorf("comparing the prompts: %w", err)
 	}
 	return nil

@@ -137,12 +137,6 @@ func New(ctx context.Context, c *client.Client, set *files.Set, o Options) (*Pla
 	if err := p.addOthers(ctx, r, set, presets, o.Prune); err != nil {
 		return nil, err
 	}
-	for _, folder := range set.Others {
-		if r.ids[folder] != "" {
-			continue // of a workspace whose last file went
-		}
-		p.Notes = append(p.Notes, Problem{Workspace: folder, Message: "the folder has no YAML file, so it is none: .workspace.yaml makes it one"})
-	}
 	slices.SortFunc(p.Changes, compareChanges)
 	slices.SortFunc(p.Adopt, func(a, b Adoption) int { return compareChanges(a.change, b.change) })
 	slices.SortFunc(p.Workspaces, func(a, b *Workspace) int { return cmp.Compare(a.Slug, b.Slug) })
@@ -225,7 +219,7 @@ func (p *Plan) addOthers(ctx context.Context, r *reader, set *files.Set, presets
 
 // hasFolder reports whether a workspace has a folder in the files.
 func hasFolder(set *files.Set, slug string) bool {
-	return slices.Contains(set.Others, slug) || slices.ContainsFunc(set.Workspaces, func(w files.Workspace) bool { return w.Slug == slug })
+	return slices.ContainsFunc(set.Workspaces, func(w files.Workspace) bool { return w.Slug == slug })
 }
 
 // prune adds the archiving of a preset of the owner that no file describes.

@@ -208,18 +208,3 @@ func TestIgnoredFields(t *testing.T) {
 		})
 	}
 }
-
-// TestOtherFolders leaves folders without YAML alone, and says so unless the server has such a
-// workspace.
-func TestOtherFolders(t *testing.T) {
-	s := start(t)
-	s.write(map[string]string{"docs/README.md": "a", "default/prompts/a.md": "a"})
-	p := s.plan(plan.Options{})
-	if got := actions(p); got != "note docs/" || !strings.Contains(p.Notes[0].Message, "has no YAML file") {
-		t.Errorf("got plan %q with notes %+v", got, p.Notes)
-	}
-	s.write(map[string]string{"docs/.workspace.yaml": "# a workspace\n"})
-	if got := actions(s.plan(plan.Options{})); got != "create docs" {
-		t.Errorf("got plan %q", got)
-	}
-}

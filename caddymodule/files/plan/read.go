@@ -2,7 +2,6 @@ package plan
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -48,31 +47,16 @@ func (r *reader) get(ctx context.Context, path string, query url.Values, into an
 	if err != nil {
 		return nil, err
 	}
-	return response, decode(response.Data, "the answer to GET "+path, into)
+	return response, client.Decode(response.Data, into)
 }
-
-// decode decodes JSON of a server, which what names.
-func decode(text []byte, what string, into any) error {
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%s has an unknown form: %w", what, err)
-	}
-	return nil
-}
-
-// presetPath returns the path of a preset, and what is below it.
-func presetPath(slug, below string) string { return "/presets/" + client.Escape(slug) + below }
 
 // in returns the query that selects a workspace.
 func in(workspaceID string) url.Values { return url.Values{"workspace_id": {workspaceID}} }
 
 // collect reads all elements of a list.
 func collect[T any](ctx context.Context, r *reader, path string, query url.Values) (all []T, err error) {
-	for element, err := range r.client.Elements(ctx, path, query) {
+	for one, err := range client.Decoded[T](r.client.Elements(ctx, path, query)) {
 		if err != nil {
-			return nil, err
-		}
-		var one T
-		if err := decode(element, "the answer to GET "+path, &one); err != nil {
 			return nil, err
 		}
 		all = append(all, one)
@@ -105,7 +89,7 @@ func (r *reader) list(ctx context.Context, workspaceID string, status domain.Pre
 // preset reads a preset with its designated version. An archived one is a 404.
 func (r *reader) preset(ctx context.Context, workspaceID, slug string) (preset, error) {
 	var p preset
-	response, err := r.get(ctx, presetPath(slug, ""), in(workspaceID), &p)
+	response, err := r.get(ctx, client.PresetPath(slug), in(workspaceID), &p)
 	if err != nil {
 		return preset{}, err
 	}
@@ -141,7 +125,7 @@ func (r *reader) versions(ctx context.Context, workspaceID, slug string, offset 
 	if summary {
 		query.Set("fields", "summary")
 	}
-	response, err := r.get(ctx, presetPath(slug, "/versions"), query, &page)
+	response, err := r.get(ctx, client.PresetPath(slug, "versions"), query, &page)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -167,7 +151,7 @@ func (r *reader) newest(ctx context.Context, workspaceID string, p preset) (clie
 // hasVersion reports whether a preset has a version. A preset that was archived is a 404.
 func (r *reader) hasVersion(ctx context.Context, workspaceID, slug string, number int) (bool, error) {
 	var v struct{}
-	_, err := r.get(ctx, presetPath(slug, "/versions/"+strconv.Itoa(number)), in(workspaceID), &v)
+	_, err := r.get(ctx, client.PresetPath(slug, "versions", strconv.Itoa(number)), in(workspaceID), &v)
 	if client.IsStatus(err, http.StatusNotFound) {
 		_, err = r.preset(ctx, workspaceID, slug)
 		return false, err
@@ -179,7 +163,7 @@ func (r *reader) hasVersion(ctx context.Context, workspaceID, slug string, numbe
 // that was archived is a 404.
 func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (now Target, tag string, err error) {
 	var stored domain.Target
-	response, err := r.get(ctx, presetPath(slug, "/labels/"+client.Escape(name)), in(workspaceID), &stored)
+	response, err := r.get(ctx, client.PresetPath(slug, "labels", name), in(workspaceID), &stored)
 	if err != nil {
 		return now, "", err
 	}
@@ -213,7 +197,7 @@ func (r *reader) countChanges(ctx context.Context, workspaceID, slug string) (in
 func (r *reader) history(ctx context.Context, workspaceID, slug string, limit int, into any) (total int, err error) {
 	query := in(workspaceID)
 	query.Set("limit", strconv.Itoa(limit))
-	response, err := r.get(ctx, presetPath(slug, "/history"), query, into)
+	response, err := r.get(ctx, client.PresetPath(slug, "history"), query, into)
 	if err != nil {
 		return 0, err
 	}

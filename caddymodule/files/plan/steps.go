@@ -3,14 +3,13 @@ package plan
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
+
+	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
@@ -30,9 +29,6 @@ type sequence struct {
 	*applier
 	workspaceID string
 	slug        string // empty for a workspace
-	// planned says in which state the object was planned. With the requests' content it
-	// makes their Idempotency-Keys.
-	planned string
 	// tag is the entity tag after the last request. isNew is set until there was one about
 	// an object that does not exist.
 	tag   string
@@ -55,23 +51,12 @@ func (s *sequence) send(ctx context.Context, r client.Request, only condition) (
 	}
 	r.Header = http.Header{
 		"X-Preset-Owner":  {s.plan.Owner},
-		"Idempotency-Key": {s.key(r, only)},
+		"Idempotency-Key": {uuid.NewString()},
 	}
 	r.Header.Set(only.name, only.value)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	return s.plan.client.Do(ctx, r)
-}
-
-// key returns the Idempotency-Key of a request. A repeated run sends the same keys, as
-// long as the object is still in its planned state.
-func (s *sequence) key(r client.Request, only condition) string {
-	digest := sha256.New()
-	for _, part := range []string{s.plan.Owner, s.workspaceID, s.slug, s.planned, only.name, only.value, r.Method, r.Path, r.Query.Encode(), string(r.Body)} {
-		digest.Write(binary.AppendUvarint(nil, uint64(len(part))))
-		digest.Write([]byte(part))
-	}
-	return hex.EncodeToString(digest.Sum(nil))
 }
 
 // condition returns the condition that the preset is as the last request left it.
@@ -115,7 +100,7 @@ func (s *sequence) update(ctx context.Context, c *Change) error {
 		}
 	case c.Designate != 0:
 		if _, err := s.changePreset(ctx, client.Request{
-			Method: http.MethodPost, Path: presetPath(c.Slug, "/designate"), Body: fmt.Appendf(nil, `{"version":%d}`, c.Designate),
+			Method: http.MethodPost, Path: client.PresetPath(c.Slug, "designate"), Body: fmt.Appendf(nil, `{"version":%d}`, c.Designate),
 		}); err != nil {
 			return err
 		}
@@ -192,14 +177,14 @@ func (s *sequence) changePreset(ctx context.Context, r client.Request) (*client.
 }
 
 func (s *sequence) patch(ctx context.Context, c *Change) error {
-	_, err := s.changePreset(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.Slug, ""), Body: c.patch})
+	_, err := s.changePreset(ctx, client.Request{Method: http.MethodPatch, Path: client.PresetPath(c.Slug), Body: c.patch})
 	return err
 }
 
 // post makes a version and returns its number. A draft is not designated, unless it is the
 // first version of a preset.
 func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft bool) (int, error) {
-	message := domain.TextOrEmpty(v.Message)
+	message := domain.ValueOr(v.Message, "")
 	if v.Message == nil && !draft {
 		message = s.message
 	}
@@ -224,14 +209,14 @@ func VersionRequest(slug string, v *files.Version, message string, isDraft bool)
 	if message != "" {
 		query.Set("message", message)
 	}
-	return client.Request{Method: http.MethodPost, Path: presetPath(slug, "/"+string(v.Capture.Dialect)), Query: query, Body: v.Request}
+	return client.Request{Method: http.MethodPost, Path: client.PresetPath(slug) + "/" + string(v.Capture.Dialect), Query: query, Body: v.Request}
 }
 
 // MadeVersion returns the version that a response to VersionRequest has. It returns an error, too, if
 // the server stored it differently: each run would make another one, so it must not look like success.
 func MadeVersion(response *client.Response, v *files.Version) (client.Version, error) {
 	var p client.Preset
-	if err := decode(response.Data, "the server's answer", &p); err != nil {
+	if err := client.Decode(response.Data, &p); err != nil {
 		return client.Version{}, err
 	}
 	made := p.Made()
@@ -244,7 +229,7 @@ func MadeVersion(response *client.Response, v *files.Version) (client.Version, e
 
 // setLabel gives a label its target, or removes it. latest is the number of the file's version.
 func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, latest int, only condition) error {
-	r := client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "/labels/"+client.Escape(l.Label))}
+	r := client.Request{Method: http.MethodDelete, Path: client.PresetPath(c.Slug, "labels", l.Label)}
 	if l.To != nil {
 		body, err := json.Marshal(l.To.with(files.Latest, files.Number(latest)))
 		if err != nil {

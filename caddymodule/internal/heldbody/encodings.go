@@ -3,17 +3,13 @@ package heldbody
 import (
 	"bytes"
 	"compress/gzip"
-	"compress/zlib"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
@@ -23,83 +19,52 @@ import (
 // Limit bytes is ErrTooLarge.
 type decoder func(m *Reservation, sent []byte, limit int64) ([]byte, error)
 
-// decoders are the content codings of bodies (RFC 9110, section 8.4.1).
-var decoders = map[string]decoder{
-	"gzip": decodeGzip, "x-gzip": decodeGzip, "deflate": decodeDeflate, "br": decodeBrotli, "zstd": decodeZstd,
-}
-
-// maxCodings bounds how often a body is encoded.
-const maxCodings = 3
+// decoders are the content codings of bodies (RFC 9110, section 8.4.1) that clients use.
+var decoders = map[string]decoder{"gzip": decodeGzip, "x-gzip": decodeGzip, "zstd": decodeZstd}
 
 // codingError refuses a body that cannot be decoded. It names the codings that can be.
 func codingError(message string) error {
 	return &status.Error{
 		Status: http.StatusUnsupportedMediaType, Message: "Unsupported content encoding: " + message,
-		Header: "Accept-Encoding", Value: "zstd, br, gzip, deflate",
+		Header: "Accept-Encoding", Value: "zstd, gzip",
 	}
 }
 
-// Decode returns the text of a body that was sent as it is or in known codings. b keeps the text
+// Decode returns the text of a body that was sent as it is or in a known coding. b keeps the text
 // until DropText, ReplaySent or ReplayMerged. The error is a *status.Error of 415 for any other body. It is
 // ErrTooLarge for a text of more than limit bytes, and ErrNoMemory without memory.
 func (b *Body) Decode(header http.Header, sent []byte, limit int64) ([]byte, error) {
 	b.text, b.decoded = sent, false
-	if len(sent) == 0 {
+	coding := strings.ToLower(strings.TrimSpace(strings.Join(header["Content-Encoding"], ",")))
+	if len(sent) == 0 || coding == "" || coding == "identity" {
 		return sent, nil
 	}
-	codings, err := codingsOf(header)
+	decode := decoders[coding]
+	if decode == nil {
+		return nil, codingError(strconv.QuoteToASCII(coding[:min(len(coding), 64)]) + ": send the body in zstd or gzip, or as it is")
+	}
+	text, err := decodeSafely(decode, &b.Reservation, sent, limit)
+	if _, explained := errors.AsType[*status.Error](err); err != nil && !explained {
+		err = codingError("the body is not valid " + coding)
+	}
 	if err != nil {
 		return nil, err
 	}
-	for _, coding := range slices.Backward(codings) { // the last one was applied last
-		text, err := decodeFrom(coding, &b.Reservation, b.text, limit)
-		b.DropText()
-		if err != nil {
-			return nil, err
-		}
-		b.text, b.decoded = text, true
-	}
-	return b.text, nil
+	b.text, b.decoded = text, true
+	return text, nil
 }
 
-// codingsOf returns the names of a body's content codings, in the order in which they were
-// applied. They are known.
-func codingsOf(header http.Header) (codings []string, err error) {
-	for _, value := range header["Content-Encoding"] {
-		for name := range strings.SplitSeq(value, ",") {
-			switch name = strings.ToLower(strings.TrimSpace(name)); {
-			case name == "", name == "identity":
-			case decoders[name] == nil:
-				return nil, codingError(strconv.QuoteToASCII(name[:min(len(name), 64)]) + ": send the body in zstd, br, gzip or deflate, or as it is")
-			case len(codings) == maxCodings:
-				return nil, codingError(fmt.Sprintf("the body must not be encoded more than %d times", maxCodings))
-			default:
-				codings = append(codings, name)
-			}
-		}
-	}
-	return codings, nil
-}
-
-// decodeFrom decodes a body from one coding. The error is one of Decode.
-func decodeFrom(coding string, m *Reservation, sent []byte, limit int64) (text []byte, err error) {
+// decodeSafely decodes a body. A panic is the decoder's own fault, from bytes that nobody checked.
+func decodeSafely(decode decoder, m *Reservation, sent []byte, limit int64) (text []byte, err error) {
 	before := m.held.Load()
 	defer func() {
-		if recover() != nil { // a decoder's own fault, from bytes that nobody checked
+		if recover() != nil {
 			m.Sub(m.held.Load() - before)
-			text, err = nil, errDecoder
-		}
-		if _, explained := errors.AsType[*status.Error](err); err != nil && !explained {
-			err = codingError("the body is not valid " + coding)
+			text, err = nil, errors.New("the decoder failed")
 		}
 	}()
-	if len(sent) == 0 { // another coding decoded to nothing
-		return nil, io.ErrUnexpectedEOF
-	}
-	return decoders[coding](m, sent, limit)
+	return decode(m, sent, limit)
 }
-
-var errDecoder = errors.New("the decoder failed")
 
 // maxRatio is how many times its size gzip may decode to.
 const maxRatio = 1032
@@ -113,42 +78,6 @@ func decodeGzip(m *Reservation, sent []byte, limit int64) ([]byte, error) {
 	return m.decodeStream(limit, min(size, limit, maxRatio*int64(len(sent))), 0, func() (io.Reader, error) {
 		return gzip.NewReader(bytes.NewReader(sent))
 	})
-}
-
-func decodeDeflate(m *Reservation, sent []byte, limit int64) ([]byte, error) {
-	var rest *bytes.Reader
-	text, err := m.decodeStream(limit, 0, 0, func() (io.Reader, error) {
-		rest = bytes.NewReader(sent)
-		return zlib.NewReader(rest)
-	})
-	if err == nil && rest.Len() > 0 { // zlib ignores what follows
-		m.Sub(int64(cap(text)))
-		err = errDecoder
-	}
-	return text, err
-}
-
-func decodeBrotli(m *Reservation, sent []byte, limit int64) ([]byte, error) {
-	return m.decodeStream(limit, 0, brotliMemory(sent[0]), func() (io.Reader, error) {
-		return brotli.NewReader(bytes.NewReader(sent)), nil
-	})
-}
-
-// brotliMemory returns what a decoder takes for a stream with this first byte, in bytes. It is the
-// window (RFC 7932, section 9.1), and tables.
-func brotliMemory(first byte) int64 {
-	const tables = 3 << 20
-	bits := 17
-	three, next := int(first>>1&7), int(first>>4&7)
-	switch {
-	case first&1 == 0:
-		bits = 16
-	case three != 0:
-		bits = 17 + three
-	case next != 0: // 1 is a larger window, which the decoder refuses
-		bits = 8 + next
-	}
-	return tables + 1<<bits
 }
 
 // maxZstdWindow is the largest window of zstd, in bytes (RFC 9659).

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -30,24 +29,19 @@ func aPreset(slug, model string) inference.ActivePreset {
 	return inference.ActivePreset{Preset: domain.Preset{Slug: slug, Name: "Name of " + slug, CreatedAt: time.Unix(1700000000, 999_000_000)}, Model: model}
 }
 
-// presetsOf returns a presetLister of presets.
+// presetsOf returns presets.
 func presetsOf(presets ...inference.ActivePreset) Presets { return presetsUntil(nil, presets...) }
 
-// presetsUntil returns a presetLister of presets that ends with failure, unless it is nil.
+// presetsUntil returns presets that end with failure, unless it is nil.
 func presetsUntil(failure error, presets ...inference.ActivePreset) Presets {
-	return func(withModels bool) iter.Seq2[inference.ActivePreset, error] {
-		return func(yield func(inference.ActivePreset, error) bool) {
-			for _, p := range presets {
-				if !withModels {
-					p.Model = ""
-				}
-				if !yield(p, nil) {
-					return
-				}
+	return func(yield func(inference.ActivePreset, error) bool) {
+		for _, p := range presets {
+			if !yield(p, nil) {
+				return
 			}
-			if failure != nil {
-				yield(inference.ActivePreset{}, failure)
-			}
+		}
+		if failure != nil {
+			yield(inference.ActivePreset{}, failure)
 		}
 	}
 }
@@ -111,13 +105,23 @@ func TestModelsAdded(t *testing.T) {
 		{
 			"OpenAI's object wins over OpenRouter's members", nil,
 			`{"object":"list","data":[{"id":"m","pricing":{"prompt":"0"},"architecture":{},"canonical_slug":"m"}^]}`,
-			"," + openAIEntry,
+			"," + openAIEntry[:len(openAIEntry)-1] + `,"canonical_slug":"@preset/p"}`,
 		},
 		{
 			"vLLM", nil,
 			`{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"vllm","root":"m","parent":null,"max_model_len":4096,` +
 				`"permission":[{"id":"modelperm-1","object":"model_permission","group":null,"data":[{}]}]}^]}`,
 			"," + openAIEntry,
+		},
+		{
+			"vLLM, model in the list", nil,
+			`{"object":"list","data":[{"id":"a/b","object":"model","created":1,"owned_by":"vllm","root":"a/b","parent":null,"max_model_len":4096}^]}`,
+			"," + openAIEntry[:len(openAIEntry)-1] + `,"root":"a/b","parent":null,"max_model_len":4096}`,
+		},
+		{
+			"names and descriptions in the list, but not the model", nil,
+			`{"object":"list","data":[{"id":"m","name":"M","display_name":"M","description":"D","x":1}^]}`,
+			"," + openAIEntry[:len(openAIEntry)-1] + `,"name":"Name of p","display_name":"Name of p","description":"A preset that runs a/b."}`,
 		},
 		{
 			"Ollama", nil,
@@ -166,13 +170,13 @@ func TestModelsAdded(t *testing.T) {
 			"OpenRouter, model not in the list",
 			[]inference.ActivePreset{aPreset("p", "a/b:nitro")},
 			`{"data":[` + openRouterModel + `^]}`,
-			"," + openRouterHead + `"A preset that runs a/b:nitro."` + unknownModel,
+			"," + openRouterHead + `"A preset that runs a/b:nitro."` + unknownModel + "}",
 		},
 		{
 			"OpenRouter, no model",
 			[]inference.ActivePreset{aPreset("p", "")},
 			`{"data":[{"id":"","canonical_slug":""}^]}`,
-			"," + openRouterHead + `"A preset."` + unknownModel,
+			"," + openRouterHead + `"A preset."` + unknownModel + "}",
 		},
 		{
 			"OpenRouter, the first of two entries with one id", nil,
@@ -188,7 +192,6 @@ func TestModelsAdded(t *testing.T) {
 		{"OpenRouter, empty", nil, `{"data":[]}`, ""},
 		{"OpenRouter, a page that is not the last", nil, `{"data":[` + openRouterModel + `],"links":{"next":"/api/v1/models?offset=1"},"total_count":2}`, ""},
 		{"a page that is not the last", nil, `{"has_more":true,"object":"list","data":[{"id":"m"}]}`, ""},
-		{"Anthropic", nil, `{"data":[{"type":"model","id":"m","display_name":"M","created_at":"2026-01-01T00:00:00Z"}],"has_more":false,"first_id":"m","last_id":"m"}`, ""},
 		{"entries of two shapes", nil, `{"data":[{"id":"m","object":"model"},{"id":"n","canonical_slug":"n"}]}`, ""},
 		{"prices alone", nil, `{"data":[{"id":"m","pricing":{}}]}`, ""},
 		{"OpenRouter's entries in another object", nil, `{"object":"page","data":[` + openRouterModel + `]}`, ""},
@@ -219,35 +222,31 @@ func TestModelsAdded(t *testing.T) {
 				tc.presets = []inference.ActivePreset{aPreset("p", "a/b")}
 			}
 			before, after, _ := strings.Cut(tc.body, "^")
-			at, added, err := addModels([]byte(before+after), presetsOf(tc.presets...))
+			got, err := addModels([]byte(before+after), false, presetsOf(tc.presets...))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if string(added) != tc.want {
-				t.Errorf("got  %s\nwant %s", added, tc.want)
+			want := before + tc.want + after
+			if tc.want == "" {
+				want = ""
 			}
-			if len(added) > 0 && at != len(before) {
-				t.Errorf("at byte %d, want %d", at, len(before))
+			if string(got) != want {
+				t.Errorf("got  %s\nwant %s", got, want)
 			}
-			if edited := withAdded([]byte(before+after), at, added); len(added) > 0 && !json.Valid(edited) {
-				t.Errorf("not valid: %s", edited)
+			if want != "" && !json.Valid(got) {
+				t.Errorf("not valid: %s", got)
 			}
 		})
 	}
 }
 
-// addModels returns the entries that presets add to the model list in body, and their place.
-func addModels(body []byte, presets Presets) (at int, added []byte, err error) {
-	list, err := read(body, nil)
-	if err != nil {
-		return 0, nil, nil
+// addModels returns the model list in body with the entries of presets, or nil if it stays as it is.
+func addModels(body []byte, forAnthropic bool, presets Presets) ([]byte, error) {
+	parts, err := edit(body, forAnthropic, nil, domain.Principal{}, presets)
+	if parts == nil {
+		return nil, err
 	}
-	added, err = list.addPresets(presets, nil)
-	return list.end, added, err
-}
-
-func withAdded(body []byte, at int, added []byte) []byte {
-	return bytes.Join([][]byte{body[:at], added, body[at:]}, nil)
+	return parts.Bytes(), err
 }
 
 func TestModelsAddedToAHugeList(t *testing.T) {
@@ -259,7 +258,7 @@ func TestModelsAddedToAHugeList(t *testing.T) {
 		all = append(all, aPreset(fmt.Sprintf("p%d", i), fmt.Sprintf("m%d", n-1-i)))
 	}
 	body := []byte(`{"data":[` + entries.String()[1:] + `],"total_count":10000}`)
-	at, added, err := addModels(body, presetsOf(all...))
+	edited, err := addModels(body, false, presetsOf(all...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +268,7 @@ func TestModelsAddedToAHugeList(t *testing.T) {
 			X  int
 		}
 	}
-	if err := json.Unmarshal(withAdded(body, at, added), &list); err != nil {
+	if err := json.Unmarshal(edited, &list); err != nil {
 		t.Fatal(err)
 	}
 	if len(list.Data) != 2*n || list.Data[2*n-1].ID != "@preset/p9999" || list.Data[2*n-1].X != 0 {
@@ -288,88 +287,151 @@ func TestModelsNotAdded(t *testing.T) {
 		presets Presets
 		want    error
 	}{
-		"too many": {func(bool) iter.Seq2[inference.ActivePreset, error] {
-			return func(yield func(inference.ActivePreset, error) bool) {
-				for i := range 100 {
-					long.Slug = strconv.Itoa(i)
-					if !yield(long, nil) {
-						return
-					}
+		"too many": {func(yield func(inference.ActivePreset, error) bool) {
+			for i := range 100 {
+				long.Slug = strconv.Itoa(i)
+				if !yield(long, nil) {
+					return
 				}
-				t.Error("not stopped")
 			}
+			t.Error("not stopped")
 		}, errTooMany},
 		"half of the presets cannot be read": {presetsUntil(failure, aPreset("p", "a/b")), failure},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, added, err := addModels(body, tc.presets); !errors.Is(err, tc.want) || added != nil {
-				t.Errorf("got %d bytes and error %v, want none and %v", len(added), err, tc.want)
+			if edited, err := addModels(body, false, tc.presets); !errors.Is(err, tc.want) || edited != nil {
+				t.Errorf("got %d bytes and error %v, want none and %v", len(edited), err, tc.want)
 			}
 		})
 	}
 }
 
-// TestModelsReadOnlyWhatIsNeeded checks that OpenAI's list does not read a preset's model.
-// A list that is not edited reads no preset.
-func TestModelsReadOnlyWhatIsNeeded(t *testing.T) {
-	read, asked := 0, 0
-	presets := func(withModels bool) iter.Seq2[inference.ActivePreset, error] {
-		read++
-		if withModels {
-			asked++
-		}
-		return presetsOf(aPreset("p", ""))(withModels)
-	}
-	for _, body := range []string{`{"data":[]}`, `{"object":"list","data":[]}`, `[]`} {
-		if _, _, err := addModels([]byte(body), presets); err != nil {
-			t.Error(err)
-		}
-	}
-	if read != 1 || asked != 0 {
-		t.Errorf("read presets %d times and %d models, want 1 and 0", read, asked)
-	}
-}
-
-// FuzzAddModels edits arbitrary lists. The output is the same bytes with the inserted
-// entries, and stays valid JSON.
+// FuzzAddModels edits arbitrary lists. The output stays valid JSON and has the gateway's entries, those of
+// presets behind them, and cursors at its ends.
 func FuzzAddModels(f *testing.F) {
 	for _, seed := range []string{
 		`{"object":"list","data":[]}`, `{"object":"list","data":[{"id":"m","object":"model"} ]}`, `{"data":[` + openRouterModel + `]}`,
 		`{"data":[{"id":"@preset/p","canonical_slug":"x"},{"id":"a/b","architecture":{},"pricing":{} , "name":1}],"links":{"next":null}}`,
-		`{"data":[],"data":[]}`, `[`, "", "\xff", `{"data":[{"id":"a/b","canonical_slug":1,"":2}]}`,
+		`{"data":[],"data":[]}`, `[`, "", "\xff", `{"data":[{"id":"a/b","canonical_slug":1,"":2}]}`, anthropicList, noAnthropicList,
+		`{"last_id":"a/b","data":[{"type":"model","id":"a/b","created_at":1,"description":null}, {"type":"model"}],"first_id":null}`,
+		`{"object":"list","has_more":true,"first_id":"x","last_id":"y","data":[{"id":"x","type":"model","aliases":["z"]}]}`,
 	} {
-		f.Add([]byte(seed), "p", "a/b")
+		f.Add([]byte(seed), "p", "a/b", true)
+		f.Add([]byte(seed), "p", "claude", false)
 	}
-	f.Fuzz(func(t *testing.T, body []byte, slug, model string) {
+	f.Fuzz(func(t *testing.T, body []byte, slug, model string, forAnthropic bool) {
 		before := bytes.Clone(body)
-		at, added, err := addModels(body, presetsOf(aPreset(slug, model), aPreset("q", "")))
+		edited, err := addModels(body, forAnthropic, presetsOf(aPreset(slug, model), aPreset("q", "")))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(body, before) {
 			t.Error("the list was changed in place")
 		}
-		if len(added) == 0 {
+		if edited == nil {
 			return
 		}
-		edited := withAdded(body, at, added)
 		if !json.Valid(body) || !json.Valid(edited) {
 			t.Fatalf("%q became %q", body, edited)
 		}
 		if domain.CheckPresetSlug(slug) == nil && slug != "q" && !jsontext.Value(edited).IsValid() {
 			t.Fatalf("%q became %q, which has a name twice or is no UTF-8", body, edited)
 		}
-		var was, is struct {
+		type shown struct {
 			Data []json.RawMessage `json:"data"`
+			page
 		}
+		var was, is shown
 		if err := errors.Join(json.Unmarshal(body, &was), json.Unmarshal(edited, &is)); err != nil {
-			t.Fatal(err)
+			return // a cursor of another kind
 		}
 		n := len(was.Data)
 		if len(is.Data) <= n || len(is.Data) > n+2 || n > 0 && !reflect.DeepEqual(is.Data[:n], was.Data) {
 			t.Errorf("%q became %q", body, edited)
 		}
+		if is.LastID != nil && *is.LastID != idIn(t, is.Data[len(is.Data)-1]) {
+			t.Errorf("%q became %q, which has a wrong last_id", body, edited)
+		}
+		if is.FirstID != nil && n == 0 && *is.FirstID != idIn(t, is.Data[0]) {
+			t.Errorf("%q became %q, which has a wrong first_id", body, edited)
+		}
 	})
+}
+
+// page has Anthropic's members of a page.
+type page struct {
+	HasMore any     `json:"has_more"`
+	FirstID *string `json:"first_id"`
+	LastID  *string `json:"last_id"`
+}
+
+func idIn(t *testing.T, entry []byte) string {
+	t.Helper()
+	var model struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal(entry, &model); err != nil {
+		t.Fatal(err)
+	}
+	return model.ID
+}
+
+const (
+	anthropicModel  = `{"type":"model","id":"claude-x","display_name":"Claude X","created_at":"2026-01-01T00:00:00Z","max_input_tokens":1e6,"capabilities":{"thinking":{ "supported":true}},"aliases":["x"]}`
+	anthropicList   = `{"data":[` + anthropicModel + `],"has_more":false,"first_id":"claude-x","last_id":"claude-x"}`
+	noAnthropicList = `{"data":[],"has_more":false,"first_id":null,"last_id":null}`
+
+	asClaude    = `{"type":"model","id":"claude-x@preset/p","display_name":"Name of p","created_at":"2023-11-14T22:13:20Z","max_input_tokens":1e6,"capabilities":{"thinking":{ "supported":true}}}`
+	asAnthropic = `{"type":"model","id":"anthropic/@preset/q@staging","display_name":"q (staging)","created_at":"2023-11-14T22:13:20Z","description":"Quick"}`
+)
+
+// TestModelsForAnthropic edits lists for clients that read Anthropic's form, and lists in that form for
+// others. A list without want is not edited.
+func TestModelsForAnthropic(t *testing.T) {
+	q := aPreset("q", "gpt")
+	q.Name, q.Label, q.Description = "", "staging", new("Quick")
+	for name, tc := range map[string]struct {
+		list, want string
+		openAI     bool // the client reads OpenAI's form
+	}{
+		"a list":        {anthropicList, `{"data":[` + anthropicModel + `,` + asClaude + `,` + asAnthropic + `],"has_more":false,"first_id":"claude-x","last_id":"anthropic/@preset/q@staging"}`, false},
+		"an empty list": {noAnthropicList, `{"data":[` + withoutLike(asClaude) + `,` + asAnthropic + `],"has_more":false,"first_id":"claude-x@preset/p","last_id":"anthropic/@preset/q@staging"}`, false},
+		"cursors before the data": {
+			`{ "last_id" : null, "first_id":null , "data" : [ ] }`,
+			`{ "last_id" : "anthropic/@preset/q@staging", "first_id":"claude-x@preset/p" , "data" : [` + withoutLike(asClaude) + `,` + asAnthropic + ` ] }`, false,
+		},
+		"no cursors":             {`{"data":[]}`, `{"data":[` + withoutLike(asClaude) + `,` + asAnthropic + `]}`, false},
+		"no cursors, for OpenAI": {`{"data":[]}`, "", true},
+		"for OpenAI": {
+			anthropicList,
+			`{"data":[` + anthropicModel + `,` + strings.Replace(asClaude, "claude-x@", "@", 1) + `,` + strings.Replace(withoutDescription(asAnthropic), "anthropic/@", "@", 1) +
+				`],"has_more":false,"first_id":"claude-x","last_id":"@preset/q@staging"}`, true,
+		},
+		"a page that is not the last": {strings.Replace(anthropicList, "false", "true", 1), "", false},
+		"entries of two shapes":       {`{"data":[` + anthropicModel + `,{"id":"m"}],"first_id":null}`, "", false},
+		"OpenAI's": {
+			`{"object":"list","data":[{"id":"claude-x","object":"model","created":1,"owned_by":"x","context_length":5,"created_at":"2020-01-01T00:00:00Z","name":null}]}`,
+			`{"object":"list","data":[{"id":"claude-x","object":"model","created":1,"owned_by":"x","context_length":5,"created_at":"2020-01-01T00:00:00Z","name":null},` +
+				`{"id":"claude-x@preset/p","object":"model","created":1700000000,"owned_by":"caddy-presets","display_name":"Name of p","context_length":5,"created_at":"2023-11-14T22:13:20Z","name":"Name of p"},` +
+				`{"id":"anthropic/@preset/q@staging","object":"model","created":1700000000,"owned_by":"caddy-presets","display_name":"q (staging)","description":"Quick","created_at":"2023-11-14T22:13:20Z","name":"q (staging)"}]}`, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := addModels([]byte(tc.list), !tc.openAI, presetsOf(aPreset("p", "claude-x"), q))
+			if err != nil || string(got) != tc.want {
+				t.Errorf("got  %s, %v\nwant %s", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// withoutLike returns the entry as it is without one of its model.
+func withoutLike(entry string) string {
+	return strings.Replace(entry, `,"max_input_tokens":1e6,"capabilities":{"thinking":{ "supported":true}}`, "", 1)
+}
+
+func withoutDescription(entry string) string {
+	return strings.Replace(entry, `,"description":"Quick"`, "", 1)
 }
 
 // modelsUpstream is a next handler that answers with a status, "Name: value" headers and a
@@ -460,7 +522,7 @@ func TestModelsAnswer(t *testing.T) {
 			}
 			want := direct.Result()
 			wantBody := direct.Body.String()
-			want.Header.Add("Vary", "Authorization, X-Api-Key")
+			want.Header.Add("Vary", "Authorization, X-Api-Key, Anthropic-Version, User-Agent")
 			if tc.edited {
 				wantBody = editedList
 				want.Header.Del("ETag")
@@ -489,7 +551,7 @@ func TestModelsHeadersOfAnEditedList(t *testing.T) {
 		name, value, _ := strings.Cut(h, ": ")
 		want.Add(name, value)
 	}
-	want.Add("Vary", "Authorization, X-Api-Key")
+	want.Add("Vary", "Authorization, X-Api-Key, Anthropic-Version, User-Agent")
 	if got := w.Result().Header; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -659,7 +721,7 @@ func TestModelsNextFails(t *testing.T) {
 			if w.Body.String() != written {
 				t.Errorf("got %q, want %q", w.Body, written)
 			}
-			if got := w.Header()["Vary"]; !slices.Equal(got, []string{"Authorization, X-Api-Key"}) {
+			if got := w.Header()["Vary"]; !slices.Equal(got, []string{"Authorization, X-Api-Key, Anthropic-Version, User-Agent"}) {
 				t.Errorf("got Vary %q for what answers instead", got)
 			}
 		})

@@ -1,10 +1,13 @@
 package modellist
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -30,6 +33,10 @@ type Writer struct {
 	held    []byte
 	length  int64 // of the answer, 0 if it is not known
 	refused error // why the answer was dropped, nil if it was not
+
+	forAnthropic bool        // the client reads Anthropic's form
+	patience     *time.Timer // that ends the request to the gateway, nil for none
+	missing      error       // why the gateway's answer is no list and was dropped, nil if it was not
 }
 
 // NewWriter returns the writer for a request for the list. Lists take at most memory bytes with
@@ -52,6 +59,88 @@ func (w *Writer) Fetch(next caddyhttp.Handler, r *http.Request) error {
 	return err
 }
 
+// patience is how long the gateway may take to send its list. Claude Code waits for 3 s.
+const patience = 2 * time.Second
+
+// Reasons why there is no list.
+var (
+	errLate    = errors.New("the gateway did not send it in time")
+	errNoRoute = errors.New("the gateway has no such route")
+	errBroken  = errors.New("the gateway's answer broke off")
+)
+
+// FetchSoon is Fetch for a list to which presets are added. A gateway that sends none within patience,
+// that cannot be reached, or that has no such route, is taken to have sent an empty list in the form
+// that the client reads. missing is the reason then, and its request has ended.
+func (w *Writer) FetchSoon(next caddyhttp.Handler, r *http.Request) (missing, err error) {
+	w.forAnthropic = readsAnthropic(r.Header)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	w.patience = time.AfterFunc(patience, cancel)
+	err = w.fetchWhole(next, r.WithContext(ctx), r.Context())
+	switch late := !w.patience.Stop(); {
+	case w.decided && !w.holding && w.missing == nil, r.Context().Err() != nil:
+		return nil, err
+	case w.missing != nil:
+	case late:
+		w.missing = errLate
+	case err != nil && !w.decided && isUnreachable(err):
+		w.missing = err
+	default:
+		return nil, err
+	}
+	w.replaceByNone()
+	return w.missing, nil
+}
+
+// fetchWhole is Fetch, but a list that breaks off is missing, unless the client left.
+func (w *Writer) fetchWhole(next caddyhttp.Handler, r *http.Request, client context.Context) error {
+	defer func() {
+		switch broken := recover(); {
+		case broken == nil:
+		case broken == http.ErrAbortHandler && w.holding && client.Err() == nil: //nolint:errorlint // net/http compares it, too
+			w.missing = errBroken
+		default:
+			panic(broken)
+		}
+	}()
+	return w.Fetch(next, r)
+}
+
+// isUnreachable reports whether an error of a handler means that the gateway did not answer.
+func isUnreachable(err error) bool {
+	failed, ok := errors.AsType[caddyhttp.HandlerError](err)
+	return ok && (failed.StatusCode == http.StatusBadGateway || failed.StatusCode == http.StatusServiceUnavailable || failed.StatusCode == http.StatusGatewayTimeout)
+}
+
+// replaceByNone holds an empty list in the place of the gateway's answer.
+func (w *Writer) replaceByNone() {
+	w.drop()
+	w.resetHeader()
+	w.Header().Set("Content-Type", "application/json")
+	w.decided, w.holding, w.length = true, true, 0
+	none := `{"object":"list","data":[]}`
+	if w.forAnthropic {
+		none = `{"data":[],"has_more":false,"first_id":null,"last_id":null}`
+	}
+	if err := w.hold([]byte(none)); err != nil {
+		w.Refuse(err)
+	}
+}
+
+// Empty holds an empty list instead of asking for one.
+func (w *Writer) Empty(r *http.Request) {
+	w.forAnthropic = readsAnthropic(r.Header)
+	w.replaceByNone()
+}
+
+// readsAnthropic reports whether a client reads Anthropic's form of lists, as its own clients and Claude
+// Code do.
+func readsAnthropic(header http.Header) bool {
+	agent := header.Get("User-Agent")
+	return header.Get("Anthropic-Version") != "" || strings.HasPrefix(agent, "claude-code/") || strings.HasPrefix(agent, "claude-cli/")
+}
+
 // IsList reports whether the response may be a list, of which nothing was sent, or was refused.
 func (w *Writer) IsList() bool { return w.holding || w.refused != nil }
 
@@ -61,7 +150,7 @@ func (w *Writer) Read() (*List, error) {
 	if w.refused != nil {
 		return nil, w.refused
 	}
-	return read(w.held, &w.memory)
+	return read(w.held, w.forAnthropic, &w.memory)
 }
 
 // WriteHeader decides whether to hold the answer back.
@@ -77,9 +166,27 @@ func (w *Writer) WriteHeader(status int) {
 			return
 		}
 		w.holding = false
+		if w.patience != nil && w.lacks(status) {
+			return
+		}
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
+
+// lacks reports whether an answer that is no list says that there is none, which is missing then. After
+// that the answer takes its time.
+func (w *Writer) lacks(status int) bool {
+	switch {
+	case !w.patience.Stop():
+		w.missing = errLate
+	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
+		w.missing = errNoRoute
+	}
+	return w.missing != nil
+}
+
+// isDropped reports whether the client gets nothing of the gateway's answer.
+func (w *Writer) isDropped() bool { return w.refused != nil || w.missing != nil }
 
 // Write holds p back, writes it, or drops it.
 func (w *Writer) Write(p []byte) (int, error) {
@@ -92,7 +199,11 @@ func (w *Writer) Write(p []byte) (int, error) {
 			w.Refuse(err)
 		}
 	}
-	if w.refused != nil {
+	if w.isDropped() {
+		return len(p), nil
+	}
+	if w.holding && w.patience != nil && !w.patience.Stop() { // it is too long to be edited
+		w.missing = errLate
 		return len(p), nil
 	}
 	if err := w.Release(); err != nil {
@@ -121,6 +232,11 @@ func (w *Writer) hold(p []byte) (err error) {
 func (w *Writer) Refuse(err error) {
 	w.holding, w.refused = false, err
 	w.Free()
+	w.resetHeader()
+}
+
+// resetHeader drops the gateway's headers.
+func (w *Writer) resetHeader() {
 	header := w.Header()
 	clear(header)
 	maps.Copy(header, w.before)
@@ -130,7 +246,7 @@ func (w *Writer) Refuse(err error) {
 // FlushError sends what was written, unless it is held back or dropped.
 func (w *Writer) FlushError() error {
 	w.WriteHeader(http.StatusOK) // unless there is a status already
-	if w.holding || w.refused != nil {
+	if w.holding || w.isDropped() {
 		return nil
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
@@ -175,9 +291,11 @@ func (w *Writer) Free() {
 	w.memory.Abandon()
 }
 
-// VaryByKey tells caches that an answer depends on the key. Each workspace lists its own
-// presets, or none.
-func VaryByKey(header http.Header) { header.Add("Vary", "Authorization, X-Api-Key") }
+// VaryByKey tells caches that an answer depends on the key and the client. Each workspace lists its own
+// presets, or none, and Claude Code gets ids of its own.
+func VaryByKey(header http.Header) {
+	header.Add("Vary", "Authorization, X-Api-Key, Anthropic-Version, User-Agent")
+}
 
 // mayBeList reports whether the headers of an answer allow it to be a model list
 // to edit. It also returns its length, 0 if they do not tell it.
@@ -199,11 +317,13 @@ func mayBeList(header http.Header) (length int64, ok bool) {
 // Edit sends the fetched list with the entries of presets, and without the models that who may not
 // use. It edits a whole list (see read) of at most maxSize bytes, sent plain with status
 // 200. Other responses pass unchanged, except for Vary. So does the list if presets fail, and
-// failed is their error. Without memory for the list nothing is sent, and refused tells why.
+// failed is their error. Without memory for the list, or if the list is missing and presets fail, nothing
+// is sent, and refused tells why.
 func (w *Writer) Edit(who domain.Principal, presets Presets) (refused, failed error) {
 	var parts draft.Body
 	if w.holding {
-		if parts, failed = edit(w.held, &w.memory, who, presets); errors.Is(failed, heldbody.ErrNoMemory) {
+		parts, failed = edit(w.held, w.forAnthropic, &w.memory, who, presets)
+		if errors.Is(failed, heldbody.ErrNoMemory) || failed != nil && w.missing != nil {
 			w.Refuse(failed)
 		}
 	}

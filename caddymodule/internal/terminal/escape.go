@@ -10,7 +10,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // Escape returns text for one line of a terminal. A server, a file or a model may be
@@ -73,7 +73,7 @@ const maxIndented = 128
 func IndentJSON(text json.RawMessage) string {
 	var indented bytes.Buffer
 	var err error
-	if isDeep(text) {
+	if rawjson.IsDeeper(text, maxIndented) {
 		err = json.Compact(&indented, text)
 	} else {
 		err = json.Indent(&indented, text, "", "  ")
@@ -82,15 +82,4 @@ func IndentJSON(text json.RawMessage) string {
 		return EscapeText(string(text))
 	}
 	return string(EscapeJSON(indented.Bytes()))
-}
-
-// isDeep reports whether JSON nests deeper than maxIndented.
-func isDeep(text []byte) bool {
-	decoder := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	for decoder.StackDepth() <= maxIndented {
-		if _, err := decoder.ReadToken(); err != nil {
-			return false // at its end, or at a mistake
-		}
-	}
-	return true
 }

@@ -3,6 +3,9 @@
 package dialects
 
 import (
+	_ "embed"
+	"encoding/json"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -12,12 +15,11 @@ import (
 // Set is a set of dialects.
 type Set uint8
 
-// The sets of one dialect each, and of all.
+// The sets of one dialect each.
 const (
 	InResponses Set = 1 << iota
 	InChat
 	InMessages
-	InAll = InResponses | InChat | InMessages
 )
 
 // SetOf returns the set of one dialect, empty for one that there is not.
@@ -33,34 +35,36 @@ func SetOf(d domain.Dialect) Set {
 	return 0
 }
 
-// SettingFields are the fields of a request that a preset keeps, each with the dialects
-// that have it. They select or shape the model's run. Content, identity, transport and
-// per-call state are not kept.
-var SettingFields = map[string]Set{
-	"model": InAll, "models": InAll, "fallbacks": InMessages,
-	"provider": InAll, "route": InAll, "plugins": InAll,
-	"tools": InAll, "tool_choice": InAll, "parallel_tool_calls": InResponses | InChat,
-	"max_tool_calls": InResponses, "stop_server_tools_when": InAll,
-	"temperature": InAll, "top_p": InAll, "top_k": InAll,
-	"frequency_penalty": InResponses | InChat, "presence_penalty": InResponses | InChat,
-	"min_p": InChat, "top_a": InChat, "repetition_penalty": InChat, "seed": InChat,
-	"logit_bias": InChat, "logprobs": InChat, "top_logprobs": InResponses | InChat,
-	"max_output_tokens": InResponses, "max_tokens": InChat | InMessages, "max_completion_tokens": InChat,
-	"stop": InChat, "stop_sequences": InMessages,
-	"reasoning": InResponses | InChat, "reasoning_effort": InChat,
-	"thinking": InMessages, "output_config": InMessages,
-	"text": InResponses, "response_format": InChat, "verbosity": InChat,
-	"modalities": InResponses | InChat, "image_config": InResponses | InChat,
-	"include": InResponses, "truncation": InResponses,
-	"context_management": InMessages, "speed": InMessages,
-	"service_tier": InAll, "cache_control": InAll, "prompt_cache_options": InResponses | InChat,
-	"web_search_options": InChat, "structured_outputs": InChat, "include_reasoning": InChat,
-	"cache_enabled": InAll, "cache_ttl_seconds": InAll,
+// Field is a field of requests: the dialects whose presets keep it, those that know it besides, and its
+// form, in the notation of fields.json. Presets keep what selects or shapes the model's run. Content,
+// identity, transport and per-call state are not kept.
+type Field struct {
+	Kept, Known Set
+	Form        any
 }
 
-// PresetOnly are the settings that say how a preset is used. They are stored and never
-// sent, since they are no fields of a request.
-var PresetOnly = map[string]bool{"cache_enabled": true, "cache_ttl_seconds": true}
+//go:embed fields.json
+var fieldsText []byte
+
+// Fields are the fields of requests by name. A field of no form says how a preset is used. It is stored
+// and never sent, since it is no field of a request.
+var Fields = func() (fields map[string]Field) {
+	if err := json.Unmarshal(fieldsText, &fields); err != nil {
+		panic(err) // a test reads it
+	}
+	return fields
+}()
+
+// UnmarshalText reads the first letters of dialects.
+func (s *Set) UnmarshalText(letters []byte) error {
+	for _, letter := range letters {
+		*s |= map[byte]Set{'r': InResponses, 'c': InChat, 'm': InMessages}[letter]
+	}
+	return nil
+}
+
+// isSetting reports whether a dialect has a setting of a name that is sent.
+func isSetting(name string) bool { return Fields[name].Kept != 0 && Fields[name].Form != nil }
 
 // ConversationField is the field of each dialect that has the conversation.
 var ConversationField = map[domain.Dialect]string{domain.Responses: "input", domain.Chat: "messages", domain.Messages: "messages"}
@@ -96,5 +100,5 @@ var ToolUseFields = []string{"tool_choice", "parallel_tool_calls"}
 
 // HasSetting reports whether requests of a dialect have a setting of a name, which presets keep.
 func HasSetting(dialect domain.Dialect, name string) bool {
-	return SettingFields[name]&SetOf(dialect) != 0
+	return Fields[name].Kept&SetOf(dialect) != 0
 }

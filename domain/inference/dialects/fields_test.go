@@ -1,6 +1,8 @@
 package dialects
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -17,7 +19,8 @@ func TestSchemasNameSettings(t *testing.T) {
 	for dialect, s := range map[domain.Dialect]*schema.Schema{
 		domain.Responses: schemas.ResponsesRequest, domain.Chat: schemas.ChatRequest, domain.Messages: schemas.MessagesRequest,
 	} {
-		for name, in := range SettingFields {
+		for name, field := range Fields {
+			in := field.Kept
 			if in&SetOf(dialect) != 0 && !s.Names(name) {
 				t.Errorf("%s: the schema does not name %s, which is stored", dialect, name)
 			}
@@ -26,4 +29,9 @@ func TestSchemasNameSettings(t *testing.T) {
 			t.Errorf("%s: the schema does not name the prompt's field, or names what nobody knows", dialect)
 		}
 	}
+}
+
+// settingNames are the names of all settings, sorted.
+func settingNames() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(Fields)), func(name string) bool { return Fields[name].Kept == 0 })
 }

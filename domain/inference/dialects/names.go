@@ -15,8 +15,7 @@ import (
 
 // UsualNames are the names of fields that many requests have. Those of requests and of what
 // is made share their memory.
-var UsualNames = rawjson.NewNames(slices.Concat(slices.Collect(maps.Keys(SettingFields)), slices.Collect(maps.Values(PromptField)),
-	[]string{"input", "stream", "stream_options", "metadata", "user", "store", "session_id", "preset", "prompt", "n"})...)
+var UsualNames = rawjson.NewNames(slices.Collect(maps.Keys(Fields))...)
 
 // SoleMember returns a member of an object as it was sent. It returns nil if there is none, or if a
 // gateway may read another one.

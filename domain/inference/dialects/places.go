@@ -24,13 +24,13 @@ func (c counterpart) allPaths() []string {
 // of this name. The name of a field that is no setting itself stands for all settings in it.
 func settingPaths(name string) []string {
 	paths := map[string]bool{}
-	if SettingFields[name] != 0 && !PresetOnly[name] {
+	if isSetting(name) {
 		paths[name] = true
 	}
-	isSetting := slices.ContainsFunc(counterparts, func(c counterpart) bool { return slices.Contains(c.allPaths(), name) })
+	isPath := slices.ContainsFunc(counterparts, func(c counterpart) bool { return slices.Contains(c.allPaths(), name) })
 	for _, c := range counterparts {
 		for _, path := range c.allPaths() {
-			if path == name || c.within[path] == name || !isSetting && strings.HasPrefix(path, name+".") {
+			if path == name || c.within[path] == name || !isPath && strings.HasPrefix(path, name+".") {
 				paths[path] = true
 			}
 		}
@@ -73,17 +73,6 @@ func ScalarPlaces(name string) (places []Place) {
 	}
 	return places
 }
-
-// SamePlaces has the places of the same setting, by each of its places.
-var SamePlaces = func() map[Place][]Place {
-	all := map[Place][]Place{}
-	for _, c := range counterparts {
-		for _, path := range append(c.allPaths(), slices.Collect(maps.Values(c.within))...) {
-			all[PlaceOf(path)] = ScalarPlaces(path)
-		}
-	}
-	return all
-}()
 
 // SerialPlace is where Messages has the opposite of parallel_tool_calls.
 var SerialPlace = PlaceOf(serialPath)

@@ -27,8 +27,10 @@ func TestPolicyNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := map[string]bool{"system": true, "instructions": true}
-	for field := range SettingFields {
-		names[field] = !PresetOnly[field]
+	for field := range Fields {
+		if isSetting(field) {
+			names[field] = true
+		}
 	}
 	for _, c := range counterparts {
 		for _, path := range append(c.allPaths(), slices.Collect(maps.Values(c.within))...) {

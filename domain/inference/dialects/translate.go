@@ -19,7 +19,7 @@ import (
 // bytes. If several settings form one field, the field has the position of the first. A
 // null setting counts as missing. Fields in unknown, which the gateway does not know, are
 // not returned. The setting takes its next name in that dialect, if there is one. Fields of
-// PresetOnly are not returned either.
+// no form are not returned either.
 //
 // dropped is in the order of settings, without duplicates. It has "field" for a setting,
 // and "field.member" or "tools.index" for a part of a setting whose rest is returned. If
@@ -143,9 +143,9 @@ func (t *translation) yieldsToOthers(name string) bool {
 
 // setting translates one setting.
 func (t *translation) setting(s rawjson.Member) {
-	known := SettingFields[s.Name]&SetOf(t.to) != 0 && !t.unknown[s.Name]
+	known := HasSetting(t.to, s.Name) && !t.unknown[s.Name]
 	switch {
-	case PresetOnly[s.Name]:
+	case Fields[s.Name].Form == nil:
 		t.drop(s.Name)
 	case known && (t.from == t.to || t.counterpart(s.Name) == nil):
 		if !t.put(s.Name, s.Value) {
@@ -298,7 +298,7 @@ func (t *translation) result() (fields []rawjson.Member, dropped []string) {
 	for _, l := range t.lost {
 		name := l.name
 		// Nothing is left of an unknown field, so its parts are not listed.
-		if field := fieldOf(name); t.unknown[field] && !t.renamed[field] && SettingFields[field]&SetOf(t.to) != 0 {
+		if field := fieldOf(name); t.unknown[field] && !t.renamed[field] && HasSetting(t.to, field) {
 			name = field
 		}
 		name = HeaderName(name)

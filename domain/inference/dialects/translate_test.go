@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"reflect"
 	"regexp"
@@ -64,7 +63,8 @@ func TestTranslate(t *testing.T) {
 func TestTranslateFieldsWithoutRule(t *testing.T) {
 	ruled := unknownSet(`max_output_tokens max_completion_tokens max_tokens reasoning reasoning_effort thinking output_config
 		text response_format verbosity stop stop_sequences fallbacks tools tool_choice parallel_tool_calls service_tier`)
-	for name, in := range SettingFields {
+	for name, field := range Fields {
+		in := field.Kept
 		for _, from := range allDialects {
 			for _, to := range allDialects {
 				if in&SetOf(from) == 0 || ruled[name] {
@@ -72,7 +72,7 @@ func TestTranslateFieldsWithoutRule(t *testing.T) {
 				}
 				fields, dropped := Translate([]rawjson.Member{rawjson.NewMember(name, jsontext.Value(`[ ]`))}, from, to, nil)
 				want, wantDropped := `{"`+name+`":[ ]}`, []string(nil)
-				if PresetOnly[name] || in&SetOf(to) == 0 {
+				if Fields[name].Form == nil || in&SetOf(to) == 0 {
 					want, wantDropped = `{}`, []string{name}
 				}
 				if got := string(rawjson.ObjectOf(fields...)); got != want || !slices.Equal(dropped, wantDropped) {
@@ -205,7 +205,7 @@ func checkTranslation(t *testing.T, fields []rawjson.Member, dropped []string, t
 		if !f.Value.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) || f.Value.Kind() == 'n' {
 			t.Errorf("%s is %s, want JSON other than null", f.Name, f.Value)
 		}
-		if SettingFields[f.Name]&SetOf(to) == 0 || PresetOnly[f.Name] || unknown[f.Name] {
+		if Fields[f.Name].Kept&SetOf(to) == 0 || Fields[f.Name].Form == nil || unknown[f.Name] {
 			t.Errorf("got field %s, want fields that a request of %s may have", f.Name, to)
 		}
 		if seen[f.Name] {
@@ -364,7 +364,7 @@ func TestTranslateRoundTrip(t *testing.T) {
 		back, droppedBack := Translate(there, to, from, nil)
 		checkTranslation(t, back, droppedBack, from, nil)
 		if from == to {
-			if got, want := rawjson.ObjectOf(there...), rawjson.ObjectOf(slices.DeleteFunc(settings, func(m rawjson.Member) bool { return PresetOnly[m.Name] })...); !bytes.Equal(got, want) {
+			if got, want := rawjson.ObjectOf(there...), rawjson.ObjectOf(slices.DeleteFunc(settings, func(m rawjson.Member) bool { return Fields[m.Name].Form == nil })...); !bytes.Equal(got, want) {
 				t.Errorf("got %s, want it unchanged: %s", got, want)
 			}
 			return
@@ -386,7 +386,7 @@ func TestTranslateRoundTrip(t *testing.T) {
 
 // A setting that the gateway does not know is listed or takes another name.
 func TestTranslateUnknown(t *testing.T) {
-	names := slices.Sorted(maps.Keys(SettingFields))
+	names := settingNames()
 	others := map[string]string{
 		"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens",
 		"reasoning": "reasoning_effort", "reasoning_effort": "reasoning",
@@ -447,7 +447,7 @@ func TestTranslateUnknown(t *testing.T) {
 // A member named by a number is the field of that number, so that any value
 // meets any rule.
 func FuzzTranslate(f *testing.F) {
-	names := slices.Sorted(maps.Keys(SettingFields))
+	names := settingNames()
 	g := generator{rand.New(rand.NewPCG(3, 4))}
 	for i := range 30 {
 		f.Add(g.settings(allDialects[i%3]), uint8(i%3), uint8(i/3), uint64(i))
@@ -466,7 +466,7 @@ func FuzzTranslate(f *testing.F) {
 			if n, err := strconv.Atoi(m.Name); err == nil && n >= 0 {
 				m.Name = names[n%len(names)]
 			}
-			if SettingFields[m.Name]&SetOf(source) != 0 && !seen[m.Name] {
+			if Fields[m.Name].Kept&SetOf(source) != 0 && !seen[m.Name] {
 				seen[m.Name] = true
 				settings = append(settings, m)
 			}

@@ -249,6 +249,15 @@ func Negate(value jsontext.Value) jsontext.Value {
 	return value
 }
 
+// NumberOf returns a number, infinite where a float64 is too small for it. It is not ok for any other value.
+func NumberOf(value jsontext.Value) (n float64, ok bool) {
+	if value.Kind() != '0' {
+		return 0, false
+	}
+	n, _ = strconv.ParseFloat(string(value), 64)
+	return n, true
+}
+
 // moveSerial translates the member of a choice of messages that switches parallel calls off. A choice
 // of no tool has no such member.
 func (t *translation) moveSerial(choice jsontext.Value) {

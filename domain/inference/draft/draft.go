@@ -142,24 +142,15 @@ func (d *Draft) Remove(name string) {
 	d.Parts = slices.DeleteFunc(d.Parts, func(p Part) bool { return p.Name == name })
 }
 
-// Reserve takes memory for a copy of size bytes, until Compose counts all parts. Once it was
-// refused, Compose returns the error, so a caller need not.
+// Reserve takes memory for a copy of size bytes. Once it was refused, Compose returns the error, so a caller
+// need not.
 func (d *Draft) Reserve(size int) error {
 	if d.Memory == nil || d.Refused != nil {
 		return d.Refused
 	}
-	if d.Refused = d.Memory.Reserve(size); d.Refused == nil {
-		d.copied += size
-	}
+	d.copied += size
+	d.Refused = d.Memory.Reserve(size)
 	return d.Refused
-}
-
-// release gives back size bytes of those that Reserve took.
-func (d *Draft) release(size int) {
-	if d.Memory != nil {
-		d.Memory.Release(size)
-		d.copied -= size
-	}
 }
 
 // Source is the origin of a field of a merged request.
@@ -189,22 +180,22 @@ type Memory interface {
 // since each piece costs about as much as that.
 const LargeText = 4 << 10
 
-// Compose returns the merged request. It must be granted memory for all of it, since a
-// template can repeat a large value. It releases shared bytes, which others hold, and those of copies,
-// which are pieces too.
-func (d *Draft) Compose(shared int) (Body, error) {
-	size := sizeOf(d.Parts)
-	d.release(d.copied)
-	if err := d.Reserve(size); err != nil {
-		return nil, err
-	}
-	large, pieces := 0, 1
+// Compose returns the merged request. It must be granted memory for all of it, since a template can repeat a
+// large value, but keeps only that of short texts: others hold large ones, or Reserve was called for them.
+func (d *Draft) Compose() (Body, error) {
+	short, pieces := 0, 1
 	for text := range textsOf(d.Parts) {
 		if len(text) >= LargeText {
-			large, pieces = large+len(text), pieces+2
+			pieces += 2
+		} else {
+			short += len(text)
 		}
 	}
-	body, copied, begin := make(Body, 0, pieces), make([]byte, 0, size-large), 0
+	more := max(short, sizeOf(d.Parts)-d.copied)
+	if err := d.Reserve(more); err != nil {
+		return nil, err
+	}
+	body, copied, begin := make(Body, 0, pieces), make([]byte, 0, short), 0
 	for text := range textsOf(d.Parts) {
 		if len(text) < LargeText {
 			copied = append(copied, text...)
@@ -213,6 +204,8 @@ func (d *Draft) Compose(shared int) (Body, error) {
 		body = append(body, copied[begin:len(copied):len(copied)], text)
 		begin = len(copied)
 	}
-	d.release(shared)
+	if d.Memory != nil {
+		d.Memory.Release(more - short)
+	}
 	return append(body, copied[begin:]), nil
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -38,13 +37,9 @@ type Check struct {
 	Broken []string
 	// issues are the violations of a refusing policy, at most maxBrokenIssues.
 	issues []domain.Issue
-	// relocked are the fields of the request with a prompt or tools that the policy left out.
-	// hadTools tells that it left out tools of the conversation.
-	relocked []string
+	// touched are the fields that break a rule. hadTools tells that tools of the conversation were left out.
+	touched  []string
 	hadTools bool
-	// ownModels are the models that the preset uses, nil until the policy needs them. The value tells
-	// whether it names one.
-	ownModels map[string]bool
 }
 
 // where names the limit for which a request's fields must be known, empty for none. It ends errors.
@@ -119,12 +114,12 @@ func (c *Check) Admit(body []byte, query string, isOtherType bool) error {
 // that is for presets alone.
 func (c *Check) faultOf(f rawjson.Member) string {
 	isNull := f.Value.Kind() == 'n'
-	switch known := knownFields[f.Name]; {
+	switch form := forms[f.Name]; {
 	case c.opens(f.Name):
 	case !isKnown(c.Dialect, f.Name), !c.Request.Found && isForPresets(f.Name) && !isNull:
 		return "is not a field that passes"
-	case !isNull && !known.fits(f.Value):
-		return "must be " + known.want
+	case !isNull && !form.fits(f.Value):
+		return "must be " + form.want
 	}
 	return ""
 }
@@ -143,7 +138,7 @@ func (c *Check) admitQuery(query, where string) error {
 		return domain.InvalidAt("query", "is malformed, which it must not be "+where)
 	}
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
-		_, isField := knownFields[name] // a preset opens none to what it does not limit
+		_, isField := forms[name] // a preset opens none to what it does not limit
 		if !slices.Contains(knownParameters, name) && !c.Opened[name] && (isField || !c.opens(name)) {
 			return domain.InvalidAt("query", dialects.HeaderName(name[:min(len(name), dialects.MaxPointed)])+" is not a parameter that passes "+where)
 		}
@@ -153,18 +148,14 @@ func (c *Check) admitQuery(query, where string) error {
 
 // checkModels returns a Forbidden error if the request names a model that its key may not name.
 func (c *Check) checkModels() error {
-	patterns := c.Who.ModelPatterns()
-	if len(patterns) == 0 {
+	if len(c.Who.ModelPatterns()) == 0 {
 		return nil
 	}
 	found := c.search(c.Request.Fields, func(u use) bool { return u.model != "" && !c.Who.MayNameModel(u.model) })
 	if found == nil || found.mistake != "" {
 		return c.mistake(found)
 	}
-	rule := "must match " + patternList(patterns)
-	if found.brought {
-		rule = "runs models of its own unless it names them, and those " + rule
-	}
+	const rule = "is not a model that the key may name, or a tool with such a model"
 	return &domain.Error{
 		Kind: domain.Forbidden, Code: domain.ModelNotAllowed, Message: "Model not allowed: " + found.at + ": " + rule,
 		Issues: []domain.Issue{{Path: found.at, Message: rule}},
@@ -177,16 +168,6 @@ func (c *Check) mistake(found *finding) error {
 		return nil
 	}
 	return domain.InvalidAt(found.at, found.mistake+" "+c.where())
-}
-
-// maxPatternsShown bounds the patterns in an error.
-const maxPatternsShown = 4
-
-func patternList(patterns []string) string {
-	if more := len(patterns) - maxPatternsShown; more > 0 {
-		return fmt.Sprintf("%s or %d more", strings.Join(patterns[:maxPatternsShown], ", "), more)
-	}
-	return strings.Join(patterns, " or ")
 }
 
 // CheckTools returns a Forbidden error if the request uses a server tool that its workspace has
@@ -204,11 +185,7 @@ func (c *Check) CheckTools(fields []rawjson.Member) error {
 	}
 	disabled := &domain.Error{Kind: domain.Forbidden, Code: domain.ToolDisabled, Message: "Server tool " + used.tool + " is disabled in this workspace"}
 	if sent := find(c.Request.Fields, used.tool); sent != nil && sent.mistake == "" {
-		issue := domain.Issue{Path: sent.at, Message: "is disabled in this workspace"}
-		if sent.brought {
-			issue.Message = "uses " + sent.tool + " unless it is given other tools, and that is disabled in this workspace"
-		}
-		disabled.Issues = []domain.Issue{issue}
+		disabled.Issues = []domain.Issue{{Path: sent.at, Message: "is disabled in this workspace"}}
 	}
 	return disabled
 }

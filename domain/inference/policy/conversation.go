@@ -25,38 +25,26 @@ func (c *Check) LimitConversation() error {
 		return nil
 	}
 	limitsEffort := c.Dialect == domain.Messages && c.Policy.hasRuleAt(perMessage)
-	if c.Policy.promptLock == "" && c.Policy.reasoningLock == "" && !c.Policy.limitsTools && !c.Policy.limitsModels && !limitsEffort {
-		return nil
-	}
-	kept := make([]rawjson.Member, 0, len(c.Request.Fields))
+	kept := c.Request.Fields[:0]
 	for _, f := range c.Request.Fields {
-		isList := f.Value.Kind() == '[' && (f.Name == "messages" || f.Name == "input")
-		if isList && (c.Policy.limitsTools || c.Policy.limitsModels) {
+		switch isList := f.Value.Kind() == '['; {
+		case isList && (f.Name == "messages" || f.Name == "input"):
 			c.limitItems(&f)
-		}
-		if isList && limitsEffort {
-			c.leaveOut(&f, perMessage, perMessage)
-		}
-		if c.Policy.reasoningLock != "" {
-			c.keepReasoning(&f)
-		}
-		switch {
-		case f.Value == nil:
-			continue
+			if limitsEffort {
+				c.leaveOut(&f, perMessage, perMessage)
+			}
 		case c.Policy.promptLock == "":
 		case f.Name == "plugins":
 			c.leaveOut(&f, "search_prompt", c.Policy.promptLock) // a web plugin introduces its results with it
-		case isList:
-			c.lockMessages(&f)
 		case isPrompt(f):
-			if f.Value = c.withoutPrompt(f); f.Value == nil {
-				continue
-			}
+			f.Value = c.withoutPrompt(f)
 		}
 		if c.Refused != nil {
 			return c.Refused
 		}
-		kept = append(kept, f)
+		if f.Value != nil {
+			kept = append(kept, f)
+		}
 	}
 	c.Request.Fields = kept
 	return nil
@@ -73,21 +61,11 @@ func isPrompt(f rawjson.Member) bool {
 			edits = f.Value
 		}
 		for _, edit := range rawjson.Items(edits) {
-			if hasMember(edit, "instructions") {
+			if rawjson.Get(edit, "instructions") != nil {
 				return true
 			}
 		}
-		return hasMember(f.Value, "instructions")
-	}
-	return false
-}
-
-// hasMember reports whether an object has a member that a gateway may read by a name, and that is not null.
-func hasMember(object jsontext.Value, name string) bool {
-	for quoted, value := range rawjson.Pairs(object) {
-		if value.Kind() != 'n' && dialects.MayBeName(quoted, name) {
-			return true
-		}
+		return rawjson.Get(f.Value, "instructions") != nil
 	}
 	return false
 }
@@ -105,56 +83,42 @@ func (c *Check) withoutPrompt(f rawjson.Member) (left jsontext.Value) {
 	match := c.Prompt.Match()
 	if ok := match.AddField("", begin, f.Value); !isEmpty && (!ok || !match.IsEmpty && !match.Is()) {
 		c.recordViolation(c.Policy.promptLock, lockedMessage, true, f.Name)
-		c.relocked = append(c.relocked, f.Name)
 	}
 	return left
 }
 
-// lockMessages leaves the system messages out of a list.
-func (c *Check) lockMessages(f *rawjson.Member) {
+// limitItems leaves out the system messages of a list, if the prompt is locked, and the items that give tools to
+// the model, or those tools with a model that the policy does not allow.
+func (c *Check) limitItems(f *rawjson.Member) {
+	p := c.Policy
+	if p.promptLock == "" && !p.limitsTools && !p.limitsModels {
+		return
+	}
+	search := useSearch{Check: c, ends: c.refusesModel}
 	first, match := -1, c.Prompt.Match()
-	c.editItems(f, func(i int, message jsontext.Value) jsontext.Value {
-		if !mayBeSystemMessage(message) {
-			return message
+	c.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
+		hasTools := len(toolsOf(c.Dialect, item)) > 0
+		switch {
+		case hasTools && p.limitsTools:
+			c.hadTools = true
+			if p.IsLocked("tools") {
+				c.recordViolation("tools", lockedMessage, true, f.Name, strconv.Itoa(i), "tools")
+			}
+		case hasTools && p.limitsModels && search.item(item) != nil:
+			c.hadTools = true
+			c.recordViolation("models", modelMessage, true, f.Name, strconv.Itoa(i))
+		case p.promptLock != "" && isSystemMessage(item):
+			if first < 0 {
+				first = i
+			}
+			match.AddMessage(item)
+		default:
+			return item
 		}
-		if first < 0 {
-			first = i
-		}
-		match.AddMessage(message)
 		return nil
 	})
 	if !match.IsEmpty && !match.Is() {
-		c.recordViolation(c.Policy.promptLock, lockedMessage, true, f.Name, strconv.Itoa(first))
-		c.relocked = append(c.relocked, f.Name)
-	}
-}
-
-// limitItems leaves out the tools of the items of a list, or those with a model that the policy does
-// not allow. An item with neither content nor calls of tools is left out as a whole, and so is one
-// whose content defines a tool.
-func (c *Check) limitItems(f *rawjson.Member) {
-	search := useSearch{Check: c, ends: c.refusesModel}
-	changed := c.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
-		switch {
-		case !addsTools(c.Dialect, item), !c.Policy.limitsTools && search.item(item) == nil:
-			return item
-		case !c.Policy.limitsTools:
-			c.recordViolation("models", modelMessage, true, f.Name, strconv.Itoa(i))
-		case c.Policy.IsLocked("tools"):
-			c.recordViolation("tools", lockedMessage, true, f.Name, strconv.Itoa(i), "tools")
-		}
-		if rawjson.Get(item, "content") == nil && rawjson.Get(item, "tool_calls") == nil || c.Reserve(len(item)) != nil {
-			return nil
-		}
-		item = rawjson.Without(item, func(name jsontext.Value) bool { return dialects.MayBeName(name, "tools") })
-		if addsTools(c.Dialect, item) {
-			return nil
-		}
-		return item
-	})
-	if changed {
-		c.relocked = append(c.relocked, f.Name)
-		c.hadTools = true
+		c.recordViolation(p.promptLock, lockedMessage, true, f.Name, strconv.Itoa(first))
 	}
 }
 
@@ -165,50 +129,23 @@ const perMessage = "output_config"
 func (c *Check) leaveOut(f *rawjson.Member, member, rule string) {
 	own := c.Setting(f.Name)
 	c.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
-		if !hasMember(item, member) || hasItem(own, item) {
+		if rawjson.Get(item, member) == nil || hasItem(own, item) {
 			return item
 		}
 		c.recordViolation(rule, lockedMessage, true, f.Name, strconv.Itoa(i), member)
 		if c.Reserve(len(item)) != nil {
 			return nil
 		}
-		return rawjson.Without(item, func(name jsontext.Value) bool { return dialects.MayBeName(name, member) })
+		return without(item, member)
 	})
 }
 
-// offSwitches are the members, or the whole fields, that can switch reasoning off.
-var offSwitches = map[string][]string{
-	"reasoning": {"enabled", "effort", "max_tokens"}, "thinking": {"type", "budget_tokens"}, "output_config": {"effort"},
-	"reasoning_effort": {""}, "include_reasoning": {""},
+func without(object jsontext.Value, member string) jsontext.Value {
+	return rawjson.Without(object, func(name jsontext.Value) bool { return rawjson.IsText(name, member) })
 }
 
-// isOff reports whether the value of an off switch switches reasoning off.
-func isOff(value jsontext.Value) bool {
-	n, isNumber := readNumber(value)
-	return value.Kind() == 'f' || rawjson.IsText(value, "none") || rawjson.IsText(value, "disabled") || isNumber && n.near == 0
-}
-
-// keepReasoning leaves out what switches reasoning off, which would undo a lock of another setting of it.
-func (c *Check) keepReasoning(f *rawjson.Member) {
-	for _, name := range offSwitches[f.Name] {
-		at := dialects.Place{Field: f.Name, Member: name}
-		value := member(f.Value, name)
-		if !isOff(value) || c.Policy.locksAt(at) || isSameJSON(value, c.presetAt(at)) || c.Reserve(len(f.Value)) != nil {
-			continue
-		}
-		c.recordViolation(c.Policy.reasoningLock, lockedMessage, true, at.Path()...)
-		c.relocked = append(c.relocked, f.Name)
-		if name == "" || f.Name == "thinking" {
-			f.Value = nil
-			return
-		}
-		f.Value = rawjson.Without(f.Value, func(quoted jsontext.Value) bool { return rawjson.IsText(quoted, name) })
-	}
-}
-
-// editItems gives each item of a list the value that edit returns, or leaves it out for nil. It
-// reports whether it changed anything.
-func (c *Check) editItems(f *rawjson.Member, edit func(i int, item jsontext.Value) jsontext.Value) (changed bool) {
+// editItems gives each item of a list the value that edit returns, or leaves it out for nil.
+func (c *Check) editItems(f *rawjson.Member, edit func(i int, item jsontext.Value) jsontext.Value) {
 	var left []byte // nil as long as nothing changes
 	for i, item := range rawjson.Items(f.Value) {
 		edited := edit(i, item)
@@ -217,7 +154,7 @@ func (c *Check) editItems(f *rawjson.Member, edit func(i int, item jsontext.Valu
 			continue
 		case left == nil:
 			if c.Reserve(len(f.Value)) != nil {
-				return false
+				return
 			}
 			before := bytes.TrimRight(f.Value[:rawjson.Offset(f.Value, item)], " \t\r\n,")
 			left = append(make([]byte, 0, len(f.Value)), before...)
@@ -230,23 +167,17 @@ func (c *Check) editItems(f *rawjson.Member, edit func(i int, item jsontext.Valu
 		}
 		left = append(left, edited...)
 	}
-	if left == nil {
-		return false
+	if left != nil {
+		f.Value = append(left, ']')
 	}
-	f.Value = append(left, ']')
-	return true
 }
 
 // callerRoles are the roles of messages that are neither of the system nor of the developer.
 var callerRoles = []string{"user", "assistant", "tool", "function"}
 
-// mayBeSystemMessage reports whether a gateway may take a message for one of the system or of the
-// developer: its role is not one of callerRoles, or a gateway may read another one.
-func mayBeSystemMessage(message jsontext.Value) bool {
-	hasRole := false
-	for name := range rawjson.Pairs(message) {
-		hasRole = hasRole || dialects.MayBeName(name, "role")
-	}
-	role, _ := rawjson.Head(dialects.SoleMember(message, "role"), dialects.MaxText)
-	return hasRole && !slices.Contains(callerRoles, role)
+// isSystemMessage reports whether a gateway may take a message for one of the system or of the developer: it
+// has a role, which is not one of callerRoles.
+func isSystemMessage(message jsontext.Value) bool {
+	role := rawjson.Get(message, "role")
+	return role != nil && !slices.ContainsFunc(callerRoles, func(name string) bool { return rawjson.IsText(role, name) })
 }

@@ -30,7 +30,7 @@ func (c *Check) Enforce() error {
 		return nil
 	}
 	hadTools := c.hadTools || c.Index("tools") >= 0
-	for _, name := range c.relocked {
+	for _, name := range c.touched {
 		if i := c.Index(name); i >= 0 {
 			c.Parts[i].From = draft.FromPolicy
 		}
@@ -39,6 +39,9 @@ func (c *Check) Enforce() error {
 		for _, at := range r.places {
 			c.lock(r, at)
 		}
+	}
+	if c.Policy.reasoningLock != "" {
+		c.keepReasoning()
 	}
 	c.limitModels()
 	for _, r := range c.Policy.bounds {
@@ -78,6 +81,7 @@ func (c *Check) recordViolation(name, message string, sent bool, path ...string)
 	if !slices.Contains(c.Broken, name) {
 		c.Broken = append(c.Broken, name)
 	}
+	c.touched = append(c.touched, path[0])
 	if !sent || !c.Policy.refuse || len(c.issues) == maxBrokenIssues {
 		return
 	}
@@ -135,7 +139,7 @@ func (c *Check) put(at dialects.Place, value jsontext.Value) {
 			return
 		}
 		if value == nil {
-			value = rawjson.Without(whole, func(name jsontext.Value) bool { return rawjson.IsText(name, at.Member) })
+			value = without(whole, at.Member)
 		} else {
 			value = rawjson.With(whole, at.Member, value)
 		}
@@ -163,10 +167,37 @@ func (c *Check) lock(r *rule, at dialects.Place) {
 	case at == dialects.SerialPlace && dialects.TextOf(c.Value(at.Field), "type") == "none": // it has no such member
 		return
 	}
-	if sent := c.sentAt(at); sent != nil && !c.isOwn(sent, slices.Concat(r.places, dialects.SamePlaces[at])) {
+	if sent := c.sentAt(at); sent != nil && !c.isOwn(sent, r.places) {
 		c.recordViolation(r.name, lockedMessage, true, at.Path()...)
 	}
 	c.put(at, want)
+}
+
+// offSwitches are the places that can switch reasoning off.
+var offSwitches = []dialects.Place{
+	{Field: "reasoning", Member: "enabled"}, {Field: "reasoning", Member: "effort"}, {Field: "reasoning", Member: "max_tokens"},
+	{Field: "thinking"}, {Field: "output_config", Member: "effort"}, {Field: "reasoning_effort"}, {Field: "include_reasoning"},
+}
+
+// isOff reports whether the value of an off switch switches reasoning off.
+func isOff(value jsontext.Value) bool {
+	if value.Kind() == '{' {
+		return isOff(rawjson.Get(value, "type")) || isOff(rawjson.Get(value, "budget_tokens"))
+	}
+	n, isNumber := dialects.NumberOf(value)
+	return value.Kind() == 'f' || rawjson.IsText(value, "none") || rawjson.IsText(value, "disabled") || isNumber && n == 0
+}
+
+// keepReasoning gives what switches reasoning off the preset's value, because it would undo a lock of another
+// setting of reasoning.
+func (c *Check) keepReasoning() {
+	for _, at := range offSwitches {
+		value, ours := c.valueAt(at), c.presetAt(at)
+		if isOff(value) && !isSameJSON(value, ours) {
+			c.recordViolation(c.Policy.reasoningLock, lockedMessage, true, at.Path()...)
+			c.put(at, ours)
+		}
+	}
 }
 
 // bound makes the value at a place meet the bounds of a rule. An allowed value is itself, else the
@@ -214,24 +245,14 @@ func (c *Check) isOwn(value jsontext.Value, places []dialects.Place) bool {
 	return slices.ContainsFunc(places, func(at dialects.Place) bool { return isSameJSON(value, c.presetAt(at)) })
 }
 
-// isSameJSON reports whether two values are the same but for their notation.
+// maxCompared is how deep compared values nest: to compare them takes a stack, which the request keeps.
+const maxCompared = 64
+
+// isSameJSON reports whether two values, no longer than those of presets, are the same but for their notation.
 func isSameJSON(a, b jsontext.Value) bool {
-	if a == nil || b == nil || a.Kind() != b.Kind() {
+	if a == nil || b == nil || a.Kind() != b.Kind() || max(len(a), len(b)) > 2*domain.MaxStoredSize || rawjson.IsDeeper(a, maxCompared) {
 		return false
 	}
-	form := canonicalForm(a)
-	return form != nil && bytes.Equal(form, canonicalForm(b))
-}
-
-// canonicalForm returns a value without differences of notation. It returns nil for a value
-// that is longer than any of a preset, or has no such form.
-func canonicalForm(value jsontext.Value) jsontext.Value {
-	if len(value) > 2*domain.MaxStoredSize {
-		return nil
-	}
-	value = value.Clone()
-	if value.Canonicalize() != nil {
-		return nil
-	}
-	return value
+	a, b = a.Clone(), b.Clone()
+	return a.Canonicalize() == nil && b.Canonicalize() == nil && bytes.Equal(a, b)
 }

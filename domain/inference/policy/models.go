@@ -16,16 +16,21 @@ import (
 // limitModels leaves out the models of the request that the policy does not allow, with the tools and
 // plugins that name them. The preset's own are allowed.
 func (c *Check) limitModels() {
-	if !c.Policy.limitsModels && !c.Policy.limitsTools {
+	rule, names := "models", []string{"model", "models", "fallbacks", "moderation", "plugins", "tools"}
+	switch {
+	case c.Policy.limitsModels:
+	case c.Policy.limitsTools:
+		rule, names = "tools", names[:3]
+	default:
 		return
 	}
-	for _, name := range []string{"model", "models", "fallbacks", "moderation", "plugins", "tools"} {
+	for _, name := range names {
 		at := dialects.Place{Field: name}
 		value := c.Value(name)
 		if value == nil || c.sentAt(at) == nil || c.opens(name) {
 			continue
 		}
-		if allowed := c.allowed(name, value); allowed == nil {
+		if allowed := c.allowed(rule, name, value); allowed == nil {
 			c.put(at, c.presetAt(at))
 			if other := dialects.Synonyms[c.Dialect][name]; name == "models" || name == "fallbacks" {
 				if ours := c.Setting(other); ours != nil && c.Value(other) == nil {
@@ -40,11 +45,7 @@ func (c *Check) limitModels() {
 
 // allowed returns what the policy allows of a field, or nil for nothing. That is all of it, or a list
 // without some of its elements.
-func (c *Check) allowed(field string, value jsontext.Value) jsontext.Value {
-	rule := "tools"
-	if c.Policy.limitsModels {
-		rule = "models"
-	}
+func (c *Check) allowed(rule, field string, value jsontext.Value) jsontext.Value {
 	search := useSearch{Check: c, ends: c.refusesModel}
 	if value.Kind() != '[' {
 		if search.field(rawjson.Member{Name: field, Value: value}) == nil {
@@ -53,10 +54,10 @@ func (c *Check) allowed(field string, value jsontext.Value) jsontext.Value {
 		c.recordViolation(rule, modelMessage, true, field)
 		return nil
 	}
-	own := c.Setting("tools")
+	own := c.Setting(field)
 	list := rawjson.Member{Name: field, Value: value}
 	c.editItems(&list, func(i int, item jsontext.Value) jsontext.Value {
-		if field == "tools" && hasItem(own, item) || search.element(field, item) == nil {
+		if search.element(field, item) == nil || hasItem(own, item) {
 			return item
 		}
 		c.recordViolation(rule, modelMessage, true, field, strconv.Itoa(i)) // what cannot be read may name any model
@@ -81,32 +82,22 @@ func hasItem(list, item jsontext.Value) bool {
 // refusesModel reports whether the policy does not allow a model. A model can bring a tool by its name.
 func (c *Check) refusesModel(u use) bool {
 	switch {
-	case u.model == "", c.isOwnModel(u):
+	case u.model == "":
 		return false
-	case !c.Policy.limitsModels:
-		return !u.brought && toolOfModel(u.model) != ""
+	case c.Policy.limitsModels && slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return modelpattern.Match(pattern, u.model) }):
+		return false
 	}
-	return !slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return modelpattern.Match(pattern, u.model) })
+	return (c.Policy.limitsModels || toolOfModel(u.model) != nil) && !c.isOwnModel(u.model)
 }
 
-// isOwnModel reports whether the preset uses a model in the same way, also in its plugins and tools. A
-// model that one of those uses by default may be named by nobody.
-func (c *Check) isOwnModel(u use) bool {
-	if c.ownModels == nil {
-		c.ownModels = map[string]bool{}
-		own := useSearch{Check: c, ends: func(u use) bool {
-			c.ownModels[u.model] = c.ownModels[u.model] || !u.brought
-			return false
-		}}
-		for _, f := range c.Stored {
-			for _, element := range rawjson.Items(f.Value) {
-				own.element(f.Name, element) // what it cannot read names no model
-			}
-			if f.Name == "model" {
-				own.field(f)
+// isOwnModel reports whether a model is the preset's, or one of its list.
+func (c *Check) isOwnModel(model string) bool {
+	for _, name := range []string{"models", "fallbacks"} {
+		for _, own := range rawjson.Items(c.Setting(name)) {
+			if rawjson.IsText(own, model) || rawjson.IsText(rawjson.Get(own, "model"), model) {
+				return true
 			}
 		}
 	}
-	isNamed, isOwn := c.ownModels[u.model]
-	return isNamed || isOwn && u.brought
+	return rawjson.IsText(c.Setting("model"), model)
 }

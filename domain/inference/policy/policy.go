@@ -93,7 +93,7 @@ func (p *Policy) addBounds(stored map[string]domain.Bound) error {
 				p.locks = append(p.locks, &rule{name: name, places: []dialects.Place{{Field: field}}})
 			}
 		}
-		p.bounds[i].bounds = append(p.bounds[i].bounds, newBound(name, stored[name]))
+		p.bounds[i].bounds = append(p.bounds[i].bounds, bound{name, stored[name]})
 	}
 	return nil
 }
@@ -133,11 +133,6 @@ func (p *Policy) IsLocked(field string) bool {
 	return p != nil && isAnyAt(p.locks, func(at dialects.Place) bool { return at.Field == field })
 }
 
-// locksAt reports whether the policy locks a place, or its whole field.
-func (p *Policy) locksAt(place dialects.Place) bool {
-	return isAnyAt(p.locks, func(at dialects.Place) bool { return at == place || at == dialects.Place{Field: place.Field} })
-}
-
 // Drops reports whether the policy drops a whole field.
 func (p *Policy) Drops(field string) bool {
 	return p != nil && isAnyAt(p.drops, func(at dialects.Place) bool { return at == dialects.Place{Field: field} })
@@ -150,8 +145,9 @@ func (p *Policy) Disallows(at dialects.Place, value jsontext.Value) bool {
 
 // isOffSwitch reports whether a place is one of offSwitches, or has one.
 func isOffSwitch(at dialects.Place) bool {
-	members, ok := offSwitches[at.Field]
-	return ok && (at.Member == "" || slices.Contains(members, at.Member))
+	return slices.ContainsFunc(offSwitches, func(off dialects.Place) bool {
+		return off.Field == at.Field && (off.Member == "" || at.Member == "" || off == at)
+	})
 }
 
 // Cost is the memory that p takes, about, in bytes.
@@ -159,14 +155,7 @@ func (p *Policy) Cost() int {
 	if p == nil {
 		return 0
 	}
-	cost := 64 * len(p.opened)
-	for _, r := range slices.Concat(p.locks, p.bounds, p.drops) {
-		cost += 64 + 32*len(r.places) + 256*len(r.bounds)
-	}
-	for _, pattern := range p.models {
-		cost += 16 + len(pattern)
-	}
-	return cost
+	return 64*len(p.opened) + 512*(len(p.locks)+len(p.bounds)+len(p.drops)) + 300*len(p.models)
 }
 
 // isPromptName reports whether a policy's name is that of the system prompt.
@@ -176,8 +165,8 @@ func isPromptName(name string) bool { return name == "system" || name == "instru
 // count only with server tools.
 var otherToolPlaces = func() []dialects.Place {
 	places := []dialects.Place{{Field: "plugins"}, {Field: "functions"}, {Field: "function_call"}}
-	for _, t := range serverTools {
-		for _, field := range t.fields {
+	for _, t := range known.ServerTools {
+		for _, field := range t.Fields {
 			places = append(places, dialects.Place{Field: field})
 		}
 	}

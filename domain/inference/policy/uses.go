@@ -2,7 +2,6 @@ package policy
 
 import (
 	"bytes"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +17,6 @@ import (
 // use is a server tool or a model that a request names.
 type use struct {
 	tool, model string // one of them is empty
-	brought     bool   // a tool uses it there by default
 }
 
 // finding is what ends a search: a use, or a mistake.
@@ -97,15 +95,15 @@ func (s *useSearch) field(f rawjson.Member) (found *finding) {
 	case "tool_choice":
 		if f.Value.Kind() == '{' {
 			s.isChoice = true
-			_, found = s.tool("", f.Value, 0)
+			found = s.tool("", f.Value, 0)
 			s.isChoice = false
 		}
 	case "container":
 		if skills := rawjson.Get(f.Value, "skills"); skills != nil && !rawjson.IsEmpty(skills) {
-			found = s.useOf(toolOfField(f.Name)).under("skills")
+			found = s.useOf(toolByField[f.Name], nil).under("skills")
 		}
 	default:
-		found = s.useOf(toolOfField(f.Name))
+		found = s.useOf(toolByField[f.Name], nil)
 	}
 	return found.under(f.Name)
 }
@@ -120,99 +118,85 @@ func (s *useSearch) element(field string, element jsontext.Value) *finding {
 	case field == "fallbacks":
 		return s.model(rawjson.Get(element, "model")).under("model")
 	}
-	_, found := s.tool("", element, 0)
-	return found
+	return s.tool("", element, 0)
 }
 
 // item searches an item of a conversation, which may add tools.
 func (s *useSearch) item(item jsontext.Value) *finding {
-	for tools := range toolsOf(s.Dialect, item) {
-		if found := s.tools(tools, 0); found != nil {
+	for _, tools := range toolsOf(s.Dialect, item) {
+		if found := each(tools, func(tool jsontext.Value) *finding { return s.tool("", tool, 0) }); found != nil {
 			return found.under("tools")
 		}
 	}
 	return nil
 }
 
-// toolsOf yields the lists of tools that an item of a conversation gives to the model, as
-// additional_tools does in the Responses API, and a block that defines a tool in the Messages API. The
-// tools that an MCP server had in an earlier answer are none: clients send them back. They have no
-// type.
-func toolsOf(dialect domain.Dialect, item jsontext.Value) iter.Seq[jsontext.Value] {
-	return func(yield func(jsontext.Value) bool) {
-		isFirst, isEarlier := true, false
-		for name, value := range rawjson.Pairs(item) {
-			if !dialects.MayBeName(name, "tools") || value.Kind() == 'n' || rawjson.IsEmpty(value) {
-				continue
-			}
-			if isFirst {
-				isFirst, isEarlier = false, dialect == domain.Responses && rawjson.IsText(dialects.SoleMember(item, "type"), "mcp_list_tools")
-			}
-			if (!isEarlier || !areUntyped(value)) && !yield(value) {
-				return
-			}
-		}
-		if dialect != domain.Messages || !dialects.MayContain(item, "definition") {
-			return
-		}
-		for _, block := range rawjson.Items(rawjson.Get(item, "content")) {
-			added := []jsontext.Value{block}
-			for _, change := range rawjson.Items(rawjson.Get(block, "tool_changes")) {
-				added = append(added, change)
-			}
-			for _, one := range added {
-				if tool := rawjson.Get(rawjson.Get(one, "tool"), "definition"); tool != nil && !yield(rawjson.ArrayOf(tool)) {
-					return
-				}
-			}
-		}
-	}
-}
+// listedTools is the form of the tools that an MCP server had in an earlier answer.
+var listedTools = newForm([]any{map[string]any{
+	"name": "string", "description": "string", "input_schema": map[string]any{}, "annotations": map[string]any{},
+}})
 
-// addsTools reports whether an item of a conversation gives tools to the model.
-func addsTools(dialect domain.Dialect, item jsontext.Value) bool {
-	for range toolsOf(dialect, item) {
-		return true
-	}
-	return false
-}
-
-func areUntyped(tools jsontext.Value) bool {
-	for _, tool := range rawjson.Items(tools) {
-		for name := range rawjson.Pairs(tool) {
-			if dialects.MayBeName(name, "type") {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// useOf visits the tool of a field or a model, and the tools that it brings. There may be none.
-func (s *useSearch) useOf(tool string) *finding {
-	if tool == "" {
+// toolsOf returns the lists of tools that an item of a conversation gives to the model, as additional_tools
+// does in the Responses API, and a block that defines a tool in the Messages API. listedTools are none:
+// clients send them back.
+func toolsOf(dialect domain.Dialect, item jsontext.Value) (lists []jsontext.Value) {
+	if !bytes.Contains(item, []byte("tools")) && dialect != domain.Messages { // nearly always
 		return nil
 	}
-	if found := s.visit(use{tool: tool}); found != nil {
-		return found
+	if tools := rawjson.Get(item, "tools"); tools != nil && !rawjson.IsEmpty(tools) &&
+		(dialect != domain.Responses || !rawjson.IsText(rawjson.Get(item, "type"), "mcp_list_tools") || !listedTools.fits(tools)) {
+		lists = append(lists, tools)
 	}
-	return s.broughtBy(tool, []string{"model", "analysis_models"})
+	if dialect != domain.Messages || !dialects.MayContain(item, "definition") {
+		return lists
+	}
+	for _, block := range rawjson.Items(rawjson.Get(item, "content")) {
+		added := []jsontext.Value{block}
+		for _, change := range rawjson.Items(rawjson.Get(block, "tool_changes")) {
+			added = append(added, change)
+		}
+		for _, one := range added {
+			if tool := rawjson.Get(rawjson.Get(one, "tool"), "definition"); tool != nil {
+				lists = append(lists, rawjson.ArrayOf(tool))
+			}
+		}
+	}
+	return lists
 }
 
-// broughtBy visits the tools and models that a tool uses by default, where it is not given others.
-func (s *useSearch) broughtBy(name string, given []string) *finding {
-	t := toolNamed(name)
-	if !slices.Contains(given, "tools") {
-		for _, tool := range t.brings {
-			if found := s.visit(use{tool: tool, brought: true}); found != nil {
+// useOf visits a server tool, and the tools that it uses by default, unless tool gives it others, and the model
+// that tool runs by default. There may be no t, and no tool.
+func (s *useSearch) useOf(t *serverTool, tool jsontext.Value) *finding {
+	if t == nil {
+		return nil
+	}
+	if found := s.visit(use{tool: t.Name}); found != nil || s.isChoice {
+		return found
+	}
+	if !gives(tool, "tools") {
+		for _, name := range t.Brings {
+			if found := s.visit(use{tool: name}); found != nil {
 				return found
 			}
 		}
 	}
-	if t.runs == "" || slices.Contains(given, t.runs) {
+	if t.Runs == "" || tool == nil || gives(tool, t.Runs) {
 		return nil
 	}
-	return s.visit(use{model: "openrouter/" + strings.TrimPrefix(name, vendorNamespace), brought: true})
+	return s.visit(use{model: "openrouter/" + strings.TrimPrefix(t.Name, vendorNamespace)})
+}
+
+// gives reports whether a tool or a plugin, or its parameters, has a member that says something. An empty list
+// of tools does.
+func gives(tool jsontext.Value, member string) bool {
+	for _, object := range []jsontext.Value{tool, rawjson.Get(tool, "parameters")} {
+		value := rawjson.Get(object, member)
+		isList := value.Kind() == '[' && (member == "tools" || !rawjson.IsEmpty(value))
+		if isList && member != "model" || member == "model" && value.Kind() == '"' && !rawjson.IsText(value, "") {
+			return true
+		}
+	}
+	return false
 }
 
 // model visits a model that is not the request's own. A gateway would resolve a reference in it.
@@ -221,13 +205,14 @@ func (s *useSearch) model(value jsontext.Value) *finding {
 	case value == nil, value.Kind() == 'n':
 		return nil
 	case !isModelName(value):
-		return &finding{mistake: "must be " + aModel.want}
+		return &finding{mistake: "must be " + words["model"].want}
 	case reference.IsReference(value):
 		return &finding{mistake: "must not refer to a preset"}
 	}
 	return s.named(textUpTo(value, reference.MaxReference))
 }
 
+// named visits a model, and the server tool that its name implies.
 func (s *useSearch) named(model string) *finding {
 	if model == "" {
 		return nil
@@ -235,114 +220,84 @@ func (s *useSearch) named(model string) *finding {
 	if found := s.visit(use{model: model}); found != nil {
 		return found
 	}
-	return s.useOf(toolOfModel(model))
+	return s.useOf(toolOfModel(model), nil)
 }
 
-func (s *useSearch) tools(tools jsontext.Value, depth int) *finding {
-	return each(tools, func(tool jsontext.Value) *finding {
-		_, found := s.tool("", tool, depth)
-		return found
-	})
-}
-
-// tool searches a tool, a plugin, a choice of tools, or the member part of one. It returns which of the
-// members tools, model and analysis_models say something there.
-func (s *useSearch) tool(part string, tool jsontext.Value, depth int) (given []string, found *finding) {
+// tool searches a tool, a plugin, a choice of tools, or the member part of one.
+func (s *useSearch) tool(part string, tool jsontext.Value, depth int) (found *finding) {
 	switch s.visited++; {
 	case tool.Kind() != '{':
-		return nil, &finding{mistake: "must be an object"}
+		return &finding{mistake: "must be an object"}
 	case depth > maxToolDepth:
-		return nil, &finding{mistake: "is nested too deeply"}
+		return &finding{mistake: "is nested too deeply"}
 	case s.visited > maxVisited:
-		return nil, &finding{mistake: "must not bring the tools and plugins above " + strconv.Itoa(maxVisited)}
+		return &finding{mistake: "must not bring the tools and plugins above " + strconv.Itoa(maxVisited)}
 	}
-	var name, place string
 	seen := make([]string, 0, 16)
-	isOff, kind := rawjson.Get(tool, "enabled").Kind() == 'f', rawjson.Get(tool, "type")
+	kind := rawjson.Get(tool, "type")
 	isFunction := kind == nil || isCallers(kind)
 	for m, broken := range toolMembers.Object(tool) {
 		if broken != nil || toolMembers[m.Name] == "" || slices.Contains(seen, m.Name) {
 			found = &finding{mistake: "is not a member that passes"}
-			return given, found.under(m.Name)
+			return found.under(m.Name)
 		}
 		seen = append(seen, m.Name)
 		switch m.Name {
 		case "type", "id":
-			name, found = s.kind(m, isOff)
-			place = m.Name
+			found = s.kind(m, tool)
 		case "name":
 			found = s.functionName(m.Value, isFunction && !s.isChoice && part != "parameters")
 		case "model":
-			if !rawjson.IsText(m.Value, "") && m.Value.Kind() != 'n' {
-				given = append(given, m.Name)
-			}
 			found = s.model(m.Value)
 		case "analysis_models", "allowed_models", "tools":
-			if m.Value.Kind() == '[' && (m.Name == "tools" || !rawjson.IsEmpty(m.Value)) {
-				given = append(given, m.Name)
-			}
+			read := s.model
 			if m.Name == "tools" {
-				found = s.tools(m.Value, depth+1)
-			} else {
-				found = each(m.Value, s.model)
+				read = func(tool jsontext.Value) *finding { return s.tool("", tool, depth+1) }
+			}
+			if found = each(m.Value, read); m.Value.Kind() != '[' && m.Value.Kind() != 'n' {
+				found = &finding{mistake: "must be an array"}
 			}
 		case "parameters", "function", "custom", "allowed_tools", "svg":
 			isSchema := m.Name == "parameters" && (isFunction || rawjson.IsText(kind, "tool_search"))
 			isNames := m.Name == "allowed_tools" && !s.isChoice // of an MCP server
 			if m.Value.Kind() != 'n' && !isSchema && !isNames {
-				var inside []string
-				if inside, found = s.tool(m.Name, m.Value, depth+1); m.Name != "svg" { // which has a model of its own
-					given = append(given, inside...)
-				}
+				found = s.tool(m.Name, m.Value, depth+1)
 			}
 		}
 		if found != nil {
-			return given, found.under(m.Name)
+			return found.under(m.Name)
 		}
-	}
-	if name != "" && !s.isChoice {
-		found = s.broughtBy(name, given).under(place)
-	}
-	return given, found
-}
-
-// functionName checks the name of a tool. That of a function counts as the server tool of that type.
-func (s *useSearch) functionName(name jsontext.Value, isFunction bool) *finding {
-	if isGateways(name) {
-		return &finding{mistake: "is the name of a tool that gateways run, and not of a function,"}
-	}
-	if tool := toolOfFunction(name); isFunction && tool != "" {
-		return s.visit(use{tool: tool})
 	}
 	return nil
 }
 
-// kind visits the server tool of a type of a tool, or of the id of a plugin. It returns "" if there is
-// none, or if the plugin is off.
-func (s *useSearch) kind(m rawjson.Member, isOff bool) (name string, found *finding) {
-	known := true
-	switch {
-	case m.Name == "id":
-		id := textUpTo(m.Value, dialects.MaxText)
-		name, known = toolOfPlugin(id), slices.Contains(pluginIDs, id)
-	case !isCallers(m.Value):
-		name, known = toolOfType(textUpTo(m.Value, dialects.MaxText))
+// functionName checks the name of a tool. That of a function may be one that LiteLLM takes for web_search.
+func (s *useSearch) functionName(name jsontext.Value, isFunction bool) *finding {
+	if isGateways(name) {
+		return &finding{mistake: "is the name of a tool that gateways run, and not of a function,"}
 	}
-	if isOff {
-		name = ""
+	if isFunction && isWebSearch(name) {
+		return s.visit(use{tool: vendorNamespace + "web_search"})
 	}
-	if name != "" {
-		found = s.visit(use{tool: name})
-	}
-	if found == nil && !known {
-		found = &finding{mistake: "is not a kind of tool or plugin that passes"}
-	}
-	return name, found
+	return nil
 }
 
-// isCallers reports whether a type is that of no server tool.
-func isCallers(kind jsontext.Value) bool {
-	return kind.Kind() == 'n' || slices.ContainsFunc(callersTypes, func(name string) bool { return rawjson.IsText(kind, name) })
+// kind visits the server tool of a type of a tool, or of the id of a plugin, unless the plugin is off.
+func (s *useSearch) kind(m rawjson.Member, tool jsontext.Value) (found *finding) {
+	text := textUpTo(m.Value, dialects.MaxText)
+	t, isKnown := toolByPlugin[text], slices.Contains(known.Plugins, text)
+	if m.Name == "type" {
+		if t, isKnown = nil, true; !isCallers(m.Value) {
+			t, isKnown = toolOfType(text)
+		}
+	}
+	if rawjson.Get(tool, "enabled").Kind() != 'f' {
+		found = s.useOf(t, tool)
+	}
+	if found == nil && !isKnown {
+		found = &finding{mistake: "is not a kind of tool or plugin that passes"}
+	}
+	return found
 }
 
 // isGateways reports whether a name is that of a tool that a gateway answers itself.

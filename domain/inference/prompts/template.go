@@ -101,7 +101,7 @@ type placeOfWhole struct {
 // a template is made. Some models take one system message only.
 func NewTemplate(v domain.PresetVersion, to domain.Dialect) (t *Template, dropped []string) {
 	t = &Template{dialect: to, index: make(map[string]int)}
-	prompt, messages := domain.TextOrEmpty(v.SystemPrompt), jsontext.Value(v.Template.Messages)
+	prompt, messages := domain.ValueOr(v.SystemPrompt, ""), jsontext.Value(v.Template.Messages)
 	t.prompt = t.compilePrompt(prompt)
 	t.messages = t.compileMessages(v.Dialect, messages) // even if the dialect cannot express all of them, it needs all variables
 	if v.Dialect == to {

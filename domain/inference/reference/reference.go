@@ -5,7 +5,6 @@ package reference
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -96,21 +95,6 @@ func (q *Request) Read(body []byte) {
 		}
 	}
 	q.resolvePrompt()
-}
-
-// ReadFlat is read for JSON that does not nest deeply. It returns false for another body.
-func (q *Request) ReadFlat(body []byte) bool {
-	q.Prompt, q.Fields = &noPrompt, q.usual[:0]
-	for field, err := range dialects.UsualNames.Flat(body) {
-		if err != nil {
-			return false
-		}
-		if !q.readMember(field, nil) {
-			break
-		}
-	}
-	q.resolvePrompt()
-	return true
 }
 
 // readMember reads a field, or an error in its place. It returns false if no later field
@@ -254,36 +238,15 @@ func FindReference(body []byte) (place string) {
 	if !dialects.MayContain(body, "preset") {
 		return ""
 	}
-	place, err := findReferenceAmong(dialects.UsualNames.Flat(body))
-	if err != nil {
-		OnOwnStack(func() { place, _ = findReferenceAmong(dialects.UsualNames.Object(body)) })
-	}
-	return place
-}
-
-func findReferenceAmong(fields iter.Seq2[rawjson.Member, error]) (place string, err error) {
-	for field, err := range fields {
+	for field, err := range dialects.UsualNames.Object(body) {
 		if err != nil {
-			return "", err
+			return ""
 		}
 		if place := findReferenceIn(field); place != "" {
-			return place, nil
+			return place
 		}
 	}
-	return "", nil
-}
-
-// OnOwnStack calls do on a stack of its own. Code that recurses on deeply nested JSON makes a
-// stack large. It does not shrink while its goroutine waits for the gateway.
-func OnOwnStack(do func()) {
-	ended := make(chan any)
-	go func() {
-		defer func() { ended <- recover() }()
-		do()
-	}()
-	if panicked := <-ended; panicked != nil {
-		panic(panicked)
-	}
+	return ""
 }
 
 // modelsWithin are the fields with a list of models. The members lead from an element of

@@ -34,11 +34,6 @@ const (
 	MediaType Reason = "media_type"
 )
 
-// Reasons returns all reasons.
-func Reasons() []Reason {
-	return []Reason{Absent, Aborted, Malformed, TooLarge, Encoding, MediaType}
-}
-
 // Seen has the usage of an answer.
 type Seen struct {
 	// Model is the model that answered, "" if the answer does not say. Of a stream whose events

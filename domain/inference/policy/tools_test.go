@@ -18,9 +18,9 @@ func documented() string {
 	}
 	var rows strings.Builder
 	rows.WriteString("| Tool | Types | Plugin | Fields | Model |\n|---|---|---|---|---|\n")
-	for _, t := range serverTools {
-		models := list(t.models, "%s") + list(t.variants, "…:%s")
-		row := fmt.Sprintf("| `%s` | %s | %s | %s | %s |", t.name, list(t.types, "%s"), list(t.plugins, "%s"), list(t.fields, "%s"), models)
+	for _, t := range known.ServerTools {
+		models := list(t.Models, "%s") + list(t.Variants, "…:%s")
+		row := fmt.Sprintf("| `%s` | %s | %s | %s | %s |", t.Name, list(t.Types, "%s"), list(t.Plugins, "%s"), list(t.Fields, "%s"), models)
 		rows.WriteString(strings.ReplaceAll(row, "|  |", "| – |") + "\n")
 	}
 	return strings.ReplaceAll(rows.String(), "|  |", "| – |")
@@ -38,7 +38,11 @@ func TestServerToolsAreDocumented(t *testing.T) {
 
 func TestToolOfModel(t *testing.T) {
 	for model, want := range map[string]string{"online": "", ":online": "openrouter:web_search", "a@Online": "openrouter:web_search", "x/openrouter/fusion": "openrouter:fusion", "xopenrouter/fusion": "", "a:openrouter/fusion": ""} {
-		if got := toolOfModel(model); got != want {
+		got := ""
+		if t := toolOfModel(model); t != nil {
+			got = t.Name
+		}
+		if got != want {
 			t.Errorf("%s: got %q, want %q", model, got, want)
 		}
 	}
@@ -51,16 +55,16 @@ func TestToolOfType(t *testing.T) {
 		"tool_search_tool_regex_20251119": "openrouter:tool_search", "tool_search_tool_bm25": "openrouter:tool_search",
 		"code_execution_20260521": "openrouter:code_interpreter", "mcp_toolset": "openrouter:mcp", "browser_toolset_20260801": "openrouter:browser_use",
 	} {
-		if got, known := toolOfType(kind); got != want || !known {
-			t.Errorf("%s: got %q, %t, want %q", kind, got, known, want)
+		if got, known := toolOfType(kind); got.Name != want || !known {
+			t.Errorf("%s: got %q, %t, want %q", kind, got.Name, known, want)
 		}
 	}
 	for kind, want := range map[string]string{
 		"later": "openrouter:later", "openrouter:later": "openrouter:later", "acme:web_search": "acme:web_search",
 		"web_search_x": "openrouter:web_search_x", "_20260101": "openrouter:_20260101", "": "openrouter:",
 	} {
-		if got, known := toolOfType(kind); got != want || known {
-			t.Errorf("%s: got %q, %t, want %q, unknown", kind, got, known, want)
+		if got, known := toolOfType(kind); got.Name != want || known {
+			t.Errorf("%s: got %q, %t, want %q, unknown", kind, got.Name, known, want)
 		}
 	}
 }

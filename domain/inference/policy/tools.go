@@ -1,0 +1,139 @@
+package policy
+
+import (
+	_ "embed"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// serverTool is a tool that a gateway or a provider runs, with the ways to use it.
+// docs/workspaces.md lists them, too.
+type serverTool struct {
+	// Name is the name by which workspaces disable the tool.
+	Name string
+	// Types are the tool's types, without the namespace and the date in which many end.
+	Types []string
+	// Plugins are ids of plugins, and Fields the request fields that switch the tool on.
+	Plugins, Fields []string
+	// Models are names of models, in any letter case, and Variants are suffixes of a model's name
+	// after a colon.
+	Models, Variants []string
+	// Brings are the tools that it uses if it has no list of its own.
+	Brings []string
+	// Runs is the member that names the models that the tool runs. Without one, it chooses them.
+	Runs string
+
+	implied *regexp.Regexp // matches a list of models in which one is the tool, nil for none
+}
+
+// vendorNamespace is the prefix of the names of server tools.
+const vendorNamespace = "openrouter:"
+
+//go:embed tools.json
+var toolsText []byte
+
+// known is what is known of tools. Another server tool can be disabled, too, and requests cannot use it
+// where any is disabled.
+var known = func() (table struct {
+	ServerTools []*serverTool
+	// CallersTypes are the types of tools, and of choices, that belong to no server tool.
+	CallersTypes []string
+	// Plugins are the plugins that there are.
+	Plugins []string
+	// Members are the members of tools of all dialects, of the choice of one, of the parameters of
+	// server tools, and of plugins. The parameters of a function are a JSON Schema.
+	Members []string
+}) {
+	if err := json.Unmarshal(toolsText, &table); err != nil {
+		panic(err) // a test reads it
+	}
+	return table
+}()
+
+var toolMembers = rawjson.NewNames(known.Members...)
+
+// toolByType, toolByPlugin and toolByField have the server tools by the ways to use them.
+var toolByType, toolByPlugin, toolByField = func() (types, plugins, fields map[string]*serverTool) {
+	const space = `[\s\p{Z}\x{85}]*`
+	types, plugins, fields = map[string]*serverTool{}, map[string]*serverTool{}, map[string]*serverTool{}
+	add := func(by map[string]*serverTool, texts []string, t *serverTool) {
+		for _, text := range texts {
+			by[text] = t
+		}
+	}
+	for _, t := range known.ServerTools {
+		add(types, t.Types, t)
+		add(plugins, t.Plugins, t)
+		add(fields, t.Fields, t)
+		// Vendors may be before a model, and a reference behind it. LiteLLM takes a name with commas for
+		// a list of models.
+		switch {
+		case t.Models != nil:
+			t.implied = regexp.MustCompile(`(?i)(?:^|[,/])` + space + `(?:` + strings.Join(t.Models, "|") + `)` + space + `(?:$|[,:@])`)
+		case t.Variants != nil:
+			t.implied = regexp.MustCompile(`(?i)[:@]` + space + `(?:` + strings.Join(t.Variants, "|") + `)` + space + `(?:$|[,:@])`)
+		}
+	}
+	return types, plugins, fields
+}()
+
+// AllServerTools are the names of the known server tools.
+var AllServerTools = func() (names []string) {
+	for _, t := range known.ServerTools {
+		names = append(names, t.Name)
+	}
+	return names
+}()
+
+// toolOfType returns the server tool of a type, which may be one that is not known. Many types end in a date.
+func toolOfType(kind string) (t *serverTool, isKnown bool) {
+	bare := strings.TrimPrefix(kind, vendorNamespace)
+	undated := bare
+	for i := strings.LastIndexByte(undated, '_'); i > 0 && strings.Trim(undated[i+1:], "0123456789") == ""; i = strings.LastIndexByte(undated, '_') {
+		undated = undated[:i]
+	}
+	if t := toolByType[strings.TrimSuffix(undated, "_preview")]; t != nil {
+		return t, true
+	}
+	if !strings.Contains(bare, ":") { // else it has another namespace
+		bare = vendorNamespace + bare
+	}
+	return &serverTool{Name: bare}, false
+}
+
+// toolOfModel returns the first server tool that a model's name implies, or nil.
+func toolOfModel(model string) *serverTool {
+	for _, t := range known.ServerTools {
+		if t.implied != nil && t.implied.MatchString(model) {
+			return t
+		}
+	}
+	return nil
+}
+
+// maxFunctionName is more bytes than the types of server tools have.
+const maxFunctionName = 128
+
+// isWebSearch reports whether LiteLLM runs web_search for a function's name. Letter case and signs do not
+// count, since that may be WebSearch.
+func isWebSearch(name jsontext.Value) bool {
+	text, _ := rawjson.Head(name, maxFunctionName)
+	return strings.EqualFold("websearch", strings.Map(func(char rune) rune {
+		if unicode.IsLetter(char) || unicode.IsDigit(char) {
+			return char
+		}
+		return -1
+	}, text))
+}
+
+// isCallers reports whether a type is that of no server tool.
+func isCallers(kind jsontext.Value) bool {
+	return kind.Kind() == 'n' || slices.ContainsFunc(known.CallersTypes, func(name string) bool { return rawjson.IsText(kind, name) })
+}
