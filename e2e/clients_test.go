@@ -72,10 +72,15 @@ func startFamilies(t *testing.T) (*server, *provider) {
 }
 
 // check fails the test unless the provider took a request that names a preset, and the request has
-// the preset's model, prompt, tool and settings. The client itself sends the settings own. check
-// returns those that have not the preset's value.
-func (r judged) check(t *testing.T, preset string, own []string) (sent []string) {
+// the preset's model, prompt, tool and settings. The reference is the preset's slug, or what was
+// named as the model. The client itself sends the settings own. check returns those that have not the preset's value.
+func (r judged) check(t *testing.T, reference string, own []string) (sent []string) {
 	t.Helper()
+	model, slug, named := strings.Cut(reference, "@preset/")
+	if !named {
+		model, slug = "", reference
+	}
+	preset, label, _ := strings.Cut(slug, "@")
 	var body map[string]any
 	if err := json.Unmarshal([]byte(r.body), &body); err != nil {
 		t.Fatal(err)
@@ -97,6 +102,9 @@ func (r judged) check(t *testing.T, preset string, own []string) (sent []string)
 	if !ok {
 		t.Fatal("is not expected")
 	}
+	if model != "" {
+		settings = with(settings, "model", model)
+	}
 	if kind := at(body, "tool_choice.type"); kind == "any" || kind == "tool" { // of the client, as a whole
 		own = append(slices.Clone(own), "tool_choice.disable_parallel_tool_use")
 		settings = with(settings, "thinking.type", nil, "thinking.budget_tokens", nil) // which would be refused
@@ -111,13 +119,21 @@ func (r judged) check(t *testing.T, preset string, own []string) (sent []string)
 			}
 		}
 	}
-	if first := firstPrompt(body); !strings.HasPrefix(first, "Be brief.") {
+	if first := firstPrompt(body); !strings.HasPrefix(first, promptOf(label)) {
 		t.Errorf("the prompt begins with %.100q, want the preset's", first)
 	}
 	if !strings.Contains(r.body, `"find_customer"`) {
 		t.Error("lacks the preset's tool")
 	}
 	return sent
+}
+
+// promptOf returns the prompt of a preset's version, which may have a label.
+func promptOf(label string) string {
+	if label != "" {
+		return "Be exact."
+	}
+	return "Be brief."
 }
 
 // at returns the value of a member, whose name has a dot before that of an inner one.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
@@ -64,7 +65,7 @@ func (e *editor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		block = editorStep(results)
 	}
 	_, events := messageOf(sent.Model, block)
-	writeEvents(w, events)
+	sendStream(w, encodeStream(events, domain.Messages))
 }
 
 // editorStep returns what the model does after the results of its tools.
@@ -138,7 +139,7 @@ func TestAgentEditsPreset(t *testing.T) {
 	}
 	file := filepath.Join(home, "mcp.json")
 	write(t, file, string(config))
-	args, env := configureClaude(t, home, s.site, "acme/model")
+	args, env := configureClaude(t, home, s.site, []string{"acme/model"})
 	args = append(args, "--mcp-config", file, "--strict-mcp-config", "--allowedTools", "mcp__presets", "--", "Let the reviewer name the line.")
 	env = append(env, "ENABLE_TOOL_SEARCH=false") // or the model has to find each tool first
 	out, errs, err := try(t, home, append(env, homeOf(home)...), command[0], append(command[1:], args...)...)

@@ -80,7 +80,7 @@ func TestPickerOfClaudeCode(t *testing.T) {
 	home := t.TempDir()
 	ask := func(model string) {
 		t.Helper()
-		args, env := configureClaude(t, home, s.site, model)
+		args, env := configureClaude(t, home, s.site, []string{model})
 		env = append(env, "HOME="+home, "USERPROFILE="+home, "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1")
 		out, errs, err := try(t, home, env, command[0], slices.Concat(command[1:], args, []string{"What is there to see in Rome?"})...)
 		if err != nil || !strings.Contains(out, providerText) {

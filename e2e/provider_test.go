@@ -11,7 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,8 +29,16 @@ type provider struct {
 
 	mu       sync.Mutex
 	client   string
+	errand   errand
 	failure  string // of the next request: a status, or "break"
 	requests []judged
+}
+
+// errand is what an agent does before it gets a text: calls of one of its own tools.
+type errand struct {
+	tools map[string]string // the arguments of the tools that may be called, by name; {call} is the number of the call
+	calls int               // results of tools in the conversation until the text
+	model string            // that the answers name, if not empty
 }
 
 // judged is a request as it reached the provider.
@@ -40,6 +48,7 @@ type judged struct {
 	header http.Header
 	body   string
 	why    string // it was refused, or empty
+	stream string // that it got, or empty
 }
 
 func newProvider(t *testing.T) *provider {
@@ -64,6 +73,13 @@ func (p *provider) take() []judged {
 	all := p.requests
 	p.requests = nil
 	return all
+}
+
+// send sends the agents of the next requests on an errand.
+func (p *provider) send(e errand) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.errand = e
 }
 
 // failNext lets the next request fail, as control says, or succeed.
@@ -124,7 +140,17 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		request.why = strings.Join(strictgateway.Refusals(route.dialect, body), "; ")
 	}
 	p.mu.Lock()
-	request.client = p.client
+	request.client, sent.errand = p.client, p.errand
+	if sent.errand.model != "" {
+		sent.Model = sent.errand.model
+	}
+	sent.whole, sent.Stream = string(body), sent.Stream || name == "streamGenerateContent"
+	var stream []string
+	if request.why == "" && sent.Stream {
+		_, events := route.answer(sent)
+		stream = encodeStream(events, route.dialect)
+		request.stream = strings.Join(stream, "")
+	}
 	p.requests = append(p.requests, request)
 	failure := p.failure
 	p.failure = ""
@@ -143,28 +169,52 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After-Ms", "10")
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if reason != "" {
+	switch {
+	case reason != "":
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": map[string]any{
 			"type": kind, "message": reason, "param": nil, "code": status,
 		}})
-		return
-	}
-	sent.whole, sent.Stream = string(body), sent.Stream || name == "streamGenerateContent"
-	whole, events := route.answer(sent)
-	if !sent.Stream {
+	case !sent.Stream:
+		whole, _ := route.answer(sent)
 		_ = json.NewEncoder(w).Encode(whole)
-		return
+	default:
+		sendStream(w, stream)
 	}
-	writeEvents(w, events)
-	if route.dialect == domain.Chat {
-		_, _ = io.WriteString(w, "data: [DONE]\n\n")
+}
+
+// encodeStream returns the events of a stream as they are sent.
+func encodeStream(events []map[string]any, dialect domain.Dialect) (stream []string) {
+	for _, event := range events {
+		data, _ := json.Marshal(event)
+		text := fmt.Sprintf("data: %s\n\n", data)
+		if kind, ok := event["type"]; ok {
+			text = fmt.Sprintf("event: %s\n%s", kind, text)
+		}
+		stream = append(stream, text)
+	}
+	if dialect == domain.Chat {
+		stream = append(stream, "data: [DONE]\n\n")
+	}
+	return stream
+}
+
+// sendStream answers with a stream of events, each by itself.
+func sendStream(w http.ResponseWriter, stream []string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, event := range stream {
+		_, _ = io.WriteString(w, event)
+		_ = http.NewResponseController(w).Flush()
 	}
 }
 
 // serveOther answers what clients ask beside inference.
 func (p *provider) serveOther(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
+	if r.Header.Get("Upgrade") != "" { // it has no WebSockets
+		w.WriteHeader(http.StatusUpgradeRequired)
+		return
+	}
 	switch path.Base(r.URL.Path) {
 	case "models":
 		_, _ = io.WriteString(w, `{"object": "list", "data": []}`)
@@ -195,11 +245,17 @@ type asked struct {
 	OutputConfig struct {
 		Format format `json:"format"`
 	} `json:"output_config"`
-	whole string // of the request
-}
+	Thinking struct{ Type string }
+	Include  []string
+	Messages []struct {
+		Role    string
+		Content json.RawMessage
+	}
+	Input json.RawMessage
 
-// toolResult is in a request that has the result of a call.
-var toolResult = regexp.MustCompile(`"(tool_call_id|function_call_output|tool_result)"`)
+	errand errand
+	whole  string // of the request
+}
 
 type format struct {
 	Type string `json:"type"`
@@ -210,6 +266,9 @@ const (
 	providerText = "Rome has many sights."
 	providerJSON = `{"city": "Rome"}`
 )
+
+// providerSignature is what a model signs or encrypts of its thoughts.
+const providerSignature = "EqoBCkgIARABGAIiQL+/8f0=="
 
 // text is the text of the answer.
 func (a asked) text() string {
@@ -222,11 +281,11 @@ func (a asked) text() string {
 	return providerText
 }
 
-// forced returns the name of the tool that must be called, or "". Clients that force any
-// tool want their own, which is the last one.
-func (a asked) forced() string {
-	if strings.Contains(a.whole, "Call sights.") && !toolResult.MatchString(a.whole) {
-		return "sights"
+// call returns the name and the arguments of the tool that must be called, or nothing. Clients that
+// force any tool want their own, which is the last one.
+func (a asked) call() (name, arguments string) {
+	if strings.Contains(a.whole, "Call sights.") && a.results() == 0 {
+		return "sights", providerJSON
 	}
 	var choice struct {
 		Type, Name string
@@ -234,14 +293,42 @@ func (a asked) forced() string {
 	}
 	_ = json.Unmarshal(a.ToolChoice, &choice)
 	if name := choice.Name + choice.Function.Name; name != "" {
-		return name
+		return name, providerJSON
 	}
 	if bytes.Equal(a.ToolChoice, []byte(`"required"`)) || choice.Type == "any" {
 		last := a.Tools[len(a.Tools)-1]
-		return last.Name + last.Function.Name
+		return last.Name + last.Function.Name, providerJSON
 	}
-	return ""
+	for _, tool := range a.Tools {
+		name := tool.Name + tool.Function.Name
+		if arguments, ok := a.errand.tools[name]; ok && a.results() < a.errand.calls {
+			return name, strings.ReplaceAll(arguments, "{call}", strconv.Itoa(1+a.results()))
+		}
+	}
+	return "", ""
 }
+
+// results returns how many results of tools the conversation has.
+func (a asked) results() int {
+	type item struct{ Type, Role string }
+	var items []item
+	_ = json.Unmarshal(a.Input, &items) // a text has none
+	for _, message := range a.Messages {
+		var blocks []item
+		_ = json.Unmarshal(message.Content, &blocks)
+		items = append(append(items, item{Role: message.Role}), blocks...)
+	}
+	count := 0
+	for _, item := range items {
+		if item.Role == "tool" || item.Type == "tool_result" || item.Type == "function_call_output" {
+			count++
+		}
+	}
+	return count
+}
+
+// id returns the id of the next call of a tool.
+func (a asked) id(prefix string) string { return fmt.Sprintf("%s_%d", prefix, 1+a.results()) }
 
 // base returns an answer of testdata.
 func base(file, model string) (object map[string]any) {
@@ -258,10 +345,10 @@ func base(file, model string) (object map[string]any) {
 func chatAnswerTo(a asked) (map[string]any, []map[string]any) {
 	message := map[string]any{"role": "assistant", "content": a.text()}
 	reason := "stop"
-	if tool := a.forced(); tool != "" {
+	if tool, arguments := a.call(); tool != "" {
 		message["content"], reason = nil, "tool_calls"
 		message["tool_calls"] = []any{map[string]any{
-			"index": 0, "id": "call_1", "type": "function", "function": map[string]any{"name": tool, "arguments": providerJSON},
+			"index": 0, "id": a.id("call"), "type": "function", "function": map[string]any{"name": tool, "arguments": arguments},
 		}}
 	}
 	whole := base("openai/chat.json", a.Model)
@@ -294,22 +381,30 @@ func responsesAnswerTo(a asked) (map[string]any, []map[string]any) {
 		with(place, "type", "response.content_part.done", "part", part),
 	}
 	begun := with(item, "status", "in_progress", "content", []any{})
-	if tool := a.forced(); tool != "" {
-		item = map[string]any{"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": tool, "arguments": providerJSON, "status": "completed"}
+	if tool, arguments := a.call(); tool != "" {
+		id := a.id("fc")
+		item = map[string]any{"type": "function_call", "id": id, "call_id": a.id("call"), "name": tool, "arguments": arguments, "status": "completed"}
 		begun = with(item, "status", "in_progress", "arguments", "")
 		pieces = []map[string]any{
-			{"type": "response.function_call_arguments.delta", "item_id": "fc_1", "output_index": 0, "delta": providerJSON},
-			{"type": "response.function_call_arguments.done", "item_id": "fc_1", "output_index": 0, "name": tool, "arguments": providerJSON},
+			{"type": "response.function_call_arguments.delta", "item_id": id, "output_index": 0, "delta": arguments},
+			{"type": "response.function_call_arguments.done", "item_id": id, "output_index": 0, "name": tool, "arguments": arguments},
 		}
 	}
 	whole := base("openai/responses.json", a.Model)
-	whole["output"] = []any{item}
-	events := []map[string]any{
-		{"type": "response.created", "response": with(whole, "status", "in_progress", "output", []any{}, "usage", nil)},
-		{"type": "response.output_item.added", "output_index": 0, "item": begun},
+	output := []any{item}
+	events := []map[string]any{{"type": "response.created", "response": with(whole, "status", "in_progress", "output", []any{}, "usage", nil)}}
+	if a.errand.calls > 0 && slices.Contains(a.Include, "reasoning.encrypted_content") { // what is encrypted must come back
+		thought := map[string]any{"type": "reasoning", "id": a.id("rs"), "summary": []any{}, "encrypted_content": providerSignature}
+		output = []any{thought, item}
+		events = append(events, map[string]any{"type": "response.output_item.added", "output_index": 0, "item": with(thought, "encrypted_content", "")},
+			map[string]any{"type": "response.output_item.done", "output_index": 0, "item": thought})
 	}
-	events = append(events, pieces...)
-	events = append(events, map[string]any{"type": "response.output_item.done", "output_index": 0, "item": item},
+	events = append(events, map[string]any{"type": "response.output_item.added", "output_index": len(output) - 1, "item": begun})
+	for _, piece := range pieces {
+		events = append(events, with(piece, "output_index", len(output)-1))
+	}
+	whole["output"] = output
+	events = append(events, map[string]any{"type": "response.output_item.done", "output_index": len(output) - 1, "item": item},
 		map[string]any{"type": "response.completed", "response": whole})
 	for i := range events {
 		events[i]["sequence_number"] = i
@@ -319,10 +414,14 @@ func responsesAnswerTo(a asked) (map[string]any, []map[string]any) {
 
 func messagesAnswerTo(a asked) (map[string]any, []map[string]any) {
 	block := map[string]any{"type": "text", "text": a.text()}
-	if tool := a.forced(); tool != "" {
-		block = toolUse("toolu_1", tool, providerJSON)
+	if tool, arguments := a.call(); tool != "" {
+		block = toolUse(a.id("toolu"), tool, arguments)
 	}
-	return messageOf(a.Model, block)
+	if a.errand.calls == 0 || a.Thinking.Type != "enabled" && a.Thinking.Type != "adaptive" {
+		return messageOf(a.Model, block)
+	}
+	// The client sends the signature back.
+	return messageOf(a.Model, map[string]any{"type": "thinking", "thinking": "I look <into> it.", "signature": providerSignature}, block)
 }
 
 // toolUse returns a block with which a model calls a tool.
@@ -330,35 +429,32 @@ func toolUse(id, name, input string) map[string]any {
 	return map[string]any{"type": "tool_use", "id": id, "name": name, "input": json.RawMessage(input)}
 }
 
-// messageOf returns an answer of the Messages API with one block, which is a text or of toolUse.
-func messageOf(model string, block map[string]any) (whole map[string]any, events []map[string]any) {
-	begun, delta, reason := with(block, "text", ""), map[string]any{"type": "text_delta", "text": block["text"]}, "end_turn"
-	if input, isTool := block["input"].(json.RawMessage); isTool {
-		begun, delta, reason = with(block, "input", map[string]any{}), map[string]any{"type": "input_json_delta", "partial_json": string(input)}, "tool_use"
-	}
+// messageOf returns an answer of the Messages API with blocks, which are texts, thoughts or of toolUse.
+func messageOf(model string, blocks ...map[string]any) (whole map[string]any, events []map[string]any) {
 	whole = base("anthropic/messages.json", model)
-	whole["content"], whole["stop_reason"] = []any{block}, reason
-	return whole, []map[string]any{
-		{"type": "message_start", "message": with(whole, "content", []any{}, "stop_reason", nil)},
-		{"type": "content_block_start", "index": 0, "content_block": begun},
-		{"type": "content_block_delta", "index": 0, "delta": delta},
-		{"type": "content_block_stop", "index": 0},
-		{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": nil}, "usage": whole["usage"]},
-		{"type": "message_stop"},
-	}
-}
-
-// writeEvents answers with a stream of events, each by itself.
-func writeEvents(w http.ResponseWriter, events []map[string]any) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	for _, event := range events {
-		data, _ := json.Marshal(event)
-		if kind, ok := event["type"]; ok {
-			fmt.Fprintf(w, "event: %s\n", kind)
+	events = []map[string]any{{"type": "message_start", "message": with(whole, "content", []any{}, "stop_reason", nil)}}
+	reason, content := "end_turn", []any{}
+	for i, block := range blocks {
+		begun, deltas := with(block, "text", ""), []map[string]any{{"type": "text_delta", "text": block["text"]}}
+		switch block["type"] {
+		case "tool_use":
+			reason, begun = "tool_use", with(block, "input", map[string]any{})
+			deltas[0] = map[string]any{"type": "input_json_delta", "partial_json": string(block["input"].(json.RawMessage))}
+		case "thinking":
+			begun = with(block, "thinking", "", "signature", "")
+			deltas = []map[string]any{{"type": "thinking_delta", "thinking": block["thinking"]}, {"type": "signature_delta", "signature": block["signature"]}}
 		}
-		fmt.Fprintf(w, "data: %s\n\n", data)
-		_ = http.NewResponseController(w).Flush()
+		events = append(events, map[string]any{"type": "content_block_start", "index": i, "content_block": begun})
+		for _, delta := range deltas {
+			events = append(events, map[string]any{"type": "content_block_delta", "index": i, "delta": delta})
+		}
+		events = append(events, map[string]any{"type": "content_block_stop", "index": i})
+		content = append(content, block)
 	}
+	whole["content"], whole["stop_reason"] = content, reason
+	return whole, append(events,
+		map[string]any{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": nil}, "usage": whole["usage"]},
+		map[string]any{"type": "message_stop"})
 }
 
 func geminiAnswerTo(a asked) (map[string]any, []map[string]any) {
