@@ -60,8 +60,10 @@ var agents = []agent{
 	{
 		name: "copilot", program: "@github/copilot-{platform}/copilot", preset: "qwen", own: []string{"temperature", "top_p"}, open: copilotOpen, tools: map[string]string{"view": `{"path": "{home}/notes-{call}.txt"}`}, inLong: true,
 		configure: func(_ *testing.T, home, site string, models []string) (args, env []string) {
-			return goOn(models, "--continue", "--model", last(models), "--allow-all", "--no-color", "-p"), []string{"COPILOT_HOME=" + home, "COPILOT_OFFLINE=true", "COPILOT_AUTO_UPDATE=false",
-				"COPILOT_PROVIDER_BASE_URL=" + site + "/v1", "COPILOT_PROVIDER_API_KEY=" + inferenceKey, "COPILOT_MODEL=" + last(models)}
+			return goOn(models, "--continue", "--model", last(models), "--allow-all", "--no-color", "-p"), []string{
+				"COPILOT_HOME=" + home, "COPILOT_OFFLINE=true", "COPILOT_AUTO_UPDATE=false",
+				"COPILOT_PROVIDER_BASE_URL=" + site + "/v1", "COPILOT_PROVIDER_API_KEY=" + inferenceKey, "COPILOT_MODEL=" + last(models),
+			}
 		},
 	},
 	{
@@ -114,9 +116,11 @@ const (
 
 // The settings that the agents send, by all of their names. docs/agents.md lists them.
 var (
-	claudeOpen = []string{"context_management", "instructions", "max_completion_tokens", "max_output_tokens", "max_tokens", "model",
+	claudeOpen = []string{
+		"context_management", "instructions", "max_completion_tokens", "max_output_tokens", "max_tokens", "model",
 		"output_config", "output_config.effort", "reasoning", "reasoning.effort", "reasoning.max_tokens", "reasoning_effort", "system",
-		"thinking", "thinking.budget_tokens", "tools"}
+		"thinking", "thinking.budget_tokens", "tools",
+	}
 	codexOpen   = []string{"include", "instructions", "model", "parallel_tool_calls", "reasoning", "system", "tool_choice.disable_parallel_tool_use", "tools"}
 	plainOpen   = []string{"instructions", "model", "system", "tools"}
 	copilotOpen = []string{"frequency_penalty", "instructions", "model", "presence_penalty", "system", "temperature", "tools", "top_p"}
@@ -284,8 +288,10 @@ func (c *conversation) hold(t *testing.T, models []string, calls int) []*transfe
 		args, env := c.configure(t, c.home, c.tap.site, models[:i+1])
 		cmd := exec.CommandContext(wait.Command(t), c.command[0], slices.Concat(c.command[1:], args, []string{"What is there to see in Rome?"})...)
 		cmd.Dir, cmd.WaitDelay = c.home, 5*time.Second
-		cmd.Env = slices.Concat(os.Environ(), c.network.env, env, []string{"PWD=" + c.home, "HOME=" + c.home, "USERPROFILE=" + c.home,
-			"XDG_DATA_HOME=" + c.home, "XDG_CONFIG_HOME=" + c.home, "XDG_CACHE_HOME=" + c.home, "XDG_STATE_HOME=" + c.home})
+		cmd.Env = slices.Concat(os.Environ(), c.network.env, env, []string{
+			"PWD=" + c.home, "HOME=" + c.home, "USERPROFILE=" + c.home,
+			"XDG_DATA_HOME=" + c.home, "XDG_CONFIG_HOME=" + c.home, "XDG_CACHE_HOME=" + c.home, "XDG_STATE_HOME=" + c.home,
+		})
 		var out, errs bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		var err error
@@ -294,6 +300,7 @@ func (c *conversation) hold(t *testing.T, models []string, calls int) []*transfe
 			t.Errorf("%s with %s says %s%s, %v; want the provider's %q", c.name, model, &out, &errs, err, providerText)
 		}
 	}
+	endProcesses("HOME=" + c.home) // Cline leaves a daemon
 	return c.tap.take()
 }
 

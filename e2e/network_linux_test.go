@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -64,4 +67,15 @@ func (n *network) do(f func()) {
 		f()
 	}
 	<-done
+}
+
+// endProcesses ends the processes with a variable in their environment, which a program left behind.
+func endProcesses(variable string) {
+	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range environments {
+		environment, _ := os.ReadFile(file)
+		if id, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && bytes.Contains(environment, append([]byte(variable), 0)) {
+			_ = unix.Kill(id, unix.SIGKILL)
+		}
+	}
 }
