@@ -39,6 +39,8 @@ type chatLoad struct {
 var chatLoads = []chatLoad{
 	{name: "chat of 2 KB", size: 2 << 10, clients: 64, toStock: 0.97},
 	{name: "chat of 64 KB", size: 64 << 10, clients: 16, toStock: 0.95},
+	{name: "chat of 256 KB", size: 256 << 10, clients: 16, toStock: 0.93},
+	{name: "chat of 1 MB", size: 1 << 20, clients: 16, toStock: 0.90},
 	{name: "stream of 200 events", size: 2 << 10, clients: 16, stream: true, toStock: 0.95},
 }
 

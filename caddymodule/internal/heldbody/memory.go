@@ -115,8 +115,12 @@ func (m *Reservation) Recycle() {
 	}
 }
 
-// FirstRead is how much of an announced body is reserved before any of it arrives, in bytes.
-const FirstRead = 64 << 10
+// FirstRead is how much of an announced body is reserved before any of it arrives, in bytes. growth is how
+// many times what arrived is reserved next.
+const (
+	FirstRead = 64 << 10
+	growth    = 16
+)
 
 // ReadAll reads r to its end. It reserves memory as bytes arrive. So a client that
 // announces much and sends little does not keep others out. announced is the expected size
@@ -127,12 +131,16 @@ func (m *Reservation) ReadAll(r io.Reader, announced, most int64) ([]byte, error
 		expected = most
 	}
 	expected += bytes.MinRead // with some room to see the end
+	times := int64(2)
+	if announced >= 0 { // most bodies are copied once at most
+		times = growth
+	}
 	body, err := m.Grow(nil, min(max(announced, 0), FirstRead)+bytes.MinRead)
 	for err == nil {
 		if len(body) == cap(body) {
 			size := 2*int64(cap(body)) - bytes.MinRead // the next bufferSize
 			if int64(cap(body)) < expected {
-				size = min(size, expected)
+				size = min(times*(int64(cap(body))-bytes.MinRead)+bytes.MinRead, expected)
 			}
 			if body, err = m.Grow(body, size); err != nil {
 				break
