@@ -15,7 +15,7 @@ import (
 const upstreamEnv = "PRESETS_BENCH_UPSTREAM"
 
 // maxRequest is the size of the largest request that the upstream reads.
-const maxRequest = 128 << 10
+const maxRequest = 1<<20 + 64<<10
 
 const upstreamAnswer = `{"id":"x","object":"response","output":[]}`
 

@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/modellist"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -40,6 +41,9 @@ func (c *inferenceCall) serveModel(next caddyhttp.Handler, named modelPath) erro
 	}
 	ofList := *c.r.URL
 	ofList.Path, ofList.RawPath = c.h.BasePath+"/models", ""
+	if modellist.ReadsAnthropic(c.r.Header) && ofList.RawQuery == "" { // else the model may be on another page
+		ofList.RawQuery = "limit=1000"
+	}
 	c.r.URL, c.r.RequestURI = &ofList, ofList.RequestURI()
 	list := c.newListWriter()
 	defer list.Free()
@@ -124,7 +128,11 @@ func (c *inferenceCall) sendList(list *modellist.Writer, presets modellist.Prese
 // mayReadModels authenticates a request for models, and checks that its key may send it.
 // Else it answers the request.
 func (c *inferenceCall) mayReadModels(operation string) bool {
-	c.setOperation(operation, c.envelope)
+	shown := c.envelope
+	if modellist.ReadsAnthropic(c.r.Header) {
+		shown = envelope.NewMessages
+	}
+	c.setOperation(operation, shown)
 	err := c.authenticateInference()
 	if err == nil && (!isRead(c.r) || c.hidesQuery()) { // it has a body, opens a tunnel, or reads something else
 		err = c.checkUnresolvedRoute()

@@ -23,6 +23,7 @@ type network struct {
 func newNetwork(t *testing.T) *network {
 	t.Helper()
 	if os.Getuid() != 0 {
+		t.Log("not root: the programs could reach other addresses")
 		return &network{env: noProxy}
 	}
 	n := &network{tasks: make(chan func())}

@@ -195,6 +195,11 @@ func TestAgentEditsByDraft(t *testing.T) {
 	if v := a.must("show_preset", `{"slug": "email-copywriter", "version": "4"}`)["version"].(object); v["system_prompt"] != prompt {
 		t.Error("the prompt is shown differently")
 	}
+	// What presets do not keep is named, so that the agent stores no second draft.
+	kept := a.must("draft_version", `{"slug": "email-copywriter", "message": "x", "settings": {"model": "m", "temprature": 1}}`)
+	if kept["draft_version"] != 5.0 || kept["stored_without"] != "temprature" || kept["live_version"] != 2.0 {
+		t.Errorf("got %v, want the draft 5 without temprature", kept)
+	}
 	// What is left out is that of the version to begin with, also messages.
 	if made := a.must("draft_version", `{"slug": "tour-guide", "prompt": "You love {{city}}.", "message": "love"}`); made["draft_version"] != 2.0 {
 		t.Errorf("got %v, want version 2", made)
@@ -206,6 +211,7 @@ func TestAgentEditsByDraft(t *testing.T) {
 		t.Errorf("got %s, want the settings and messages of %s", is, was)
 	}
 
+	s.Manage("PUT", "/v1/presets/email-copywriter/labels/mix", `{"split": [{"version": 1, "weight": 50}, {"version": 2, "weight": 50}]}`)
 	// The API's errors, with the place that is wrong.
 	for _, tc := range []struct {
 		tool, arguments string
@@ -217,7 +223,7 @@ func TestAgentEditsByDraft(t *testing.T) {
 		{"show_preset", `{"slug": "old", "number": "1"}`, []string{"number"}},
 		{"compare_versions", `{"slug": "email-copywriter", "from": "1", "to": "9"}`, []string{"version not found", "to: "}},
 		{"draft_version", `{"slug": "email-copywriter", "message": "x", "settings": {"model": "m", "temperature": "hot"}}`, []string{"/temperature: "}},
-		{"draft_version", `{"slug": "email-copywriter", "message": "x", "settings": {"model": "m", "temprature": 1}}`, []string{"temprature"}},
+		{"draft_version", `{"slug": "email-copywriter", "message": "x", "from": "mix"}`, []string{"label mix is a split"}}, // of both halves
 		{"draft_version", `{"slug": "new", "message": "x", "prompt": "x"}`, []string{"Preset not found"}},
 		{"draft_version", `{"slug": "old", "message": "x", "prompt": "x"}`, []string{"disabled"}},
 		{"read_usage", `{"slug": "summary", "from": "soon"}`, []string{"from: "}},
@@ -257,6 +263,9 @@ func TestAgentTries(t *testing.T) {
 	if usage, _ := sent["usage"].(object); sent["preset"] != "email-copywriter@1" || !strings.Contains(text, "We open.") || usage["input_tokens"] != 7.0 {
 		t.Errorf("got %v, want the answer", sent)
 	}
+	s.Manage("POST", "/v1/workspaces", `{"name": "Team", "slug": "team"}`)
+	s.Manage("POST", "/v1/presets/email-copywriter/responses?workspace_id=team", `{"model": "team-model", "input": "x"}`)
+	startAgent(t, "--workspace", "team").refuse("try_version", `{"slug": "email-copywriter"}`, "the keys are of two workspaces")
 	s.Upstream.Close()
 	a.refuse("send_version", `{"slug": "email-copywriter"}`, "502")
 }

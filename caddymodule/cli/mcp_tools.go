@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -95,7 +97,7 @@ func (t *tools) add(allowSend, allowLive bool) {
 		func(ctx context.Context, in usageArgs) (json.RawMessage, error) {
 			return t.below(ctx, in.Slug, "usage", "by", string(in.By), "step", string(in.Step), "from", in.From, "to", in.To, "label", in.Label)
 		})
-	addTool(t, adds, "draft_version", "Store a draft", "Stores a new version of a preset as a draft, from a prompt, settings or both. It serves no requests until a person puts it live. Returns its number.", t.draft)
+	addTool(t, adds, "draft_version", "Store a draft", "Stores a new version of a preset as a draft, from a prompt, settings or both. It serves no requests until a person puts it live. Returns its number, and in stored_without the settings that presets do not keep.", t.draft)
 	if t.tries != nil {
 		addTool(t, reads, "try_version", "Show the request of a version", "Shows the exact request that the gateway would get for a message to a version, and where each field comes from. Nothing is sent.",
 			func(ctx context.Context, in tryArgs) (json.RawMessage, error) {
@@ -153,7 +155,14 @@ func (t *tools) show(ctx context.Context, in versionArgs) (json.RawMessage, erro
 }
 
 func (t *tools) draft(ctx context.Context, in draftArgs) (json.RawMessage, error) {
-	v, err := t.triedVersion(ctx, in.Slug, in.From)
+	p, _, err := t.preset(ctx, in.Slug)
+	v := p.Designated
+	if err == nil && in.From != "" {
+		var number int
+		if number, err = numberOf(p, in.From); err == nil {
+			v, _, err = t.version(ctx, in.Slug, number)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -168,18 +177,34 @@ func (t *tools) draft(ctx context.Context, in draftArgs) (json.RawMessage, error
 	}
 	v.Message = &in.Message
 	made, response, err := t.api.add(ctx, in.Slug, v, true, nil)
-	if err != nil {
+	if response == nil || made.Version == 0 {
 		return nil, err
 	}
-	var p client.Preset
+	answer := map[string]any{"slug": in.Slug, "draft_version": made.Version}
+	if err != nil { // another draft would not be stored otherwise
+		answer["stored_without"] = cmp.Or(response.Header.Get("X-Preset-Ignored"), "something: compare it")
+	}
 	if err := client.Decode(response.Data, &p); err != nil {
 		return nil, err
 	}
-	return json.Marshal(map[string]any{"slug": in.Slug, "draft_version": made.Version, "live_version": p.DesignatedVersion})
+	answer["live_version"] = p.DesignatedVersion
+	return json.Marshal(answer)
 }
 
-// trial returns a request that tries a version.
+// trial returns a request that tries a version. Both keys must mean the same preset, since they may be of
+// two workspaces.
 func (t *tools) trial(ctx context.Context, in tryArgs) (client.Version, client.Request, error) {
+	shown, _, err := t.preset(ctx, in.Slug)
+	if err != nil {
+		return client.Version{}, client.Request{}, err
+	}
+	tried, _, err := t.tries.preset(ctx, in.Slug)
+	if err == nil && tried.ID != shown.ID {
+		err = fmt.Errorf("preset %s of the inference key is another one: the keys are of two workspaces", in.Slug)
+	}
+	if err != nil {
+		return client.Version{}, client.Request{}, err
+	}
 	v, err := t.tries.triedVersion(ctx, in.Slug, in.Version)
 	if err != nil {
 		return v, client.Request{}, err

@@ -63,8 +63,12 @@ func (r *Resolver) ActivePresets(ctx context.Context, who domain.Principal, with
 				if withLabels {
 					labels = append(labels, slices.Sorted(maps.Keys(p.Labels))...)
 				}
+				models := map[int]string{}
 				for _, label := range labels {
-					active, err := activePreset(reader, p, label)
+					if ctx.Err() != nil {
+						return ctx.Err()
+					}
+					active, err := activePreset(reader, p, label, models)
 					if err != nil {
 						return err
 					}
@@ -97,13 +101,15 @@ func (r *Resolver) ActivePreset(ctx context.Context, who domain.Principal, ref r
 		if err != nil {
 			return err
 		}
-		active, err = activePreset(reader, p, ref.Pin)
+		active, err = activePreset(reader, p, ref.Pin, map[int]string{})
 		return err
 	})
 	return active, err
 }
 
-func activePreset(reader domain.Reader, p domain.Preset, label string) (ActivePreset, error) {
+// activePreset returns a preset by a label. models has the models of the versions that were read, since
+// labels may stand for the same ones.
+func activePreset(reader domain.Reader, p domain.Preset, label string, models map[int]string) (ActivePreset, error) {
 	active := ActivePreset{Preset: p, Label: label}
 	target := domain.Target{Version: p.DesignatedVersion}
 	if label != "" {
@@ -114,21 +120,26 @@ func activePreset(reader domain.Reader, p domain.Preset, label string) (ActivePr
 		versions = []domain.Share{{Version: target.Version}}
 	}
 	for i, share := range versions {
-		v, err := reader.PresetVersion(p.State(), share.Version)
-		if err != nil {
-			return active, err
+		model, ok := models[share.Version]
+		if !ok {
+			v, err := reader.PresetVersion(p.State(), share.Version)
+			if err != nil {
+				return active, err
+			}
+			var config struct {
+				Model string `json:"model"` // every dialect has this setting
+			}
+			if err := json.Unmarshal(v.Config, &config); err != nil {
+				return active, fmt.Errorf("version %d of preset %s is damaged: %w", share.Version, p.ID, err)
+			}
+			model = config.Model
+			models[share.Version] = model
 		}
-		var config struct {
-			Model string `json:"model"` // every dialect has this setting
-		}
-		if err := json.Unmarshal(v.Config, &config); err != nil {
-			return active, fmt.Errorf("version %d of preset %s is damaged: %w", share.Version, p.ID, err)
-		}
-		if i > 0 && config.Model != active.Model {
+		if i > 0 && model != active.Model {
 			active.Model = ""
 			break
 		}
-		active.Model = config.Model
+		active.Model = model
 	}
 	return active, nil
 }

@@ -73,7 +73,7 @@ var (
 // that cannot be reached, or that has no such route, is taken to have sent an empty list in the form
 // that the client reads. missing is the reason then, and its request has ended.
 func (w *Writer) FetchSoon(next caddyhttp.Handler, r *http.Request) (missing, err error) {
-	w.forAnthropic = readsAnthropic(r.Header)
+	w.forAnthropic = ReadsAnthropic(r.Header)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	w.patience = time.AfterFunc(patience, cancel)
@@ -130,13 +130,13 @@ func (w *Writer) replaceByNone() {
 
 // Empty holds an empty list instead of asking for one.
 func (w *Writer) Empty(r *http.Request) {
-	w.forAnthropic = readsAnthropic(r.Header)
+	w.forAnthropic = ReadsAnthropic(r.Header)
 	w.replaceByNone()
 }
 
-// readsAnthropic reports whether a client reads Anthropic's form of lists, as its own clients and Claude
+// ReadsAnthropic reports whether a client reads Anthropic's form of lists, as its own clients and Claude
 // Code do.
-func readsAnthropic(header http.Header) bool {
+func ReadsAnthropic(header http.Header) bool {
 	agent := header.Get("User-Agent")
 	return header.Get("Anthropic-Version") != "" || strings.HasPrefix(agent, "claude-code/") || strings.HasPrefix(agent, "claude-cli/")
 }
