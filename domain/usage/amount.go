@@ -24,7 +24,19 @@ var maxCost = decimal.New(1, 18)
 // amountOf returns d to 18 decimal places, and whether d can be a cost, which is not negative and less
 // than maxCost.
 func amountOf(d decimal.Decimal) (amount, bool) {
-	if d.Sign() < 0 || d.Exponent() < -64 || d.Exponent() > amountDigits || d.Cmp(maxCost) >= 0 { // 1e999999 would need a megabyte
+	switch exponent := d.Exponent(); {
+	case d.IsZero():
+		return amount{}, true
+	case d.IsNegative():
+		return amount{}, false
+	case -amountDigits <= exponent && exponent <= 0 && d.NumDigits() <= amountDigits: // nearly every cost
+		power := uint64(1)
+		for range amountDigits + exponent {
+			power *= 10
+		}
+		hi, lo := bits.Mul64(uint64(d.CoefficientInt64()), power) // at most 18 digits, and not negative
+		return amount{hi, lo}, true
+	case exponent < -64, exponent > amountDigits, d.Cmp(maxCost) >= 0: // 1e999999 would need a megabyte
 		return amount{}, false
 	}
 	var words [16]byte

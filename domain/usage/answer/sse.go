@@ -88,7 +88,7 @@ func (r *Reader) endEvent(now time.Time, whole bool) {
 			k = own
 		}
 		s.add(r.dialect, data, k, now)
-	} else if whole && mentions(data, `usage"`) {
+	} else if whole && usageName.isIn(data) {
 		s.broken = true
 	}
 	isLast := bytes.Equal(bytes.TrimSpace(data), chatEnd) || (whole || isJSON) && endsStream(r.dialect, k)
@@ -102,21 +102,33 @@ func (r *Reader) addsNothing(data []byte) bool {
 	if r.lines.kind > otherKind || r.summary.firstContent.IsZero() || r.summary.model == "" {
 		return false
 	}
-	name := `usage"`
+	name := usageName
 	if r.dialect == domain.Responses {
-		name = `response"`
+		name = responseName
 	}
-	return !bytes.HasPrefix(data, chatEnd) && !bytes.HasPrefix(data, messagesEnd) && !mentions(data, name) && !mentions(data, `error"`)
+	return !bytes.HasPrefix(data, chatEnd) && !bytes.HasPrefix(data, messagesEnd) && !name.isIn(data) && !errorName.isIn(data)
 }
 
-// mentions reports whether data has a name with its last quote, but not as a member that is null.
-func mentions(data []byte, name string) bool {
+// name is a member's name with its last quote, in two parts. The second begins with a letter that few events
+// have, because that is searched.
+type name struct{ begin, end []byte }
+
+var (
+	usageName    = name{[]byte("usa"), []byte(`ge"`)}
+	responseName = name{[]byte("res"), []byte(`ponse"`)}
+	errorName    = name{[]byte("e"), []byte(`rror"`)}
+)
+
+// isIn reports whether data has the name, but not as a member that is null.
+func (n name) isIn(data []byte) bool {
 	for {
-		at := bytes.Index(data, []byte(name))
+		at := bytes.Index(data, n.end)
 		if at < 0 {
 			return false
 		}
-		if data = data[at+len(name):]; !bytes.HasPrefix(data, []byte(":null")) {
+		before := data[:at]
+		data = data[at+len(n.end):]
+		if bytes.HasSuffix(before, n.begin) && !bytes.HasPrefix(data, []byte(":null")) {
 			return true
 		}
 	}
