@@ -251,10 +251,10 @@ func TestJudgeGateways(t *testing.T) {
 		rows  int
 		met   bool
 	}{
-		{"faster", "", 9 * time.Millisecond, 24, true},
-		{"slower", "", 11 * time.Millisecond, 24, false},
-		{"without Bifrost", bifrostGateway, 9 * time.Millisecond, 14, true},
-		{"without Portkey", portkeyGateway, 11 * time.Millisecond, 14, false},
+		{"faster", "", 9 * time.Millisecond, 38, true},
+		{"slower", "", 12 * time.Millisecond, 38, false},
+		{"without Bifrost", bifrostGateway, 9 * time.Millisecond, 22, true},
+		{"without Portkey", portkeyGateway, 12 * time.Millisecond, 22, false},
 	} {
 		rows := judged(c.left, c.takes)
 		if len(rows) != c.rows {

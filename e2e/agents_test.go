@@ -31,7 +31,7 @@ type agent struct {
 	open    []string          // settings that a policy must not lock, because it sends them
 	tools   map[string]string // its tool that reads a file, with the arguments; {call} is the number of the call
 	inLong  bool              // only .ci/run long installs it
-	brief   bool              // .ci/run asks one question, because another agent asks all
+	brief   bool              // .ci/run asks one question, and .ci/run long asks all
 	// configure writes its files into its home, and returns its arguments without the question,
 	// and its environment. The models are those of the conversation's questions up to this one.
 	configure func(t *testing.T, home, site string, models []string) (args, env []string)
@@ -52,26 +52,22 @@ var agents = []agent{
 	{
 		name: "pi", program: "@mariozechner/pi-coding-agent/dist/cli.js", preset: "qwen", own: []string{"max_tokens"}, open: chatOpen, tools: map[string]string{"read": `{"path": "notes-{call}.txt"}`}, inLong: true,
 		configure: func(t *testing.T, home, site string, models []string) (args, env []string) {
-			write(t, filepath.Join(home, "models.json"), fmt.Sprintf(`{"providers": {"presets": {"baseUrl": "%s/v1",
-				"api": "openai-completions", "apiKey": %q, "models": [{"id": %q}]}}}`, site, inferenceKey, last(models)))
+			write(t, filepath.Join(home, "models.json"), setUp(t, "pi", site, last(models)))
 			return goOn(models, "--continue", "--provider", "presets", "--model", last(models), "-p"), []string{"PI_CODING_AGENT_DIR=" + home, "PI_OFFLINE=1"}
 		},
 	},
 	{
 		name: "copilot", program: "@github/copilot-{platform}/copilot", preset: "qwen", own: []string{"temperature", "top_p"}, open: copilotOpen, tools: map[string]string{"view": `{"path": "{home}/notes-{call}.txt"}`}, inLong: true,
-		configure: func(_ *testing.T, home, site string, models []string) (args, env []string) {
-			return goOn(models, "--continue", "--model", last(models), "--allow-all", "--no-color", "-p"), []string{
-				"COPILOT_HOME=" + home, "COPILOT_OFFLINE=true", "COPILOT_AUTO_UPDATE=false",
-				"COPILOT_PROVIDER_BASE_URL=" + site + "/v1", "COPILOT_PROVIDER_API_KEY=" + inferenceKey, "COPILOT_MODEL=" + last(models),
-			}
+		configure: func(t *testing.T, home, site string, models []string) (args, env []string) {
+			env = exports(setUp(t, "GitHub Copilot CLI and VS Code", site, last(models)))
+			return goOn(models, "--continue", "--model", last(models), "--allow-all", "--no-color", "-p"), append(env, "COPILOT_HOME="+home, "COPILOT_OFFLINE=true", "COPILOT_AUTO_UPDATE=false")
 		},
 	},
 	{
 		name: "continue", program: "@continuedev/cli/dist/cn.js", preset: "qwen", open: plainOpen, tools: map[string]string{"Read": `{"filepath": "{home}/notes-{call}.txt"}`}, inLong: true,
 		configure: func(t *testing.T, home, site string, models []string) (args, env []string) {
 			config := filepath.Join(home, "config.yaml")
-			write(t, config, fmt.Sprintf("name: presets\nversion: 1.0.0\nschema: v1\nmodels:\n- {name: preset, provider: openai, model: %q, apiBase: %s/v1, apiKey: %s}\n",
-				last(models), site, inferenceKey))
+			write(t, config, setUp(t, "Continue", site, last(models)))
 			return goOn(models, "--resume", "--config", config, "--auto", "-p"), []string{"CONTINUE_GLOBAL_DIR=" + home, "CONTINUE_TELEMETRY_ENABLED=0"}
 		},
 	},
@@ -89,22 +85,16 @@ var agents = []agent{
 		},
 	},
 	{
-		name: "opencode", program: "opencode-{platform}/bin/opencode", preset: "qwen", own: []string{"max_tokens"}, open: chatOpen, tools: map[string]string{"read": `{"filePath": "{home}/notes-{call}.txt"}`},
+		name: "opencode", program: "opencode-{platform}/bin/opencode", preset: "qwen", own: []string{"max_tokens"}, open: chatOpen, tools: map[string]string{"read": `{"filePath": "{home}/notes-{call}.txt"}`}, brief: true,
 		configure: func(t *testing.T, home, site string, models []string) (args, env []string) {
-			known := map[string]any{}
-			for _, model := range models {
-				known[model] = struct{}{}
-			}
-			text, _ := json.Marshal(known)
-			write(t, filepath.Join(home, "opencode.json"), fmt.Sprintf(`{"provider": {"presets": {
-				"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": "%s/v1", "apiKey": %q}, "models": %s}}}`, site, inferenceKey, text))
+			write(t, filepath.Join(home, "opencode.json"), setUp(t, "opencode", site, last(models)))
 			return append([]string{"run", "--model", "presets/" + last(models)}, goOn(models, "--continue")...), []string{"OPENCODE_CONFIG=" + filepath.Join(home, "opencode.json"), "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1"}
 		},
 	},
 	{
-		name: "qwen-code", program: "@qwen-code/qwen-code/cli.js", preset: "qwen", own: []string{"max_tokens"}, open: chatOpen, tools: map[string]string{"read_file": `{"file_path": "{home}/notes-{call}.txt"}`},
-		configure: func(_ *testing.T, _, site string, models []string) (args, env []string) {
-			return goOn(models, "--continue", "--auth-type", "openai", "-p"), []string{"OPENAI_BASE_URL=" + site + "/v1", "OPENAI_API_KEY=" + inferenceKey, "OPENAI_MODEL=" + last(models)}
+		name: "qwen-code", program: "@qwen-code/qwen-code/cli.js", preset: "qwen", own: []string{"max_tokens"}, open: chatOpen, tools: map[string]string{"read_file": `{"file_path": "{home}/notes-{call}.txt"}`}, brief: true,
+		configure: func(t *testing.T, _, site string, models []string) (args, env []string) {
+			return goOn(models, "--continue", "--auth-type", "openai", "-p"), exports(setUp(t, "qwen-code", site, last(models)))
 		},
 	},
 }
@@ -140,24 +130,37 @@ func goOn(models []string, first string, args ...string) []string {
 
 func last(models []string) string { return models[len(models)-1] }
 
-func configureClaude(_ *testing.T, home, site string, models []string) (args, env []string) {
-	return goOn(models, "--continue", "-p"), []string{
-		"CLAUDE_CONFIG_DIR=" + home, "ANTHROPIC_BASE_URL=" + site, "ANTHROPIC_AUTH_TOKEN=" + inferenceKey,
-		"ANTHROPIC_MODEL=" + last(models), "ANTHROPIC_DEFAULT_HAIKU_MODEL=" + last(models), "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+// setUp returns the lines that docs/agents.md has for an agent, with the address of a site and the name of a
+// model.
+func setUp(t *testing.T, agent, site, model string) string {
+	t.Helper()
+	section := between(t, read(t, filepath.Join(root, "docs", "agents.md"))+"\n### ", "### "+agent+"\n", "\n### ")
+	_, lines, _ := strings.Cut(between(t, section, "```", "```"), "\n") // behind the language
+	return strings.NewReplacer("https://gateway.example.com", site, "@preset/smart", model, "@preset/fast", model).Replace(lines)
+}
+
+// exports returns the environment that lines of a shell set. A variable in them is the inference key.
+func exports(lines string) (env []string) {
+	for line := range strings.Lines(lines) {
+		if set, ok := strings.CutPrefix(strings.TrimSpace(line), "export "); ok {
+			env = append(env, strings.ReplaceAll(set, "$PRESETS_INFERENCE_KEY", inferenceKey))
+		}
 	}
+	return env
+}
+
+func configureClaude(t *testing.T, home, site string, models []string) (args, env []string) {
+	t.Helper()
+	env = exports(setUp(t, "Claude Code", site, last(models)))
+	// The list comes at no certain time.
+	env = slices.DeleteFunc(env, func(set string) bool { return strings.HasPrefix(set, "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=") })
+	return goOn(models, "--continue", "-p"), append(env, "CLAUDE_CONFIG_DIR="+home, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
 }
 
 func configureCodex(t *testing.T, home, site string, models []string) (args, env []string) {
-	write(t, filepath.Join(home, "config.toml"), fmt.Sprintf(`
-model = %q
-model_provider = "presets"
-[model_providers.presets]
-name = "presets"
-base_url = "%s/v1"
-env_key = "PRESETS_KEY"
-wire_api = "responses"
-%s`, last(models), site, codexAlone))
-	return codexArgs(models), []string{"CODEX_HOME=" + home, "PRESETS_KEY=" + inferenceKey}
+	t.Helper()
+	write(t, filepath.Join(home, "config.toml"), setUp(t, "Codex", site, last(models))+codexAlone)
+	return codexArgs(models), []string{"CODEX_HOME=" + home}
 }
 
 // codexAlone keeps Codex from waiting five seconds for its own network when it ends.
@@ -289,7 +292,7 @@ func (c *conversation) hold(t *testing.T, models []string, calls int) []*transfe
 		cmd := exec.CommandContext(wait.Command(t), c.command[0], slices.Concat(c.command[1:], args, []string{"What is there to see in Rome?"})...)
 		cmd.Dir, cmd.WaitDelay = c.home, 5*time.Second
 		cmd.Env = slices.Concat(os.Environ(), c.network.env, env, []string{
-			"PWD=" + c.home, "HOME=" + c.home, "USERPROFILE=" + c.home,
+			"PRESETS_INFERENCE_KEY=" + inferenceKey, "PWD=" + c.home, "HOME=" + c.home, "USERPROFILE=" + c.home,
 			"XDG_DATA_HOME=" + c.home, "XDG_CONFIG_HOME=" + c.home, "XDG_CACHE_HOME=" + c.home, "XDG_STATE_HOME=" + c.home,
 		})
 		var out, errs bytes.Buffer
