@@ -689,6 +689,28 @@ func TestModelsInformational(t *testing.T) {
 	}).Want(t, http.StatusOK, editedList)
 }
 
+// TestModelsRefusedAndLate has a list for which there is no memory, and whose rest does not come in time. The
+// reverse proxy ends the request then, and the client gets the refusal.
+func TestModelsRefusedAndLate(t *testing.T) {
+	w := httptest.NewRecorder()
+	list := NewWriter(w, 1<<10, func(int) func() { return func() {} })
+	defer list.Free()
+	occupied := &heldbody.Reservation{Limit: 1 << 20}
+	if err := occupied.Add(1 << 10); err != nil {
+		t.Fatal(err)
+	}
+	defer occupied.ReleaseAll()
+	missing, err := list.FetchSoon(caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, plainList[:1])
+		panic(http.ErrAbortHandler)
+	}), newListRequest())
+	refused, failed := list.Edit(domain.Principal{}, presetsOf())
+	if missing != nil || err != nil || failed != nil || !errors.Is(refused, heldbody.ErrNoMemory) {
+		t.Errorf("got %v, %v, %v, %v, want a refusal", missing, err, refused, failed)
+	}
+}
+
 // TestModelsHijack checks that an upgraded connection is the gateway's.
 func TestModelsHijack(t *testing.T) {
 	overHTTP(t, func(w http.ResponseWriter, r *http.Request) error {

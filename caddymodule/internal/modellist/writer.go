@@ -98,6 +98,8 @@ func (w *Writer) fetchWhole(next caddyhttp.Handler, r *http.Request, client cont
 	defer func() {
 		switch broken := recover(); {
 		case broken == nil:
+		case broken == http.ErrAbortHandler && w.refused != nil: //nolint:errorlint // net/http compares it, too
+			// The rest of a refused list matters to nobody.
 		case broken == http.ErrAbortHandler && w.holding && client.Err() == nil: //nolint:errorlint // net/http compares it, too
 			w.missing = errBroken
 		default:
