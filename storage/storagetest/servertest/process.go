@@ -71,9 +71,14 @@ func (p *Process) name() string { return filepath.Base(p.cmd.Path) }
 // before, or that it took too long.
 func (p *Process) Listens(address string) error {
 	late := time.After(wait.Limit)
-	for {
-		if conn, err := net.Dial("tcp", address); err == nil {
-			return conn.Close()
+	for connected := 0; ; {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			connected = 0
+		} else if _ = conn.Close(); connected == 1 { // one connection alone was once to something that went away
+			return nil
+		} else {
+			connected++
 		}
 		select {
 		case <-p.ended:
