@@ -291,9 +291,9 @@ func (c *conversation) hold(t *testing.T, models []string, calls int) []*transfe
 		args, env := c.configure(t, c.home, c.tap.site, models[:i+1])
 		cmd := exec.CommandContext(wait.Command(t), c.command[0], slices.Concat(c.command[1:], args, []string{"What is there to see in Rome?"})...)
 		cmd.Dir, cmd.WaitDelay = c.home, 5*time.Second
-		cmd.Env = slices.Concat(os.Environ(), c.network.env, env, []string{
-			"PRESETS_INFERENCE_KEY=" + inferenceKey, "PWD=" + c.home, "HOME=" + c.home, "USERPROFILE=" + c.home,
-			"XDG_DATA_HOME=" + c.home, "XDG_CONFIG_HOME=" + c.home, "XDG_CACHE_HOME=" + c.home, "XDG_STATE_HOME=" + c.home,
+		cmd.Env = slices.Concat(os.Environ(), c.network.env, env, homeOf(c.home), []string{
+			"PRESETS_INFERENCE_KEY=" + inferenceKey, "PWD=" + c.home, "USERPROFILE=" + c.home,
+			"XDG_CACHE_HOME=" + c.home, "XDG_STATE_HOME=" + c.home,
 		})
 		var out, errs bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &errs
@@ -383,14 +383,6 @@ func (c *conversation) compare(t *testing.T, models []string, calls int) {
 // refuses a request that has one. Each setting that it leaves open is refused under a lock.
 func (c *conversation) lockAllBut(t *testing.T, requests []*transfer) {
 	t.Helper()
-	var names struct {
-		Properties struct {
-			Lock struct{ Items struct{ Enum []string } }
-		}
-	}
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(root, "schema", "policy.json"))), &names); err != nil {
-		t.Fatal(err)
-	}
 	seen := map[string]bool{}
 	requests = slices.DeleteFunc(slices.Clone(requests), func(request *transfer) bool {
 		if request.method != http.MethodPost {
@@ -402,7 +394,7 @@ func (c *conversation) lockAllBut(t *testing.T, requests []*transfer) {
 		return seen[kind]
 	})
 	var locked, open []string
-	for _, name := range names.Properties.Lock.Items.Enum {
+	for _, name := range lockNames(t) {
 		if c.refuses(t, requests, name) {
 			open = append(open, name)
 		} else if !slices.Contains(c.own, name) { // the preset's would be beside what refuses it
@@ -413,6 +405,20 @@ func (c *conversation) lockAllBut(t *testing.T, requests []*transfer) {
 		t.Errorf("sends %q, want %q as in docs/agents.md", open, c.open)
 	}
 	c.setPolicy(t, locked)
+}
+
+// lockNames returns the names of the settings that a policy can lock.
+func lockNames(t *testing.T) []string {
+	t.Helper()
+	var schema struct {
+		Properties struct {
+			Lock struct{ Items struct{ Enum []string } }
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(root, "schema", "policy.json"))), &schema); err != nil {
+		t.Fatal(err)
+	}
+	return schema.Properties.Lock.Items.Enum
 }
 
 func (c *conversation) setPolicy(t *testing.T, locked []string) {

@@ -72,8 +72,8 @@ func startFamilies(t *testing.T) (*server, *provider) {
 }
 
 // check fails the test unless the provider took a request that names a preset, and the request has
-// the preset's model, prompt, tool and settings. The reference is the preset's slug, or what was
-// named as the model. The client itself sends the settings own. check returns those that have not the preset's value.
+// the preset's model, prompt, tool and settings. The reference is the preset's slug, or what was named as
+// the model. The client itself sends the settings own. check returns those that have not the preset's value.
 func (r judged) check(t *testing.T, reference string, own []string) (sent []string) {
 	t.Helper()
 	model, slug, named := strings.Cut(reference, "@preset/")

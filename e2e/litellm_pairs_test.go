@@ -269,15 +269,7 @@ type reachedRequest struct {
 // function that it returns sends a request with further fields. It returns nil if that is refused.
 func (s *server) startLocked(t *testing.T, behind *provider, route, model, kept string) (reach func(more string) *reachedRequest) {
 	t.Helper()
-	var schema struct {
-		Properties struct {
-			Lock struct{ Items struct{ Enum []string } }
-		}
-	}
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(root, "schema", "policy.json"))), &schema); err != nil {
-		t.Fatal(err)
-	}
-	of, locks := liteLLMRoutes[route], schema.Properties.Lock.Items.Enum
+	of, locks := liteLLMRoutes[route], lockNames(t)
 	drops := slices.DeleteFunc(policy.KnownFields(of.dialect), func(name string) bool {
 		return slices.Contains(locks, name) || slices.Contains(reservedNames, name) || name == kept
 	})

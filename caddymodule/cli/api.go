@@ -125,6 +125,18 @@ func numberOf(p client.Preset, ref string) (int, error) {
 	return to.Version, nil
 }
 
+// versionOf reads the version that ref names, or the live one for "".
+func (a api) versionOf(ctx context.Context, p client.Preset, ref string) (v client.Version, err error) {
+	if ref == "" {
+		return p.Designated, nil
+	}
+	number, err := numberOf(p, ref)
+	if err == nil {
+		v, _, err = a.version(ctx, p.Slug, number)
+	}
+	return v, err
+}
+
 // numberIn returns the number of a version in ref, and 0 if ref has the form of a label.
 func numberIn(ref string) (int, error) {
 	if ref != "" && strings.Trim(ref, "0123456789") == "" {

@@ -156,13 +156,10 @@ func (t *tools) show(ctx context.Context, in versionArgs) (json.RawMessage, erro
 
 func (t *tools) draft(ctx context.Context, in draftArgs) (json.RawMessage, error) {
 	p, _, err := t.preset(ctx, in.Slug)
-	v := p.Designated
-	if err == nil && in.From != "" {
-		var number int
-		if number, err = numberOf(p, in.From); err == nil {
-			v, _, err = t.version(ctx, in.Slug, number)
-		}
+	if err != nil {
+		return nil, err
 	}
+	v, err := t.versionOf(ctx, p, in.From)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +202,7 @@ func (t *tools) trial(ctx context.Context, in tryArgs) (client.Version, client.R
 	if err != nil {
 		return client.Version{}, client.Request{}, err
 	}
-	v, err := t.tries.triedVersion(ctx, in.Slug, in.Version)
+	v, err := t.tries.triedVersion(ctx, tried, in.Version)
 	if err != nil {
 		return v, client.Request{}, err
 	}

@@ -69,7 +69,11 @@ The command takes an inference key, and works in the workspace of this key.`,
 }
 
 func (t *trial) run(cmd *cobra.Command, a api, slug string) error {
-	v, err := a.triedVersion(cmd.Context(), slug, t.version)
+	p, _, err := a.preset(cmd.Context(), slug)
+	if err != nil {
+		return err
+	}
+	v, err := a.triedVersion(cmd.Context(), p, t.version)
 	if err != nil {
 		return err
 	}
@@ -103,20 +107,11 @@ func (a api) dryRun(ctx context.Context, r client.Request) (*client.Response, er
 
 // triedVersion reads the version that ref names, or the first one of a split. The server may
 // choose another one. All take the same request but for their variables.
-func (a api) triedVersion(ctx context.Context, slug, ref string) (v client.Version, err error) {
-	p, _, err := a.preset(ctx, slug)
-	switch to := p.Labels[ref]; {
-	case err != nil:
-		return v, err
-	case ref == "":
-		v = p.Designated
-	case len(to.Split) > 0:
-		v, _, err = a.version(ctx, slug, to.Split[0].Version)
-	default:
-		var number int
-		if number, err = numberOf(p, ref); err == nil {
-			v, _, err = a.version(ctx, slug, number)
-		}
+func (a api) triedVersion(ctx context.Context, p client.Preset, ref string) (v client.Version, err error) {
+	if to := p.Labels[ref]; len(to.Split) > 0 {
+		v, _, err = a.version(ctx, p.Slug, to.Split[0].Version)
+	} else {
+		v, err = a.versionOf(ctx, p, ref)
 	}
 	if err == nil && !v.Dialect.Valid() {
 		err = fmt.Errorf("version %d is for the API %q, which this program does not know", v.Version, v.Dialect)

@@ -71,14 +71,12 @@ func (p *Process) name() string { return filepath.Base(p.cmd.Path) }
 // before, or that it took too long.
 func (p *Process) Listens(address string) error {
 	late := time.After(wait.Limit)
-	for connected := 0; ; {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			connected = 0
-		} else if _ = conn.Close(); connected == 1 { // one connection alone was once to something that went away
-			return nil
+	for inARow := 0; inARow < 2; { // one connection alone was once to something that went away
+		inARow++
+		if conn, err := net.Dial("tcp", address); err == nil {
+			_ = conn.Close()
 		} else {
-			connected++
+			inARow = 0
 		}
 		select {
 		case <-p.ended:
@@ -88,6 +86,7 @@ func (p *Process) Listens(address string) error {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+	return nil
 }
 
 // Running reports whether the process has not ended.
