@@ -136,6 +136,36 @@ func (s *server) wantModel(list reply, id, client string) {
 	}
 }
 
+// TestModelOfAnthropic asks for one model of a gateway whose first page is short. Anthropic's clients get
+// the entry of the whole list, and errors in their form.
+func TestModelOfAnthropic(t *testing.T) {
+	s := pickerSite(t, "on")
+	s.preset("deep", `{"model":"claude-opus-5"}`)
+	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.RawQuery == "limit=1000" {
+			_, _ = io.WriteString(w, claudeModels)
+			return
+		}
+		_, _ = io.WriteString(w, noModels)
+	})
+	for client, limit := range map[string]string{asAnthropic: "200000", asClaudeCode: "200000", "Accept: */*": ""} {
+		r := s.do("GET", "/v1/models/@preset%2Fdeep", "", bearer(inferenceSecret), client)
+		r.want(t, 200)
+		if isLimited := strings.Contains(r.body, `"max_input_tokens":200000`); isLimited != (limit != "") {
+			t.Errorf("%s: got %s, want a limit of %q tokens", client, r.body, limit)
+		}
+	}
+	for key, status := range map[string]int{inferenceSecret: 404, "sk-of-nobody": 401} {
+		for client, want := range map[string]string{asAnthropic: `{"type":"error","error":{`, "Accept: */*": `{"error":{`} {
+			r := s.do("GET", "/v1/models/@preset%2Fnowhere", "", bearer(key), client)
+			if r.status != status || !strings.HasPrefix(r.body, want) {
+				t.Errorf("%s: got %d %s, want %d %s", client, r.status, r.body, status, want)
+			}
+		}
+	}
+}
+
 // TestPickerPages checks the pages of a gateway that has two, for Anthropic's clients.
 func TestPickerPages(t *testing.T) {
 	s := pickerSite(t, "on")
