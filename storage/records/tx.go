@@ -237,6 +237,9 @@ func (t *Tx) DeleteKey(issued domain.Key) error {
 	if err := t.write(k, nil, err); err != nil {
 		return err
 	}
+	if err := t.write(spentKey(old.ID), nil, nil); err != nil {
+		return err
+	}
 	return t.removeIndex(KeyHashKey(old.Hash), old.ID)
 }
 
