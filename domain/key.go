@@ -56,8 +56,10 @@ type Key struct {
 	UserID string `json:"user_id"`
 	// WorkspaceID is the workspace the key acts in, empty for the default one.
 	WorkspaceID string `json:"workspace_id"`
-	// Scope has the key's limits and rights. Nil limits nothing and has no right.
-	Scope     *Scope     `json:"scope,omitzero"`
+	// Scope has what the key reaches, and its rights. Nil reaches all and has no right.
+	Scope *Scope `json:"scope,omitzero"`
+	// KeyLimits bound an inference key.
+	KeyLimits
 	CreatedAt time.Time  `json:"created_at"`
 	ExpiresAt *time.Time `json:"expires_at"`
 	RevokedAt *time.Time `json:"revoked_at"`
@@ -88,6 +90,8 @@ type NewKey struct {
 	Lifetime time.Duration
 	// Scope limits the key.
 	Scope Scope
+	// KeyLimits are for inference keys only.
+	KeyLimits
 }
 
 // IssueKey stores a new key and returns it with its secret. The secret is not stored, so it
@@ -106,8 +110,9 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 	_, err := s.change(ctx, w, func(c *change) error {
 		k = Key{
 			ID: id, Kind: in.Kind, Hash: HashSecret(secret), Hint: secret[len(secret)-4:],
-			Name: in.Name, UserID: in.UserID, CreatedAt: c.now,
+			Name: in.Name, UserID: in.UserID, CreatedAt: c.now, KeyLimits: in.KeyLimits,
 		}
+		k.Limits = k.Limits.nilIfNone()
 		if !in.Scope.isZero() {
 			k.Scope = &in.Scope
 		}
@@ -152,6 +157,7 @@ func (in NewKey) check() error {
 		issues = append(issues, Issue{"/expires_in", "must not be negative"})
 	}
 	issues = append(issues, in.Scope.check(in.Kind)...)
+	issues = append(issues, in.KeyLimits.check(in.Kind)...)
 	if issues != nil {
 		return InvalidIssues(issues...)
 	}
@@ -228,7 +234,7 @@ func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 	if !k.isUsedRecently(now) {
 		s.recordUse(k, now)
 	}
-	who := Principal{KeyID: k.ID, Hash: hash, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID, Scope: k.Scope}
+	who := Principal{KeyID: k.ID, Hash: hash, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID, Scope: k.Scope, KeyLimits: k.KeyLimits}
 	if who.Scope == nil {
 		who.Scope = &unlimited
 	}
