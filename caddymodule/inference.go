@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/quota"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
@@ -34,6 +35,8 @@ type inferenceCall struct {
 	asked      string          // the model that is asked upstream, for usage
 	hidesUsage bool            // the chunk with the usage of the stream is not for the client
 	session    string          // empty without one
+	ticket     quota.Ticket    // the passage through the limits
+	used       *usage.Request  // nil until the response has ended, and if it is not measured
 	requested  usage.RequestID // in the handle of the request, zero without one
 	values     [2]string       // the memory of headers that nearly all requests have
 }
@@ -143,10 +146,11 @@ func (h *Handler) routeOf(normalized string) string {
 // reference to the body meanwhile.
 func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	defer func() { c.held.End(c.r.Context(), err) }()
+	defer c.endTicket()
 	if c.prepare() {
 		return nil
 	}
-	c.response.ResponseWriter = c.w
+	c.response.ResponseWriter, c.response.opening = c.w, c.limitHeaders()
 	c.w = &c.response
 	if c.h.Inference.Usage != nil && !c.route.counts {
 		err = c.serveMeasured(next)
@@ -165,6 +169,7 @@ func (c *inferenceCall) prepare() (answered bool) {
 	c.setOperation(c.route.name, c.route.envelope)
 	resolution, err := c.resolve()
 	if err != nil {
+		c.ticket.Cancel()
 		c.refuse(err)
 		return true
 	}
@@ -191,6 +196,9 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	if err := c.authenticateInference(); err != nil {
 		return none, err
 	}
+	if err := c.admit(); err != nil {
+		return none, err
+	}
 	var err error
 	if c.held.Sent, err = c.read(c.h.Inference.MaxBodySize, &c.held.Reservation); err != nil {
 		return none, err
@@ -212,6 +220,9 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	c.asked = resolution.Model
 	if resolution.Preset != "" {
 		c.showResolution(resolution)
+	}
+	if err := c.reserve(resolution); err != nil {
+		return none, err
 	}
 	if resolution.Rewritten {
 		c.rewrite(resolution, otherType)
