@@ -28,7 +28,7 @@ func listKeys(r request) (any, error) {
 // showOne shows a key, if there is no error instead of it.
 func (r request) showOne(k domain.Key, err error) (any, error) { return r.show(k)[0], err }
 
-func getKey(r request) (any, error) { return r.showOne(r.Service.Key(r.Context(), r.keyID)) }
+func getKey(r request) (any, error) { return r.showOne(r.Service.Key(r.Context(), operator.Who, r.keyID)) }
 
 func removeKey(r request) (any, error) {
 	return r.showOne(r.Service.RemoveKey(r.Context(), operator, r.keyID))

@@ -177,6 +177,7 @@ func checkSummary(t *testing.T, summary, version []byte) {
 func keyRoundTrip(t *testing.T, s *suite) {
 	full := domain.Key{
 		ID: newID(), Kind: domain.ManagementKey, Hash: domain.HashSecret("1"), Hint: "wxyz",
+		Label: "a...b", Disabled: true, UpdatedAt: new(timeAt(5)),
 		Name: awkward, UserID: awkward, WorkspaceID: newID(),
 		CreatedAt: timeAt(1), ExpiresAt: new(timeAt(2)), RevokedAt: new(timeAt(3)), LastUsedAt: new(timeAt(4)),
 		Scope: &domain.Scope{
@@ -200,6 +201,18 @@ func keyRoundTrip(t *testing.T, s *suite) {
 	s.view(t, func(r domain.Reader) {
 		wantValue(t, full)(r.KeyByHash(full.Hash))
 		wantNotFound(t, "the former hash")(r.KeyByHash(former))
+	})
+	full.Previous = &domain.PreviousSecret{Hash: full.Hash, Until: timeAt(10)}
+	full.Hash = domain.HashSecret("a third secret")
+	s.put(t, full)
+	s.view(t, func(r domain.Reader) {
+		wantValue(t, full)(r.KeyByHash(full.Hash))
+		wantValue(t, full)(r.KeyByHash(full.Previous.Hash))
+	})
+	s.mustUpdate(t, func(tx domain.Tx) error { return tx.DeleteKey(full) })
+	s.view(t, func(r domain.Reader) {
+		wantNotFound(t, "the hash of a removed key")(r.KeyByHash(full.Hash))
+		wantNotFound(t, "its previous hash")(r.KeyByHash(full.Previous.Hash))
 	})
 }
 
