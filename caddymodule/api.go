@@ -93,6 +93,10 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 		{"workspace_get", get, "workspaces/{workspace}", manage, none, getWorkspace, 0, ""},
 		{"workspace_update", patch, "workspaces/{workspace}", manage, body(schemas.UpdateWorkspace), updateWorkspace, changes, ""},
 		{"workspace_delete", del, "workspaces/{workspace}", manage, none, deleteWorkspace, changes, "confirm_default_workspace_deletion"},
+		{"budget_list", get, "workspaces/{workspace}/budgets", manage, none, listBudgets, 0, ""},
+		{"budget_get", get, "workspaces/{workspace}/budgets/{interval}", manage, none, getBudget, 0, ""},
+		{"budget_put", put, "workspaces/{workspace}/budgets/{interval}", manage, body(schemas.Budget), putBudget, changes, ""},
+		{"budget_delete", del, "workspaces/{workspace}/budgets/{interval}", manage, none, deleteBudget, changes, ""},
 		{"workspace_usage", get, "workspaces/{workspace}/usage", manage, none, workspaceUsage, 0, report},
 		{"workspace_history", get, "workspaces/{workspace}/history", manage, none, workspaceHistory, paged, ""},
 	}

@@ -65,6 +65,8 @@ type Schemas struct {
 	CreateWorkspace *Schema
 	// UpdateWorkspace is the body of PATCH /workspaces/{id}.
 	UpdateWorkspace *Schema
+	// Budget is the body of PUT /workspaces/{id}/budgets/{interval}.
+	Budget *Schema
 	// NewKey is the body of POST keys of the admin endpoint.
 	NewKey *Schema
 	// KeyPruning is the body of POST keys/prune of the admin endpoint.
@@ -102,6 +104,7 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 		{&s.WorkspaceReference, "workspace-reference.json", nil},
 		{&s.CreateWorkspace, "create-workspace.json", nil},
 		{&s.UpdateWorkspace, "update-workspace.json", nil},
+		{&s.Budget, "budget.json", nil},
 		{&s.NewKey, "new-key.json", nil},
 		{&s.KeyPruning, "key-pruning.json", nil},
 		{&s.Pruning, "pruning.json", nil},
