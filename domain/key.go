@@ -146,6 +146,9 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (k Key, secr
 	}
 	id := s.newID()
 	_, err = s.change(ctx, w, func(c *change) (err error) {
+		if err := c.Condition.Check(); err != nil {
+			return err
+		}
 		k = Key{ID: id, Kind: in.Kind, Name: in.Name, UserID: in.UserID, CreatedAt: c.now, ExpiresAt: in.ExpiresAt, KeyLimits: in.KeyLimits}
 		k.Limits = k.Limits.nilIfNone()
 		secret = k.newSecret()

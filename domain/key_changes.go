@@ -57,6 +57,18 @@ func (s *Service) Key(ctx context.Context, who Principal, ref string) (k Key, er
 	return k, err
 }
 
+// OwnKey returns the issued key of a principal, and false if its key is configured.
+func (s *Service) OwnKey(ctx context.Context, who Principal) (k Key, ok bool, err error) {
+	err = s.store.View(ctx, func(r Reader) error {
+		k, err = r.KeyByHash(who.Hash)
+		return err
+	})
+	if errors.Is(err, ErrNotFound) {
+		return Key{}, false, nil
+	}
+	return k, true, err
+}
+
 // findKey is Key within a snapshot. For a management key the result has the id of its workspace.
 func (s *Service) findKey(r Reader, who Principal, ref string) (k Key, err error) {
 	if err := who.CheckIssueKeys(); err != nil {

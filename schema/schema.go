@@ -67,6 +67,9 @@ type Schemas struct {
 	UpdateWorkspace *Schema
 	// Budget is the body of PUT /workspaces/{id}/budgets/{interval}.
 	Budget *Schema
+	// CreateKey is the body of POST /keys, UpdateKey that of PATCH /keys/{hash}, and RotateKey
+	// that of POST /keys/{hash}/rotate, if there is one.
+	CreateKey, UpdateKey, RotateKey *Schema
 	// NewKey is the body of POST keys of the admin endpoint.
 	NewKey *Schema
 	// KeyPruning is the body of POST keys/prune of the admin endpoint.
@@ -105,6 +108,9 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 		{&s.CreateWorkspace, "create-workspace.json", nil},
 		{&s.UpdateWorkspace, "update-workspace.json", nil},
 		{&s.Budget, "budget.json", nil},
+		{&s.CreateKey, "create-key.json", nil},
+		{&s.UpdateKey, "update-key.json", nil},
+		{&s.RotateKey, "rotate-key.json", nil},
 		{&s.NewKey, "new-key.json", nil},
 		{&s.KeyPruning, "key-pruning.json", nil},
 		{&s.Pruning, "pruning.json", nil},

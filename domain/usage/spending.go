@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// Spending is what the requests of one key have cost, in US dollars: in all days that are still
-// stored, and in the present windows of the intervals.
+// Spending is what the requests of one key have cost, in US dollars: in all days that were read, and
+// in the present windows of the intervals.
 type Spending struct {
 	Total, Daily, Weekly, Monthly float64
 	// Requests are those of today.
@@ -30,11 +30,11 @@ func (s Spending) In(interval domain.Interval) float64 {
 	}
 }
 
-// ReadSpending returns the spending of each key by its id, at a time. It reads the stored rows of a
-// workspace, or of all if its id is empty, so it lacks what is not stored yet.
-func ReadSpending(ctx context.Context, s *domain.Service, workspaceID string, at time.Time) (spent map[string]Spending, err error) {
-	all := domain.UsageRange{Day: true, To: at.UTC().AddDate(0, 0, 2)} // a node's clock may be ahead
-	err = s.RowsOfKeys(ctx, workspaceID, all, func(rows iter.Seq2[domain.UsageRow, error]) error {
+// ReadSpending returns the spending of each key by its id, at a time. It reads the stored days since
+// another time, of a workspace or of all if its id is empty. So it lacks what is not stored yet.
+func ReadSpending(ctx context.Context, s *domain.Service, workspaceID string, since, at time.Time) (spent map[string]Spending, err error) {
+	days := domain.UsageRange{Day: true, From: since, To: at.UTC().AddDate(0, 0, 2)} // a node's clock may be ahead
+	err = s.RowsOfKeys(ctx, workspaceID, days, func(rows iter.Seq2[domain.UsageRow, error]) error {
 		spent, err = sumSpending(rows, at)
 		return err
 	})
