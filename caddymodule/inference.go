@@ -72,7 +72,12 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 // other_routes, and lets the gateway answer.
 func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 	defer func() { c.held.End(c.r.Context(), err) }()
-	if refused := c.checkOther(); refused != nil {
+	refused := c.checkOther()
+	if refused == nil {
+		refused = c.admitOther()
+	}
+	defer c.endTicket()
+	if refused != nil {
 		c.setOperation(otherRoute, envelopeOf(c.path))
 		c.refuse(refused)
 		return nil

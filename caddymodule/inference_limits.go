@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
 	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
@@ -55,6 +56,18 @@ func (c *inferenceCall) admit() error {
 		}
 	}
 	return c.limited(c.h.shared.quota.Admit(c.r.Context(), &c.ticket, caller, c.start))
+}
+
+// admitOther decides whether the limits of the caller let a request to another route through. Its use is not
+// measured, so the estimate counts. Reads count nowhere.
+func (c *inferenceCall) admitOther() error {
+	if isRead(c.r) && !c.asksForWebSocket() {
+		return nil
+	}
+	if err := c.admit(); err != nil || !c.ticket.IsLimited(quota.Preset{}) {
+		return err
+	}
+	return c.limited(c.ticket.Reserve(c.r.Context(), quota.Preset{}, max(c.r.ContentLength, 0)/4, 0))
 }
 
 // defaultMaxTokens is how many output tokens are estimated of a request that does not bound them.
@@ -123,6 +136,21 @@ var limitSources = map[quota.Scope]string{
 	quota.OfKey: "openrouter_key_limit", quota.OfWorkspace: "openrouter_workspace_budget", quota.OfPreset: "preset_limit",
 }
 
+// recordRefusal counts a refused request in the reports of usage.
+func (c *inferenceCall) recordRefusal() {
+	if c.h.Inference.Usage == nil {
+		return
+	}
+	used := &usage.Request{Refused: true, Status: http.StatusTooManyRequests, Asked: c.asked, Start: c.start, FirstContent: -1}
+	c.attribute(used)
+	if used.WorkspaceID == "" {
+		used.WorkspaceID = c.home()
+	}
+	if used.WorkspaceID != "" {
+		c.h.shared.usage.Ledger.Add(used)
+	}
+}
+
 // limited returns the answer for a refusal of the limits, and counts it.
 func (c *inferenceCall) limited(err error) error {
 	refused, ok := errors.AsType[*quota.Refusal](err)
@@ -130,6 +158,7 @@ func (c *inferenceCall) limited(err error) error {
 		return err
 	}
 	c.h.metrics.LimitRefusals.WithLabelValues(string(refused.Scope), string(refused.Kind)).Inc()
+	c.recordRefusal()
 	if refused.Kind == quota.Cost {
 		about := &envelope.Spending{
 			LimitSource: limitSources[refused.Scope], Scope: string(refused.Scope), Interval: refused.Interval,

@@ -26,3 +26,9 @@ func (s *Service) TellKeyLimit(ctx context.Context, id string, once func(Tx) (bo
 	})
 	return err
 }
+
+// LimitsMeasured reports whether p's key has a limit of costs or tokens, which only the routes that resolve presets
+// measure.
+func (p Principal) LimitsMeasured() bool {
+	return p.Limit != nil || p.Limits != nil && (p.Limits.TokensPerMinute != 0 || p.Limits.TokensPerDay != 0)
+}

@@ -82,7 +82,7 @@ func New(registry *prometheus.Registry) (*Metrics, error) {
 		Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
 		Help: "Bytes of memory that bodies of inference requests and lists of models take in this process.",
 	}, func() float64 { return float64(heldbody.InUse()) })
-	m.collectors = append(m.collectors, m.BundlesWaiting, build, bodyBytes, backupMetrics{})
+	m.collectors = append(m.collectors, m.BundlesWaiting, build, bodyBytes, backupMetrics{}, budgetMetrics{})
 
 	err := registry.Register(m)
 	if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {

@@ -90,15 +90,18 @@ func (c Caller) isLimited() bool {
 
 // boundsOf returns the bounds of a workspace.
 func workspaceBounds(w *domain.WorkspaceLimits, s *subject) *bounds {
-	return s.limits(w, func(earlier *bounds) *bounds {
-		spending := unlimited
-		for i, interval := range domain.Intervals {
-			if budget, ok := w.Budgets[interval]; ok {
-				spending[i] = budget.LimitUSD
-			}
+	return s.limits(w, func(earlier *bounds) *bounds { return newBounds(w, earlier, domain.Limits{}, spendingOf(w)) })
+}
+
+// spendingOf returns the budgets of a workspace as newBounds takes them.
+func spendingOf(w *domain.WorkspaceLimits) [intervals]float64 {
+	spending := unlimited
+	for i, interval := range domain.Intervals {
+		if budget, ok := w.Budgets[interval]; ok {
+			spending[i] = budget.LimitUSD
 		}
-		return newBounds(w, earlier, domain.Limits{}, spending)
-	})
+	}
+	return spending
 }
 
 // Preset is what a request names. Its zero value is no preset.

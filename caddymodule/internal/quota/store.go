@@ -132,7 +132,10 @@ func (k *Keeper) newest() *Use {
 func (k *Keeper) run(ctx context.Context) {
 	ticker := time.NewTicker(nearInterval)
 	defer ticker.Stop()
-	const all = int(storeInterval / nearInterval)
+	const all, watch = int(storeInterval / nearInterval), int(watchInterval / nearInterval)
+	if use := k.newest(); use != nil {
+		k.watch(ctx, use, time.Now())
+	}
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
@@ -140,6 +143,9 @@ func (k *Keeper) run(ctx context.Context) {
 		case <-ticker.C:
 			if use := k.newest(); use != nil {
 				_ = k.store(ctx, use, time.Now(), n%all == 0) // which logs
+				if n%watch == 0 {
+					k.watch(ctx, use, time.Now())
+				}
 			}
 		}
 	}
