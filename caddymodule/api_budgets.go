@@ -6,7 +6,9 @@ import (
 
 // listBudgets lists the budgets of a workspace. They are at most four, so there are no pages.
 func listBudgets(c *call) (response, error) {
-	return c.answerObject(c.h.service.Budgets(c.r.Context(), c.who, c.found.Value("workspace")))
+	list, err := c.h.service.Budgets(c.r.Context(), c.who, c.found.Value("workspace"))
+	list.WorkspaceID = "" // as in other lists
+	return c.answerObject(list, err)
 }
 
 func getBudget(c *call) (response, error) {
