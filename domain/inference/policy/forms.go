@@ -64,18 +64,15 @@ func newForm(of any) form {
 	case string:
 		return words[of]
 	case []any:
-		var either []form
-		var wants []string
-		for _, one := range of {
-			either = append(either, newForm(one))
-			wants = append(wants, either[len(either)-1].want)
+		either := newForm(of[0])
+		if len(of) == 1 {
+			return listOf(either)
 		}
-		if len(either) == 1 {
-			return listOf(either[0])
+		for _, one := range of[1:] {
+			a, b := either, newForm(one)
+			either = form{a.want + " or " + b.want, func(value jsontext.Value) bool { return a.fits(value) || b.fits(value) }}
 		}
-		return form{strings.Join(wants, " or "), func(value jsontext.Value) bool {
-			return slices.ContainsFunc(either, func(f form) bool { return f.fits(value) })
-		}}
+		return either
 	}
 	members := map[string]form{}
 	for name, one := range of.(map[string]any) { //nolint:forcetypeassert // else the table is wrong

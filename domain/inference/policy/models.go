@@ -53,10 +53,10 @@ func (c *Check) allowed(rule, field string, value jsontext.Value) jsontext.Value
 		c.recordViolation(rule, modelMessage, true, field)
 		return nil
 	}
-	own := items{list: c.Setting(field)}
+	own := c.ownItems(field)
 	list := rawjson.Member{Name: field, Value: value}
 	c.editItems(&list, func(i int, item jsontext.Value) jsontext.Value {
-		if own.has(item) || search.element(field, item) == nil {
+		if own[string(item)] || search.element(field, item) == nil {
 			return item
 		}
 		c.recordViolation(rule, modelMessage, true, field, strconv.Itoa(i)) // what cannot be read may name any model
@@ -68,21 +68,13 @@ func (c *Check) allowed(rule, field string, value jsontext.Value) jsontext.Value
 	return list.Value
 }
 
-// items is a list of a preset, in which the items of a request are searched.
-type items struct {
-	list jsontext.Value
-	set  map[string]bool // nil until the first search, since both lists may be long
-}
-
-// has reports whether the list has an item, with the same bytes.
-func (l *items) has(item jsontext.Value) bool {
-	if l.set == nil {
-		l.set = map[string]bool{}
-		for _, own := range rawjson.Items(l.list) {
-			l.set[string(own)] = true
-		}
+// ownItems returns the items that the preset's value of a field has.
+func (c *Check) ownItems(field string) map[string]bool {
+	own := map[string]bool{}
+	for _, item := range rawjson.Items(c.Setting(field)) {
+		own[string(item)] = true
 	}
-	return l.set[string(item)]
+	return own
 }
 
 // refusesModel reports whether the policy does not allow a model. A model can bring a tool by its name.

@@ -119,19 +119,15 @@ func toolOfModel(model string) *serverTool {
 	return nil
 }
 
-// maxFunctionName is more bytes than the types of server tools have.
-const maxFunctionName = 128
-
 // isWebSearch reports whether LiteLLM runs web_search for a function's name. Letter case and signs do not
 // count, since that may be WebSearch.
-func isWebSearch(name jsontext.Value) bool {
-	text, _ := rawjson.Head(name, maxFunctionName)
+func isWebSearch(name string) bool {
 	return strings.EqualFold("websearch", strings.Map(func(char rune) rune {
 		if unicode.IsLetter(char) || unicode.IsDigit(char) {
 			return char
 		}
 		return -1
-	}, text))
+	}, name))
 }
 
 // isCallers reports whether a type is that of no server tool.

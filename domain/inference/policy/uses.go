@@ -281,12 +281,15 @@ func (s *useSearch) tool(part string, tool jsontext.Value, depth int) (found *fi
 	return nil
 }
 
-// functionName checks the name of a tool. That of a function may be one that LiteLLM takes for web_search.
+// functionName checks the name of a tool, which must not be that of one that a gateway answers itself. That of
+// a function may be one that LiteLLM takes for web_search.
 func (s *useSearch) functionName(name jsontext.Value, isFunction bool) *finding {
-	if isGateways(name) {
+	const litellm = "litellm_"
+	text := strings.TrimLeft(textUpTo(name, dialects.MaxText), " \t")
+	switch {
+	case strings.HasPrefix(text, "$"), strings.EqualFold(text[:min(len(litellm), len(text))], litellm):
 		return &finding{mistake: "is the name of a tool that gateways run, and not of a function,"}
-	}
-	if isFunction && isWebSearch(name) {
+	case isFunction && isWebSearch(text):
 		return s.visit(use{tool: vendorNamespace + "web_search"})
 	}
 	return nil
@@ -308,16 +311,6 @@ func (s *useSearch) kind(m rawjson.Member, tool jsontext.Value) (found *finding)
 		found = &finding{mistake: "is not a kind of tool or plugin that passes"}
 	}
 	return found
-}
-
-// isGateways reports whether a name is that of a tool that a gateway answers itself.
-func isGateways(name jsontext.Value) bool {
-	if bytes.IndexByte(name, '\\') >= 0 {
-		name = rawjson.Quote(textUpTo(name, dialects.MaxText))
-	}
-	inside := bytes.TrimLeft(bytes.Trim(name, `"`), " \t")
-	const litellm = "litellm_"
-	return bytes.HasPrefix(inside, []byte("$")) || len(inside) >= len(litellm) && strings.EqualFold(string(inside[:len(litellm)]), litellm)
 }
 
 // textUpTo returns the text of a string, cut behind so many bytes, or "" for another value.
