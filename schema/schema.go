@@ -84,32 +84,30 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 	}
 	s := new(Schemas)
 	for _, body := range []struct {
-		schema    **Schema
-		file      string
-		relations []relation
+		schema **Schema
+		file   string
 	}{
-		{&s.ResponsesRequest, "responses-request.json", responsesRelations},
-		{&s.ChatRequest, "chat-request.json", chatRelations},
-		{&s.MessagesRequest, "messages-request.json", messagesRelations},
-		{&s.ResponsesTemplate, "responses-template.json", responsesRelations},
-		{&s.ChatTemplate, "chat-template.json", chatRelations},
-		{&s.MessagesTemplate, "messages-template.json", messagesRelations},
-		{&s.UpdatePreset, "update-preset.json", nil},
-		{&s.PresetFile, "preset-file.json", nil},
-		{&s.Designate, "designate.json", nil},
-		{&s.Label, "label.json", nil},
-		{&s.Feedback, "feedback.json", nil},
-		{&s.WorkspaceReference, "workspace-reference.json", nil},
-		{&s.CreateWorkspace, "create-workspace.json", nil},
-		{&s.UpdateWorkspace, "update-workspace.json", nil},
-		{&s.NewKey, "new-key.json", nil},
-		{&s.KeyPruning, "key-pruning.json", nil},
-		{&s.Pruning, "pruning.json", nil},
+		{&s.ResponsesRequest, "responses-request.json"},
+		{&s.ChatRequest, "chat-request.json"},
+		{&s.MessagesRequest, "messages-request.json"},
+		{&s.ResponsesTemplate, "responses-template.json"},
+		{&s.ChatTemplate, "chat-template.json"},
+		{&s.MessagesTemplate, "messages-template.json"},
+		{&s.UpdatePreset, "update-preset.json"},
+		{&s.PresetFile, "preset-file.json"},
+		{&s.Designate, "designate.json"},
+		{&s.Label, "label.json"},
+		{&s.Feedback, "feedback.json"},
+		{&s.WorkspaceReference, "workspace-reference.json"},
+		{&s.CreateWorkspace, "create-workspace.json"},
+		{&s.UpdateWorkspace, "update-workspace.json"},
+		{&s.NewKey, "new-key.json"},
+		{&s.KeyPruning, "key-pruning.json"},
+		{&s.Pruning, "pruning.json"},
 	} {
 		if *body.schema, err = compile(compiler, body.file); err != nil {
 			return nil, err
 		}
-		(*body.schema).relations = body.relations
 	}
 	return s, nil
 })
@@ -149,8 +147,6 @@ type Schema struct {
 	rules rules
 	// byLocation finds the schema of a finding.
 	byLocation map[string]*jsonschema.Schema
-	// relations check what a schema cannot express.
-	relations []relation
 }
 
 // File returns the name of the schema's file.
@@ -219,7 +215,7 @@ func (s *Schema) collect(members []rawjson.Member, err error) error {
 	if err != nil {
 		return err
 	}
-	found = append(found, checkRelations(s.relations, members, found)...)
+	found = append(found, s.brokenRelations(members, found)...)
 	if len(found) == 0 {
 		return nil
 	}
