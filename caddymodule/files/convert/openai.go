@@ -134,25 +134,11 @@ func isOneOf(value node, texts []string) bool {
 func (c *conversion) readOpenAIBody(found *prompts, root node) {
 	reference := root.get("prompt")
 	id, number := promptID(reference), reference.get("version").number()
-	hasContent := root.get("input").exists() || root.get("instructions").exists()
-	if !reference.exists() && !hasContent && strings.HasPrefix(promptID(root), "pmpt_") {
-		id = promptID(root)
-	}
-	if id == "" && hasContent {
-		id = strings.TrimSuffix(root.file, filepath.Ext(root.file))
-	}
-	switch {
-	case !hasContent && id != "":
-		found.of(id).refuse(root, "is a reference alone, which has no content: give a Response of a call that used it")
-		return
-	case !hasContent:
-		c.refuse(root, "is neither a Response nor the body of a request")
+	if !root.get("input").exists() && !root.get("instructions").exists() {
+		c.refuse(root, "is neither a Response nor the body of a request with content: give a Response of a call that used the prompt")
 		return
 	}
-	p := found.of(id)
-	if id == "" {
-		p.name = noSlug
-	}
+	p := found.of(cmp.Or(id, strings.TrimSuffix(root.file, filepath.Ext(root.file)), noSlug))
 	if reference.exists() {
 		p.leave(reference, "is a reference beside the content: the content is taken")
 	} else {
