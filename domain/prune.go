@@ -3,6 +3,7 @@ package domain
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -144,20 +145,11 @@ func (s *Service) prunedWorkspaces(ctx context.Context, ref string) (all []Works
 			all = append(all, w)
 			return err
 		}
-		for page := (Page{Limit: MaxPage}); ; page.Offset += page.Limit {
-			text, total, err := r.WorkspacePage(page)
-			if err != nil {
-				return err
-			}
-			var some []Workspace
-			if err := jsonv2.Unmarshal(text, &some); err != nil {
-				return err
-			}
-			all = append(all, some...)
-			if page.Offset+page.Limit >= total {
-				return nil
-			}
+		text, _, err := r.WorkspacePage(Page{Limit: math.MaxInt32})
+		if err != nil {
+			return err
 		}
+		return jsonv2.Unmarshal(text, &all)
 	})
 	return all, err
 }
