@@ -116,7 +116,7 @@ func settingPlaces(name string) []dialects.Place {
 var besides = map[string][]string{
 	"model": {"models", "fallbacks"}, "max_tool_calls": {"stop_server_tools_when"}, "provider": {"route"},
 	"response_format": {"output_format"},
-	"tools":           slices.Concat([]string{"plugins", "functions", "function_call"}, slices.Collect(maps.Keys(toolByField))),
+	"tools":           slices.Concat([]string{"plugins", "functions", "function_call"}, slices.Sorted(maps.Keys(toolByField))),
 }
 
 // isAboutTools reports whether r locks or drops tools.
