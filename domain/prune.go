@@ -56,15 +56,8 @@ func (on Pruning) isUsed(r Reader, p PresetState, served Served, n int) (bool, e
 	if hour, ok := served[n]; ok {
 		return (hour+1)*3600 > on.UnusedSince.Unix(), nil
 	}
-	text, err := r.PresetVersionSummary(p, n)
-	if err != nil {
-		return false, err
-	}
-	var version struct {
-		CreatedAt time.Time `json:"created_at"`
-	}
-	err = jsonv2.Unmarshal(text, &version)
-	return version.CreatedAt.After(on.UnusedSince), err
+	v, err := r.PresetVersion(p, n)
+	return v.CreatedAt.After(on.UnusedSince), err
 }
 
 // Pruning says which versions of presets to remove.
