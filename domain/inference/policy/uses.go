@@ -134,7 +134,7 @@ func (s *useSearch) item(item jsontext.Value) *finding {
 }
 
 // listedTools is the form of the tools that an MCP server had in an earlier answer.
-var listedTools = newForm([]any{map[string]any{
+var listedTools = dialects.NewForm([]any{map[string]any{
 	"name": "string", "description": "string", "input_schema": map[string]any{}, "annotations": map[string]any{},
 }})
 
@@ -146,7 +146,7 @@ func toolsOf(dialect domain.Dialect, item jsontext.Value) (lists []jsontext.Valu
 		return nil
 	}
 	if tools := rawjson.Get(item, "tools"); tools != nil && !rawjson.IsEmpty(tools) &&
-		(dialect != domain.Responses || !rawjson.IsText(rawjson.Get(item, "type"), "mcp_list_tools") || !listedTools.fits(tools)) {
+		(dialect != domain.Responses || !rawjson.IsText(rawjson.Get(item, "type"), "mcp_list_tools") || !listedTools.Fits(tools)) {
 		lists = append(lists, tools)
 	}
 	if dialect != domain.Messages {
@@ -214,8 +214,8 @@ func (s *useSearch) model(value jsontext.Value) *finding {
 	switch {
 	case value == nil, value.Kind() == 'n':
 		return nil
-	case !isModelName(value):
-		return &finding{mistake: "must be " + words["model"].want}
+	case !dialects.IsModelName(value):
+		return &finding{mistake: "must be " + dialects.Fields["model"].Form.Want}
 	case reference.IsReference(value):
 		return &finding{mistake: "must not refer to a preset"}
 	}

@@ -55,7 +55,7 @@ func parseReference(place, text string) (ref Ref, err error) {
 const MaxRequestFields = 256
 
 // MaxReference bounds a model or a field preset that names a preset, in bytes.
-const MaxReference = 4 << 10
+const MaxReference = dialects.MaxModel
 
 // usualFields is how many fields need no memory besides that of a Request.
 const usualFields = 16
