@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/inference/servertools"
 	"github.com/caddy-presets/caddy-presets/domain/modelpattern"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
@@ -85,7 +86,7 @@ func (c *Check) refusesModel(u use) bool {
 	case c.Policy.limitsModels && slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return modelpattern.Match(pattern, u.model) }):
 		return false
 	}
-	return (c.Policy.limitsModels || toolOfModel(u.model) != nil) && !c.isOwnModel(u.model)
+	return (c.Policy.limitsModels || servertools.OfModel(u.model) != nil) && !c.isOwnModel(u.model)
 }
 
 // isOwnModel reports whether a model is the preset's, or one of its list.

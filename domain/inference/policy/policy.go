@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/servertools"
 )
 
 // Policy is a preset's policy, prepared for requests of all dialects. It never changes. A
@@ -116,7 +117,7 @@ func settingPlaces(name string) []dialects.Place {
 var besides = map[string][]string{
 	"model": {"models", "fallbacks"}, "max_tool_calls": {"stop_server_tools_when"}, "provider": {"route"},
 	"response_format": {"output_format"},
-	"tools":           slices.Concat([]string{"plugins", "functions", "function_call"}, slices.Sorted(maps.Keys(toolByField))),
+	"tools":           slices.Concat([]string{"plugins", "functions", "function_call"}, slices.Sorted(maps.Keys(servertools.ByField))),
 }
 
 // isAboutTools reports whether r locks or drops tools.
