@@ -23,14 +23,12 @@ type document struct {
 	*reader
 	file string // below the folder, with slashes
 	text []byte
-	// page is the whole, and root its value, nil if the file has none.
-	page, root *yaml.Node
+	root *yaml.Node // nil if the file has no value
 	// folder has the files that !file names.
 	folder folder
 	// texts are the texts that nodes with !file stand for.
-	texts   map[*yaml.Node]string
-	secrets int // how many findSecretsBelow found
-	failed  bool
+	texts  map[*yaml.Node]string
+	failed bool
 }
 
 // mistake adds a mistake at a value or at a name.

@@ -211,8 +211,7 @@ func (r *reader) parse(root folder, file string, text []byte) (d *document, ok b
 		return nil, false
 	}
 	if page != nil {
-		d.page, d.root = page, page.Content[0]
-		d.findSecretsBelow(d.root)
+		d.root = page.Content[0]
 	}
 	return d, true
 }
