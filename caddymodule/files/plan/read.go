@@ -77,9 +77,12 @@ func (r *reader) readWorkspaces(ctx context.Context) error {
 	return nil
 }
 
-// list reads the presets of a workspace that have a status, empty for all but archived ones.
+// list reads the presets of a workspace that have a status, empty for all but archived ones. It is in the
+// order of the slugs, in which a change moves no preset.
 func (r *reader) list(ctx context.Context, workspaceID string, status domain.PresetStatus) ([]client.Preset, error) {
 	query := in(workspaceID)
+	query.Set("sort", "slug")
+	query.Set("order", "asc")
 	if status != "" {
 		query.Set("status", string(status))
 	}
