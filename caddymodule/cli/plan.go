@@ -130,7 +130,7 @@ func planError(found *plan.Plan) error {
 
 // mistakesError is the error of a command that has printed the mistakes.
 func mistakesError(found files.Errors) error {
-	return fmt.Errorf("mistakes in the files: %d", found.Count())
+	return fmt.Errorf("mistakes in the files: %d", len(found))
 }
 
 // planJSON returns what has the JSON of a plan, or of one of files that have mistakes.

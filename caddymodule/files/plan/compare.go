@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -223,7 +222,7 @@ func (r *reader) readTags(ctx context.Context, c *Change) error {
 		if err != nil {
 			return err
 		}
-		l.tag, l.moved = tag, !now.equals(*l.From)
+		l.tag, l.moved = tag, !sameTarget(now, *l.From)
 	}
 	return nil
 }
@@ -343,7 +342,7 @@ func encodePolicy(policy *domain.Policy) ([]byte, error) {
 	}
 	withDefault := *policy
 	withDefault.Violation = cmp.Or(policy.Violation, domain.OverrideViolation)
-	return jsonv2.Marshal(withDefault, jsonv2.Deterministic(true))
+	return encode(withDefault)
 }
 
 // patchOfValues returns the JSON Patch between two values.
@@ -360,10 +359,4 @@ func patchOfValues(before, after any) ([]diff.Operation, error) {
 }
 
 // encode returns the JSON of a value, with raw values and numbers as they are.
-func encode(value any) ([]byte, error) {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(value)
-	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
-}
+func encode(value any) ([]byte, error) { return jsonv2.Marshal(value, jsonv2.Deterministic(true)) }

@@ -108,7 +108,7 @@ func defaultsOf(w client.Workspace) (json.RawMessage, error) {
 	if len(different) == 0 {
 		return nil, nil
 	}
-	return jsonv2.Marshal(different, jsonv2.Deterministic(true))
+	return encode(different)
 }
 
 // file returns a preset of a server as its file describes it.
@@ -126,7 +126,7 @@ func (p preset) file(workspace string) (*files.Preset, error) {
 		if file.Labels == nil {
 			file.Labels = make(map[string]files.Label, len(p.Labels))
 		}
-		file.Labels[name] = files.Label(targetOf(target))
+		file.Labels[name] = files.LabelOf(target)
 	}
 	if len(p.Policy) > 0 && string(p.Policy) != "null" {
 		file.Policy = new(domain.Policy)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -164,13 +165,13 @@ func (r *reader) hasVersion(ctx context.Context, workspaceID, slug string, numbe
 
 // label reads a label and its entity tag. One that was removed stands for nothing. One of a preset
 // that was archived is a 404.
-func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (now Target, tag string, err error) {
+func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (now files.Label, tag string, err error) {
 	var stored domain.Target
 	response, err := r.get(ctx, client.PresetPath(slug, "labels", name), in(workspaceID), &stored)
 	if err != nil {
 		return now, "", err
 	}
-	return targetOf(stored), response.Tag(), nil
+	return files.LabelOf(stored), response.Tag(), nil
 }
 
 // hasDrifted reports whether somebody else changed a preset of the owner after the owner's last

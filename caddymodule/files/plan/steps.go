@@ -231,7 +231,7 @@ func MadeVersion(response *client.Response, v *files.Version) (client.Version, e
 func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, latest int, only condition) error {
 	r := client.Request{Method: http.MethodDelete, Path: client.PresetPath(c.Slug, "labels", l.Label)}
 	if l.To != nil {
-		body, err := json.Marshal(l.To.with(files.Latest, files.Number(latest)))
+		body, err := json.Marshal(withNumber(*l.To, files.Latest, files.Number(latest)))
 		if err != nil {
 			return err
 		}
