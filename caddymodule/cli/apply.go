@@ -36,8 +36,8 @@ Plans as "caddy presets plan" does, asks, and makes the changes. A preset that s
 else changes after the plan is a conflict. It keeps that change, the others go on, and the
 exit status is 1.
 
-It may be interrupted and run again: nothing is done twice. New versions get --message, or
-else the Git revision of the folder.`,
+It may be interrupted and run again: nothing is done twice. New versions get --message, such
+as "$(git describe --always --dirty)".`,
 		RunE: a.explained(func(cmd *cobra.Command, args []string) error {
 			result, err := a.run(cmd, args)
 			if result != nil && a.asJSON {
@@ -48,7 +48,7 @@ else the Git revision of the folder.`,
 	}
 	a.flags(cmd)
 	cmd.Flags().BoolVar(&a.yes, "yes", false, "Apply without a question")
-	cmd.Flags().StringVar(&a.message, "message", "", "The reason of new versions; default: the Git revision of the folder")
+	cmd.Flags().StringVar(&a.message, "message", "", "The reason of new versions")
 	return cmd
 }
 
@@ -89,12 +89,8 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 	}
 	ctx, stop := terminal.Interruptible(cmd.Context())
 	defer stop()
-	message := a.message
-	if message == "" {
-		message = revision(ctx, a.folder)
-	}
 	meter := terminal.NewMeter(cmd.ErrOrStderr())
-	done, stopped := found.Apply(ctx, plan.ApplyOptions{Message: message, Progress: counting(meter, "applied")})
+	done, stopped := found.Apply(ctx, plan.ApplyOptions{Message: a.message, Progress: counting(meter, "applied")})
 	meter.Done()
 	result.Done = done.Done
 	hint := ""

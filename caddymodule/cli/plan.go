@@ -28,7 +28,6 @@ const (
 type planning struct {
 	target
 	plan.Options
-	folder string
 }
 
 func (p *planning) flags(cmd *cobra.Command) {
@@ -51,8 +50,7 @@ func folderIn(args []string) string {
 // make reads the files and compares them with the server. Mistakes in files are found first,
 // without a server.
 func (p *planning) make(cmd *cobra.Command, args []string) (found *plan.Plan, mistakes files.Errors, err error) {
-	p.folder = folderIn(args)
-	set, err := files.Read(p.folder)
+	set, err := files.Read(folderIn(args))
 	if mistakes, ok := errors.AsType[files.Errors](err); ok {
 		return nil, mistakes, nil
 	}
