@@ -155,7 +155,6 @@ func numberIn(ref string) (int, error) {
 // targetText returns what a label stands for, such as 2 or 2:90,3:10.
 func targetText(to domain.Target) string { return files.LabelOf(to).String() }
 
-// labelsText returns labels by name, such as canary=2:90,3:10 staging=2.
 func labelsText(labels map[string]domain.Target) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(labels)) {

@@ -75,7 +75,7 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 	switch {
 	case len(found.Errors) > 0:
 		return result, fmt.Errorf("nothing was applied: %w", planError(found))
-	case found.Empty() && len(found.Adopt) == 0:
+	case found.IsEmpty() && len(found.Adopt) == 0:
 		return result, nil
 	case !a.yes:
 		if a.asJSON { // the question is about the plan, and the JSON comes afterwards
@@ -89,9 +89,7 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 	}
 	ctx, stop := terminal.Interruptible(cmd.Context())
 	defer stop()
-	meter := terminal.NewMeter(cmd.ErrOrStderr())
-	done, stopped := found.Apply(ctx, plan.ApplyOptions{Message: a.message, Progress: counting(meter, "applied")})
-	meter.Done()
+	done, stopped := found.Apply(ctx, a.message)
 	result.Done = done.Done
 	hint := ""
 	for _, f := range done.Failed {
@@ -113,7 +111,6 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 	return result, nil
 }
 
-// confirm asks on the terminal whether to go on.
 func confirm(cmd *cobra.Command) error {
 	if !terminal.Is(cmd.InOrStdin()) {
 		return errors.New("nothing was applied: there is no terminal to ask on; say --yes")

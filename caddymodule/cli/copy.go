@@ -18,7 +18,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// copier copies a preset to another workspace, or to another server.
 type copier struct {
 	target
 	toServer, toKeyFile, toWorkspace string

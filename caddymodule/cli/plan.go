@@ -12,7 +12,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
 const (
@@ -61,18 +60,8 @@ func (p *planning) make(cmd *cobra.Command, args []string) (found *plan.Plan, mi
 	if err != nil {
 		return nil, nil, err
 	}
-	meter := terminal.NewMeter(cmd.ErrOrStderr())
-	defer meter.Done()
-	p.Progress = counting(meter, "compared")
 	found, err = plan.New(cmd.Context(), c, set, p.Options)
 	return found, nil, err
-}
-
-// counting shows how much of all work is done, which a past participle describes.
-func counting(meter *terminal.Meter, verb string) func(done, all int) {
-	return func(done, all int) {
-		meter.Show(func() string { return fmt.Sprintf("%s: %d of %d", verb, done, all) })
-	}
 }
 
 func planCommand() *cobra.Command {
@@ -110,7 +99,7 @@ error. Mistakes in files are found without a server.`,
 				return mistakesError(mistakes)
 			case len(found.Errors) > 0:
 				return planError(found)
-			case !found.Empty():
+			case !found.IsEmpty():
 				return ExitWith(cmd, statusChanges, nil)
 			}
 			return nil
@@ -136,14 +125,10 @@ func planJSON(found *plan.Plan, mistakes files.Errors) any {
 	if found != nil {
 		return found
 	}
-	none := []struct{}{}
 	return struct {
-		Changes    []struct{}   `json:"changes"`
-		Workspaces []struct{}   `json:"workspaces"`
-		Adopt      []struct{}   `json:"adopt"`
-		Notes      []struct{}   `json:"notes"`
-		Errors     files.Errors `json:"errors"`
-	}{none, none, none, none, mistakes}
+		*plan.Plan
+		Errors files.Errors `json:"errors"`
+	}{plan.Empty(), mistakes}
 }
 
 // encode returns the JSON of a value in lines, with texts and numbers as they are.

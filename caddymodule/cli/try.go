@@ -29,7 +29,6 @@ const (
 	defaultInput = "Hello"
 )
 
-// trial is a request that tries a preset.
 type trial struct {
 	target  // its key is an inference key
 	version string
@@ -174,7 +173,6 @@ func variablesIn(pairs []string) (map[string]string, error) {
 	return variables, nil
 }
 
-// readInput returns the input, empty if there is none.
 func (t *trial) readInput(cmd *cobra.Command) (string, error) {
 	if t.input != "" || t.keyFile == "-" {
 		return t.input, nil

@@ -205,7 +205,6 @@ func PauseAfter(response *http.Response) time.Duration {
 	return time.Duration(min(max(seconds, 0), 3600)) * time.Second
 }
 
-// refusal returns the error of an answer that is no success.
 func (c *Client) refusal(response *http.Response, body []byte) error {
 	refused := &Error{Status: response.StatusCode, RequestID: response.Header.Get("X-Request-Id")}
 	var refusal envelope.API
@@ -259,7 +258,6 @@ func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 	return response, nil
 }
 
-// target returns the URL of a request.
 func (c *Client) target(r Request) (string, error) {
 	origin, err := url.Parse(c.Origin)
 	if err != nil || origin.Scheme != "http" && origin.Scheme != "https" || origin.Host == "" || origin.User != nil || origin.RawQuery != "" || origin.Fragment != "" {

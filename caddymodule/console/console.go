@@ -154,7 +154,6 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// send answers with the file.
 func (f file) send(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", f.mediaType)
 	w.Header().Set("ETag", f.tag)

@@ -61,7 +61,6 @@ func (w *workspaceWriter) fileOf(p Preset, d *document) (file *yaml.Node, own pr
 	return file, own, nil
 }
 
-// optional returns the node of a text, nil for none.
 func optional(text *string) *yaml.Node {
 	if text == nil {
 		return nil

@@ -11,7 +11,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// mistakes collects mistakes.
 type mistakes struct{ list Errors }
 
 func (m *mistakes) add(e *Error) { m.list = append(m.list, e) }

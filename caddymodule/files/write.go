@@ -83,7 +83,6 @@ func Write(dir string, set *Set) (written []string, err error) {
 	return slices.Compact(w.written), w.mistakes.err()
 }
 
-// writer writes files and collects what went wrong.
 type writer struct {
 	*reader
 	written []string
@@ -115,7 +114,6 @@ func (w *writer) checkNames(dir string, one Workspace) {
 	}
 }
 
-// workspace writes the folder of a workspace.
 func (w *writer) workspace(root *os.Root, one Workspace) {
 	err := fileowner.MkdirAll(filepath.Join(root.Name(), one.Slug), 0o755)
 	var below *os.Root
@@ -137,7 +135,6 @@ func (w *writer) workspace(root *os.Root, one Workspace) {
 	}
 }
 
-// workspaceWriter writes the files of a workspace.
 type workspaceWriter struct {
 	*writer
 	root folder
@@ -146,7 +143,6 @@ type workspaceWriter struct {
 	named map[string]int
 }
 
-// isThere reports whether a file or a link has a name.
 func (w *workspaceWriter) isThere(name string) bool {
 	_, err := w.root.Lstat(name)
 	return !errors.Is(err, os.ErrNotExist)
@@ -217,7 +213,6 @@ func (w *workspaceWriter) text(name, header string, wanted *yaml.Node, from fold
 	return text.Bytes(), problem
 }
 
-// preset writes the file of a preset, and its prompt.
 func (w *workspaceWriter) preset(p Preset) {
 	name := p.Slug + extension
 	var present Preset
@@ -249,7 +244,6 @@ func (w *workspaceWriter) preset(p Preset) {
 	}
 }
 
-// defaults writes the file of the workspace itself.
 func (w *workspaceWriter) defaults(one Workspace) {
 	refuse := func(problem string) {
 		w.mistake(path.Join(w.slug, workspaceFile), fmt.Sprintf("the defaults of workspace %s are not written: %s", w.slug, problem))

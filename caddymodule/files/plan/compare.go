@@ -78,7 +78,6 @@ func newChange(workspace, slug string, action Action) *Change {
 	}
 }
 
-// isEmpty reports whether nothing differs.
 func (c *Change) isEmpty() bool {
 	return c.version == nil && c.Designate == 0 && c.patch == nil && len(c.Labels) == 0
 }
@@ -125,7 +124,6 @@ func (r *reader) checkOwner(p client.Preset, workspace string) error {
 	return problem(fmt.Sprintf("is managed by %s and not by %s: remove its file, or end that with: caddy presets release --owner %s --workspace %s %s", *p.ManagedBy, r.owner, *p.ManagedBy, workspace, p.Slug))
 }
 
-// compareNew returns the change that makes a preset.
 func (r *reader) compareNew(file *files.Preset, workspaceID string) (*Change, error) {
 	c := newChange(file.Workspace, file.Slug, Create)
 	c.file, c.workspaceID = file, workspaceID
@@ -345,7 +343,6 @@ func encodePolicy(policy *domain.Policy) ([]byte, error) {
 	return encode(withDefault)
 }
 
-// patchOfValues returns the JSON Patch between two values.
 func patchOfValues(before, after any) ([]diff.Operation, error) {
 	from, err := encode(before)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
@@ -17,11 +18,21 @@ import (
 )
 
 const (
-	// requestTimeout bounds a request with its repetitions.
-	requestTimeout = 2 * time.Minute
 	// recentChanges is how many changes of a preset are looked at for its drift.
 	recentChanges = 20
+	// concurrency is how many requests read from a server at a time.
+	concurrency = 16
 )
+
+// inParallel calls read with all indexes below count. It returns the first error.
+func inParallel(ctx context.Context, count int, read func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrency)
+	for i := range count {
+		group.Go(func() error { return read(ctx, i) })
+	}
+	return group.Wait()
+}
 
 // preset is a preset of a server with the version that requests get, and its entity tag.
 type preset struct {
@@ -40,10 +51,7 @@ type reader struct {
 	archived map[string][]client.Preset // by the workspace's id
 }
 
-// get sends a GET request and decodes the answer's data.
 func (r *reader) get(ctx context.Context, path string, query url.Values, into any) (*client.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	response, err := r.client.Do(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
 	if err != nil {
 		return nil, err
@@ -51,10 +59,8 @@ func (r *reader) get(ctx context.Context, path string, query url.Values, into an
 	return response, client.Decode(response.Data, into)
 }
 
-// in returns the query that selects a workspace.
 func in(workspaceID string) url.Values { return url.Values{"workspace_id": {workspaceID}} }
 
-// collect reads all elements of a list.
 func collect[T any](ctx context.Context, r *reader, path string, query url.Values) (all []T, err error) {
 	for one, err := range client.Decoded[T](r.client.Elements(ctx, path, query)) {
 		if err != nil {
@@ -65,7 +71,6 @@ func collect[T any](ctx context.Context, r *reader, path string, query url.Value
 	return all, nil
 }
 
-// readWorkspaces reads the workspaces that the key sees.
 func (r *reader) readWorkspaces(ctx context.Context) error {
 	all, err := collect[client.Workspace](ctx, r, "/workspaces", nil)
 	if err != nil {
@@ -192,7 +197,6 @@ func (r *reader) hasDrifted(ctx context.Context, workspaceID string, p client.Pr
 	return false, nil
 }
 
-// countChanges returns how many changes of a preset there were.
 func (r *reader) countChanges(ctx context.Context, workspaceID, slug string) (int, error) {
 	return r.history(ctx, workspaceID, slug, 1, &[]struct{}{})
 }

@@ -54,9 +54,7 @@ func (s *sequence) send(ctx context.Context, r client.Request, only condition) (
 		"Idempotency-Key": {uuid.NewString()},
 	}
 	r.Header.Set(only.name, only.value)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-	defer cancel()
-	return s.plan.client.Do(ctx, r)
+	return s.plan.client.Do(context.WithoutCancel(ctx), r)
 }
 
 // condition returns the condition that the preset is as the last request left it.
@@ -67,7 +65,6 @@ func (s *sequence) condition() condition {
 	return ifMatch(s.tag)
 }
 
-// update brings a preset to what its file says.
 func (s *sequence) update(ctx context.Context, c *Change) error {
 	for _, l := range c.Labels {
 		if l.moved {
@@ -241,7 +238,7 @@ func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, late
 	return err
 }
 
-// CheckMessage returns an error if text cannot be the Message of ApplyOptions.
+// CheckMessage returns an error if text cannot be the message of Apply.
 func CheckMessage(text string) error {
 	if text == "" {
 		return nil
