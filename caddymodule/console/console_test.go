@@ -327,39 +327,6 @@ func TestAssetsKeepThePolicy(t *testing.T) {
 	t.Logf("%d assets have %d bytes", len(contents), total)
 }
 
-// TestForbiddenIsFound checks that each rule finds an example of its own.
-func TestForbiddenIsFound(t *testing.T) {
-	for _, example := range []struct{ ext, what, text string }{
-		{".html", "an inline handler", `<a onclick="x()">`},
-		{".html", "an inline style", `<p style="color: red">`},
-		{".html", "an inline style", `<style>p {}</style>`},
-		{".html", "an inline script", `<script type="module">x()</script>`},
-		{".html", "a script without a source", `<script type="module"></script>`},
-		{".js", "text that becomes HTML", `e.innerHTML = text`},
-		{".js", "text that becomes code", `eval(text)`},
-		{".js", "text that becomes code", `setTimeout("x()", 1)`},
-		{".js", "an inline handler", `e.setAttribute('onclick', 'x()')`},
-		{".js", "an inline style", `e.setAttribute("style", text)`},
-		{".js", "a way around the policy", `trustedTypes.createPolicy('x', {})`},
-		{".js", "a way around the policy", `new Worker('x.js')`},
-		{".js", "a cookie or a lasting key", `document.cookie = key`},
-		{".css", "an import", `@import 'x.css';`},
-		{".css", "an old hack", `width: expression(1)`},
-		{".svg", "a script", `<svg onload="x()">`},
-		{".svg", "a style", `<path style="x">`},
-		{".svg", "an entity", `<!ENTITY x "y">`},
-	} {
-		if pattern := forbidden[example.ext][example.what]; pattern == nil || !pattern.MatchString(example.text) {
-			t.Errorf("%s is not found in %s", example.what, example.text)
-		}
-	}
-	for _, text := range []string{`fetch("https://example.com/x")`, `url(//example.com/x)`, `new WebSocket('wss://x')`, `src="//example.com"`} {
-		if !otherOrigin.MatchString(text) {
-			t.Errorf("no origin is found in %s", text)
-		}
-	}
-}
-
 // TestNew checks the set that ships: each file is served, and the shell names assets of it.
 func TestNew(t *testing.T) {
 	p, err := New("/console", "/v1", "{}")
@@ -416,17 +383,6 @@ func TestModulesImportInOneDirection(t *testing.T) {
 	}
 	if found := circle(graph, "main.js", nil); found != nil {
 		t.Errorf("modules import each other in a circle: %s", strings.Join(found, ", "))
-	}
-	for _, example := range []struct {
-		graph map[string][]string
-		want  []string
-	}{
-		{map[string][]string{"a": {"b", "c"}, "b": {"c"}}, nil},
-		{map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"b"}}, []string{"b", "c", "b"}},
-	} {
-		if got := circle(example.graph, "a", nil); !slices.Equal(got, example.want) {
-			t.Errorf("%v: got the circle %q, want %q", example.graph, got, example.want)
-		}
 	}
 }
 

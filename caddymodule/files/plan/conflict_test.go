@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
@@ -399,13 +398,4 @@ func TestStopped(t *testing.T) {
 		t.Errorf("got %+v, %v with %d requests and %d answers, want at most 8 requests and as many answers", result, err, sent, answered)
 	}
 	s.apply(plan.Options{})
-}
-
-// TestEmptySet plans a folder without presets.
-func TestEmptySet(t *testing.T) {
-	s := start(t)
-	p, err := plan.New(t.Context(), s.client(s.transport()), new(files.Set), plan.Options{Owner: "files"})
-	if err != nil || !p.IsEmpty() || describe(p) != `{"changes":[],"workspaces":[],"adopt":[],"notes":[],"errors":[]}` {
-		t.Errorf("got %s, %v, want an empty plan", describe(p), err)
-	}
 }

@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -179,24 +178,4 @@ func TestFailuresInTheLog(t *testing.T) {
 	if len(entries) != 2 {
 		t.Errorf("a flood: got %v, want two lines", entries)
 	}
-}
-
-// BenchmarkFailures measures the cost of the limiter for a request with a wrong key, within
-// the limit and beyond.
-func BenchmarkFailures(b *testing.B) {
-	l, _ := newTimed()
-	by, logger := Limit{100, time.Minute}, zap.NewNop()
-	b.Run("of many addresses", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			l.Fail(Origin{byte(rand.IntN(256)), byte(rand.IntN(256)), 9: 1}, by, logger)
-		}
-	})
-	b.Run("beyond the limit", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			l.IsLimited(v4(1), by)
-			l.Fail(v4(1), by, logger)
-		}
-	})
 }
