@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 type applied struct {
@@ -55,7 +56,7 @@ as "$(git describe --always --dirty)".`,
 // run makes a plan and applies it. Unless the result is for JSON, it prints both. The result is
 // nil if there is no plan, or nobody agrees to it.
 func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
-	if err := plan.CheckMessage(a.message); err != nil {
+	if err := domain.CheckMessage(a.message); err != nil && a.message != "" {
 		return nil, err
 	}
 	found, mistakes, err := a.make(cmd, args)

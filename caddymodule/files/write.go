@@ -59,10 +59,7 @@ func Write(dir string, set *Set) (written []string, err error) {
 		return nil, err
 	}
 	w := &writer{reader: &reader{schemas: schemas}}
-	for i, one := range set.Workspaces {
-		if slices.ContainsFunc(set.Workspaces[:i], func(other Workspace) bool { return other.Slug == one.Slug }) {
-			w.mistake(terminal.Escape(one.Slug), "the workspace is there twice")
-		}
+	for _, one := range set.Workspaces {
 		w.checkNames(dir, one)
 	}
 	if len(w.mistakes.list) > 0 {

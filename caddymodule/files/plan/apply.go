@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 
@@ -167,7 +168,7 @@ const errMoved = conflict("was changed or removed meanwhile by somebody else: no
 func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 	s := sequence{applier: a, tag: w.tag, workspaceID: w.id}
 	if w.Action == Update {
-		_, err := s.send(ctx, client.Request{Method: http.MethodPatch, Path: "/workspaces/" + client.Escape(w.id), Body: w.body}, ifMatch(w.tag))
+		_, err := s.send(ctx, client.Request{Method: http.MethodPatch, Path: "/workspaces/" + url.PathEscape(w.id), Body: w.body}, ifMatch(w.tag))
 		return err
 	}
 	var created client.Workspace

@@ -237,11 +237,3 @@ func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, late
 	_, err := s.send(ctx, r, only)
 	return err
 }
-
-// CheckMessage returns an error if text cannot be the message of Apply.
-func CheckMessage(text string) error {
-	if text == "" {
-		return nil
-	}
-	return domain.CheckMessage(text)
-}
