@@ -162,9 +162,6 @@ func (c conflict) Error() string { return string(c) }
 // errChanged is the outcome for an object that somebody else changed after the plan.
 const errChanged = conflict("was changed by somebody else after the plan: nothing was overwritten, plan again")
 
-// errMoved is the outcome for a preset whose label somebody else changed during the plan.
-const errMoved = conflict("was changed or removed meanwhile by somebody else: nothing was overwritten, plan again")
-
 func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 	s := sequence{applier: a, tag: w.tag, workspaceID: w.id}
 	if w.Action == Update {

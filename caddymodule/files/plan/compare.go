@@ -220,7 +220,9 @@ func (r *reader) readTags(ctx context.Context, c *Change) error {
 		if err != nil {
 			return err
 		}
-		l.tag, l.moved = tag, !sameTarget(now, *l.From)
+		if l.tag = tag; !sameTarget(now, *l.From) {
+			return fmt.Errorf("label %s changes while it is read: plan again", l.Label)
+		}
 	}
 	return nil
 }

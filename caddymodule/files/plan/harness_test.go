@@ -80,13 +80,17 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // planThrough plans the folder. send sends each request of the plan and of its application.
 func (s *server) planThrough(send func(through http.RoundTripper, r *http.Request) (*http.Response, error)) *plan.Plan {
 	s.T.Helper()
-	through := s.transport()
-	c := s.client(roundTrip(func(r *http.Request) (*http.Response, error) { return send(through, r) }))
-	p, err := plan.New(s.T.Context(), c, s.read(), plan.Options{Owner: "files"})
+	p, err := s.tryPlanThrough(send)
 	if err != nil {
 		s.T.Fatal(err)
 	}
 	return p
+}
+
+func (s *server) tryPlanThrough(send func(through http.RoundTripper, r *http.Request) (*http.Response, error)) (*plan.Plan, error) {
+	through := s.transport()
+	c := s.client(roundTrip(func(r *http.Request) (*http.Response, error) { return send(through, r) }))
+	return plan.New(s.T.Context(), c, s.read(), plan.Options{Owner: "files"})
 }
 
 // forbidden is a response that no repetition changes.

@@ -16,10 +16,8 @@ type LabelChange struct {
 	From  *files.Label `json:"from"`
 	To    *files.Label `json:"to"`
 
-	tag string // of the label on the server, empty for a new one
-	// moved is set if the label was changed or removed after From was read.
-	moved bool
-	done  bool // Apply has made the change
+	tag  string // of the label on the server, empty for a new one
+	done bool   // Apply has made the change
 }
 
 // isPossible reports whether the change can be made before a version of a number is: it removes the

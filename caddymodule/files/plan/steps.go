@@ -66,11 +66,6 @@ func (s *sequence) condition() condition {
 }
 
 func (s *sequence) update(ctx context.Context, c *Change) error {
-	for _, l := range c.Labels {
-		if l.moved {
-			return fmt.Errorf("label %s %w", l.Label, errMoved)
-		}
-	}
 	if c.patchFirst {
 		if err := s.patch(ctx, c); err != nil {
 			return err
