@@ -19,8 +19,8 @@ func dumpCommand() *cobra.Command {
 Writes the presets of all workspaces that the key sees into the folder "presets", or
 <dir>. Archived presets are left out.
 
-Files that mean the same already stay as they are, and others are written anew, without
-their comments. Files of presets that the server does not have stay, too.`,
+Files that mean the same already stay as they are. In others only what differs changes,
+and comments stay. Files of presets that the server does not have stay, too.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeFolder,
 		RunE: t.explained(func(cmd *cobra.Command, args []string) error {

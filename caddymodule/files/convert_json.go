@@ -17,7 +17,6 @@ const maxExpanded = 16 << 20
 
 // name returns the name that a key stands for.
 func (d *document) name(key *yaml.Node, path []string) (string, bool) {
-	d.findHiddenSecrets(key)
 	switch {
 	case key.Kind == yaml.MappingNode:
 		d.mistake(key, path, "a name must be a text: put a text with {{…}} in quotes")
@@ -138,7 +137,6 @@ func (c *converter) scalar(n *yaml.Node) {
 		c.string(c.include(n, c.path))
 		return
 	}
-	c.findHiddenSecrets(n)
 	s, problem := readScalar(n)
 	if problem != "" {
 		c.mistake(n, c.path, problem)

@@ -22,12 +22,14 @@ type document struct {
 	*reader
 	file string // below the folder, with slashes
 	text []byte
-	root *yaml.Node // nil if the file has no value
+	// page is the whole, and root its value, nil if the file has none.
+	page, root *yaml.Node
 	// folder has the files that !file names.
 	folder folder
 	// texts are the texts that nodes with !file stand for.
-	texts  map[*yaml.Node]string
-	failed bool
+	texts   map[*yaml.Node]string
+	secrets int // how many findSecretsBelow found
+	failed  bool
 }
 
 func (d *document) mistake(n *yaml.Node, path []string, message string) {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -20,9 +19,9 @@ import (
 // maxInline bounds a prompt of one line that stands in the YAML file, in characters.
 const maxInline = 100
 
-// fileOf returns the mapping for the file of p, and the file that its prompt goes to, if it does. d is
-// the file that is there already, nil for none.
-func (w *workspaceWriter) fileOf(p Preset, d *document) (file *yaml.Node, own prompt, err error) {
+// fileOf returns the mapping for the file of p, and the file that its prompt goes to, if it does. The file
+// d that is there already, nil for none, has present. What it says in another way is kept.
+func (w *workspaceWriter) fileOf(p, present Preset, d *document) (file *yaml.Node, own prompt, err error) {
 	for _, v := range append(slices.Clip(p.Earlier), p.Version) {
 		if err := schema.CheckDepth(v.Request, schema.MaxDepth); err != nil {
 			return nil, own, fmt.Errorf("a request %w", err)
@@ -32,14 +31,25 @@ func (w *workspaceWriter) fileOf(p Preset, d *document) (file *yaml.Node, own pr
 	if err != nil {
 		return nil, own, err
 	}
-	var status, template *yaml.Node
+	var root, status, template *yaml.Node
+	if d != nil {
+		root = d.root
+	}
 	if p.Status == domain.PresetDisabled {
 		status = wordNode(string(p.Status))
 	}
 	if p.Version.Capture.Template != nil {
 		template = wordNode("true")
 	}
-	request, own := w.request(p, d)
+	earlier := child(root, "earlier")
+	if len(p.Earlier) > 0 {
+		earlier = earlierNode(p.Earlier)
+	}
+	member := requestNames[p.Version.Capture.Dialect]
+	request := child(root, member)
+	if request == nil || !SameCapture(p.Version.Capture, present.Version.Capture) {
+		request, own = w.request(p, d, request)
+	}
 	file = &yaml.Node{Kind: yaml.MappingNode}
 	for _, m := range []struct {
 		name  string
@@ -48,11 +58,11 @@ func (w *workspaceWriter) fileOf(p Preset, d *document) (file *yaml.Node, own pr
 		{"name", optional(p.Name)},
 		{"description", optional(p.Description)},
 		{"status", status},
-		{"labels", labelsNode(p.Labels)},
+		{"labels", labelsNode(p, present, child(root, "labels"))},
 		{"policy", policy},
 		{"template", template},
-		{"earlier", earlierNode(p.Earlier)},
-		{requestNames[p.Version.Capture.Dialect], request},
+		{"earlier", earlier},
+		{member, request},
 	} {
 		if m.value != nil {
 			put(file, m.name, m.value)
@@ -68,20 +78,30 @@ func optional(text *string) *yaml.Node {
 	return textNode(*text)
 }
 
-func labelsNode(all map[string]Label) *yaml.Node {
-	if len(all) == 0 {
+// labelsNode returns the node of p's labels. Those with the same target in a file, such as latest, are
+// as they are in old.
+func labelsNode(p, present Preset, old *yaml.Node) *yaml.Node {
+	if len(p.Labels) == 0 {
 		return nil
 	}
 	labels := &yaml.Node{Kind: yaml.MappingNode}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		value := wordNode(all[name].Version.String())
-		if all[name].Split != nil {
-			text, _ := json.Marshal(all[name]) // never fails
-			value = jsonNode(text)
+	for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
+		label := p.Labels[name]
+		value := child(old, name)
+		if before, ok := present.Labels[name]; !ok || value == nil || !p.sameLabel(label, before) {
+			value = labelNode(label)
 		}
 		put(labels, name, value)
 	}
 	return labels
+}
+
+func labelNode(label Label) *yaml.Node {
+	if label.Split == nil {
+		return wordNode(label.Version.String())
+	}
+	text, _ := json.Marshal(label) // never fails
+	return jsonNode(text)
 }
 
 // policyNode returns the node of a policy, without the default of violation.
@@ -104,9 +124,6 @@ func policyNode(policy *domain.Policy) (*yaml.Node, error) {
 }
 
 func earlierNode(versions []Version) *yaml.Node {
-	if len(versions) == 0 {
-		return nil
-	}
 	all := &yaml.Node{Kind: yaml.SequenceNode}
 	for _, v := range versions {
 		n := &yaml.Node{Kind: yaml.MappingNode}
@@ -122,25 +139,27 @@ func earlierNode(versions []Version) *yaml.Node {
 	return all
 }
 
-// request returns the mapping of the request, and the file that its prompt goes to, unless that is in the
-// mapping or stays where it is.
-func (w *workspaceWriter) request(p Preset, d *document) (request *yaml.Node, own prompt) {
+// request returns the mapping of the request. old is what the file d has for the dialect, nil for
+// nothing. own is the file that the prompt goes to, unless it stays where it is.
+func (w *workspaceWriter) request(p Preset, d *document, old *yaml.Node) (request *yaml.Node, own prompt) {
 	request = jsonNode(jsontext.Value(p.Version.Request))
-	leaf := promptOf(p, request)
+	leaf, oldLeaf := promptOf(p, request), promptOf(p, old)
 	if leaf == nil {
 		return request, own
 	}
-	text, name, isOwn := leaf.Value, p.Slug+".md", false
-	if d != nil {
-		old := promptOf(p, child(d.root, requestNames[p.Version.Capture.Dialect]))
-		if old != nil && isFile(old) && d.texts[old] == text {
-			*leaf = *old
+	text, name := leaf.Value, p.Slug+".md"
+	isBlock := oldLeaf != nil && oldLeaf.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0
+	isShort := !strings.Contains(text, "\n") && utf8.RuneCountInString(text) <= maxInline
+	isInline := isBlock || isShort || w.isThere(name)
+	if oldLeaf != nil && isFile(oldLeaf) {
+		if d.texts[oldLeaf] == text {
 			return request, own
 		}
-		isOwn = w.named[strings.ToLower(name)] == 1 && slices.ContainsFunc(slices.Collect(maps.Keys(d.texts)), func(n *yaml.Node) bool { return path.Clean(n.Value) == name })
+		if present, _ := includeName(oldLeaf.Value); w.named[w.real(present)] == 1 {
+			name, isInline = present, false
+		}
 	}
-	isShort := !strings.Contains(text, "\n") && utf8.RuneCountInString(text) <= maxInline
-	if isShort || !isOwn && w.isThere(name) || strings.HasSuffix(text, "\r") { // which would be taken for a part of the last line break
+	if isInline || strings.HasSuffix(text, "\r") { // which would be taken for a part of the last line break
 		return request, own
 	}
 	*leaf = yaml.Node{Kind: yaml.ScalarNode, Tag: fileTag, Style: yaml.TaggedStyle, Value: name}

@@ -208,7 +208,8 @@ func (r *reader) parse(root folder, file string, text []byte) (d *document, ok b
 		return nil, false
 	}
 	if page != nil {
-		d.root = page.Content[0]
+		d.page, d.root = page, page.Content[0]
+		d.findSecretsBelow(d.root)
 	}
 	return d, true
 }

@@ -67,13 +67,24 @@ func (d *document) findSecrets(file string, text []byte) {
 	}
 }
 
-// findHiddenSecrets adds the secrets in a text or a name that the text of the file does not show as they
-// are, where findSecrets would have found them.
-func (d *document) findHiddenSecrets(n *yaml.Node) {
-	text := []byte(n.Value)
-	for _, s := range secretsIn(text) {
-		if !bytes.Contains(d.text, text[s.start:s.end]) {
-			d.mistake(n, nil, secretMessage+s.name)
+// findSecretsBelow adds the secrets in the strings below n. Those that the text of the file
+// shows as they are have been found by findSecrets. It is not ok after maxSecrets.
+func (d *document) findSecretsBelow(n *yaml.Node) (ok bool) {
+	if n.Kind == yaml.ScalarNode {
+		text := []byte(n.Value)
+		for _, s := range secretsIn(text) {
+			if !bytes.Contains(d.text, text[s.start:s.end]) {
+				d.mistake(n, nil, secretMessage+s.name)
+			}
+			if d.secrets++; d.secrets == maxSecrets {
+				return false
+			}
 		}
 	}
+	for _, part := range n.Content {
+		if !d.findSecretsBelow(part) {
+			return false
+		}
+	}
+	return true
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -37,12 +36,14 @@ const (
 // Write writes set into the folder dir, which it makes if it is missing. It returns the
 // paths of the files that it made or changed, below the folder, with slashes, sorted.
 //
-// The same Set gives the same files. A file that means the same already keeps its bytes, and
-// another one is written anew, without its comments. A file, a workspace or a preset that set does not
+// The same Set gives the same files. A file that means the same already keeps its bytes.
+// Otherwise comments, order and the form of values that stay are kept, while indentation and
+// empty lines become those of a new file. A file, a workspace or a preset that set does not
 // have stays, too. So do earlier versions, if the preset in set has none.
 //
 // A prompt with a line break or more than 100 characters goes to the file <slug>.md, unless that
-// is there and not its own: then it is in the YAML file. A prompt that stays the same stays in its file.
+// is there and not its own: then it is in the YAML file. A prompt that has another place already
+// stays there, unless another value names its file, too.
 //
 // Each file is replaced atomically, and never through a link out of the folder. A failure
 // does not keep the other files from being written. The error is then Errors, such as for
@@ -136,7 +137,7 @@ type workspaceWriter struct {
 	*writer
 	root folder
 	slug string
-	// named is how often the presets of the folder name a file by !file, by its last name in lower case.
+	// named is how often the presets of the folder name each file by !file.
 	named map[string]int
 }
 
@@ -144,8 +145,6 @@ func (w *workspaceWriter) isThere(name string) bool {
 	_, err := w.root.Lstat(name)
 	return !errors.Is(err, os.ErrNotExist)
 }
-
-var fileName = regexp.MustCompile(fileTag + `\s+["']?([^\s"',}\]]+)`)
 
 // countNamed reads the presets of the folder for the files that they name.
 func (w *workspaceWriter) countNamed() {
@@ -157,11 +156,29 @@ func (w *workspaceWriter) countNamed() {
 		if path.Ext(e.Name()) != extension {
 			continue
 		}
-		text, _ := w.root.read(e.Name()) // a problem is reported if the file is written
-		for _, m := range fileName.FindAllSubmatch(text, -1) {
-			w.named[strings.ToLower(path.Base(string(m[1])))]++
+		scratch := &reader{schemas: w.schemas} // a mistake is reported if the file is written
+		if d, ok := scratch.open(w.root, path.Join(w.slug, e.Name())); ok && d.root != nil {
+			w.countBelow(d.root)
 		}
 	}
+}
+
+func (w *workspaceWriter) countBelow(n *yaml.Node) {
+	if isFile(n) {
+		w.named[w.real(n.Value)]++
+	}
+	for _, part := range n.Content {
+		w.countBelow(part)
+	}
+}
+
+// real returns the path of a file without links, in lower case, since some file systems do not see case.
+func (w *workspaceWriter) real(name string) string {
+	whole := filepath.Join(w.root.Name(), filepath.FromSlash(name))
+	if real, err := filepath.EvalSymlinks(whole); err == nil {
+		whole = real
+	}
+	return strings.ToLower(whole)
 }
 
 // present reads a file that is there already, nil if there is none. It is not ok if it has mistakes,
@@ -181,24 +198,15 @@ func (w *workspaceWriter) present(name string, read func(d *document)) (d *docum
 	return d, len(scratch.mistakes.list) == 0
 }
 
-const inexpressible = "a file cannot express it"
-
-// text returns the text of a file that has a value, or a problem if reading it finds mistakes, or another
-// value than is expected.
-func (w *workspaceWriter) text(name, header string, wanted *yaml.Node, from folder, is func(d *document) bool) (_ []byte, problem string) {
-	var text bytes.Buffer
-	text.WriteString(header)
-	e := yaml.NewEncoder(&text)
-	e.SetIndent(2)
-	if errors.Join(e.Encode(wanted), e.Close()) != nil {
-		return nil, inexpressible
-	}
-	if _, problem := boundedFile(text.Bytes()); problem != "" {
-		return nil, problem
+// check reads a text as a file. It returns a problem if there are mistakes, or if read does not find
+// what the file should say.
+func (w *workspaceWriter) check(name string, text []byte, from folder, read func(d *document) (isSame bool)) (problem string) {
+	if _, problem := boundedFile(text); problem != "" {
+		return problem
 	}
 	scratch := &reader{schemas: w.schemas}
-	d, ok := scratch.parse(from, path.Join(w.slug, name), text.Bytes())
-	if isSame := ok && is(d); !isSame {
+	d, ok := scratch.parse(from, path.Join(w.slug, name), text)
+	if isSame := ok && read(d); !isSame {
 		problem = inexpressible
 	}
 	if list := scratch.mistakes.list; len(list) > 0 {
@@ -207,7 +215,25 @@ func (w *workspaceWriter) text(name, header string, wanted *yaml.Node, from fold
 			problem = list[0].Path + ": " + problem
 		}
 	}
-	return text.Bytes(), problem
+	return problem
+}
+
+const inexpressible = "a file cannot express it"
+
+// text returns the text of a file that is to have a value, in the form of the file d that is there
+// already, nil for none. The file is written anew if that form does not say what is wanted.
+func (w *workspaceWriter) text(name, header string, d *document, wanted *yaml.Node, from folder, is func(d *document) bool) (text []byte, problem string) {
+	if d != nil && d.root != nil {
+		if text, err := d.rewritten(wanted); err == nil && w.check(name, text, from, is) == "" {
+			return text, ""
+		}
+	}
+	text, err := encoded(wanted)
+	if err != nil {
+		return nil, inexpressible
+	}
+	text = append([]byte(header), text...)
+	return text, w.check(name, text, from, is)
 }
 
 func (w *workspaceWriter) preset(p Preset) {
@@ -219,14 +245,11 @@ func (w *workspaceWriter) preset(p Preset) {
 	}
 	var text []byte
 	var problem string
-	if len(p.Earlier) == 0 {
-		p.Earlier = present.Earlier
-	}
-	wanted, own, err := w.fileOf(p, d)
+	wanted, own, err := w.fileOf(p, present, d)
 	if err != nil {
 		problem = err.Error()
 	} else {
-		text, problem = w.text(name, presetHeader, wanted, folder{w.root.Root, own}, func(d *document) bool {
+		text, problem = w.text(name, presetHeader, d, wanted, folder{w.root.Root, own}, func(d *document) bool {
 			got, _ := d.preset(w.slug, p.Slug)
 			return same(p, got)
 		})
@@ -236,7 +259,10 @@ func (w *workspaceWriter) preset(p Preset) {
 		return
 	}
 	// The prompt is first, so that the preset's file never names a missing one.
-	if own.name == "" || w.write(own.name, []byte(own.text+"\n")) {
+	if own.name != "" && !w.write(own.name, []byte(own.text+"\n")) {
+		return
+	}
+	if d == nil || !bytes.Equal(text, d.text) { // otherwise only the prompt differs
 		w.write(name, text)
 	}
 }
@@ -262,7 +288,7 @@ func (w *workspaceWriter) defaults(one Workspace) {
 			return
 		}
 	}
-	text, problem := w.text(workspaceFile, workspaceHeader, jsonNode(jsontext.Value(wanted)), w.root, func(d *document) bool { return sameJSON(d.defaults(), wanted) })
+	text, problem := w.text(workspaceFile, workspaceHeader, d, jsonNode(jsontext.Value(wanted)), w.root, func(d *document) bool { return sameJSON(d.defaults(), wanted) })
 	if problem != "" {
 		refuse(problem)
 		return
@@ -290,11 +316,8 @@ func (one Workspace) over(present json.RawMessage) json.RawMessage {
 	return json.RawMessage(wanted)
 }
 
-// write replaces a file in the folder of the workspace, unless it is as it should be.
+// write replaces a file in the folder of the workspace.
 func (w *workspaceWriter) write(name string, text []byte) bool {
-	if now, problem := w.root.read(name); problem == "" && bytes.Equal(now, text) {
-		return true
-	}
 	if err := w.root.replace(name, text); err != nil {
 		w.mistake(path.Join(w.slug, name), "cannot be written: "+w.root.causeOf(name, err).Error())
 		return false

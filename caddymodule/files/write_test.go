@@ -1,6 +1,7 @@
 package files_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"os"
@@ -13,47 +14,152 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
+// first is a file as Write indents it.
+const first = `# The team's presets
+
+# why it is there
+description: Writes mails # short
+labels:
+  staging: latest # moves
+  # do not touch
+  production: 3
+responses:
+  model: "openai/gpt-5-mini"
+  temperature: 0.70 # warm
+  tools:
+    - type: function # one
+      name: a
+      parameters: {type: object}
+    # the second
+    - type: function
+      name: b
+      parameters:
+        type: object
+        # nothing more
+  # after the tools
+  instructions: !file p.md
+# the end
+`
+
+// config returns p with another config of its version, from p's own.
+func config(p files.Preset, old, new string) files.Preset {
+	text := strings.Replace(string(p.Version.Capture.Config), old, new, 1)
+	if text == string(p.Version.Capture.Config) {
+		panic("nothing to replace in " + text)
+	}
+	c := p.Version.Capture
+	p.Version = files.NewVersion(c.Dialect, json.RawMessage(text), c.SystemPrompt, c.Template)
+	return p
+}
+
 func prompted(p files.Preset, prompt *string) files.Preset {
 	c := p.Version.Capture
 	p.Version = files.NewVersion(c.Dialect, c.Config, prompt, c.Template)
 	return p
 }
 
-// TestWriteKeeps checks what stays of a file and of its prompt. A file that differs is written anew.
+// TestWriteKeeps checks what a change replaces in a file.
 func TestWriteKeeps(t *testing.T) {
-	const header = "# yaml-language-server: $schema=https://raw.githubusercontent.com/caddy-presets/caddy-presets/main/schema/files/preset.schema.json\n"
-	const before = "# ours\nlabels: {staging: latest}\nearlier: [{chat: {}}]\nresponses:\n  model: \"m\" # why\n  instructions: !file own.md\n"
-	const anew = header + "labels:\n  staging: 7\nearlier:\n  - chat: {}\nresponses:\n  model: m\n  instructions: !file "
+	long := strings.Repeat("Be kind. ", 20) + "Always."
 	for _, test := range []struct {
-		name       string
-		change     func(p *files.Preset)
-		file, want string // p.yaml afterwards, and the prompt of the preset
+		name, before string
+		change       func(p files.Preset) files.Preset
+		old, new     string // what is replaced in before
+		prompt       string // the new p.md, empty for the old one
 	}{
-		{"all", func(p *files.Preset) { p.Name, p.Earlier, p.Labels["staging"] = new("p"), nil, files.Label{Version: 7} }, before, "kind\nand brief\n"},
-		{"the prompt", func(p *files.Preset) {
-			p.Earlier, p.Labels["staging"] = nil, files.Label{Version: 7}
-			p.Description = new("d")
-		},
-			strings.Replace(anew, "labels", "description: d\nlabels", 1) + "own.md\n", "kind\nand brief\n"},
-		{"nothing", func(p *files.Preset) { p.Labels["staging"] = files.Label{Version: 7}; *p = prompted(*p, new("a\nb")) }, anew + "p.md\n", "a\nb"},
+		{"a number, with its comment", first, func(p files.Preset) files.Preset { return config(p, "0.70", "0.80") }, "0.70", "0.80", ""},
+		{"a string that needs no quotes", first, func(p files.Preset) files.Preset { return config(p, "gpt-5-mini", "gpt-5") }, `"openai/gpt-5-mini"`, `openai/gpt-5`, ""},
+		{"a new member", first, func(p files.Preset) files.Preset {
+			return config(p, `"temperature":0.70`, `"temperature":0.70,"top_p":0.5`)
+		}, "warm\n", "warm\n  top_p: 0.5\n", ""},
+		{"a member less", first, func(p files.Preset) files.Preset { return config(p, `"temperature":0.70,`, ``) }, "  temperature: 0.70 # warm\n", "", ""},
+		{"an element less", first, func(p files.Preset) files.Preset {
+			return config(p, `{"type":"function","name":"a","parameters":{"type":"object"}},`, ``)
+		}, "    - type: function # one\n      name: a\n      parameters: {type: object}\n", "", ""},
+		{"a new element", first, func(p files.Preset) files.Preset {
+			return config(p, `[{"type"`, `[{"type":"function","name":"c","parameters":{}},{"type"`)
+		}, "  tools:\n", "  tools:\n    - type: function\n      name: c\n      parameters: {}\n", ""},
+		{"flow style inside", first, func(p files.Preset) files.Preset {
+			return config(p, `"name":"a","parameters":{"type":"object"`, `"name":"a","parameters":{"type":"object","properties":{}`)
+		}, "{type: object}", "{type: object, properties: {}}", ""},
+		{"the prompt", first, func(p files.Preset) files.Preset { return prompted(p, new("Be brief.")) }, "", "", "Be brief.\n"},
+		{"the prompt and a number", first, func(p files.Preset) files.Preset {
+			return prompted(config(p, "0.70", "0.80"), new(long))
+		}, "0.70", "0.80", long + "\n"},
+		{"no prompt any more", first, func(p files.Preset) files.Preset { return prompted(p, nil) }, "  # after the tools\n  instructions: !file p.md\n", "", ""},
+		{"the description", first, func(p files.Preset) files.Preset { p.Description = new("Writes letters"); return p }, "mails", "letters", ""},
+		{"a name, which comes first", first, func(p files.Preset) files.Preset { p.Name = new("Mails"); return p }, "# why", "name: Mails\n# why", ""},
+		{"the name that is the slug", first, func(p files.Preset) files.Preset { p.Name = new("p"); return p }, "", "", ""},
+		{"a label", first, func(p files.Preset) files.Preset {
+			p.Labels = maps.Clone(p.Labels)
+			p.Labels["production"] = files.Label{Version: 4}
+			p.Labels["a"] = files.Label{Split: []files.Share{{Version: 1, Weight: 1}}}
+			return p
+		}, "  staging: latest # moves\n  # do not touch\n  production: 3\n", "  staging: latest # moves\n  a:\n    split:\n      - version: 1\n        weight: 1\n  # do not touch\n  production: 4\n", ""},
+		{"the number of latest", first, func(p files.Preset) files.Preset {
+			p.Designated = 7
+			p.Labels = map[string]files.Label{"staging": {Version: 7}, "production": {Version: 3}}
+			return config(p, "0.70", "0.80")
+		}, "0.70", "0.80", ""},
+		{"another number than latest", first, func(p files.Preset) files.Preset {
+			p.Designated = 7
+			p.Labels = map[string]files.Label{"staging": {Version: 6}, "production": {Version: 3}}
+			return p
+		}, "staging: latest # moves", "staging: 6 # moves", ""},
+		{"a policy and a state", first, func(p files.Preset) files.Preset {
+			p.Status = domain.PresetDisabled
+			p.Policy = &domain.Policy{Lock: []string{"tools"}, Violation: domain.OverrideViolation}
+			return p
+		}, "labels:\n  staging: latest # moves\n  # do not touch\n  production: 3\n", "status: disabled\nlabels:\n  staging: latest # moves\n  # do not touch\n  production: 3\npolicy:\n  lock:\n    - tools\n", ""},
+
+		{"Windows", "responses:\r\n  model: a # b\r\n\r\n  top_k: 1\r\n", func(p files.Preset) files.Preset { return config(p, "1", "2") }, "responses:\r\n  model: a # b\r\n\r\n  top_k: 1\r\n", "responses:\n  model: a # b\n  top_k: 2\n", ""},
+		{"a byte order mark, and no last line break", "\ufeffresponses:\n  model: a", func(p files.Preset) files.Preset { return config(p, `"a"`, `"b"`) }, "\ufeffresponses:\n  model: a", "responses:\n  model: b\n", ""},
+		{"flow style", "# one\nresponses: {model: a, top_k: 1} # two\n# three\n", func(p files.Preset) files.Preset { return config(p, "1", "2") }, "1", "2", ""},
+		{"another API", "# yaml-language-server: $schema=a\nresponses:\n  # three\n  model: a\n", func(p files.Preset) files.Preset {
+			p.Version = files.NewVersion(domain.Chat, json.RawMessage(`{"model":"a"}`), new("b"), nil)
+			return p
+		}, "responses:\n  # three\n  model: a\n", "chat:\n  model: a\n  messages:\n    - role: system\n      content: b\n", ""},
+		{"a block with headings", "responses:\n  instructions: |\n    # One\n\n    # Two\n  # a comment\n  model: a\n", func(p files.Preset) files.Preset { return prompted(p, new("# Three\n\n# Four\n")) }, "    # One\n\n    # Two\n", "    # Three\n\n    # Four\n", ""},
+		{"a prompt that grows too long", "responses:\n  instructions: Be kind. # a\n", func(p files.Preset) files.Preset { return prompted(p, new(long)) }, "Be kind.", "!file p.md", long + "\n"},
+		{"the text of a message", "chat:\n  messages:\n    - role: system\n      content: !file p.md # b\n", func(p files.Preset) files.Preset { return prompted(p, new("c")) }, "", "", "c\n"},
+		{"parts of a prompt", "messages:\n  system:\n    - {type: text, text: a}\n    - {type: text, text: b}\n", func(p files.Preset) files.Preset { return prompted(p, new("c")) }, "\n    - {type: text, text: a}\n    - {type: text, text: b}\n", " c\n", ""},
+		{"a template", "chat:\n  # one\n  messages:\n    - {role: system, content: a} # two\n", func(p files.Preset) files.Preset {
+			p.Version = files.NewVersion(domain.Chat, json.RawMessage(`{}`), new("a"), &domain.Template{Variables: []string{"b"}, Messages: json.RawMessage(`[{"role":"user","content":"{{b}}"}]`)})
+			return p
+		}, "chat:\n  # one\n  messages:\n    - {role: system, content: a} # two\n", "template: true\nchat:\n  # one\n  messages:\n    - {role: system, content: a} # two\n    - role: user\n      content: '{{b}}'\n", ""},
 	} {
-		dir := t.TempDir()
-		put(t, filepath.Join(dir, "default", "p.yaml"), []byte(before))
-		put(t, filepath.Join(dir, "default", "own.md"), []byte("kind\nand brief\n\n"))
-		set := read(t, dir)
-		p := &set.Workspaces[0].Presets[0]
-		p.Designated = 7
-		test.change(p)
-		written := write(t, dir, set)
-		if got := tree(t, dir)["default/p.yaml"]; got != test.file || slices.Contains(written, "default/p.yaml") != (test.file != before) {
-			t.Errorf("%s: wrote %v, and got\n%s\nwant\n%s", test.name, written, got, test.file)
-		}
-		if got := read(t, dir).Workspaces[0].Presets[0].Version.Capture.SystemPrompt; *got != test.want {
-			t.Errorf("%s: got prompt %q", test.name, *got)
-		}
-		if again := write(t, dir, set); len(again) > 0 {
-			t.Errorf("%s: wrote %v again", test.name, again)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			put(t, filepath.Join(dir, "default", "p.yaml"), []byte(test.before))
+			wantPrompt := test.prompt
+			if strings.Contains(test.before, "!file") {
+				const prompt = "Be kind.\n"
+				put(t, filepath.Join(dir, "default", "p.md"), []byte(prompt))
+				wantPrompt = cmp.Or(test.prompt, prompt)
+			}
+			set := read(t, dir)
+			set.Workspaces[0].Presets[0] = test.change(set.Workspaces[0].Presets[0])
+			written := write(t, dir, set)
+			want := test.before
+			if test.old != "" {
+				if want = strings.Replace(want, test.old, test.new, 1); want == test.before {
+					t.Fatal("the case replaces nothing")
+				}
+			}
+			got := tree(t, dir)
+			if text := got["default/p.yaml"]; text != want {
+				t.Errorf("got\n%s\nwant\n%s", text, want)
+			}
+			if text := got["default/p.md"]; text != wantPrompt {
+				t.Errorf("got prompt %q, want %q", text, wantPrompt)
+			}
+			if changed := want != test.before; changed != slices.Contains(written, "default/p.yaml") {
+				t.Errorf("wrote %v", written)
+			}
+			if again := write(t, dir, set); len(again) > 0 {
+				t.Errorf("wrote %v again", again)
+			}
+		})
 	}
 }
 
@@ -132,7 +238,7 @@ disabled_server_tools:
 	sameSet(t, read(t, dir), set)
 	put(t, filepath.Join(dir, "team-a", ".workspace.yaml"), []byte("# ours\nname: Team B # b\n"))
 	write(t, dir, set)
-	if got := tree(t, dir)["team-a/.workspace.yaml"]; got != want["team-a/.workspace.yaml"] {
+	if got := tree(t, dir)["team-a/.workspace.yaml"]; got != "# ours\nname: Team A # b\ndefault_text_model: null\ndisabled_server_tools:\n  - openrouter:web_search\n" {
 		t.Errorf("got\n%s", got)
 	}
 }
@@ -198,6 +304,25 @@ func TestWriteMistakes(t *testing.T) {
 	}
 }
 
+// TestWriteSharedPrompt checks that a prompt of two presets is not changed for both.
+func TestWriteSharedPrompt(t *testing.T) {
+	dir := t.TempDir()
+	for _, slug := range []string{"a", "b"} {
+		put(t, filepath.Join(dir, "default", slug+".yaml"), []byte("responses:\n  instructions: !file prompts/both.md\n"))
+	}
+	put(t, filepath.Join(dir, "default", "prompts", "both.md"), []byte("kind"))
+	set := read(t, dir)
+	set.Workspaces[0].Presets[0] = prompted(set.Workspaces[0].Presets[0], new("one\ntwo"))
+	if got, want := write(t, dir, set), []string{"default/a.md", "default/a.yaml"}; !slices.Equal(got, want) {
+		t.Errorf("wrote %v, want %v", got, want)
+	}
+	set.Workspaces[0].Presets[1] = prompted(set.Workspaces[0].Presets[1], new("three"))
+	if got, want := write(t, dir, set), []string{"default/prompts/both.md"}; !slices.Equal(got, want) {
+		t.Errorf("wrote %v, want %v", got, want)
+	}
+	sameSet(t, read(t, dir), set)
+}
+
 // TestWriteOthersPrompt checks that a prompt which another value names, or which is nobody's, is not changed.
 func TestWriteOthersPrompt(t *testing.T) {
 	const old, changed, inline = "kind\n", "one\ntwo", "responses:\n  instructions: |-\n    one\n    two\n"
@@ -211,12 +336,13 @@ func TestWriteOthersPrompt(t *testing.T) {
 	}{
 		{"the name of the preset", map[string]string{"a.yaml": named("b.md"), "b.yaml": named("b.md"), "b.md": old}, "", inline, old},
 		{"another spelling", map[string]string{"a.yaml": named("./b.md"), "b.yaml": named("b.md"), "b.md": old}, "", inline, old},
+		{"a link", map[string]string{"a.yaml": named("l.md"), "b.yaml": named("b.md"), "b.md": old}, "l.md b.md", inline, old},
 		{"a link to the folder", map[string]string{"a.yaml": named("here/b.md"), "b.yaml": named("b.md"), "b.md": old}, "here .", inline, old},
 		{"a file with a mistake", map[string]string{"a.yaml": "mode1: m\n" + named("b.md"), "b.yaml": named("b.md"), "b.md": old}, "", inline, old},
 		{"a file of nobody", map[string]string{"b.yaml": "responses:\n  instructions: kind\n", "b.md": old}, "", inline, old},
 		{"a large file of nobody", map[string]string{"b.yaml": "responses:\n  instructions: kind\n", "b.md": strings.Repeat("x", files.MaxFileSize+1)}, "", inline, strings.Repeat("x", files.MaxFileSize+1)},
 		{"its own", map[string]string{"b.yaml": named("b.md"), "b.md": old}, "", named("b.md"), changed + "\n"},
-		{"twice in one file", map[string]string{"b.yaml": "earlier:\n  - responses:\n      instructions: !file b.md\n" + named("b.md"), "b.md": old}, "", "earlier:\n  - responses:\n      instructions: kind\n" + inline, old},
+		{"twice in one file", map[string]string{"b.yaml": "earlier:\n  - responses:\n      instructions: !file b.md\n" + named("b.md"), "b.md": old}, "", "earlier:\n  - responses:\n      instructions: !file b.md\n" + inline, old},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -232,9 +358,6 @@ func TestWriteOthersPrompt(t *testing.T) {
 			p := files.Preset{Slug: "b", Status: domain.PresetActive, Version: files.NewVersion(domain.Responses, json.RawMessage(`{}`), new(changed), nil)}
 			write(t, dir, setOf(p))
 			after := tree(t, dir)
-			if _, text, ok := strings.Cut(after["default/b.yaml"], "schema.json\n"); ok {
-				after["default/b.yaml"] = text
-			}
 			if after["default/b.yaml"] != test.want || after["default/b.md"] != test.prompt || after["default/a.yaml"] != before["default/a.yaml"] {
 				t.Errorf("got %.300q", after)
 			}

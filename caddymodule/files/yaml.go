@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"regexp"
-	"sort"
 	"strings"
 	"unicode/utf8"
 
@@ -69,24 +68,45 @@ func placeOf(text []byte, at int) (line, column int) {
 	return bytes.Count(before, []byte{'\n'}) + 1, utf8.RuneCount(before[start:]) + 1
 }
 
-// syntaxProblem returns the problem of a text that is not YAML, with the library's message. The library often names the line where a block begins, so the line here is the first one
-// with which the lines above it are not YAML any more.
+// syntaxProblem returns the problem of a text that is not YAML. The library often names
+// the line where a block begins. So the line here is the first one with which the lines
+// above it are not YAML any more.
 func syntaxProblem(text []byte, err error) *Error {
 	lines := bytes.SplitAfter(text, []byte{'\n'})
-	good := sort.Search(len(lines)-1, func(i int) bool { return !isYAML(bytes.Join(lines[:i+1], nil)) })
+	ends := make([]int, len(lines)+1) // of the first i lines
+	for i, line := range lines {
+		ends[i+1] = ends[i] + len(line)
+	}
+	good, bad := 0, len(lines)
+	for bad-good > 1 {
+		middle := (good + bad) / 2
+		if isYAML(text[:ends[middle]]) {
+			good = middle
+		} else {
+			bad = middle
+		}
+	}
 	line := string(lines[good])
 	content := strings.TrimLeft(line, " \t")
-	p := &Error{Line: good + 1, Column: len(line) - len(content) + 1, Message: "is not valid YAML: " + notShown.ReplaceAllString(err.Error(), "")}
-	if begin := unquoted.FindStringSubmatch(content); begin != nil {
+	p := &Error{Line: good + 1, Column: len(line) - len(content) + 1, Message: "is not valid YAML"}
+	indentation := line[:len(line)-len(content)]
+	for _, known := range syntaxProblems {
+		if strings.Contains(err.Error(), known.library) {
+			p.Message = known.message
+			break
+		}
+	}
+	if begin := unquoted.FindStringSubmatch(content); begin != nil && !strings.Contains(err.Error(), "unknown anchor") {
 		p.Message = begin[1] + " cannot begin a text: put the text in quotes"
-	} else if strings.Contains(line[:p.Column-1], "\t") {
-		p.Message = "a tab cannot indent a line: use spaces"
+	}
+	if strings.Contains(content, `\/`) && strings.Contains(err.Error(), "unknown escape character") {
+		p.Message = `\/ is an escape of JSON alone: write /`
+	}
+	if strings.Contains(indentation, "\t") && strings.Contains(err.Error(), "found ") {
+		p.Message = tabMessage
 	}
 	return p
 }
-
-// notShown matches what a message of the library has besides: its line, and the name of an anchor.
-var notShown = regexp.MustCompile(`^yaml: (line \d+: )?| '[0-9A-Za-z_][^']*'`)
 
 // unquoted matches a line whose text begins as something else of YAML: a variable of a template as a
 // mapping, and emphasis of Markdown as an alias.
@@ -100,4 +120,27 @@ func isYAML(text []byte) bool {
 			return errors.Is(err, io.EOF)
 		}
 	}
+}
+
+const tabMessage = "a tab cannot indent a line: use spaces"
+
+// syntaxProblems are messages of the library, and what they mean.
+var syntaxProblems = []struct{ library, message string }{
+	{"found a tab character", tabMessage},
+	{"cannot start any token", "this character cannot begin a text: put the text in quotes"},
+	{"mapping values are not allowed", "a colon cannot stand here: check the indentation, or put the text in quotes"},
+	{"did not find expected key", "does not fit the lines above: check the indentation and the quotes"},
+	{"did not find expected '-' indicator", "does not fit the list above: check the indentation"},
+	{"block sequence entries are not allowed", "a list cannot begin here: begin it in a line of its own"},
+	{"could not find expected ':'", "a colon is missing behind the name"},
+	{"found unexpected end of stream", "a quote is not closed"},
+	{"found unexpected document indicator", "a quote is not closed"},
+	{"did not find expected node content", "a bracket is not closed, or a value is missing"},
+	{"did not find expected ',' or", "a bracket is not closed, or a comma is missing"},
+	{"unknown anchor", "the alias names an anchor that is not there: put a text that begins with * in quotes"},
+	{"control characters are not allowed", "control characters cannot stand in YAML: write them as escapes in double quotes"},
+	{"unknown escape character", "there is no such escape in double quotes"},
+	{"invalid Unicode character escape", "the escape is no character"},
+	{"found undefined tag handle", "the tag is unknown"},
+	{"exceeded max depth", "nests too deep"},
 }

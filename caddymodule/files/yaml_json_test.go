@@ -26,6 +26,7 @@ func TestJSONOf(t *testing.T) {
 		"a:\n  b: {{x}} is nice\n":          "front:2:3: {{ cannot begin a text: put the text in quotes",
 		"a:\n  - *bold* text\n":             "front:2:3: * cannot begin a text: put the text in quotes",
 		"a: {{x}}\n":                        "front:1:5: /a: a name must be a text: put a text with {{…}} in quotes",
+		"a: \"x\\/y\"\n":                    "front:1:1: \\/ is an escape of JSON alone: write /",
 		"\xff":                              "front:1:1: is not UTF-8",
 		"a: 1\nb: 2 # x\u2028model: m\n":    "front:2:9: has an invisible end of a line: remove it, or write it as \\L in double quotes",
 		"a: |\n  x\u2029  y\n":              "front:2:4: has an invisible end of a line: remove it, or write it as \\P",
