@@ -78,7 +78,13 @@ const chatPresets = 1000
 // measureGateways measures chat requests through each gateway. Each measurement has a new
 // process, so that its memory is that of one load.
 func (b *bench) measureGateways(like *stock) error {
-	cases, err := b.gatewayCases(like)
+	filled, err := fillWith(b.ctx, filepath.Join(b.folder, "store-gateways"), 1, chatPresets, domain.Capture{
+		Dialect: domain.Chat, SystemPrompt: &prompt, Config: []byte(`{"model":"` + chatModel + `",` + chatSettings + `}`),
+	})
+	if err != nil {
+		return err
+	}
+	cases, err := b.gatewayCases(like, filled)
 	if err != nil {
 		return err
 	}
@@ -94,18 +100,15 @@ func (b *bench) measureGateways(like *stock) error {
 				}
 			}
 		}
+		if err := b.measureUploads(filled); err != nil {
+			return fmt.Errorf("%s: %w", uploadFigure, err)
+		}
 	}
 	return nil
 }
 
 // gatewayCases prepares all gateways. It leaves out those that cannot be installed.
-func (b *bench) gatewayCases(like *stock) ([]gatewayCase, error) {
-	filled, err := fillWith(b.ctx, filepath.Join(b.folder, "store-gateways"), 1, chatPresets, domain.Capture{
-		Dialect: domain.Chat, SystemPrompt: &prompt, Config: []byte(`{"model":"` + chatModel + `",` + chatSettings + `}`),
-	})
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) gatewayCases(like *stock, filled store) ([]gatewayCase, error) {
 	cases := []gatewayCase{
 		{name: noGateway, start: func(l chatLoad) (*server, *request, error) {
 			return nil, chatRequest(b.upstream, "nobody", chatModel, l), nil
@@ -270,4 +273,5 @@ func (b *bench) judgeGateways(j judge) {
 			j.row("… peak of resident memory, to "+peer, "×", atMost(1), ratio(peak(oursGateway), peak(peer)))
 		}
 	}
+	j.row(uploadFigure, "MiB", atMost(bodiesMemory+64), b.recorded(uploadFigure))
 }
