@@ -148,7 +148,7 @@ func TestKeyAPI(t *testing.T) {
 	if want := []string{"key.create lead", "key.update lead", "key.update lead", "key.rotate lead", "key.rotate lead", "key.delete lead"}; !slices.Equal(history, want) {
 		t.Errorf("got %q, want %q", history, want)
 	}
-	do("GET", "workspaces/team/history", "").want(t, 200, `"operation":"key.rotate"`, `"operation":"key.create"`)
+	do("GET", "workspaces/team/history", "").want(t, 200, `"operation":"key.rotate"`, `"operation":"key.create"`, `"changed_key_id":"`+k.ID+`"`)
 	if text := s.logs(); strings.Contains(text, k.secret) || strings.Contains(text, last.secret) {
 		t.Error("the log has a secret")
 	}
@@ -194,9 +194,9 @@ func TestKeyAPIRefuses(t *testing.T) {
 			t.Errorf("%s %s %s: got %s, want %s", tc.method, tc.path, tc.body, r.body, tc.says)
 		}
 	}
-	for _, path := range []string{"keys", "keys/" + k.ID + "/rotate"} {
-		s.manage("POST", "/v1/"+path, `{"name":"n"}`, "Idempotency-Key: a").want(t, 400, "idempotency-key")
-		s.manage("POST", "/v1/"+path, `{"name":"n"}`, "If-Match: *").want(t, 412)
+	for path, body := range map[string]string{"keys": `{"name":"n"}`, "keys/" + k.ID + "/rotate": ""} {
+		s.manage("POST", "/v1/"+path, body, "Idempotency-Key: a").want(t, 400, "idempotency-key")
+		s.manage("POST", "/v1/"+path, body, "If-Match: *").want(t, 412)
 	}
 	if got := s.upstream.taken(); got != nil {
 		t.Errorf("the gateway got %q", got)
