@@ -63,13 +63,15 @@ type ownKey struct {
 	IsProvisioningKey bool `json:"is_provisioning_key"`
 	// Budgets are those of the workspace, and the limit of the key. EffectiveBudget is the first
 	// one that is spent, or else the one with the least left.
-	Budgets         []keyBudget  `json:"budgets"`
-	EffectiveBudget *keyBudget   `json:"effective_budget"`
-	RateLimit       oldRateLimit `json:"rate_limit"`
-	IsFreeTier      bool         `json:"is_free_tier"`
-	FreeModels      freeModels   `json:"free_model_daily_requests"`
-	Regions         []string     `json:"allowed_data_regions"`
-	OrganizationID  *string      `json:"organization_id"`
+	Budgets         []keyBudget `json:"budgets"`
+	EffectiveBudget *keyBudget  `json:"effective_budget"`
+	// LimitNotice says why these cannot be held, nil if they can. It is ours.
+	LimitNotice    *string      `json:"limit_notice"`
+	RateLimit      oldRateLimit `json:"rate_limit"`
+	IsFreeTier     bool         `json:"is_free_tier"`
+	FreeModels     freeModels   `json:"free_model_daily_requests"`
+	Regions        []string     `json:"allowed_data_regions"`
+	OrganizationID *string      `json:"organization_id"`
 }
 
 // keyBudget is what bounds the spending of a key.
@@ -220,6 +222,9 @@ func getOwnKey(c *call) (response, error) {
 	}
 	if !isManagement {
 		own.setBudgets(k, home.Budgets, spent, c.start)
+		if why := c.h.moneyNotHeld(); why != "" && len(own.Budgets) > 0 {
+			own.LimitNotice = &why
+		}
 	}
 	return answerKeys(http.StatusOK, own, "")
 }

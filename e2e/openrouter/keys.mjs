@@ -159,4 +159,45 @@ await check("apiKeys.delete ends a key for good", async () => {
   await rejects(() => apiKeys.update({ hash: made.data.hash, requestBody: { disabled: false } }), errors.NotFoundResponseError, 404, /^Key not found$/);
 });
 
+// Budgets
+
+const set = (who, interval, limitUsd, more) =>
+  who.sdk.workspaces.setBudget({ workspaceRef: teams.id, interval, upsertWorkspaceBudgetRequest: { limitUsd, ...more } });
+
+await check("workspaces.setBudget sets and changes a budget", async () => {
+  const { data, includeByokInBudgets } = await set(management, "monthly", 100.5);
+  assert.match(data.id, uuid);
+  assert.match(data.createdAt, utc);
+  assert.deepEqual(data, { ...data, workspaceId: teams.id, limitUsd: 100.5, resetInterval: "monthly", updatedAt: data.createdAt });
+  assert.equal(includeByokInBudgets, false);
+  const changed = await set(team, "monthly", 90, { includeByokInBudgets: true });
+  assert.equal(changed.data.id, data.id);
+  assert.equal(changed.data.limitUsd, 90);
+  assert.equal(changed.includeByokInBudgets, true);
+});
+
+await check("workspaces.listBudgets, getBudget and deleteBudget", async () => {
+  const { data: lifetime } = await set(management, "lifetime", 1000);
+  assert.equal(lifetime.resetInterval, null);
+  const { data, includeByokInBudgets } = await workspaces.listBudgets({ workspaceRef: "team" });
+  assert.deepEqual(data.map(({ resetInterval, limitUsd }) => [resetInterval, limitUsd]), [["monthly", 90], [null, 1000]]);
+  assert.equal(includeByokInBudgets, true);
+  assert.deepEqual((await workspaces.getBudget({ workspaceRef: "team", interval: "lifetime" })).data, lifetime);
+  for (let again = 0; again < 2; again++) {
+    assert.deepEqual(await workspaces.deleteBudget({ workspaceRef: "team", interval: "lifetime" }), { deleted: true });
+  }
+  await rejects(() => workspaces.getBudget({ workspaceRef: "team", interval: "lifetime" }), errors.NotFoundResponseError, 404, /^Budget not found$/);
+});
+
+await check("a budget of a shorter interval is less: BadRequestResponseError", async () => {
+  await rejects(() => set(management, "daily", 90), errors.BadRequestResponseError, 400, /must be less than the monthly budget of \$90/);
+  await rejects(() => set(management, "daily", 0), errors.BadRequestResponseError, 400, /limit_usd/);
+});
+
+await check("a spent budget refuses requests: ForbiddenResponseError", async () => {
+  const { key } = await apiKeys.create({ requestBody: { name: "Spent", workspaceId: teams.id, limit: 0, limitReset: "weekly" } });
+  const err = await rejects(() => ask(key), errors.ForbiddenResponseError, 403, /^Key limit exceeded \(weekly limit\)$/);
+  assert.equal(JSON.parse(err.body).error.metadata.limit_source, "openrouter_key_limit");
+});
+
 finish();

@@ -70,3 +70,17 @@ refused(lambda: keys.create(name=""), errors.BadRequestResponseError, "/name")
 refused(lambda: keys.update(hash=made.data.hash, limit=-1), errors.BadRequestResponseError, "/limit")
 refused(lambda: client(made.key).api_keys.create(name="n"), errors.ForbiddenResponseError, "Only management keys")
 refused(lambda: client("sk-nobody").api_keys.list(), errors.UnauthorizedResponseError, "Invalid credentials")
+
+workspaces = management.workspaces
+budget = workspaces.set_budget(workspace_ref=workspace.id, interval="monthly", limit_usd=100.5)
+assert budget.data.limit_usd == 100.5 and budget.data.reset_interval == "monthly" and budget.data.workspace_id == workspace.id, budget
+assert not budget.include_byok_in_budgets, budget
+lifetime = workspaces.set_budget(workspace_ref="default", interval="lifetime", limit_usd=1000, include_byok_in_budgets=True)
+assert lifetime.data.reset_interval is None and lifetime.include_byok_in_budgets, lifetime
+assert [one.limit_usd for one in workspaces.list_budgets(workspace_ref="default").data] == [100.5, 1000]
+assert workspaces.get_budget(workspace_ref="default", interval="monthly").data.model_dump() == budget.data.model_dump()
+refused(lambda: workspaces.set_budget(workspace_ref="default", interval="daily", limit_usd=100.5), errors.BadRequestResponseError, "must be less than the monthly budget")
+assert workspaces.delete_budget(workspace_ref="default", interval="lifetime").deleted
+refused(lambda: workspaces.get_budget(workspace_ref="default", interval="lifetime"), errors.NotFoundResponseError, "Budget not found")
+spent = keys.create(name="Spent", limit=0)
+refused(lambda: ask(spent.key), errors.ForbiddenResponseError, "Key limit exceeded (total limit)")
