@@ -81,17 +81,9 @@ func loads(tb testing.TB) []load {
 	if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
 		tb.Fatal(err)
 	}
-	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
-	prompt := strings.Repeat("Answer as the support team does. ", 20)
-	if _, err := h.service.ReleasePresetVersion(tb.Context(), boss, "", "bench", domain.Capture{
-		Dialect: domain.Responses, Config: []byte(`{"model":"openai/gpt-5","temperature":0.7,"reasoning":{"effort":"high"}}`), SystemPrompt: &prompt,
-	}, domain.Release{}); err != nil {
-		tb.Fatal(err)
-	}
-	_, caller, err := h.service.IssueKey(tb.Context(), boss, domain.NewKey{Kind: domain.InferenceKey})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	caller := storePreset(tb, h, "bench", domain.Capture{
+		Dialect: domain.Responses, Config: []byte(`{"model":"openai/gpt-5","temperature":0.7,"reasoning":{"effort":"high"}}`), SystemPrompt: new(strings.Repeat("Answer as the support team does. ", 20)),
+	})
 	requests := []struct{ name, method, path, key, body string }{
 		{"pass-through beside inference", "GET", "/v1/other", "of-somebody-else", ""},
 		{"JSON beside inference", "POST", "/v1/embeddings", caller, inferenceBody("openai/gpt-5", 2<<10)},
@@ -179,14 +171,7 @@ func BenchmarkUsage(b *testing.B) {
 		if err := h.Inference.provision(store, domain.NewMemory(domain.DefaultMemory)); err != nil {
 			b.Fatal(err)
 		}
-		who := domain.Principal{KeyID: "k", UserID: "u", Kind: domain.ManagementKey}
-		if _, err := h.service.ReleasePresetVersion(b.Context(), domain.By(who), "", "bench", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"openai/gpt-5","temperature":0.7}`)}, domain.Release{}); err != nil {
-			b.Fatal(err)
-		}
-		_, secret, err := h.service.IssueKey(b.Context(), domain.By(who), domain.NewKey{Kind: domain.InferenceKey})
-		if err != nil {
-			b.Fatal(err)
-		}
+		secret := storePreset(b, h, "bench", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"openai/gpt-5","temperature":0.7}`)})
 		for name, of := range map[string]struct {
 			mediaType string
 			writes    [][]byte
