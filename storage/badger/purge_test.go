@@ -57,7 +57,7 @@ func remove(t *testing.T, s *Store, w domain.Workspace) {
 
 // workspaceKinds are the kinds of records in a workspace, and of its deletion.
 var workspaceKinds = []records.Kind{
-	records.KindPreset, records.KindVersion, records.KindSummary, records.KindLabel, records.KindLabelChange, records.KindUsage, records.KindServed,
+	records.KindPreset, records.KindVersion, records.KindLabel, records.KindLabelChange, records.KindUsage, records.KindServed,
 	records.KindListBlock, records.KindListHead, records.KindDeleted,
 }
 
