@@ -46,18 +46,13 @@ store was made.`,
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder is encrypted with")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	salvage.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, stop := terminal.Interruptible(cmd.Context())
-		defer stop()
 		key, err := readKey(cmd, "encryption-key-file", keyFile)
 		if err != nil {
 			return err
 		}
 		o := badger.Options{Logger: caddy.Log().Named("presets"), EncryptionKey: key}
-		report, err := badger.Salvage(ctx, args[0], args[1], o)
-		switch {
-		case ctx.Err() != nil:
-			return errInterrupted
-		case err != nil:
+		report, err := badger.Salvage(cmd.Context(), args[0], args[1], o)
+		if err != nil {
 			return err
 		}
 		err = output(cmd, asJSON, report, func(w io.Writer) error { return printSalvage(w, args[1], report) })
