@@ -31,7 +31,7 @@ var ErrNothing = errors.New("nothing can be read")
 // store has another id and the same encryption key, that of o. All keys in it are revoked.
 //
 // Salvage opens no Badger database in from, and changes nothing there. It needs memory for all
-// that is stored. After an error, and if ctx ends, the folder to is as it was. If the process
+// that is stored. After an error, and if ctx ends, the folder to is empty or missing. If the process
 // ends meanwhile, Open refuses that folder. The error is ErrMisused for a wrong key, and while
 // another process uses the store. It is ErrNothing if there is no whole record, for example
 // because the KEYREGISTRY of an encrypted store is lost.
@@ -168,7 +168,7 @@ func (w *wreck) read(scratch string) error {
 // readTable takes the records of a table. A damaged block loses those of its records that are
 // damaged, and a damaged table the removals of records, which have no checksum of their own.
 func (w *wreck) readTable(name string, data []byte) error {
-	return useTable(name, data, &table.Options{DataKey: w.key}, func(t *table.Table) error {
+	return useTable(name, data, w.key, func(t *table.Table) error {
 		damaged := t.VerifyChecksum()
 		first := append(t.KeySplits(math.MaxInt, nil), "") // of each block
 		for i, from := range first[:len(first)-1] {

@@ -68,7 +68,6 @@ type Committer[S any] struct {
 	next     *Group[S]    // being gathered; nil for none
 	inFlight *Group[S]    // being committed; nil for none
 	outcomes chan outcome[S]
-	alone    int // how many operations go into a group of their own
 }
 
 // outcome is the result of a group's commit.
@@ -227,9 +226,6 @@ func (c *Committer[S]) finish(o outcome[S]) {
 		for _, op := range g.ops {
 			op.answer <- op.err
 		}
-	case errors.Is(o.err, domain.ErrTooLarge) && len(g.ops) > 1:
-		c.alone = len(g.ops) // some of them may fit
-		c.putBack(g.ops)
 	case errors.Is(o.err, ErrOvertaken):
 		again := g.ops[:0]
 		for _, op := range g.ops {

@@ -55,7 +55,7 @@ func TestCheckDuringPurge(t *testing.T) {
 		batches := 0
 		ctx, cancel := context.WithCancel(t.Context())
 		go records.Purger{
-			View: m.View, Final: func(error) bool { return false }, Logger: zap.NewNop(),
+			View: m.View, Logger: zap.NewNop(),
 			Update: func(ctx context.Context, fn func(*records.Tx) error) error {
 				if problems := check(); len(problems) > 0 {
 					t.Errorf("before batch %d of the purge: got %q, want nothing", batches, problems)
