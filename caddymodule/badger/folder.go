@@ -112,22 +112,10 @@ func (f *folder) Retry(ctx context.Context, why error) (*badgerstore.Store, erro
 		r.pause = min(2*r.pause, maxRetryPause)
 		r.next = now.Add(time.Since(began) + r.pause)
 	}
-	if reasonOf(err) != reasonOf(why) { // their texts differ
+	if !errors.Is(err, badgerstore.ErrDiskFull) || !errors.Is(why, badgerstore.ErrDiskFull) {
 		f.logger().Error("the store still cannot be opened", zap.String("folder", f.name), zap.Error(err))
 	}
 	return nil, err
-}
-
-// reasonOf returns the kind of an error of opening a store.
-func reasonOf(err error) string {
-	switch {
-	case errors.Is(err, badgerstore.ErrDamaged):
-		return "damage"
-	case errors.Is(err, badgerstore.ErrDiskFull):
-		return "a full disk"
-	default:
-		return "another"
-	}
 }
 
 // Maintain implements storepool.Opener. It checks the store when that is due, and at once after

@@ -206,7 +206,7 @@ func closedStore(t *testing.T) (folder string) {
 	return folder
 }
 
-// TestRetries checks that attempts become rare. Only a new reason is logged.
+// TestRetries checks that attempts become rare.
 func TestRetries(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	folder := closedStore(t)
@@ -240,8 +240,8 @@ func TestRetries(t *testing.T) {
 	if pauses[0] != 2*storepool.RetryInterval || pauses[1] != 4*storepool.RetryInterval || slices.Max(pauses) != maxRetryPause || pauses[11] != maxRetryPause {
 		t.Errorf("got pauses %v, want that they double up to %v", pauses, maxRetryPause)
 	}
-	if n := logs.FilterMessageSnippet("still cannot").Len(); n != 1 {
-		t.Errorf("got %d lines, want one for the new reason", n)
+	if n := logs.FilterMessageSnippet("still cannot").Len(); n != 12 {
+		t.Errorf("got %d lines, want one for each attempt", n)
 	}
 	if err := holder.Close(); err != nil {
 		t.Fatal(err)
