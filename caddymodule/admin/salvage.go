@@ -33,7 +33,7 @@ or empty; it may be a mount point. Restore a backup instead, if there is a recen
 
 A preset keeps its whole versions. The newest one is designated if the designated one is lost, and
 labels of lost versions are removed. A preset whose newest record is lost is archived. The audit
-trail ends before its first gap with a record that says so; --json prints whole records behind it.
+trail ends before its first gap with a record that says so.
 
 All issued keys are revoked, because the revocation of one may be among what is lost. Issue new ones.
 

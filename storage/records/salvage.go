@@ -126,7 +126,7 @@ func all[T any](w *Wreck, of Kind, decode func([]byte) (T, error)) iter.Seq2[T, 
 
 // copyTrail copies the audit trail up to the first record that is lost, and returns its end.
 func (w *Wreck) copyTrail() (end domain.AuditHead) {
-	last := 0
+	last, unchained := 0, 0
 	loseUpTo := func(n int) {
 		if n > last {
 			w.Lose(storage.Loss{Kind: "audit", First: last + 1, Last: n, What: "the records are lost"})
@@ -144,11 +144,11 @@ func (w *Wreck) copyTrail() (end domain.AuditHead) {
 			end = next
 			w.put(KindAudit, func(t *Tx) error { return t.PutAudit(a, text) })
 		} else {
-			w.Unchained = append(w.Unchained, text)
+			unchained++
 		}
 	}
-	if n := len(w.Unchained); n > 0 {
-		w.Lose(storage.Loss{Kind: "audit", First: end.Count + 1, Last: last, What: fmt.Sprintf("%d whole records follow a lost one, so they are not in the trail", n)})
+	if unchained > 0 {
+		w.Lose(storage.Loss{Kind: "audit", First: end.Count + 1, Last: last, What: fmt.Sprintf("%d whole records follow a lost one, so they are not in the trail", unchained)})
 	}
 	head, _, _ := find(w, AuditHeadKey(), decodeJSON[domain.AuditHead])
 	if loseUpTo(head.Count); head != end {
