@@ -9,6 +9,7 @@ package quota
 
 import (
 	"context"
+	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,10 @@ type Keeper struct {
 
 	flushing sync.Mutex
 	unsure   []*batch // changes that may have been made
+	node     uint64   // of this process in rows, zero before its first change
+	changes  int64    // the number of its latest one
+
+	readAfter atomic.Int64 // when the store is read after a failure, in nanoseconds since 1970; zero without one
 
 	seenCost atomic.Bool // the gateway told a cost
 }
@@ -148,29 +153,52 @@ func (k *Keeper) hold(id string, scope Scope, workspace string, now time.Time) *
 
 func (s *subject) release() { s.users.Add(-1) }
 
+const (
+	// readTimeout bounds the reading of a row for a request.
+	readTimeout = 500 * time.Millisecond
+	// readPause is how long requests do not read a store that could not be read.
+	readPause = 2 * time.Second
+)
+
 // read reads what the store has of a subject, once. If the store cannot be read, the windows begin
-// with what this process counts, and the next change of the store adds the rest: requests do not
-// wait for a store that is unavailable.
+// with what this process counts, and the next change of the store adds the rest. Requests wait for one
+// reading together, and once that has failed, only one of them tries again from time to time.
 func (k *Keeper) read(ctx context.Context, s *subject, m *moment) {
 	if s.isKept.Load() {
 		return
 	}
-	s.keeps.Lock()
-	defer s.keeps.Unlock()
-	use := k.newest()
-	if use == nil || s.isKept.Load() {
+	if k.readAfter.Load() == 0 {
+		s.reading.Lock()
+	} else if !s.reading.TryLock() {
 		return
 	}
+	defer s.reading.Unlock()
+	use := k.newest()
+	if use == nil || s.isKept.Load() || time.Now().UnixNano() < k.readAfter.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	var r row
 	err := use.Store.View(ctx, func(reader domain.Reader) (err error) {
 		r, err = readRow(reader, s.id)
 		return err
 	})
+	k.readAfter.Store(0)
+	if errors.Is(err, errRow) { // it begins anew with the next change
+		s.isKept.Store(true)
+		return
+	}
 	if err != nil {
+		k.readAfter.Store(time.Now().Add(readPause).UnixNano())
 		use.Logger.Warn("reading what was spent failed: limits begin without it until the store can be read", zap.String("of", string(s.scope)), zap.String("id", s.id), zap.Error(err))
 		return
 	}
-	s.keep(&r, amount{}, m)
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	if !s.isKept.Load() {
+		s.keep(&r, m)
+	}
 }
 
 // SeeCost tells that the gateway told a cost.
@@ -189,6 +217,21 @@ type Spent [intervals]float64
 // Of returns what was spent in an interval, empty for the one that never ends.
 func (s Spent) Of(interval domain.Interval) float64 { return s[placeOf(interval)] }
 
+// SpentBy returns what the requests of keys, workspaces and presets have spent, by their ids and without those in
+// flight. It lacks those whose sums cannot be read.
+func (k *Keeper) SpentBy(ctx context.Context, store domain.Store, now time.Time, ids ...string) map[string]Spent {
+	spent := make(map[string]Spent, len(ids))
+	_ = store.View(ctx, func(r domain.Reader) error { // as above
+		for _, id := range ids {
+			if of, err := k.Spent(r, id, now); err == nil {
+				spent[id] = of
+			}
+		}
+		return nil
+	})
+	return spent
+}
+
 // Spent returns what the requests of the key, workspace or preset of an id have spent, without those
 // in flight.
 func (k *Keeper) Spent(r domain.Reader, id string, now time.Time) (spent Spent, err error) {
@@ -199,14 +242,18 @@ func (k *Keeper) Spent(r domain.Reader, id string, now time.Time) (spent Spent, 
 	m := momentOf(now)
 	found, _ := k.subjects.Load(id)
 	s, _ := found.(*subject)
-	for i, w := range stored.windows {
-		nanos := int64(0)
-		if w.number >= m.windows[i] {
-			nanos = w.nanos
+	for i, windows := range stored.windows {
+		var nanos int64
+		for _, w := range windows {
+			if w.number == m.windows[i] {
+				nanos += w.nanos
+			}
 		}
 		if s != nil {
-			if w := s.windows[i].Load(); w != nil && w.number.Load() >= m.windows[i] {
-				nanos += w.pending.nanos.Load()
+			for _, w := range s.windowsOf(i) {
+				if w.number == m.windows[i] {
+					nanos += w.pending().nanos
+				}
 			}
 		}
 		spent[i] = usdOf(nanos)

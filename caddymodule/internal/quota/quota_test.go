@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // fixture is a real store with a workspace, a key and a preset.
@@ -146,23 +148,219 @@ func TestSumsOutliveProcesses(t *testing.T) {
 	spent(december, 4, 4)
 	spend(second, 5, noon) // the clock is set back
 	f.flush(second, noon)
-	spent(december, 9, 9)
+	spent(december, 4, 4)
+	spent(noon, 8, 8)
 	third := f.keeper()
-	spend(third, 1, noon)
-	if f.pass(third, c, 1, noon) || f.pass(third, c, 1, december) {
+	spend(third, 2, noon)
+	if f.pass(third, c, 1, noon) {
 		t.Error("the clock that was set back opens the limit again")
 	}
 	f.flush(third, december)
-	spent(december, 10, 10)
+	spent(noon, 10, 10)
+	spent(december, 4, 4)
 
 	ahead := december.AddDate(1, 0, 0)
 	spend(third, 6, ahead)
 	f.flush(third, ahead)
-	if !f.pass(third, c, 3, december) || f.pass(f.keeper(), f.caller(monthlyLimit(6)), 1, december) {
-		t.Error("a clock that was ahead for some time closes the limit, or loses what was spent meanwhile")
-	}
+	spend(third, 3, december)
 	f.flush(third, december)
-	spent(december, 9, 9)
+	spent(december, 7, 7)
+	spent(ahead, 6, 6)
+	if f.pass(third, c, 1, noon) || f.pass(f.keeper(), c, 1, noon) {
+		t.Error("a clock that was ahead for some time opens the limit again")
+	}
+}
+
+// TestWrongClocks has nodes spend of one limit whose clocks are wrong. They leave the window of the others as it is, also for
+// a node that begins.
+func TestWrongClocks(t *testing.T) {
+	f := newFixture(t)
+	c := f.caller(domain.KeyLimits{Limit: new(10.0), LimitReset: domain.Daily})
+	good := f.keeper()
+	passed := 0
+	for i := range 30 {
+		at := noon.Add(time.Duration(i) * time.Minute)
+		if f.pass(good, c, 1, at) {
+			passed++
+		}
+		f.flush(good, at)
+		for _, wrong := range []time.Time{at.AddDate(0, 0, 1), at.AddDate(0, 0, -2), at.AddDate(30, 0, 0)} {
+			k := f.keeper()
+			f.pass(k, c, 0.1, wrong)
+			f.flush(k, wrong)
+		}
+		if i%5 == 4 {
+			good = f.keeper()
+		}
+	}
+	if passed != 10 {
+		t.Errorf("%d requests for a dollar pass a daily limit of 10", passed)
+	}
+}
+
+// TestFirstRequestsShareRates checks that requests that come at once to a new subject get the same buckets.
+func TestFirstRequestsShareRates(t *testing.T) {
+	s, source := new(subject), new(domain.Limits)
+	limits := domain.Limits{RequestsPerMinute: 1}
+	var other *bounds
+	got := s.limits(source, func(earlier *bounds) *bounds {
+		if other == nil {
+			other = newBounds(source, earlier, limits, unlimited)
+			s.bounds.Store(other) // of a request that came meanwhile
+		}
+		return newBounds(source, earlier, limits, unlimited)
+	})
+	if got != other {
+		t.Error("a request has a bucket of its own")
+	}
+}
+
+// TestCountsInMemory checks that a key of the configuration, whose requests the store does not have, keeps its limit of a day
+// until the day ends, and then is forgotten.
+func TestCountsInMemory(t *testing.T) {
+	f := newFixture(t)
+	k := f.keeper()
+	c := Caller{KeyID: "\x01\x02", Workspace: &domain.WorkspaceLimits{ID: f.workspace.ID, Limits: &domain.Limits{RequestsPerDay: 3}}}
+	for i := range 24 {
+		at := noon.Add(time.Duration(i) * time.Hour)
+		f.flush(k, at)
+		if got, want := f.pass(k, c, 0, at), i < 3 || i >= 12 && i < 15; got != want {
+			t.Errorf("at %v: passed %v, want %v", at, got, want)
+		}
+		f.flush(k, at)
+	}
+	f.flush(k, noon.Add(37*time.Hour))
+	if _, ok := k.subjects.Load(c.KeyID); ok {
+		t.Error("the key is not forgotten")
+	}
+}
+
+// TestDebtIsNotForgotten checks that a key that used the tokens of a quarter of an hour at once is not new after ten minutes.
+func TestDebtIsNotForgotten(t *testing.T) {
+	f := newFixture(t)
+	k := f.keeper()
+	c := f.caller(domain.KeyLimits{Limits: &domain.Limits{TokensPerMinute: 100}})
+	use := func(at time.Time) bool {
+		var ticket Ticket
+		if k.Admit(t.Context(), &ticket, c, at) != nil || ticket.Reserve(t.Context(), Preset{}, 1, 0) != nil {
+			return false
+		}
+		ticket.End(Used{Tokens: 1500, WorkspaceID: f.workspace.ID}, at)
+		return true
+	}
+	use(noon)
+	f.flush(k, noon)
+	for minute, want := range map[time.Duration]bool{11: false, 13: false} {
+		at := noon.Add(minute * time.Minute)
+		f.flush(k, at)
+		if got := use(at); got != want {
+			t.Errorf("after %d minutes: passed %v, want %v", minute, got, want)
+		}
+	}
+}
+
+// TestEventOncePerLimit tells the limits of a window once each, whatever their kinds, by two nodes, and again when a limit is
+// raised.
+func TestEventOncePerLimit(t *testing.T) {
+	f := newFixture(t)
+	var events atomic.Int64
+	f.use.Reached = func(ctx context.Context, _ string, once func(domain.Tx) (bool, error)) error {
+		var isFirst bool
+		err := f.store.Update(ctx, func(tx domain.Tx) (err error) {
+			isFirst, err = once(tx)
+			return err
+		})
+		if isFirst {
+			events.Add(1)
+		}
+		return err
+	}
+	nodes := []*Keeper{f.keeper(), f.keeper()}
+	limits := domain.KeyLimits{Limit: new(0.5), LimitReset: domain.Daily}
+	want := int64(0)
+	reach := func(of domain.KeyLimits, more int64) {
+		t.Helper()
+		for _, k := range nodes {
+			for f.pass(k, f.caller(of), 1, noon) {
+			}
+			f.pass(k, f.caller(of), 1, noon)
+			f.flush(k, noon)
+		}
+		want += more
+		if !wait.Eventually(func() bool { return events.Load() == want }) {
+			t.Errorf("got %d events, want %d", events.Load(), want)
+		}
+	}
+	reach(limits, 1)
+	reach(limits, 0)
+	reach(domain.KeyLimits{Limits: &domain.Limits{RequestsPerDay: 1}}, 1)
+	reach(domain.KeyLimits{Limit: new(1.5), LimitReset: domain.Daily}, 1)
+	reach(limits, 0)
+}
+
+// TestUnsureForLong has another node change a row often before one learns whether its change was made.
+func TestUnsureForLong(t *testing.T) {
+	f := newFixture(t)
+	k, other, c := f.keeper(), f.keeper(), f.caller(monthlyLimit(1000))
+	f.pass(k, c, 5, noon)
+	use := *f.use
+	use.Store = &unsureStore{Store: f.store, unsure: true}
+	_ = k.store(t.Context(), &use, noon, true)
+	for range 40 {
+		f.pass(other, c, 1, noon)
+		f.flush(other, noon)
+	}
+	f.flush(k, noon)
+	if got := f.keeper().SpentBy(t.Context(), f.store, noon, f.key.ID)[f.key.ID]; got.Of(domain.Monthly) != 45 {
+		t.Errorf("got %v, want 45 of the month", got)
+	}
+}
+
+// failingStore fails to be read once it is let.
+type failingStore struct {
+	domain.Store
+	reads chan struct{}
+	fail  chan struct{}
+}
+
+func (s *failingStore) View(context.Context, func(domain.Reader) error) error {
+	s.reads <- struct{}{}
+	<-s.fail
+	return domain.ErrUnknown
+}
+
+// TestStoreIsUnavailable sends requests of one key while the store cannot be read. The first ones wait for one attempt,
+// and later ones do not wait for another.
+func TestStoreIsUnavailable(t *testing.T) {
+	f := newFixture(t)
+	store := &failingStore{f.store, make(chan struct{}, 100), make(chan struct{})}
+	f.use.Store = store
+	k, c := f.keeper(), f.caller(monthlyLimit(10))
+	var wait sync.WaitGroup
+	for range 20 {
+		wait.Go(func() { f.pass(k, c, 0, noon) })
+	}
+	store.fail <- struct{}{}
+	wait.Wait()
+	f.pass(k, c, 0, noon)
+	if len(store.reads) != 1 {
+		t.Errorf("got %d reads of 21 requests, want 1", len(store.reads))
+	}
+	k.readAfter.Store(1) // the pause is over
+	wait.Go(func() { f.pass(k, c, 0, noon) })
+	<-store.reads
+	<-store.reads
+	if !f.pass(k, c, 0, noon) {
+		t.Error("a request does not pass while another reads")
+	}
+	if got := k.SpentBy(t.Context(), f.store, noon, f.key.ID); len(got) != 1 {
+		t.Errorf("got %v of another store", got)
+	}
+	close(store.fail)
+	if got := k.SpentBy(t.Context(), store, noon, f.key.ID); len(got) != 0 {
+		t.Errorf("got %v, want nothing of a store that fails", got)
+	}
+	wait.Wait()
 }
 
 // unsureStore makes its changes, and then says that it does not know.
@@ -285,7 +483,7 @@ func TestSpendingIsBounded(t *testing.T) {
 			}
 			s := found.(*subject)
 			m := momentOf(now)
-			number := s.windowOf(daily, &m).number.Load()
+			number := s.windowOf(daily, &m).number
 			spent[number] += flying
 			most = max(most, flying)
 			// One request at most passes the limit, because those in flight count with their estimates.

@@ -39,8 +39,13 @@ type Error struct {
 	// RetryAfter is when a request may pass, zero if nobody can tell.
 	RetryAfter time.Duration
 
-	first bool // of its window, as far as this node knows
+	// A limit of a window whose event is told has what window.told has.
+	window, told int64
+	isFirst      bool // as far as this node knows
 }
+
+// toldKinds are the kinds of limits of windows.
+var toldKinds = [...]Kind{Cost, RequestsPerDay, TokensPerDay}
 
 // Error returns the message for the client. For costs, it is that of OpenRouter.
 func (r *Error) Error() string {

@@ -8,45 +8,57 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// row is what a store keeps of a subject: the sums of the windows that were last used, and the marks of
-// the latest changes. All nodes add to the same row.
+// row is what a store keeps of a subject: the sums of windows, and the latest change of each node. All
+// nodes add to the same row. Windows are told apart by their numbers alone, so a node whose clock is
+// wrong has its own, and leaves those of the others as they are.
 type row struct {
-	windows [intervals]rowWindow
-	marks   []uint64
+	windows [intervals][]rowWindow // the one that was changed last first
+	nodes   []nodeChange           // likewise
 }
 
-// rowWindow is the sum of one window. reached is set once the key's event of the window was told.
+// rowWindow is the sum of one window, and window.told.
 type rowWindow struct {
 	number int64
 	amount
-	reached bool
+	told [len(toldKinds)]int64
 }
 
-// rowFormat is the first byte of a row. Its windows follow, and its marks. Numbers are varints, and
-// marks have eight bytes.
-const rowFormat = 1
+// nodeChange is the number of the latest change that a process made. A process looks for it if it was
+// not told whether its change was made.
+type nodeChange struct {
+	node   uint64
+	number int64
+}
 
-// maxMarks bounds the marks of a row. A node whose change may have been made looks for its mark
-// within seconds, while others change the row every two seconds at most.
-const maxMarks = 32
+// maxNodes bounds the processes that a row names: those that changed it last.
+const maxNodes = 32
+
+// rowFormat is the first byte of a row. Its windows and its nodes follow, in varints. Each list begins
+// with its length.
+const rowFormat = 2
 
 var errRow = errors.New("what was spent cannot be read")
 
 func (r *row) encode() []byte {
 	b := []byte{rowFormat}
-	for _, w := range r.windows {
-		b = binary.AppendVarint(b, w.number)
-		for _, n := range [...]int64{w.requests, w.tokens, w.nanos} {
-			b = binary.AppendVarint(b, n)
-		}
-		if b = append(b, 0); w.reached {
-			b[len(b)-1] = 1
+	for _, windows := range r.windows {
+		b = binary.AppendVarint(b, int64(len(windows)))
+		for _, w := range windows {
+			for _, n := range w.fields() {
+				b = binary.AppendVarint(b, *n)
+			}
 		}
 	}
-	for _, mark := range r.marks {
-		b = binary.BigEndian.AppendUint64(b, mark)
+	b = binary.AppendVarint(b, int64(len(r.nodes)))
+	for _, n := range r.nodes {
+		b = binary.AppendVarint(binary.BigEndian.AppendUint64(b, n.node), n.number)
 	}
 	return b
+}
+
+// fields are the numbers of w in the order of a row.
+func (w *rowWindow) fields() []*int64 {
+	return []*int64{&w.number, &w.requests, &w.tokens, &w.nanos, &w.told[0], &w.told[1], &w.told[2]}
 }
 
 func decodeRow(b []byte) (r row, err error) {
@@ -54,25 +66,36 @@ func decodeRow(b []byte) (r row, err error) {
 		return r, errRow
 	}
 	b = b[1:]
-	for i := range r.windows {
-		w := &r.windows[i]
-		for _, n := range [...]*int64{&w.number, &w.requests, &w.tokens, &w.nanos} {
-			value, size := binary.Varint(b)
-			if size <= 0 {
-				return row{}, errRow
-			}
-			*n, b = value, b[size:]
+	next := func(n *int64) {
+		value, size := binary.Varint(b)
+		if size <= 0 {
+			err = errRow
+			return
 		}
-		if len(b) == 0 {
+		*n, b = value, b[size:]
+	}
+	for i := range r.windows {
+		var length int64
+		for next(&length); length > 0 && err == nil; length-- {
+			var w rowWindow
+			for _, n := range w.fields() {
+				next(n)
+			}
+			r.windows[i] = append(r.windows[i], w)
+		}
+	}
+	var length int64
+	for next(&length); length > 0 && err == nil; length-- {
+		if len(b) < 8 {
 			return row{}, errRow
 		}
-		w.reached, b = b[0] == 1, b[1:]
+		n := nodeChange{node: binary.BigEndian.Uint64(b)}
+		b = b[8:]
+		next(&n.number)
+		r.nodes = append(r.nodes, n)
 	}
-	if len(b)%8 != 0 {
+	if err != nil || len(b) > 0 {
 		return row{}, errRow
-	}
-	for ; len(b) > 0; b = b[8:] {
-		r.marks = append(r.marks, binary.BigEndian.Uint64(b))
 	}
 	return r, nil
 }
@@ -89,48 +112,50 @@ func readRow(r domain.Reader, id string) (row, error) {
 	return decodeRow(content)
 }
 
-// has reports whether the change of a mark was made.
-func (r *row) has(mark uint64) bool { return slices.Contains(r.marks, mark) }
-
-// mark notes that the change of a mark is made.
-func (r *row) mark(mark uint64) {
-	r.marks = append(r.marks, mark)
-	r.marks = r.marks[max(0, len(r.marks)-maxMarks):]
+// window returns the window of a number to change it.
+func (r *row) window(i int, number int64) *rowWindow {
+	w := first(&r.windows[i], maxWindows, func(w rowWindow) bool { return w.number == number })
+	w.number = number
+	return w
 }
 
-// add adds an amount to the window of an interval. The row has the latest window alone. It takes an amount of the
-// one before, which was late or whose clock was set back, so that nothing is lost.
-func (w *rowWindow) add(number int64, a amount) {
-	switch {
-	case w.number == number, w.number == number+1:
-		w.amount = w.plus(a)
-	case w.number > number: // of a clock that was wrong
-		w.number, w.amount = number, w.plus(a)
-	default:
-		*w = rowWindow{number: number, amount: a}
+// isMade reports whether a node has made its change of a number, and notes that it has.
+func (r *row) isMade(node uint64, number int64) bool {
+	n := first(&r.nodes, maxNodes, func(n nodeChange) bool { return n.node == node })
+	if n.number >= number {
+		return true
 	}
+	*n = nodeChange{node, number}
+	return false
 }
 
-// keep sets the windows of a subject to a row, which all nodes added to. own is what this one added
-// since it last did so. It returns what the others added of the day.
-func (s *subject) keep(r *row, own amount, m *moment) (others amount) {
-	for i := range r.windows {
-		of, w := &r.windows[i], s.windowOf(i, m)
-		switch number := w.number.Load(); {
-		case of.number == number+1 && of.number == m.windows[i]+1: // the clock was set back, or is late
-			if i != lifetime {
-				w.number.CompareAndSwap(number, of.number)
+// first moves an element of a list to its beginning, a zero one if there is none, and returns it. The last
+// ones of a list that becomes too long go.
+func first[T any](list *[]T, most int, is func(T) bool) *T {
+	var found T
+	rest := *list
+	if i := slices.IndexFunc(rest, is); i >= 0 {
+		found, rest = rest[i], slices.Delete(rest, i, i+1)
+	}
+	*list = append([]T{found}, rest[:min(len(rest), most-1)]...)
+	return &(*list)[0]
+}
+
+// keep sets what is known of the windows of a subject to a row, which all nodes added to. It returns what
+// the others added of the day. The caller holds s.keeping.
+func (s *subject) keep(r *row, m *moment) (others amount) {
+	for i, windows := range r.windows {
+		for _, of := range slices.Backward(windows) {
+			w := s.windowNumbered(i, of.number)
+			more := of.minus(w.known.load())
+			w.known.add(more)
+			w.used.add(more)
+			for kind, limit := range of.told {
+				raise(&w.told[kind], limit)
 			}
-		case of.number < number:
-			continue
-		}
-		before := w.stored.load()
-		w.stored.store(of.amount)
-		if of.reached {
-			w.reached.Store(true)
-		}
-		if i == daily && s.isKept.Load() {
-			others = of.minus(before).minus(own)
+			if i == daily && of.number == m.windows[daily] && s.isKept.Load() {
+				others = more
+			}
 		}
 	}
 	s.isKept.Store(true)

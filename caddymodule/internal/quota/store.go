@@ -22,7 +22,7 @@ const (
 	nearInterval = 2 * time.Second
 	// storeTimeout bounds the storing.
 	storeTimeout = 5 * time.Second
-	// idleTime is how long the sums of a subject stay in memory after its last request.
+	// idleTime is how long the sums of a subject stay in memory at least after its last request.
 	idleTime = 10 * time.Minute
 	// batchSize is how many rows are stored in one change.
 	batchSize = 100
@@ -172,28 +172,30 @@ func (k *Keeper) store(ctx context.Context, use *Use, now time.Time, all bool) e
 	var changed, limited []*subject
 	k.subjects.Range(func(id, value any) bool {
 		s := value.(*subject)
-		switch isIdle := now.Unix()-s.lastUse.Load() > int64(idleTime/time.Second); {
+		isIdle := now.Unix()-s.lastUse.Load() > int64(idleTime/time.Second)
+		switch {
 		case !all && !s.isNear(&m):
+		case isIdle && s.isForgettable(&m) && s.users.CompareAndSwap(0, forgotten):
+			k.subjects.Delete(id)
+			if s.hasPending() { // of a request that came meanwhile
+				changed = append(changed, s)
+			}
 		case s.hasPending():
 			changed = append(changed, s)
-		case isIdle:
-			if s.users.CompareAndSwap(0, forgotten) {
-				k.subjects.Delete(id)
-			}
 		case s.bounds.Load() != nil:
 			limited = append(limited, s)
 		}
 		return true
 	})
-	inDoubt := make(map[*subject]bool)
+	inDoubt := make(map[string]bool)
 	for _, b := range batches {
 		for _, d := range b.changes {
-			inDoubt[d.subject] = true
+			inDoubt[d.id] = true
 		}
 	}
-	changed = slices.DeleteFunc(changed, func(s *subject) bool { return inDoubt[s] }) // the rest comes next time
+	changed = slices.DeleteFunc(changed, func(s *subject) bool { return inDoubt[s.id] }) // the rest comes next time
 	for some := range slices.Chunk(changed, batchSize) {
-		batches = append(batches, newBatch(some))
+		batches = append(batches, k.newBatch(some))
 	}
 	var errs []error
 	for _, b := range batches {
@@ -221,7 +223,9 @@ func readAgain(ctx context.Context, store domain.Store, subjects []*subject, m *
 	return store.View(ctx, func(r domain.Reader) error {
 		for _, s := range subjects {
 			if now, err := readRow(r, s.id); err == nil {
-				s.follow(&now, amount{}, m)
+				s.keeping.Lock()
+				s.follow(&now, m)
+				s.keeping.Unlock()
 			} else if !errors.Is(err, errRow) { // a damaged row begins anew with the next change
 				return err
 			}
@@ -231,8 +235,8 @@ func readAgain(ctx context.Context, store domain.Store, subjects []*subject, m *
 }
 
 // follow is keep, and takes what others used of the day from the rates of a minute.
-func (s *subject) follow(r *row, own amount, m *moment) {
-	others := s.keep(r, own, m)
+func (s *subject) follow(r *row, m *moment) {
+	others := s.keep(r, m)
 	if b := s.bounds.Load(); b != nil {
 		if b.requestRate != nil {
 			take(b.requestRate, m.at, min(max(others.requests, 0), mostDebt*b.requestsAMinute))
@@ -243,36 +247,48 @@ func (s *subject) follow(r *row, own amount, m *moment) {
 	}
 }
 
-// batch is a change of some rows. Its mark tells whether it was made.
+// batch is a change of some rows. The number tells whether a row has it.
 type batch struct {
-	mark    uint64
+	node    uint64
+	number  int64
 	changes []*rowChange
 }
 
 // rowChange is what one row gets.
 type rowChange struct {
 	*subject
-	windows [intervals]struct {
-		*window
-		number int64
-		amount amount
-	}
-	row  row // as the change has left it
-	gone bool
+	parts []part
+	row   row // as the change has left it
+	gone  bool
 }
 
-func newBatch(subjects []*subject) *batch {
-	var random [8]byte
-	_, _ = rand.Read(random[:]) // never fails
-	b := &batch{mark: binary.BigEndian.Uint64(random[:])}
+// part is what one window gets.
+type part struct {
+	interval int
+	*window
+	amount amount
+}
+
+// newBatch returns a change of what is pending. Of a subject there is one at a time.
+func (k *Keeper) newBatch(subjects []*subject) *batch {
+	if k.node == 0 {
+		var random [8]byte
+		_, _ = rand.Read(random[:]) // never fails
+		k.node = binary.BigEndian.Uint64(random[:])
+	}
+	k.changes++
+	b := &batch{node: k.node, number: k.changes}
 	for _, s := range subjects {
 		c := &rowChange{subject: s}
-		for i := range c.windows {
-			if w := s.windows[i].Load(); w != nil {
-				of := &c.windows[i]
-				of.window, of.number, of.amount = w, w.number.Load(), w.pending.load()
+		s.keeping.Lock()
+		for i := range s.windows {
+			for _, w := range slices.Backward(s.windowsOf(i)) {
+				if pending := w.pending(); !pending.isZero() {
+					c.parts = append(c.parts, part{i, w, pending})
+				}
 			}
 		}
+		s.keeping.Unlock()
 		b.changes = append(b.changes, c)
 	}
 	return b
@@ -292,13 +308,11 @@ func (b *batch) write(tx domain.Tx) error {
 		if err != nil && !errors.Is(err, errRow) {
 			return err
 		}
-		if !r.has(b.mark) {
-			for i, of := range c.windows {
-				if of.window != nil {
-					r.windows[i].add(of.number, of.amount)
-				}
+		if !r.isMade(b.node, b.number) {
+			for _, of := range c.parts {
+				w := r.window(of.interval, of.number)
+				w.amount = w.plus(of.amount)
 			}
-			r.mark(b.mark)
 			if err := tx.PutSpent(c.id, r.encode()); err != nil {
 				return err
 			}
@@ -321,18 +335,14 @@ func (s *subject) exists(r domain.Reader) error {
 // settle ends a change that was made.
 func (b *batch) settle(m *moment) {
 	for _, c := range b.changes {
-		if !c.gone {
-			c.follow(&c.row, c.windows[daily].amount, m)
+		c.keeping.Lock()
+		for _, of := range c.parts {
+			of.known.add(of.amount)
 		}
-		for _, of := range c.windows {
-			if of.window == nil {
-				continue
-			}
-			if c.gone {
-				of.stored.add(of.amount)
-			}
-			of.pending.add(amount{}.minus(of.amount))
+		if c.isInMemory.Store(c.gone); !c.gone {
+			c.follow(&c.row, m)
 		}
+		c.keeping.Unlock()
 	}
 }
 
@@ -342,8 +352,7 @@ func (k *Keeper) tell(s *subject, r *Error) {
 	if use == nil || use.Reached == nil || s.scope != OfKey {
 		return
 	}
-	place := placeOf(r.Interval)
-	number := s.windows[place].Load().number.Load()
+	place, kind := placeOf(r.Interval), slices.Index(toldKinds[:], r.Kind)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 		defer cancel()
@@ -352,12 +361,11 @@ func (k *Keeper) tell(s *subject, r *Error) {
 			if err != nil && !errors.Is(err, errRow) {
 				return false, err
 			}
-			w := &stored.windows[place]
-			if w.number == number && w.reached || w.number == number+1 {
+			w := stored.window(place, r.window)
+			if w.told[kind] >= r.told {
 				return false, nil
 			}
-			w.add(number, amount{})
-			w.reached = true
+			w.told[kind] = r.told
 			return true, tx.PutSpent(s.id, stored.encode())
 		})
 		if err != nil && domain.KindOf(err) != domain.NotFound {

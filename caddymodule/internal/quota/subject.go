@@ -2,6 +2,7 @@ package quota
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,11 +35,13 @@ type subject struct {
 	inFlight     atomic.Int64 // requests that were let through
 	flightTokens atomic.Int64 // their estimates
 	flightNanos  atomic.Int64
-	windows      [intervals]atomic.Pointer[window]
+	windows      [intervals]atomic.Pointer[[]*window]
 
-	bounds atomic.Pointer[bounds] // nil without limits
-	isKept atomic.Bool            // the windows have what the store has
-	keeps  sync.Mutex             // held to read the store for the first time
+	bounds     atomic.Pointer[bounds] // nil without limits
+	isKept     atomic.Bool            // the windows have what the store has
+	isInMemory atomic.Bool            // the store has no place for it
+	reading    sync.Mutex             // held to read the store for the first time
+	keeping    sync.Mutex             // held to change window.known
 }
 
 // none is no limit in a bounds.
@@ -138,12 +141,15 @@ func usdOf(nanos int64) float64 { return float64(nanos) / 1e9 }
 // limits returns the bounds of a subject, which make makes if source is not that of the last ones.
 // Source is comparable.
 func (s *subject) limits(source any, make func(earlier *bounds) *bounds) *bounds {
-	b := s.bounds.Load()
-	if b == nil || b.source != source {
-		b = make(b)
-		s.bounds.Store(b)
+	for {
+		b := s.bounds.Load()
+		if b != nil && b.source == source {
+			return b
+		}
+		if made := make(b); s.bounds.CompareAndSwap(b, made) {
+			return made
+		}
 	}
-	return b
 }
 
 // checkSpent refuses a request if a window is used up. own is what the request itself has in flight.
@@ -154,13 +160,13 @@ func (s *subject) checkSpent(b *bounds, m *moment, own amount) *Error {
 			if b.nanos[i] == none {
 				continue
 			}
-			if spent := s.windowOf(i, m).used().nanos + flight; spent >= b.nanos[i] {
-				return s.refuse(Cost, i, m, func(r *Error) { r.LimitUSD, r.SpendUSD = usdOf(b.nanos[i]), usdOf(spent) })
+			if spent := s.windowOf(i, m).used.nanos.Load() + flight; spent >= b.nanos[i] {
+				return s.refuse(Cost, i, m, b.nanos[i], func(r *Error) { r.LimitUSD, r.SpendUSD = usdOf(b.nanos[i]), usdOf(spent) })
 			}
 		}
 	}
-	if b.tokensADay != none && s.windowOf(daily, m).used().tokens+s.flightTokens.Load()-own.tokens >= b.tokensADay {
-		return s.refuse(TokensPerDay, daily, m, func(r *Error) { r.Limit = b.tokensADay })
+	if b.tokensADay != none && s.windowOf(daily, m).used.tokens.Load()+s.flightTokens.Load()-own.tokens >= b.tokensADay {
+		return s.refuse(TokensPerDay, daily, m, b.tokensADay, func(r *Error) { r.Limit = b.tokensADay })
 	}
 	if b.tokenRate != nil && own.isZero() && b.tokenRate.TokensAt(m.at) < 1 {
 		return &Error{Scope: s.scope, Kind: TokensPerMinute, Limit: b.tokensAMinute, RetryAfter: wait(b.tokenRate, m.at, 1)}
@@ -168,13 +174,15 @@ func (s *subject) checkSpent(b *bounds, m *moment, own amount) *Error {
 	return nil
 }
 
-// refuse returns the refusal of a window that is used up.
-func (s *subject) refuse(kind Kind, i int, m *moment, with func(*Error)) *Error {
+// refuse returns the refusal of a window whose limit is used up.
+func (s *subject) refuse(kind Kind, i int, m *moment, limit int64, with func(*Error)) *Error {
 	r := &Error{Scope: s.scope, Kind: kind, Interval: domain.Intervals[i], ResetsAt: resetOf(i, m.at)}
 	if !r.ResetsAt.IsZero() {
 		r.RetryAfter = r.ResetsAt.Sub(m.at)
 	}
-	r.first = !s.windowOf(i, m).reached.Swap(true)
+	r.window = m.windows[i]
+	r.told = limit + 1 // a limit may be zero
+	r.isFirst = raise(&s.windowOf(i, m).told[slices.Index(toldKinds[:], kind)], r.told)
 	with(r)
 	return r
 }
@@ -187,10 +195,10 @@ func (s *subject) enter(b *bounds, m *moment) *Error {
 	}
 	if b.requestsADay != none {
 		w := s.windowOf(daily, m)
-		if n := w.stored.requests.Load() + w.pending.requests.Add(1); n > b.requestsADay {
-			w.pending.requests.Add(-1)
+		if w.used.requests.Add(1) > b.requestsADay {
+			w.used.requests.Add(-1)
 			s.inFlight.Add(-1)
-			return s.refuse(RequestsPerDay, daily, m, func(r *Error) { r.Limit = b.requestsADay })
+			return s.refuse(RequestsPerDay, daily, m, b.requestsADay, func(r *Error) { r.Limit = b.requestsADay })
 		}
 	}
 	if b.requestRate != nil && !b.requestRate.AllowN(m.at, 1) {
@@ -204,7 +212,7 @@ func (s *subject) enter(b *bounds, m *moment) *Error {
 // uncount takes back that a request was counted in the day.
 func (s *subject) uncount(b *bounds, m *moment) {
 	if b.requestsADay != none {
-		s.windowOf(daily, m).pending.requests.Add(-1)
+		s.windowOf(daily, m).used.requests.Add(-1)
 	}
 }
 
@@ -230,12 +238,12 @@ func (s *subject) reserve(b *bounds, m *moment, estimate amount) *Error {
 
 // count adds what a request used to the windows.
 func (s *subject) count(a amount, m *moment) {
-	s.windowOf(daily, m).pending.add(a)
+	s.windowOf(daily, m).used.add(a)
 	if s.scope == OfPreset {
 		return // whose limits are of a day
 	}
 	for i := weekly; i < intervals; i++ {
-		s.windowOf(i, m).pending.add(amount{nanos: a.nanos})
+		s.windowOf(i, m).used.add(amount{nanos: a.nanos})
 	}
 }
 
@@ -246,17 +254,17 @@ func (s *subject) isNear(m *moment) bool {
 	if b == nil {
 		return false
 	}
-	isNear := func(stored, pending, limit int64) bool {
-		return limit != none && (stored+pending >= limit-limit/5 || pending >= (limit-stored)/8)
+	isNear := func(known, used, limit int64) bool {
+		return limit != none && (used >= limit-limit/5 || used-known >= (limit-known)/8)
 	}
 	for i, limit := range b.nanos {
-		if w := s.windowOf(i, m); isNear(w.stored.nanos.Load(), w.pending.nanos.Load()+s.flightNanos.Load(), limit) {
+		if w := s.windowOf(i, m); isNear(w.known.nanos.Load(), w.used.nanos.Load()+s.flightNanos.Load(), limit) {
 			return true
 		}
 	}
 	day := s.windowOf(daily, m)
-	return isNear(day.stored.requests.Load(), day.pending.requests.Load(), b.requestsADay) ||
-		isNear(day.stored.tokens.Load(), day.pending.tokens.Load()+s.flightTokens.Load(), b.tokensADay) ||
+	return isNear(day.known.requests.Load(), day.used.requests.Load(), b.requestsADay) ||
+		isNear(day.known.tokens.Load(), day.used.tokens.Load()+s.flightTokens.Load(), b.tokensADay) ||
 		b.requestRate != nil && b.requestRate.TokensAt(m.at) < float64(b.requestsAMinute)/5 ||
 		b.tokenRate != nil && b.tokenRate.TokensAt(m.at) < float64(b.tokensAMinute)/5
 }
@@ -264,9 +272,24 @@ func (s *subject) isNear(m *moment) bool {
 // hasPending reports whether something is to be stored.
 func (s *subject) hasPending() bool {
 	for i := range s.windows {
-		if w := s.windows[i].Load(); w != nil && !w.pending.load().isZero() {
+		if slices.ContainsFunc(s.windowsOf(i), func(w *window) bool { return !w.pending().isZero() }) {
 			return true
 		}
 	}
 	return false
+}
+
+// isForgettable reports whether a subject that is made anew would let through what s does: the buckets of
+// its rates are full, and the store has what was used in its windows. What counts in memory alone has
+// limits of a day only.
+func (s *subject) isForgettable(m *moment) bool {
+	if b := s.bounds.Load(); b != nil {
+		for _, l := range [...]*rate.Limiter{b.requestRate, b.tokenRate} {
+			if l != nil && l.TokensAt(m.at) < float64(l.Burst()) {
+				return false
+			}
+		}
+	}
+	isOpen := func(w *window) bool { return w.number >= m.windows[daily] }
+	return !s.hasPending() && !(s.isInMemory.Load() && slices.ContainsFunc(s.windowsOf(daily), isOpen))
 }

@@ -126,7 +126,7 @@ func (h held) settle(estimate, used amount, now time.Time) {
 
 // refuse cancels the ticket, and tells of the refusal.
 func (t *Ticket) refuse(r *Error, by *subject) {
-	if r.first {
+	if r.isFirst {
 		t.keeper.tell(by, r)
 	}
 	t.Cancel()
@@ -217,13 +217,13 @@ func setHeaders(to http.Header, dialect domain.Dialect, s *subject, b *bounds, n
 		{
 			"requests", b.requestsAMinute, b.requestsADay,
 			func() int64 { return int64(b.requestRate.TokensAt(now)) },
-			func() int64 { return b.requestsADay - w.used().requests },
+			func() int64 { return b.requestsADay - w.used.requests.Load() },
 			func() time.Time { return now.Add(wait(b.requestRate, now, b.requestsAMinute)) },
 		},
 		{
 			"tokens", b.tokensAMinute, b.tokensADay,
 			func() int64 { return int64(b.tokenRate.TokensAt(now)) },
-			func() int64 { return b.tokensADay - w.used().tokens - s.flightTokens.Load() },
+			func() int64 { return b.tokensADay - w.used.tokens.Load() - s.flightTokens.Load() },
 			func() time.Time { return now.Add(wait(b.tokenRate, now, b.tokensAMinute)) },
 		},
 	} {

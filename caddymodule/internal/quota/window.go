@@ -50,12 +50,6 @@ type sum struct{ requests, tokens, nanos atomic.Int64 }
 
 func (s *sum) load() amount { return amount{s.requests.Load(), s.tokens.Load(), s.nanos.Load()} }
 
-func (s *sum) store(a amount) {
-	s.requests.Store(a.requests)
-	s.tokens.Store(a.tokens)
-	s.nanos.Store(a.nanos)
-}
-
 func (s *sum) add(a amount) {
 	if a.requests != 0 {
 		s.requests.Add(a.requests)
@@ -70,40 +64,62 @@ func (s *sum) add(a amount) {
 
 // window sums what was used in one window of an interval.
 type window struct {
-	number  atomic.Int64
-	stored  sum // what all nodes stored, as this one last knew it
-	pending sum // what ended here and is not in stored
-	reached atomic.Bool
+	number int64
+	used   sum // by all nodes, as far as this one knows
+	known  sum // what the row has of it, as this one last read it
+	// told are the limits, and one, whose events were told. A limit that is raised tells again.
+	told [len(toldKinds)]atomic.Int64
 }
 
-func newWindow(number int64) *window {
-	w := new(window)
-	w.number.Store(number)
-	return w
+// pending returns what ended here and is not in the row.
+func (w *window) pending() amount { return w.used.load().minus(w.known.load()) }
+
+// maxWindows is how many windows of each interval a row has: those that were changed last. Nodes whose
+// clocks are wrong change windows of their own beside that of the others. A subject has twice as many,
+// because it knows the order in which it met them alone.
+const maxWindows = 4
+
+// windowsOf returns the windows of an interval, the one that was made last first.
+func (s *subject) windowsOf(i int) []*window {
+	if all := s.windows[i].Load(); all != nil {
+		return *all
+	}
+	return nil
 }
 
-// used returns what was used in the window.
-func (w *window) used() amount { return w.stored.load().plus(w.pending.load()) }
+// windowOf returns the window of an interval that a moment is in. A clock that is set back comes to the
+// window that it had then, with what was used in it.
+func (s *subject) windowOf(i int, m *moment) *window { return s.windowNumbered(i, m.windows[i]) }
 
-// windowOf returns the window of an interval that a moment is in. It never goes back by one window: a
-// clock that is set back would open again what is spent. A window that is further ahead comes
-// from a clock that was wrong, so it becomes that of the moment, with what it counted.
-func (s *subject) windowOf(i int, m *moment) *window {
+func (s *subject) windowNumbered(i int, number int64) *window {
 	for {
-		w := s.windows[i].Load()
-		now := m.windows[i]
-		if w != nil {
-			number := w.number.Load()
-			switch {
-			case number == now, number == now+1:
+		old := s.windows[i].Load()
+		all := s.windowsOf(i)
+		for _, w := range all {
+			if w.number == number {
 				return w
-			case number > now && w.number.CompareAndSwap(number, now):
-				return w
-			case number > now:
-				continue
 			}
 		}
-		s.windows[i].CompareAndSwap(w, newWindow(now))
+		made := []*window{{number: number}}
+		for _, w := range all {
+			if len(made) < 2*maxWindows || !w.pending().isZero() {
+				made = append(made, w)
+			}
+		}
+		s.windows[i].CompareAndSwap(old, &made)
+	}
+}
+
+// raise raises a number to n, and reports whether it was less.
+func raise(a *atomic.Int64, n int64) bool {
+	for {
+		before := a.Load()
+		if before >= n {
+			return false
+		}
+		if a.CompareAndSwap(before, n) {
+			return true
+		}
 	}
 }
 
