@@ -34,7 +34,7 @@ type row struct {
 var matrix = map[string]row{
 	"GET presets":                                      {"anyone", cell{"presets", "", 200}, []cell{{"presets?offset=1000", "", 200}}, false},
 	"GET presets/{slug}":                               {"anyone", cell{"presets/{p}", "", 200}, []cell{{"presets/absent", "", 404}}, false},
-	"PATCH presets/{slug}":                             {"management", cell{"presets/{p}", `{"name":"Name {n}"}`, 200}, []cell{{"presets/absent", `{"name":"n"}`, 404}, {"presets/absent", `{"policy":{"lock":["tools"]}}`, 404}}, false},
+	"PATCH presets/{slug}":                             {"management", cell{"presets/{p}", `{"name":"Name {n}"}`, 200}, []cell{{"presets/absent", `{"name":"n"}`, 404}, {"presets/absent", `{"policy":{"lock":["tools"]}}`, 404}, {"presets/{p}", `{"limits":{"tokens_per_day":1{n}}}`, 200}}, false},
 	"DELETE presets/{slug}":                            {"management", cell{"presets/{p}", "", 200}, []cell{{"presets/absent", "", 404}}, false},
 	"POST presets/{slug}/restore":                      {"management", cell{"presets/{p}/restore", "", 200}, []cell{{"presets/absent/restore", "", 404}}, true},
 	"POST presets/{slug}/responses":                    {"creators", cell{"presets/{p}/responses", `{"top_k":{n}}`, 200}, []cell{{"presets/r-{n}/responses", `{}`, 200}, {"presets/absent/responses?designate=false", `{}`, 409}}, false},
@@ -53,13 +53,13 @@ var matrix = map[string]row{
 	"GET workspaces":                                   {"management", cell{"workspaces", "", 200}, []cell{{"workspaces?offset=1000", "", 200}}, false},
 	"POST workspaces":                                  {"management", cell{"workspaces", `{"name":"taken","slug":"{w}"}`, 400}, []cell{{"workspaces", `{"name":"n","slug":"new-{n}"}`, 201}}, false},
 	"GET workspaces/{workspace}":                       {"management", cell{"workspaces/{w}", "", 200}, []cell{{"workspaces/absent", "", 404}}, false},
-	"PATCH workspaces/{workspace}":                     {"management", cell{"workspaces/{w}", `{"name":"Name {n}"}`, 200}, []cell{{"workspaces/absent", `{"name":"n"}`, 404}}, false},
+	"PATCH workspaces/{workspace}":                     {"management", cell{"workspaces/{w}", `{"name":"Name {n}"}`, 200}, []cell{{"workspaces/absent", `{"name":"n"}`, 404}, {"workspaces/default", `{"limits":{"concurrent":1{n}}}`, 200}}, false},
 	"GET workspaces/{workspace}/history":               {"management", cell{"workspaces/{w}/history", "", 200}, []cell{{"workspaces/absent/history", "", 404}}, false},
 	"GET workspaces/{workspace}/usage":                 {"management", cell{"workspaces/{w}/usage", "", 200}, []cell{{"workspaces/absent/usage", "", 404}}, false},
 	"GET workspaces/{workspace}/budgets":               {"management", cell{"workspaces/{w}/budgets", "", 200}, []cell{{"workspaces/absent/budgets", "", 404}}, false},
 	"GET workspaces/{workspace}/budgets/{interval}":    {"management", cell{"workspaces/{w}/budgets/weekly", "", 200}, []cell{{"workspaces/absent/budgets/weekly", "", 404}}, false},
-	"PUT workspaces/{workspace}/budgets/{interval}":    {"management", cell{"workspaces/{w}/budgets/weekly", `{"limit_usd":1{n}}`, 200}, []cell{{"workspaces/absent/budgets/weekly", `{"limit_usd":1}`, 404}}, false},
-	"DELETE workspaces/{workspace}/budgets/{interval}": {"management", cell{"workspaces/{w}/budgets/weekly", "", 200}, []cell{{"workspaces/absent/budgets/weekly", "", 404}}, false},
+	"PUT workspaces/{workspace}/budgets/{interval}":    {"management", cell{"workspaces/{w}/budgets/weekly", `{"limit_usd":1{n}}`, 200}, []cell{{"workspaces/absent/budgets/weekly", `{"limit_usd":1}`, 404}, {"workspaces/default/budgets/weekly", `{"limit_usd":1{n}}`, 200}}, false},
+	"DELETE workspaces/{workspace}/budgets/{interval}": {"management", cell{"workspaces/{w}/budgets/weekly", "", 200}, []cell{{"workspaces/absent/budgets/weekly", "", 404}, {"workspaces/default/budgets/daily", "", 200}}, false},
 	"DELETE workspaces/{workspace}":                    {"management", cell{"workspaces/{w}", "", 200}, []cell{{"workspaces/absent", "", 404}}, false},
 	"GET key":                                          {"anyone", cell{"key", "", 200}, nil, false},
 	"GET keys":                                         {"issuers", cell{"keys", "", 200}, []cell{{"keys?workspace_id=absent", "", 404}, {"keys?workspace_id=default", "", 200}}, false},
@@ -146,7 +146,9 @@ func wants(who caller, creators string, r row, c cell) int {
 		return http.StatusNotFound
 	case who.onlyWorkspace && r.exists.path == "workspaces" && r.exists.body != "":
 		return http.StatusForbidden // a new workspace
-	case who.onlyWorkspace && strings.Contains(path, "{w}"):
+	case who.onlyWorkspace && !who.blind && !who.issuing && (strings.Contains(c.body, "limits") || strings.HasPrefix(path, "workspaces/default/budgets")):
+		return http.StatusForbidden // what bounds keys
+	case who.onlyWorkspace && (strings.Contains(path, "{w}") || who.blind && strings.HasPrefix(path, "workspaces/default")):
 		return http.StatusNotFound
 	case who.onlyWorkspace && who.blind && strings.Contains(query, "workspace_id=default"):
 		return http.StatusNotFound
@@ -277,6 +279,10 @@ func testMatrix(t *testing.T, creators string, sample int) {
 			if strings.Contains(c.path, "{k}") {
 				f.hash = f.key()
 			}
+		}
+		if c.path == "workspaces/default/budgets/daily" {
+			s.manage("PUT", "/v1/"+c.path, fmt.Sprintf(`{"limit_usd":0.1%d}`, f.n)).want(t, 200)
+			f.changes++
 		}
 		sent, body := "/v1/"+f.fill(c.path, preset, workspace), f.fill(c.body, preset, workspace)
 		got := s.do(method, sent, body, who.headers...)

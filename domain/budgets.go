@@ -106,7 +106,8 @@ func (s *Service) budgets(ctx context.Context, who Principal, ref string, show f
 
 // PutBudget sets the budget of an interval of the workspace of an id or slug. Of the budgets of a workspace, one of
 // a longer interval is greater: Invalid. A budget that is as given already changes nothing. w.Who must be
-// allowed to manage. JSON of the outcome is as that of Budget.
+// allowed to manage, and a key of one workspace needs the right IssueKeys, too. JSON of the outcome is as
+// that of Budget.
 func (s *Service) PutBudget(ctx context.Context, w Write, ref string, interval Interval, patch BudgetPatch) (Outcome, error) {
 	id := s.newID()
 	return s.changeBudgets(ctx, w, ref, func(c *change, updated *Workspace) error {
@@ -128,7 +129,7 @@ func (s *Service) PutBudget(ctx context.Context, w Write, ref string, interval I
 	})
 }
 
-// DeleteBudget removes the budget of an interval, if there is one. w.Who must be allowed to manage. The outcome has
+// DeleteBudget removes the budget of an interval, if there is one. w.Who must be as for PutBudget. The outcome has
 // no JSON.
 func (s *Service) DeleteBudget(ctx context.Context, w Write, ref string, interval Interval) (Outcome, error) {
 	return s.changeBudgets(ctx, w, ref, func(_ *change, updated *Workspace) error {
@@ -172,6 +173,9 @@ func (s *Service) changeBudgets(ctx context.Context, w Write, ref string, edit f
 		if bytes.Equal(before, after) {
 			c.out.Workspace, c.out.WorkspaceID = old, old.ID
 			return show(c, old)
+		}
+		if err := c.Who.checkBounding(); err != nil {
+			return err
 		}
 		updated.UpdatedAt = &c.now
 		if err := c.putWorkspace("workspace.update", updated); err != nil {

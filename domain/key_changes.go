@@ -176,12 +176,15 @@ func (s *Service) UpdateKey(ctx context.Context, w Write, ref string, patch KeyP
 	})
 }
 
+// MaxGrace bounds how long a secret works after a rotation.
+const MaxGrace = 30 * 24 * time.Hour
+
 // RotateKey gives a key, which it finds as UpdateKey does, another secret, and returns both. The
-// secret before works until grace is over, and one before that ends at once. The key keeps its
+// secret before works until grace is over, which is at most MaxGrace, and one before that ends at once. The key keeps its
 // id and all else.
 func (s *Service) RotateKey(ctx context.Context, w Write, ref string, grace time.Duration) (k Key, secret string, err error) {
-	if grace < 0 {
-		return Key{}, "", InvalidAt("/grace", "must not be negative")
+	if grace < 0 || grace > MaxGrace {
+		return Key{}, "", InvalidAt("/grace", "must be from 0 to 30 days")
 	}
 	k, err = s.changeKey(ctx, w, ref, func(c *change, k *Key) (string, error) {
 		previous := &PreviousSecret{Hash: k.Hash, Until: c.now.Add(grace)}

@@ -286,6 +286,8 @@ func TestRotateKey(t *testing.T) {
 	}
 	_, _, err := f.RotateKey(t.Context(), domain.By(admin), k.ID, 0)
 	wantKind(t, err, domain.Conflict, "revoked or expired")
-	_, _, err = f.RotateKey(t.Context(), domain.By(admin), k.ID, -1)
-	wantKind(t, err, domain.Invalid, "/grace")
+	for _, grace := range []time.Duration{-1, domain.MaxGrace + 1} {
+		_, _, err = f.RotateKey(t.Context(), domain.By(admin), k.ID, grace)
+		wantKind(t, err, domain.Invalid, "/grace: must be from 0 to 30 days")
+	}
 }

@@ -65,6 +65,8 @@ const (
 	MaxLimit = 1_000_000_000_000
 	// MaxLimitUSD bounds each limit of spending, in US dollars.
 	MaxLimitUSD = 1_000_000_000
+	// MinLimitUSD is what spending is counted in. A limit is as much at least.
+	MinLimitUSD = 1e-9
 )
 
 // Or returns l, and the limits of others where l has none. Either may be nil. The result is nil
@@ -117,7 +119,7 @@ func (l *Limits) nilIfNone() *Limits {
 // nothing. They are never changed in place: a changed key has others.
 type KeyLimits struct {
 	// Limit is how much the key may spend in each window of LimitReset, in US dollars. Nil is
-	// no limit. With zero, no request passes.
+	// no limit. With zero, no request passes. Others are from MinLimitUSD to MaxLimitUSD.
 	Limit *float64 `json:"limit,omitzero"`
 	// LimitReset is Daily, Weekly or Monthly, and empty if the window never ends. It may be set
 	// without a Limit, and means nothing then.
@@ -143,8 +145,11 @@ func (l KeyLimits) check(kind KeyKind) (issues []Issue) {
 		}
 		return []Issue{{place, "is for inference keys only"}}
 	}
-	if l.Limit != nil && !(*l.Limit >= 0 && *l.Limit <= MaxLimitUSD) { // not of NaN
-		issues = append(issues, Issue{"/limit", fmt.Sprintf("must be a number of US dollars from 0 to %d", MaxLimitUSD)})
+	if l.Limit != nil && *l.Limit != 0 {
+		issues = checkUSD("/limit", *l.Limit)
+		for i := range issues {
+			issues[i].Message += ", or 0"
+		}
 	}
 	switch l.LimitReset {
 	case "", Daily, Weekly, Monthly:
@@ -189,7 +194,7 @@ func (l *PresetLimits) nilIfNone() *PresetLimits {
 type Budget struct {
 	// ID is a UUID, which stays when the budget is changed.
 	ID string `json:"id"`
-	// LimitUSD is more than 0 and at most MaxLimitUSD.
+	// LimitUSD is from MinLimitUSD to MaxLimitUSD.
 	LimitUSD  float64    `json:"limit_usd"`
 	CreatedAt time.Time  `json:"created_at"`
 	UpdatedAt *time.Time `json:"updated_at"` // null until the first change
@@ -224,12 +229,12 @@ func (b Budgets) check(interval Interval, limitUSD float64) []Issue {
 	return nil
 }
 
-// checkUSD returns an issue unless usd can be a limit of spending, which is more than 0.
+// checkUSD returns an issue unless usd can be a limit of spending other than zero.
 func checkUSD(place string, usd float64) []Issue {
-	if usd > 0 && usd <= MaxLimitUSD { // not of NaN
+	if usd >= MinLimitUSD && usd <= MaxLimitUSD { // not of NaN
 		return nil
 	}
-	return []Issue{{place, fmt.Sprintf("must be a number of US dollars above 0, at most %d", MaxLimitUSD)}}
+	return []Issue{{place, fmt.Sprintf("must be a number of US dollars from %.9f to %d", MinLimitUSD, MaxLimitUSD)}}
 }
 
 // count is a limit of requests or tokens, and its name.

@@ -67,6 +67,7 @@ func TestKeyLimits(t *testing.T) {
 	}
 	for place, limits := range map[string]domain.KeyLimits{
 		"/limit: ":                      {Limit: new(-0.01)},
+		"/limit: must be a":             {Limit: new(9e-10)},
 		"/limit: must":                  {Limit: new(math.NaN())},
 		"/limit: must be a number":      {Limit: new(1e9 + 1)},
 		"/limit_reset: ":                {LimitReset: "hourly"},
@@ -91,7 +92,7 @@ func TestKeyLimits(t *testing.T) {
 
 func TestBudgetLimits(t *testing.T) {
 	set := domain.Budgets{domain.Monthly: {LimitUSD: 100.5}, domain.Daily: {LimitUSD: 10}}
-	const above0 = "must be a number of US dollars above 0, at most 1000000000"
+	const bounds = "must be a number of US dollars from 0.000000001 to 1000000000"
 	for _, tc := range []struct {
 		of   domain.Interval
 		usd  float64
@@ -107,10 +108,11 @@ func TestBudgetLimits(t *testing.T) {
 		{domain.Weekly, 101, "must be less than the monthly budget of $100.5"},
 		{domain.Monthly, 10, "must be more than the daily budget of $10"},
 		{domain.Lifetime, 100, "must be more than the monthly budget of $100.5"},
-		{domain.Daily, 0, above0},
-		{domain.Daily, -1, above0},
-		{domain.Daily, math.NaN(), above0},
-		{domain.Lifetime, math.Inf(1), above0},
+		{domain.Daily, 0, bounds},
+		{domain.Daily, 9e-10, bounds},
+		{domain.Daily, -1, bounds},
+		{domain.Daily, math.NaN(), bounds},
+		{domain.Lifetime, math.Inf(1), bounds},
 	} {
 		var want []domain.Issue
 		if tc.says != "" {
@@ -132,5 +134,39 @@ func TestPresetLimits(t *testing.T) {
 		if issues := l.CheckAt("/limits"); (place == "") != (len(issues) == 0) || len(issues) > 0 && issues[0].Path != place {
 			t.Errorf("got %v of %+v, want one at %q", issues, l, place)
 		}
+	}
+}
+
+// TestWhoSetsBounds checks that a management key of one workspace reads what bounds its requests, and changes it only with
+// the right IssueKeys.
+func TestWhoSetsBounds(t *testing.T) {
+	f := newFixture(t)
+	f.workspace(t, "team")
+	f.must(f.ReleasePresetVersion(t.Context(), domain.By(admin), "team", "p", nothing, domain.Release{}))
+	f.must(f.PutBudget(t.Context(), domain.By(admin), "team", domain.Daily, domain.BudgetPatch{LimitUSD: 5}))
+	for _, rights := range [][]domain.Right{nil, {domain.ProtectedLabels}, {domain.IssueKeys}} {
+		who := f.limited(t, domain.NewKey{Kind: domain.ManagementKey, Workspace: "team", Scope: domain.Scope{OnlyWorkspace: true, Rights: rights}})
+		by := domain.By(who)
+		if _, err := f.Budget(t.Context(), who, "team", domain.Daily); err != nil {
+			t.Error(err)
+		}
+		limits := domain.Settable[domain.Limits]{Given: true, Value: &domain.Limits{Concurrent: 1}}
+		ofPreset := domain.Settable[domain.PresetLimits]{Given: true, Value: &domain.PresetLimits{CostPerDay: 1}}
+		for what, err := range map[string]error{
+			"PutBudget":       errOf(f.PutBudget(t.Context(), by, "team", domain.Weekly, domain.BudgetPatch{LimitUSD: 10})),
+			"UpdateWorkspace": errOf(f.UpdateWorkspace(t.Context(), by, "team", domain.WorkspacePatch{Limits: limits}, nil)),
+			"UpdatePreset":    errOf(f.UpdatePreset(t.Context(), by, "team", "p", domain.PresetPatch{Limits: ofPreset})),
+			"DeleteBudget":    errOf(f.DeleteBudget(t.Context(), by, "team", domain.Daily)),
+		} {
+			if rights != nil && rights[0] == domain.IssueKeys {
+				if err != nil {
+					t.Errorf("%s: got %v of a key that issues keys", what, err)
+				}
+				continue
+			}
+			wantKind(t, err, domain.Forbidden, "manages one workspace only")
+		}
+		f.must(f.UpdateWorkspace(t.Context(), by, "team", domain.WorkspacePatch{Name: new("Renamed")}, nil))
+		f.must(f.UpdatePreset(t.Context(), by, "team", "p", domain.PresetPatch{Name: new("Renamed")}))
 	}
 }

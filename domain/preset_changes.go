@@ -189,7 +189,8 @@ type PresetPatch struct {
 
 // UpdatePreset changes a preset. If the preset has these values already, nothing changes. A
 // protected preset is Forbidden without the right ProtectedLabels, but for its description.
-// So are setting and clearing its protection. A policy that fails its Check is Invalid, and
+// So are setting and clearing its protection, and its limits for a key of one workspace without the
+// right IssueKeys. A policy that fails its Check is Invalid, and
 // so is an owner that fails CheckOwner. The status, the protection, the policy and the owner
 // have audit records of their own.
 func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug string, patch PresetPatch) (Outcome, error) {
@@ -247,6 +248,11 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 	}
 	if isGuarded && (before.Protected || p.Protected) {
 		if err := c.Who.require(ProtectedLabels, presetProtected); err != nil {
+			return err
+		}
+	}
+	if setLimits {
+		if err := c.Who.checkBounding(); err != nil {
 			return err
 		}
 	}

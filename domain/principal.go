@@ -260,6 +260,15 @@ func (p Principal) CheckManagementOfAll() error {
 
 var errOnlyWorkspace = &Error{Kind: Forbidden, Message: "The key manages one workspace only, and cannot perform this operation"}
 
+// checkBounding returns a Forbidden error unless p may change what bounds the requests of others, such as
+// budgets. A key of one workspace acts within its bounds, so it also needs the right IssueKeys.
+func (p Principal) checkBounding() error {
+	if p.scope().OnlyWorkspace && !slices.Contains(p.Rights(), IssueKeys) {
+		return errOnlyWorkspace
+	}
+	return nil
+}
+
 // Rights returns the rights of p: all, unless its key was issued with fewer. Only a management
 // key has any.
 func (p Principal) Rights() []Right {

@@ -92,7 +92,8 @@ func (c *change) findWorkspaceToChange(ref string) (w Workspace, err error) {
 // UpdateWorkspace changes the workspace of an id or slug. If it has these values already,
 // nothing changes. A taken slug is Invalid. The default workspace must keep its slug, and
 // so must one that a configured key names by its slug. w.Who must be allowed to manage. A
-// key that reaches one workspace only may not change the slug: Forbidden.
+// key that reaches one workspace only may not change the slug, and its limits only with the right
+// IssueKeys: Forbidden.
 func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patch WorkspacePatch, configured []Principal) (Outcome, error) {
 	if err := w.Who.CheckManagement(); err != nil {
 		return Outcome{}, err
@@ -108,6 +109,11 @@ func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patc
 		updated := patch.apply(old)
 		if updated.Slug != old.Slug && c.Who.scope().OnlyWorkspace {
 			return errOnlyWorkspace // a taken slug would tell of another workspace
+		}
+		if !equal(updated.Limits, old.Limits) {
+			if err := c.Who.checkBounding(); err != nil {
+				return err
+			}
 		}
 		before, err := old.JSON()
 		if err != nil {
