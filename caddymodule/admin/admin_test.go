@@ -177,6 +177,11 @@ func TestKeyLikeAnother(t *testing.T) {
 		"--rpm", "60", "--tpm", "1000", "--rpd", "2", "--tpd", "3", "--concurrent", "4")
 	first := list()[0]
 	s.must("key", "create", "--like", first.ID)
+	if s.must("key", "create", "--limit", "50", "--reset", "monthly", "--rpm", "60"); list()[2].Kind != domain.InferenceKey {
+		t.Error("a limit does not make an inference key")
+	}
+	s.must("key", "revoke", list()[2].ID)
+	s.must("key", "remove", list()[2].ID)
 	s.must("key", "create", "--like", first.ID, "--name", "other", "--limit", "0", "--rpm", "1", "--preset", "q")
 	keys := list()
 	want := first
@@ -197,7 +202,9 @@ func TestKeyLikeAnother(t *testing.T) {
 	s.refuses(map[string][]string{
 		"/limit: is for inference keys only":     {"--kind", "management", "--limit", "1"},
 		"/limit_reset: must be":                  {"--kind", "inference", "--reset", "hourly"},
-		"/limits/requests_per_minute: must":      {"--kind", "inference", "--rpm", "-1"},
+		"--rpm must be an integer from 1 to":     {"--kind", "inference", "--rpm", "-1"},
+		"--tpd must be an integer from 1 to":     {"--kind", "inference", "--tpd", "0"},
+		"/limit: must be at least 0":             {"--limit", "-1"},
 		"Key not found":                          {"--like", "absent"},
 		"not the id of one":                      {"--like", "caddypresets_inf_x"},
 		"/presets: is for inference keys only; ": {"--like", first.ID, "--kind", "management"},
@@ -227,6 +234,7 @@ func TestRotateKeyCommand(t *testing.T) {
 	}
 	s.refuses(map[string][]string{
 		"grace: must be a duration": {id, "--grace", "999999999d"},
+		"grace: must be from 0":     {id, "--grace", "721h"},
 		"Key not found":             {"absent"},
 	}, "key", "rotate")
 }

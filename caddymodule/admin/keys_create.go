@@ -41,20 +41,44 @@ type newKeyOptions struct {
 	limits domain.Limits
 }
 
+// countOption is an option for a number of requests or tokens.
+type countOption struct {
+	name, usage string
+	value       *int64
+}
+
+func (o *newKeyOptions) counts() []countOption {
+	return []countOption{
+		{"rpm", "The requests of a minute", &o.limits.RequestsPerMinute},
+		{"tpm", "The tokens of a minute", &o.limits.TokensPerMinute},
+		{"rpd", "The requests of a day in UTC", &o.limits.RequestsPerDay},
+		{"tpd", "The tokens of a day in UTC", &o.limits.TokensPerDay},
+		{"concurrent", "The requests in flight at once", &o.limits.Concurrent},
+	}
+}
+
 // apply puts the options into a request, also what they take from another key.
-func (o *newKeyOptions) apply(target *client, in *newKeyRequest, hasLimit bool) error {
+func (o *newKeyOptions) apply(target *client, in *newKeyRequest, isGiven func(option string) bool) error {
 	for _, right := range o.may {
 		in.Rights = append(in.Rights, domain.Right(right))
 	}
-	if hasLimit {
+	if isGiven("limit") {
 		in.Limit = &o.limit
+	}
+	for _, option := range o.counts() {
+		if isGiven(option.name) && (*option.value < 1 || *option.value > domain.MaxLimit) {
+			return fmt.Errorf("--%s must be an integer from 1 to %d", option.name, domain.MaxLimit)
+		}
 	}
 	if o.limits != (domain.Limits{}) {
 		in.Limits = &o.limits
 	}
 	if o.like == "" {
+		if in.Kind == "" && in.KeyLimits != (domain.KeyLimits{}) {
+			in.Kind = domain.InferenceKey
+		}
 		if in.Kind == "" {
-			return errors.New("--kind or --like is needed")
+			return errors.New("--kind or --like is needed, unless the key has limits that only inference keys have")
 		}
 		return nil
 	}
@@ -82,14 +106,14 @@ func createKeyCommand(target *client) *cobra.Command {
 	var in newKeyRequest
 	var options newKeyOptions
 	create := &cobra.Command{
-		Use:   "create --kind management|inference | --like <id> [--user <id>] [--workspace <slug>] [--name <text>] [--expires <duration>] [limits]",
+		Use:   "create --kind management|inference | --like <id> | <limits> [--user <id>] [--workspace <slug>] [--name <text>] [--expires <duration>]",
 		Short: "Issues a key and prints it, once, on standard output",
 		Long: `
 Issues a key and prints it, once, on standard output.
 
 An inference key can be limited to presets and to models: --preset, --preset-required and
 --model. It can be limited in what it spends and uses: --limit with --reset, --rpm, --tpm,
---rpd, --tpd and --concurrent. A management key can be limited to its workspace:
+--rpd, --tpd and --concurrent, which need no --kind. A management key can be limited to its workspace:
 --only-workspace. It changes protected labels and presets only with --may protected-labels,
 and issues inference keys by the API only with --may issue-keys.
 
@@ -97,7 +121,7 @@ With --like, what is not given is as with another key: its kind, workspace, limi
 Its name, user and lifetime are not taken.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := options.apply(target, &in, cmd.Flags().Changed("limit")); err != nil {
+			if err := options.apply(target, &in, cmd.Flags().Changed); err != nil {
 				return err
 			}
 			k, err := call[issuedKey](target, http.MethodPost, Path+"keys", in)
@@ -114,7 +138,7 @@ Its name, user and lifetime are not taken.`,
 		},
 	}
 	flags := create.Flags()
-	flags.StringVar((*string)(&in.Kind), "kind", "", "What the key may do: management or inference")
+	flags.StringVar((*string)(&in.Kind), "kind", "", "What the key may do: management or inference; default: inference for a key that is limited in what it uses")
 	flags.StringVar(&options.like, "like", "", "The id of a key whose kind, workspace, limits and rights are the default")
 	flags.StringVar(&in.UserID, "user", "", "The id of the user that the key stands for; default: the key's own id")
 	flags.StringVar(&in.Workspace, "workspace", "", "The slug or id of the workspace that the key acts in; default: default")
@@ -125,11 +149,9 @@ Its name, user and lifetime are not taken.`,
 	flags.StringArrayVar(&in.Models, "model", nil, "A model that requests may name, and no other; * stands for any text without a colon or comma; may be repeated")
 	flags.Float64Var(&options.limit, "limit", 0, "How much the inference key may spend in each window of --reset, in US dollars; default: any amount")
 	flags.StringVar((*string)(&in.LimitReset), "reset", "", "When spending counts anew, at midnight in UTC: daily, weekly or monthly; default: never")
-	flags.Int64Var(&options.limits.RequestsPerMinute, "rpm", 0, "The requests of a minute; default: any number")
-	flags.Int64Var(&options.limits.TokensPerMinute, "tpm", 0, "The tokens of a minute; default: any number")
-	flags.Int64Var(&options.limits.RequestsPerDay, "rpd", 0, "The requests of a day in UTC; default: any number")
-	flags.Int64Var(&options.limits.TokensPerDay, "tpd", 0, "The tokens of a day in UTC; default: any number")
-	flags.Int64Var(&options.limits.Concurrent, "concurrent", 0, "The requests in flight at once; default: any number")
+	for _, option := range options.counts() {
+		flags.Int64Var(option.value, option.name, 0, option.usage+"; default: any number")
+	}
 	flags.BoolVar(&in.OnlyWorkspace, "only-workspace", false, "Let the management key see and manage its workspace alone")
 	flags.StringArrayVar(&options.may, "may", nil, "A right of the management key: protected-labels or issue-keys; may be repeated")
 	return create
