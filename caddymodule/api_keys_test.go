@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyview"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // apiKey is what tests read of a key of the API.
 type apiKey struct {
-	shownKey
+	keyview.Key
 	secret string
 }
 
@@ -29,7 +30,7 @@ func (s *server) keyIn(r reply, status int) apiKey {
 	s.t.Helper()
 	r.want(s.t, status)
 	var shown struct {
-		Data shownKey
+		Data keyview.Key
 		Key  string
 	}
 	if err := json.Unmarshal([]byte(r.body), &shown); err != nil {
@@ -171,11 +172,12 @@ func TestKeyAPIRefuses(t *testing.T) {
 		{"POST", "keys", `{"name":"n","expires_at":"2027-12-31T23:59:59+01:00"}`, 400, "/expires_at: must be a time in UTC"},
 		{"POST", "keys", `{"name":"n","expires_at":"soon"}`, 400, "/expires_at: must be a time in UTC"},
 		{"POST", "keys", `{"name":"n","expires_at":"2020-01-01T00:00:00Z"}`, 400, "/expires_at: must be in the future"},
-		{"POST", "keys", `{"name":"n","limit":-1}`, 400, "/limit"},
+		{"POST", "keys", `{"name":"n","limit":-1}`, 400, "/limit: must be at least 0"},
+		{"POST", "keys", `{"name":"n","limit":1e-10}`, 400, "/limit: must be a number of US dollars from 0.000000001 to 1000000000, or 0"},
 		{"POST", "keys", `{"name":"n","limit":"5"}`, 400, "/limit"},
 		{"POST", "keys", `{"name":"n","limit_reset":"hourly"}`, 400, "/limit_reset"},
 		{"POST", "keys", `{"name":"n","limits":{"requests_per_min":1}}`, 400, "/limits/requests_per_min: unknown field"},
-		{"POST", "keys", `{"name":"n","limits":{"concurrent":0}}`, 400, "/limits/concurrent"},
+		{"POST", "keys", `{"name":"n","limits":{"concurrent":0}}`, 400, "/limits/concurrent: must be at least 1"},
 		{"POST", "keys", `{"name":"n","presets":[]}`, 400, "/presets"},
 		{"POST", "keys", `{"name":"n","presets":null}`, 400, "/presets"},
 		{"POST", "keys", `{"name":"n","models":["a b"]}`, 400, "/models/0"},
@@ -185,6 +187,7 @@ func TestKeyAPIRefuses(t *testing.T) {
 		{"PATCH", "keys/{}", `{"name":null}`, 400, "/name"},
 		{"POST", "keys/{}/rotate", `{"grace":"a day"}`, 400, "/grace"},
 		{"POST", "keys/{}/rotate", `{"grace":"999999999d"}`, 400, "/grace"},
+		{"POST", "keys/{}/rotate", `{"grace":"721h"}`, 400, "/grace: must be from 0 to 30 days"},
 		{"GET", "keys?offset=-1", "", 400, "offset"},
 		{"GET", "keys?limit=101", "", 400, "limit"},
 		{"GET", "keys?include_disabled=maybe", "", 400, "include_disabled"},
@@ -213,4 +216,25 @@ func TestKeyAPIOff(t *testing.T) {
 	for _, path := range []string{"/v1/key", "/v1/keys", "/v1/keys/x"} {
 		s.do("GET", path, "").want(t, http.StatusAccepted, "from the gateway")
 	}
+}
+
+// TestOwnKeyTellsWhatHolds checks that a key sees the limits of its workspace, and what was spent in it, before any usage
+// is stored.
+func TestOwnKeyTellsWhatHolds(t *testing.T) {
+	s := start(t, standard+"\nkey_api\ninference {\nusage\n}")
+	s.upstream.answers(replyWith(200, "application/json", `{"usage":{"prompt_tokens":10,"completion_tokens":5,"cost":0.25}}`))
+	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"requests_per_minute":60,"concurrent":5}}`).want(t, 200)
+	s.manage("PUT", "/v1/workspaces/default/budgets/weekly", `{"limit_usd":10}`).want(t, 200)
+	k, other := s.createKey(managementSecret, `{"name":"n","limit":5,"limits":{"concurrent":2}}`), s.createKey(managementSecret, `{"name":"n"}`)
+	for _, secret := range []string{k.secret, other.secret} {
+		s.do("POST", "/v1/chat/completions", `{"model":"m"}`, bearer(secret)).want(t, 200)
+	}
+	if !s.eventually(func() bool {
+		return strings.Contains(s.do("GET", "/v1/key", "", bearer(k.secret)).body, `"limit_usd":10,"spend_usd":0.5,"remaining_usd":9.5,`)
+	}) {
+		t.Error("the workspace's budget does not have what both keys spent")
+	}
+	s.do("GET", "/v1/key", "", bearer(k.secret)).want(t, 200, `"limits":{"requests_per_minute":60,"concurrent":2}`, `"usage":0.25,`, `"limit_remaining":4.75,`)
+	s.do("GET", "/v1/key", "", bearer(inferenceSecret)).want(t, 200, `"limits":{"requests_per_minute":60,"concurrent":5}`)
+	s.manage("GET", "/v1/keys/"+k.ID, "").want(t, 200, `"limits":{"concurrent":2}`)
 }

@@ -14,10 +14,10 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/quota"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/secrets"
-	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
 func listKeys(r request) (any, error) {
@@ -122,15 +122,15 @@ func (r request) withUsage(keys []issuedKey) []issuedKey {
 	if r.StoreUsage == nil {
 		return keys // nothing is measured
 	}
-	now := time.Now()
-	month, _ := domain.Monthly.Window(now)
-	spent, err := usage.ReadSpending(r.Context(), r.Service, "", month, now)
-	if err != nil {
-		return keys
+	ids := make([]string, len(keys))
+	for i, k := range keys {
+		ids[i] = k.ID
 	}
+	spent := quota.Of(r.live.Name()).SpentBy(r.Context(), r.Store, time.Now(), ids...)
 	for i := range keys {
-		of := spent[keys[i].ID]
-		keys[i].UsageDaily, keys[i].UsageMonthly = &of.Daily, &of.Monthly
+		if of, ok := spent[keys[i].ID]; ok {
+			keys[i].UsageDaily, keys[i].UsageMonthly = new(of.Of(domain.Daily)), new(of.Of(domain.Monthly))
+		}
 	}
 	return keys
 }
