@@ -177,7 +177,7 @@ func (k *Keeper) read(ctx context.Context, s *subject, m *moment) {
 	if use == nil || s.isKept.Load() || time.Now().UnixNano() < k.readAfter.Load() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout) // a client that leaves is no failure
 	defer cancel()
 	var r row
 	err := use.Store.View(ctx, func(reader domain.Reader) (err error) {
@@ -220,8 +220,10 @@ func (s Spent) Of(interval domain.Interval) float64 { return s[placeOf(interval)
 // SpentBy returns what the requests of keys, workspaces and presets have spent, by their ids and without those in
 // flight. It lacks those whose sums cannot be read.
 func (k *Keeper) SpentBy(ctx context.Context, store domain.Store, now time.Time, ids ...string) map[string]Spent {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
 	spent := make(map[string]Spent, len(ids))
-	_ = store.View(ctx, func(r domain.Reader) error { // as above
+	_ = store.View(ctx, func(r domain.Reader) error { // the result tells
 		for _, id := range ids {
 			if of, err := k.Spent(r, id, now); err == nil {
 				spent[id] = of
