@@ -149,7 +149,7 @@ func (s *subject) keep(r *row, m *moment) (others amount) {
 			w := s.windowNumbered(i, of.number)
 			more := of.minus(w.known.load())
 			w.known.add(more)
-			w.used.add(more)
+			w.total.add(more)
 			for kind, limit := range of.told {
 				raise(&w.told[kind], limit)
 			}

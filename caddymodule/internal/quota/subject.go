@@ -160,13 +160,13 @@ func (s *subject) checkSpent(b *bounds, m *moment, own amount) *Error {
 			if b.nanos[i] == none {
 				continue
 			}
-			if spent := s.windowOf(i, m).used.nanos.Load() + flight; spent >= b.nanos[i] {
-				return s.refuse(Cost, i, m, b.nanos[i], func(r *Error) { r.LimitUSD, r.SpendUSD = usdOf(b.nanos[i]), usdOf(spent) })
+			if spent := s.windowOf(i, m).used().nanos + flight; spent >= b.nanos[i] {
+				return s.refuse(Cost, i, m, func(r *Error) { r.LimitUSD, r.SpendUSD = usdOf(b.nanos[i]), usdOf(spent) })
 			}
 		}
 	}
-	if b.tokensADay != none && s.windowOf(daily, m).used.tokens.Load()+s.flightTokens.Load()-own.tokens >= b.tokensADay {
-		return s.refuse(TokensPerDay, daily, m, b.tokensADay, func(r *Error) { r.Limit = b.tokensADay })
+	if b.tokensADay != none && s.windowOf(daily, m).used().tokens+s.flightTokens.Load()-own.tokens >= b.tokensADay {
+		return s.refuse(TokensPerDay, daily, m, func(r *Error) { r.Limit = b.tokensADay })
 	}
 	if b.tokenRate != nil && own.isZero() && b.tokenRate.TokensAt(m.at) < 1 {
 		return &Error{Scope: s.scope, Kind: TokensPerMinute, Limit: b.tokensAMinute, RetryAfter: wait(b.tokenRate, m.at, 1)}
@@ -174,16 +174,16 @@ func (s *subject) checkSpent(b *bounds, m *moment, own amount) *Error {
 	return nil
 }
 
-// refuse returns the refusal of a window whose limit is used up.
-func (s *subject) refuse(kind Kind, i int, m *moment, limit int64, with func(*Error)) *Error {
+// refuse returns the refusal of a window that is used up.
+func (s *subject) refuse(kind Kind, i int, m *moment, with func(*Error)) *Error {
 	r := &Error{Scope: s.scope, Kind: kind, Interval: domain.Intervals[i], ResetsAt: resetOf(i, m.at)}
 	if !r.ResetsAt.IsZero() {
 		r.RetryAfter = r.ResetsAt.Sub(m.at)
 	}
-	r.window = m.windows[i]
-	r.told = limit + 1 // a limit may be zero
-	r.isFirst = raise(&s.windowOf(i, m).told[slices.Index(toldKinds[:], kind)], r.told)
 	with(r)
+	r.window = m.windows[i]
+	r.told = max(r.Limit, nanosOf(r.LimitUSD)) + 1 // a limit may be zero
+	r.isFirst = raise(&s.windowOf(i, m).told[slices.Index(toldKinds[:], kind)], r.told)
 	return r
 }
 
@@ -195,10 +195,10 @@ func (s *subject) enter(b *bounds, m *moment) *Error {
 	}
 	if b.requestsADay != none {
 		w := s.windowOf(daily, m)
-		if w.used.requests.Add(1) > b.requestsADay {
-			w.used.requests.Add(-1)
+		if w.total.requests.Add(1) > b.requestsADay {
+			w.total.requests.Add(-1)
 			s.inFlight.Add(-1)
-			return s.refuse(RequestsPerDay, daily, m, b.requestsADay, func(r *Error) { r.Limit = b.requestsADay })
+			return s.refuse(RequestsPerDay, daily, m, func(r *Error) { r.Limit = b.requestsADay })
 		}
 	}
 	if b.requestRate != nil && !b.requestRate.AllowN(m.at, 1) {
@@ -212,7 +212,7 @@ func (s *subject) enter(b *bounds, m *moment) *Error {
 // uncount takes back that a request was counted in the day.
 func (s *subject) uncount(b *bounds, m *moment) {
 	if b.requestsADay != none {
-		s.windowOf(daily, m).used.requests.Add(-1)
+		s.windowOf(daily, m).total.requests.Add(-1)
 	}
 }
 
@@ -238,12 +238,12 @@ func (s *subject) reserve(b *bounds, m *moment, estimate amount) *Error {
 
 // count adds what a request used to the windows.
 func (s *subject) count(a amount, m *moment) {
-	s.windowOf(daily, m).used.add(a)
+	s.windowOf(daily, m).total.add(a)
 	if s.scope == OfPreset {
 		return // whose limits are of a day
 	}
 	for i := weekly; i < intervals; i++ {
-		s.windowOf(i, m).used.add(amount{nanos: a.nanos})
+		s.windowOf(i, m).total.add(amount{nanos: a.nanos})
 	}
 }
 
@@ -258,13 +258,13 @@ func (s *subject) isNear(m *moment) bool {
 		return limit != none && (used >= limit-limit/5 || used-known >= (limit-known)/8)
 	}
 	for i, limit := range b.nanos {
-		if w := s.windowOf(i, m); isNear(w.known.nanos.Load(), w.used.nanos.Load()+s.flightNanos.Load(), limit) {
+		if w := s.windowOf(i, m); isNear(w.known.nanos.Load(), w.total.nanos.Load()+s.flightNanos.Load(), limit) {
 			return true
 		}
 	}
 	day := s.windowOf(daily, m)
-	return isNear(day.known.requests.Load(), day.used.requests.Load(), b.requestsADay) ||
-		isNear(day.known.tokens.Load(), day.used.tokens.Load()+s.flightTokens.Load(), b.tokensADay) ||
+	return isNear(day.known.requests.Load(), day.total.requests.Load(), b.requestsADay) ||
+		isNear(day.known.tokens.Load(), day.total.tokens.Load()+s.flightTokens.Load(), b.tokensADay) ||
 		b.requestRate != nil && b.requestRate.TokensAt(m.at) < float64(b.requestsAMinute)/5 ||
 		b.tokenRate != nil && b.tokenRate.TokensAt(m.at) < float64(b.tokensAMinute)/5
 }

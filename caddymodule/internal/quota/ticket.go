@@ -217,13 +217,13 @@ func setHeaders(to http.Header, dialect domain.Dialect, s *subject, b *bounds, n
 		{
 			"requests", b.requestsAMinute, b.requestsADay,
 			func() int64 { return int64(b.requestRate.TokensAt(now)) },
-			func() int64 { return b.requestsADay - w.used.requests.Load() },
+			func() int64 { return b.requestsADay - w.used().requests },
 			func() time.Time { return now.Add(wait(b.requestRate, now, b.requestsAMinute)) },
 		},
 		{
 			"tokens", b.tokensAMinute, b.tokensADay,
 			func() int64 { return int64(b.tokenRate.TokensAt(now)) },
-			func() int64 { return b.tokensADay - w.used.tokens.Load() - s.flightTokens.Load() },
+			func() int64 { return b.tokensADay - w.used().tokens - s.flightTokens.Load() },
 			func() time.Time { return now.Add(wait(b.tokenRate, now, b.tokensAMinute)) },
 		},
 	} {

@@ -65,14 +65,17 @@ func (s *sum) add(a amount) {
 // window sums what was used in one window of an interval.
 type window struct {
 	number int64
-	used   sum // by all nodes, as far as this one knows
+	total  sum // what all nodes used, as far as this one knows
 	known  sum // what the row has of it, as this one last read it
 	// told are the limits, and one, whose events were told. A limit that is raised tells again.
 	told [len(toldKinds)]atomic.Int64
 }
 
+// used returns what was used in the window.
+func (w *window) used() amount { return w.total.load() }
+
 // pending returns what ended here and is not in the row.
-func (w *window) pending() amount { return w.used.load().minus(w.known.load()) }
+func (w *window) pending() amount { return w.used().minus(w.known.load()) }
 
 // maxWindows is how many windows of each interval a row has: those that were changed last. Nodes whose
 // clocks are wrong change windows of their own beside that of the others. A subject has twice as many,
