@@ -281,7 +281,7 @@ func testMatrix(t *testing.T, creators string, sample int) {
 			}
 		}
 		if c.path == "workspaces/default/budgets/daily" {
-			s.manage("PUT", "/v1/"+c.path, fmt.Sprintf(`{"limit_usd":0.1%d}`, f.n)).want(t, 200)
+			s.manage("PUT", "/v1/"+c.path, fmt.Sprintf(`{"limit_usd":0.%06d}`, f.n)).want(t, 200)
 			f.changes++
 		}
 		sent, body := "/v1/"+f.fill(c.path, preset, workspace), f.fill(c.body, preset, workspace)
