@@ -15,7 +15,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
+	await "github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
 // fixture is a real store with a workspace, a key and a preset.
@@ -287,7 +287,7 @@ func TestEventOncePerLimit(t *testing.T) {
 			f.flush(k, noon)
 		}
 		want += more
-		if !wait.Eventually(func() bool { return events.Load() == want }) {
+		if !await.Eventually(func() bool { return events.Load() == want }) {
 			t.Errorf("got %d events, want %d", events.Load(), want)
 		}
 	}

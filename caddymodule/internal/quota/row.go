@@ -135,7 +135,8 @@ func first[T any](list *[]T, most int, is func(T) bool) *T {
 	var found T
 	rest := *list
 	if i := slices.IndexFunc(rest, is); i >= 0 {
-		found, rest = rest[i], slices.Delete(rest, i, i+1)
+		found = rest[i]
+		rest = slices.Delete(rest, i, i+1)
 	}
 	*list = append([]T{found}, rest[:min(len(rest), most-1)]...)
 	return &(*list)[0]
