@@ -6,20 +6,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 )
-
-// ReadInterval returns the interval of a name. A name that is none is Invalid.
-func ReadInterval(name string) (Interval, error) {
-	if interval := Interval(name); slices.Contains(Intervals, interval) {
-		return interval, nil
-	}
-	return "", InvalidAt("interval", "must be daily, weekly, monthly or lifetime")
-}
 
 // BudgetPatch is the body that sets a budget, already checked against its schema.
 type BudgetPatch struct {
@@ -111,7 +102,7 @@ func (s *Service) budgets(ctx context.Context, who Principal, ref string, show f
 func (s *Service) PutBudget(ctx context.Context, w Write, ref string, interval Interval, patch BudgetPatch) (Outcome, error) {
 	id := s.newID()
 	return s.changeBudgets(ctx, w, ref, func(c *change, updated *Workspace) error {
-		if issues := updated.Budgets.check(interval, patch.LimitUSD); issues != nil {
+		if issues := updated.Budgets.Check(interval, patch.LimitUSD); issues != nil {
 			return InvalidIssues(issues...)
 		}
 		setTo(&updated.IncludeBYOKInBudgets, patch.IncludeBYOK)
@@ -174,7 +165,7 @@ func (s *Service) changeBudgets(ctx context.Context, w Write, ref string, edit f
 			c.out.Workspace, c.out.WorkspaceID = old, old.ID
 			return show(c, old)
 		}
-		if err := c.Who.checkBounding(); err != nil {
+		if err := c.Who.CheckBounding(); err != nil {
 			return err
 		}
 		updated.UpdatedAt = &c.now

@@ -14,14 +14,14 @@ func (c *change) guardPreset(p Preset) error {
 	if !p.Protected {
 		return nil
 	}
-	return c.Who.require(ProtectedLabels, presetProtected)
+	return c.Who.Require(ProtectedLabels, presetProtected)
 }
 
 // guardPresets returns an error if the change may not remove the presets of a workspace. It is
 // Forbidden if the caller lacks the right and a preset or a label is protected, else the first of
 // checkOwner.
 func (c *change) guardPresets(workspaceID string) (owned error) {
-	missing := c.Who.require(ProtectedLabels, "Workspace has protected presets or labels")
+	missing := c.Who.Require(ProtectedLabels, "Workspace has protected presets or labels")
 	for p, err := range c.Presets(workspaceID) {
 		if err != nil {
 			return err
@@ -108,6 +108,6 @@ func (c *change) checkOwner(p Preset) error {
 	return &Error{
 		Kind:    Conflict,
 		Message: fmt.Sprintf("Preset %s is managed by %s: change it there, or send X-Preset-Override: %s", p.Slug, owner, owner),
-		Issues:  []Issue{{"slug", "the preset is managed by " + owner}},
+		Issues:  []Issue{{Path: "slug", Message: "the preset is managed by " + owner}},
 	}
 }

@@ -2,133 +2,10 @@ package domain
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
-
-	"github.com/caddy-presets/caddy-presets/domain/secrets"
 )
-
-// MaxKeyText bounds the user id and the name of a key, in characters.
-const MaxKeyText = 256
-
-// KeyHash is the SHA-256 of a secret. The secret itself is never kept. It has 256 random
-// bits, so nobody can guess it from a plain hash.
-type KeyHash [sha256.Size]byte
-
-// HashSecret returns the hash of a secret.
-func HashSecret(secret string) KeyHash {
-	var text [128]byte // most secrets fit, and need no memory then
-	return sha256.Sum256(append(text[:0], secret...))
-}
-
-// MarshalText writes h as 64 lower-case hexadecimal digits.
-func (h KeyHash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
-
-// UnmarshalText reads 64 hexadecimal digits, in either case.
-func (h *KeyHash) UnmarshalText(text []byte) error {
-	if len(text) != 2*len(h) {
-		return fmt.Errorf("a SHA-256 has %d hexadecimal digits, not %d", 2*len(h), len(text))
-	}
-	_, err := hex.Decode(h[:], text)
-	return err
-}
-
-// Key is an issued key without its secret.
-type Key struct {
-	ID   string  `json:"id"`
-	Kind KeyKind `json:"kind"`
-	// Hash is the SHA-256 of the secret.
-	Hash KeyHash `json:"hash"`
-	// Hint is the end of the secret. Operators tell keys apart by it.
-	Hint string `json:"hint"`
-	// Label is the beginning and the end of the secret. It is empty for a key that was issued
-	// before keys had one.
-	Label string `json:"label,omitzero"`
-	// Previous is the secret before the last rotation. It is nil without a rotation, and after
-	// one that ended the secret at once.
-	Previous *PreviousSecret `json:"previous,omitzero"`
-	// Name is the operator's note. It may be empty.
-	Name string `json:"name"`
-	// UserID is the key's user. If it is empty, the key's id stands for the user.
-	UserID string `json:"user_id"`
-	// WorkspaceID is the workspace the key acts in, empty for the default one.
-	WorkspaceID string `json:"workspace_id"`
-	// Scope has what the key reaches, and its rights. Nil reaches all and has no right.
-	Scope *Scope `json:"scope,omitzero"`
-	// KeyLimits bound an inference key.
-	KeyLimits
-	// Disabled refuses the key until it is enabled again.
-	Disabled  bool       `json:"disabled,omitzero"`
-	CreatedAt time.Time  `json:"created_at"`
-	UpdatedAt *time.Time `json:"updated_at,omitzero"` // nil until the first change
-	ExpiresAt *time.Time `json:"expires_at"`
-	RevokedAt *time.Time `json:"revoked_at"`
-	// LastUsedAt is when the key was used, nil for never. It is coarse: the last use was up to
-	// an hour later, or longer while the store took no writes.
-	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
-
-	limits *KeyLimits // the same as KeyLimits in a cached key, nil for none
-}
-
-// PreviousSecret is a secret that a rotation replaced.
-type PreviousSecret struct {
-	Hash KeyHash `json:"hash"`
-	// Until is when the secret stops working.
-	Until time.Time `json:"until"`
-}
-
-// Live reports whether k is not revoked, has not expired at a time, and is not disabled.
-func (k Key) Live(at time.Time) bool {
-	_, ended := k.ended(at)
-	return !ended && !k.Disabled
-}
-
-// Hashes returns the hashes by which k is found: its own, and that of the previous secret, which
-// may not work any more.
-func (k Key) Hashes() []KeyHash {
-	if k.Previous == nil {
-		return []KeyHash{k.Hash}
-	}
-	return []KeyHash{k.Hash, k.Previous.Hash}
-}
-
-// has reports whether the secret of a hash is one of k that works at a time.
-func (k Key) has(hash KeyHash, at time.Time) bool {
-	return subtle.ConstantTimeCompare(k.Hash[:], hash[:]) == 1 ||
-		k.Previous != nil && subtle.ConstantTimeCompare(k.Previous.Hash[:], hash[:]) == 1 && at.Before(k.Previous.Until)
-}
-
-// isUsedRecently reports whether a use of k at a time need not be stored.
-func (k Key) isUsedRecently(at time.Time) bool {
-	return k.LastUsedAt != nil && at.Sub(*k.LastUsedAt) < lastUseResolution
-}
-
-// NewKey has the settings of a new key.
-type NewKey struct {
-	Kind KeyKind
-	// UserID and Name hold at most MaxKeyText characters; both may be empty.
-	UserID, Name string
-	// Workspace is the id or slug of the workspace to act in. If it is empty, the key that
-	// issues this one decides: it is the same workspace. A key that the server issues acts in
-	// the default one then, also after that was deleted and made anew.
-	Workspace string
-	// Lifetime is how long the key lives. If it is zero, the key does not expire.
-	Lifetime time.Duration
-	// ExpiresAt is the end of the key if Lifetime is zero. Nil is never.
-	ExpiresAt *time.Time
-	// Scope limits the key.
-	Scope Scope
-	// KeyLimits are for inference keys only.
-	KeyLimits
-}
 
 // IssueKey stores a new key and returns it with its secret. The secret is not stored, so it
 // cannot be replayed, and w has no Idempotency. A wrong setting is Invalid. An unknown
@@ -140,10 +17,10 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (k Key, secr
 	if err := w.Who.CheckIssueKeys(); err != nil {
 		return Key{}, "", err
 	}
-	if in.Kind != InferenceKey && !w.Who.isServer() {
+	if in.Kind != InferenceKey && !w.Who.IsServer() {
 		return Key{}, "", &Error{Kind: Forbidden, Message: "Only the operator issues management keys"}
 	}
-	if err := in.check(); err != nil {
+	if err := in.Check(); err != nil {
 		return Key{}, "", err
 	}
 	id := s.newID()
@@ -152,9 +29,9 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (k Key, secr
 			return err
 		}
 		k = Key{ID: id, Kind: in.Kind, Name: in.Name, UserID: in.UserID, CreatedAt: c.now, ExpiresAt: in.ExpiresAt, KeyLimits: in.KeyLimits}
-		k.Limits = k.Limits.nilIfNone()
-		secret = k.newSecret()
-		if !in.Scope.isZero() {
+		k.Limits = k.Limits.NilIfNone()
+		secret = k.NewSecret()
+		if !in.Scope.IsEmpty() {
 			k.Scope = &in.Scope
 		}
 		if in.Lifetime > 0 {
@@ -163,7 +40,7 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (k Key, secr
 		if k.ExpiresAt != nil && !k.ExpiresAt.After(c.now) {
 			return InvalidAt("/expires_at", "must be in the future")
 		}
-		if in.Workspace != "" || !w.Who.isServer() {
+		if in.Workspace != "" || !w.Who.IsServer() {
 			if k.WorkspaceID, err = workspaceOf(c, c.Who, in.Workspace); err != nil {
 				return err
 			}
@@ -171,7 +48,7 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (k Key, secr
 		if err := c.PutKey(k); err != nil {
 			return err
 		}
-		return c.record("key.create", k.audited(), 0, 0)
+		return c.record("key.create", auditedKey(k), 0, 0)
 	})
 	if err != nil {
 		return Key{}, "", err
@@ -179,44 +56,8 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (k Key, secr
 	return k, secret, nil
 }
 
-// newSecret gives k a new secret, and returns it.
-func (k *Key) newSecret() string {
-	prefix := secrets.Inference
-	if k.Kind == ManagementKey {
-		prefix = secrets.Management
-	}
-	const shown = 3
-	secret := secrets.New(prefix)
-	k.Hash, k.Hint = HashSecret(secret), secret[len(secret)-4:]
-	k.Label = secret[:len(prefix)+shown] + "..." + k.Hint
-	return secret
-}
-
-func (k Key) audited() AuditObject {
+func auditedKey(k Key) AuditObject {
 	return AuditObject{Kind: "key", ID: k.ID, WorkspaceID: k.WorkspaceID}
-}
-
-func (in NewKey) check() error {
-	var issues []Issue
-	if !in.Kind.Valid() {
-		issues = append(issues, Issue{"/kind", "must be management or inference"})
-	}
-	for _, text := range []struct{ path, value string }{{"/user_id", in.UserID}, {"/name", in.Name}} {
-		if !utf8.ValidString(text.value) || strings.ContainsFunc(text.value, unicode.IsControl) {
-			issues = append(issues, Issue{text.path, "must be printable text"})
-		} else if utf8.RuneCountInString(text.value) > MaxKeyText {
-			issues = append(issues, Issue{text.path, fmt.Sprintf("must be at most %d characters", MaxKeyText)})
-		}
-	}
-	if in.Lifetime < 0 {
-		issues = append(issues, Issue{"/expires_in", "must not be negative"})
-	}
-	issues = append(issues, in.Scope.check(in.Kind)...)
-	issues = append(issues, in.KeyLimits.check(in.Kind)...)
-	if issues != nil {
-		return InvalidIssues(issues...)
-	}
-	return nil
 }
 
 // Keys returns all issued keys, also those that are not live. The oldest comes first. A key whose
@@ -273,20 +114,13 @@ func (s *Service) AuthenticateKnown(hash KeyHash) (Principal, bool) {
 func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 	now := s.now()
 	_, isRevoked := s.revocations().all()[k.Hash]
-	if !k.has(hash, now) || isRevoked || !k.Live(now) {
+	if !k.Has(hash, now) || isRevoked || !k.Live(now) {
 		return Principal{}, ErrCredentials
 	}
-	if !k.isUsedRecently(now) {
+	if !k.IsUsedRecently(now) {
 		s.recordUse(k, hash, now)
 	}
-	who := Principal{KeyID: k.ID, Hash: hash, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID, Scope: k.Scope, KeyLimits: k.limits}
-	if who.Scope == nil {
-		who.Scope = &unlimited
-	}
-	if who.UserID == "" {
-		who.UserID = k.ID
-	}
-	return who, nil
+	return k.Principal(hash), nil
 }
 
 // keyOf returns the issued key whose secret has a hash, from the cache if that is
@@ -300,18 +134,14 @@ func (s *Service) keyOf(ctx context.Context, hash KeyHash) (k Key, err error) {
 		k, err = r.KeyByHash(hash)
 		return err
 	})
-	if k.KeyLimits != (KeyLimits{}) {
-		k.limits = new(k.KeyLimits)
-	}
+	k.KeepLimits()
 	if err == nil {
-		s.keys.Put(hash, stamp, k, cachedKeyCost+k.Scope.cost())
+		s.keys.Put(hash, stamp, k, cachedKeyCost+k.Scope.Cost())
 	}
 	return k, err
 }
 
 const (
-	// lastUseResolution bounds writes of last uses to one an hour for each key.
-	lastUseResolution = time.Hour
 	// maxUseWrites bounds concurrent writes of last uses. Beyond it, a later request
 	// writes.
 	maxUseWrites = 8
@@ -323,7 +153,7 @@ const (
 // request waiting. It ignores failures: other writes report a store that takes none.
 func (s *Service) recordUse(k Key, hash KeyHash, at time.Time) {
 	mark := func(cached *Key) bool { // so that storing it is tried once only
-		known := cached.isUsedRecently(at)
+		known := cached.IsUsedRecently(at)
 		cached.LastUsedAt = &at
 		return !known
 	}
@@ -337,7 +167,7 @@ func (s *Service) recordUse(k Key, hash KeyHash, at time.Time) {
 		defer cancel()
 		_ = s.store.Update(ctx, func(tx Tx) error {
 			k, err := tx.Key(k.ID) // it may have been revoked since
-			if err != nil || k.isUsedRecently(at) {
+			if err != nil || k.IsUsedRecently(at) {
 				return err
 			}
 			used := at.UTC().Truncate(time.Millisecond)
@@ -352,15 +182,6 @@ func (s *Service) recordUse(k Key, hash KeyHash, at time.Time) {
 // ErrCredentials is the error for a secret that is not a live key.
 var ErrCredentials error = &Error{Kind: Unauthenticated, Message: "Invalid credentials"}
 
-// ended returns when k was revoked or expired for good, and false if it is neither at a time.
-func (k Key) ended(at time.Time) (time.Time, bool) {
-	end := k.RevokedAt
-	if k.ExpiresAt != nil && !at.Before(*k.ExpiresAt) && (end == nil || k.ExpiresAt.Before(*end)) {
-		end = k.ExpiresAt
-	}
-	return ValueOr(end, time.Time{}), end != nil
-}
-
 // maxKeysRemoved bounds the keys that one change removes. Each adds an audit record.
 const maxKeysRemoved = 100
 
@@ -372,7 +193,7 @@ func (s *Service) RemoveKey(ctx context.Context, w Write, id string) (k Key, err
 		if k, err = issuedKey(c, id); err != nil {
 			return err
 		}
-		if _, ended := k.ended(c.now); !ended {
+		if _, ended := k.Ended(c.now); !ended {
 			return &Error{Kind: Conflict, Message: "The key is live: revoke it first"}
 		}
 		return c.removeKey(k)
@@ -384,7 +205,7 @@ func (c *change) removeKey(k Key) error {
 	if err := c.DeleteKey(k); err != nil {
 		return err
 	}
-	return c.record("key.remove", k.audited(), 0, 0)
+	return c.record("key.remove", auditedKey(k), 0, 0)
 }
 
 // KeyPruning says which keys to remove.
@@ -410,7 +231,7 @@ func (s *Service) PruneKeys(ctx context.Context, w Write, on KeyPruning) (remove
 	})
 	now := s.timestamp()
 	ended = slices.DeleteFunc(ended, func(k Key) bool {
-		end, ok := k.ended(now)
+		end, ok := k.Ended(now)
 		return !ok || end.After(now.Add(-on.EndedFor))
 	})
 	if err != nil || on.DryRun {
@@ -441,4 +262,21 @@ func (s *Service) PruneKeys(ctx context.Context, w Write, on KeyPruning) (remove
 		removed = append(removed, gone...)
 	}
 	return removed, nil
+}
+
+// TellKeyLimit records that a window of an issued key's limits is used up, so that its event is sent. once
+// is called in the same change. It reports whether nobody has told that before, and notes it. A key that is
+// gone is NotFound.
+func (s *Service) TellKeyLimit(ctx context.Context, id string, once func(Tx) (bool, error)) error {
+	_, err := s.change(ctx, By(system), func(c *change) error {
+		k, err := issuedKey(c, id)
+		if err != nil {
+			return err
+		}
+		if isFirst, err := once(c.Tx); err != nil || !isFirst {
+			return err
+		}
+		return c.record("key.limit_reached", auditedKey(k), 0, 0)
+	})
+	return err
 }

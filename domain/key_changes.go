@@ -32,7 +32,7 @@ func (patch KeyPatch) apply(k Key) Key {
 	}
 	setTo(&k.IncludeBYOKInLimit, patch.IncludeBYOKInLimit)
 	patch.Limits.set(&k.Limits)
-	k.Limits = k.Limits.nilIfNone()
+	k.Limits = k.Limits.NilIfNone()
 	scope := ValueOr(k.Scope, Scope{})
 	if patch.Presets.Given {
 		scope.Presets = ValueOr(patch.Presets.Value, nil)
@@ -61,7 +61,7 @@ func (s *Service) Key(ctx context.Context, who Principal, ref string) (k Key, er
 // configuration has an id, a user and the workspace alone. A workspace that is deleted is NotFound.
 func (s *Service) OwnKey(ctx context.Context, who Principal) (k Key, home Workspace, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
-		id, err := who.Home(r)
+		id, err := Home(r, who)
 		if err != nil {
 			return err
 		}
@@ -96,13 +96,13 @@ func (s *Service) findKey(r Reader, who Principal, ref string) (k Key, err error
 		return Key{}, err
 	}
 	s.revocations().show(&k)
-	if who.isServer() {
+	if who.IsServer() {
 		return k, nil
 	}
-	own, err := k.home(r)
-	if err == nil && who.scope().OnlyWorkspace {
+	own, err := homeOf(r, k)
+	if err == nil && who.OnlyWorkspace() {
 		var reached string
-		if reached, err = who.Home(r); reached != own {
+		if reached, err = Home(r, who); reached != own {
 			k.Kind = ""
 		}
 	}
@@ -113,13 +113,13 @@ func (s *Service) findKey(r Reader, who Principal, ref string) (k Key, err error
 	return k, err
 }
 
-// home returns the id of the workspace that k acts in. It may be deleted, unless it is the
+// homeOf returns the id of the workspace that k acts in. It may be deleted, unless it is the
 // default one.
-func (k Key) home(r Reader) (string, error) {
+func homeOf(r Reader, k Key) (string, error) {
 	if k.WorkspaceID != "" {
 		return k.WorkspaceID, nil
 	}
-	return Principal{}.Home(r)
+	return Home(r, Principal{})
 }
 
 // WorkspaceKeys returns a page of the inference keys that act in the workspace of an id or slug,
@@ -134,7 +134,7 @@ func (s *Service) WorkspaceKeys(ctx context.Context, who Principal, ref string, 
 		if err != nil {
 			return err
 		}
-		fallback, err := Key{}.home(r)
+		fallback, err := homeOf(r, Key{})
 		if err != nil {
 			return err
 		}
@@ -165,8 +165,8 @@ func (s *Service) UpdateKey(ctx context.Context, w Write, ref string, patch KeyP
 	return s.changeKey(ctx, w, ref, func(c *change, k *Key) (operation string, err error) {
 		old := *k
 		*k = patch.apply(old)
-		err = NewKey{Kind: k.Kind, Name: k.Name, UserID: k.UserID, Scope: *k.Scope, KeyLimits: k.KeyLimits}.check()
-		if k.Scope.isZero() {
+		err = NewKey{Kind: k.Kind, Name: k.Name, UserID: k.UserID, Scope: *k.Scope, KeyLimits: k.KeyLimits}.Check()
+		if k.Scope.IsEmpty() {
 			k.Scope = nil
 		}
 		if reflect.DeepEqual(*k, old) {
@@ -188,7 +188,7 @@ func (s *Service) RotateKey(ctx context.Context, w Write, ref string, grace time
 	}
 	k, err = s.changeKey(ctx, w, ref, func(c *change, k *Key) (string, error) {
 		previous := &PreviousSecret{Hash: k.Hash, Until: c.now.Add(grace)}
-		secret = k.newSecret()
+		secret = k.NewSecret()
 		if k.Previous = previous; grace == 0 {
 			k.Previous = nil
 		}
@@ -211,7 +211,7 @@ func (s *Service) changeKey(ctx context.Context, w Write, ref string, edit func(
 		if err := c.Condition.Check(); err != nil {
 			return err
 		}
-		if _, ended := found.ended(c.now); ended {
+		if _, ended := found.Ended(c.now); ended {
 			return &Error{Kind: Conflict, Message: "The key is revoked or expired, and cannot be changed"}
 		}
 		k, err := c.Key(found.ID) // found may have another workspace
@@ -230,7 +230,7 @@ func (s *Service) changeKey(ctx context.Context, w Write, ref string, edit func(
 			if err := c.PutKey(k); err != nil {
 				return err
 			}
-			object := k.audited()
+			object := auditedKey(k)
 			object.WorkspaceID = found.WorkspaceID
 			switch {
 			case k.Disabled && !wasDisabled:

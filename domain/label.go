@@ -79,7 +79,7 @@ func CheckLabel(label string) error {
 // errNoSuchLabel is the error for a label that the preset does not have. place is where
 // the request names it.
 func errNoSuchLabel(place string) error {
-	return &Error{Kind: NotFound, Code: VersionNotFound, Message: "Label not found", Issues: []Issue{{place, "the preset has no such label"}}}
+	return &Error{Kind: NotFound, Code: VersionNotFound, Message: "Label not found", Issues: []Issue{{Path: place, Message: "the preset has no such label"}}}
 }
 
 // versionOfLabel returns the version that a label of p stands for. A label that p does
@@ -166,7 +166,7 @@ func (c *change) moveLabel(p *Preset, name string, to *Target) (from *Target, er
 		return nil, InvalidAt("label", fmt.Sprintf("the preset has %d labels already, which is the most", MaxLabels))
 	}
 	if from.isProtected() || to.isProtected() {
-		if err := c.Who.require(ProtectedLabels, "Label is protected"); err != nil {
+		if err := c.Who.Require(ProtectedLabels, "Label is protected"); err != nil {
 			return nil, err
 		}
 	}

@@ -118,7 +118,7 @@ func TestBudgetLimits(t *testing.T) {
 		if tc.says != "" {
 			want = []domain.Issue{{Path: "/limit_usd", Message: tc.says}}
 		}
-		if got := set.CheckLimit(tc.of, tc.usd); !reflect.DeepEqual(got, want) {
+		if got := set.Check(tc.of, tc.usd); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s of %v: got %v, want %v", tc.of, tc.usd, got, want)
 		}
 	}
@@ -131,7 +131,7 @@ func TestPresetLimits(t *testing.T) {
 		"/limits/cost_per_day":        {CostPerDay: -1},
 		"":                            {RequestsPerMinute: 1, TokensPerDay: domain.MaxLimit, CostPerDay: 0.01},
 	} {
-		if issues := l.CheckAt("/limits"); (place == "") != (len(issues) == 0) || len(issues) > 0 && issues[0].Path != place {
+		if issues := l.Check("/limits"); (place == "") != (len(issues) == 0) || len(issues) > 0 && issues[0].Path != place {
 			t.Errorf("got %v of %+v, want one at %q", issues, l, place)
 		}
 	}

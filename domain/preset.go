@@ -2,7 +2,6 @@ package domain
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"time"
 
@@ -142,26 +141,5 @@ func (v PresetVersion) JSON() ([]byte, error) {
 	return append(append(text, v.Config...), '}'), nil
 }
 
-// presetSlug is the pattern of a preset's slug: URL-safe, and case-sensitive.
-var presetSlug = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
-
-// ReferenceMark begins a reference to a preset in a model's name.
-const ReferenceMark = "@preset/"
-
 // Reference returns the name by which a request selects p as its model.
 func (p Preset) Reference() string { return ReferenceMark + p.Slug }
-
-// MaxPresetSlug is the greatest length of a preset's slug, in bytes.
-const MaxPresetSlug = 128
-
-// PresetSlugRule says in an error what a preset's slug must be.
-const PresetSlugRule = "must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit"
-
-// CheckPresetSlug returns an Invalid error if slug, already percent-decoded, cannot be
-// used.
-func CheckPresetSlug(slug string) error {
-	if !presetSlug.MatchString(slug) {
-		return InvalidAt("slug", PresetSlugRule)
-	}
-	return nil
-}

@@ -15,7 +15,7 @@ func presetOf(r Reader, who Principal, workspace, slug string) (Preset, error) {
 	if err != nil {
 		return Preset{}, err
 	}
-	if err := who.reach(slug); err != nil {
+	if err := reach(who, slug); err != nil {
 		return Preset{}, err
 	}
 	p, err := r.Preset(id, slug)
@@ -23,6 +23,14 @@ func presetOf(r Reader, who Principal, workspace, slug string) (Preset, error) {
 		return p, errPresetNotFound
 	}
 	return p, err
+}
+
+// reach returns errPresetNotFound for a slug that who does not reach.
+func reach(who Principal, slug string) error {
+	if !who.ReachesPreset(slug) {
+		return errPresetNotFound
+	}
+	return nil
 }
 
 // errNotActive is the error for a change that only an active preset allows. A retry does
@@ -34,7 +42,7 @@ func errNotActive(p Preset) error {
 	}
 	return &Error{
 		Kind: Conflict, Message: fmt.Sprintf("Preset is %s: %s", p.Status, remedy),
-		Issues: []Issue{{"slug", fmt.Sprintf("the preset is %s", p.Status)}},
+		Issues: []Issue{{Path: "slug", Message: fmt.Sprintf("the preset is %s", p.Status)}},
 	}
 }
 
@@ -202,7 +210,7 @@ func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug str
 		withDefault.Violation = cmp.Or(policy.Violation, OverrideViolation)
 		patch.Policy.Value = &withDefault
 	}
-	if issues := patch.Limits.Value.check("/limits"); issues != nil {
+	if issues := patch.Limits.Value.Check("/limits"); issues != nil {
 		return Outcome{}, InvalidIssues(issues...)
 	}
 	if owner := patch.ManagedBy.Value; owner != nil {
@@ -221,7 +229,7 @@ func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug str
 		patch.Description.set(&p.Description)
 		patch.Policy.set(&p.Policy)
 		patch.Limits.set(&p.Limits)
-		p.Limits = p.Limits.nilIfNone()
+		p.Limits = p.Limits.NilIfNone()
 		patch.ManagedBy.set(&p.ManagedBy)
 		if patch.Status != nil && *patch.Status != p.Status {
 			p.Status, p.StatusUpdatedAt = *patch.Status, &c.now
@@ -247,12 +255,12 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 		return nil
 	}
 	if isGuarded && (before.Protected || p.Protected) {
-		if err := c.Who.require(ProtectedLabels, presetProtected); err != nil {
+		if err := c.Who.Require(ProtectedLabels, presetProtected); err != nil {
 			return err
 		}
 	}
 	if setLimits {
-		if err := c.Who.checkBounding(); err != nil {
+		if err := c.Who.CheckBounding(); err != nil {
 			return err
 		}
 	}

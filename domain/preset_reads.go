@@ -14,7 +14,7 @@ import (
 // errNoSuchVersion is the error for a version that the preset does not have. place is
 // where the request names it.
 func errNoSuchVersion(place string) error {
-	return &Error{Kind: NotFound, Code: VersionNotFound, Message: "Preset version not found", Issues: []Issue{{place, "the preset has no such version"}}}
+	return &Error{Kind: NotFound, Code: VersionNotFound, Message: "Preset version not found", Issues: []Issue{{Path: place, Message: "the preset has no such version"}}}
 }
 
 // versionOf returns a version of p. A number that p does not have is NotFound.
@@ -141,7 +141,7 @@ func (p shown) addUses(version []byte, n int) []byte {
 func (s *Service) presetHome(ctx context.Context, who Principal, workspace, slug string) (string, error) {
 	id, err := s.home(ctx, who, workspace)
 	if err == nil {
-		err = who.reach(slug)
+		err = reach(who, slug)
 	}
 	return id, err
 }
@@ -177,7 +177,7 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 	if err != nil {
 		return list, err
 	}
-	query.only = who.scope().Presets
+	query.only = who.ReachedPresets()
 	k, stamp := answerKey{what: presetsKind, workspace: id, filter: query.Filter, search: query.search(), page: page}, s.store.Stamps().Presets(id)
 	if list, ok := s.answers.Get(k, stamp); ok {
 		return list, nil

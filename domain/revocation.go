@@ -106,7 +106,7 @@ func (s *Service) storeRevocation(ctx context.Context, hash KeyHash, of revocati
 		if err := c.PutKey(k); err != nil {
 			return err
 		}
-		return c.record("key.delete", k.audited(), 0, 0)
+		return c.record("key.delete", auditedKey(k), 0, 0)
 	})
 	if err == nil || errors.Is(err, errKeyNotFound) {
 		s.revocations().remove(hash)

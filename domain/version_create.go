@@ -54,7 +54,7 @@ func (r Release) check(who Principal) error {
 // errNothingServes is the answer to a draft of a preset that does not exist.
 var errNothingServes = &Error{
 	Kind: Conflict, Message: "Preset does not exist: its first version must be designated",
-	Issues: []Issue{{"designate", "the preset has no version yet, and its first one must be designated"}},
+	Issues: []Issue{{Path: "designate", Message: "the preset has no version yet, and its first one must be designated"}},
 }
 
 // ReleasePresetVersion stores captured settings as a new version of a preset, designates
@@ -151,7 +151,7 @@ func (c *change) presetToExtend(workspace, slug, id string) (p Preset, err error
 	if err != nil {
 		return p, err
 	}
-	if err := c.Who.reach(slug); err != nil {
+	if err := reach(c.Who, slug); err != nil {
 		return p, err
 	}
 	p, err = c.Preset(home, slug)

@@ -10,11 +10,9 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/google/uuid"
-)
 
-// DefaultWorkspaceSlug is the slug of the workspace that always exists. Keys without a
-// workspace of their own act in it.
-const DefaultWorkspaceSlug = "default"
+	"github.com/caddy-presets/caddy-presets/domain/access"
+)
 
 // MaxStoredSize bounds the JSON of a workspace and of a preset version, in bytes. A store
 // must fit each into one transaction.
@@ -64,7 +62,7 @@ func (s *Service) CreateWorkspace(ctx context.Context, w Write, in WorkspacePatc
 	if err := w.Who.CheckManagementOfAll(); err != nil {
 		return Outcome{}, err
 	}
-	if issues := in.Limits.Value.check("/limits"); issues != nil {
+	if issues := in.Limits.Value.Check("/limits"); issues != nil {
 		return Outcome{}, InvalidIssues(issues...)
 	}
 	id := s.newID()
@@ -153,7 +151,7 @@ func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (fou
 		return found, err
 	}
 	k, stamp := answerKey{what: workspaceKind, workspace: ref}, s.store.Stamps().Workspace(ref)
-	if who.scope().OnlyWorkspace {
+	if who.OnlyWorkspace() {
 		stamp = 0 // the answer is not for others
 	} else if found, ok := s.answers.Get(k, stamp); ok {
 		return found, nil
@@ -246,7 +244,7 @@ func findWorkspace(r Reader, ref string) (id string, text []byte, err error) {
 // answer of one that does not exist.
 func reachedWorkspace(r Reader, who Principal, ref string) (id string, text []byte, err error) {
 	var own string
-	if who.scope().OnlyWorkspace {
+	if who.OnlyWorkspace() {
 		if own, err = workspaceOf(r, who, ""); err != nil {
 			return "", nil, err
 		}
@@ -280,15 +278,15 @@ func workspaceOf(r Reader, who Principal, ref string) (id string, err error) {
 	}
 	switch other, err := r.WorkspaceID(ref); {
 	case errors.Is(err, ErrNotFound) || err == nil && other != id:
-		return "", errOnlyManagement
+		return "", access.ErrOnlyManagement
 	default:
 		return id, err
 	}
 }
 
-// Home returns the id of the workspace that p acts in. One that does not exist is
+// Home returns the id of the workspace that who acts in. One that does not exist is
 // NotFound.
-func (p Principal) Home(r Reader) (id string, err error) { return workspaceOf(r, p, "") }
+func Home(r Reader, who Principal) (id string, err error) { return workspaceOf(r, who, "") }
 
 var errWorkspaceNotFound = &Error{Kind: NotFound, Code: WorkspaceNotFound, Message: "Workspace not found"}
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/caddy-presets/caddy-presets/domain/access"
 )
 
 // WorkspacePatch is the body of a workspace's creation or update, already checked against its schema.
@@ -72,7 +74,7 @@ func (patch WorkspacePatch) apply(w Workspace) Workspace {
 	patch.DisabledServerTools.set(&w.DisabledServerTools)
 	w.DisabledServerTools = nilIfEmpty(w.DisabledServerTools)
 	patch.Limits.set(&w.Limits)
-	w.Limits = w.Limits.nilIfNone()
+	w.Limits = w.Limits.NilIfNone()
 	return w
 }
 
@@ -98,7 +100,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patc
 	if err := w.Who.CheckManagement(); err != nil {
 		return Outcome{}, err
 	}
-	if issues := patch.Limits.Value.check("/limits"); issues != nil {
+	if issues := patch.Limits.Value.Check("/limits"); issues != nil {
 		return Outcome{}, InvalidIssues(issues...)
 	}
 	return s.change(ctx, w, func(c *change) error {
@@ -107,11 +109,11 @@ func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patc
 			return err
 		}
 		updated := patch.apply(old)
-		if updated.Slug != old.Slug && c.Who.scope().OnlyWorkspace {
-			return errOnlyWorkspace // a taken slug would tell of another workspace
+		if updated.Slug != old.Slug && c.Who.OnlyWorkspace() {
+			return access.ErrOnlyWorkspace // a taken slug would tell of another workspace
 		}
 		if !equal(updated.Limits, old.Limits) {
-			if err := c.Who.checkBounding(); err != nil {
+			if err := c.Who.CheckBounding(); err != nil {
 				return err
 			}
 		}
@@ -181,7 +183,7 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 			return err
 		}
 		acts := func(k Key) bool { // a disabled one may be enabled again
-			_, ended := k.ended(c.now)
+			_, ended := k.Ended(c.now)
 			return k.WorkspaceID == old.ID && !ended
 		}
 		if slices.ContainsFunc(keys, acts) || isNamed(on.Configured, old.Slug) {
@@ -212,7 +214,7 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 	if err := who.CheckManagement(); err != nil {
 		return list, err
 	}
-	if who.scope().OnlyWorkspace {
+	if who.OnlyWorkspace() {
 		return s.ownWorkspacePage(ctx, who, page)
 	}
 	if err := s.store.Sync(ctx); err != nil {
@@ -232,7 +234,7 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 func (s *Service) ownWorkspacePage(ctx context.Context, who Principal, page Page) (Found, error) {
 	var all [][]byte
 	err := s.store.View(ctx, func(r Reader) error {
-		id, err := who.Home(r)
+		id, err := Home(r, who)
 		if err != nil || page.Offset > 0 {
 			return err
 		}

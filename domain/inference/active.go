@@ -46,7 +46,7 @@ func (r *Resolver) ActivePresets(ctx context.Context, who domain.Principal, with
 	return func(yield func(ActivePreset, error) bool) {
 		stopped := false
 		err := r.store.View(ctx, func(reader domain.Reader) error {
-			id, err := who.Home(reader)
+			id, err := domain.Home(reader, who)
 			if err != nil {
 				return err
 			}
@@ -89,7 +89,7 @@ func (r *Resolver) ActivePresets(ctx context.Context, who domain.Principal, with
 // empty. The error is NotFound, with the reference, if there is no such preset, label or workspace.
 func (r *Resolver) ActivePreset(ctx context.Context, who domain.Principal, ref reference.Ref) (active ActivePreset, err error) {
 	err = r.store.View(ctx, func(reader domain.Reader) error {
-		id, err := who.Home(reader)
+		id, err := domain.Home(reader, who)
 		if err != nil {
 			return err
 		}

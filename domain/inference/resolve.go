@@ -306,7 +306,7 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (_ *work
 	}
 	var w domain.Workspace
 	err = r.store.View(ctx, func(reader domain.Reader) (err error) {
-		id, err := who.Home(reader)
+		id, err := domain.Home(reader, who)
 		if err != nil {
 			return err
 		}

@@ -1,10 +1,12 @@
-package domain
+package access
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain/problem"
 )
 
 // Interval is a period of the calendar in UTC, in which spending is bounded. What was spent in
@@ -25,6 +27,14 @@ const (
 
 // Intervals are all intervals, the shortest first.
 var Intervals = []Interval{Daily, Weekly, Monthly, Lifetime}
+
+// ReadInterval returns the interval of a name. A name that is none is Invalid.
+func ReadInterval(name string) (Interval, error) {
+	if interval := Interval(name); slices.Contains(Intervals, interval) {
+		return interval, nil
+	}
+	return "", problem.InvalidAt("interval", "must be daily, weekly, monthly or lifetime")
+}
 
 // Window returns the window of i that a time is in. It is from start until before end. The
 // window of Lifetime, and of an Interval that is not one of Intervals, has a zero start and a
@@ -94,8 +104,8 @@ func (l *Limits) Or(others *Limits) *Limits {
 	return &sum
 }
 
-// check returns what is wrong with l, whose place in the request is given. Nil is right.
-func (l *Limits) check(place string) []Issue {
+// Check returns what is wrong with l, whose place in the request is given. Nil is right.
+func (l *Limits) Check(place string) []Issue {
 	if l == nil {
 		return nil
 	}
@@ -108,8 +118,8 @@ func (l *Limits) check(place string) []Issue {
 	})
 }
 
-// nilIfNone returns nil for limits that have none.
-func (l *Limits) nilIfNone() *Limits {
+// NilIfNone returns nil for limits that have none.
+func (l *Limits) NilIfNone() *Limits {
 	if l == nil || *l == (Limits{}) {
 		return nil
 	}
@@ -132,8 +142,8 @@ type KeyLimits struct {
 	Limits *Limits `json:"limits,omitzero"`
 }
 
-// check returns what is wrong with the limits of a key of a kind.
-func (l KeyLimits) check(kind KeyKind) (issues []Issue) {
+// Check returns what is wrong with the limits of a key of a kind.
+func (l KeyLimits) Check(kind KeyKind) (issues []Issue) {
 	if kind == ManagementKey && l != (KeyLimits{}) {
 		place := "/limits"
 		switch {
@@ -144,7 +154,7 @@ func (l KeyLimits) check(kind KeyKind) (issues []Issue) {
 		case l.IncludeBYOKInLimit:
 			place = "/include_byok_in_limit"
 		}
-		return []Issue{{place, "is for inference keys only"}}
+		return []Issue{{Path: place, Message: "is for inference keys only"}}
 	}
 	if l.Limit != nil && *l.Limit != 0 {
 		issues = checkUSD("/limit", *l.Limit)
@@ -155,9 +165,9 @@ func (l KeyLimits) check(kind KeyKind) (issues []Issue) {
 	switch l.LimitReset {
 	case "", Daily, Weekly, Monthly:
 	default:
-		issues = append(issues, Issue{"/limit_reset", "must be daily, weekly or monthly"})
+		issues = append(issues, Issue{Path: "/limit_reset", Message: "must be daily, weekly or monthly"})
 	}
-	return append(issues, l.Limits.check("/limits")...)
+	return append(issues, l.Limits.Check("/limits")...)
 }
 
 // PresetLimits bound what the inference requests for one preset use together, whatever their
@@ -171,8 +181,8 @@ type PresetLimits struct {
 	CostPerDay float64 `json:"cost_per_day,omitzero"`
 }
 
-// check returns what is wrong with l, whose place in the request is given. Nil is right.
-func (l *PresetLimits) check(place string) []Issue {
+// Check returns what is wrong with l, whose place in the request is given. Nil is right.
+func (l *PresetLimits) Check(place string) []Issue {
 	if l == nil {
 		return nil
 	}
@@ -183,8 +193,8 @@ func (l *PresetLimits) check(place string) []Issue {
 	return issues
 }
 
-// nilIfNone returns nil for limits that have none.
-func (l *PresetLimits) nilIfNone() *PresetLimits {
+// NilIfNone returns nil for limits that have none.
+func (l *PresetLimits) NilIfNone() *PresetLimits {
 	if l == nil || *l == (PresetLimits{}) {
 		return nil
 	}
@@ -204,9 +214,9 @@ type Budget struct {
 // Budgets are those of a workspace. Of those that are set, one of a longer interval is greater.
 type Budgets map[Interval]Budget
 
-// check returns what is wrong with a limit that b is to have for an interval, in the place of
+// Check returns what is wrong with a limit that b is to have for an interval, in the place of
 // the one that b may have.
-func (b Budgets) check(interval Interval, limitUSD float64) []Issue {
+func (b Budgets) Check(interval Interval, limitUSD float64) []Issue {
 	const place = "/limit_usd"
 	if issues := checkUSD(place, limitUSD); issues != nil {
 		return issues
@@ -222,9 +232,9 @@ func (b Budgets) check(interval Interval, limitUSD float64) []Issue {
 		switch {
 		case !ok:
 		case isLonger && limitUSD >= budget.LimitUSD:
-			return []Issue{{place, fmt.Sprintf("must be less than the %s budget of %s", other, amount)}}
+			return []Issue{{Path: place, Message: fmt.Sprintf("must be less than the %s budget of %s", other, amount)}}
 		case !isLonger && limitUSD <= budget.LimitUSD:
-			return []Issue{{place, fmt.Sprintf("must be more than the %s budget of %s", other, amount)}}
+			return []Issue{{Path: place, Message: fmt.Sprintf("must be more than the %s budget of %s", other, amount)}}
 		}
 	}
 	return nil
@@ -235,7 +245,7 @@ func checkUSD(place string, usd float64) []Issue {
 	if usd >= MinLimitUSD && usd <= MaxLimitUSD { // not of NaN
 		return nil
 	}
-	return []Issue{{place, fmt.Sprintf("must be a number of US dollars from %.9f to %d", MinLimitUSD, MaxLimitUSD)}}
+	return []Issue{{Path: place, Message: fmt.Sprintf("must be a number of US dollars from %.9f to %d", MinLimitUSD, MaxLimitUSD)}}
 }
 
 // count is a limit of requests or tokens, and its name.
@@ -248,7 +258,7 @@ type count struct {
 func checkCounts(place string, counts []count) (issues []Issue) {
 	for _, c := range counts {
 		if c.limit < 0 || c.limit > MaxLimit {
-			issues = append(issues, Issue{place + "/" + c.name, fmt.Sprintf("must be an integer from 1 to %d", MaxLimit)})
+			issues = append(issues, Issue{Path: place + "/" + c.name, Message: fmt.Sprintf("must be an integer from 1 to %d", MaxLimit)})
 		}
 	}
 	return issues
@@ -260,23 +270,6 @@ type WorkspaceLimits struct {
 	// Limits are those of each key of the workspace that lacks the same limit. Nil is none.
 	Limits  *Limits
 	Budgets Budgets
-}
-
-// TellKeyLimit records that a window of an issued key's limits is used up, so that its event is sent. once
-// is called in the same change. It reports whether nobody has told that before, and notes it. A key that is
-// gone is NotFound.
-func (s *Service) TellKeyLimit(ctx context.Context, id string, once func(Tx) (bool, error)) error {
-	_, err := s.change(ctx, By(system), func(c *change) error {
-		k, err := issuedKey(c, id)
-		if err != nil {
-			return err
-		}
-		if isFirst, err := once(c.Tx); err != nil || !isFirst {
-			return err
-		}
-		return c.record("key.limit_reached", k.audited(), 0, 0)
-	})
-	return err
 }
 
 // LimitsMeasured reports whether p's key has a limit of costs or tokens, which only the routes that resolve presets

@@ -1,14 +1,20 @@
-package domain
+// Package access has who may do what, and how much: the senders of requests, their keys, and limits.
+package access
 
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain/modelpattern"
+	"github.com/caddy-presets/caddy-presets/domain/problem"
 )
+
+// Issue is a broken rule.
+type Issue = problem.Issue
 
 // KeyKind is the permitted use of a key (specification, "Authentication").
 type KeyKind string
@@ -22,6 +28,10 @@ const (
 
 // Valid reports whether k is one of the two kinds.
 func (k KeyKind) Valid() bool { return k == ManagementKey || k == InferenceKey }
+
+// DefaultWorkspaceSlug is the slug of the workspace that always exists. Keys without a
+// workspace of their own act in it.
+const DefaultWorkspaceSlug = "default"
 
 // Principal is the sender of a request, known by its key. It never holds the secret.
 type Principal struct {
@@ -61,15 +71,15 @@ func (p Principal) WorkspaceRef() (id, slug string) {
 	}
 }
 
-// errOnlyManagement is the specification's answer to a key that lacks the
+// ErrOnlyManagement is the specification's answer to a key that lacks the
 // permission ("Authentication", items 2 and 3).
-var errOnlyManagement = &Error{Kind: Forbidden, Message: "Only management keys can perform this operation"}
+var ErrOnlyManagement = &problem.Error{Kind: problem.Forbidden, Message: "Only management keys can perform this operation"}
 
 // CheckInference returns a Forbidden error for a management key. Clients that call models
 // should not have one.
 func (p Principal) CheckInference() error {
 	if p.Kind == ManagementKey {
-		return &Error{Kind: Forbidden, Message: "Management keys cannot be used for inference"}
+		return &problem.Error{Kind: problem.Forbidden, Message: "Management keys cannot be used for inference"}
 	}
 	return nil
 }
@@ -77,7 +87,7 @@ func (p Principal) CheckInference() error {
 // CheckManagement returns a Forbidden error unless p has a management key.
 func (p Principal) CheckManagement() error {
 	if p.Kind != ManagementKey {
-		return errOnlyManagement
+		return ErrOnlyManagement
 	}
 	return nil
 }
@@ -125,8 +135,8 @@ const (
 // unlimited is the Scope of an issued key that has none.
 var unlimited Scope
 
-// check returns what is wrong with the scope of a key of a kind.
-func (s Scope) check(kind KeyKind) (issues []Issue) {
+// Check returns what is wrong with the scope of a key of a kind.
+func (s Scope) Check(kind KeyKind) (issues []Issue) {
 	issues = append(issues, checkList("/presets", s.Presets, MaxScopePresets, func(slug string) error {
 		if CheckPresetSlug(slug) != nil {
 			return errors.New("must be the slug of a preset")
@@ -152,7 +162,7 @@ func (s Scope) check(kind KeyKind) (issues []Issue) {
 		{"/may", s.Rights != nil, ManagementKey},
 	} {
 		if limit.given && kind.Valid() && kind != limit.of {
-			issues = append(issues, Issue{limit.path, fmt.Sprintf("is for %s keys only", limit.of)})
+			issues = append(issues, Issue{Path: limit.path, Message: fmt.Sprintf("is for %s keys only", limit.of)})
 		}
 	}
 	return issues
@@ -162,7 +172,7 @@ func (s Scope) check(kind KeyKind) (issues []Issue) {
 // all or as nothing, so it is refused.
 func checkList[T comparable](path string, list []T, most int, check func(T) error) (issues []Issue) {
 	if list != nil && len(list) == 0 || len(list) > most {
-		return []Issue{{path, fmt.Sprintf("must have 1 to %d elements", most)}}
+		return []Issue{{Path: path, Message: fmt.Sprintf("must have 1 to %d elements", most)}}
 	}
 	for i, value := range list {
 		err := check(value)
@@ -170,19 +180,19 @@ func checkList[T comparable](path string, list []T, most int, check func(T) erro
 			err = errors.New("is in the list already")
 		}
 		if err != nil {
-			issues = append(issues, Issue{path + "/" + strconv.Itoa(i), err.Error()})
+			issues = append(issues, Issue{Path: path + "/" + strconv.Itoa(i), Message: err.Error()})
 		}
 	}
 	return issues
 }
 
-// isZero reports whether s limits nothing and has no right.
-func (s Scope) isZero() bool {
+// IsEmpty reports whether s limits nothing and has no right.
+func (s Scope) IsEmpty() bool {
 	return len(s.Presets) == 0 && len(s.Models) == 0 && len(s.Rights) == 0 && !s.PresetRequired && !s.OnlyWorkspace
 }
 
-// cost is the memory of s in a cache, about, in bytes.
-func (s *Scope) cost() (size int) {
+// Cost is the memory of s in a cache, about, in bytes.
+func (s *Scope) Cost() (size int) {
 	if s == nil {
 		return 0
 	}
@@ -200,6 +210,12 @@ func (p Principal) scope() *Scope {
 	}
 	return p.Scope
 }
+
+// OnlyWorkspace reports whether p reaches its own workspace alone.
+func (p Principal) OnlyWorkspace() bool { return p.scope().OnlyWorkspace }
+
+// ReachedPresets are the slugs of the only presets that p reaches, empty for all. They must not be changed.
+func (p Principal) ReachedPresets() []string { return p.scope().Presets }
 
 // ReachesPreset reports whether the presets that p reaches include the one of a slug, in
 // the workspaces that p reaches. A preset out of reach must look as if it did not exist.
@@ -241,7 +257,7 @@ func (p Principal) IsLimited() bool { return p.LimitsModels() || len(p.scope().P
 // presets would lead around them.
 func (p Principal) CheckCreationAsInference() error {
 	if p.Kind != ManagementKey && p.IsLimited() {
-		return errOnlyManagement
+		return ErrOnlyManagement
 	}
 	return nil
 }
@@ -253,18 +269,19 @@ func (p Principal) CheckManagementOfAll() error {
 		return err
 	}
 	if p.scope().OnlyWorkspace {
-		return errOnlyWorkspace
+		return ErrOnlyWorkspace
 	}
 	return nil
 }
 
-var errOnlyWorkspace = &Error{Kind: Forbidden, Message: "The key manages one workspace only, and cannot perform this operation"}
+// ErrOnlyWorkspace refuses a key of one workspace.
+var ErrOnlyWorkspace = &problem.Error{Kind: problem.Forbidden, Message: "The key manages one workspace only, and cannot perform this operation"}
 
-// checkBounding returns a Forbidden error unless p may change what bounds the requests of others, such as
+// CheckBounding returns a Forbidden error unless p may change what bounds the requests of others, such as
 // budgets. A key of one workspace acts within its bounds, so it also needs the right IssueKeys.
-func (p Principal) checkBounding() error {
+func (p Principal) CheckBounding() error {
 	if p.scope().OnlyWorkspace && !slices.Contains(p.Rights(), IssueKeys) {
-		return errOnlyWorkspace
+		return ErrOnlyWorkspace
 	}
 	return nil
 }
@@ -288,24 +305,37 @@ func (p Principal) CheckIssueKeys() error {
 	if err := p.CheckManagement(); err != nil {
 		return err
 	}
-	return p.require(IssueKeys, "Keys cannot be managed")
+	return p.Require(IssueKeys, "Keys cannot be managed")
 }
 
-// isServer reports whether p is the server itself, such as its admin endpoint, and not a key.
-func (p Principal) isServer() bool { return p.Kind == ManagementKey && p.Hash == (KeyHash{}) }
+// IsServer reports whether p is the server itself, such as its admin endpoint, and not a key.
+func (p Principal) IsServer() bool { return p.Kind == ManagementKey && p.Hash == (KeyHash{}) }
 
-// require returns a Forbidden error unless p has a right. what is protected by it.
-func (p Principal) require(right Right, what string) error {
+// Require returns a Forbidden error unless p has a right. what is protected by it.
+func (p Principal) Require(right Right, what string) error {
 	if slices.Contains(p.Rights(), right) {
 		return nil
 	}
-	return &Error{Kind: Forbidden, Message: fmt.Sprintf("%s: this needs a key with the right %s", what, right)}
+	return &problem.Error{Kind: problem.Forbidden, Message: fmt.Sprintf("%s: this needs a key with the right %s", what, right)}
 }
 
-// reach returns errPresetNotFound for a slug that p does not reach.
-func (p Principal) reach(slug string) error {
-	if !p.ReachesPreset(slug) {
-		return errPresetNotFound
+// presetSlug is the pattern of a preset's slug: URL-safe, and case-sensitive.
+var presetSlug = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
+
+// ReferenceMark begins a reference to a preset in a model's name.
+const ReferenceMark = "@preset/"
+
+// MaxPresetSlug is the greatest length of a preset's slug, in bytes.
+const MaxPresetSlug = 128
+
+// PresetSlugRule says in an error what a preset's slug must be.
+const PresetSlugRule = "must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit"
+
+// CheckPresetSlug returns an Invalid error if slug, already percent-decoded, cannot be
+// used.
+func CheckPresetSlug(slug string) error {
+	if !presetSlug.MatchString(slug) {
+		return problem.InvalidAt("slug", PresetSlugRule)
 	}
 	return nil
 }
