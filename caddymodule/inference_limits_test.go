@@ -180,25 +180,27 @@ func TestEstimatesInFlight(t *testing.T) {
 	} {
 		s.reload(inferring(tc.usage))
 		k := s.limitedKey(tc.limits, "")
-		end := make(chan struct{})
-		s.upstream.answers(func(http.ResponseWriter, *http.Request) { <-end })
 		const most = 50
-		replies := make(chan reply, most)
+		events, end := make(chan reply, 2*most), make(chan struct{})
+		s.upstream.answers(func(http.ResponseWriter, *http.Request) { events <- reply{}; <-end })
 		for range most {
-			go func() { replies <- s.as(k, chatPath, tc.body) }()
+			go func() { events <- s.as(k, chatPath, tc.body) }()
 		}
-		refused := 0
-		for range most - tc.passing {
-			if got := <-replies; got.status == 429 && got.header.Get("Retry-After") == "1" && strings.Contains(got.body, "Requests in flight may") {
+		passed, refused := 0, 0
+		for range most {
+			switch got := <-events; {
+			case got.status == 0:
+				passed++
+			case got.status == 429 && got.header.Get("Retry-After") == "1" && strings.Contains(got.body, "Requests in flight may"):
 				refused++
 			}
 		}
 		close(end)
-		if refused != most-tc.passing {
-			t.Errorf("%s: %d of %d requests were refused, want all but %d", tc.name, refused, most, tc.passing)
+		if passed != tc.passing || refused != most-tc.passing {
+			t.Errorf("%s: %d of %d requests passed and %d were refused, want %d to pass", tc.name, passed, most, refused, tc.passing)
 		}
-		for range tc.passing {
-			(<-replies).want(t, 200)
+		for range passed {
+			(<-events).want(t, 200)
 		}
 	}
 }
@@ -278,15 +280,25 @@ func TestAnswersBoundEstimates(t *testing.T) {
 	s.costs("0")
 	k := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: 100}}, "")
 	s.as(k, chatPath, `{"model":"m"}`).want(t, 200) // 7 and 3 tokens
-	begun, end := make(chan struct{}), make(chan struct{})
-	s.upstream.answers(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-end })
-	var wait sync.WaitGroup
-	for range 12 { // with 6 each
-		wait.Go(func() { s.as(k, chatPath, `{"model":"m"}`).want(t, 200) })
-		<-begun
+	const most = 12                                 // of 6 tokens each
+	events, end := make(chan reply, 2*most), make(chan struct{})
+	s.upstream.answers(func(http.ResponseWriter, *http.Request) { events <- reply{}; <-end })
+	for range most {
+		go func() { events <- s.as(k, chatPath, `{"model":"m"}`) }()
+	}
+	passed := 0
+	for range most {
+		if got := <-events; got.status == 0 {
+			passed++
+		}
 	}
 	close(end)
-	wait.Wait()
+	if passed != most {
+		t.Errorf("%d of %d requests passed at once", passed, most)
+	}
+	for range passed {
+		(<-events).want(t, 200)
+	}
 }
 
 // TestBudgetRoutes sets, reads and removes budgets of a workspace.
@@ -418,7 +430,9 @@ func TestLimitsOfOtherRoutes(t *testing.T) {
 	unannounced := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: 100}}, "")
 	chunked := postChunked(open, `{"input":"`+strings.Repeat("x", 400)+`"}`, nil, bearer(unannounced.secret))
 	exchange(t, s.address, chunked).want(t, 202)
-	if !s.eventually(func() bool { return strings.Contains(exchange(t, s.address, chunked).body, "Rate limit exceeded: 100 tokens per day") }) {
+	if !s.eventually(func() bool {
+		return strings.Contains(exchange(t, s.address, chunked).body, "Rate limit exceeded: 100 tokens per day")
+	}) {
 		t.Error("a body of unknown length does not count")
 	}
 }
