@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -36,6 +37,8 @@ type inferenceCall struct {
 	hidesUsage bool            // the chunk with the usage of the stream is not for the client
 	session    string          // empty without one
 	ticket     quota.Ticket    // the passage through the limits
+	measured   *measuring      // nil without limits of tokens or costs
+	passed     atomic.Int64    // bytes of a body of unknown length
 	used       *usage.Request  // nil until the response has ended, and if it is not measured
 	requested  usage.RequestID // in the handle of the request, zero without one
 	values     [2]string       // the memory of headers that nearly all requests have
@@ -81,6 +84,10 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 		c.setOperation(otherRoute, envelopeOf(c.path))
 		c.refuse(refused)
 		return nil
+	}
+	if opening := c.limitHeaders(); opening != nil {
+		c.response.ResponseWriter, c.response.opening = c.w, opening
+		c.w = &c.response
 	}
 	if c.path == "models" && c.who.LimitsModels() && isRead(c.r) && c.r.Method != http.MethodOptions {
 		err = c.limitModels(next)
@@ -157,7 +164,7 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	}
 	c.response.ResponseWriter, c.response.opening = c.w, c.limitHeaders()
 	c.w = &c.response
-	if c.h.Inference.Usage != nil && !c.route.counts {
+	if c.measured != nil || c.h.Inference.Usage != nil && !c.route.counts {
 		err = c.serveMeasured(next)
 	} else {
 		err = next.ServeHTTP(c.w, c.r)
@@ -215,7 +222,7 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	adoptSession(c.r.Header)
 	otherType := mediatype.IsOther(c.r.Header)
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, inference.Request{
-		Dialect: c.route.dialect, Takes: c.route.takes, Body: text,
+		Dialect: c.route.dialect, Takes: c.route.takes, Body: text, Measured: c.ticket.BoundsUse(),
 		SessionID: c.r.Header.Get(sessionHeader), OtherType: otherType, Query: c.r.URL.RawQuery, Memory: &c.held,
 	})
 	if err != nil {

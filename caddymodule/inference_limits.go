@@ -3,10 +3,12 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
@@ -58,7 +60,7 @@ func (h *Handler) adviseMoney(ctx context.Context) {
 
 // admit decides whether the limits of the caller let a request through, before its body is read.
 func (c *inferenceCall) admit() error {
-	if c.h.limits == nil || c.dryRun || c.route != nil && c.route.counts {
+	if c.h.limits == nil || c.dryRun {
 		return nil
 	}
 	caller := quota.Caller{KeyID: c.who.KeyID, Key: c.who.KeyLimits}
@@ -83,57 +85,111 @@ func (c *inferenceCall) admitOther() error {
 	if err := c.admit(); err != nil || !c.ticket.IsLimited(quota.Preset{}) {
 		return err
 	}
-	return c.limited(c.ticket.Reserve(c.r.Context(), quota.Preset{}, max(c.r.ContentLength, 0)/4, 0))
+	if c.r.ContentLength < 0 {
+		c.r.Body = countedBody{c.r.Body, &c.passed}
+	}
+	return c.limited(c.ticket.Reserve(c.r.Context(), quota.Preset{}, max(c.r.ContentLength, 0)/bytesOfToken, 0))
 }
 
-// defaultMaxTokens is how many output tokens are estimated of a request that does not bound them.
-const defaultMaxTokens = 1024
+// bytesOfToken is how many bytes a token is estimated to have.
+const bytesOfToken = 4
+
+// countedBody counts the bytes of a body of unknown length while they pass. It has no other methods than the
+// body, by which a transport frames it.
+type countedBody struct {
+	io.ReadCloser
+	passed *atomic.Int64
+}
+
+func (b countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.passed.Add(int64(n))
+	return n, err
+}
+
+// measuring is what the limits need to know of a request whose tokens or costs they bound.
+type measuring struct {
+	inference.Asked
+	input int64 // tokens, estimated
+}
 
 // reserve counts the estimate of a request that is resolved, unless a limit refuses it.
 func (c *inferenceCall) reserve(resolution inference.Resolution) error {
 	p := quota.Preset{ID: resolution.PresetID, WorkspaceID: resolution.WorkspaceID, Limits: resolution.PresetLimits}
-	if c.h.limits == nil || c.dryRun || c.route.counts || !c.ticket.IsLimited(p) {
+	if c.h.limits == nil || c.dryRun || !c.ticket.IsLimited(p) {
 		return nil
 	}
-	tokens := gatewayanswer.Tokens{Input: int64(resolution.Body.Len()) / 4, Output: resolution.MaxTokens}
-	if tokens.Output == 0 {
-		tokens.Output = defaultMaxTokens
-	}
-	var nanos int64
-	if u := c.h.Inference.Usage; u != nil && c.ticket.BoundsMoney(p) {
-		if cost, ok := u.prices.Estimate(resolution.Model, tokens); ok {
-			nanos = nanosOf(cost.InexactFloat64())
+	var tokens gatewayanswer.Tokens
+	if !c.route.counts && (c.ticket.BoundsUse() || p.Limits.Measured()) {
+		asked := resolution.Asked
+		c.measured = &measuring{asked, int64(resolution.Body.Len()) / bytesOfToken}
+		each := asked.MaxTokens
+		if each == 0 {
+			each = c.h.shared.quota.LargestAnswer(c.who.KeyID, asked.Models, c.start)
 		}
+		tokens = gatewayanswer.Tokens{Input: c.measured.input, Output: asked.Choices * each}
 	}
+	nanos, _ := c.dearest(tokens)
 	return c.limited(c.ticket.Reserve(c.r.Context(), p, tokens.Input+tokens.Output, nanos))
+}
+
+// dearest returns the most that tokens of the models cost that a measured request asks. It returns false without prices.
+func (c *inferenceCall) dearest(t gatewayanswer.Tokens) (nanos int64, ok bool) {
+	if c.measured == nil || c.h.Inference.Usage == nil {
+		return 0, false
+	}
+	cost, ok := c.h.Inference.Usage.prices.Dearest(c.measured.Models, t)
+	return nanosOf(cost.InexactFloat64()), ok
 }
 
 func nanosOf(usd float64) int64 { return int64(math.Ceil(min(max(usd, 0), domain.MaxLimitUSD) * 1e9)) }
 
 // endTicket tells the limits what a request has used.
 func (c *inferenceCall) endTicket() {
-	used := quota.Used{PresetID: c.named.id, WorkspaceID: c.named.workspace, Unknown: true}
-	if u := c.used; u != nil {
-		used.WorkspaceID = u.WorkspaceID
-		used.Tokens = max(u.Tokens.Input, 0) + max(u.Tokens.Output, 0)
-		used.Unknown = u.Unknown != "" && !u.IsError()
-		used.NoCost = u.LacksCost()
-		if u.HasCost {
-			used.Nanos = nanosOf(u.Cost.InexactFloat64())
-			if !u.Estimated {
-				c.h.shared.quota.SeeCost()
-			}
-		}
-		if used.Unknown && u.HasCost { // the gateway told the cost alone
-			used.Unknown, used.Tokens = false, c.ticket.EstimatedTokens()
-		}
-	}
-	if used.NoCost && c.ticket.LacksCost() {
-		c.h.shared.uncosted.Do(func() {
-			c.h.logger.Warn("a request has no known cost, and counts as free against limits in US dollars: the gateway told none, and no price is for its model")
-		})
+	used := quota.Used{PresetID: c.named.id, WorkspaceID: c.named.workspace, Tokens: c.passed.Load() / bytesOfToken, UnknownTokens: true, UnknownCost: true}
+	if c.used != nil {
+		used.WorkspaceID = c.used.WorkspaceID
+		c.countUsed(&used, c.used)
 	}
 	c.ticket.End(used, time.Now())
+}
+
+// countUsed sets what a measured request has used. Where its answer does not say that, what has passed counts, and at
+// least the estimate: only an answer with an error status and without content is free.
+func (c *inferenceCall) countUsed(used *quota.Used, u *usage.Request) {
+	tokens, isError := u.Tokens, u.IsError()
+	isSilent := u.Unknown != "" || isError && tokens == (gatewayanswer.Tokens{})
+	isFree := isSilent && u.Status >= http.StatusBadRequest && (u.Content == 0 || !u.Streamed)
+	if isSilent && !isFree && c.measured != nil {
+		tokens = gatewayanswer.Tokens{Input: c.measured.input}
+	}
+	if !isFree && (isSilent || isError) {
+		tokens.Output = max(tokens.Output, u.Content/bytesOfToken)
+	}
+	used.Tokens = max(tokens.Input, 0) + max(tokens.Output, 0)
+	used.UnknownTokens = isSilent && !isFree
+	used.UnknownCost = used.UnknownTokens && !u.HasCost
+	nanos, hasPrices := c.dearest(tokens)
+	switch {
+	case u.HasCost && u.Estimated && isError: // of the tokens that it said
+		used.Nanos = max(nanos, nanosOf(u.Cost.InexactFloat64()))
+	case u.HasCost:
+		used.Nanos = nanosOf(u.Cost.InexactFloat64())
+		if !u.Estimated {
+			c.h.shared.quota.SeeCost()
+		}
+	default:
+		used.Nanos = nanos
+		if !hasPrices && used.Tokens > 0 && c.ticket.BoundsMoney() {
+			c.h.shared.uncosted.Do(func() {
+				c.h.logger.Warn("a request has no known cost, and counts as free against limits in US dollars: the gateway told none, and no prices are configured")
+			})
+		}
+	}
+	if c.measured != nil && c.measured.MaxTokens == 0 && !isSilent && !isError && tokens.Output > 0 {
+		each := (tokens.Output + c.measured.Choices - 1) / c.measured.Choices
+		c.h.shared.quota.SeeAnswer(c.who.KeyID, c.measured.Models, each, time.Now())
+	}
 }
 
 // limitHeaders returns what sets the headers of limits, nil if there are none.
@@ -180,7 +236,7 @@ func (c *inferenceCall) limited(err error) error {
 	}
 	c.h.metrics.LimitRefusals.WithLabelValues(string(refused.Scope), string(refused.Kind)).Inc()
 	c.recordRefusal()
-	if refused.Kind == quota.Cost {
+	if refused.Kind == quota.Cost && !refused.InFlight {
 		about := &envelope.Spending{
 			LimitSource: limitSources[refused.Scope], Scope: string(refused.Scope), Interval: refused.Interval,
 			LimitUSD: refused.LimitUSD, SpendUSD: refused.SpendUSD,

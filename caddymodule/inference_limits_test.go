@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -162,26 +163,141 @@ func TestSpendingLimit(t *testing.T) {
 	}
 }
 
-// TestSpendingInFlight sends many requests at once. Their estimates count, so that they cannot pass together.
-func TestSpendingInFlight(t *testing.T) {
-	s := start(t, inferring(limitsUsage))
-	k := s.limitedKey(domain.KeyLimits{Limit: new(100.0), LimitReset: domain.Daily}, "")
-	end := make(chan struct{})
-	s.upstream.answers(func(http.ResponseWriter, *http.Request) { <-end })
-	const most = 50
-	statuses := make(chan int, most)
-	for range most {
-		go func() { statuses <- s.as(k, chatPath, `{"model":"priced/m","max_tokens":30}`).status }()
+// TestEstimatesInFlight sends many requests at once. Their estimates count, so that they cannot pass together, whatever steers the
+// estimate. Those that are refused may try again, because the limit is not reached.
+func TestEstimatesInFlight(t *testing.T) {
+	s := start(t, inferring())
+	for _, tc := range []struct {
+		name, usage, body string
+		limits            domain.KeyLimits
+		passing           int
+	}{
+		{"max_tokens", limitsUsage, `{"model":"priced/m","max_tokens":30}`, domain.KeyLimits{Limit: new(100.0)}, 3}, // and a quarter of its bytes
+		{"no price", limitsUsage, `{"model":"other/m","max_tokens":3e1}`, domain.KeyLimits{Limit: new(100.0)}, 3},
+		{"a dearer fallback", strings.Replace(limitsUsage, "{", "{\nprice cheap/* {\ninput 0\noutput 0\n}", 1), `{"model":"cheap/m","models":["priced/m"],"n":2,"max_tokens":15}`, domain.KeyLimits{Limit: new(100.0)}, 3},
+		{"no max_tokens", "usage {\nprice priced/* {\ninput 0\noutput 15\n}\n}", `{"model":"priced/m"}`, domain.KeyLimits{Limit: new(0.5), LimitReset: domain.Daily}, 2}, // of 32,768 tokens, $0.49 each
+		{"without usage", "", `{"model":"m","max_tokens":30}`, domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: 100}}, 3},
+	} {
+		s.reload(inferring(tc.usage))
+		k := s.limitedKey(tc.limits, "")
+		const most = 50
+		events, end := make(chan reply, 2*most), make(chan struct{})
+		s.upstream.answers(func(http.ResponseWriter, *http.Request) { events <- reply{}; <-end })
+		for range most {
+			go func() { events <- s.as(k, chatPath, tc.body) }()
+		}
+		passed, refused := 0, 0
+		for range most {
+			switch got := <-events; {
+			case got.status == 0:
+				passed++
+			case got.status == 429 && got.header.Get("Retry-After") == "1" && strings.Contains(got.body, "Requests in flight may"):
+				refused++
+			}
+		}
+		close(end)
+		if passed != tc.passing || refused != most-tc.passing {
+			t.Errorf("%s: %d of %d requests passed and %d were refused, want %d to pass", tc.name, passed, most, refused, tc.passing)
+		}
+		for range passed {
+			(<-events).want(t, 200)
+		}
 	}
-	refused := 0
-	for range most - 3 { // each is estimated with 30 tokens, and a quarter of its 39 bytes
-		if <-statuses == 403 {
-			refused++
+}
+
+// TestStreamsThatTellNoUsage limits the tokens of streams. Those of chats are asked for their usage. Otherwise
+// what passes counts, also if the client leaves or the stream ends with an error. Only an error status without content is free.
+func TestStreamsThatTellNoUsage(t *testing.T) {
+	s := start(t, inferring())
+	const asking = `{"model":"m","stream":true,"max_tokens":1}`
+	limited := func(tokens int64) issued {
+		return s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: tokens}}, "")
+	}
+	stream := func(status int, body string) { s.upstream.answers(replyWith(status, "text/event-stream", body)) }
+	for _, usage := range []string{"usage", ""} {
+		s.reload(inferring(usage))
+		k := limited(8)
+		stream(200, streamContent+streamUsage+streamEnd) // 7 tokens
+		s.upstream.all()
+		got := s.as(k, chatPath, `{"model":"m","stream":true}`)
+		got.want(t, 200)
+		if asked := s.upstream.one(t); got.body != streamContent+streamEnd || !strings.Contains(asked.body, `"include_usage":true`) {
+			t.Errorf("got %q for %s, want the stream without its usage", got.body, asked.body)
+		}
+		s.as(k, chatPath, `{"model":"m","stream":true}`).want(t, 200)
+		s.as(k, chatPath, `{"model":"m","stream":true}`).want(t, 429, "8 tokens per day")
+
+		const content = 4000
+		long := strings.Replace(streamContent, "Hi", strings.Repeat("x", content), 1)
+		for _, tc := range []struct {
+			name   string
+			status int
+			body   string
+			isFree bool
+		}{
+			{"no usage", 200, long + streamEnd, false},
+			{"an error behind content", 200, long + "data: {\"error\":{\"code\":502}}\n\n", false},
+			{"an error status and content", 500, long, false},
+			{"an error status", 500, "data: {\"error\":{\"code\":502}}\n\n", true},
+		} {
+			k := limited(content / 4)
+			stream(tc.status, tc.body)
+			s.as(k, chatPath, asking).want(t, tc.status)
+			if got := s.as(k, chatPath, asking); (got.status == tc.status) != tc.isFree || !tc.isFree && got.status != 429 {
+				t.Errorf("%s: got %d for the next request, want that it passes: %t", tc.name, got.status, tc.isFree)
+			}
+		}
+		k = limited(1)
+		s.upstream.answers(replyWith(502, "text/html", long))
+		for range 3 {
+			s.as(k, chatPath, asking).want(t, 502)
+		}
+
+		k = limited(content / 4)
+		s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, long)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+		response, err := http.DefaultClient.Do(newRequest(t, "POST", s.url+chatPath, strings.NewReader(asking), bearer(k.secret)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.ReadFull(response.Body, make([]byte, len(long)))
+		response.Body.Close()
+		if !s.eventually(func() bool { // the request itself uses nothing
+			return strings.Contains(s.as(k, chatPath, `{"model":"@preset/none"}`).body, "Rate limit exceeded: 1000 tokens per day")
+		}) {
+			t.Error("what passed before its client left does not count")
+		}
+	}
+}
+
+// TestAnswersBoundEstimates has a request that does not bound its answer estimated by earlier answers.
+func TestAnswersBoundEstimates(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	s.costs("0")
+	k := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: 100}}, "")
+	s.as(k, chatPath, `{"model":"m"}`).want(t, 200) // 7 and 3 tokens
+	const most = 12                                 // of 6 tokens each
+	events, end := make(chan reply, 2*most), make(chan struct{})
+	s.upstream.answers(func(http.ResponseWriter, *http.Request) { events <- reply{}; <-end })
+	for range most {
+		go func() { events <- s.as(k, chatPath, `{"model":"m"}`) }()
+	}
+	passed := 0
+	for range most {
+		if got := <-events; got.status == 0 {
+			passed++
 		}
 	}
 	close(end)
-	if refused != most-3 {
-		t.Errorf("%d of %d requests were refused, want all but 3", refused, most)
+	if passed != most {
+		t.Errorf("%d of %d requests passed at once", passed, most)
+	}
+	for range passed {
+		(<-events).want(t, 200)
 	}
 }
 
@@ -310,6 +426,80 @@ func TestLimitsOfOtherRoutes(t *testing.T) {
 	s.as(requests, closed, `{"model":"m"}`).want(t, 202)
 	s.as(requests, closed, `{"model":"m"}`).want(t, 429, "1 requests per minute")
 	s.as(requests, chatPath, `{"model":"m"}`).want(t, 429, "1 requests per minute")
+
+	unannounced := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: 100}}, "")
+	chunked := postChunked(open, `{"input":"`+strings.Repeat("x", 400)+`"}`, nil, bearer(unannounced.secret))
+	exchange(t, s.address, chunked).want(t, 202)
+	if !s.eventually(func() bool {
+		return strings.Contains(exchange(t, s.address, chunked).body, "Rate limit exceeded: 100 tokens per day")
+	}) {
+		t.Error("a body of unknown length does not count")
+	}
+}
+
+// TestWorkspaceLimitsOfOtherRoutes closes routes whose use is not measured to the keys of a workspace with a budget or a limit of
+// tokens, and to what strangers send there.
+func TestWorkspaceLimitsOfOtherRoutes(t *testing.T) {
+	s := start(t, inferring(limitsUsage, "keys required", "limited_paths /v1/embeddings"))
+	const open, closed = "/v1/embeddings", "/v1/completions"
+	k := s.limitedKey(domain.KeyLimits{}, "")
+	check := func(isOpen bool) {
+		t.Helper()
+		for _, headers := range [][]string{{bearer(k.secret)}, {bearer(inferenceSecret)}, nil} {
+			status := map[bool]int{true: 202, false: 403}[isOpen]
+			s.do("POST", closed, `{"model":"m"}`, headers...).want(t, status)
+			s.do("POST", open, `{"model":"m"}`, headers...).want(t, 202)
+			if headers == nil {
+				status = 202
+			}
+			s.do("GET", "/v1/files", "", headers...).want(t, status)
+		}
+	}
+	check(true)
+	const budget = "/v1/workspaces/default/budgets/monthly"
+	s.manage("PUT", budget, `{"limit_usd":3}`).want(t, 200)
+	check(false)
+	s.do("POST", closed, "{}", bearer(k.secret)).want(t, 403, "a workspace with a budget or a limit of tokens")
+	s.manage("DELETE", budget, "").want(t, 200)
+	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"tokens_per_day":1000}}`).want(t, 200)
+	check(false)
+	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"requests_per_day":1000}}`).want(t, 200)
+	check(true)
+}
+
+// TestLimitsOfCounting counts the requests that count tokens.
+func TestLimitsOfCounting(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	k := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{RequestsPerDay: 1, TokensPerDay: 1}}, "")
+	got := s.as(k, countMessagesPath, `{"model":"m"}`)
+	got.want(t, 202)
+	if got.header.Get("Anthropic-Ratelimit-Requests-Remaining") != "0" || got.header.Get("Anthropic-Ratelimit-Tokens-Remaining") != "1" {
+		t.Errorf("got headers %v, want no requests remaining", got.header)
+	}
+	s.as(k, countMessagesPath, `{"model":"m"}`).want(t, 429, "1 requests per day")
+}
+
+// TestRateHeaders replaces the rate headers of the gateway on all routes, for keys with limits of requests or tokens.
+func TestRateHeaders(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	names := []string{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Tokens", "Anthropic-Ratelimit-Requests-Limit"}
+	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
+		for _, name := range names {
+			w.Header().Set(name, "999")
+		}
+	})
+	limited, free := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{RequestsPerDay: 50}}, ""), s.limitedKey(domain.KeyLimits{}, "")
+	for path, ours := range map[string]int{"/v1/embeddings": 0, chatPath: 0, messagesPath: 2} {
+		got := s.as(limited, path, `{"model":"m"}`)
+		for i, name := range names {
+			if want := map[bool]string{true: "50"}[i == ours]; got.header.Get(name) != want {
+				t.Errorf("%s: got %s: %q, want %q", path, name, got.header.Get(name), want)
+			}
+			if got := s.as(free, path, `{"model":"m"}`).header.Get(name); got != "999" {
+				t.Errorf("%s without limits: got %s: %q, want that of the gateway", path, name, got)
+			}
+		}
+	}
 }
 
 // TestRefusalsInReports compares the reports of a workspace and the metric of its budget with what was refused and spent.

@@ -10,15 +10,12 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// checkUnresolvedRoute checks a request that is not searched. It is refused if the key is
-// limited, or what it may use, unless it reads models, or its path is one of limited_paths. With other_routes
+// checkUnresolvedRoute checks a request that is not searched. It is refused if the key or its workspace is
+// limited, or what they may use, unless it reads models, or its path is one of limited_paths. With other_routes
 // "refuse" it is refused if the caller's workspace has disabled server tools, unless it reads.
 func (c *inferenceCall) checkUnresolvedRoute() error {
-	if c.who.IsLimited() && (c.hidesQuery() || !c.readsModels() && !c.isLimitedPath()) {
-		return errLimitedKey
-	}
-	if c.who.LimitsMeasured() && (c.hidesQuery() || !c.readsModels() && !c.isLimitedPath()) {
-		return errMeasuredKey
+	if closed := c.closed(); closed != nil && (c.hidesQuery() || !c.readsModels() && !c.isLimitedPath()) {
+		return closed
 	}
 	if isRead(c.r) || c.h.Inference.OtherRoutes != otherRoutesRefuse {
 		return nil
@@ -26,9 +23,28 @@ func (c *inferenceCall) checkUnresolvedRoute() error {
 	return c.h.Inference.resolver.CheckUnresolvedRoute(c.r.Context(), c.who)
 }
 
+// closed returns the error with which a route is closed to the caller unless limited_paths open it, nil if it is not. To read
+// something without a key is open. So is all while the store cannot tell what the workspace bounds.
+func (c *inferenceCall) closed() error {
+	switch {
+	case c.who.IsLimited():
+		return errLimitedKey
+	case c.who.LimitsMeasured():
+		return errMeasuredKey
+	case c.who.KeyID == "" && isRead(c.r):
+		return nil
+	}
+	if w, err := c.h.Inference.resolver.Limits(c.r.Context(), c.who); err == nil && w.Measured() {
+		return errMeasuredWorkspace
+	}
+	return nil
+}
+
 var errLimitedKey = &domain.Error{Kind: domain.Forbidden, Message: "This route cannot be used with a key that is limited to presets or models"}
 
 var errMeasuredKey = &domain.Error{Kind: domain.Forbidden, Message: "This route cannot be used with a key that has a limit of costs or tokens, because they are not measured here"}
+
+var errMeasuredWorkspace = &domain.Error{Kind: domain.Forbidden, Message: "This route cannot be used in a workspace with a budget or a limit of tokens, because they are not measured here"}
 
 // hidesQuery reports whether the path of a request has an encoded ? or #. Its normalized path ends
 // there, and a gateway may take what follows as a part of the path.

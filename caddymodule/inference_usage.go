@@ -147,7 +147,7 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 		home = c.home()
 	}
 	begun, ended := time.Now(), false
-	t := usagetap.New(c.w, c.route.dialect, c.hidesUsage, func(status int) { c.showHandle(status, begun) })
+	t := usagetap.New(c.w, c.route.dialect, c.hidesUsage, c.measured != nil, func(status int) { c.showHandle(status, begun) })
 	defer func() { // reverse_proxy panics where an answer breaks off
 		used := t.Close(begun, ended && err == nil, c.r.Context().Err() != nil)
 		c.attribute(used)
@@ -180,8 +180,12 @@ func refusedStatus(err error) int {
 // recordUsage shows what a request used in metrics, in placeholders and in the span of the
 // request. It is summed in the workspace home for the reports, unless that is empty.
 func (c *inferenceCall) recordUsage(used *usage.Request, home string) {
-	c.estimate(used)
 	c.used = used
+	if c.h.Inference.Usage == nil { // the limits alone need it
+		used.WorkspaceID = home
+		return
+	}
+	c.estimate(used)
 	c.h.metrics.Usage.Add(used)
 	if used.WorkspaceID = home; home != "" {
 		c.h.shared.usage.Add(c.h.Inference.Usage.recording, used)
@@ -231,7 +235,7 @@ const requestIDHeader = "X-Preset-Request-Id"
 // answer's header is written. If the request names a preset, the gateway's header of this name
 // does not pass.
 func (c *inferenceCall) showHandle(status int, begun time.Time) {
-	if c.named.id == "" {
+	if c.named.id == "" || c.h.Inference.Usage == nil {
 		return
 	}
 	header := c.w.Header()

@@ -118,6 +118,17 @@ func (l *Limits) Check(place string) []Issue {
 	})
 }
 
+// measured reports whether l, which may be nil, bounds tokens.
+func (l *Limits) measured() bool {
+	return l != nil && (l.TokensPerMinute != 0 || l.TokensPerDay != 0)
+}
+
+// Measured reports whether w bounds costs or tokens.
+func (w *WorkspaceLimits) Measured() bool { return len(w.Budgets) > 0 || w.Limits.measured() }
+
+// Measured reports whether l, which may be nil, bounds costs or tokens.
+func (l *PresetLimits) Measured() bool { return l != nil && (l.TokensPerDay != 0 || l.CostPerDay != 0) }
+
 // NilIfNone returns nil for limits that have none.
 func (l *Limits) NilIfNone() *Limits {
 	if l == nil || *l == (Limits{}) {

@@ -70,6 +70,7 @@ type merger struct {
 	workspace *workspaceDefaults
 	// streamUsage is Config.AddStreamUsage, and streamUsageAdded that the request needed it.
 	streamUsage, streamUsageAdded bool
+	isMeasured                    bool // Request.Measured, or of the preset's limits
 	dropsAttribution              bool // Config.DropAttribution, for requests of Messages
 
 	// prompt is the system prompt, and messages are the template's, with values in the

@@ -8,8 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
@@ -100,6 +98,9 @@ type Request struct {
 	// the system prompt. Nil stands for all fields of the dialect. Other fields are not
 	// added, and not in Resolution.Dropped.
 	Takes []string
+	// Measured tells that a limit of tokens or costs holds for the request. Resolution.Asked is filled then, and a chat
+	// stream is asked for its usage, also if it names no preset, or says that it does not want that.
+	Measured bool
 	// Memory grants the memory of the merged body, and of copies until it is made. Resolve
 	// returns its error. It releases what the merged body shares with Body and with the cache.
 	// Nil sets no limit.
@@ -111,7 +112,7 @@ type Resolution struct {
 	// Body goes upstream. It is nil after an error.
 	Body draft.Body
 	// Rewritten tells that Body is not the request's own. That is so for each request that names
-	// a preset, and for one without the attribution that it was sent with.
+	// a preset, for one without the attribution that it was sent with, and where usage was added.
 	Rewritten bool
 	// Preset is the slug of the applied preset. It is empty where the request names
 	// none, and so are PresetID, Version, Label, WorkspaceID and Dropped.
@@ -128,9 +129,8 @@ type Resolution struct {
 	// PresetLimits are those of the applied preset, nil for none. They have another address once the
 	// preset has changed.
 	PresetLimits *domain.PresetLimits
-	// MaxTokens is how many output tokens Body allows, if Config.TellModel is set. It is 0 if Body does
-	// not say.
-	MaxTokens int64
+	// Asked is what Body asks for, if Request.Measured is set or the preset has limits of tokens or costs.
+	Asked Asked
 	// StreamUsageAdded tells that Body asks for usage at the end of the stream, and the
 	// client's request did not.
 	StreamUsageAdded bool
@@ -192,7 +192,7 @@ func (r Resolution) Fields() ([]Field, error) {
 //
 // Only Resolution.Body refers to the body afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
-	m := &merger{unknown: r.unknown, streamUsage: r.config.AddStreamUsage, dropsAttribution: r.config.DropAttribution && sent.Dialect == domain.Messages}
+	m := &merger{unknown: r.unknown, isMeasured: sent.Measured, dropsAttribution: r.config.DropAttribution && sent.Dialect == domain.Messages}
 	m.Memory = sent.Memory
 	m.rules = policy.Check{Draft: &m.Draft, Dialect: sent.Dialect, Request: &m.request, Prompt: &m.prompt, Takes: sent.Takes, Who: who, Opened: r.opened}
 	m.request.Read(sent.Body)
@@ -208,9 +208,18 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 				out.Body, out.Rewritten = rest, true
 			}
 		}
+		if asking := m.withStreamUsage(sent.Body); asking != nil {
+			out.Body, out.Rewritten, out.StreamUsageAdded = asking, true, true
+		}
 		if r.config.TellModel {
-			field := func(name string) jsontext.Value { return rawjson.Find(request.Fields, name) }
-			out.Model, out.MaxTokens = modelOf(field), maxTokensOf(field)
+			out.Model = modelOf(m.sent)
+		}
+		switch {
+		case !m.isMeasured:
+		case request.Err != nil:
+			out.Asked = unknownAsked
+		default:
+			out.Asked = askedOf(sent.Dialect, m.sent)
 		}
 		return out, nil
 	}
@@ -249,7 +258,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	case cmp.Or(err, prompt.Err) != nil:
 		return out, cmp.Or(err, prompt.Err)
 	}
-	m.workspace = workspace
+	m.workspace, m.streamUsage, m.isMeasured = workspace, r.config.AddStreamUsage, sent.Measured || use.limits.Measured()
 	m.use(use)
 	if err := m.rules.Admit(sent.Body, sent.Query, sent.OtherType); err != nil {
 		return out, err
@@ -265,7 +274,10 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 		return out, err
 	}
 	if r.config.TellModel {
-		out.Model, out.MaxTokens = modelOf(m.Value), maxTokensOf(m.Value)
+		out.Model = modelOf(m.Value)
+	}
+	if m.isMeasured {
+		out.Asked = askedOf(sent.Dialect, m.Value)
 	}
 	for i := range m.Parts { // their values refer to the request's body
 		m.Parts[i] = draft.Part{Member: rawjson.Member{Name: m.Parts[i].Name}, From: m.Parts[i].From}

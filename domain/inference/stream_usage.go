@@ -1,6 +1,8 @@
 package inference
 
 import (
+	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -10,29 +12,59 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
+const streamOptions = "stream_options"
+
 // addStreamUsage makes a chat stream end with its usage, unless the request says whether it
-// wants that. The other dialects always tell their usage.
+// wants that, and no limit needs it. The other dialects always tell their usage.
 func (m *merger) addStreamUsage() {
-	const stream, options, include = "stream", "stream_options", "include_usage"
-	isDropped := m.unknown[options] || m.unknown[stream] || m.rules.Policy.Drops(options) || m.rules.Policy.Drops(stream)
-	if !m.streamUsage || m.rules.Dialect != domain.Chat || isDropped || m.Value(stream).Kind() != 't' {
-		return
+	if value := m.askingOptions(m.Value); value != nil {
+		m.Set(streamOptions, value, draft.FromServer)
+		m.streamUsageAdded = true
+	}
+}
+
+// withStreamUsage is addStreamUsage for the body of a request without a preset. It returns nil if nothing is added.
+func (m *merger) withStreamUsage(body []byte) draft.Body {
+	if m.request.Err != nil { // a gateway may read it in another way
+		return nil
+	}
+	value := m.askingOptions(m.sent)
+	if value == nil {
+		return nil
+	}
+	for _, field := range m.request.Fields {
+		if field.Name == streamOptions {
+			begin := rawjson.Offset(body, field.Value)
+			return draft.Body{body[:begin], value, body[begin+len(field.Value):]}
+		}
+	}
+	begin := bytes.IndexByte(body, '{') + 1
+	return draft.Body{body[:begin], slices.Concat(rawjson.Quote(streamOptions), []byte{':'}, value, draft.Comma), body[begin:]}
+}
+
+// sent returns a field as it was sent, or nil. null counts as none.
+func (m *merger) sent(name string) jsontext.Value { return rawjson.Find(m.request.Fields, name) }
+
+// askingOptions returns the stream_options with which a chat stream with fields is asked for its usage, nil if they
+// are to stay.
+func (m *merger) askingOptions(field func(name string) jsontext.Value) jsontext.Value {
+	const stream, include = "stream", "include_usage"
+	isDropped := m.unknown[streamOptions] || m.unknown[stream] || m.rules.Policy.Drops(streamOptions) || m.rules.Policy.Drops(stream)
+	if !m.streamUsage && !m.isMeasured || m.rules.Dialect != domain.Chat || isDropped || field(stream).Kind() != 't' {
+		return nil
 	}
 	wanted := rawjson.NewMember(include, []byte("true"))
-	value := m.Value(options)
+	value := field(streamOptions)
 	switch {
 	case value == nil:
-		value = rawjson.ObjectOf(wanted)
+		return rawjson.ObjectOf(wanted)
 	case value.Kind() != '{': // the gateway refuses it
-		return
-	default:
-		if rawjson.Get(value, include) != nil || m.Reserve(len(value)) != nil {
-			return
-		}
-		value = rawjson.With(value, include, wanted.Value)
+		return nil
 	}
-	m.Set(options, value, draft.FromServer)
-	m.streamUsageAdded = true
+	if own := rawjson.Get(value, include); own != nil && (own.Kind() == 't' || !m.isMeasured) || m.Reserve(len(value)) != nil {
+		return nil
+	}
+	return rawjson.With(value, include, wanted.Value)
 }
 
 // IsStreamUsage reports whether an event of a chat stream is the chunk that has only the
@@ -117,18 +149,64 @@ func modelOf(field func(name string) jsontext.Value) string {
 	return modelName(model)
 }
 
-// maxTokensOf returns how many output tokens the fields of a request allow, in any dialect, 0 for none.
-func maxTokensOf(field func(name string) jsontext.Value) int64 {
-	for _, name := range [...]string{"max_completion_tokens", "max_output_tokens", "max_tokens"} {
-		if n, err := strconv.ParseInt(string(field(name)), 10, 64); err == nil && n > 0 {
-			return min(n, mostTokens)
-		}
-	}
-	return 0
+// Asked is what a request asks of models, as far as it bounds what they generate and cost.
+type Asked struct {
+	// Models are all that may answer, at least one. It is empty for one whose name cannot be told or is longer than
+	// 256 bytes, and for those beyond 64.
+	Models []string
+	// MaxTokens is how many output tokens each choice may have, 0 if the request does not say.
+	MaxTokens int64
+	// Choices is how many are generated, at least 1.
+	Choices int64
 }
 
-// mostTokens is more than any model generates in a response.
-const mostTokens = 100_000_000
+// The bounds of Asked are more than any gateway takes.
+const (
+	maxAskedModels = 64
+	mostTokens     = 10_000_000
+	mostChoices    = 1_024
+)
+
+// unknownAsked is for what a gateway may read in another way.
+var unknownAsked = Asked{Models: []string{""}, Choices: 1}
+
+// maxTokensFields bound the output tokens. Where there are several, gateways differ in which counts.
+var maxTokensFields = map[domain.Dialect][]string{
+	domain.Chat: {"max_tokens", "max_completion_tokens"}, domain.Responses: {"max_output_tokens"}, domain.Messages: {"max_tokens"},
+}
+
+// askedOf returns the Asked of a request with fields.
+func askedOf(d domain.Dialect, field func(name string) jsontext.Value) Asked {
+	largest := func(most int64, names ...string) (n int64) {
+		for _, name := range names {
+			if value := field(name); value.Kind() == '0' {
+				f, _ := strconv.ParseFloat(string(value), 64) // infinite if it is too large
+				n = max(n, int64(min(f, float64(most))))
+			}
+		}
+		return n
+	}
+	asked := Asked{MaxTokens: largest(mostTokens, maxTokensFields[d]...), Choices: max(largest(mostChoices, "n", "best_of"), 1)}
+	if model := field("model"); model != nil && !rawjson.IsText(model, "") {
+		asked.Models = append(asked.Models, modelName(model))
+	}
+	for _, name := range [...]string{"models", "fallbacks"} {
+		for _, model := range rawjson.Items(field(name)) {
+			if len(asked.Models) == maxAskedModels {
+				asked.Models[0] = ""
+				return asked
+			}
+			if model.Kind() == '{' {
+				model = rawjson.Get(model, "model")
+			}
+			asked.Models = append(asked.Models, modelName(model))
+		}
+	}
+	if asked.Models == nil {
+		asked.Models = unknownAsked.Models
+	}
+	return asked
+}
 
 // modelName returns the name of a model.
 func modelName(value []byte) string {

@@ -2,6 +2,8 @@ package inference_test
 
 import (
 	"bytes"
+	"cmp"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -272,5 +274,72 @@ func TestStreamUsageFilterReadsOnce(t *testing.T) {
 	}
 	if got := filtered(string(event)); got != "" {
 		t.Errorf("%d bytes of the chunk pass, want none", len(got))
+	}
+}
+
+// TestMeasuredStreams asks chat streams for their usage that name no preset, where a limit holds. All else keeps its bytes.
+func TestMeasuredStreams(t *testing.T) {
+	r := newResolving(t)
+	r.put(t, r.home.ID, "p", version{dialect: domain.Chat, config: `{"model":"m"}`})
+	resolver := r.resolver(t, inference.Config{})
+	const added = `"stream_options":{"include_usage":true}`
+	for body, want := range map[string]string{
+		`{"model":"m","stream":true}`:                                                     `{` + added + `,"model":"m","stream":true}`,
+		` {"x":null,"stream_options":null ,"stream":true}`:                                ` {"x":null,` + added + ` ,"stream":true}`,
+		`{"stream":true,"stream_options":{"x":1}}`:                                        `{"stream":true,"stream_options":{"x":1,"include_usage":true}}`,
+		`{"stream":true,"stream_options":{"include_usage":false}}`:                        `{"stream":true,` + added + `}`,
+		`{"preset":"p","stream":true,` + strings.Replace(added, "true", "false", 1) + `}`: `{"model":"m","stream":true,` + added + `}`,
+		`{"stream":true, "stream_options":{"include_usage":true}}`:                        "",
+		`{"stream":false}`:                   "",
+		`{"model":"m"}`:                      "",
+		`{"stream":true,"stream":true}`:      "",
+		`{"stream":true,"stream_options":7}`: "",
+		`{"stream":true,"stream_options":{"include_usage":true},"a":1}  `: "",
+	} {
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Chat, Body: []byte(body), Measured: true})
+		if err != nil || got.StreamUsageAdded != (want != "") || got.Body.String() != cmp.Or(want, body) && got.Preset == "" {
+			t.Errorf("%s: got %s, added %v, %v; want %s", body, got.Body, got.StreamUsageAdded, err, want)
+		}
+		if !strings.Contains(got.Body.String(), `"include_usage":true`) && want != "" {
+			t.Errorf("%s: got %s, want it to ask for its usage", body, got.Body)
+		}
+	}
+}
+
+// TestAsked compares what bounds the output and the cost of a request.
+func TestAsked(t *testing.T) {
+	r := newResolving(t)
+	r.put(t, r.home.ID, "p", version{dialect: domain.Chat, config: `{"model":"stored","max_tokens":50}`})
+	resolver := r.resolver(t, inference.Config{})
+	long := strings.Repeat("m", 300)
+	const most = 10_000_000
+	for _, tc := range []struct {
+		dialect domain.Dialect
+		body    string
+		want    inference.Asked
+	}{
+		{chat, `{"model":"m"}`, inference.Asked{Models: []string{"m"}, Choices: 1}},
+		{chat, `{"model":"m","max_tokens":1e5}`, inference.Asked{Models: []string{"m"}, MaxTokens: 100_000, Choices: 1}},
+		{chat, `{"model":"m","max_tokens":100000.0}`, inference.Asked{Models: []string{"m"}, MaxTokens: 100_000, Choices: 1}},
+		{chat, `{"model":"m","max_tokens":99999999999999999999}`, inference.Asked{Models: []string{"m"}, MaxTokens: most, Choices: 1}},
+		{chat, `{"model":"m","max_tokens":1e400}`, inference.Asked{Models: []string{"m"}, MaxTokens: most, Choices: 1}},
+		{chat, `{"model":"m","max_tokens":7,"max_completion_tokens":1}`, inference.Asked{Models: []string{"m"}, MaxTokens: 7, Choices: 1}},
+		{chat, `{"model":"m","max_tokens":1,"max_completion_tokens":7}`, inference.Asked{Models: []string{"m"}, MaxTokens: 7, Choices: 1}},
+		{chat, `{"model":"m","max_tokens":-1e400,"n":-1}`, inference.Asked{Models: []string{"m"}, Choices: 1}},
+		{chat, `{"model":"m","max_tokens":"7","max_output_tokens":7}`, inference.Asked{Models: []string{"m"}, Choices: 1}},
+		{domain.Responses, `{"model":"m","max_tokens":1,"max_output_tokens":9}`, inference.Asked{Models: []string{"m"}, MaxTokens: 9, Choices: 1}},
+		{domain.Messages, `{"model":"m","max_tokens":9}`, inference.Asked{Models: []string{"m"}, MaxTokens: 9, Choices: 1}},
+		{chat, `{"model":"m","n":4,"best_of":8}`, inference.Asked{Models: []string{"m"}, Choices: 8}},
+		{chat, `{"model":"a","models":["b",7],"fallbacks":[{"model":"c"},"d"]}`, inference.Asked{Models: []string{"a", "b", "", "c", "d"}, Choices: 1}},
+		{chat, `{"model":"` + long + `"}`, inference.Asked{Models: []string{""}, Choices: 1}},
+		{chat, `{"models":["x"` + strings.Repeat(`,"m"`, 64) + `]}`, inference.Asked{Models: slices.Concat([]string{""}, slices.Repeat([]string{"m"}, 63)), Choices: 1}},
+		{chat, `{}`, inference.Asked{Models: []string{""}, Choices: 1}},
+		{chat, `{"model":"m","max_tokens":1,"max_tokens":9}`, inference.Asked{Models: []string{""}, Choices: 1}},
+		{chat, `{"preset":"p"}`, inference.Asked{Models: []string{"stored"}, MaxTokens: 50, Choices: 1}},
+	} {
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: tc.dialect, Body: []byte(tc.body), Measured: true})
+		if err != nil || !reflect.DeepEqual(got.Asked, tc.want) {
+			t.Errorf("%.80s: got %+v, %v, want %+v", tc.body, got.Asked, err, tc.want)
+		}
 	}
 }

@@ -105,6 +105,21 @@ func (p Prices) Estimate(model string, t answer.Tokens) (decimal.Decimal, bool) 
 	return decimal.Zero, false
 }
 
+// Dearest returns the most that tokens cost of any of models. A model without a price, and an empty one, counts as that whose
+// price is the highest. It returns false if there are no prices.
+func (p Prices) Dearest(models []string, t answer.Tokens) (most decimal.Decimal, ok bool) {
+	for _, model := range models {
+		cost, hasPrice := p.Estimate(model, t)
+		if !hasPrice || model == "" {
+			for i := range p.list {
+				cost = decimal.Max(cost, p.list[i].estimate(t))
+			}
+		}
+		most = decimal.Max(most, cost)
+	}
+	return most, len(p.list) > 0
+}
+
 // estimate returns what tokens cost.
 func (p *price) estimate(t answer.Tokens) (cost decimal.Decimal) {
 	add := func(price decimal.Decimal, tokens int64) {

@@ -103,3 +103,31 @@ func TestCosts(t *testing.T) {
 		}
 	}
 }
+
+// TestDearest takes the dearest of the models of a request, and of all prices for a model without one.
+func TestDearest(t *testing.T) {
+	prices, err := usage.NewPrices([]usage.Price{
+		{Model: "input", Input: "10", Output: "1"}, {Model: "output", Input: "1", Output: "10"}, {Model: "cheap/*", Input: "1", Output: "1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		models []string
+		tokens answer.Tokens
+		want   string
+	}{
+		{[]string{"cheap/a"}, answer.Tokens{Input: 1000, Output: 1000}, "0.002"},
+		{[]string{"cheap/a", "output"}, answer.Tokens{Input: 1000, Output: 1000}, "0.011"},
+		{[]string{"cheap/a", "other"}, answer.Tokens{Input: 1000, Output: 100}, "0.0101"},
+		{[]string{""}, answer.Tokens{Input: 100, Output: 1000}, "0.0101"},
+		{nil, answer.Tokens{Input: 1}, "0"},
+	} {
+		if got, ok := prices.Dearest(tc.models, tc.tokens); !ok || got.String() != tc.want {
+			t.Errorf("%q: got %s, %v, want %s", tc.models, got, ok, tc.want)
+		}
+	}
+	if got, ok := (usage.Prices{}).Dearest([]string{"m"}, answer.Tokens{Input: 1}); ok || !got.IsZero() {
+		t.Errorf("without prices: got %s, %v", got, ok)
+	}
+}

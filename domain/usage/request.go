@@ -45,6 +45,8 @@ type Request struct {
 	// Tokens count if Unknown is empty.
 	Tokens  answer.Tokens
 	Unknown answer.Reason
+	// Content is answer.Seen.Content, if limits need it.
+	Content int64
 	// Cost counts if HasCost is true. Estimated says that it comes from Prices.
 	Cost               decimal.Decimal
 	HasCost, Estimated bool

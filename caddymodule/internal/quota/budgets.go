@@ -30,7 +30,7 @@ func Budgets(each func(store, workspace string, interval domain.Interval, used f
 			}
 			for i, limit := range b.nanos {
 				if limit != none {
-					used := s.windowOf(i, &m).used().nanos + s.flightNanos.Load()
+					used := s.windowOf(i, &m).used().nanos
 					each(store.(string), s.id, domain.Intervals[i], min(float64(max(used, 0))/float64(max(limit, 1)), 1))
 				}
 			}

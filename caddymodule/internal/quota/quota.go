@@ -24,6 +24,7 @@ import (
 // value is ready. It is safe for concurrent use.
 type Keeper struct {
 	subjects sync.Map // *subject by id
+	answers  answers
 
 	mu     sync.Mutex
 	uses   []*Use      // the newest last

@@ -30,7 +30,9 @@ type Error struct {
 	Kind  Kind
 	// Interval is that of the window that is used up, empty for a rate and for Concurrent.
 	Interval domain.Interval
-	// LimitUSD and SpendUSD are for Cost. The spending has the estimates of requests in flight.
+	// InFlight tells that the window is not used up, but those in flight may use the rest.
+	InFlight bool
+	// LimitUSD and SpendUSD are for Cost.
 	LimitUSD, SpendUSD float64
 	// Limit is for the other kinds.
 	Limit int64
@@ -49,7 +51,12 @@ var toldKinds = [...]Kind{Cost, RequestsPerDay, TokensPerDay}
 
 // Error returns the message for the client. For costs, it is that of OpenRouter.
 func (r *Error) Error() string {
-	if r.Kind != Cost {
+	switch {
+	case r.InFlight && r.Kind == Cost:
+		return fmt.Sprintf("Requests in flight may spend what is left of the %s limit of this %s: try again when they have ended", r.Interval, r.Scope)
+	case r.InFlight:
+		return fmt.Sprintf("Requests in flight may use what is left of %d %s for this %s: try again when they have ended", r.Limit, rateNames[r.Kind], r.Scope)
+	case r.Kind != Cost:
 		return fmt.Sprintf("Rate limit exceeded: %d %s for this %s", r.Limit, rateNames[r.Kind], r.Scope)
 	}
 	interval := string(r.Interval)

@@ -152,26 +152,62 @@ func (s *subject) limits(source any, make func(earlier *bounds) *bounds) *bounds
 	}
 }
 
-// checkSpent refuses a request if a window is used up. own is what the request itself has in flight.
-func (s *subject) checkSpent(b *bounds, m *moment, own amount) *Error {
-	if b.boundsMoney {
-		flight := s.flightNanos.Load() - own.nanos
-		for i := intervals - 1; i >= 0; i-- { // the broadest first
-			if b.nanos[i] == none {
-				continue
-			}
-			if spent := s.windowOf(i, m).used().nanos + flight; spent >= b.nanos[i] {
-				return s.refuse(Cost, i, m, func(r *Error) { r.LimitUSD, r.SpendUSD = usdOf(b.nanos[i]), usdOf(spent) })
-			}
+// checkSpent refuses a request if a window is used up, or may be by what is in flight.
+func (s *subject) checkSpent(b *bounds, m *moment) *Error {
+	tokens := s.flightTokens.Load()
+	refused := s.checkCost(b, m, s.flightNanos.Load())
+	if refused == nil {
+		refused = s.checkTokens(b, m, tokens)
+	}
+	if refused == nil && b.tokenRate != nil && b.tokenRate.TokensAt(m.at) < 1 {
+		refused = s.refuseTokens(b, m, 1, tokens)
+	}
+	return refused
+}
+
+// checkCost refuses a request if a window is used up, or may be by what others have in flight.
+func (s *subject) checkCost(b *bounds, m *moment, flight int64) (refused *Error) {
+	if !b.boundsMoney {
+		return nil
+	}
+	for i := intervals - 1; i >= 0; i-- { // the broadest first
+		limit := b.nanos[i]
+		if limit == none {
+			continue
+		}
+		spent := s.windowOf(i, m).used().nanos
+		switch {
+		case spent >= limit:
+			return s.refuse(Cost, i, m, func(r *Error) { r.LimitUSD, r.SpendUSD = usdOf(limit), usdOf(spent) })
+		case spent+flight >= limit && refused == nil:
+			refused = &Error{Scope: s.scope, Kind: Cost, Interval: domain.Intervals[i], InFlight: true, RetryAfter: time.Second}
 		}
 	}
-	if b.tokensADay != none && s.windowOf(daily, m).used().tokens+s.flightTokens.Load()-own.tokens >= b.tokensADay {
-		return s.refuse(TokensPerDay, daily, m, func(r *Error) { r.Limit = b.tokensADay })
+	return refused
+}
+
+// checkTokens is checkCost for the tokens of a day.
+func (s *subject) checkTokens(b *bounds, m *moment, flight int64) *Error {
+	if b.tokensADay == none {
+		return nil
 	}
-	if b.tokenRate != nil && own.isZero() && b.tokenRate.TokensAt(m.at) < 1 {
-		return &Error{Scope: s.scope, Kind: TokensPerMinute, Limit: b.tokensAMinute, RetryAfter: wait(b.tokenRate, m.at, 1)}
+	used := s.windowOf(daily, m).used().tokens
+	switch {
+	case used >= b.tokensADay:
+		return s.refuse(TokensPerDay, daily, m, func(r *Error) { r.Limit = b.tokensADay })
+	case used+flight >= b.tokensADay:
+		return &Error{Scope: s.scope, Kind: TokensPerDay, Interval: domain.Daily, Limit: b.tokensADay, InFlight: true, RetryAfter: time.Second}
 	}
 	return nil
+}
+
+// refuseTokens returns the refusal of a rate of tokens that does not have n, of which others have some in flight.
+func (s *subject) refuseTokens(b *bounds, m *moment, n, flight int64) *Error {
+	r := &Error{Scope: s.scope, Kind: TokensPerMinute, Limit: b.tokensAMinute, RetryAfter: wait(b.tokenRate, m.at, n)}
+	if b.tokenRate.TokensAt(m.at)+float64(flight) >= float64(n) {
+		r.InFlight, r.RetryAfter = true, time.Second
+	}
+	return r
 }
 
 // refuse returns the refusal of a window that is used up.
@@ -216,17 +252,21 @@ func (s *subject) uncount(b *bounds, m *moment) {
 	}
 }
 
-// reserve adds the estimate of a request to what is in flight, unless a window is used up.
+// reserve adds the estimate of a request to what is in flight, unless a window is used up, or may be by what was added
+// before. Nobody adds tokens whose cost is refused, so of several that do not fit together one always passes.
 func (s *subject) reserve(b *bounds, m *moment, estimate amount) *Error {
-	s.flightTokens.Add(estimate.tokens)
-	s.flightNanos.Add(estimate.nanos)
-	refused := s.checkSpent(b, m, estimate)
+	if refused := s.checkCost(b, m, s.flightNanos.Add(estimate.nanos)-estimate.nanos); refused != nil {
+		s.flightNanos.Add(-estimate.nanos)
+		return refused
+	}
+	flight := s.flightTokens.Add(estimate.tokens) - estimate.tokens
+	refused := s.checkTokens(b, m, flight)
 	if refused == nil && b.tokenRate != nil && estimate.tokens > 0 {
 		first := min(estimate.tokens, int64(b.tokenRate.Burst()))
-		if !b.tokenRate.AllowN(m.at, int(first)) {
-			refused = &Error{Scope: s.scope, Kind: TokensPerMinute, Limit: b.tokensAMinute, RetryAfter: wait(b.tokenRate, m.at, first)}
-		} else {
+		if b.tokenRate.AllowN(m.at, int(first)) {
 			take(b.tokenRate, m.at, b.tokensOf(estimate)-first)
+		} else {
+			refused = s.refuseTokens(b, m, first, flight)
 		}
 	}
 	if refused != nil {

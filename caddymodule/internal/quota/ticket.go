@@ -3,7 +3,9 @@ package quota
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -61,7 +63,7 @@ func (t *Ticket) enter(ctx context.Context, s *subject, b *bounds) error {
 	if s.scope != OfWorkspace && !t.shown.bounds.hasRates() {
 		t.shown = held{s, b}
 	}
-	refused := s.checkSpent(b, &t.at, amount{})
+	refused := s.checkSpent(b, &t.at)
 	if refused == nil {
 		refused = s.enter(b, &t.at)
 	}
@@ -75,15 +77,17 @@ func (t *Ticket) enter(ctx context.Context, s *subject, b *bounds) error {
 	return nil
 }
 
-// BoundsMoney reports whether the request's estimate needs its cost, and BoundsTokens whether it needs tokens. The
-// limits of a preset are known with the preset.
-func (t *Ticket) BoundsMoney(p Preset) bool {
-	for _, h := range t.holds[:t.number] {
-		if h.bounds.boundsMoney {
-			return true
-		}
-	}
-	return p.Limits != nil && p.Limits.CostPerDay > 0
+// BoundsMoney reports whether a limit of costs holds for the request, and BoundsUse one of costs or tokens. The limits of a preset
+// hold from Reserve on.
+func (t *Ticket) BoundsMoney() bool { return t.bounds(func(b *bounds) bool { return b.boundsMoney }) }
+
+// BoundsUse is described at BoundsMoney.
+func (t *Ticket) BoundsUse() bool {
+	return t.bounds(func(b *bounds) bool { return b.boundsMoney || b.boundsTokens })
+}
+
+func (t *Ticket) bounds(some func(b *bounds) bool) bool {
+	return slices.ContainsFunc(t.holds[:t.number], func(h held) bool { return some(h.bounds) })
 }
 
 // IsLimited reports whether a limit holds for the request, of its key, its workspace or a preset.
@@ -148,8 +152,8 @@ func (t *Ticket) Cancel() {
 type Used struct {
 	Tokens int64
 	Nanos  int64
-	// Unknown tells that the estimate stands for both. NoCost tells that it does so for the cost.
-	Unknown, NoCost bool
+	// UnknownTokens and UnknownCost tell that it may be more. The request then counts at least as its estimate.
+	UnknownTokens, UnknownCost bool
 	// PresetID and WorkspaceID are those of the request, empty for none.
 	PresetID, WorkspaceID string
 }
@@ -161,22 +165,22 @@ func (t *Ticket) End(used Used, now time.Time) {
 		return
 	}
 	spent := amount{tokens: used.Tokens, nanos: used.Nanos}
-	if used.Unknown {
-		spent.tokens = t.estimate.tokens
+	if used.UnknownTokens {
+		spent.tokens = max(spent.tokens, t.estimate.tokens)
 	}
-	if used.Unknown || used.NoCost {
-		spent.nanos = t.estimate.nanos
+	if used.UnknownCost {
+		spent.nanos = max(spent.nanos, t.estimate.nanos)
 	}
 	m := momentOf(now)
 	var done [3]bool
 	scopes := [...]Scope{OfKey, OfWorkspace, OfPreset}
 	for _, h := range t.holds[:t.number] {
-		h.settle(t.estimate, spent, now)
 		one := spent
 		if h.bounds.requestsADay == none {
 			one.requests = 1
 		}
-		h.count(one, &m)
+		h.count(one, &m) // first, so that it always counts somewhere
+		h.settle(t.estimate, spent, now)
 		h.inFlight.Add(-1)
 		h.release()
 		for i, of := range scopes {
@@ -206,6 +210,11 @@ func (t *Ticket) SetHeaders(to http.Header, dialect domain.Dialect, now time.Tim
 }
 
 func setHeaders(to http.Header, dialect domain.Dialect, s *subject, b *bounds, now time.Time) {
+	for name := range to { // those of the gateway are of its own limits
+		if strings.HasPrefix(name, "X-Ratelimit-") || strings.HasPrefix(name, "Anthropic-Ratelimit-") {
+			delete(to, name)
+		}
+	}
 	m := momentOf(now)
 	w := s.windowOf(daily, &m)
 	for _, of := range [...]struct {
@@ -252,9 +261,3 @@ func setHeaders(to http.Header, dialect domain.Dialect, s *subject, b *bounds, n
 
 // HasHeaders reports whether SetHeaders sets any.
 func (t *Ticket) HasHeaders() bool { return t.shown.bounds.hasRates() }
-
-// LacksCost reports whether a limit of costs holds for a request whose estimate has none.
-func (t *Ticket) LacksCost() bool { return t.BoundsMoney(Preset{}) && t.estimate.nanos == 0 }
-
-// EstimatedTokens are those of Reserve.
-func (t *Ticket) EstimatedTokens() int64 { return t.estimate.tokens }

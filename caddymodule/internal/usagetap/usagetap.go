@@ -23,6 +23,7 @@ type Tap struct {
 	*caddyhttp.ResponseWriterWrapper
 	dialect   domain.Dialect
 	hideUsage bool
+	counts    bool
 	opening   func(status int)             // is called before the answer's header is written
 	reader    *gatewayanswer.Reader        // nil until the answer's header
 	filter    *inference.StreamUsageFilter // nil for answers that pass unchanged
@@ -33,11 +34,11 @@ type Tap struct {
 
 // New returns a tap before a client's writer, for a route's dialect. It calls opening before it
 // writes the header of the response. With hideUsage, the client does not get the chunk that tells a
-// stream's usage. Answers that are no stream pass unchanged, and so do encoded ones.
-func New(w http.ResponseWriter, dialect domain.Dialect, hideUsage bool, opening func(status int)) *Tap {
+// stream's usage. Answers that are no stream pass unchanged, and so do encoded ones. With countContent, the request has its Content.
+func New(w http.ResponseWriter, dialect domain.Dialect, hideUsage, countContent bool, opening func(status int)) *Tap {
 	return &Tap{
 		ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
-		dialect:               dialect, hideUsage: hideUsage, opening: opening,
+		dialect:               dialect, hideUsage: hideUsage, counts: countContent, opening: opening,
 	}
 }
 
@@ -61,6 +62,9 @@ func (t *Tap) open(status int) {
 	t.opening(status)
 	header := t.Header()
 	t.reader = gatewayanswer.New(t.dialect, header.Get("Content-Type"), header.Get("Content-Encoding"))
+	if t.counts {
+		t.reader.CountContent()
+	}
 	if t.hideUsage && status == http.StatusOK && isPlainStream(header) {
 		t.filter = new(inference.StreamUsageFilter)
 		header.Del("Content-Length")
@@ -134,7 +138,8 @@ func (t *Tap) Close(begun time.Time, ended, left bool) *usage.Request {
 	used := &usage.Request{
 		Dialect: t.dialect, Model: seen.Model, Status: t.status, Failed: seen.Failed, Aborted: aborted,
 		Streamed: seen.Streamed, Tokens: seen.Tokens, Unknown: seen.Unknown,
-		Start: begun, Duration: time.Since(begun),
+		Content: seen.Content,
+		Start:   begun, Duration: time.Since(begun),
 		FirstByte: between(begun, t.first), FirstContent: between(begun, seen.FirstContent),
 	}
 	if told := cmp.Or(seen.Cost, gatewayanswer.CostOf(t.Header())); told != "" {

@@ -90,7 +90,7 @@ func FuzzTap(f *testing.F) {
 			return &transcript{header: headers[int(header)%len(headers)].Clone(), room: int(room)}
 		}
 		plain, tapped := client(), client()
-		of := New(tapped, dialects[int(dialect)%len(dialects)], false, func(int) {})
+		of := New(tapped, dialects[int(dialect)%len(dialects)], false, false, func(int) {})
 		want, got := play(plain, steps, body), play(of, steps, body)
 		if !slices.Equal(got, want) {
 			t.Errorf("the gateway's handler got %q, without the tap %q", got, want)
@@ -126,7 +126,7 @@ func (w *refusingWriter) Write(p []byte) (int, error) {
 // TestTapOfAClientThatLeaves checks that errors of writes pass, and that the answer is
 // aborted then. A ReadFrom of the body goes through the tap, too.
 func TestTapOfAClientThatLeaves(t *testing.T) {
-	w := New(&refusingWriter{ResponseWriter: httptest.NewRecorder()}, "chat/completions", false, func(int) {})
+	w := New(&refusingWriter{ResponseWriter: httptest.NewRecorder()}, "chat/completions", false, false, func(int) {})
 	w.Header().Set("Content-Type", "application/json")
 	if n, err := w.ReadFrom(strings.NewReader(`{"model":`)); n != 9 || err != nil {
 		t.Fatalf("got %d, %v, want all 9 bytes", n, err)
@@ -142,7 +142,7 @@ func TestTapOfAClientThatLeaves(t *testing.T) {
 // TestHiddenUsageOfAClientThatLeaves checks that errors of writes pass where a chunk is left out.
 func TestHiddenUsageOfAClientThatLeaves(t *testing.T) {
 	const streamContent = "data: {\"model\":\"m\",\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n"
-	w := New(&refusingWriter{ResponseWriter: httptest.NewRecorder()}, domain.Chat, true, func(int) {})
+	w := New(&refusingWriter{ResponseWriter: httptest.NewRecorder()}, domain.Chat, true, false, func(int) {})
 	w.Header().Set("Content-Type", "text/event-stream")
 	if n, err := io.WriteString(w, streamContent+"dat"); n != len(streamContent)+3 || err != nil {
 		t.Errorf("got %d, %v, want all bytes", n, err)
@@ -150,7 +150,7 @@ func TestHiddenUsageOfAClientThatLeaves(t *testing.T) {
 	if n, err := io.WriteString(w, "b: x\n"); n != 1 || err == nil {
 		t.Errorf("got %d, %v, want 1 and the client's error", n, err)
 	}
-	w = New(&refusingWriter{ResponseWriter: httptest.NewRecorder(), taken: 1}, domain.Chat, true, func(int) {})
+	w = New(&refusingWriter{ResponseWriter: httptest.NewRecorder(), taken: 1}, domain.Chat, true, false, func(int) {})
 	w.Header().Set("Content-Type", "text/event-stream")
 	if n, err := io.WriteString(w, "dat"); n != 3 || err != nil {
 		t.Errorf("got %d, %v, want 3 bytes that wait", n, err)

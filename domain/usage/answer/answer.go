@@ -54,6 +54,9 @@ type Seen struct {
 	// Ended reports whether the last event of a stream has passed: [DONE] of a chat, the
 	// completed, incomplete or failed response, message_stop, or an error in place of these.
 	Ended bool
+	// Content is how many bytes of content have passed, if Reader.CountContent was called: of texts, reasoning, refusals and
+	// tool arguments in the events of a stream, and of the whole body otherwise. What cannot be read counts whole.
+	Content int64
 	// Unknown is why the tokens are unknown, "" if they are known. A failed answer that
 	// says no usage has known tokens: none.
 	Unknown Reason

@@ -31,7 +31,7 @@ func (s *summary) addBody(d domain.Dialect, body jsontext.Value) {
 // add takes over what an event of a stream says, which passed at now.
 func (s *summary) add(d domain.Dialect, event jsontext.Value, k eventKind, now time.Time) {
 	s.failed = s.failed || k == errorKind || k == failedKind || hasError(event)
-	if s.firstContent.IsZero() && hasContent(event, maxContentDepth) {
+	if s.firstContent.IsZero() && contentSize(event, maxContentDepth) > 0 {
 		s.firstContent = now
 	}
 	switch d {

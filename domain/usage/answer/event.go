@@ -79,20 +79,21 @@ var contentNames = rawjson.NewNames(
 // maxContentDepth is more than the depth of any content.
 const maxContentDepth = 12
 
-// hasContent reports whether a part of an event has text, reasoning, a refusal or a tool argument.
-func hasContent(part jsontext.Value, depth int) bool {
+// contentSize returns how many bytes of text, reasoning, refusals and tool arguments are in a part of an event, as written.
+func contentSize(part jsontext.Value, depth int) (size int) {
 	if depth == 0 {
-		return false
+		return 0
 	}
 	for _, item := range rawjson.Items(part) {
-		if hasContent(item, depth-1) {
-			return true
-		}
+		size += contentSize(item, depth-1)
 	}
 	for name, value := range rawjson.Pairs(part) {
-		if contentNames[string(name[1:len(name)-1])] != "" && hasContent(value, depth-1) {
-			return true
+		if contentNames[string(name[1:len(name)-1])] != "" {
+			size += contentSize(value, depth-1)
 		}
 	}
-	return part.Kind() == '"' && len(part) > len(`""`)
+	if part.Kind() == '"' {
+		size = len(part) - len(`""`)
+	}
+	return size
 }

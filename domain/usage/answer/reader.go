@@ -22,6 +22,9 @@ type Reader struct {
 	decoder *decoder // nil for identity
 	*parser          // nil after Close
 
+	counts  bool // content
+	content int
+
 	closed bool
 	seen   Seen
 }
@@ -79,10 +82,17 @@ func mediaType(contentType string) string {
 // NeedsTime reports whether the next Write needs a time: it may have the first content.
 func (r *Reader) NeedsTime() bool { return r.streamed && !r.closed && r.summary.firstContent.IsZero() }
 
+// CountContent has Seen.Content counted, which takes time for each event. Call it before Write.
+func (r *Reader) CountContent() { r.counts = true }
+
 // Write reads the answer's next bytes, which passed at now. It never fails, never keeps p,
 // and returns when it has read p. Call it after the bytes went to the client. See NeedsTime.
 func (r *Reader) Write(p []byte, now time.Time) {
-	if r.closed || r.reason != "" || len(p) == 0 {
+	switch {
+	case r.closed, len(p) == 0:
+		return
+	case r.reason != "":
+		r.content += len(p)
 		return
 	}
 	r.last, r.any = now, true
@@ -98,7 +108,10 @@ func (r *Reader) Write(p []byte, now time.Time) {
 func (r *Reader) read(p []byte, now time.Time) {
 	if r.streamed {
 		r.readLines(p, now)
-	} else if r.text.Add(p); len(r.text.Text()) > rawjson.MaxShortText {
+		return
+	}
+	r.content += len(p)
+	if r.text.Add(p); len(r.text.Text()) > rawjson.MaxShortText {
 		r.reason = TooLarge
 	}
 }
@@ -132,6 +145,9 @@ func (r *Reader) Close(complete bool) Seen {
 		complete, truncated = true, false
 	}
 	r.seen = Seen{Streamed: r.streamed, Ended: s.ended}
+	if r.counts {
+		r.seen.Content = int64(r.content)
+	}
 	// How much of broken bytes is decoded depends on the pieces in which they come.
 	if r.reason != Encoding {
 		r.seen.Model, r.seen.Cost, r.seen.Failed, r.seen.FirstContent = s.model, s.usage.cost, s.failed, s.firstContent

@@ -3,6 +3,8 @@ package answer
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,4 +75,37 @@ func check(t *testing.T, d domain.Dialect, contentType string, body []byte, comp
 	}
 	whole.FirstContent = first
 	return whole
+}
+
+// TestContentIsCounted counts the content of streams, in any pieces, and all bytes of other answers.
+func TestContentIsCounted(t *testing.T) {
+	const chatEvent, delta = `data: {"model":"m","choices":[{"delta":{"content":"`, `data: {"type":"response.output_text.delta","delta":"`
+	long := strings.Repeat("x", 1000)
+	for _, tc := range []struct {
+		name              string
+		d                 domain.Dialect
+		media, coding, in string
+		want              int64
+	}{
+		{"chat", domain.Chat, sseType, "", chatEvent + "12345\"}}]}\n\n" + chatEvent + "678\"}}]}\n\n: wait\n\n" + chatEvent + "\",\"reasoning\":\"90\"}}]}\n\ndata: [DONE]\n\n", 10},
+		{"chat, long", domain.Chat, sseType, "", chatEvent + long + "\"}}]}\n\n" + chatEvent + long + "\"}}]}\n\n", 2000},
+		{"responses", domain.Responses, sseType, "", delta + "12345\"}\n\n" + delta + long + "\"}\n\ndata: {\"type\":\"response.output_text.done\",\"text\":\"12345" + long + "\"}\n\n", 1005},
+		{"messages", domain.Messages, sseType, "", "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"12345\"}}\n\n", 5},
+		{"an error", domain.Chat, sseType, "", "data: {\"error\":{\"message\":\"no\"}}\n\n", 0},
+		{"no JSON", domain.Chat, sseType, "", "data: hello\n\n", 5},
+		{"a body", domain.Chat, jsonType, "", "{\"choices\":[]} ", 15},
+		{"another type", domain.Chat, "text/html", "", long, 1000},
+		{"another coding", domain.Chat, sseType, "compress", long, 1000},
+	} {
+		for _, step := range []int{1, 7, 1 << 20} {
+			r := New(tc.d, tc.media, tc.coding)
+			r.CountContent()
+			for piece := range slices.Chunk([]byte(tc.in), step) {
+				r.Write(piece, epoch)
+			}
+			if got := r.Close(false).Content; got != tc.want {
+				t.Errorf("%s in pieces of %d: got %d bytes of content, want %d", tc.name, step, got, tc.want)
+			}
+		}
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/sse"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
@@ -16,6 +18,7 @@ const maxEventName = 32
 type lines struct {
 	sse      sse.Reader
 	hasData  bool               // the event has data, whose text is kept
+	size     int                // of that data as it was sent
 	inFirst  bool               // it is of one line so far
 	kind     eventKind          // the meaning of the event's name
 	event    [maxEventName]byte // how that begins, if it comes in parts
@@ -52,21 +55,24 @@ func (r *Reader) readData(p []byte, begins, ends bool) {
 	l := &r.lines
 	isFirst := !l.hasData
 	if isFirst && begins && ends && r.addsNothing(p) {
+		r.countContent(p, len(p))
 		return // without a copy, as nearly always
 	}
 	switch {
 	case isFirst:
 		r.text.Reset()
-		l.hasData, l.inFirst = true, true
+		l.hasData, l.inFirst, l.size = true, true, 0
 	case begins:
 		r.text.Add(newline)
 		l.inFirst = false
 	}
 	r.text.Add(p)
+	l.size += len(p)
 	switch {
 	case len(r.text.Text()) > rawjson.MaxShortText:
 		r.reason = TooLarge
 	case ends && l.inFirst && r.addsNothing(r.text.Text()):
+		r.countContent(r.text.Text(), l.size)
 		l.hasData = false
 	}
 }
@@ -79,6 +85,7 @@ func (r *Reader) endEvent(now time.Time, whole bool) {
 	if !hasData {
 		return
 	}
+	r.countContent(data, l.size)
 	if k == errorKind || k == failedKind {
 		s.failed = true
 	}
@@ -93,6 +100,24 @@ func (r *Reader) endEvent(now time.Time, whole bool) {
 	}
 	isLast := bytes.Equal(bytes.TrimSpace(data), chatEnd) || (whole || isJSON) && endsStream(r.dialect, k)
 	s.ended = s.ended || isLast
+}
+
+// countContent counts the content of an event's data, whose long strings may be left out of its size. A stream of responses
+// has all content in deltas, and repeats it.
+func (r *Reader) countContent(data jsontext.Value, size int) {
+	part, left := data, size-len(data)
+	switch {
+	case !r.counts, bytes.HasPrefix(data, chatEnd):
+		return
+	case rawjson.Check(data) != nil:
+		r.content += size
+		return
+	case r.dialect == domain.Responses:
+		if part = rawjson.Get(data, "delta"); part == nil {
+			return
+		}
+	}
+	r.content += max(left, 0) + contentSize(part, maxContentDepth)
 }
 
 // addsNothing reports whether the first line of an event's data has none of the names that still matter,
