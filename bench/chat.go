@@ -55,7 +55,10 @@ func chatMessage(role string, size, number int) string {
 	random := rand.New(rand.NewPCG(1, uint64(number)))
 	for {
 		piece := chatPieces[random.IntN(len(chatPieces))]
-		if random.IntN(4) == 0 {
+		switch random.IntN(40) {
+		case 0:
+			piece = `it\u2019s `
+		case 1, 2, 3, 4, 5, 6, 7, 8, 9:
 			piece = strconv.Itoa(random.IntN(1_000_000)) + " "
 		}
 		if len(text)+len(piece)+len(tail) > size {
@@ -68,7 +71,7 @@ func chatMessage(role string, size, number int) string {
 var chatPieces = []string{
 	"The quick brown fox jumps over the lazy dog. ", "the ", "of a ", "request ", "which then ", "answers, ", "because ", "naïve ", "größer ", "模型 ",
 	`\n`, `\n\n\t`, `\"quoted\" `, `if err != nil {\n\t\treturn fmt.Errorf(\"reading %q: %w\", name, err)\n\t}\n`, `{\"path\": \"src/main.go\", \"line\": `,
-	`C:\\Users\\me `, `\u00e9t\u00e9 `, "and so on; ", "(see above) ", "function ", "configuration ",
+	`C:\\Users\\me `, "and so on; ", "(see above) ", "function ", "configuration ",
 }
 
 // withSystemMessage adds the system message to a chat request.

@@ -75,6 +75,8 @@ func (b *bench) prepareLiteLLM() (gatewayCase, error) {
 			return nil, nil, err
 		}
 		// The proxy adds no message of its own, so the client sends the system message.
-		return s, newRequest(address, http.MethodPost, chatPath, liteLLMKey, withSystemMessage(chatBody("preset", l.size, l.stream)), http.StatusOK, nil), nil
+		// It passes the usage of a stream on only if that is asked for.
+		body := strings.Replace(withSystemMessage(chatBody("preset", l.size, l.stream)), `"stream":true`, `"stream":true,"stream_options":{"include_usage":true}`, 1)
+		return s, newRequest(address, http.MethodPost, chatPath, liteLLMKey, body, http.StatusOK, nil), nil
 	}}, nil
 }
