@@ -52,7 +52,7 @@ func chatBody(model string, size int, stream bool) string {
 func chatMessage(role string, size, number int) string {
 	const tail = `"}`
 	text := []byte(`{"role":"` + role + `","content":"`)
-	random := rand.New(rand.NewPCG(1, uint64(number)))
+	random := rand.New(rand.NewPCG(1, uint64(number))) //nolint:gosec // the same text in each run
 	for {
 		piece := chatPieces[random.IntN(len(chatPieces))]
 		switch random.IntN(40) {

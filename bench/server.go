@@ -167,7 +167,7 @@ func (s *server) processes() []string {
 		lists, _ := filepath.Glob(filepath.Join(all[i], "task", "*", "children"))
 		for _, list := range lists {
 			children, _ := os.ReadFile(list)
-			for _, id := range strings.Fields(string(children)) {
+			for id := range strings.FieldsSeq(string(children)) {
 				all = append(all, "/proc/"+id)
 			}
 		}

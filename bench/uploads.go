@@ -21,7 +21,7 @@ const (
 	uploadClients = 64
 	bodiesMemory  = 128 // in MiB, max_memory's default without a limit of Go's memory
 	uploadFigure  = "growth of resident memory, 64 uploads of 8 MB at once"
-	uploadsPassed = "uploads of 8 MB that passed, a second"
+	uploadRate    = "uploads of 8 MB that passed, a second"
 )
 
 var errUpload = errors.New("want 200 or 503")
@@ -65,7 +65,7 @@ func (b *bench) measureUploads(filled store) error {
 		return err
 	default:
 	}
-	b.record(uploadsPassed, "", float64(answered.Load())/(2*b.lasting).Seconds())
+	b.record(uploadRate, "", float64(answered.Load())/(2*b.lasting).Seconds())
 	peak, err := o.memory("VmHWM")
 	b.record(uploadFigure, "MiB", peak-before)
 	return err
