@@ -37,32 +37,28 @@ func bufferClass(size int64) int {
 	return bits.Len64(uint64(max(0, size-bytes.MinRead-1)) / smallestBuffer)
 }
 
-// newBuffer returns a buffer of a bufferSize.
+// newBuffer returns a buffer of a bufferSize, or a large one of up to a quarter more. Its content is not defined.
 func newBuffer(size int64) *buffer {
-	b := &buffer{text: make([]byte, size)}
-	if class := bufferClass(size); class < len(bufferPools) {
-		b.pool = &bufferPools[class]
-	}
-	return b
-}
-
-// usedBuffer returns a buffer of a bufferSize, or of up to a quarter more, that nobody uses any more, or nil. Its
-// content is not defined.
-func usedBuffer(size int64) *buffer {
 	class := bufferClass(size)
 	if class >= len(bufferPools) {
-		return idle.take(size)
+		if used := idle.take(size); used != nil {
+			return used
+		}
+		return &buffer{text: make([]byte, size)}
 	}
-	used, _ := bufferPools[class].Get().(*buffer)
-	return used
+	pool := &bufferPools[class]
+	if used, ok := pool.Get().(*buffer); ok {
+		return used
+	}
+	return &buffer{make([]byte, size), pool}
 }
 
-// recycle gives the buffer to others.
-func (b *buffer) recycle() {
+// recycle gives the buffer to others. Idle large ones take at most so many bytes then.
+func (b *buffer) recycle(most int64) {
 	if b.pool != nil {
 		b.pool.Put(b)
 	} else {
-		idle.put(b)
+		idle.put(b, most)
 	}
 }
 
@@ -108,8 +104,8 @@ func (i *idleBuffers) take(size int64) *buffer {
 	return found
 }
 
-// put keeps a buffer for others.
-func (i *idleBuffers) put(b *buffer) {
+// put keeps a buffer for others, and drops the oldest ones where all take more than most bytes.
+func (i *idleBuffers) put(b *buffer, most int64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.buffers = append(i.buffers, b)
@@ -117,29 +113,24 @@ func (i *idleBuffers) put(b *buffer) {
 	if i.puts++; len(i.buffers) == 1 {
 		time.AfterFunc(idleTime, i.dropUnlessUsed(i.puts))
 	}
+	i.trim(most)
 }
 
 // dropUnlessUsed returns a function that drops all, or that looks again later if some came back since puts.
 func (i *idleBuffers) dropUnlessUsed(puts int) func() {
 	return func() {
 		i.mu.Lock()
-		now := i.puts
-		i.mu.Unlock()
-		if now == puts {
+		defer i.mu.Unlock()
+		if i.puts == puts {
 			i.trim(0)
-		} else if i.bytes.Load() > 0 {
-			time.AfterFunc(idleTime, i.dropUnlessUsed(now))
+		} else if len(i.buffers) > 0 {
+			time.AfterFunc(idleTime, i.dropUnlessUsed(i.puts))
 		}
 	}
 }
 
-// trim drops the oldest buffers until the rest take at most so many bytes.
+// trim drops the oldest buffers until the rest take at most so many bytes. i must be locked.
 func (i *idleBuffers) trim(most int64) {
-	if i.bytes.Load() <= most {
-		return
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
 	for len(i.buffers) > 0 && i.bytes.Load() > most {
 		size := int64(len(i.buffers[0].text))
 		i.bytes.Add(-size)

@@ -62,7 +62,6 @@ func (m *Reservation) Add(n int64) error {
 		return ErrNoMemory
 	}
 	m.held.Add(n)
-	idle.trim(m.Limit)
 	return nil
 }
 
@@ -97,16 +96,10 @@ func (m *Reservation) Grow(body []byte, size int64) ([]byte, error) {
 	if m == nil {
 		return append(make([]byte, 0, size), body...), nil
 	}
-	larger := usedBuffer(size) // before Add, which drops idle ones
 	if err := m.Add(size); err != nil {
-		if larger != nil {
-			larger.recycle()
-		}
 		return nil, err
 	}
-	if larger == nil {
-		larger = newBuffer(size)
-	}
+	larger := newBuffer(size)
 	text := append(larger.text[:0:size], body...)
 	m.Sub(int64(cap(body)))
 	m.Recycle()
@@ -117,7 +110,7 @@ func (m *Reservation) Grow(body []byte, size int64) ([]byte, error) {
 // Recycle lets other requests use the buffer. Nothing may refer to it any more.
 func (m *Reservation) Recycle() {
 	if m.buffer != nil {
-		m.buffer.recycle()
+		m.buffer.recycle(m.Limit)
 		m.buffer = nil
 	}
 }
