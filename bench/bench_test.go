@@ -52,9 +52,9 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := 66 // without the rows of PocketBase and of other gateways
+	want := 75 // without the rows of PocketBase and of other gateways
 	if runtime.GOOS != "linux" {
-		want -= 6 // the rows about memory
+		want -= 8 // the rows about memory
 	}
 	if len(run.Rows) != want {
 		t.Errorf("got %d rows, want %d", len(run.Rows), want)

@@ -295,6 +295,10 @@ func TestImage(t *testing.T) {
 	job.run(job.inside(append(slices.Clone(config.Entrypoint), salvage...)...)...)
 	c.env[len(c.env)-1] = "PRESETS_FOLDER=" + salvage[3]
 	begin()
+	if status, _ := s.post(t, "/v1/chat/completions", inference, `{"model":"@preset/p","messages":[]}`); status != http.StatusUnauthorized {
+		t.Errorf("after a salvage a key of before gets %d, want 401", status)
+	}
+	inference = strings.TrimSpace(c.run(c.inside("caddy", "presets", "key", "create", "--kind", "inference")...))
 	if status, answer := s.post(t, "/v1/chat/completions", inference, `{"model":"@preset/p","messages":[]}`); status != http.StatusOK {
 		t.Errorf("after a salvage the preset is gone: %d %s", status, answer)
 	}

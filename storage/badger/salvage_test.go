@@ -565,13 +565,6 @@ func TestSalvageInto(t *testing.T) {
 	}
 }
 
-// change makes a change that concerns no key.
-func change(t *testing.T, s *Store) {
-	t.Helper()
-	f := storagetest.Fill(t, s)
-	f.Version("default", "after", `{"model":"m"}`)
-}
-
 // usedLog returns the log that has entries, and its used length.
 func usedLog(t *testing.T, folder string) (name string, used int) {
 	t.Helper()

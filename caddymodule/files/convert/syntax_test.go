@@ -136,15 +136,6 @@ func TestLargeTexts(t *testing.T) {
 	}
 }
 
-func mustParse(tb testing.TB, text string) node {
-	tb.Helper()
-	n, err := node{}.parse([]byte(text))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return n
-}
-
 func TestRoles(t *testing.T) {
 	for _, test := range []struct{ body, want string }{
 		{"hello", "user:hello"},

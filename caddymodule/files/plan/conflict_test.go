@@ -82,8 +82,10 @@ const threeVersions = "labels: {l: 1}\nearlier: [{chat: {model: m1}}, {chat: {mo
 func TestLabelMovedInPlan(t *testing.T) {
 	const moved, none = "labels: {l: 2}\nchat: {model: m}\n", "chat: {model: m}\n"
 	for _, tc := range []struct{ name, file, method, body string }{
-		{"moved and removed", moved, "DELETE", ""}, {"moved twice", moved, "PUT", `{"version":3}`},
-		{"removed and moved", none, "PUT", `{"version":3}`}, {"removed twice", none, "DELETE", ""},
+		{"moved and removed", moved, "DELETE", ""},
+		{"moved twice", moved, "PUT", `{"version":3}`},
+		{"removed and moved", none, "PUT", `{"version":3}`},
+		{"removed twice", none, "DELETE", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := start(t)

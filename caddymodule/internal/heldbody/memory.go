@@ -100,7 +100,7 @@ func (m *Reservation) Grow(body []byte, size int64) ([]byte, error) {
 		return nil, err
 	}
 	larger := newBuffer(size)
-	text := append(larger.text[:0], body...)
+	text := append(larger.text[:0:size], body...)
 	m.Sub(int64(cap(body)))
 	m.Recycle()
 	m.buffer = larger
@@ -110,7 +110,7 @@ func (m *Reservation) Grow(body []byte, size int64) ([]byte, error) {
 // Recycle lets other requests use the buffer. Nothing may refer to it any more.
 func (m *Reservation) Recycle() {
 	if m.buffer != nil {
-		m.buffer.recycle()
+		m.buffer.recycle(m.Limit)
 		m.buffer = nil
 	}
 }

@@ -24,7 +24,7 @@ type entry[V any] struct {
 	value V
 	stamp Stamp
 	cost  int
-	used  atomic.Bool // since room was last made
+	used  atomic.Bool // by Get, since room was last made; values that nobody asked for again go first
 }
 
 // New returns a Cache that shares a Budget with others.
@@ -81,7 +81,6 @@ func (c *Cache[K, V]) Get(key K, stamp Stamp) (value V, ok bool) {
 // changed it.
 func (c *Cache[K, V]) Put(key K, stamp Stamp, value V, cost int) {
 	e := &entry[V]{value: value, stamp: stamp, cost: cost}
-	e.used.Store(true)
 	if c.put(key, e) && c.budget.excess() > 0 {
 		c.budget.makeRoom()
 	}
