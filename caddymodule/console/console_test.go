@@ -34,7 +34,7 @@ func files() fstest.MapFS {
 
 func newTestPage(t *testing.T, base string, files fs.FS) *Page {
 	t.Helper()
-	p, err := newPage(base, "/v1", "{}", files)
+	p, err := newPage(base, "/v1", "{}", false, files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +103,9 @@ func TestDeepLinks(t *testing.T) {
 		"/w/0190b2c4-8f5e-7a3b-9c1d-2e4f6a8b0c1d/p/a": 200,
 		"/w/default/history":                          200,
 		"/w/default/usage":                            200,
+		"/w/default/keys":                             200,
+		"/w/default/budgets":                          200,
+		"/w/default/keys/x":                           404,
 		"/w/default/p/mail":                           200,
 		"/w/default/p/A.b_c~d-9":                      200,
 		"/w/default/p/" + long:                        200,
@@ -371,7 +374,7 @@ func TestBadSets(t *testing.T) {
 	unknown := files()
 	unknown["notes.txt"] = &fstest.MapFile{}
 	for name, set := range map[string]fstest.MapFS{"without a shell": {}, "with an unknown type": unknown} {
-		if _, err := newPage("/console", "/v1", "{}", set); err == nil {
+		if _, err := newPage("/console", "/v1", "{}", false, set); err == nil {
 			t.Errorf("a set %s is taken", name)
 		}
 	}
@@ -487,7 +490,7 @@ func TestForbiddenIsFound(t *testing.T) {
 
 // TestNew checks the set that ships: each file is served, and the shell names assets of it.
 func TestNew(t *testing.T) {
-	p, err := New("/console", "/v1", "{}")
+	p, err := New("/console", "/v1", "{}", true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,107 @@
+// The inference keys of a workspace. Who has an inference key sees that one alone.
+
+import { hasKeys, search, toWorkspaceUsage } from './addresses.js'
+import { button, h, row, table, user, when } from './elements.js'
+import * as session from './session.js'
+import { snippet } from './copy.js'
+import { changeKey, nameOf, newKey, removeKey, rotateKey, setDisabled } from './key_changes.js'
+import { rates } from './key_form.js'
+import { spending, spentText } from './spending.js'
+import { live, pagedList } from './states.js'
+
+const limit = 100
+
+/** @type {MakeView} */
+export function keysView(context) {
+	const mayIssue = session.mayIssueKeys()
+	const title = session.mayChange() ? 'Keys' : 'Your key'
+	return {
+		title: `${title} · ${context.workspace}`,
+		element: h('div', null,
+			h('div', { class: 'heading' }, h('h1', null, title), hasKeys && mayIssue && h('div', { class: 'actions' },
+				h('a', { class: 'quiet', href: toWorkspaceUsage(context.workspace, { by: 'key' }) }, 'Usage by key'),
+				button('New key', () => newKey(context), { class: 'primary', 'data-key': 'new', 'data-shortcut': 'n' }))),
+			!hasKeys ? off() : mayIssue ? list(context) : session.mayChange()
+				? h('p', { class: 'note' }, 'This key sees no others. That takes a management key with the right issue-keys.') : ownKey(context)),
+	}
+}
+
+const off = () => h('div', { class: 'empty' },
+	h('h2', null, 'This server has no API of keys'),
+	h('p', null, 'The option ', h('code', null, 'key_api'), ' in its Caddyfile turns it on:'),
+	snippet('presets {\n\tkey_api\n}', 'the Caddyfile with key_api'))
+
+/** @param {Context} context */
+function list(context) {
+	const path = (/** @type {number} */ offset) => '/keys' + search({ workspace_id: context.workspace, include_disabled: 'true', offset, limit })
+	return pagedList(context, limit, path, ({ data }) => (data.length === 0
+		? h('div', { class: 'empty' }, h('h2', null, 'No keys yet'), h('p', null, 'Give each developer, agent and service a key of its own. Then each has its own limit and its own usage, and can be stopped alone.'))
+		: table('Keys', ['Key', 'Reach', 'Limit', 'Today', 'This month', 'Last used', 'Expires', 'Actions'], data.map((/** @type {Key} */ key) => keyRow(context, key)), 'keys')))
+}
+
+/** @param {Context} context @param {Key} key */
+function keyRow(context, key) {
+	const name = nameOf(key)
+	/** @param {string} text @param {(context: Context, key: Key) => unknown} run */
+	const action = (text, run) => button(text, () => run(context, key), { class: 'small', 'data-key': `${text} ${key.id}`, 'aria-label': `${text} ${name}` })
+	return row([
+		['Key', [
+			h('span', { class: 'standing' }, h('button', { type: 'button', class: 'quiet name', 'data-row': true, 'data-key': key.id, title: `Change ${name}`, onclick: () => changeKey(context, key) }, user(name)), stateOf(key)),
+			h('span', { class: 'below' }, 'inference ', key.label !== name && h('code', null, key.label)),
+			key.grace_ends_at && h('span', { class: 'below' }, 'The secret before ends ', when(key.grace_ends_at)),
+		]],
+		['Reach', reach(key)],
+		['Limit', limitsOf(key, name)],
+		['Today', spentText(key.usage_daily)],
+		['This month', spentText(key.usage_monthly)],
+		['Last used', timeOr(key.last_used_at, 'never')],
+		['Expires', timeOr(key.expires_at, 'never')],
+		['Actions', h('span', { class: 'actions' }, action(key.disabled ? 'Enable' : 'Disable', setDisabled), action('Rotate', rotateKey), action('Delete', removeKey))],
+	])
+}
+
+/** @param {string | null} time @param {string} word */
+const timeOr = (time, word) => (time ? when(time) : h('span', { class: 'muted' }, word))
+
+/** @param {Key} key */
+function stateOf(key) {
+	const state = key.expires_at && Date.parse(key.expires_at) <= Date.now() ? 'expired' : key.disabled ? 'disabled' : ''
+	return state && h('span', { class: `state ${state}` }, state)
+}
+
+/** Says which presets and models a key reaches. @param {Key} key */
+function reach({ presets, models, preset_required: isRequired }) {
+	/** @param {string} word @param {string[]} names */
+	const some = (word, names) => h('span', { class: 'part-of' }, `${word} `, h('code', { title: names.join('\n') }, user(names.slice(0, 3).join(', '))), names.length > 3 && ` and ${names.length - 3} more`)
+	return [
+		presets ? some(presets.length === 1 ? 'preset' : 'presets', presets) : isRequired ? 'every preset' : 'every preset and model',
+		models && some('models', models),
+		isRequired && h('span', { class: 'below' }, 'each request names a preset'),
+	]
+}
+
+/** @param {KeyFigures} key @param {string} name */
+function limitsOf(key, name) {
+	const interval = key.limit_reset ?? 'lifetime'
+	const spent = { daily: key.usage_daily, weekly: key.usage_weekly, monthly: key.usage_monthly, lifetime: key.usage }[interval]
+	const counts = rates.filter(({ name: rate }) => key.limits?.[rate]).map(({ name: rate, text }) => `${key.limits?.[rate]?.toLocaleString('en')} ${text}`)
+	return [
+		key.limit === null ? h('span', { class: 'muted' }, 'no limit of cost') : spending(name, spent, key.limit, interval),
+		counts.length > 0 && h('span', { class: 'below number' }, counts.join(', ')),
+	]
+}
+
+/** Shows the key that someone has. @param {Context} context */
+function ownKey(context) {
+	return live(context, '/key', ({ data }) => {
+		/** @type {KeyFigures} */
+		const key = data
+		/** @param {string} name @param {Child | Child[]} value */
+		const fact = (name, value) => [h('dt', null, name), h('dd', null, value)]
+		return h('dl', { class: 'facts own-key' },
+			fact('Key', h('code', null, key.label)),
+			fact('Limit', limitsOf(key, 'your key')),
+			fact('Today', spentText(key.usage_daily)), fact('This week', spentText(key.usage_weekly)), fact('This month', spentText(key.usage_monthly)), fact('In all', spentText(key.usage)),
+			fact('Expires', timeOr(key.expires_at, 'never')))
+	}).element
+}
