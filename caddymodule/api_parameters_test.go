@@ -35,9 +35,10 @@ func withQuery(path, query string) string {
 // TestQueries sends unknown, repeated and malformed parameters to every route.
 func TestQueries(t *testing.T) {
 	tier.NoRace(t)
-	s := start(t, standard)
+	s := start(t, standard+"\nkey_api")
 	f := &fixtures{s: s}
 	active, archived, workspace := f.preset(false), f.preset(true), f.workspace()
+	f.hash = f.key()
 	ops := operations(t)
 	for _, route := range slices.Sorted(maps.Keys(matrix)) {
 		op, row := ops[route], matrix[route]

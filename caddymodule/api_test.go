@@ -359,7 +359,7 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.schemas, h.router = schemas, newRouter(h.BasePath, h.routes(schemas))
+	h.schemas, h.router = schemas, newRouter(h.BasePath, h.routes(schemas), false)
 	h.events = &events.Announcer{Wanted: func(string) bool { return false }}
 	if h.metrics, err = metrics.New(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)

@@ -169,7 +169,7 @@ func TestConditionsOfChanges(t *testing.T) {
 	f := &fixtures{s: s}
 	for route, r := range matrix {
 		method, path, _ := strings.Cut(route, " ")
-		if method == "GET" || r.exists.status >= 300 { // a taken slug, and feedback
+		if method == "GET" || r.exists.status >= 300 || isOfKeys(path) { // a taken slug, and feedback
 			continue
 		}
 		t.Run(route, func(t *testing.T) {

@@ -76,7 +76,7 @@ func TestAudit(t *testing.T) {
 		"alice preset.archive 1-1",
 		"alice preset.restore 1-1",
 		"alice workspace.update 0-0",
-		"admin key.revoke 0-0",
+		"admin key.delete 0-0",
 	}
 	// The first two records are from the default workspace and the admin's key.
 	if len(did) != len(want)+2 || !slices.Equal(did[2:], want) {

@@ -65,6 +65,9 @@ type Schemas struct {
 	CreateWorkspace *Schema
 	// UpdateWorkspace is the body of PATCH /workspaces/{id}.
 	UpdateWorkspace *Schema
+	// CreateKey is the body of POST /keys, UpdateKey that of PATCH /keys/{hash}, and RotateKey
+	// that of POST /keys/{hash}/rotate, if there is one.
+	CreateKey, UpdateKey, RotateKey *Schema
 	// NewKey is the body of POST keys of the admin endpoint.
 	NewKey *Schema
 	// KeyPruning is the body of POST keys/prune of the admin endpoint.
@@ -102,6 +105,9 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 		{&s.WorkspaceReference, "workspace-reference.json", nil},
 		{&s.CreateWorkspace, "create-workspace.json", nil},
 		{&s.UpdateWorkspace, "update-workspace.json", nil},
+		{&s.CreateKey, "create-key.json", nil},
+		{&s.UpdateKey, "update-key.json", nil},
+		{&s.RotateKey, "rotate-key.json", nil},
 		{&s.NewKey, "new-key.json", nil},
 		{&s.KeyPruning, "key-pruning.json", nil},
 		{&s.Pruning, "pruning.json", nil},

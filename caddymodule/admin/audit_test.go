@@ -80,8 +80,8 @@ func TestAuditEndpoint(t *testing.T) {
 		{"workspace.create", "workspace", page.Records[0].Object.ID, "system", ""},
 		{"workspace.create", "workspace", workspace.Field(t, "id"), "ann", configured},
 		{"preset.create_version", "preset", page.Records[2].Object.ID, "ann", configured},
-		{"key.issue", "key", k.ID, "admin", ""},
-		{"key.revoke", "key", k.ID, "admin", ""},
+		{"key.create", "key", k.ID, "admin", ""},
+		{"key.delete", "key", k.ID, "admin", ""},
 	} {
 		r := page.Records[i]
 		if r.Operation != want.operation || r.Object.Kind != want.kind || r.Object.ID != want.id || r.UserID != want.user || r.KeyID != want.key {
