@@ -25,8 +25,8 @@ export function budgetsView(context) {
 /** @param {Context} context */
 function list(context) {
 	return live(context, workspacePath(context.workspace, 'budgets'), ({ data }) => [
-		h('p', { class: 'intro' }, 'A budget bounds what all requests of the workspace spend together. Once it is used up, they get 403 until it begins again, at midnight in UTC.'),
-		table('Budgets', ['For', 'Spent', 'Begins again', 'Actions'], Object.keys(intervals).map((interval) =>
+		h('p', { class: 'intro' }, 'A budget bounds what all requests of the workspace spend together. Once it is used up, they get 403 until it resets, at midnight in UTC.'),
+		table('Budgets', ['Budget', 'Spent', 'Resets', 'Actions'], Object.keys(intervals).map((interval) =>
 			budgetRow(context, interval, data.find((/** @type {Budget} */ { reset_interval: of }) => (of ?? 'lifetime') === interval))), 'budgets'),
 	]).element
 }
@@ -37,9 +37,9 @@ function budgetRow(context, interval, budget) {
 	/** @param {string} text @param {(context: Context, interval: string, budget: Budget | undefined) => unknown} run */
 	const action = (text, run) => button(text, () => run(context, interval, budget), { class: 'small', 'data-key': `${text} ${interval}`, 'aria-label': `${text} ${name.toLowerCase()}` })
 	return row([
-		['For', h('strong', null, name)],
+		['Budget', h('strong', null, name)],
 		['Spent', budget ? spending(name, budget.spend_usd, budget.limit_usd, interval) : h('span', { class: 'muted' }, 'no budget')],
-		['Begins again', budget ? resets(interval) : null],
+		['Resets', budget ? resets(interval) : null],
 		['Actions', h('span', { class: 'actions' }, budget ? [action('Change', setBudget), action('Remove', removeBudget)] : action('Set', setBudget))],
 	])
 }
@@ -50,8 +50,8 @@ const put = ({ workspace }, interval, usd) => api.change('PUT', workspacePath(wo
 /** @param {Context} context @param {string} interval @param {Budget | undefined} before */
 function setBudget(context, interval, before) {
 	const limit = numberInput(before?.limit_usd)
-	ask(context, 'Set budget', `Budget for ${intervals[interval].each}`, [
-		field('US dollars', limit, 'More than each budget of a shorter time, and less than each of a longer one.'),
+	ask(context, 'Set budget', `${intervals[interval].name} budget`, [
+		field('US dollars', limit, 'More than the budgets of shorter times, and less than those of longer ones.'),
 	], async () => {
 		await api.change('PUT', workspacePath(context.workspace, `budgets/${interval}`), { limit_usd: numberOf(limit) })
 		say('The budget is set, from the next request on.', { name: 'Undo', run: () => (before ? put(context, interval, before.limit_usd) : drop(context, interval)).then(() => say('The budget is as before.'), failed) })

@@ -57,10 +57,10 @@ export function rotateKey(context, key) {
 	let made
 	ask(context, 'Rotate', `Rotate ${nameOf(key)}?`, [
 		h('p', null, 'It gets a new secret. Its name, limits, usage and history stay.'),
-		field('The present secret still works', grace, 'Long enough to put the new one in its place everywhere. A secret from an earlier rotation ends at once.'),
+		field('The present secret still works', grace, 'Long enough to put the new one in its place. A secret of an earlier rotation ends at once.'),
 	], async () => {
 		made = await api.change('POST', pathOf(key, '/rotate'), grace.value ? { grace: grace.value } : {})
-	}, { isDisposable: true, onClose: () => made && showSecret(context, made, made.data.grace_ends_at ? ['The secret before works until it ends ', when(made.data.grace_ends_at), '.'] : 'The secret before has ended.') })
+	}, { isDisposable: true, onClose: () => made && showSecret(context, made, made.data.grace_ends_at ? ['The former secret ends ', when(made.data.grace_ends_at), ', so put this one in its place until then.'] : 'The former secret has ended.') })
 }
 
 /** @param {Context} context @param {Key} key */
@@ -81,7 +81,8 @@ function showSecret(context, { text: json, data }, text) {
 	let isCopied = false
 	const copied = h('span', { role: 'status', class: 'good' })
 	const { dialog } = openDialog('Secret', `The secret of ${nameOf(data)}`, [
-		h('p', null, text, ' Copy its secret now: it is shown this once, and the server keeps only its hash.'),
+		h('p', null, text),
+		h('p', null, h('strong', null, 'Copy the secret now. It is not shown again'), ', because the server keeps only its hash.'),
 		h('pre', { class: 'panel secret-text', tabindex: '0', role: 'region', 'aria-label': 'Secret' }, h('code', null, secret)),
 		h('p', { class: 'actions' }, button('Copy secret', () => copy(secret), { class: 'primary', autofocus: true }), copied),
 	], { signal: context.signal, mayClose: () => isCopied || confirm('The secret is not copied, and is not shown again. Close it?') })

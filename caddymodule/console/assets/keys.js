@@ -36,7 +36,15 @@ function list(context) {
 	const path = (/** @type {number} */ offset) => '/keys' + search({ workspace_id: context.workspace, include_disabled: 'true', offset, limit })
 	return pagedList(context, limit, path, ({ data }) => (data.length === 0
 		? h('div', { class: 'empty' }, h('h2', null, 'No keys yet'), h('p', null, 'Give each developer, agent and service a key of its own. Then each has its own limit and its own usage, and can be stopped alone.'))
-		: table('Keys', ['Key', 'Reach', 'Limit', 'Today', 'This month', 'Last used', 'Expires', 'Actions'], data.map((/** @type {Key} */ key) => keyRow(context, key)), 'keys')))
+		: h('div', null, h('p', { class: 'hint number' }, summary(data)), table('Keys', ['Key', 'Reach', 'Limit', 'This month', 'Last used', 'Expires', 'Actions'], data.map((/** @type {Key} */ key) => keyRow(context, key)), 'keys'))))
+}
+
+/** Counts the keys of a page that someone may want to look at. @param {Key[]} keys */
+function summary(keys) {
+	/** @param {string} word @param {(key: Key) => unknown} is */
+	const count = (word, is) => [keys.filter(is).length, word]
+	return [count(keys.length === 1 ? 'key' : 'keys', () => true), count('disabled', (key) => key.disabled), count('expired', isExpired), count('used up', (key) => key.limit !== null && spentOf(key) >= key.limit)]
+		.filter(([n]) => n).map((part) => part.join(' ')).join(' · ')
 }
 
 /** @param {Context} context @param {Key} key */
@@ -48,12 +56,11 @@ function keyRow(context, key) {
 		['Key', [
 			h('span', { class: 'standing' }, h('button', { type: 'button', class: 'quiet name', 'data-row': true, 'data-key': key.id, title: `Change ${name}`, onclick: () => changeKey(context, key) }, user(name)), stateOf(key)),
 			h('span', { class: 'below' }, 'inference ', key.label !== name && h('code', null, key.label)),
-			key.grace_ends_at && h('span', { class: 'below' }, 'The secret before ends ', when(key.grace_ends_at)),
+			key.grace_ends_at && h('span', { class: 'below' }, 'The former secret ends ', when(key.grace_ends_at)),
 		]],
 		['Reach', reach(key)],
 		['Limit', limitsOf(key, name)],
-		['Today', spentText(key.usage_daily)],
-		['This month', spentText(key.usage_monthly)],
+		['This month', [spentText(key.usage_monthly), h('span', { class: 'below' }, ' today ', spentText(key.usage_daily))]],
 		['Last used', timeOr(key.last_used_at, 'never')],
 		['Expires', timeOr(key.expires_at, 'never')],
 		['Actions', h('span', { class: 'actions' }, action(key.disabled ? 'Enable' : 'Disable', setDisabled), action('Rotate', rotateKey), action('Delete', removeKey))],
@@ -64,29 +71,34 @@ function keyRow(context, key) {
 const timeOr = (time, word) => (time ? when(time) : h('span', { class: 'muted' }, word))
 
 /** @param {Key} key */
+const isExpired = ({ expires_at: end }) => end !== null && Date.parse(end) <= Date.now()
+
+/** @param {Key} key */
 function stateOf(key) {
-	const state = key.expires_at && Date.parse(key.expires_at) <= Date.now() ? 'expired' : key.disabled ? 'disabled' : ''
+	const state = isExpired(key) ? 'expired' : key.disabled ? 'disabled' : ''
 	return state && h('span', { class: `state ${state}` }, state)
 }
 
 /** Says which presets and models a key reaches. @param {Key} key */
 function reach({ presets, models, preset_required: isRequired }) {
-	/** @param {string} word @param {string[]} names */
-	const some = (word, names) => h('span', { class: 'part-of' }, `${word} `, h('code', { title: names.join('\n') }, user(names.slice(0, 3).join(', '))), names.length > 3 && ` and ${names.length - 3} more`)
+	/** @param {string} word @param {string[] | null} names */
+	const some = (word, names) => h('p', null, names
+		? [`${word}${names.length > 1 ? 's' : ''} `, h('code', { title: names.join('\n') }, user(names.slice(0, 3).join(', '))), names.length > 3 && ` and ${names.length - 3} more`]
+		: `every ${word}`)
 	return [
-		presets ? some(presets.length === 1 ? 'preset' : 'presets', presets) : isRequired ? 'every preset' : 'every preset and model',
-		models && some('models', models),
-		isRequired && h('span', { class: 'below' }, 'each request names a preset'),
-	]
+		presets || models ? [some('preset', presets), some('model', models)] : 'every preset and model',
+		isRequired && h('span', { class: 'below' }, 'must name a preset'),
+	].flat()
 }
+
+/** Returns what a key has spent of its limit. @param {KeyFigures} key */
+const spentOf = (key) => ({ daily: key.usage_daily, weekly: key.usage_weekly, monthly: key.usage_monthly, lifetime: key.usage }[key.limit_reset ?? 'lifetime'])
 
 /** @param {KeyFigures} key @param {string} name */
 function limitsOf(key, name) {
-	const interval = key.limit_reset ?? 'lifetime'
-	const spent = { daily: key.usage_daily, weekly: key.usage_weekly, monthly: key.usage_monthly, lifetime: key.usage }[interval]
 	const counts = rates.filter(({ name: rate }) => key.limits?.[rate]).map(({ name: rate, text }) => `${key.limits?.[rate]?.toLocaleString('en')} ${text}`)
 	return [
-		key.limit === null ? h('span', { class: 'muted' }, 'no limit of cost') : spending(name, spent, key.limit, interval),
+		key.limit === null ? h('span', { class: 'muted' }, 'no limit of cost') : spending(name, spentOf(key), key.limit, key.limit_reset ?? 'lifetime'),
 		counts.length > 0 && h('span', { class: 'below number' }, counts.join(', ')),
 	]
 }

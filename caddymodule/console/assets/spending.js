@@ -5,7 +5,7 @@ import { costText, countText, percentText } from './usage_figures.js'
 
 /** @type {Record<string, { each: string, name: string }>} */
 export const intervals = {
-	daily: { each: 'a day', name: 'Day' }, weekly: { each: 'a week', name: 'Week' }, monthly: { each: 'a month', name: 'Month' }, lifetime: { each: 'in all', name: 'In all' },
+	daily: { each: 'a day', name: 'Daily' }, weekly: { each: 'a week', name: 'Weekly' }, monthly: { each: 'a month', name: 'Monthly' }, lifetime: { each: 'in all', name: 'Lifetime' },
 }
 
 /** Returns the present window of an interval, in UTC. That in which all counts has no end. @param {string} interval */
@@ -18,7 +18,7 @@ function windowOf(interval) {
 	return { start, end, passed: (now.getTime() - start) / (end - start) }
 }
 
-/** Says when an interval begins again. @param {string} interval */
+/** Says when an interval resets. @param {string} interval */
 export function resets(interval) {
 	const { end } = windowOf(interval)
 	return end === Infinity ? h('span', { class: 'muted' }, 'never') : when(new Date(end).toISOString())
@@ -28,7 +28,7 @@ export function resets(interval) {
 export const limitText = (usd) => (Number.isInteger(usd) ? `$${countText(usd)}` : costText(usd))
 
 /**
- * Says what will become of a limit: it is used up, or will be before it begins again if all goes on
+ * Says what will become of a limit: it is used up, or will be before it resets if all goes on
  * as until now. Too little of the interval may have passed to tell.
  * @param {number} share that is spent @param {string} interval
  */
@@ -37,7 +37,7 @@ function verdict(share, interval) {
 	if (share >= 1) {
 		return 'Used up. Requests get 403.'
 	}
-	return passed >= 0.1 && share > passed ? ['At this pace it is used up ', when(new Date(start + (end - start) * passed / share).toISOString()), '.'] : ''
+	return passed >= 0.1 && share > passed ? ['At this pace used up ', when(new Date(start + (end - start) * passed / share).toISOString())] : ''
 }
 
 /** Shows what is spent of a limit in the present window of an interval. @param {string} name @param {number} spent @param {number} limit @param {string} interval */
@@ -45,9 +45,9 @@ export function spending(name, spent, limit, interval) {
 	const share = limit > 0 ? spent / limit : 1
 	const percent = percentText(share, share < 0.1 && share > 0 ? 1 : 0)
 	return h('div', { class: 'spending' },
-		h('p', { class: 'number' }, h('strong', null, costText(spent)), ` of ${limitText(limit)} ${intervals[interval].each}`, h('span', { class: 'percent' }, percent)),
+		h('p', { class: 'number' }, h('span', null, h('strong', null, costText(spent)), ` of ${limitText(limit)} ${intervals[interval].each}`), h('span', { class: 'muted' }, percent)),
 		h('meter', { min: 0, max: 1, low: 0.8, high: 0.999, optimum: 0, value: Math.min(1, share), 'aria-label': `Spent of the limit of ${name}`, 'aria-valuetext': percent }),
-		h('p', { class: share >= 1 ? 'below bad' : 'below' }, verdict(share, interval)))
+		h('p', { class: share >= 1 ? 'small bad' : 'below' }, verdict(share, interval)))
 }
 
 /** @param {number} usd */
