@@ -74,6 +74,8 @@ type Key struct {
 	// LastUsedAt is when the key was used, nil for never. It is coarse: the last use was up to
 	// an hour later, or longer while the store took no writes.
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
+
+	limits *KeyLimits // the same as KeyLimits in a cached key, nil for none
 }
 
 // PreviousSecret is a secret that a rotation replaced.
@@ -277,7 +279,7 @@ func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 	if !k.isUsedRecently(now) {
 		s.recordUse(k, hash, now)
 	}
-	who := Principal{KeyID: k.ID, Hash: hash, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID, Scope: k.Scope, KeyLimits: k.KeyLimits}
+	who := Principal{KeyID: k.ID, Hash: hash, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID, Scope: k.Scope, KeyLimits: k.limits}
 	if who.Scope == nil {
 		who.Scope = &unlimited
 	}
@@ -298,6 +300,9 @@ func (s *Service) keyOf(ctx context.Context, hash KeyHash) (k Key, err error) {
 		k, err = r.KeyByHash(hash)
 		return err
 	})
+	if k.KeyLimits != (KeyLimits{}) {
+		k.limits = new(k.KeyLimits)
+	}
 	if err == nil {
 		s.keys.Put(hash, stamp, k, cachedKeyCost+k.Scope.cost())
 	}

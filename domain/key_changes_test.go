@@ -181,7 +181,7 @@ func TestUpdateKey(t *testing.T) {
 	if !reflect.DeepEqual(updated, want) {
 		t.Errorf("got %+v, want %+v", updated, want)
 	}
-	if after, err := f.Authenticate(t.Context(), hash); err != nil || !after.PresetRequired() || *after.Limit != 5 || before.PresetRequired() {
+	if after, err := f.Authenticate(t.Context(), hash); err != nil || !after.PresetRequired() || *after.KeyLimits.Limit != 5 || before.PresetRequired() {
 		t.Errorf("got %+v, %v after the change, and %+v before", after, err, before)
 	}
 	count := f.records(t)

@@ -59,7 +59,7 @@ func TestKeyLimits(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(k.KeyLimits, limits) {
 		t.Fatalf("got %+v, %v, want the limits %+v", k, err, limits)
 	}
-	if who, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil || !reflect.DeepEqual(who.KeyLimits, limits) {
+	if who, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil || !reflect.DeepEqual(who.KeyLimits, &limits) {
 		t.Errorf("got %+v, %v, want the limits %+v", who, err, limits)
 	}
 	if k, _ := f.newKey(domain.NewKey{Kind: domain.InferenceKey, KeyLimits: domain.KeyLimits{Limits: new(domain.Limits)}}); k.KeyLimits != (domain.KeyLimits{}) {

@@ -44,8 +44,9 @@ type Principal struct {
 	// Scope has the limits and the rights of an issued key. It is never changed. Nil, as
 	// for a key of the configuration, limits nothing and stands for all rights.
 	Scope *Scope
-	// KeyLimits are those of an issued key. A key of the configuration has none.
-	KeyLimits
+	// KeyLimits are those of an issued key, and are never changed. Nil, as for a key of the
+	// configuration, is none. A larger Principal would cost each closure that has it an allocation.
+	KeyLimits *KeyLimits
 }
 
 // WorkspaceRef returns the workspace that p acts in, by id or by slug.

@@ -72,7 +72,7 @@ func TestKeyCommand(t *testing.T) {
 		t.Helper()
 		out, _, err := s.run("key", "list")
 		lines := strings.Split(out, "\n")
-		if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "ID KIND STATE ENDS IN USER WORKSPACE CREATED EXPIRES LAST USED MAY NAME" {
+		if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "ID KIND STATE ENDS IN USER WORKSPACE CREATED EXPIRES LAST USED LIMIT TODAY MONTH MAY NAME" {
 			t.Fatalf("list gives %q, %v", out, err)
 		}
 		_, row, _ := strings.Cut(strings.Join(strings.Fields(times.ReplaceAllString(lines[1], "<time>")), " "), " ")
@@ -80,11 +80,11 @@ func TestKeyCommand(t *testing.T) {
 	}
 	const all = "manages all workspaces; cannot change what is protected"
 	hint := secret[len(secret)-4:]
-	if got, want := row(), "management live "+hint+" ann team <time> <time> never "+all+" for the tests"; got != want {
+	if got, want := row(), "management live "+hint+" ann team <time> <time> never - - - "+all+" for the tests"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Do("GET", "/v1/workspaces/team", "", caddytest.Bearer(secret)).Want(t, 200)
-	if want := "management live " + hint + " ann team <time> <time> <time> " + all + " for the tests"; !wait.Eventually(func() bool { return row() == want }) {
+	if want := "management live " + hint + " ann team <time> <time> <time> - - - " + all + " for the tests"; !wait.Eventually(func() bool { return row() == want }) {
 		t.Errorf("got %q, want %q", row(), want)
 	}
 
@@ -96,7 +96,7 @@ func TestKeyCommand(t *testing.T) {
 	if out, _, err := s.run("key", "list"); err != nil || !strings.Contains(out, keys[0].ID) || strings.Contains(out, secret) {
 		t.Errorf("list gives %q, %v", out, err)
 	}
-	for _, command := range []string{"show", "revoke", "remove"} { // a key that leaked is at hand, and its id is not
+	for _, command := range []string{"show", "rotate", "revoke", "remove"} { // a key that leaked is at hand, and its id is not
 		out, note, err := s.run("key", command, secret)
 		if err == nil || !strings.Contains(err.Error(), "not the id of one") || strings.Contains(out+note+err.Error()+s.Logs(), secret) {
 			t.Errorf("%s of a key gives %q, %q, %v, or shows it", command, out, note, err)
@@ -107,11 +107,11 @@ func TestKeyCommand(t *testing.T) {
 		t.Errorf("revoke gives %q and %q, %v", out, note, err)
 	}
 	s.Do("GET", "/v1/workspaces/team", "", caddytest.Bearer(secret)).WantError(t, 401, "Invalid credentials")
-	if got, want := row(), "management revoked "+hint+" ann team <time> <time> <time> "+all+" for the tests"; got != want {
+	if got, want := row(), "management revoked "+hint+" ann team <time> <time> <time> - - - "+all+" for the tests"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Manage("DELETE", "/v1/workspaces/team", "").Want(t, 200)
-	if got, want := row(), "management revoked "+hint+" ann "+team+" <time> <time> <time> "+all+" for the tests"; got != want {
+	if got, want := row(), "management revoked "+hint+" ann "+team+" <time> <time> <time> - - - "+all+" for the tests"; got != want {
 		t.Errorf("got %q, want the id of the workspace that is gone: %q", got, want)
 	}
 	if secret, _, err := s.run("key", "create", "--kind", "inference"); err != nil {
@@ -120,9 +120,9 @@ func TestKeyCommand(t *testing.T) {
 		t.Errorf("list gives %q, %v, want a key without a user in the default workspace", out, err)
 	}
 	refuses(t, map[string][]string{
-		`required flag(s) "kind" not set`: {"create", "--address", s.AdminAddress},
-		"accepts 1 arg":                   {"revoke", "--address", s.AdminAddress},
-		"cannot be reached; --address":    {"list", "--address", caddytest.Address(t)},
+		"--kind or --like is needed":   {"create", "--address", s.AdminAddress},
+		"accepts 1 arg":                {"revoke", "--address", s.AdminAddress},
+		"cannot be reached; --address": {"list", "--address", caddytest.Address(t)},
 	}, "key")
 }
 
@@ -152,7 +152,7 @@ func TestLimitedKeyCommand(t *testing.T) {
 	s.refuses(map[string][]string{
 		"/preset_required: is for inference keys only":  {"--kind", "management", "--preset-required"},
 		"/only_workspace: is for management keys only":  {"--kind", "inference", "--only-workspace"},
-		"/may/0: must be protected-labels":              {"--kind", "management", "--may", "everything"},
+		"/may/0: must be one of protected-labels":       {"--kind", "management", "--may", "everything"},
 		"/presets/1: is in the list already":            {"--kind", "inference", "--preset", "a", "--preset", "a"},
 		"/models/0: must have 1 to 256 printable ASCII": {"--kind", "inference", "--model", "a b"},
 	}, "key", "create")

@@ -183,7 +183,7 @@ func TestAuditCommand(t *testing.T) {
 		`\n1 +\S+ +workspace\.create +default +- +system +- +-\n`,
 		`\n2 +20\S+Z +preset\.create_version +writer +0 -> 1 +ann +\S+ +[0-9a-f-]{36}\n`,
 		`\n3 +20\S+Z +preset\.create_version +writer +1 -> 2 +ann +\S+ +[0-9a-f-]{36}\n`,
-		`\n4 +20\S+Z +key\.issue +` + key.ID + ` +- +admin +- +-\n$`,
+		`\n4 +20\S+Z +key\.create +` + key.ID + ` +- +admin +- +-\n$`,
 	} {
 		if !regexp.MustCompile(pattern).MatchString(out) {
 			t.Errorf("got\n%s\nwant it to match %s", out, pattern)
