@@ -105,7 +105,7 @@ func (c *call) limitWriting(size int) (lift func()) {
 func (c *call) failure(err error) (int, []byte) {
 	p, header := envelope.Problem{UserID: c.who.UserID}, c.header
 	if transport, ok := errors.AsType[*status.Error](err); ok {
-		p.Status, p.Message = transport.Status, transport.Message
+		p.Status, p.Message, p.Spending = transport.Status, transport.Message, transport.Spending
 		if transport.Header != "" {
 			header.Set(transport.Header, transport.Value)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/quota"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
@@ -152,6 +153,7 @@ type Handler struct {
 	damage       engine.DamageReporter // the store, nil if it cannot tell
 	live         *registry.Store       // nil until goLive
 	use          *registry.Use         // of live
+	limits       *quota.Use            // nil without inference
 }
 
 // CaddyModule returns the Caddy module information.
@@ -226,6 +228,7 @@ func (h *Handler) Cleanup() error {
 		if h.Inference.Usage != nil {
 			err = h.shared.usage.End(h.Inference.Usage.recording)
 		}
+		err = errors.Join(err, h.shared.quota.End(h.limits))
 	}
 	if h.bundle != nil {
 		h.shared.bundles.Remove(h.bundle)

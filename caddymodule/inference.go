@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/quota"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
@@ -34,6 +35,8 @@ type inferenceCall struct {
 	asked      string          // the model that is asked upstream, for usage
 	hidesUsage bool            // the chunk with the usage of the stream is not for the client
 	session    string          // empty without one
+	ticket     quota.Ticket    // the passage through the limits
+	used       *usage.Request  // nil until the response has ended, and if it is not measured
 	requested  usage.RequestID // in the handle of the request, zero without one
 	values     [2]string       // the memory of headers that nearly all requests have
 }
@@ -69,7 +72,12 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 // other_routes, and lets the gateway answer.
 func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 	defer func() { c.held.End(c.r.Context(), err) }()
-	if refused := c.checkOther(); refused != nil {
+	refused := c.checkOther()
+	if refused == nil {
+		refused = c.admitOther()
+	}
+	defer c.endTicket()
+	if refused != nil {
 		c.setOperation(otherRoute, envelopeOf(c.path))
 		c.refuse(refused)
 		return nil
@@ -143,10 +151,11 @@ func (h *Handler) routeOf(normalized string) string {
 // reference to the body meanwhile.
 func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	defer func() { c.held.End(c.r.Context(), err) }()
+	defer c.endTicket()
 	if c.prepare() {
 		return nil
 	}
-	c.response.ResponseWriter = c.w
+	c.response.ResponseWriter, c.response.opening = c.w, c.limitHeaders()
 	c.w = &c.response
 	if c.h.Inference.Usage != nil && !c.route.counts {
 		err = c.serveMeasured(next)
@@ -165,6 +174,7 @@ func (c *inferenceCall) prepare() (answered bool) {
 	c.setOperation(c.route.name, c.route.envelope)
 	resolution, err := c.resolve()
 	if err != nil {
+		c.ticket.Cancel()
 		c.refuse(err)
 		return true
 	}
@@ -191,6 +201,9 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	if err := c.authenticateInference(); err != nil {
 		return none, err
 	}
+	if err := c.admit(); err != nil {
+		return none, err
+	}
 	var err error
 	if c.held.Sent, err = c.read(c.h.Inference.MaxBodySize, &c.held.Reservation); err != nil {
 		return none, err
@@ -212,6 +225,9 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	c.asked = resolution.Model
 	if resolution.Preset != "" {
 		c.showResolution(resolution)
+	}
+	if err := c.reserve(resolution); err != nil {
+		return none, err
 	}
 	if resolution.Rewritten {
 		c.rewrite(resolution, otherType)

@@ -11,11 +11,14 @@ import (
 )
 
 // checkUnresolvedRoute checks a request that is not searched. It is refused if the key is
-// limited, unless it reads models, or its path is one of limited_paths. With other_routes
+// limited, or what it may use, unless it reads models, or its path is one of limited_paths. With other_routes
 // "refuse" it is refused if the caller's workspace has disabled server tools, unless it reads.
 func (c *inferenceCall) checkUnresolvedRoute() error {
 	if c.who.IsLimited() && (c.hidesQuery() || !c.readsModels() && !c.isLimitedPath()) {
 		return errLimitedKey
+	}
+	if c.who.LimitsMeasured() && (c.hidesQuery() || !c.readsModels() && !c.isLimitedPath()) {
+		return errMeasuredKey
 	}
 	if isRead(c.r) || c.h.Inference.OtherRoutes != otherRoutesRefuse {
 		return nil
@@ -24,6 +27,8 @@ func (c *inferenceCall) checkUnresolvedRoute() error {
 }
 
 var errLimitedKey = &domain.Error{Kind: domain.Forbidden, Message: "This route cannot be used with a key that is limited to presets or models"}
+
+var errMeasuredKey = &domain.Error{Kind: domain.Forbidden, Message: "This route cannot be used with a key that has a limit of costs or tokens, because they are not measured here"}
 
 // hidesQuery reports whether the path of a request has an encoded ? or #. Its normalized path ends
 // there, and a gateway may take what follows as a part of the path.

@@ -181,6 +181,7 @@ func refusedStatus(err error) int {
 // request. It is summed in the workspace home for the reports, unless that is empty.
 func (c *inferenceCall) recordUsage(used *usage.Request, home string) {
 	c.estimate(used)
+	c.used = used
 	c.h.metrics.Usage.Add(used)
 	if used.WorkspaceID = home; home != "" {
 		c.h.shared.usage.Add(c.h.Inference.Usage.recording, used)

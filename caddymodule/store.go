@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/quota"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/storepool"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
@@ -35,6 +36,7 @@ type shared struct {
 	webhooks *webhook.Queues
 	usage    *usagerecorder.Recorder
 	bundles  *bundle.Bundles
+	quota    *quota.Keeper
 
 	mu        sync.Mutex
 	inferring []*Handler // those with an inference block, until Cleanup
@@ -46,6 +48,7 @@ func newShared(store string) *shared {
 		usage:    usagerecorder.Of(store),
 		webhooks: webhook.NewQueues(webhookLimits),
 		bundles:  bundle.New(),
+		quota:    quota.Of(store),
 	}
 }
 
@@ -67,7 +70,9 @@ func (h *Handler) goLive(e engine.Engine, memory *domain.Memory) {
 			Store: e.Store(), KeepHours: time.Duration(u.KeepHours), KeepDays: time.Duration(u.KeepDays), Logger: h.logger,
 		}
 		u.recording = recording
-		h.use.StoreUsage = func(ctx context.Context) error { return h.shared.usage.Flush(ctx, recording) }
+		h.use.StoreUsage = func(ctx context.Context) error {
+			return errors.Join(h.shared.usage.Flush(ctx, recording), h.shared.quota.Store(ctx))
+		}
 	}
 	h.live = registry.Add(e.Name(), h.use)
 	h.shared = h.live.Shared(func() any { return newShared(h.live.Name()) }).(*shared)
@@ -77,6 +82,7 @@ func (h *Handler) goLive(e engine.Engine, memory *domain.Memory) {
 		h.shared.usage.Start(recording)
 	}
 	h.service.Changing = h.changing
+	h.startLimits(e.Store(), operators)
 	h.finder = ownkeys.Finder{Own: h.keys, Stores: []*registry.Store{h.live}}
 }
 

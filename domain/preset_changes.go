@@ -185,6 +185,8 @@ type PresetPatch struct {
 	Protected *bool `json:"protected"`
 	// Policy without a Violation has the default one.
 	Policy Settable[Policy] `json:"policy"`
+	// Limits replace all limits of the preset.
+	Limits Settable[PresetLimits] `json:"limits"`
 	// ManagedBy sets and clears the owner.
 	ManagedBy Settable[string] `json:"managed_by"`
 }
@@ -203,6 +205,9 @@ func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug str
 		withDefault.Violation = cmp.Or(policy.Violation, OverrideViolation)
 		patch.Policy.Value = &withDefault
 	}
+	if issues := patch.Limits.Value.check("/limits"); issues != nil {
+		return Outcome{}, InvalidIssues(issues...)
+	}
 	if owner := patch.ManagedBy.Value; owner != nil {
 		if err := CheckOwner("/managed_by", *owner); err != nil {
 			return Outcome{}, err
@@ -218,6 +223,8 @@ func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug str
 		setTo(&p.Protected, patch.Protected)
 		patch.Description.set(&p.Description)
 		patch.Policy.set(&p.Policy)
+		patch.Limits.set(&p.Limits)
+		p.Limits = p.Limits.nilIfNone()
 		patch.ManagedBy.set(&p.ManagedBy)
 		if patch.Status != nil && *patch.Status != p.Status {
 			p.Status, p.StatusUpdatedAt = *patch.Status, &c.now
@@ -237,8 +244,8 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 	}
 	named, described := p.Name != before.Name, !equal(p.Description, before.Description)
 	setStatus, protect, setPolicy := p.Status != before.Status, p.Protected != before.Protected, !samePolicy
-	setOwner := !equal(p.ManagedBy, before.ManagedBy)
-	isGuarded := named || setStatus || protect || setPolicy
+	setOwner, setLimits := !equal(p.ManagedBy, before.ManagedBy), !equal(p.Limits, before.Limits)
+	isGuarded := named || setLimits || setStatus || protect || setPolicy
 	if !isGuarded && !described && !setOwner {
 		return nil
 	}
@@ -265,7 +272,7 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 		changed   bool
 		object    AuditObject
 	}{
-		{"preset.update", named || described, object},
+		{"preset.update", named || described || setLimits, object},
 		{"preset.set_status", setStatus, withStatus},
 		{"preset.protect", protect, withProtection},
 		{"preset.set_policy", setPolicy, object},

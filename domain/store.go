@@ -171,6 +171,8 @@ type Reader interface {
 	// Served returns when the versions of a preset were last served. It is empty, and no
 	// error, for a preset without a record and for one that does not exist.
 	Served(workspaceID, slug string) (Served, error)
+	// Spent returns what PutSpent stored for the key, preset or workspace of an id.
+	Spent(id string) ([]byte, error)
 	// FeedbackSecret returns the store's secret for handles of feedback.
 	FeedbackSecret() (FeedbackSecret, error)
 	// Replay returns the answer that was kept under an id. An expired one may be gone.
@@ -220,6 +222,10 @@ type Tx interface {
 	// what is stored, and changes the preset's stamp. s has at most MaxServed versions.
 	// Without the workspace it returns ErrNotFound.
 	PutServed(workspaceID, slug string, s Served) error
+	// PutSpent stores what was spent under the id of a key, a preset or a workspace, in at most
+	// MaxSpentSize bytes. It replaces what is stored, and changes no stamp. The content is removed
+	// with the object. The caller has made sure that the object exists.
+	PutSpent(id string, content []byte) error
 	// PutFeedbackSecret stores the secret for handles of feedback. It changes no stamp. A
 	// stored secret is never changed: ErrTaken.
 	PutFeedbackSecret(secret FeedbackSecret) error

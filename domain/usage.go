@@ -30,6 +30,9 @@ type UsageRow struct {
 // MaxUsageSize bounds the content of a row of usage, in bytes.
 const MaxUsageSize = 256 << 10
 
+// MaxSpentSize bounds what was spent under one id, in bytes.
+const MaxSpentSize = 4 << 10
+
 // UsageRange selects rows of usage.
 type UsageRange struct {
 	// WorkspaceID selects the rows of a workspace. Empty selects those of all.

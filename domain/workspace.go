@@ -64,6 +64,9 @@ func (s *Service) CreateWorkspace(ctx context.Context, w Write, in WorkspacePatc
 	if err := w.Who.CheckManagementOfAll(); err != nil {
 		return Outcome{}, err
 	}
+	if issues := in.Limits.Value.check("/limits"); issues != nil {
+		return Outcome{}, InvalidIssues(issues...)
+	}
 	id := s.newID()
 	return s.change(ctx, w, func(c *change) error {
 		if err := c.Condition.Check(); err != nil {

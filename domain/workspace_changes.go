@@ -23,6 +23,8 @@ type WorkspacePatch struct {
 	IsObservabilityBroadcastEnabled *bool              `json:"is_observability_broadcast_enabled"`
 	IsObservabilityIOLoggingEnabled *bool              `json:"is_observability_io_logging_enabled"`
 	DisabledServerTools             Settable[[]string] `json:"disabled_server_tools"`
+	// Limits replace all limits of the workspace.
+	Limits Settable[Limits] `json:"limits"`
 }
 
 // Settable is a field of a patch that may be null.
@@ -69,6 +71,8 @@ func (patch WorkspacePatch) apply(w Workspace) Workspace {
 	setTo(&w.IsObservabilityIOLoggingEnabled, patch.IsObservabilityIOLoggingEnabled)
 	patch.DisabledServerTools.set(&w.DisabledServerTools)
 	w.DisabledServerTools = nilIfEmpty(w.DisabledServerTools)
+	patch.Limits.set(&w.Limits)
+	w.Limits = w.Limits.nilIfNone()
 	return w
 }
 
@@ -92,6 +96,9 @@ func (c *change) findWorkspaceToChange(ref string) (w Workspace, err error) {
 func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patch WorkspacePatch, configured []Principal) (Outcome, error) {
 	if err := w.Who.CheckManagement(); err != nil {
 		return Outcome{}, err
+	}
+	if issues := patch.Limits.Value.check("/limits"); issues != nil {
+		return Outcome{}, InvalidIssues(issues...)
 	}
 	return s.change(ctx, w, func(c *change) error {
 		old, err := c.findWorkspaceToChange(ref)

@@ -36,7 +36,7 @@ func opsFile(t *testing.T, elements ...string) string {
 func TestAlertRules(t *testing.T) {
 	t.Parallel()
 	promtool := servertest.Tool(t, "promtool", "prometheus")
-	if got := run(t, t.TempDir(), nil, promtool, "check", "rules", opsFile(t, "prometheus", "alerts.yml")); !strings.Contains(got, "9 rules found") {
+	if got := run(t, t.TempDir(), nil, promtool, "check", "rules", opsFile(t, "prometheus", "alerts.yml")); !strings.Contains(got, "11 rules found") {
 		t.Errorf("got %s, want 9 rules", got)
 	}
 	run(t, t.TempDir(), nil, promtool, "test", "rules", opsFile(t, "prometheus", "alerts_test.yml"))

@@ -65,6 +65,8 @@ type Schemas struct {
 	CreateWorkspace *Schema
 	// UpdateWorkspace is the body of PATCH /workspaces/{id}.
 	UpdateWorkspace *Schema
+	// Budget is the body of PUT /workspaces/{id}/budgets/{interval}.
+	Budget *Schema
 	// CreateKey is the body of POST /keys, UpdateKey that of PATCH /keys/{hash}, and RotateKey
 	// that of POST /keys/{hash}/rotate, if there is one.
 	CreateKey, UpdateKey, RotateKey *Schema
@@ -105,6 +107,7 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 		{&s.WorkspaceReference, "workspace-reference.json", nil},
 		{&s.CreateWorkspace, "create-workspace.json", nil},
 		{&s.UpdateWorkspace, "update-workspace.json", nil},
+		{&s.Budget, "budget.json", nil},
 		{&s.CreateKey, "create-key.json", nil},
 		{&s.UpdateKey, "update-key.json", nil},
 		{&s.RotateKey, "rotate-key.json", nil},

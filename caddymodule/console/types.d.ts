@@ -126,7 +126,7 @@ type Verdict = 'more' | 'less' | 'open' | 'thin'
 
 type Percentiles = { p50: number, p95: number }
 type Figures = {
-	requests: number, errors: number, aborted: number, streamed: number, unknown: number, input_tokens: number, output_tokens: number, cache_read_input_tokens: number,
+	requests: number, errors: number, aborted: number, streamed: number, unknown: number, refused: number, input_tokens: number, output_tokens: number, cache_read_input_tokens: number,
 	reasoning_output_tokens: number, cost: string | null, cost_estimated: boolean, cost_unknown: number, duration_ms: Percentiles | null, first_content_ms: Percentiles | null, feedback: Record<string, Score>,
 }
 /** UsageKey has what a report is by. Its version and its preset are also in a workspace's report by version. */

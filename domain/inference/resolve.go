@@ -125,6 +125,12 @@ type Resolution struct {
 	// the first of the list of models. It is empty if there is none, or if it is longer than
 	// 256 bytes.
 	Model string
+	// PresetLimits are those of the applied preset, nil for none. They have another address once the
+	// preset has changed.
+	PresetLimits *domain.PresetLimits
+	// MaxTokens is how many output tokens Body allows, if Config.TellModel is set. It is 0 if Body does
+	// not say.
+	MaxTokens int64
 	// StreamUsageAdded tells that Body asks for usage at the end of the stream, and the
 	// client's request did not.
 	StreamUsageAdded bool
@@ -203,7 +209,8 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 			}
 		}
 		if r.config.TellModel {
-			out.Model = modelOf(func(name string) jsontext.Value { return rawjson.Find(request.Fields, name) })
+			field := func(name string) jsontext.Value { return rawjson.Find(request.Fields, name) }
+			out.Model, out.MaxTokens = modelOf(field), maxTokensOf(field)
 		}
 		return out, nil
 	}
@@ -258,13 +265,14 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 		return out, err
 	}
 	if r.config.TellModel {
-		out.Model = modelOf(m.Value)
+		out.Model, out.MaxTokens = modelOf(m.Value), maxTokensOf(m.Value)
 	}
 	for i := range m.Parts { // their values refer to the request's body
 		m.Parts[i] = draft.Part{Member: rawjson.Member{Name: m.Parts[i].Name}, From: m.Parts[i].From}
 	}
 	out.Body, out.Rewritten, out.parts = merged, true, m.Parts
 	out.Preset, out.PresetID, out.Version, out.Label, out.WorkspaceID = request.Ref.Slug, use.presetID, use.number, use.label, workspace.id
+	out.PresetLimits = use.limits
 	out.StreamUsageAdded, out.FromMemory = m.streamUsageAdded, known && use.fromMemory
 	out.Dropped = slices.Clip(use.settings.dropped) // shared, so append must copy it
 	for _, name := range m.dropped {
@@ -309,6 +317,7 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (_ *work
 		return nil, false, err
 	}
 	defaults := &workspaceDefaults{id: w.ID, textModel: domain.ValueOr(w.DefaultTextModel, ""), providerSort: domain.ValueOr(w.DefaultProviderSort, "")}
+	defaults.limits = domain.WorkspaceLimits{ID: w.ID, Limits: w.Limits, Budgets: w.Budgets}
 	cost := minEntryCost + len(defaults.textModel) + len(defaults.providerSort)
 	if w.DisabledServerTools != nil {
 		defaults.disabledTools = *w.DisabledServerTools
@@ -329,6 +338,16 @@ func (r *Resolver) WorkspaceID(ctx context.Context, who domain.Principal) (strin
 	return defaults.id, nil
 }
 
+// Limits returns what the workspace that who acts in bounds. It is cached, and has another address once the
+// workspace has changed.
+func (r *Resolver) Limits(ctx context.Context, who domain.Principal) (*domain.WorkspaceLimits, error) {
+	defaults, _, err := r.workspace(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	return &defaults.limits, nil
+}
+
 // usedVersion is the version that a reference names.
 type usedVersion struct {
 	presetID string
@@ -336,6 +355,7 @@ type usedVersion struct {
 	label    string // by which it was named, or empty
 	settings *settings
 	policy   *policy.Policy // of the preset, nil for none
+	limits   *domain.PresetLimits
 	// fromMemory tells that the store was not read.
 	fromMemory bool
 }
@@ -355,7 +375,7 @@ func (r *Resolver) version(ctx context.Context, who domain.Principal, workspaceI
 		if use.number, use.label, err = versionOf(ref, kept.preset, id); err != nil {
 			return use, err
 		}
-		use.presetID, use.policy = kept.preset.ID, kept.policy
+		use.presetID, use.policy, use.limits = kept.preset.ID, kept.policy, kept.preset.Limits
 		if kept, ok := r.cache.Get(settingsKey(kept.preset, use.number, dialect), versions); ok {
 			use.settings, use.fromMemory = kept.settings, true
 			return use, nil
@@ -388,7 +408,7 @@ func (r *Resolver) load(ctx context.Context, key cacheKey, stamp, versions domai
 		return use, err
 	}
 	key.slug = p.Slug // ref.slug is a part of the request's model, which may be long
-	use.presetID = p.ID
+	use.presetID, use.limits = p.ID, p.Limits
 	if use.policy, err = policy.New(p.Policy); err != nil {
 		return use, fmt.Errorf("policy of preset %s is damaged: %w", p.ID, err)
 	}

@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"strconv"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -114,6 +115,19 @@ func modelOf(field func(name string) jsontext.Value) string {
 	}
 	return modelName(model)
 }
+
+// maxTokensOf returns how many output tokens the fields of a request allow, in any dialect, 0 for none.
+func maxTokensOf(field func(name string) jsontext.Value) int64 {
+	for _, name := range [...]string{"max_completion_tokens", "max_output_tokens", "max_tokens"} {
+		if n, err := strconv.ParseInt(string(field(name)), 10, 64); err == nil && n > 0 {
+			return min(n, mostTokens)
+		}
+	}
+	return 0
+}
+
+// mostTokens is more than any model generates in a response.
+const mostTokens = 100_000_000
 
 // modelName returns the name of a model.
 func modelName(value []byte) string {

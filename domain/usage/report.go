@@ -94,7 +94,7 @@ func (r Report) keyNames() []string {
 
 // countNames are the names of the counts that reports show, in their order.
 var countNames = [shown]string{ //nolint:gosec // names of counts, no secrets
-	requests: "requests", errored: "errors", aborted: "aborted", streamed: "streamed", unknown: "unknown",
+	requests: "requests", errored: "errors", aborted: "aborted", streamed: "streamed", unknown: "unknown", refused: "refused",
 	inputTokens: "input_tokens", outputTokens: "output_tokens",
 	cacheReadTokens: "cache_read_input_tokens", cacheWriteTokens: "cache_write_input_tokens",
 	reasoningTokens: "reasoning_output_tokens",

@@ -29,6 +29,8 @@ type Request struct {
 	Asked, Model string
 	// Status is the answer's status, 0 if the client left before it.
 	Status int
+	// Refused says that a limit refused the request, which is no other request then.
+	Refused bool
 	// Failed says that the answer had an error event or an error body.
 	Failed bool
 	// Aborted says that the client left before the answer ended.

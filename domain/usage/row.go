@@ -10,7 +10,7 @@ import (
 // rowFormat is the first byte of a row's content. The preset's slug follows, the total of all
 // series, and the series in byte order of their keys. Texts, totals and series have their
 // length before them. Numbers are varints. The last four bytes are a CRC-32C.
-const rowFormat = 3
+const rowFormat = 4
 
 const sumSize = 4
 

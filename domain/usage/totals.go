@@ -12,6 +12,7 @@ const (
 	aborted
 	streamed
 	unknown
+	refused
 	inputTokens
 	outputTokens
 	cacheReadTokens
@@ -56,6 +57,10 @@ const (
 // Add adds a request. A cost that is negative or absurd is none. An error whose answer has
 // no tokens is not unknown.
 func (t *Totals) Add(r *Request) {
+	if r.Refused {
+		t.counts.merge(&counts{refused: 1})
+		return
+	}
 	one := counts{requests: 1}
 	if r.IsError() {
 		one[errored] = 1

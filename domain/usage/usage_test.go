@@ -302,7 +302,7 @@ func TestReport(t *testing.T) {
 	stored.flush(t, &l)
 	report := ask(t, usage.OfPreset, "from=2026-11-23T15:59:00Z&to=2026-11-23T17:00:00%2b01:00", stored)
 	const want = `{"data":{"from":"2026-11-23T15:00:00Z","to":"2026-11-23T16:00:00Z","step":"hour","by":"version","series":[` +
-		`{"key":{"version":3},"total":{"requests":3,"errors":0,"aborted":1,"streamed":2,"unknown":1,` +
+		`{"key":{"version":3},"total":{"requests":3,"errors":0,"aborted":1,"streamed":2,"unknown":1,"refused":0,` +
 		`"input_tokens":200,"output_tokens":40,"cache_read_input_tokens":120,"cache_write_input_tokens":20,"reasoning_output_tokens":10,` +
 		`"cost":"1.00012","cost_estimated":true,"cost_unknown":1,"duration_ms":{"p50":P50,"p95":P95,"p99":P95},"first_content_ms":{"p50":FIRST,"p95":FIRST,"p99":FIRST},` +
 		`"feedback":{"\"a\"":{"count":1,"mean":-1},"solved":{"count":3,"mean":0.666667}}},` +
@@ -332,13 +332,13 @@ func TestReport(t *testing.T) {
 		t.Errorf("got %+v, want one error of version 4 without cost and first content", four)
 	}
 	csv := report.CSV()
-	const header = `version,other,time,requests,errors,aborted,streamed,unknown,input_tokens,output_tokens,cache_read_input_tokens,` +
+	const header = `version,other,time,requests,errors,aborted,streamed,unknown,refused,input_tokens,output_tokens,cache_read_input_tokens,` +
 		`cache_write_input_tokens,reasoning_output_tokens,cost,cost_estimated,cost_unknown,duration_ms_p50,duration_ms_p95,duration_ms_p99,` +
 		`first_content_ms_p50,first_content_ms_p95,first_content_ms_p99,"feedback_""a""_count","feedback_""a""_mean",feedback_solved_count,feedback_solved_mean` + "\r\n"
 	if !strings.HasPrefix(string(csv), header) {
 		t.Errorf("got %s, want the header %s", csv, header)
 	}
-	if want := "\r\n3,false,2026-11-23T15:00:00Z,3,0,1,2,1,200,40,120,20,10,1.00012,true,1,"; !strings.Contains(string(csv), want) {
+	if want := "\r\n3,false,2026-11-23T15:00:00Z,3,0,1,2,1,0,200,40,120,20,10,1.00012,true,1,"; !strings.Contains(string(csv), want) {
 		t.Errorf("got %s, want %q in it", csv, want)
 	}
 }

@@ -211,6 +211,10 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		}
 	case KindServed:
 		return c.checkServed(k, payload)
+	case KindSpent:
+		if len(name) != len(uuid.UUID{}) {
+			return wrong("its key is not that of an object", nil)
+		}
 	case KindFeedback:
 		if len(name) > 0 {
 			return wrong("its key is not that of the secret", nil)

@@ -27,6 +27,7 @@ import (
 //	j <preset or workspace id> <number, 8 bytes>  its entry of an audit record, in descending order
 //	u <workspace id> <preset id> <d or h> <hour, 8 bytes> <node>  a row of usage, of a day or an hour
 //	x <workspace id> <preset slug>        when the versions of the preset were last served
+//	c <key, preset or workspace id>       what was spent in the current windows of its limits
 //	f                                     the secret for handles of feedback
 //	r <SHA-256 of key and request>        an answer kept for repeated requests
 //	e <list>                              the head of a list
@@ -60,6 +61,7 @@ const (
 	KindHistoryEntry  Kind = 'j'
 	KindUsage         Kind = 'u'
 	KindServed        Kind = 'x'
+	KindSpent         Kind = 'c'
 	KindFeedback      Kind = 'f'
 	KindReplay        Kind = 'r'
 	KindListHead      Kind = 'e'
@@ -84,6 +86,7 @@ var kindNames = map[Kind]string{
 	KindHistoryEntry:  "history entry",
 	KindUsage:         "usage",
 	KindServed:        "last served",
+	KindSpent:         "spending",
 	KindFeedback:      "feedback secret",
 	KindReplay:        "kept answer",
 	KindListHead:      "list head",

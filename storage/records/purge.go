@@ -105,7 +105,7 @@ func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 			return err
 		}
 		if id, ok := parseID(preset.ID); ok {
-			for _, of := range []Kind{KindVersion, KindSummary, KindLabel, KindLabelChange} {
+			for _, of := range []Kind{KindVersion, KindSummary, KindLabel, KindLabelChange, KindSpent} {
 				if err := b.addAll(r, of.under(id)); err != nil {
 					return err
 				}
@@ -116,7 +116,7 @@ func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 		}
 	}
 	l := append(list{byte(KindPreset)}, workspace[:]...)
-	for _, prefix := range []Key{KindUsage.under(workspace), KindServed.under(workspace), l.blockPrefix(), l.headKey()} {
+	for _, prefix := range []Key{KindUsage.under(workspace), KindServed.under(workspace), KindSpent.under(workspace), l.blockPrefix(), l.headKey()} {
 		if err := b.addAll(r, prefix); err != nil {
 			return err
 		}

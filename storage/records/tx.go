@@ -252,7 +252,7 @@ func (t *Tx) DeleteKey(issued domain.Key) error {
 	if _, err := t.Key(issued.ID); errors.Is(err, domain.ErrNotFound) {
 		return nil
 	}
-	return cmp.Or(t.removeHashes(issued.ID), t.write(k, nil, nil))
+	return cmp.Or(t.removeHashes(issued.ID), t.write(k, nil, nil), t.write(spentKey(issued.ID), nil, nil))
 }
 
 var _ domain.Tx = (*Tx)(nil)

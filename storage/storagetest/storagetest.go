@@ -72,6 +72,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"usage", usageRows},
 		{"usage refused", usageRefused},
 		{"served", served},
+		{"spending", spending},
 		{"feedback secret", feedbackSecret},
 		{"feedback secret, many writers", feedbackSecretManyWriters},
 		{"deleted key", keyDeleted},

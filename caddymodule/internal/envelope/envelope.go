@@ -4,6 +4,7 @@ package envelope
 import (
 	"cmp"
 	"net/http"
+	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -14,7 +15,27 @@ type Problem struct {
 	Code    domain.Code // empty if the status is enough
 	Message string
 	Issues  []domain.Issue
-	UserID  string // of the caller, or empty
+	// Spending is for a limit of costs, nil for none.
+	Spending *Spending
+	UserID   string // of the caller, or empty
+}
+
+// Spending tells of a limit of costs that is used up, as OpenRouter does.
+type Spending struct {
+	LimitSource string          `json:"limit_source"`
+	Scope       string          `json:"scope"` // key, workspace or preset
+	Interval    domain.Interval `json:"interval"`
+	LimitUSD    float64         `json:"limit_usd"`
+	SpendUSD    float64         `json:"spend_usd"` // with the estimates of requests in flight
+	ResetsAt    *time.Time      `json:"resets_at"`
+}
+
+// metadata returns the metadata of an answer, nil for none.
+func (p Problem) metadata() *metadata {
+	if p.Issues == nil && p.Spending == nil {
+		return nil
+	}
+	return &metadata{p.Issues, p.Spending}
 }
 
 // API is the error answer of the preset and workspace API (specification,
@@ -31,16 +52,13 @@ type envelopeError struct {
 }
 
 type metadata struct {
-	Issues []domain.Issue `json:"issues"`
+	Issues []domain.Issue `json:"issues,omitempty"`
+	*Spending
 }
 
 // NewAPI returns an API for a problem.
 func NewAPI(p Problem) any {
-	e := API{Error: envelopeError{Code: p.Status, Message: p.Message}, UserID: p.UserID}
-	if p.Issues != nil {
-		e.Error.Metadata = &metadata{p.Issues}
-	}
-	return e
+	return API{Error: envelopeError{Code: p.Status, Message: p.Message, Metadata: p.metadata()}, UserID: p.UserID}
 }
 
 // Responses is the error answer of POST /responses. Its code is the status, because
@@ -63,9 +81,7 @@ func NewResponses(p Problem) any {
 	if p.Code == "" && p.Status >= http.StatusInternalServerError {
 		e.Error.Type = "server_error"
 	}
-	if p.Issues != nil {
-		e.Metadata = &metadata{p.Issues}
-	}
+	e.Metadata = p.metadata()
 	return e
 }
 
@@ -83,12 +99,13 @@ type Messages struct {
 		Type    string `json:"type"`
 		Message string `json:"message"`
 	} `json:"error"`
+	Metadata *Spending `json:"metadata,omitempty"`
 }
 
 // NewMessages returns a Messages for a problem.
 func NewMessages(p Problem) any {
 	e := Messages{Type: "error"}
-	e.Error.Message = p.Message
+	e.Error.Message, e.Metadata = p.Message, p.Spending
 	e.Error.Type = cmp.Or(messagesErrorTypes[p.Status], "invalid_request_error")
 	if p.Status >= http.StatusInternalServerError && p.Status != http.StatusGatewayTimeout {
 		e.Error.Type = "api_error"

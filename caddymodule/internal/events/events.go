@@ -28,6 +28,7 @@ var Types = map[string]string{
 	"label.split":           "preset.label_split",
 	"label.protect":         "preset.label_protected",
 	"label.delete":          "preset.label_removed",
+	"key.limit_reached":     "key.limit_reached",
 	"workspace.create":      "workspace.created",
 	"workspace.update":      "workspace.updated",
 	"workspace.delete":      "workspace.deleted",

@@ -26,9 +26,10 @@ type Metrics struct {
 	resolutions *timing // operation, result
 	storeCalls  *timing // operation, result
 
-	Versions      prometheus.Counter // written versions of presets
-	FromMemory    prometheus.Counter // presets from memory beside a damaged store
-	BodiesRefused prometheus.Counter // requests without memory
+	Versions      prometheus.Counter     // written versions of presets
+	FromMemory    prometheus.Counter     // presets from memory beside a damaged store
+	BodiesRefused prometheus.Counter     // requests without memory
+	LimitRefusals *prometheus.CounterVec // scope, kind
 
 	refused, limited prometheus.Counter // failed authentications
 
@@ -59,6 +60,7 @@ func New(registry *prometheus.Registry) (*Metrics, error) {
 	m.Versions = m.counter("versions_written_total", "Preset versions written.").WithLabelValues()
 	m.FromMemory = m.counter("served_from_memory_total", "Inference requests whose preset was resolved from memory while the store was found damaged.").WithLabelValues()
 	m.BodiesRefused = m.counter("inference_bodies_refused_total", "Inference requests and lists of models refused because these took all of max_memory.").WithLabelValues()
+	m.LimitRefusals = m.counter("limit_refusals_total", "Inference requests refused because of a limit of their key, workspace or preset.", "scope", "kind")
 	failures := m.counter("auth_failures_total", "Requests with a wrong key, or without a look-up because their address had failed too often.", "result")
 	m.refused, m.limited = failures.WithLabelValues("refused"), failures.WithLabelValues("limited")
 	m.WebhookRequests = m.counter("webhook_requests_total", "Requests to webhooks, each an attempt to deliver an event.", "result")
@@ -80,7 +82,7 @@ func New(registry *prometheus.Registry) (*Metrics, error) {
 		Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
 		Help: "Bytes of memory that bodies of inference requests and lists of models take in this process.",
 	}, func() float64 { return float64(heldbody.InUse()) })
-	m.collectors = append(m.collectors, m.BundlesWaiting, build, bodyBytes, backupMetrics{})
+	m.collectors = append(m.collectors, m.BundlesWaiting, build, bodyBytes, backupMetrics{}, budgetMetrics{})
 
 	err := registry.Register(m)
 	if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {

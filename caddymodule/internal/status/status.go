@@ -4,6 +4,7 @@ package status
 import (
 	"net/http"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
@@ -33,6 +34,8 @@ var byKind = map[domain.Kind]int{
 type Error struct {
 	Status  int
 	Message string
+	// Spending is for a limit of costs, nil for none.
+	Spending *envelope.Spending
 	// Header and Value are a header of the response, empty for none.
 	Header, Value string
 	// Cause is what the error is to the program, nil for nothing else.

@@ -1,0 +1,330 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// limitedKey issues an inference key with limits, which acts in a workspace.
+func (s *server) limitedKey(limits domain.KeyLimits, workspace string) issued {
+	s.t.Helper()
+	k, secret, err := liveUse(s.canonicalFolder()).Service.IssueKey(s.t.Context(), operator, domain.NewKey{Kind: domain.InferenceKey, KeyLimits: limits, Workspace: workspace})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return issued{k.ID, secret}
+}
+
+// as sends an inference request with an issued key.
+func (s *server) as(k issued, path, body string) reply {
+	s.t.Helper()
+	return s.do("POST", path, body, bearer(k.secret))
+}
+
+const limitsUsage = "usage {\nprice priced/* {\ninput 1000000\noutput 1000000\n}\n}" // a dollar a token
+
+// costs makes the gateway answer that a request cost so many dollars, and used 10 tokens.
+func (s *server) costs(usd string) {
+	s.upstream.answers(replyWith(200, "application/json", `{"model":"m","choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"input_tokens":7,"output_tokens":3,"cost":`+usd+`}}`))
+}
+
+// TestRateLimits checks the limits of requests and tokens of a key in the dialects of all routes. A request
+// beyond them does not reach the gateway, and its body is not read.
+func TestRateLimits(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	s.costs("0")
+	for _, of := range []struct {
+		limits              domain.Limits
+		what, kind, showing string
+	}{
+		{domain.Limits{RequestsPerMinute: 2}, "2 requests per minute", "requests_per_minute", "requests"},
+		{domain.Limits{RequestsPerDay: 2}, "2 requests per day", "requests_per_day", "requests"},
+		{domain.Limits{TokensPerDay: 20}, "20 tokens per day", "tokens_per_day", "tokens"},
+		{domain.Limits{TokensPerMinute: 20}, "20 tokens per minute", "tokens_per_minute", "tokens"},
+	} {
+		for _, path := range inferencePaths {
+			k := s.limitedKey(domain.KeyLimits{Limits: &of.limits}, "")
+			limit, _, _ := strings.Cut(of.what, " ")
+			names := [3]string{"X-Ratelimit-Limit-" + of.showing, "X-Ratelimit-Remaining-" + of.showing, "X-Ratelimit-Reset-" + of.showing}
+			if path == messagesPath {
+				names = [3]string{"Anthropic-Ratelimit-" + of.showing + "-Limit", "Anthropic-Ratelimit-" + of.showing + "-Remaining", "Anthropic-Ratelimit-" + of.showing + "-Reset"}
+			}
+			for range 2 {
+				got := s.as(k, path, `{"model":"m","max_tokens":1}`)
+				got.want(t, 200)
+				if got.header.Get(names[0]) != limit || got.header.Get(names[1]) == "" || got.header.Get(names[2]) == "" {
+					t.Errorf("%s of %s: got headers %v, want %v", path, of.what, got.header, names)
+				}
+			}
+			s.upstream.taken()
+			got := s.as(k, path, `{"model":"m","max_tokens":1}`)
+			got.want(t, 429, "Rate limit exceeded: "+of.what+" for this key")
+			if left := got.header.Get(names[1]); left != "0" && of.kind != "tokens_per_minute" || got.header.Get("Retry-After") == "" {
+				t.Errorf("%s beyond %s: got headers %v, want none remaining and Retry-After", path, of.what, got.header)
+			}
+			s.upstream.none(t)
+		}
+		if got := s.metric(`caddy_presets_limit_refusals_total{kind="` + of.kind + `",scope="key"}`); got != "3" {
+			t.Errorf("%s: got %s refusals, want 3", of.kind, got)
+		}
+	}
+	free := s.ask(chatPath, `{"model":"m"}`)
+	free.want(t, 200)
+	if got := free.header.Get("X-Ratelimit-Limit-Requests"); got != "" {
+		t.Errorf("a key without limits: got a limit of %s", got)
+	}
+}
+
+// TestConcurrentLimit has a request in flight, beside which another of the same key is refused. The next one
+// passes, also after a request that is a mistake or fails.
+func TestConcurrentLimit(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	k := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{Concurrent: 1}}, "")
+	begun, end := make(chan struct{}), make(chan struct{})
+	s.upstream.answers(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-end })
+	var wait sync.WaitGroup
+	wait.Go(func() { s.as(k, chatPath, `{"model":"m"}`).want(t, 200) })
+	<-begun
+	got := s.as(k, chatPath, `{"model":"m"}`)
+	got.want(t, 429, "1 concurrent requests")
+	if got.header.Get("Retry-After") != "1" {
+		t.Errorf("got Retry-After %q, want 1", got.header.Get("Retry-After"))
+	}
+	close(end)
+	wait.Wait()
+	s.as(k, chatPath, `{"model":"@preset/none"}`).want(t, 404)
+	s.upstream.answers(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	s.as(k, chatPath, `{"model":"m"}`).want(t, 502)
+	s.costs("0")
+	if !s.eventually(func() bool { return s.as(k, chatPath, `{"model":"m"}`).status == 200 }) {
+		t.Error("the place of a request that has ended is not free")
+	}
+}
+
+// TestSpendingLimit checks the limit of a key in US dollars: its error in all dialects, its event, and that what was spent
+// outlives a reload and a restart.
+func TestSpendingLimit(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	s.costs("0.75")
+	k := s.limitedKey(domain.KeyLimits{Limit: new(1.5), LimitReset: domain.Monthly}, "")
+	total := s.limitedKey(domain.KeyLimits{Limit: new(0.0)}, "")
+	s.as(k, chatPath, `{"model":"m"}`).want(t, 200)
+	s.reload(inferring(limitsUsage))
+	s.costs("0.75")
+	s.as(k, chatPath, `{"model":"m"}`).want(t, 200)
+	_, resets := domain.Monthly.Window(time.Now())
+	for round := range 2 {
+		for _, path := range inferencePaths {
+			s.upstream.taken()
+			got := s.as(k, path, `{"model":"m"}`)
+			got.want(t, 403, `"message":"Key limit exceeded (monthly limit)"`)
+			s.upstream.none(t)
+			var body struct {
+				Error    struct{ Metadata map[string]any }
+				Metadata map[string]any
+			}
+			if err := json.Unmarshal([]byte(got.body), &body); err != nil {
+				t.Fatal(err)
+			}
+			about := body.Metadata
+			if path == chatPath {
+				about = body.Error.Metadata
+			}
+			if about["limit_source"] != "openrouter_key_limit" || about["scope"] != "key" || about["limit_usd"] != 1.5 || about["spend_usd"] != 1.5 || about["resets_at"] != resets.Format(time.RFC3339) {
+				t.Errorf("%s: got %s, want the metadata of the limit", path, got.body)
+			}
+		}
+		s.as(total, chatPath, `{"model":"m"}`).want(t, 403, "Key limit exceeded (total limit)", `"resets_at":null`)
+		if round == 0 {
+			s.stop()
+			if !s.isReleased() {
+				t.Fatal("the store is not released")
+			}
+			s.reload(inferring(limitsUsage))
+		}
+	}
+	told := func() (n int) {
+		for _, r := range s.trail("").Records {
+			if r.Operation == "key.limit_reached" && r.Object.ID == k.id {
+				n++
+			}
+		}
+		return n
+	}
+	if !s.eventually(func() bool { return told() == 1 }) {
+		t.Errorf("the limit was told %d times, want once", told())
+	}
+}
+
+// TestSpendingInFlight sends many requests at once. Their estimates count, so that they cannot pass together.
+func TestSpendingInFlight(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	k := s.limitedKey(domain.KeyLimits{Limit: new(100.0), LimitReset: domain.Daily}, "")
+	end := make(chan struct{})
+	s.upstream.answers(func(http.ResponseWriter, *http.Request) { <-end })
+	const most = 50
+	statuses := make(chan int, most)
+	for range most {
+		go func() { statuses <- s.as(k, chatPath, `{"model":"priced/m","max_tokens":30}`).status }()
+	}
+	refused := 0
+	for range most - 3 { // each is estimated with 30 tokens, and a quarter of its 39 bytes
+		if <-statuses == 403 {
+			refused++
+		}
+	}
+	close(end)
+	if refused != most-3 {
+		t.Errorf("%d of %d requests were refused, want all but 3", refused, most)
+	}
+}
+
+// TestBudgetRoutes sets, reads and removes budgets of a workspace.
+func TestBudgetRoutes(t *testing.T) {
+	s := start(t, standard)
+	const path = "/v1/workspaces/default/budgets"
+	s.manage("GET", path, "").want(t, 200, `{"data":[],"include_byok_in_budgets":false}`)
+	s.manage("GET", path+"/monthly", "").wantError(t, 404, "Budget not found")
+	s.manage("DELETE", path+"/monthly", "").want(t, 200, `{"deleted":true}`)
+	set := s.manage("PUT", path+"/monthly", `{"limit_usd":100.5}`)
+	set.want(t, 200, `"limit_usd":100.5,"reset_interval":"monthly"`, `"include_byok_in_budgets":false`)
+	again := s.manage("PUT", path+"/monthly", `{"limit_usd":100.5}`)
+	if set.body != again.body {
+		t.Errorf("the same budget again: got %s, want %s", again.body, set.body)
+	}
+	for _, of := range []struct{ interval, body, message string }{
+		{"daily", `{"limit_usd":100.5}`, "must be less than the monthly budget of $100.5"},
+		{"lifetime", `{"limit_usd":100}`, "must be more than the monthly budget of $100.5"},
+		{"weekly", `{"limit_usd":0}`, "/limit_usd"},
+		{"weekly", `{}`, "/limit_usd"},
+		{"yearly", `{"limit_usd":1}`, "must be daily, weekly, monthly or lifetime"},
+	} {
+		s.manage("PUT", path+"/"+of.interval, of.body).want(t, 400, of.message)
+	}
+	s.manage("PUT", path+"/lifetime", `{"limit_usd":1000,"include_byok_in_budgets":true}`).want(t, 200, `"reset_interval":null`, `"include_byok_in_budgets":true`)
+	s.manage("PUT", path+"/daily", `{"limit_usd":10}`, "Idempotency-Key: k").want(t, 200)
+	s.manage("PUT", path+"/daily", `{"limit_usd":10}`, "Idempotency-Key: k").want(t, 200, `"limit_usd":10`)
+	list := s.manage("GET", path, "")
+	list.want(t, 200, `"limit_usd":10,"reset_interval":"daily"`, `"limit_usd":100.5,"reset_interval":"monthly"`, `"limit_usd":1000,"reset_interval":null`)
+	s.manage("DELETE", path+"/daily", "").want(t, 200, `{"deleted":true}`)
+	s.manage("GET", path+"/daily", "").want(t, 404)
+	s.ask(path, "").want(t, 405)
+	s.do("GET", path, "", bearer(inferenceSecret)).want(t, 403)
+}
+
+// TestBudget spends up to budgets of a workspace, whose other workspaces go on. The broadest budget that is used up is told.
+func TestBudget(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	s.costs("1")
+	s.manage("POST", "/v1/workspaces", `{"name":"other","slug":"other"}`).want(t, 201)
+	other := s.limitedKey(domain.KeyLimits{}, "other")
+	s.ask(chatPath, `{"model":"m"}`).want(t, 200) // before there is a budget
+	const path = "/v1/workspaces/default/budgets"
+	s.manage("PUT", path+"/monthly", `{"limit_usd":3}`).want(t, 200)
+	s.manage("PUT", path+"/daily", `{"limit_usd":2}`).want(t, 200)
+	s.ask(chatPath, `{"model":"m"}`).want(t, 200)
+	got := s.ask(messagesPath, `{"model":"m"}`)
+	got.want(t, 403, `"message":"Workspace daily budget of $2 exceeded"`, `"type":"permission_error"`, `"limit_source":"openrouter_workspace_budget","scope":"workspace"`)
+	if after := got.header.Get("Retry-After"); after != "" {
+		t.Errorf("got Retry-After %s, want none", after)
+	}
+	s.as(other, chatPath, `{"model":"m"}`).want(t, 200)
+	s.manage("DELETE", path+"/daily", "").want(t, 200)
+	s.ask(chatPath, `{"model":"m"}`).want(t, 200)
+	s.ask(chatPath, `{"model":"m"}`).want(t, 403, "Workspace monthly budget of $3 exceeded")
+	s.manage("PUT", path+"/monthly", `{"limit_usd":100}`).want(t, 200)
+	s.ask(chatPath, `{"model":"m"}`).want(t, 200)
+}
+
+// TestDefaultLimits gives a workspace limits for its keys. A key's own limit of the same kind holds instead, and keys count
+// apart, also those of the configuration.
+func TestDefaultLimits(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	s.costs("0")
+	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"requests_per_minute":1}}`).want(t, 200, `"limits":{"requests_per_minute":1}`)
+	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"requests_per_minute":0}}`).want(t, 400, "/limits/requests_per_minute")
+	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"rpm":1}}`).want(t, 400, "unknown field")
+	two := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{RequestsPerMinute: 2}}, "")
+	none := s.limitedKey(domain.KeyLimits{}, "")
+	for n := range 3 {
+		for i, got := range []reply{s.as(none, chatPath, `{"model":"m"}`), s.as(two, chatPath, `{"model":"m"}`), s.ask(chatPath, `{"model":"m"}`)} {
+			if want := [...]int{1, 2, 1}[i]; (got.status == 200) != (n < want) {
+				t.Errorf("request %d of key %d: got status %d", n+1, i, got.status)
+			}
+		}
+	}
+	s.manage("PATCH", "/v1/workspaces/default", `{"limits":null}`).want(t, 200)
+	s.ask(chatPath, `{"model":"m"}`).want(t, 200)
+}
+
+// TestPresetLimits stops a preset. Requests for another one, and without one, pass.
+func TestPresetLimits(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	s.costs("1")
+	s.preset("writer", writer)
+	s.preset("other", writer)
+	for _, of := range []struct {
+		limits, message string
+		status          int
+	}{
+		{`{"requests_per_minute":1}`, "Rate limit exceeded: 1 requests per minute for this preset", 429},
+		{`{"tokens_per_day":30}`, "Rate limit exceeded: 30 tokens per day for this preset", 429},
+		{`{"cost_per_day":4}`, "Preset daily limit of $4 exceeded", 403},
+	} {
+		s.manage("PATCH", "/v1/presets/writer", `{"limits":`+of.limits+`}`).want(t, 200, `"limits":`+of.limits)
+		s.ask(chatPath, `{"model":"@preset/writer"}`).want(t, 200)
+		if of.status == 429 && strings.Contains(of.limits, "tokens") || of.status == 403 {
+			s.ask(chatPath, `{"model":"@preset/writer"}`) // 10 tokens and a dollar each
+		}
+		s.upstream.taken()
+		s.ask(chatPath, `{"model":"@preset/writer"}`).want(t, of.status, of.message)
+		s.upstream.none(t)
+		s.ask(chatPath, `{"model":"@preset/other"}`).want(t, 200)
+		s.ask(chatPath, `{"model":"m"}`).want(t, 200)
+	}
+	s.manage("PATCH", "/v1/presets/writer", `{"limits":{"cost_per_day":0}}`).want(t, 400, "/limits/cost_per_day")
+	s.manage("PATCH", "/v1/presets/writer", `{"limits":null}`).want(t, 200)
+	s.ask(chatPath, `{"model":"@preset/writer"}`).want(t, 200)
+}
+
+// TestLimitsOfOtherRoutes sends requests to routes whose use is not measured. A key with a limit of costs or tokens cannot use them, but
+// for the paths that the configuration opens. Other limits count requests there, but for reads.
+func TestLimitsOfOtherRoutes(t *testing.T) {
+	s := start(t, inferring(limitsUsage, "limited_paths /v1/embeddings"))
+	const open, closed = "/v1/embeddings", "/v1/images/generations"
+	spending := s.limitedKey(domain.KeyLimits{Limit: new(1.0)}, "")
+	s.as(spending, closed, `{"model":"m"}`).want(t, 403, "a limit of costs or tokens")
+	s.do("GET", "/v1/files", "", bearer(spending.secret)).want(t, 403, "a limit of costs or tokens")
+	s.as(spending, open, `{"model":"m"}`).want(t, 202)
+	tokens := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: 4}}, "")
+	s.as(tokens, open, `{"model":"0123456789"}`).want(t, 202) // a quarter of its bytes
+	s.as(tokens, open, `{"model":"m"}`).want(t, 429, "4 tokens per day")
+	requests := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{RequestsPerMinute: 1}}, "")
+	s.do("GET", "/v1/files", "", bearer(requests.secret)).want(t, 202)
+	s.as(requests, closed, `{"model":"m"}`).want(t, 202)
+	s.as(requests, closed, `{"model":"m"}`).want(t, 429, "1 requests per minute")
+	s.as(requests, chatPath, `{"model":"m"}`).want(t, 429, "1 requests per minute")
+}
+
+// TestRefusalsInReports compares the reports of a workspace and the metric of its budget with what was refused and spent.
+func TestRefusalsInReports(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	s.costs("1")
+	w := s.manage("PUT", "/v1/workspaces/default/budgets/weekly", `{"limit_usd":4}`).field(t, "workspace_id")
+	k := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{RequestsPerDay: 1}}, "")
+	s.as(k, chatPath, `{"model":"m"}`).want(t, 200)
+	for range 2 {
+		s.as(k, chatPath, `{"model":"m"}`).want(t, 429)
+	}
+	s.storeUsage()
+	s.manage("GET", "/v1/workspaces/default/usage?by=key", "").want(t, 200, `"key":{"key":"`+k.id+`"},"total":{"requests":1,`, `"refused":2`)
+	if got := s.metric(`caddy_presets_budget_used_ratio{interval="weekly",store="` + s.canonicalFolder() + `",workspace="` + w + `"}`); got != "0.25" {
+		t.Errorf("got a share of %s of the budget, want 0.25", got)
+	}
+}

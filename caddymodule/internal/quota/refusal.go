@@ -1,0 +1,67 @@
+package quota
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Kind says what a limit counts.
+type Kind string
+
+// The kinds of limits.
+const (
+	Cost              Kind = "cost"
+	RequestsPerMinute Kind = "requests_per_minute"
+	TokensPerMinute   Kind = "tokens_per_minute"
+	RequestsPerDay    Kind = "requests_per_day"
+	TokensPerDay      Kind = "tokens_per_day"
+	Concurrent        Kind = "concurrent"
+)
+
+// Kinds are all kinds.
+var Kinds = []Kind{Cost, RequestsPerMinute, TokensPerMinute, RequestsPerDay, TokensPerDay, Concurrent}
+
+// Refusal is the error for a request that a limit does not let through.
+type Refusal struct {
+	Scope Scope
+	Kind  Kind
+	// Interval is that of the window that is used up, empty for a rate and for Concurrent.
+	Interval domain.Interval
+	// LimitUSD and SpendUSD are for Cost. The spending has the estimates of requests in flight.
+	LimitUSD, SpendUSD float64
+	// Limit is for the other kinds.
+	Limit int64
+	// ResetsAt is the end of the window, zero if there is none.
+	ResetsAt time.Time
+	// RetryAfter is when a request may pass, zero if nobody can tell.
+	RetryAfter time.Duration
+
+	first bool // of its window, as far as this node knows
+}
+
+// Error returns the message for the client. For costs, it is that of OpenRouter.
+func (r *Refusal) Error() string {
+	if r.Kind != Cost {
+		return fmt.Sprintf("Rate limit exceeded: %d %s for this %s", r.Limit, rateNames[r.Kind], r.Scope)
+	}
+	interval := string(r.Interval)
+	switch r.Scope {
+	case OfKey:
+		if r.Interval == domain.Lifetime {
+			interval = "total"
+		}
+		return fmt.Sprintf("Key limit exceeded (%s limit)", interval)
+	case OfWorkspace:
+		return fmt.Sprintf("Workspace %s budget of $%s exceeded", interval, strconv.FormatFloat(r.LimitUSD, 'f', -1, 64))
+	default:
+		return fmt.Sprintf("Preset %s limit of $%s exceeded", interval, strconv.FormatFloat(r.LimitUSD, 'f', -1, 64))
+	}
+}
+
+var rateNames = map[Kind]string{
+	RequestsPerMinute: "requests per minute", TokensPerMinute: "tokens per minute",
+	RequestsPerDay: "requests per day", TokensPerDay: "tokens per day", Concurrent: "concurrent requests",
+}

@@ -1,0 +1,269 @@
+package quota
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Scope says what a limit is of.
+type Scope string
+
+// The scopes of limits.
+const (
+	OfKey       Scope = "key"
+	OfWorkspace Scope = "workspace"
+	OfPreset    Scope = "preset"
+)
+
+// subject is a key, a workspace or a preset whose requests are summed. Requests of different subjects
+// share no lock, and those of one only that of its rates.
+type subject struct {
+	id        string
+	scope     Scope
+	workspace string // the id of the workspace of a preset
+
+	users   atomic.Int64 // requests in flight that hold it, far below zero once it is forgotten
+	lastUse atomic.Int64 // in seconds since 1970
+
+	inFlight     atomic.Int64 // requests that were let through
+	flightTokens atomic.Int64 // their estimates
+	flightNanos  atomic.Int64
+	windows      [intervals]atomic.Pointer[window]
+
+	bounds atomic.Pointer[bounds] // nil without limits
+	isKept atomic.Bool            // the windows have what the store has
+	keeps  sync.Mutex             // held to read the store for the first time
+}
+
+// none is no limit in a bounds.
+const none = math.MaxInt64
+
+// bounds are the limits of a subject.
+type bounds struct {
+	source any // what they are made of
+
+	requestRate, tokenRate         *rate.Limiter // of a minute, nil for none
+	requestsADay, tokensADay       int64
+	concurrent                     int64
+	nanos                          [intervals]int64
+	boundsMoney, boundsTokens      bool
+	requestsAMinute, tokensAMinute int64
+}
+
+// newBounds returns the bounds of limits. spending has a limit in US dollars for each interval, negative
+// for none. Rates go on with what earlier has counted, which may be nil.
+func newBounds(source any, earlier *bounds, l domain.Limits, spending [intervals]float64) *bounds {
+	b := &bounds{
+		source: source, requestsADay: orNone(l.RequestsPerDay), tokensADay: orNone(l.TokensPerDay), concurrent: orNone(l.Concurrent),
+		requestsAMinute: l.RequestsPerMinute, tokensAMinute: l.TokensPerMinute,
+	}
+	var requests, tokens *rate.Limiter
+	if earlier != nil {
+		requests, tokens = earlier.requestRate, earlier.tokenRate
+	}
+	b.requestRate, b.tokenRate = rateOf(requests, l.RequestsPerMinute), rateOf(tokens, l.TokensPerMinute)
+	b.boundsTokens = b.tokenRate != nil || b.tokensADay != none
+	for i, usd := range spending {
+		b.nanos[i] = none
+		if usd >= 0 {
+			b.nanos[i], b.boundsMoney = nanosOf(usd), true
+		}
+	}
+	return b
+}
+
+// hasRates reports whether requests or tokens are limited.
+func (b *bounds) hasRates() bool {
+	return b != nil && (b.requestRate != nil || b.requestsADay != none || b.boundsTokens)
+}
+
+func orNone(limit int64) int64 {
+	if limit == 0 {
+		return none
+	}
+	return limit
+}
+
+// rateOf returns a limiter of a number in each minute, which is earlier if there is one.
+func rateOf(earlier *rate.Limiter, inMinute int64) *rate.Limiter {
+	if inMinute == 0 {
+		return nil
+	}
+	limit, burst := rate.Limit(float64(inMinute)/60), int(min(inMinute, math.MaxInt))
+	switch {
+	case earlier == nil:
+		return rate.NewLimiter(limit, burst)
+	case earlier.Burst() != burst:
+		earlier.SetLimit(limit)
+		earlier.SetBurst(burst)
+	}
+	return earlier
+}
+
+// take takes n from a limiter, also more than it has. A negative n gives back. Nil takes nothing.
+func take(l *rate.Limiter, now time.Time, n int64) {
+	if l == nil {
+		return
+	}
+	burst := int64(l.Burst())
+	for ; n > burst; n -= burst {
+		l.ReserveN(now, int(burst))
+	}
+	l.ReserveN(now, int(n))
+}
+
+// mostDebt is how many minutes of a rate one request can take.
+const mostDebt = 16
+
+// tokensOf returns how many of a request's tokens count against the rate.
+func (b *bounds) tokensOf(a amount) int64 { return min(a.tokens, mostDebt*b.tokensAMinute) }
+
+// wait returns how long until a limiter has n, which is at most what it can have.
+func wait(l *rate.Limiter, now time.Time, n int64) time.Duration {
+	lacking := float64(min(n, int64(l.Burst()))) - l.TokensAt(now)
+	return time.Duration(max(lacking, 0) / float64(l.Limit()) * float64(time.Second))
+}
+
+// nanosOf returns an amount in billionths of a US dollar.
+func nanosOf(usd float64) int64 { return int64(math.Round(min(max(usd, 0)*1e9, math.MaxInt64/4))) }
+
+func usdOf(nanos int64) float64 { return float64(nanos) / 1e9 }
+
+// limits returns the bounds of a subject, which make makes if source is not that of the last ones.
+// Source is comparable.
+func (s *subject) limits(source any, make func(earlier *bounds) *bounds) *bounds {
+	b := s.bounds.Load()
+	if b == nil || b.source != source {
+		b = make(b)
+		s.bounds.Store(b)
+	}
+	return b
+}
+
+// checkSpent refuses a request if a window is used up. own is what the request itself has in flight.
+func (s *subject) checkSpent(b *bounds, m *moment, own amount) *Refusal {
+	if b.boundsMoney {
+		flight := s.flightNanos.Load() - own.nanos
+		for i := intervals - 1; i >= 0; i-- { // the broadest first
+			if b.nanos[i] == none {
+				continue
+			}
+			if spent := s.windowOf(i, m).used().nanos + flight; spent >= b.nanos[i] {
+				return s.refuse(Cost, i, m, func(r *Refusal) { r.LimitUSD, r.SpendUSD = usdOf(b.nanos[i]), usdOf(spent) })
+			}
+		}
+	}
+	if b.tokensADay != none && s.windowOf(daily, m).used().tokens+s.flightTokens.Load()-own.tokens >= b.tokensADay {
+		return s.refuse(TokensPerDay, daily, m, func(r *Refusal) { r.Limit = b.tokensADay })
+	}
+	if b.tokenRate != nil && own.isZero() && b.tokenRate.TokensAt(m.at) < 1 {
+		return &Refusal{Scope: s.scope, Kind: TokensPerMinute, Limit: b.tokensAMinute, RetryAfter: wait(b.tokenRate, m.at, 1)}
+	}
+	return nil
+}
+
+// refuse returns the refusal of a window that is used up.
+func (s *subject) refuse(kind Kind, i int, m *moment, with func(*Refusal)) *Refusal {
+	r := &Refusal{Scope: s.scope, Kind: kind, Interval: domain.Intervals[i], ResetsAt: resetOf(i, m.at)}
+	if !r.ResetsAt.IsZero() {
+		r.RetryAfter = r.ResetsAt.Sub(m.at)
+	}
+	r.first = !s.windowOf(i, m).reached.Swap(true)
+	with(r)
+	return r
+}
+
+// enter counts a request that is let through, unless a limit of requests refuses it.
+func (s *subject) enter(b *bounds, m *moment) *Refusal {
+	if n := s.inFlight.Add(1); n > b.concurrent {
+		s.inFlight.Add(-1)
+		return &Refusal{Scope: s.scope, Kind: Concurrent, Limit: b.concurrent, RetryAfter: time.Second}
+	}
+	if b.requestsADay != none {
+		w := s.windowOf(daily, m)
+		if n := w.stored.requests.Load() + w.pending.requests.Add(1); n > b.requestsADay {
+			w.pending.requests.Add(-1)
+			s.inFlight.Add(-1)
+			return s.refuse(RequestsPerDay, daily, m, func(r *Refusal) { r.Limit = b.requestsADay })
+		}
+	}
+	if b.requestRate != nil && !b.requestRate.AllowN(m.at, 1) {
+		s.uncount(b, m)
+		s.inFlight.Add(-1)
+		return &Refusal{Scope: s.scope, Kind: RequestsPerMinute, Limit: b.requestsAMinute, RetryAfter: wait(b.requestRate, m.at, 1)}
+	}
+	return nil
+}
+
+// uncount takes back that a request was counted in the day.
+func (s *subject) uncount(b *bounds, m *moment) {
+	if b.requestsADay != none {
+		s.windowOf(daily, m).pending.requests.Add(-1)
+	}
+}
+
+// reserve adds the estimate of a request to what is in flight, unless a window is used up.
+func (s *subject) reserve(b *bounds, m *moment, estimate amount) *Refusal {
+	s.flightTokens.Add(estimate.tokens)
+	s.flightNanos.Add(estimate.nanos)
+	refused := s.checkSpent(b, m, estimate)
+	if refused == nil && b.tokenRate != nil && estimate.tokens > 0 {
+		first := min(estimate.tokens, int64(b.tokenRate.Burst()))
+		if !b.tokenRate.AllowN(m.at, int(first)) {
+			refused = &Refusal{Scope: s.scope, Kind: TokensPerMinute, Limit: b.tokensAMinute, RetryAfter: wait(b.tokenRate, m.at, first)}
+		} else {
+			take(b.tokenRate, m.at, b.tokensOf(estimate)-first)
+		}
+	}
+	if refused != nil {
+		s.flightTokens.Add(-estimate.tokens)
+		s.flightNanos.Add(-estimate.nanos)
+	}
+	return refused
+}
+
+// count adds what a request used to the windows.
+func (s *subject) count(a amount, m *moment) {
+	s.windowOf(daily, m).pending.add(a)
+	if s.scope == OfPreset {
+		return // whose limits are of a day
+	}
+	for i := weekly; i < intervals; i++ {
+		s.windowOf(i, m).pending.add(amount{nanos: a.nanos})
+	}
+}
+
+// isNear reports whether four fifths of a limit are used, so that the nodes of a cluster tell each other more
+// often.
+func (s *subject) isNear(m *moment) bool {
+	b := s.bounds.Load()
+	if b == nil {
+		return false
+	}
+	isNear := func(used, limit int64) bool { return limit != none && used >= limit-limit/5 }
+	for i, limit := range b.nanos {
+		if limit != none && isNear(s.windowOf(i, m).used().nanos+s.flightNanos.Load(), limit) {
+			return true
+		}
+	}
+	day := s.windowOf(daily, m).used()
+	return isNear(day.requests, b.requestsADay) || isNear(day.tokens+s.flightTokens.Load(), b.tokensADay) ||
+		b.requestRate != nil && b.requestRate.TokensAt(m.at) < float64(b.requestsAMinute)/5 ||
+		b.tokenRate != nil && b.tokenRate.TokensAt(m.at) < float64(b.tokensAMinute)/5
+}
+
+// hasPending reports whether something is to be stored.
+func (s *subject) hasPending() bool {
+	for i := range s.windows {
+		if w := s.windows[i].Load(); w != nil && !w.pending.load().isZero() {
+			return true
+		}
+	}
+	return false
+}
