@@ -239,21 +239,24 @@ func (s *subject) count(a amount, m *moment) {
 	}
 }
 
-// isNear reports whether four fifths of a limit are used, so that the nodes of a cluster tell each other more
-// often.
+// isNear reports whether four fifths of a limit are used, or this node has used an eighth of what was left since it last told the
+// others. The nodes of a cluster tell each other more often then.
 func (s *subject) isNear(m *moment) bool {
 	b := s.bounds.Load()
 	if b == nil {
 		return false
 	}
-	isNear := func(used, limit int64) bool { return limit != none && used >= limit-limit/5 }
+	isNear := func(stored, pending, limit int64) bool {
+		return limit != none && (stored+pending >= limit-limit/5 || pending >= (limit-stored)/8)
+	}
 	for i, limit := range b.nanos {
-		if limit != none && isNear(s.windowOf(i, m).used().nanos+s.flightNanos.Load(), limit) {
+		if w := s.windowOf(i, m); isNear(w.stored.nanos.Load(), w.pending.nanos.Load()+s.flightNanos.Load(), limit) {
 			return true
 		}
 	}
-	day := s.windowOf(daily, m).used()
-	return isNear(day.requests, b.requestsADay) || isNear(day.tokens+s.flightTokens.Load(), b.tokensADay) ||
+	day := s.windowOf(daily, m)
+	return isNear(day.stored.requests.Load(), day.pending.requests.Load(), b.requestsADay) ||
+		isNear(day.stored.tokens.Load(), day.pending.tokens.Load()+s.flightTokens.Load(), b.tokensADay) ||
 		b.requestRate != nil && b.requestRate.TokensAt(m.at) < float64(b.requestsAMinute)/5 ||
 		b.tokenRate != nil && b.tokenRate.TokensAt(m.at) < float64(b.tokensAMinute)/5
 }
