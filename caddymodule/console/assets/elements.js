@@ -110,12 +110,12 @@ export function setWrong(control, text = '') {
 /** Shows what is wrong with each control of a form. The controls have the names of members. @param {Record<string, Control>} controls @param {Issue[]} issues @returns {undefined} */
 export function showIssues(controls, issues) {
 	Object.values(controls).forEach((control) => setWrong(control))
-	for (const { path, message } of issues) {
+	for (const { path, message } of issues.toReversed()) {
 		const control = path.split('/').map((name) => controls[name]).find(Boolean)
 		if (control) {
 			control.closest('details')?.setAttribute('open', '')
 			setWrong(control, message)
-			control.focus()
+			control.focus() // in the end that of the first
 		}
 	}
 }

@@ -14,6 +14,14 @@ export const nameOf = (key) => key.name || key.label
 /** @param {Key} key */
 const pathOf = (key, below = '') => `/keys/${key.hash}${below}`
 
+/**
+ * Explains that a change of secrets may have been made. No answer about them is kept, so one that is
+ * lost cannot be asked for again.
+ * @type {Explain}
+ */
+const unsure = ({ isOffline }) => (isOffline ? h('div', { class: 'error', role: 'alert' },
+	h('p', null, h('strong', null, 'Offline: '), 'The server does not answer. It may have done this all the same, so look at the list before you try again.')) : undefined)
+
 /** @param {Context} context */
 export function newKey(context) {
 	const { elements, values, controls } = keyForm({})
@@ -22,7 +30,7 @@ export function newKey(context) {
 	ask(context, 'New key', 'New key', elements, async () => {
 		const given = Object.entries(values()).filter(([, value]) => value !== null && value !== false)
 		made = await api.change('POST', '/keys', { workspace_id: context.workspace, ...Object.fromEntries(given) })
-	}, { confirm: 'Issue key', explain: ({ issues }) => showIssues(controls, issues), onClose: () => made && showSecret(context, made, 'The key is issued.') })
+	}, { confirm: 'Issue key', explain: (failure) => showIssues(controls, failure.issues) ?? unsure(failure), onClose: () => made && showSecret(context, made, 'The key is issued.') })
 }
 
 /** @param {Context} context @param {Key} key */
@@ -60,7 +68,7 @@ export function rotateKey(context, key) {
 		field('The present secret still works', grace, 'Long enough to put the new one in its place. A secret of an earlier rotation ends at once.'),
 	], async () => {
 		made = await api.change('POST', pathOf(key, '/rotate'), grace.value ? { grace: grace.value } : {})
-	}, { isDisposable: true, onClose: () => made && showSecret(context, made, made.data.grace_ends_at ? ['The former secret ends ', when(made.data.grace_ends_at), ', so put this one in its place until then.'] : 'The former secret has ended.') })
+	}, { isDisposable: true, explain: unsure, onClose: () => made && showSecret(context, made, made.data.grace_ends_at ? ['The former secret ends ', when(made.data.grace_ends_at), ', so put this one in its place until then.'] : 'The former secret has ended.') })
 }
 
 /** @param {Context} context @param {Key} key */

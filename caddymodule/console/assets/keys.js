@@ -60,7 +60,7 @@ function keyRow(context, key) {
 		]],
 		['Reach', reach(key)],
 		['Limit', limitsOf(key, name)],
-		['This month', [spentText(key.usage_monthly), h('span', { class: 'below' }, ' today ', spentText(key.usage_daily))]],
+		['This month', [spentText(key.usage_monthly), key.usage_daily > 0 && h('span', { class: 'below' }, ' today ', spentText(key.usage_daily))]],
 		['Last used', timeOr(key.last_used_at, 'never')],
 		['Expires', timeOr(key.expires_at, 'never')],
 		['Actions', h('span', { class: 'actions' }, action(key.disabled ? 'Enable' : 'Disable', setDisabled), action('Rotate', rotateKey), action('Delete', removeKey))],
