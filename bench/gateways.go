@@ -19,29 +19,37 @@ const (
 	noGateway      = "no gateway"
 	stockGateway   = proxyWork
 	oursGateway    = "caddy-presets"
+	bareGateway    = "bare Go proxy"
 	portkeyGateway = "Portkey's gateway"
 	bifrostGateway = "Bifrost's core"
+	liteLLMGateway = "LiteLLM's proxy"
 )
 
 // peers are the gateways that package registries have.
-var peers = []string{portkeyGateway, bifrostGateway}
+var peers = []string{portkeyGateway, bifrostGateway, liteLLMGateway}
 
 // chatLoad is work that each gateway does.
 type chatLoad struct {
 	name string
 	// size is that of the request in bytes, before the stored configuration is applied.
-	size, clients int
-	stream        bool
-	// toStock is the goal of the rate compared with that of stock Caddy.
-	toStock float64
+	size   int
+	stream bool
+	// packed requests are gzip. Only caddy-presets and the bare proxy get them.
+	packed bool
+	// rate and cpu are the goals compared with stock Caddy, for packed requests with the bare proxy. 0 is none.
+	rate, cpu float64
 }
 
+// chatClients is the number of connections.
+const chatClients = 16
+
 var chatLoads = []chatLoad{
-	{name: "chat of 2 KB", size: 2 << 10, clients: 64, toStock: 0.97},
-	{name: "chat of 64 KB", size: 64 << 10, clients: 16, toStock: 0.95},
-	{name: "chat of 256 KB", size: 256 << 10, clients: 16, toStock: 0.93},
-	{name: "chat of 1 MB", size: 1 << 20, clients: 16, toStock: 0.90},
-	{name: "stream of 200 events", size: 2 << 10, clients: 16, stream: true, toStock: 0.95},
+	{name: "chat of 2 KB", size: 2 << 10, rate: 0.95, cpu: 1.12},
+	{name: "chat of 64 KB", size: 64 << 10, rate: 0.95, cpu: 1.12},
+	{name: "chat of 256 KB", size: 256 << 10, rate: 0.93, cpu: 1.20},
+	{name: "chat of 1 MB", size: 1 << 20, rate: 0.90, cpu: 1.30},
+	{name: "chat of 1 MB in gzip", size: 1 << 20, packed: true, rate: 0.90},
+	{name: "stream of 200 events", size: 2 << 10, stream: true, rate: 0.95},
 }
 
 // work names what a gateway does under the load.
@@ -60,6 +68,8 @@ type gatewayCase struct {
 	// received returns the request that must reach the upstream, from its body at the
 	// gateway. It is nil if the two are equal.
 	received func(body string) string
+	// unpacks tells that it takes part in packed loads.
+	unpacks bool
 }
 
 // chatPresets is the number of stored presets. Requests name hotPresets of them in turn.
@@ -68,7 +78,13 @@ const chatPresets = 1000
 // measureGateways measures chat requests through each gateway. Each measurement has a new
 // process, so that its memory is that of one load.
 func (b *bench) measureGateways(like *stock) error {
-	cases, err := b.gatewayCases(like)
+	filled, err := fillWith(b.ctx, filepath.Join(b.folder, "store-gateways"), 1, chatPresets, domain.Capture{
+		Dialect: domain.Chat, SystemPrompt: &prompt, Config: []byte(`{"model":"` + chatModel + `",` + chatSettings + `}`),
+	})
+	if err != nil {
+		return err
+	}
+	cases, err := b.gatewayCases(like, filled)
 	if err != nil {
 		return err
 	}
@@ -76,27 +92,28 @@ func (b *bench) measureGateways(like *stock) error {
 		log.Printf("%s: round %d of %d", gateways, round+1, b.rounds)
 		for _, l := range chatLoads {
 			for _, c := range cases {
+				if l.packed && !c.unpacks || l.stream && c.name == bareGateway {
+					continue // it is there to compare bodies
+				}
 				if err := b.measureGatewayCase(c, l); err != nil {
 					return fmt.Errorf("%s: %w", l.work(c.name), err)
 				}
 			}
+		}
+		if err := b.measureUploads(filled); err != nil {
+			return fmt.Errorf("%s: %w", uploadFigure, err)
 		}
 	}
 	return nil
 }
 
 // gatewayCases prepares all gateways. It leaves out those that cannot be installed.
-func (b *bench) gatewayCases(like *stock) ([]gatewayCase, error) {
-	filled, err := fillWith(b.ctx, filepath.Join(b.folder, "store-gateways"), 1, chatPresets, domain.Capture{
-		Dialect: domain.Chat, SystemPrompt: &prompt, Config: []byte(`{"model":"` + chatModel + `",` + chatSettings + `}`),
-	})
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) gatewayCases(like *stock, filled store) ([]gatewayCase, error) {
 	cases := []gatewayCase{
 		{name: noGateway, start: func(l chatLoad) (*server, *request, error) {
 			return nil, chatRequest(b.upstream, "nobody", chatModel, l), nil
 		}},
+		b.bareCase(),
 		{name: stockGateway, start: func(l chatLoad) (*server, *request, error) {
 			s, err := b.startStock(like.bytes)
 			if err != nil {
@@ -104,7 +121,7 @@ func (b *bench) gatewayCases(like *stock) ([]gatewayCase, error) {
 			}
 			return s.server, chatRequest(s.proxy, "nobody", chatModel, l), nil
 		}},
-		{name: oursGateway, received: withStored, start: func(l chatLoad) (*server, *request, error) {
+		{name: oursGateway, received: withStored, unpacks: true, start: func(l chatLoad) (*server, *request, error) {
 			o, err := b.startOurs(filled)
 			if err != nil {
 				return nil, nil, err
@@ -117,7 +134,7 @@ func (b *bench) gatewayCases(like *stock) ([]gatewayCase, error) {
 	if b.skipGateways {
 		return cases, nil
 	}
-	for i, prepare := range []func() (gatewayCase, error){b.preparePortkey, b.prepareBifrost} {
+	for i, prepare := range []func() (gatewayCase, error){b.preparePortkey, b.prepareBifrost, b.prepareLiteLLM} {
 		c, err := prepare()
 		if err != nil {
 			b.skip(peers[i], err)
@@ -154,6 +171,9 @@ func (b *bench) measureGatewayCase(c gatewayCase, l chatLoad) error {
 	}
 	_, sent, _ := bytes.Cut(r.text, headEnd)
 	want := string(sent)
+	if l.packed {
+		r.pack()
+	}
 	if c.received != nil {
 		want = c.received(want)
 	}
@@ -167,11 +187,11 @@ func (b *bench) measureGatewayCase(c gatewayCase, l chatLoad) error {
 		}
 		return r.connect
 	}
-	if _, err := b.sample(l.clients, 2*b.lasting, trial{open: open()}); err != nil { // compilers and pools warm up
+	if _, err := b.sample(chatClients, 2*b.lasting, trial{open: open()}); err != nil { // compilers and pools warm up
 		return err
 	}
 	work := l.work(c.name)
-	if err := b.measure(result.Load{Group: gateways, Work: work, Connections: l.clients}, b.lasting, trial{work: work, open: open()}); err != nil {
+	if err := b.measure(result.Load{Group: gateways, Work: work, Connections: chatClients}, b.lasting, trial{work: work, open: open()}); err != nil {
 		return err
 	}
 	if l.stream {
@@ -223,23 +243,35 @@ func (f *firstEventTimes) median() time.Duration {
 func (b *bench) judgeGateways(j judge) {
 	for _, l := range chatLoads {
 		each := func(gateway string, f result.Figure) []float64 {
-			return j.figure(gateways, l.work(gateway), l.clients, f)
+			return j.figure(gateways, l.work(gateway), chatClients, f)
 		}
 		first := func(gateway string) []float64 { return b.recorded(firstEventFigure(l.work(gateway))) }
 		peak := func(gateway string) []float64 { return b.recorded(peakUnder(l.work(gateway))) }
-		name := fmt.Sprintf("%s with a preset, %d connections", l.name, l.clients)
+		name := fmt.Sprintf("%s with a preset, %d connections", l.name, chatClients)
+		if l.packed {
+			j.row(name+": rate, to a bare Go proxy that unpacks", "×", atLeast(l.rate), ratio(each(oursGateway, result.PerSecond), each(bareGateway, result.PerSecond)))
+			continue
+		}
 
-		j.row(name+": rate, to stock `reverse_proxy`", "×", atLeast(l.toStock), ratio(each(oursGateway, result.PerSecond), each(stockGateway, result.PerSecond)))
+		j.row(name+": rate, to stock `reverse_proxy`", "×", atLeast(l.rate), ratio(each(oursGateway, result.PerSecond), each(stockGateway, result.PerSecond)))
+		if l.cpu > 0 {
+			j.row("… processor time, to stock `reverse_proxy`", "×", atMost(l.cpu), ratio(each(oursGateway, result.CPU), each(stockGateway, result.CPU)))
+		}
 		if l.stream {
-			j.row("… time to the first event, to stock `reverse_proxy`", "×", atMost(1.05), ratio(first(oursGateway), first(stockGateway)))
+			j.row("… time to the first event, beyond stock `reverse_proxy`", "µs", atMost(50), difference(first(oursGateway), first(stockGateway)))
+		}
+		if l.size == 1<<20 {
+			j.row("… peak of resident memory, to stock `reverse_proxy`", "×", atMost(1.3), ratio(peak(oursGateway), peak(stockGateway)))
 		}
 		for _, peer := range peers {
 			j.row("… rate, to "+peer, "×", atLeast(1), ratio(each(oursGateway, result.PerSecond), each(peer, result.PerSecond)))
 			j.row("… p99, to "+peer, "×", atMost(1), ratio(each(oursGateway, result.P99), each(peer, result.P99)))
+			j.row("… processor time, to "+peer, "×", atMost(1), ratio(each(oursGateway, result.CPU), each(peer, result.CPU)))
 			if l.stream {
 				j.row("… time to the first event, to "+peer, "×", atMost(1), ratio(first(oursGateway), first(peer)))
 			}
 			j.row("… peak of resident memory, to "+peer, "×", atMost(1), ratio(peak(oursGateway), peak(peer)))
 		}
 	}
+	j.row(uploadFigure, "MiB", atMost(bodiesMemory+64), b.recorded(uploadFigure))
 }

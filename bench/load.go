@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
@@ -133,6 +134,22 @@ func (r *request) setHeader(name, value string) {
 	line := "\r\n" + name + ": " + value
 	r.text = slices.Concat(r.text[:begin], []byte(line), r.text[begin:])
 	r.slot = bytes.Index(r.text, []byte(variable))
+}
+
+// pack makes the request's body gzip. Nothing in it can differ any more: where it did, client 0's stays.
+func (r *request) pack() {
+	if r.fill != nil {
+		r.fill(r.text[r.slot:][:len(variable)], 0)
+		r.fill = nil
+	}
+	head, body, _ := bytes.Cut(r.text, headEnd)
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write(body) // to memory
+	_ = w.Close()
+	announced := fmt.Appendf(nil, "Content-Length: %d", len(body))
+	head = bytes.Replace(head, announced, fmt.Appendf(nil, "Content-Encoding: gzip\r\nContent-Length: %d", packed.Len()), 1)
+	r.text = slices.Concat(head, headEnd, packed.Bytes())
 }
 
 // ask sends the request once, as client 0 does. It returns the answer, or an error for an

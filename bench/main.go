@@ -79,6 +79,9 @@ func childRole() func() error {
 	switch {
 	case os.Getenv(upstreamEnv) != "":
 		return serveUpstream
+	case os.Getenv(bareEnv) != "":
+		listen, upstream, _ := strings.Cut(os.Getenv(bareEnv), ",")
+		return func() error { return serveBare(listen, upstream) }
 	case os.Getenv(putterEnv) != "":
 		return servePutter
 	default:
@@ -95,7 +98,7 @@ func parse(args []string) (options, error) {
 	clients := flags.Int("connections", 64, "number of concurrent clients")
 	maxPresets := flags.Int("max-presets", 1_000_000, "the largest number of stored presets, for growth")
 	skip := flags.Bool("skip-pocketbase", false, "do not download and measure PocketBase")
-	skipGateways := flags.Bool("skip-gateways", false, "do not download and measure Portkey's gateway and Bifrost's core")
+	skipGateways := flags.Bool("skip-gateways", false, "do not download and measure Portkey's gateway, Bifrost's core and LiteLLM's proxy")
 	quick := flags.Bool("quick", false, "a short run of two minutes, whose figures are not meaningful")
 	out := flags.String("out", "results.json", "the file for the results")
 	if err := flags.Parse(args); err != nil {

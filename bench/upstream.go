@@ -14,9 +14,6 @@ import (
 // same bytes, so that it costs as little as possible.
 const upstreamEnv = "PRESETS_BENCH_UPSTREAM"
 
-// maxRequest is the size of the largest request that the upstream reads.
-const maxRequest = 1<<20 + 64<<10
-
 const upstreamAnswer = `{"id":"x","object":"response","output":[]}`
 
 // echo in a request asks the upstream to answer with the request's body.
@@ -83,7 +80,7 @@ func (b *bench) startUpstream() error {
 // of their bodies. It hangs up on others.
 func answerAll(conn net.Conn) error {
 	usual, withUsage, chat := jsonAnswer([]byte(upstreamAnswer)), jsonAnswer([]byte(usageAnswer)), jsonAnswer([]byte(chatAnswer))
-	buffer := make([]byte, maxRequest)
+	buffer := make([]byte, 64<<10)
 	for {
 		read, head, size := 0, -1, 0
 		for head < 0 || read < head+size {
@@ -97,6 +94,7 @@ func answerAll(conn net.Conn) error {
 					head = end + len(headEnd)
 					_, announced := parseHead(buffer[:head])
 					size = max(announced, 0)
+					buffer = append(buffer, make([]byte, max(0, head+size-len(buffer)))...)
 				}
 			}
 		}

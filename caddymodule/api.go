@@ -14,7 +14,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// operation is one row of the route table.
 type operation struct {
 	name      string // in metrics, logs and placeholders
 	method    string
@@ -49,7 +48,6 @@ const (
 	ofKeys
 )
 
-// is reports whether the operation has a trait.
 func (op operation) is(t traits) bool { return op.traits&t != 0 }
 
 // parameters returns the names of its parameters in the query.
@@ -159,7 +157,6 @@ func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
 	return c
 }
 
-// serveAPI answers a request to the API.
 func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) {
 	c := h.newCall(w, r)
 	defer c.releasePage()

@@ -37,7 +37,6 @@ func (c *call) readBody() (err error) {
 	return nil
 }
 
-// decode decodes the body after its validation.
 func (c *call) decode(value any) error { return schema.Decode(c.body, value) }
 
 // readWorkspaceReference takes the workspace from the body. It may be there instead of in

@@ -4,9 +4,17 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// listBudgets lists the budgets of a workspace. They are at most four, so there are no pages.
+// listBudgets lists the budgets of a workspace with what is spent. They are at most four, so there are no pages.
 func listBudgets(c *call) (response, error) {
-	return c.answerObject(c.h.service.Budgets(c.r.Context(), c.who, c.found.Value("workspace")))
+	list, err := c.h.service.Budgets(c.r.Context(), c.who, c.found.Value("workspace"), func(r domain.Reader, workspaceID string) func(domain.Interval) float64 {
+		spent, err := c.h.shared.quota.Spent(r, workspaceID, c.start)
+		if err != nil {
+			return nil // a list without it is better than none
+		}
+		return spent.Of
+	})
+	list.WorkspaceID = "" // as in other lists
+	return c.answerObject(list, err)
 }
 
 func getBudget(c *call) (response, error) {

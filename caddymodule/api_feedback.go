@@ -24,7 +24,6 @@ type feedbackBody struct {
 	Name      string         `json:"name"`
 }
 
-// score returns the score as a number.
 func (b *feedbackBody) score() (float64, error) {
 	switch b.Score.Kind() {
 	case jsontext.KindTrue:

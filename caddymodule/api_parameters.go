@@ -45,7 +45,6 @@ func (c *call) showSession(id string) {
 	}
 }
 
-// readParameters reads the parameters of the path, the query and the headers.
 func (c *call) readParameters() (err error) {
 	id := c.r.Header.Get(sessionHeader) // a body may override it
 	if err := reference.CheckSessionID("x-session-id", id); err != nil {
@@ -174,7 +173,6 @@ func (c *call) queriedNumber(name string, otherwise, least, most int, rule strin
 	return n, nil
 }
 
-// readIdempotencyKey returns the Idempotency-Key, "" for none.
 func readIdempotencyKey(header http.Header) (string, error) {
 	key, err := readOnce(header, "Idempotency-Key")
 	if err == nil && utf8.RuneCountInString(key) > domain.MaxIdempotencyKey {

@@ -11,7 +11,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
-// answerChange answers a change with the object.
 func (c *call) answerChange(out domain.Outcome, err error) (response, error) {
 	if err != nil {
 		return response{}, err
@@ -24,7 +23,6 @@ func (c *call) answerChange(out domain.Outcome, err error) (response, error) {
 	return object(http.StatusOK, out.JSON, tag), nil
 }
 
-// answerRemoval answers the removal of an object.
 func (c *call) answerRemoval(out domain.Outcome, err error) (response, error) {
 	if err != nil {
 		return response{}, err
@@ -40,7 +38,6 @@ func (c *call) recordOutcome(out domain.Outcome) {
 	}
 }
 
-// answerObject answers with an object.
 func (c *call) answerObject(it domain.Found, err error) (response, error) {
 	if err != nil {
 		return response{}, err

@@ -35,7 +35,6 @@ func object(status int, data []byte, tag string) response {
 	return response{status: status, body: slices.Concat([]byte(`{"data":`), data, []byte(`}`)), tag: tag}
 }
 
-// pageOf answers with a page of a list.
 func pageOf(l domain.Found, err error) (response, error) {
 	if err != nil {
 		return response{}, err
@@ -44,7 +43,6 @@ func pageOf(l domain.Found, err error) (response, error) {
 	return response{status: http.StatusOK, body: slices.Concat([]byte(`{"data":`), l.JSON, total, []byte{'}'}), tag: l.Tag}, nil
 }
 
-// deleted answers a removal.
 func deleted() response { return response{status: http.StatusOK, body: []byte(`{"deleted":true}`)} }
 
 // checkConditional returns the answer to a conditional GET (RFC 9110, 13.2.2): a, 304 or 412.
@@ -59,7 +57,6 @@ func (c *call) checkConditional(a response) (response, error) {
 	return a, nil
 }
 
-// render writes the one response of a call.
 func (c *call) render(a response, err error) (status int) {
 	status, body := c.complete(a, err)
 	if !c.isRead {
@@ -75,7 +72,6 @@ func (c *call) render(a response, err error) (status int) {
 	return status
 }
 
-// complete sets the headers of a response, and returns its status and body.
 func (c *call) complete(a response, err error) (status int, body []byte) {
 	status, body, media := a.status, a.body, cmp.Or(a.media, mediatype.JSON)
 	if err != nil {

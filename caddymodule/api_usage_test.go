@@ -175,7 +175,7 @@ func TestUsageAsCSV(t *testing.T) {
 	}
 	for accept, want := range map[string]string{
 		"text/csv": mediatype.CSV, "text/csv, */*;q=0.1": mediatype.CSV, "application/json;q=0.2,text/csv;q=0.3": mediatype.CSV, "Text/CSV; charset=utf-8": mediatype.CSV,
-		"": mediatype.JSON, "*/*": mediatype.JSON, "text/*": mediatype.CSV, "text/*;q=0.5, application/json": mediatype.JSON, "text/csv;q=0": mediatype.JSON, "text/csv;q=0.5, application/json": mediatype.JSON, "text/csv;q=x": mediatype.JSON,
+		"": mediatype.JSON, "*/*": mediatype.JSON, "text/*": mediatype.JSON, "text/csv;q=0": mediatype.JSON, "text/csv;q=0.5, application/json": mediatype.JSON, "text/csv;q=x": mediatype.JSON,
 		"text/csv, application/json": mediatype.JSON, "application/json;q=0.5, text/csv;q=0.5": mediatype.JSON, "text/csv, */*": mediatype.CSV, "text/csv, application/*": mediatype.CSV,
 		"*/*, application/json;q=0, text/csv;q=0.1": mediatype.CSV, "*/*, text/csv;q=0": mediatype.JSON,
 	} {

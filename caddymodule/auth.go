@@ -109,7 +109,6 @@ func (c *call) identify(secrets ...string) (domain.Principal, error) {
 	return domain.Principal{}, domain.ErrCredentials
 }
 
-// setPrincipal sets who sent the request.
 func (c *call) setPrincipal(who domain.Principal) {
 	c.who = who
 	c.setPlaceholder(keyPlaceholder, who.KeyID)
@@ -179,7 +178,6 @@ func expandSecret(repl *caddy.Replacer, placeholder string) (string, error) {
 	return secret, nil
 }
 
-// isPlaceholder reports whether text is one placeholder and nothing else.
 func isPlaceholder(text string) bool {
 	inner, ok := strings.CutPrefix(text, "{")
 	if !ok {
@@ -211,7 +209,6 @@ const (
 	authFailuresOff = -1
 )
 
-// provisionFailureLimit sets the defaults and checks the settings.
 func (h *Handler) provisionFailureLimit() error {
 	h.AuthFailureLimit = cmp.Or(h.AuthFailureLimit, defaultAuthFailures)
 	h.AuthFailureWindow = cmp.Or(h.AuthFailureWindow, caddy.Duration(defaultAuthFailureWindow))
@@ -231,7 +228,6 @@ func checkAuthFailureLimit(limit int, window time.Duration) error {
 	return limiter.Limit{Most: limit, Window: window}.Validate()
 }
 
-// originOf returns the origin of a request, zero without an address.
 func originOf(r *http.Request) limiter.Origin {
 	address, ok := clientip.Of(r)
 	if !ok {

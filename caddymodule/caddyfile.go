@@ -84,7 +84,6 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return block.Read(d, h.subdirectives())
 }
 
-// subdirectives are those of presets.
 func (h *Handler) subdirectives() map[string]directive.Reader {
 	return map[string]directive.Reader{
 		"base_path":          readPath(&h.BasePath, checkBasePath),
@@ -147,7 +146,6 @@ func (h *Handler) readInference(d *caddyfile.Dispenser, place string) error {
 	return directive.Block{Place: place + ": ", Nested: []string{"usage"}}.Read(d, h.Inference.subdirectives())
 }
 
-// subdirectives are those of inference.
 func (i *Inference) subdirectives() map[string]directive.Reader {
 	readers := map[string]directive.Reader{
 		"max_body_size": readSize(&i.MaxBodySize),
@@ -225,7 +223,6 @@ func (h *Handler) readAuthFailureLimit(d *caddyfile.Dispenser, _ string) error {
 // maxSize is the largest size of a setting, in bytes.
 const maxSize = 2 << 30
 
-// readSize returns the reader of a size.
 func readSize(into *int64) directive.Reader {
 	return func(d *caddyfile.Dispenser, place string) error {
 		value, err := directive.OnlyArg(d, place, "a size")

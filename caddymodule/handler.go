@@ -257,7 +257,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return nil
 }
 
-// forward hands a request to the gateway, without the keys of ours that it may carry.
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request, path string, next caddyhttp.Handler) error {
 	requestpath.StripUpgrade(r)
 	sent := sentCredentials(r)
@@ -268,7 +267,6 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, path string, n
 	return next.ServeHTTP(w, r) // the body is unread, and other headers are unchanged
 }
 
-// isAPIPath reports whether a normalized path belongs to the API.
 func (h *Handler) isAPIPath(path string) bool {
 	switch resource, _, _ := strings.Cut(h.routeOf(path), "/"); resource {
 	case "presets", "workspaces":

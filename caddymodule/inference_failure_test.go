@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -160,20 +159,6 @@ func TestErrorRoutesOfTheSite(t *testing.T) {
 		t.Errorf("after a rewrite: got %d %q, want the site's answer", r.status, r.body)
 	}
 	wantGatewayError(t, chatPath, s.askHere(chatPath, `{"model":"m"}`), 502, own)
-
-	// A subroute of JSON has error routes, too.
-	s.serving(inferring(), proxy, "")
-	const subroute = `{"handler":"subroute",`
-	config := send(t, "GET", "http://"+s.admin+"/config/", "").body
-	edited := strings.Replace(config, subroute, subroute+`"errors":{"routes":[{"handle":[{"handler":"static_response","body":"of the subroute"}]}]},`, 1)
-	if edited == config || !json.Valid([]byte(edited)) {
-		t.Fatalf("no subroute was edited: %s", config)
-	}
-	send(t, "POST", "http://"+s.admin+"/load", edited, "Content-Type: application/json").want(t, 200)
-	s.settle()
-	if r := s.askHere(chatPath, `{"model":"m"}`); r.body != "of the subroute" {
-		t.Errorf("got %d %q, want the subroute's answer", r.status, r.body)
-	}
 }
 
 // TestFailureAfterAnAnswerBegan checks that nothing is added to an answer that began.

@@ -45,7 +45,7 @@ func (c *inferenceCall) admit() error {
 	if c.h.limits == nil || c.dryRun || c.route != nil && c.route.counts {
 		return nil
 	}
-	caller := quota.Caller{KeyID: c.who.KeyID, Key: domain.ValueOr(c.who.KeyLimits, domain.KeyLimits{})}
+	caller := quota.Caller{KeyID: c.who.KeyID, Key: c.who.KeyLimits}
 	if w, err := c.h.Inference.resolver.Limits(c.r.Context(), c.who); err == nil { // else resolving it fails, too
 		caller.Workspace = w
 	}

@@ -32,38 +32,42 @@ type row struct {
 
 // matrix has a row for each route, by its method and path.
 var matrix = map[string]row{
-	"GET presets":                           {"anyone", cell{"presets", "", 200}, []cell{{"presets?offset=1000", "", 200}}, false},
-	"GET presets/{slug}":                    {"anyone", cell{"presets/{p}", "", 200}, []cell{{"presets/absent", "", 404}}, false},
-	"PATCH presets/{slug}":                  {"management", cell{"presets/{p}", `{"name":"Name {n}"}`, 200}, []cell{{"presets/absent", `{"name":"n"}`, 404}, {"presets/absent", `{"policy":{"lock":["tools"]}}`, 404}}, false},
-	"DELETE presets/{slug}":                 {"management", cell{"presets/{p}", "", 200}, []cell{{"presets/absent", "", 404}}, false},
-	"POST presets/{slug}/restore":           {"management", cell{"presets/{p}/restore", "", 200}, []cell{{"presets/absent/restore", "", 404}}, true},
-	"POST presets/{slug}/responses":         {"creators", cell{"presets/{p}/responses", `{"top_k":{n}}`, 200}, []cell{{"presets/r-{n}/responses", `{}`, 200}, {"presets/absent/responses?designate=false", `{}`, 409}}, false},
-	"POST presets/{slug}/chat/completions":  {"creators", cell{"presets/{p}/chat/completions", `{"top_k":{n}}`, 200}, []cell{{"presets/c-{n}/chat/completions", `{}`, 200}}, false},
-	"POST presets/{slug}/messages":          {"creators", cell{"presets/{p}/messages", `{"top_k":{n}}`, 200}, []cell{{"presets/m-{n}/messages", `{}`, 200}}, false},
-	"POST presets/{slug}/designate":         {"management", cell{"presets/{p}/designate", `{"version":1}`, 200}, []cell{{"presets/absent/designate", `{"version":1}`, 404}, {"presets/{p}/designate", `{"version":9}`, 404}, {"presets/{p}/designate", `{"label":"absent"}`, 404}}, false},
-	"GET presets/{slug}/diff":               {"anyone", cell{"presets/{p}/diff?from=1&to=one", "", 200}, []cell{{"presets/absent/diff?from=1&to=1", "", 404}, {"presets/{p}/diff?from=1&to=9", "", 404}, {"presets/{p}/diff?from=absent&to=1", "", 404}}, false},
-	"GET presets/{slug}/history":            {"management", cell{"presets/{p}/history", "", 200}, []cell{{"presets/absent/history", "", 404}}, false},
-	"GET presets/{slug}/usage":              {"anyone", cell{"presets/{p}/usage", "", 200}, []cell{{"presets/absent/usage", "", 404}}, false},
-	"POST presets/{slug}/feedback":          {"anyone", cell{"presets/{p}/feedback", `{"session_id":"s","score":1}`, 409}, []cell{{"presets/absent/feedback", `{"session_id":"s","score":1}`, 404}}, false}, // usage is not measured
-	"GET presets/{slug}/versions":           {"anyone", cell{"presets/{p}/versions", "", 200}, []cell{{"presets/absent/versions", "", 404}}, false},
-	"GET presets/{slug}/versions/{version}": {"anyone", cell{"presets/{p}/versions/1", "", 200}, []cell{{"presets/absent/versions/1", "", 404}, {"presets/{p}/versions/9", "", 404}}, false},
-	"GET presets/{slug}/labels/{label}":     {"anyone", cell{"presets/{p}/labels/one", "", 200}, []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}}, false},
-	"PUT presets/{slug}/labels/{label}":     {"management", cell{"presets/{p}/labels/one", `{"version":2}`, 200}, []cell{{"presets/absent/labels/one", `{"version":1}`, 404}, {"presets/{p}/labels/one", `{"version":9}`, 404}, {"presets/{p}/labels/new-{n}", `{"version":1}`, 200}}, false},
-	"DELETE presets/{slug}/labels/{label}":  {"management", cell{"presets/{p}/labels/one", "", 200}, []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}}, false},
-	"GET workspaces":                        {"management", cell{"workspaces", "", 200}, []cell{{"workspaces?offset=1000", "", 200}}, false},
-	"POST workspaces":                       {"management", cell{"workspaces", `{"name":"taken","slug":"{w}"}`, 400}, []cell{{"workspaces", `{"name":"n","slug":"new-{n}"}`, 201}}, false},
-	"GET workspaces/{workspace}":            {"management", cell{"workspaces/{w}", "", 200}, []cell{{"workspaces/absent", "", 404}}, false},
-	"PATCH workspaces/{workspace}":          {"management", cell{"workspaces/{w}", `{"name":"Name {n}"}`, 200}, []cell{{"workspaces/absent", `{"name":"n"}`, 404}}, false},
-	"GET workspaces/{workspace}/history":    {"management", cell{"workspaces/{w}/history", "", 200}, []cell{{"workspaces/absent/history", "", 404}}, false},
-	"GET workspaces/{workspace}/usage":      {"management", cell{"workspaces/{w}/usage", "", 200}, []cell{{"workspaces/absent/usage", "", 404}}, false},
-	"DELETE workspaces/{workspace}":         {"management", cell{"workspaces/{w}", "", 200}, []cell{{"workspaces/absent", "", 404}}, false},
-	"GET key":                               {"anyone", cell{"key", "", 200}, nil, false},
-	"GET keys":                              {"issuers", cell{"keys", "", 200}, []cell{{"keys?workspace_id=absent", "", 404}, {"keys?workspace_id=default", "", 200}}, false},
-	"POST keys":                             {"issuers", cell{"keys", `{"name":"n"}`, 201}, []cell{{"keys", `{"name":"n","workspace_id":"absent"}`, 404}, {"keys", `{"name":"n","workspace_id":"default"}`, 201}}, false},
-	"GET keys/{hash}":                       {"issuers", cell{"keys/{k}", "", 200}, []cell{{"keys/absent", "", 404}, {"keys/{m}", "", 404}}, false},
-	"PATCH keys/{hash}":                     {"issuers", cell{"keys/{k}", `{"name":"Name {n}"}`, 200}, []cell{{"keys/absent", `{"disabled":true}`, 404}, {"keys/{m}", `{"disabled":true}`, 404}}, false},
-	"DELETE keys/{hash}":                    {"issuers", cell{"keys/{k}", "", 200}, []cell{{"keys/absent", "", 404}, {"keys/{m}", "", 404}}, false},
-	"POST keys/{hash}/rotate":               {"issuers", cell{"keys/{k}/rotate", "", 200}, []cell{{"keys/absent/rotate", `{"grace":"1h"}`, 404}, {"keys/{m}/rotate", "", 404}}, false},
+	"GET presets":                                      {"anyone", cell{"presets", "", 200}, []cell{{"presets?offset=1000", "", 200}}, false},
+	"GET presets/{slug}":                               {"anyone", cell{"presets/{p}", "", 200}, []cell{{"presets/absent", "", 404}}, false},
+	"PATCH presets/{slug}":                             {"management", cell{"presets/{p}", `{"name":"Name {n}"}`, 200}, []cell{{"presets/absent", `{"name":"n"}`, 404}, {"presets/absent", `{"policy":{"lock":["tools"]}}`, 404}}, false},
+	"DELETE presets/{slug}":                            {"management", cell{"presets/{p}", "", 200}, []cell{{"presets/absent", "", 404}}, false},
+	"POST presets/{slug}/restore":                      {"management", cell{"presets/{p}/restore", "", 200}, []cell{{"presets/absent/restore", "", 404}}, true},
+	"POST presets/{slug}/responses":                    {"creators", cell{"presets/{p}/responses", `{"top_k":{n}}`, 200}, []cell{{"presets/r-{n}/responses", `{}`, 200}, {"presets/absent/responses?designate=false", `{}`, 409}}, false},
+	"POST presets/{slug}/chat/completions":             {"creators", cell{"presets/{p}/chat/completions", `{"top_k":{n}}`, 200}, []cell{{"presets/c-{n}/chat/completions", `{}`, 200}}, false},
+	"POST presets/{slug}/messages":                     {"creators", cell{"presets/{p}/messages", `{"top_k":{n}}`, 200}, []cell{{"presets/m-{n}/messages", `{}`, 200}}, false},
+	"POST presets/{slug}/designate":                    {"management", cell{"presets/{p}/designate", `{"version":1}`, 200}, []cell{{"presets/absent/designate", `{"version":1}`, 404}, {"presets/{p}/designate", `{"version":9}`, 404}, {"presets/{p}/designate", `{"label":"absent"}`, 404}}, false},
+	"GET presets/{slug}/diff":                          {"anyone", cell{"presets/{p}/diff?from=1&to=one", "", 200}, []cell{{"presets/absent/diff?from=1&to=1", "", 404}, {"presets/{p}/diff?from=1&to=9", "", 404}, {"presets/{p}/diff?from=absent&to=1", "", 404}}, false},
+	"GET presets/{slug}/history":                       {"management", cell{"presets/{p}/history", "", 200}, []cell{{"presets/absent/history", "", 404}}, false},
+	"GET presets/{slug}/usage":                         {"anyone", cell{"presets/{p}/usage", "", 200}, []cell{{"presets/absent/usage", "", 404}}, false},
+	"POST presets/{slug}/feedback":                     {"anyone", cell{"presets/{p}/feedback", `{"session_id":"s","score":1}`, 409}, []cell{{"presets/absent/feedback", `{"session_id":"s","score":1}`, 404}}, false}, // usage is not measured
+	"GET presets/{slug}/versions":                      {"anyone", cell{"presets/{p}/versions", "", 200}, []cell{{"presets/absent/versions", "", 404}}, false},
+	"GET presets/{slug}/versions/{version}":            {"anyone", cell{"presets/{p}/versions/1", "", 200}, []cell{{"presets/absent/versions/1", "", 404}, {"presets/{p}/versions/9", "", 404}}, false},
+	"GET presets/{slug}/labels/{label}":                {"anyone", cell{"presets/{p}/labels/one", "", 200}, []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}}, false},
+	"PUT presets/{slug}/labels/{label}":                {"management", cell{"presets/{p}/labels/one", `{"version":2}`, 200}, []cell{{"presets/absent/labels/one", `{"version":1}`, 404}, {"presets/{p}/labels/one", `{"version":9}`, 404}, {"presets/{p}/labels/new-{n}", `{"version":1}`, 200}}, false},
+	"DELETE presets/{slug}/labels/{label}":             {"management", cell{"presets/{p}/labels/one", "", 200}, []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}}, false},
+	"GET workspaces":                                   {"management", cell{"workspaces", "", 200}, []cell{{"workspaces?offset=1000", "", 200}}, false},
+	"POST workspaces":                                  {"management", cell{"workspaces", `{"name":"taken","slug":"{w}"}`, 400}, []cell{{"workspaces", `{"name":"n","slug":"new-{n}"}`, 201}}, false},
+	"GET workspaces/{workspace}":                       {"management", cell{"workspaces/{w}", "", 200}, []cell{{"workspaces/absent", "", 404}}, false},
+	"PATCH workspaces/{workspace}":                     {"management", cell{"workspaces/{w}", `{"name":"Name {n}"}`, 200}, []cell{{"workspaces/absent", `{"name":"n"}`, 404}}, false},
+	"GET workspaces/{workspace}/history":               {"management", cell{"workspaces/{w}/history", "", 200}, []cell{{"workspaces/absent/history", "", 404}}, false},
+	"GET workspaces/{workspace}/usage":                 {"management", cell{"workspaces/{w}/usage", "", 200}, []cell{{"workspaces/absent/usage", "", 404}}, false},
+	"GET workspaces/{workspace}/budgets":               {"management", cell{"workspaces/{w}/budgets", "", 200}, []cell{{"workspaces/absent/budgets", "", 404}}, false},
+	"GET workspaces/{workspace}/budgets/{interval}":    {"management", cell{"workspaces/{w}/budgets/weekly", "", 200}, []cell{{"workspaces/absent/budgets/weekly", "", 404}}, false},
+	"PUT workspaces/{workspace}/budgets/{interval}":    {"management", cell{"workspaces/{w}/budgets/weekly", `{"limit_usd":{n}}`, 200}, []cell{{"workspaces/absent/budgets/weekly", `{"limit_usd":1}`, 404}}, false},
+	"DELETE workspaces/{workspace}/budgets/{interval}": {"management", cell{"workspaces/{w}/budgets/weekly", "", 200}, []cell{{"workspaces/absent/budgets/weekly", "", 404}}, false},
+	"DELETE workspaces/{workspace}":                    {"management", cell{"workspaces/{w}", "", 200}, []cell{{"workspaces/absent", "", 404}}, false},
+	"GET key":                                          {"anyone", cell{"key", "", 200}, nil, false},
+	"GET keys":                                         {"issuers", cell{"keys", "", 200}, []cell{{"keys?workspace_id=absent", "", 404}, {"keys?workspace_id=default", "", 200}}, false},
+	"POST keys":                                        {"issuers", cell{"keys", `{"name":"n"}`, 201}, []cell{{"keys", `{"name":"n","workspace_id":"absent"}`, 404}, {"keys", `{"name":"n","workspace_id":"default"}`, 201}}, false},
+	"GET keys/{hash}":                                  {"issuers", cell{"keys/{k}", "", 200}, []cell{{"keys/absent", "", 404}, {"keys/{m}", "", 404}}, false},
+	"PATCH keys/{hash}":                                {"issuers", cell{"keys/{k}", `{"name":"Name {n}"}`, 200}, []cell{{"keys/absent", `{"disabled":true}`, 404}, {"keys/{m}", `{"disabled":true}`, 404}}, false},
+	"DELETE keys/{hash}":                               {"issuers", cell{"keys/{k}", "", 200}, []cell{{"keys/absent", "", 404}, {"keys/{m}", "", 404}}, false},
+	"POST keys/{hash}/rotate":                          {"issuers", cell{"keys/{k}/rotate", "", 200}, []cell{{"keys/absent/rotate", `{"grace":"1h"}`, 404}, {"keys/{m}/rotate", "", 404}}, false},
 }
 
 // isOfKeys reports whether a path is one of keys, which have neither entity tags nor replays.
@@ -206,7 +210,8 @@ func (f *fixtures) workspace() string {
 	f.n++
 	slug := fmt.Sprintf("workspace-%d", f.n)
 	f.s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":%q}`, slug)).want(f.s.t, 201)
-	f.changes++
+	f.s.manage("PUT", "/v1/workspaces/"+slug+"/budgets/weekly", `{"limit_usd":1000000}`).want(f.s.t, 200)
+	f.changes += 2
 	return slug
 }
 

@@ -24,7 +24,6 @@ const (
 	usagePlaceholder = placeholderPrefix + "usage."
 )
 
-// setPlaceholder sets the value of one of our placeholders.
 func (c *call) setPlaceholder(name, value string) {
 	if c.repl != nil {
 		c.repl.Set(name, value)

@@ -60,12 +60,10 @@ func checkBasePath(base string) error {
 	return nil
 }
 
-// creators is the setting PresetCreators.
 func (h *Handler) creators() directive.Choice {
 	return directive.Choice{Name: "preset_creators", Value: &h.PresetCreators, Words: []string{creatorsManagement, creatorsAny}}
 }
 
-// required is the setting Require.
 func (h *Handler) required() directive.List {
 	return directive.List{Name: "require", Values: &h.Require, What: "placeholders", Check: checkPlaceholder}
 }

@@ -90,30 +90,10 @@ type Outcome struct {
 type change struct {
 	Tx
 	Write
-	now     time.Time
-	created bool // the change makes a preset
+	now time.Time
 	// overridden is the owner of the preset if the change overrides it.
 	overridden string
-	// preset and version are what the change stored, with their JSON. They are zero at first.
-	preset  Preset
-	version PresetVersion
-	out     Outcome
-}
-
-// PresetJSON is that of Tx. It reads nothing that the change stored.
-func (c *change) PresetJSON(workspaceID, slug string) (PresetState, []byte, error) {
-	if p := c.preset; p.json != nil && p.WorkspaceID == workspaceID && p.Slug == slug {
-		return p.State(), p.json, nil
-	}
-	return c.Tx.PresetJSON(workspaceID, slug)
-}
-
-// PresetVersionJSON is that of Tx. It reads nothing that the change stored.
-func (c *change) PresetVersionJSON(p PresetState, n int) ([]byte, error) {
-	if v := c.version; v.json != nil && v.PresetID == p.ID && v.Version == n {
-		return v.json, nil
-	}
-	return c.Tx.PresetVersionJSON(p, n)
+	out        Outcome
 }
 
 // change runs fn as one durable change under the conditions of w, at most once for an

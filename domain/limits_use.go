@@ -30,6 +30,6 @@ func (s *Service) TellKeyLimit(ctx context.Context, id string, once func(Tx) (bo
 // LimitsMeasured reports whether p's key has a limit of costs or tokens, which only the routes that resolve presets
 // measure.
 func (p Principal) LimitsMeasured() bool {
-	k := p.KeyLimits
-	return k != nil && (k.Limit != nil || k.Limits != nil && (k.Limits.TokensPerMinute != 0 || k.Limits.TokensPerDay != 0))
+	l := p.KeyLimits
+	return l != nil && (l.Limit != nil || l.Limits != nil && (l.Limits.TokensPerMinute != 0 || l.Limits.TokensPerDay != 0))
 }

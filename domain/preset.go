@@ -66,7 +66,6 @@ type Preset struct {
 	Limits *PresetLimits `json:"limits,omitzero"`
 	// Labels are at most MaxLabels.
 	Labels map[string]Target `json:"labels"`
-	json   []byte            // of JSON if it is known
 }
 
 // PresetState has the fields of a preset that reading its versions needs.
@@ -103,16 +102,10 @@ type PresetVersion struct {
 	// Config is a JSON object: the captured fields, byte for byte as sent. Encoders
 	// would rewrite those bytes, so JSON adds them itself.
 	Config json.RawMessage `json:"-"`
-	json   []byte          // of JSON if it is known
 }
 
 // JSON returns p as clients see it in a list, without its designated version.
-func (p Preset) JSON() ([]byte, error) {
-	if p.json != nil {
-		return p.json, nil
-	}
-	return jsonv2.Marshal(p, jsonv2.Deterministic(true))
-}
+func (p Preset) JSON() ([]byte, error) { return jsonv2.Marshal(p, jsonv2.Deterministic(true)) }
 
 // Summary returns v without its settings, its prompt and its template, which have their
 // sizes instead. A template has a size, even without messages. Summary leaves out what
@@ -134,9 +127,6 @@ func (v PresetVersion) Summary() ([]byte, error) {
 // JSON returns v as it is stored. Its summary comes first, then its prompt, its template
 // and its Config. Clients see designated and labels, too. Those depend on the preset.
 func (v PresetVersion) JSON() ([]byte, error) {
-	if v.json != nil {
-		return v.json, nil
-	}
 	summary, err := v.Summary()
 	if err != nil {
 		return nil, err

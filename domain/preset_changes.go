@@ -83,14 +83,10 @@ func (c *change) tag(p Preset) (string, error) {
 	return presetTag(text), err
 }
 
-// storePreset stores a changed preset, of which PresetJSON then has the JSON.
-func (c *change) storePreset(p *Preset) (err error) {
+// storePreset stores a changed preset.
+func (c *change) storePreset(p *Preset) error {
 	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
-	c.preset = *p
-	if c.preset.json, err = p.JSON(); err != nil {
-		return err
-	}
-	return c.PutPreset(c.preset)
+	return c.PutPreset(*p)
 }
 
 // savePreset stores a changed preset of the change's owner and records the change. before is
@@ -118,7 +114,7 @@ func (c *change) showPreset(p Preset) error {
 func (c *change) showVersion(p Preset, v PresetVersion) (err error) {
 	c.out.Preset, c.out.Version, c.out.WorkspaceID, c.out.Number = p, v, p.WorkspaceID, v.Version
 	stored, err := showPreset(c, p.WorkspaceID, p.Slug)
-	if err == nil && !c.created { // a look-up that could find nothing
+	if err == nil {
 		stored.served, err = c.Served(p.WorkspaceID, p.Slug)
 	}
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
 )
@@ -18,10 +16,10 @@ type searchedPreset struct {
 	Description *string `json:"description"`
 }
 
-// matches reports whether p has text, which is folded.
+// matches reports whether p has text, which is in small letters.
 func (p searchedPreset) matches(text string) bool {
-	return text == "" || strings.Contains(foldCase(p.Slug), text) || strings.Contains(foldCase(p.Name), text) ||
-		p.Description != nil && strings.Contains(foldCase(*p.Description), text)
+	return text == "" || strings.Contains(strings.ToLower(p.Slug), text) || strings.Contains(strings.ToLower(p.Name), text) ||
+		p.Description != nil && strings.Contains(strings.ToLower(*p.Description), text)
 }
 
 // sortKey is the place of a preset in a sorted list. The slug makes it unique.
@@ -35,7 +33,7 @@ func (q PresetQuery) sortKey(p searchedPreset, age int) sortKey {
 	case SortUpdated:
 		return sortKey{age: age, slug: p.Slug}
 	case SortName:
-		return sortKey{folded: foldCase(p.Name), name: p.Name, slug: p.Slug}
+		return sortKey{folded: strings.ToLower(p.Name), name: p.Name, slug: p.Slug}
 	default:
 		return sortKey{slug: p.Slug}
 	}
@@ -54,7 +52,7 @@ func (q PresetQuery) compare(a, b sortKey) int {
 // than twice what comes before the page and in it.
 func (q PresetQuery) find(list iter.Seq2[[]byte, error], page Page) (slugs []string, total int, err error) {
 	var keys []sortKey
-	room, sought := page.Offset+page.Limit, foldCase(q.Text)
+	room, sought := page.Offset+page.Limit, strings.ToLower(q.Text)
 	shrink := func() {
 		slices.SortFunc(keys, q.compare)
 		keys = keys[:min(room, len(keys))]
@@ -80,21 +78,4 @@ func (q PresetQuery) find(list iter.Seq2[[]byte, error], page Page) (slugs []str
 		slugs = append(slugs, k.slug)
 	}
 	return slugs, total, nil
-}
-
-// foldCase returns text such that two texts that differ only in case become equal, by
-// Unicode's simple case folding.
-func foldCase(text string) string {
-	return strings.Map(func(r rune) rune {
-		least := r // of those that are one letter
-		if r >= utf8.RuneSelf {
-			for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
-				least = min(least, other)
-			}
-		}
-		if least < utf8.RuneSelf {
-			least = unicode.ToLower(least)
-		}
-		return least
-	}, text)
 }

@@ -3,6 +3,7 @@ package domain
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -55,15 +56,8 @@ func (on Pruning) isUsed(r Reader, p PresetState, served Served, n int) (bool, e
 	if hour, ok := served[n]; ok {
 		return (hour+1)*3600 > on.UnusedSince.Unix(), nil
 	}
-	text, err := r.PresetVersionSummary(p, n)
-	if err != nil {
-		return false, err
-	}
-	var version struct {
-		CreatedAt time.Time `json:"created_at"`
-	}
-	err = jsonv2.Unmarshal(text, &version)
-	return version.CreatedAt.After(on.UnusedSince), err
+	v, err := r.PresetVersion(p, n)
+	return v.CreatedAt.After(on.UnusedSince), err
 }
 
 // Pruning says which versions of presets to remove.
@@ -144,20 +138,11 @@ func (s *Service) prunedWorkspaces(ctx context.Context, ref string) (all []Works
 			all = append(all, w)
 			return err
 		}
-		for page := (Page{Limit: MaxPage}); ; page.Offset += page.Limit {
-			text, total, err := r.WorkspacePage(page)
-			if err != nil {
-				return err
-			}
-			var some []Workspace
-			if err := jsonv2.Unmarshal(text, &some); err != nil {
-				return err
-			}
-			all = append(all, some...)
-			if page.Offset+page.Limit >= total {
-				return nil
-			}
+		text, _, err := r.WorkspacePage(Page{Limit: math.MaxInt32})
+		if err != nil {
+			return err
 		}
+		return jsonv2.Unmarshal(text, &all)
 	})
 	return all, err
 }

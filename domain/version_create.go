@@ -102,7 +102,7 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 			Dialect: in.Dialect, Message: how.Message, Config: in.Config, SystemPrompt: in.SystemPrompt, Template: in.Template,
 			CreatorID: c.Who.UserID, CreatedAt: c.now, UpdatedAt: c.now,
 		}
-		if err := c.storeVersion(p, v); err != nil {
+		if err := c.PutPresetVersion(p, v); err != nil {
 			return err
 		}
 		if !how.Draft {
@@ -144,15 +144,6 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 	})
 }
 
-// storeVersion stores a new version of p, of which PresetVersionJSON then has the JSON.
-func (c *change) storeVersion(p Preset, v PresetVersion) (err error) {
-	c.version = v
-	if c.version.json, err = v.JSON(); err != nil {
-		return err
-	}
-	return c.PutPresetVersion(p, c.version)
-}
-
 // presetToExtend returns the active preset of a slug, or a new one with an id if there is
 // none. It checks the condition of the change.
 func (c *change) presetToExtend(workspace, slug, id string) (p Preset, err error) {
@@ -166,7 +157,6 @@ func (c *change) presetToExtend(workspace, slug, id string) (p Preset, err error
 	p, err = c.Preset(home, slug)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		c.created = true
 		p = Preset{
 			ID: id, Name: slug, Slug: slug, Status: PresetActive,
 			CreatorUserID: c.Who.UserID, WorkspaceID: home, CreatedAt: c.now,

@@ -1,7 +1,6 @@
 package domain_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -61,50 +60,6 @@ func TestDrafts(t *testing.T) {
 	}
 	if p := f.stored(t, "default", "p"); p.DesignatedVersion != 2 {
 		t.Errorf("got %+v", p)
-	}
-}
-
-// rereads is a store that counts the JSON which changes read.
-type rereads struct {
-	domain.Store
-	presets, versions int
-}
-
-type rereadsTx struct {
-	domain.Tx
-	r *rereads
-}
-
-func (r *rereads) Update(ctx context.Context, fn func(domain.Tx) error) error {
-	return r.Store.Update(ctx, func(tx domain.Tx) error { return fn(rereadsTx{tx, r}) })
-}
-
-func (tx rereadsTx) PresetJSON(workspaceID, slug string) (domain.PresetState, []byte, error) {
-	tx.r.presets++
-	return tx.Tx.PresetJSON(workspaceID, slug)
-}
-
-func (tx rereadsTx) PresetVersionJSON(p domain.PresetState, n int) ([]byte, error) {
-	tx.r.versions++
-	return tx.Tx.PresetVersionJSON(p, n)
-}
-
-// The answer to a change is made of what the change stored. Only the designated version beside a
-// draft is read, because the change did not store it.
-func TestChangesReadNothingBack(t *testing.T) {
-	f := labelled(t, 1)
-	for _, tc := range []struct {
-		how      domain.Release
-		versions int
-	}{{domain.Release{}, 0}, {domain.Release{Label: "live"}, 0}, {domain.Release{Draft: true}, 1}} {
-		store := &rereads{Store: f.store}
-		out, err := domain.NewService(store).ReleasePresetVersion(t.Context(), ask, "", "p", nothing, tc.how)
-		if err != nil || store.presets != 0 || store.versions != tc.versions {
-			t.Errorf("%+v: %d presets and %d versions were read, %v", tc.how, store.presets, store.versions, err)
-		}
-		if found := f.found(f.PresetVersion(t.Context(), user, "", "p", out.Number)); !strings.Contains(string(out.JSON), string(found.JSON)) {
-			t.Errorf("%+v: got %s, want it with %s", tc.how, out.JSON, found.JSON)
-		}
 	}
 }
 

@@ -284,7 +284,7 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	revision := r.commit(t)
-	r.preset(t, 0, "apply", "--yes")
+	r.preset(t, 0, "apply", "--yes", "--message", revision)
 	r.wantPlan(t, nil)
 	mail := r.versions(t, "default", "mail")
 	if len(mail) != 2 || mail[1].SystemPrompt != "Write short mails.\nBe brief.\n" || !mail[1].Designated || !strings.HasPrefix(mail[1].Message, revision) {

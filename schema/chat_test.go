@@ -93,7 +93,6 @@ func TestChatRequest(t *testing.T) {
 			refused("/tools/0/parameters/inherit_functions: is for requests of the responses API only", "/tools/0/parameters/inherited_function_names: is for requests of the responses API only"),
 		},
 		{"subagent calls of 26", `{"tools":[{"type":"openrouter:subagent","parameters":{"max_tool_calls":26}}]}`, refused("/tools/0/parameters/max_tool_calls: must be at most 25")},
-		{"two unnamed advisors", `{"tools":[{"type":"openrouter:advisor"},{"type":"openrouter:advisor"}]}`, refused("/tools/1: must have a name, as another advisor has none")},
 		{"patterns of more", `{"plugins":[{"id":"auto-router","allowed_models":` + list(129, text(512)) + `}]}`, refused("/plugins/0/allowed_models: must have at most 65536 characters in all")},
 
 		{"tool choice", `{"tool_choice":{}}`, refused("/tool_choice/type: required")},

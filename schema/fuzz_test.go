@@ -14,10 +14,14 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-func FuzzCheckResponses(f *testing.F) {
-	f.Add(request(f, "responses.json"))
-	f.Add(request(f, "responses-every-tool.json"))
-	for _, seed := range []string{
+// FuzzCheck holds Check to its contract for any body. The first byte of the input selects the schema.
+func FuzzCheck(f *testing.F) {
+	s := schemas(f)
+	bodies := []*schema.Schema{
+		s.ResponsesRequest, s.ChatRequest, s.MessagesRequest, s.ResponsesTemplate, s.ChatTemplate, s.MessagesTemplate,
+		s.UpdateWorkspace, s.UpdatePreset, s.Designate, s.Label, s.WorkspaceReference, s.Feedback, s.CreateWorkspace,
+	}
+	seeds := []string{
 		`{"tools":[{"type":"no_such"},{"name":1,"type":"function"}],"provider":{"":1,"a/b~%":2}}`,
 		`{"metadata":{"[":1,"":"","é":null},"top_k":1e999999999,"temperature":-1E-999999}`,
 		`{"input":[1,{}],"models":["@preset/x"],"store":true,"previous_response_id":0}`,
@@ -25,99 +29,29 @@ func FuzzCheckResponses(f *testing.F) {
 		`{"a":"\ud800"}`,
 		"{\"a\":\"\xff\"}",
 		strings.Repeat(`{"a":[`, 70),
-	} {
-		f.Add([]byte(seed))
-	}
-	fuzzCheck(f, schemas(f).ResponsesRequest)
-}
-
-func FuzzCheckChat(f *testing.F) {
-	f.Add(request(f, "chat.json"))
-	f.Add(request(f, "chat-every-tool.json"))
-	for _, seed := range []string{
 		`{"messages":[{"role":"x"},5,{"content":1,"role":"system"},{"role":"developer","content":[{"type":"text"},1]},{}]}`,
 		`{"messages":[{"role":"user","role":"user"}],"messages":[]}`,
 		`{"reasoning":{"effort":"low"},"reasoning_effort":"high","stop":["a",1,"","",""],"logit_bias":{"":null}}`,
 		`{"tools":[{"type":"function","function":{"name":1}},{"type":"web_search","allowed_domains":[1],"excluded_domains":0}]}`,
 		`{"response_format":{"type":"grammar"},"tool_choice":{"type":5}}`,
-	} {
-		f.Add([]byte(seed))
-	}
-	fuzzCheck(f, schemas(f).ChatRequest)
-}
-
-func FuzzCheckMessages(f *testing.F) {
-	f.Add(request(f, "messages.json"))
-	f.Add(request(f, "messages-every-tool.json"))
-	for _, seed := range []string{
-		`{"messages":[{"role":"x"},5,{"content":1,"role":"system"},{}],"system":[{"type":"text","text":1},"",{"cache_control":{"ttl":0}}]}`,
+		`{"messages":[{}],"system":[{"type":"text","text":1},"",{"cache_control":{"ttl":0}}]}`,
 		`{"fallbacks":[{"model":"@preset/x"},{},1,null],"models":["m"]}`,
 		`{"tools":[{},{"type":null},{"type":"bash_1","name":1},{"name":1,"input_schema":[],"type":"custom"},{"type":"openrouter:subagent","parameters":{"inherit_functions":0}}]}`,
 		`{"thinking":{"type":"enabled"},"tool_choice":{"type":"tool"},"output_config":{"format":{"type":""}}}`,
-	} {
-		f.Add([]byte(seed))
-	}
-	fuzzCheck(f, schemas(f).MessagesRequest)
-}
-
-// FuzzCheckChanges has the small bodies. The first byte of the input selects one.
-func FuzzCheckChanges(f *testing.F) {
-	s := schemas(f)
-	bodies := []*schema.Schema{s.UpdateWorkspace, s.UpdatePreset, s.Designate, s.Label, s.WorkspaceReference, s.Feedback}
-	for i := range bodies {
-		for _, seed := range []string{
-			string(request(f, "workspace-update.json")),
-			`{"name":"","slug":"-","disabled_server_tools":["x",1,null],"status":"archived","description":5}`,
-			`{"version":1e999999999,"label":"","split":[{"version":0.5,"weight":-1},{},1]}`,
-			`{"version":1,"label":"l"}`,
-			`{"version":null,"split":[]}`,
-			`{"workspace_id":""}`,
-			`{"request_id":"","session_id":"s","score":1.5,"name":" "}`,
-		} {
-			f.Add(append([]byte{byte(i)}, seed...))
-		}
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		if len(body) == 0 {
-			t.Skip()
-		}
-		checkBody(t, bodies[int(body[0])%len(bodies)], body[1:])
-	})
-}
-
-// FuzzCheckTemplates has the bodies of templates. The first byte of the input selects one.
-func FuzzCheckTemplates(f *testing.F) {
-	s := schemas(f)
-	bodies := []*schema.Schema{s.ResponsesTemplate, s.ChatTemplate, s.MessagesTemplate}
-	for i := range bodies {
-		for _, seed := range []string{
-			`{"messages":[{"role":"user","content":5},{"role":"tool","content":[{"type":"text"},1]},{"role":"assistant","tool_calls":[{"type":"function"}]}],"input":[{"content":[{"type":5}]}]}`,
-			`{"input":[{"role":"user","content":[{"type":"input_text","text":"t"}]},{"type":"function_call","name":1}],"messages":[{"role":"user","content":[{"type":"tool_result","content":[{}]}]}]}`,
-		} {
-			f.Add(append([]byte{byte(i)}, seed...))
-		}
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		if len(body) == 0 {
-			t.Skip()
-		}
-		checkBody(t, bodies[int(body[0])%len(bodies)], body[1:])
-	})
-}
-
-func FuzzCheckWorkspace(f *testing.F) {
-	f.Add(request(f, "workspace.json"))
-	for _, seed := range []string{
+		`{"name":"","slug":"-","disabled_server_tools":["x",1,null],"status":"archived","description":5}`,
+		`{"version":1e999999999,"label":"","split":[{"version":0.5,"weight":-1},{},1]}`,
+		`{"version":1,"label":"l"}`, `{"version":null,"split":[]}`, `{"workspace_id":""}`,
+		`{"request_id":"","session_id":"s","score":1.5,"name":" "}`,
 		`{"name":"","slug":"-","io_logging_sampling_rate":0.00009999999999999999999}`,
 		`{"name":null,"default_provider_sort":"x","io_logging_api_key_ids":[1.5,"a",null]}`,
-	} {
-		f.Add([]byte(seed))
+		`{"messages":[{"role":"user","content":5},{"role":"tool","content":[{"type":"text"},1]},{"role":"assistant","tool_calls":[{"type":"function"}]}],"input":[{"content":[{"type":5}]}]}`,
+		`{"input":[{"role":"user","content":[{"type":"input_text","text":"t"}]},{"type":"function_call","name":1}],"messages":[{"role":"user","content":[{"type":"tool_result","content":[{}]}]}]}`,
 	}
-	fuzzCheck(f, schemas(f).CreateWorkspace)
-}
-
-// fuzzCheck holds Check to its contract for any body.
-func fuzzCheck(f *testing.F, s *schema.Schema) {
+	for _, name := range []string{
+		"responses.json", "responses-every-tool.json", "chat.json", "chat-every-tool.json", "messages.json", "messages-every-tool.json", "workspace.json", "workspace-update.json",
+	} {
+		seeds = append(seeds, string(request(f, name)))
+	}
 	suite, err := filepath.Glob("testdata/jsontestsuite/test_parsing/*_object_*.json")
 	if err != nil {
 		f.Fatal(err)
@@ -127,9 +61,18 @@ func fuzzCheck(f *testing.F, s *schema.Schema) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(text)
+		seeds = append(seeds, string(text))
 	}
-	f.Fuzz(func(t *testing.T, body []byte) { checkBody(t, s, body) })
+	for i := range bodies {
+		for _, seed := range seeds {
+			f.Add(append([]byte{byte(i)}, seed...))
+		}
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) > 0 {
+			checkBody(t, bodies[int(body[0])%len(bodies)], body[1:])
+		}
+	})
 }
 
 func checkBody(t *testing.T, s *schema.Schema, body []byte) {

@@ -61,14 +61,6 @@ func TestMessagesRequest(t *testing.T) {
 			"subagent's function", tool(`"type":"openrouter:subagent","parameters":{"tools":[{"type":"function"}]}`),
 			refused("/tools/0/parameters/tools/0/type: must be the type of a server tool"),
 		},
-		{
-			"two unnamed advisors", `{"tools":[{"name":"f","input_schema":{}},{"type":"openrouter:advisor"},{"type":"openrouter:advisor"}]}`,
-			refused("/tools/2: must have a name, as another advisor has none"),
-		},
-		{
-			"one name twice", `{"tools":[{"type":"openrouter:subagent","parameters":{"name":"a"}},{"type":"openrouter:subagent","parameters":{"name":"a "}}]}`,
-			refused("/tools/1/parameters/name: must differ from the names of other tools of this type"),
-		},
 		{"deferred without a vendor's search", tool(`"name":"f","input_schema":{},"defer_loading":true`), nil},
 		{"deferred function of another API", tool(`"type":"function","defer_loading":true`), nil},
 

@@ -22,6 +22,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -37,45 +38,49 @@ var files embed.FS
 // baseURL begins the $id of every schema file. Nothing is ever fetched.
 const baseURL = "https://github.com/caddy-presets/caddy-presets/schema/"
 
-// Schemas holds the compiled schema of each request body.
+// Schemas holds the compiled schema of each request body, of the file that its tag names.
 type Schemas struct {
 	// ResponsesRequest is the body of POST /presets/{slug}/responses.
-	ResponsesRequest *Schema
+	ResponsesRequest *Schema `file:"responses-request.json"`
 	// ChatRequest is the body of POST /presets/{slug}/chat/completions.
-	ChatRequest *Schema
+	ChatRequest *Schema `file:"chat-request.json"`
 	// MessagesRequest is the body of POST /presets/{slug}/messages.
-	MessagesRequest *Schema
+	MessagesRequest *Schema `file:"messages-request.json"`
 	// ResponsesTemplate, ChatTemplate and MessagesTemplate are these bodies with ?template=true.
 	// The version keeps their messages, so they are checked whole.
-	ResponsesTemplate, ChatTemplate, MessagesTemplate *Schema
+	ResponsesTemplate *Schema `file:"responses-template.json"`
+	ChatTemplate      *Schema `file:"chat-template.json"`
+	MessagesTemplate  *Schema `file:"messages-template.json"`
 	// UpdatePreset is the body of PATCH /presets/{slug}.
-	UpdatePreset *Schema
+	UpdatePreset *Schema `file:"update-preset.json"`
 	// PresetFile is the file of a preset without its requests.
-	PresetFile *Schema
+	PresetFile *Schema `file:"preset-file.json"`
 	// Designate is the body of POST /presets/{slug}/designate.
-	Designate *Schema
+	Designate *Schema `file:"designate.json"`
 	// Label is the body of PUT /presets/{slug}/labels/{label}.
-	Label *Schema
+	Label *Schema `file:"label.json"`
 	// Feedback is the body of POST /presets/{slug}/feedback.
-	Feedback *Schema
+	Feedback *Schema `file:"feedback.json"`
 	// WorkspaceReference is the body, if there is one, of DELETE /presets/{slug}
 	// and POST /presets/{slug}/restore.
-	WorkspaceReference *Schema
+	WorkspaceReference *Schema `file:"workspace-reference.json"`
 	// CreateWorkspace is the body of POST /workspaces.
-	CreateWorkspace *Schema
+	CreateWorkspace *Schema `file:"create-workspace.json"`
 	// UpdateWorkspace is the body of PATCH /workspaces/{id}.
-	UpdateWorkspace *Schema
+	UpdateWorkspace *Schema `file:"update-workspace.json"`
 	// Budget is the body of PUT /workspaces/{id}/budgets/{interval}.
-	Budget *Schema
+	Budget *Schema `file:"budget.json"`
 	// CreateKey is the body of POST /keys, UpdateKey that of PATCH /keys/{hash}, and RotateKey
 	// that of POST /keys/{hash}/rotate, if there is one.
-	CreateKey, UpdateKey, RotateKey *Schema
+	CreateKey *Schema `file:"create-key.json"`
+	UpdateKey *Schema `file:"update-key.json"`
+	RotateKey *Schema `file:"rotate-key.json"`
 	// NewKey is the body of POST keys of the admin endpoint.
-	NewKey *Schema
+	NewKey *Schema `file:"new-key.json"`
 	// KeyPruning is the body of POST keys/prune of the admin endpoint.
-	KeyPruning *Schema
+	KeyPruning *Schema `file:"key-pruning.json"`
 	// Pruning is the body of POST prune of the admin endpoint.
-	Pruning *Schema
+	Pruning *Schema `file:"pruning.json"`
 }
 
 // Load returns the schemas, compiled by the first call of the process. It
@@ -88,37 +93,12 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 		return nil, err
 	}
 	s := new(Schemas)
-	for _, body := range []struct {
-		schema    **Schema
-		file      string
-		relations []relation
-	}{
-		{&s.ResponsesRequest, "responses-request.json", responsesRelations},
-		{&s.ChatRequest, "chat-request.json", chatRelations},
-		{&s.MessagesRequest, "messages-request.json", messagesRelations},
-		{&s.ResponsesTemplate, "responses-template.json", responsesRelations},
-		{&s.ChatTemplate, "chat-template.json", chatRelations},
-		{&s.MessagesTemplate, "messages-template.json", messagesRelations},
-		{&s.UpdatePreset, "update-preset.json", nil},
-		{&s.PresetFile, "preset-file.json", nil},
-		{&s.Designate, "designate.json", nil},
-		{&s.Label, "label.json", nil},
-		{&s.Feedback, "feedback.json", nil},
-		{&s.WorkspaceReference, "workspace-reference.json", nil},
-		{&s.CreateWorkspace, "create-workspace.json", nil},
-		{&s.UpdateWorkspace, "update-workspace.json", nil},
-		{&s.Budget, "budget.json", nil},
-		{&s.CreateKey, "create-key.json", nil},
-		{&s.UpdateKey, "update-key.json", nil},
-		{&s.RotateKey, "rotate-key.json", nil},
-		{&s.NewKey, "new-key.json", nil},
-		{&s.KeyPruning, "key-pruning.json", nil},
-		{&s.Pruning, "pruning.json", nil},
-	} {
-		if *body.schema, err = compile(compiler, body.file); err != nil {
+	for field, value := range reflect.ValueOf(s).Elem().Fields() {
+		body, err := compile(compiler, field.Tag.Get("file"))
+		if err != nil {
 			return nil, err
 		}
-		(*body.schema).relations = body.relations
+		value.Set(reflect.ValueOf(body))
 	}
 	return s, nil
 })
@@ -158,8 +138,6 @@ type Schema struct {
 	rules rules
 	// byLocation finds the schema of a finding.
 	byLocation map[string]*jsonschema.Schema
-	// relations check what a schema cannot express.
-	relations []relation
 }
 
 // File returns the name of the schema's file.
@@ -228,7 +206,7 @@ func (s *Schema) collect(members []rawjson.Member, err error) error {
 	if err != nil {
 		return err
 	}
-	found = append(found, checkRelations(s.relations, members, found)...)
+	found = append(found, s.brokenRelations(members, found)...)
 	if len(found) == 0 {
 		return nil
 	}

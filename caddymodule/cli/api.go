@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -152,18 +153,8 @@ func numberIn(ref string) (int, error) {
 }
 
 // targetText returns what a label stands for, such as 2 or 2:90,3:10.
-func targetText(to domain.Target) string {
-	if len(to.Split) == 0 {
-		return strconv.Itoa(to.Version)
-	}
-	parts := make([]string, len(to.Split))
-	for i, share := range to.Split {
-		parts[i] = fmt.Sprintf("%d:%d", share.Version, share.Weight)
-	}
-	return strings.Join(parts, ",")
-}
+func targetText(to domain.Target) string { return files.LabelOf(to).String() }
 
-// labelsText returns labels by name, such as canary=2:90,3:10 staging=2.
 func labelsText(labels map[string]domain.Target) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(labels)) {

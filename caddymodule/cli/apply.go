@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 type applied struct {
@@ -36,8 +37,8 @@ Plans as "caddy presets plan" does, asks, and makes the changes. A preset that s
 else changes after the plan is a conflict. It keeps that change, the others go on, and the
 exit status is 1.
 
-It may be interrupted and run again: nothing is done twice. New versions get --message, or
-else the Git revision of the folder.`,
+It may be interrupted and run again: nothing is done twice. New versions get --message, such
+as "$(git describe --always --dirty)".`,
 		RunE: a.explained(func(cmd *cobra.Command, args []string) error {
 			result, err := a.run(cmd, args)
 			if result != nil && a.asJSON {
@@ -48,14 +49,14 @@ else the Git revision of the folder.`,
 	}
 	a.flags(cmd)
 	cmd.Flags().BoolVar(&a.yes, "yes", false, "Apply without a question")
-	cmd.Flags().StringVar(&a.message, "message", "", "The reason of new versions; default: the Git revision of the folder")
+	cmd.Flags().StringVar(&a.message, "message", "", "The reason of new versions")
 	return cmd
 }
 
 // run makes a plan and applies it. Unless the result is for JSON, it prints both. The result is
 // nil if there is no plan, or nobody agrees to it.
 func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
-	if err := plan.CheckMessage(a.message); err != nil {
+	if err := domain.CheckMessage(a.message); err != nil && a.message != "" {
 		return nil, err
 	}
 	found, mistakes, err := a.make(cmd, args)
@@ -75,7 +76,7 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 	switch {
 	case len(found.Errors) > 0:
 		return result, fmt.Errorf("nothing was applied: %w", planError(found))
-	case found.Empty() && len(found.Adopt) == 0:
+	case found.IsEmpty() && len(found.Adopt) == 0:
 		return result, nil
 	case !a.yes:
 		if a.asJSON { // the question is about the plan, and the JSON comes afterwards
@@ -89,13 +90,7 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 	}
 	ctx, stop := terminal.Interruptible(cmd.Context())
 	defer stop()
-	message := a.message
-	if message == "" {
-		message = revision(ctx, a.folder)
-	}
-	meter := terminal.NewMeter(cmd.ErrOrStderr())
-	done, stopped := found.Apply(ctx, plan.ApplyOptions{Message: message, Progress: counting(meter, "applied")})
-	meter.Done()
+	done, stopped := found.Apply(ctx, a.message)
 	result.Done = done.Done
 	hint := ""
 	for _, f := range done.Failed {
@@ -117,7 +112,6 @@ func (a *applying) run(cmd *cobra.Command, args []string) (*applied, error) {
 	return result, nil
 }
 
-// confirm asks on the terminal whether to go on.
 func confirm(cmd *cobra.Command) error {
 	if !terminal.Is(cmd.InOrStdin()) {
 		return errors.New("nothing was applied: there is no terminal to ask on; say --yes")

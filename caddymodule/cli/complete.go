@@ -14,7 +14,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -55,41 +54,6 @@ var labels source = func(ctx context.Context, a api, args []string, _ string) ([
 	}
 	names := slices.Sorted(maps.Keys(p.Labels))
 	return slices.DeleteFunc(names, func(name string) bool { return domain.CheckLabel(name) != nil }), nil
-}
-
-// references are the labels, and behind them the numbers of the versions.
-var references source = func(ctx context.Context, a api, args []string, typed string) ([]string, error) {
-	found, err := labels(ctx, a, args, typed)
-	if err != nil {
-		return nil, err
-	}
-	numbers, err := versionNumbers(ctx, a, args, typed)
-	return append(found, numbers...), err
-}
-
-// versionNumbers are those of the last versions of the named preset, newest first.
-var versionNumbers source = func(ctx context.Context, a api, args []string, _ string) ([]string, error) {
-	if len(args) == 0 || domain.CheckPresetSlug(args[0]) != nil {
-		return nil, errors.New("no preset is named")
-	}
-	path := client.PresetPath(args[0], "versions")
-	first, err := a.get(ctx, path, a.query("fields", "summary", "limit", "1"))
-	if err != nil {
-		return nil, err
-	}
-	last, err := a.get(ctx, path, a.query("fields", "summary", "limit", strconv.Itoa(maxCandidates), "offset", strconv.Itoa(max(0, first.Total-maxCandidates))))
-	if err != nil {
-		return nil, err
-	}
-	var found []client.Version
-	if err := json.Unmarshal(last.Data, &found); err != nil {
-		return nil, err
-	}
-	var numbers []string
-	for _, v := range slices.Backward(found) {
-		numbers = append(numbers, strconv.Itoa(v.Version))
-	}
-	return numbers, nil
 }
 
 // names returns slugs that check allows: shells expand candidates, and a server may be hostile.

@@ -26,7 +26,6 @@ func (c *connection) connectionFlags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("cacert") // fails for an unknown flag only
 }
 
-// transport returns a transport to servers.
 func (c *connection) transport() (http.RoundTripper, error) {
 	if c.timeout <= 0 {
 		return nil, fmt.Errorf("--timeout must be positive, got %s", c.timeout)

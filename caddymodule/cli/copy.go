@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,22 +18,20 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// copier copies a preset to another workspace, or to another server.
 type copier struct {
 	target
 	toServer, toKeyFile, toWorkspace string
-	all, newVersion                  bool
+	newVersion                       bool
 }
 
 func copyCommand() *cobra.Command {
 	var c copier
 	copying := &cobra.Command{
-		Use:   "copy <slug> --to-workspace <workspace> | --to-server <origin> --to-key-file <file> [--all-versions | --new-version] [--json]",
+		Use:   "copy <slug> --to-workspace <workspace> | --to-server <origin> --to-key-file <file> [--new-version] [--json]",
 		Short: "Copies a preset to another workspace or server",
 		Long: `
-Copies a preset with its name, description, status, policy, labels and designated version.
---all-versions copies all versions; they are numbered from 1 again. Labels of versions that are
-not copied are left out. The copy has no owner and no protection.
+Copies a preset with its name, description, status, policy, and the designated version, which is
+version 1 there, with its labels. The copy has no owner and no protection.
 
 A preset that exists there is never overwritten. --new-version adds the designated version to it
 and designates it, and leaves all else there as it is.`,
@@ -52,11 +48,9 @@ and designates it, and leaves all else there as it is.`,
 	flags.StringVar(&c.toWorkspace, "to-workspace", "", "The slug or id of the other workspace")
 	flags.StringVar(&c.toServer, "to-server", "", "The origin of the other server")
 	flags.StringVar(&c.toKeyFile, "to-key-file", "", "File with the management key of the other server")
-	flags.BoolVar(&c.all, "all-versions", false, "Copy all versions, oldest first")
 	flags.BoolVar(&c.newVersion, "new-version", false, "Add the designated version to a preset that exists there")
 	copying.MarkFlagsOneRequired("to-workspace", "to-server")
 	copying.MarkFlagsRequiredTogether("to-server", "to-key-file")
-	copying.MarkFlagsMutuallyExclusive("all-versions", "new-version")
 	_ = copying.MarkFlagFilename("to-key-file") // fails for an unknown flag only
 	return copying
 }
@@ -91,26 +85,20 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 	}
 	source.Slug = slug // not what a hostile server calls it
 	existing, found, err := to.preset(ctx, slug)
-	exists := err == nil
 	switch {
-	case err != nil && !client.IsStatus(err, http.StatusNotFound), err != nil && c.newVersion:
-		return err
-	case exists && !c.newVersion:
-		return fmt.Errorf("preset %s exists there already: --new-version adds a version to it", slug)
-	}
-	if c.newVersion {
+	case err == nil && c.newVersion:
 		return c.addVersion(cmd, to, source, existing, found)
-	}
-	made := copied{to: to, source: source, from: from, numbers: make(map[int]int), messages: cmd.ErrOrStderr()}
-	switch err := made.run(ctx, c.all); {
-	case err != nil && len(made.numbers) > 0:
-		return fmt.Errorf("the copy is incomplete and active (versions copied: %d): %w", len(made.numbers), err)
-	case err != nil:
+	case err == nil:
+		return fmt.Errorf("preset %s exists there already: --new-version adds a version to it", slug)
+	case c.newVersion || !client.IsStatus(err, http.StatusNotFound):
 		return err
 	}
-	sentence := fmt.Sprintf("Preset %s is copied: version %d is now version %d there.", slug, source.DesignatedVersion, made.numbers[source.DesignatedVersion])
-	if c.all {
-		sentence += fmt.Sprintf(" Versions copied: %d.", len(made.numbers))
+	number, err := to.addCopy(ctx, source, cmd.ErrOrStderr())
+	if err != nil {
+		if number > 0 {
+			err = fmt.Errorf("the copy is incomplete and active: %w", err)
+		}
+		return err
 	}
 	var response *client.Response
 	if c.asJSON {
@@ -118,7 +106,7 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 			return err
 		}
 	}
-	return c.report(cmd, response, sentence)
+	return c.report(cmd, response, fmt.Sprintf("Preset %s is copied: version %d is now version %d there.", slug, source.DesignatedVersion, number))
 }
 
 // addVersion adds the designated version of a preset to another one, unless that has it.
@@ -157,160 +145,46 @@ func (a api) add(ctx context.Context, slug string, v client.Version, isDraft boo
 	return made, response, err
 }
 
-// copied is a copy in the making. Only its first request has a condition: nobody else uses a
-// preset that is just made.
-type copied struct {
-	from, to api
-	source   client.Preset
-	// numbers has the number of each version's copy, by the number of the version.
-	numbers  map[int]int
-	messages io.Writer
-}
-
-func (c *copied) run(ctx context.Context, all bool) error {
-	for name := range c.source.Labels {
-		if err := domain.CheckLabel(name); err != nil {
-			return err
-		}
+// addCopy makes a copy of a preset, and returns the number of its version, 0 if that was not made. Only the
+// first request has a condition, because nobody else uses a preset that is just made. Messages name labels
+// that are left out.
+func (a api) addCopy(ctx context.Context, source client.Preset, messages io.Writer) (number int, err error) {
+	made, _, err := a.add(ctx, source.Slug, source.Designated, false, http.Header{"If-None-Match": {"*"}})
+	if client.IsStatus(err, http.StatusPreconditionFailed) || client.IsStatus(err, http.StatusConflict) {
+		return 0, fmt.Errorf("preset %s exists there already, and may be archived", source.Slug)
 	}
-	copyVersions := c.versions
-	if !all {
-		c.leaveOutLabels()
-		copyVersions = func(ctx context.Context) error { return c.version(ctx, c.source.Designated) }
-	}
-	if err := copyVersions(ctx); err != nil {
-		return err
-	}
-	return c.describe(ctx)
-}
-
-// leaveOutLabels leaves out the labels of other versions than the designated one.
-func (c *copied) leaveOutLabels() {
-	kept := make(map[string]domain.Target)
-	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
-		label := c.source.Labels[name]
-		if slices.ContainsFunc(shares(label), func(share domain.Share) bool { return share.Version != c.source.DesignatedVersion }) {
-			fmt.Fprintf(c.messages, "Label %s is left out: it stands for %s, and --all-versions copies all versions.\n", terminal.Escape(name), targetText(label))
-		} else {
-			kept[name] = label
-		}
-	}
-	c.source.Labels = kept
-}
-
-// versions copies all versions, oldest first. It holds one at a time. It tells if the server there
-// has removed copies again.
-func (c *copied) versions(ctx context.Context) error {
-	summaries, err := c.from.summaries(ctx, c.source.Slug)
 	if err != nil {
-		return err
+		return made.Version, err
 	}
-	for summary, err := range client.Decoded[client.Version](summaries) {
-		if err != nil {
-			return err
+	for _, name := range slices.Sorted(maps.Keys(source.Labels)) {
+		label := source.Labels[name]
+		if err := domain.CheckLabel(name); err != nil {
+			return made.Version, err
 		}
-		v, _, err := c.from.version(ctx, c.source.Slug, summary.Version)
-		if err != nil {
-			return err
-		}
-		if err := c.version(ctx, v); err != nil {
-			return err
-		}
-	}
-	wanted := []domain.Share{{Version: c.source.DesignatedVersion}}
-	for _, label := range c.source.Labels {
-		wanted = append(wanted, shares(label)...)
-	}
-	for _, share := range wanted {
-		if c.numbers[share.Version] == 0 {
-			return fmt.Errorf("version %d was removed meanwhile", share.Version)
-		}
-	}
-	response, err := c.to.get(ctx, client.PresetPath(c.source.Slug, "versions"), c.to.query("fields", "summary", "limit", "1"))
-	if err == nil && response.Total < len(c.numbers) {
-		fmt.Fprintf(c.messages, "The server there keeps %d of %d versions.\n", response.Total, len(c.numbers))
-	}
-	return err
-}
-
-// version copies a version with its labels. The first one makes the preset. The others are
-// drafts, but for the designated one.
-func (c *copied) version(ctx context.Context, v client.Version) error {
-	var condition http.Header
-	isFirst := len(c.numbers) == 0
-	if isFirst {
-		condition = http.Header{"If-None-Match": {"*"}}
-	}
-	made, _, err := c.to.add(ctx, c.source.Slug, v, !isFirst && v.Version != c.source.DesignatedVersion, condition)
-	if made.Version > 0 {
-		c.numbers[v.Version] = made.Version
-	}
-	switch {
-	case isFirst && (client.IsStatus(err, http.StatusPreconditionFailed) || client.IsStatus(err, http.StatusConflict)):
-		return fmt.Errorf("preset %s exists there already, and may be archived", c.source.Slug)
-	case err != nil:
-		return fmt.Errorf("version %d: %w", v.Version, err)
-	}
-	return c.labels(ctx, v.Version)
-}
-
-// describe copies the name, the description, the policy and the status, as far as there are any. It is
-// last, since a disabled preset takes no versions.
-func (c *copied) describe(ctx context.Context) error {
-	patch := make(map[string]any)
-	if c.source.Name != c.source.Slug {
-		patch["name"] = c.source.Name
-	}
-	if c.source.Description != nil {
-		patch["description"] = c.source.Description
-	}
-	if isSet(c.source.Policy) {
-		patch["policy"] = c.source.Policy
-	}
-	if c.source.Status == domain.PresetDisabled {
-		patch["status"] = c.source.Status
-	}
-	if len(patch) == 0 {
-		return nil
-	}
-	return c.change(ctx, client.Request{Method: http.MethodPatch, Path: client.PresetPath(c.source.Slug)}, patch)
-}
-
-// labels sets the labels whose versions are all copied now. The next version may remove a copy
-// without a label.
-func (c *copied) labels(ctx context.Context, number int) error {
-	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
-		label := c.source.Labels[name]
-		newest := slices.MaxFunc(shares(label), func(a, b domain.Share) int { return cmp.Compare(a.Version, b.Version) }).Version
-		if newest != number {
+		if label.Version != source.DesignatedVersion {
+			fmt.Fprintf(messages, "Label %s is left out: it stands for %s.\n", terminal.Escape(name), targetText(label))
 			continue
 		}
-		if err := c.change(ctx, client.Request{Method: http.MethodPut, Path: client.PresetPath(c.source.Slug, "labels", name)}, c.moved(label)); err != nil {
-			return err
+		put := client.Request{Method: http.MethodPut, Path: client.PresetPath(source.Slug, "labels", name)}
+		if _, err := a.change(ctx, put, domain.Target{Version: made.Version}); err != nil {
+			return made.Version, fmt.Errorf("label %s: %w", name, err)
 		}
 	}
-	return nil
-}
-
-// moved returns the target of a label's copy.
-func (c *copied) moved(label domain.Target) domain.Target {
-	moved := domain.Target{Version: c.numbers[label.Version]}
-	for _, share := range label.Split {
-		moved.Split = append(moved.Split, domain.Share{Version: c.numbers[share.Version], Weight: share.Weight})
+	patch := make(map[string]any)
+	if source.Name != source.Slug {
+		patch["name"] = source.Name
 	}
-	return moved
-}
-
-func shares(of domain.Target) []domain.Share {
-	if len(of.Split) > 0 {
-		return of.Split
+	if source.Description != nil {
+		patch["description"] = source.Description
 	}
-	return []domain.Share{{Version: of.Version}}
-}
-
-func (c *copied) change(ctx context.Context, r client.Request, body any) error {
-	if _, err := c.to.change(ctx, r, body); err != nil {
-		return fmt.Errorf("%s: %w", strings.TrimPrefix(r.Path, "/presets/"), err)
+	if isSet(source.Policy) {
+		patch["policy"] = source.Policy
 	}
-	return nil
+	if source.Status == domain.PresetDisabled {
+		patch["status"] = source.Status
+	}
+	if len(patch) > 0 { // last, since a disabled preset takes no versions
+		_, err = a.change(ctx, client.Request{Method: http.MethodPatch, Path: client.PresetPath(source.Slug)}, patch)
+	}
+	return made.Version, err
 }

@@ -61,7 +61,7 @@ func TestCutConnections(t *testing.T) {
 		{"list", nil, 0},
 		{"designate email-copywriter 1", []string{"POST", "/v1/presets/email-copywriter/designate", `{"version":2}`}, 1},
 		{"label email-copywriter live 1", []string{"DELETE", "/v1/presets/email-copywriter/labels/live", ""}, 1},
-		{"copy email-copywriter --all-versions --to-workspace $", nil, 8},
+		{"copy email-copywriter --to-workspace $", nil, 4},
 	} {
 		for n := int64(1); ; n++ {
 			if tc.reset != nil {

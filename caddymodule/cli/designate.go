@@ -98,7 +98,7 @@ at the same time.`,
 			}
 			return c.report(cmd, response, sentence)
 		}),
-		ValidArgsFunction: c.completeArgs(slugs, references),
+		ValidArgsFunction: c.completeArgs(slugs, labels),
 	}
 	c.flags(designate)
 	return designate
@@ -147,7 +147,7 @@ removes it. Nothing is changed if someone else changes the preset at the same ti
 			}
 			return c.report(cmd, response, sentence+".")
 		}),
-		ValidArgsFunction: c.completeArgs(slugs, labels, versionNumbers),
+		ValidArgsFunction: c.completeArgs(slugs, labels),
 	}
 	c.flags(label)
 	label.Flags().BoolVar(&remove, "delete", false, "Remove the label")

@@ -34,7 +34,7 @@ diff, the settings and the messages by their paths.`,
 			}
 			return printData(cmd, to.asJSON, response, func(d domain.VersionDiff) string { return diffText(d, painterOf(cmd.OutOrStdout())) })
 		}),
-		ValidArgsFunction: to.completeArgs(slugs, references, references),
+		ValidArgsFunction: to.completeArgs(slugs, labels, labels),
 	}
 	to.flags(command)
 	return command

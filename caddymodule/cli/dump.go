@@ -28,9 +28,7 @@ and comments stay. Files of presets that the server does not have stay, too.`,
 			if err != nil {
 				return err
 			}
-			meter := terminal.NewMeter(cmd.ErrOrStderr())
-			set, err := plan.Dump(cmd.Context(), c, t.workspace, counting(meter, "read"))
-			meter.Done()
+			set, err := plan.Dump(cmd.Context(), c, t.workspace)
 			if err != nil {
 				return err
 			}

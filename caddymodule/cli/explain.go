@@ -54,7 +54,6 @@ func (t *target) place() place {
 	return place{t.server, t.workspace, cmp.Or(t.keyFile, t.keyVariable)}
 }
 
-// explainedError is an error that says what to do about it.
 type explainedError struct{ error }
 
 func (e explainedError) Error() string { return terminal.Escape(e.error.Error()) }

@@ -2,12 +2,10 @@ package cli_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -227,92 +225,6 @@ func TestHostilePlan(t *testing.T) {
 	}
 }
 
-// TestRevision applies from a Git repository.
-func TestRevision(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip(err)
-	}
-	s := start(t, nil)
-	dir := t.TempDir()
-	caddytest.WriteFiles(t, dir, map[string]string{"presets/default/p.yaml": "chat: {model: m}\n"})
-	git := func(args ...string) string {
-		t.Helper()
-		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=n", "-c", "user.email=n@example.com"}, args...)...)
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("git %v: %v\n%s", args, err, out)
-		}
-		return strings.TrimSpace(string(out))
-	}
-	git("init", "-q")
-	git("add", ".")
-	git("commit", "-qm", "first")
-	commit := git("rev-parse", "--short=12", "HEAD")
-	t.Setenv("GIT_DIR", "/nonexistent") // as in a hook of another repository
-	mustRun(t, "apply", filepath.Join(dir, "presets"), "--yes")
-	s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"message":"`+commit+`"`)
-	caddytest.WriteFiles(t, dir, map[string]string{"presets/default/p.yaml": "chat: {model: m2}\n"})
-	mustRun(t, "apply", filepath.Join(dir, "presets"), "--yes")
-	s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"message":"`+commit+`-dirty"`)
-	outside := t.TempDir()
-	caddytest.WriteFiles(t, outside, map[string]string{"default/p.yaml": "chat: {model: m3}\n"})
-	mustRun(t, "apply", outside, "--yes")
-	s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"message":null`)
-	caddytest.WriteFiles(t, outside, map[string]string{"default/p.yaml": "chat: {model: m4}\n"})
-	mustRun(t, "apply", outside, "--yes", "--message", "by hand")
-	s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"message":"by hand"`)
-	wantError(t, "message: must", "apply", outside, "--yes", "--message", "a\nb")
-}
-
-// TestRevisionRunsNoProgram has a repository in the files of a commit. Its configuration names a
-// program, which Git would run.
-func TestRevisionRunsNoProgram(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip(err)
-	}
-	dir, ran := t.TempDir(), filepath.Join(t.TempDir(), "ran")
-	run := func(args ...string) {
-		t.Helper()
-		cmd := exec.Command("git", args...)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v\n%s", args, err, out)
-		}
-	}
-	caddytest.WriteFiles(t, dir, map[string]string{
-		"presets/default/.gitattributes": "* filter=x\n", "presets/default/a.yaml": "chat: {model: m}\n",
-	})
-	run("init", "-q", "presets")
-	run("-C", "presets", "add", ".")
-	run("-C", "presets", "-c", "user.name=n", "-c", "user.email=n@example.com", "commit", "-qm", "first")
-	for _, name := range []string{"HEAD", "index", "objects", "refs"} {
-		if err := os.Rename(filepath.Join(dir, "presets/.git", name), filepath.Join(dir, "presets", name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.RemoveAll(filepath.Join(dir, "presets/.git")); err != nil {
-		t.Fatal(err)
-	}
-	caddytest.WriteFiles(t, dir, map[string]string{
-		"presets/config":         "[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\n[filter \"x\"]\nclean = \"touch '" + ran + "'; cat\"\n",
-		"presets/default/a.yaml": "chat: {model: n}\n", // of the same size, so that Git compares the content
-	})
-	run("init", "-q") // the repository of the folder, which has all that in its files
-	run("-C", "presets", "-c", "safe.bareRepository=all", "describe", "--always", "--dirty")
-	if err := os.Remove(ran); err != nil {
-		t.Skipf("Git runs no program here: %v", err)
-	}
-	caddytest.WriteFiles(t, dir, map[string]string{"presets/default/a.yaml": "chat: {model: k}\n"})
-	s := start(t, nil)
-	mustRun(t, "apply", filepath.Join(dir, "presets"), "--yes")
-	s.Manage("GET", "/v1/presets/a", "").Want(t, 200, `"message":null`)
-	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the program ran: %v", err)
-	}
-}
-
 // TestWrongFiles runs commands that cannot work.
 func TestWrongFiles(t *testing.T) {
 	s := start(t, nil)
@@ -321,6 +233,7 @@ func TestWrongFiles(t *testing.T) {
 	missing := filepath.Join(dir, "missing")
 	wantError(t, "no such file", "plan", missing)
 	wantError(t, "owner: must be", "plan", dir, "--owner", "No!")
+	wantError(t, "message: must", "apply", dir, "--yes", "--message", "a\nb")
 	wantError(t, "none of the others can be", "plan", dir, "--json", "--markdown")
 	wantError(t, "accepts at most 1 arg", "plan", dir, dir)
 	wantError(t, "there is no terminal to ask on", "apply", dir)

@@ -3,15 +3,11 @@ package cli_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
-	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
 
 // evil is a text that would change what a terminal shows.
@@ -69,42 +65,5 @@ func TestHostileServer(t *testing.T) {
 	out := mustRun(t, "show", "mail", "--json")
 	if !strings.Contains(out, "\u009b31m") || data[struct{ Name string }](t, out).Name != evil {
 		t.Errorf("got %q, want the bytes of the answer", out)
-	}
-}
-
-// TestListTakesLittleMemory lists presets of 6 MB.
-func TestListTakesLittleMemory(t *testing.T) {
-	tier.Slow(t)
-	s := start(t, nil)
-	const count, size = 600, 10_000
-	var most uint64
-	s.before(func(w http.ResponseWriter, r *http.Request) bool {
-		offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
-		fmt.Fprint(w, `{"data":[`)
-		for n := range min(100, count-offset) {
-			if n > 0 {
-				fmt.Fprint(w, ",")
-			}
-			fmt.Fprintf(w, `{"id":"%d","slug":"p%d","description":"%s"}`, offset+n, offset+n, strings.Repeat("x", size))
-		}
-		fmt.Fprintf(w, `],"total_count":%d}`, count)
-		if offset%495 == 0 { // the first page and the sixth
-			runtime.GC()
-			var memory runtime.MemStats
-			runtime.ReadMemStats(&memory)
-			most = max(most, memory.HeapAlloc)
-		}
-		return true
-	})
-	var memory runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&memory)
-	for _, args := range [][]string{{"presets", "list"}, {"presets", "list", "--json"}} {
-		if err := runTo(io.Discard, io.Discard, strings.NewReader(""), args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if used := int64(most) - int64(memory.HeapAlloc); used > 4<<20 {
-		t.Errorf("a list of %d MB takes %d MB, want at most 4", count*size>>20, used>>20)
 	}
 }

@@ -78,7 +78,6 @@ type labelArgs struct {
 	To    string `json:"to" jsonschema:"The number of a version, such as 3, or versions with the weights of a split, such as 2:90,3:10"`
 }
 
-// add adds the tools that are allowed.
 func (t *tools) add(allowSend, allowLive bool) {
 	addTool(t, reads, "list_presets", "List presets", "Lists or searches the presets of the workspace: slug, name, description, status, live version, labels. Prompts are in show_preset.",
 		func(ctx context.Context, in listArgs) (json.RawMessage, error) {

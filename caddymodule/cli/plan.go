@@ -12,7 +12,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 )
 
 const (
@@ -28,7 +27,6 @@ const (
 type planning struct {
 	target
 	plan.Options
-	folder string
 }
 
 func (p *planning) flags(cmd *cobra.Command) {
@@ -51,8 +49,7 @@ func folderIn(args []string) string {
 // make reads the files and compares them with the server. Mistakes in files are found first,
 // without a server.
 func (p *planning) make(cmd *cobra.Command, args []string) (found *plan.Plan, mistakes files.Errors, err error) {
-	p.folder = folderIn(args)
-	set, err := files.Read(p.folder)
+	set, err := files.Read(folderIn(args))
 	if mistakes, ok := errors.AsType[files.Errors](err); ok {
 		return nil, mistakes, nil
 	}
@@ -63,18 +60,8 @@ func (p *planning) make(cmd *cobra.Command, args []string) (found *plan.Plan, mi
 	if err != nil {
 		return nil, nil, err
 	}
-	meter := terminal.NewMeter(cmd.ErrOrStderr())
-	defer meter.Done()
-	p.Progress = counting(meter, "compared")
 	found, err = plan.New(cmd.Context(), c, set, p.Options)
 	return found, nil, err
-}
-
-// counting shows how much of all work is done, which a past participle describes.
-func counting(meter *terminal.Meter, verb string) func(done, all int) {
-	return func(done, all int) {
-		meter.Show(func() string { return fmt.Sprintf("%s: %d of %d", verb, done, all) })
-	}
 }
 
 func planCommand() *cobra.Command {
@@ -112,7 +99,7 @@ error. Mistakes in files are found without a server.`,
 				return mistakesError(mistakes)
 			case len(found.Errors) > 0:
 				return planError(found)
-			case !found.Empty():
+			case !found.IsEmpty():
 				return ExitWith(cmd, statusChanges, nil)
 			}
 			return nil
@@ -130,7 +117,7 @@ func planError(found *plan.Plan) error {
 
 // mistakesError is the error of a command that has printed the mistakes.
 func mistakesError(found files.Errors) error {
-	return fmt.Errorf("mistakes in the files: %d", found.Count())
+	return fmt.Errorf("mistakes in the files: %d", len(found))
 }
 
 // planJSON returns what has the JSON of a plan, or of one of files that have mistakes.
@@ -138,14 +125,10 @@ func planJSON(found *plan.Plan, mistakes files.Errors) any {
 	if found != nil {
 		return found
 	}
-	none := []struct{}{}
 	return struct {
-		Changes    []struct{}   `json:"changes"`
-		Workspaces []struct{}   `json:"workspaces"`
-		Adopt      []struct{}   `json:"adopt"`
-		Notes      []struct{}   `json:"notes"`
-		Errors     files.Errors `json:"errors"`
-	}{none, none, none, none, mistakes}
+		*plan.Plan
+		Errors files.Errors `json:"errors"`
+	}{plan.Empty(), mistakes}
 }
 
 // encode returns the JSON of a value in lines, with texts and numbers as they are.

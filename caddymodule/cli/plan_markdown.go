@@ -21,7 +21,7 @@ const (
 func writeMarkdown(w io.Writer, p *plan.Plan, mistakes files.Errors) error {
 	var title, language, text, note string
 	if mistakes != nil {
-		title, language = fmt.Sprintf("Presets: mistakes in the files: %d", mistakes.Count()), "text"
+		title, language = fmt.Sprintf("Presets: mistakes in the files: %d", len(mistakes)), "text"
 		text = terminal.EscapeText(mistakes.Error()) + "\n"
 	} else {
 		var lines strings.Builder

@@ -102,7 +102,6 @@ func printData[T any](cmd *cobra.Command, asJSON bool, response *client.Response
 	return err
 }
 
-// report prints a response as JSON, or else a sentence.
 func (t *target) report(cmd *cobra.Command, response *client.Response, sentence string) error {
 	if t.asJSON {
 		return printJSON(cmd, response)

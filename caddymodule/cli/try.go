@@ -29,7 +29,6 @@ const (
 	defaultInput = "Hello"
 )
 
-// trial is a request that tries a preset.
 type trial struct {
 	target  // its key is an inference key
 	version string
@@ -64,7 +63,7 @@ The command takes an inference key, and works in the workspace of this key.`,
 	flags.StringVar(&t.input, "input", "", "The message to send; default: standard input if that is a pipe or a file, else "+defaultInput)
 	flags.StringArrayVar(&t.values, "var", nil, "A variable of a template, as name=value; may be repeated")
 	flags.StringVar(&t.version, "version", "", "The number of a version, or a label; default: the designated version")
-	completeFlag(try, "version", t.complete(references))
+	completeFlag(try, "version", t.complete(labels))
 	return try
 }
 
@@ -174,7 +173,6 @@ func variablesIn(pairs []string) (map[string]string, error) {
 	return variables, nil
 }
 
-// readInput returns the input, empty if there is none.
 func (t *trial) readInput(cmd *cobra.Command) (string, error) {
 	if t.input != "" || t.keyFile == "-" {
 		return t.input, nil

@@ -113,7 +113,6 @@ type trialUsage struct {
 	Cost         string `json:"cost,omitempty"` // as the gateway writes it
 }
 
-// print prints the report without the text.
 func (r trialReport) print(w io.Writer) {
 	facts := []string{cmp.Or(r.Preset, "no preset")}
 	if r.Model != "" {
@@ -136,7 +135,6 @@ func (r trialReport) print(w io.Writer) {
 
 func seconds(milliseconds int64) string { return fmt.Sprintf("%.2f s", float64(milliseconds)/1000) }
 
-// names returns the elements of a header.
 func names(header string) []string {
 	return strings.FieldsFunc(header, func(r rune) bool { return r == ',' || r == ' ' })
 }
@@ -149,7 +147,6 @@ func (w usageWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// output prints the text of an answer.
 type output struct {
 	w    io.Writer
 	keep bool // in text, instead of printing it
@@ -183,7 +180,6 @@ func (o *output) add(text string) {
 	}
 }
 
-// end ends the last line.
 func (o *output) end() {
 	if !o.first.IsZero() && !o.keep && !o.endsLine {
 		fmt.Fprintln(o.w)
@@ -219,7 +215,6 @@ type streamEvent struct {
 	} `json:"response"`
 }
 
-// stream prints the text of a stream.
 func (o *output) stream(body io.Reader) error {
 	for data, err := range sse.Events(body, maxEvent) {
 		if err != nil {

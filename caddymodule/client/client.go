@@ -50,7 +50,6 @@ type Request struct {
 
 // Response is a response with a status from 200 to 299.
 type Response struct {
-	Status int
 	Header http.Header
 	// Data is the member data of the body. Body is the whole.
 	Data, Body json.RawMessage
@@ -80,14 +79,11 @@ func IsStatus(err error, status int) bool {
 	return ok && refused.Status == status
 }
 
-// Escape returns a slug or a label as a segment of a path.
-func Escape(segment string) string { return url.PathEscape(segment) }
-
 // PresetPath returns the path of a preset, or of something below it.
 func PresetPath(slug string, below ...string) string {
-	segments := []string{"/presets", Escape(slug)}
+	segments := []string{"/presets", url.PathEscape(slug)}
 	for _, segment := range below {
-		segments = append(segments, Escape(segment))
+		segments = append(segments, url.PathEscape(segment))
 	}
 	return strings.Join(segments, "/")
 }
@@ -189,7 +185,7 @@ func (c *Client) once(ctx context.Context, r Request) (_ *Response, pause time.D
 	if err := json.Unmarshal(body, &found); err != nil {
 		return nil, -1, fmt.Errorf("the answer to %s %s is not JSON: is %s the origin of the presets handler?", r.Method, r.Path, c.Origin)
 	}
-	return &Response{Status: response.StatusCode, Header: response.Header, Data: found.Data, Body: body, Total: found.Total}, 0, nil
+	return &Response{Header: response.Header, Data: found.Data, Body: body, Total: found.Total}, 0, nil
 }
 
 // PauseAfter returns how long to wait after an answer that is no success, negative if the
@@ -205,7 +201,6 @@ func PauseAfter(response *http.Response) time.Duration {
 	return time.Duration(min(max(seconds, 0), 3600)) * time.Second
 }
 
-// refusal returns the error of an answer that is no success.
 func (c *Client) refusal(response *http.Response, body []byte) error {
 	refused := &Error{Status: response.StatusCode, RequestID: response.Header.Get("X-Request-Id")}
 	var refusal envelope.API
@@ -259,7 +254,6 @@ func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 	return response, nil
 }
 
-// target returns the URL of a request.
 func (c *Client) target(r Request) (string, error) {
 	origin, err := url.Parse(c.Origin)
 	if err != nil || origin.Scheme != "http" && origin.Scheme != "https" || origin.Host == "" || origin.User != nil || origin.RawQuery != "" || origin.Fragment != "" {

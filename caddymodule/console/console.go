@@ -7,7 +7,6 @@ package console
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -16,18 +15,15 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/encode"
 )
 
 //go:embed assets
 var embedded embed.FS
 
-// shell is the one HTML file. All deep links are answered with it.
+// shell is the one HTML file. All addresses of the page are answered with it.
 const shell = "index.html"
 
 // mediaTypes are the types of files by their extension. The operating system's own table
@@ -39,19 +35,6 @@ var mediaTypes = map[string]string{
 	".json": "application/json; charset=utf-8",
 	".svg":  "image/svg+xml; charset=utf-8",
 }
-
-// deepLink is the form of the page's addresses, below its path. The page itself shows
-// whether a workspace, a preset or a version exists.
-var deepLink = regexp.MustCompile(`^(?:` +
-	`|workspaces` +
-	`|w/` + name + `(?:/history|/usage|/keys|/budgets)?` +
-	`|w/` + name + `/p/` + name + `(?:/versions/` + number + `|/compare/` + number + `\.\.` + number + `|/labels|/try|/use|/usage|/history|/new)?` +
-	`)$`)
-
-const (
-	name   = `[A-Za-z0-9][A-Za-z0-9._~-]{0,127}` // of a workspace or a preset
-	number = `[1-9][0-9]{0,8}`                   // of a version
-)
 
 // Page serves the console. It is safe for concurrent use.
 type Page struct {
@@ -127,15 +110,10 @@ func fill(text []byte, values map[string]string) []byte {
 	return text
 }
 
-// file is one file in the forms in which it is sent.
+// file is one file as it is sent. A site with encode compresses it.
 type file struct {
-	mediaType     string
-	plain, zipped variant // zipped has no content if it would not be smaller
-}
-
-type variant struct {
-	content []byte
-	tag     string // the ETag
+	mediaType, tag string
+	content        []byte
 }
 
 func newFile(name string, content []byte) (file, error) {
@@ -143,25 +121,8 @@ func newFile(name string, content []byte) (file, error) {
 	if !ok {
 		return file{}, fmt.Errorf("the file %s has an unknown type", name)
 	}
-	var zipped bytes.Buffer
-	w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
-	if err != nil {
-		return file{}, err
-	}
-	_, _ = w.Write(content) // into memory, which does not fail
-	if err := w.Close(); err != nil {
-		return file{}, err
-	}
-	f := file{mediaType: mediaType, plain: newVariant(content)}
-	if zipped.Len() < len(content) {
-		f.zipped = newVariant(zipped.Bytes())
-	}
-	return f, nil
-}
-
-func newVariant(content []byte) variant {
 	sum := sha256.Sum256(content)
-	return variant{content, `"` + hex.EncodeToString(sum[:8]) + `"`}
+	return file{mediaType, `"` + hex.EncodeToString(sum[:8]) + `"`, content}, nil
 }
 
 // Owns reports whether a normalized path belongs to the page. A nil page owns none.
@@ -174,67 +135,29 @@ func (p *Page) Owns(normalized string) bool {
 }
 
 // ServeHTTP answers a request for the page, its assets, and every other path below the
-// page's. A path that is no view's has the page, too, so that someone finds back. All answers have the same security headers.
+// page's, which shows itself whether an address has a view. All answers have the same security headers.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range securityHeaders {
 		w.Header()[name] = []string{value}
 	}
+	w.Header().Set("Cache-Control", "no-store")
 	asset, isAsset := p.assets[r.URL.Path]
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
-		fail(w, http.StatusMethodNotAllowed)
+		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
 	case isAsset:
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 		asset.send(w, r)
-	case p.isDeepLink(r.URL.Path):
-		w.Header().Set("Cache-Control", "no-store")
-		p.shell.send(w, r)
 	case strings.HasPrefix(r.URL.Path, p.path+"/assets/"):
-		fail(w, http.StatusNotFound)
+		http.Error(w, http.StatusText(http.StatusNotFound), http.StatusNotFound)
 	default:
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("Content-Type", p.shell.mediaType)
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write(p.shell.plain.content)
+		p.shell.send(w, r)
 	}
 }
 
-// isDeepLink reports whether a path is one of the page's views. A path in another spelling,
-// such as one with an empty segment, is none.
-func (p *Page) isDeepLink(path string) bool {
-	below, ok := strings.CutPrefix(path, p.path)
-	return ok && (below == "" || below[0] == '/' && deepLink.MatchString(below[1:]))
-}
-
-// fail answers with a status and its text.
-func fail(w http.ResponseWriter, status int) {
-	w.Header().Set("Cache-Control", "no-store")
-	http.Error(w, http.StatusText(status), status)
-}
-
-// send answers with the file, zipped if the client prefers that.
 func (f file) send(w http.ResponseWriter, r *http.Request) {
-	chosen := f.plain
-	if f.zipped.content != nil {
-		w.Header().Set("Vary", "Accept-Encoding")
-		if prefersGzip(r) {
-			chosen = f.zipped
-			w.Header().Set("Content-Encoding", "gzip")
-			w.Header().Set("Content-Length", strconv.Itoa(len(chosen.content))) // which ServeContent leaves out
-		}
-	}
 	w.Header().Set("Content-Type", f.mediaType)
-	w.Header().Set("ETag", chosen.tag)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(chosen.content))
-}
-
-// prefersGzip reports whether a client takes gzip, and likes it no less than plain content.
-func prefersGzip(r *http.Request) bool {
-	for _, coding := range encode.AcceptedEncodings(r, []string{"gzip"}) {
-		if coding == "gzip" || coding == "identity" {
-			return coding == "gzip"
-		}
-	}
-	return false
+	w.Header().Set("ETag", f.tag)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.content))
 }

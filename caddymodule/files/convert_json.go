@@ -31,7 +31,6 @@ func (d *document) name(key *yaml.Node, path []string) (string, bool) {
 	return "", false
 }
 
-// converter writes the values of a document as JSON.
 type converter struct {
 	*document
 	json []byte
@@ -77,7 +76,6 @@ func (c *converter) value(n *yaml.Node) {
 	}
 }
 
-// end ends the conversion with a mistake.
 func (c *converter) end(n *yaml.Node, message string) {
 	c.mistake(n, c.path, message)
 	c.ended = true

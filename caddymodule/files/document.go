@@ -18,7 +18,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// document is a YAML file that is being read.
 type document struct {
 	*reader
 	file string // below the folder, with slashes
@@ -33,7 +32,6 @@ type document struct {
 	failed  bool
 }
 
-// mistake adds a mistake at a value or at a name.
 func (d *document) mistake(n *yaml.Node, path []string, message string) {
 	d.failed = true
 	e := &Error{File: d.file, Path: withoutSecrets(pointer(path)), Message: message}
@@ -51,7 +49,7 @@ func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
 		place := append(slices.Clip(path), names...)
 		value := locate(n, names)
 		if last := len(names) - 1; strings.HasPrefix(message, "name ") { // which is not allowed
-			value = cmp.Or(keysOf(locate(n, names[:last]))[names[last]], value)
+			value = cmp.Or(keyOf(locate(n, names[:last]), names[last]), value)
 		}
 		d.mistake(value, place, message)
 	}
@@ -99,7 +97,6 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// keyIndex returns the index of a key of a mapping, -1 for none.
 func keyIndex(n *yaml.Node, name string) int {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
@@ -109,16 +106,14 @@ func keyIndex(n *yaml.Node, name string) int {
 	return -1
 }
 
-// keysOf returns the keys of a mapping by their texts. Of equal ones it is the first.
-func keysOf(n *yaml.Node) map[string]*yaml.Node {
-	keys := make(map[string]*yaml.Node, len(n.Content)/2)
-	for i := len(n.Content) - 2; n.Kind == yaml.MappingNode && i >= 0; i -= 2 {
-		keys[n.Content[i].Value] = n.Content[i]
+// keyOf returns the key of a mapping, nil for none.
+func keyOf(n *yaml.Node, name string) *yaml.Node {
+	if i := keyIndex(n, name); n.Kind == yaml.MappingNode && i >= 0 {
+		return n.Content[i]
 	}
-	return keys
+	return nil
 }
 
-// include returns the text that a node with !file stands for.
 func (d *document) include(n *yaml.Node, at []string) string {
 	if n.Kind != yaml.ScalarNode {
 		d.mistake(n, at, "!file needs the name of a file")
@@ -153,7 +148,6 @@ func includeName(name string) (clean, problem string) {
 	return clean, ""
 }
 
-// withoutFinalBreak returns text without one line break at its end.
 func withoutFinalBreak(text []byte) []byte {
 	if rest, ok := bytes.CutSuffix(text, []byte("\n")); ok {
 		return bytes.TrimSuffix(rest, []byte("\r"))

@@ -71,7 +71,6 @@ func (w *workspaceWriter) fileOf(p, present Preset, d *document) (file *yaml.Nod
 	return file, own, nil
 }
 
-// optional returns the node of a text, nil for none.
 func optional(text *string) *yaml.Node {
 	if text == nil {
 		return nil

@@ -88,6 +88,27 @@ type Label struct {
 	Split []Share
 }
 
+// LabelOf returns a label of a server.
+func LabelOf(target domain.Target) Label {
+	l := Label{Version: Number(target.Version)}
+	for _, share := range target.Split {
+		l.Split = append(l.Split, Share{Version: Number(share.Version), Weight: share.Weight})
+	}
+	return l
+}
+
+// String returns the target for people, such as 3, latest or 2:90,latest:10.
+func (l Label) String() string {
+	if l.Split == nil {
+		return l.Version.String()
+	}
+	shares := make([]string, len(l.Split))
+	for i, share := range l.Split {
+		shares[i] = share.Version.String() + ":" + strconv.Itoa(share.Weight)
+	}
+	return strings.Join(shares, ",")
+}
+
 // Share is a part of a split.
 type Share struct {
 	Version Number `json:"version"`
@@ -167,8 +188,6 @@ type Error struct {
 	// long one ends in an ellipsis. It has the names of the file as they are.
 	Path    string `json:"path"`
 	Message string `json:"message"` // never shows a value of the file
-
-	others int // the mistakes that this one stands for, beside itself
 }
 
 // Error returns the mistake in one line, such as
@@ -189,24 +208,20 @@ func (e *Error) Error() string {
 	return text.String() + e.Message
 }
 
-// Errors are the mistakes of a folder, sorted by file and place. There are at most MaxErrors,
-// and a last one without a file if there are more.
+// MaxErrors bounds the mistakes in the text of Errors.
+const MaxErrors = 100
+
+// Errors are the mistakes of a folder, sorted by file and place.
 type Errors []*Error
 
-// Count returns the number of mistakes, also of those that are not in e.
-func (e Errors) Count() int {
-	count := len(e)
-	for _, one := range e {
-		count += one.others
-	}
-	return count
-}
-
-// Error returns all mistakes, one in each line.
+// Error returns the first mistakes, one in each line, and how many more there are.
 func (e Errors) Error() string {
-	lines := make([]string, len(e))
-	for i, one := range e {
-		lines[i] = one.Error()
+	lines := make([]string, min(len(e), MaxErrors))
+	for i := range lines {
+		lines[i] = e[i].Error()
+	}
+	if more := len(e) - MaxErrors; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more mistakes", more))
 	}
 	return strings.Join(lines, "\n")
 }

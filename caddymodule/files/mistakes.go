@@ -11,22 +11,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// MaxErrors bounds the mistakes in Errors. If there are more, a last one says how many.
-const MaxErrors = 100
+type mistakes struct{ list Errors }
 
-// mistakes collects mistakes. It keeps enough of them to show the first ones in order.
-type mistakes struct {
-	list Errors
-	lost int
-}
-
-func (m *mistakes) add(e *Error) {
-	if len(m.list) == 10*MaxErrors {
-		m.lost++
-		return
-	}
-	m.list = append(m.list, e)
-}
+func (m *mistakes) add(e *Error) { m.list = append(m.list, e) }
 
 // err returns the mistakes in order, one of each value, nil if there are none.
 func (m *mistakes) err() error {
@@ -36,13 +23,9 @@ func (m *mistakes) err() error {
 	slices.SortStableFunc(m.list, func(a, b *Error) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
 	})
-	all := slices.CompactFunc(m.list, func(a, b *Error) bool { // a value that cannot be read fits no rule either
+	return slices.CompactFunc(m.list, func(a, b *Error) bool { // a value that cannot be read fits no rule either
 		return a.File == b.File && a.Line == b.Line && a.Column == b.Column && a.Path == b.Path
 	})
-	if lost := m.lost + len(all) - MaxErrors; lost > 0 {
-		all = append(all[:MaxErrors:MaxErrors], &Error{Message: fmt.Sprintf("and %d more mistakes", lost), others: lost - 1})
-	}
-	return all
 }
 
 // pointer returns the JSON Pointer (RFC 6901) of the names and indexes of a path. Like

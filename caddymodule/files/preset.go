@@ -95,7 +95,7 @@ func (d *document) check(n *yaml.Node, err error, before string, path ...string)
 // checkLabels checks what the schema of the file does not say of labels.
 func (d *document) checkLabels(labels map[string]Label) {
 	for name, label := range labels {
-		key := keysOf(locate(d.root, []string{"labels"}))[name]
+		key := keyOf(locate(d.root, []string{"labels"}), name)
 		d.check(key, domain.CheckLabel(name), "the name of a label ", "labels", name)
 		total := 0
 		for i, share := range label.Split {
@@ -128,13 +128,12 @@ func (d *document) version(c *converter, members jsontext.Value, path ...string)
 		d.mistake(n, path, "has no request: a version has exactly "+requestChoice)
 		return v
 	case len(names) > 1:
-		d.mistake(keysOf(n)[names[1]], append(slices.Clip(path), names[1]), "there is a request already: a version has exactly "+requestChoice)
+		d.mistake(keyOf(n, names[1]), append(slices.Clip(path), names[1]), "there is a request already: a version has exactly "+requestChoice)
 	}
 	path = append(slices.Clip(path), names[0])
 	return d.request(dialects[names[0]], c.requests[pointer(path)], path, rawjson.Get(members, "template").Kind() == 't')
 }
 
-// request reads a request.
 func (d *document) request(dialect domain.Dialect, body []byte, path []string, template bool) (v Version) {
 	n, failed := locate(d.root, path), d.failed
 	d.failed = false
@@ -144,7 +143,6 @@ func (d *document) request(dialect domain.Dialect, body []byte, path []string, t
 		d.mistakesOf(n, path, err)
 		members, _ = rawjson.Members(body)
 	}
-	keys := keysOf(n)
 	for _, m := range members {
 		if inference.IsKept(dialect, m.Name) || m.Name == inference.ConversationField(dialect) {
 			continue
@@ -153,7 +151,7 @@ func (d *document) request(dialect domain.Dialect, body []byte, path []string, t
 		if !rules.Names(m.Name) {
 			message = "is unknown, so a preset does not keep it: leave it out"
 		}
-		d.mistake(keys[m.Name], append(slices.Clip(path), m.Name), message)
+		d.mistake(keyOf(n, m.Name), append(slices.Clip(path), m.Name), message)
 	}
 	if d.failed {
 		return v

@@ -55,7 +55,6 @@ func Read(dir string) (*Set, error) {
 	return set, nil
 }
 
-// reader reads files and collects their mistakes.
 type reader struct {
 	schemas  *schema.Schemas
 	mistakes mistakes
@@ -142,7 +141,6 @@ func isYAMLName(name string) bool {
 	return ext == extension || ext == ".yml"
 }
 
-// workspace reads the folder of a workspace.
 func (r *reader) workspace(root *os.Root, slug string) Workspace {
 	w := Workspace{Slug: slug}
 	entries, err := fs.ReadDir(root.FS(), ".")
@@ -176,7 +174,6 @@ func (r *reader) workspace(root *os.Root, slug string) Workspace {
 
 const slugMessage = "the name of a file is the slug of a preset: it " + domain.PresetSlugRule
 
-// preset reads the file of a preset in the folder of its workspace.
 func (r *reader) preset(root folder, workspace, slug string) (p Preset, ok bool) {
 	file := path.Join(workspace, slug+extension)
 	if domain.CheckPresetSlug(slug) != nil {
@@ -217,7 +214,6 @@ func (r *reader) parse(root folder, file string, text []byte) (d *document, ok b
 	return d, true
 }
 
-// defaults reads the defaults of a workspace.
 func (d *document) defaults() json.RawMessage {
 	if d.root == nil {
 		return json.RawMessage("{}")
@@ -231,13 +227,12 @@ func (d *document) defaults() json.RawMessage {
 		d.mistakesOf(d.root, nil, err)
 		members, _ = rawjson.Members(c.json)
 	}
-	keys := keysOf(d.root)
 	for _, m := range members {
 		switch {
 		case m.Name == "slug":
-			d.mistake(keys[m.Name], []string{m.Name}, "is not allowed: the name of the folder is the slug")
+			d.mistake(keyOf(d.root, m.Name), []string{m.Name}, "is not allowed: the name of the folder is the slug")
 		case !d.schemas.UpdateWorkspace.Names(m.Name):
-			d.mistake(keys[m.Name], []string{m.Name}, "is unknown: a workspace has no such default")
+			d.mistake(keyOf(d.root, m.Name), []string{m.Name}, "is unknown: a workspace has no such default")
 		}
 	}
 	return c.json

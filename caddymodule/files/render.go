@@ -31,7 +31,6 @@ func isFile(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Style&yaml.TaggedStyle != 0 && n.Tag == fileTag
 }
 
-// put adds a member to a mapping.
 func put(mapping *yaml.Node, name string, value *yaml.Node) {
 	key := textNode(name)
 	if key.Style == yaml.LiteralStyle {

@@ -60,10 +60,7 @@ func Write(dir string, set *Set) (written []string, err error) {
 		return nil, err
 	}
 	w := &writer{reader: &reader{schemas: schemas}}
-	for i, one := range set.Workspaces {
-		if slices.ContainsFunc(set.Workspaces[:i], func(other Workspace) bool { return other.Slug == one.Slug }) {
-			w.mistake(terminal.Escape(one.Slug), "the workspace is there twice")
-		}
+	for _, one := range set.Workspaces {
 		w.checkNames(dir, one)
 	}
 	if len(w.mistakes.list) > 0 {
@@ -84,7 +81,6 @@ func Write(dir string, set *Set) (written []string, err error) {
 	return slices.Compact(w.written), w.mistakes.err()
 }
 
-// writer writes files and collects what went wrong.
 type writer struct {
 	*reader
 	written []string
@@ -116,7 +112,6 @@ func (w *writer) checkNames(dir string, one Workspace) {
 	}
 }
 
-// workspace writes the folder of a workspace.
 func (w *writer) workspace(root *os.Root, one Workspace) {
 	err := fileowner.MkdirAll(filepath.Join(root.Name(), one.Slug), 0o755)
 	var below *os.Root
@@ -138,7 +133,6 @@ func (w *writer) workspace(root *os.Root, one Workspace) {
 	}
 }
 
-// workspaceWriter writes the files of a workspace.
 type workspaceWriter struct {
 	*writer
 	root folder
@@ -147,7 +141,6 @@ type workspaceWriter struct {
 	named map[string]int
 }
 
-// isThere reports whether a file or a link has a name.
 func (w *workspaceWriter) isThere(name string) bool {
 	_, err := w.root.Lstat(name)
 	return !errors.Is(err, os.ErrNotExist)
@@ -243,7 +236,6 @@ func (w *workspaceWriter) text(name, header string, d *document, wanted *yaml.No
 	return text, w.check(name, text, from, is)
 }
 
-// preset writes the file of a preset, and its prompt.
 func (w *workspaceWriter) preset(p Preset) {
 	name := p.Slug + extension
 	var present Preset
@@ -275,7 +267,6 @@ func (w *workspaceWriter) preset(p Preset) {
 	}
 }
 
-// defaults writes the file of the workspace itself.
 func (w *workspaceWriter) defaults(one Workspace) {
 	refuse := func(problem string) {
 		w.mistake(path.Join(w.slug, workspaceFile), fmt.Sprintf("the defaults of workspace %s are not written: %s", w.slug, problem))

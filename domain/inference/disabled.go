@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/inference/policy"
+	"github.com/caddy-presets/caddy-presets/domain/inference/servertools"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -21,7 +21,7 @@ func (r *Resolver) checkUnresolved(ctx context.Context, m *merger, sent Request)
 	case err == nil:
 		m.rules.Disabled = workspace.disabledTools
 	case isDown:
-		m.rules.Disabled = policy.AllServerTools
+		m.rules.Disabled = servertools.Names
 	case domain.KindOf(err) != domain.NotFound:
 		return err
 	}

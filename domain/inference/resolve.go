@@ -157,7 +157,7 @@ type Field struct {
 }
 
 // Fields returns the top-level fields of Body in their order, and the source of each. A body
-// that is no JSON object has none. More than 1,024 are Invalid.
+// that is no JSON object has none. More than 256 are Invalid.
 func (r Resolution) Fields() ([]Field, error) {
 	var fields []Field
 	if r.Preset == "" {

@@ -109,21 +109,17 @@ func TestTemplateSyntax(t *testing.T) {
 var conversations = map[domain.Dialect]string{
 	responses: `{"model":"m","instructions":"You know {{city}}.","input":[` +
 		`{"role":"user","content":"Where is {{city}}?"},` +
-		`{"role":"assistant","content":[{"type":"output_text","text":"I look up {{city}}."}]},` +
-		`{"type":"function_call","call_id":"c1","name":"look_up","arguments":"{\"q\":\"{{city}}\"}"},` +
-		`{"type":"function_call_output","call_id":"c1","output":"{{fact}}"},` +
+		`{"role":"assistant","content":[{"type":"output_text","text":"I look up {{city}}, {{fact}}."}]},` +
 		`{"role":"user","content":[{"type":"input_text","text":"See:"},{"type":"input_text","text":"{{photo}}"},{"type":"input_image","detail":"low","image_url":"https://x.test/{{city}}.png"}]},` +
 		`{"role":"user","content":"{{ doc }}"}]}`,
 	chat: `{"model":"m","messages":[{"role":"system","content":"You know {{city}}."},` +
 		`{"role":"user","content":"Where is {{city}}?"},` +
-		`{"role":"assistant","content":[{"type":"text","text":"I look up {{city}}."}],"tool_calls":[{"id":"c1","type":"function","function":{"name":"look_up","arguments":"{\"q\":\"{{city}}\"}"}}]},` +
-		`{"role":"tool","tool_call_id":"c1","content":"{{fact}}"},` +
+		`{"role":"assistant","content":[{"type":"text","text":"I look up {{city}}, {{fact}}."}]},` +
 		`{"role":"user","content":[{"type":"text","text":"See:"},{"type":"text","text":"{{photo}}"},{"type":"image_url","image_url":{"url":"https://x.test/{{city}}.png","detail":"low"}}]},` +
 		`{"role":"user","content":"{{ doc }}"}]}`,
 	messages: `{"model":"m","system":"You know {{city}}.","messages":[` +
 		`{"role":"user","content":"Where is {{city}}?"},` +
-		`{"role":"assistant","content":[{"type":"text","text":"I look up {{city}}."},{"type":"tool_use","id":"c1","name":"look_up","input":{"q":"{{city}}"}}]},` +
-		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"{{fact}}"}]},` +
+		`{"role":"assistant","content":[{"type":"text","text":"I look up {{city}}, {{fact}}."}]},` +
 		`{"role":"user","content":[{"type":"text","text":"See:"},{"type":"text","text":"{{photo}}"},{"type":"image","source":{"type":"url","url":"https://x.test/{{city}}.png"}}]},` +
 		`{"role":"user","content":"{{ doc }}"}]}`,
 }
@@ -133,23 +129,19 @@ var conversations = map[domain.Dialect]string{
 var rendered = map[domain.Dialect]string{
 	responses: `{"input":[` +
 		`{"role":"user","content":"Where is R{{fact}}\"?"},` +
-		`{"role":"assistant","content":[{"type":"output_text","text":"I look up R{{fact}}\"."}]},` +
-		`{"type":"function_call","call_id":"c1","name":"look_up","arguments":"{\"q\":\"{{city}}\"}"},` +
-		`{"type":"function_call_output","call_id":"c1","output":"true"},` +
+		`{"role":"assistant","content":[{"type":"output_text","text":"I look up R{{fact}}\", true."}]},` +
 		`{"role":"user","content":[{"type":"input_text","text":"See:"},{"type":"input_image","detail":"auto","image_url":"data:image/png;base64,AAAA"},{"type":"input_image","detail":"%s","image_url":"https://x.test/{{city}}.png"}]},` +
 		`{"role":"user","content":[{"type":"input_file","filename":"a.pdf","file_url":"https://x.test/a.pdf"}]},` +
 		`{"role":"user","content":"Now?"}],"model":"m","instructions":"You know R{{fact}}\"."}`,
 	chat: `{"messages":[{"role":"system","content":"You know R{{fact}}\"."},` +
 		`{"role":"user","content":"Where is R{{fact}}\"?"},` +
-		`{"role":"assistant","content":[{"type":"text","text":"I look up R{{fact}}\"."}],"tool_calls":[{"id":"c1","type":"function","function":{"name":"look_up","arguments":"{\"q\":\"{{city}}\"}"}}]},` +
-		`{"role":"tool","tool_call_id":"c1","content":"true"},` +
+		`{"role":"assistant","content":[{"type":"text","text":"I look up R{{fact}}\", true."}]},` +
 		`{"role":"user","content":[{"type":"text","text":"See:"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}},{"type":"image_url","image_url":{"url":"https://x.test/{{city}}.png"%s}}]},` +
 		`{"role":"user","content":[{"type":"file","file":{"filename":"a.pdf","file_data":"https://x.test/a.pdf"}}]},` +
 		`{"role":"user","content":"Now?"}],"model":"m"}`,
 	messages: `{"messages":[` +
 		`{"role":"user","content":"Where is R{{fact}}\"?"},` +
-		`{"role":"assistant","content":[{"type":"text","text":"I look up R{{fact}}\"."},{"type":"tool_use","id":"c1","name":"look_up","input":{"q":"{{city}}"}}]},` +
-		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"true"}]},` +
+		`{"role":"assistant","content":[{"type":"text","text":"I look up R{{fact}}\", true."}]},` +
 		`{"role":"user","content":[{"type":"text","text":"See:"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}},{"type":"image","source":{"type":"url","url":"https://x.test/{{city}}.png"}}]},` +
 		`{"role":"user","content":[{"type":"document","title":"a.pdf","source":{"type":"url","url":"https://x.test/a.pdf"}}]},` +
 		`{"role":"user","content":"Now?"}],"model":"m","system":"You know R{{fact}}\"."}`,
@@ -218,13 +210,12 @@ func TestTranslationOfMessagesTellsWhatItDrops(t *testing.T) {
 	}{
 		{responses, chat, `[{"type":"reasoning","id":"r","summary":[]},{"role":"user","content":"u","phase":"commentary"}]`, `[{"role":"user","content":"u"}]`, []string{"input.0", "input.1.phase"}},
 		{responses, messages, `[{"role":"developer","content":"d"},{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AA","format":"wav"}},{"type":"input_text","text":"t"}]}]`, `[{"role":"system","content":"d"},{"role":"user","content":[{"type":"text","text":"t"}]}]`, []string{"input.1.content.0"}},
-		{responses, messages, `[{"type":"function_call","call_id":"c","name":"f","arguments":"no JSON"},{"role":"user","content":"u"}]`, `[{"role":"user","content":"u"}]`, []string{"input.0"}},
-		{responses, chat, `[{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call","call_id":"b","name":"f","arguments":"{}"}]`, `[{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"f","arguments":"{}"}}]}]`, nil},
+		{responses, chat, `[{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"a","output":"1"},{"role":"user","content":"u"}]`, `[{"role":"user","content":"u"}]`, []string{"input.0", "input.1"}},
 		{chat, responses, `[{"role":"user","name":"n","content":[{"type":"text","text":"t","cache_control":{"type":"ephemeral"}}]}]`, `[{"role":"user","content":[{"type":"input_text","text":"t"}]}]`, []string{"messages.0.name", "messages.0.content.0.cache_control"}},
-		{chat, messages, `[{"role":"user","content":[{"type":"text","text":"t","cache_control":{"type":"ephemeral"}},{"type":"file","file":{"filename":"a.txt","file_data":"data:text/plain;base64,aGk="}}]}]`, `[{"role":"user","content":[{"type":"text","text":"t","cache_control":{"type":"ephemeral"}},{"type":"document","title":"a.txt","source":{"type":"text","media_type":"text/plain","data":"hi"}}]}]`, nil},
-		{chat, messages, `[{"role":"assistant","content":"","tool_calls":[{"id":"a","type":"custom","custom":{}}]},{"role":"tool","tool_call_id":"a","content":[{"type":"text","text":"1"}]},{"role":"tool","tool_call_id":"b","content":"2"},{"role":"function","content":"old"}]`, `[{"role":"assistant","content":""},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"1"}]},{"type":"tool_result","tool_use_id":"b","content":"2"}]}]`, []string{"messages.0.tool_calls.0", "messages.3"}},
-		{messages, chat, `[{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"s"},{"type":"tool_use","id":"a","name":"f"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","is_error":true},{"type":"text","text":"t"}]}]`, `[{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":""},{"role":"user","content":[{"type":"text","text":"t"}]}]`, []string{"messages.0.content.0", "messages.1.content.0.is_error"}},
-		{messages, responses, `[{"role":"user","content":[{"type":"document","source":{"type":"text","media_type":"text/plain","data":"hi"},"title":"t"},{"type":"image","source":{"type":"file","file_id":"f"}}]}]`, `[{"role":"user","content":[{"type":"input_file","filename":"t","file_data":"data:text/plain;base64,aGk="},{"type":"input_image","detail":"auto","file_id":"f"}]}]`, nil},
+		{chat, messages, `[{"role":"user","content":[{"type":"text","text":"t","cache_control":{"type":"ephemeral"}},{"type":"file","file":{"filename":"a.txt","file_data":"data:text/plain;base64,aGk="}},{"type":"file","file":{"filename":"a.pdf","file_data":"data:application/pdf;base64,aGk="}}]}]`, `[{"role":"user","content":[{"type":"text","text":"t","cache_control":{"type":"ephemeral"}},{"type":"document","title":"a.pdf","source":{"type":"base64","media_type":"application/pdf","data":"aGk="}}]}]`, []string{"messages.0.content.1"}},
+		{chat, messages, `[{"role":"assistant","content":"c","tool_calls":[{"id":"a","type":"function","function":{}}]},{"role":"tool","tool_call_id":"a","content":"1"},{"role":"function","content":"old"}]`, `[{"role":"assistant","content":"c"}]`, []string{"messages.0.tool_calls", "messages.1", "messages.2"}},
+		{messages, chat, `[{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"s"},{"type":"tool_use","id":"a","name":"f"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"},{"type":"text","text":"t"}]}]`, `[{"role":"user","content":[{"type":"text","text":"t"}]}]`, []string{"messages.0.content.0", "messages.0.content.1", "messages.1.content.0"}},
+		{messages, responses, `[{"role":"user","content":[{"type":"document","source":{"type":"url","url":"https://x.test/a.pdf"},"title":"t"},{"type":"image","source":{"type":"file","file_id":"f"}}]}]`, `[{"role":"user","content":[{"type":"input_file","filename":"t","file_url":"https://x.test/a.pdf"},{"type":"input_image","detail":"auto","file_id":"f"}]}]`, nil},
 		{messages, chat, `[{"role":"user","content":[{"type":"image","source":{"type":"file","file_id":"f"}}]},{"role":"user","content":"u"}]`, `[{"role":"user","content":"u"}]`, []string{"messages.0.content.0"}},
 	} {
 		slug := fmt.Sprint("p", i)

@@ -117,7 +117,7 @@ scenario("an answer that breaks off is an error, and the server is not offline",
   assert.equal(await alert.getByText("Offline").count(), 0);
 });
 
-scenario("unknown addresses lead back", { key: managementKey, expected: (text) => text.includes("404") }, async ({ page }) => {
+scenario("unknown addresses lead back", { key: managementKey }, async ({ page }) => {
   for (const address of ["/nowhere", "/w/default/p/small/nothing", "/w/default/p/small/versions/0"]) {
     await go(page, address);
     await page.getByRole("heading", { name: "Not found" }).waitFor();

@@ -6,44 +6,12 @@ import (
 )
 
 // scanString scans a string. Like the tolerant decoder, it accepts invalid UTF-8.
-//
-// It looks at blocks of 32 bytes. Where a block begins hardly depends on the escapes before, so a
-// processor works on several at once.
 func scanString(text []byte, i int) int {
 	if at(text, i) != '"' {
 		return failedAt(i)
 	}
-	const size = 32
-	for i++; len(text)-i >= size; {
-		block, next := text[i:i+size], i+size
-		a, b := special(binary.LittleEndian.Uint64(block)), special(binary.LittleEndian.Uint64(block[8:]))
-		c, d := special(binary.LittleEndian.Uint64(block[16:])), special(binary.LittleEndian.Uint64(block[24:]))
-		if a|b|c|d == 0 {
-			i = next
-			continue
-		}
-		for places := gather(a) | gather(b)<<8 | gather(c)<<16 | gather(d)<<24; places != 0; places &= places - 1 {
-			place := bits.TrailingZeros32(places)
-			switch char := block[place%size]; { // the compiler sees that it is in bounds
-			case char == '\\':
-				if !isEscape[at(text, i+place+1)] {
-					if end := scanCode(text, i+place); end < 0 {
-						return end
-					}
-				}
-				places &^= 2 << place // the next may be a quote or a backslash, too
-				if place == size-1 {
-					next++
-				}
-			case char == '"':
-				return i + place + 1
-			case char < ' ':
-				return failedAt(i + place)
-			}
-		}
-		i = next
-	}
-	for { // less than a block is left
+	for i++; ; {
+		i += skipSimple(text[i:])
 		switch char := at(text, i); {
 		case char == '"':
 			return i + 1
@@ -59,6 +27,38 @@ func scanString(text []byte, i int) int {
 			i++
 		}
 	}
+}
+
+// skipSimpleWords is skipSimple for any processor. It looks at blocks of 32 bytes. Where a block begins hardly
+// depends on the escapes before, so a processor works on several at once.
+func skipSimpleWords(text []byte) (i int) {
+	const size = 32
+	for len(text)-i >= size {
+		block, next := text[i:i+size], i+size
+		a, b := special(binary.LittleEndian.Uint64(block)), special(binary.LittleEndian.Uint64(block[8:]))
+		c, d := special(binary.LittleEndian.Uint64(block[16:])), special(binary.LittleEndian.Uint64(block[24:]))
+		if a|b|c|d == 0 {
+			i = next
+			continue
+		}
+		for places := gather(a) | gather(b)<<8 | gather(c)<<16 | gather(d)<<24; places != 0; places &= places - 1 {
+			place := bits.TrailingZeros32(places)
+			switch char := block[place%size]; { // the compiler sees that it is in bounds
+			case char == '\\':
+				if !isEscape[at(text, i+place+1)] {
+					return i + place
+				}
+				places &^= 2 << place // the next may be a quote or a backslash, too
+				if place == size-1 {
+					next++
+				}
+			case char == '"', char < ' ':
+				return i + place
+			}
+		}
+		i = next
+	}
+	return i
 }
 
 // isEscape has the characters that are an escape behind a backslash, but for the u of a

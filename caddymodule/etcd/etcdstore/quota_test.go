@@ -32,7 +32,7 @@ func TestLimitOfThreeNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	daily := limit
-	caller := quota.Caller{KeyID: key.ID, Key: domain.KeyLimits{Limit: &daily, LimitReset: domain.Daily}, Workspace: &domain.WorkspaceLimits{ID: w.ID}}
+	caller := quota.Caller{KeyID: key.ID, Key: &domain.KeyLimits{Limit: &daily, LimitReset: domain.Daily}, Workspace: &domain.WorkspaceLimits{ID: w.ID}}
 	var passed atomic.Int64
 	var wait sync.WaitGroup
 	begin := time.Now()

@@ -21,12 +21,12 @@ func (c *conversion) assemble(prompts []*prompt) (*files.Set, []Written, error) 
 	}
 	workspace := files.Workspace{Slug: c.options.Workspace}
 	all := []Written{}
-	names := slugs(prompts)
-	taken := make(map[string]bool)
-	for i, p := range prompts {
-		preset, written, ok := c.preset(schemas, p, names[i])
-		if folded := strings.ToLower(names[i]); ok && taken[folded] {
-			p.refuse(node{}, "another prompt of the input has its slug "+names[i])
+	taken := make(map[string]bool) // in small letters: files that differ only in case are one file in places
+	for _, p := range prompts {
+		slug := slugOf(p.name)
+		preset, written, ok := c.preset(schemas, p, slug)
+		if folded := strings.ToLower(slug); ok && taken[folded] {
+			p.refuse(node{}, "another prompt of the input has its slug "+slug)
 		} else if ok {
 			taken[folded] = true
 			workspace.Presets = append(workspace.Presets, preset)
@@ -123,7 +123,7 @@ func (p *prompt) hasRepeated() (repeated bool) {
 	return repeated
 }
 
-// choose returns the version that requests get. It reports if the input does not have it.
+// choose returns the version that requests get.
 func (p *prompt) choose() *version {
 	slices.SortStableFunc(p.versions, func(a, b *version) int { return cmp.Compare(a.number, b.number) })
 	if len(p.versions) > 1 && p.versions[0].number == 0 && !p.oneUnnumbered {
@@ -137,16 +137,9 @@ func (p *prompt) choose() *version {
 		}
 		return nil
 	}
-	if p.chosen > 0 {
-		if v := last(func(v *version) bool { return v.number == p.chosen }); v != nil {
-			return v
-		}
-	}
-	taken := cmp.Or(last(func(v *version) bool { return v.isProduction }), p.versions[len(p.versions)-1])
-	if p.chosen > 0 {
-		p.about(taken, Changed, node{}, fmt.Sprintf("is taken, since the input does not have version %d, which requests get", p.chosen))
-	}
-	return taken
+	isChosen := func(v *version) bool { return p.chosen > 0 && v.number == p.chosen }
+	isProduction := func(v *version) bool { return v.isProduction }
+	return cmp.Or(last(isChosen), last(isProduction), p.versions[len(p.versions)-1])
 }
 
 // reportNumbers reports numbers of versions that are others here.

@@ -3,64 +3,28 @@ package convert
 import (
 	"bytes"
 	"errors"
-	"strconv"
+	"regexp"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 )
 
+// frontMatter matches YAML between two lines of three hyphens, the first of which begins a text.
+var frontMatter = regexp.MustCompile(`(?s)^---[ \t\r]*\n(|.*?\n)---[ \t\r]*(?:\n|$)`)
+
 // readPromptFile reads the text of a .prompt file.
 func (v *version) readPromptFile(at node, text string) {
-	front, body, ok := cutFrontMatter(withoutReturns(text))
-	if ok {
-		value, err := files.JSONOf("", []byte(front))
-		if err != nil {
-			v.refuse(at, "the front matter: "+frontMatterMistake(err))
+	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
+	if front := frontMatter.FindStringSubmatch(text); front != nil {
+		value, err := files.JSONOf("", []byte("\n"+front[1])) // with the lines of the file
+		if mistakes, ok := errors.AsType[files.Errors](err); ok {
+			v.refuse(at, "the front matter"+mistakes[0].Error())
 			return
 		}
 		v.readMetadata(node{file: at.file, path: at.path, value: bytes.Clone(value)})
+		text = text[len(front[0]):]
 	}
-	v.readRoles(at, body)
-}
-
-// withoutReturns returns the text of a file with line feeds alone, and without a byte order mark.
-func withoutReturns(text string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
-}
-
-// frontMatterMistake returns the first mistake of a front matter, with its line in the file.
-func frontMatterMistake(err error) string {
-	all, ok := errors.AsType[files.Errors](err)
-	if !ok {
-		return "is no YAML"
-	}
-	first := all[0]
-	text := first.Message
-	if first.Path != "" {
-		text = first.Path + ": " + text
-	}
-	if first.Line > 0 {
-		text = "line " + strconv.Itoa(first.Line+1) + ": " + text
-	}
-	return text
-}
-
-// cutFrontMatter returns the YAML between a first line of three hyphens and the next one,
-// and the text behind it.
-func cutFrontMatter(text string) (front, body string, ok bool) {
-	first, rest, found := strings.Cut(text, "\n")
-	if !found || strings.TrimRight(first, space) != "---" {
-		return "", text, false
-	}
-	for at := 0; at < len(rest); {
-		line, _, _ := strings.Cut(rest[at:], "\n")
-		next := min(at+len(line)+1, len(rest))
-		if strings.TrimRight(line, space) == "---" {
-			return rest[:at], rest[next:], true
-		}
-		at = next
-	}
-	return "", text, false
+	v.readRoles(at, text)
 }
 
 // readMetadata reads a front matter.
@@ -89,17 +53,7 @@ func (v *version) readMetadata(metadata node) {
 }
 
 // roles begin a line with a new message.
-var roles = []struct{ prefix, role string }{{"System:", "system"}, {"User:", "user"}, {"Assistant:", "assistant"}}
-
-// cutRole returns the role that begins a line, and the text behind it.
-func cutRole(line string) (role, rest string, ok bool) {
-	for _, r := range roles {
-		if rest, ok = strings.CutPrefix(line, r.prefix); ok {
-			return r.role, rest, true
-		}
-	}
-	return "", line, false
-}
+var roles = map[string]string{"System": "system", "User": "user", "Assistant": "assistant"}
 
 // readRoles reads the messages of a body. A line with a role begins one. Text before the
 // first is a message of the user.
@@ -117,9 +71,9 @@ func (v *version) readRoles(at node, body string) {
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(body), "\n") {
 		line = strings.TrimSpace(line)
-		began, rest, ok := cutRole(line)
-		switch {
-		case ok:
+		name, rest, found := strings.Cut(line, ":")
+		switch began := roles[name]; {
+		case found && began != "":
 			flush(false)
 			role, content = began, []string{strings.TrimSpace(rest)}
 		case role == "":

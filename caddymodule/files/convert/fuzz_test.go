@@ -65,15 +65,7 @@ func FuzzJinja(f *testing.F) {
 
 func FuzzMustache(f *testing.F) {
 	m := partials{"p": "[{{x}}", "q": "{{>p}}{{>q}}", "r": `\`}
-	fuzzSyntax(f, m.syntax(), "{{a}}{{{b}}}{{&c}}{{!d}}{{>p}}", "{{>q}}", "{{>r}}{{a}}", "{{#a}}{{/a}}{{=a b=}}")
-}
-
-func FuzzLangfuseReferences(f *testing.F) {
-	texts := textsOf([]node{
-		mustParse(f, `{"name":"p","prompt":"[{{x}}","version":1,"labels":["production"]}`),
-		mustParse(f, `{"name":"q","prompt":"@@@langfusePrompt:name=p|version=1@@@@@@langfusePrompt:name=q|label=latest@@@","version":1}`),
-	})
-	fuzzSyntax(f, texts.syntax(), "@@@langfusePrompt:name=p|label=production@@@", "@@@langfusePrompt:name=q|version=1@@@", "@@@langfusePrompt:@@@langfusePrompt:")
+	fuzzSyntax(f, m.syntax, "{{a}}{{{b}}}{{&c}}{{!d}}{{>p}}", "{{>q}}", "{{>r}}{{a}}", "{{#a}}{{/a}}{{=a b=}}")
 }
 
 // FuzzPromptFile reads files of LiteLLM. A file that is not refused is a request that a

@@ -14,7 +14,7 @@ import (
 
 // readLangfuse reads the array of Langfuse's export, or a live project.
 func readLangfuse(c *conversion) ([]*prompt, error) {
-	r := langfuse{conversion: c, texts: langfuseTexts{}}
+	r := langfuse{conversion: c}
 	if c.isLive() {
 		err := r.fetch()
 		return r.found.all, err
@@ -39,7 +39,6 @@ func readLangfuse(c *conversion) ([]*prompt, error) {
 type langfuse struct {
 	*conversion
 	found prompts
-	texts langfuseTexts
 }
 
 // add adds an entry of the export as a version.
@@ -49,8 +48,7 @@ func (r *langfuse) add(entry node) {
 		r.refuse(entry.at("name"), "must be the name of a prompt")
 		return
 	}
-	r.texts[name] = append(r.texts[name], entry)
-	r.found.of(name).readLangfuse(entry, r.texts)
+	r.found.of(name).readLangfuse(entry)
 }
 
 // langfuseMembers are the members of an entry that are read, or that are of Langfuse alone.
@@ -58,8 +56,8 @@ const langfuseMembers = `name type prompt config labels tags commitMessage versi
 	id projectId createdAt updatedAt createdBy creator isActive lastUpdatedAt resolutionGraph`
 
 // readLangfuse adds an entry of the export as a version.
-func (p *prompt) readLangfuse(entry node, texts langfuseTexts) {
-	v := &version{number: entry.get("version").number(), dialect: domain.Chat, syntax: texts.syntax(), place: entry, message: entry.get("commitMessage")}
+func (p *prompt) readLangfuse(entry node) {
+	v := &version{number: entry.get("version").number(), dialect: domain.Chat, syntax: langfuseBraces, place: entry, message: entry.get("commitMessage")}
 	p.versions = append(p.versions, v)
 	for label := range entry.get("labels").items() {
 		v.readLabel(label)
@@ -79,6 +77,15 @@ func (p *prompt) readLangfuse(entry node, texts langfuseTexts) {
 			v.settings[i].name = other
 		}
 	}
+}
+
+// langfuseBraces is the syntax of Langfuse: {{name}}. Only a live project puts the texts of references in.
+func langfuseBraces(text string) ([]segment, []finding) {
+	segments, found := plainBraces(text)
+	if strings.Contains(text, "@@@langfusePrompt:") {
+		found = append(found, finding{"refers to another prompt: convert the live project, which puts the texts in", true})
+	}
+	return segments, found
 }
 
 // readLangfuseMessages reads the text of a text prompt as a system prompt, and the messages

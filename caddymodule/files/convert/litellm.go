@@ -56,7 +56,7 @@ func splitVersion(name string) (id string, number int) {
 func (r *litellm) document(d document) {
 	extension := strings.ToLower(filepath.Ext(d.name))
 	isJSON := extension == ".json" || extension != ".prompt" && bytes.HasPrefix(bytes.TrimLeft(d.text, space), []byte{'{'})
-	name, at := strings.TrimSuffix(d.name, filepath.Ext(d.name)), r.file(d.name)
+	at := r.file(d.name)
 	if !isJSON && !utf8.Valid(d.text) {
 		r.refuse(at, "is not UTF-8")
 		return
@@ -66,7 +66,7 @@ func (r *litellm) document(d document) {
 		return
 	}
 	if !isJSON {
-		r.named(cmp.Or(name, noSlug), at).readPromptFile(at, string(d.text))
+		r.named(cmp.Or(strings.TrimSuffix(d.name, filepath.Ext(d.name)), noSlug), at).readPromptFile(at, string(d.text))
 		return
 	}
 	root, err := at.parse(d.text)
@@ -77,14 +77,12 @@ func (r *litellm) document(d document) {
 	switch {
 	case root.get("prompts").kind() == '[':
 		for spec := range root.get("prompts").items() {
-			r.spec(spec, node{})
+			r.spec(spec)
 		}
 	case root.get("prompt_id").exists():
-		r.spec(root, node{})
-	case root.kind() == '{':
-		r.jsonForm(name, root)
+		r.spec(root)
 	default:
-		r.refuse(root, "must be the answer of /prompts/list, or a prompt as JSON")
+		r.refuse(root, "must be the answer of /prompts/list, or a prompt of it")
 	}
 }
 
@@ -106,21 +104,7 @@ func (r *litellm) named(name string, place node) *version {
 	return v
 }
 
-// jsonForm reads {content, metadata}, or such objects by the ids of their prompts.
-func (r *litellm) jsonForm(id string, form node) {
-	if form.get("content").exists() {
-		r.add(id, 0, form).readJSONForm(form)
-		return
-	}
-	for name, value := range form.members() {
-		if value.get("content").exists() {
-			r.named(name, value).readJSONForm(value)
-		} else {
-			r.refuse(value, "must be a prompt, with content and metadata")
-		}
-	}
-}
-
+// readJSONForm reads {content, metadata}.
 func (v *version) readJSONForm(form node) {
 	content, ok := form.get("content").text()
 	if !ok {
@@ -137,9 +121,8 @@ const specMembers = "prompt_id litellm_params prompt_info created_at updated_at 
 // specParameters are the members of litellm_params that are read.
 var specParameters = []string{"prompt_id", "prompt_integration", "dotprompt_content", "prompt_data", "prompt_directory"}
 
-// spec reads a PromptSpec. raw is what the proxy shows of its content apart, if it does. The proxy
-// looks for the id of a request among the outer ids, so those tell prompts apart.
-func (r *litellm) spec(spec, raw node) {
+// spec reads a PromptSpec. The proxy looks for the id of a request among the outer ids, so those tell prompts apart.
+func (r *litellm) spec(spec node) {
 	parameters := spec.get("litellm_params")
 	id, number := splitVersion(spec.textOf("prompt_id"))
 	inner, _ := splitVersion(parameters.textOf("prompt_id"))
@@ -167,11 +150,11 @@ func (r *litellm) spec(spec, raw node) {
 	if inner != "" && inner != id {
 		v.change(parameters.get("prompt_id"), "is another id than prompt_id, which clients send and the slug is made of")
 	}
-	v.readSpecContent(spec, []string{inner, id}, raw)
+	v.readSpecContent(spec, []string{inner, id})
 }
 
 // readSpecContent reads the content of a PromptSpec, whose JSON form may be below one of its ids.
-func (v *version) readSpecContent(spec node, ids []string, raw node) {
+func (v *version) readSpecContent(spec node, ids []string) {
 	parameters := spec.get("litellm_params")
 	if text, ok := parameters.get("dotprompt_content").text(); ok {
 		v.readPromptFile(parameters.get("dotprompt_content"), text)
@@ -186,9 +169,6 @@ func (v *version) readSpecContent(spec node, ids []string, raw node) {
 		}
 		data = parsed
 	}
-	if !data.exists() {
-		data = raw
-	}
 	for _, id := range ids {
 		if byID := data.get(id); byID.get("content").exists() {
 			data = byID
@@ -196,7 +176,7 @@ func (v *version) readSpecContent(spec node, ids []string, raw node) {
 		}
 	}
 	if !data.get("content").exists() {
-		v.refuse(spec, "has no content: only dotprompt keeps it in LiteLLM")
+		v.refuse(spec, "has no content: convert the folder of its .prompt files, if it has one")
 		return
 	}
 	v.readJSONForm(data)
@@ -228,16 +208,7 @@ func (r *litellm) fetch() error {
 			}
 		}
 		for _, one := range specs {
-			parameters := one.get("litellm_params")
-			var raw node
-			if !parameters.get("dotprompt_content").exists() && !parameters.get("prompt_data").exists() && parameters.textOf("prompt_integration") == "dotprompt" {
-				info, err := a.get("/prompts/"+url.PathEscape(one.textOf("prompt_id"))+"/info", nil)
-				if err != nil {
-					return err
-				}
-				raw = info.get("raw_prompt_template")
-			}
-			r.spec(one, raw)
+			r.spec(one)
 		}
 		return nil
 	})

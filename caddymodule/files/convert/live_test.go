@@ -129,7 +129,6 @@ func TestLiteLLMAccount(t *testing.T) {
 	s := newServer(t, "Authorization", "Bearer sk-1234-of-litellm", map[string]string{
 		"/prompts/list":           `{"prompts":[` + spec(2, "{{b}}") + `,` + onDisk + `,{"prompt_id":"lost","litellm_params":{"prompt_integration":"dotprompt"},"prompt_info":{}}]}`,
 		"/prompts/guide/versions": `{"prompts":[` + spec(2, "{{b}}") + `,` + spec(1, "{{a}}") + `]}`,
-		"/prompts/disk/info":      `{"prompt_spec":` + onDisk + `,"raw_prompt_template":{"litellm_prompt_id":"disk","content":"System: Be kind.","metadata":{"model":"m","temperature":0.10}}}`,
 	})
 	golden(t, "litellm-account", convert.LiteLLM, s, "", convert.Options{Key: "sk-1234-of-litellm"})
 	golden(t, "litellm-account-all", convert.LiteLLM, s, "/", convert.Options{Key: "sk-1234-of-litellm", AllVersions: true})

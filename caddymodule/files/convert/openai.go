@@ -12,7 +12,7 @@ import (
 )
 
 // readOpenAI reads what OpenAI shows of its prompts. Responses echo their prompt. The
-// dashboard's code panel has request bodies. Exports are made by hand.
+// dashboard's code panel has request bodies.
 func readOpenAI(c *conversion) ([]*prompt, error) {
 	if c.isLive() {
 		return nil, errors.New("OpenAI has no API that reads prompts: give a file with a Response or with a request's body")
@@ -33,43 +33,15 @@ func readOpenAI(c *conversion) ([]*prompt, error) {
 	return found.all, nil
 }
 
-// readOpenAIObject reads one object of any of the three shapes.
+// readOpenAIObject reads one object of either shape.
 func (c *conversion) readOpenAIObject(found *prompts, root node) {
 	switch {
 	case root.kind() != '{':
 		c.refuse(root, "must be an object")
-	case root.get("versions").kind() == '[':
-		c.readOpenAIExport(found, root)
 	case root.textOf("object") == "response":
 		c.readOpenAIResponse(found, root)
 	default:
 		c.readOpenAIBody(found, root)
-	}
-}
-
-// readOpenAIExport reads an export that was made by hand. Langfuse proposes its shape.
-func (c *conversion) readOpenAIExport(found *prompts, root node) {
-	name := root.textOf("name")
-	id := cmp.Or(root.textOf("openai_prompt_id"), name)
-	if id == "" {
-		c.refuse(root.at("openai_prompt_id"), "must be the id of the prompt")
-		return
-	}
-	p := found.of(id)
-	if name != id {
-		p.title = name
-	}
-	production := root.get("production_version")
-	if p.chosen = production.number(); production.exists() && p.chosen == 0 {
-		p.leave(production, "must be the number of a version: the newest one is taken")
-	}
-	p.leaveOthers(root, "openai_prompt_id name production_version versions")
-	for item := range root.get("versions").items() {
-		v := &version{number: item.get("version").number(), dialect: domain.Responses, syntax: plainBraces, place: item}
-		v.readMessages(item.get("messages"), "id", "status")
-		v.readSettings(item.get("config"))
-		v.leaveOthers(item, "version messages config")
-		p.versions = append(p.versions, v)
 	}
 }
 
@@ -162,25 +134,11 @@ func isOneOf(value node, texts []string) bool {
 func (c *conversion) readOpenAIBody(found *prompts, root node) {
 	reference := root.get("prompt")
 	id, number := promptID(reference), reference.get("version").number()
-	hasContent := root.get("input").exists() || root.get("instructions").exists()
-	if !reference.exists() && !hasContent && strings.HasPrefix(promptID(root), "pmpt_") {
-		id = promptID(root)
-	}
-	if id == "" && hasContent {
-		id = strings.TrimSuffix(root.file, filepath.Ext(root.file))
-	}
-	switch {
-	case !hasContent && id != "":
-		found.of(id).refuse(root, "is a reference alone, which has no content: give a Response of a call that used it")
-		return
-	case !hasContent:
-		c.refuse(root, "is neither a Response nor the body of a request")
+	if !root.get("input").exists() && !root.get("instructions").exists() {
+		c.refuse(root, "is neither a Response nor the body of a request with content: give a Response of a call that used the prompt")
 		return
 	}
-	p := found.of(id)
-	if id == "" {
-		p.name = noSlug
-	}
+	p := found.of(cmp.Or(id, strings.TrimSuffix(root.file, filepath.Ext(root.file)), noSlug))
 	if reference.exists() {
 		p.leave(reference, "is a reference beside the content: the content is taken")
 	} else {

@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // readPortkey reads files with prompts and partials, as Portkey's API shows them, or a live
@@ -98,7 +95,7 @@ func (r *portkey) prompt(name string, at node) {
 	}
 	p := r.found.of(name)
 	p.title = cmp.Or(at.textOf("name"), p.title)
-	v := &version{number: at.get("prompt_version").number(), dialect: domain.Chat, syntax: r.partials.syntax(), place: at, message: at.get("prompt_version_description")}
+	v := &version{number: at.get("prompt_version").number(), dialect: domain.Chat, syntax: r.partials.syntax, place: at, message: at.get("prompt_version_description")}
 	p.versions = append(p.versions, v)
 	if status := at.textOf("status"); status != "" && status != "active" {
 		p.disabled = true
@@ -114,6 +111,9 @@ func (r *portkey) prompt(name string, at node) {
 	v.isProduction = v.isProduction || at.textOf("prompt_version_status") == "active" && p.chosen == 0
 	if key := at.get("virtual_key"); key.exists() && string(key.value) != `""` {
 		v.leave(key, "names a credential that Portkey keeps: the gateway has its own")
+	}
+	if functions := at.get("functions"); functions.exists() && string(functions.value) != "[]" {
+		v.leave(functions, "are an older form of tools, which has no counterpart")
 	}
 	v.leaveOthers(at, portkeyMembers)
 	v.readPortkeySettings(at)
@@ -132,21 +132,6 @@ func (v *version) readPortkeySettings(at node) {
 			v.set(name, value)
 		}
 	}
-	functions := at.get("functions")
-	if !functions.exists() || string(functions.value) == "[]" {
-		return
-	}
-	if at.get("tools").exists() || parameters.get("tools").exists() {
-		v.leave(functions, "are older forms of tools, and there are tools")
-		return
-	}
-	var tools []jsontext.Value
-	for function := range functions.items() {
-		tools = append(tools, rawjson.ObjectOf(
-			rawjson.Member{Name: "type", Value: rawjson.Quote("function")}, rawjson.Member{Name: "function", Value: function.value}))
-	}
-	v.change(functions, "are tools here")
-	v.set("tools", node{file: functions.file, path: functions.path, value: rawjson.ArrayOf(tools...)})
 }
 
 // readPortkeyString reads the messages of a chat template, and the text of another one as a
@@ -162,18 +147,11 @@ func (v *version) readPortkeyString(at node) {
 	switch isChat := at.get("template_metadata").textOf("template_type") == "chat"; {
 	case err == nil && list.kind() == '[':
 		v.readMessages(list)
-	case isChat || looksLikeMessages(text):
+	case isChat:
 		v.refuse(place, "is no list of messages: a section around messages has no counterpart")
 	case strings.Trim(text, space) == "":
 		v.refuse(place, "has no text")
 	default:
 		v.messages = append(v.messages, message(place, "user", text))
 	}
-}
-
-// looksLikeMessages reports whether a text begins like a JSON array of messages, perhaps
-// with a tag before the first one.
-func looksLikeMessages(text string) bool {
-	rest, isArray := strings.CutPrefix(strings.TrimLeft(text, space), "[")
-	return isArray && strings.HasPrefix(strings.TrimLeft(rest, space), "{")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 
@@ -12,16 +13,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 )
-
-// ApplyOptions say how a plan is applied.
-type ApplyOptions struct {
-	// Message is the reason of new versions, empty for none. Earlier versions have their
-	// own.
-	Message string
-	// Progress is told how many of all objects were changed, nil for nobody. Its calls do
-	// not overlap.
-	Progress func(done, all int)
-}
 
 // Result is what Apply did.
 type Result struct {
@@ -55,13 +46,13 @@ var errHasErrors = errors.New("the plan has errors, so nothing is applied")
 // two requests, and returns its error. Applying a new plan then completes the work. Nothing is
 // done twice.
 //
-// A plan is applied once. One with Errors is not applied.
-func (p *Plan) Apply(ctx context.Context, o ApplyOptions) (Result, error) {
+// A plan is applied once. One with Errors is not applied. message is the reason of new versions, empty for
+// none; earlier versions have their own.
+func (p *Plan) Apply(ctx context.Context, message string) (Result, error) {
 	if len(p.Errors) > 0 {
 		return Result{}, errHasErrors
 	}
-	a := &applier{plan: p, message: o.Message, ids: make(map[string]string), refused: make(map[string]error)}
-	a.count = counter{tell: o.Progress, all: len(p.Workspaces) + len(p.Changes) + len(p.Adopt)}
+	a := &applier{plan: p, message: message, ids: make(map[string]string), refused: make(map[string]error)}
 	for _, w := range p.Workspaces {
 		err := a.applyWorkspace(ctx, w)
 		a.refused[w.Slug] = err
@@ -103,11 +94,9 @@ func (p *Plan) Apply(ctx context.Context, o ApplyOptions) (Result, error) {
 // errHeld is the outcome for a preset that is not archived, since something failed before.
 var errHeld = errors.New("is not archived, since not all of the other changes were made")
 
-// applier applies a plan.
 type applier struct {
 	plan    *Plan
 	message string
-	count   counter
 
 	// ids are those of new workspaces, by slug, and refused why some could not be made. They do not
 	// change while presets are changed.
@@ -129,12 +118,10 @@ func orStopped(ctx context.Context, err error) error {
 	return err
 }
 
-// finish records the outcome of a change.
 func (a *applier) finish(workspace, slug string, err error) {
 	if errors.Is(err, errStopped) {
 		return
 	}
-	a.count.add()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err == nil {
@@ -175,14 +162,10 @@ func (c conflict) Error() string { return string(c) }
 // errChanged is the outcome for an object that somebody else changed after the plan.
 const errChanged = conflict("was changed by somebody else after the plan: nothing was overwritten, plan again")
 
-// errMoved is the outcome for a preset whose label somebody else changed during the plan.
-const errMoved = conflict("was changed or removed meanwhile by somebody else: nothing was overwritten, plan again")
-
-// applyWorkspace creates or changes a workspace.
 func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 	s := sequence{applier: a, tag: w.tag, workspaceID: w.id}
 	if w.Action == Update {
-		_, err := s.send(ctx, client.Request{Method: http.MethodPatch, Path: "/workspaces/" + client.Escape(w.id), Body: w.body}, ifMatch(w.tag))
+		_, err := s.send(ctx, client.Request{Method: http.MethodPatch, Path: "/workspaces/" + url.PathEscape(w.id), Body: w.body}, ifMatch(w.tag))
 		return err
 	}
 	var created client.Workspace
@@ -200,7 +183,6 @@ func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 	return nil
 }
 
-// applyChange makes the change of a preset.
 func (a *applier) applyChange(ctx context.Context, c *Change) error {
 	id, err := a.workspaceOf(c)
 	if err != nil {

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -79,7 +78,6 @@ func newChange(workspace, slug string, action Action) *Change {
 	}
 }
 
-// isEmpty reports whether nothing differs.
 func (c *Change) isEmpty() bool {
 	return c.version == nil && c.Designate == 0 && c.patch == nil && len(c.Labels) == 0
 }
@@ -126,7 +124,6 @@ func (r *reader) checkOwner(p client.Preset, workspace string) error {
 	return problem(fmt.Sprintf("is managed by %s and not by %s: remove its file, or end that with: caddy presets release --owner %s --workspace %s %s", *p.ManagedBy, r.owner, *p.ManagedBy, workspace, p.Slug))
 }
 
-// compareNew returns the change that makes a preset.
 func (r *reader) compareNew(file *files.Preset, workspaceID string) (*Change, error) {
 	c := newChange(file.Workspace, file.Slug, Create)
 	c.file, c.workspaceID = file, workspaceID
@@ -223,7 +220,9 @@ func (r *reader) readTags(ctx context.Context, c *Change) error {
 		if err != nil {
 			return err
 		}
-		l.tag, l.moved = tag, !now.equals(*l.From)
+		if l.tag = tag; !sameTarget(now, *l.From) {
+			return fmt.Errorf("label %s changes while it is read: plan again", l.Label)
+		}
 	}
 	return nil
 }
@@ -343,10 +342,9 @@ func encodePolicy(policy *domain.Policy) ([]byte, error) {
 	}
 	withDefault := *policy
 	withDefault.Violation = cmp.Or(policy.Violation, domain.OverrideViolation)
-	return jsonv2.Marshal(withDefault, jsonv2.Deterministic(true))
+	return encode(withDefault)
 }
 
-// patchOfValues returns the JSON Patch between two values.
 func patchOfValues(before, after any) ([]diff.Operation, error) {
 	from, err := encode(before)
 	if err != nil {
@@ -360,10 +358,4 @@ func patchOfValues(before, after any) ([]diff.Operation, error) {
 }
 
 // encode returns the JSON of a value, with raw values and numbers as they are.
-func encode(value any) ([]byte, error) {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(value)
-	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
-}
+func encode(value any) ([]byte, error) { return jsonv2.Marshal(value, jsonv2.Deterministic(true)) }

@@ -113,7 +113,7 @@ func TestCutOff(t *testing.T) {
 				p, err := plan.New(t.Context(), c, s.read(), o)
 				var result plan.Result
 				if err == nil {
-					result, err = p.Apply(t.Context(), plan.ApplyOptions{Message: "first run"})
+					result, err = p.Apply(t.Context(), "first run")
 				}
 				done = cut.sent < at // no request failed
 				if mode.once && (err != nil || len(result.Failed) > 0) {

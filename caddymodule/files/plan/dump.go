@@ -23,9 +23,8 @@ var newDefaults = map[string]string{
 }
 
 // Dump reads the workspaces that the key sees, or the one of an id or slug. It reads their
-// presets without archived ones. A plan of the Set is empty. progress is told how many
-// of all presets of a workspace were read, nil for nobody.
-func Dump(ctx context.Context, c *client.Client, only string, progress func(done, all int)) (*files.Set, error) {
+// presets without archived ones. A plan of the Set is empty.
+func Dump(ctx context.Context, c *client.Client, only string) (*files.Set, error) {
 	r := &reader{client: c}
 	if err := r.readWorkspaces(ctx); err != nil {
 		return nil, err
@@ -39,7 +38,7 @@ func Dump(ctx context.Context, c *client.Client, only string, progress func(done
 	slices.SortFunc(r.workspaces, func(a, b client.Workspace) int { return cmp.Compare(a.Slug, b.Slug) })
 	set := new(files.Set)
 	for _, w := range r.workspaces {
-		dumped, err := r.dump(ctx, w, progress)
+		dumped, err := r.dump(ctx, w)
 		if err != nil {
 			return nil, fmt.Errorf("workspace %s: %w", w.Slug, err)
 		}
@@ -48,8 +47,7 @@ func Dump(ctx context.Context, c *client.Client, only string, progress func(done
 	return set, nil
 }
 
-// dump reads a workspace.
-func (r *reader) dump(ctx context.Context, w client.Workspace, progress func(done, all int)) (files.Workspace, error) {
+func (r *reader) dump(ctx context.Context, w client.Workspace) (files.Workspace, error) {
 	dumped := files.Workspace{Slug: w.Slug, Stored: w.Raw}
 	var err error
 	if dumped.Defaults, err = defaultsOf(w); err != nil {
@@ -61,7 +59,7 @@ func (r *reader) dump(ctx context.Context, w client.Workspace, progress func(don
 	}
 	slices.SortFunc(list, func(a, b client.Preset) int { return cmp.Compare(a.Slug, b.Slug) })
 	found := make([]*files.Preset, len(list))
-	err = inParallel(ctx, len(list), progress, func(ctx context.Context, i int) error {
+	err = inParallel(ctx, len(list), func(ctx context.Context, i int) error {
 		p, err := r.preset(ctx, w.ID, list[i].Slug)
 		if client.IsStatus(err, http.StatusNotFound) { // somebody archived it
 			return nil
@@ -108,7 +106,7 @@ func defaultsOf(w client.Workspace) (json.RawMessage, error) {
 	if len(different) == 0 {
 		return nil, nil
 	}
-	return jsonv2.Marshal(different, jsonv2.Deterministic(true))
+	return encode(different)
 }
 
 // file returns a preset of a server as its file describes it.
@@ -126,7 +124,7 @@ func (p preset) file(workspace string) (*files.Preset, error) {
 		if file.Labels == nil {
 			file.Labels = make(map[string]files.Label, len(p.Labels))
 		}
-		file.Labels[name] = files.Label(targetOf(target))
+		file.Labels[name] = files.LabelOf(target)
 	}
 	if len(p.Policy) > 0 && string(p.Policy) != "null" {
 		file.Policy = new(domain.Policy)

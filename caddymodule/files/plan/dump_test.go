@@ -16,7 +16,7 @@ import (
 // dump dumps the server into the folder and returns its files.
 func (s *server) dump(only string) map[string]string {
 	s.T.Helper()
-	set, err := plan.Dump(s.T.Context(), s.client(s.transport()), only, nil)
+	set, err := plan.Dump(s.T.Context(), s.client(s.transport()), only)
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestDump(t *testing.T) {
 	if !maps.Equal(first, moved) {
 		t.Errorf("the dump of another server differs:\n%v\n%v", first, moved)
 	}
-	_, err := plan.Dump(t.Context(), other.client(other.transport()), "nothing", nil)
+	_, err := plan.Dump(t.Context(), other.client(other.transport()), "nothing")
 	if err == nil || !strings.Contains(err.Error(), `workspace "nothing"`) {
 		t.Errorf("a dump of a missing workspace: %v", err)
 	}

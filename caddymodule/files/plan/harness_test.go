@@ -80,13 +80,17 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // planThrough plans the folder. send sends each request of the plan and of its application.
 func (s *server) planThrough(send func(through http.RoundTripper, r *http.Request) (*http.Response, error)) *plan.Plan {
 	s.T.Helper()
-	through := s.transport()
-	c := s.client(roundTrip(func(r *http.Request) (*http.Response, error) { return send(through, r) }))
-	p, err := plan.New(s.T.Context(), c, s.read(), plan.Options{Owner: "files"})
+	p, err := s.tryPlanThrough(send)
 	if err != nil {
 		s.T.Fatal(err)
 	}
 	return p
+}
+
+func (s *server) tryPlanThrough(send func(through http.RoundTripper, r *http.Request) (*http.Response, error)) (*plan.Plan, error) {
+	through := s.transport()
+	c := s.client(roundTrip(func(r *http.Request) (*http.Response, error) { return send(through, r) }))
+	return plan.New(s.T.Context(), c, s.read(), plan.Options{Owner: "files"})
 }
 
 // forbidden is a response that no repetition changes.
@@ -97,7 +101,7 @@ func forbidden() (*http.Response, error) {
 // applyWithFailure applies a plan, of which one change fails.
 func (s *server) applyWithFailure(p *plan.Plan) plan.Failure {
 	s.T.Helper()
-	result, err := p.Apply(s.T.Context(), plan.ApplyOptions{})
+	result, err := p.Apply(s.T.Context(), "")
 	if err != nil || len(result.Failed) != 1 {
 		s.T.Fatalf("got %+v, %v, want one failure", result, err)
 	}
@@ -107,11 +111,11 @@ func (s *server) applyWithFailure(p *plan.Plan) plan.Failure {
 // apply plans and applies the folder, and checks that another plan is then empty.
 func (s *server) apply(o plan.Options) plan.Result {
 	s.T.Helper()
-	result, err := s.plan(o).Apply(s.T.Context(), plan.ApplyOptions{Message: "test"})
+	result, err := s.plan(o).Apply(s.T.Context(), "test")
 	if err != nil || len(result.Failed) > 0 {
 		s.T.Fatalf("apply: %v, failed: %+v", err, result.Failed)
 	}
-	if again := s.plan(o); !again.Empty() || len(again.Adopt) > 0 {
+	if again := s.plan(o); !again.IsEmpty() || len(again.Adopt) > 0 {
 		s.T.Fatalf("another plan after applying: %s", describe(again))
 	}
 	return result

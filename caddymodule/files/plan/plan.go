@@ -26,9 +26,6 @@ type Options struct {
 	// Prune archives presets of Owner that no file describes, in all workspaces that the
 	// key sees.
 	Prune bool
-	// Progress is told how many of all presets were compared, nil for nobody. Its calls do
-	// not overlap.
-	Progress func(done, all int)
 }
 
 // Plan is what differs between files and a server. Its lists are sorted by workspace and
@@ -88,8 +85,13 @@ type Problem struct {
 	Message   string `json:"message"`
 }
 
-// Empty reports whether the server is as the files say. Adoptions do not count.
-func (p *Plan) Empty() bool {
+// Empty returns a plan without changes.
+func Empty() *Plan {
+	return &Plan{Changes: []*Change{}, Workspaces: []*Workspace{}, Adopt: []Adoption{}, Notes: []Problem{}, Errors: []Problem{}}
+}
+
+// IsEmpty reports whether the server is as the files say. Adoptions do not count.
+func (p *Plan) IsEmpty() bool {
 	return len(p.Changes) == 0 && len(p.Workspaces) == 0 && len(p.Errors) == 0
 }
 
@@ -121,7 +123,8 @@ func New(ctx context.Context, c *client.Client, set *files.Set, o Options) (*Pla
 	if err := r.readWorkspaces(ctx); err != nil {
 		return nil, err
 	}
-	p := &Plan{Owner: o.Owner, client: c, Changes: []*Change{}, Workspaces: []*Workspace{}, Adopt: []Adoption{}, Notes: []Problem{}, Errors: []Problem{}}
+	p := Empty()
+	p.Owner, p.client = o.Owner, c
 	for i := range set.Workspaces {
 		w, err := r.compareWorkspace(ctx, &set.Workspaces[i])
 		if err != nil {
@@ -131,7 +134,7 @@ func New(ctx context.Context, c *client.Client, set *files.Set, o Options) (*Pla
 			p.Workspaces = append(p.Workspaces, w)
 		}
 	}
-	if err := p.compareAll(ctx, r, presets, o.Progress); err != nil {
+	if err := p.compareAll(ctx, r, presets); err != nil {
 		return nil, err
 	}
 	if err := p.addOthers(ctx, r, set, presets, o.Prune); err != nil {
@@ -147,10 +150,10 @@ func New(ctx context.Context, c *client.Client, set *files.Set, o Options) (*Pla
 }
 
 // compareAll compares presets, several at a time.
-func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Preset, progress func(done, all int)) error {
+func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Preset) error {
 	results := make([]*Change, len(presets))
 	problems := make([]problem, len(presets))
-	err := inParallel(ctx, len(presets), progress, func(ctx context.Context, i int) (err error) {
+	err := inParallel(ctx, len(presets), func(ctx context.Context, i int) (err error) {
 		file := presets[i]
 		results[i], err = r.comparePreset(ctx, file)
 		if found, ok := errors.AsType[problem](err); ok {
@@ -217,7 +220,6 @@ func (p *Plan) addOthers(ctx context.Context, r *reader, set *files.Set, presets
 	return nil
 }
 
-// hasFolder reports whether a workspace has a folder in the files.
 func hasFolder(set *files.Set, slug string) bool {
 	return slices.ContainsFunc(set.Workspaces, func(w files.Workspace) bool { return w.Slug == slug })
 }

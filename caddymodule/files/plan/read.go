@@ -9,18 +9,30 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 const (
-	// requestTimeout bounds a request with its repetitions.
-	requestTimeout = 2 * time.Minute
 	// recentChanges is how many changes of a preset are looked at for its drift.
 	recentChanges = 20
+	// concurrency is how many requests read from a server at a time.
+	concurrency = 16
 )
+
+// inParallel calls read with all indexes below count. It returns the first error.
+func inParallel(ctx context.Context, count int, read func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrency)
+	for i := range count {
+		group.Go(func() error { return read(ctx, i) })
+	}
+	return group.Wait()
+}
 
 // preset is a preset of a server with the version that requests get, and its entity tag.
 type preset struct {
@@ -39,10 +51,7 @@ type reader struct {
 	archived map[string][]client.Preset // by the workspace's id
 }
 
-// get sends a GET request and decodes the answer's data.
 func (r *reader) get(ctx context.Context, path string, query url.Values, into any) (*client.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	response, err := r.client.Do(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
 	if err != nil {
 		return nil, err
@@ -50,10 +59,8 @@ func (r *reader) get(ctx context.Context, path string, query url.Values, into an
 	return response, client.Decode(response.Data, into)
 }
 
-// in returns the query that selects a workspace.
 func in(workspaceID string) url.Values { return url.Values{"workspace_id": {workspaceID}} }
 
-// collect reads all elements of a list.
 func collect[T any](ctx context.Context, r *reader, path string, query url.Values) (all []T, err error) {
 	for one, err := range client.Decoded[T](r.client.Elements(ctx, path, query)) {
 		if err != nil {
@@ -64,7 +71,6 @@ func collect[T any](ctx context.Context, r *reader, path string, query url.Value
 	return all, nil
 }
 
-// readWorkspaces reads the workspaces that the key sees.
 func (r *reader) readWorkspaces(ctx context.Context) error {
 	all, err := collect[client.Workspace](ctx, r, "/workspaces", nil)
 	if err != nil {
@@ -77,9 +83,12 @@ func (r *reader) readWorkspaces(ctx context.Context) error {
 	return nil
 }
 
-// list reads the presets of a workspace that have a status, empty for all but archived ones.
+// list reads the presets of a workspace that have a status, empty for all but archived ones. It is in the
+// order of the slugs, in which a change moves no preset.
 func (r *reader) list(ctx context.Context, workspaceID string, status domain.PresetStatus) ([]client.Preset, error) {
 	query := in(workspaceID)
+	query.Set("sort", "slug")
+	query.Set("order", "asc")
 	if status != "" {
 		query.Set("status", string(status))
 	}
@@ -161,13 +170,13 @@ func (r *reader) hasVersion(ctx context.Context, workspaceID, slug string, numbe
 
 // label reads a label and its entity tag. One that was removed stands for nothing. One of a preset
 // that was archived is a 404.
-func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (now Target, tag string, err error) {
+func (r *reader) label(ctx context.Context, workspaceID, slug, name string) (now files.Label, tag string, err error) {
 	var stored domain.Target
 	response, err := r.get(ctx, client.PresetPath(slug, "labels", name), in(workspaceID), &stored)
 	if err != nil {
 		return now, "", err
 	}
-	return targetOf(stored), response.Tag(), nil
+	return files.LabelOf(stored), response.Tag(), nil
 }
 
 // hasDrifted reports whether somebody else changed a preset of the owner after the owner's last
@@ -188,7 +197,6 @@ func (r *reader) hasDrifted(ctx context.Context, workspaceID string, p client.Pr
 	return false, nil
 }
 
-// countChanges returns how many changes of a preset there were.
 func (r *reader) countChanges(ctx context.Context, workspaceID, slug string) (int, error) {
 	return r.history(ctx, workspaceID, slug, 1, &[]struct{}{})
 }

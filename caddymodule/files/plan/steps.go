@@ -54,9 +54,7 @@ func (s *sequence) send(ctx context.Context, r client.Request, only condition) (
 		"Idempotency-Key": {uuid.NewString()},
 	}
 	r.Header.Set(only.name, only.value)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-	defer cancel()
-	return s.plan.client.Do(ctx, r)
+	return s.plan.client.Do(context.WithoutCancel(ctx), r)
 }
 
 // condition returns the condition that the preset is as the last request left it.
@@ -67,13 +65,7 @@ func (s *sequence) condition() condition {
 	return ifMatch(s.tag)
 }
 
-// update brings a preset to what its file says.
 func (s *sequence) update(ctx context.Context, c *Change) error {
-	for _, l := range c.Labels {
-		if l.moved {
-			return fmt.Errorf("label %s %w", l.Label, errMoved)
-		}
-	}
 	if c.patchFirst {
 		if err := s.patch(ctx, c); err != nil {
 			return err
@@ -231,7 +223,7 @@ func MadeVersion(response *client.Response, v *files.Version) (client.Version, e
 func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, latest int, only condition) error {
 	r := client.Request{Method: http.MethodDelete, Path: client.PresetPath(c.Slug, "labels", l.Label)}
 	if l.To != nil {
-		body, err := json.Marshal(l.To.with(files.Latest, files.Number(latest)))
+		body, err := json.Marshal(withNumber(*l.To, files.Latest, files.Number(latest)))
 		if err != nil {
 			return err
 		}
@@ -239,12 +231,4 @@ func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, late
 	}
 	_, err := s.send(ctx, r, only)
 	return err
-}
-
-// CheckMessage returns an error if text cannot be the Message of ApplyOptions.
-func CheckMessage(text string) error {
-	if text == "" {
-		return nil
-	}
-	return domain.CheckMessage(text)
 }

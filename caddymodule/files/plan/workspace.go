@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/client"
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 )
 
@@ -26,7 +26,7 @@ func (r *reader) compareWorkspace(ctx context.Context, file *files.Workspace) (*
 			wanted["name"] = slug
 		}
 	} else if len(wanted) > 0 {
-		response, err := r.get(ctx, "/workspaces/"+client.Escape(w.id), nil, &current)
+		response, err := r.get(ctx, "/workspaces/"+url.PathEscape(w.id), nil, &current)
 		if err != nil {
 			return nil, err
 		}

@@ -185,7 +185,7 @@ func (b *Bundle) apply() (changed int, err error) {
 		}
 		return 0, errors.Join(problems...)
 	}
-	result, err := p.Apply(b.Context, plan.ApplyOptions{})
+	result, err := p.Apply(b.Context, "")
 	if err != nil {
 		return result.Done, err
 	}

@@ -64,7 +64,6 @@ func (l Limits) Read(w http.ResponseWriter, r *http.Request, limit int64, memory
 	return body, nil
 }
 
-// timeFor returns how long a body of size bytes may take.
 func (l Limits) timeFor(size int64) time.Duration {
 	return l.Body * time.Duration(max(1, (size+bodySize-1)/bodySize))
 }

@@ -238,30 +238,6 @@ func testFiles(t *testing.T, folder string) (files []string) {
 	return files
 }
 
-// TestCheckLink checks that broken links are found.
-func TestCheckLink(t *testing.T) {
-	t.Chdir(root)
-	for _, tc := range []struct {
-		target string
-		valid  bool
-	}{
-		{"README.md", true},
-		{"README.md#quick-start", true},
-		{"#quick-start", true},
-		{"docs/versions.md#names-states-and-retiring", true},
-		{"docs/cluster", true},
-		{"README.md#no-such-heading", false},
-		{"#no-such-heading", false},
-		{"docs/no-such-page.md", false},
-		{"caddymodule/openapi/openapi.yaml", true},
-		{"caddymodule/openapi/openapi.yaml#paths", false},
-	} {
-		if err := checkLink(".", "README.md", tc.target); (err == nil) != tc.valid {
-			t.Errorf("%s: got error %v, want a valid link: %t", tc.target, err, tc.valid)
-		}
-	}
-}
-
 // curlBody is a command of curl that sends a body. Its lines but the last end in a backslash.
 var curlBody = regexp.MustCompile(`(?m)^.*\bcurl (?:.*\\\r?\n)*.* (?:-d|--data\S*) ['"]?[{$@].*$`)
 

@@ -109,7 +109,6 @@ func (a *Announcer) Announce(done domain.AuditRecord) {
 	}
 }
 
-// emitAll emits the waiting events until there is none.
 func (a *Announcer) emitAll() {
 	for {
 		a.mu.Lock()
@@ -125,7 +124,6 @@ func (a *Announcer) emitAll() {
 	}
 }
 
-// emitOne emits the event of a change.
 func (a *Announcer) emitOne(done domain.AuditRecord) {
 	name := Name(Types[done.Operation])
 	defer func() {

@@ -16,26 +16,34 @@ type buffer struct {
 // smallestBuffer is in bytes.
 const smallestBuffer = 512
 
-// bufferPools are for buffers of smallestBuffer, of twice that, and so on up to 1 MiB. Each
-// has some room more, to see the end of a body.
-var bufferPools [12]sync.Pool
+// bufferPools are for buffers of smallestBuffer, and of four sizes more for each time that it doubles, up to
+// 64 MiB. Each has some room more, to see the end of a body. Large ones are in pools, too: what is thrown
+// away stays in memory until the collector runs, which it does once there is as much of it as in use.
+var bufferPools [1 + 4*17]sync.Pool
+
+// bufferClass returns the index of the pool for size bytes, or a larger one, and the size of its buffers.
+func bufferClass(size int64) (class int, rounded int64) {
+	last := uint64(max(size-bytes.MinRead, smallestBuffer)) - 1
+	doublings := bits.Len64(last / smallestBuffer)
+	if doublings == 0 {
+		return 0, smallestBuffer + bytes.MinRead
+	}
+	step := uint64(smallestBuffer/8) << doublings // a quarter of what is doubled
+	steps := last/step + 1
+	return 4*(doublings-1) + int(steps) - 4, int64(steps*step) + bytes.MinRead
+}
 
 // bufferSize returns the size of the buffer for size bytes.
 func bufferSize(size int64) int64 {
-	if class := bufferClass(size); class < len(bufferPools) {
-		return smallestBuffer<<class + bytes.MinRead
+	if class, rounded := bufferClass(size); class < len(bufferPools) {
+		return rounded
 	}
 	return size
 }
 
-// bufferClass returns the index of the pool for size bytes, or a larger one.
-func bufferClass(size int64) int {
-	return bits.Len64(uint64(max(0, size-bytes.MinRead-1)) / smallestBuffer)
-}
-
 // newBuffer returns a buffer of a bufferSize. Its content is not defined.
 func newBuffer(size int64) *buffer {
-	class := bufferClass(size)
+	class, _ := bufferClass(size)
 	if class >= len(bufferPools) {
 		return &buffer{text: make([]byte, size)}
 	}

@@ -301,13 +301,13 @@ func TestByteSemaphore(t *testing.T) {
 }
 
 func TestBufferSize(t *testing.T) {
-	for _, size := range []int64{0, 1, bytes.MinRead, bytes.MinRead + 1, 2 * bytes.MinRead, 2*bytes.MinRead + 1, FirstRead + bytes.MinRead, 1<<20 + bytes.MinRead, 1<<20 + bytes.MinRead + 1, 5 << 20} {
+	for _, size := range []int64{0, 1, bytes.MinRead, bytes.MinRead + 1, 2 * bytes.MinRead, 2*bytes.MinRead + 1, FirstRead + bytes.MinRead, 1<<20 + bytes.MinRead, 1<<20 + bytes.MinRead + 1, 5 << 20, 64<<20 + bytes.MinRead, 64<<20 + bytes.MinRead + 1} {
 		got := bufferSize(size)
-		if got < size || got > max(2*size, 2*bytes.MinRead) || bufferSize(got) != got {
+		if got < size || got > max(size*5/4, 2*bytes.MinRead) || bufferSize(got) != got {
 			t.Errorf("got %d for %d", got, size)
 		}
 		b := newBuffer(got)
-		if int64(len(b.text)) != got || (b.pool != nil) != (got <= 1<<20+bytes.MinRead) {
+		if int64(len(b.text)) != got || (b.pool != nil) != (got <= 64<<20+bytes.MinRead) {
 			t.Errorf("got a buffer of %d for %d", len(b.text), got)
 		}
 		b.recycle()

@@ -58,7 +58,6 @@ type Limiter struct {
 	mu       sync.Mutex
 	buckets  [limiterSets][limiterWays]bucket
 	loggedAt time.Duration // when an address was last logged
-	unlogged int           // addresses that were limited since then
 }
 
 // bucket has the failures of an address that have not drained.
@@ -76,7 +75,6 @@ type Limit struct {
 	Window time.Duration
 }
 
-// perSecond returns the rate at which a bucket drains.
 func (f Limit) perSecond() float64 { return float64(f.Most) / f.Window.Seconds() }
 
 // New returns a limiter that has counted nothing.
@@ -111,17 +109,16 @@ func (l *Limiter) IsLimited(from Origin, by Limit) bool {
 // Fail counts a failed authentication. If the address is at its limit, Fail counts nothing
 // and returns the time until the next failure is allowed. It logs the address once.
 func (l *Limiter) Fail(from Origin, by Limit, logger *zap.Logger) time.Duration {
-	wait, isToLog, others := l.count(from, by)
+	wait, isToLog := l.count(from, by)
 	if isToLog {
-		logger.Warn("too many failed authentications from an address: wrong keys from there are answered with 429",
-			zap.Stringer("address", from), zap.Int("others_since_last_told", others))
+		logger.Warn("too many failed authentications from an address: wrong keys from there are answered with 429", zap.Stringer("address", from))
 	}
 	return wait
 }
 
-// count is Fail without the logging. It returns whether to log the address, and how many
-// others were not logged. A flood of addresses logs at most one in a second.
-func (l *Limiter) count(from Origin, by Limit) (wait time.Duration, isToLog bool, others int) {
+// count is Fail without the logging. It returns whether to log the address: a flood of addresses logs at
+// most one in a second.
+func (l *Limiter) count(from Origin, by Limit) (wait time.Duration, isToLog bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -136,18 +133,17 @@ func (l *Limiter) count(from Origin, by Limit) (wait time.Duration, isToLog bool
 	}
 	if wait == 0 {
 		b.level++
-		return 0, false, 0
+		return 0, false
 	}
 	if b.isLogged {
-		return wait, false, 0
+		return wait, false
 	}
 	b.isLogged = true
 	if l.loggedAt != 0 && now-l.loggedAt < time.Second {
-		l.unlogged++
-		return wait, false, 0
+		return wait, false
 	}
-	others, l.loggedAt, l.unlogged = l.unlogged, now, 0
-	return wait, true, others
+	l.loggedAt = now
+	return wait, true
 }
 
 // wait drains b and returns how long until it has room for one more failure.

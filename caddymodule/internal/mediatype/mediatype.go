@@ -2,6 +2,7 @@
 package mediatype
 
 import (
+	"cmp"
 	"mime"
 	"net/http"
 	"slices"
@@ -60,37 +61,19 @@ func IsOther(header http.Header) bool {
 	return len(parameters) > 1 || !slices.Contains([]string{"utf-8", "utf8", "us-ascii", "ascii"}, strings.ToLower(charset))
 }
 
-// PrefersCSV reports whether a client likes CSV better than JSON (RFC 9110, 12.5.1). Named with
-// the same quality, JSON wins. A name counts more than a range such as */*.
+// PrefersCSV reports whether Accept names CSV with a higher quality than JSON. Ranges such as text/* do
+// not count.
 func PrefersCSV(header http.Header) bool {
-	csv, json := acceptanceOf(header, CSV), acceptanceOf(header, JSON)
-	return csv.quality > json.quality || csv.quality > 0 && csv.quality == json.quality && csv.precision > json.precision
-}
-
-// acceptance is what Accept says of a media type.
-type acceptance struct {
-	quality   float64
-	precision int // of the range that says so: 3 for the name, 2 for text/*, 1 for */*, 0 for none
-}
-
-// acceptanceOf returns what the most precise range of Accept says of a media type.
-func acceptanceOf(header http.Header, media string) (best acceptance) {
-	kind, _, _ := strings.Cut(media, "/")
-	precisions := map[string]int{media: 3, kind + "/*": 2, "*/*": 1}
+	qualities := make(map[string]float64)
 	for item := range strings.SplitSeq(strings.Join(header.Values("Accept"), ","), ",") {
-		given, parameters, err := mime.ParseMediaType(item)
+		media, parameters, err := mime.ParseMediaType(item)
 		if err != nil {
 			continue
 		}
-		a := acceptance{1, precisions[given]}
-		if text, ok := parameters["q"]; ok {
-			if a.quality, err = strconv.ParseFloat(text, 64); err != nil {
-				continue
-			}
-		}
-		if a.precision > best.precision || a.precision == best.precision && a.precision > 0 && a.quality > best.quality {
-			best = a
+		quality, err := strconv.ParseFloat(cmp.Or(parameters["q"], "1"), 64)
+		if err == nil {
+			qualities[media] = quality
 		}
 	}
-	return best
+	return qualities[CSV] > qualities[JSON]
 }

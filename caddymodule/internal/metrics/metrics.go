@@ -108,14 +108,12 @@ func (all collectors) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// counter adds a counter.
 func (all *collectors) counter(name, help string, labels ...string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help}, labels)
 	*all = append(*all, c)
 	return c
 }
 
-// histogram adds a histogram.
 func (all *collectors) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help, Buckets: buckets}, labels)
 	*all = append(*all, h)

@@ -37,7 +37,6 @@ func (v usedVersion) labels(more ...string) []string {
 	return append([]string{v.workspace, v.preset, v.version}, more...)
 }
 
-// usageSeries are the series of one version.
 type usageSeries struct {
 	of                  usedVersion
 	tokens              [5]prometheus.Counter
@@ -93,7 +92,6 @@ func (u *Usage) Add(used *usage.Request) {
 	}
 }
 
-// of returns the series of a version.
 func (u *Usage) of(version usedVersion) *usageSeries {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -72,7 +72,6 @@ func Describe(header http.Header, length int) {
 	}
 }
 
-// copyOf returns a copy of parts in one piece.
 func copyOf(parts draft.Body, memory *heldbody.Reservation) (draft.Body, error) {
 	whole, err := memory.Alloc(int64(parts.Len()))
 	if err != nil {
@@ -140,7 +139,6 @@ func (l *List) splice(text []byte, added entries, mayUse func(id string) bool) d
 	return append(parts, text[at:])
 }
 
-// change replaces a part of a list.
 type change struct {
 	from, to int
 	parts    draft.Body
@@ -210,7 +208,6 @@ func (l *List) Model(p inference.ActivePreset) []byte {
 	return l.appendModel(nil, p)
 }
 
-// idOf returns the id of p for the client.
 func (l *List) idOf(p inference.ActivePreset) string {
 	if l.forAnthropic {
 		return p.Ref().NameForClaude(p.Model)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -247,33 +246,6 @@ func addModels(body []byte, forAnthropic bool, presets Presets) ([]byte, error) 
 		return nil, err
 	}
 	return parts.Bytes(), err
-}
-
-func TestModelsAddedToAHugeList(t *testing.T) {
-	const n = 10_000
-	var entries bytes.Buffer
-	var all []inference.ActivePreset
-	for i := range n {
-		fmt.Fprintf(&entries, `,{"id":"m%d","canonical_slug":"m","x":%d}`, i, i)
-		all = append(all, aPreset(fmt.Sprintf("p%d", i), fmt.Sprintf("m%d", n-1-i)))
-	}
-	body := []byte(`{"data":[` + entries.String()[1:] + `],"total_count":10000}`)
-	edited, err := addModels(body, false, presetsOf(all...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list struct {
-		Data []struct {
-			ID string
-			X  int
-		}
-	}
-	if err := json.Unmarshal(edited, &list); err != nil {
-		t.Fatal(err)
-	}
-	if len(list.Data) != 2*n || list.Data[2*n-1].ID != "@preset/p9999" || list.Data[2*n-1].X != 0 {
-		t.Errorf("got %d entries, the last %+v", len(list.Data), list.Data[len(list.Data)-1])
-	}
 }
 
 // TestModelsNotAdded checks that an edit that does not fit into memory is an error. So are
@@ -625,18 +597,6 @@ func TestModelsTooLong(t *testing.T) {
 	}
 }
 
-// TestModelsOfTheLargestSize checks that a list of exactly the bound is edited.
-func TestModelsOfTheLargestSize(t *testing.T) {
-	w := httptest.NewRecorder()
-	body := plainList + strings.Repeat(" ", maxSize-len(plainList))
-	if err := listTo(t, w, newListRequest(), modelsUpstream(200, []string{"Content-Type: application/json"}, body[:9], body[9:])); err != nil {
-		t.Fatal(err)
-	}
-	if want := editedList + body[len(plainList):]; w.Body.String() != want {
-		t.Errorf("got %d bytes, want %d", w.Body.Len(), len(want))
-	}
-}
-
 // TestModelsFlush checks that a stream such as server-sent events passes piece by piece.
 func TestModelsFlush(t *testing.T) {
 	w := httptest.NewRecorder()
@@ -763,27 +723,5 @@ func TestModelsPresetsFail(t *testing.T) {
 	}
 	if !errors.Is(failed, failure) {
 		t.Errorf("got error %v, want %v", failed, failure)
-	}
-}
-
-// TestModelsOfManyEntries checks that the memory for what is kept of entries counts.
-func TestModelsOfManyEntries(t *testing.T) {
-	before := heldbody.InUse()
-	var list strings.Builder
-	list.WriteString(`{"object":"list","data":[{}`)
-	for i := range 10_000 {
-		fmt.Fprintf(&list, `,{"id":"%d"}`, i)
-	}
-	list.WriteString("]}")
-	for _, limit := range []int64{1 << 20, 2 << 20} {
-		w := httptest.NewRecorder()
-		next := modelsUpstream(200, []string{"Content-Type: application/json"}, list.String())
-		failed, err := edited(w, newListRequest(), limit, next, presetsOf(inference.ActivePreset{Preset: domain.Preset{Slug: "p"}}))
-		if edited := strings.Contains(w.Body.String(), "@preset/p"); failed != nil || err != nil || w.Code != 200 || edited != (limit == 2<<20) {
-			t.Errorf("with %d bytes: got %d, edited %t, %v, %v", limit, w.Code, edited, failed, err)
-		}
-		if heldbody.InUse() != before {
-			t.Errorf("%d bytes are held", heldbody.InUse()-before)
-		}
 	}
 }

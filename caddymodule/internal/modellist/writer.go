@@ -237,7 +237,6 @@ func (w *Writer) Refuse(err error) {
 	w.resetHeader()
 }
 
-// resetHeader drops the gateway's headers.
 func (w *Writer) resetHeader() {
 	header := w.Header()
 	clear(header)

@@ -41,14 +41,15 @@ type Keeper struct {
 type Caller struct {
 	// KeyID is empty without a key.
 	KeyID string
-	Key   domain.KeyLimits
+	// Key is nil for none. It must stay the same while the limits do.
+	Key *domain.KeyLimits
 	// Workspace is where the caller acts, nil if it is not known. It must stay the same while its limits do.
 	Workspace *domain.WorkspaceLimits
 }
 
 // keySource is the source of the bounds of a key.
 type keySource struct {
-	domain.KeyLimits
+	key       *domain.KeyLimits
 	workspace *domain.Limits
 }
 
@@ -56,18 +57,21 @@ var unlimited = [intervals]float64{-1, -1, -1, -1}
 
 // boundsOf returns the bounds of a key, and false if it has none.
 func (c Caller) boundsOf(s *subject) *bounds {
-	source := keySource{KeyLimits: c.Key}
+	source := keySource{key: c.Key}
 	if c.Workspace != nil {
 		source.workspace = c.Workspace.Limits
 	}
 	return s.limits(source, func(earlier *bounds) *bounds {
-		spending := unlimited
-		if c.Key.Limit != nil {
-			spending[placeOf(c.Key.LimitReset)] = *c.Key.Limit
+		spending, limits := unlimited, source.workspace
+		if key := c.Key; key != nil {
+			limits = key.Limits.Or(limits)
+			if key.Limit != nil {
+				spending[placeOf(key.LimitReset)] = *key.Limit
+			}
 		}
 		var l domain.Limits
-		if both := c.Key.Limits.Or(source.workspace); both != nil {
-			l = *both
+		if limits != nil {
+			l = *limits
 		}
 		return newBounds(source, earlier, l, spending)
 	})
@@ -85,7 +89,7 @@ func placeOf(interval domain.Interval) int {
 
 // isLimited reports whether a limit holds for the caller's key alone.
 func (c Caller) isLimited() bool {
-	return c.KeyID != "" && (c.Key.Limit != nil || c.Key.Limits != nil || c.Workspace != nil && c.Workspace.Limits != nil)
+	return c.KeyID != "" && (c.Key != nil && (c.Key.Limit != nil || c.Key.Limits != nil) || c.Workspace != nil && c.Workspace.Limits != nil)
 }
 
 // boundsOf returns the bounds of a workspace.

@@ -57,7 +57,7 @@ func (f *fixture) flush(k *Keeper, now time.Time) {
 }
 
 func (f *fixture) caller(limits domain.KeyLimits) Caller {
-	return Caller{KeyID: f.key.ID, Key: limits, Workspace: f.workspace}
+	return Caller{KeyID: f.key.ID, Key: &limits, Workspace: f.workspace}
 }
 
 // pass sends a request that costs some dollars, and reports whether it passes.

@@ -27,15 +27,10 @@ func IsAllowedMethod(r *http.Request) bool {
 		return true
 	case http.MethodConnect:
 		return IsWebSocketConnect(r)
-	case http.MethodTrace, "":
+	case http.MethodTrace:
 		return false
 	}
-	for i := range len(r.Method) {
-		if c := r.Method[i]; (c < 'A' || 'Z' < c) && (c < '0' || '9' < c) && !strings.Contains("!#$%&'*+-.^_`|~", string(c)) {
-			return false
-		}
-	}
-	return true
+	return httpguts.ValidHeaderFieldName(r.Method) && strings.ToUpper(r.Method) == r.Method
 }
 
 // IsWebSocketConnect reports whether a CONNECT opens a WebSocket (RFC 8441 and 9220),

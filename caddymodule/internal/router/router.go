@@ -76,7 +76,6 @@ func (t *Router[Op]) Find(r *http.Request) (m Match[Op]) {
 
 func split(path string) []string { return strings.Split(strings.TrimPrefix(path, "/"), "/") }
 
-// matches reports whether a segment of a request is one of a route.
 func matches(ofRoute, segment string) bool {
 	if _, isVariable := variable(ofRoute); isVariable {
 		return segment != ""
@@ -84,7 +83,6 @@ func matches(ofRoute, segment string) bool {
 	return segment == ofRoute
 }
 
-// variable returns the name of a segment {name}.
 func variable(segment string) (name string, ok bool) {
 	if !strings.HasPrefix(segment, "{") {
 		return "", false

@@ -36,24 +36,43 @@ func SetOf(d domain.Dialect) Set {
 }
 
 // Field is a field of requests: the dialects whose presets keep it, those that know it besides, and its
-// form, in the notation of fields.json. Presets keep what selects or shapes the model's run. Content,
+// form, nil for none. Presets keep what selects or shapes the model's run. Content,
 // identity, transport and per-call state are not kept.
 type Field struct {
 	Kept, Known Set
-	Form        any
+	Form        *Form
 }
 
 //go:embed fields.json
 var fieldsText []byte
 
-// Fields are the fields of requests by name. A field of no form says how a preset is used. It is stored
-// and never sent, since it is no field of a request.
-var Fields = func() (fields map[string]Field) {
-	if err := json.Unmarshal(fieldsText, &fields); err != nil {
+// Fields are the fields of requests by name, from the types of the official clients. e2e compares them with the
+// installed ones. A field of no form says how a preset is used. It is stored and never sent, since it is no field
+// of a request.
+var Fields = func() map[string]Field {
+	var stored map[string]struct {
+		Kept, Known Set
+		Form        any
+	}
+	if err := json.Unmarshal(fieldsText, &stored); err != nil {
 		panic(err) // a test reads it
+	}
+	fields := map[string]Field{}
+	for name, f := range stored {
+		field := Field{Kept: f.Kept, Known: f.Known}
+		if f.Form != nil {
+			field.Form = new(NewForm(f.Form))
+		}
+		fields[name] = field
 	}
 	return fields
 }()
+
+// IsKnown reports whether requests of a dialect have a field of a name.
+func IsKnown(dialect domain.Dialect, name string) bool {
+	f := Fields[name]
+	return (f.Kept|f.Known)&SetOf(dialect) != 0 && f.Form != nil
+}
 
 // UnmarshalText reads the first letters of dialects.
 func (s *Set) UnmarshalText(letters []byte) error {

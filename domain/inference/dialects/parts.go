@@ -2,8 +2,7 @@ package dialects
 
 import (
 	"bytes"
-	"encoding/base64"
-	"unicode/utf8"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -11,8 +10,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// Part is a part of a content that several dialects have: a text, an image, a file
-// or a sound. Its texts are the insides of JSON strings. A nil one is missing.
+// Part is a part of a content that all dialects have: a text, an image or a file. Its texts are the insides of JSON strings. A nil one is missing.
 type Part struct {
 	kind partKind
 	Text jsontext.Value
@@ -20,13 +18,8 @@ type Part struct {
 	// instead if a file has other data, which only Responses and Chat can tell from a URL.
 	url, data        jsontext.Value
 	fileID, filename jsontext.Value
-	plain            jsontext.Value // of a file of plain text, as a whole string, once it was read
 	detail           jsontext.Value // of an image
-	audio            jsontext.Value // the object of a sound
-	// breakpoint is set if a prompt cache ends here, as Responses says it. caching is how
-	// the other dialects say it.
-	breakpoint bool
-	caching    jsontext.Value
+	breakpoint       bool           // a prompt cache ends here, as Responses says it
 }
 
 type partKind byte
@@ -35,7 +28,6 @@ const (
 	textPart partKind = iota
 	imagePart
 	filePart
-	audioPart
 )
 
 // ReadPart reads a part of a dialect. It is not ok for one that other dialects cannot have.
@@ -44,22 +36,19 @@ func ReadPart(dialect domain.Dialect, part jsontext.Value) (p Part, ok bool) {
 		text, _ := rawjson.Inside(rawjson.Get(object, name))
 		return text
 	}
-	p.caching = rawjson.Get(part, "cache_control")
+	p.breakpoint = dialect == domain.Responses && rawjson.Get(part, "prompt_cache_breakpoint") != nil
 	switch kind := TextOf(part, "type"); {
 	case IsText(kind):
 		p.Text = inside(part, "text")
-		p.breakpoint = dialect == domain.Responses && rawjson.Get(part, "prompt_cache_breakpoint") != nil
 		return p, p.Text != nil
 	case dialect == domain.Responses && kind == "input_image":
 		p.kind, p.url, p.fileID, p.detail = imagePart, inside(part, "image_url"), inside(part, "file_id"), inside(part, "detail")
-		p.breakpoint = rawjson.Get(part, "prompt_cache_breakpoint") != nil
 	case dialect == domain.Chat && kind == "image_url":
 		image := rawjson.Get(part, "image_url")
 		p.kind, p.url, p.detail = imagePart, inside(image, "url"), inside(image, "detail")
 	case dialect == domain.Responses && kind == "input_file":
 		p.kind, p.data, p.url = filePart, inside(part, "file_data"), inside(part, "file_url")
 		p.fileID, p.filename = inside(part, "file_id"), inside(part, "filename")
-		p.breakpoint = rawjson.Get(part, "prompt_cache_breakpoint") != nil
 	case dialect == domain.Chat && kind == "file":
 		file := rawjson.Get(part, "file")
 		p.kind, p.fileID, p.filename = filePart, inside(file, "file_id"), inside(file, "filename")
@@ -77,14 +66,8 @@ func ReadPart(dialect domain.Dialect, part jsontext.Value) (p Part, ok bool) {
 		case "file":
 			p.fileID = inside(source, "file_id")
 		case "base64":
-			p.url = joined("data:", media, ";base64,", inside(source, "data"))
-		case "text":
-			data, _ := rawjson.Text(rawjson.Get(source, "data"))
-			p.url = joined("data:", media, ";base64,", []byte(base64.StdEncoding.EncodeToString([]byte(data))))
+			p.url = slices.Concat(jsontext.Value("data:"), media, jsontext.Value(";base64,"), inside(source, "data"))
 		}
-	case dialect != domain.Messages && kind == "input_audio":
-		p.kind, p.audio = audioPart, rawjson.Get(part, "input_audio")
-		return p, p.audio.Kind() == '{'
 	}
 	if p.data != nil && isDataURL(p.data) && p.url == nil {
 		p.url, p.data = p.data, nil
@@ -99,10 +82,6 @@ func isRemote(url []byte) bool {
 	return bytes.HasPrefix(url, []byte("https://")) || bytes.HasPrefix(url, []byte("http://"))
 }
 
-func joined(a string, media jsontext.Value, b string, data []byte) jsontext.Value {
-	return append(append(append(append(jsontext.Value{}, a...), media...), b...), data...)
-}
-
 // Write returns the part as a dialect writes it, without its last brace. Equal parts have
 // equal bytes. It is not ok if the dialect has no such part.
 func (p *Part) Write(dialect domain.Dialect, byAssistant bool) (pieces []jsontext.Value, ok bool) {
@@ -110,9 +89,6 @@ func (p *Part) Write(dialect domain.Dialect, byAssistant bool) (pieces []jsontex
 		pieces = append(pieces, jsontext.Value(before), text, jsontext.Value(after))
 	}
 	switch {
-	case p.kind == audioPart:
-		add(`{"type":"input_audio","input_audio":`, p.audio, ``)
-		return pieces, dialect != domain.Messages
 	case dialect == domain.Messages && p.kind != textPart:
 		return p.writeBlock()
 	case p.kind == textPart && dialect != domain.Responses:
@@ -188,42 +164,6 @@ func (p *Part) fileMembers(dialect domain.Dialect) []jsontext.Value {
 	return pieces
 }
 
-// cutDataURL returns the type and the data of a data URL in base64.
-func (p *Part) cutDataURL() (media, data []byte, found bool) {
-	media, data, found = bytes.Cut(p.url[len("data:"):], []byte(";base64,"))
-	media, _, _ = bytes.Cut(media, []byte(";"))
-	return media, data, found
-}
-
-// ReadPlain sets plain, if the part is a file of plain text. reserve grants the memory.
-func (p *Part) ReadPlain(reserve func(size int) error) (err error) {
-	if p.kind != filePart || !isDataURL(p.url) {
-		return nil
-	}
-	if media, data, found := p.cutDataURL(); found && string(media) == "text/plain" {
-		p.plain, err = quoteBase64(data, reserve)
-	}
-	return err
-}
-
-// quoteBase64 returns the text of base64 as a JSON string, or nil if it is none.
-func quoteBase64(data []byte, reserve func(size int) error) (jsontext.Value, error) {
-	size := base64.StdEncoding.DecodedLen(len(data))
-	if err := reserve(size); err != nil {
-		return nil, err
-	}
-	text := make([]byte, size)
-	size, err := base64.StdEncoding.Decode(text, data)
-	if text = text[:size]; err != nil || !utf8.Valid(text) {
-		return nil, nil //nolint:nilerror // it is no text
-	}
-	size = rawjson.QuotedSize(text)
-	if err := reserve(size); err != nil {
-		return nil, err
-	}
-	return jsontext.AppendQuote(make([]byte, 0, size), text)
-}
-
 // writeBlock returns an image or a file as Messages writes it, without its last brace.
 func (p *Part) writeBlock() (pieces []jsontext.Value, ok bool) {
 	add := func(before string, text jsontext.Value, after string) {
@@ -238,17 +178,10 @@ func (p *Part) writeBlock() (pieces []jsontext.Value, ok bool) {
 	}
 	switch {
 	case p.url != nil && isDataURL(p.url):
-		media, data, found := p.cutDataURL()
-		switch {
-		case !found:
+		media, data, found := bytes.Cut(p.url[len("data:"):], []byte(";base64,"))
+		media, _, _ = bytes.Cut(media, []byte(";"))
+		if !found || string(media) == "text/plain" { // which is a text there, and not base64
 			return nil, false
-		case p.kind == filePart && string(media) == "text/plain":
-			text := p.plain
-			if text == nil {
-				text, _ = quoteBase64(data, func(int) error { return nil })
-			}
-			add(`,"source":{"type":"text","media_type":"text/plain","data":`, text, `}`)
-			return pieces, text != nil
 		}
 		add(`,"source":{"type":"base64","media_type":"`, media, `",`)
 		add(`"data":"`, data, `"}`)

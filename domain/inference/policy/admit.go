@@ -114,14 +114,21 @@ func (c *Check) Admit(body []byte, query string, isOtherType bool) error {
 // that is for presets alone.
 func (c *Check) faultOf(f rawjson.Member) string {
 	isNull := f.Value.Kind() == 'n'
-	switch form := forms[f.Name]; {
+	switch form := dialects.Fields[f.Name].Form; {
 	case c.opens(f.Name):
-	case !isKnown(c.Dialect, f.Name), !c.Request.Found && isForPresets(f.Name) && !isNull:
+	case !dialects.IsKnown(c.Dialect, f.Name), !c.Request.Found && isForPresets(f.Name) && !isNull:
 		return "is not a field that passes"
-	case !isNull && !form.fits(f.Value):
-		return "must be " + form.want
+	case !isNull && !form.Fits(f.Value):
+		return "must be " + form.Want
 	}
 	return ""
+}
+
+// KnownFields returns the names of the fields that requests of a dialect may have where a policy, a
+// key's limits or disabled tools apply, sorted.
+func KnownFields(dialect domain.Dialect) []string {
+	names := slices.Sorted(maps.Keys(dialects.Fields))
+	return slices.DeleteFunc(names, func(name string) bool { return !dialects.IsKnown(dialect, name) })
 }
 
 // knownParameters are the parameters of a query that are no fields of a request.
@@ -138,7 +145,7 @@ func (c *Check) admitQuery(query, where string) error {
 		return domain.InvalidAt("query", "is malformed, which it must not be "+where)
 	}
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
-		_, isField := forms[name] // a preset opens none to what it does not limit
+		isField := dialects.Fields[name].Form != nil // a preset opens none to what it does not limit
 		if !slices.Contains(knownParameters, name) && !c.Opened[name] && (isField || !c.opens(name)) {
 			return domain.InvalidAt("query", dialects.HeaderName(name[:min(len(name), dialects.MaxPointed)])+" is not a parameter that passes "+where)
 		}
@@ -172,8 +179,8 @@ func (c *Check) mistake(found *finding) error {
 
 // CheckItems returns an Invalid error unless all gateways read messages of a preset's template alike.
 func (c *Check) CheckItems(messages jsontext.Value) error {
-	if items := forms["messages"]; !items.fits(messages) {
-		return domain.InvalidAt("/preset", "has messages that must be "+items.want+" "+c.where())
+	if items := dialects.Fields["messages"].Form; !items.Fits(messages) {
+		return domain.InvalidAt("/preset", "has messages that must be "+items.Want+" "+c.where())
 	}
 	return nil
 }

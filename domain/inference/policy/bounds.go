@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -42,30 +43,18 @@ func (r *rule) disallows(value jsontext.Value) string {
 	return ""
 }
 
-// nearest returns the allowed number that is nearest to a number, or nil if there is none. If
-// two are equally near, it returns the smaller one.
-func (r *rule) nearest(value jsontext.Value) jsontext.Value {
-	n, ok := dialects.NumberOf(value)
-	if !ok {
-		return nil
-	}
-	var numbers []jsontext.Value
+// nearest returns the allowed number that is nearest to a number, the smaller one of two, or nil if there is none.
+func (r *rule) nearest(value jsontext.Value) (best jsontext.Value) {
+	n, isNumber := dialects.NumberOf(value)
+	least := math.Inf(1)
 	for _, b := range r.bounds {
-		numbers = append(append(append(numbers, b.In...), b.Min), b.Max)
-	}
-	var below, above jsontext.Value
-	var belowN, aboveN float64
-	for _, text := range numbers {
-		switch c, ok := dialects.NumberOf(text); {
-		case !ok || r.disallows(text) != "":
-		case c <= n && (below == nil || c > belowN):
-			below, belowN = text, c
-		case c > n && (above == nil || c < aboveN):
-			above, aboveN = text, c
+		for _, text := range slices.Concat(b.In, []jsontext.Value{b.Min, b.Max}) {
+			c, ok := dialects.NumberOf(text)
+			distance := math.Abs(c - n)
+			if isNumber && ok && r.disallows(text) == "" && (best == nil || distance < least || distance == least && c < n) {
+				best, least = text, distance
+			}
 		}
 	}
-	if below == nil || above != nil && aboveN-n < n-belowN {
-		return above
-	}
-	return below
+	return best
 }

@@ -24,13 +24,12 @@ func (c *Check) LimitConversation() error {
 	if c.Policy == nil {
 		return nil
 	}
-	limitsEffort := c.Dialect == domain.Messages && c.Policy.hasRuleAt(perMessage)
 	kept := c.Request.Fields[:0]
 	for _, f := range c.Request.Fields {
 		switch isList := f.Value.Kind() == '['; {
 		case isList && (f.Name == "messages" || f.Name == "input"):
 			c.limitItems(&f)
-			if limitsEffort {
+			if c.Policy.limitsEffort && c.Dialect == domain.Messages {
 				c.leaveOut(&f, perMessage, perMessage)
 			}
 		case c.Policy.promptLock == "":
@@ -56,16 +55,7 @@ func isPrompt(f rawjson.Member) bool {
 	case "instructions", "system", "personality":
 		return true
 	case "compaction", "context_management":
-		edits := rawjson.Get(f.Value, "edits")
-		if f.Value.Kind() == '[' {
-			edits = f.Value
-		}
-		for _, edit := range rawjson.Items(edits) {
-			if rawjson.Get(edit, "instructions") != nil {
-				return true
-			}
-		}
-		return rawjson.Get(f.Value, "instructions") != nil
+		return dialects.MayContain(f.Value, `"instructions"`)
 	}
 	return false
 }
@@ -127,9 +117,9 @@ const perMessage = "output_config"
 
 // leaveOut leaves a member that a rule limits out of the items of a list, but for those of the preset.
 func (c *Check) leaveOut(f *rawjson.Member, member, rule string) {
-	own := items{list: c.Setting(f.Name)}
+	own := c.ownItems(f.Name)
 	c.editItems(f, func(i int, item jsontext.Value) jsontext.Value {
-		if rawjson.Get(item, member) == nil || own.has(item) {
+		if rawjson.Get(item, member) == nil || own[string(item)] {
 			return item
 		}
 		c.recordViolation(rule, lockedMessage, true, f.Name, strconv.Itoa(i), member)

@@ -99,12 +99,12 @@ func (c *Check) recordViolation(name, message string, sent bool, path ...string)
 
 // valueAt returns the value at a place of the merged request, or nil. null counts as none.
 func (c *Check) valueAt(at dialects.Place) jsontext.Value {
-	return member(c.Value(at.Field), at.Member)
+	return member(c.Value(at.Field), at)
 }
 
 // presetAt returns the preset's value at a place, or nil.
 func (c *Check) presetAt(at dialects.Place) jsontext.Value {
-	return member(c.Setting(at.Field), at.Member)
+	return member(c.Setting(at.Field), at)
 }
 
 // sentAt returns the value at a place that the request itself sent, or nil. It says something.
@@ -113,24 +113,31 @@ func (c *Check) sentAt(at dialects.Place) jsontext.Value {
 	if i := c.Index(at.Field); i >= 0 && c.Parts[i].From == draft.FromRequest {
 		value = c.Parts[i].Value // the model without the reference
 	}
-	value = member(value, at.Member)
+	value = member(value, at)
 	if value.Kind() == 'n' || rawjson.IsEmpty(value) || at.Field == "model" && (rawjson.IsText(value, "") || reference.IsReference(value)) {
 		return nil
 	}
 	return value
 }
 
-// member returns a member of a value, or the value itself for none.
-func member(value jsontext.Value, name string) jsontext.Value {
-	if name == "" || value == nil {
+// member returns the member of a value that a place names, or the value itself. That of dialects.SerialPlace is
+// the opposite of what rules are about.
+func member(value jsontext.Value, at dialects.Place) jsontext.Value {
+	switch {
+	case at.Member == "" || value == nil:
 		return value
+	case at == dialects.SerialPlace:
+		return dialects.Negate(rawjson.Get(value, at.Member))
 	}
-	return rawjson.Get(value, name)
+	return rawjson.Get(value, at.Member)
 }
 
 // put gives a place of the merged request a value, or removes it. The preset's value takes the place
 // of an object without any members left.
 func (c *Check) put(at dialects.Place, value jsontext.Value) {
+	if at == dialects.SerialPlace {
+		value = dialects.Negate(value)
+	}
 	i := c.Index(at.Field)
 	switch {
 	case at.Member != "" && i >= 0 && c.Parts[i].Value.Kind() == '{':
@@ -208,11 +215,7 @@ func (c *Check) keepReasoning() {
 // bound makes the value at a place meet the bounds of a rule. An allowed value is itself, else the
 // nearest number, else the preset's value.
 func (c *Check) bound(r *rule, at dialects.Place) {
-	turn := func(value jsontext.Value) jsontext.Value { return value }
-	if at == dialects.SerialPlace { // the bound is of what it switches off
-		turn = dialects.Negate
-	}
-	value := turn(c.valueAt(at))
+	value := c.valueAt(at)
 	if value == nil || value.Kind() == 'n' {
 		return
 	}
@@ -220,21 +223,17 @@ func (c *Check) bound(r *rule, at dialects.Place) {
 	if name == "" {
 		return
 	}
-	c.recordViolation(name, boundedMessage, bytes.Equal(c.sentAt(at), c.valueAt(at)), at.Path()...)
+	c.recordViolation(name, boundedMessage, bytes.Equal(c.sentAt(at), value), at.Path()...)
 	nearest := r.nearest(value)
 	for _, place := range r.places {
-		ours := c.presetAt(place)
-		if place == dialects.SerialPlace {
-			ours = dialects.Negate(ours)
-		}
-		if nearest == nil && ours != nil {
+		if ours := c.presetAt(place); nearest == nil && ours != nil {
 			if nearest = ours; r.disallows(ours) != "" {
 				nearest = r.nearest(ours)
 			}
 			break
 		}
 	}
-	c.put(at, turn(nearest))
+	c.put(at, nearest)
 }
 
 // bringsTools reports whether a value of a field gives tools to a model.

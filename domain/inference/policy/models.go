@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/inference/servertools"
 	"github.com/caddy-presets/caddy-presets/domain/modelpattern"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
@@ -53,10 +54,10 @@ func (c *Check) allowed(rule, field string, value jsontext.Value) jsontext.Value
 		c.recordViolation(rule, modelMessage, true, field)
 		return nil
 	}
-	own := items{list: c.Setting(field)}
+	own := c.ownItems(field)
 	list := rawjson.Member{Name: field, Value: value}
 	c.editItems(&list, func(i int, item jsontext.Value) jsontext.Value {
-		if own.has(item) || search.element(field, item) == nil {
+		if own[string(item)] || search.element(field, item) == nil {
 			return item
 		}
 		c.recordViolation(rule, modelMessage, true, field, strconv.Itoa(i)) // what cannot be read may name any model
@@ -68,21 +69,13 @@ func (c *Check) allowed(rule, field string, value jsontext.Value) jsontext.Value
 	return list.Value
 }
 
-// items is a list of a preset, in which the items of a request are searched.
-type items struct {
-	list jsontext.Value
-	set  map[string]bool // nil until the first search, since both lists may be long
-}
-
-// has reports whether the list has an item, with the same bytes.
-func (l *items) has(item jsontext.Value) bool {
-	if l.set == nil {
-		l.set = map[string]bool{}
-		for _, own := range rawjson.Items(l.list) {
-			l.set[string(own)] = true
-		}
+// ownItems returns the items that the preset's value of a field has.
+func (c *Check) ownItems(field string) map[string]bool {
+	own := map[string]bool{}
+	for _, item := range rawjson.Items(c.Setting(field)) {
+		own[string(item)] = true
 	}
-	return l.set[string(item)]
+	return own
 }
 
 // refusesModel reports whether the policy does not allow a model. A model can bring a tool by its name.
@@ -93,7 +86,7 @@ func (c *Check) refusesModel(u use) bool {
 	case c.Policy.limitsModels && slices.ContainsFunc(c.Policy.models, func(pattern string) bool { return modelpattern.Match(pattern, u.model) }):
 		return false
 	}
-	return (c.Policy.limitsModels || toolOfModel(u.model) != nil) && !c.isOwnModel(u.model)
+	return (c.Policy.limitsModels || servertools.OfModel(u.model) != nil) && !c.isOwnModel(u.model)
 }
 
 // isOwnModel reports whether a model is the preset's, or one of its list.

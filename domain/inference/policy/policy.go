@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
+	"github.com/caddy-presets/caddy-presets/domain/inference/servertools"
 )
 
 // Policy is a preset's policy, prepared for requests of all dialects. It never changes. A
@@ -27,6 +28,7 @@ type Policy struct {
 	models       []string
 	limitsModels bool
 	limitsTools  bool // locks or drops them
+	limitsEffort bool // has a rule that is about perMessage, or a part of it
 	// opened are the fields of allow_fields.
 	opened map[string]bool
 }
@@ -58,9 +60,6 @@ func New(stored *domain.Policy) (*Policy, error) {
 		case slices.ContainsFunc(places, isOffSwitch):
 			p.reasoningLock = name
 		}
-		if field := overriding[name]; field != "" {
-			places = append(places, dialects.Place{Field: field})
-		}
 		p.locks = append(p.locks, &rule{name: name, places: places})
 	}
 	if err := p.addBounds(stored.Bounds); err != nil {
@@ -69,11 +68,10 @@ func New(stored *domain.Policy) (*Policy, error) {
 	for _, name := range stored.Drop {
 		known := strings.ToLower(name)
 		places := append(settingPlaces(known), dialects.Place{Field: known}, dialects.Place{Field: name}) // which may be in capitals
-		if overriding[known] == oldFormatField {
-			places = append(places, dialects.Place{Field: oldFormatField})
-		}
 		p.drops = append(p.drops, &rule{name: known, places: places})
 	}
+	rules := slices.Concat(p.locks, p.bounds, p.drops)
+	p.limitsEffort = isAnyAt(rules, func(at dialects.Place) bool { return at.Field == perMessage })
 	p.limitsTools = slices.ContainsFunc(slices.Concat(p.locks, p.drops), (*rule).isAboutTools)
 	return p, nil
 }
@@ -89,7 +87,7 @@ func (p *Policy) addBounds(stored map[string]domain.Bound) error {
 		if i < 0 {
 			i = len(p.bounds)
 			p.bounds = append(p.bounds, &rule{name: name, places: places})
-			if field := overriding[name]; field != "" {
+			for _, field := range besides[name] {
 				p.locks = append(p.locks, &rule{name: name, places: []dialects.Place{{Field: field}}})
 			}
 		}
@@ -106,13 +104,20 @@ func errNoSetting(name string) error {
 // of this name.
 func settingPlaces(name string) []dialects.Place {
 	places := dialects.SettingPlaces(name)
-	switch name {
-	case "tools":
-		places = append(places, otherToolPlaces...)
-	case "model": // a list of models can replace it
-		places = append(places, dialects.SettingPlaces("models")...)
+	for _, at := range places {
+		for _, field := range besides[at.Field] {
+			places = append(places, dialects.Place{Field: field})
+		}
 	}
 	return places
+}
+
+// besides are the other fields that override a setting, or do the same, by the setting's field. Plugins and a
+// container count as tools only with server tools. Anthropic also takes the old name of output_config.format.
+var besides = map[string][]string{
+	"model": {"models", "fallbacks"}, "max_tool_calls": {"stop_server_tools_when"}, "provider": {"route"},
+	"response_format": {"output_format"},
+	"tools":           slices.Concat([]string{"plugins", "functions", "function_call"}, slices.Sorted(maps.Keys(servertools.ByField))),
 }
 
 // isAboutTools reports whether r locks or drops tools.
@@ -121,11 +126,6 @@ func (r *rule) isAboutTools() bool { return r.name == "tools" }
 // isAnyAt reports whether one of rules has a place like this.
 func isAnyAt(rules []*rule, is func(at dialects.Place) bool) bool {
 	return slices.ContainsFunc(rules, func(r *rule) bool { return slices.ContainsFunc(r.places, is) })
-}
-
-// hasRuleAt reports whether a rule of the policy is about a field, or a part of it.
-func (p *Policy) hasRuleAt(field string) bool {
-	return isAnyAt(slices.Concat(p.locks, p.bounds, p.drops), func(at dialects.Place) bool { return at.Field == field })
 }
 
 // IsLocked reports whether the policy locks a field, or a part of it.
@@ -160,26 +160,3 @@ func (p *Policy) Cost() int {
 
 // isPromptName reports whether a policy's name is that of the system prompt.
 func isPromptName(name string) bool { return name == "system" || name == "instructions" }
-
-// otherToolPlaces are the fields besides tools that give tools to a model. Plugins and a container
-// count only with server tools.
-var otherToolPlaces = func() []dialects.Place {
-	places := []dialects.Place{{Field: "plugins"}, {Field: "functions"}, {Field: "function_call"}}
-	for _, t := range known.ServerTools {
-		for _, field := range t.Fields {
-			places = append(places, dialects.Place{Field: field})
-		}
-	}
-	return places
-}()
-
-// overriding has the field that overrides a setting, or a part of it, by the setting's
-// name. A lock or a bound of the setting locks that field, too. Anthropic also takes the old name
-// of output_config.format.
-var overriding = map[string]string{
-	"max_tool_calls": "stop_server_tools_when", "provider": "route",
-	"response_format": oldFormatField, "text.format": oldFormatField, "output_config.format": oldFormatField,
-	"text": oldFormatField, "output_config": oldFormatField,
-}
-
-const oldFormatField = "output_format"

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/dialects"
 	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
+	"github.com/caddy-presets/caddy-presets/domain/inference/servertools"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
@@ -104,10 +105,10 @@ func (s *useSearch) field(f rawjson.Member) (found *finding) {
 		}
 	case "container":
 		if skills := rawjson.Get(f.Value, "skills"); skills != nil && !rawjson.IsEmpty(skills) {
-			found = s.useOf(toolByField[f.Name], nil).under("skills")
+			found = s.useOf(servertools.ByField[f.Name], nil).under("skills")
 		}
 	default:
-		found = s.useOf(toolByField[f.Name], nil)
+		found = s.useOf(servertools.ByField[f.Name], nil)
 	}
 	return found.under(f.Name)
 }
@@ -134,7 +135,7 @@ func (s *useSearch) item(item jsontext.Value) *finding {
 }
 
 // listedTools is the form of the tools that an MCP server had in an earlier answer.
-var listedTools = newForm([]any{map[string]any{
+var listedTools = dialects.NewForm([]any{map[string]any{
 	"name": "string", "description": "string", "input_schema": map[string]any{}, "annotations": map[string]any{},
 }})
 
@@ -146,7 +147,7 @@ func toolsOf(dialect domain.Dialect, item jsontext.Value) (lists []jsontext.Valu
 		return nil
 	}
 	if tools := rawjson.Get(item, "tools"); tools != nil && !rawjson.IsEmpty(tools) &&
-		(dialect != domain.Responses || !rawjson.IsText(rawjson.Get(item, "type"), "mcp_list_tools") || !listedTools.fits(tools)) {
+		(dialect != domain.Responses || !rawjson.IsText(rawjson.Get(item, "type"), "mcp_list_tools") || !listedTools.Fits(tools)) {
 		lists = append(lists, tools)
 	}
 	if dialect != domain.Messages {
@@ -173,7 +174,7 @@ func mayAddTools(dialect domain.Dialect, conversation jsontext.Value) bool {
 
 // useOf visits a server tool, and the tools that it uses by default, unless tool gives it others, and the model
 // that tool runs by default. There may be no t, and no tool.
-func (s *useSearch) useOf(t *serverTool, tool jsontext.Value) *finding {
+func (s *useSearch) useOf(t *servertools.Tool, tool jsontext.Value) *finding {
 	if t == nil {
 		return nil
 	}
@@ -190,7 +191,7 @@ func (s *useSearch) useOf(t *serverTool, tool jsontext.Value) *finding {
 	if t.Runs == "" || tool == nil || gives(tool, t.Runs) {
 		return nil
 	}
-	return s.visit(use{model: "openrouter/" + strings.TrimPrefix(t.Name, vendorNamespace)})
+	return s.visit(use{model: "openrouter/" + strings.TrimPrefix(t.Name, servertools.Namespace)})
 }
 
 // gives reports whether a tool or a plugin, or its parameters, has a member that says something. An empty list
@@ -214,8 +215,8 @@ func (s *useSearch) model(value jsontext.Value) *finding {
 	switch {
 	case value == nil, value.Kind() == 'n':
 		return nil
-	case !isModelName(value):
-		return &finding{mistake: "must be " + words["model"].want}
+	case !dialects.IsModelName(value):
+		return &finding{mistake: "must be " + dialects.Fields["model"].Form.Want}
 	case reference.IsReference(value):
 		return &finding{mistake: "must not refer to a preset"}
 	}
@@ -230,7 +231,7 @@ func (s *useSearch) named(model string) *finding {
 	if found := s.visit(use{model: model}); found != nil {
 		return found
 	}
-	return s.useOf(toolOfModel(model), nil)
+	return s.useOf(servertools.OfModel(model), nil)
 }
 
 // tool searches a tool, a plugin, a choice of tools, or the member part of one.
@@ -245,9 +246,9 @@ func (s *useSearch) tool(part string, tool jsontext.Value, depth int) (found *fi
 	}
 	seen := make([]string, 0, 16)
 	kind := rawjson.Get(tool, "type")
-	isFunction := kind == nil || isCallers(kind)
-	for m, broken := range toolMembers.Object(tool) {
-		if broken != nil || toolMembers[m.Name] == "" || slices.Contains(seen, m.Name) {
+	isFunction := kind == nil || servertools.IsCallers(kind)
+	for m, broken := range servertools.Members.Object(tool) {
+		if broken != nil || servertools.Members[m.Name] == "" || slices.Contains(seen, m.Name) {
 			found = &finding{mistake: "is not a member that passes"}
 			return found.under(m.Name)
 		}
@@ -281,13 +282,16 @@ func (s *useSearch) tool(part string, tool jsontext.Value, depth int) (found *fi
 	return nil
 }
 
-// functionName checks the name of a tool. That of a function may be one that LiteLLM takes for web_search.
+// functionName checks the name of a tool, which must not be that of one that a gateway answers itself. That of
+// a function may be one that LiteLLM takes for web_search.
 func (s *useSearch) functionName(name jsontext.Value, isFunction bool) *finding {
-	if isGateways(name) {
+	const litellm = "litellm_"
+	text := strings.TrimLeft(textUpTo(name, dialects.MaxText), " \t")
+	switch {
+	case strings.HasPrefix(text, "$"), strings.EqualFold(text[:min(len(litellm), len(text))], litellm):
 		return &finding{mistake: "is the name of a tool that gateways run, and not of a function,"}
-	}
-	if isFunction && isWebSearch(name) {
-		return s.visit(use{tool: vendorNamespace + "web_search"})
+	case isFunction && servertools.IsWebSearch(text):
+		return s.visit(use{tool: servertools.Namespace + "web_search"})
 	}
 	return nil
 }
@@ -295,10 +299,10 @@ func (s *useSearch) functionName(name jsontext.Value, isFunction bool) *finding 
 // kind visits the server tool of a type of a tool, or of the id of a plugin, unless the plugin is off.
 func (s *useSearch) kind(m rawjson.Member, tool jsontext.Value) (found *finding) {
 	text := textUpTo(m.Value, dialects.MaxText)
-	t, isKnown := toolByPlugin[text], slices.Contains(known.Plugins, text)
+	t, isKnown := servertools.OfPlugin(text)
 	if m.Name == "type" {
-		if t, isKnown = nil, true; !isCallers(m.Value) {
-			t, isKnown = toolOfType(text)
+		if t, isKnown = nil, true; !servertools.IsCallers(m.Value) {
+			t, isKnown = servertools.OfType(text)
 		}
 	}
 	if rawjson.Get(tool, "enabled").Kind() != 'f' {
@@ -308,16 +312,6 @@ func (s *useSearch) kind(m rawjson.Member, tool jsontext.Value) (found *finding)
 		found = &finding{mistake: "is not a kind of tool or plugin that passes"}
 	}
 	return found
-}
-
-// isGateways reports whether a name is that of a tool that a gateway answers itself.
-func isGateways(name jsontext.Value) bool {
-	if bytes.IndexByte(name, '\\') >= 0 {
-		name = rawjson.Quote(textUpTo(name, dialects.MaxText))
-	}
-	inside := bytes.TrimLeft(bytes.Trim(name, `"`), " \t")
-	const litellm = "litellm_"
-	return bytes.HasPrefix(inside, []byte("$")) || len(inside) >= len(litellm) && strings.EqualFold(string(inside[:len(litellm)]), litellm)
 }
 
 // textUpTo returns the text of a string, cut behind so many bytes, or "" for another value.

@@ -197,14 +197,6 @@ func (t *Template) Render(place string, object jsontext.Value, reserve func(size
 	if err != nil {
 		return prompt, nil, "", err
 	}
-	for _, v := range values {
-		if v.object == nil || t.dialect != domain.Messages {
-			continue
-		}
-		if err := v.object.ReadPlain(reserve); err != nil { // once, as a template can repeat it
-			return prompt, nil, "", err
-		}
-	}
 	if prompt, err = t.renderPrompt(values, place); err != nil {
 		return prompt, nil, "", err
 	}

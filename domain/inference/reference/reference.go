@@ -52,13 +52,12 @@ func parseReference(place, text string) (ref Ref, err error) {
 
 // MaxRequestFields bounds the top-level fields of a request that names a preset. The
 // dialects have far fewer.
-const MaxRequestFields = 1024
+const MaxRequestFields = 256
 
 // MaxReference bounds a model or a field preset that names a preset, in bytes.
-const MaxReference = 4 << 10
+const MaxReference = dialects.MaxModel
 
-// usualFields is how many fields need no memory besides that of a Request. Beyond
-// them, a map finds duplicates.
+// usualFields is how many fields need no memory besides that of a Request.
 const usualFields = 16
 
 // ErrTooManyFields is for a request of more than MaxRequestFields.
@@ -82,7 +81,6 @@ type Request struct {
 	Prompt           *Prompt // never nil
 
 	usual [usualFields]rawjson.Member // memory for fields
-	more  map[string]bool             // the names of fields, if there are more
 }
 
 // Read reads the fields of a request, its reference and its session. It stops where the
@@ -102,7 +100,7 @@ func (q *Request) Read(body []byte) {
 func (q *Request) readMember(field rawjson.Member, err error) bool {
 	switch {
 	case err == nil && len(q.Fields) < MaxRequestFields && !q.has(field.Name):
-		q.add(field) // also behind an error: a reference may follow, or the model
+		q.Fields = append(q.Fields, field) // also behind an error: a reference may follow, or the model
 	case q.Err != nil: // the first error counts
 	case err != nil:
 		q.setError(domain.InvalidAt("", err.Error()))
@@ -120,26 +118,8 @@ func (q *Request) readMember(field rawjson.Member, err error) bool {
 
 // has reports whether a field of a name was read.
 func (q *Request) has(name string) bool {
-	if len(name) > rawjson.MaxName { // it was cut, and no gateway knows it
-		return false
-	}
-	if q.more != nil {
-		return q.more[name]
-	}
-	return slices.ContainsFunc(q.Fields, func(f rawjson.Member) bool { return f.Name == name })
-}
-
-func (q *Request) add(field rawjson.Member) {
-	if len(q.Fields) == usualFields {
-		q.more = make(map[string]bool, 4*usualFields)
-		for _, f := range q.Fields {
-			q.more[f.Name] = true
-		}
-	}
-	if q.more != nil {
-		q.more[field.Name] = true
-	}
-	q.Fields = append(q.Fields, field)
+	isCut := len(name) > rawjson.MaxName // and no gateway knows it
+	return !isCut && slices.ContainsFunc(q.Fields, func(f rawjson.Member) bool { return f.Name == name })
 }
 
 func (q *Request) setError(err error) {

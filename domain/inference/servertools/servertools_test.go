@@ -1,4 +1,4 @@
-package policy
+package servertools
 
 import (
 	"fmt"
@@ -32,14 +32,14 @@ func TestServerToolsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := documented(); !strings.Contains(strings.ReplaceAll(string(page), "\r\n", "\n"), want) {
-		t.Errorf("docs/workspaces.md has not the table of serverTools, which is\n%s", want)
+		t.Errorf("docs/workspaces.md has not the table of the server tools, which is\n%s", want)
 	}
 }
 
-func TestToolOfModel(t *testing.T) {
+func TestOfModel(t *testing.T) {
 	for model, want := range map[string]string{"online": "", ":online": "openrouter:web_search", "a@Online": "openrouter:web_search", "x/openrouter/fusion": "openrouter:fusion", "xopenrouter/fusion": "", "a:openrouter/fusion": ""} {
 		got := ""
-		if t := toolOfModel(model); t != nil {
+		if t := OfModel(model); t != nil {
 			got = t.Name
 		}
 		if got != want {
@@ -48,14 +48,14 @@ func TestToolOfModel(t *testing.T) {
 	}
 }
 
-func TestToolOfType(t *testing.T) {
+func TestOfType(t *testing.T) {
 	for kind, want := range map[string]string{
 		"web_search": "openrouter:web_search", "web_search_20260318": "openrouter:web_search", "openrouter:web_search": "openrouter:web_search",
 		"web_search_preview_2025_03_11": "openrouter:web_search", "computer_use_preview": "openrouter:browser_use", "shell": "openrouter:shell",
 		"tool_search_tool_regex_20251119": "openrouter:tool_search", "tool_search_tool_bm25": "openrouter:tool_search",
 		"code_execution_20260521": "openrouter:code_interpreter", "mcp_toolset": "openrouter:mcp", "browser_toolset_20260801": "openrouter:browser_use",
 	} {
-		if got, known := toolOfType(kind); got.Name != want || !known {
+		if got, known := OfType(kind); got.Name != want || !known {
 			t.Errorf("%s: got %q, %t, want %q", kind, got.Name, known, want)
 		}
 	}
@@ -63,7 +63,7 @@ func TestToolOfType(t *testing.T) {
 		"later": "openrouter:later", "openrouter:later": "openrouter:later", "acme:web_search": "acme:web_search",
 		"web_search_x": "openrouter:web_search_x", "_20260101": "openrouter:_20260101", "": "openrouter:",
 	} {
-		if got, known := toolOfType(kind); got.Name != want || known {
+		if got, known := OfType(kind); got.Name != want || known {
 			t.Errorf("%s: got %q, %t, want %q, unknown", kind, got.Name, known, want)
 		}
 	}

@@ -1,4 +1,5 @@
-package policy
+// Package servertools knows the tools that gateways and providers run, and the ways to use them.
+package servertools
 
 import (
 	_ "embed"
@@ -13,9 +14,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// serverTool is a tool that a gateway or a provider runs, with the ways to use it.
+// Tool is a tool that a gateway or a provider runs, with the ways to use it.
 // docs/workspaces.md lists them, too.
-type serverTool struct {
+type Tool struct {
 	// Name is the name by which workspaces disable the tool.
 	Name string
 	// Types are the tool's types, without the namespace and the date in which many end.
@@ -33,16 +34,16 @@ type serverTool struct {
 	implied *regexp.Regexp // matches a list of models in which one is the tool, nil for none
 }
 
-// vendorNamespace is the prefix of the names of server tools.
-const vendorNamespace = "openrouter:"
+// Namespace is the prefix of the names of server tools.
+const Namespace = "openrouter:"
 
-//go:embed tools.json
-var toolsText []byte
+//go:embed servertools.json
+var text []byte
 
 // known is what is known of tools. Another server tool can be disabled, too, and requests cannot use it
 // where any is disabled.
 var known = func() (table struct {
-	ServerTools []*serverTool
+	ServerTools []*Tool
 	// CallersTypes are the types of tools, and of choices, that belong to no server tool.
 	CallersTypes []string
 	// Plugins are the plugins that there are.
@@ -52,27 +53,11 @@ var known = func() (table struct {
 	Members []string
 },
 ) {
-	if err := json.Unmarshal(toolsText, &table); err != nil {
+	if err := json.Unmarshal(text, &table); err != nil {
 		panic(err) // a test reads it
 	}
-	return table
-}()
-
-var toolMembers = rawjson.NewNames(known.Members...)
-
-// toolByType, toolByPlugin and toolByField have the server tools by the ways to use them.
-var toolByType, toolByPlugin, toolByField = func() (types, plugins, fields map[string]*serverTool) {
 	const space = `[\s\p{Z}\x{85}]*`
-	types, plugins, fields = map[string]*serverTool{}, map[string]*serverTool{}, map[string]*serverTool{}
-	add := func(by map[string]*serverTool, texts []string, t *serverTool) {
-		for _, text := range texts {
-			by[text] = t
-		}
-	}
-	for _, t := range known.ServerTools {
-		add(types, t.Types, t)
-		add(plugins, t.Plugins, t)
-		add(fields, t.Fields, t)
+	for _, t := range table.ServerTools {
 		// Vendors may be before a model, and a reference behind it. LiteLLM takes a name with commas for
 		// a list of models.
 		switch {
@@ -82,35 +67,61 @@ var toolByType, toolByPlugin, toolByField = func() (types, plugins, fields map[s
 			t.implied = regexp.MustCompile(`(?i)[:@]` + space + `(?:` + strings.Join(t.Variants, "|") + `)` + space + `(?:$|[,:@])`)
 		}
 	}
-	return types, plugins, fields
+	return table
 }()
 
-// AllServerTools are the names of the known server tools.
-var AllServerTools = func() (names []string) {
+// Members are the members that tools and plugins may have.
+var Members = rawjson.NewNames(known.Members...)
+
+// Names are the names of the known server tools.
+var Names = func() (names []string) {
 	for _, t := range known.ServerTools {
 		names = append(names, t.Name)
 	}
 	return names
 }()
 
-// toolOfType returns the server tool of a type, which may be one that is not known. Many types end in a date.
-func toolOfType(kind string) (t *serverTool, isKnown bool) {
-	bare := strings.TrimPrefix(kind, vendorNamespace)
+// The known server tools by the ways to use them.
+var (
+	byType   = index(func(t *Tool) []string { return t.Types })
+	byPlugin = index(func(t *Tool) []string { return t.Plugins })
+	// ByField has them by the fields of requests.
+	ByField = index(func(t *Tool) []string { return t.Fields })
+)
+
+func index(ways func(t *Tool) []string) map[string]*Tool {
+	index := map[string]*Tool{}
+	for _, t := range known.ServerTools {
+		for _, way := range ways(t) {
+			index[way] = t
+		}
+	}
+	return index
+}
+
+// OfType returns the server tool of a type, which may be one that is not known. Many types end in a date.
+func OfType(kind string) (t *Tool, isKnown bool) {
+	bare := strings.TrimPrefix(kind, Namespace)
 	undated := bare
 	for i := strings.LastIndexByte(undated, '_'); i > 0 && strings.Trim(undated[i+1:], "0123456789") == ""; i = strings.LastIndexByte(undated, '_') {
 		undated = undated[:i]
 	}
-	if t := toolByType[strings.TrimSuffix(undated, "_preview")]; t != nil {
+	if t := byType[strings.TrimSuffix(undated, "_preview")]; t != nil {
 		return t, true
 	}
 	if !strings.Contains(bare, ":") { // else it has another namespace
-		bare = vendorNamespace + bare
+		bare = Namespace + bare
 	}
-	return &serverTool{Name: bare}, false
+	return &Tool{Name: bare}, false
 }
 
-// toolOfModel returns the first server tool that a model's name implies, or nil.
-func toolOfModel(model string) *serverTool {
+// OfPlugin returns the server tool of a plugin, nil for none, and whether the plugin is known.
+func OfPlugin(id string) (t *Tool, isKnown bool) {
+	return byPlugin[id], slices.Contains(known.Plugins, id)
+}
+
+// OfModel returns the first server tool that a model's name implies, or nil.
+func OfModel(model string) *Tool {
 	for _, t := range known.ServerTools {
 		if t.implied != nil && t.implied.MatchString(model) {
 			return t
@@ -119,22 +130,18 @@ func toolOfModel(model string) *serverTool {
 	return nil
 }
 
-// maxFunctionName is more bytes than the types of server tools have.
-const maxFunctionName = 128
-
-// isWebSearch reports whether LiteLLM runs web_search for a function's name. Letter case and signs do not
+// IsWebSearch reports whether LiteLLM runs web_search for a function's name. Letter case and signs do not
 // count, since that may be WebSearch.
-func isWebSearch(name jsontext.Value) bool {
-	text, _ := rawjson.Head(name, maxFunctionName)
+func IsWebSearch(name string) bool {
 	return strings.EqualFold("websearch", strings.Map(func(char rune) rune {
 		if unicode.IsLetter(char) || unicode.IsDigit(char) {
 			return char
 		}
 		return -1
-	}, text))
+	}, name))
 }
 
-// isCallers reports whether a type is that of no server tool.
-func isCallers(kind jsontext.Value) bool {
+// IsCallers reports whether a type is that of no server tool.
+func IsCallers(kind jsontext.Value) bool {
 	return kind.Kind() == 'n' || slices.ContainsFunc(known.CallersTypes, func(name string) bool { return rawjson.IsText(kind, name) })
 }
