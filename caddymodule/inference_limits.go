@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,6 +39,21 @@ func (h *Handler) moneyNotHeld() string {
 		return "limits in US dollars cannot be held, because no prices are configured and the gateway has not told a cost"
 	}
 	return ""
+}
+
+// adviseMoney logs that limits in US dollars exist and may not be held, at a start or reload.
+func (h *Handler) adviseMoney(ctx context.Context) {
+	why := h.moneyNotHeld()
+	if why == "" || h.limits == nil {
+		return
+	}
+	keys, err := h.service.Keys(ctx)
+	if err != nil {
+		return // the store logs its failures
+	}
+	if slices.ContainsFunc(keys, func(k domain.Key) bool { return k.Limit != nil }) || quota.HasBudgets(ctx, h.limits.Store) {
+		h.logger.Warn(why)
+	}
 }
 
 // admit decides whether the limits of the caller let a request through, before its body is read.
@@ -111,6 +127,11 @@ func (c *inferenceCall) endTicket() {
 		if used.Unknown && u.HasCost { // the gateway told the cost alone
 			used.Unknown, used.Tokens = false, c.ticket.EstimatedTokens()
 		}
+	}
+	if used.NoCost && c.ticket.LacksCost() {
+		c.h.shared.uncosted.Do(func() {
+			c.h.logger.Warn("a request has no known cost, and counts as free against limits in US dollars: the gateway told none, and no price is for its model")
+		})
 	}
 	c.ticket.End(used, time.Now())
 }

@@ -328,3 +328,26 @@ func TestRefusalsInReports(t *testing.T) {
 		t.Errorf("got a share of %s of the budget, want 0.25", got)
 	}
 }
+
+// TestMoneyNotHeld starts with a limit in US dollars, without prices, and then without usage.
+func TestMoneyNotHeld(t *testing.T) {
+	s := start(t, inferring("usage"))
+	k := s.limitedKey(domain.KeyLimits{Limit: new(1.0)}, "")
+	s.costs("null")
+	s.as(k, chatPath, `{"model":"m"}`).want(t, 200)
+	if !strings.Contains(s.logs(), "counts as free against limits in US dollars") {
+		t.Error("a request without a cost was not logged")
+	}
+	s.reload(inferring("usage"))
+	if !strings.Contains(s.logs(), "no prices are configured and the gateway has not told a cost") {
+		t.Error("the reload did not warn of the limit")
+	}
+	s.reload(inferring())
+	if !strings.Contains(s.logs(), "the server's configuration has no usage block") {
+		t.Error("the reload without usage did not warn of the limit")
+	}
+	s.reload(inferring(limitsUsage))
+	if why := s.handler().moneyNotHeld(); why != "" {
+		t.Errorf("with prices: got %q", why)
+	}
+}

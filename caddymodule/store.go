@@ -37,6 +37,7 @@ type shared struct {
 	usage    *usagerecorder.Recorder
 	bundles  *bundle.Bundles
 	quota    *quota.Keeper
+	uncosted sync.Once // a request without a cost was logged
 
 	mu        sync.Mutex
 	inferring []*Handler // those with an inference block, until Cleanup
@@ -163,6 +164,7 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 		return nil
 	}
 	h.adviseFirstKey(ctx)
+	h.adviseMoney(ctx)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package inference
 
 import (
 	"strconv"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"

@@ -44,8 +44,34 @@ func Budgets(each func(store, workspace string, interval domain.Interval, used f
 func (k *Keeper) watch(ctx context.Context, use *Use, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	budgets := make(map[string]*domain.WorkspaceLimits)
-	err := use.Store.View(ctx, func(r domain.Reader) error {
+	budgets, err := readBudgets(ctx, use.Store)
+	if err != nil {
+		if ctx.Err() == nil {
+			use.Logger.Warn("reading budgets for metrics failed; will try again", zap.Error(err), zap.Duration("after", watchInterval))
+		}
+		return
+	}
+	m := momentOf(now)
+	for id, w := range budgets {
+		s := k.hold(id, OfWorkspace, id, now)
+		k.read(ctx, s, &m)
+		if earlier := s.bounds.Load(); earlier == nil || earlier.nanos != newBounds(nil, nil, domain.Limits{}, spendingOf(w)).nanos {
+			workspaceBounds(w, s)
+		}
+		s.release()
+	}
+	k.subjects.Range(func(id, value any) bool {
+		if s := value.(*subject); s.scope == OfWorkspace && budgets[s.id] == nil {
+			s.bounds.Store(nil)
+		}
+		return true
+	})
+}
+
+// readBudgets returns the workspaces with budgets, by their ids.
+func readBudgets(ctx context.Context, store domain.Store) (budgets map[string]*domain.WorkspaceLimits, err error) {
+	err = store.View(ctx, func(r domain.Reader) error {
+		budgets = make(map[string]*domain.WorkspaceLimits)
 		for page := (domain.Page{Limit: domain.MaxPage}); ; page.Offset += page.Limit {
 			text, total, err := r.WorkspacePage(page)
 			if err != nil {
@@ -68,25 +94,11 @@ func (k *Keeper) watch(ctx context.Context, use *Use, now time.Time) {
 			}
 		}
 	})
-	if err != nil {
-		if ctx.Err() == nil {
-			use.Logger.Warn("reading budgets for metrics failed; will try again", zap.Error(err), zap.Duration("after", watchInterval))
-		}
-		return
-	}
-	m := momentOf(now)
-	for id, w := range budgets {
-		s := k.hold(id, OfWorkspace, id, now)
-		k.read(ctx, s, &m)
-		if earlier := s.bounds.Load(); earlier == nil || earlier.nanos != newBounds(nil, nil, domain.Limits{}, spendingOf(w)).nanos {
-			workspaceBounds(w, s)
-		}
-		s.release()
-	}
-	k.subjects.Range(func(id, value any) bool {
-		if s := value.(*subject); s.scope == OfWorkspace && budgets[s.id] == nil {
-			s.bounds.Store(nil)
-		}
-		return true
-	})
+	return budgets, err
+}
+
+// HasBudgets reports whether a workspace of the store has a budget, as far as the store can be read.
+func HasBudgets(ctx context.Context, store domain.Store) bool {
+	budgets, _ := readBudgets(ctx, store)
+	return len(budgets) > 0
 }

@@ -253,5 +253,8 @@ func setHeaders(to http.Header, dialect domain.Dialect, s *subject, b *bounds, n
 // HasHeaders reports whether SetHeaders sets any.
 func (t *Ticket) HasHeaders() bool { return t.shown.bounds.hasRates() }
 
+// LacksCost reports whether a limit of costs holds for a request whose estimate has none.
+func (t *Ticket) LacksCost() bool { return t.BoundsMoney(Preset{}) && t.estimate.nanos == 0 }
+
 // EstimatedTokens are those of Reserve.
 func (t *Ticket) EstimatedTokens() int64 { return t.estimate.tokens }
