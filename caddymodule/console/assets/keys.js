@@ -106,14 +106,15 @@ function limitsOf(key, name) {
 /** Shows the key that someone has. @param {Context} context */
 function ownKey(context) {
 	return live(context, '/key', ({ data }) => {
-		/** @type {KeyFigures} */
-		const key = data
+		/** @type {KeyFigures & { budgets: (Budget & { scope: string })[] }} */
+		const key = data, budgets = key.budgets.filter(({ scope }) => scope === 'workspace')
 		/** @param {string} name @param {Child | Child[]} value */
 		const fact = (name, value) => [h('dt', null, name), h('dd', null, value)]
 		return h('dl', { class: 'facts own-key' },
 			fact('Key', h('code', null, key.label)),
 			fact('Limit', limitsOf(key, 'your key')),
 			fact('Today', spentText(key.usage_daily)), fact('This week', spentText(key.usage_weekly)), fact('This month', spentText(key.usage_monthly)), fact('In all', spentText(key.usage)),
-			fact('Expires', timeOr(key.expires_at, 'never')))
+			fact('Expires', timeOr(key.expires_at, 'never')),
+			budgets.length > 0 && fact('Workspace', budgets.map(({ limit_usd: usd, spend_usd: spent, reset_interval: interval }) => spending('the workspace', spent, usd, interval ?? 'lifetime'))))
 	}).element
 }
