@@ -31,36 +31,99 @@ type keyFigures struct {
 	BYOKUsageMonthly   float64          `json:"byok_usage_monthly"`
 	ExpiresAt          *time.Time       `json:"expires_at"`
 	CreatorUserID      *string          `json:"creator_user_id"`
+	WorkspaceID        string           `json:"workspace_id"`
 	Limits             *domain.Limits   `json:"limits"`
 }
 
-// shownKey is a key for those who manage it. The members after WorkspaceID are ours.
+// shownKey is a key for those who manage it. The members after ExternalUser are ours.
 type shownKey struct {
 	Hash     domain.KeyHash `json:"hash"`
 	Name     string         `json:"name"`
 	Disabled bool           `json:"disabled"`
 	keyFigures
-	CreatedAt   time.Time  `json:"created_at"`
-	UpdatedAt   *time.Time `json:"updated_at"`
-	WorkspaceID string     `json:"workspace_id"`
+	CreatedAt time.Time  `json:"created_at"`
+	UpdatedAt *time.Time `json:"updated_at"`
+	// LastUsedAt is to the hour, nil for never.
+	LastUsedAt   *time.Time `json:"last_used_at"`
+	ExternalUser *string    `json:"external_user"` // nobody has one here
 	// ID names the key in usage, histories, events and the log.
 	ID             string   `json:"id"`
 	Presets        []string `json:"presets"`
 	PresetRequired bool     `json:"preset_required"`
 	Models         []string `json:"models"`
-	// LastUsedAt is to the hour, nil for never.
-	LastUsedAt *time.Time `json:"last_used_at"`
 	// GraceEndsAt is until when the secret before the last rotation works, nil if it does not.
 	GraceEndsAt *time.Time `json:"grace_ends_at"`
 }
 
-// ownKey is a key for its holder. RateLimit and IsProvisioningKey are deprecated at OpenRouter.
+// ownKey is a key for its holder. OpenRouter's clients want all members. RateLimit and
+// IsProvisioningKey are deprecated there, and those without a comment mean nothing here.
 type ownKey struct {
 	keyFigures
-	IsFreeTier        bool         `json:"is_free_tier"`
-	IsManagementKey   bool         `json:"is_management_key"`
-	IsProvisioningKey bool         `json:"is_provisioning_key"`
-	RateLimit         oldRateLimit `json:"rate_limit"`
+	IsManagementKey   bool `json:"is_management_key"`
+	IsProvisioningKey bool `json:"is_provisioning_key"`
+	// Budgets are those of the workspace, and the limit of the key. EffectiveBudget is the first
+	// one that is spent, or else the one with the least left.
+	Budgets         []keyBudget `json:"budgets"`
+	EffectiveBudget *keyBudget  `json:"effective_budget"`
+	// LimitNotice says why these cannot be held, nil if they can. It is ours.
+	LimitNotice    *string      `json:"limit_notice"`
+	RateLimit      oldRateLimit `json:"rate_limit"`
+	IsFreeTier     bool         `json:"is_free_tier"`
+	FreeModels     freeModels   `json:"free_model_daily_requests"`
+	Regions        []string     `json:"allowed_data_regions"`
+	OrganizationID *string      `json:"organization_id"`
+}
+
+// keyBudget is what bounds the spending of a key.
+type keyBudget struct {
+	Scope         string           `json:"scope"` // workspace or key_limit
+	BudgetID      *string          `json:"budget_id"`
+	GuardrailID   *string          `json:"guardrail_id"` // there are none
+	LimitUSD      float64          `json:"limit_usd"`
+	SpendUSD      float64          `json:"spend_usd"`
+	RemainingUSD  float64          `json:"remaining_usd"`
+	ResetInterval *domain.Interval `json:"reset_interval"`
+	ResetsAt      *time.Time       `json:"resets_at"`
+	IncludeBYOK   bool             `json:"include_byok"`
+}
+
+func newKeyBudget(scope string, limit float64, interval domain.Interval, spent usage.Spending, now time.Time) keyBudget {
+	b := keyBudget{Scope: scope, LimitUSD: limit, SpendUSD: spent.In(interval), IncludeBYOK: true}
+	b.RemainingUSD = b.LimitUSD - b.SpendUSD
+	if _, end := interval.Window(now); !end.IsZero() {
+		b.ResetInterval, b.ResetsAt = &interval, &end
+	}
+	return b
+}
+
+// setBudgets sets the budgets of a key in a workspace, in which the keys have spent so much.
+func (o *ownKey) setBudgets(k domain.Key, budgets domain.Budgets, spent map[string]usage.Spending, now time.Time) {
+	var all usage.Spending
+	for _, of := range spent {
+		all.Total, all.Daily, all.Weekly, all.Monthly = all.Total+of.Total, all.Daily+of.Daily, all.Weekly+of.Weekly, all.Monthly+of.Monthly
+	}
+	for _, interval := range domain.Intervals {
+		if set, ok := budgets[interval]; ok {
+			b := newKeyBudget("workspace", set.LimitUSD, interval, all, now)
+			b.BudgetID = &set.ID
+			o.Budgets = append(o.Budgets, b)
+		}
+	}
+	if k.Limit != nil {
+		o.Budgets = append(o.Budgets, newKeyBudget("key_limit", *k.Limit, k.LimitReset, spent[k.ID], now))
+	}
+	for i := range o.Budgets {
+		b, least := &o.Budgets[i], o.EffectiveBudget
+		if least == nil || least.RemainingUSD > 0 && b.RemainingUSD < least.RemainingUSD {
+			o.EffectiveBudget = b
+		}
+	}
+}
+
+type freeModels struct {
+	Limit     int `json:"limit"`
+	Remaining int `json:"remaining"`
+	Used      int `json:"used"`
 }
 
 type oldRateLimit struct {
@@ -74,7 +137,7 @@ func figuresOf(k domain.Key, spent usage.Spending) keyFigures {
 	f := keyFigures{
 		Label: cmp.Or(k.Label, k.ID), Limit: k.Limit, IncludeBYOKInLimit: k.IncludeBYOKInLimit,
 		Usage: spent.Total, UsageDaily: spent.Daily, UsageWeekly: spent.Weekly, UsageMonthly: spent.Monthly,
-		ExpiresAt: k.ExpiresAt, Limits: k.Limits,
+		ExpiresAt: k.ExpiresAt, WorkspaceID: k.WorkspaceID, Limits: k.Limits,
 	}
 	if k.Limit != nil {
 		f.LimitRemaining = new(max(0, *k.Limit-spent.In(k.LimitReset)))
@@ -93,7 +156,7 @@ func showKey(k domain.Key, spent usage.Spending) shownKey {
 	scope := domain.ValueOr(k.Scope, domain.Scope{})
 	shown := shownKey{
 		Hash: k.Hash, Name: k.Name, Disabled: k.Disabled, keyFigures: figuresOf(k, spent),
-		CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt, WorkspaceID: k.WorkspaceID,
+		CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt,
 		ID: k.ID, Presets: scope.Presets, PresetRequired: scope.PresetRequired, Models: scope.Models, LastUsedAt: k.LastUsedAt,
 	}
 	if k.Previous != nil && time.Now().Before(k.Previous.Until) {
@@ -143,26 +206,27 @@ func (c *call) writeKey() (domain.Write, error) {
 
 // getOwnKey shows the caller's own key.
 func getOwnKey(c *call) (response, error) {
-	k, isIssued, err := c.h.service.OwnKey(c.r.Context(), c.who)
+	k, home, err := c.h.service.OwnKey(c.r.Context(), c.who)
 	if err != nil {
 		return response{}, err
 	}
-	if !isIssued {
-		k = domain.Key{ID: c.who.KeyID, UserID: c.who.UserID}
-	}
-	home, err := c.h.service.HomeOf(c.r.Context(), c.who)
+	spent, err := c.spendingIn(home.ID)
 	if err != nil {
 		return response{}, err
 	}
-	spent, err := c.spendingIn(home)
-	if err != nil {
-		return response{}, err
-	}
+	c.showFound(home.ID, 0)
 	isManagement := c.who.Kind == domain.ManagementKey
-	return answerKeys(http.StatusOK, ownKey{
+	own := ownKey{
 		keyFigures: figuresOf(k, spent[k.ID]), IsManagementKey: isManagement, IsProvisioningKey: isManagement,
-		RateLimit: oldRateLimit{-1, "10s", "Deprecated: see limits"},
-	}, "")
+		Budgets: []keyBudget{}, RateLimit: oldRateLimit{-1, "10s", "Deprecated: see limits"}, Regions: []string{},
+	}
+	if !isManagement {
+		own.setBudgets(k, home.Budgets, spent, c.start)
+		if why := c.h.moneyNotHeld(); why != "" && len(own.Budgets) > 0 {
+			own.LimitNotice = &why
+		}
+	}
+	return answerKeys(http.StatusOK, own, "")
 }
 
 // listKeys lists the inference keys of a workspace, the oldest first.

@@ -69,9 +69,9 @@ func TestKeyAPI(t *testing.T) {
 	hash, _ := k.Hash.MarshalText()
 	want := fmt.Sprintf(`{"data":{"hash":"%s","name":"Ann","disabled":false,"label":"%s","limit":2,"limit_remaining":2,"limit_reset":"monthly",`+
 		`"include_byok_in_limit":true,"usage":0,"usage_daily":0,"usage_weekly":0,"usage_monthly":0,"byok_usage":0,"byok_usage_daily":0,"byok_usage_weekly":0,`+
-		`"byok_usage_monthly":0,"expires_at":%q,"creator_user_id":"ann","limits":{"requests_per_minute":60},"created_at":%q,"updated_at":null,"workspace_id":%q,`+
-		`"id":%q,"presets":["p"],"preset_required":false,"models":["m","n/*"],"last_used_at":null,"grace_ends_at":null},"key":%q}`,
-		hash, k.Label, end.Format(time.RFC3339), k.CreatedAt.Format(time.RFC3339Nano), team.Data.ID, k.ID, k.secret)
+		`"byok_usage_monthly":0,"expires_at":%q,"creator_user_id":"ann","workspace_id":%q,"limits":{"requests_per_minute":60},"created_at":%q,"updated_at":null,"last_used_at":null,"external_user":null,`+
+		`"id":%q,"presets":["p"],"preset_required":false,"models":["m","n/*"],"grace_ends_at":null},"key":%q}`,
+		hash, k.Label, end.Format(time.RFC3339), team.Data.ID, k.CreatedAt.Format(time.RFC3339Nano), k.ID, k.secret)
 	if r.body != want {
 		t.Errorf("got  %s\nwant %s", r.body, want)
 	}
@@ -96,13 +96,14 @@ func TestKeyAPI(t *testing.T) {
 	own.want(t, 200)
 	for _, part := range []string{
 		`{"data":{"label":"` + k.Label + `","limit":2,"limit_remaining":1.75,`, `"usage_daily":0.25,`,
-		`"is_free_tier":false,"is_management_key":false,"is_provisioning_key":false,"rate_limit":{"requests":-1,"interval":"10s",`,
+		`"is_management_key":false,"is_provisioning_key":false,"budgets":[{"scope":"key_limit","budget_id":null,"guardrail_id":null,"limit_usd":2,"spend_usd":0.25,"remaining_usd":1.75,"reset_interval":"monthly","resets_at":"20`,
+		`"effective_budget":{"scope":"key_limit",`, `"rate_limit":{"requests":-1,"interval":"10s",`,
 	} {
 		if !strings.Contains(own.body, part) {
 			t.Errorf("got %s, want %s in it", own.body, part)
 		}
 	}
-	for _, secret := range []string{"hash", "name", "disabled", "created_at", "workspace_id"} {
+	for _, secret := range []string{"hash", "name", "disabled", "created_at"} {
 		if strings.Contains(own.body, `"`+secret+`"`) {
 			t.Errorf("a key sees its own %s: %s", secret, own.body)
 		}
@@ -148,7 +149,7 @@ func TestKeyAPI(t *testing.T) {
 	if want := []string{"key.create lead", "key.update lead", "key.update lead", "key.rotate lead", "key.rotate lead", "key.delete lead"}; !slices.Equal(history, want) {
 		t.Errorf("got %q, want %q", history, want)
 	}
-	do("GET", "workspaces/team/history", "").want(t, 200, `"operation":"key.rotate"`, `"operation":"key.create"`)
+	do("GET", "workspaces/team/history", "").want(t, 200, `"operation":"key.rotate"`, `"operation":"key.create"`, `"changed_key_id":"`+k.ID+`"`)
 	if text := s.logs(); strings.Contains(text, k.secret) || strings.Contains(text, last.secret) {
 		t.Error("the log has a secret")
 	}
@@ -194,9 +195,9 @@ func TestKeyAPIRefuses(t *testing.T) {
 			t.Errorf("%s %s %s: got %s, want %s", tc.method, tc.path, tc.body, r.body, tc.says)
 		}
 	}
-	for _, path := range []string{"keys", "keys/" + k.ID + "/rotate"} {
-		s.manage("POST", "/v1/"+path, `{"name":"n"}`, "Idempotency-Key: a").want(t, 400, "idempotency-key")
-		s.manage("POST", "/v1/"+path, `{"name":"n"}`, "If-Match: *").want(t, 412)
+	for path, body := range map[string]string{"keys": `{"name":"n"}`, "keys/" + k.ID + "/rotate": ""} {
+		s.manage("POST", "/v1/"+path, body, "Idempotency-Key: a").want(t, 400, "idempotency-key")
+		s.manage("POST", "/v1/"+path, body, "If-Match: *").want(t, 412)
 	}
 	if got := s.upstream.taken(); got != nil {
 		t.Errorf("the gateway got %q", got)

@@ -338,7 +338,8 @@ func TestMoneyNotHeld(t *testing.T) {
 	if !strings.Contains(s.logs(), "counts as free against limits in US dollars") {
 		t.Error("a request without a cost was not logged")
 	}
-	s.reload(inferring("usage"))
+	s.reload(inferring("usage") + "\nkey_api")
+	s.do("GET", "/v1/key", "", bearer(k.secret)).want(t, 200, `"limit_notice":"limits in US dollars cannot be held, because no prices`)
 	if !strings.Contains(s.logs(), "no prices are configured and the gateway has not told a cost") {
 		t.Error("the reload did not warn of the limit")
 	}

@@ -72,7 +72,7 @@ func TestEveryOperationIsNamed(t *testing.T) {
 		}
 		switch {
 		case regexp.MustCompile("_(list|history|usage)$").MatchString(op.name): // an operation with many objects
-		case strings.HasPrefix(op.path, "presets"), strings.HasPrefix(op.path, "keys"):
+		case strings.HasPrefix(op.path, "presets"), strings.HasPrefix(op.path, "key"):
 			where = home
 		case strings.Contains(op.path, "{workspace}"):
 			where = s.manage("GET", "/v1/workspaces/"+workspace, "").field(t, "id")

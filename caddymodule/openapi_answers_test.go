@@ -388,6 +388,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		check(step.op, ask(), map[bool]int{true: 201, false: 200}[step.op == "keys_create"])
 	}
 	check("keys_list", s.manage("GET", "/v1/keys?workspace_id=absent", ""), 404)
+	check("keys_create", s.manage("POST", "/v1/keys", `{"name":"n","workspace_id":"absent"}`), 404)
 	soon := s.keyIn(s.manage("POST", "/v1/keys", fmt.Sprintf(`{"name":"n","expires_at":%q}`, time.Now().UTC().Add(time.Second).Format(time.RFC3339Nano))), 201)
 	if !s.eventually(func() bool { return s.manage("PATCH", "/v1/keys/"+soon.ID, `{"name":"m"}`).status == 409 }) {
 		t.Error("the key does not expire")

@@ -272,7 +272,9 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 			if op.method != http.MethodGet {
 				e.refusals = append(e.refusals, http.StatusConflict)
 			}
-			e.refusals = append(e.refusals, http.StatusPreconditionFailed)
+			if e.refusals = append(e.refusals, http.StatusPreconditionFailed); op.name == "keys_create" { // its workspace
+				e.refusals = append(e.refusals, http.StatusNotFound)
+			}
 			if op.name == "own_key_get" { // any key has it
 				e.refusals = slices.DeleteFunc(e.refusals, func(status int) bool { return status == http.StatusForbidden })
 			}

@@ -57,16 +57,25 @@ func (s *Service) Key(ctx context.Context, who Principal, ref string) (k Key, er
 	return k, err
 }
 
-// OwnKey returns the issued key of a principal, and false if its key is configured.
-func (s *Service) OwnKey(ctx context.Context, who Principal) (k Key, ok bool, err error) {
+// OwnKey returns the key of a principal, and the workspace that it acts in. A key of the
+// configuration has an id, a user and the workspace alone. A workspace that is deleted is NotFound.
+func (s *Service) OwnKey(ctx context.Context, who Principal) (k Key, home Workspace, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
+		id, err := who.Home(r)
+		if err != nil {
+			return err
+		}
+		if home, err = r.Workspace(id); err != nil {
+			return err
+		}
 		k, err = r.KeyByHash(who.Hash)
+		if errors.Is(err, ErrNotFound) {
+			k, err = Key{ID: who.KeyID, Kind: who.Kind, UserID: who.UserID}, nil
+		}
+		k.WorkspaceID = id
 		return err
 	})
-	if errors.Is(err, ErrNotFound) {
-		return Key{}, false, nil
-	}
-	return k, true, err
+	return k, home, err
 }
 
 // findKey is Key within a snapshot. For a management key the result has the id of its workspace.

@@ -82,11 +82,6 @@ func (s *Service) RowsOfKeys(ctx context.Context, workspaceID string, of UsageRa
 	})
 }
 
-// HomeOf returns the id of the workspace that a key acts in.
-func (s *Service) HomeOf(ctx context.Context, who Principal) (string, error) {
-	return s.home(ctx, who, "")
-}
-
 // report calls read with the rows of the object that find puts into of.
 func (s *Service) report(ctx context.Context, of UsageRange, read func(iter.Seq2[UsageRow, error]) error, find func(Reader, *UsageRange) error) error {
 	return s.reports.run(ctx, func(ctx context.Context) error {
