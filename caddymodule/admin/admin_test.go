@@ -5,11 +5,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
@@ -156,6 +159,76 @@ func TestLimitedKeyCommand(t *testing.T) {
 		"/presets/1: is in the list already":            {"--kind", "inference", "--preset", "a", "--preset", "a"},
 		"/models/0: must have 1 to 256 printable ASCII": {"--kind", "inference", "--model", "a b"},
 	}, "key", "create")
+}
+
+// TestKeyLikeAnother issues a key with limits in what it spends, and others like it.
+func TestKeyLikeAnother(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
+	list := func() (keys []admin.IssuedKey) {
+		t.Helper()
+		out, _ := s.must("key", "list", "--json")
+		if err := json.Unmarshal([]byte(out), &keys); err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	s.must("key", "create", "--kind", "inference", "--user", "ann", "--name", "first", "--workspace", "team", "--preset", "p", "--limit", "50.5", "--reset", "monthly",
+		"--rpm", "60", "--tpm", "1000", "--rpd", "2", "--tpd", "3", "--concurrent", "4")
+	first := list()[0]
+	s.must("key", "create", "--like", first.ID)
+	s.must("key", "create", "--like", first.ID, "--name", "other", "--limit", "0", "--rpm", "1", "--preset", "q")
+	keys := list()
+	want := first
+	want.ID, want.Name, want.UserID, want.Hint, want.CreatedAt = keys[1].ID, "", "", keys[1].Hint, keys[1].CreatedAt
+	if !reflect.DeepEqual(keys[1], want) {
+		t.Errorf("got %+v, want %+v", keys[1], want)
+	}
+	limits := domain.Limits{RequestsPerMinute: 1, TokensPerMinute: 1000, RequestsPerDay: 2, TokensPerDay: 3, Concurrent: 4}
+	if k := keys[2]; k.Name != "other" || *k.Limit != 0 || k.LimitReset != domain.Monthly || *k.Limits != limits || !slices.Equal(k.Presets, []string{"q"}) {
+		t.Errorf("got %+v, want the options before the other key's", k)
+	}
+	out, _ := s.must("key", "show", first.ID)
+	for _, part := range []string{"$50.5 monthly", "60 requests a minute at most", "1000 tokens a minute at most", "2 requests a day at most", "3 tokens a day at most", "4 requests at once at most"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("show gives %s, want %q in it", out, part)
+		}
+	}
+	s.refuses(map[string][]string{
+		"/limit: is for inference keys only":     {"--kind", "management", "--limit", "1"},
+		"/limit_reset: must be":                  {"--kind", "inference", "--reset", "hourly"},
+		"/limits/requests_per_minute: must":      {"--kind", "inference", "--rpm", "-1"},
+		"Key not found":                          {"--like", "absent"},
+		"not the id of one":                      {"--like", "caddypresets_inf_x"},
+		"/presets: is for inference keys only; ": {"--like", first.ID, "--kind", "management"},
+	}, "key", "create")
+}
+
+// TestRotateKeyCommand gives a key other secrets.
+func TestRotateKeyCommand(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	secret, note := s.must("key", "create", "--kind", "management")
+	secret = strings.TrimSpace(secret)
+	id := strings.Fields(note)[3]
+	id = strings.TrimSuffix(id, ",")
+	status := func(secret string) int {
+		return s.Do("GET", "/v1/workspaces", "", caddytest.Bearer(secret)).Status
+	}
+	next, note := s.must("key", "rotate", id, "--grace", "1h")
+	if next = strings.TrimSpace(next); !strings.HasPrefix(next, "caddypresets_mgmt_") || !strings.Contains(note, "whose former secret works until 20") || strings.Contains(note, next) {
+		t.Errorf("got a note %q", note)
+	}
+	if got := []int{status(secret), status(next)}; !slices.Equal(got, []int{200, 200}) {
+		t.Errorf("got %v within the grace, want 200", got)
+	}
+	last, note := s.must("key", "rotate", id)
+	if got := []int{status(secret), status(next), status(strings.TrimSpace(last))}; !slices.Equal(got, []int{401, 401, 200}) || !strings.Contains(note, "whose former secret ended") {
+		t.Errorf("got %v and %q, want the last secret alone to work", got, note)
+	}
+	s.refuses(map[string][]string{
+		"grace: must be a duration": {id, "--grace", "999999999d"},
+		"Key not found":             {"absent"},
+	}, "key", "rotate")
 }
 
 func TestSeveralStores(t *testing.T) {

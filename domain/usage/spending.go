@@ -35,7 +35,7 @@ func (s Spending) In(interval domain.Interval) float64 {
 func ReadSpending(ctx context.Context, s *domain.Service, workspaceID string, since, at time.Time) (spent map[string]Spending, err error) {
 	days := domain.UsageRange{Day: true, From: since, To: at.UTC().AddDate(0, 0, 2)} // a node's clock may be ahead
 	err = s.RowsOfKeys(ctx, workspaceID, days, func(rows iter.Seq2[domain.UsageRow, error]) error {
-		spent, err = sumSpending(rows, at)
+		spent, err = SumSpending(rows, at)
 		return err
 	})
 	return spent, err
@@ -50,8 +50,9 @@ type keySums struct {
 	requests int64
 }
 
-// sumSpending sums rows of days by key.
-func sumSpending(rows iter.Seq2[domain.UsageRow, error], at time.Time) (map[string]Spending, error) {
+// SumSpending returns the spending of each key by its id, at a time, in rows of days. Their order does
+// not matter, and rows of several nodes are summed. An error of rows or of a damaged row is returned.
+func SumSpending(rows iter.Seq2[domain.UsageRow, error], at time.Time) (map[string]Spending, error) {
 	var starts [len(windowed)]time.Time
 	for i, interval := range windowed {
 		starts[i], _ = interval.Window(at)
