@@ -33,12 +33,12 @@ type shownBudget struct {
 	ID          string  `json:"id"`
 	WorkspaceID string  `json:"workspace_id"`
 	LimitUSD    float64 `json:"limit_usd"`
-	// SpendUSD is what was spent in the present window. It is in lists alone, and nil if it cannot be read.
-	SpendUSD *float64 `json:"spend_usd,omitzero"`
 	// ResetInterval is nil for Lifetime.
 	ResetInterval *Interval `json:"reset_interval"`
 	CreatedAt     time.Time `json:"created_at"`
 	UpdatedAt     time.Time `json:"updated_at"`
+	// SpendUSD is what was spent in the present window. It is in lists alone, and nil if it cannot be read.
+	SpendUSD *float64 `json:"spend_usd,omitzero"`
 }
 
 func (w Workspace) showBudget(interval Interval) shownBudget {

@@ -47,7 +47,7 @@ export function spending(name, spent, limit, interval) {
 	return h('div', { class: 'spending' },
 		h('p', { class: 'number' }, h('span', null, h('strong', null, costText(spent)), ` of ${limitText(limit)} ${intervals[interval].each}`), h('span', { class: 'muted' }, percent)),
 		h('meter', { min: 0, max: 1, low: 0.8, high: 0.999, optimum: 0, value: Math.min(1, share), 'aria-label': `Spent ${intervals[interval].each} by ${name}`, 'aria-valuetext': percent }),
-		h('p', { class: share >= 1 ? 'small bad' : 'below' }, verdict(share, interval)))
+		h('p', { class: share >= 1 ? 'below bad' : 'below' }, verdict(share, interval)))
 }
 
 /** @param {number} usd */
