@@ -192,7 +192,7 @@ func (c *call) findKey() (k domain.Key, spent usage.Spending, err error) {
 		return k, spent, err
 	}
 	all, err := c.spendingIn(k.WorkspaceID)
-	return k, all[k.ID], err
+	return k, c.h.spentNow(c.r.Context(), k.ID, all[k.ID]), err
 }
 
 // writeKey returns the terms of a change of keys. A repeated request cannot get the first response,
@@ -215,6 +215,7 @@ func getOwnKey(c *call) (response, error) {
 		return response{}, err
 	}
 	c.showFound(home.ID, 0)
+	spent[k.ID] = c.h.spentNow(c.r.Context(), k.ID, spent[k.ID])
 	isManagement := c.who.Kind == domain.ManagementKey
 	own := ownKey{
 		keyFigures: figuresOf(k, spent[k.ID]), IsManagementKey: isManagement, IsProvisioningKey: isManagement,
@@ -250,7 +251,7 @@ func listKeys(c *call) (response, error) {
 			return response{}, err
 		}
 		for i, k := range keys {
-			shown[i] = showKey(k, spent[k.ID])
+			shown[i] = showKey(k, c.h.spentNow(c.r.Context(), k.ID, spent[k.ID]))
 		}
 	}
 	return answerKeys(http.StatusOK, shown, "")

@@ -41,6 +41,25 @@ func (h *Handler) moneyNotHeld() string {
 	return ""
 }
 
+// spentNow returns what a key has spent, of which stored is as far as the rows of usage tell. What counts against
+// its limits is newer, and lasts as long as the key.
+func (h *Handler) spentNow(ctx context.Context, keyID string, stored usage.Spending) usage.Spending {
+	if h.limits == nil {
+		return stored
+	}
+	var now quota.Spent
+	err := h.limits.Store.View(ctx, func(r domain.Reader) (err error) {
+		now, err = h.shared.quota.Spent(r, keyID, time.Now())
+		return err
+	})
+	if err != nil {
+		return stored
+	}
+	stored.Total, stored.Daily = max(stored.Total, now.Of(domain.Lifetime)), max(stored.Daily, now.Of(domain.Daily))
+	stored.Weekly, stored.Monthly = max(stored.Weekly, now.Of(domain.Weekly)), max(stored.Monthly, now.Of(domain.Monthly))
+	return stored
+}
+
 // adviseMoney logs that limits in US dollars exist and may not be held, at a start or reload.
 func (h *Handler) adviseMoney(ctx context.Context) {
 	why := h.moneyNotHeld()

@@ -97,13 +97,20 @@ func TestBudgetLimits(t *testing.T) {
 		usd  float64
 		says string
 	}{
-		{domain.Daily, 5, ""}, {domain.Daily, 100, ""}, {domain.Monthly, 10.01, ""}, {domain.Lifetime, 100.51, ""}, {domain.Weekly, 50, ""},
+		{domain.Daily, 5, ""},
+		{domain.Daily, 100, ""},
+		{domain.Monthly, 10.01, ""},
+		{domain.Lifetime, 100.51, ""},
+		{domain.Weekly, 50, ""},
 		{domain.Daily, 100.5, "must be less than the monthly budget of $100.5"},
 		{domain.Weekly, 10, "must be more than the daily budget of $10"},
 		{domain.Weekly, 101, "must be less than the monthly budget of $100.5"},
 		{domain.Monthly, 10, "must be more than the daily budget of $10"},
 		{domain.Lifetime, 100, "must be more than the monthly budget of $100.5"},
-		{domain.Daily, 0, above0}, {domain.Daily, -1, above0}, {domain.Daily, math.NaN(), above0}, {domain.Lifetime, math.Inf(1), above0},
+		{domain.Daily, 0, above0},
+		{domain.Daily, -1, above0},
+		{domain.Daily, math.NaN(), above0},
+		{domain.Lifetime, math.Inf(1), above0},
 	} {
 		var want []domain.Issue
 		if tc.says != "" {
