@@ -180,9 +180,9 @@ func (c *call) answerKey(status int, k domain.Key, spent usage.Spending, secret 
 	return answerKeys(status, showKey(k, spent), secret)
 }
 
-// spendingIn returns what the keys of a workspace have spent until now.
+// spendingIn returns what the keys of a workspace have spent until a moment ago.
 func (c *call) spendingIn(workspaceID string) (map[string]usage.Spending, error) {
-	return usage.ReadSpending(c.r.Context(), c.h.service, workspaceID, time.Time{}, c.start)
+	return c.h.spending.Read(c.r.Context(), c.h.service, workspaceID)
 }
 
 // findKey returns the key of the path and what it has spent. Changes read both first, because what

@@ -88,6 +88,9 @@ func TestKeyAPI(t *testing.T) {
 		t.Errorf("the key gets %d, want 200", got)
 	}
 	s.storeUsage()
+	if !s.eventually(func() bool { return s.keyIn(do("GET", path, ""), 200).Usage == 0.25 }) {
+		t.Error("the key has no usage")
+	}
 	used := s.keyIn(do("GET", path, ""), 200)
 	if used.Usage != 0.25 || used.UsageDaily != 0.25 || used.UsageWeekly != 0.25 || used.UsageMonthly != 0.25 || *used.LimitRemaining != 1.75 {
 		t.Errorf("got %+v, want a usage of 0.25 everywhere", used)

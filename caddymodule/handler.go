@@ -30,6 +30,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/webhook"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
@@ -146,6 +147,7 @@ type Handler struct {
 	finder       ownkeys.Finder // of keys that must not go upstream
 	deadlines    deadline.Limits
 	failureLimit limiter.Limit
+	spending     usage.SpendingCache
 	webhooks     []*webhook.Receiver
 	bundle       *bundle.Bundle // nil without one
 	stopping     stopClock

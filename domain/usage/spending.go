@@ -3,6 +3,7 @@ package usage
 import (
 	"context"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -39,6 +40,57 @@ func ReadSpending(ctx context.Context, s *domain.Service, workspaceID string, si
 		return err
 	})
 	return spent, err
+}
+
+// SpendingCache keeps the spending of workspaces for a short time, because every key may ask for its
+// own. Its zero value is ready. It is safe for concurrent use.
+type SpendingCache struct {
+	mu         sync.Mutex
+	workspaces map[string]*cachedSpending
+}
+
+type cachedSpending struct {
+	mu    sync.Mutex // held while it is read
+	spent map[string]Spending
+	until time.Time
+}
+
+const (
+	// maxCachedSpending bounds the workspaces of a SpendingCache.
+	maxCachedSpending = 1000
+	// spendingShare is how many times as long as its reading took a result is kept, so that asking
+	// again and again costs little.
+	spendingShare = 20
+	// maxSpendingAge bounds how long a result is kept.
+	maxSpendingAge = 10 * time.Second
+)
+
+// Read is ReadSpending for all days of a workspace. It may return a result that is some seconds old,
+// which must not be changed.
+func (c *SpendingCache) Read(ctx context.Context, s *domain.Service, workspaceID string) (map[string]Spending, error) {
+	c.mu.Lock()
+	of := c.workspaces[workspaceID]
+	if of == nil {
+		if c.workspaces == nil || len(c.workspaces) >= maxCachedSpending {
+			c.workspaces = make(map[string]*cachedSpending)
+		}
+		of = new(cachedSpending)
+		c.workspaces[workspaceID] = of
+	}
+	c.mu.Unlock()
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	start := time.Now()
+	if start.Before(of.until) {
+		return of.spent, nil
+	}
+	spent, err := ReadSpending(ctx, s, workspaceID, time.Time{}, start)
+	if err != nil {
+		return nil, err
+	}
+	end := time.Now()
+	of.spent, of.until = spent, end.Add(min(maxSpendingAge, spendingShare*end.Sub(start)))
+	return spent, nil
 }
 
 // windowed are the intervals of a Spending but its total.
