@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"strconv"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -14,6 +16,10 @@ func listBudgets(c *call) (response, error) {
 		return spent.Of
 	})
 	list.WorkspaceID = "" // as in other lists
+	if why := c.h.moneyNotHeld(); why != "" && err == nil {
+		list.JSON = strconv.AppendQuote(append(list.JSON, `,"limit_notice":`...), why)
+		list.Tag = domain.Tag(list.JSON)
+	}
 	return c.answerObject(list, err)
 }
 

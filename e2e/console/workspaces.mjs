@@ -105,4 +105,6 @@ scenario("a server without an API of keys has no keys to show", { key: managemen
   assert.equal(await page.getByRole("link", { name: "Keys", exact: true }).count(), 0);
   await go(page, "/w/default/keys");
   await shows(page.getByRole("main"), /key_api/);
+  await go(page, "/w/default/budgets");
+  await shows(page.getByRole("main"), /cannot be held, because usage is not measured/);
 });

@@ -23,8 +23,18 @@ export function budgetsView(context) {
 }
 
 /** @param {Context} context */
+const budgetsPath = ({ workspace }) => workspacePath(workspace, 'budgets')
+
+/** Says why limits of costs cannot be held, if so. @param {string | null | undefined} why */
+export const notice = (why) => why && h('p', { class: 'note' }, `${why[0].toUpperCase()}${why.slice(1)}.`)
+
+/** Looks whether limits of costs can be held. @param {Context} context */
+export const noticeOf = (context) => live(context, budgetsPath(context), ({ text }) => notice(JSON.parse(text).limit_notice), { lines: 0, onFailure: () => h('span') }).element
+
+/** @param {Context} context */
 function list(context) {
-	return live(context, workspacePath(context.workspace, 'budgets'), ({ data }) => [
+	return live(context, budgetsPath(context), ({ text, data }) => [
+		notice(JSON.parse(text).limit_notice),
 		h('p', { class: 'intro' }, 'A budget bounds what all requests of the workspace spend together. Once it is used up, they get 403 until it resets, at midnight in UTC.'),
 		table('Budgets', ['Budget', 'Spent', 'Resets', 'Actions'], Object.keys(intervals).map((interval) =>
 			budgetRow(context, interval, data.find((/** @type {Budget} */ { reset_interval: of }) => (of ?? 'lifetime') === interval))), 'budgets'),

@@ -3,6 +3,7 @@
 import { hasKeys, search, toWorkspaceUsage } from './addresses.js'
 import { button, h, row, table, user, when } from './elements.js'
 import * as session from './session.js'
+import { notice, noticeOf } from './budgets.js'
 import { snippet } from './copy.js'
 import { changeKey, nameOf, newKey, removeKey, rotateKey, setDisabled } from './key_changes.js'
 import { rates } from './key_form.js'
@@ -21,7 +22,7 @@ export function keysView(context) {
 			h('div', { class: 'heading' }, h('h1', null, title), hasKeys && mayIssue && h('div', { class: 'actions' },
 				h('a', { class: 'quiet', href: toWorkspaceUsage(context.workspace, { by: 'key' }) }, 'Usage by key'),
 				button('New key', () => newKey(context), { class: 'primary', 'data-key': 'new', 'data-shortcut': 'n' }))),
-			!hasKeys ? off() : mayIssue ? list(context) : session.mayChange()
+			!hasKeys ? off() : mayIssue ? [noticeOf(context), list(context)] : session.mayChange()
 				? h('p', { class: 'note' }, 'This key sees no others. That takes a management key with the right issue-keys.') : ownKey(context)),
 	}
 }
@@ -106,15 +107,15 @@ function limitsOf(key, name) {
 /** Shows the key that someone has. @param {Context} context */
 function ownKey(context) {
 	return live(context, '/key', ({ data }) => {
-		/** @type {KeyFigures & { budgets: (Budget & { scope: string })[] }} */
+		/** @type {KeyFigures & { budgets: (Budget & { scope: string })[], limit_notice: string | null }} */
 		const key = data, budgets = key.budgets.filter(({ scope }) => scope === 'workspace')
 		/** @param {string} name @param {Child | Child[]} value */
 		const fact = (name, value) => [h('dt', null, name), h('dd', null, value)]
-		return h('dl', { class: 'facts own-key' },
+		return [notice(key.limit_notice), h('dl', { class: 'facts own-key' },
 			fact('Key', h('code', null, key.label)),
 			fact('Limit', limitsOf(key, 'your key')),
 			fact('Today', spentText(key.usage_daily)), fact('This week', spentText(key.usage_weekly)), fact('This month', spentText(key.usage_monthly)), fact('In all', spentText(key.usage)),
 			fact('Expires', timeOr(key.expires_at, 'never')),
-			budgets.length > 0 && fact('Workspace', budgets.map(({ limit_usd: usd, spend_usd: spent, reset_interval: interval }) => spending('the workspace', spent, usd, interval ?? 'lifetime'))))
+			budgets.length > 0 && fact('Workspace', budgets.map(({ limit_usd: usd, spend_usd: spent, reset_interval: interval }) => spending('the workspace', spent, usd, interval ?? 'lifetime'))))]
 	}).element
 }
