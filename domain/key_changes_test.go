@@ -158,6 +158,7 @@ func TestUpdateKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		updated.LastUsedAt = nil // which is stored in the background
 		return updated
 	}
 	hash := domain.HashSecret(secret)
