@@ -240,7 +240,7 @@ func listKeys(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	keys, _, err := c.h.service.WorkspaceKeys(c.r.Context(), c.who, c.given.workspace, domain.ValueOr(withDisabled, false), page)
+	keys, total, err := c.h.service.WorkspaceKeys(c.r.Context(), c.who, c.given.workspace, domain.ValueOr(withDisabled, false), page)
 	if err != nil {
 		return response{}, err
 	}
@@ -254,7 +254,11 @@ func listKeys(c *call) (response, error) {
 			shown[i] = showKey(k, c.h.spentNow(c.r.Context(), k.ID, spent[k.ID]))
 		}
 	}
-	return answerKeys(http.StatusOK, shown, "")
+	body, err := jsonv2.Marshal(struct {
+		Data  []shownKey `json:"data"`
+		Total int        `json:"total_count"` // is ours, as in other lists
+	}{shown, total}, jsonv2.FormatNilSliceAsNull(true))
+	return response{status: http.StatusOK, body: body}, err
 }
 
 func getKey(c *call) (response, error) {

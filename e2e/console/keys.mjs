@@ -207,6 +207,20 @@ scenario("an answer with a secret that is lost does not ask for another key", { 
   await button(form, "Cancel").click({ noWaitAfter: true });
 });
 
+scenario("more keys than a page has are on the next one", { key: managementKey }, async ({ page }) => {
+  await manage("POST", "/workspaces", { name: "Many", slug: "many" });
+  for (let n = 1; n <= 101; n++) {
+    await send("POST", "/keys", { name: `key ${n}`, workspace_id: "many" });
+  }
+  await go(page, "/w/many/keys");
+  await shows(page, "1–100 of 101");
+  await shows(page, "101 keys");
+  assert.equal(await rowOf(page, "key 101").count(), 0);
+  await button(page, "Next").click();
+  await shows(page, "101–101 of 101");
+  await shows(rowOf(page, "key 101"), "every preset and model");
+});
+
 scenario("a key of one workspace sees the keys of that alone", {}, async ({ page }) => {
   await issue("of team");
   await send("POST", "/keys", { name: "of others", workspace_id: "others" });

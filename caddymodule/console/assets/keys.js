@@ -35,12 +35,12 @@ const off = () => h('div', { class: 'empty' },
 /** @param {Context} context */
 function list(context) {
 	const path = (/** @type {number} */ offset) => '/keys' + search({ workspace_id: context.workspace, include_disabled: 'true', offset, limit })
-	return pagedList(context, limit, path, ({ data }) => (data.length === 0
+	return pagedList(context, limit, path, ({ data, total }) => (total === 0
 		? h('div', { class: 'empty' }, h('h2', null, 'No keys yet'), h('p', null, 'Give each developer, agent and service a key of its own. Then each has its own limit and its own usage, and can be stopped alone.'))
-		: h('div', null, h('p', { class: 'hint number' }, summary(data)), table('Keys', ['Key', 'Reach', 'Limit', 'This month', 'Last used', 'Expires', 'Actions'], data.map((/** @type {Key} */ key) => keyRow(context, key)), 'keys'))))
+		: h('div', null, h('p', { class: 'hint number' }, data.length < total ? `${total} keys` : summary(data)), table('Keys', ['Key', 'Reach', 'Limit', 'This month', 'Last used', 'Expires', 'Actions'], data.map((/** @type {Key} */ key) => keyRow(context, key)), 'keys'))))
 }
 
-/** Counts the keys of a page that someone may want to look at. @param {Key[]} keys */
+/** Counts the keys, and those that someone may want to look at. @param {Key[]} keys */
 function summary(keys) {
 	/** @param {string} word @param {(key: Key) => unknown} is */
 	const count = (word, is) => [keys.filter(is).length, word]

@@ -167,7 +167,7 @@ session.locks.addEventListener('lock', (event) => {
 })
 
 function help() {
-	const keys = [['/', 'Search presets'], ['j and k', 'Next and previous in a list'], ['n', 'New version'], ['c', 'Compare'], ['?', 'These shortcuts'], ['Escape', 'Close what is on top']]
+	const keys = [['/', 'Search presets'], ['j and k', 'Next and previous in a list'], ['n', 'New version or key'], ['c', 'Compare'], ['?', 'These shortcuts'], ['Escape', 'Close what is on top']]
 	openDialog('Keyboard shortcuts', 'Keyboard shortcuts', [h('dl', { class: 'facts' }, keys.map(([key, text]) => [h('dt', null, h('kbd', null, key)), h('dd', null, text)]).flat())])
 }
 
