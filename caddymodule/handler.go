@@ -230,7 +230,9 @@ func (h *Handler) Cleanup() error {
 		if h.Inference.Usage != nil {
 			err = h.shared.usage.End(h.Inference.Usage.recording)
 		}
-		err = errors.Join(err, h.shared.quota.End(h.limits))
+		if h.limits != nil {
+			err = errors.Join(err, h.shared.quota.End(h.limits))
+		}
 	}
 	if h.bundle != nil {
 		h.shared.bundles.Remove(h.bundle)

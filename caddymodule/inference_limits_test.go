@@ -143,7 +143,7 @@ func TestSpendingLimit(t *testing.T) {
 		s.as(total, chatPath, `{"model":"m"}`).want(t, 403, "Key limit exceeded (total limit)", `"resets_at":null`)
 		if round == 0 {
 			s.stop()
-			if !s.isReleased() {
+			if !s.eventually(s.isReleased) {
 				t.Fatal("the store is not released")
 			}
 			s.reload(inferring(limitsUsage))

@@ -58,7 +58,7 @@ var matrix = map[string]row{
 	"GET workspaces/{workspace}/usage":                 {"management", cell{"workspaces/{w}/usage", "", 200}, []cell{{"workspaces/absent/usage", "", 404}}, false},
 	"GET workspaces/{workspace}/budgets":               {"management", cell{"workspaces/{w}/budgets", "", 200}, []cell{{"workspaces/absent/budgets", "", 404}}, false},
 	"GET workspaces/{workspace}/budgets/{interval}":    {"management", cell{"workspaces/{w}/budgets/weekly", "", 200}, []cell{{"workspaces/absent/budgets/weekly", "", 404}}, false},
-	"PUT workspaces/{workspace}/budgets/{interval}":    {"management", cell{"workspaces/{w}/budgets/weekly", `{"limit_usd":{n}}`, 200}, []cell{{"workspaces/absent/budgets/weekly", `{"limit_usd":1}`, 404}}, false},
+	"PUT workspaces/{workspace}/budgets/{interval}":    {"management", cell{"workspaces/{w}/budgets/weekly", `{"limit_usd":1{n}}`, 200}, []cell{{"workspaces/absent/budgets/weekly", `{"limit_usd":1}`, 404}}, false},
 	"DELETE workspaces/{workspace}/budgets/{interval}": {"management", cell{"workspaces/{w}/budgets/weekly", "", 200}, []cell{{"workspaces/absent/budgets/weekly", "", 404}}, false},
 	"DELETE workspaces/{workspace}":                    {"management", cell{"workspaces/{w}", "", 200}, []cell{{"workspaces/absent", "", 404}}, false},
 	"GET key":                                          {"anyone", cell{"key", "", 200}, nil, false},

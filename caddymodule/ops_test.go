@@ -20,6 +20,7 @@ func TestOps(t *testing.T) {
 	hooks := receives(t)
 	s := start(t, inferring("usage")+"\nmetrics per_preset"+hooks.directive())
 	s.manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/small"}`).want(t, 200)
+	s.manage("PUT", "/v1/workspaces/default/budgets/daily", `{"limit_usd":100}`).want(t, 200)
 	for body, status := range map[string]int{
 		`{"model":"@preset/p","messages":[]}`: 202,
 		`{"model":"acme/small"}`:              202,

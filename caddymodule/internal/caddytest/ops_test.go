@@ -17,7 +17,7 @@ const root = "../../.."
 // runbook exists.
 func TestAlerts(t *testing.T) {
 	all := alerts(t, root)
-	want := []string{"PresetsDown", "PresetsStoreUnavailable", "PresetsDiskNearlyFull", "PresetsStoreDamaged", "PresetsBackupMissing", "PresetsClusterStale", "PresetsServerErrors", "PresetsBundleWaiting", "PresetsKeysGuessed"}
+	want := []string{"PresetsDown", "PresetsStoreUnavailable", "PresetsDiskNearlyFull", "PresetsStoreDamaged", "PresetsBackupMissing", "PresetsClusterStale", "PresetsServerErrors", "PresetsBundleWaiting", "PresetsKeysGuessed", "PresetsBudgetNearlyUsed", "PresetsBudgetUsed"}
 	var names []string
 	runbook := regexp.MustCompile(`^https://github\.com/caddy-presets/caddy-presets/blob/main/docs/[a-z]+\.md#[a-z0-9-]+$`)
 	for _, a := range all {
