@@ -111,7 +111,7 @@ const defaultMaxTokens = 1024
 // reserve counts the estimate of a request that is resolved, unless a limit refuses it.
 func (c *inferenceCall) reserve(resolution inference.Resolution) error {
 	p := quota.Preset{ID: resolution.PresetID, WorkspaceID: resolution.WorkspaceID, Limits: resolution.PresetLimits}
-	if c.dryRun || c.route.counts || !c.ticket.IsLimited(p) {
+	if c.h.limits == nil || c.dryRun || c.route.counts || !c.ticket.IsLimited(p) {
 		return nil
 	}
 	tokens := gatewayanswer.Tokens{Input: int64(resolution.Body.Len()) / 4, Output: resolution.MaxTokens}
@@ -193,7 +193,7 @@ func (c *inferenceCall) recordRefusal() {
 
 // limited returns the answer for a refusal of the limits, and counts it.
 func (c *inferenceCall) limited(err error) error {
-	refused, ok := errors.AsType[*quota.Refusal](err)
+	refused, ok := errors.AsType[*quota.Error](err)
 	if !ok {
 		return err
 	}

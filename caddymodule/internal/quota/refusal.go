@@ -15,17 +15,17 @@ type Kind string
 const (
 	Cost              Kind = "cost"
 	RequestsPerMinute Kind = "requests_per_minute"
-	TokensPerMinute   Kind = "tokens_per_minute"
+	TokensPerMinute   Kind = "tokens_per_minute" //nolint:gosec // no credential
 	RequestsPerDay    Kind = "requests_per_day"
-	TokensPerDay      Kind = "tokens_per_day"
+	TokensPerDay      Kind = "tokens_per_day" //nolint:gosec // no credential
 	Concurrent        Kind = "concurrent"
 )
 
 // Kinds are all kinds.
 var Kinds = []Kind{Cost, RequestsPerMinute, TokensPerMinute, RequestsPerDay, TokensPerDay, Concurrent}
 
-// Refusal is the error for a request that a limit does not let through.
-type Refusal struct {
+// Error is the refusal for a request that a limit does not let through.
+type Error struct {
 	Scope Scope
 	Kind  Kind
 	// Interval is that of the window that is used up, empty for a rate and for Concurrent.
@@ -43,7 +43,7 @@ type Refusal struct {
 }
 
 // Error returns the message for the client. For costs, it is that of OpenRouter.
-func (r *Refusal) Error() string {
+func (r *Error) Error() string {
 	if r.Kind != Cost {
 		return fmt.Sprintf("Rate limit exceeded: %d %s for this %s", r.Limit, rateNames[r.Kind], r.Scope)
 	}
@@ -61,7 +61,7 @@ func (r *Refusal) Error() string {
 	}
 }
 
-var rateNames = map[Kind]string{
+var rateNames = map[Kind]string{ //nolint:gosec // no credentials
 	RequestsPerMinute: "requests per minute", TokensPerMinute: "tokens per minute",
 	RequestsPerDay: "requests per day", TokensPerDay: "tokens per day", Concurrent: "concurrent requests",
 }

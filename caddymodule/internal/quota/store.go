@@ -337,7 +337,7 @@ func (b *batch) settle(m *moment) {
 }
 
 // tell tells once that a window of a key is used up. It does not wait for that.
-func (k *Keeper) tell(s *subject, r *Refusal) {
+func (k *Keeper) tell(s *subject, r *Error) {
 	use := k.newest()
 	if use == nil || use.Reached == nil || s.scope != OfKey {
 		return

@@ -147,7 +147,7 @@ func (s *subject) limits(source any, make func(earlier *bounds) *bounds) *bounds
 }
 
 // checkSpent refuses a request if a window is used up. own is what the request itself has in flight.
-func (s *subject) checkSpent(b *bounds, m *moment, own amount) *Refusal {
+func (s *subject) checkSpent(b *bounds, m *moment, own amount) *Error {
 	if b.boundsMoney {
 		flight := s.flightNanos.Load() - own.nanos
 		for i := intervals - 1; i >= 0; i-- { // the broadest first
@@ -155,22 +155,22 @@ func (s *subject) checkSpent(b *bounds, m *moment, own amount) *Refusal {
 				continue
 			}
 			if spent := s.windowOf(i, m).used().nanos + flight; spent >= b.nanos[i] {
-				return s.refuse(Cost, i, m, func(r *Refusal) { r.LimitUSD, r.SpendUSD = usdOf(b.nanos[i]), usdOf(spent) })
+				return s.refuse(Cost, i, m, func(r *Error) { r.LimitUSD, r.SpendUSD = usdOf(b.nanos[i]), usdOf(spent) })
 			}
 		}
 	}
 	if b.tokensADay != none && s.windowOf(daily, m).used().tokens+s.flightTokens.Load()-own.tokens >= b.tokensADay {
-		return s.refuse(TokensPerDay, daily, m, func(r *Refusal) { r.Limit = b.tokensADay })
+		return s.refuse(TokensPerDay, daily, m, func(r *Error) { r.Limit = b.tokensADay })
 	}
 	if b.tokenRate != nil && own.isZero() && b.tokenRate.TokensAt(m.at) < 1 {
-		return &Refusal{Scope: s.scope, Kind: TokensPerMinute, Limit: b.tokensAMinute, RetryAfter: wait(b.tokenRate, m.at, 1)}
+		return &Error{Scope: s.scope, Kind: TokensPerMinute, Limit: b.tokensAMinute, RetryAfter: wait(b.tokenRate, m.at, 1)}
 	}
 	return nil
 }
 
 // refuse returns the refusal of a window that is used up.
-func (s *subject) refuse(kind Kind, i int, m *moment, with func(*Refusal)) *Refusal {
-	r := &Refusal{Scope: s.scope, Kind: kind, Interval: domain.Intervals[i], ResetsAt: resetOf(i, m.at)}
+func (s *subject) refuse(kind Kind, i int, m *moment, with func(*Error)) *Error {
+	r := &Error{Scope: s.scope, Kind: kind, Interval: domain.Intervals[i], ResetsAt: resetOf(i, m.at)}
 	if !r.ResetsAt.IsZero() {
 		r.RetryAfter = r.ResetsAt.Sub(m.at)
 	}
@@ -180,23 +180,23 @@ func (s *subject) refuse(kind Kind, i int, m *moment, with func(*Refusal)) *Refu
 }
 
 // enter counts a request that is let through, unless a limit of requests refuses it.
-func (s *subject) enter(b *bounds, m *moment) *Refusal {
+func (s *subject) enter(b *bounds, m *moment) *Error {
 	if n := s.inFlight.Add(1); n > b.concurrent {
 		s.inFlight.Add(-1)
-		return &Refusal{Scope: s.scope, Kind: Concurrent, Limit: b.concurrent, RetryAfter: time.Second}
+		return &Error{Scope: s.scope, Kind: Concurrent, Limit: b.concurrent, RetryAfter: time.Second}
 	}
 	if b.requestsADay != none {
 		w := s.windowOf(daily, m)
 		if n := w.stored.requests.Load() + w.pending.requests.Add(1); n > b.requestsADay {
 			w.pending.requests.Add(-1)
 			s.inFlight.Add(-1)
-			return s.refuse(RequestsPerDay, daily, m, func(r *Refusal) { r.Limit = b.requestsADay })
+			return s.refuse(RequestsPerDay, daily, m, func(r *Error) { r.Limit = b.requestsADay })
 		}
 	}
 	if b.requestRate != nil && !b.requestRate.AllowN(m.at, 1) {
 		s.uncount(b, m)
 		s.inFlight.Add(-1)
-		return &Refusal{Scope: s.scope, Kind: RequestsPerMinute, Limit: b.requestsAMinute, RetryAfter: wait(b.requestRate, m.at, 1)}
+		return &Error{Scope: s.scope, Kind: RequestsPerMinute, Limit: b.requestsAMinute, RetryAfter: wait(b.requestRate, m.at, 1)}
 	}
 	return nil
 }
@@ -209,14 +209,14 @@ func (s *subject) uncount(b *bounds, m *moment) {
 }
 
 // reserve adds the estimate of a request to what is in flight, unless a window is used up.
-func (s *subject) reserve(b *bounds, m *moment, estimate amount) *Refusal {
+func (s *subject) reserve(b *bounds, m *moment, estimate amount) *Error {
 	s.flightTokens.Add(estimate.tokens)
 	s.flightNanos.Add(estimate.nanos)
 	refused := s.checkSpent(b, m, estimate)
 	if refused == nil && b.tokenRate != nil && estimate.tokens > 0 {
 		first := min(estimate.tokens, int64(b.tokenRate.Burst()))
 		if !b.tokenRate.AllowN(m.at, int(first)) {
-			refused = &Refusal{Scope: s.scope, Kind: TokensPerMinute, Limit: b.tokensAMinute, RetryAfter: wait(b.tokenRate, m.at, first)}
+			refused = &Error{Scope: s.scope, Kind: TokensPerMinute, Limit: b.tokensAMinute, RetryAfter: wait(b.tokenRate, m.at, first)}
 		} else {
 			take(b.tokenRate, m.at, b.tokensOf(estimate)-first)
 		}

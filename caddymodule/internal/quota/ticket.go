@@ -29,7 +29,7 @@ type held struct {
 
 // Admit decides whether a request may pass, as far as that can be told without its body. The ticket of a
 // request that may pass must be ended. ctx bounds the reading of the store, which only the first request of
-// a key or a workspace needs. The error is a *Refusal.
+// a key or a workspace needs. The error is a *Error.
 func (k *Keeper) Admit(ctx context.Context, t *Ticket, c Caller, now time.Time) error {
 	t.keeper, t.caller = k, c
 	var w *domain.WorkspaceLimits
@@ -90,7 +90,7 @@ func (t *Ticket) BoundsMoney(p Preset) bool {
 func (t *Ticket) IsLimited(p Preset) bool { return t.number > 0 || p.Limits != nil }
 
 // Reserve counts a request, whose body is known now, with the estimate of what it will use until it ends. A
-// request that is refused counts nowhere. The error is a *Refusal.
+// request that is refused counts nowhere. The error is a *Error.
 func (t *Ticket) Reserve(ctx context.Context, p Preset, tokens, nanos int64) error {
 	if p.Limits != nil {
 		if t.number == 0 {
@@ -125,7 +125,7 @@ func (h held) settle(estimate, used amount, now time.Time) {
 }
 
 // refuse cancels the ticket, and tells of the refusal.
-func (t *Ticket) refuse(r *Refusal, by *subject) {
+func (t *Ticket) refuse(r *Error, by *subject) {
 	if r.first {
 		t.keeper.tell(by, r)
 	}
