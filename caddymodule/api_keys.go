@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"time"
 
@@ -215,6 +216,9 @@ func getOwnKey(c *call) (response, error) {
 		return response{}, err
 	}
 	c.showFound(home.ID, 0)
+	if spent = maps.Clone(spent); spent == nil { // others read the same
+		spent = make(map[string]usage.Spending)
+	}
 	spent[k.ID] = c.h.spentNow(c.r.Context(), k.ID, spent[k.ID])
 	isManagement := c.who.Kind == domain.ManagementKey
 	own := ownKey{

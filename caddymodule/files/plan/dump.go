@@ -19,7 +19,7 @@ import (
 var newDefaults = map[string]string{
 	"description": "null", "default_text_model": "null", "default_image_model": "null", "default_provider_sort": "null",
 	"io_logging_api_key_ids": "null", "io_logging_sampling_rate": "1", "is_data_discount_logging_enabled": "true",
-	"is_observability_broadcast_enabled": "false", "is_observability_io_logging_enabled": "false", "disabled_server_tools": "null",
+	"is_observability_broadcast_enabled": "false", "is_observability_io_logging_enabled": "false", "disabled_server_tools": "null", "limits": "null",
 }
 
 // Dump reads the workspaces that the key sees, or the one of an id or slug. It reads their
