@@ -120,6 +120,17 @@ scenario("a list shows what keys may spend, and what they have spent", { key: ma
   await look(page, "keys");
 });
 
+scenario("a limit that will not last is told in words", { key: managementKey, fresh: true }, async ({ page }) => {
+  assert.equal(await ask(await issue("too fast", { limit: 0.004, limit_reset: "monthly" })), 200);
+  await page.clock.setFixedTime(new Date("2026-11-11T00:00:00Z"));
+  await go(page, "/w/team/keys");
+  await shows(rowOf(page, "too fast"), "At this pace used up next wk.");
+  await page.clock.setFixedTime(new Date("2026-11-20T00:00:00Z"));
+  await page.reload();
+  await shows(rowOf(page, "too fast"), "$0.002 of $0.004 a month");
+  assert.equal(await rowOf(page, "too fast").getByText(/At this pace/).count(), 0);
+});
+
 scenario("a key is changed, disabled and enabled, and each can be taken back", { key: managementKey }, async ({ page }) => {
   const secret = await issue("ann", { limit: 5, limit_reset: "weekly", limits: { concurrent: 2 } });
   await go(page, "/w/team/keys");
