@@ -2,13 +2,14 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"io"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"strconv"
+
+	"github.com/klauspost/compress/gzip"
 )
 
 // bareEnv makes this program a bare proxy. Its value is the address to listen on, then the upstream's, with a

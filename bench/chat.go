@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,16 +42,33 @@ func chatBody(model string, size int, stream bool) string {
 	fmt.Fprintf(&body, `{"model":"%s","stream":%t,"messages":[`, model, stream)
 	const separator, tail = ",", "]}"
 	for i := range (size/chatMessageSize - 1) / 2 * 2 {
-		body.WriteString(chatMessage([]string{"user", "assistant"}[i%2], chatMessageSize-len(separator)) + separator)
+		body.WriteString(chatMessage([]string{"user", "assistant"}[i%2], chatMessageSize-len(separator), i+1) + separator)
 	}
-	return body.String() + chatMessage("user", size-body.Len()-len(tail)) + tail
+	return body.String() + chatMessage("user", size-body.Len()-len(tail), 0) + tail
 }
 
-func chatMessage(role string, size int) string {
-	const sentence, tail = `The quick brown fox said: \"Jump over the lazy dog!\"\n`, `"}`
-	head := `{"role":"` + role + `","content":"`
-	size -= len(head) + len(tail)
-	return head + strings.Repeat(sentence, size/len(sentence)) + strings.Repeat("x", size%len(sentence)) + tail
+// chatMessage returns a message of a size in bytes, whose text is like that of agents: words, code and quotes, with
+// escapes at irregular places. Messages of one number and size are equal.
+func chatMessage(role string, size, number int) string {
+	const tail = `"}`
+	text := []byte(`{"role":"` + role + `","content":"`)
+	random := rand.New(rand.NewPCG(1, uint64(number)))
+	for {
+		piece := chatPieces[random.IntN(len(chatPieces))]
+		if random.IntN(4) == 0 {
+			piece = strconv.Itoa(random.IntN(1_000_000)) + " "
+		}
+		if len(text)+len(piece)+len(tail) > size {
+			return string(append(text, bytes.Repeat([]byte("x"), size-len(tail)-len(text))...)) + tail
+		}
+		text = append(text, piece...)
+	}
+}
+
+var chatPieces = []string{
+	"The quick brown fox jumps over the lazy dog. ", "the ", "of a ", "request ", "which then ", "answers, ", "because ", "naïve ", "größer ", "模型 ",
+	`\n`, `\n\n\t`, `\"quoted\" `, `if err != nil {\n\t\treturn fmt.Errorf(\"reading %q: %w\", name, err)\n\t}\n`, `{\"path\": \"src/main.go\", \"line\": `,
+	`C:\\Users\\me `, `\u00e9t\u00e9 `, "and so on; ", "(see above) ", "function ", "configuration ",
 }
 
 // withSystemMessage adds the system message to a chat request.

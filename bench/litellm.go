@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 )
 
 // liteLLMRequirements names LiteLLM's proxy and all that it needs, with their versions.
@@ -27,22 +29,27 @@ func (b *bench) prepareLiteLLM() (gatewayCase, error) {
 	if err != nil {
 		return gatewayCase{}, err
 	}
-	_, version, _ := strings.Cut(string(requirements), "\nlitellm==")
-	version, _, _ = strings.Cut(version, "\n")
+	_, version, found := strings.Cut(string(requirements), "\nlitellm==")
+	if version, _, _ = strings.Cut(version, "\n"); !found {
+		return gatewayCase{}, fmt.Errorf("%s does not name litellm", liteLLMRequirements)
+	}
 	caches, err := os.UserCacheDir()
 	if err != nil {
 		return gatewayCase{}, err
 	}
-	environment := filepath.Join(caches, "caddy-presets-bench", "litellm-"+version)
-	binary := filepath.Join(environment, "bin", "litellm")
-	if _, err := os.Stat(binary); err != nil {
+	environment := filepath.Join(caches, "caddy-presets-bench", fmt.Sprintf("litellm-%s-%x", version, sha256.Sum256(requirements))[:64])
+	binary, installed := filepath.Join(environment, "bin", "litellm"), filepath.Join(environment, "installed")
+	if _, err := os.Stat(installed); err != nil {
 		for _, args := range [][]string{
 			{python, "-m", "venv", environment},
-			{filepath.Join(environment, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", liteLLMRequirements},
+			{filepath.Join(environment, "bin", "python"), "-m", "pip", "install", "--only-binary", ":all:", "--quiet", "--disable-pip-version-check", "--requirement", liteLLMRequirements},
 		} {
 			if out, err := b.command(args[0], args[1:]...).CombinedOutput(); err != nil {
 				return gatewayCase{}, fmt.Errorf("%s: %w\n%s\nIt needs Debian's python3-venv and a package index", strings.Join(args[1:3], " "), err, out)
 			}
+		}
+		if err := os.WriteFile(installed, nil, 0o600); err != nil { // at the end, since an installation may be stopped
+			return gatewayCase{}, err
 		}
 	}
 	config := filepath.Join(b.folder, "litellm.yaml")
@@ -58,7 +65,12 @@ func (b *bench) prepareLiteLLM() (gatewayCase, error) {
 		cmd := b.command(binary, "--config", config, "--host", host, "--port", port, "--num_workers", fmt.Sprint(runtime.NumCPU()), "--telemetry", "False")
 		// LITELLM_LOCAL_MODEL_COST_MAP keeps it from asking GitHub. The others are those of its page about production.
 		env := []string{"LITELLM_MODE=PRODUCTION", "LITELLM_LOG=ERROR", "LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_MASTER_KEY=" + liteLLMKey}
-		s, err := b.start(cmd, env, newRequest(address, http.MethodGet, "/health/liveliness", "nobody", "", http.StatusOK, nil))
+		s, err := b.launch(cmd, env)
+		if err != nil {
+			return nil, nil, err
+		}
+		s.startGrace = 3 * time.Minute // it takes half a minute where other work runs
+		err = s.await(newRequest(address, http.MethodGet, "/health/liveliness", "nobody", "", http.StatusOK, nil))
 		if err != nil {
 			return nil, nil, err
 		}

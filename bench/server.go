@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -39,6 +40,8 @@ type server struct {
 	ended chan struct{} // closed once it has ended
 	begun time.Time
 	took  time.Duration // to start
+	// startGrace is how long it may take to start, 0 for grace.
+	startGrace time.Duration
 }
 
 // start starts a server and waits until it answers a request as expected.
@@ -72,9 +75,6 @@ func (b *bench) launch(cmd *exec.Cmd, env []string) (*server, error) {
 	return s, nil
 }
 
-// startGrace is how long a server may take to start. LiteLLM takes half a minute where other work runs.
-const startGrace = 3 * time.Minute
-
 // await waits until the server answers a request as expected.
 func (s *server) await(ready *request) error {
 	for {
@@ -87,7 +87,7 @@ func (s *server) await(ready *request) error {
 			return s.failed(errors.New("it ended"))
 		case <-time.After(time.Millisecond):
 		}
-		if s.took > startGrace {
+		if s.took > cmp.Or(s.startGrace, grace) {
 			return s.failed(err)
 		}
 	}

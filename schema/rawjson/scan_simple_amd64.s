@@ -1,3 +1,5 @@
+//go:build gc && !purego && !race && !msan && !asan
+
 #include "textflag.h"
 
 // Bytes that stand 32 times in a register.

@@ -1,8 +1,8 @@
-//go:build !amd64
+//go:build !amd64 || !gc || purego || race || msan || asan
 
 package rawjson
 
-// skipSimple returns how many bytes text goes on with that are string content without
-// surprises: characters of one byte, or of more, and whole escapes of two. It stops before a
-// quote, a control character, and any other escape, and also where less than a block is left.
+// skipSimple returns how many bytes text goes on with that are string content without surprises: characters of
+// one byte, or of more, and whole escapes of two. It stops before a quote, a control character, and a wrong escape,
+// and where less than a block is left. It may stop before an escape of six.
 func skipSimple(text []byte) int { return skipSimpleWords(text) }

@@ -1,55 +1,89 @@
 package rawjson
 
 import (
-	"math/rand/v2"
-	"strings"
+	"bytes"
 	"testing"
 )
 
-// TestSkipSimple compares what the processor's form of skipSimple finds with a loop over single
-// characters, in texts of everything that matters, at each place.
+// TestSkipSimple has each byte behind up to three backslashes at each place of two blocks, and cuts the text at each
+// length. What follows the text cannot be read where the system has such pages.
 func TestSkipSimple(t *testing.T) {
-	pieces := []string{`"`, `\`, `\\`, `\"`, `\n`, `\u00e9`, `\ud83d\ude00`, `\x`, `\b`, `\f`, `\r`, `\t`, `\/`, "a", "é", "\xff", "\n", "\x1f", " ", "\x00", strings.Repeat("w", 31), strings.Repeat(`\\`, 17)}
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 100_000 {
-		var b strings.Builder
-		for range random.IntN(12) {
-			b.WriteString(pieces[random.IntN(len(pieces))])
-			b.WriteString(strings.Repeat("x", random.IntN(9)*random.IntN(9)))
-		}
-		text := []byte(b.String())
-		end := simpleEnd(text)
-		for name, skip := range map[string]func([]byte) int{"processor": skipSimple, "words": skipSimpleWords} {
-			if got := skip(text); got > end || len(text)-end >= 32 && got < end || got < end-33 || !isBoundary(text, got) {
-				t.Fatalf("%s: skipped %d bytes of %q, want %d", name, got, text, end)
+	for place := range 2*blockSize + 2 {
+		for char := range 256 {
+			for backslashes := range min(3, place) + 1 {
+				text := bytes.Repeat([]byte{'x'}, 3*blockSize)
+				copy(text[place-backslashes:], `\\\`[:backslashes])
+				text[place] = byte(char)
+				for length := 0; length <= len(text); length += 1 + length/(2*blockSize)*7 {
+					checkSkip(t, text[:length])
+				}
 			}
+		}
+	}
+}
+
+// FuzzSkipSimple compares strings of any text with a loop over single characters.
+func FuzzSkipSimple(f *testing.F) {
+	for _, seed := range []string{`\`, `\n`, `ab\u00e9`, "\xff\x80", `\"`, `\\"`, "\x1f"} {
+		f.Add(bytes.Repeat([]byte(seed), 65), true)
+	}
+	f.Fuzz(func(t *testing.T, text []byte, few bool) {
+		if len(text) > 4096 {
+			return
+		}
+		if few { // only bytes that matter
+			text = bytes.Clone(text)
+			for i, char := range text {
+				text[i] = "\\\\\\\"nu/0aaaaa\x1f\xdc\\"[char&15]
+			}
+		}
+		checkSkip(t, text)
+		quoted := guarded(append([]byte{'"'}, text...))
+		if got, want := scanString(quoted, 0), stringEnd(quoted, 1); got != want {
+			t.Fatalf("%q ends at %d, want %d", quoted, got, want)
+		}
+	})
+}
+
+// checkSkip checks that the rest of what was skipped ends where the whole does, and that no simple block is left.
+func checkSkip(t *testing.T, text []byte) {
+	t.Helper()
+	text = guarded(text)
+	end := simpleEnd(text)
+	for name, skip := range map[string]func([]byte) int{"processor": skipSimple, "words": skipSimpleWords} {
+		got := skip(text)
+		if stringEnd(text, got) != stringEnd(text, 0) || got < end && len(text)-got > blockSize {
+			t.Fatalf("%s: skipped %d bytes of %q, the first that is not simple is at %d", name, got, text, end)
 		}
 	}
 }
 
 // simpleEnd returns where a quote, a control character or an escape that is not simple stands first.
 func simpleEnd(text []byte) (i int) {
-	for i < len(text) {
+	for i < len(text) && text[i] != '"' && text[i] >= ' ' {
 		switch {
-		case text[i] == '\\' && isEscape[at(text, i+1)]:
-			i += 2
-		case text[i] == '\\', text[i] == '"', text[i] < ' ':
-			return i
-		default:
+		case text[i] != '\\':
 			i++
+		case isEscape[at(text, i+1)]:
+			i += 2
+		default:
+			return i
 		}
 	}
 	return i
 }
 
-// isBoundary reports whether no simple escape is cut at a place.
-func isBoundary(text []byte, place int) bool {
-	i := 0
-	for i < place {
-		if text[i] == '\\' && isEscape[at(text, i+1)] {
-			i++
+// stringEnd returns what scanString returns for a string whose rest begins at a place.
+func stringEnd(text []byte, i int) int {
+	for {
+		switch i += simpleEnd(text[i:]); {
+		case at(text, i) == '"':
+			return i + 1
+		case at(text, i) != '\\':
+			return failedAt(i)
 		}
-		i++
+		if i = scanCode(text, i); i < 0 {
+			return i
+		}
 	}
-	return i == place
 }

@@ -5,36 +5,50 @@ import (
 	"math/bits"
 )
 
+const (
+	// blockSize is how many bytes are looked at together.
+	blockSize = 32
+	// maxSkip is how many bytes are skipped at once. Assembly code cannot be interrupted, as for a collection.
+	maxSkip = 64 << 10
+	// singleBytes is how many bytes are looked at one by one before blocks are tried again. Text in escapes of
+	// six has no simple blocks.
+	singleBytes = 16
+)
+
 // scanString scans a string. Like the tolerant decoder, it accepts invalid UTF-8.
 func scanString(text []byte, i int) int {
 	if at(text, i) != '"' {
 		return failedAt(i)
 	}
 	for i++; ; {
-		i += skipSimple(text[i:])
-		switch char := at(text, i); {
-		case char == '"':
-			return i + 1
-		case char == '\\' && isEscape[at(text, i+1)]:
-			i += 2
-		case char == '\\':
-			if i = scanCode(text, i); i < 0 {
-				return i
+		if len(text)-i >= blockSize {
+			i += skipSimple(text[i:min(i+maxSkip, len(text))])
+		}
+		for last := i + singleBytes; i < last || len(text)-i < blockSize; {
+			switch char := at(text, i); {
+			case char == '"':
+				return i + 1
+			case char == '\\' && isEscape[at(text, i+1)]:
+				i += 2
+			case char == '\\':
+				if i = scanCode(text, i); i < 0 {
+					return i
+				}
+				last = i + singleBytes
+			case char < ' ':
+				return failedAt(i)
+			default:
+				i++
 			}
-		case char < ' ':
-			return failedAt(i)
-		default:
-			i++
 		}
 	}
 }
 
-// skipSimpleWords is skipSimple for any processor. It looks at blocks of 32 bytes. Where a block begins hardly
-// depends on the escapes before, so a processor works on several at once.
+// skipSimpleWords is skipSimple for any processor. It goes on behind escapes of six, and may stop within one. Where
+// a block begins hardly depends on the escapes before, so a processor works on several at once.
 func skipSimpleWords(text []byte) (i int) {
-	const size = 32
-	for len(text)-i >= size {
-		block, next := text[i:i+size], i+size
+	for len(text)-i >= blockSize {
+		block, next := text[i:i+blockSize], i+blockSize
 		a, b := special(binary.LittleEndian.Uint64(block)), special(binary.LittleEndian.Uint64(block[8:]))
 		c, d := special(binary.LittleEndian.Uint64(block[16:])), special(binary.LittleEndian.Uint64(block[24:]))
 		if a|b|c|d == 0 {
@@ -43,13 +57,13 @@ func skipSimpleWords(text []byte) (i int) {
 		}
 		for places := gather(a) | gather(b)<<8 | gather(c)<<16 | gather(d)<<24; places != 0; places &= places - 1 {
 			place := bits.TrailingZeros32(places)
-			switch char := block[place%size]; { // the compiler sees that it is in bounds
+			switch char := block[place%blockSize]; { // the compiler sees that it is in bounds
 			case char == '\\':
-				if !isEscape[at(text, i+place+1)] {
+				if !isEscape[at(text, i+place+1)] && scanCode(text, i+place) < 0 {
 					return i + place
 				}
 				places &^= 2 << place // the next may be a quote or a backslash, too
-				if place == size-1 {
+				if place == blockSize-1 {
 					next++
 				}
 			case char == '"', char < ' ':

@@ -3,60 +3,159 @@ package heldbody
 import (
 	"bytes"
 	"math/bits"
+	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // buffer is memory for a body. It is used again, also for other callers. So it is only
 // recycled after its last reader, and readers see only what was written since.
 type buffer struct {
 	text []byte
-	pool *sync.Pool // nil for a size that is rare
+	pool *sync.Pool // nil for a large one
 }
 
 // smallestBuffer is in bytes.
 const smallestBuffer = 512
 
-// bufferPools are for buffers of smallestBuffer, and of four sizes more for each time that it doubles, up to
-// 64 MiB. Each has some room more, to see the end of a body. Large ones are in pools, too: what is thrown
-// away stays in memory until the collector runs, which it does once there is as much of it as in use.
-var bufferPools [1 + 4*17]sync.Pool
-
-// bufferClass returns the index of the pool for size bytes, or a larger one, and the size of its buffers.
-func bufferClass(size int64) (class int, rounded int64) {
-	last := uint64(max(size-bytes.MinRead, smallestBuffer)) - 1
-	doublings := bits.Len64(last / smallestBuffer)
-	if doublings == 0 {
-		return 0, smallestBuffer + bytes.MinRead
-	}
-	step := uint64(smallestBuffer/8) << doublings // a quarter of what is doubled
-	steps := last/step + 1
-	return 4*(doublings-1) + int(steps) - 4, int64(steps*step) + bytes.MinRead
-}
+// bufferPools are for buffers of smallestBuffer, of twice that, and so on up to 64 KiB. Each
+// has some room more, to see the end of a body.
+var bufferPools [8]sync.Pool
 
 // bufferSize returns the size of the buffer for size bytes.
 func bufferSize(size int64) int64 {
-	if class, rounded := bufferClass(size); class < len(bufferPools) {
-		return rounded
+	if class := bufferClass(size); class < len(bufferPools) {
+		return smallestBuffer<<class + bytes.MinRead
 	}
 	return size
 }
 
-// newBuffer returns a buffer of a bufferSize. Its content is not defined.
+// bufferClass returns the index of the pool for size bytes, or a larger one.
+func bufferClass(size int64) int {
+	return bits.Len64(uint64(max(0, size-bytes.MinRead-1)) / smallestBuffer)
+}
+
+// newBuffer returns a buffer of a bufferSize.
 func newBuffer(size int64) *buffer {
-	class, _ := bufferClass(size)
+	b := &buffer{text: make([]byte, size)}
+	if class := bufferClass(size); class < len(bufferPools) {
+		b.pool = &bufferPools[class]
+	}
+	return b
+}
+
+// usedBuffer returns a buffer of a bufferSize, or of up to a quarter more, that nobody uses any more, or nil. Its
+// content is not defined.
+func usedBuffer(size int64) *buffer {
+	class := bufferClass(size)
 	if class >= len(bufferPools) {
-		return &buffer{text: make([]byte, size)}
+		return idle.take(size)
 	}
-	pool := &bufferPools[class]
-	if used, ok := pool.Get().(*buffer); ok {
-		return used
-	}
-	return &buffer{make([]byte, size), pool}
+	used, _ := bufferPools[class].Get().(*buffer)
+	return used
 }
 
 // recycle gives the buffer to others.
 func (b *buffer) recycle() {
 	if b.pool != nil {
 		b.pool.Put(b)
+	} else {
+		idle.put(b)
 	}
+}
+
+// collectAfter is how many bytes of large buffers may be dropped before they are collected.
+const collectAfter = 32 << 20
+
+// idleTime is how long large buffers are kept after the last one came back.
+const idleTime = 30 * time.Second
+
+// idle are the large buffers that nobody uses. They take at most as much as the bodies in use may. What is thrown
+// away instead stays in memory until the collector runs by itself, which it does once there is as much of it as in use.
+var idle idleBuffers
+
+type idleBuffers struct {
+	bytes atomic.Int64
+
+	mu         sync.Mutex
+	buffers    []*buffer // the latest last
+	puts       int       // how many came back so far
+	dropped    int64     // bytes since the last collection
+	collecting bool
+}
+
+// take returns a buffer of size bytes or up to a quarter more, the smallest one, or nil.
+func (i *idleBuffers) take(size int64) *buffer {
+	if i.bytes.Load() < size {
+		return nil
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	best := -1
+	for at, b := range i.buffers {
+		if has := int64(len(b.text)); has >= size && has <= size+size/4 && (best < 0 || has < int64(len(i.buffers[best].text))) {
+			best = at
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	found := i.buffers[best]
+	i.buffers = slices.Delete(i.buffers, best, best+1)
+	i.bytes.Add(-int64(len(found.text)))
+	return found
+}
+
+// put keeps a buffer for others.
+func (i *idleBuffers) put(b *buffer) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.buffers = append(i.buffers, b)
+	i.bytes.Add(int64(len(b.text)))
+	if i.puts++; len(i.buffers) == 1 {
+		time.AfterFunc(idleTime, i.dropUnlessUsed(i.puts))
+	}
+}
+
+// dropUnlessUsed returns a function that drops all, or that looks again later if some came back since puts.
+func (i *idleBuffers) dropUnlessUsed(puts int) func() {
+	return func() {
+		i.mu.Lock()
+		now := i.puts
+		i.mu.Unlock()
+		if now == puts {
+			i.trim(0)
+		} else if i.bytes.Load() > 0 {
+			time.AfterFunc(idleTime, i.dropUnlessUsed(now))
+		}
+	}
+}
+
+// trim drops the oldest buffers until the rest take at most so many bytes.
+func (i *idleBuffers) trim(most int64) {
+	if i.bytes.Load() <= most {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for len(i.buffers) > 0 && i.bytes.Load() > most {
+		size := int64(len(i.buffers[0].text))
+		i.bytes.Add(-size)
+		i.dropped += size
+		i.buffers = slices.Delete(i.buffers, 0, 1)
+	}
+	if i.dropped > collectAfter && !i.collecting {
+		i.dropped, i.collecting = 0, true
+		go i.collect()
+	}
+}
+
+// collect collects what was dropped.
+func (i *idleBuffers) collect() {
+	runtime.GC()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.collecting = false
 }

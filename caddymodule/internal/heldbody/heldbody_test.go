@@ -303,17 +303,56 @@ func TestByteSemaphore(t *testing.T) {
 func TestBufferSize(t *testing.T) {
 	for _, size := range []int64{0, 1, bytes.MinRead, bytes.MinRead + 1, 2 * bytes.MinRead, 2*bytes.MinRead + 1, FirstRead + bytes.MinRead, 1<<20 + bytes.MinRead, 1<<20 + bytes.MinRead + 1, 5 << 20, 64<<20 + bytes.MinRead, 64<<20 + bytes.MinRead + 1} {
 		got := bufferSize(size)
-		if got < size || got > max(size*5/4, 2*bytes.MinRead) || bufferSize(got) != got {
+		if got < size || got > max(2*size, 2*bytes.MinRead) || size > 64<<10+bytes.MinRead && got != size || bufferSize(got) != got {
 			t.Errorf("got %d for %d", got, size)
 		}
 		b := newBuffer(got)
-		if int64(len(b.text)) != got || (b.pool != nil) != (got <= 64<<20+bytes.MinRead) {
+		if int64(len(b.text)) != got || (b.pool != nil) != (got <= 64<<10+bytes.MinRead) {
 			t.Errorf("got a buffer of %d for %d", len(b.text), got)
 		}
 		b.recycle()
 	}
 	if got := bufferSize(FirstRead + bytes.MinRead); got != FirstRead+bytes.MinRead {
 		t.Errorf("got %d for a body of %d", got, FirstRead)
+	}
+}
+
+// TestIdleBuffers checks that large buffers are used again by bodies that are nearly as large, and give room to others.
+func TestIdleBuffers(t *testing.T) {
+	idle.trim(0)
+	m := &Reservation{Limit: 10 << 20}
+	read := func(size int64) *byte {
+		t.Helper()
+		body, err := m.ReadAll(bytes.NewReader(make([]byte, size)), size, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := &body[0]
+		m.Recycle()
+		m.ReleaseAll()
+		return first
+	}
+	first := read(5 << 20)
+	if read(4<<20+1<<19) != first {
+		t.Error("a body that is a little smaller got other memory")
+	}
+	if read(3<<20) == first {
+		t.Error("a much smaller body got it")
+	}
+	if got := idle.bytes.Load(); got < 8<<20 || got > m.Limit {
+		t.Errorf("%d bytes are idle", got)
+	}
+	read(4 << 20)
+	read(2 << 20)
+	if err := m.Add(1); err != nil {
+		t.Fatal(err)
+	}
+	if got := idle.bytes.Load(); got < 5<<20 || got > m.Limit {
+		t.Errorf("%d bytes are idle, and %d may be", got, m.Limit)
+	}
+	m.ReleaseAll()
+	if idle.dropUnlessUsed(idle.puts)(); idle.bytes.Load() != 0 || len(idle.buffers) != 0 {
+		t.Errorf("%d bytes stay", idle.bytes.Load())
 	}
 }
 

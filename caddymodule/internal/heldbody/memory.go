@@ -62,6 +62,7 @@ func (m *Reservation) Add(n int64) error {
 		return ErrNoMemory
 	}
 	m.held.Add(n)
+	idle.trim(m.Limit)
 	return nil
 }
 
@@ -96,11 +97,17 @@ func (m *Reservation) Grow(body []byte, size int64) ([]byte, error) {
 	if m == nil {
 		return append(make([]byte, 0, size), body...), nil
 	}
+	larger := usedBuffer(size) // before Add, which drops idle ones
 	if err := m.Add(size); err != nil {
+		if larger != nil {
+			larger.recycle()
+		}
 		return nil, err
 	}
-	larger := newBuffer(size)
-	text := append(larger.text[:0], body...)
+	if larger == nil {
+		larger = newBuffer(size)
+	}
+	text := append(larger.text[:0:size], body...)
 	m.Sub(int64(cap(body)))
 	m.Recycle()
 	m.buffer = larger
