@@ -68,7 +68,7 @@ func listKeys(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	keys, _, err := c.h.service.WorkspaceKeys(c.r.Context(), c.who, c.given.workspace, domain.ValueOr(withDisabled, false), page)
+	keys, total, err := c.h.service.WorkspaceKeys(c.r.Context(), c.who, c.given.workspace, domain.ValueOr(withDisabled, false), page)
 	if err != nil {
 		return response{}, err
 	}
@@ -81,7 +81,11 @@ func listKeys(c *call) (response, error) {
 	for i, k := range keys {
 		shown[i] = keyview.Of(k, spent, c.start)
 	}
-	return answerKeys(http.StatusOK, shown, "")
+	body, err := jsonv2.Marshal(struct {
+		Data  []keyview.Key `json:"data"`
+		Total int           `json:"total_count"` // is ours, as in other lists
+	}{shown, total}, jsonv2.FormatNilSliceAsNull(true))
+	return response{status: http.StatusOK, body: body}, err
 }
 
 func getKey(c *call) (response, error) {

@@ -78,7 +78,7 @@ func TestKeyAPI(t *testing.T) {
 	}
 	path := "keys/" + string(hash)
 	shown, list := do("GET", path, ""), do("GET", "keys", "")
-	if object := strings.TrimSuffix(want, fmt.Sprintf(`,"key":%q}`, k.secret)); shown.body != object+"}" || list.body != `{"data":[`+strings.TrimPrefix(object, `{"data":`)+"]}" {
+	if object := strings.TrimSuffix(want, fmt.Sprintf(`,"key":%q}`, k.secret)); shown.body != object+"}" || list.body != `{"data":[`+strings.TrimPrefix(object, `{"data":`)+`],"total_count":1}` {
 		t.Errorf("got %s and the list %s, want the same without the secret", shown.body, list.body)
 	}
 	if shown.header.Get("ETag") != "" {
@@ -121,9 +121,9 @@ func TestKeyAPI(t *testing.T) {
 	if got := infer(k.secret); got != 401 {
 		t.Errorf("a disabled key gets %d, want 401", got)
 	}
-	do("GET", "keys", "").want(t, 200, `{"data":[]}`)
+	do("GET", "keys", "").want(t, 200, `{"data":[],"total_count":0}`)
 	do("GET", "keys?include_disabled=true", "").want(t, 200, k.ID)
-	do("GET", "keys?include_disabled=true&offset=1", "").want(t, 200, `{"data":[]}`)
+	do("GET", "keys?include_disabled=true&offset=1", "").want(t, 200, `{"data":[],"total_count":1}`)
 	do("PATCH", path, `{"disabled":false}`).want(t, 200)
 
 	rotated := s.keyIn(do("POST", path+"/rotate", `{"grace":"24h"}`), 200)
@@ -140,7 +140,7 @@ func TestKeyAPI(t *testing.T) {
 	}
 	do("DELETE", "keys/"+k.ID, "").want(t, 200, `{"deleted":true}`)
 	do("DELETE", "keys/"+k.ID, "").want(t, 404, "Key not found")
-	do("GET", "keys?include_disabled=true", "").want(t, 200, `{"data":[]}`)
+	do("GET", "keys?include_disabled=true", "").want(t, 200, `{"data":[],"total_count":0}`)
 	if got := infer(last.secret); got != 401 {
 		t.Errorf("a deleted key gets %d, want 401", got)
 	}

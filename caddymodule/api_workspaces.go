@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"net/http"
+	"strconv"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -65,10 +66,20 @@ func workspaceHistory(c *call) (response, error) {
 	return pageOf(c.h.service.WorkspaceHistory(c.r.Context(), c.who, c.found.Value("workspace"), c.given.page))
 }
 
-// listBudgets lists the budgets of a workspace. They are at most four, so there are no pages.
+// listBudgets lists the budgets of a workspace with what is spent. They are at most four, so there are no pages.
 func listBudgets(c *call) (response, error) {
-	list, err := c.h.service.Budgets(c.r.Context(), c.who, c.found.Value("workspace"))
+	list, err := c.h.service.Budgets(c.r.Context(), c.who, c.found.Value("workspace"), func(r domain.Reader, workspaceID string) func(domain.Interval) float64 {
+		spent, err := c.h.shared.quota.Spent(r, workspaceID, c.start)
+		if err != nil {
+			return nil // a list without it is better than none
+		}
+		return spent.Of
+	})
 	list.WorkspaceID = "" // as in other lists
+	if why := c.h.moneyNotHeld(); why != "" && err == nil {
+		list.JSON = strconv.AppendQuote(append(list.JSON, `,"limit_notice":`...), why)
+		list.Tag = domain.Tag(list.JSON)
+	}
 	return c.answerObject(list, err)
 }
 

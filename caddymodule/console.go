@@ -23,8 +23,8 @@ type Console struct {
 }
 
 // provision sets defaults and returns the page. base is the base path, without a slash at
-// its end. The page tells which settings the schemas do not know.
-func (c *Console) provision(repl *caddy.Replacer, base string) (*console.Page, error) {
+// its end. The page tells which settings the schemas do not know. hasKeys is whether the API has keys.
+func (c *Console) provision(repl *caddy.Replacer, base string, hasKeys bool) (*console.Page, error) {
 	path, err := repl.ReplaceOrErr(cmp.Or(c.Path, defaultConsolePath), true, true)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (c *Console) provision(repl *caddy.Replacer, base string) (*console.Page, e
 	if err != nil {
 		return nil, err
 	}
-	return console.New(c.Path, base, settings)
+	return console.New(c.Path, base, settings, hasKeys)
 }
 
 // consolePath is the pattern of a console's path. The page compares it with the address in

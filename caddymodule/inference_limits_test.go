@@ -305,7 +305,7 @@ func TestAnswersBoundEstimates(t *testing.T) {
 func TestBudgetRoutes(t *testing.T) {
 	s := start(t, standard)
 	const path = "/v1/workspaces/default/budgets"
-	s.manage("GET", path, "").want(t, 200, `{"data":[],"include_byok_in_budgets":false}`)
+	s.manage("GET", path, "").want(t, 200, `{"data":[],"include_byok_in_budgets":false,"limit_notice":"limits in US dollars cannot be held`)
 	s.manage("GET", path+"/monthly", "").wantError(t, 404, "Budget not found")
 	s.manage("DELETE", path+"/monthly", "").want(t, 200, `{"deleted":true}`)
 	set := s.manage("PUT", path+"/monthly", `{"limit_usd":100.5}`)

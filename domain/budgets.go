@@ -28,6 +28,8 @@ type shownBudget struct {
 	ResetInterval *Interval `json:"reset_interval"`
 	CreatedAt     time.Time `json:"created_at"`
 	UpdatedAt     time.Time `json:"updated_at"`
+	// SpendUSD is what was spent in the present window. It is in lists alone, and nil if it cannot be read.
+	SpendUSD *float64 `json:"spend_usd,omitzero"`
 }
 
 func (w Workspace) showBudget(interval Interval) shownBudget {
@@ -48,13 +50,19 @@ func (w Workspace) withBYOK(data any) ([]byte, error) {
 var errBudgetNotFound = &Error{Kind: NotFound, Message: "Budget not found"}
 
 // Budgets returns the budgets of the workspace of an id or slug, the shortest interval first. JSON of the result is
-// the array and the members that follow it in the answer. who must be allowed to manage.
-func (s *Service) Budgets(ctx context.Context, who Principal, ref string) (Found, error) {
-	return s.budgets(ctx, who, ref, func(w Workspace) (any, error) {
+// the array and the members that follow it in the answer. who must be allowed to manage. spent returns what the
+// workspace of an id has spent in the present window of an interval, or nil if that cannot be read.
+func (s *Service) Budgets(ctx context.Context, who Principal, ref string, spent func(r Reader, workspaceID string) func(Interval) float64) (Found, error) {
+	return s.budgets(ctx, who, ref, func(r Reader, w Workspace) (any, error) {
 		list := []shownBudget{}
+		of := spent(r, w.ID)
 		for _, interval := range Intervals {
 			if _, ok := w.Budgets[interval]; ok {
-				list = append(list, w.showBudget(interval))
+				b := w.showBudget(interval)
+				if of != nil {
+					b.SpendUSD = new(of(interval))
+				}
+				list = append(list, b)
 			}
 		}
 		return list, nil
@@ -63,7 +71,7 @@ func (s *Service) Budgets(ctx context.Context, who Principal, ref string) (Found
 
 // Budget is Budgets for the one of an interval. It is NotFound if there is none.
 func (s *Service) Budget(ctx context.Context, who Principal, ref string, interval Interval) (Found, error) {
-	return s.budgets(ctx, who, ref, func(w Workspace) (any, error) {
+	return s.budgets(ctx, who, ref, func(_ Reader, w Workspace) (any, error) {
 		if _, ok := w.Budgets[interval]; !ok {
 			return nil, errBudgetNotFound
 		}
@@ -71,7 +79,7 @@ func (s *Service) Budget(ctx context.Context, who Principal, ref string, interva
 	})
 }
 
-func (s *Service) budgets(ctx context.Context, who Principal, ref string, show func(Workspace) (any, error)) (found Found, err error) {
+func (s *Service) budgets(ctx context.Context, who Principal, ref string, show func(Reader, Workspace) (any, error)) (found Found, err error) {
 	if err := who.CheckManagement(); err != nil {
 		return found, err
 	}
@@ -84,7 +92,7 @@ func (s *Service) budgets(ctx context.Context, who Principal, ref string, show f
 		if err != nil {
 			return err
 		}
-		data, err := show(w)
+		data, err := show(r, w)
 		if err != nil {
 			return err
 		}

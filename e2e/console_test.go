@@ -59,10 +59,12 @@ func TestConsole(t *testing.T) {
 			startConsole(t).run(t, node, scenario+".mjs", "CONSOLE_CHROMIUM="+chromium)
 		})
 	}
-	t.Run("usage", func(t *testing.T) {
-		t.Parallel()
-		startMeasured(t).run(t, node, "usage.mjs", "CONSOLE_CHROMIUM="+chromium)
-	})
+	for _, measured := range []string{"usage", "keys"} {
+		t.Run(measured, func(t *testing.T) {
+			t.Parallel()
+			startMeasured(t).run(t, node, measured+".mjs", "CONSOLE_CHROMIUM="+chromium)
+		})
+	}
 }
 
 // TestConsoleInFirefox runs the console in Firefox.
@@ -120,13 +122,14 @@ func startConsole(t *testing.T) *consoleServer {
 	}}
 }
 
-// startMeasured runs the binary with the console and with usage. Its gateway says what its
+// startMeasured runs the binary with the console, keys by API, and usage. Its gateway says what its
 // answers used.
 func startMeasured(t *testing.T) *consoleServer {
 	t.Helper()
 	gateway := httptest.NewServer(http.HandlerFunc(answerByModel))
 	t.Cleanup(gateway.Close)
 	s := startWith(t, `console
+		key_api
 		inference {
 			usage {
 				price acme/large {
@@ -137,6 +140,7 @@ func startMeasured(t *testing.T) *consoleServer {
 		}`, "reverse_proxy "+gateway.Listener.Addr().String())
 	return &consoleServer{s, []string{
 		"CONSOLE_SITE=" + s.site,
+		"CONSOLE_ADMIN=http://" + s.admin,
 		"PRESETS_MANAGEMENT_KEY=" + managementKey,
 		"PRESETS_INFERENCE_KEY=" + inferenceKey,
 	}}

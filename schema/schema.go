@@ -70,10 +70,11 @@ type Schemas struct {
 	UpdateWorkspace *Schema `file:"update-workspace.json"`
 	// Budget is the body of PUT /workspaces/{id}/budgets/{interval}.
 	Budget *Schema `file:"budget.json"`
-	// CreateKey is the body of POST /keys, UpdateKey that of PATCH /keys/{hash}, and RotateKey
-	// that of POST /keys/{hash}/rotate, if there is one.
+	// CreateKey is the body of POST /keys.
 	CreateKey *Schema `file:"create-key.json"`
+	// UpdateKey is the body of PATCH /keys/{hash}.
 	UpdateKey *Schema `file:"update-key.json"`
+	// RotateKey is the body, if there is one, of POST /keys/{hash}/rotate.
 	RotateKey *Schema `file:"rotate-key.json"`
 	// NewKey is the body of POST keys of the admin endpoint.
 	NewKey *Schema `file:"new-key.json"`

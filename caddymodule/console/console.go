@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -44,16 +45,17 @@ type Page struct {
 
 // New returns the page at a path, which asks the API at another path. Both paths are
 // without a slash at the end. settings is a JSON object with the names of the settings that
-// the API knows, for each route that makes a version, with spaces between.
-func New(path, api, settings string) (*Page, error) {
+// the API knows, for each route that makes a version, with spaces between. hasKeys is whether the
+// API has keys.
+func New(path, api, settings string, hasKeys bool) (*Page, error) {
 	files, err := fs.Sub(embedded, "assets")
 	if err != nil {
 		return nil, err
 	}
-	return newPage(path, api, settings, files)
+	return newPage(path, api, settings, hasKeys, files)
 }
 
-func newPage(base, api, settings string, files fs.FS) (*Page, error) {
+func newPage(base, api, settings string, hasKeys bool, files fs.FS) (*Page, error) {
 	contents, hash, err := readAll(files)
 	if err != nil {
 		return nil, err
@@ -62,7 +64,7 @@ func newPage(base, api, settings string, files fs.FS) (*Page, error) {
 	p := &Page{path: base, assets: make(map[string]file)}
 	for name, content := range contents {
 		if name == shell {
-			content = fill(content, map[string]string{"assets": folder, "base": base, "api": api, "settings": settings})
+			content = fill(content, map[string]string{"assets": folder, "base": base, "api": api, "settings": settings, "keys": strconv.FormatBool(hasKeys)})
 		}
 		f, err := newFile(name, content)
 		if err != nil {

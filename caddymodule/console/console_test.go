@@ -30,7 +30,7 @@ func files() fstest.MapFS {
 
 func newTestPage(t *testing.T, base string, files fs.FS) *Page {
 	t.Helper()
-	p, err := newPage(base, "/v1", "{}", files)
+	p, err := newPage(base, "/v1", "{}", false, files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,14 +246,14 @@ func TestBadSets(t *testing.T) {
 	unknown := files()
 	unknown["notes.txt"] = &fstest.MapFile{}
 	for name, set := range map[string]fstest.MapFS{"without a shell": {}, "with an unknown type": unknown} {
-		if _, err := newPage("/console", "/v1", "{}", set); err == nil {
+		if _, err := newPage("/console", "/v1", "{}", false, set); err == nil {
 			t.Errorf("a set %s is taken", name)
 		}
 	}
 }
 
 // largest is the total size of the assets.
-const largest = 256 << 10
+const largest = 280 << 10
 
 // forbidden are the texts that an asset may not have, by type.
 var forbidden = map[string]map[string]*regexp.Regexp{
@@ -329,7 +329,7 @@ func TestAssetsKeepThePolicy(t *testing.T) {
 
 // TestNew checks the set that ships: each file is served, and the shell names assets of it.
 func TestNew(t *testing.T) {
-	p, err := New("/console", "/v1", "{}")
+	p, err := New("/console", "/v1", "{}", true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ type Control = HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement
 type Choice = { value: string, text: string }
 type Properties = Record<string, unknown>
 
-type ViewName = 'presets' | 'workspaces' | 'workspace-history' | 'workspace-usage' | 'usage' | 'versions' | 'compare' | 'labels' | 'try' | 'use' | 'history' | 'new' | 'unknown'
+type ViewName = 'presets' | 'workspaces' | 'workspace-history' | 'workspace-usage' | 'workspace-keys' | 'workspace-budgets' | 'usage' | 'versions' | 'compare' | 'labels' | 'try' | 'use' | 'history' | 'new' | 'unknown'
 type Address = { view: ViewName, workspace: string, slug: string, version: number, from: number, to: number, query: URLSearchParams }
 type Query = Record<string, string | number | undefined>
 /** At names a preset in its workspace. */
@@ -81,6 +81,18 @@ type Workspace = {
 	id: string, name: string, slug: string, description: string | null, default_text_model: string | null, default_image_model: string | null,
 	default_provider_sort: string | null, disabled_server_tools: string[] | null, created_at: string, updated_at: string | null,
 }
+type Limits = Partial<Record<'requests_per_minute' | 'tokens_per_minute' | 'requests_per_day' | 'tokens_per_day' | 'concurrent', number>>
+/** KeyFigures are what a key shows to its holder. Amounts are in US dollars. */
+type KeyFigures = {
+	label: string, limit: number | null, limit_reset: 'daily' | 'weekly' | 'monthly' | null, limits: Limits | null,
+	usage: number, usage_daily: number, usage_weekly: number, usage_monthly: number, expires_at: string | null,
+}
+type Key = KeyFigures & {
+	hash: string, id: string, name: string, disabled: boolean, workspace_id: string, creator_user_id: string | null,
+	presets: string[] | null, preset_required: boolean, models: string[] | null, last_used_at: string | null, grace_ends_at: string | null,
+}
+/** Budget is of a lifetime if its interval is null. */
+type Budget = { limit_usd: number, reset_interval: 'daily' | 'weekly' | 'monthly' | null, spend_usd: number }
 type Change = {
 	number: number, time: string, operation: string, user_id: string, key_id: string, key_name?: string | null, version_before?: number | null,
 	version?: number | null, label?: string | null, message?: string | null, draft: boolean, split?: string | null, status?: string | null, protection?: 'set' | 'cleared' | null, managed_by?: string | null, override?: string | null, request_id: string, slug?: string | null,

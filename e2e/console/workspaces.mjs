@@ -99,3 +99,12 @@ scenario("the list to switch between workspaces is complete, even if it changes 
   assert.deepEqual(await options.allInnerTexts(), all.map(({ slug }) => slug));
   assert.ok(changed);
 });
+
+scenario("a server without an API of keys has no keys to show", { key: managementKey }, async ({ page }) => {
+  await page.getByRole("link", { name: "Budgets" }).waitFor();
+  assert.equal(await page.getByRole("link", { name: "Keys", exact: true }).count(), 0);
+  await go(page, "/w/default/keys");
+  await shows(page.getByRole("main"), /key_api/);
+  await go(page, "/w/default/budgets");
+  await shows(page.getByRole("main"), /cannot be held, because usage is not measured/);
+});

@@ -4,12 +4,14 @@ const root = document.documentElement.dataset
 /** base is the console's path, and api that of the API. Neither ends with a slash. */
 export const base = (root.console ?? '/console').replace(/\/+$/, '')
 export const api = (root.api ?? '/v1').replace(/\/+$/, '')
+/** hasKeys is whether the API has keys. If not, their paths are the gateway's. */
+export const hasKeys = root.keys === 'true'
 /** @type {Record<string, string>} */
 const settings = JSON.parse(root.settings ?? '{}')
 /** Tells whether the API knows a setting. @param {string} route that makes a version @param {string} name */
 export const isSettingKnown = (route, name) => (settings[route] ?? '').split(' ').includes(name)
 
-const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history|usage)|/p/([^/]+)(?:/(labels|try|use|usage|history|new)|/versions/([1-9]\\d*)|/(compare)/([1-9]\\d*)\\.\\.([1-9]\\d*))?)?)?/?$')
+const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history|usage|keys|budgets)|/p/([^/]+)(?:/(labels|try|use|usage|history|new)|/versions/([1-9]\\d*)|/(compare)/([1-9]\\d*)\\.\\.([1-9]\\d*))?)?)?/?$')
 
 /**
  * Reads an address. The workspace is empty if the address names none.
@@ -59,6 +61,15 @@ export const toWorkspaceHistory = (workspace) => `${toPresets(workspace)}/histor
 
 /** @param {string} workspace @param {Query} [query] */
 export const toWorkspaceUsage = (workspace, query = {}) => `${toPresets(workspace)}/usage${search(query)}`
+
+/** @param {string} workspace */
+export const toKeys = (workspace) => `${toPresets(workspace)}/keys`
+
+/** @param {string} workspace */
+export const toBudgets = (workspace) => `${toPresets(workspace)}/budgets`
+
+/** workspacePath is the path of a workspace in the API, or of something below it. @param {string} workspace @param {string} [below] */
+export const workspacePath = (workspace, below = '') => `/workspaces/${part(workspace)}${below && '/' + below}`
 
 /** presetPath is the path of a preset in the API, or of something below it. @param {At} at @param {string} [below] @param {Query} [query] */
 export function presetPath(at, below = '', query = {}) {

@@ -101,7 +101,8 @@ export const known = (path) => answers.get(path)
 export async function read(path, signal) {
 	const before = answers.get(path)
 	const response = await ask('GET', path, { signal, headers: before?.tag ? { 'If-None-Match': before.tag } : {} })
-	const answer = before && response.status === 304 ? before : await answerOf(response)
+	const next = before && response.status === 304 ? before : await answerOf(response)
+	const answer = before && before.text === next.text && before.tag === next.tag ? before : next // keys have no tags
 	answers.delete(path)
 	answers.set(path, answer)
 	if (answers.size > maxAnswers) {
@@ -134,7 +135,7 @@ export async function change(method, path, body, tag = '') {
 	const name = [method, path, text, tag, override].join('\n')
 	const key = open.get(name) ?? randomName()
 	open.set(name, key)
-	const answer = await ask(method, path, { body: text, headers: { 'Idempotency-Key': key, ...conditionOf(tag), ...(override && { 'X-Preset-Override': override }) } }).then(answerOf).catch((thrown) => {
+	const answer = await ask(method, path, { body: text, headers: { ...(isKept(path) && { 'Idempotency-Key': key }), ...conditionOf(tag), ...(override && { 'X-Preset-Override': override }) } }).then(answerOf).catch((thrown) => {
 		const { status } = failureOf(thrown)
 		if (status >= 400 && status < 500) {
 			open.delete(name) // nothing was changed
@@ -145,6 +146,9 @@ export async function change(method, path, body, tag = '') {
 	changes.dispatchEvent(new Event('change'))
 	return answer
 }
+
+/** Tells whether an answer is kept for a repeated request. Those with secrets are not. @param {string} path */
+const isKept = (path) => !path.startsWith('/keys')
 
 /** @param {string} tag @returns {Record<string, string>} */
 function conditionOf(tag) {

@@ -107,6 +107,19 @@ export function setWrong(control, text = '') {
 	}
 }
 
+/** Shows what is wrong with each control of a form. The controls have the names of members. @param {Record<string, Control>} controls @param {Issue[]} issues @returns {undefined} */
+export function showIssues(controls, issues) {
+	Object.values(controls).forEach((control) => setWrong(control))
+	for (const { path, message } of issues.toReversed()) {
+		const control = path.split('/').map((name) => controls[name]).find(Boolean)
+		if (control) {
+			control.closest('details')?.setAttribute('open', '')
+			setWrong(control, message)
+			control.focus() // in the end that of the first
+		}
+	}
+}
+
 /** Returns what the controls of a place have, to compare it with what they had. @param {Element} place */
 export function valuesOf(place) {
 	return JSON.stringify([...place.querySelectorAll('input, textarea, select')].map((control) => (control.matches('[type=checkbox]')

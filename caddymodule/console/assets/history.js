@@ -15,6 +15,7 @@ const words = {
 	create_version: 'new version', designate: 'put live', update: 'change', set_status: 'set status', protect: 'protection', set_policy: 'policy', set_owner: 'owner',
 	'label.set': 'set label', 'label.move': 'move label', 'label.split': 'split label', 'label.protect': 'protect label', 'label.delete': 'remove label',
 	'workspace.create': 'new workspace', 'workspace.update': 'change workspace',
+	'key.create': 'new key', 'key.update': 'change key', 'key.rotate': 'rotate key', 'key.delete': 'delete key', 'key.limit_reached': 'limit of a key reached',
 }
 
 /** @type {MakeView} */

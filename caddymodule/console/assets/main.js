@@ -1,13 +1,15 @@
 // The console begins here: the bar at the top, the view of the address, and the keyboard.
 
-import { parse, search, toPresets, toWorkspaces } from './addresses.js'
+import { hasKeys, parse, search, toBudgets, toKeys, toPresets, toWorkspaces } from './addresses.js'
 import { button, choice, fill, h, updateTimes } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
+import { budgetsView } from './budgets.js'
 import { compareView } from './compare.js'
 import { isDialogOpen, openDialog } from './dialogs.js'
 import { historyView, workspaceHistoryView } from './history.js'
 import { forgetAll } from './kept.js'
+import { keysView } from './keys.js'
 import { labelsView } from './labels.js'
 import { dropEdits, go, hasEdits, mayLeave, navigations, setGuard, watchNavigation } from './navigation.js'
 import { newView } from './new.js'
@@ -25,6 +27,7 @@ import { workspacesView } from './workspaces.js'
 const views = {
 	presets: presetsView, workspaces: workspacesView, 'workspace-history': workspaceHistoryView, versions: versionsView, compare: compareView,
 	labels: labelsView, try: tryView, use: useView, usage: usageView, 'workspace-usage': workspaceUsageView, history: historyView, new: newView, unknown: unknownView,
+	'workspace-keys': keysView, 'workspace-budgets': budgetsView,
 }
 
 const top = /** @type {HTMLElement} */ (document.getElementById('top'))
@@ -82,6 +85,8 @@ function brand() {
 /** Draws the bar. The workspaces come later, because they are asked for. */
 function drawTop() {
 	const { view, workspace } = place()
+	/** @param {string} text @param {string} href @param {ViewName} name */
+	const link = (text, href, name) => h('a', { href, 'aria-current': view === name && 'page', 'data-key': `to-${name}` }, text)
 	const select = choice([{ value: workspace, text: workspace || 'your workspace' }], workspace, {
 		id: 'workspace', 'data-key': 'workspace', disabled: !session.mayChange(),
 		onchange: () => {
@@ -93,8 +98,10 @@ function drawTop() {
 		brand(),
 		h('span', null, h('label', { for: 'workspace', class: 'unseen' }, 'Workspace'), select),
 		h('nav', { 'aria-label': 'Main' },
-			h('a', { href: toPresets(workspace), 'aria-current': view === 'presets' && 'page', 'data-key': 'to-presets' }, 'Presets'),
-			h('a', { href: toWorkspaces, 'aria-current': view === 'workspaces' && 'page', 'data-key': 'to-workspaces' }, 'Workspaces')),
+			link('Presets', toPresets(workspace), 'presets'),
+			hasKeys && (session.mayIssueKeys() || !session.mayChange()) && link(session.mayChange() ? 'Keys' : 'Key', toKeys(workspace), 'workspace-keys'),
+			session.mayChange() && link('Budgets', toBudgets(workspace), 'workspace-budgets'),
+			link('Workspaces', toWorkspaces, 'workspaces')),
 		h('span', { class: 'gap' }),
 		h('span', { class: 'kind' }, session.mayChange() ? 'management' : 'read only'),
 		button('?', help, { class: 'quiet small', 'aria-label': 'Keyboard shortcuts', 'data-key': 'help' }),
@@ -160,7 +167,7 @@ session.locks.addEventListener('lock', (event) => {
 })
 
 function help() {
-	const keys = [['/', 'Search presets'], ['j and k', 'Next and previous in a list'], ['n', 'New version'], ['c', 'Compare'], ['?', 'These shortcuts'], ['Escape', 'Close what is on top']]
+	const keys = [['/', 'Search presets'], ['j and k', 'Next and previous in a list'], ['n', 'New version or key'], ['c', 'Compare'], ['?', 'These shortcuts'], ['Escape', 'Close what is on top']]
 	openDialog('Keyboard shortcuts', 'Keyboard shortcuts', [h('dl', { class: 'facts' }, keys.map(([key, text]) => [h('dt', null, h('kbd', null, key)), h('dd', null, text)]).flat())])
 }
 

@@ -52,6 +52,7 @@ export const mayChange = () => session.kind === 'management'
 const has = (/** @type {string} */ right) => session.rights.split(', ').includes(right)
 export const mayChangeProtected = () => mayChange() && has('protected-labels')
 export const mayCreateWorkspaces = () => mayChange() && has('workspaces')
+export const mayIssueKeys = () => mayChange() && has('issue-keys')
 
 /** readOnlyReason is why a key may not change anything. It is empty if it may. */
 export const readOnlyReason = () => (mayChange() ? '' : 'This is an inference key. It sees and compares, but only a management key can change presets.')

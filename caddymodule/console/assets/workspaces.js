@@ -1,7 +1,7 @@
 // The workspaces: list, create, change and delete them.
 
 import { search, toPresets, toWorkspaceHistory, toWorkspaceUsage } from './addresses.js'
-import { button, choice, field, h, number, row, setWrong, table, textInput, textOrNone, user, when } from './elements.js'
+import { button, choice, field, h, number, row, showIssues, table, textInput, textOrNone, user, when } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { conflict, failed } from './conflict.js'
@@ -66,18 +66,7 @@ function settingsForm(workspace) {
 			default_text_model: model.value.trim() || null, default_provider_sort: sort.value || null,
 			disabled_server_tools: tools.value.trim() ? tools.value.trim().split(/[\s,]+/) : null,
 		}),
-		/** @param {Failure} failure */
-		showIssues: (failure) => {
-			Object.values(controls).forEach((control) => setWrong(control))
-			failure.issues.forEach(({ path, message }) => {
-				const control = controls[path.split('/')[1]]
-				if (control) {
-					setWrong(control, message)
-					control.focus()
-				}
-			})
-			return undefined
-		},
+		controls,
 	}
 }
 
@@ -86,12 +75,12 @@ const tellBar = () => dispatchEvent(new Event('workspaces'))
 
 /** @param {Context} context */
 function create(context) {
-	const { elements, values, showIssues } = settingsForm({})
+	const { elements, values, controls } = settingsForm({})
 	ask(context, 'New workspace', 'New workspace', elements, async () => {
 		const { data } = await api.change('POST', '/workspaces', values())
 		say(`The workspace ${data.slug} is created.`)
 		tellBar()
-	}, { explain: showIssues })
+	}, { explain: ({ issues }) => showIssues(controls, issues) })
 }
 
 /**
@@ -106,12 +95,12 @@ function readFirst(slug, run) {
 /** @param {Context} context @param {string} slug */
 function change(context, slug) {
 	readFirst(slug, (path, seen) => {
-		const { elements, values, showIssues } = settingsForm(seen.data)
+		const { elements, values, controls } = settingsForm(seen.data)
 		ask(context, 'Change', `Change ${slug}`, elements, async () => {
 			await api.change('PATCH', path, values(), seen.tag)
 			say(`The workspace ${slug} is changed.`)
 			tellBar()
-		}, { confirm: 'Save', explain: (failure) => showIssues(failure) ?? conflict(failure, path, seen, (now) => (seen = now)) })
+		}, { confirm: 'Save', explain: (failure) => showIssues(controls, failure.issues) ?? conflict(failure, path, seen, (now) => (seen = now)) })
 	})
 }
 
