@@ -111,7 +111,8 @@ type Resolution struct {
 	// Body goes upstream. It is nil after an error.
 	Body draft.Body
 	// Rewritten tells that Body is not the request's own. That is so for each request that names
-	// a preset, and for one without the attribution that it was sent with.
+	// a preset, for one without the attribution that it was sent with, and for one for images that has the
+	// model of its workspace.
 	Rewritten bool
 	// Preset is the slug of the applied preset. It is empty where the request names
 	// none, and so are PresetID, Version, Label, WorkspaceID and Dropped.
@@ -142,6 +143,8 @@ type Resolution struct {
 	SessionID string
 
 	parts []draft.Part // names and sources alone
+	// filled tells that the model is the workspace's, although no preset is named.
+	filled bool
 }
 
 // Field is a top-level field of what goes upstream. Its Name is cut as rawjson.Names cut it.
@@ -162,7 +165,11 @@ func (r Resolution) Fields() ([]Field, error) {
 			case len(fields) == reference.MaxRequestFields: // each takes much more memory than its bytes
 				return nil, reference.ErrTooManyFields
 			}
-			fields = append(fields, Field{field.Name, draft.FromRequest})
+			from := draft.FromRequest
+			if r.filled && field.Name == "model" {
+				from = draft.FromWorkspace
+			}
+			fields = append(fields, Field{field.Name, from})
 		}
 	}
 	for _, p := range r.parts {
@@ -173,7 +180,7 @@ func (r Resolution) Fields() ([]Field, error) {
 
 // Resolve applies the preset that an inference request names. The preset is in the workspace of who, and
 // the zero Principal acts in the default one. The body of a request that names no preset is returned
-// unchanged, even if it is not JSON, but for Config.DropAttribution.
+// unchanged, even if it is not JSON, but for Config.DropAttribution and a missing model of images.
 //
 // A session, else a key, always gets the same version of a split. The session id of the body comes before
 // that of the header.
@@ -189,6 +196,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	m := &merger{unknown: r.unknown, streamUsage: r.config.AddStreamUsage, dropsAttribution: r.config.DropAttribution && sent.Dialect == domain.Messages}
 	m.Memory = sent.Memory
 	m.rules = policy.Check{Draft: &m.Draft, Dialect: sent.Dialect, Request: &m.request, Prompt: &m.prompt, Takes: sent.Takes, Who: who, Opened: r.opened}
+	m.request.Dialect = sent.Dialect
 	m.request.Read(sent.Body)
 	request := &m.request
 	out := Resolution{SessionID: reference.UsableSession(request.SessionID)}
@@ -201,6 +209,10 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 			if rest := prompts.WithoutAttribution(request.Fields, sent.Body); rest != nil {
 				out.Body, out.Rewritten = rest, true
 			}
+		}
+		if err := m.fillImageModel(&out, sent); err != nil {
+			out.Body = nil
+			return out, err
 		}
 		if r.config.TellModel {
 			out.Model = modelOf(func(name string) jsontext.Value { return rawjson.Find(request.Fields, name) })
@@ -308,8 +320,8 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (_ *work
 	if err != nil {
 		return nil, false, err
 	}
-	defaults := &workspaceDefaults{id: w.ID, textModel: domain.ValueOr(w.DefaultTextModel, ""), providerSort: domain.ValueOr(w.DefaultProviderSort, "")}
-	cost := minEntryCost + len(defaults.textModel) + len(defaults.providerSort)
+	defaults := &workspaceDefaults{id: w.ID, textModel: domain.ValueOr(w.DefaultTextModel, ""), imageModel: domain.ValueOr(w.DefaultImageModel, ""), providerSort: domain.ValueOr(w.DefaultProviderSort, "")}
+	cost := minEntryCost + len(defaults.textModel) + len(defaults.imageModel) + len(defaults.providerSort)
 	if w.DisabledServerTools != nil {
 		defaults.disabledTools = *w.DisabledServerTools
 		for _, tool := range defaults.disabledTools {
