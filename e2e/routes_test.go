@@ -58,6 +58,37 @@ func TestCounts(t *testing.T) {
 	})
 }
 
+// TestImages generates images through OpenAI's client: with a preset, and with the workspace's model.
+func TestImages(t *testing.T) {
+	t.Parallel()
+	behind := newService(t, "openai")
+	s := startWith(t, "inference {\n usage\n}", behind.directives())
+	s.manage(t, http.MethodPost, "/v1/presets/poster/chat/completions",
+		`{"model": "gpt-image-2", "temperature": 1, "image_config": {"size": "1024x1024", "quality": "low", "aspect_ratio": "1:1"}}`)
+	s.manage(t, http.MethodPatch, "/v1/workspaces/default", `{"default_image_model": "gpt-image-1-mini"}`)
+	client := s.openAI(inferenceKey)
+	for _, tc := range []struct {
+		model, preset, dropped, upstream string
+	}{
+		{"@preset/poster", "poster@1", "temperature, aspect_ratio", `{"model": "gpt-image-2", "prompt": %q, "background": "opaque", "size": "1024x1024", "quality": "low"}`},
+		{"", "", "", `{"model": "gpt-image-1-mini", "prompt": %q, "background": "opaque"}`},
+	} {
+		var response *http.Response
+		images, err := client.Images.Generate(deadline(t), openai.ImageGenerateParams{
+			Model: tc.model, Prompt: userText, Background: openai.ImageGenerateParamsBackgroundOpaque,
+		}, option.WithResponseInto(&response))
+		if err != nil || len(images.Data) != 1 || images.Data[0].B64JSON == "" || images.Usage.TotalTokens != 80 {
+			t.Fatalf("%q: got %v, %v, want an image", tc.model, images, err)
+		}
+		sent, _ := behind.last()
+		checkJSON(t, "upstream", sent.Body, fmt.Sprintf(tc.upstream, userText))
+		checkAnswer(t, response, tc.preset, tc.dropped)
+	}
+	_, err := client.Images.Generate(deadline(t), openai.ImageGenerateParams{Model: "@preset/absent", Prompt: userText})
+	refused(t, err, http.StatusNotFound, "Preset not found: @preset/absent")
+	behind.checkSecrets(t)
+}
+
 // TestOpenAIModelOfAPreset reads a preset as a model with the official client. It then
 // uses the preset on routes without presets and gets errors.
 func TestOpenAIModelOfAPreset(t *testing.T) {

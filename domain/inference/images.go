@@ -69,11 +69,14 @@ func hasImage(modalities jsontext.Value) bool {
 // that has one. All else in out.Body stays as it is. A prompt of the gateway may have a model of its own.
 func (m *merger) fillImageModel(out *Resolution, sent Request) error {
 	q := &m.request
+	if m.workspace == nil || m.workspace.imageModel == "" || q.Found || q.Err != nil || sent.OtherType {
+		return nil
+	}
 	isModel := func(f rawjson.Member) bool { return f.Name == "model" }
 	model := rawjson.Find(q.Fields, "model")
 	isMissing := (model == nil || rawjson.IsText(model, "")) && firstModel(rawjson.Find(q.Fields, "models")) == nil
 	isForImages := sent.Dialect == domain.Images || sent.Takes == nil && hasImage(rawjson.Find(q.Fields, "modalities"))
-	if m.workspace == nil || m.workspace.imageModel == "" || q.Found || q.Err != nil || sent.OtherType || !isMissing || !isForImages {
+	if !isMissing || !isForImages {
 		return nil
 	}
 	filled := rawjson.NewMember("model", rawjson.Quote(m.workspace.imageModel))
