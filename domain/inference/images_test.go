@@ -59,8 +59,8 @@ func TestImages(t *testing.T) {
 			body: `{"model":"@preset/p","aspect_ratio":"1:1"}`, want: `{"model":"m","aspect_ratio":"1:1"}`,
 		},
 		{
-			name: "fields that the gateway does not know", config: `{"model":"m","seed":1,"image_config":{"quality":"low"}}`, dropFields: []string{"seed", "quality"},
-			body: `{"model":"@preset/p","prompt":"a"}`, want: `{"model":"m","prompt":"a"}`, dropped: "seed,image_config.quality",
+			name: "fields that the gateway does not know", config: `{"model":"m","seed":1,"image_config":{"quality":"low","size":"1K"}}`, dropFields: []string{"seed", "quality", "image_config"},
+			body: `{"model":"@preset/p","prompt":"a"}`, want: `{"model":"m","prompt":"a","size":"1K"}`, dropped: "seed,image_config.quality",
 		},
 		{name: "the first of the models", config: `{"models":["a","b"]}`, body: `{"model":"@preset/p"}`, want: `{"model":"a"}`, dropped: "models"},
 		{
@@ -192,6 +192,7 @@ func TestLimitsOfImages(t *testing.T) {
 	for _, tc := range []struct{ policy, body, want, enforced string }{
 		{`"lock":["image_config"]`, `"quality":"high","size":"9x9","n":9`, `{"quality":"low","model":"m","seed":1,"aspect_ratio":"1:1"}`, "image_config"},
 		{`"lock":["image_config"]`, `"quality":"low","prompt":"a","user":"u"`, `{"quality":"low","prompt":"a","user":"u","model":"m","seed":1,"aspect_ratio":"1:1"}`, ""},
+		{`"lock":["image_config"],"allow_fields":["image_config"]`, `"image_config":{"quality":"high"}`, `{"model":"m","seed":1,"quality":"low","aspect_ratio":"1:1"}`, "image_config"},
 		{`"drop":["image_config"]`, `"quality":"high","prompt":"a"`, `{"prompt":"a","model":"m","seed":1}`, ""},
 		{`"drop":["user","n"]`, `"user":"u","n":2`, `{"model":"m","seed":1,"quality":"low","aspect_ratio":"1:1"}`, ""},
 		{`"lock":["response_format"]`, `"response_format":"url","output_format":"png"`, `{"response_format":"url","output_format":"png","model":"m","seed":1,"quality":"low","aspect_ratio":"1:1"}`, ""},

@@ -119,6 +119,7 @@ func ImagePlaces(places []Place, named string) (here []Place) {
 		_, isImages := images.settings[at.Field]
 		switch {
 		case at.Field == imageConfig:
+			here = append(here, at) // which allow_fields may open
 			for _, name := range slices.Sorted(maps.Keys(images.settings)) {
 				here = append(here, Place{Field: name})
 			}
