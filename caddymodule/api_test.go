@@ -382,6 +382,19 @@ func serveBare(t *testing.T, h *Handler, method, path, body string) *httptest.Re
 	return w
 }
 
+// storePreset stores a version of a preset, and returns a new inference key.
+func storePreset(tb testing.TB, h *Handler, slug string, c domain.Capture) (secret string) {
+	tb.Helper()
+	_, err := h.service.ReleasePresetVersion(tb.Context(), operator, "", slug, c, domain.Release{})
+	if err == nil {
+		_, secret, err = h.service.IssueKey(tb.Context(), operator, domain.NewKey{Kind: domain.InferenceKey})
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return secret
+}
+
 // newInferringHandler returns a bare handler with the settings of inference.
 func newInferringHandler(t testing.TB, store domain.Store, i *Inference) *Handler {
 	t.Helper()
