@@ -13,12 +13,13 @@ import (
 
 // Inference resolves presets in inference requests. These are POSTs to /chat/completions,
 // /responses and /messages below the base path, and to /responses/compact,
-// /responses/input_tokens and /messages/count_tokens. A request names a preset by the model "@preset/<slug>" or
+// /responses/input_tokens, /messages/count_tokens, /images/generations and /images. A request names a preset by the model "@preset/<slug>" or
 // "<model>@preset/<slug>", or by a field preset. "@<version>" or "@<label>" may follow the
 // slug. A field prompt names it as OpenAI's clients do, and has the values of a template's
 // variables. The preset is merged into the request, which then goes upstream.
 //
-// A request that names no preset goes upstream byte for byte (but see Attribution). One that uses a server tool
+// A request that names no preset goes upstream byte for byte (but see Attribution, and that a request for images
+// without a model gets the default_image_model of its workspace). One that uses a server tool
 // that its workspace has disabled is refused. On any other POST of JSON below the base
 // path, a model that names a preset is refused. Other routes are not searched for server
 // tools (see OtherRoutes).

@@ -19,7 +19,7 @@ import (
 )
 
 // Usage measures what inference requests use: tokens, cost and time. It reads the answers of
-// POSTs to /chat/completions, /responses and /messages while they pass. Clients get every byte,
+// POSTs to /chat/completions, /responses, /messages, /images/generations and /images while they pass. Clients get every byte,
 // in the same writes and at the same time. With StreamUsage "add" they do not get the added
 // chunk, and other bytes may wait for it. Metrics, placeholders and the span of the tracing
 // handler tell the result.

@@ -23,6 +23,9 @@ const (
 	Messages  Dialect = "messages"
 )
 
+// Images is the dialect of requests for images. Requests alone have it: no version is captured in it.
+const Images Dialect = "images"
+
 // publicChat is Chat as clients see it in versions.
 const publicChat = "chat"
 
