@@ -60,6 +60,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //				}
 //				stream_usage off|add
 //			}
+//			io_log
 //		}
 //		metrics             per_preset [<most>]
 //		console             [<path>]
@@ -142,6 +143,7 @@ func (i *Inference) subdirectives() map[string]directive.Reader {
 		"max_body_size": readSize(&i.MaxBodySize),
 		"max_memory":    readSize(&i.MaxMemory),
 		"usage":         i.readUsage,
+		"io_log":        i.readIOLog,
 	}
 	for _, c := range i.choices() {
 		readers[c.Name] = c.Read

@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
@@ -35,6 +36,7 @@ type inferenceCall struct {
 	hidesUsage bool            // the chunk with the usage of the stream is not for the client
 	session    string          // empty without one
 	requested  usage.RequestID // in the handle of the request, zero without one
+	logged     *iolog.Entry    // nil if the content is not logged
 	values     [2]string       // the memory of headers that nearly all requests have
 }
 
@@ -210,6 +212,7 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	}
 	c.setSession(resolution.SessionID)
 	c.asked = resolution.Model
+	c.logRequest(text, resolution)
 	if resolution.Preset != "" {
 		c.showResolution(resolution)
 	}

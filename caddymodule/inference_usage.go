@@ -148,6 +148,9 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 	}
 	begun, ended := time.Now(), false
 	t := usagetap.New(c.w, c.route.dialect, c.hidesUsage, func(status int) { c.showHandle(status, begun) })
+	if c.logged != nil {
+		t.Content(c.logged.Answer(c.route.dialect))
+	}
 	defer func() { // reverse_proxy panics where an answer breaks off
 		used := t.Close(begun, ended && err == nil, c.r.Context().Err() != nil)
 		c.attribute(used)
@@ -156,6 +159,7 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 			used.Status = refusedStatus(err)
 		}
 		c.recordUsage(used, home)
+		c.logAnswer(used)
 	}()
 	err = next.ServeHTTP(t, c.r)
 	if ended = true; t.Status() == 0 {

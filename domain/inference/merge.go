@@ -88,6 +88,7 @@ type workspaceDefaults struct {
 	textModel     string // empty: none
 	providerSort  string // empty: none
 	disabledTools []string
+	logging       *Logging // nil if nothing is logged
 }
 
 // use sets the version that the request names. A request whose model is the version's own names none.

@@ -310,6 +310,9 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (_ *work
 	}
 	defaults := &workspaceDefaults{id: w.ID, textModel: domain.ValueOr(w.DefaultTextModel, ""), providerSort: domain.ValueOr(w.DefaultProviderSort, "")}
 	cost := minEntryCost + len(defaults.textModel) + len(defaults.providerSort)
+	var loggingCost int
+	defaults.logging, loggingCost = newLogging(&w)
+	cost += loggingCost
 	if w.DisabledServerTools != nil {
 		defaults.disabledTools = *w.DisabledServerTools
 		for _, tool := range defaults.disabledTools {

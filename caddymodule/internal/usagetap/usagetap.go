@@ -23,6 +23,7 @@ type Tap struct {
 	*caddyhttp.ResponseWriterWrapper
 	dialect   domain.Dialect
 	hideUsage bool
+	content   func(streamed bool) func([]byte)
 	opening   func(status int)             // is called before the answer's header is written
 	reader    *gatewayanswer.Reader        // nil until the answer's header
 	filter    *inference.StreamUsageFilter // nil for answers that pass unchanged
@@ -40,6 +41,10 @@ func New(w http.ResponseWriter, dialect domain.Dialect, hideUsage bool, opening 
 		dialect:               dialect, hideUsage: hideUsage, opening: opening,
 	}
 }
+
+// Content gives the content of the answer to the function that begin returns, without its encoding. It must
+// be called before the answer.
+func (t *Tap) Content(begin func(streamed bool) func([]byte)) { t.content = begin }
 
 // Status returns the status of the response, 0 before its header.
 func (t *Tap) Status() int { return t.status }
@@ -61,6 +66,9 @@ func (t *Tap) open(status int) {
 	t.opening(status)
 	header := t.Header()
 	t.reader = gatewayanswer.New(t.dialect, header.Get("Content-Type"), header.Get("Content-Encoding"))
+	if t.content != nil {
+		t.reader.Tee(t.content(t.reader.Streamed()))
+	}
 	if t.hideUsage && status == http.StatusOK && isPlainStream(header) {
 		t.filter = new(inference.StreamUsageFilter)
 		header.Del("Content-Length")

@@ -22,6 +22,7 @@ type Reader struct {
 	decoder *decoder // nil for identity
 	*parser          // nil after Close
 
+	tee    func([]byte) // gets what is read, nil for none
 	closed bool
 	seen   Seen
 }
@@ -76,6 +77,13 @@ func mediaType(contentType string) string {
 	return media
 }
 
+// Streamed reports whether the answer is text/event-stream.
+func (r *Reader) Streamed() bool { return r.streamed }
+
+// Tee gives sink the bytes of the answer that r reads from now on, without their encoding. sink must not keep
+// them.
+func (r *Reader) Tee(sink func([]byte)) { r.tee = sink }
+
 // NeedsTime reports whether the next Write needs a time: it may have the first content.
 func (r *Reader) NeedsTime() bool { return r.streamed && !r.closed && r.summary.firstContent.IsZero() }
 
@@ -96,6 +104,9 @@ func (r *Reader) Write(p []byte, now time.Time) {
 
 // read reads decoded bytes.
 func (r *Reader) read(p []byte, now time.Time) {
+	if r.tee != nil {
+		r.tee(p)
+	}
 	if r.streamed {
 		r.readLines(p, now)
 	} else if r.text.Add(p); len(r.text.Text()) > rawjson.MaxShortText {

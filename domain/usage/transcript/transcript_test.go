@@ -64,7 +64,9 @@ func TestGolden(t *testing.T) {
 // TestAnswersAreBounded reads answers that are too long, as one event, many events, a body, and many calls.
 func TestAnswersAreBounded(t *testing.T) {
 	long := strings.Repeat("lorem ipsum ", MaxSide/8)
-	event := func(text string) string { return `data: {"choices":[{"index":0,"delta":{"content":"` + text + `"}}]}` + "\n\n" }
+	event := func(text string) string {
+		return `data: {"choices":[{"index":0,"delta":{"content":"` + text + `"}}]}` + "\n\n"
+	}
 	for _, tc := range []struct {
 		name     string
 		streamed bool
