@@ -43,6 +43,9 @@ const (
 	changes
 	// paged is for lists, which have the parameters offset and limit.
 	paged
+	// ofKeys is for operations on keys, at paths that are ours with key_api alone. Keys have no
+	// entity tags, and no response about them is kept for a repeated request.
+	ofKeys
 )
 
 func (op operation) is(t traits) bool { return op.traits&t != 0 }
@@ -67,6 +70,7 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 	capture := func(s, template *schema.Schema) requestBody { return requestBody{s, false, template} }
 	const release, report = "designate template label message", "from to step by"
 	none, reference := requestBody{}, requestBody{schemas.WorkspaceReference, true, nil}
+	issue := domain.Principal.CheckIssueKeys
 	return []operation{
 		{"preset_list", get, "presets", anyone, none, listPresets, inWorkspace | paged, "q status sort order"},
 		{"preset_get", get, "presets/{slug}", anyone, none, getPreset, inWorkspace, ""},
@@ -93,6 +97,13 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 		{"workspace_delete", del, "workspaces/{workspace}", manage, none, deleteWorkspace, changes, "confirm_default_workspace_deletion"},
 		{"workspace_usage", get, "workspaces/{workspace}/usage", manage, none, workspaceUsage, 0, report},
 		{"workspace_history", get, "workspaces/{workspace}/history", manage, none, workspaceHistory, paged, ""},
+		{"own_key_get", get, "key", anyone, none, getOwnKey, ofKeys, ""},
+		{"keys_list", get, "keys", issue, none, listKeys, inWorkspace | ofKeys, "include_disabled offset limit"},
+		{"keys_create", post, "keys", issue, body(schemas.CreateKey), createKey, changes | ofKeys, ""},
+		{"keys_get", get, "keys/{hash}", issue, none, getKey, ofKeys, ""},
+		{"keys_update", patch, "keys/{hash}", issue, body(schemas.UpdateKey), updateKey, changes | ofKeys, ""},
+		{"keys_delete", del, "keys/{hash}", issue, none, deleteKey, changes | ofKeys, ""},
+		{"keys_rotate", post, "keys/{hash}/rotate", issue, requestBody{schemas.RotateKey, true, nil}, rotateKey, changes | ofKeys, ""},
 	}
 }
 
@@ -181,9 +192,13 @@ func (c *call) serve() (response, error) {
 	return a, nil
 }
 
-func newRouter(basePath string, operations []operation) *router.Router[operation] {
+// newRouter returns the router that finds the operation of a request, of keys if these are wanted.
+func newRouter(basePath string, operations []operation, withKeys bool) *router.Router[operation] {
 	rt := new(router.Router[operation])
 	for _, op := range operations {
+		if op.is(ofKeys) && !withKeys {
+			continue
+		}
 		rt.Add(op.method, basePath+"/"+op.path, op)
 	}
 	return rt

@@ -31,7 +31,7 @@ func (c *call) readBody() (err error) {
 	if c.members, err = check.Check(c.body); err != nil {
 		return err
 	}
-	if body.isOptional {
+	if body.isOptional && c.op.is(inWorkspace) {
 		return c.readWorkspaceReference()
 	}
 	return nil

@@ -68,7 +68,7 @@ func (c *call) readParameters() (err error) {
 		}
 	}
 	if c.op.is(paged) {
-		if c.given.page, err = c.readPage(); err != nil {
+		if c.given.page, err = c.readPage(domain.DefaultPage); err != nil {
 			return err
 		}
 	}
@@ -147,12 +147,13 @@ func (c *call) queriedFlag(name string) (*bool, error) {
 	return new(word == "true"), nil
 }
 
-// readPage reads offset and limit. Both may be empty, since clients send them so.
-func (c *call) readPage() (page domain.Page, err error) {
+// readPage reads offset and limit, whose default is given. Both may be empty, since clients send
+// them so.
+func (c *call) readPage(size int) (page domain.Page, err error) {
 	if page.Offset, err = c.queriedNumber("offset", 0, 0, math.MaxInt, "an integer of at least 0"); err != nil {
 		return page, err
 	}
-	page.Limit, err = c.queriedNumber("limit", domain.DefaultPage, 1, domain.MaxPage, "an integer from 1 to "+strconv.Itoa(domain.MaxPage))
+	page.Limit, err = c.queriedNumber("limit", size, 1, domain.MaxPage, "an integer from 1 to "+strconv.Itoa(domain.MaxPage))
 	return page, err
 }
 

@@ -35,9 +35,10 @@ func withQuery(path, query string) string {
 // TestQueries sends unknown, repeated and malformed parameters to every route.
 func TestQueries(t *testing.T) {
 	tier.NoRace(t)
-	s := start(t, standard)
+	s := start(t, standard+"\nkey_api")
 	f := &fixtures{s: s}
 	active, archived, workspace := f.preset(false), f.preset(true), f.workspace()
+	f.hash = f.key()
 	ops := operations(t)
 	for _, route := range slices.Sorted(maps.Keys(matrix)) {
 		op, row := ops[route], matrix[route]
@@ -110,15 +111,15 @@ func TestUnknownParametersOfFeedback(t *testing.T) {
 
 // TestBodiesOfEveryRoute sends bodies that no route takes to every route that takes one.
 func TestBodiesOfEveryRoute(t *testing.T) {
-	s := start(t, standard)
+	s := start(t, standard+"\nkey_api")
 	f := &fixtures{s: s}
-	p, w := f.preset(false), f.workspace()
+	p, w, k := f.preset(false), f.workspace(), f.key()
 	before := s.changesRecorded()
 	for route, op := range operations(t) {
 		if op.body.Schema == nil {
 			continue
 		}
-		path := "/v1/" + strings.NewReplacer("{slug}", p, "{label}", "one", "{workspace}", w).Replace(op.path)
+		path := "/v1/" + strings.NewReplacer("{slug}", p, "{label}", "one", "{workspace}", w, "{hash}", k).Replace(op.path)
 		for body, want := range map[string]string{
 			"null":                       `"path":"","message":"must be an object"`,
 			"[]":                         `"path":"","message":"must be an object"`,

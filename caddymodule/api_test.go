@@ -359,7 +359,7 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.schemas, h.router = schemas, newRouter(h.BasePath, h.routes(schemas))
+	h.schemas, h.router = schemas, newRouter(h.BasePath, h.routes(schemas), false)
 	h.events = &events.Announcer{Wanted: func(string) bool { return false }}
 	if h.metrics, err = metrics.New(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
@@ -380,6 +380,19 @@ func serveBare(t *testing.T, h *Handler, method, path, body string) *httptest.Re
 		t.Fatal(err)
 	}
 	return w
+}
+
+// storePreset stores a version of a preset, and returns a new inference key.
+func storePreset(tb testing.TB, h *Handler, slug string, c domain.Capture) (secret string) {
+	tb.Helper()
+	_, err := h.service.ReleasePresetVersion(tb.Context(), operator, "", slug, c, domain.Release{})
+	if err == nil {
+		_, secret, err = h.service.IssueKey(tb.Context(), operator, domain.NewKey{Kind: domain.InferenceKey})
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return secret
 }
 
 // newInferringHandler returns a bare handler with the settings of inference.

@@ -142,7 +142,7 @@ func TestNothingTellsOfWorkspacesOutOfReach(t *testing.T) {
 	}
 	for route, r := range matrix {
 		method, path, _ := strings.Cut(route, " ")
-		if !strings.Contains(path, "{") && path != "presets" {
+		if !strings.Contains(path, "{") && path != "presets" || isOfKeys(path) {
 			continue
 		}
 		for i, pair := range pairs {

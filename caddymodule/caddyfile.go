@@ -36,6 +36,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		max_body_size       <size>
 //		memory              <size>
 //		preset_creators     management|any
+//		key_api
 //		keep_versions       <count>
 //		auth_failure_limit  <count> [<duration>]|off
 //		inference {
@@ -93,6 +94,7 @@ func (h *Handler) subdirectives() map[string]directive.Reader {
 		"max_body_size":      readSize(&h.MaxBodySize),
 		"memory":             readSize(&h.Memory),
 		"preset_creators":    h.creators().Read,
+		"key_api":            h.readKeyAPI,
 		"keep_versions":      h.readKeepVersions,
 		"auth_failure_limit": h.readAuthFailureLimit,
 		"inference":          h.readInference,
@@ -117,6 +119,13 @@ func readPath(into *string, check func(string) error) directive.Reader {
 		}
 		return nil
 	}
+}
+
+func (h *Handler) readKeyAPI(d *caddyfile.Dispenser, place string) error {
+	if h.KeyAPI = true; d.NextArg() {
+		return d.Errf("%s takes no arguments, got %q", place, d.Val())
+	}
+	return nil
 }
 
 func (h *Handler) readKeepVersions(d *caddyfile.Dispenser, place string) error {

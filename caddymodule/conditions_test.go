@@ -22,38 +22,15 @@ func (r reply) tag(t *testing.T) string {
 
 const otherTag = `"0123456789abcdef0123456789abcdef"`
 
-// showing has, for each change, the GET that shows its answer's state.
-type showing struct{ method, path, body, get string }
-
-// TestEntityTags checks that every answer with a state has an entity tag. The next GET of the state has
-// the same tag.
+// TestEntityTags checks that every answer with a state has an entity tag, also that of HEAD. The golden files
+// show that a change has the tag of the next GET.
 func TestEntityTags(t *testing.T) {
 	s := start(t, standard)
-	s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`).want(t, 200)
-	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
 	const preset, label, workspace = "/v1/presets/p", "/v1/presets/p/labels/a", "/v1/workspaces/team"
-	seen := map[string]string{} // the state by its tag
-	for _, change := range []showing{
-		{"POST", preset + "/responses", `{"top_k":2}`, preset},
-		{"POST", preset + "/messages", `{"top_k":4}`, preset},
-		{"POST", preset + "/designate", `{"version":1}`, preset},
-		{"PATCH", preset, `{"description":"d"}`, preset},
-		{"PATCH", preset, `{}`, preset}, // changes nothing
-		{"PUT", label, `{"version":2}`, label},
-		{"PUT", label, `{"split":[{"version":1,"weight":1}]}`, label},
-		{"POST", preset + "/restore", ``, preset},
-		{"PATCH", workspace, `{"name":"Other"}`, workspace},
-		{"POST", "/v1/workspaces", `{"name":"n","slug":"new"}`, "/v1/workspaces/new"},
-	} {
-		r, got := s.manage(change.method, change.path, change.body), s.manage("GET", change.get, "")
-		if r.status >= 300 || got.tag(t) != r.tag(t) || got.body != r.body {
-			t.Errorf("%s %s %s: answers\n%d %s %s\nand GET gives\n%s %s", change.method, change.path, change.body, r.status, r.tag(t), r.body, got.tag(t), got.body)
-		}
-		if state := seen[got.tag(t)]; state != "" && state != got.body {
-			t.Errorf("one tag for two states:\n%s\n%s", state, got.body)
-		}
-		seen[got.tag(t)] = got.body
-	}
+	s.manage("POST", preset+"/responses", `{"top_k":1}`).want(t, 200)
+	s.manage("POST", preset+"/responses", `{"top_k":2}`).want(t, 200)
+	s.manage("PUT", label, `{"version":1}`).want(t, 200)
+	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
 	for _, path := range []string{
 		preset, preset + "/versions", preset + "/versions/1", preset + "/diff?from=1&to=2", label, workspace, "/v1/presets", "/v1/presets?offset=9", "/v1/workspaces?limit=1",
 	} {
@@ -169,7 +146,7 @@ func TestConditionsOfChanges(t *testing.T) {
 	f := &fixtures{s: s}
 	for route, r := range matrix {
 		method, path, _ := strings.Cut(route, " ")
-		if method == "GET" || r.exists.status >= 300 { // a taken slug, and feedback
+		if method == "GET" || r.exists.status >= 300 || isOfKeys(path) { // a taken slug, and feedback
 			continue
 		}
 		t.Run(route, func(t *testing.T) {

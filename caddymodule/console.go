@@ -61,7 +61,7 @@ func checkConsolePath(path string) error {
 // checkNothingHidden refuses a console's path that overlaps the API, or a route on which
 // presets work or are listed.
 func checkNothingHidden(path, base string) error {
-	routes := []string{"presets", "workspaces", "models"}
+	routes := []string{"presets", "workspaces", "models", "key", "keys"}
 	for _, route := range inferenceRoutes {
 		routes = append(routes, route.path)
 	}

@@ -50,11 +50,11 @@ const (
 // the next handler, usually a reverse_proxy to an AI gateway. It refuses methods and paths
 // that a gateway could read as another request, and upgrades to anything but WebSocket.
 //
-// It owns `/presets` and `/workspaces` below the base path, and everything below those
-// two. No such request ever reaches the next handler, because it may carry a key that the
+// It owns `/presets` and `/workspaces` below the base path, with key_api also `/key` and `/keys`,
+// and everything below those. No such request ever reaches the next handler, because it may carry a key that the
 // gateway must not see.
 type Handler struct {
-	// The base path, before /presets and /workspaces. Default: /v1
+	// The base path, before /presets, /workspaces, /key and /keys. Default: /v1
 	BasePath string `json:"base_path,omitempty"`
 
 	// The storage engine, which keeps presets, workspaces and issued keys. Default: the
@@ -80,6 +80,11 @@ type Handler struct {
 	// The keys that may create presets and their versions: "management" for
 	// management keys alone, "any" for inference keys too. Default: management
 	PresetCreators string `json:"preset_creators,omitempty"`
+
+	// Whether /key and /keys below the base path are the API of keys. Management keys with the
+	// right issue-keys create, change, rotate and delete inference keys there. Without it these
+	// paths are the gateway's. Default: false
+	KeyAPI bool `json:"key_api,omitempty"`
 
 	// How many versions of a preset to keep when one is added. Designated and labelled
 	// versions are kept besides. Default: all
@@ -182,7 +187,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.schemas, err = schema.Load(); err != nil {
 		return fmt.Errorf("compiling the bundled schemas: %w", err)
 	}
-	h.router = newRouter(h.BasePath, h.routes(h.schemas))
+	h.router = newRouter(h.BasePath, h.routes(h.schemas), h.KeyAPI)
 	if h.events, err = newAnnouncer(ctx, &h.stopping); err != nil {
 		return err
 	}
@@ -264,8 +269,14 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, path string, n
 }
 
 func (h *Handler) isAPIPath(path string) bool {
-	resource, _, _ := strings.Cut(h.routeOf(path), "/")
-	return resource == "presets" || resource == "workspaces"
+	switch resource, _, _ := strings.Cut(h.routeOf(path), "/"); resource {
+	case "presets", "workspaces":
+		return true
+	case "key", "keys":
+		return h.KeyAPI
+	default:
+		return false
+	}
 }
 
 // Interface guards

@@ -27,8 +27,8 @@ func TestChangesAreReplayed(t *testing.T) {
 	}
 	var requests []*request
 	for route, r := range matrix {
-		method, _, _ := strings.Cut(route, " ")
-		if method == "GET" {
+		method, path, _ := strings.Cut(route, " ")
+		if method == "GET" || isOfKeys(path) {
 			continue
 		}
 		cells := []cell{r.exists}

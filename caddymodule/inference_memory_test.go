@@ -454,15 +454,7 @@ func TestMemoryBounds(t *testing.T) {
 // upstream, and none afterwards.
 func TestOneFormIsHeld(t *testing.T) {
 	h := newHolder(t, &Inference{Keys: keysOff})
-	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
-	prompt := "Be brief."
-	if _, err := h.service.ReleasePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`), SystemPrompt: &prompt}, domain.Release{}); err != nil {
-		t.Fatal(err)
-	}
-	_, secret, err := h.service.IssueKey(t.Context(), boss, domain.NewKey{Kind: domain.InferenceKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := storePreset(t, h, "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`), SystemPrompt: new("Be brief.")})
 	const size, small = 1 << 20, 4 << 10
 	h.Inference.MaxMemory = 2*size + small // two forms, never three
 	ask := func(model string, packed, dryRun bool) {
@@ -496,7 +488,7 @@ func TestOneFormIsHeld(t *testing.T) {
 			ask("@preset/writer", packed, false)
 			ask("@preset/writer", packed, true)
 		}
-		if _, err := h.service.UpdateWorkspace(t.Context(), boss, "default", disabled, nil); err != nil {
+		if _, err := h.service.UpdateWorkspace(t.Context(), operator, "default", disabled, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -545,14 +537,7 @@ func stored(text string) string {
 // handler returned. None may read a byte of another request.
 func TestBodiesStayApart(t *testing.T) {
 	h := newHolder(t, new(Inference))
-	boss := domain.By(domain.Principal{KeyID: "k", UserID: "u", Kind: domain.ManagementKey})
-	if _, err := h.service.ReleasePresetVersion(t.Context(), boss, "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m","temperature":1}`)}, domain.Release{}); err != nil {
-		t.Fatal(err)
-	}
-	_, secret, err := h.service.IssueKey(t.Context(), boss, domain.NewKey{Kind: domain.InferenceKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := storePreset(t, h, "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m","temperature":1}`)})
 	serve := func(ctx context.Context, body string, next caddyhttp.HandlerFunc) {
 		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://x"+chatPath, strings.NewReader(body))
 		r.Header.Set("Authorization", "Bearer "+secret)

@@ -20,12 +20,10 @@ type page struct {
 	Total int `json:"total_count"`
 }
 
-// listRow has the fields that identify and order a list's rows.
+// listRow has the fields that identify a list's rows.
 type listRow struct {
-	Slug      string
-	Version   int
-	UpdatedAt time.Time `json:"updated_at"`
-	CreatedAt time.Time `json:"created_at"`
+	Slug    string
+	Version int
 }
 
 func (s *server) page(path string, headers ...string) (p page) {
@@ -91,24 +89,6 @@ func TestPages(t *testing.T) {
 		s.manage("PUT", "/v1/presets/many/labels/a", fmt.Sprintf(`{"version":%d}`, n+1)).want(t, 200)
 	}
 	s.manage("GET", "/v1/presets/many/labels/a?offset=1&limit=1", "").want(t, 200, `"history":[{"number":2,`, `"history_count":3`)
-}
-
-// TestOrderOfLists checks that presets are ordered by their latest change, and versions and workspaces by
-// age.
-func TestOrderOfLists(t *testing.T) {
-	s := start(t, standard)
-	for _, slug := range []string{"c", "a", "b"} {
-		s.manage("POST", "/v1/presets/"+slug+"/responses", `{}`).want(t, 200)
-		s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":%q}`, slug)).want(t, 201)
-	}
-	s.manage("POST", "/v1/presets/a/designate", `{"version":1}`).want(t, 200) // changes nothing
-	s.manage("PUT", "/v1/presets/c/labels/l", `{"version":1}`).want(t, 200)
-	s.manage("POST", "/v1/presets/c/responses", `{}`).want(t, 200)
-	for list, want := range map[string]string{"/v1/presets": "c b a", "/v1/workspaces": "default c a b", "/v1/presets/c/versions": "1 2"} {
-		if got := strings.Join(s.page(list).names(), " "); got != want {
-			t.Errorf("%s: got %s, want %s", list, got, want)
-		}
-	}
 }
 
 // The list of presets is searched and sorted as the query says.

@@ -14,7 +14,7 @@ import (
 
 // cell is a request of the matrix, with its status for a key that permits it. In path and
 // body, {p} is the slug of a preset with two versions and the labels one and both. {w} is
-// the slug of a workspace, and {n} a number unique to the cell.
+// the slug of a workspace, {k} the hash of a key, and {n} a number unique to the cell.
 type cell struct {
 	path, body string
 	status     int
@@ -22,7 +22,7 @@ type cell struct {
 
 // row is the matrix's entry for one route.
 type row struct {
-	may    string // anyone, management or creators
+	may    string // anyone, management, creators or issuers
 	exists cell
 	// missing names objects that do not exist, one each.
 	missing []cell
@@ -57,7 +57,17 @@ var matrix = map[string]row{
 	"GET workspaces/{workspace}/history":    {"management", cell{"workspaces/{w}/history", "", 200}, []cell{{"workspaces/absent/history", "", 404}}, false},
 	"GET workspaces/{workspace}/usage":      {"management", cell{"workspaces/{w}/usage", "", 200}, []cell{{"workspaces/absent/usage", "", 404}}, false},
 	"DELETE workspaces/{workspace}":         {"management", cell{"workspaces/{w}", "", 200}, []cell{{"workspaces/absent", "", 404}}, false},
+	"GET key":                               {"anyone", cell{"key", "", 200}, nil, false},
+	"GET keys":                              {"issuers", cell{"keys", "", 200}, []cell{{"keys?workspace_id=absent", "", 404}, {"keys?workspace_id=default", "", 200}}, false},
+	"POST keys":                             {"issuers", cell{"keys", `{"name":"n"}`, 201}, []cell{{"keys", `{"name":"n","workspace_id":"absent"}`, 404}, {"keys", `{"name":"n","workspace_id":"default"}`, 201}}, false},
+	"GET keys/{hash}":                       {"issuers", cell{"keys/{k}", "", 200}, []cell{{"keys/absent", "", 404}, {"keys/{m}", "", 404}}, false},
+	"PATCH keys/{hash}":                     {"issuers", cell{"keys/{k}", `{"name":"Name {n}"}`, 200}, []cell{{"keys/absent", `{"disabled":true}`, 404}, {"keys/{m}", `{"disabled":true}`, 404}}, false},
+	"DELETE keys/{hash}":                    {"issuers", cell{"keys/{k}", "", 200}, []cell{{"keys/absent", "", 404}, {"keys/{m}", "", 404}}, false},
+	"POST keys/{hash}/rotate":               {"issuers", cell{"keys/{k}/rotate", "", 200}, []cell{{"keys/absent/rotate", `{"grace":"1h"}`, 404}, {"keys/{m}/rotate", "", 404}}, false},
 }
+
+// isOfKeys reports whether a path is one of keys, which have neither entity tags nor replays.
+func isOfKeys(path string) bool { return strings.HasPrefix(path, "key") }
 
 // methods are tested on every path.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"}
@@ -68,9 +78,9 @@ type caller struct {
 	headers []string
 	status  int
 	message string
-	// management reports a management key. outside reports a key of another workspace
-	// than the objects'.
-	management, outside bool
+	// management reports a management key, and issuing one that may issue keys. outside reports
+	// a key of another workspace than the objects'.
+	management, issuing, outside bool
 	// limited reports an inference key with limits, blind one that does not reach the
 	// objects. onlyWorkspace reports a management key of one workspace, which is that of
 	// the objects unless it is blind.
@@ -106,7 +116,7 @@ func (s *server) callers(kept string) []caller {
 		{name: "configured inference", headers: []string{bearer(inferenceSecret)}},
 		{name: "issued inference", headers: []string{bearer(inference.secret)}},
 		{name: "inference of another workspace", headers: []string{bearer(outsider.secret)}, outside: true},
-		{name: "configured management", headers: []string{bearer(managementSecret)}, management: true},
+		{name: "configured management", headers: []string{bearer(managementSecret)}, management: true, issuing: true},
 		{name: "issued management", headers: []string{bearer(management.secret)}, management: true},
 		limited("inference of the presets", caller{limited: true}, `{"kind":"inference","presets":["`+kept+`"],"preset_required":true}`),
 		limited("inference of other presets", caller{limited: true, blind: true}, `{"kind":"inference","presets":["others"]}`),
@@ -114,6 +124,9 @@ func (s *server) callers(kept string) []caller {
 		limited("management of this workspace", caller{management: true, onlyWorkspace: true}, `{"kind":"management","only_workspace":true}`),
 		limited("management of another workspace", caller{management: true, onlyWorkspace: true, blind: true}, `{"kind":"management","only_workspace":true,"workspace":"elsewhere"}`),
 		limited("management with a right", caller{management: true}, `{"kind":"management","may":["protected-labels"]}`),
+		limited("management that issues keys", caller{management: true, issuing: true}, `{"kind":"management","may":["issue-keys"]}`),
+		limited("management that issues keys of this workspace", caller{management: true, issuing: true, onlyWorkspace: true}, `{"kind":"management","only_workspace":true,"may":["issue-keys"]}`),
+		limited("management that issues keys of another workspace", caller{management: true, issuing: true, onlyWorkspace: true, blind: true}, `{"kind":"management","only_workspace":true,"workspace":"elsewhere","may":["issue-keys"]}`),
 	}
 }
 
@@ -123,8 +136,10 @@ func wants(who caller, creators string, r row, c cell) int {
 	switch {
 	case who.status != 0:
 		return who.status
-	case r.may == "management" && !who.management, r.may == "creators" && (creators == "management" || who.limited) && !who.management:
+	case r.may == "management" && !who.management, r.may == "issuers" && !who.issuing, r.may == "creators" && (creators == "management" || who.limited) && !who.management:
 		return http.StatusForbidden
+	case who.blind && (strings.Contains(path, "{k}") || r.may == "issuers" && strings.Contains(query+c.body, "default")):
+		return http.StatusNotFound
 	case who.onlyWorkspace && r.exists.path == "workspaces" && r.exists.body != "":
 		return http.StatusForbidden // a new workspace
 	case who.onlyWorkspace && strings.Contains(path, "{w}"):
@@ -150,12 +165,22 @@ func wants(who caller, creators string, r row, c cell) int {
 type fixtures struct {
 	s       *server
 	n       int
-	changes int // of all cells so far
+	changes int    // of all cells so far
+	manager string // the hash of a management key
+	hash    string // of the key of the next cells
 }
 
 // fill replaces the names in text by objects.
 func (f *fixtures) fill(text, preset, workspace string) string {
-	return strings.NewReplacer("{p}", preset, "{w}", workspace, "{n}", fmt.Sprint(f.n)).Replace(text)
+	return strings.NewReplacer("{p}", preset, "{w}", workspace, "{k}", f.hash, "{m}", f.manager, "{n}", fmt.Sprint(f.n)).Replace(text)
+}
+
+// key makes an inference key and returns its hash.
+func (f *fixtures) key() string {
+	f.s.t.Helper()
+	f.changes++
+	hash, _ := f.s.createKey(managementSecret, `{"name":"kept"}`).Hash.MarshalText()
+	return string(hash)
 }
 
 // preset makes a preset of two versions and two labels and returns its slug.
@@ -211,14 +236,14 @@ func TestAuthorisationMatrix(t *testing.T) {
 }
 
 func testMatrix(t *testing.T, creators string, sample int) {
-	s := start(t, standard+"\npreset_creators "+creators)
+	s := start(t, standard+"\nkey_api\npreset_creators "+creators)
 	s.manage("POST", "/v1/workspaces", `{"name":"Elsewhere","slug":"elsewhere"}`).want(t, 201)
-	f := &fixtures{s: s}
+	f := &fixtures{s: s, manager: sha256Of(s.issue(`{"kind":"management"}`).secret)}
 	// Refused requests change nothing.
-	kept, keptArchived, keptWorkspace := f.preset(false), f.preset(true), f.workspace()
+	kept, keptArchived, keptWorkspace, keptKey := f.preset(false), f.preset(true), f.workspace(), f.key()
 	callers := s.callers(kept)
 	keptState := func() string {
-		return s.manage("GET", "/v1/presets/"+kept, "").body + s.manage("GET", "/v1/presets/"+kept+"/labels/one", "").body + s.manage("GET", "/v1/workspaces/"+keptWorkspace, "").body
+		return s.manage("GET", "/v1/presets/"+kept, "").body + s.manage("GET", "/v1/presets/"+kept+"/labels/one", "").body + s.manage("GET", "/v1/workspaces/"+keptWorkspace, "").body + s.manage("GET", "/v1/keys/"+keptKey, "").body
 	}
 	before, first := keptState(), s.changesRecorded()
 	f.changes = 0
@@ -232,6 +257,7 @@ func testMatrix(t *testing.T, creators string, sample int) {
 		want := wants(who, creators, r, c)
 		f.n++
 		preset, workspace := kept, keptWorkspace
+		f.hash = keptKey
 		if r.archived {
 			preset = keptArchived
 		}
@@ -242,6 +268,9 @@ func testMatrix(t *testing.T, creators string, sample int) {
 			}
 			if strings.Contains(c.path, "{w}") {
 				workspace = f.workspace()
+			}
+			if strings.Contains(c.path, "{k}") {
+				f.hash = f.key()
 			}
 		}
 		sent, body := "/v1/"+f.fill(c.path, preset, workspace), f.fill(c.body, preset, workspace)
@@ -259,7 +288,10 @@ func testMatrix(t *testing.T, creators string, sample int) {
 			}
 		case want == 403:
 			message := "Only management keys can perform this operation"
-			if who.onlyWorkspace {
+			switch {
+			case r.may == "issuers" && who.management:
+				message = "Keys cannot be managed: this needs a key with the right issue-keys"
+			case who.onlyWorkspace:
 				message = "The key manages one workspace only, and cannot perform this operation"
 			}
 			got.wantError(t, 403, message)

@@ -45,8 +45,9 @@ func (s *server) wantPlaceholders(what string, send func(), want ...any) {
 // object.
 func TestEveryOperationIsNamed(t *testing.T) {
 	tier.NoRace(t)
-	s := start(t, standard)
-	s.showing(standard)
+	const settings = standard + "\nkey_api"
+	s := start(t, settings)
+	s.showing(settings)
 	home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
 	versions := map[string]any{
 		"preset_get": "2", "preset_update": "2", "preset_restore": "2", "preset_create_responses": "3", "preset_create_chat": "3", "preset_create_messages": "3",
@@ -56,6 +57,7 @@ func TestEveryOperationIsNamed(t *testing.T) {
 	for route, op := range operations(t) {
 		r := matrix[route]
 		preset, workspace := f.preset(r.archived), f.workspace()
+		f.hash = f.key()
 		f.n++
 		c := r.exists
 		if c.status >= 300 {
@@ -70,7 +72,7 @@ func TestEveryOperationIsNamed(t *testing.T) {
 		}
 		switch {
 		case regexp.MustCompile("_(list|history|usage)$").MatchString(op.name): // an operation with many objects
-		case strings.HasPrefix(op.path, "presets"):
+		case strings.HasPrefix(op.path, "presets"), strings.HasPrefix(op.path, "key"):
 			where = home
 		case strings.Contains(op.path, "{workspace}"):
 			where = s.manage("GET", "/v1/workspaces/"+workspace, "").field(t, "id")

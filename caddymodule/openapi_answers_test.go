@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v5"
 
@@ -197,11 +198,24 @@ var tour = []struct{ op, method, path, body string }{
 	{"workspace_delete", "DELETE", "/v1/workspaces/new", ""},
 }
 
+// keyTour is requests for each operation on keys. {} stands for the id of a key.
+var keyTour = []struct{ op, method, path, body string }{
+	{"own_key_get", "GET", "/v1/key", ""},
+	{"keys_list", "GET", "/v1/keys", ""},
+	{"keys_create", "POST", "/v1/keys", `{"name":"n","limit":5,"limit_reset":"daily","limits":{"concurrent":1},"presets":["p"],"models":["m"]}`},
+	{"keys_list", "GET", "/v1/keys?include_disabled=true", ""},
+	{"keys_get", "GET", "/v1/keys/{}", ""},
+	{"keys_update", "PATCH", "/v1/keys/{}", `{"limit":null,"limits":null}`},
+	{"keys_rotate", "POST", "/v1/keys/{}/rotate", `{"grace":"1h"}`},
+	{"keys_get", "GET", "/v1/keys/{}", ""},
+	{"keys_delete", "DELETE", "/v1/keys/{}", ""},
+}
+
 // TestOpenAPIAnswers compares the server's answers with the documents, for each operation
 // and each status that a client can cause.
 func TestOpenAPIAnswers(t *testing.T) {
 	tier.Slow(t)
-	const rest = "\nmax_body_size 64KiB\ninference {\nlist_models on\ndrop_fields user\nmax_body_size 64KiB\nusage\n}"
+	const rest = "\nkey_api\nmax_body_size 64KiB\ninference {\nlist_models on\ndrop_fields user\nmax_body_size 64KiB\nusage\n}"
 	s := start(t, standard+rest)
 	s.upstream.answers(replyWith(200, "application/json", `{"object":"list","data":[]}`))
 	operations := make(map[string]map[string]any)
@@ -347,6 +361,35 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("preset_feedback", s.manage("POST", feedback, "[]"), 400)
 	check("preset_feedback", s.manage("POST", feedback, strings.Repeat(" ", 64<<10)+score), 413)
 	check("preset_feedback", s.manage("POST", feedback, score, "Content-Type: text/plain"), 415)
+	for _, step := range keyTour {
+		key := s.createKey(managementSecret, `{"name":"n"}`)
+		path := strings.ReplaceAll(step.path, "{}", key.ID)
+		ask := func(headers ...string) reply { return s.manage(step.method, path, step.body, headers...) }
+		check(step.op, s.do(step.method, path, step.body), 401)
+		check(step.op, s.manage("PUT", path, ""), 405)
+		check(step.op, ask("If-None-Match: none"), 400)
+		check(step.op, ask(`If-Match: "0123456789abcdef0123456789abcdef"`), 412)
+		if operations[step.op]["requestBody"] != nil {
+			check(step.op, s.manage(step.method, path, strings.Repeat(" ", 64<<10)+"{}"), 413)
+			check(step.op, s.manage(step.method, path, "{}", "Content-Type: text/plain"), 415)
+		}
+		if path != "/v1/key" {
+			check(step.op, s.do(step.method, path, step.body, bearer(inferenceSecret)), 403)
+		}
+		if path != step.path {
+			check(step.op, s.manage(step.method, strings.ReplaceAll(step.path, "{}", "absent"), step.body), 404)
+		}
+		check(step.op, ask(), map[bool]int{true: 201, false: 200}[step.op == "keys_create"])
+	}
+	check("keys_list", s.manage("GET", "/v1/keys?workspace_id=absent", ""), 404)
+	check("keys_create", s.manage("POST", "/v1/keys", `{"name":"n","workspace_id":"absent"}`), 404)
+	soon := s.keyIn(s.manage("POST", "/v1/keys", fmt.Sprintf(`{"name":"n","expires_at":%q}`, time.Now().UTC().Add(time.Second).Format(time.RFC3339Nano))), 201)
+	if !s.eventually(func() bool { return s.manage("PATCH", "/v1/keys/"+soon.ID, `{"name":"m"}`).status == 409 }) {
+		t.Error("the key does not expire")
+	}
+	check("keys_update", s.manage("PATCH", "/v1/keys/"+soon.ID, `{"name":"m"}`), 409)
+	check("keys_rotate", s.manage("POST", "/v1/keys/"+soon.ID+"/rotate", ""), 409)
+	check("own_key_get", s.do("GET", "/v1/key", "", bearer(inferenceSecret)), 200)
 	other := s.issue(`{"kind":"inference"}`)
 	check("models_list", s.do("GET", "/v1/models", "", bearer(inferenceSecret)), 200)
 	check("models_list", s.do("GET", "/v1/models", "", "X-Api-Key: "+inferenceSecret, "X-Api-Key: "+other.secret), 400)
@@ -371,6 +414,13 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("key_revoke", operate("DELETE", "keys/absent", ""), 404)
 	check("key_get", operate("GET", "keys/"+other.id, ""), 200)
 	check("key_get", operate("GET", "keys/absent", ""), 404)
+	rotated := s.issue(`{"kind":"inference","limit":5,"limit_reset":"daily","limits":{"concurrent":1}}`)
+	check("key_rotate", operate("POST", "keys/"+rotated.id+"/rotate", `{"grace":"1h"}`), 200)
+	check("key_rotate", operate("POST", "keys/"+rotated.id+"/rotate", `{"grace":"a day"}`), 400)
+	check("key_rotate", operate("POST", "keys/absent/rotate", `{}`), 404)
+	check("key_rotate", operate("POST", "keys/"+other.id+"/rotate", `{}`), 409)
+	check("key_rotate", operate("POST", "keys/"+other.id+"/rotate", strings.Repeat(" ", 64<<10)+"{}"), 413)
+	check("key_list", operate("GET", "keys", ""), 200)
 	check("key_prune", operate("POST", "keys/prune", `{"older_than":"30d","dry_run":true}`), 200)
 	check("key_prune", operate("POST", "keys/prune", `{"older_than":"soon"}`), 400)
 	check("key_remove", operate("POST", "keys/"+other.id+"/remove", ""), 200)
@@ -416,7 +466,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	}
 	s.reload(strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit 1 24h", 1) + rest)
 	s.do("GET", "/v1/presets", "", bearer("a-guess")).want(t, 401)
-	for _, step := range tour {
+	for _, step := range slices.Concat(tour, keyTour) {
 		check(step.op, s.do(step.method, step.path, step.body, bearer("a-guess")), 429)
 	}
 	for _, route := range inferenceRoutes {

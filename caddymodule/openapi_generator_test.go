@@ -248,6 +248,8 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 			e.needs = "Any key may do it."
 		case open[i].authorize(inference) == nil:
 			e.needs = "It takes a management key, or any where the directive says preset_creators any."
+		case op.authorize(domain.Principal{Kind: domain.ManagementKey, Scope: new(domain.Scope)}) != nil:
+			e.needs = "It takes a management key with the right issue-keys."
 		default:
 			e.needs = "It takes a management key."
 		}
@@ -263,6 +265,19 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 		}
 		if op.method != http.MethodGet && !op.is(changes) { // it changes no object
 			e.refusals = append(e.refusals, http.StatusConflict)
+			all = append(all, e)
+			continue
+		}
+		if op.is(ofKeys) {
+			if op.method != http.MethodGet {
+				e.refusals = append(e.refusals, http.StatusConflict)
+			}
+			if e.refusals = append(e.refusals, http.StatusPreconditionFailed); op.name == "keys_create" { // its workspace
+				e.refusals = append(e.refusals, http.StatusNotFound)
+			}
+			if op.name == "own_key_get" { // any key has it
+				e.refusals = slices.DeleteFunc(e.refusals, func(status int) bool { return status == http.StatusForbidden })
+			}
 			all = append(all, e)
 			continue
 		}

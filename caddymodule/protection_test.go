@@ -139,7 +139,7 @@ func TestOwnershipMatrix(t *testing.T) {
 func TestRightsAreTold(t *testing.T) {
 	s := start(t, standard)
 	for _, test := range []struct{ name, key, want string }{
-		{"configured", managementSecret, "protected-labels, workspaces"},
+		{"configured", managementSecret, "protected-labels, issue-keys, workspaces"},
 		{"issued", s.issue(`{"kind":"management"}`).secret, "workspaces"},
 		{"issued with the right", s.issue(`{"kind":"management","may":["protected-labels"]}`).secret, "protected-labels, workspaces"},
 		{"of one workspace", s.issue(`{"kind":"management","only_workspace":true}`).secret, ""},

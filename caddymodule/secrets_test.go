@@ -130,7 +130,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	places["the store"] = stored.String()
 	for place, mark := range map[string]string{ // the place is as intended
 		"the answers": "Rate limit exceeded", "the log": "handled request", "the metrics": "caddy_presets_auth_failures_total", "the configuration": sha256Of(managementSecret),
-		"the list of keys": manager.id, "the audit trail": "key.issue", "the store": manager.id,
+		"the list of keys": manager.id, "the audit trail": "key.create", "the store": manager.id,
 	} {
 		if !strings.Contains(places[place], mark) {
 			t.Errorf("%s: does not hold %s: %.300q", place, mark, places[place])

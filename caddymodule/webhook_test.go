@@ -198,7 +198,7 @@ func TestDocumentedEvents(t *testing.T) {
 			t.Errorf("the document has no row %s", row)
 		}
 	}
-	if rows := strings.Count(text, "\n| `preset.") + strings.Count(text, "\n| `workspace."); rows != len(events.Types) {
+	if rows := strings.Count(text, "\n| `preset.") + strings.Count(text, "\n| `workspace.") + strings.Count(text, "\n| `key."); rows != len(events.Types) {
 		t.Errorf("the document has %d events, want %d", rows, len(events.Types))
 	}
 }

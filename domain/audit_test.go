@@ -25,8 +25,10 @@ func audited(t *testing.T) *fixture {
 	f.must(f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 1}))
 	f.workspace(t, "team")
 	k, _ := f.newKey(domain.NewKey{Kind: domain.InferenceKey, Name: "ci", Workspace: "team"})
+	bob := user
+	bob.Kind = domain.ManagementKey
 	for range 2 { // the second time it is so already
-		if _, err := f.RevokeKey(t.Context(), domain.By(user), k.ID); err != nil {
+		if _, err := f.RevokeKey(t.Context(), domain.By(bob), k.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,8 +52,8 @@ func TestAuditTrail(t *testing.T) {
 		"k1 ann r1 label.set preset plive 0>1",
 		"k1 ann r1 preset.designate preset p 2>1",
 		"k1 ann  workspace.create workspace team 0>0",
-		"k1 ann r1 key.issue key  0>0",
-		"k2 bob  key.revoke key  0>0",
+		"k1 ann r1 key.create key  0>0",
+		"k2 bob  key.delete key  0>0",
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, "\n     "), strings.Join(want, "\n     "))

@@ -30,6 +30,8 @@ type HistoryEntry struct {
 	ManagedBy  *string       `json:"managed_by"`
 	Override   *string       `json:"override"`
 	RequestID  *string       `json:"request_id"`
+	// ChangedKeyID is the key that was changed, if it is one.
+	ChangedKeyID *string `json:"changed_key_id"`
 }
 
 // nilIfZero returns a pointer to value, nil for the zero value.
@@ -49,6 +51,9 @@ func newHistoryEntry(r AuditRecord, keyName *string) HistoryEntry {
 		Message: nilIfZero(of.Message), Split: nilIfZero(of.Split), Status: nilIfZero(of.Status),
 		Protection: nilIfZero(of.Protection), ManagedBy: nilIfZero(of.ManagedBy), Override: nilIfZero(r.Override),
 		RequestID: nilIfZero(r.RequestID),
+	}
+	if of.Kind == "key" {
+		e.ChangedKeyID = &of.ID
 	}
 	if of.Draft != 0 {
 		e.Before, e.Version, e.IsDraft = nil, &of.Draft, true

@@ -24,6 +24,8 @@ type entry struct {
 	Draft     bool
 	Label     *string
 	Message   *string
+	Split     *string
+	Status    *domain.PresetStatus
 	RequestID *string `json:"request_id"`
 }
 
@@ -38,7 +40,7 @@ func given[T comparable](value T) *T {
 func changeOf(r domain.AuditRecord, names map[string]string) entry {
 	c := entry{
 		r.Number, r.Operation, r.UserID, given(r.KeyID), given(names[r.KeyID]), given(r.Object.Slug), given(r.Before), given(r.After),
-		r.Object.Draft != 0, given(r.Object.Label), given(r.Object.Message), given(r.RequestID),
+		r.Object.Draft != 0, given(r.Object.Label), given(r.Object.Message), given(r.Object.Split), given(r.Object.Status), given(r.RequestID),
 	}
 	if c.Draft {
 		c.Before, c.Version = nil, given(r.Object.Draft)
@@ -58,7 +60,7 @@ func TestHistories(t *testing.T) {
 	writes := []domain.Write{ask, ask, ask}
 	writes[1].Who.KeyID, writes[1].RequestID = k.ID, "r1"
 	writes[2].Who.KeyID, writes[2].Who.UserID = nameless.ID, "dora"
-	for n := range 300 {
+	for n := range 600 {
 		w := writes[n%3]
 		workspace, slug := []string{"", "team"}[random.IntN(2)], fmt.Sprintf("p%d", random.IntN(3))
 		how := domain.Release{Draft: random.IntN(3) == 0}
@@ -68,7 +70,7 @@ func TestHistories(t *testing.T) {
 		if random.IntN(2) == 0 {
 			how.Message = new(fmt.Sprint("why ", n))
 		}
-		switch random.IntN(7) { // some fail, and are in no history
+		switch random.IntN(9) { // some fail, and are in no history
 		case 0, 1:
 			_, _ = f.ReleasePresetVersion(t.Context(), w, workspace, slug, nothing, how)
 		case 2:
@@ -79,6 +81,10 @@ func TestHistories(t *testing.T) {
 			_, _ = f.ArchivePreset(t.Context(), w, workspace, slug)
 		case 5:
 			_, _ = f.RestorePreset(t.Context(), w, workspace, slug)
+		case 6:
+			_, _ = f.PutLabel(t.Context(), w, workspace, slug, "live", domain.Target{Split: []domain.Share{{Version: 1 + random.IntN(4), Weight: 1}}}, nil)
+		case 7:
+			_, _ = f.UpdatePreset(t.Context(), w, workspace, slug, domain.PresetPatch{Status: new([]domain.PresetStatus{domain.PresetActive, domain.PresetDisabled}[random.IntN(2)])})
 		default:
 			_, _ = f.UpdateWorkspace(t.Context(), w, "team", domain.WorkspacePatch{Name: new(fmt.Sprint(n))}, nil)
 		}
@@ -109,6 +115,9 @@ func TestHistories(t *testing.T) {
 	}
 	for _, slug := range []string{"p0", "p1", "p2"} {
 		if p := f.stored(t, "team", slug); p.Status != domain.PresetArchived && slug == "p0" {
+			if p.Status == domain.PresetDisabled {
+				f.must(f.UpdatePreset(t.Context(), ask, "team", slug, domain.PresetPatch{Status: new(domain.PresetActive)}))
+			}
 			f.must(f.ArchivePreset(t.Context(), ask, "team", slug)) // has a history all the same
 			trail = f.trail(t)
 		}

@@ -1,7 +1,6 @@
 package domain
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -50,25 +49,61 @@ type Key struct {
 	Hash KeyHash `json:"hash"`
 	// Hint is the end of the secret. Operators tell keys apart by it.
 	Hint string `json:"hint"`
+	// Label is the beginning and the end of the secret. It is empty for a key that was issued
+	// before keys had one.
+	Label string `json:"label,omitzero"`
+	// Previous is the secret before the last rotation. It is nil without a rotation, and after
+	// one that ended the secret at once.
+	Previous *PreviousSecret `json:"previous,omitzero"`
 	// Name is the operator's note. It may be empty.
 	Name string `json:"name"`
 	// UserID is the key's user. If it is empty, the key's id stands for the user.
 	UserID string `json:"user_id"`
 	// WorkspaceID is the workspace the key acts in, empty for the default one.
 	WorkspaceID string `json:"workspace_id"`
-	// Scope has the key's limits and rights. Nil limits nothing and has no right.
-	Scope     *Scope     `json:"scope,omitzero"`
+	// Scope has what the key reaches, and its rights. Nil reaches all and has no right.
+	Scope *Scope `json:"scope,omitzero"`
+	// KeyLimits bound an inference key.
+	KeyLimits
+	// Disabled refuses the key until it is enabled again.
+	Disabled  bool       `json:"disabled,omitzero"`
 	CreatedAt time.Time  `json:"created_at"`
+	UpdatedAt *time.Time `json:"updated_at,omitzero"` // nil until the first change
 	ExpiresAt *time.Time `json:"expires_at"`
 	RevokedAt *time.Time `json:"revoked_at"`
 	// LastUsedAt is when the key was used, nil for never. It is coarse: the last use was up to
 	// an hour later, or longer while the store took no writes.
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
+
+	limits *KeyLimits // the same as KeyLimits in a cached key, nil for none
 }
 
-// Live reports whether k is not revoked and has not expired at a time.
+// PreviousSecret is a secret that a rotation replaced.
+type PreviousSecret struct {
+	Hash KeyHash `json:"hash"`
+	// Until is when the secret stops working.
+	Until time.Time `json:"until"`
+}
+
+// Live reports whether k is not revoked, has not expired at a time, and is not disabled.
 func (k Key) Live(at time.Time) bool {
-	return k.RevokedAt == nil && (k.ExpiresAt == nil || at.Before(*k.ExpiresAt))
+	_, ended := k.ended(at)
+	return !ended && !k.Disabled
+}
+
+// Hashes returns the hashes by which k is found: its own, and that of the previous secret, which
+// may not work any more.
+func (k Key) Hashes() []KeyHash {
+	if k.Previous == nil {
+		return []KeyHash{k.Hash}
+	}
+	return []KeyHash{k.Hash, k.Previous.Hash}
+}
+
+// has reports whether the secret of a hash is one of k that works at a time.
+func (k Key) has(hash KeyHash, at time.Time) bool {
+	return subtle.ConstantTimeCompare(k.Hash[:], hash[:]) == 1 ||
+		k.Previous != nil && subtle.ConstantTimeCompare(k.Previous.Hash[:], hash[:]) == 1 && at.Before(k.Previous.Until)
 }
 
 // isUsedRecently reports whether a use of k at a time need not be stored.
@@ -81,55 +116,80 @@ type NewKey struct {
 	Kind KeyKind
 	// UserID and Name hold at most MaxKeyText characters; both may be empty.
 	UserID, Name string
-	// Workspace is the id or slug of the workspace to act in, empty for the
-	// default one.
+	// Workspace is the id or slug of the workspace to act in. If it is empty, the key that
+	// issues this one decides: it is the same workspace. A key that the server issues acts in
+	// the default one then, also after that was deleted and made anew.
 	Workspace string
 	// Lifetime is how long the key lives. If it is zero, the key does not expire.
 	Lifetime time.Duration
+	// ExpiresAt is the end of the key if Lifetime is zero. Nil is never.
+	ExpiresAt *time.Time
 	// Scope limits the key.
 	Scope Scope
+	// KeyLimits are for inference keys only.
+	KeyLimits
 }
 
 // IssueKey stores a new key and returns it with its secret. The secret is not stored, so it
 // cannot be replayed, and w has no Idempotency. A wrong setting is Invalid. An unknown
 // workspace is NotFound.
-func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string, error) {
+//
+// Only the server itself issues keys of any kind. A management key issues inference keys, for
+// workspaces that it reaches, and only with the right IssueKeys.
+func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (k Key, secret string, err error) {
+	if err := w.Who.CheckIssueKeys(); err != nil {
+		return Key{}, "", err
+	}
+	if in.Kind != InferenceKey && !w.Who.isServer() {
+		return Key{}, "", &Error{Kind: Forbidden, Message: "Only the operator issues management keys"}
+	}
 	if err := in.check(); err != nil {
 		return Key{}, "", err
 	}
-	prefix := secrets.Inference
-	if in.Kind == ManagementKey {
-		prefix = secrets.Management
-	}
-	secret, id := secrets.New(prefix), s.newID()
-	var k Key
-	_, err := s.change(ctx, w, func(c *change) error {
-		k = Key{
-			ID: id, Kind: in.Kind, Hash: HashSecret(secret), Hint: secret[len(secret)-4:],
-			Name: in.Name, UserID: in.UserID, CreatedAt: c.now,
+	id := s.newID()
+	_, err = s.change(ctx, w, func(c *change) (err error) {
+		if err := c.Condition.Check(); err != nil {
+			return err
 		}
+		k = Key{ID: id, Kind: in.Kind, Name: in.Name, UserID: in.UserID, CreatedAt: c.now, ExpiresAt: in.ExpiresAt, KeyLimits: in.KeyLimits}
+		k.Limits = k.Limits.nilIfNone()
+		secret = k.newSecret()
 		if !in.Scope.isZero() {
 			k.Scope = &in.Scope
 		}
 		if in.Lifetime > 0 {
-			end := c.now.Add(in.Lifetime)
-			k.ExpiresAt = &end
+			k.ExpiresAt = new(c.now.Add(in.Lifetime))
 		}
-		if in.Workspace != "" {
-			var err error
-			if k.WorkspaceID, _, err = findWorkspace(c, in.Workspace); err != nil {
+		if k.ExpiresAt != nil && !k.ExpiresAt.After(c.now) {
+			return InvalidAt("/expires_at", "must be in the future")
+		}
+		if in.Workspace != "" || !w.Who.isServer() {
+			if k.WorkspaceID, err = workspaceOf(c, c.Who, in.Workspace); err != nil {
 				return err
 			}
 		}
 		if err := c.PutKey(k); err != nil {
 			return err
 		}
-		return c.record("key.issue", k.audited(), 0, 0)
+		return c.record("key.create", k.audited(), 0, 0)
 	})
 	if err != nil {
 		return Key{}, "", err
 	}
 	return k, secret, nil
+}
+
+// newSecret gives k a new secret, and returns it.
+func (k *Key) newSecret() string {
+	prefix := secrets.Inference
+	if k.Kind == ManagementKey {
+		prefix = secrets.Management
+	}
+	const shown = 3
+	secret := secrets.New(prefix)
+	k.Hash, k.Hint = HashSecret(secret), secret[len(secret)-4:]
+	k.Label = secret[:len(prefix)+shown] + "..." + k.Hint
+	return secret
 }
 
 func (k Key) audited() AuditObject {
@@ -152,6 +212,7 @@ func (in NewKey) check() error {
 		issues = append(issues, Issue{"/expires_in", "must not be negative"})
 	}
 	issues = append(issues, in.Scope.check(in.Kind)...)
+	issues = append(issues, in.KeyLimits.check(in.Kind)...)
 	if issues != nil {
 		return InvalidIssues(issues...)
 	}
@@ -169,16 +230,6 @@ func (s *Service) Keys(ctx context.Context) (keys []Key, err error) {
 		s.revocations().show(&keys[i])
 	}
 	return keys, err
-}
-
-// Key returns the issued key of an id, as Keys does. An unknown id is NotFound.
-func (s *Service) Key(ctx context.Context, id string) (k Key, err error) {
-	err = s.store.View(ctx, func(r Reader) error {
-		k, err = issuedKey(r, id)
-		return err
-	})
-	s.revocations().show(&k)
-	return k, err
 }
 
 var errKeyNotFound = &Error{Kind: NotFound, Message: "Key not found"}
@@ -221,14 +272,14 @@ func (s *Service) AuthenticateKnown(hash KeyHash) (Principal, bool) {
 // k is not live.
 func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 	now := s.now()
-	_, isRevoked := s.revocations().all()[hash]
-	if subtle.ConstantTimeCompare(k.Hash[:], hash[:]) != 1 || isRevoked || !k.Live(now) {
+	_, isRevoked := s.revocations().all()[k.Hash]
+	if !k.has(hash, now) || isRevoked || !k.Live(now) {
 		return Principal{}, ErrCredentials
 	}
 	if !k.isUsedRecently(now) {
-		s.recordUse(k, now)
+		s.recordUse(k, hash, now)
 	}
-	who := Principal{KeyID: k.ID, Hash: hash, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID, Scope: k.Scope}
+	who := Principal{KeyID: k.ID, Hash: hash, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID, Scope: k.Scope, KeyLimits: k.limits}
 	if who.Scope == nil {
 		who.Scope = &unlimited
 	}
@@ -249,6 +300,9 @@ func (s *Service) keyOf(ctx context.Context, hash KeyHash) (k Key, err error) {
 		k, err = r.KeyByHash(hash)
 		return err
 	})
+	if k.KeyLimits != (KeyLimits{}) {
+		k.limits = new(k.KeyLimits)
+	}
 	if err == nil {
 		s.keys.Put(hash, stamp, k, cachedKeyCost+k.Scope.cost())
 	}
@@ -265,15 +319,15 @@ const (
 	useWriteTimeout = 30 * time.Second
 )
 
-// recordUse stores in the background that k was used, without keeping the request waiting. It
-// ignores failures: other writes report a store that takes none.
-func (s *Service) recordUse(k Key, at time.Time) {
+// recordUse stores in the background that k was used, by the secret of a hash, without keeping the
+// request waiting. It ignores failures: other writes report a store that takes none.
+func (s *Service) recordUse(k Key, hash KeyHash, at time.Time) {
 	mark := func(cached *Key) bool { // so that storing it is tried once only
 		known := cached.isUsedRecently(at)
 		cached.LastUsedAt = &at
 		return !known
 	}
-	if s.useWrites.Add(1) > maxUseWrites || !s.keys.Change(k.Hash, mark) {
+	if s.useWrites.Add(1) > maxUseWrites || !s.keys.Change(hash, mark) {
 		s.useWrites.Add(-1)
 		return
 	}
@@ -291,37 +345,34 @@ func (s *Service) recordUse(k Key, at time.Time) {
 			return tx.PutKey(k)
 		})
 		// Cache the changed key: the next request must not need the store for it.
-		_, _ = s.keyOf(ctx, k.Hash)
+		_, _ = s.keyOf(ctx, hash)
 	}()
 }
 
 // ErrCredentials is the error for a secret that is not a live key.
 var ErrCredentials error = &Error{Kind: Unauthenticated, Message: "Invalid credentials"}
 
-// ended returns when k stopped being live, and false if it is live at a time.
+// ended returns when k was revoked or expired for good, and false if it is neither at a time.
 func (k Key) ended(at time.Time) (time.Time, bool) {
-	if k.Live(at) {
-		return time.Time{}, false
-	}
-	end := cmp.Or(k.RevokedAt, k.ExpiresAt)
-	if k.ExpiresAt != nil && k.ExpiresAt.Before(*end) {
+	end := k.RevokedAt
+	if k.ExpiresAt != nil && !at.Before(*k.ExpiresAt) && (end == nil || k.ExpiresAt.Before(*end)) {
 		end = k.ExpiresAt
 	}
-	return *end, true
+	return ValueOr(end, time.Time{}), end != nil
 }
 
 // maxKeysRemoved bounds the keys that one change removes. Each adds an audit record.
 const maxKeysRemoved = 100
 
 // RemoveKey removes a revoked or expired key from the store and returns it. The audit trail
-// keeps its records, and histories show no name for it. w has no Idempotency. A live
-// key is Conflict. An unknown id is NotFound.
+// keeps its records, and histories show no name for it. w has no Idempotency. A key that has
+// not ended is Conflict. An unknown id is NotFound.
 func (s *Service) RemoveKey(ctx context.Context, w Write, id string) (k Key, err error) {
 	_, err = s.change(ctx, w, func(c *change) error {
 		if k, err = issuedKey(c, id); err != nil {
 			return err
 		}
-		if k.Live(c.now) {
+		if _, ended := k.ended(c.now); !ended {
 			return &Error{Kind: Conflict, Message: "The key is live: revoke it first"}
 		}
 		return c.removeKey(k)

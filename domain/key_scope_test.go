@@ -34,7 +34,7 @@ func TestScopeIsChecked(t *testing.T) {
 		{inference, domain.Scope{Models: []string{strings.Repeat("m", 257)}}, "/models/0: must have 1 to 256 printable ASCII characters and no space"},
 		{inference, domain.Scope{OnlyWorkspace: true}, "/only_workspace: is for management keys only"},
 		{inference, domain.Scope{Rights: []domain.Right{domain.ProtectedLabels}}, "/may: is for management keys only"},
-		{management, domain.Scope{Rights: []domain.Right{"root"}}, "/may/0: must be protected-labels"},
+		{management, domain.Scope{Rights: []domain.Right{"root"}}, "/may/0: must be protected-labels or issue-keys"},
 		{management, domain.Scope{Presets: []string{"p"}}, "/presets: is for inference keys only"},
 		{management, domain.Scope{PresetRequired: true}, "/preset_required: is for inference keys only"},
 		{management, domain.Scope{Models: []string{"a"}}, "/models: is for inference keys only"},

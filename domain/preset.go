@@ -62,6 +62,8 @@ type Preset struct {
 	Protected bool `json:"protected"`
 	// Policy limits what requests may change. It is nil if there is none.
 	Policy *Policy `json:"policy"`
+	// Limits bound all requests for the preset together. Nil is none.
+	Limits *PresetLimits `json:"limits,omitzero"`
 	// Labels are at most MaxLabels.
 	Labels map[string]Target `json:"labels"`
 }

@@ -44,6 +44,9 @@ type Principal struct {
 	// Scope has the limits and the rights of an issued key. It is never changed. Nil, as
 	// for a key of the configuration, limits nothing and stands for all rights.
 	Scope *Scope
+	// KeyLimits are those of an issued key, and are never changed. Nil, as for a key of the
+	// configuration, is none. A larger Principal would cost each closure that has it an allocation.
+	KeyLimits *KeyLimits
 }
 
 // WorkspaceRef returns the workspace that p acts in, by id or by slug.
@@ -83,15 +86,21 @@ func (p Principal) CheckManagement() error {
 // the configuration have all rights.
 type Right string
 
-// ProtectedLabels is the right to change protected labels and presets, and to set and clear
-// their protection.
-const ProtectedLabels Right = "protected-labels"
+// The rights.
+const (
+	// ProtectedLabels is the right to change protected labels and presets, and to set and clear
+	// their protection.
+	ProtectedLabels Right = "protected-labels"
+	// IssueKeys is the right to see, issue, change and end inference keys of the workspaces that
+	// the key reaches.
+	IssueKeys Right = "issue-keys"
+)
 
 // rights are all rights that exist.
-var rights = []Right{ProtectedLabels}
+var rights = []Right{ProtectedLabels, IssueKeys}
 
-// Scope has the limits and the rights of an issued key. The zero Scope limits nothing and
-// has no right. It never changes once the key is issued.
+// Scope has what an issued key reaches, and its rights. The zero Scope limits nothing and
+// has no right. It is never changed in place: a changed key has another.
 type Scope struct {
 	// Presets are the slugs of the only presets that an inference key reaches, at most
 	// MaxScopePresets. Nil stands for all. They need not exist yet.
@@ -127,7 +136,7 @@ func (s Scope) check(kind KeyKind) (issues []Issue) {
 	issues = append(issues, checkList("/models", s.Models, MaxScopeModels, modelpattern.Check)...)
 	issues = append(issues, checkList("/may", s.Rights, len(rights), func(right Right) error {
 		if !slices.Contains(rights, right) {
-			return fmt.Errorf("must be %s", ProtectedLabels)
+			return fmt.Errorf("must be %s or %s", ProtectedLabels, IssueKeys)
 		}
 		return nil
 	})...)
@@ -263,6 +272,18 @@ func (p Principal) Rights() []Right {
 		return p.Scope.Rights
 	}
 }
+
+// CheckIssueKeys returns a Forbidden error unless p may see and change the inference keys of the
+// workspaces that it reaches.
+func (p Principal) CheckIssueKeys() error {
+	if err := p.CheckManagement(); err != nil {
+		return err
+	}
+	return p.require(IssueKeys, "Keys cannot be managed")
+}
+
+// isServer reports whether p is the server itself, such as its admin endpoint, and not a key.
+func (p Principal) isServer() bool { return p.Kind == ManagementKey && p.Hash == (KeyHash{}) }
 
 // require returns a Forbidden error unless p has a right. what is protected by it.
 func (p Principal) require(right Right, what string) error {

@@ -66,21 +66,24 @@ func (r *revocations) show(k *Key) {
 	}
 }
 
-// RevokeKey revokes a key for good and returns it. Requests with the key are refused as soon as the
+// RevokeKey revokes a key for good and returns it. It finds the key as UpdateKey does. Requests with the key are refused as soon as the
 // key was read, before the revocation is stored. Storing it may use the space that the engine keeps
 // in reserve. If that fails, the key is returned as revoked, with ErrRevocationNotStored in the
 // error's chain: see StoreRevocations.
 //
 // Revoking a key again changes nothing. w has no Idempotency. An unknown id is NotFound.
-func (s *Service) RevokeKey(ctx context.Context, w Write, id string) (Key, error) {
-	k, err := s.Key(ctx, id)
+func (s *Service) RevokeKey(ctx context.Context, w Write, ref string) (Key, error) {
+	if err := w.Condition.Check(); err != nil {
+		return Key{}, err
+	}
+	k, err := s.Key(ctx, w.Who, ref)
 	if err != nil {
 		return Key{}, err
 	}
 	if _, isPending := s.revocations().all()[k.Hash]; k.RevokedAt != nil && !isPending {
 		return k, nil
 	}
-	of := s.revocations().add(k.Hash, revocation{id, s.timestamp(), w})
+	of := s.revocations().add(k.Hash, revocation{k.ID, s.timestamp(), w})
 	stored, err := s.storeRevocation(ctx, k.Hash, of)
 	switch {
 	case err == nil:
@@ -103,7 +106,7 @@ func (s *Service) storeRevocation(ctx context.Context, hash KeyHash, of revocati
 		if err := c.PutKey(k); err != nil {
 			return err
 		}
-		return c.record("key.revoke", k.audited(), 0, 0)
+		return c.record("key.delete", k.audited(), 0, 0)
 	})
 	if err == nil || errors.Is(err, errKeyNotFound) {
 		s.revocations().remove(hash)

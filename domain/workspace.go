@@ -44,10 +44,17 @@ type Workspace struct {
 	// nil for none. Each stands for all its spellings. Package inference looks for them in
 	// routes that resolve presets alone; see inference.Resolver.CheckUnresolvedRoute for others.
 	DisabledServerTools *[]string `json:"disabled_server_tools"`
+	// Limits are those of each inference key that acts in the workspace, unless the key has the
+	// same limit itself. Nil is none.
+	Limits *Limits `json:"limits,omitzero"`
+	// Budgets bound what all requests that act in the workspace spend together. Nil is none.
+	Budgets Budgets `json:"budgets,omitzero"`
+	// IncludeBYOKInBudgets is kept for clients, as KeyLimits.IncludeBYOKInLimit is.
+	IncludeBYOKInBudgets bool `json:"include_byok_in_budgets,omitzero"`
 }
 
 // JSON returns w as clients see it, which is also its stored form.
-func (w Workspace) JSON() ([]byte, error) { return jsonv2.Marshal(w) }
+func (w Workspace) JSON() ([]byte, error) { return jsonv2.Marshal(w, jsonv2.Deterministic(true)) }
 
 // CreateWorkspace stores a new workspace. Absent fields of in have their defaults, and its name and
 // slug are there. A slug that is taken is Invalid, since the

@@ -167,7 +167,10 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 		if err != nil {
 			return err
 		}
-		acts := func(k Key) bool { return k.WorkspaceID == old.ID && k.Live(c.now) }
+		acts := func(k Key) bool { // a disabled one may be enabled again
+			_, ended := k.ended(c.now)
+			return k.WorkspaceID == old.ID && !ended
+		}
 		if slices.ContainsFunc(keys, acts) || isNamed(on.Configured, old.Slug) {
 			return InvalidAt("id", "the workspace has live keys; revoke them first")
 		}

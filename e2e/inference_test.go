@@ -180,26 +180,6 @@ func (s *service) events(file, model string) ([]string, error) {
 	return events, nil
 }
 
-// payloads returns the data of a stream's events, without the mark of its end.
-func (s *service) payloads(t *testing.T, file, model string) []string {
-	t.Helper()
-	events, err := s.events(file, model)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var payloads []string
-	for _, event := range events {
-		data := event[strings.LastIndex(event, "data: ")+len("data: "):]
-		if data = strings.TrimSpace(data); data != "[DONE]" {
-			payloads = append(payloads, data)
-		}
-	}
-	if len(payloads) < 3 {
-		t.Fatalf("testdata/%s/%s has %d events", s.flavour, file, len(payloads))
-	}
-	return payloads
-}
-
 // release lets the stream that is under way send its next event.
 func (s *service) release() error {
 	select {
@@ -307,31 +287,6 @@ func (s *server) makePresets(t *testing.T) {
 	s.manage(t, http.MethodPut, "/v1/presets/copywriter/labels/staging", `{"version": 1}`)
 }
 
-// style is one way to refer to the preset copywriter, with the expected version and
-// upstream request.
-type style struct {
-	name   string
-	model  string // of the request, empty for none
-	preset string // the request's preset field, empty for none
-	runs   string
-	header string // X-Preset of the answer
-	v1     bool   // version 1 serves, else version 2
-}
-
-var styles = []style{
-	{name: "direct", model: "@preset/copywriter", runs: "acme/large", header: "copywriter@2"},
-	{name: "combined", model: "acme/other@preset/copywriter", runs: "acme/other", header: "copywriter@2"},
-	{name: "field", preset: "copywriter", runs: "acme/large", header: "copywriter@2"},
-	{name: "field and model", model: "acme/other", preset: "copywriter", runs: "acme/other", header: "copywriter@2"},
-	{name: "field and reference", model: "acme/other@preset/copywriter", preset: "copywriter", runs: "acme/other", header: "copywriter@2"},
-	{name: "direct, pinned", model: "@preset/copywriter@1", runs: "acme/small", header: "copywriter@1", v1: true},
-	{name: "combined, pinned", model: "acme/other@preset/copywriter@1", runs: "acme/other", header: "copywriter@1", v1: true},
-	{name: "field, pinned", preset: "copywriter@1", runs: "acme/small", header: "copywriter@1", v1: true},
-	{name: "direct, labelled", model: "@preset/copywriter@staging", runs: "acme/small", header: "copywriter@1", v1: true},
-	{name: "combined, labelled", model: "acme/other@preset/copywriter@staging", runs: "acme/other", header: "copywriter@1", v1: true},
-	{name: "field, labelled", preset: "copywriter@staging", runs: "acme/small", header: "copywriter@1", v1: true},
-}
-
 // deadline returns a context for steps that should end at once.
 func deadline(t *testing.T) context.Context {
 	t.Helper()
@@ -352,104 +307,6 @@ func checkJSON(t *testing.T, what, got, want string) {
 	}
 	if !reflect.DeepEqual(decode(got), decode(want)) {
 		t.Errorf("%s:\n got %.4000s\nwant %.4000s", what, got, want)
-	}
-}
-
-// checkAnswer fails the test unless a client got the service's answer unchanged, with the
-// preset's headers.
-func checkAnswer(t *testing.T, response *http.Response, preset, dropped string) {
-	t.Helper()
-	if response == nil {
-		t.Fatal("the client has no response")
-	}
-	for name, want := range map[string]string{
-		"X-Preset": preset, "X-Preset-Dropped": dropped, "X-Request-Id": "req_of_the_service",
-	} {
-		if got := response.Header.Get(name); got != want {
-			t.Errorf("header %s of the answer: got %q, want %q", name, got, want)
-		}
-	}
-}
-
-// sseStream is the common interface of the clients' streams.
-type sseStream interface {
-	Next() bool
-	Err() error
-	Close() error
-}
-
-// readPaced reads a stream to its end, while the service pauses after each event. It
-// compares each event's JSON with the sent event.
-func readPaced(t *testing.T, s *service, stream sseStream, current func() string, want []string) {
-	t.Helper()
-	defer stream.Close()
-	for i, event := range want {
-		if i > 0 {
-			if err := s.release(); err != nil {
-				t.Fatalf("before event %d: %v", i, err)
-			}
-		}
-		if !stream.Next() {
-			t.Fatalf("event %d of %d did not arrive while the service paused behind it: %v", i, len(want), stream.Err())
-		}
-		if got := strings.TrimSpace(current()); got != event {
-			t.Fatalf("event %d:\n got %s\nwant %s", i, got, event)
-		}
-	}
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() { // the end mark, if the service sends one
-		select {
-		case s.steps <- struct{}{}:
-		case <-ended:
-		}
-	}()
-	if stream.Next() {
-		t.Fatalf("an event too many: %s", current())
-	}
-	if err := stream.Err(); err != nil {
-		t.Fatalf("at the end of the stream: %v", err)
-	}
-}
-
-// image is a data URL of several MB.
-func image(size int) (mediaType, data, url string) {
-	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-	text := make([]byte, size/4*4)
-	for i, x := 0, uint32(1); i < len(text); i++ {
-		x = x*1664525 + 1013904223
-		text[i] = letters[x>>26]
-	}
-	mediaType, data = "image/png", string(text)
-	return mediaType, data, "data:" + mediaType + ";base64," + data
-}
-
-// dryRun has the fields of a dry run's answer that these tests read.
-type dryRun struct {
-	Data struct {
-		Method string `json:"method"`
-		Path   string `json:"path"`
-		Body   string `json:"body"`
-		Fields map[string]struct {
-			From    string  `json:"from"`
-			Preset  *string `json:"preset"`
-			Version *int    `json:"version"`
-		} `json:"fields"`
-		Dropped []string `json:"dropped"`
-	} `json:"data"`
-}
-
-// checkDryRun compares a dry run with the request that went up without it.
-func checkDryRun(t *testing.T, dry dryRun, sent received) {
-	t.Helper()
-	if dry.Data.Method != sent.Method || dry.Data.Path != sent.URI {
-		t.Errorf("dry run: got %s %s, want %s %s", dry.Data.Method, dry.Data.Path, sent.Method, sent.URI)
-	}
-	if dry.Data.Body != sent.Body {
-		t.Errorf("the body of the dry run is not what goes up:\n got %s\nwant %s", dry.Data.Body, sent.Body)
-	}
-	if f := dry.Data.Fields["temperature"]; f.From != "preset" || f.Preset == nil || *f.Preset != "copywriter" || f.Version == nil || *f.Version != 2 {
-		t.Errorf("dry run: temperature comes from %+v, want version 2 of the preset", f)
 	}
 }
 

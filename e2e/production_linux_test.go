@@ -2,15 +2,10 @@ package e2e
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -20,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/servertest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
@@ -93,29 +87,9 @@ func (p *production) write(t *testing.T, file, content string) {
 // of the authority, too.
 func (p *production) certify(t *testing.T) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{
-		"ca.pem": {Type: "CERTIFICATE", Bytes: certificate}, "presets.pem": {Type: "CERTIFICATE", Bytes: certificate},
-		"presets.key": {Type: "PRIVATE KEY", Bytes: secret},
-	} {
-		p.write(t, "etc/etcd/"+file, string(pem.EncodeToMemory(block)))
+	certificate, key := servertest.Certificate(t)
+	for file, text := range map[string][]byte{"ca.pem": certificate, "presets.pem": certificate, "presets.key": key} {
+		p.write(t, "etc/etcd/"+file, string(text))
 	}
 }
 

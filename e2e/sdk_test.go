@@ -96,6 +96,31 @@ func TestOpenRouterWorkspaces(t *testing.T) {
 	s.manage(t, http.MethodDelete, "/v1/workspaces/keyed", "")
 }
 
+// TestOpenRouterKeys runs the official OpenRouter client through the life of keys.
+func TestOpenRouterKeys(t *testing.T) {
+	t.Parallel()
+	node := findNode(t)
+	behind := newService(t, "openrouter")
+	s := startWith(t, "key_api\ninference {\n usage\n}", behind.directives())
+	if status, answer := s.post(t, "/v1/workspaces", managementKey, `{"name": "Team", "slug": "team"}`); status != http.StatusCreated {
+		t.Fatalf("workspace team: got %d %s, want 201", status, answer)
+	}
+	team, _ := s.issue(t, "management", "--workspace", "team", "--only-workspace", "--may", "issue-keys")
+	plain, _ := s.issue(t, "management")
+	s.described(t, node, "keys.mjs", "PRESETS_TEAM_KEY="+team, "PRESETS_PLAIN_KEY="+plain, "PRESETS_CONTROL_URL="+behind.control(t))
+	behind.checkSecrets(t)
+}
+
+// TestOpenRouterKeysInPython runs OpenRouter's official client for Python through the life of keys.
+func TestOpenRouterKeysInPython(t *testing.T) {
+	t.Parallel()
+	interpreter := pythonWith(t, filepath.Join("python", "requirements.txt"))
+	behind := newService(t, "openrouter")
+	s := startWith(t, "key_api\ninference {\n usage\n}", behind.directives())
+	run(t, "python", []string{"PRESETS_BASE_URL=" + s.site + "/v1", "PRESETS_MANAGEMENT_KEY=" + managementKey}, interpreter, "keys.py")
+	behind.checkSecrets(t)
+}
+
 // TestOpenRouterGuarded runs the official OpenRouter client with templates, policies,
 // protection and limited keys, which it does not know.
 func TestOpenRouterGuarded(t *testing.T) {

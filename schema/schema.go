@@ -68,6 +68,12 @@ type Schemas struct {
 	CreateWorkspace *Schema `file:"create-workspace.json"`
 	// UpdateWorkspace is the body of PATCH /workspaces/{id}.
 	UpdateWorkspace *Schema `file:"update-workspace.json"`
+	// CreateKey is the body of POST /keys.
+	CreateKey *Schema `file:"create-key.json"`
+	// UpdateKey is the body of PATCH /keys/{hash}.
+	UpdateKey *Schema `file:"update-key.json"`
+	// RotateKey is the body, if there is one, of POST /keys/{hash}/rotate.
+	RotateKey *Schema `file:"rotate-key.json"`
 	// NewKey is the body of POST keys of the admin endpoint.
 	NewKey *Schema `file:"new-key.json"`
 	// KeyPruning is the body of POST keys/prune of the admin endpoint.

@@ -78,6 +78,7 @@ func Routes(schemas *schema.Schemas) []Route {
 		{Name: "key_list", Method: http.MethodGet, Path: "keys", Query: "store", run: listKeys},
 		{Name: "key_get", Method: http.MethodGet, Path: "keys/{key_id}", Query: "store", run: getKey},
 		{Name: "key_revoke", Method: http.MethodDelete, Path: "keys/{key_id}", Query: "store", run: revokeKey},
+		{Name: "key_rotate", Method: http.MethodPost, Path: "keys/{key_id}/rotate", Body: schemas.RotateKey, Query: "store", run: rotateKey},
 		{Name: "key_remove", Method: http.MethodPost, Path: "keys/{key_id}/remove", Query: "store", run: removeKey},
 		{Name: "key_prune", Method: http.MethodPost, Path: "keys/prune", Body: schemas.KeyPruning, Query: "store", run: pruneKeys},
 		{Name: "audit_list", Method: http.MethodGet, Path: "audit", Query: "store after limit", run: listAudit},

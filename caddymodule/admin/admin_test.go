@@ -5,11 +5,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
@@ -72,7 +75,7 @@ func TestKeyCommand(t *testing.T) {
 		t.Helper()
 		out, _, err := s.run("key", "list")
 		lines := strings.Split(out, "\n")
-		if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "ID KIND STATE ENDS IN USER WORKSPACE CREATED EXPIRES LAST USED MAY NAME" {
+		if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "ID KIND STATE ENDS IN USER WORKSPACE CREATED EXPIRES LAST USED LIMIT TODAY MONTH MAY NAME" {
 			t.Fatalf("list gives %q, %v", out, err)
 		}
 		_, row, _ := strings.Cut(strings.Join(strings.Fields(times.ReplaceAllString(lines[1], "<time>")), " "), " ")
@@ -80,11 +83,11 @@ func TestKeyCommand(t *testing.T) {
 	}
 	const all = "manages all workspaces; cannot change what is protected"
 	hint := secret[len(secret)-4:]
-	if got, want := row(), "management live "+hint+" ann team <time> <time> never "+all+" for the tests"; got != want {
+	if got, want := row(), "management live "+hint+" ann team <time> <time> never - - - "+all+" for the tests"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Do("GET", "/v1/workspaces/team", "", caddytest.Bearer(secret)).Want(t, 200)
-	if want := "management live " + hint + " ann team <time> <time> <time> " + all + " for the tests"; !wait.Eventually(func() bool { return row() == want }) {
+	if want := "management live " + hint + " ann team <time> <time> <time> - - - " + all + " for the tests"; !wait.Eventually(func() bool { return row() == want }) {
 		t.Errorf("got %q, want %q", row(), want)
 	}
 
@@ -96,7 +99,7 @@ func TestKeyCommand(t *testing.T) {
 	if out, _, err := s.run("key", "list"); err != nil || !strings.Contains(out, keys[0].ID) || strings.Contains(out, secret) {
 		t.Errorf("list gives %q, %v", out, err)
 	}
-	for _, command := range []string{"show", "revoke", "remove"} { // a key that leaked is at hand, and its id is not
+	for _, command := range []string{"show", "rotate", "revoke", "remove"} { // a key that leaked is at hand, and its id is not
 		out, note, err := s.run("key", command, secret)
 		if err == nil || !strings.Contains(err.Error(), "not the id of one") || strings.Contains(out+note+err.Error()+s.Logs(), secret) {
 			t.Errorf("%s of a key gives %q, %q, %v, or shows it", command, out, note, err)
@@ -107,11 +110,11 @@ func TestKeyCommand(t *testing.T) {
 		t.Errorf("revoke gives %q and %q, %v", out, note, err)
 	}
 	s.Do("GET", "/v1/workspaces/team", "", caddytest.Bearer(secret)).WantError(t, 401, "Invalid credentials")
-	if got, want := row(), "management revoked "+hint+" ann team <time> <time> <time> "+all+" for the tests"; got != want {
+	if got, want := row(), "management revoked "+hint+" ann team <time> <time> <time> - - - "+all+" for the tests"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Manage("DELETE", "/v1/workspaces/team", "").Want(t, 200)
-	if got, want := row(), "management revoked "+hint+" ann "+team+" <time> <time> <time> "+all+" for the tests"; got != want {
+	if got, want := row(), "management revoked "+hint+" ann "+team+" <time> <time> <time> - - - "+all+" for the tests"; got != want {
 		t.Errorf("got %q, want the id of the workspace that is gone: %q", got, want)
 	}
 	if secret, _, err := s.run("key", "create", "--kind", "inference"); err != nil {
@@ -120,9 +123,9 @@ func TestKeyCommand(t *testing.T) {
 		t.Errorf("list gives %q, %v, want a key without a user in the default workspace", out, err)
 	}
 	refuses(t, map[string][]string{
-		`required flag(s) "kind" not set`: {"create", "--address", s.AdminAddress},
-		"accepts 1 arg":                   {"revoke", "--address", s.AdminAddress},
-		"cannot be reached; --address":    {"list", "--address", caddytest.Address(t)},
+		"--kind or --like is needed":   {"create", "--address", s.AdminAddress},
+		"accepts 1 arg":                {"revoke", "--address", s.AdminAddress},
+		"cannot be reached; --address": {"list", "--address", caddytest.Address(t)},
 	}, "key")
 }
 
@@ -152,10 +155,80 @@ func TestLimitedKeyCommand(t *testing.T) {
 	s.refuses(map[string][]string{
 		"/preset_required: is for inference keys only":  {"--kind", "management", "--preset-required"},
 		"/only_workspace: is for management keys only":  {"--kind", "inference", "--only-workspace"},
-		"/may/0: must be protected-labels":              {"--kind", "management", "--may", "everything"},
+		"/may/0: must be one of protected-labels":       {"--kind", "management", "--may", "everything"},
 		"/presets/1: is in the list already":            {"--kind", "inference", "--preset", "a", "--preset", "a"},
 		"/models/0: must have 1 to 256 printable ASCII": {"--kind", "inference", "--model", "a b"},
 	}, "key", "create")
+}
+
+// TestKeyLikeAnother issues a key with limits in what it spends, and others like it.
+func TestKeyLikeAnother(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
+	list := func() (keys []admin.IssuedKey) {
+		t.Helper()
+		out, _ := s.must("key", "list", "--json")
+		if err := json.Unmarshal([]byte(out), &keys); err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	s.must("key", "create", "--kind", "inference", "--user", "ann", "--name", "first", "--workspace", "team", "--preset", "p", "--limit", "50.5", "--reset", "monthly",
+		"--rpm", "60", "--tpm", "1000", "--rpd", "2", "--tpd", "3", "--concurrent", "4")
+	first := list()[0]
+	s.must("key", "create", "--like", first.ID)
+	s.must("key", "create", "--like", first.ID, "--name", "other", "--limit", "0", "--rpm", "1", "--preset", "q")
+	keys := list()
+	want := first
+	want.ID, want.Name, want.UserID, want.Hint, want.CreatedAt = keys[1].ID, "", "", keys[1].Hint, keys[1].CreatedAt
+	if !reflect.DeepEqual(keys[1], want) {
+		t.Errorf("got %+v, want %+v", keys[1], want)
+	}
+	limits := domain.Limits{RequestsPerMinute: 1, TokensPerMinute: 1000, RequestsPerDay: 2, TokensPerDay: 3, Concurrent: 4}
+	if k := keys[2]; k.Name != "other" || *k.Limit != 0 || k.LimitReset != domain.Monthly || *k.Limits != limits || !slices.Equal(k.Presets, []string{"q"}) {
+		t.Errorf("got %+v, want the options before the other key's", k)
+	}
+	out, _ := s.must("key", "show", first.ID)
+	for _, part := range []string{"$50.5 monthly", "60 requests a minute at most", "1000 tokens a minute at most", "2 requests a day at most", "3 tokens a day at most", "4 requests at once at most"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("show gives %s, want %q in it", out, part)
+		}
+	}
+	s.refuses(map[string][]string{
+		"/limit: is for inference keys only":     {"--kind", "management", "--limit", "1"},
+		"/limit_reset: must be":                  {"--kind", "inference", "--reset", "hourly"},
+		"/limits/requests_per_minute: must":      {"--kind", "inference", "--rpm", "-1"},
+		"Key not found":                          {"--like", "absent"},
+		"not the id of one":                      {"--like", "caddypresets_inf_x"},
+		"/presets: is for inference keys only; ": {"--like", first.ID, "--kind", "management"},
+	}, "key", "create")
+}
+
+// TestRotateKeyCommand gives a key other secrets.
+func TestRotateKeyCommand(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	secret, note := s.must("key", "create", "--kind", "management")
+	secret = strings.TrimSpace(secret)
+	id := strings.Fields(note)[3]
+	id = strings.TrimSuffix(id, ",")
+	status := func(secret string) int {
+		return s.Do("GET", "/v1/workspaces", "", caddytest.Bearer(secret)).Status
+	}
+	next, note := s.must("key", "rotate", id, "--grace", "1h")
+	if next = strings.TrimSpace(next); !strings.HasPrefix(next, "caddypresets_mgmt_") || !strings.Contains(note, "whose former secret works until 20") || strings.Contains(note, next) {
+		t.Errorf("got a note %q", note)
+	}
+	if got := []int{status(secret), status(next)}; !slices.Equal(got, []int{200, 200}) {
+		t.Errorf("got %v within the grace, want 200", got)
+	}
+	last, note := s.must("key", "rotate", id)
+	if got := []int{status(secret), status(next), status(strings.TrimSpace(last))}; !slices.Equal(got, []int{401, 401, 200}) || !strings.Contains(note, "whose former secret ended") {
+		t.Errorf("got %v and %q, want the last secret alone to work", got, note)
+	}
+	s.refuses(map[string][]string{
+		"grace: must be a duration": {id, "--grace", "999999999d"},
+		"Key not found":             {"absent"},
+	}, "key", "rotate")
 }
 
 func TestSeveralStores(t *testing.T) {

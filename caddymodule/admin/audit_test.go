@@ -80,8 +80,8 @@ func TestAuditEndpoint(t *testing.T) {
 		{"workspace.create", "workspace", page.Records[0].Object.ID, "system", ""},
 		{"workspace.create", "workspace", workspace.Field(t, "id"), "ann", configured},
 		{"preset.create_version", "preset", page.Records[2].Object.ID, "ann", configured},
-		{"key.issue", "key", k.ID, "admin", ""},
-		{"key.revoke", "key", k.ID, "admin", ""},
+		{"key.create", "key", k.ID, "admin", ""},
+		{"key.delete", "key", k.ID, "admin", ""},
 	} {
 		r := page.Records[i]
 		if r.Operation != want.operation || r.Object.Kind != want.kind || r.Object.ID != want.id || r.UserID != want.user || r.KeyID != want.key {
@@ -183,7 +183,7 @@ func TestAuditCommand(t *testing.T) {
 		`\n1 +\S+ +workspace\.create +default +- +system +- +-\n`,
 		`\n2 +20\S+Z +preset\.create_version +writer +0 -> 1 +ann +\S+ +[0-9a-f-]{36}\n`,
 		`\n3 +20\S+Z +preset\.create_version +writer +1 -> 2 +ann +\S+ +[0-9a-f-]{36}\n`,
-		`\n4 +20\S+Z +key\.issue +` + key.ID + ` +- +admin +- +-\n$`,
+		`\n4 +20\S+Z +key\.create +` + key.ID + ` +- +admin +- +-\n$`,
 	} {
 		if !regexp.MustCompile(pattern).MatchString(out) {
 			t.Errorf("got\n%s\nwant it to match %s", out, pattern)

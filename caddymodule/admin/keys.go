@@ -13,35 +13,32 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/secrets"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
 func listKeys(r request) (any, error) {
 	keys, err := r.Service.Keys(r.Context())
-	return keyList{r.show(keys...)}, err
+	return keyList{r.withUsage(r.show(keys...))}, err
 }
 
 // showOne shows a key, if there is no error instead of it.
 func (r request) showOne(k domain.Key, err error) (any, error) { return r.show(k)[0], err }
 
-func getKey(r request) (any, error) { return r.showOne(r.Service.Key(r.Context(), r.keyID)) }
+func getKey(r request) (any, error) {
+	k, err := r.Service.Key(r.Context(), operator.Who, r.keyID)
+	return r.withUsage(r.show(k))[0], err
+}
 
 func removeKey(r request) (any, error) {
 	return r.showOne(r.Service.RemoveKey(r.Context(), operator, r.keyID))
 }
 
 func revokeKey(r request) (any, error) {
-	k, err := r.Service.RevokeKey(r.Context(), operator, r.keyID)
-	if errors.Is(err, domain.ErrRevocationNotStored) {
-		r.live.RetryRevocations()
-		caddy.Log().Named("admin.api.presets").Error("a key is revoked in memory alone, until the store takes its revocation", zap.String("key", k.ID), zap.Error(err))
-		err = fmt.Errorf("%w; the server tries again each second, and a restart before it succeeds makes the key valid again", err)
-	}
-	return r.showOne(k, err)
+	return r.showOne(r.live.RevokeKey(r.Context(), r.Service, operator, r.keyID))
 }
 
 type newKeyRequest struct {
@@ -52,6 +49,7 @@ type newKeyRequest struct {
 	// ExpiresIn is a duration such as 720h or 30d, empty for ever.
 	ExpiresIn string `json:"expires_in,omitzero"`
 	domain.Scope
+	domain.KeyLimits
 }
 
 // issuedKey is a key as the admin endpoint shows it.
@@ -64,14 +62,22 @@ type issuedKey struct {
 	// WorkspaceSlug is empty if the workspace was deleted or cannot be read.
 	WorkspaceSlug string `json:"workspace_slug"`
 	domain.Scope
+	domain.KeyLimits
 	Hint      string     `json:"hint"`
 	Live      bool       `json:"live"`
+	Disabled  bool       `json:"disabled"`
 	CreatedAt time.Time  `json:"created_at"`
 	ExpiresAt *time.Time `json:"expires_at"`
 	RevokedAt *time.Time `json:"revoked_at"`
+	// GraceEndsAt is until when the secret before the last rotation works.
+	GraceEndsAt *time.Time `json:"grace_ends_at,omitzero"`
 	// LastUsedAt is stored once an hour at most. It is nil for never.
 	LastUsedAt *time.Time `json:"last_used_at"`
-	// Secret is set only in the answer to the key's creation.
+	// UsageDaily and UsageMonthly are what the key has spent in the present day and month, in US
+	// dollars. They are nil if that is not known.
+	UsageDaily   *float64 `json:"usage_daily"`
+	UsageMonthly *float64 `json:"usage_monthly"`
+	// Secret is set only in the answers to the key's creation and rotation.
 	Secret string `json:"key,omitzero"`
 }
 
@@ -100,12 +106,33 @@ func (r request) show(keys ...domain.Key) []issuedKey {
 		}
 		shown[i] = issuedKey{
 			ID: k.ID, Kind: k.Kind, Name: k.Name, UserID: k.UserID,
-			WorkspaceID: k.WorkspaceID, WorkspaceSlug: slug, Scope: scope,
-			Hint: k.Hint, Live: k.Live(time.Now()),
+			WorkspaceID: k.WorkspaceID, WorkspaceSlug: slug, Scope: scope, KeyLimits: k.KeyLimits,
+			Hint: k.Hint, Live: k.Live(time.Now()), Disabled: k.Disabled,
 			CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
+		}
+		if k.Previous != nil && time.Now().Before(k.Previous.Until) {
+			shown[i].GraceEndsAt = &k.Previous.Until
 		}
 	}
 	return shown
+}
+
+// withUsage adds what the keys have spent. Without it the keys are as useful, so it may be missing.
+func (r request) withUsage(keys []issuedKey) []issuedKey {
+	if r.StoreUsage == nil {
+		return keys // nothing is measured
+	}
+	now := time.Now()
+	month, _ := domain.Monthly.Window(now)
+	spent, err := usage.ReadSpending(r.Context(), r.Service, "", month, now)
+	if err != nil {
+		return keys
+	}
+	for i := range keys {
+		of := spent[keys[i].ID]
+		keys[i].UsageDaily, keys[i].UsageMonthly = &of.Daily, &of.Monthly
+	}
+	return keys
 }
 
 func issueKey(r request) (any, error) {
@@ -121,25 +148,27 @@ func issueKey(r request) (any, error) {
 		}
 	}
 	k, secret, err := r.Service.IssueKey(r.Context(), operator, domain.NewKey{
-		Kind: in.Kind, UserID: in.UserID, Name: in.Name, Workspace: in.Workspace, Lifetime: lifetime, Scope: in.Scope,
+		Kind: in.Kind, UserID: in.UserID, Name: in.Name, Workspace: in.Workspace, Lifetime: lifetime, Scope: in.Scope, KeyLimits: in.KeyLimits,
 	})
-	if err != nil {
-		return nil, err
-	}
-	issued := r.show(k)[0]
-	issued.Secret = secret
-	return issued, nil
+	return r.showSecret(k, secret, err)
+}
+
+// showSecret shows a key with its new secret, if there is no error instead of it.
+func (r request) showSecret(k domain.Key, secret string, err error) (any, error) {
+	shown := r.show(k)[0]
+	shown.Secret = secret
+	return shown, err
 }
 
 func keyCommand() *cobra.Command {
 	var target client
 	key := &cobra.Command{
 		Use:   "key",
-		Short: "Issues, lists, revokes and removes keys",
+		Short: "Issues, lists, rotates, revokes and removes keys",
 	}
 	target.flags(key)
-	key.AddCommand(createKeyCommand(&target), listKeysCommand(&target), showKeyCommand(&target), revokeKeyCommand(&target),
-		removeKeyCommand(&target), pruneKeysCommand(&target))
+	key.AddCommand(createKeyCommand(&target), listKeysCommand(&target), showKeyCommand(&target), rotateKeyCommand(&target),
+		revokeKeyCommand(&target), removeKeyCommand(&target), pruneKeysCommand(&target))
 	refuseUnknown(key)
 	return key
 }
@@ -148,57 +177,12 @@ func keyCommand() *cobra.Command {
 var errSecretAsID = errors.New("that is a key, and not the id of one, so nothing was sent. " +
 	`Find its id with "caddy presets key list": ENDS IN has its last characters`)
 
-// callKey calls a path of the key of an id, or below it.
-func (t *client) callKey(method, id, below string) (issuedKey, error) {
+// callKey calls a path of the key of an id, or below it, with a body that may be nil.
+func (t *client) callKey(method, id, below string, body any) (issuedKey, error) {
 	if secrets.AreIn(id) {
 		return issuedKey{}, errSecretAsID
 	}
-	return call[issuedKey](t, method, Path+"keys/"+url.PathEscape(id)+below, nil)
-}
-
-func createKeyCommand(target *client) *cobra.Command {
-	var in newKeyRequest
-	var may []string
-	create := &cobra.Command{
-		Use:   "create --kind management|inference [--user <id>] [--workspace <slug>] [--name <text>] [--expires <duration>] [limits]",
-		Short: "Issues a key and prints it, once, on standard output",
-		Long: `
-Issues a key and prints it, once, on standard output.
-
-An inference key can be limited to presets and to models: --preset, --preset-required and
---model. A management key can be limited to its workspace: --only-workspace. It changes
-protected labels and presets only with --may protected-labels.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, right := range may {
-				in.Rights = append(in.Rights, domain.Right(right))
-			}
-			k, err := call[issuedKey](target, http.MethodPost, Path+"keys", in)
-			if err != nil {
-				return err
-			}
-			expires := "never expires"
-			if k.ExpiresAt != nil {
-				expires = "expires " + k.ExpiresAt.Format(time.RFC3339)
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "Issued %s key %s, which %s. It is not shown again:\n", k.Kind, k.ID, expires)
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), k.Secret)
-			return err
-		},
-	}
-	flags := create.Flags()
-	flags.StringVar((*string)(&in.Kind), "kind", "", "What the key may do: management or inference")
-	flags.StringVar(&in.UserID, "user", "", "The id of the user that the key stands for; default: the key's own id")
-	flags.StringVar(&in.Workspace, "workspace", "", "The slug or id of the workspace that the key acts in; default: default")
-	flags.StringVar(&in.Name, "name", "", "A note, shown in lists")
-	flags.StringVar(&in.ExpiresIn, "expires", "", "How long the key lives, such as 720h or 30d; default: for ever")
-	flags.StringArrayVar(&in.Presets, "preset", nil, "The slug of a preset that the inference key reaches, and no other; may be repeated")
-	flags.BoolVar(&in.PresetRequired, "preset-required", false, "Refuse inference requests that name no preset")
-	flags.StringArrayVar(&in.Models, "model", nil, "A model that requests may name, and no other; * stands for any text without a colon or comma; may be repeated")
-	flags.BoolVar(&in.OnlyWorkspace, "only-workspace", false, "Let the management key see and manage its workspace alone")
-	flags.StringArrayVar(&may, "may", nil, "A right of the management key: protected-labels; may be repeated")
-	_ = create.MarkFlagRequired("kind") // fails for an unknown flag only
-	return create
+	return call[issuedKey](t, method, Path+"keys/"+url.PathEscape(id)+below, body)
 }
 
 func listKeysCommand(target *client) *cobra.Command {
@@ -229,7 +213,7 @@ func revokeKeyCommand(target *client) *cobra.Command {
 		Short: "Ends a key for good, at once",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := target.callKey(http.MethodDelete, args[0], "")
+			k, err := target.callKey(http.MethodDelete, args[0], "", nil)
 			if err != nil {
 				return err
 			}
@@ -241,11 +225,11 @@ func revokeKeyCommand(target *client) *cobra.Command {
 
 func printKeys(w io.Writer, keys []issuedKey) error {
 	table := terminal.NewTable(w)
-	table.Row("ID", "KIND", "STATE", "ENDS IN", "USER", "WORKSPACE", "CREATED", "EXPIRES", "LAST USED", "MAY", "NAME")
+	table.Row("ID", "KIND", "STATE", "ENDS IN", "USER", "WORKSPACE", "CREATED", "EXPIRES", "LAST USED", "LIMIT", "TODAY", "MONTH", "MAY", "NAME")
 	for _, k := range keys {
 		table.Row(k.ID, string(k.Kind), k.state(), k.Hint,
 			cmp.Or(k.UserID, "-"), cmp.Or(k.WorkspaceSlug, k.WorkspaceID), k.CreatedAt.Format(time.RFC3339),
-			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), k.may(listedNames), k.Name)
+			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), k.limit(), usd(k.UsageDaily), usd(k.UsageMonthly), k.may(listedNames), k.Name)
 	}
 	return table.Flush()
 }
@@ -254,6 +238,8 @@ func (k issuedKey) state() string {
 	switch {
 	case k.RevokedAt != nil:
 		return "revoked"
+	case k.Disabled:
+		return "disabled"
 	case !k.Live:
 		return "expired"
 	default:

@@ -51,7 +51,7 @@ refused: revoke it first. The audit trail keeps its records. Histories show the 
 key, and no name.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := target.callKey(http.MethodPost, args[0], "/remove")
+			k, err := target.callKey(http.MethodPost, args[0], "/remove", nil)
 			if err != nil {
 				return err
 			}

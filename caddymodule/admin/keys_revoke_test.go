@@ -55,7 +55,7 @@ func TestRevokeUnwritable(t *testing.T) {
 	}
 	wait.Until(t, "the revocation is not stored", func() bool { return strings.Count(s.Logs(), "the revocations of keys are stored now") == 1 })
 	audit, _, err := s.run("audit")
-	if err != nil || strings.Count(audit, "key.revoke") != 1 {
+	if err != nil || strings.Count(audit, "key.delete") != 1 {
 		t.Errorf("the audit trail is %s, %v, want one revocation", audit, err)
 	}
 	s.Stop() // it opens the store anew

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +37,9 @@ func (k issuedKey) permissions(names int) (parts []string) {
 		} else {
 			add("cannot change what is protected")
 		}
+		if slices.Contains(k.Rights, domain.IssueKeys) {
+			add("issues inference keys")
+		}
 		return parts
 	}
 	add("reads presets, runs models")
@@ -48,7 +52,43 @@ func (k issuedKey) permissions(names int) (parts []string) {
 	if k.Models != nil {
 		add("names models %s only", some(k.Models, names))
 	}
+	if k.Limits != nil {
+		for _, limit := range []struct {
+			most int64
+			of   string
+		}{
+			{k.Limits.RequestsPerMinute, "requests a minute"},
+			{k.Limits.TokensPerMinute, "tokens a minute"},
+			{k.Limits.RequestsPerDay, "requests a day"},
+			{k.Limits.TokensPerDay, "tokens a day"},
+			{k.Limits.Concurrent, "requests at once"},
+		} {
+			if limit.most > 0 {
+				add("%d %s at most", limit.most, limit.of)
+			}
+		}
+	}
 	return parts
+}
+
+// limit says what the key may spend, and when that counts anew.
+func (k issuedKey) limit() string {
+	switch {
+	case k.Limit == nil:
+		return "-"
+	case k.LimitReset == "":
+		return usd(k.Limit)
+	default:
+		return usd(k.Limit) + " " + string(k.LimitReset)
+	}
+}
+
+// usd writes an amount of US dollars.
+func usd(amount *float64) string {
+	if amount == nil {
+		return "-"
+	}
+	return "$" + strconv.FormatFloat(*amount, 'f', -1, 64)
 }
 
 // some returns at most so many of the texts, and the number of the others.
@@ -66,7 +106,7 @@ func showKeyCommand(target *client) *cobra.Command {
 		Short: "Shows a key without its secret, and all that it may do",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := target.callKey(http.MethodGet, args[0], "")
+			k, err := target.callKey(http.MethodGet, args[0], "", nil)
 			if err != nil {
 				return err
 			}
@@ -91,6 +131,8 @@ func (k issuedKey) print(w io.Writer) error {
 		{"expires", timeOr(k.ExpiresAt, "never")},
 		{"revoked", timeOr(k.RevokedAt, "never")},
 		{"last used", timeOr(k.LastUsedAt, "never")},
+		{"limit", k.limit()},
+		{"spent", fmt.Sprintf("%s today, %s this month", usd(k.UsageDaily), usd(k.UsageMonthly))},
 	} {
 		table.Row(row[0], row[1])
 	}

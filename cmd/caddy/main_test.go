@@ -200,7 +200,7 @@ func TestExample(t *testing.T) {
 		t.Errorf("the list of models is %d %s, want the preset in it", status, body)
 	}
 	out, _, err := p.command("audit")
-	if err != nil || strings.Count(out, "\n") != 5 || !strings.Contains(out, "preset.create_version") || !strings.Contains(out, "key.issue") {
+	if err != nil || strings.Count(out, "\n") != 5 || !strings.Contains(out, "preset.create_version") || !strings.Contains(out, "key.create") {
 		t.Errorf("audit gives %q, %v, want the workspace, two keys and the preset", out, err)
 	}
 	p.verify(t, p.verify(t, ""))

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
@@ -86,111 +84,38 @@ func BenchmarkWhereToolsAreDisabled(b *testing.B) {
 	}
 }
 
-// fill stores n presets of a dialect.
-func (r *resolving) fill(b *testing.B, n int, dialect domain.Dialect) {
-	b.Helper()
-	prompt := strings.Repeat("You write short and friendly e-mails. ", 12)
-	const batch = 250
-	for first := 0; first < n; first += batch {
-		var ids [batch]string
-		for i := range ids {
-			ids[i] = uuid.NewString()
-		}
-		err := r.store.Update(b.Context(), func(tx domain.Tx) error {
-			for i := first; i < min(n, first+batch); i++ {
-				_, err := putVersion(tx, r.home.ID, benchSlug(i), ids[i-first], domain.PresetVersion{
-					ID: ids[i-first], Dialect: dialect, Config: []byte(benchConfig[dialect]), SystemPrompt: &prompt, CreatorID: "ann",
-				})
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func benchSlug(i int) string { return fmt.Sprintf("preset-%06d", i) }
-
-// resolveIn resolves requests for presets in rotation, made beforehand, after
-// each was resolved a few times.
-func resolveIn(b *testing.B, r *resolving, rotation, size int) {
-	b.Helper()
-	resolver := r.resolver(b, inference.Config{})
-	bodies := make([][]byte, min(rotation, 1000))
-	for i := range bodies {
-		bodies[i] = benchBody(size, `"model":"`+strings.Repeat("x", i%3)+mark+benchSlug(i*(rotation/len(bodies)))+`",`, plainText)
-	}
-	step := 0
-	resolve := func() {
-		if _, err := resolver.Resolve(b.Context(), domain.Principal{}, inference.Request{Dialect: chat, Body: bodies[step%len(bodies)]}); err != nil {
-			b.Fatal(err)
-		}
-		step++
-	}
-	for range 5 * len(bodies) {
-		resolve()
-	}
-	views := r.views
-	b.ReportAllocs()
-	b.SetBytes(int64(size))
-	b.ResetTimer()
-	for b.Loop() {
-		resolve()
-	}
-	b.ReportMetric(float64(r.views-views)/float64(b.N), "views/op")
-}
-
+// BenchmarkWithAReference resolves requests for 100 presets in rotation.
 func BenchmarkWithAReference(b *testing.B) {
 	for _, from := range []domain.Dialect{chat, responses} {
 		r := newResolving(b)
-		r.fill(b, 100, from)
+		for i := range 100 {
+			r.put(b, r.home.ID, fmt.Sprint("preset-", i), version{from, benchConfig[from], strings.Repeat("You write short and friendly e-mails. ", 12)})
+		}
+		resolver := r.resolver(b, inference.Config{})
 		for _, size := range benchSizes {
-			b.Run(size.name+"/from_"+strings.ReplaceAll(string(from), "/", "_"), func(b *testing.B) { resolveIn(b, r, 100, size.bytes) })
+			b.Run(size.name+"/from_"+strings.ReplaceAll(string(from), "/", "_"), func(b *testing.B) {
+				var bodies [100][]byte
+				for i := range bodies {
+					bodies[i] = benchBody(size.bytes, fmt.Sprintf(`"model":"%s@preset/preset-%d",`, strings.Repeat("x", i%3), i), plainText)
+				}
+				step := 0
+				resolve := func() {
+					if _, err := resolver.Resolve(b.Context(), domain.Principal{}, inference.Request{Dialect: chat, Body: bodies[step%len(bodies)]}); err != nil {
+						b.Fatal(err)
+					}
+					step++
+				}
+				for range 5 * len(bodies) { // the cache fills gradually
+					resolve()
+				}
+				b.ReportAllocs()
+				b.SetBytes(int64(size.bytes))
+				for b.Loop() {
+					resolve()
+				}
+			})
 		}
 	}
-}
-
-func BenchmarkPresetsStored(b *testing.B) {
-	for _, stored := range []int{1, 1000, 100000} {
-		r := newResolving(b)
-		r.fill(b, stored, chat)
-		b.Run(fmt.Sprintf("%d/rotating_%d", stored, min(100, stored)), func(b *testing.B) { resolveIn(b, r, min(100, stored), 2<<10) })
-		if stored > 100 {
-			b.Run(fmt.Sprintf("%d/rotating_all", stored), func(b *testing.B) { rotateAll(b, r, stored) })
-		}
-	}
-}
-
-// rotateAll resolves for every preset in turn, which most caches are too small
-// for.
-func rotateAll(b *testing.B, r *resolving, stored int) {
-	b.Helper()
-	resolver := r.resolver(b, inference.Config{})
-	body := benchBody(2<<10, `"model":"`+mark+benchSlug(0)+`",`, plainText)
-	at := strings.Index(string(body), benchSlug(0))
-	step, buffer := 0, make([]byte, 0, len(benchSlug(0)))
-	resolve := func() {
-		buffer = fmt.Appendf(buffer[:0], "preset-%06d", step%stored)
-		copy(body[at:], buffer)
-		if _, err := resolver.Resolve(b.Context(), domain.Principal{}, inference.Request{Dialect: chat, Body: body}); err != nil {
-			b.Fatal(err)
-		}
-		step++
-	}
-	for range min(2*stored, 150000) {
-		resolve()
-	}
-	views := r.views
-	b.ReportAllocs()
-	b.ResetTimer()
-	for b.Loop() {
-		resolve()
-	}
-	b.ReportMetric(float64(r.views-views)/float64(b.N), "views/op")
 }
 
 // A policy with each kind of rule, on requests that keep it and that break it.

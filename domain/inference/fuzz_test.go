@@ -67,8 +67,6 @@ type origin struct {
 	request, alone []byte
 	// dropped are the settings that the merge left out, also of alone.
 	dropped []string
-	// dropFields are those that the gateway does not know.
-	dropFields []string
 }
 
 // combined are the fields that may be made of several values, as the tables of TestMerge say.
@@ -101,7 +99,7 @@ func (o origin) check(merged []byte) string {
 	last := -1
 	for i, name := range sentNames {
 		isCombined := slices.Contains(combined, name) || name == promptFields[o.dialect]
-		if name == "preset" || isCombined || slices.Contains(o.dropFields, name) || string(sentValues[i]) == "null" || isEmptyContainer(sentValues[i]) {
+		if name == "preset" || isCombined || string(sentValues[i]) == "null" || isEmptyContainer(sentValues[i]) {
 			continue
 		}
 		at := slices.Index(names, name)
@@ -323,67 +321,6 @@ func quoted(text string) string {
 	return string(q)
 }
 
-func TestProperties(t *testing.T) {
-	tier.Slow(t)
-	const rounds = 500
-	for _, from := range allDialects {
-		for _, to := range allDialects {
-			t.Run(string(from)+" for "+string(to), func(t *testing.T) {
-				r := newResolving(t)
-				drop := []string{"models", "plugins", "nonsense", "provider", "max_completion_tokens"}
-				plain, dropping := r.resolver(t, inference.Config{}), r.resolver(t, inference.Config{DropFields: drop})
-				who := []domain.Principal{r.team(t, "a", "dm", ""), r.team(t, "b", "dm", "latency")}
-				merged := 0
-				for round := range rounds {
-					g := gen{rand.New(rand.NewPCG(uint64(len(from)), uint64(len(to)*rounds+round)))}
-					p := version{from, g.object(g.settings(from), func(name string) string { return g.setting(from, name) }), pick(g, genPrompts)}
-					o := origin{dialect: to}
-					resolver, team := plain, who[g.IntN(2)]
-					if g.IntN(3) == 0 {
-						resolver, o.dropFields = dropping, drop
-					}
-					r.put(t, team.WorkspaceID, "p", p)
-					resolve := func(body []byte) (inference.Resolution, error) {
-						return resolver.Resolve(t.Context(), team, inference.Request{Dialect: to, Body: body})
-					}
-					body := []byte(g.request(to, p.prompt))
-					if got, err := resolve(body); err != nil || got.Body.String() != string(body) || got.Preset != "" {
-						t.Fatalf("round %d: got %s, %v\nwant %s", round, got.Body, err, body)
-					}
-					o.request = withPreset(body)
-					alone, err := resolve([]byte(`{"preset":"p"}`))
-					if err != nil {
-						if domain.KindOf(err) == domain.Internal && strings.Contains(err.Error(), "damaged") {
-							continue // tools are no array
-						}
-						t.Fatalf("round %d: got error %v\nwant success\npreset %s", round, err, p.config)
-					}
-					o.alone = alone.Body.Bytes()
-					got, err := resolve(o.request)
-					if err != nil {
-						if domain.KindOf(err) != domain.Invalid || !strings.Contains(err.Error(), ": /tools: ") && !strings.Contains(err.Error(), ": /"+promptFields[to]+": ") {
-							t.Fatalf("round %d: got error %v\nwant success\nrequest %s\npreset %s", round, err, o.request, p.config)
-						}
-						continue
-					}
-					merged++
-					o.dropped = slices.Concat(got.Dropped, alone.Dropped)
-					if fault := o.check(got.Body.Bytes()); fault != "" {
-						t.Fatalf("round %d: got %s\nwhich %s\nrequest %s\npreset %s\nprompt %q\nalone %s", round, got.Body, fault, o.request, p.config, p.prompt, o.alone)
-					}
-					again, err := resolve(withPreset(got.Body.Bytes()))
-					if err != nil || again.Body.String() != got.Body.String() {
-						t.Fatalf("round %d: merged again: got %s, %v\nwant %s\nrequest %s\npreset %s\nprompt %q", round, again.Body, err, got.Body, o.request, p.config, p.prompt)
-					}
-				}
-				if merged < rounds/2 {
-					t.Errorf("got %d merged requests of %d rounds, want at least half", merged, rounds)
-				}
-			})
-		}
-	}
-}
-
 func TestARequestIsNotChangedByThePresetMadeOfIt(t *testing.T) {
 	tier.NoRace(t)
 	r := newResolving(t)
@@ -480,6 +417,14 @@ func FuzzResolve(f *testing.F) {
 	} {
 		for pair := range byte(9) {
 			f.Add([]byte(seed.body), []byte(seed.config), seed.prompt, pair)
+		}
+	}
+	for pair := range byte(9) { // and generated ones, which are usually valid
+		for round := range uint64(200) {
+			g := gen{rand.New(rand.NewPCG(uint64(pair), round))}
+			from, to, prompt := allDialects[pair/3], allDialects[pair%3], pick(g, genPrompts)
+			config := g.object(g.settings(from), func(name string) string { return g.setting(from, name) })
+			f.Add(withPreset([]byte(g.request(to, prompt))), []byte(config), prompt, pair)
 		}
 	}
 	var r *resolving

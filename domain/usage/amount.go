@@ -55,8 +55,13 @@ func (a amount) plus(b amount) amount {
 }
 
 // appendText appends a as decimal text without trailing zeros.
-func (a amount) appendText(b []byte) []byte {
+func (a amount) appendText(b []byte) []byte { return append(b, a.decimal().String()...) }
+
+func (a amount) decimal() decimal.Decimal {
 	units := new(big.Int).SetUint64(a.hi)
 	units.Lsh(units, 64).Or(units, new(big.Int).SetUint64(a.lo))
-	return append(b, decimal.NewFromBigInt(units, -amountDigits).String()...)
+	return decimal.NewFromBigInt(units, -amountDigits)
 }
+
+// float returns the number that is nearest to a.
+func (a amount) float() float64 { return a.decimal().InexactFloat64() }

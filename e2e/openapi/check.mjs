@@ -163,7 +163,7 @@ function compare({ method, path, status, sent, received, headers }) {
 
 if (exchanges) {
   const lines = readFileSync(exchanges, "utf8").trim().split("\n");
-  const ours = lines.map((line) => JSON.parse(line)).filter(({ path }) => /^\/(presets|workspaces)([/?]|$)/.test(path));
+  const ours = lines.map((line) => JSON.parse(line)).filter(({ path }) => /^\/(presets|workspaces|keys?)([/?]|$)/.test(path));
   if (ours.length === 0) {
     fail(exchanges, "has none");
   }

@@ -66,7 +66,7 @@ func TestRevocationOnFullDisk(t *testing.T) {
 			if errors.Is(err, domain.ErrCredentials) != want || isKnown == want {
 				t.Errorf("key %d: got error %v, known %v, want it to be refused: %v", n, err, isKnown, want)
 			}
-			k, err := of.Key(t.Context(), ids[n])
+			k, err := of.Key(t.Context(), domain.Principal{Kind: domain.ManagementKey}, ids[n])
 			if err != nil || k.Live(time.Now()) == want {
 				t.Errorf("key %d: it is shown as revoked at %v, %v, want revoked: %v", n, k.RevokedAt, err, want)
 			}
@@ -114,13 +114,13 @@ func TestRevocationOnFullDisk(t *testing.T) {
 	refused(0, true)
 	refused(1, true)
 	refused(2, false)
-	if after, err := service.Key(t.Context(), ids[1]); err != nil || !after.RevokedAt.Equal(*k.RevokedAt) {
+	if after, err := service.Key(t.Context(), domain.Principal{Kind: domain.ManagementKey}, ids[1]); err != nil || !after.RevokedAt.Equal(*k.RevokedAt) {
 		t.Errorf("got a revocation of %v, %v, want the time of the first request, %v", after.RevokedAt, err, k.RevokedAt)
 	}
 	records, _, err := service.AuditTrail(t.Context(), 0, 100)
 	revocations := 0
 	for _, r := range records {
-		if r.Operation == "key.revoke" {
+		if r.Operation == "key.delete" {
 			revocations++
 		}
 	}

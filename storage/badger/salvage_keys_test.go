@@ -367,7 +367,7 @@ func salvageKey(t *testing.T, damaged string, o Options, keepKeys bool, id strin
 		t.Fatal(err)
 	}
 	defer s.Close()
-	k, err := domain.NewService(s).Key(t.Context(), id)
+	k, err := domain.NewService(s).Key(t.Context(), domain.Principal{Kind: domain.ManagementKey}, id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -164,10 +164,12 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		if err != nil {
 			return err
 		}
-		if id, err := load(&c.reader, KeyHashKey(issued.Hash), decodeID); err != nil || id != issued.ID {
-			return wrong("it cannot be found by its hash", err)
+		for _, hash := range issued.Hashes() {
+			if id, err := load(&c.reader, KeyHashKey(hash), decodeID); err != nil || id != issued.ID {
+				return wrong("it cannot be found by its hash", err)
+			}
+			c.expect(wrongHashes, KeyHashKey(hash), 1)
 		}
-		c.expect(wrongHashes, KeyHashKey(issued.Hash), 1)
 	case KindKeyHash:
 		c.find(wrongHashes, k)
 	case KindAudit:

@@ -164,7 +164,7 @@ func (w *Wreck) note(a domain.AuditRecord, version uint64) {
 	t := w.trail[a.Object.ID]
 	t.AuditObject, t.version = a.Object, max(t.version, version)
 	t.isRemoved = t.isRemoved || a.Operation == "workspace.delete" || a.Operation == "key.remove"
-	if a.Operation == "key.revoke" {
+	if a.Operation == "key.delete" || a.Operation == "key.revoke" { // its former name
 		t.revoked = cmp.Or(t.revoked, &a.Time)
 	}
 	if a.Object.Label == "" { // else After is that of the label

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -207,21 +208,39 @@ func (t *Tx) PutKey(issued domain.Key) error {
 	if k == nil {
 		return t.refuse(KindKey)
 	}
-	old, err := t.Key(issued.ID)
-	switch {
-	case errors.Is(err, domain.ErrNotFound):
-	case err != nil:
-		return t.write(k, nil, err)
-	case old.Hash != issued.Hash:
-		if err := t.removeIndex(KeyHashKey(old.Hash), issued.ID); err != nil {
-			return err
-		}
+	if err := t.removeHashes(issued.ID, issued.Hashes()...); err != nil {
+		return err
 	}
 	record, err := encodeJSON(k, issued)
 	if err := t.write(k, record, err); err != nil {
 		return err
 	}
-	return t.putIndex(KeyHashKey(issued.Hash), issued.ID)
+	for _, hash := range issued.Hashes() {
+		if err := t.putIndex(KeyHashKey(hash), issued.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeHashes removes the index records of a stored key's hashes, but for some that stay.
+func (t *Tx) removeHashes(id string, stay ...domain.KeyHash) error {
+	old, err := t.Key(id)
+	if errors.Is(err, domain.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return t.write(KeyKey(id), nil, err)
+	}
+	for _, hash := range old.Hashes() {
+		if slices.Contains(stay, hash) {
+			continue
+		}
+		if err := t.removeIndex(KeyHashKey(hash), id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // DeleteKey implements domain.Tx.
@@ -230,14 +249,10 @@ func (t *Tx) DeleteKey(issued domain.Key) error {
 	if k == nil {
 		return t.refuse(KindKey)
 	}
-	old, err := t.Key(issued.ID)
-	if errors.Is(err, domain.ErrNotFound) {
+	if _, err := t.Key(issued.ID); errors.Is(err, domain.ErrNotFound) {
 		return nil
 	}
-	if err := t.write(k, nil, err); err != nil {
-		return err
-	}
-	return t.removeIndex(KeyHashKey(old.Hash), old.ID)
+	return cmp.Or(t.removeHashes(issued.ID), t.write(k, nil, nil))
 }
 
 var _ domain.Tx = (*Tx)(nil)

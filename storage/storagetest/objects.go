@@ -26,6 +26,12 @@ func workspaceRoundTrip(t *testing.T, s *suite) {
 		IOLoggingSamplingRate: 0.1, IsDataDiscountLoggingEnabled: true,
 		IsObservabilityBroadcastEnabled: true, IsObservabilityIOLoggingEnabled: true,
 		CreatedAt: timeAt(1), CreatedBy: awkward, UpdatedAt: new(timeAt(2)), DisabledServerTools: &[]string{awkward, ""},
+		Limits: &domain.Limits{Concurrent: 5}, IncludeBYOKInBudgets: true,
+		Budgets: domain.Budgets{
+			domain.Lifetime: {ID: newID(), LimitUSD: 1e9, CreatedAt: timeAt(3)},
+			domain.Daily:    {ID: newID(), LimitUSD: 0.1, CreatedAt: timeAt(4), UpdatedAt: new(timeAt(5))},
+			domain.Monthly:  {ID: newID(), LimitUSD: 100, CreatedAt: timeAt(6)},
+		},
 	}
 	empty := newWorkspace("empty")
 	empty.Name, empty.CreatedBy = "", ""
@@ -63,6 +69,7 @@ func presetRoundTrip(t *testing.T, s *suite) {
 			},
 		},
 		CreatedAt: timeAt(2), UpdatedAt: timeAt(3), Protected: true,
+		Limits: &domain.PresetLimits{RequestsPerMinute: 1, TokensPerDay: domain.MaxLimit, CostPerDay: 0.1},
 	}
 	empty := newPreset(full.WorkspaceID, "a.b_c~d-1") // another slug, because slugs are case-sensitive
 	empty.Name, empty.Description, empty.StatusUpdatedAt = "", new(""), new(time.Time{})
@@ -170,12 +177,16 @@ func checkSummary(t *testing.T, summary, version []byte) {
 func keyRoundTrip(t *testing.T, s *suite) {
 	full := domain.Key{
 		ID: newID(), Kind: domain.ManagementKey, Hash: domain.HashSecret("1"), Hint: "wxyz",
+		Label: "a...b", Disabled: true, UpdatedAt: new(timeAt(5)),
 		Name: awkward, UserID: awkward, WorkspaceID: newID(),
 		CreatedAt: timeAt(1), ExpiresAt: new(timeAt(2)), RevokedAt: new(timeAt(3)), LastUsedAt: new(timeAt(4)),
 		Scope: &domain.Scope{
 			Presets: []string{"p", "A.b"}, PresetRequired: true, Models: []string{"a/*", awkward},
 			OnlyWorkspace: true, Rights: []domain.Right{domain.ProtectedLabels},
 		},
+		KeyLimits: domain.KeyLimits{Limit: new(12.5), LimitReset: domain.Monthly, IncludeBYOKInLimit: true, Limits: &domain.Limits{
+			RequestsPerMinute: 1, TokensPerMinute: 2, RequestsPerDay: 3, TokensPerDay: domain.MaxLimit, Concurrent: 5,
+		}},
 	}
 	for _, want := range []domain.Key{full, newKey(4)} {
 		s.put(t, want)
@@ -190,6 +201,18 @@ func keyRoundTrip(t *testing.T, s *suite) {
 	s.view(t, func(r domain.Reader) {
 		wantValue(t, full)(r.KeyByHash(full.Hash))
 		wantNotFound(t, "the former hash")(r.KeyByHash(former))
+	})
+	full.Previous = &domain.PreviousSecret{Hash: full.Hash, Until: timeAt(10)}
+	full.Hash = domain.HashSecret("a third secret")
+	s.put(t, full)
+	s.view(t, func(r domain.Reader) {
+		wantValue(t, full)(r.KeyByHash(full.Hash))
+		wantValue(t, full)(r.KeyByHash(full.Previous.Hash))
+	})
+	s.mustUpdate(t, func(tx domain.Tx) error { return tx.DeleteKey(full) })
+	s.view(t, func(r domain.Reader) {
+		wantNotFound(t, "the hash of a removed key")(r.KeyByHash(full.Hash))
+		wantNotFound(t, "its previous hash")(r.KeyByHash(full.Previous.Hash))
 	})
 }
 

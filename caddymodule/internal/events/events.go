@@ -31,6 +31,10 @@ var Types = map[string]string{
 	"workspace.create":      "workspace.created",
 	"workspace.update":      "workspace.updated",
 	"workspace.delete":      "workspace.deleted",
+	"key.create":            "key.create",
+	"key.update":            "key.update",
+	"key.rotate":            "key.rotate",
+	"key.delete":            "key.delete",
 }
 
 // Name returns the name of a type in Caddy's events app, such as

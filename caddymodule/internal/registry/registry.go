@@ -29,7 +29,7 @@ type Store struct {
 
 	lastBackup atomic.Pointer[time.Time]
 
-	retry sync.Once // RetryRevocations
+	retry sync.Once // RevokeKey
 
 	mu   sync.Mutex
 	uses []*Use // the newest last

@@ -215,29 +215,6 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-func TestNoAllocation(t *testing.T) {
-	for name, body := range streams(t) {
-		var d domain.Dialect
-		dialect, _, _ := strings.Cut(name, " ")
-		if err := d.UnmarshalText([]byte(dialect)); err != nil {
-			t.Fatal(err)
-		}
-		events := bytes.SplitAfter(body, []byte("\n\n"))
-		r := New(d, sseType, "")
-		// Of many runs, the few allocations of other goroutines do not count.
-		if n := testing.AllocsPerRun(100, func() {
-			for _, e := range events {
-				r.Write(e[:len(e)/3], epoch)
-				r.Write(e[len(e)/3:], epoch)
-				r.Write(e, epoch)
-			}
-		}); n > 4 { // those of the usage
-			t.Errorf("%s: %v allocations for %d events, want 4", name, n, 2*len(events))
-		}
-		r.Close(true)
-	}
-}
-
 // TestBomb reads answers that decode to more than the limit.
 func TestBomb(t *testing.T) {
 	tier.Slow(t)

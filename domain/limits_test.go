@@ -1,0 +1,129 @@
+package domain_test
+
+import (
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func TestWindow(t *testing.T) {
+	at := func(text string) time.Time {
+		if text == "" {
+			return time.Time{}
+		}
+		parsed, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	for _, tc := range []struct {
+		of             domain.Interval
+		at, start, end string
+	}{
+		{domain.Daily, "2026-12-31T23:59:59.999Z", "2026-12-31T00:00:00Z", "2027-01-01T00:00:00Z"},
+		{domain.Daily, "2027-01-01T00:00:00Z", "2027-01-01T00:00:00Z", "2027-01-02T00:00:00Z"},
+		{domain.Daily, "2027-01-01T00:30:00+01:00", "2026-12-31T00:00:00Z", "2027-01-01T00:00:00Z"},
+		{domain.Weekly, "2026-11-29T23:59:59Z", "2026-11-23T00:00:00Z", "2026-11-30T00:00:00Z"}, // a Sunday
+		{domain.Weekly, "2026-11-30T00:00:00Z", "2026-11-30T00:00:00Z", "2026-12-07T00:00:00Z"},
+		{domain.Monthly, "2028-02-29T12:00:00Z", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"},
+		{domain.Monthly, "2026-12-31T12:00:00Z", "2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z"},
+		{domain.Lifetime, "2026-12-31T12:00:00Z", "", ""},
+		{"", "2026-12-31T12:00:00Z", "", ""},
+	} {
+		if start, end := tc.of.Window(at(tc.at)); !start.Equal(at(tc.start)) || !end.Equal(at(tc.end)) {
+			t.Errorf("%s at %s: got %v to %v, want %s to %s", tc.of, tc.at, start, end, tc.start, tc.end)
+		}
+	}
+}
+
+func TestLimitsOr(t *testing.T) {
+	own, others := &domain.Limits{RequestsPerMinute: 1, Concurrent: 2}, &domain.Limits{RequestsPerMinute: 3, TokensPerMinute: 4, RequestsPerDay: 5, TokensPerDay: 6}
+	want := &domain.Limits{RequestsPerMinute: 1, TokensPerMinute: 4, RequestsPerDay: 5, TokensPerDay: 6, Concurrent: 2}
+	if got := own.Or(others); !reflect.DeepEqual(got, want) || own.TokensPerDay != 0 {
+		t.Errorf("got %+v, want %+v and both unchanged", got, want)
+	}
+	var none *domain.Limits
+	if none.Or(own) != own || own.Or(none) != own || none.Or(none) != nil {
+		t.Error("without others, limits are not what they are")
+	}
+}
+
+func TestKeyLimits(t *testing.T) {
+	f := newFixture(t)
+	limits := domain.KeyLimits{Limit: new(0.0), LimitReset: domain.Weekly, Limits: &domain.Limits{RequestsPerMinute: domain.MaxLimit}}
+	k, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.InferenceKey, KeyLimits: limits})
+	if err != nil || !reflect.DeepEqual(k.KeyLimits, limits) {
+		t.Fatalf("got %+v, %v, want the limits %+v", k, err, limits)
+	}
+	if who, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil || !reflect.DeepEqual(who.KeyLimits, &limits) {
+		t.Errorf("got %+v, %v, want the limits %+v", who, err, limits)
+	}
+	if k, _ := f.newKey(domain.NewKey{Kind: domain.InferenceKey, KeyLimits: domain.KeyLimits{Limits: new(domain.Limits)}}); k.KeyLimits != (domain.KeyLimits{}) {
+		t.Errorf("got %+v, want no limits", k.KeyLimits)
+	}
+	for place, limits := range map[string]domain.KeyLimits{
+		"/limit: ":                      {Limit: new(-0.01)},
+		"/limit: must":                  {Limit: new(math.NaN())},
+		"/limit: must be a number":      {Limit: new(1e9 + 1)},
+		"/limit_reset: ":                {LimitReset: "hourly"},
+		"/limit_reset: must":            {LimitReset: domain.Lifetime},
+		"/limits/requests_per_minute: ": {Limits: &domain.Limits{RequestsPerMinute: -1}},
+		"/limits/tokens_per_minute: ":   {Limits: &domain.Limits{TokensPerMinute: -1}},
+		"/limits/requests_per_day: ":    {Limits: &domain.Limits{RequestsPerDay: domain.MaxLimit + 1}},
+		"/limits/tokens_per_day: ":      {Limits: &domain.Limits{TokensPerDay: -1}},
+		"/limits/concurrent: ":          {Limits: &domain.Limits{Concurrent: -1}},
+	} {
+		_, _, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.InferenceKey, KeyLimits: limits})
+		wantKind(t, err, domain.Invalid, place)
+	}
+	for place, limits := range map[string]domain.KeyLimits{
+		"/limit: ": {Limit: new(1.0)}, "/limit_reset: ": {LimitReset: domain.Daily}, "/limits: ": {Limits: &domain.Limits{Concurrent: 1}},
+		"/include_byok_in_limit: ": {IncludeBYOKInLimit: true},
+	} {
+		_, _, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.ManagementKey, KeyLimits: limits})
+		wantKind(t, err, domain.Invalid, place+"is for inference keys only")
+	}
+}
+
+func TestBudgetLimits(t *testing.T) {
+	set := domain.Budgets{domain.Monthly: {LimitUSD: 100.5}, domain.Daily: {LimitUSD: 10}}
+	const above0 = "must be a number of US dollars above 0, at most 1000000000"
+	for _, tc := range []struct {
+		of   domain.Interval
+		usd  float64
+		says string
+	}{
+		{domain.Daily, 5, ""}, {domain.Daily, 100, ""}, {domain.Monthly, 10.01, ""}, {domain.Lifetime, 100.51, ""}, {domain.Weekly, 50, ""},
+		{domain.Daily, 100.5, "must be less than the monthly budget of $100.5"},
+		{domain.Weekly, 10, "must be more than the daily budget of $10"},
+		{domain.Weekly, 101, "must be less than the monthly budget of $100.5"},
+		{domain.Monthly, 10, "must be more than the daily budget of $10"},
+		{domain.Lifetime, 100, "must be more than the monthly budget of $100.5"},
+		{domain.Daily, 0, above0}, {domain.Daily, -1, above0}, {domain.Daily, math.NaN(), above0}, {domain.Lifetime, math.Inf(1), above0},
+	} {
+		var want []domain.Issue
+		if tc.says != "" {
+			want = []domain.Issue{{Path: "/limit_usd", Message: tc.says}}
+		}
+		if got := set.CheckLimit(tc.of, tc.usd); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s of %v: got %v, want %v", tc.of, tc.usd, got, want)
+		}
+	}
+}
+
+func TestPresetLimits(t *testing.T) {
+	for place, l := range map[string]domain.PresetLimits{
+		"/limits/requests_per_minute": {RequestsPerMinute: -1},
+		"/limits/tokens_per_day":      {TokensPerDay: domain.MaxLimit + 1},
+		"/limits/cost_per_day":        {CostPerDay: -1},
+		"":                            {RequestsPerMinute: 1, TokensPerDay: domain.MaxLimit, CostPerDay: 0.01},
+	} {
+		if issues := l.CheckAt("/limits"); (place == "") != (len(issues) == 0) || len(issues) > 0 && issues[0].Path != place {
+			t.Errorf("got %v of %+v, want one at %q", issues, l, place)
+		}
+	}
+}
