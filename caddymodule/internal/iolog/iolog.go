@@ -48,8 +48,8 @@ type Log struct {
 	lost    atomic.Int64
 }
 
-var errDefaultLog = errors.New("a log that takes everything would get the content of requests: write exclude " + LoggerName +
-	" into it, which is log { … } of the global options, and have a log with include " + LoggerName)
+var errDefaultLog = errors.New("a log that takes everything would get the content of requests: give it a log of its own in the global options, log io { include " +
+	LoggerName + " … }; in JSON, write " + LoggerName + " among exclude of the other logs, too")
 
 // New returns a Log to the loggers of a configuration. It fails if one of them is not for content alone: it
 // would get the content only because it takes other lines, too. warn gets what is wrong with the Log, without
