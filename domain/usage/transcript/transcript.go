@@ -273,6 +273,9 @@ func (r *Reader) part(c *choice, key partKey) *part {
 
 // addText adds a text to the part of a key, which may be new.
 func (r *Reader) addText(c *choice, key partKey, value jsontext.Value) {
+	if value == nil || r.cut {
+		return
+	}
 	text, _ := rawjson.Text(value)
 	r.addPlain(c, key, text)
 }
