@@ -1,9 +1,6 @@
 package storage
 
-import (
-	"encoding/json"
-	"time"
-)
+import "time"
 
 // Salvage is the result of copying what is whole of a damaged store into a new one.
 type Salvage struct {
@@ -17,8 +14,6 @@ type Salvage struct {
 	LastChange time.Time `json:"last_change,omitzero"`
 	// Copied counts the objects in the new store by what they are, such as versions.
 	Copied map[string]int `json:"copied"`
-	// Unchained are whole audit records that follow a lost one, so they are not in the trail.
-	Unchained []json.RawMessage `json:"unchained,omitzero"`
 	// Lost are the damaged files, and the objects that were not copied, or not as they were.
 	Lost []Loss `json:"lost"`
 }

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -80,12 +79,10 @@ command fails. Give each store a folder of its own. The path is printed on stand
 			if err != nil {
 				return err
 			}
-			ctx, stop := terminal.Interruptible(cmd.Context())
-			defer stop()
-			write := func(to io.Writer) error { return target.backupTo(ctx, cmd.ErrOrStderr(), to, key) }
+			write := func(to io.Writer) error { return target.backupTo(cmd.ErrOrStderr(), to, key) }
 			switch {
 			case isRotation:
-				return target.rotate(ctx, cmd, args[0], keep, key)
+				return target.rotate(cmd, args[0], keep, key)
 			case args[0] == "-":
 				return write(cmd.OutOrStdout())
 			default:
@@ -102,8 +99,8 @@ command fails. Give each store a folder of its own. The path is printed on stand
 
 // backupTo copies a backup from the server, checks it and describes it in messages. With a key
 // the copy is encrypted.
-func (t *client) backupTo(ctx context.Context, messages, to io.Writer, key []byte) error {
-	response, err := t.sendUntil(ctx, http.MethodGet, Path+"backup", nil, nil)
+func (t *client) backupTo(messages, to io.Writer, key []byte) error {
+	response, err := t.send(http.MethodGet, Path+"backup", nil, nil)
 	if err != nil {
 		return err
 	}
@@ -112,8 +109,6 @@ func (t *client) backupTo(ctx context.Context, messages, to io.Writer, key []byt
 	info, end, err := copyBackup(to, p, key)
 	p.Done()
 	switch {
-	case ctx.Err() != nil:
-		return errInterrupted
 	case errors.Is(err, dump.ErrUnusable):
 		return fmt.Errorf("the server sent an incomplete backup; its log has the reason: %w", err)
 	case err != nil:

@@ -2,15 +2,12 @@ package admin
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,10 +39,10 @@ var rotatedName = regexp.MustCompile(`^presets-(\d{8}T\d{6}\.\d{3}Z)\.backup(\.p
 func nameOf(at time.Time) string { return "presets-" + at.Format(rotatedLayout) + ".backup" }
 
 // run makes a backup and verifies it. Then it removes the oldest ones beyond r.keep. It
-// returns the path of the new one. After an error about the new one it has removed none. The
-// runs of a folder take turns, so that commits rise with the names.
-func (r rotation) run(ctx context.Context) (path string, err error) {
-	release, isAlone, err := lockFolder(ctx, r.folder, r.messages)
+// returns the path of the new one. After an error about the new one it has removed none. A folder
+// takes one run at a time, so that commits rise with the names.
+func (r rotation) run() (path string, err error) {
+	release, err := badger.LockFolder(r.folder)
 	if err != nil {
 		return "", err
 	}
@@ -54,8 +51,13 @@ func (r rotation) run(ctx context.Context) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	r.removeLeftOvers(partial, isAlone)
-	name, err := r.make(slices.Concat(all, partial))
+	for _, name := range partial { // of runs that were killed
+		if err := os.Remove(filepath.Join(r.folder, name)); err != nil {
+			return "", fileowner.Explain(err, filepath.Join(r.folder, name))
+		}
+		fmt.Fprintf(r.messages, "Removed %s, which a run left that was cut off.\n", filepath.Join(r.folder, name))
+	}
+	name, err := r.make(all)
 	if err != nil {
 		return "", err
 	}
@@ -69,21 +71,6 @@ func (r rotation) run(ctx context.Context) (path string, err error) {
 	return path, nil
 }
 
-// removeLeftOvers removes the incomplete files of runs that were killed. If this run may not be
-// alone, it only names them.
-func (r rotation) removeLeftOvers(partial []string, isAlone bool) {
-	for _, name := range partial {
-		path := filepath.Join(r.folder, name)
-		if !isAlone {
-			fmt.Fprintf(r.messages, "%s is being written by another run, or was left by one that was cut off.\n", path)
-		} else if err := os.Remove(path); err != nil {
-			fmt.Fprintf(r.messages, "%s was left by a run that was cut off, and could not be removed: %v\n", path, fileowner.Explain(err, path))
-		} else {
-			fmt.Fprintf(r.messages, "Removed %s, which a run left that was cut off.\n", path)
-		}
-	}
-}
-
 // checkOrder fails if the commits of the given backups do not rise with their names. The oldest
 // would then be of another store than the newest, and may be the only ones of that store.
 func (r rotation) checkOrder(names []string) error {
@@ -92,8 +79,6 @@ func (r rotation) checkOrder(names []string) error {
 	for _, name := range names {
 		commit, err := r.commit(filepath.Join(r.folder, name))
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // another run removed it
-			continue
 		case err != nil:
 			return fmt.Errorf("%s cannot be compared with the others; move it out of the folder: %w", name, fileowner.Explain(err, filepath.Join(r.folder, name)))
 		case commit < last:
@@ -109,8 +94,7 @@ func (r rotation) checkOrder(names []string) error {
 }
 
 // list returns the names of the backups that rotations made here, and of those that are not
-// complete. The oldest come first. Other files are left out, whatever their names. An empty file is
-// not complete, because a rotation claims a name before it renames a backup to it.
+// complete. The oldest come first. Other files are left out, whatever their names.
 func (r rotation) list() (all, partial []string, err error) {
 	entries, err := os.ReadDir(r.folder)
 	if err != nil {
@@ -124,11 +108,7 @@ func (r rotation) list() (all, partial []string, err error) {
 		if _, err := time.Parse(rotatedLayout, parts[1]); err != nil {
 			continue
 		}
-		info, err := entry.Info()
-		if err != nil {
-			continue // another run removed it
-		}
-		if parts[2] == "" && info.Size() > 0 {
+		if parts[2] == "" {
 			all = append(all, entry.Name())
 		} else {
 			partial = append(partial, entry.Name())
@@ -141,12 +121,9 @@ func (r rotation) list() (all, partial []string, err error) {
 func (r rotation) make(earlier []string) (name string, err error) {
 	at := r.now().UTC().Truncate(time.Millisecond)
 	if len(earlier) > 0 {
-		newest, err := time.Parse(rotatedLayout, rotatedName.FindStringSubmatch(slices.Max(earlier))[1])
+		newest, err := time.Parse(rotatedLayout, rotatedName.FindStringSubmatch(earlier[len(earlier)-1])[1])
 		if err != nil {
 			return "", err
-		}
-		if newest.Sub(at) > time.Minute {
-			fmt.Fprintf(r.messages, "The clock is behind the name of the newest backup. The name of this one follows that: its time is %s.\n", at.Format(time.RFC3339))
 		}
 		if !at.After(newest) {
 			at = newest.Add(time.Millisecond)
@@ -172,11 +149,11 @@ func (r rotation) prune(made string) error {
 		if name == made {
 			continue
 		}
-		switch err := os.Remove(filepath.Join(r.folder, name)); {
-		case err == nil:
-			fmt.Fprintf(r.messages, "Removed %s.\n", filepath.Join(r.folder, name))
-		case !errors.Is(err, fs.ErrNotExist): // another run was first
-			errs = append(errs, fileowner.Explain(err, filepath.Join(r.folder, name)))
+		path := filepath.Join(r.folder, name)
+		if err := os.Remove(path); err != nil {
+			errs = append(errs, fileowner.Explain(err, path))
+		} else {
+			fmt.Fprintf(r.messages, "Removed %s.\n", path)
 		}
 	}
 	return errors.Join(append(errs, badger.SyncFolder(r.folder))...)
@@ -184,16 +161,16 @@ func (r rotation) prune(made string) error {
 
 // rotate makes a backup of the server's store in a folder, prints its path, and keeps the newest
 // ones. With a key the backup is encrypted.
-func (t *client) rotate(ctx context.Context, cmd *cobra.Command, folder string, keep int, key []byte) error {
+func (t *client) rotate(cmd *cobra.Command, folder string, keep int, key []byte) error {
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		return cmp.Or(err, fmt.Errorf("%s is no folder, as --keep wants", folder))
 	}
 	messages := cmd.ErrOrStderr()
 	path, err := rotation{
 		folder: folder, keep: keep, now: time.Now, messages: messages, commit: commitOf,
-		write: func(to io.Writer) error { return t.backupTo(ctx, messages, to, key) },
+		write: func(to io.Writer) error { return t.backupTo(messages, to, key) },
 		verify: func(name string) error {
-			v, err := verifyFile(ctx, messages, name, key)
+			v, err := verifyFile(cmd.Context(), messages, name, key)
 			switch {
 			case err != nil:
 				return err
@@ -207,7 +184,7 @@ func (t *client) rotate(ctx context.Context, cmd *cobra.Command, folder string, 
 			_, err = fmt.Fprintf(messages, "Verified it: nothing is damaged in %d records.\n", v.Records)
 			return err
 		},
-	}.run(ctx)
+	}.run()
 	if path == "" {
 		return err
 	}

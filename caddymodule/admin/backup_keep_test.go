@@ -2,21 +2,17 @@ package admin
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/storage/dump"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
 // rotated is a rotation for tests. Its backups are texts.
@@ -71,20 +67,18 @@ func TestRotation(t *testing.T) {
 	for _, step := range []struct {
 		at   time.Time
 		name string
-		says string
 	}{
-		{noon, "presets-20261125T120000.005Z.backup", ""},
-		{noon.In(time.FixedZone("", 3600)), "presets-20261125T120000.006Z.backup", ""},
-		{noon.Add(time.Hour), "presets-20261125T130000.005Z.backup", ""},
-		{noon.AddDate(1, 0, 0), "presets-20271125T120000.005Z.backup", ""},
-		{noon.Add(2 * time.Hour), "presets-20271125T120000.006Z.backup", "The clock is behind"},
-		{noon.AddDate(-20, 0, 0), "presets-20271125T120000.007Z.backup", "The clock is behind"},
-		{noon.AddDate(1, 0, 1), "presets-20271126T120000.005Z.backup", ""},
+		{noon, "presets-20261125T120000.005Z.backup"},
+		{noon.In(time.FixedZone("", 3600)), "presets-20261125T120000.006Z.backup"},
+		{noon.Add(time.Hour), "presets-20261125T130000.005Z.backup"},
+		{noon.AddDate(1, 0, 0), "presets-20271125T120000.005Z.backup"},
+		{noon.AddDate(-20, 0, 0), "presets-20271125T120000.006Z.backup"},
+		{noon.AddDate(1, 0, 1), "presets-20271126T120000.005Z.backup"},
 	} {
 		var messages bytes.Buffer
-		path, err := rotated(folder, 3, step.at, &messages).run(t.Context())
-		if err != nil || path != filepath.Join(folder, step.name) || strings.Contains(messages.String(), "clock") != (step.says != "") {
-			t.Fatalf("%v: got %s, %v and %q, want %s and %q", step.at, path, err, messages.String(), step.name, step.says)
+		path, err := rotated(folder, 3, step.at, &messages).run()
+		if err != nil || path != filepath.Join(folder, step.name) {
+			t.Fatalf("%v: got %s, %v and %q, want %s", step.at, path, err, messages.String(), step.name)
 		}
 		kept = append(kept, step.name)
 		if len(kept) > 3 {
@@ -108,7 +102,7 @@ func TestRotation(t *testing.T) {
 func TestRotationFails(t *testing.T) {
 	folder := t.TempDir()
 	for n := range 3 {
-		if _, err := rotated(folder, 3, noon.Add(time.Duration(n)*time.Hour), io.Discard).run(t.Context()); err != nil {
+		if _, err := rotated(folder, 3, noon.Add(time.Duration(n)*time.Hour), io.Discard).run(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,14 +119,14 @@ func TestRotationFails(t *testing.T) {
 	} {
 		r := rotated(folder, 1, noon.Add(9*time.Hour), io.Discard)
 		change(&r)
-		if path, err := r.run(t.Context()); err == nil || path != "" {
+		if path, err := r.run(); err == nil || path != "" {
 			t.Errorf("not %s: got %q, %v", what, path, err)
 		}
 		if got := filesIn(t, folder); !slices.Equal(got, before) {
 			t.Errorf("not %s: got %q, want %q", what, got, before)
 		}
 	}
-	if _, err := rotated(filepath.Join(folder, "absent"), 1, noon, io.Discard).run(t.Context()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := rotated(filepath.Join(folder, "absent"), 1, noon, io.Discard).run(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without the folder: got error %v", err)
 	}
 }
@@ -142,7 +136,7 @@ func TestRotationFails(t *testing.T) {
 func TestRotationOrder(t *testing.T) {
 	damaged := errors.New("deliberate")
 	for what, tc := range map[string]struct {
-		commits []uint64 // of the backups, the new one last; 0 cannot be read, 1 is gone
+		commits []uint64 // of the backups, the new one last; 0 cannot be read
 		says    string   // empty if old ones are removed
 	}{
 		"rising":                             {[]uint64{7, 8, 9}, ""},
@@ -151,7 +145,6 @@ func TestRotationOrder(t *testing.T) {
 		"lower than the one before the last": {[]uint64{9, 2, 3}, "ends at commit 2, and the older presets-20261125T120000.005Z.backup at commit 9."},
 		"lower before":                       {[]uint64{7, 2, 8}, "ends at commit 2, and the older"},
 		"not readable":                       {[]uint64{0, 8, 9}, "presets-20261125T120000.005Z.backup cannot be compared with the others; move it out of the folder: deliberate"},
-		"removed meanwhile":                  {[]uint64{7, 1, 8}, ""},
 	} {
 		t.Run(what, func(t *testing.T) {
 			folder := t.TempDir()
@@ -165,18 +158,14 @@ func TestRotationOrder(t *testing.T) {
 				if n == len(tc.commits)-1 {
 					r.keep = 1
 					r.commit = func(name string) (uint64, error) {
-						switch commit := commits[name]; commit {
-						case 0:
+						if commits[name] == 0 {
 							return 0, damaged
-						case 1:
-							return 0, os.ErrNotExist
-						default:
-							return commit, nil
 						}
+						return commits[name], nil
 					}
 				}
 				var path string
-				if path, err = r.run(t.Context()); path == "" {
+				if path, err = r.run(); path == "" {
 					t.Fatal(err)
 				}
 			}
@@ -193,79 +182,28 @@ func TestRotationOrder(t *testing.T) {
 	}
 }
 
-// TestRotationsAtOnce runs many at the same moment. Each makes a file of its own.
-func TestRotationsAtOnce(t *testing.T) {
-	const runs, keep = 40, 5
+// TestRotationCutOff runs while another run has the folder, and after one was cut off, whose incomplete
+// file is removed.
+func TestRotationCutOff(t *testing.T) {
 	folder := t.TempDir()
-	atOnce := func(keep int) (names []string) {
-		names = make([]string, runs)
-		errs := make([]error, runs)
-		var wg sync.WaitGroup
-		for i := range runs {
-			wg.Go(func() {
-				path, err := rotated(folder, keep, noon, io.Discard).run(t.Context())
-				names[i], errs[i] = filepath.Base(path), err
-			})
-		}
-		wg.Wait()
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
-		slices.Sort(names)
-		return names
-	}
-	if names, got := atOnce(runs), filesIn(t, folder); !slices.Equal(got, names) {
-		t.Errorf("runs made %q, and the folder has %q", names, got)
-	}
-	// Once a run has removed a name, another may take it: their clock stands still.
-	names := atOnce(keep)
-	newest := names[runs-1]
-	if _, err := rotated(folder, keep, noon, io.Discard).run(t.Context()); err != nil {
+	left := filepath.Join(folder, nameOf(noon.Add(-time.Hour))+partialSuffix)
+	if err := os.WriteFile(left, []byte("who"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := filesIn(t, folder); len(got) != keep || got[keep-2] != newest {
-		t.Errorf("the next run leaves %q, want %d of them, and %s before the last", got, keep, newest)
+	release, err := badger.LockFolder(folder)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// TestRotationKilled kills a run in the middle of a backup. The next one removes what it left.
-func TestRotationKilled(t *testing.T) {
-	begun, end := make(chan struct{}), make(chan struct{})
-	stalled := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, dump.Magic)
-		_ = http.NewResponseController(w).Flush()
-		close(begun)
-		<-end
-	}))
-	defer stalled.Close()
-	defer close(end)
-	folder := t.TempDir()
-	c := startCommand(t, "backup", "--keep", "1", "--address", stalled.Listener.Addr().String(), folder)
-	<-begun
-	left := filesIn(t, folder)
-	if len(left) != 1 || !strings.HasSuffix(left[0], ".backup.partial") {
-		t.Fatalf("the run has %q, want an incomplete file", left)
-	}
-	waiting, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer stop()
 	var messages bytes.Buffer
-	says := "Waiting for another run, which has locked " + folder + ".\n"
-	if path, err := rotated(folder, 1, noon, &messages).run(waiting); path != "" || !errors.Is(err, context.DeadlineExceeded) || messages.String() != says {
-		t.Errorf("while it runs: got %q, %v and %q, want that the next one waits and says %q", path, err, messages.String(), says)
+	if path, err := rotated(folder, 1, noon, &messages).run(); path != "" || !errors.Is(err, badger.ErrInUse) {
+		t.Errorf("beside another run: got %q, %v", path, err)
 	}
-	if err := c.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = c.Wait() // it was killed
-	claimed := filepath.Join(folder, strings.TrimSuffix(left[0], ".partial"))
-	if err := os.WriteFile(claimed, nil, 0o600); err != nil { // as it does just before the backup gets its name
-		t.Fatal(err)
-	}
-	path, err := rotated(folder, 1, noon, &messages).run(t.Context())
-	if says := "Removed " + filepath.Join(folder, left[0]) + ", which a run left that was cut off.\n"; err != nil || !strings.Contains(messages.String(), says) {
-		t.Errorf("after it was killed: got %v and %q, want %q", err, messages.String(), says)
+	release()
+	path, err := rotated(folder, 1, noon, &messages).run()
+	if says := "Removed " + left + ", which a run left that was cut off.\n"; err != nil || messages.String() != says {
+		t.Errorf("after it: got %v and %q, want %q", err, messages.String(), says)
 	}
 	if got := filesIn(t, folder); !slices.Equal(got, []string{filepath.Base(path)}) {
-		t.Errorf("after it was killed: got %q, want %q alone", got, path)
+		t.Errorf("got %q, want %q alone", got, path)
 	}
 }

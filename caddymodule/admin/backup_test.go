@@ -161,7 +161,7 @@ func TestBackupToAFullDisk(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	for _, room := range []int{0, 10, 500} {
 		disk := &fullDisk{room: room}
-		if err := admin.BackupInto(t.Context(), s.AdminAddress, disk); !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "server") {
+		if err := admin.BackupInto(s.AdminAddress, disk); !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "server") {
 			t.Errorf("with room for %d bytes: got %v, want %v alone", room, err, syscall.ENOSPC)
 		}
 	}
@@ -391,32 +391,4 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 		return 0, storage.ErrDamaged
 	}
 	return w.Writer.Write(p)
-}
-
-// TestBackupInterrupted interrupts a backup. No file remains.
-func TestBackupInterrupted(t *testing.T) {
-	s := start(t, caddytest.Standard)
-	begun, ended := make(chan struct{}), make(chan struct{})
-	stalled := s.startCutting(func(w http.ResponseWriter, whole []byte) {
-		_, _ = w.Write(whole[:len(whole)/2])
-		_ = http.NewResponseController(w).Flush()
-		close(begun)
-		<-ended // the client does not wait for the server
-	})
-	ctx, stop := context.WithCancel(t.Context())
-	dir := t.TempDir()
-	failed := make(chan error)
-	go func() {
-		failed <- admin.BackupTo(ctx, stalled, filepath.Join(dir, "b"))
-	}()
-	<-begun
-	stop()
-	err := <-failed
-	close(ended)
-	if err == nil || err.Error() != "interrupted" {
-		t.Errorf("got error %v, want that it was interrupted", err)
-	}
-	if left, _ := os.ReadDir(dir); len(left) > 0 {
-		t.Errorf("%v are left", left)
-	}
 }

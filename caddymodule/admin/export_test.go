@@ -2,7 +2,6 @@ package admin
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"strings"
 
@@ -43,12 +42,6 @@ func RunWith(stdin io.Reader, args ...string) (out, errOut string, err error) {
 }
 
 // BackupInto backs up to a writer.
-func BackupInto(ctx context.Context, address string, to io.Writer) error {
-	return (&client{address: address}).backupTo(ctx, io.Discard, to, nil)
-}
-
-// BackupTo backs up to a new file until ctx ends.
-func BackupTo(ctx context.Context, address, name string) error {
-	c := &client{address: address}
-	return newFile(name, func(file io.Writer) error { return c.backupTo(ctx, io.Discard, file, nil) })
+func BackupInto(address string, to io.Writer) error {
+	return (&client{address: address}).backupTo(io.Discard, to, nil)
 }

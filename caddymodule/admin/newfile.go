@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -37,10 +36,13 @@ func newFile(name string, write func(io.Writer) error) (err error) {
 		}
 	}()
 	// From here on only this call renames partial. Another one may have done so before.
-	if _, err = os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+	switch _, gone := os.Lstat(name); {
+	case gone == nil:
+		err = fmt.Errorf("%s exists already, and is not overwritten", name)
+	case errors.Is(gone, fs.ErrNotExist):
 		err = write(file)
-	} else {
-		err = cmp.Or(err, existsAlready(name))
+	default:
+		err = gone
 	}
 	if err == nil {
 		err = file.Sync()
@@ -48,33 +50,8 @@ func newFile(name string, write func(io.Writer) error) (err error) {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	return publish(partial, name, badger.SyncFolder)
-}
-
-// publish renames a complete file durably, unless the name is taken by now. After an
-// error no file has that name.
-func publish(partial, name string, sync func(folder string) error) error {
-	// A rename would replace another file, so an empty file claims the name first.
-	claim, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return existsAlready(name)
-	}
-	if err != nil {
+	if err := os.Rename(partial, name); err != nil {
 		return err
 	}
-	err = claim.Close()
-	if err == nil {
-		err = os.Rename(partial, name)
-	}
-	if err == nil {
-		err = sync(filepath.Dir(name))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(name))
-	}
-	return nil
-}
-
-func existsAlready(name string) error {
-	return fmt.Errorf("%s exists already, and is not overwritten", name)
+	return badger.SyncFolder(filepath.Dir(name))
 }

@@ -97,8 +97,6 @@ that is not encrypted. Without it the key of --encryption-key-file is tried.`,
 			if err != nil {
 				return err
 			}
-			ctx, stop := terminal.Interruptible(cmd.Context())
-			defer stop()
 			b, err := openBackup(cmd, args[0])
 			if err != nil {
 				return err
@@ -110,18 +108,18 @@ that is not encrypted. Without it the key of --encryption-key-file is tried.`,
 			}
 			into := folder
 			restore := func(from *dump.Reader) error {
-				return badger.Restore(ctx, folder, badger.Options{Logger: caddy.Log().Named("presets"), EncryptionKey: newKey}, from)
+				return badger.Restore(cmd.Context(), folder, badger.Options{Logger: caddy.Log().Named("presets"), EncryptionKey: newKey}, from)
 			}
 			if folder == "" {
 				into = "the server's store"
-				restore = func(from *dump.Reader) error { return target.restore(ctx, from) }
-				err = b.check(ctx)
+				restore = target.restore
+				err = b.check()
 			}
 			begun := time.Now()
 			var info dump.Info
 			var end dump.End
 			if err == nil {
-				info, end, err = b.read(ctx, restore)
+				info, end, err = b.read(restore)
 			}
 			if errors.Is(err, dump.ErrUnusable) {
 				err = fmt.Errorf("%s: %w", args[0], err)
@@ -171,28 +169,25 @@ func openBackup(cmd *cobra.Command, name string) (*backupFile, error) {
 }
 
 // read calls fn with a reader of the backup, and shows the progress of reading it.
-func (b *backupFile) read(ctx context.Context, fn func(*dump.Reader) error) (dump.Info, dump.End, error) {
-	p := terminal.NewProgress(b.messages, until(ctx, b), b.size)
+func (b *backupFile) read(fn func(*dump.Reader) error) (dump.Info, dump.End, error) {
+	p := terminal.NewProgress(b.messages, b, b.size)
 	defer p.Done()
 	r, err := dump.NewReader(p, b.key, b.isOptional)
 	if err == nil {
 		err = fn(r)
 	}
-	switch {
-	case err == nil:
-		return r.Info, r.End, nil
-	case ctx.Err() != nil:
-		err = errInterrupted
+	if err != nil {
+		return dump.Info{}, dump.End{}, err
 	}
-	return dump.Info{}, dump.End{}, err
+	return r.Info, r.End, nil
 }
 
 // check reads a file to its end, so that one that cannot be used changes nothing on a server.
-func (b *backupFile) check(ctx context.Context) error {
+func (b *backupFile) check() error {
 	if b.file == nil {
 		return nil
 	}
-	if _, _, err := b.read(ctx, func(from *dump.Reader) error {
+	if _, _, err := b.read(func(from *dump.Reader) error {
 		for from.Next() {
 		}
 		return from.Err
@@ -204,7 +199,7 @@ func (b *backupFile) check(ctx context.Context) error {
 }
 
 // restore sends a backup to the server, without encryption.
-func (t *client) restore(ctx context.Context, from *dump.Reader) error {
+func (t *client) restore(from *dump.Reader) error {
 	body, to := io.Pipe()
 	copied := make(chan error, 1)
 	go func() {
@@ -212,7 +207,7 @@ func (t *client) restore(ctx context.Context, from *dump.Reader) error {
 		to.CloseWithError(err)
 		copied <- err
 	}()
-	response, err := t.sendUntil(ctx, http.MethodPost, Path+"restore", http.Header{"Content-Type": {DumpType}}, body)
+	response, err := t.send(http.MethodPost, Path+"restore", http.Header{"Content-Type": {DumpType}}, body)
 	body.CloseWithError(io.ErrClosedPipe) // ends the copy if the server did not read all
 	if failed := <-copied; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
 		return failed // the reason

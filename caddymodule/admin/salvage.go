@@ -20,11 +20,11 @@ import (
 
 func salvageCommand() *cobra.Command {
 	var (
-		keyFile          string
-		keepKeys, asJSON bool
+		keyFile string
+		asJSON  bool
 	)
 	salvage := &cobra.Command{
-		Use:   "salvage [--json] [--keep-keys] [--encryption-key-file <file>] <folder> <new folder>",
+		Use:   "salvage [--json] [--encryption-key-file <file>] <folder> <new folder>",
 		Short: "Copies what is whole of a damaged store into a new one",
 		Long: `
 Makes a new store of all that is whole in the files of a damaged one, and names what it does not
@@ -33,10 +33,9 @@ or empty; it may be a mount point. Restore a backup instead, if there is a recen
 
 A preset keeps its whole versions. The newest one is designated if the designated one is lost, and
 labels of lost versions are removed. A preset whose newest record is lost is archived. The audit
-trail ends before its first gap with a record that says so; --json prints whole records behind it.
+trail ends before its first gap with a record that says so.
 
-If anything is damaged or lost, the revocation of a key may be. Then all issued keys are revoked,
-unless --keep-keys keeps them.
+All issued keys are revoked, because the revocation of one may be among what is lost. Issue new ones.
 
 The new store is encrypted with the key of the old one; - is standard input. The command needs
 memory for all that is stored. The exit code is 10 if something is or may be lost, and 1 if no
@@ -45,21 +44,15 @@ store was made.`,
 	}
 	flags := salvage.Flags()
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder is encrypted with")
-	flags.BoolVar(&keepKeys, "keep-keys", false, "Keep live keys even if their revocation may be lost")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	salvage.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, stop := terminal.Interruptible(cmd.Context())
-		defer stop()
 		key, err := readKey(cmd, "encryption-key-file", keyFile)
 		if err != nil {
 			return err
 		}
 		o := badger.Options{Logger: caddy.Log().Named("presets"), EncryptionKey: key}
-		report, err := badger.Salvage(ctx, args[0], args[1], o, keepKeys)
-		switch {
-		case ctx.Err() != nil:
-			return errInterrupted
-		case err != nil:
+		report, err := badger.Salvage(cmd.Context(), args[0], args[1], o)
+		if err != nil {
 			return err
 		}
 		err = output(cmd, asJSON, report, func(w io.Writer) error { return printSalvage(w, args[1], report) })

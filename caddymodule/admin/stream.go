@@ -2,9 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
-	"io"
-	"net/http"
 	"sync"
 	"time"
 
@@ -81,38 +78,4 @@ func (s *stream) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return s.Body.Read(p)
-}
-
-var errInterrupted = errors.New("interrupted")
-
-// sendUntil is send, but returns when ctx ends, as does the body of the response. The body of the
-// request must end with ctx, too.
-func (t *client) sendUntil(ctx context.Context, method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
-	var response *http.Response
-	var err error
-	answered := make(chan struct{})
-	go func() {
-		response, err = t.send(method, path, headers, body)
-		if close(answered); err == nil {
-			context.AfterFunc(ctx, func() { response.Body.Close() })
-		}
-	}()
-	select {
-	case <-answered:
-		return response, err
-	case <-ctx.Done():
-		return nil, errInterrupted
-	}
-}
-
-// until returns a reader of r that ends with ctx, even while a read of r blocks. Reads of
-// terminals and pipes may block.
-func until(ctx context.Context, r io.Reader) io.Reader {
-	from, to := io.Pipe()
-	context.AfterFunc(ctx, func() { to.CloseWithError(ctx.Err()) })
-	go func() {
-		_, err := io.Copy(to, r)
-		to.CloseWithError(err)
-	}()
-	return from
 }

@@ -137,9 +137,7 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 		if quick {
 			return v, errors.New("--quick is for a folder")
 		}
-		ctx, stop := terminal.Interruptible(cmd.Context())
-		defer stop()
-		return verifyFile(ctx, cmd.ErrOrStderr(), args[0], o.EncryptionKey)
+		return verifyFile(cmd.Context(), cmd.ErrOrStderr(), args[0], o.EncryptionKey)
 	}
 	var report storage.Report
 	if quick {
@@ -165,9 +163,6 @@ func verifyFile(ctx context.Context, messages io.Writer, name string, key []byte
 	info, end, report, err := dump.Verify(ctx, file, key, func(doing string, done, about int) {
 		m.Show(func() string { return fmt.Sprintf("%s %d of about %d records", doing, done, about) })
 	})
-	if ctx.Err() != nil {
-		return v, errInterrupted
-	}
 	v = newVerdict(report, err)
 	if v.isFile = true; !info.CreatedAt.IsZero() {
 		v.Backup = newBackupSummary(info, end)

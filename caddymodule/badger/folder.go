@@ -3,13 +3,10 @@ package badger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,16 +30,13 @@ type folder struct {
 	isDamaged bool // the open store was found damaged, which was logged
 }
 
-// maxRetryPause bounds the pause between attempts that read all tables.
-const maxRetryPause = 30 * time.Second
-
-// damagePause is the time between two attempts to open a damaged store whose files did not
-// change. A disk that cannot read counts as damaged, and may be able to read later.
-const damagePause = 10 * time.Minute
+// maxRetryPause bounds the pause between attempts that read all tables. A damaged store is tried again,
+// too: a disk that cannot read counts as damaged, and may be able to read later.
+const maxRetryPause = time.Minute
 
 // Open implements storepool.Opener.
 func (f *folder) Open(context.Context) (*badgerstore.Store, error) {
-	f.retries = retryState{seen: contents(f.name), tried: f.now(), pause: storepool.RetryInterval, mayBeNew: !f.existing && f.mayBeNew()}
+	f.retries = retryState{pause: storepool.RetryInterval, mayBeNew: !f.existing && f.mayBeNew()}
 	store, err := f.open()
 	if err != nil && !f.IsFatal(err) {
 		f.logger().Error("the store cannot be opened: presets and workspaces are unavailable until it can, "+
@@ -59,7 +53,7 @@ func (f *folder) open() (*badgerstore.Store, error) {
 	store, err := badgerstore.Open(f.name, badgerstore.Options{
 		Logger: logof.New(f.logger), EncryptionKey: f.key, CacheSize: f.settings().cache, Existing: !f.retries.mayBeNew,
 	})
-	f.checks, f.isDamaged = newCheckState(time.Now()), false
+	f.checks, f.isDamaged = checkState{last: time.Now()}, false
 	// Returns what opening the store used to the system, some 17 MiB, which takes a few milliseconds.
 	debug.FreeOSMemory()
 	return store, err
@@ -87,23 +81,16 @@ func (f *folder) isStore() bool {
 
 // retryState says when to try again to open a store, and how.
 type retryState struct {
-	seen     string        // the folder's contents before the last attempt
-	tried    time.Time     // the last attempt
 	pause    time.Duration // after the next attempt, if it fails
 	next     time.Time     // no attempt before
 	mayBeNew bool          // there never was a store, so it may be created
 }
 
 // Retry implements storepool.Opener. It opens the store if its time has come and that may
-// succeed. A damaged store is tried again once the folder's contents have changed, or after
-// damagePause.
+// succeed.
 func (f *folder) Retry(ctx context.Context, why error) (*badgerstore.Store, error) {
 	r, now := &f.retries, f.now()
 	if now.Before(r.next) {
-		return nil, why
-	}
-	found := contents(f.name)
-	if errors.Is(why, badgerstore.ErrDamaged) && found == r.seen && now.Sub(r.tried) < damagePause {
 		return nil, why
 	}
 	// While a store is being replaced, no empty one must be created.
@@ -111,7 +98,6 @@ func (f *folder) Retry(ctx context.Context, why error) (*badgerstore.Store, erro
 	if !r.mayBeNew && !f.isStore() {
 		return nil, why
 	}
-	r.seen, r.tried = found, now // the contents from before the attempt, so that later changes are noticed
 	began := time.Now()
 	store, err := f.open()
 	switch {
@@ -126,37 +112,10 @@ func (f *folder) Retry(ctx context.Context, why error) (*badgerstore.Store, erro
 		r.pause = min(2*r.pause, maxRetryPause)
 		r.next = now.Add(time.Since(began) + r.pause)
 	}
-	if reasonOf(err) != reasonOf(why) { // their texts differ
+	if !errors.Is(err, badgerstore.ErrDiskFull) || !errors.Is(why, badgerstore.ErrDiskFull) {
 		f.logger().Error("the store still cannot be opened", zap.String("folder", f.name), zap.Error(err))
 	}
 	return nil, err
-}
-
-// reasonOf returns the kind of an error of opening a store.
-func reasonOf(err error) string {
-	switch {
-	case errors.Is(err, badgerstore.ErrDamaged):
-		return "damage"
-	case errors.Is(err, badgerstore.ErrDiskFull):
-		return "a full disk"
-	default:
-		return "another"
-	}
-}
-
-// contents lists the name, size and time of each file in a folder.
-func contents(folder string) string {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return err.Error()
-	}
-	var text strings.Builder
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil {
-			fmt.Fprintln(&text, entry.Name(), info.Size(), info.ModTime().UnixNano())
-		}
-	}
-	return text.String()
 }
 
 // Maintain implements storepool.Opener. It checks the store when that is due, and at once after
@@ -180,23 +139,17 @@ func (f *folder) Maintain(ctx context.Context, store *badgerstore.Store) {
 type checkState struct {
 	last    time.Time // the last check, or the opening
 	checked bool      // since the opening
-	jitter  float64   // from 0 to 1
-}
-
-// newCheckState returns the state of a store that was opened just now.
-func newCheckState(now time.Time) checkState {
-	return checkState{last: now, jitter: rand.Float64()} //nolint:gosec // it spreads load, and is no secret
 }
 
 // maxFirstCheck bounds the time from the opening of a store to its first check.
 const maxFirstCheck = time.Hour
 
 // isDue reports whether the next check is due. The first one is early, so that a server
-// that restarts each day makes one. It has jitter, because many servers may start at once.
+// that restarts each day makes one.
 func (c checkState) isDue(now time.Time, interval time.Duration) bool {
 	wait := interval
 	if !c.checked {
-		wait = time.Duration(c.jitter * float64(min(interval/10, maxFirstCheck)))
+		wait = min(interval/10, maxFirstCheck)
 	}
 	return interval > 0 && now.Sub(c.last) >= wait
 }

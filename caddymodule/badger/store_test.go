@@ -126,20 +126,17 @@ func TestChecksDue(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, tc := range []struct {
 		checked  bool
-		jitter   float64
 		interval time.Duration
 		want     time.Duration // after the last; negative for never
 	}{
-		{false, 0, day, 0},
-		{false, 1, day, time.Hour},
-		{false, 0.5, day, 30 * time.Minute},
-		{false, 1, 10 * time.Minute, time.Minute},
-		{true, 0, day, day},
-		{false, 0, -1, -1},
-		{true, 0, -1, -1},
+		{false, day, time.Hour},
+		{false, 10 * time.Minute, time.Minute},
+		{true, day, day},
+		{false, -1, -1},
+		{true, -1, -1},
 	} {
 		last := time.Now()
-		c := checkState{last: last, checked: tc.checked, jitter: tc.jitter}
+		c := checkState{last: last, checked: tc.checked}
 		if tc.want < 0 {
 			if c.isDue(last.Add(1000*day), tc.interval) {
 				t.Errorf("%+v: a check is due, though checks are off", tc)
@@ -149,9 +146,6 @@ func TestChecksDue(t *testing.T) {
 		if !c.isDue(last.Add(tc.want), tc.interval) || c.isDue(last.Add(tc.want-1), tc.interval) {
 			t.Errorf("%+v: it is not due just then", tc)
 		}
-	}
-	if a, b := newCheckState(time.Now()), newCheckState(time.Now()); a.jitter == b.jitter {
-		t.Errorf("got %g twice, want that servers do not all check at once", a.jitter)
 	}
 }
 
@@ -212,43 +206,7 @@ func closedStore(t *testing.T) (folder string) {
 	return folder
 }
 
-// TestRetryOfDamage tries a damaged store again after a while, though its files are the same. The
-// disk may not have been able to read for a moment, which counts as damage.
-func TestRetryOfDamage(t *testing.T) {
-	folder := closedStore(t)
-	marker := filepath.Join(folder, badgerstore.MarkerName)
-	whole, err := os.ReadFile(marker)
-	if err := errors.Join(err, os.WriteFile(marker, []byte("damaged"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	f := newFolder(folder)
-	now := time.Now()
-	f.now = func() time.Time { return now }
-	_, why := f.Open(t.Context())
-	for range 3 {
-		now = now.Add(damagePause - 1)
-		if _, why = f.Retry(t.Context(), why); f.retries.tried.Equal(now) || !errors.Is(why, badgerstore.ErrDamaged) {
-			t.Fatalf("got %v and an attempt before its time: %t, want damage", why, f.retries.tried.Equal(now))
-		}
-		now = now.Add(1)
-		if _, why = f.Retry(t.Context(), why); !f.retries.tried.Equal(now) {
-			t.Fatal("got no attempt when its time has come")
-		}
-	}
-	if err := os.WriteFile(marker, whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	now = now.Add(maxRetryPause)
-	store, err := f.Retry(t.Context(), why)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestRetries checks that attempts become rare. Only a new reason is logged.
+// TestRetries checks that attempts become rare.
 func TestRetries(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	folder := closedStore(t)
@@ -264,8 +222,9 @@ func TestRetries(t *testing.T) {
 	now, a := time.Now(), &f.retries
 	f.now = func() time.Time { return now }
 	try := func() (tried bool) {
+		before := a.next
 		store, why = f.Retry(t.Context(), why)
-		return a.tried.Equal(now)
+		return why == nil || !a.next.Equal(before)
 	}
 	var pauses []time.Duration
 	for range 12 {
@@ -281,8 +240,8 @@ func TestRetries(t *testing.T) {
 	if pauses[0] != 2*storepool.RetryInterval || pauses[1] != 4*storepool.RetryInterval || slices.Max(pauses) != maxRetryPause || pauses[11] != maxRetryPause {
 		t.Errorf("got pauses %v, want that they double up to %v", pauses, maxRetryPause)
 	}
-	if n := logs.FilterMessageSnippet("still cannot").Len(); n != 1 {
-		t.Errorf("got %d lines, want one for the new reason", n)
+	if n := logs.FilterMessageSnippet("still cannot").Len(); n != 12 {
+		t.Errorf("got %d lines, want one for each attempt", n)
 	}
 	if err := holder.Close(); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"strconv"
@@ -164,23 +162,15 @@ func (e *Etcd) options() (o etcdstore.Options, err error) {
 		return o, errors.New("endpoints: at least one is needed")
 	}
 	for i, endpoint := range e.Endpoints {
-		scheme, address := splitScheme(endpoint)
-		first, _ := splitScheme(e.Endpoints[0])
-		switch {
-		case address == "":
-			return o, fmt.Errorf("endpoints/%d: must not be empty", i)
-		case strings.Contains(address, "@"):
-			return o, fmt.Errorf("endpoints/%d: must have no user or password: use the options username and password", i)
-		case scheme != first:
-			// etcd's client uses one scheme for all.
-			return o, fmt.Errorf("endpoints/%d: must have the same scheme as the first", i)
-		case scheme != "" && scheme != "http" && scheme != "https":
-			return o, fmt.Errorf("endpoints/%d: must be an http or https URL, or host:port", i)
-		case scheme == "http" && e.TLS != nil:
-			return o, fmt.Errorf("endpoints/%d: must not be http, as tls is given", i)
+		scheme, err := schemeOf(endpoint)
+		if err != nil {
+			return o, fmt.Errorf("endpoints/%d: %w", i, err)
 		}
-		if err := checkAddress(scheme, address); err != nil {
-			return o, fmt.Errorf("endpoints/%d: %q %w", i, endpoint, err)
+		if first, _ := schemeOf(e.Endpoints[0]); scheme != first { // etcd's client uses one for all
+			return o, fmt.Errorf("endpoints/%d: must have the same scheme as the first", i)
+		}
+		if scheme == "http" && e.TLS != nil {
+			return o, fmt.Errorf("endpoints/%d: must not be http, as tls is given", i)
 		}
 	}
 	if (e.Password == "") != (e.Username == "") {
@@ -202,37 +192,27 @@ func (e *Etcd) options() (o etcdstore.Options, err error) {
 	return o, err
 }
 
-// splitScheme returns the scheme of an endpoint, empty for host:port, and its address.
-func splitScheme(endpoint string) (scheme, address string) {
-	if scheme, address, ok := strings.Cut(endpoint, "://"); ok {
-		return scheme, address
+// schemeOf returns the scheme of an endpoint, empty for host:port. It fails if no connection can be made
+// to the endpoint: etcd's client would retry for ever, and would ignore a path.
+func schemeOf(endpoint string) (string, error) {
+	if strings.Contains(endpoint, "@") {
+		return "", errors.New("must have no user or password: use the options username and password")
 	}
-	return "", endpoint
-}
-
-// checkAddress returns an error if no connection can be made to an address. etcd's client
-// would retry for ever, and would ignore a path.
-func checkAddress(scheme, address string) error {
-	if scheme != "" {
-		address = strings.TrimSuffix(address, "/")
+	text, isURL := endpoint, strings.Contains(endpoint, "://")
+	if !isURL {
+		text = "//" + endpoint
 	}
-	host, port, err := net.SplitHostPort(address)
-	if err != nil || host == "" {
-		return errors.New("must have a host and a port, an IPv6 address in brackets")
+	u, err := url.Parse(text)
+	if err == nil && isURL {
+		u.Path = strings.TrimSuffix(u.Path, "/")
 	}
-	if strings.ContainsAny(address, "/?#") {
-		return errors.New("must have nothing behind the port")
+	isHTTP := err == nil && (!isURL || u.Scheme == "http" || u.Scheme == "https")
+	if isHTTP && u.Hostname() != "" && *u == (url.URL{Scheme: u.Scheme, Host: u.Host}) && (u.Host[0] == '[' || strings.Count(u.Host, ":") == 1) {
+		if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil && port > 0 {
+			return u.Scheme, nil
+		}
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return errors.New("must have a port from 1 to 65535")
-	}
-	if _, err := netip.ParseAddr(host); err != nil && strings.ContainsAny(host, ":% ") {
-		return errors.New("must have a name or an address as its host")
-	}
-	if _, err := url.Parse(scheme + "://" + address); err != nil && scheme != "" {
-		return errors.New("must be a URL, in which the % of a zone is %25")
-	}
-	return nil
+	return "", fmt.Errorf("%q must be an http or https URL, or host:port, with a port from 1 to 65535, an IPv6 address in brackets, and nothing behind the port", endpoint)
 }
 
 func (t *TLS) config() (*tls.Config, error) {

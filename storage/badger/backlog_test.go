@@ -12,27 +12,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
 
-// TestDurationOf checks that writes are held back before level 0 is full, by their size.
-func TestDurationOf(t *testing.T) {
-	const large = memTableSize * 15 / 100
-	before := time.Duration(0)
-	for tables := range int64(2 * stallTables) {
-		small, duration := durationOf(large/1000, tables), durationOf(large, tables)
-		switch {
-		case (duration > 0) != (tables >= slowTables):
-			t.Errorf("%d tables: got %v, want a duration from %d on", tables, duration, slowTables)
-		case duration < before:
-			t.Errorf("%d tables: got %v, and %v with one less", tables, duration, before)
-		case small > duration/999:
-			t.Errorf("%d tables: got %v for a thousandth of what takes %v", tables, small, duration)
-		}
-		before = duration
-	}
-	if got := durationOf(memTableSize, stallTables); got < 10*time.Second {
-		t.Errorf("before level 0 is full, a table takes %v: want more time for compactions", got)
-	}
-}
-
 // TestBacklog checks that a write waits for those before it while level 0 has many tables.
 func TestBacklog(t *testing.T) {
 	const ample = 1 << 40

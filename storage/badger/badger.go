@@ -145,7 +145,6 @@ func newStore(db *badgerdb.DB, c *committer, g *guard) *Store {
 		defer close(s.purged)
 		records.Purger{
 			View: s.viewRecords, Update: s.update, Deleted: c.deleted,
-			Final:  func(err error) bool { return errors.Is(err, ErrStopped) },
 			Logger: c.logger,
 		}.Run(s.closing)
 	}()

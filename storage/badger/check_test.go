@@ -150,7 +150,7 @@ func TestCheckOfEachKind(t *testing.T) {
 		}
 	}
 	for _, of := range []records.Kind{
-		records.KindWorkspace, records.KindWorkspaceSlug, records.KindPreset, records.KindVersion, records.KindSummary, records.KindKey, records.KindKeyHash, records.KindLabel, records.KindLabelChange,
+		records.KindWorkspace, records.KindWorkspaceSlug, records.KindPreset, records.KindVersion, records.KindKey, records.KindKeyHash, records.KindLabel, records.KindLabelChange,
 		records.KindHistory, records.KindHistoryEntry, records.KindAuditHead, records.KindAudit, records.KindUsage, records.KindServed, records.KindFeedback, records.KindReplay, records.KindListHead, records.KindListBlock, records.KindSequence,
 	} {
 		if kinds[of] == 0 {
@@ -244,14 +244,6 @@ func TestVerifyPruned(t *testing.T) {
 	for i, want := range []string{"there are versions that no preset has", "version 2"} {
 		n := i + 1
 		k := records.VersionKey(p.ID, n)
-		summary := records.SummaryKey(p.ID, n)
-		if n == 1 {
-			tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Set(summary, records.Seal(summary, []byte("{}"))) })
-			if report := verified(t, folder); !slices.Equal(report.Problems, []string{"there are summaries of versions that no preset has"}) {
-				t.Errorf("the summary of a removed version: got %q", report.Problems)
-			}
-			tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Delete(summary) })
-		}
 		tamper(t, folder, func(txn *badgerdb.Txn) error {
 			if n > 1 {
 				return txn.Delete(k)

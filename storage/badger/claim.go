@@ -21,7 +21,6 @@ type claim struct {
 	lock   *os.File
 	// isNew says that the folder was missing, and isEmpty that it had nothing when it was locked.
 	isNew, isEmpty bool
-	mode           fs.FileMode // before the claim, 0 if it stays
 }
 
 // claimFolder claims a folder for a store with a key. It makes the folder if that is missing, and
@@ -37,10 +36,6 @@ func claimFolder(folder string, key []byte, g *guard) (_ *claim, err error) {
 	if err := fileowner.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
-	before, err := os.Stat(folder)
-	if err != nil {
-		return nil, err
-	}
 	if err := checkEmpty(folder); err != nil {
 		return nil, err
 	}
@@ -52,10 +47,10 @@ func claimFolder(folder string, key []byte, g *guard) (_ *claim, err error) {
 	if err := cmp.Or(checkEmpty(folder), g.checkOpening()); err != nil {
 		return nil, err
 	}
-	c.isEmpty, c.mode = true, before.Mode()
+	c.isEmpty = true
 	err = os.Chmod(folder, 0o700)
 	if !c.isNew && errors.Is(err, fs.ErrPermission) { // such as the root of a volume
-		c.mode, err = 0, nil
+		err = nil
 	}
 	if err != nil {
 		return nil, err
@@ -69,15 +64,11 @@ func claimFolder(folder string, key []byte, g *guard) (_ *claim, err error) {
 	return c, nil
 }
 
-// end unlocks the folder. With an error it restores the former state first, but for parents that
-// were missing.
+// end unlocks the folder. With an error it empties the folder first, and removes one that was missing.
 func (c *claim) end(err error) error {
 	failed := err != nil
 	if failed && c.isEmpty {
 		err = errors.Join(err, removeContent(c.folder))
-		if c.mode != 0 {
-			err = errors.Join(err, os.Chmod(c.folder, c.mode&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky)))
-		}
 	}
 	if c.lock == nil {
 		return err // another process may have it

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,14 +66,6 @@ func TestReserve(t *testing.T) {
 	}
 	if names, err := filepath.Glob(filepath.Join(folder, "*.mem")); err != nil || len(names) > 0 {
 		t.Errorf("closed: got logs %v, %v, want none", names, err)
-	}
-}
-
-func TestCompareLogs(t *testing.T) {
-	logs := []string{"a/100000.mem", "a/00002.mem", "a/99999.mem", "a/00010.mem"}
-	slices.SortFunc(logs, compareLogs)
-	if want := []string{"a/00002.mem", "a/00010.mem", "a/99999.mem", "a/100000.mem"}; !slices.Equal(logs, want) {
-		t.Errorf("got %q, want %q", logs, want)
 	}
 }
 

@@ -36,6 +36,19 @@ func lockStore(folder string) (l storeLock, err error) {
 	return l, nil
 }
 
+// LockFolder keeps other callers of LockFolder out of a folder until release is called, if its file
+// system has such locks. The error is ErrInUse if another process or call has it.
+func LockFolder(name string) (release func(), err error) {
+	file, err := lockExisting(name)
+	if errors.Is(err, errLocked) {
+		return nil, fmt.Errorf("%s: %w", name, ErrInUse)
+	}
+	if err != nil {
+		return func() {}, nil //nolint:nilerror // it has no locks, or whoever reads it next meets the error
+	}
+	return func() { _ = unlock(file) }, nil
+}
+
 // release unlocks the store. Others can use what root has made in the folder.
 func (l storeLock) release() error {
 	if l.file == nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/wait"
 )
@@ -57,7 +56,7 @@ func remove(t *testing.T, s *Store, w domain.Workspace) {
 
 // workspaceKinds are the kinds of records in a workspace, and of its deletion.
 var workspaceKinds = []records.Kind{
-	records.KindPreset, records.KindVersion, records.KindSummary, records.KindLabel, records.KindLabelChange, records.KindUsage, records.KindServed,
+	records.KindPreset, records.KindVersion, records.KindLabel, records.KindLabelChange, records.KindUsage, records.KindServed,
 	records.KindListBlock, records.KindListHead, records.KindDeleted,
 }
 
@@ -131,23 +130,6 @@ func TestPurgeGoesOn(t *testing.T) {
 		t.Error(err)
 	}
 	checkLists(t, s)
-}
-
-// TestPurgeStopsWriting gives up where writing has stopped.
-func TestPurgeStopsWriting(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	id := uuid.New()
-	deleted := append(records.KindDeleted.Prefix(), id[:]...)
-	if err := s.write(func(txn *badgerdb.Txn) error { return txn.Set(deleted, records.Seal(deleted, []byte(id.String()))) }); err != nil {
-		t.Fatal(err)
-	}
-	failCommits(t, s)
-	groupcommit.Signal(s.committer.deleted)
-	select {
-	case <-s.purged:
-	case <-time.After(wait.Limit):
-		t.Error("the purger still runs although nothing can be written")
-	}
 }
 
 // TestPurgeOfDamaged goes on behind a preset whose record is damaged.

@@ -2,35 +2,14 @@ package badger
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/badger/v4/y"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
-
-func TestUnreadable(t *testing.T) {
-	of := func(err error) error { return &fs.PathError{Op: "open", Path: "000001.sst", Err: err} }
-	for _, refusal := range refusals {
-		err := of(refusal)
-		for _, err := range []error{err, errors.Join(err, errors.New("unable to open: 000001.sst")), y.Wrapf(err, "while opening")} {
-			if got := readError(fmt.Errorf("table 000001.sst: %w", err)); !errors.Is(got, domain.ErrUnavailable) || errors.Is(got, ErrDamaged) {
-				t.Errorf("%v is %v, want ErrUnavailable alone", err, got)
-			}
-		}
-	}
-	for _, err := range []error{of(fs.ErrNotExist), of(syscall.EIO), badgerdb.ErrTruncateNeeded, y.ErrChecksumMismatch} {
-		if got := readError(err); errors.Is(got, domain.ErrUnavailable) || !errors.Is(got, ErrDamaged) {
-			t.Errorf("%v is %v, want ErrDamaged alone", err, got)
-		}
-	}
-}
 
 // A file that another user may not read is not damaged.
 func TestNotDamagedWithoutRight(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 // or not.
 //
 // Restore reads the stored records back and compares their digest with the dump's. When it
-// returns, they are durable, and from.End is set. After an error the folder is as it was. An
+// returns, they are durable, and from.End is set. After an error the folder is empty, or missing as before. An
 // error about the dump has dump.ErrUnusable in its chain. If the process ends meanwhile, Open
 // refuses the folder.
 func Restore(ctx context.Context, folder string, o Options, from *dump.Reader) error {

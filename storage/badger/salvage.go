@@ -28,15 +28,14 @@ var ErrNothing = errors.New("nothing can be read")
 
 // Salvage copies the whole records of the damaged store in from into a new store. The folder
 // to is missing or empty. Salvage names all that it does not copy: see records.Wreck. The new
-// store has another id and the same encryption key, that of o. keepKeys copies live keys even
-// if their revocation may be lost.
+// store has another id and the same encryption key, that of o. All keys in it are revoked.
 //
 // Salvage opens no Badger database in from, and changes nothing there. It needs memory for all
-// that is stored. After an error, and if ctx ends, the folder to is as it was. If the process
+// that is stored. After an error, and if ctx ends, the folder to is empty or missing. If the process
 // ends meanwhile, Open refuses that folder. The error is ErrMisused for a wrong key, and while
 // another process uses the store. It is ErrNothing if there is no whole record, for example
 // because the KEYREGISTRY of an encrypted store is lost.
-func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (report storage.Salvage, err error) {
+func Salvage(ctx context.Context, from, to string, o Options) (report storage.Salvage, err error) {
 	if err := checkPlatform(); err != nil {
 		return report, err
 	}
@@ -60,7 +59,7 @@ func Salvage(ctx context.Context, from, to string, o Options, keepKeys bool) (re
 		defer func() { _ = unlock(locked) }()
 	}
 	w := &wreck{ctx: ctx, folder: from, o: o}
-	w.KeepKeys, w.Records, w.Lost = keepKeys, make(map[string]records.FoundRecord), []storage.Loss{}
+	w.Records, w.Lost = make(map[string]records.FoundRecord), []storage.Loss{}
 	if err := w.readKey(); err != nil {
 		return report, fileowner.Explain(err, from)
 	}
@@ -169,7 +168,7 @@ func (w *wreck) read(scratch string) error {
 // readTable takes the records of a table. A damaged block loses those of its records that are
 // damaged, and a damaged table the removals of records, which have no checksum of their own.
 func (w *wreck) readTable(name string, data []byte) error {
-	return useTable(name, data, &table.Options{DataKey: w.key}, func(t *table.Table) error {
+	return useTable(name, data, w.key, func(t *table.Table) error {
 		damaged := t.VerifyChecksum()
 		first := append(t.KeySplits(math.MaxInt, nil), "") // of each block
 		for i, from := range first[:len(first)-1] {
@@ -188,43 +187,30 @@ func (w *wreck) readTable(name string, data []byte) error {
 	})
 }
 
-// readLog takes the records of a log up to its first damage. Badger does not report that, so readLog
-// also reads the log without its last byte. That byte belongs to damage if no entry is lost with it.
-func (w *wreck) readLog(data []byte, scratch string) error {
-	const margin = 64 // zeros may end the last entry, and a log without entries is shorter
-	used := len(bytes.TrimRight(data, "\x00"))
+// readLog takes the records of a log up to its first damage, by opening a copy in a folder inside
+// scratch. Badger does not report the damage: the records that follow leave a gap in the audit trail,
+// or the last commits are missing.
+func (w *wreck) readLog(log []byte, scratch string) error {
+	copied, err := os.MkdirTemp(scratch, probePattern)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(copied)
+	const margin = 64 // zeros may end the last entry
+	used := len(bytes.TrimRight(log, "\x00"))
 	if used == 0 {
 		return nil
 	}
-	entries, err := w.eachEntry(data[:min(len(data), used+margin)], scratch, w.take)
-	if err != nil || used <= margin {
+	if err := os.WriteFile(filepath.Join(copied, "00001.mem"), log[:min(len(log), used+margin)], 0o600); err != nil {
 		return err
-	}
-	fewer, err := w.eachEntry(data[:used-1], scratch, func([]byte, uint64, []byte) error { return nil })
-	if err == nil && fewer == entries {
-		err = errors.New("its end is damaged")
-	}
-	return err
-}
-
-// eachEntry calls take with the entries of a log that Badger can read, by opening a copy in a folder
-// inside scratch.
-func (w *wreck) eachEntry(log []byte, scratch string, take func(key []byte, version uint64, record []byte) error) (entries int, err error) {
-	copied, err := os.MkdirTemp(scratch, probePattern)
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(copied)
-	if err := os.WriteFile(filepath.Join(copied, "00001.mem"), log, 0o600); err != nil {
-		return 0, err
 	}
 	registry := badgerdb.KeyRegistryFileName
 	if err := copyFile(filepath.Join(w.folder, registry), filepath.Join(copied, registry)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, err
+		return err
 	}
 	db, err := recoverOpen(withoutCompactions(settings(copied, w.o)))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	err = guarded(func() (damaged error) {
 		txn := newest(db)
@@ -232,13 +218,12 @@ func (w *wreck) eachEntry(log []byte, scratch string, take func(key []byte, vers
 		it := txn.NewIterator(badgerdb.IteratorOptions{AllVersions: true})
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
-			entries++
 			record, err := valueOf(it.Item())
-			damaged = cmp.Or(damaged, err, take(it.Item().Key(), it.Item().Version(), record))
+			damaged = cmp.Or(damaged, err, w.take(it.Item().Key(), it.Item().Version(), record))
 		}
 		return damaged
 	})
-	return entries, errors.Join(err, guarded(db.Close))
+	return errors.Join(err, guarded(db.Close))
 }
 
 // take notes a copy of a record, or of its removal, which has none. Badger's checksums do not tell

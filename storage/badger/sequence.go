@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
@@ -110,12 +111,14 @@ func encodeSequence(sequence uint64) (content [8 + crc32.Size]byte) {
 	return content
 }
 
-// set writes the number of the last commit. It also returns the error of an earlier flush.
+// set writes the number of the last commit. It also returns the error of an earlier flush. A full
+// disk is no error, because the commit is safe and the next one begins by writing this number: Btrfs
+// needs space for each write to a file.
 func (f *sequenceFile) set(sequence uint64) error {
 	if f == nil {
 		return nil
 	}
-	if err := f.write(sequence); err != nil {
+	if err := f.write(sequence); err != nil && !isFull(err) {
 		return err
 	}
 	groupcommit.Signal(f.dirty)
@@ -134,6 +137,9 @@ func (f *sequenceFile) write(sequence uint64) error {
 	return err
 }
 
+// isFull reports whether err is that of a full disk.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
 // flush flushes the file after each set, until quit.
 func (f *sequenceFile) flush() {
 	defer close(f.done)
@@ -144,7 +150,7 @@ func (f *sequenceFile) flush() {
 		case <-f.dirty:
 		}
 		// The system reports a failure once, and the next flush may succeed without the data.
-		if err := f.file.Sync(); err != nil {
+		if err := f.file.Sync(); err != nil && !isFull(err) {
 			f.mu.Lock()
 			f.failed = err
 			f.mu.Unlock()

@@ -2,6 +2,8 @@ package badger
 
 import (
 	"bytes"
+	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -33,5 +35,22 @@ func TestNewSequence(t *testing.T) {
 	}
 	if want := encodeSequence(7); !bytes.Equal(readFile(t, filepath.Join(folder, sequenceName)), want[:]) || listFolder(folder) != ". "+sequenceName {
 		t.Errorf("the folder holds %s, want %s alone, for commit 7", listFolder(folder), sequenceName)
+	}
+}
+
+// A full disk keeps the number of a commit from being written, which is safe itself. So it does not
+// stop the store, but the next commit fails before it begins.
+func TestFullSequence(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	file := sequenceFile{file: full, dirty: make(chan struct{}, 1)}
+	if err := file.set(1); err != nil {
+		t.Errorf("after a commit: got error %v, want none", err)
+	}
+	if err := file.write(1); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("before the next one: got error %v, want ENOSPC", err)
 	}
 }

@@ -1,14 +1,12 @@
 package badger
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/fb"
@@ -72,30 +70,24 @@ func checkTable(folder, name string, with *pb.DataKey) error {
 	return nil
 }
 
-// tableBuffers has the memory that tables are read into. A table is a few MiB. Reading it
-// costs a third less processor time than mapping it. A disk that fails gives an error, not
-// a fault.
-var tableBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
 // readTable calls fn with a table, which is valid until fn returns. with is the key of an
 // encrypted table, else nil. A panic of Badger is returned as an error.
 func readTable(path string, with *pb.DataKey, fn func(*table.Table) error) error {
-	data := tableBuffers.Get().(*bytes.Buffer)
-	defer tableBuffers.Put(data)
-	if err := readInto(data, path); err != nil {
+	data, err := os.ReadFile(path) // a few MiB; a disk that fails gives an error, not a fault as of a map
+	if err != nil {
 		return err
 	}
-	return useTable(path, data.Bytes(), &table.Options{DataKey: with}, fn)
+	return useTable(path, data, with, fn)
 }
 
 // useTable calls fn with the table that data is the content of.
-func useTable(path string, data []byte, o *table.Options, fn func(*table.Table) error) error {
+func useTable(path string, data []byte, with *pb.DataKey, fn func(*table.Table) error) error {
 	id, ok := table.ParseFileID(filepath.Base(path))
 	if !ok {
 		return errors.New("its name is not that of a table")
 	}
-	o.Compression = options.None
-	if o.DataKey != nil {
+	o := &table.Options{DataKey: with, Compression: options.None}
+	if with != nil {
 		// Badger panics without a cache for the decrypted index.
 		cache, err := ristretto.NewCache(&ristretto.Config[uint64, *fb.TableIndex]{NumCounters: 10, MaxCost: 64 << 20, BufferItems: 64})
 		if err != nil {
@@ -114,28 +106,5 @@ func useTable(path string, data []byte, o *table.Options, fn func(*table.Table) 
 	if _, ok := errors.AsType[*panicError](err); ok {
 		err = errors.New("it is cut short, or its index or a block is damaged")
 	}
-	return err
-}
-
-// maxTable is more bytes than Badger writes to a table.
-const maxTable = 1 << 30
-
-// readInto replaces the content of data by that of a table.
-func readInto(data *bytes.Buffer, path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() > maxTable {
-		return fmt.Errorf("it has %d bytes, and a table has at most %d", info.Size(), maxTable)
-	}
-	data.Reset()
-	data.Grow(int(info.Size()) + bytes.MinRead)
-	_, err = data.ReadFrom(file)
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -35,11 +36,10 @@ func MkdirAll(folder string, permissions fs.FileMode) error {
 	return nil
 }
 
-// Explain adds to an error that permission was denied who owns what denied it: a file or folder, or a
-// part of its path. That is the path in the error, or name for an error without one. Explain returns
-// other errors as they are.
+// Explain adds to an error that permission was denied who owns the path in it, or name for an error
+// without one, or else the innermost folder of that path that can be seen. Explain returns other
+// errors as they are.
 func Explain(err error, name string) error {
-	// Some errors of Badger have their cause as text only.
 	if err == nil || !errors.Is(err, fs.ErrPermission) && !strings.Contains(err.Error(), ": permission denied") {
 		return err
 	}
@@ -48,12 +48,17 @@ func Explain(err error, name string) error {
 	}
 	if of, ok := errors.AsType[*fs.PathError](err); ok {
 		name = of.Path
+	} else if text := deniedText.FindStringSubmatch(err.Error()); text != nil {
+		name = text[1]
 	}
-	if owner := ownerOfDenying(name); owner != "" {
+	if owner := ownerOf(name); owner != "" {
 		return &deniedError{err, owner}
 	}
 	return err
 }
+
+// deniedText matches an error of Badger that has its cause as text only.
+var deniedText = regexp.MustCompile(`open (/.+): permission denied`)
 
 // deniedError is an error of Explain.
 type deniedError struct {

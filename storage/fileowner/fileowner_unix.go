@@ -8,12 +8,9 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // Give gives a file or folder that this process has just made the owner of the folder that it is in, if
@@ -75,59 +72,22 @@ func giveIn(folder string, names func(*os.Root) []string, folders bool) {
 	}
 }
 
-// ownerOfDenying says who owns what denies access to a file or folder. It is empty if that is unknown.
-func ownerOfDenying(name string) string {
-	if absolute, err := filepath.Abs(name); err == nil {
-		name = absolute
-	}
-	denied := denying(name)
-	info, err := os.Lstat(denied)
+// ownerOf says who owns a file or folder, or the folder on its way that denies access. It is empty if
+// that is unknown.
+func ownerOf(name string) string {
+	absolute, err := filepath.Abs(name)
 	if err != nil {
 		return ""
 	}
+	info, err := os.Lstat(absolute)
+	for ; err != nil; info, err = os.Lstat(absolute) {
+		if absolute == filepath.Dir(absolute) {
+			return ""
+		}
+		absolute = filepath.Dir(absolute)
+	}
 	of := info.Sys().(*syscall.Stat_t)
-	return fmt.Sprintf("%s has mode %04o and is owned by %s; this process runs as %s", denied, info.Mode().Perm(), nameOf(of.Uid), nameOf(uint32(os.Geteuid())))
-}
-
-// denying returns the path that denies access to a file or folder, or to the files in the folder. It is
-// the first of these: a folder on the way, the file or folder itself, and a file in it. It is the last
-// existing part of the path if none denies anything now.
-func denying(name string) string {
-	denies := func(path string, right uint32) bool {
-		err := unix.Faccessat(unix.AT_FDCWD, path, right, unix.AT_EACCESS)
-		return err == unix.EACCES || err == unix.EPERM
-	}
-	var way []string
-	for at := name; at != filepath.Dir(at); at = filepath.Dir(at) {
-		way = append(way, filepath.Dir(at))
-	}
-	for _, folder := range slices.Backward(way) {
-		if denies(folder, unix.X_OK) {
-			return folder
-		}
-	}
-	info, err := os.Lstat(name)
-	if err != nil { // it is missing, and so may be folders on the way
-		for _, folder := range way {
-			if _, err := os.Lstat(folder); err == nil {
-				return folder
-			}
-		}
-		return name
-	}
-	switch {
-	case info.IsDir() && denies(name, unix.R_OK|unix.W_OK|unix.X_OK), !info.IsDir() && denies(name, unix.R_OK):
-		return name
-	case !info.IsDir() && denies(way[0], unix.W_OK): // to whoever would rename or remove the file
-		return way[0]
-	}
-	entries, _ := os.ReadDir(name)
-	for _, entry := range entries {
-		if path := filepath.Join(name, entry.Name()); entry.Type().IsRegular() && denies(path, unix.R_OK|unix.W_OK) {
-			return path
-		}
-	}
-	return name
+	return fmt.Sprintf("%s has mode %04o and is owned by %s; this process runs as %s", absolute, info.Mode().Perm(), nameOf(of.Uid), nameOf(uint32(os.Geteuid())))
 }
 
 // nameOf returns "uid 1000 (caddy)", or "uid 1000" for a user without a name.

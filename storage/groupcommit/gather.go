@@ -67,10 +67,6 @@ func (c *Committer[S]) gatherOne(op *operation) bool {
 	}
 	g.ops = append(g.ops, op)
 	g.Tries = max(g.Tries, op.tries)
-	if c.alone > 0 {
-		c.alone--
-		g.full = true
-	}
 	g.full = g.full || len(g.ops) == c.limits.Operations
 	return true
 }

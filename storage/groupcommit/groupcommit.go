@@ -62,13 +62,12 @@ type Committer[S any] struct {
 	queue  []*operation
 	closed bool
 
-	// The rest belongs to the goroutine that is in run.
+	// The rest belongs to the goroutine of run.
 	stage    records.Stage
 	waiting  []*operation // for a group
 	next     *Group[S]    // being gathered; nil for none
 	inFlight *Group[S]    // being committed; nil for none
 	outcomes chan outcome[S]
-	alone    int // how many operations go into a group of their own
 }
 
 // outcome is the result of a group's commit.
@@ -145,17 +144,14 @@ func Signal(to chan<- struct{}) {
 	}
 }
 
-// run runs operations until the committer is closed, or until launch has let another
-// goroutine take over.
+// run runs operations until the committer is closed.
 func (c *Committer[S]) run() {
 	for {
 		closed := c.take()
 		c.gather()
 		switch {
 		case c.inFlight == nil && c.next != nil:
-			if !c.launch() {
-				return
-			}
+			c.launch()
 		case c.inFlight == nil && closed:
 			close(c.done)
 			return
@@ -182,55 +178,38 @@ func (c *Committer[S]) take() bool {
 	return c.closed
 }
 
-// launch commits the next group. It returns false if another goroutine is in run now.
-func (c *Committer[S]) launch() bool {
+// launch commits the next group.
+func (c *Committer[S]) launch() {
 	g := c.next
 	c.next, c.inFlight = nil, g
 	g.layer.Below = nil // the group below is committed
 	if c.exclusive != nil && len(g.Writes) == 0 {
 		c.finish(outcome[S]{state: g.Base})
-		return true
+		return
 	}
-	c.commits.Add(1)
-	if c.exclusive == nil || len(g.ops) > 1 || len(c.waiting) > 0 {
-		go func() {
-			report := func(o outcome[S]) { c.outcomes <- o }
-			if o, inTime := c.commit(g, report); inTime {
-				report(o)
-			}
-		}()
-		return true
-	}
-	// A change of goroutines costs a lone writer more than it gains by a group that is
-	// gathered meanwhile.
-	o, inTime := c.commit(g, func(o outcome[S]) {
-		c.finish(o)
-		c.run()
-	})
-	if inTime {
-		c.finish(o)
-	}
-	return inTime
+	c.commits.Go(func() { c.commit(g) })
 }
 
-// commit lets the engine commit a group. If an exclusive engine takes too long, late is called
-// on another goroutine. commit then returns false when the engine returns.
-func (c *Committer[S]) commit(g *Group[S], late func(outcome[S])) (o outcome[S], inTime bool) {
-	defer c.commits.Done()
+// commit lets the engine commit a group, and reports the outcome. If an exclusive engine takes too
+// long, the outcome is that of abandoning the group.
+func (c *Committer[S]) commit(g *Group[S]) {
 	if c.exclusive == nil {
-		o.state, o.err = c.engine.Commit(g)
-		return o, true
+		state, err := c.engine.Commit(g)
+		c.outcomes <- outcome[S]{state, err}
+		return
 	}
 	c.exclusive.Admit(g)
 	var settled atomic.Bool
 	watchdog := time.AfterFunc(c.exclusive.Patience(), func() {
 		if !settled.Swap(true) {
-			late(outcome[S]{err: c.exclusive.Abandon(g)})
+			c.outcomes <- outcome[S]{err: c.exclusive.Abandon(g)}
 		}
 	})
-	o.state, o.err = c.engine.Commit(g)
+	state, err := c.engine.Commit(g)
 	watchdog.Stop()
-	return o, !settled.Swap(true)
+	if !settled.Swap(true) {
+		c.outcomes <- outcome[S]{state, err}
+	}
 }
 
 // finish answers the operations of the group in flight, or puts them back. If the group was
@@ -247,9 +226,6 @@ func (c *Committer[S]) finish(o outcome[S]) {
 		for _, op := range g.ops {
 			op.answer <- op.err
 		}
-	case errors.Is(o.err, domain.ErrTooLarge) && len(g.ops) > 1:
-		c.alone = len(g.ops) // some of them may fit
-		c.putBack(g.ops)
 	case errors.Is(o.err, ErrOvertaken):
 		again := g.ops[:0]
 		for _, op := range g.ops {

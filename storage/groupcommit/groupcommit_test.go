@@ -388,35 +388,6 @@ func TestGroupSize(t *testing.T) {
 	})
 }
 
-// TestTooLargeTogether is an engine that takes less at once than its limits say.
-func TestTooLargeTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		c := start(t, m, limits)
-		release := m.hold(nil)
-		var all sync.WaitGroup
-		for i := range 11 {
-			all.Go(func() {
-				if err := c.Update(t.Context(), put(newWorkspace(fmt.Sprint("w", i)))); err != nil {
-					t.Error(err)
-				}
-			})
-			synctest.Wait()
-		}
-		m.commit = func(g *groupcommit.Group[int]) error {
-			if len(g.Writes) > 10 {
-				return domain.ErrTooLarge
-			}
-			return nil
-		}
-		release()
-		all.Wait()
-		if len(m.commits) != 11 {
-			t.Errorf("got commits of %d records, want one for each operation", m.commits)
-		}
-	})
-}
-
 // TestFetched runs an operation whose reads are not in memory. Others go first.
 func TestFetched(t *testing.T) {
 	m := newMemory()

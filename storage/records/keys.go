@@ -16,7 +16,6 @@ import (
 //	s <workspace slug>                    its id, as text
 //	p <workspace id> <preset slug>        the preset
 //	v <preset id> <number, 8 bytes>       one version of it
-//	y <preset id> <number, 8 bytes>       the summary of that version
 //	k <key id>                            the issued key
 //	h <SHA-256 of the secret>             its id, as text
 //	m <preset id> <label>                 the number of the label's latest change
@@ -49,7 +48,6 @@ const (
 	KindWorkspaceSlug Kind = 's'
 	KindPreset        Kind = 'p'
 	KindVersion       Kind = 'v'
-	KindSummary       Kind = 'y'
 	KindKey           Kind = 'k'
 	KindKeyHash       Kind = 'h'
 	KindLabel         Kind = 'm'
@@ -73,7 +71,6 @@ var kindNames = map[Kind]string{
 	KindWorkspaceSlug: "workspace slug",
 	KindPreset:        "preset",
 	KindVersion:       "preset version",
-	KindSummary:       "version summary",
 	KindKey:           "issued key",
 	KindKeyHash:       "issued key hash",
 	KindLabel:         "label",
@@ -166,17 +163,12 @@ func servedKey(workspaceID, slug string) Key {
 }
 
 // VersionKey is the key of version n of a preset.
-func VersionKey(presetID string, n int) Key { return versionKey(KindVersion, presetID, n) }
-
-// SummaryKey is the key of the summary of version n of a preset.
-func SummaryKey(presetID string, n int) Key { return versionKey(KindSummary, presetID, n) }
-
-func versionKey(of Kind, presetID string, n int) Key {
+func VersionKey(presetID string, n int) Key {
 	id, ok := parseID(presetID)
 	if !ok || n < 1 {
 		return nil
 	}
-	return binary.BigEndian.AppendUint64(append(newKey(of, len(id)+8), id[:]...), uint64(n))
+	return binary.BigEndian.AppendUint64(KindVersion.under(id), uint64(n))
 }
 
 func deletedKey(workspaceID string) Key { return idKey(KindDeleted, workspaceID) }

@@ -335,33 +335,26 @@ func (l list) parse(payload []byte) ([]byte, spot, error) {
 // if their number is not that of the list's head.
 func (r *Reader) eachListed(l list, s selection, yield func([]byte, error) bool) {
 	head, err := r.listHead(l)
+	total := s.count(head.counts)
+	var keys []Key
+	if err == nil && total > 0 {
+		keys, err = r.selected(l, s, 0, total)
+	}
+	if err == nil && len(keys) > total {
+		err = damaged(KindListHead, "it does not count what is there")
+	}
 	if err != nil {
 		yield(nil, err)
 		return
 	}
-	left := s.count(head.counts)
-	blocks := each(r, l.blockPrefix(), func(c *cursor) ([]Key, error) {
-		return decodeAt(c, func(block []byte) ([]Key, error) {
-			keys, _, err := l.appendSelected(nil, block, s, 0)
-			return keys, err
-		})
-	})
-	for keys, err := range blocks {
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		r.prefetch(keys)
-		for _, k := range keys {
+	for some := range slices.Chunk(keys, blockPlaces) {
+		r.prefetch(some)
+		for _, k := range some {
 			text, err := r.loadListed(l, s, k, bytes.Clone)
 			if !yield(text, err) || err != nil {
 				return
 			}
 		}
-		left -= len(keys)
-	}
-	if left != 0 {
-		yield(nil, damaged(KindListHead, "it does not count what is there"))
 	}
 }
 

@@ -35,16 +35,13 @@ type Purger struct {
 	// Engines that several nodes share need it: a node may die before it has purged a
 	// workspace that it deleted.
 	Interval time.Duration
-	// Final reports whether an error can only be resolved by opening the store again. It
-	// may be called with nil.
-	Final func(error) bool
 	// Logger gets the errors.
 	Logger *zap.Logger
 }
 
 // Run removes the content of deleted workspaces. It looks again after each deletion and
-// each Interval. It returns when ctx ends, the store is closed or an error is final. It
-// logs other errors and tries again after a minute.
+// each Interval. It returns when ctx ends or the store is closed. It logs other errors and
+// tries again after a minute.
 func (p Purger) Run(ctx context.Context) {
 	for {
 		var again <-chan time.Time
@@ -52,7 +49,7 @@ func (p Purger) Run(ctx context.Context) {
 			again = time.After(p.Interval)
 		}
 		switch err := p.purgeAll(ctx); {
-		case ctx.Err() != nil || errors.Is(err, domain.ErrClosed) || p.Final(err):
+		case ctx.Err() != nil || errors.Is(err, domain.ErrClosed):
 			return
 		case err != nil:
 			p.Logger.Warn("removing what was in deleted workspaces; will try again", zap.Error(err), zap.Duration("after", purgeRetry))
@@ -105,7 +102,7 @@ func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 			return err
 		}
 		if id, ok := parseID(preset.ID); ok {
-			for _, of := range []Kind{KindVersion, KindSummary, KindLabel, KindLabelChange} {
+			for _, of := range []Kind{KindVersion, KindLabel, KindLabelChange} {
 				if err := b.addAll(r, of.under(id)); err != nil {
 					return err
 				}

@@ -22,7 +22,7 @@ func TestPurgeForOthers(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			records.Purger{View: m.View, Update: m.Update, Interval: time.Minute, Final: func(error) bool { return false }, Logger: zap.NewNop()}.Run(ctx)
+			records.Purger{View: m.View, Update: m.Update, Interval: time.Minute, Logger: zap.NewNop()}.Run(ctx)
 		}()
 		synctest.Wait()
 		w := domain.Workspace{ID: newID(), Slug: "w"}

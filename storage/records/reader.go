@@ -181,12 +181,12 @@ func (r *Reader) Presets(workspaceID string) iter.Seq2[domain.Preset, error] {
 
 // PresetVersion implements domain.Reader.
 func (r *Reader) PresetVersion(p domain.PresetState, n int) (domain.PresetVersion, error) {
-	return loadVersion(r, KindVersion, p, n, decodeVersion)
+	return loadVersion(r, p, n, decodeVersion)
 }
 
 // PresetVersionJSON implements domain.Reader.
 func (r *Reader) PresetVersionJSON(p domain.PresetState, n int) ([]byte, error) {
-	return loadVersion(r, KindVersion, p, n, func(payload []byte) ([]byte, error) {
+	return loadVersion(r, p, n, func(payload []byte) ([]byte, error) {
 		v, err := parseVersion(payload)
 		return bytes.Clone(v.json), err
 	})
@@ -194,17 +194,23 @@ func (r *Reader) PresetVersionJSON(p domain.PresetState, n int) ([]byte, error) 
 
 // PresetVersionSummary implements domain.Reader.
 func (r *Reader) PresetVersionSummary(p domain.PresetState, n int) ([]byte, error) {
-	return loadVersion(r, KindSummary, p, n, decodeObject)
+	return loadVersion(r, p, n, func(payload []byte) ([]byte, error) {
+		v, err := parseVersion(payload)
+		if err != nil {
+			return nil, err
+		}
+		return v.summary()
+	})
 }
 
-// loadVersion reads the record of a kind of version n.
-func loadVersion[T any](r *Reader, of Kind, p domain.PresetState, n int, decode func([]byte) (T, error)) (version T, err error) {
+// loadVersion reads the record of version n.
+func loadVersion[T any](r *Reader, p domain.PresetState, n int, decode func([]byte) (T, error)) (version T, err error) {
 	if !p.Has(n) {
 		return version, domain.ErrNotFound
 	}
-	k := versionKey(of, p.ID, n)
+	k := VersionKey(p.ID, n)
 	if k == nil {
-		return version, errMissing(of)
+		return version, errMissing(KindVersion)
 	}
 	return loadExisting(r, k, decode)
 }

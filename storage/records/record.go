@@ -215,12 +215,13 @@ func encodeVersion(k Key, text []byte, config int) []byte {
 	return seal(k, append(record, text...))
 }
 
-// encodeSummary returns the sealed record of a version's summary, with which its JSON
-// begins.
-func encodeSummary(k Key, text []byte) []byte {
-	end := bytes.Index(text, []byte(`,"system_prompt":`)) // strings before it have no plain quotes
-	record := append(newRecord(end+1), text[:end]...)
-	return seal(k, append(record, '}'))
+// summary returns the JSON of a version without its content, which comes last.
+func (s storedVersion) summary() ([]byte, error) {
+	end := bytes.Index(s.json, []byte(`,"system_prompt":`)) // strings before it have no plain quotes
+	if end < 0 {
+		return nil, errParts
+	}
+	return append(bytes.Clone(s.json[:end]), '}'), nil
 }
 
 func parseVersion(payload []byte) (s storedVersion, err error) {
@@ -246,9 +247,6 @@ func decodeVersion(payload []byte) (v domain.PresetVersion, err error) {
 	v.Config = bytes.Clone(s.json[end : len(s.json)-1])
 	return v, err
 }
-
-// decodeObject returns a copy of JSON that is returned without decoding.
-func decodeObject(payload []byte) ([]byte, error) { return bytes.Clone(payload), checkObject(payload) }
 
 var (
 	errParts  = errors.New("its parts do not add up")

@@ -21,13 +21,14 @@ func sealVersion(k Key, v domain.PresetVersion) ([]byte, error) {
 
 // A version's summary is cut from its JSON, whatever its message is.
 func TestSummaryRecord(t *testing.T) {
-	k := SummaryKey(uuid.NewString(), 1)
+	k := VersionKey(uuid.NewString(), 1)
 	for _, message := range []string{"", "a", `,"system_prompt":`, `","system_prompt":"`} {
 		v := domain.PresetVersion{ID: "a", Message: &message, SystemPrompt: &message, Config: []byte(`{"a":1,"system_prompt":2}`)}
-		text, err1 := v.JSON()
+		record, err1 := sealVersion(k, v)
 		want, err2 := v.Summary()
-		got, err3 := decodeRecord(k, encodeSummary(k, text), decodeObject)
-		if err := errors.Join(err1, err2, err3); err != nil || string(got) != string(want) {
+		stored, err3 := decodeRecord(k, record, parseVersion)
+		got, err4 := stored.summary()
+		if err := errors.Join(err1, err2, err3, err4); err != nil || string(got) != string(want) {
 			t.Errorf("got %s, %v, want %s", got, err, want)
 		}
 	}

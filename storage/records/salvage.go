@@ -27,27 +27,23 @@ type Wreck struct {
 	// Records are whole, by their keys: Unseal accepts each. An older copy may be there instead
 	// of one that is lost.
 	Records map[string]FoundRecord
-	// KeepKeys copies live keys even if their revocation may be lost.
-	KeepKeys bool
 	// Update makes one change in the new store, like that of domain.Store.
 	Update func(fn func(*Tx) error) error
 	// Salvage has StoreID, Acknowledged, and the damaged files. Copy adds the rest.
 	storage.Salvage
 
-	found   map[Kind][]Key    // the keys of each kind, in order
-	trail   map[string]trace  // by the id of the object
-	mayMiss bool              // a change may be missing
-	slugs   map[string]string // of the new store's workspaces, by id
-	now     time.Time
-	puts    []func(*Tx) error
+	found map[Kind][]Key    // the keys of each kind, in order
+	trail map[string]trace  // by the id of the object
+	slugs map[string]string // of the new store's workspaces, by id
+	now   time.Time
+	puts  []func(*Tx) error
 }
 
 // trace is what the audit trail tells of an object.
 type trace struct {
-	domain.AuditObject            // of its last record
-	version            uint64     // of its last record
-	latest             int        // the highest version of a preset
-	revoked            *time.Time // when a key was revoked
+	domain.AuditObject        // of its last record
+	version            uint64 // of its last record
+	latest             int    // the highest version of a preset
 	isRemoved          bool
 }
 
@@ -61,7 +57,7 @@ type trace struct {
 //   - A lost workspace that has presets is made anew, without its settings.
 //   - Labels of lost versions are removed. The changes of a label are copied up to the first that
 //     is lost.
-//   - Live keys are revoked if anything is damaged or lost, because their revocation may be.
+//   - All keys are revoked, because the revocation of each may be lost.
 //   - Answers that are kept for repeated requests are not copied.
 func (w *Wreck) Copy() error {
 	w.found, w.trail, w.slugs = make(map[Kind][]Key), make(map[string]trace), make(map[string]string)
@@ -72,9 +68,11 @@ func (w *Wreck) Copy() error {
 	}
 	w.Commit, _, _ = find(w, sequenceKey(), decodeNumber)
 	end := w.copyTrail()
-	if w.mayMiss = len(w.Lost) > 0 || w.Commit < w.Acknowledged; w.mayMiss {
-		w.Lose(storage.Loss{Kind: "commits", What: fmt.Sprintf("commit %d of %d is the last that was found, and the last change is of %s: others may be lost, such as revocations of keys",
-			w.Commit, w.Acknowledged, w.LastChange.UTC().Format(time.RFC3339))})
+	if w.Commit < w.Acknowledged {
+		w.Lose(storage.Loss{
+			Kind: "commits", First: int(w.Commit) + 1, Last: int(w.Acknowledged),
+			What: "the changes are lost; the last one that was found is of " + w.LastChange.UTC().Format(time.RFC3339),
+		})
 	}
 	presets := w.findPresets()
 	w.copyWorkspaces(presets)
@@ -128,7 +126,7 @@ func all[T any](w *Wreck, of Kind, decode func([]byte) (T, error)) iter.Seq2[T, 
 
 // copyTrail copies the audit trail up to the first record that is lost, and returns its end.
 func (w *Wreck) copyTrail() (end domain.AuditHead) {
-	last := 0
+	last, unchained := 0, 0
 	loseUpTo := func(n int) {
 		if n > last {
 			w.Lose(storage.Loss{Kind: "audit", First: last + 1, Last: n, What: "the records are lost"})
@@ -146,11 +144,11 @@ func (w *Wreck) copyTrail() (end domain.AuditHead) {
 			end = next
 			w.put(KindAudit, func(t *Tx) error { return t.PutAudit(a, text) })
 		} else {
-			w.Unchained = append(w.Unchained, text)
+			unchained++
 		}
 	}
-	if n := len(w.Unchained); n > 0 {
-		w.Lose(storage.Loss{Kind: "audit", First: end.Count + 1, Last: last, What: fmt.Sprintf("%d whole records follow a lost one, so they are not in the trail", n)})
+	if unchained > 0 {
+		w.Lose(storage.Loss{Kind: "audit", First: end.Count + 1, Last: last, What: fmt.Sprintf("%d whole records follow a lost one, so they are not in the trail", unchained)})
 	}
 	head, _, _ := find(w, AuditHeadKey(), decodeJSON[domain.AuditHead])
 	if loseUpTo(head.Count); head != end {
@@ -164,9 +162,6 @@ func (w *Wreck) note(a domain.AuditRecord, version uint64) {
 	t := w.trail[a.Object.ID]
 	t.AuditObject, t.version = a.Object, max(t.version, version)
 	t.isRemoved = t.isRemoved || a.Operation == "workspace.delete" || a.Operation == "key.remove"
-	if a.Operation == "key.delete" || a.Operation == "key.revoke" { // its former name
-		t.revoked = cmp.Or(t.revoked, &a.Time)
-	}
 	if a.Object.Label == "" { // else After is that of the label
 		t.latest = max(t.latest, a.After, a.Object.Draft)
 	}
@@ -176,27 +171,21 @@ func (w *Wreck) note(a domain.AuditRecord, version uint64) {
 // copyWorkspaces copies all workspaces that were not deleted, and makes those of presets anew whose
 // own record is lost.
 func (w *Wreck) copyWorkspaces(presets map[string]*foundPreset) {
-	var found []domain.Workspace
-	needed := make(map[string]bool)
-	for _, p := range presets {
-		needed[p.WorkspaceID] = true
-	}
+	found := make(map[string]domain.Workspace)
 	for one, version := range all(w, KindWorkspace, decodeWorkspace) {
-		if version < w.trail[one.ID].version && !w.trail[one.ID].isRemoved {
+		if found[one.ID] = one; version < w.trail[one.ID].version && !w.trail[one.ID].isRemoved {
 			w.Lose(storage.Loss{Kind: "workspace", Name: one.Slug, ID: one.ID, What: "its newest settings are lost: it has earlier ones"})
 		}
-		found, needed[one.ID] = append(found, one), false
 	}
-	for id, isMissing := range needed {
-		if isMissing && WorkspaceKey(id) != nil && !w.trail[id].isRemoved {
-			slug := salvagedSlug(id)
-			w.Lose(storage.Loss{Kind: "workspace", Name: slug, ID: id, What: "its settings are lost, with the server tools that it disabled: it was made anew"})
-			found = append(found, domain.NewSalvagedWorkspace(id, slug, w.now))
+	for _, p := range presets {
+		id := p.WorkspaceID
+		if _, ok := found[id]; !ok && WorkspaceKey(id) != nil && !w.trail[id].isRemoved {
+			found[id] = domain.NewSalvagedWorkspace(id, salvagedSlug(id), w.now)
+			w.Lose(storage.Loss{Kind: "workspace", Name: salvagedSlug(id), ID: id, What: "its settings are lost, with the server tools that it disabled: it was made anew"})
 		}
 	}
-	slices.SortFunc(found, func(a, b domain.Workspace) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	taken := make(map[string]bool)
-	for _, one := range found {
+	for _, one := range slices.SortedFunc(maps.Values(found), func(a, b domain.Workspace) int { return a.CreatedAt.Compare(b.CreatedAt) }) {
 		if w.trail[one.ID].isRemoved {
 			continue
 		}
@@ -264,11 +253,7 @@ func (w *Wreck) copyPreset(f *foundPreset) {
 	}
 	if f.version < trail.version || p.LatestVersion < latest {
 		p.Status, p.LatestVersion = domain.PresetArchived, max(p.LatestVersion, latest)
-		if f.version > 0 {
-			lose("preset", 0, "its newest record is lost: it has an earlier one, and is archived")
-		} else {
-			lose("preset", 0, "its record is lost: it was made anew, archived, and without its description, policy, owner and labels")
-		}
+		lose("preset", 0, "its newest record is lost: it is archived, and has an earlier description, policy, owner and labels, or none")
 	}
 	var gone []int
 	newest := 0
@@ -314,19 +299,13 @@ func (w *Wreck) copyPreset(f *foundPreset) {
 	}
 }
 
-// copyKeys copies the issued keys, but for those that the audit trail says were removed: an
-// older copy of such a key may be whole. A revoked key must never be live again.
+// copyKeys copies the issued keys, but for those that the audit trail says were removed.
 func (w *Wreck) copyKeys() {
 	for issued := range all(w, KindKey, decodeJSON[domain.Key]) {
-		trail := w.trail[issued.ID]
-		if trail.isRemoved {
+		if w.trail[issued.ID].isRemoved { // it is an older copy
 			continue
 		}
-		issued.RevokedAt = cmp.Or(issued.RevokedAt, trail.revoked)
-		if issued.Live(w.now) && w.mayMiss && !w.KeepKeys {
-			issued.RevokedAt = &w.now
-			w.Lose(storage.Loss{Kind: "key", ID: issued.ID, What: "it may have been revoked in a change that is lost: it is revoked now"})
-		}
+		issued.RevokedAt = cmp.Or(issued.RevokedAt, &w.now)
 		w.put(KindKey, func(t *Tx) error { return t.PutKey(issued) })
 	}
 	for id, t := range w.trail {

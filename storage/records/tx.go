@@ -169,11 +169,7 @@ func (t *Tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
 	if err != nil {
 		return t.write(k, nil, fmt.Errorf("encoding a %v record: %w", KindVersion, err))
 	}
-	summary := SummaryKey(p.ID, v.Version)
-	return cmp.Or(
-		t.write(k, encodeVersion(k, text, len(v.Config)), nil),
-		t.write(summary, encodeSummary(summary, text), nil),
-	)
+	return t.write(k, encodeVersion(k, text, len(v.Config)), nil)
 }
 
 // PruneVersions implements domain.Tx. It refuses a number that p does not have.
@@ -193,7 +189,7 @@ func (t *Tx) PruneVersions(p domain.Preset, numbers []int) error {
 		if version == nil || !stored.Has(n) {
 			return t.write(k, nil, fmt.Errorf("version %d of a preset is not stored and cannot be removed", n))
 		}
-		if err := cmp.Or(t.write(version, nil, nil), t.write(SummaryKey(stored.ID, n), nil, nil)); err != nil {
+		if err := t.write(version, nil, nil); err != nil {
 			return err
 		}
 	}

@@ -112,7 +112,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.background.Go(func() {
 		records.Purger{
 			View: s.view, Update: s.update, Deleted: s.deleted, Interval: purgeInterval,
-			Final: func(error) bool { return false }, Logger: o.Logger,
+			Logger: o.Logger,
 		}.Run(s.ctx)
 	})
 	s.close = sync.OnceValue(s.closeOnce)

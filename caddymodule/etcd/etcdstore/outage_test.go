@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -346,32 +345,4 @@ func TestClose(t *testing.T) {
 		t.Errorf("got %d versions, %d were acknowledged", got, sum)
 	}
 	t.Logf("RESULT close: took %v after %d changes", took, sum)
-}
-
-// TestSmallerLimits uses a server with smaller limits than usual.
-func TestSmallerLimits(t *testing.T) {
-	members := cluster(t, 1, "--max-request-bytes", fmt.Sprint(100<<10))
-	s := open(t, Options{Endpoints: addresses(members)})
-	w := newID()
-	var all sync.WaitGroup
-	var refused atomic.Int64
-	for i := range 32 {
-		all.Go(func() {
-			p := newPreset(w, fmt.Sprint("p", i))
-			p.Name = strings.Repeat("x", 20<<10)
-			if i == 7 {
-				p.Name = strings.Repeat("x", 200<<10)
-			}
-			switch err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutPreset(p) }); {
-			case i == 7 && errors.Is(err, domain.ErrTooLarge):
-				refused.Add(1)
-			case err != nil:
-				t.Errorf("preset %d: %v", i, err)
-			}
-		})
-	}
-	all.Wait()
-	if refused.Load() != 1 || !s.Status().Writable {
-		t.Errorf("%d changes were refused, want the large one; writable %v", refused.Load(), s.Status().Writable)
-	}
 }

@@ -25,9 +25,6 @@ import (
 const (
 	// Owner manages the presets of bundles.
 	Owner = "caddyfile"
-	// maxConflicts bounds how often a bundle is planned again because others change its
-	// presets meanwhile.
-	maxConflicts = 10
 	// activePoll is how often a bundle looks whether its configuration is the active one.
 	activePoll = 10 * time.Millisecond
 )
@@ -97,8 +94,7 @@ func (b *Bundle) run() {
 	if !b.awaitActive() {
 		return
 	}
-	conflicts, said := 0, false
-	for {
+	for said := false; ; {
 		result, err := b.apply()
 		switch {
 		case b.Context.Err() != nil, errors.Is(err, errReplaced):
@@ -106,11 +102,6 @@ func (b *Bundle) run() {
 		case err == nil:
 			b.Logger.Info("bundle applied", zap.String("folder", b.Dir), zap.Int("changed", result))
 			return
-		case errors.Is(err, errConflict):
-			if conflicts++; conflicts < maxConflicts {
-				break
-			}
-			fallthrough
 		case !isPassing(err):
 			b.Logger.Error("bundle not applied: the next start or reload tries again", zap.String("folder", b.Dir), zap.Error(err))
 			<-b.Context.Done() // it still waits

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -17,9 +18,9 @@ type Budget struct {
 
 // member is a Cache of any type.
 type member interface {
-	// evictable returns the cost of the values that evict may remove.
-	evictable() int
-	// evict removes values until they cost less by excess, or none is left that it may remove.
+	// size returns the cost of the values.
+	size() int
+	// evict removes values until they cost less by excess, or none is left.
 	evict(excess int)
 }
 
@@ -35,19 +36,11 @@ func (b *Budget) join(m member) {
 // excess returns by how much the values cost too much.
 func (b *Budget) excess() int { return int(b.cost.Load()) - b.limit }
 
-// makeRoom evicts values until they keep the limit. The caller holds b.mu.
+// makeRoom evicts values until they keep the limit.
 func (b *Budget) makeRoom() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for excess := b.excess(); excess > 0; excess = b.excess() {
-		var largest member
-		most := 0
-		for _, m := range b.caches {
-			if size := m.evictable(); size > most {
-				largest, most = m, size
-			}
-		}
-		if largest == nil {
-			return // what is left was put meanwhile
-		}
-		largest.evict(excess)
+		slices.MaxFunc(b.caches, func(x, y member) int { return x.size() - y.size() }).evict(excess)
 	}
 }

@@ -15,10 +15,9 @@ import (
 type Cache[K comparable, V any] struct {
 	budget *Budget
 
-	mu     sync.RWMutex
-	kept   map[K]*entry[V] // nil once it is closed
-	cost   int
-	spared *entry[V] // stays while room is made for it
+	mu   sync.RWMutex
+	kept map[K]*entry[V] // nil once it is closed
+	cost int
 }
 
 type entry[V any] struct {
@@ -82,14 +81,10 @@ func (c *Cache[K, V]) Get(key K, stamp Stamp) (value V, ok bool) {
 // changed it.
 func (c *Cache[K, V]) Put(key K, stamp Stamp, value V, cost int) {
 	e := &entry[V]{value: value, stamp: stamp, cost: cost}
-	if !c.put(key, e) || c.budget.excess() <= 0 {
-		return
+	e.used.Store(true)
+	if c.put(key, e) && c.budget.excess() > 0 {
+		c.budget.makeRoom()
 	}
-	c.budget.mu.Lock()
-	defer c.budget.mu.Unlock()
-	c.spare(e)
-	c.budget.makeRoom()
-	c.spare(nil)
 }
 
 // put adds a value, and returns false if it is not kept.
@@ -114,19 +109,9 @@ func (c *Cache[K, V]) add(cost int) {
 	c.budget.cost.Add(int64(cost))
 }
 
-// spare makes e stay while room is made for it.
-func (c *Cache[K, V]) spare(e *entry[V]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.spared = e
-}
-
-func (c *Cache[K, V]) evictable() int {
+func (c *Cache[K, V]) size() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.spared != nil {
-		return c.cost - c.spared.cost
-	}
 	return c.cost
 }
 
@@ -141,7 +126,7 @@ func (c *Cache[K, V]) evict(excess int) {
 			switch {
 			case c.cost <= end:
 				return
-			case e == c.spared || e.used.Swap(false):
+			case e.used.Swap(false):
 			default:
 				delete(c.kept, key)
 				c.add(-e.cost)

@@ -19,9 +19,7 @@ func TestCache(t *testing.T) {
 	for i := range 1000 {
 		key, stamp := i%50, Stamp(1+i/200)
 		c.Put(key, stamp, fmt.Sprint(i), 1+i%100)
-		if got, ok := c.Get(key, stamp); !ok {
-			t.Fatalf("%d: what was just put is not there", i)
-		} else if _, ok := c.Get(key, stamp+1); ok {
+		if got, ok := c.Get(key, stamp+1); ok {
 			t.Fatalf("%d: got %s under another stamp", i, got)
 		}
 		if c.cost != cost() || c.cost > c.budget.limit {
@@ -154,7 +152,7 @@ func TestBudgetConcurrently(t *testing.T) {
 	all.Wait()
 	sum := 0
 	for _, m := range budget.caches {
-		sum += m.evictable()
+		sum += m.size()
 	}
 	if sum > 1000 || int64(sum) != budget.cost.Load() {
 		t.Errorf("%d are in use, and are thought to be %d", sum, budget.cost.Load())
