@@ -15,7 +15,7 @@ func TestTryReplays(t *testing.T) {
 	s.presets()
 	s.Manage("POST", "/v1/presets/c/chat/completions", `{"model":"acme/small","messages":[]}`).Want(s.T, 200)
 	line := func(preset, sent, more string) string {
-		return fmt.Sprintf(`{"ts":1,"begun":"2026-11-28T10:00:00.000Z","request_id":"id-1","preset":%q,"dialect":"chat/completions","model":"m-0",`+
+		return fmt.Sprintf(`{"ts":1,"begun":"2026-11-28T10:00:00.000Z","request_id":"id-1","preset":%q,"dialect":"chat","model":"m-0",`+
 			`"tokens":{"input_tokens":5,"output_tokens":6},"cost":"0.01","duration_ms":1500,"sent":%s,"request":{"model":"acme/large"},`+
 			`"answer":[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm"},{"type":"text","content":"A long answer of yesterday, which needs more than one line of the table."}],"finish_reason":"stop"}]%s}`, preset, sent, more)
 	}

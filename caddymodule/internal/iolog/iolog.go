@@ -145,7 +145,8 @@ func (e *Entry) fields(used *usage.Request) []zap.Field {
 		zap.String("request_id", e.RequestID), zap.String("workspace", used.WorkspaceID),
 		zap.String("preset", presetOf(used)), zap.String("label", used.Label),
 		zap.String("key_id", used.KeyID), zap.String("key_name", e.KeyName),
-		zap.String("dialect", string(used.Dialect)), zap.String("model_asked", used.Asked), zap.String("model", used.Model),
+		zap.Reflect("dialect", used.Dialect), // as clients see it
+		zap.String("model_asked", used.Asked), zap.String("model", used.Model),
 		zap.Int("status", used.Status), zap.Bool("failed", used.Failed), zap.Bool("aborted", used.Aborted), zap.Bool("streamed", used.Streamed),
 	}
 	if used.Unknown == "" {
