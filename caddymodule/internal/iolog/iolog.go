@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -43,9 +42,10 @@ type Log struct {
 	logger  *zap.Logger
 	warn    *zap.Logger
 	writing sync.Mutex
-	lines   sync.WaitGroup
-	pending atomic.Int64
-	lost    atomic.Int64
+
+	mu            sync.Mutex
+	ended         sync.Cond // of mu: there are fewer pending lines
+	pending, lost int
 }
 
 var errDefaultLog = errors.New("a log that takes everything would get the content of requests: give it a log of its own in the global options, log io { include " +
@@ -62,14 +62,43 @@ func New(ctx caddy.Context, warn *zap.Logger) (*Log, error) {
 	if !logger.Core().Enabled(zapcore.InfoLevel) {
 		warn.Warn("no log takes the content of requests: have a log with include " + LoggerName)
 	}
-	return &Log{logger: logger, warn: warn}, nil
+	l := &Log{logger: logger, warn: warn}
+	l.ended.L = &l.mu
+	return l, nil
 }
 
-// Close waits for the lines of requests that have ended.
+// Close waits for the lines of requests that have ended. Requests may end later, and are logged, too.
 func (l *Log) Close() {
-	if l != nil {
-		l.lines.Wait()
+	if l == nil {
+		return
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.pending > 0 {
+		l.ended.Wait()
+	}
+}
+
+// begin counts a line, unless too many wait.
+func (l *Log) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pending == maxPending {
+		l.lost++
+		return false
+	}
+	l.pending++
+	return true
+}
+
+// end counts a line that was written. It returns how many lines were lost since the last call.
+func (l *Log) end() (lost int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending--
+	l.ended.Broadcast()
+	lost, l.lost = l.lost, 0
+	return lost
 }
 
 // Entry is what a line will have of one request. It is not safe for concurrent use.
@@ -120,22 +149,19 @@ func (e *Entry) Answer(d domain.Dialect) func(streamed bool) func([]byte) {
 
 // Write writes the line of a request that has ended, in the background. It takes e over.
 func (l *Log) Write(e *Entry, used *usage.Request) {
-	if l.pending.Add(1) > maxPending {
-		l.pending.Add(-1)
-		l.lost.Add(1)
+	if !l.begin() {
 		e.memory.ReleaseAll()
 		return
 	}
-	l.lines.Go(func() {
-		defer l.pending.Add(-1)
-		defer e.memory.ReleaseAll()
+	go func() {
 		l.writing.Lock()
 		defer l.writing.Unlock()
-		if lost := l.lost.Swap(0); lost > 0 {
-			l.warn.Warn("the log of content is too slow: lines are lost", zap.Int64("lines", lost))
-		}
 		l.logger.Info("inference request", e.fields(used)...)
-	})
+		e.memory.ReleaseAll()
+		if lost := l.end(); lost > 0 {
+			l.warn.Warn("the log of content is too slow: lines are lost", zap.Int("lines", lost))
+		}
+	}()
 }
 
 // fields returns the fields of a line.
