@@ -144,7 +144,10 @@ func (h *Handler) routeOf(normalized string) string {
 // serve resolves an inference request and lets the gateway answer. It holds no
 // reference to the body meanwhile.
 func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
-	defer func() { c.held.End(c.r.Context(), err) }()
+	defer func() {
+		c.logged.Drop() // of a request that did not go up
+		c.held.End(c.r.Context(), err)
+	}()
 	if c.prepare() {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagetap"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
+	"github.com/caddy-presets/caddy-presets/domain/secrets"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 	"github.com/caddy-presets/caddy-presets/domain/usage/transcript"
 )
@@ -147,17 +148,30 @@ func (e *Entry) Answer(d domain.Dialect) func(streamed bool) func([]byte) {
 	}
 }
 
+// Drop drops an entry that is not written. A nil one is none.
+func (e *Entry) Drop() {
+	if e != nil {
+		e.memory.ReleaseAll()
+	}
+}
+
+// masked returns a text of a stranger without keys.
+func masked(text string) string {
+	out, _ := secrets.Mask([]byte(text))
+	return string(out)
+}
+
 // Write writes the line of a request that has ended, in the background. It takes e over.
 func (l *Log) Write(e *Entry, used *usage.Request) {
 	if !l.begin() {
-		e.memory.ReleaseAll()
+		e.Drop()
 		return
 	}
 	go func() {
 		l.writing.Lock()
 		defer l.writing.Unlock()
 		l.logger.Info("inference request", e.fields(used)...)
-		e.memory.ReleaseAll()
+		e.Drop()
 		if lost := l.end(); lost > 0 {
 			l.warn.Warn("the log of content is too slow: lines are lost", zap.Int("lines", lost))
 		}
@@ -172,7 +186,7 @@ func (e *Entry) fields(used *usage.Request) []zap.Field {
 		zap.String("preset", presetOf(used)), zap.String("label", used.Label),
 		zap.String("key_id", used.KeyID), zap.String("key_name", e.KeyName),
 		zap.Reflect("dialect", used.Dialect), // as clients see it
-		zap.String("model_asked", used.Asked), zap.String("model", used.Model),
+		zap.String("model_asked", masked(used.Asked)), zap.String("model", masked(used.Model)),
 		zap.Int("status", used.Status), zap.Bool("failed", used.Failed), zap.Bool("aborted", used.Aborted), zap.Bool("streamed", used.Streamed),
 	}
 	if used.Unknown == "" {
