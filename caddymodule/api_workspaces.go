@@ -36,8 +36,11 @@ func createWorkspace(c *call) (response, error) {
 // inertFields names the fields of a change to a workspace that ask for something which this configuration
 // does not do.
 func (h *Handler) inertFields(in *domain.WorkspacePatch) (names []string) {
-	if domain.ValueOr(in.IsObservabilityIOLoggingEnabled, false) && (h.Inference == nil || !h.Inference.IOLog) {
+	logs, broadcasts := h.Inference != nil && h.Inference.IOLog, h.Inference != nil && h.Inference.Broadcast
+	if domain.ValueOr(in.IsObservabilityIOLoggingEnabled, false) && !logs {
 		names = append(names, "is_observability_io_logging_enabled")
+	}
+	if len(names) > 0 && !broadcasts { // which is sampled by the same fields
 		if in.IOLoggingSamplingRate != nil {
 			names = append(names, "io_logging_sampling_rate")
 		}
@@ -45,7 +48,7 @@ func (h *Handler) inertFields(in *domain.WorkspacePatch) (names []string) {
 			names = append(names, "io_logging_api_key_ids")
 		}
 	}
-	if domain.ValueOr(in.IsObservabilityBroadcastEnabled, false) {
+	if domain.ValueOr(in.IsObservabilityBroadcastEnabled, false) && !broadcasts {
 		names = append(names, "is_observability_broadcast_enabled")
 	}
 	if !domain.ValueOr(in.IsDataDiscountLoggingEnabled, true) {

@@ -101,6 +101,11 @@ type Inference struct {
 	// too. Default: false
 	IOLog bool `json:"io_log,omitempty"`
 
+	// Whether workspaces may have the content of their requests in traces. With it, a workspace
+	// whose is_observability_broadcast_enabled is true has its requests and their answers in
+	// attributes of the span of the tracing handler. It measures usage, too. Default: false
+	Broadcast bool `json:"broadcast,omitempty"`
+
 	resolver *inference.Resolver
 	log      *iolog.Log // nil without IOLog
 }
@@ -167,7 +172,7 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	if err := i.provisionMemory(); err != nil {
 		return err
 	}
-	if i.IOLog && i.Usage == nil { // which reads the answers
+	if (i.IOLog || i.Broadcast) && i.Usage == nil { // which reads the answers
 		i.Usage = new(Usage)
 	}
 	if i.Usage != nil {

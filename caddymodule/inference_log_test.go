@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
@@ -270,6 +272,56 @@ func TestIOLogIsTheOnlyOne(t *testing.T) {
 	s.options = ""
 	if err := s.load(s.site(inferring("io_log"))); err == nil || !strings.Contains(err.Error(), "include "+iolog.LoggerName) {
 		t.Errorf("with a log of everything: got %v", err)
+	}
+}
+
+// TestBroadcast has the content of requests in spans, which a collector of the test gets.
+func TestBroadcast(t *testing.T) {
+	var mu sync.Mutex
+	var spans strings.Builder // protobuf has texts as they are
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		spans.Write(body)
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	t.Cleanup(collector.Close)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+	s := start(t, standard)
+	s.preset("writer", writer)
+	s.upstream.answers(replyWith(200, "text/event-stream", streamedHello))
+	ask := func(canary string) {
+		s.ask(chatPath, `{"model":"@preset/writer","tools":[{"type":"function","function":{"name":"f"}}],"messages":[{"role":"user","content":"`+canary+` caddypresets_inf_x"}]}`).want(t, 200)
+	}
+	s.reloadBehind("tracing", inferring("broadcast"))
+	ask("before-the-switch")
+	s.manage("PATCH", "/v1/workspaces/default", `{"is_observability_broadcast_enabled":true,"io_logging_sampling_rate":1}`).want(t, 200)
+	ask("a-broadcast-text")
+	ask("a-broadcast-text")
+	s.reloadBehind("tracing", inferring(usageBlock)) // sends what is left
+	ask("without-the-setting")
+	s.reload(inferring())
+	mu.Lock()
+	defer mu.Unlock()
+	got := spans.String()
+	for _, want := range []string{
+		"gen_ai.input.messages", `[{"role":"user","parts":[{"type":"text","content":"a-broadcast-text [key]"}]}]`,
+		"gen_ai.system_instructions", `[{"type":"text","content":"Be brief."}]`, "gen_ai.tool.definitions", `[{"type":"function","function":{"name":"f"}}]`,
+		"gen_ai.output.messages", `[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm."},{"type":"text","content":"Hello"}],"finish_reason":"stop"}]`, "gen_ai.prompt.name",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is in no span", want)
+		}
+	}
+	for _, none := range []string{"before-the-switch", "without-the-setting", "caddypresets_inf_x"} {
+		if strings.Contains(got+s.logs(), none) {
+			t.Errorf("%s is in a span or a log", none)
+		}
+	}
+	if strings.Contains(s.logs(), "a-broadcast-text") {
+		t.Error("a log has the content")
 	}
 }
 

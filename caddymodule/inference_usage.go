@@ -266,12 +266,15 @@ func (c *inferenceCall) rememberSession(used *usage.Request) {
 // noLogHeader asks that the content of a request is not logged.
 const noLogHeader = "X-Preset-No-Log"
 
-func (i *Inference) readIOLog(d *caddyfile.Dispenser, place string) error {
-	if d.NextArg() {
-		return d.Errf("%s takes no arguments, got %q", place, d.Val())
+// readFlag returns the reader of a setting that is on where it stands.
+func readFlag(into *bool) directive.Reader {
+	return func(d *caddyfile.Dispenser, place string) error {
+		if d.NextArg() {
+			return d.Errf("%s takes no arguments, got %q", place, d.Val())
+		}
+		*into = true
+		return nil
 	}
-	i.IOLog = true
-	return nil
 }
 
 func (h *Handler) provisionIOLog(ctx caddy.Context) (err error) {
@@ -284,22 +287,28 @@ func (h *Handler) provisionIOLog(ctx caddy.Context) (err error) {
 	return nil
 }
 
-// logRequest keeps the content of a request, if its workspace logs it. text is what the client sent.
+// logRequest keeps the content of a request, if its workspace logs or broadcasts it. text is what the client
+// sent.
 func (c *inferenceCall) logRequest(text []byte, resolution inference.Resolution) {
 	i := c.h.Inference
-	if i.log == nil || c.dryRun || c.route.counts {
+	if i.log == nil && !i.Broadcast || c.dryRun || c.route.counts {
 		return
 	}
 	asksNotTo := strings.EqualFold(c.r.Header.Get(noLogHeader), "true")
 	c.r.Header.Del(noLogHeader) // which is ours
 	logging, err := i.resolver.Logging(c.r.Context(), c.who)
-	if err != nil || logging == nil || asksNotTo && c.who.MaySkipLogging() || !logging.Takes(c.who, c.session) {
+	if err != nil || logging == nil || !logging.Takes(c.who, c.session) {
+		return
+	}
+	logs, broadcasts := logging.Logs && i.log != nil, logging.Broadcasts && i.Broadcast && trace.SpanFromContext(c.r.Context()).IsRecording()
+	if !logs && !broadcasts || asksNotTo && c.who.MaySkipLogging() {
 		return
 	}
 	if asksNotTo {
 		c.w.Header().Set("X-Preset-Ignored", noLogHeader)
 	}
 	c.logged = iolog.NewEntry(i.MaxMemory)
+	c.logged.Logs, c.logged.Broadcasts = logs, broadcasts
 	c.logged.KeyName, c.logged.RequestID = c.h.service.KeyName(c.r.Context(), c.who), c.requestID()
 	if resolution.Rewritten {
 		c.logged.AddSent(text)
@@ -309,7 +318,13 @@ func (c *inferenceCall) logRequest(text []byte, resolution inference.Resolution)
 
 // logAnswer writes the content of a request whose answer has ended.
 func (c *inferenceCall) logAnswer(used *usage.Request) {
-	if c.logged != nil {
+	if c.logged == nil {
+		return
+	}
+	if c.logged.Broadcasts {
+		trace.SpanFromContext(c.r.Context()).SetAttributes(c.logged.Attributes(used)...)
+	}
+	if c.logged.Logs { // which takes it over
 		c.h.Inference.log.Write(c.logged, used)
 		c.logged = nil
 	}

@@ -13,13 +13,16 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// Logging is what a workspace says of logging the content of its requests.
+// Logging is what a workspace says of the content of its requests.
 type Logging struct {
+	// Logs tells that content is logged, and Broadcasts that it is in traces.
+	Logs, Broadcasts bool
+
 	rate float64
 	keys map[string]bool // ids, and hashes in hexadecimal digits; nil for all keys
 }
 
-// Logging returns what the workspace that who acts in says, nil if it logs nothing. It is cached.
+// Logging returns what the workspace that who acts in says, nil if its content stays where it is. It is cached.
 func (r *Resolver) Logging(ctx context.Context, who domain.Principal) (*Logging, error) {
 	defaults, _, err := r.workspace(ctx, who)
 	if err != nil {
@@ -30,10 +33,10 @@ func (r *Resolver) Logging(ctx context.Context, who domain.Principal) (*Logging,
 
 // newLogging returns what w says, and the memory that it takes, about, in bytes.
 func newLogging(w *domain.Workspace) (l *Logging, cost int) {
-	if !w.IsObservabilityIOLoggingEnabled || w.IOLoggingSamplingRate <= 0 {
+	if !w.IsObservabilityIOLoggingEnabled && !w.IsObservabilityBroadcastEnabled || w.IOLoggingSamplingRate <= 0 {
 		return nil, 0
 	}
-	l = &Logging{rate: w.IOLoggingSamplingRate}
+	l = &Logging{Logs: w.IsObservabilityIOLoggingEnabled, Broadcasts: w.IsObservabilityBroadcastEnabled, rate: w.IOLoggingSamplingRate}
 	ids := jsontext.Value(w.IOLoggingAPIKeyIDs)
 	if ids.Kind() != '[' { // null
 		return l, 0

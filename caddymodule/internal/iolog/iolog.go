@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	jsonv2 "github.com/go-json-experiment/json"
+	"go.opentelemetry.io/otel/attribute"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -104,13 +105,18 @@ func (l *Log) end() (lost int) {
 
 // Entry is what a line will have of one request. It is not safe for concurrent use.
 type Entry struct {
+	// Logs and Broadcasts tell where the content goes.
+	Logs, Broadcasts   bool
+	KeyName, RequestID string
+
 	memory    heldbody.Reservation
 	sent      *transcript.Copy // what the client sent, nil if it went up as it was
 	request   *transcript.Copy // what went up
-	answer    *transcript.Reader
+	sides     map[*transcript.Copy]transcript.Side
+	answer    *transcript.Reader // nil once it is closed
+	messages  transcript.Answer  // of it
+	hasAnswer bool
 	isFull    bool // for want of memory
-	KeyName   string
-	RequestID string
 }
 
 // NewEntry returns an entry. All entries of the process take at most half of the memory for bodies, which is
@@ -159,6 +165,53 @@ func (e *Entry) Drop() {
 func masked(text string) string {
 	out, _ := secrets.Mask([]byte(text))
 	return string(out)
+}
+
+// Attributes returns the content of a request that has ended as attributes of a span, by OpenTelemetry's
+// conventions for generative AI.
+func (e *Entry) Attributes(used *usage.Request) []attribute.KeyValue {
+	var list []attribute.KeyValue
+	add := func(name string, value any) {
+		if text, err := jsonv2.Marshal(value); err == nil {
+			list = append(list, attribute.String(name, string(text)))
+		}
+	}
+	if e.request != nil {
+		if body := e.sideOf(e.request).JSON(); body != nil {
+			in := transcript.InputOf(used.Dialect, body)
+			if len(in.System) > 0 {
+				add("gen_ai.system_instructions", in.System)
+			}
+			add("gen_ai.input.messages", in.Messages)
+			if in.Tools != nil {
+				list = append(list, attribute.String("gen_ai.tool.definitions", string(in.Tools)))
+			}
+		}
+	}
+	if answer := e.closeAnswer(); len(answer.Messages) > 0 {
+		add("gen_ai.output.messages", answer.Messages)
+	}
+	return list
+}
+
+// sideOf returns the side of a copy, which ends once.
+func (e *Entry) sideOf(c *transcript.Copy) transcript.Side {
+	if side, ok := e.sides[c]; ok {
+		return side
+	}
+	if e.sides == nil {
+		e.sides = make(map[*transcript.Copy]transcript.Side)
+	}
+	e.sides[c] = c.End()
+	return e.sides[c]
+}
+
+// closeAnswer returns the answer, which is closed once.
+func (e *Entry) closeAnswer() transcript.Answer {
+	if e.answer != nil {
+		e.messages, e.answer, e.hasAnswer = e.answer.Close(), nil, true
+	}
+	return e.messages
 }
 
 // Write writes the line of a request that has ended, in the background. It takes e over.
@@ -237,7 +290,7 @@ func (e *Entry) content() (fields []zap.Field) {
 		if of.copy == nil {
 			continue
 		}
-		side := of.copy.End()
+		side := e.sideOf(of.copy)
 		note(of.name, side.Cut, side.Files, side.Keys)
 		if side.IsJSON {
 			fields = append(fields, zap.Reflect(of.name, json.RawMessage(side.Text)))
@@ -245,8 +298,7 @@ func (e *Entry) content() (fields []zap.Field) {
 			fields = append(fields, zap.ByteString(of.name, side.Text))
 		}
 	}
-	if e.answer != nil {
-		answer := e.answer.Close()
+	if answer := e.closeAnswer(); e.hasAnswer {
 		note("answer", answer.Cut, answer.Files, answer.Keys)
 		if messages, err := jsonv2.Marshal(answer.Messages); err == nil { // always: its texts are UTF-8
 			fields = append(fields, zap.Reflect("answer", json.RawMessage(messages)))

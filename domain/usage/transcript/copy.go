@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -221,4 +222,16 @@ type Side struct {
 	// Cut tells that Text lacks an end, Files that it has images or files as their size, and Keys that
 	// keys were masked in it.
 	Cut, Files, Keys bool
+}
+
+// JSON returns Text as JSON, with the ends that a cut one lacks, or nil if it is none.
+func (s Side) JSON() jsontext.Value {
+	if s.IsJSON {
+		return s.Text
+	}
+	closed := closeJSON(bytes.ToValidUTF8(bytes.Clone(s.Text), nil))
+	if !s.Cut || rawjson.Check(closed) != nil {
+		return nil
+	}
+	return closed
 }

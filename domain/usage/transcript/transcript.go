@@ -24,7 +24,7 @@ type Message struct {
 	Role  string `json:"role"`
 	Parts []Part `json:"parts"`
 	// FinishReason is in the words of the answer's API. It is empty if the answer does not say.
-	FinishReason string `json:"finish_reason"`
+	FinishReason string `json:"finish_reason,omitempty"`
 }
 
 // Part is a part of a message.
@@ -39,6 +39,8 @@ type Part struct {
 	ID        string         `json:"id,omitempty"`
 	Name      string         `json:"name,omitempty"`
 	Arguments jsontext.Value `json:"arguments,omitzero"`
+	// Response is what a tool returned, in a message of a request.
+	Response jsontext.Value `json:"response,omitzero"`
 }
 
 // The types of parts.
