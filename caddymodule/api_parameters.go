@@ -275,7 +275,7 @@ func (c *call) listIgnored() {
 			names = append(names, m.Name)
 		}
 	}
-	if names == nil {
+	if names = append(names, c.inert...); names == nil {
 		return
 	}
 	if len(names) > maxIgnored {

@@ -28,9 +28,34 @@ func createWorkspace(c *call) (response, error) {
 	if err := c.decode(&in); err != nil {
 		return response{}, err
 	}
+	c.inert = c.h.inertFields(&in)
 	a, err := c.answerChange(c.h.service.CreateWorkspace(c.r.Context(), c.write(), in))
 	a.status = http.StatusCreated
 	return a, err
+}
+
+// inertFields names the fields of a change to a workspace that ask for something which this configuration
+// does not do.
+func (h *Handler) inertFields(in *domain.WorkspacePatch) (names []string) {
+	logs, broadcasts := h.Inference != nil && h.Inference.IOLog, h.Inference != nil && h.Inference.Broadcast
+	if domain.ValueOr(in.IsObservabilityIOLoggingEnabled, false) && !logs {
+		names = append(names, "is_observability_io_logging_enabled")
+	}
+	if len(names) > 0 && !broadcasts { // which is sampled by the same fields
+		if in.IOLoggingSamplingRate != nil {
+			names = append(names, "io_logging_sampling_rate")
+		}
+		if in.IOLoggingAPIKeyIDs != nil {
+			names = append(names, "io_logging_api_key_ids")
+		}
+	}
+	if domain.ValueOr(in.IsObservabilityBroadcastEnabled, false) && !broadcasts {
+		names = append(names, "is_observability_broadcast_enabled")
+	}
+	if !domain.ValueOr(in.IsDataDiscountLoggingEnabled, true) {
+		names = append(names, "is_data_discount_logging_enabled")
+	}
+	return names
 }
 
 func getWorkspace(c *call) (response, error) {
@@ -42,6 +67,7 @@ func updateWorkspace(c *call) (response, error) {
 	if err := c.decode(&patch); err != nil {
 		return response{}, err
 	}
+	c.inert = c.h.inertFields(&patch)
 	return c.answerChange(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.found.Value("workspace"), patch, c.h.live.Keys()))
 }
 

@@ -61,6 +61,8 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //				}
 //				stream_usage off|add
 //			}
+//			io_log
+//			broadcast
 //		}
 //		metrics             per_preset [<most>]
 //		console             [<path>]
@@ -151,6 +153,8 @@ func (i *Inference) subdirectives() map[string]directive.Reader {
 		"max_body_size": readSize(&i.MaxBodySize),
 		"max_memory":    readSize(&i.MaxMemory),
 		"usage":         i.readUsage,
+		"io_log":        readFlag(&i.IOLog),
+		"broadcast":     readFlag(&i.Broadcast),
 	}
 	for _, c := range i.choices() {
 		readers[c.Name] = c.Read

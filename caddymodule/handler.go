@@ -180,6 +180,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err := h.provisionFailureLimit(); err != nil {
 		return err
 	}
+	if err := h.provisionIOLog(ctx); err != nil {
+		return err
+	}
 	var err error
 	if h.keys, err = provisionKeys(repl, h.ManagementKeys, h.InferenceKeys); err != nil {
 		return err
@@ -226,6 +229,7 @@ func (h *Handler) Cleanup() error {
 	if h.Inference != nil {
 		h.Inference.resolver.Close() // late requests may keep the handler in memory for long
 		h.endMemory()
+		h.Inference.log.Close()
 		if h.Inference.Usage != nil {
 			err = h.shared.usage.End(h.Inference.Usage.recording)
 		}

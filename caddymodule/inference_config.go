@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
@@ -95,7 +96,19 @@ type Inference struct {
 	// measured.
 	Usage *Usage `json:"usage,omitempty"`
 
+	// Whether workspaces may log the content of their requests. With it, a workspace whose
+	// is_observability_io_logging_enabled is true writes its requests and their answers to the
+	// logger http.handlers.presets.io, which the default log must exclude. It measures usage,
+	// too. Default: false
+	IOLog bool `json:"io_log,omitempty"`
+
+	// Whether workspaces may have the content of their requests in traces. With it, a workspace
+	// whose is_observability_broadcast_enabled is true has its requests and their answers in
+	// attributes of the span of the tracing handler. It measures usage, too. Default: false
+	Broadcast bool `json:"broadcast,omitempty"`
+
 	resolver *inference.Resolver
+	log      *iolog.Log // nil without IOLog
 }
 
 const (
@@ -159,6 +172,9 @@ func (i *Inference) provision(store domain.Store, memory *domain.Memory) error {
 	}
 	if err := i.provisionMemory(); err != nil {
 		return err
+	}
+	if (i.IOLog || i.Broadcast) && i.Usage == nil { // which reads the answers
+		i.Usage = new(Usage)
 	}
 	if i.Usage != nil {
 		if err := i.Usage.provision(); err != nil {

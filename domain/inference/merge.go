@@ -95,6 +95,7 @@ type workspaceDefaults struct {
 	providerSort  string // empty: none
 	disabledTools []string
 	limits        domain.WorkspaceLimits
+	logging       *Logging // nil if nothing is logged
 }
 
 // use sets the version that the request names. A request whose model is the version's own names none.

@@ -343,6 +343,9 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (_ *work
 	defaults := &workspaceDefaults{id: w.ID, textModel: domain.ValueOr(w.DefaultTextModel, ""), imageModel: domain.ValueOr(w.DefaultImageModel, ""), providerSort: domain.ValueOr(w.DefaultProviderSort, "")}
 	defaults.limits = domain.WorkspaceLimits{ID: w.ID, Limits: w.Limits, Budgets: w.Budgets}
 	cost := minEntryCost + len(defaults.textModel) + len(defaults.imageModel) + len(defaults.providerSort)
+	var loggingCost int
+	defaults.logging, loggingCost = newLogging(&w)
+	cost += loggingCost
 	if w.DisabledServerTools != nil {
 		defaults.disabledTools = *w.DisabledServerTools
 		for _, tool := range defaults.disabledTools {

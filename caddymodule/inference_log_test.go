@@ -1,0 +1,390 @@
+package caddymodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
+)
+
+// ioLine is a line of the log of content.
+type ioLine struct {
+	Logger, Begun, Workspace, Preset, Label, Dialect, Model, Cost string
+	RequestID                                                     string `json:"request_id"`
+	KeyID                                                         string `json:"key_id"`
+	KeyName                                                       string `json:"key_name"`
+	ModelAsked                                                    string `json:"model_asked"`
+	Status                                                        int
+	Failed, Aborted, Streamed                                     bool
+	Tokens                                                        map[string]int64
+	DurationMS                                                    *int64 `json:"duration_ms"`
+	Sent, Request, Answer                                         json.RawMessage
+	Cut, Files, Masked                                            []string
+	NoMemory                                                      bool `json:"no_memory"`
+}
+
+// ioLog is the log of content of a server.
+type ioLog struct {
+	t    *testing.T
+	s    *server
+	file string
+	read int
+}
+
+// startLogging starts a server with a log of content, whose workspace default logs by these fields.
+func startLogging(t *testing.T, fields string, lines ...string) (*server, *ioLog) {
+	t.Helper()
+	s := start(t, standard)
+	log := &ioLog{t: t, s: s, file: filepath.Join(t.TempDir(), "io.log")}
+	s.options = fmt.Sprintf("log io {\ninclude %s\noutput file %s {\nmode 0600\n}\n}", iolog.LoggerName, log.file)
+	s.reload(inferring(append([]string{"io_log"}, lines...)...))
+	s.manage("PATCH", "/v1/workspaces/default", `{"is_observability_io_logging_enabled":true`+fields+`}`).want(t, 200)
+	return s, log
+}
+
+// all returns the lines of the requests since the last call, whose handlers have returned.
+func (l *ioLog) all() (lines []ioLine) {
+	l.t.Helper()
+	l.s.handler().Inference.log.Close()
+	text, err := os.ReadFile(l.file)
+	if err != nil && !os.IsNotExist(err) {
+		l.t.Fatal(err)
+	}
+	for line := range bytes.Lines(text[min(l.read, len(text)):]) {
+		var got ioLine
+		if err := json.Unmarshal(line, &got); err != nil {
+			l.t.Fatalf("%v in %.300s", err, line)
+		}
+		lines = append(lines, got)
+	}
+	l.read = len(text)
+	return lines
+}
+
+// take returns the lines of the requests since the last call, which are n.
+func (l *ioLog) take(n int) []ioLine {
+	l.t.Helper()
+	var lines []ioLine
+	l.s.eventually(func() bool { // the client may have a stream before its handler returns
+		lines = append(lines, l.all()...)
+		return len(lines) >= n
+	})
+	if len(lines) != n {
+		l.t.Fatalf("got %d lines, want %d", len(lines), n)
+	}
+	return lines
+}
+
+const streamedHello = "data: {\"model\":\"openai/gpt-5\",\"choices\":[{\"delta\":{\"reasoning\":\"Hm.\"}}]}\n\n" +
+	"data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"lo\"},\"finish_reason\":\"stop\"}]}\n\n" +
+	"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":30,\"completion_tokens\":7,\"cost\":0.25}}\n\ndata: [DONE]\n\n"
+
+func TestIOLogLine(t *testing.T) {
+	s, log := startLogging(t, "")
+	s.preset("writer", writer)
+	s.manage("PUT", "/v1/presets/writer/labels/live", `{"version":1}`).want(t, 200)
+	s.upstream.answers(replyWith(200, "text/event-stream", streamedHello))
+	key := s.issue(`{"kind":"inference","name":"the team's bot"}`)
+	image := strings.Repeat("iVBO", 1000)
+	sent := `{"model":"@preset/writer@live","stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"a caddypresets_inf_x key"},` +
+		`{"type":"image_url","image_url":{"url":"data:image/png;base64,` + image + `"}}]}]}`
+	r := s.do("POST", chatPath, sent, bearer(key.secret))
+	r.want(t, 200)
+	if r.body != streamedHello || !strings.Contains(s.upstream.one(t).body, image) {
+		t.Errorf("got %s", r.body)
+	}
+	got := log.take(1)[0]
+	wants := map[string][2]any{
+		"logger": {got.Logger, iolog.LoggerName}, "preset": {got.Preset, "writer@1"}, "label": {got.Label, "live"}, "dialect": {got.Dialect, "chat"},
+		"key_id": {got.KeyID, key.id}, "key_name": {got.KeyName, "the team's bot"}, "model_asked": {got.ModelAsked, "openai/gpt-5"},
+		"model": {got.Model, "openai/gpt-5"}, "status": {got.Status, 200}, "streamed": {got.Streamed, true}, "cost": {got.Cost, "0.25"},
+		"tokens":    {fmt.Sprint(got.Tokens["input_tokens"], got.Tokens["output_tokens"]), "30 7"},
+		"workspace": {got.Workspace, s.manage("GET", "/v1/workspaces/default", "").field(t, "id")},
+		"files":     {fmt.Sprint(got.Files), "[sent request]"}, "masked": {fmt.Sprint(got.Masked), "[sent request]"}, "cut": {len(got.Cut), 0},
+		"answer": {string(got.Answer), `[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm."},{"type":"text","content":"Hello"}],"finish_reason":"stop"}]`},
+	}
+	for name, pair := range wants {
+		if pair[0] != pair[1] {
+			t.Errorf("%s: got %v, want %v", name, pair[0], pair[1])
+		}
+	}
+	if got.RequestID == "" || got.DurationMS == nil || got.Begun == "" {
+		t.Errorf("got %+v", got)
+	}
+	kept := strings.NewReplacer(image, "[3000 bytes]", "caddypresets_inf_x", "[key]").Replace(sent)
+	if string(got.Sent) != kept {
+		t.Errorf("sent: got %s, want %s", got.Sent, kept)
+	}
+	if up := string(got.Request); !strings.Contains(up, "Be brief.") || !strings.Contains(up, "[3000 bytes]") || strings.Contains(up, "@preset") {
+		t.Errorf("request: got %s", up)
+	}
+	if info, err := os.Stat(log.file); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("got mode %v and %v", info.Mode(), err)
+	}
+
+	// A request without a preset goes up as it was sent, and an error has no answer.
+	s.upstream.answers(replyWith(500, "application/json", `{"error":{"message":"no"}}`))
+	s.ask(messagesPath, `{"model":"m","max_tokens":1,"messages":[]}`).want(t, 500)
+	got = log.take(1)[0]
+	if got.Sent != nil || string(got.Request) != `{"model":"m","max_tokens":1,"messages":[]}` || got.Preset != "" || got.Status != 500 || string(got.Answer) != "[]" || got.KeyName != "" {
+		t.Errorf("got %+v", got)
+	}
+
+	// Nothing else is logged: dry runs, refusals and routes that count.
+	s.ask(chatPath, `{"model":"@preset/writer"}`, "X-Preset-Dry-Run: true").want(t, 200)
+	s.ask(chatPath, `{"model":"@preset/missing"}`).want(t, 404)
+	s.upstream.answers(replyWith(200, "application/json", `{"input_tokens":3}`))
+	s.ask("/v1/messages/count_tokens", `{"model":"m","messages":[]}`).want(t, 200)
+	s.manage("PATCH", "/v1/workspaces/default", `{"is_observability_io_logging_enabled":false}`).want(t, 200)
+	s.ask(chatPath, `{"model":"m"}`).want(t, 200)
+	s.manage("PATCH", "/v1/workspaces/default", `{"is_observability_io_logging_enabled":true}`).want(t, 200)
+	s.ask(chatPath, `{"model":"last"}`).want(t, 200)
+	if got := log.take(1)[0]; got.ModelAsked != "last" {
+		t.Errorf("got a line of %s", got.Request)
+	}
+}
+
+// TestIOLogSamples samples sessions and requests, and filters keys.
+func TestIOLogSamples(t *testing.T) {
+	s, log := startLogging(t, `,"io_logging_sampling_rate":0.5`)
+	s.upstream.answers(replyWith(200, "application/json", `{}`))
+	ask := func(secret, model string, headers ...string) {
+		s.do("POST", chatPath, fmt.Sprintf(`{"model":%q}`, model), append(headers, bearer(secret))...).want(t, 200)
+	}
+	const sessions = 40
+	for range 2 {
+		for i := range sessions {
+			ask(inferenceSecret, fmt.Sprint("s", i), fmt.Sprint("X-Session-Id: session-", i))
+		}
+	}
+	counts := map[string]int{}
+	for _, line := range log.all() {
+		counts[line.ModelAsked]++
+	}
+	s.manage("PATCH", "/v1/workspaces/default", `{"io_logging_sampling_rate":1}`).want(t, 200)
+	for model, n := range counts {
+		if n != 2 {
+			t.Errorf("session %s: got %d lines of 2 requests", model, n)
+		}
+	}
+	if len(counts) < sessions/5 || len(counts) > sessions*4/5 {
+		t.Errorf("got lines of %d sessions of %d, want about half", len(counts), sessions)
+	}
+
+	// The filter takes ids and hashes. A key with the right asks not to be logged.
+	first, second := s.issue(`{"kind":"inference"}`), s.issue(`{"kind":"inference","may":["skip-logging"]}`)
+	s.manage("PATCH", "/v1/workspaces/default", fmt.Sprintf(`{"io_logging_api_key_ids":[%q,7,%q]}`, first.id, sha256Of(second.secret))).want(t, 200)
+	const noLog = "X-Preset-No-Log: true"
+	ask(inferenceSecret, "other key")
+	ask(second.secret, "skipped", noLog)
+	ask(second.secret, "second")
+	r := s.do("POST", chatPath, `{"model":"no right"}`, bearer(first.secret), noLog)
+	if r.want(t, 200); r.header.Get("X-Preset-Ignored") != "X-Preset-No-Log" {
+		t.Errorf("without the right: got %q", r.header.Get("X-Preset-Ignored"))
+	}
+	for _, up := range s.upstream.all() {
+		if up.header.Get("X-Preset-No-Log") != "" {
+			t.Error("the header went up")
+		}
+	}
+	var models []string
+	for _, line := range log.take(2) {
+		models = append(models, line.ModelAsked)
+	}
+	slices.Sort(models)
+	if fmt.Sprint(models) != "[no right second]" {
+		t.Errorf("got lines of %v", models)
+	}
+	s.manage("PATCH", "/v1/workspaces/default", `{"io_logging_api_key_ids":null}`).want(t, 200)
+	ask(inferenceSecret, "all keys")
+	if got := log.take(1)[0]; got.ModelAsked != "all keys" {
+		t.Errorf("got a line of %s", got.ModelAsked)
+	}
+}
+
+// TestIOLogChangesNoAnswer compares answers of all shapes with and without the log, byte by byte.
+func TestIOLogChangesNoAnswer(t *testing.T) {
+	s, log := startLogging(t, "")
+	s.preset("writer", writer)
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
+	answers := append([]usedAnswer{{name: "stream", path: chatPath, media: "text/event-stream", body: streamedHello}}, usedAnswers...)
+	ask := func(a usedAnswer) string {
+		s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", a.media)
+			for piece := range slices.Chunk([]byte(a.body), len(a.body)/3+1) {
+				_, _ = w.Write(piece)
+				_ = http.NewResponseController(w).Flush()
+			}
+		})
+		got := s.open(client, a.path, strings.NewReader(`{"model":"@preset/writer"}`))
+		text, err := io.ReadAll(got.Body)
+		if err != nil || string(text) != a.body {
+			t.Errorf("%s: got %d bytes and %v, want the gateway's %d", a.name, len(text), err, len(a.body))
+		}
+		got.Header.Del("Date")
+		got.Header.Del(requestIDHeader)
+		return fmt.Sprint(got.StatusCode, got.Header, got.TransferEncoding, string(text))
+	}
+	var on []string
+	for _, a := range answers {
+		on = append(on, ask(a))
+	}
+	log.take(len(answers))
+	s.reload(inferring(usageBlock))
+	for i, a := range answers {
+		if off := ask(a); off != on[i] {
+			t.Errorf("%s: with the log the answer is another: %.300s, want %.300s", a.name, on[i], off)
+		}
+	}
+}
+
+// TestIOLogIsTheOnlyOne searches for what was asked and answered in all other logs and in metrics. A log
+// that takes everything is refused.
+func TestIOLogIsTheOnlyOne(t *testing.T) {
+	s, log := startLogging(t, "")
+	s.preset("writer", writer)
+	const asked, answered = "a-canary-of-the-request", "a-canary-of-the-answer"
+	s.upstream.answers(replyWith(200, "application/json", `{"choices":[{"message":{"content":"`+answered+`"}}]}`))
+	s.ask(chatPath, `{"model":"@preset/writer","messages":[{"role":"user","content":"`+asked+`"}]}`).want(t, 200)
+	s.upstream.answers(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	s.ask(chatPath, `{"model":"@preset/writer","messages":[{"role":"user","content":"`+asked+`"}]}`)
+	if lines := log.take(2); !strings.Contains(string(lines[0].Sent), asked) || !strings.Contains(string(lines[0].Answer), answered) {
+		t.Errorf("got %+v", lines[0])
+	}
+	elsewhere := s.logs() + send(t, "GET", "http://"+s.admin+"/metrics", "").body + s.manage("GET", "/v1/workspaces/default/usage", "").body
+	for _, canary := range []string{asked, answered} {
+		if strings.Contains(elsewhere, canary) {
+			t.Errorf("%s is elsewhere", canary)
+		}
+	}
+	s.options = ""
+	if err := s.load(s.site(inferring("io_log"))); err == nil || !strings.Contains(err.Error(), "include "+iolog.LoggerName) {
+		t.Errorf("with a log of everything: got %v", err)
+	}
+}
+
+// TestBroadcast has the content of requests in spans, which a collector of the test gets.
+func TestBroadcast(t *testing.T) {
+	var mu sync.Mutex
+	var spans strings.Builder // protobuf has texts as they are
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		spans.Write(body)
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	t.Cleanup(collector.Close)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+	s := start(t, standard)
+	s.preset("writer", writer)
+	s.upstream.answers(replyWith(200, "text/event-stream", streamedHello))
+	ask := func(canary string) {
+		s.ask(chatPath, `{"model":"@preset/writer","tools":[{"type":"function","function":{"name":"f"}}],"messages":[{"role":"user","content":"`+canary+` caddypresets_inf_x"}]}`).want(t, 200)
+	}
+	s.reloadBehind("tracing", inferring("broadcast"))
+	ask("before-the-switch")
+	s.manage("PATCH", "/v1/workspaces/default", `{"is_observability_broadcast_enabled":true,"io_logging_sampling_rate":1}`).want(t, 200)
+	ask("a-broadcast-text")
+	ask("a-broadcast-text")
+	s.reloadBehind("tracing", inferring(usageBlock)) // sends what is left
+	ask("without-the-setting")
+	s.reload(inferring())
+	mu.Lock()
+	defer mu.Unlock()
+	got := spans.String()
+	for _, want := range []string{
+		"gen_ai.input.messages", `[{"role":"user","parts":[{"type":"text","content":"a-broadcast-text [key]"}]}]`,
+		"gen_ai.system_instructions", `[{"type":"text","content":"Be brief."}]`, "gen_ai.tool.definitions", `[{"type":"function","function":{"name":"f"}}]`,
+		"gen_ai.output.messages", `[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm."},{"type":"text","content":"Hello"}],"finish_reason":"stop"}]`, "gen_ai.prompt.name",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is in no span", want)
+		}
+	}
+	for _, none := range []string{"before-the-switch", "without-the-setting", "caddypresets_inf_x"} {
+		if strings.Contains(got+s.logs(), none) {
+			t.Errorf("%s is in a span or a log", none)
+		}
+	}
+	if strings.Contains(s.logs(), "a-broadcast-text") {
+		t.Error("a log has the content")
+	}
+}
+
+// TestInertFieldsOfWorkspaces changes workspaces where nothing is logged.
+func TestInertFieldsOfWorkspaces(t *testing.T) {
+	s := start(t, inferring())
+	for _, tc := range []struct{ fields, want string }{
+		{`"is_observability_io_logging_enabled":true`, "is_observability_io_logging_enabled"},
+		{`"is_observability_io_logging_enabled":true,"io_logging_sampling_rate":0.5,"io_logging_api_key_ids":["a"]`, "is_observability_io_logging_enabled, io_logging_sampling_rate, io_logging_api_key_ids"},
+		{`"is_data_discount_logging_enabled":false`, "is_data_discount_logging_enabled"},
+		{`"is_observability_broadcast_enabled":true`, "is_observability_broadcast_enabled"},
+		{`"is_observability_io_logging_enabled":false,"is_data_discount_logging_enabled":true,"io_logging_sampling_rate":0.5`, ""},
+	} {
+		for i, r := range []reply{
+			s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"x","slug":"w%d",%s}`, len(tc.want)+len(tc.fields), tc.fields)),
+			s.manage("PATCH", "/v1/workspaces/default", "{"+tc.fields+"}"),
+		} {
+			if got := r.header.Get("X-Preset-Ignored"); r.status >= 300 || got != tc.want {
+				t.Errorf("%s (%d): got %d and %q, want %q", tc.fields, i, r.status, got, tc.want)
+			}
+		}
+	}
+	s, _ = startLogging(t, "")
+	if got := s.manage("PATCH", "/v1/workspaces/default", `{"is_observability_io_logging_enabled":true}`).header.Get("X-Preset-Ignored"); got != "" {
+		t.Errorf("with io_log: got %q", got)
+	}
+}
+
+// TestIOLogIsBounded logs a gigabyte of answers, and requests with large files.
+func TestIOLogIsBounded(t *testing.T) {
+	tier.Slow(t)
+	s, log := startLogging(t, "")
+	event := []byte("data: {\"choices\":[{\"delta\":{\"content\":\"" + strings.Repeat("lorem ipsum ", 1000) + "\"}}]}\n\n")
+	const total, each = 1 << 30, 64 << 20
+	var most uint64
+	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for sent := 0; sent < each; sent += len(event) {
+			_, _ = w.Write(event)
+		}
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		most = max(most, stats.HeapAlloc)
+	})
+	runtime.GC()
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	for sent := 0; sent < total; sent += each {
+		r := s.open(client, chatPath, strings.NewReader(bodyOf("m", 8<<10)))
+		if n, err := io.Copy(io.Discard, r.Body); err != nil || n < each {
+			t.Fatalf("got %d bytes and %v", n, err)
+		}
+		r.Body.Close()
+	}
+	for _, line := range log.take(total / each) {
+		if fmt.Sprint(line.Cut) != "[answer]" || fmt.Sprint(line.Files) != "[request]" {
+			t.Fatalf("got cut %v and files %v", line.Cut, line.Files)
+		}
+	}
+	s.wantNothingHeld()
+	if most > before.HeapAlloc+(16<<20) {
+		t.Errorf("the heap grew from %d to %d MiB", before.HeapAlloc>>20, most>>20)
+	}
+}

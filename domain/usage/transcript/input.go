@@ -1,0 +1,134 @@
+package transcript
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// Input is a request as OpenTelemetry's conventions for generative AI have it.
+type Input struct {
+	System   []Part
+	Messages []Message
+	// Tools is the array of tools as the request has it, nil for none.
+	Tools jsontext.Value
+}
+
+// toolResponseType is the type of a part with a tool's result.
+const toolResponseType = "tool_call_response"
+
+// InputOf reads a request in dialect d. body is JSON, as a Side has it, and its texts are not copied before.
+func InputOf(d domain.Dialect, body jsontext.Value) (in Input) {
+	in.Tools = rawjson.Get(body, "tools")
+	conversation := rawjson.Get(body, "messages")
+	switch d {
+	case domain.Responses:
+		in.System = partsOf(rawjson.Get(body, "instructions"))
+		conversation = rawjson.Get(body, "input")
+		if conversation.Kind() == '"' {
+			in.Messages = []Message{{Role: "user", Parts: partsOf(conversation)}}
+		}
+	case domain.Messages:
+		in.System = partsOf(rawjson.Get(body, "system"))
+	}
+	for _, item := range rawjson.Items(conversation) {
+		m := messageOf(item)
+		if m.Role == "system" || m.Role == "developer" {
+			in.System = append(in.System, m.Parts...)
+		} else {
+			in.Messages = append(in.Messages, m)
+		}
+	}
+	return in
+}
+
+// textIn returns a member that is a text, "" for none.
+func textIn(object jsontext.Value, name string) string {
+	text, _ := rawjson.Text(rawjson.Get(object, name))
+	return text
+}
+
+// messageOf reads a message, or an item of the input of responses.
+func messageOf(item jsontext.Value) Message {
+	m := Message{Role: textIn(item, "role"), Parts: []Part{}}
+	switch kind := textIn(item, "type"); {
+	case kind == "function_call" || kind == "custom_tool_call":
+		m.Role, m.Parts = "assistant", append(m.Parts, callOf(textIn(item, "call_id"), item))
+		return m
+	case kind == "function_call_output" || kind == "custom_tool_call_output":
+		m.Role, m.Parts = "tool", append(m.Parts, Part{Type: toolResponseType, ID: textIn(item, "call_id"), Response: rawjson.Get(item, "output")})
+		return m
+	case kind != "" && kind != "message":
+		m.Role, m.Parts = "assistant", append(m.Parts, otherPart(kind, item))
+		return m
+	}
+	content := rawjson.Get(item, "content")
+	if m.Role == "tool" || m.Role == "function" {
+		m.Role, m.Parts = "tool", append(m.Parts, Part{Type: toolResponseType, ID: textIn(item, "tool_call_id"), Response: content})
+		return m
+	}
+	for _, name := range []string{"reasoning_content", "reasoning"} {
+		if text := textIn(item, name); text != "" && len(m.Parts) == 0 {
+			m.Parts = append(m.Parts, Part{Type: reasoningType, Content: text})
+		}
+	}
+	m.Parts = append(m.Parts, partsOf(content)...)
+	for _, call := range rawjson.Items(rawjson.Get(item, "tool_calls")) {
+		of := rawjson.Get(call, "function")
+		if of == nil {
+			of = rawjson.Get(call, "custom")
+		}
+		m.Parts = append(m.Parts, callOf(textIn(call, "id"), of))
+	}
+	return m
+}
+
+// callOf reads a call of a tool from the object that has its name.
+func callOf(id string, of jsontext.Value) Part {
+	p := Part{Type: toolType, ID: id, Name: textIn(of, "name")}
+	for _, name := range []string{"arguments", "input"} {
+		value := rawjson.Get(of, name)
+		if p.Arguments != nil || value == nil {
+			continue
+		}
+		p.Arguments = value
+		if text, ok := rawjson.Text(value); ok && rawjson.Check([]byte(text)) == nil {
+			p.Arguments = jsontext.Value(text)
+		}
+	}
+	return p
+}
+
+// partsOf reads the content of a message: a text, or an array of parts.
+func partsOf(content jsontext.Value) []Part {
+	parts := []Part{}
+	if text, ok := rawjson.Text(content); ok {
+		parts = append(parts, Part{Type: textType, Content: text})
+	}
+	for _, item := range rawjson.Items(content) {
+		switch kind := textIn(item, "type"); kind {
+		case "text", "input_text", "output_text":
+			parts = append(parts, Part{Type: textType, Content: textIn(item, "text")})
+		case "thinking":
+			parts = append(parts, Part{Type: reasoningType, Content: textIn(item, "thinking")})
+		case "refusal":
+			parts = append(parts, Part{Type: refusalType, Content: textIn(item, "refusal")})
+		case "tool_use":
+			parts = append(parts, callOf(textIn(item, "id"), item))
+		case "tool_result":
+			parts = append(parts, Part{Type: toolResponseType, ID: textIn(item, "tool_use_id"), Response: rawjson.Get(item, "content")})
+		default:
+			parts = append(parts, otherPart(kind, item))
+		}
+	}
+	return parts
+}
+
+// otherPart keeps something that only the request's API has, such as an image.
+func otherPart(kind string, item jsontext.Value) Part {
+	if kind == "" {
+		kind = "unknown"
+	}
+	return Part{Type: kind, Content: string(item)}
+}
