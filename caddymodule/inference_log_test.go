@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	coltracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
@@ -275,52 +281,143 @@ func TestIOLogIsTheOnlyOne(t *testing.T) {
 	}
 }
 
-// TestBroadcast has the content of requests in spans, which a collector of the test gets.
-func TestBroadcast(t *testing.T) {
-	var mu sync.Mutex
-	var spans strings.Builder // protobuf has texts as they are
-	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		mu.Lock()
-		defer mu.Unlock()
-		spans.Write(body)
+// collector is an OTLP collector.
+type collector struct {
+	t     *testing.T
+	mu    sync.Mutex
+	spans []*tracepb.Span
+}
+
+// collect begins to collect the spans of Caddy's tracing.
+func collect(t *testing.T) *collector {
+	c := &collector{t: t}
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var batch coltracepb.ExportTraceServiceRequest
+		if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(body, &batch) != nil {
+			t.Errorf("the collector got %d bytes for %s: %v", len(body), r.URL, err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, of := range batch.GetResourceSpans() {
+			for _, scope := range of.GetScopeSpans() {
+				c.spans = append(c.spans, scope.GetSpans()...)
+			}
+		}
 		w.Header().Set("Content-Type", "application/x-protobuf")
 	}))
-	t.Cleanup(collector.Close)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	t.Cleanup(receiver.Close)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
-	s := start(t, standard)
-	s.preset("writer", writer)
-	s.upstream.answers(replyWith(200, "text/event-stream", streamedHello))
-	ask := func(canary string) {
-		s.ask(chatPath, `{"model":"@preset/writer","tools":[{"type":"function","function":{"name":"f"}}],"messages":[{"role":"user","content":"`+canary+` caddypresets_inf_x"}]}`).want(t, 200)
-	}
-	s.reloadBehind("tracing", inferring("broadcast"))
-	ask("before-the-switch")
-	s.manage("PATCH", "/v1/workspaces/default", `{"is_observability_broadcast_enabled":true,"io_logging_sampling_rate":1}`).want(t, 200)
-	ask("a-broadcast-text")
-	ask("a-broadcast-text")
-	s.reloadBehind("tracing", inferring(usageBlock)) // sends what is left
-	ask("without-the-setting")
-	s.reload(inferring())
-	mu.Lock()
-	defer mu.Unlock()
-	got := spans.String()
-	for _, want := range []string{
-		"gen_ai.input.messages", `[{"role":"user","parts":[{"type":"text","content":"a-broadcast-text [key]"}]}]`,
-		"gen_ai.system_instructions", `[{"type":"text","content":"Be brief."}]`, "gen_ai.tool.definitions", `[{"type":"function","function":{"name":"f"}}]`,
-		"gen_ai.output.messages", `[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm."},{"type":"text","content":"Hello"}],"finish_reason":"stop"}]`, "gen_ai.prompt.name",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%s is in no span", want)
+	return c
+}
+
+// textsOf returns attributes as texts.
+func textsOf(attributes []*commonpb.KeyValue) map[string]string {
+	texts := map[string]string{}
+	for _, a := range attributes {
+		texts[a.GetKey()] = a.GetValue().GetStringValue()
+		for _, item := range a.GetValue().GetArrayValue().GetValues() {
+			texts[a.GetKey()] += item.GetStringValue() + ";"
 		}
 	}
-	for _, none := range []string{"before-the-switch", "without-the-setting", "caddypresets_inf_x"} {
-		if strings.Contains(got+s.logs(), none) {
+	return texts
+}
+
+// content returns the attributes of each span that has content, in the order of the requests. An event of the
+// span has the same.
+func (c *collector) content() (list []map[string]string) {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slices.SortFunc(c.spans, func(a, b *tracepb.Span) int { return cmp.Compare(a.GetStartTimeUnixNano(), b.GetStartTimeUnixNano()) })
+	for _, span := range c.spans {
+		of := textsOf(span.GetAttributes())
+		for _, event := range span.GetEvents() {
+			if event.GetName() != "gen_ai.client.inference.operation.details" {
+				c.t.Errorf("got an event %s", event.GetName())
+			}
+			for name, text := range textsOf(event.GetAttributes()) {
+				if of[name] != text {
+					c.t.Errorf("%s: the event has %s, and the span %s", name, text, of[name])
+				}
+			}
+		}
+		if _, ok := of["gen_ai.input.messages"]; ok != (len(span.GetEvents()) == 1) {
+			c.t.Errorf("got %d events and the attributes %v", len(span.GetEvents()), of)
+		} else if ok {
+			list = append(list, of)
+		}
+	}
+	return list
+}
+
+// TestBroadcast has the content of requests in spans, which a collector gets from Caddy's tracing. Its attributes
+// name the preset for Langfuse, as docs/usage.md has it.
+func TestBroadcast(t *testing.T) {
+	c := collect(t)
+	const tracing = "tracing {\nspan_attributes {\nlangfuse.trace.name {http.presets.slug}\nlangfuse.version {http.presets.version}\n}\n}"
+	s := start(t, standard)
+	s.preset("writer", writer)
+	s.reloadBehind(tracing, inferring("broadcast"))
+	second, skipping := s.issue(`{"kind":"inference"}`), s.issue(`{"kind":"inference","may":["skip-logging"]}`)
+	user := func(text string) string { return `{"model":"@preset/writer","messages":[{"role":"user","content":"` + text + `"}]}` }
+	s.upstream.answers(replyWith(200, "text/event-stream", streamedHello))
+	s.ask(chatPath, user("none: before the switch")).want(t, 200)
+	s.manage("PATCH", "/v1/workspaces/default", `{"is_observability_broadcast_enabled":true,"io_logging_sampling_rate":1}`).want(t, 200)
+	wants := []map[string]string{{
+		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "openai/gpt-5", "gen_ai.conversation.id": "session-1",
+		"gen_ai.prompt.name": "writer", "gen_ai.prompt.version": "1", "langfuse.trace.name": "writer", "langfuse.version": "1", "gen_ai.response.finish_reasons": "stop;",
+		"gen_ai.input.messages":   `[{"role":"system","parts":[{"type":"text","content":"Be brief."}]},{"role":"user","parts":[{"type":"text","content":"Hi [key]"}]}]`,
+		"gen_ai.output.messages":  `[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm."},{"type":"text","content":"Hello"}],"finish_reason":"stop"}]`,
+		"gen_ai.tool.definitions": `[{"type":"function","name":"f"}]`, "gen_ai.system_instructions": "",
+	}, {
+		"gen_ai.provider.name": "anthropic", "gen_ai.request.model": "openai/gpt-5", "gen_ai.system_instructions": `[{"type":"text","content":"Be brief."}]`,
+		"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text","content":"Hi"}]}]`, "gen_ai.response.finish_reasons": "error;",
+		"gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"text","content":"Hel"}]}]`,
+	}, {
+		"gen_ai.operation.name": "generate_content", "gen_ai.provider.name": "openai", "gen_ai.prompt.name": "", "langfuse.trace.name": "", "gen_ai.response.finish_reasons": "",
+		"gen_ai.input.messages":  `[{"role":"user","parts":[{"type":"text","content":"a cat"}]}]`,
+		"gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"image","content":"{\"b64_json\":\"[75 bytes]\",\"output_format\":\"png\"}"}]}]`,
+	}, {
+		"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text","content":"of the key"}]}]`, "gen_ai.output.messages": "", "gen_ai.response.finish_reasons": "",
+	}}
+	s.ask(chatPath, `{"model":"@preset/writer","tools":[{"type":"function","function":{"name":"f"}}],"messages":[{"role":"user","content":"Hi caddypresets_inf_x"}]}`, "X-Session-Id: session-1").want(t, 200)
+	s.upstream.answers(replyWith(200, "text/event-stream", "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"Hel\"}}\n\n")) // and breaks off
+	s.ask(messagesPath, strings.Replace(user("Hi"), "{", `{"max_tokens":9,`, 1)).want(t, 200)
+	s.upstream.answers(replyWith(200, "application/json", `{"data":[{"b64_json":"`+strings.Repeat("iVBO", 25)+`"}],"output_format":"png"}`))
+	s.ask(generationsPath, `{"model":"m","prompt":"a cat"}`).want(t, 200)
+
+	// Keys are filtered and sessions sampled as in the log.
+	s.upstream.answers(replyWith(429, "application/json", `{"error":{"message":"no"}}`))
+	s.do("POST", chatPath, user("none: may skip"), bearer(skipping.secret), "X-Preset-No-Log: true").want(t, 429)
+	s.manage("PATCH", "/v1/workspaces/default", fmt.Sprintf(`{"io_logging_api_key_ids":[%q]}`, second.id)).want(t, 200)
+	s.ask(chatPath, user("none: another key")).want(t, 429)
+	s.do("POST", chatPath, `{"model":"m","messages":[{"role":"user","content":"of the key"}]}`, bearer(second.secret)).want(t, 429)
+	s.manage("PATCH", "/v1/workspaces/default", `{"io_logging_sampling_rate":0.0001}`).want(t, 200)
+	s.do("POST", chatPath, user("none: another session"), bearer(second.secret), "X-Session-Id: s").want(t, 429)
+	s.manage("PATCH", "/v1/workspaces/default", `{"io_logging_sampling_rate":1}`).want(t, 200)
+	s.reloadBehind("tracing", inferring(usageBlock)) // sends what is left
+	s.do("POST", chatPath, user("none: without the setting"), bearer(second.secret)).want(t, 429)
+	s.reload(inferring())
+
+	got := c.content()
+	if len(got) != len(wants) {
+		t.Fatalf("got content in %d spans, want %d: %v", len(got), len(wants), got)
+	}
+	for i, want := range wants {
+		for name, text := range want {
+			if got[i][name] != text {
+				t.Errorf("span %d: got %s %q, want %q", i, name, got[i][name], text)
+			}
+		}
+	}
+	for _, none := range []string{"none: ", "caddypresets_inf_x"} {
+		if text := fmt.Sprint(c.spans) + s.logs(); strings.Contains(text, none) {
 			t.Errorf("%s is in a span or a log", none)
 		}
 	}
-	if strings.Contains(s.logs(), "a-broadcast-text") {
+	if strings.Contains(s.logs(), "of the key") {
 		t.Error("a log has the content")
 	}
 }

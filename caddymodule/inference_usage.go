@@ -296,11 +296,14 @@ func (h *Handler) provisionIOLog(ctx caddy.Context) (err error) {
 // sent.
 func (c *inferenceCall) logRequest(text []byte, resolution inference.Resolution) {
 	i := c.h.Inference
-	if i.log == nil && !i.Broadcast || c.dryRun || c.route.counts {
+	if i.log == nil && !i.Broadcast {
 		return
 	}
 	asksNotTo := strings.EqualFold(c.r.Header.Get(noLogHeader), "true")
 	c.r.Header.Del(noLogHeader) // which is ours
+	if c.dryRun || c.route.counts {
+		return
+	}
 	logging, err := i.resolver.Logging(c.r.Context(), c.who)
 	if err != nil || logging == nil || !logging.Takes(c.who, c.session) {
 		return
@@ -314,7 +317,7 @@ func (c *inferenceCall) logRequest(text []byte, resolution inference.Resolution)
 	}
 	c.logged = iolog.NewEntry(i.MaxMemory)
 	c.logged.Logs, c.logged.Broadcasts = logs, broadcasts
-	c.logged.KeyName, c.logged.RequestID = c.h.service.KeyName(c.r.Context(), c.who), c.requestID()
+	c.logged.KeyName, c.logged.RequestID, c.logged.Session = c.h.service.KeyName(c.r.Context(), c.who), c.requestID(), c.session
 	if resolution.Rewritten {
 		c.logged.AddSent(text)
 	}
@@ -327,7 +330,7 @@ func (c *inferenceCall) logAnswer(used *usage.Request) {
 		return
 	}
 	if c.logged.Broadcasts {
-		trace.SpanFromContext(c.r.Context()).SetAttributes(c.logged.Attributes(used)...)
+		c.logged.Broadcast(trace.SpanFromContext(c.r.Context()), used)
 	}
 	if c.logged.Logs { // which takes it over
 		c.h.Inference.log.Write(c.logged, used)

@@ -2,6 +2,7 @@
 package iolog
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -106,8 +108,8 @@ func (l *Log) end() (lost int) {
 // Entry is what a line will have of one request. It is not safe for concurrent use.
 type Entry struct {
 	// Logs and Broadcasts tell where the content goes.
-	Logs, Broadcasts   bool
-	KeyName, RequestID string
+	Logs, Broadcasts            bool
+	KeyName, RequestID, Session string
 
 	memory    heldbody.Reservation
 	sent      *transcript.Copy // what the client sent, nil if it went up as it was
@@ -167,10 +169,26 @@ func masked(text string) string {
 	return string(out)
 }
 
-// Attributes returns the content of a request that has ended as attributes of a span, by OpenTelemetry's
-// conventions for generative AI.
-func (e *Entry) Attributes(used *usage.Request) []attribute.KeyValue {
-	var list []attribute.KeyValue
+// detailsEvent is the name of an event that has what the attributes of its span have. Langfuse reads it, and would
+// take gen_ai.prompt.name of the span for the input otherwise.
+const detailsEvent = "gen_ai.client.inference.operation.details"
+
+// Broadcast puts a request that has ended into its span, by OpenTelemetry's conventions for generative AI: as
+// attributes, and as an event with the same. Values are JSON in text, since the readers of spans expect that.
+func (e *Entry) Broadcast(span trace.Span, used *usage.Request) {
+	operation, provider := "chat", "openai" // whose form the request has
+	switch used.Dialect {
+	case domain.Images:
+		operation = "generate_content"
+	case domain.Messages:
+		provider = "anthropic"
+	}
+	list := []attribute.KeyValue{attribute.String("gen_ai.operation.name", operation), attribute.String("gen_ai.provider.name", provider)}
+	for name, text := range map[string]string{"gen_ai.request.model": masked(used.Asked), "gen_ai.conversation.id": masked(e.Session)} {
+		if text != "" {
+			list = append(list, attribute.String(name, text))
+		}
+	}
 	add := func(name string, value any) {
 		if text, err := jsonv2.Marshal(value); err == nil {
 			list = append(list, attribute.String(name, string(text)))
@@ -190,8 +208,24 @@ func (e *Entry) Attributes(used *usage.Request) []attribute.KeyValue {
 	}
 	if answer := e.closeAnswer(); len(answer.Messages) > 0 {
 		add("gen_ai.output.messages", answer.Messages)
+		if reasons := finishReasons(used.Dialect, answer.Messages); reasons != nil {
+			list = append(list, attribute.StringSlice("gen_ai.response.finish_reasons", reasons))
+		}
 	}
-	return list
+	span.SetAttributes(list...)
+	span.AddEvent(detailsEvent, trace.WithAttributes(list...))
+}
+
+// finishReasons returns why each message ended. One that should say it and does not ended with an error. Images
+// never say it.
+func finishReasons(d domain.Dialect, messages []transcript.Message) (reasons []string) {
+	if d == domain.Images {
+		return nil
+	}
+	for _, m := range messages {
+		reasons = append(reasons, cmp.Or(m.FinishReason, "error"))
+	}
+	return reasons
 }
 
 // sideOf returns the side of a copy, which ends once.

@@ -23,6 +23,10 @@ func (r *Reader) addBody(body jsontext.Value) {
 		}
 		c.setFinish(rawjson.Get(body, "stop_reason"))
 		r.dropEmpty()
+	case domain.Images:
+		for _, image := range rawjson.Items(rawjson.Get(body, "data")) {
+			r.addImage(image, body)
+		}
 	}
 }
 
@@ -35,7 +39,29 @@ func (r *Reader) addEvent(event jsontext.Value) {
 		r.addResponseEvent(event)
 	case domain.Messages:
 		r.addMessagesEvent(event)
+	case domain.Images:
+		if kind := textIn(event, "type"); strings.HasSuffix(kind, ".completed") { // not those of parts of an image
+			r.addImage(event, event)
+		}
 	}
+}
+
+// imageType is the type of a part with an image, whose data are kept as their size.
+const imageType = "image"
+
+// addImage reads a generated image. body tells the format of all of them.
+func (r *Reader) addImage(image, body jsontext.Value) {
+	var members []rawjson.Member
+	for _, of := range []struct {
+		from jsontext.Value
+		name string
+	}{{image, "b64_json"}, {image, "url"}, {image, "media_type"}, {body, "output_format"}, {image, "revised_prompt"}} {
+		if value := rawjson.Get(of.from, of.name); value != nil {
+			members = append(members, rawjson.NewMember(of.name, value))
+		}
+	}
+	c := r.choice(0)
+	r.addPlain(c, partKey{imageType, len(c.parts), -1}, string(rawjson.ObjectOf(members...)))
 }
 
 // dropEmpty drops a message that has nothing, as that of an error.

@@ -9,9 +9,10 @@ import (
 
 // Input is a request as OpenTelemetry's conventions for generative AI have it.
 type Input struct {
+	// System has the instructions that are apart from the conversation. Those in it are Messages.
 	System   []Part
 	Messages []Message
-	// Tools is the array of tools as the request has it, nil for none.
+	// Tools is an array of tools, each with its type and name, nil for none.
 	Tools jsontext.Value
 }
 
@@ -20,7 +21,7 @@ const toolResponseType = "tool_call_response"
 
 // InputOf reads a request in dialect d. body is JSON, as a Side has it, and its texts are not copied before.
 func InputOf(d domain.Dialect, body jsontext.Value) (in Input) {
-	in.Tools = rawjson.Get(body, "tools")
+	in.Tools = toolsOf(rawjson.Get(body, "tools"))
 	conversation := rawjson.Get(body, "messages")
 	switch d {
 	case domain.Responses:
@@ -31,16 +32,47 @@ func InputOf(d domain.Dialect, body jsontext.Value) (in Input) {
 		}
 	case domain.Messages:
 		in.System = partsOf(rawjson.Get(body, "system"))
+	case domain.Images:
+		in.Messages = []Message{{Role: "user", Parts: append(partsOf(rawjson.Get(body, "prompt")), partsOf(rawjson.Get(body, "input_references"))...)}}
 	}
 	for _, item := range rawjson.Items(conversation) {
-		m := messageOf(item)
-		if m.Role == "system" || m.Role == "developer" {
-			in.System = append(in.System, m.Parts...)
-		} else {
-			in.Messages = append(in.Messages, m)
-		}
+		in.Messages = append(in.Messages, messageOf(item))
 	}
 	return in
+}
+
+// toolsOf returns the tools of a request. The APIs have the name of a tool in it, or in a member that is called as
+// its type. A tool of a server may have no other name than its type.
+func toolsOf(tools jsontext.Value) jsontext.Value {
+	var list []jsontext.Value
+	for _, tool := range rawjson.Items(tools) {
+		kind := textIn(tool, "type")
+		if inner := rawjson.Get(tool, kind); kind != "" && inner.Kind() == '{' {
+			tool = inner
+		}
+		if kind == "" {
+			kind = "function"
+		}
+		name := textIn(tool, "name")
+		if name == "" {
+			name = kind
+		}
+		members := []rawjson.Member{rawjson.NewMember("type", rawjson.Quote(kind)), rawjson.NewMember("name", rawjson.Quote(name))}
+		for member := range rawjson.Object(tool) {
+			switch member.Name {
+			case "type", "name":
+			case "input_schema":
+				members = append(members, rawjson.NewMember("parameters", member.Value))
+			default:
+				members = append(members, member)
+			}
+		}
+		list = append(list, rawjson.ObjectOf(members...))
+	}
+	if list == nil {
+		return nil
+	}
+	return rawjson.ArrayOf(list...)
 }
 
 // textIn returns a member that is a text, "" for none.

@@ -1,6 +1,6 @@
 // Package transcript keeps what a model is asked and what it answers, within bounds and without images, files
 // and keys. A Copy keeps a request. A Reader joins the messages of an answer from its body, or from the
-// events of its stream, in the dialects chat, responses and messages.
+// events of its stream, in all dialects.
 package transcript
 
 import (
@@ -207,7 +207,7 @@ func (r *Reader) Close() Answer {
 	a := Answer{Cut: r.cut, Files: r.files}
 	slices.SortStableFunc(r.choices, func(a, b *choice) int { return cmp.Compare(a.index, b.index) })
 	for _, c := range r.choices {
-		m := Message{Role: "assistant", Parts: []Part{}, FinishReason: c.finish}
+		m := Message{Role: "assistant", Parts: []Part{}, FinishReason: masked(c.finish)}
 		for _, p := range c.parts {
 			text, hasKeys := secrets.Mask([]byte(p.text.String()))
 			a.Keys = a.Keys || hasKeys

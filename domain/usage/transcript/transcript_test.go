@@ -29,7 +29,7 @@ func answerOf(d domain.Dialect, streamed bool, text []byte, size int) Answer {
 // TestGolden joins answers of all dialects, in pieces of any size, and compares them with golden files.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*-*.[sj]*")
-	if err != nil || len(files) < 8 {
+	if err != nil || len(files) < 10 {
 		t.Fatalf("got %d files and %v", len(files), err)
 	}
 	for _, file := range files {
@@ -41,7 +41,7 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		api, _, _ := strings.Cut(filepath.Base(file), "-")
-		dialect := map[string]domain.Dialect{"chat": domain.Chat, "responses": domain.Responses, "messages": domain.Messages}[api]
+		dialect := map[string]domain.Dialect{"chat": domain.Chat, "responses": domain.Responses, "messages": domain.Messages, "images": domain.Images}[api]
 		golden := strings.TrimSuffix(file, filepath.Ext(file)) + ".golden.json"
 		for _, size := range []int{len(text), 1, 7} {
 			got, err := jsonv2.Marshal(answerOf(dialect, filepath.Ext(file) == ".sse", text, size), jsontext.WithIndent("  "))
@@ -67,15 +67,18 @@ func TestInput(t *testing.T) {
 		dialect    domain.Dialect
 		body, want string
 	}{
-		{domain.Chat, `{"model":"m","tools":[{"type":"function"}],"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"Hi"},{"type":"image_url","image_url":{"url":"x"}}]},` +
+		{domain.Chat, `{"model":"m","tools":[{"type":"function","function":{"name":"f","parameters":{}}},{"type":"custom","custom":{"name":"g"}}],"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"Hi"},{"type":"image_url","image_url":{"url":"x"}}]},` +
 			`{"role":"assistant","content":null,"reasoning":"Hm","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},{"role":"tool","tool_call_id":"c","content":"ok"}]}`,
-			`{"System":[{"type":"text","content":"Be brief."}],"Messages":[{"role":"user","parts":[{"type":"text","content":"Hi"},{"type":"image_url","content":"{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}"}]},` +
-				`{"role":"assistant","parts":[{"type":"reasoning","content":"Hm"},{"type":"tool_call","id":"c","name":"f","arguments":{"a":1}}]},{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"ok"}]}],"Tools":[{"type":"function"}]}`},
-		{domain.Responses, `{"instructions":"Be brief.","input":"Hi"}`, `{"System":[{"type":"text","content":"Be brief."}],"Messages":[{"role":"user","parts":[{"type":"text","content":"Hi"}]}],"Tools":null}`},
+			`{"System":[],"Messages":[{"role":"system","parts":[{"type":"text","content":"Be brief."}]},{"role":"user","parts":[{"type":"text","content":"Hi"},{"type":"image_url","content":"{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}"}]},` +
+				`{"role":"assistant","parts":[{"type":"reasoning","content":"Hm"},{"type":"tool_call","id":"c","name":"f","arguments":{"a":1}}]},{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"ok"}]}],"Tools":[{"type":"function","name":"f","parameters":{}},{"type":"custom","name":"g"}]}`},
+		{domain.Responses, `{"instructions":"Be brief.","input":"Hi","tools":[{"type":"function","name":"f","strict":true},{"type":"web_search"}]}`, `{"System":[{"type":"text","content":"Be brief."}],"Messages":[{"role":"user","parts":[{"type":"text","content":"Hi"}]}],` +
+			`"Tools":[{"type":"function","name":"f","strict":true},{"type":"web_search","name":"web_search"}]}`},
 		{domain.Responses, `{"input":[{"role":"user","content":[{"type":"input_text","text":"Hi"}]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"ok"}]}`,
 			`{"System":[],"Messages":[{"role":"user","parts":[{"type":"text","content":"Hi"}]},{"role":"assistant","parts":[{"type":"tool_call","id":"c","name":"f","arguments":{}}]},{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"ok"}]}],"Tools":null}`},
-		{domain.Messages, `{"system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"Hm"},{"type":"tool_use","id":"c","name":"f","input":{"a":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"ok"}]}]}`,
-			`{"System":[{"type":"text","content":"Be brief."}],"Messages":[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm"},{"type":"tool_call","id":"c","name":"f","arguments":{"a":1}}]},{"role":"user","parts":[{"type":"tool_call_response","id":"c","response":"ok"}]}],"Tools":null}`},
+		{domain.Images, `{"prompt":"a cat","input_references":[{"type":"image_url","image_url":{"url":"x"}}]}`,
+			`{"System":[],"Messages":[{"role":"user","parts":[{"type":"text","content":"a cat"},{"type":"image_url","content":"{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}"}]}],"Tools":null}`},
+		{domain.Messages, `{"tools":[{"name":"f","input_schema":{"type":"object"}},{"type":"web_search_20260209","name":"web_search"}],"system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"Hm"},{"type":"tool_use","id":"c","name":"f","input":{"a":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"ok"}]}]}`,
+			`{"System":[{"type":"text","content":"Be brief."}],"Messages":[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm"},{"type":"tool_call","id":"c","name":"f","arguments":{"a":1}}]},{"role":"user","parts":[{"type":"tool_call_response","id":"c","response":"ok"}]}],"Tools":[{"type":"function","name":"f","parameters":{"type":"object"}},{"type":"web_search_20260209","name":"web_search"}]}`},
 	} {
 		if got, err := jsonv2.Marshal(InputOf(tc.dialect, jsontext.Value(tc.body))); err != nil || string(got) != tc.want {
 			t.Errorf("%s: got %s %v, want %s", tc.body, got, err, tc.want)
@@ -189,7 +192,7 @@ func FuzzReader(f *testing.F) {
 		if len(text) == 0 {
 			return
 		}
-		for _, d := range []domain.Dialect{domain.Chat, domain.Responses, domain.Messages} {
+		for _, d := range []domain.Dialect{domain.Chat, domain.Responses, domain.Messages, domain.Images} {
 			for _, streamed := range []bool{true, false} {
 				want, err := jsonv2.Marshal(answerOf(d, streamed, text, len(text)))
 				if err != nil {
