@@ -99,8 +99,9 @@ function tryBody(context, preset, select) {
 	/** Takes a line of the log of content, in place of what is typed. @param {ClipboardEvent} event */
 	const paste = (event) => {
 		const trial = trialOf(event.clipboardData?.getData('text') ?? '')
-		if (trial && keep(id, trial)) {
+		if (trial && keep(id, { ...trial, second: second.value })) {
 			event.preventDefault()
+			session.setInferenceKey(key.value.trim() || session.inferenceKey())
 			navigations.dispatchEvent(new Event('navigate'))
 			say('The request of the log is in the form. Send asks the chosen version.')
 		}
@@ -168,7 +169,7 @@ function tryBody(context, preset, select) {
 		return isRight && !parsed.problem ? `{${members.join(',')}}` : undefined
 	}
 
-	const output = h('div', null, h('p', { class: 'muted' }, 'Send streams the answer of the gateway. Show what goes up sends nothing: it shows the merged request.'))
+	const output = h('div', null, h('p', { class: 'muted' }, 'Send streams the answer of the gateway. Show what goes up sends nothing: it shows the merged request. A line of the log of content can be pasted into the form.'))
 	let sending = new AbortController()
 	context.signal.addEventListener('abort', () => sending.abort())
 	const send = submit('Send')
