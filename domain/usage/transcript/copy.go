@@ -167,51 +167,90 @@ func (c *Copy) Size() int { return cap(c.text) }
 func (c *Copy) End() Side {
 	c.endRun()
 	masked, hasKeys := secrets.Mask(c.text)
-	side := Side{Cut: c.cut, Files: c.files, Keys: hasKeys}
-	if c.cut {
-		masked = cutText(masked)
-	}
-	side.Text = masked
-	side.IsJSON = !c.cut && rawjson.Check(masked) == nil && utf8.Valid(masked)
+	side := Side{Files: c.files, Keys: hasKeys}
+	side.Text, side.Cut = cutText(masked, c.cut, MaxSide)
+	side.IsJSON = !side.Cut && rawjson.Check(side.Text) == nil && utf8.Valid(side.Text)
 	return side
 }
 
-// cutText cuts a text that was masked, and was cut before at MaxSide and some slack.
-func cutText(text []byte) []byte {
-	text = text[:min(max(len(text)-slack, 0), MaxSide)]
+// cutText cuts a text that was masked at most bytes, and tells whether it lacks an end. One that isCut was cut
+// before, at some slack beyond what may be shown.
+func cutText(text []byte, isCut bool, most int) (_ []byte, lacksEnd bool) {
+	if isCut {
+		most = min(most, max(len(text)-slack, 0))
+	}
+	if len(text) <= most {
+		return text, isCut
+	}
+	text = text[:most]
 	for range utf8.UTFMax - 1 { // not within a character
 		if char, size := utf8.DecodeLastRune(text); char != utf8.RuneError || size != 1 {
 			break
 		}
 		text = text[:len(text)-1]
 	}
-	return text
+	return text, true
 }
 
-// closeJSON adds the ends to a JSON text that was cut, if that was within a string. It is no JSON otherwise.
+// closeJSON adds the ends to a JSON text that was cut. What is not whole goes, but for a text in the place of a
+// value.
 func closeJSON(text []byte) []byte {
 	var ends []byte
-	inString := false
+	whole, open := 0, 0 // text lacks only so many of ends at this place
+	inString, isValue := false, false
+	last, code := byte(0), -1 // mark outside of strings, and place of an escape \u
 	for i := 0; i < len(text); i++ {
 		switch char := text[i]; {
 		case inString && char == '\\':
-			i++
+			size := len(`\n`)
+			if i+1 < len(text) && text[i+1] == 'u' {
+				size = len(`\u0000`)
+			}
+			switch {
+			case i+size > len(text):
+				text = text[:i]
+			case size > len(`\n`):
+				code = i
+			}
+			i += size - 1
 		case char == '"':
-			inString = !inString
+			if inString = !inString; inString {
+				isValue = last == ':' || len(ends) > 0 && ends[len(ends)-1] == ']'
+			} else if isValue {
+				whole, open = i+1, len(ends)
+			}
 		case inString:
 		case char == '{':
-			ends = append(ends, '}')
+			last, ends = char, append(ends, '}')
+			whole, open = i+1, len(ends)
 		case char == '[':
-			ends = append(ends, ']')
+			last, ends = char, append(ends, ']')
+			whole, open = i+1, len(ends)
 		case (char == '}' || char == ']') && len(ends) > 0:
-			ends = ends[:len(ends)-1]
+			last, ends = char, ends[:len(ends)-1]
+			whole, open = i+1, len(ends)
+		case char == ',':
+			last, whole, open = char, i, len(ends)
+		case char == ':':
+			last = char
 		}
 	}
-	if inString {
+	if inString && isValue {
+		if code >= 0 && code+len(`\u0000`) == len(text) && isHighSurrogate(text[code:]) { // which lacks the other
+			text = text[:code]
+		}
 		text = append(text, '"')
+	} else {
+		text, ends = text[:whole], ends[:open]
 	}
 	slices.Reverse(ends)
 	return append(text, ends...)
+}
+
+// isHighSurrogate reports whether an escape \u is the first one of two that make a character.
+func isHighSurrogate(escape []byte) bool {
+	code, err := strconv.ParseUint(string(escape[len(`\u`):]), 16, 16)
+	return err == nil && code >= 0xD800 && code < 0xDC00
 }
 
 // Side is what is kept of one side of a request.

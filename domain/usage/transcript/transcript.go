@@ -206,14 +206,14 @@ func (r *Reader) Close() Answer {
 	}
 	a := Answer{Cut: r.cut, Files: r.files}
 	slices.SortStableFunc(r.choices, func(a, b *choice) int { return cmp.Compare(a.index, b.index) })
+	rest := MaxSide
 	for _, c := range r.choices {
 		m := Message{Role: "assistant", Parts: []Part{}, FinishReason: masked(c.finish)}
 		for _, p := range c.parts {
 			text, hasKeys := secrets.Mask([]byte(p.text.String()))
 			a.Keys = a.Keys || hasKeys
-			if p.isCut {
-				text = cutText(text)
-			}
+			text, isCut := cutText(text, p.isCut, rest)
+			a.Cut, rest = a.Cut || isCut, rest-len(text)
 			m.Parts = append(m.Parts, p.finish(text))
 		}
 		a.Messages = append(a.Messages, m)

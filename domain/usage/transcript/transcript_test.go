@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -178,6 +180,42 @@ func TestCopy(t *testing.T) {
 	c.Add([]byte("no JSON"))
 	if got := c.End(); got.IsJSON || string(got.Text) != "no JSON" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestCutsAreJSON cuts a text at each byte. Its beginning is JSON, and has whole texts in the place of values alone.
+func TestCutsAreJSON(t *testing.T) {
+	const text = `{"a":"x\n\\\"\u00e9\ud83d\ude00ü","b":[1,"two",{"c":true,"d":"\u000a"},[]],"e":-1.5e3,"f":{}}`
+	for end := range len(text) {
+		closed := closeJSON(bytes.ToValidUTF8([]byte(text[:end]), nil))
+		if end > 0 && (rawjson.Check(closed) != nil || !utf8.Valid(closed)) {
+			t.Errorf("of %s: got %s", text[:end], closed)
+		}
+	}
+	for cut, want := range map[string]string{
+		`{"a":"x`: `{"a":"x"}`, `{"a":"x"`: `{"a":"x"}`, `{"a":"x","b`: `{"a":"x"}`, `{"a":"x","b":tr`: `{"a":"x"}`, `[{"a":1,"b":[2,3`: `[{"a":1,"b":[2]}]`,
+		`["x\ud83d`: `["x"]`, `["x\ud83d\ude`: `["x"]`, `["x\ud83d\ude00`: `["x\ud83d\ude00"]`, `["\`: `[""]`, `["\\`: `["\\"]`,
+	} {
+		if got := string(closeJSON([]byte(cut))); got != want {
+			t.Errorf("of %s: got %s, want %s", cut, got, want)
+		}
+	}
+}
+
+// TestCutSides has sides at and beyond MaxSide, by less than the slack, too.
+func TestCutSides(t *testing.T) {
+	for size, isCut := range map[int]bool{MaxSide: false, MaxSide + 1: true, MaxSide + slack/2: true, MaxSide + slack: true, MaxSide + slack + 1: true, 2 * MaxSide: true} {
+		text := `{"prompt":"` + strings.Repeat("words ", MaxSide)[:size-len(`{"prompt":""}`)] + `"}`
+		var c Copy
+		c.Add([]byte(text))
+		side := c.End()
+		if side.Cut != isCut || len(side.Text) > MaxSide || len(side.Text) < min(size, MaxSide)-slack || side.JSON() == nil {
+			t.Errorf("a request of %d bytes: got %d, cut %v, JSON of %d", size, len(side.Text), side.Cut, len(side.JSON()))
+		}
+		answer := answerOf(domain.Messages, false, []byte(`{"content":[{"type":"text","text":"Hi"},{"type":"text","text":"`+text[len(`{"prompt":"`):len(text)-2]+`"}]}`), len(text))
+		if kept := len(answer.Messages[0].Parts[0].Content) + len(answer.Messages[0].Parts[1].Content); kept > MaxSide || kept < min(size, MaxSide)-2*slack || answer.Cut != (kept < size-len(`{"prompt":""}`)+len("Hi")) {
+			t.Errorf("an answer of %d bytes: got %d, cut %v", size, kept, answer.Cut)
+		}
 	}
 }
 
