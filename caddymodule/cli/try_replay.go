@@ -150,6 +150,8 @@ func (t *trial) readLine(slug string, text []byte) (line loggedLine, request jso
 	switch {
 	case named != "" && named != slug:
 		return line, nil, errOtherPreset
+	case line.Dialect == domain.Images:
+		return line, nil, errors.New("it is of a route for images")
 	case !line.Dialect.Valid():
 		return line, nil, fmt.Errorf("the API %q is not known", line.Dialect)
 	case slices.Contains(line.Cut, side) || own.Kind() != '{':
