@@ -96,14 +96,13 @@ func (m *merger) fillImageModel(out *Resolution, sent Request) error {
 	return m.rules.CheckTools(q.Fields)
 }
 
-// replaceIn puts a text in the place of sent from begin to end. body is sent, or a beginning and an end of it, and
-// has that place.
+// replaceIn puts a text in the place of sent from begin to end. body is sent, or a beginning and an end of it with
+// another text between, and has that place.
 func replaceIn(body draft.Body, sent []byte, begin, end int, text jsontext.Value) draft.Body {
-	first, rest := body[0], body[1:]
-	if end <= len(first) {
-		return slices.Concat(draft.Body{first[:begin], text, first[end:]}, rest)
+	if first := body[0]; end <= len(first) {
+		return slices.Concat(draft.Body{first[:begin], text, first[end:]}, body[1:])
 	}
-	last := rest[len(rest)-1]
+	last := body[len(body)-1]
 	skipped := len(sent) - len(last)
-	return draft.Body{first, last[:begin-skipped], text, last[end-skipped:]}
+	return slices.Concat(body[:len(body)-1], draft.Body{last[:begin-skipped], text, last[end-skipped:]})
 }

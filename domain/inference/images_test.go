@@ -141,6 +141,8 @@ func TestModalities(t *testing.T) {
 		want   string // the beginning or the end of what goes up
 		in     []domain.Dialect
 		takes  []string
+		// measured requests of chats are asked for their usage, too.
+		measured bool
 	}{
 		{who: who, body: `{"preset":"plain","modalities":["text","image"]}`, want: `"model":"image"}`},
 		{who: who, body: `{"preset":"drawn"}`, want: `"model":"image"}`, in: []domain.Dialect{chat, responses}},
@@ -168,12 +170,15 @@ func TestModalities(t *testing.T) {
 			who: who, body: `{` + attribution + `,"modalities":["image"]}`, want: `{"model":"image","modalities":["image"]}`,
 			config: inference.Config{DropAttribution: true}, in: []domain.Dialect{messages},
 		},
+		{who: who, measured: true, body: `{"stream":true,"modalities":["image"]}`, want: `{"model":"image","stream_options":{"include_usage":true},"stream":true,"modalities":["image"]}`, in: []domain.Dialect{chat}},
+		{who: who, measured: true, body: `{"model":null,"stream_options":{},"stream":true,"modalities":["image"]}`, want: `{"model":"image","stream_options":{"include_usage":true},"stream":true,"modalities":["image"]}`, in: []domain.Dialect{chat}},
+		{who: who, measured: true, body: `{"stream":true,"stream_options":{"x":1},"modalities":["image"],"model":""}`, want: `{"stream":true,"stream_options":{"x":1,"include_usage":true},"modalities":["image"],"model":"image"}`, in: []domain.Dialect{chat}},
 	} {
 		if tc.in == nil {
 			tc.in = allDialects
 		}
 		for _, dialect := range tc.in {
-			got, err := r.resolver(t, tc.config).Resolve(t.Context(), tc.who, inference.Request{Dialect: dialect, Takes: tc.takes, Body: []byte(tc.body)})
+			got, err := r.resolver(t, tc.config).Resolve(t.Context(), tc.who, inference.Request{Dialect: dialect, Takes: tc.takes, Body: []byte(tc.body), Measured: tc.measured})
 			if text := got.Body.String(); err != nil || !strings.HasPrefix(text, tc.want) && !strings.HasSuffix(text, tc.want) && (tc.want != `"m"` || !strings.Contains(text, `"model":"m"`)) {
 				t.Errorf("%s %s: got %s, %v, want %s", dialect, tc.body, text, err, tc.want)
 			}

@@ -24,6 +24,24 @@ var forms = []form{
 	{"AKIA", regexp.MustCompile(after("") + `(AKIA[0-9A-Z]{16})(?:\b|_)`), "an AWS access key (AKIA…)"},
 	{"ghp_", regexp.MustCompile(after("_") + `(ghp_[0-9A-Za-z]{30,})`), "a GitHub token (ghp_…)"},
 	{privateKey, regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----`), "a private key"},
+	formOf("ASIA", `[0-9A-Z]{16}(?:\b|_)`, "an AWS access key"),
+	formOf("gho_", `[0-9A-Za-z]{30,}`, "a GitHub token"),
+	formOf("ghu_", `[0-9A-Za-z]{30,}`, "a GitHub token"),
+	formOf("ghs_", `[0-9A-Za-z]{30,}`, "a GitHub token"),
+	formOf("github_pat_", `[0-9A-Za-z_]{40,}`, "a GitHub token"),
+	formOf("glpat-", `[0-9A-Za-z_-]{20,}`, "a GitLab token"),
+	formOf("AIza", `[0-9A-Za-z_-]{35}`, "a Google API key"),
+	formOf("gsk_", `[0-9A-Za-z]{40,}`, "a Groq API key"),
+	formOf("xai-", `[0-9A-Za-z]{40,}`, "an xAI API key"),
+	formOf("hf_", `[0-9A-Za-z]{30,}`, "a Hugging Face token"),
+	formOf("xoxb-", `[0-9A-Za-z-]{20,}`, "a Slack token"),
+	formOf("xoxp-", `[0-9A-Za-z-]{20,}`, "a Slack token"),
+	formOf("sk_live_", `[0-9A-Za-z]{20,}`, "a Stripe API key"),
+}
+
+// formOf returns the form of keys that begin with mark, which is no part of a word.
+func formOf(mark, rest, name string) form {
+	return form{mark, regexp.MustCompile(after("_-") + "(" + mark + rest + ")"), name + " (" + mark + "…)"}
 }
 
 const privateKey = "PRIVATE KEY-----"
