@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/namelist"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -29,34 +30,18 @@ func createWorkspace(c *call) (response, error) {
 	if err := c.decode(&in); err != nil {
 		return response{}, err
 	}
-	c.inert = c.h.inertFields(&in)
+	c.inert = c.h.content().Inert(&in)
 	a, err := c.answerChange(c.h.service.CreateWorkspace(c.r.Context(), c.write(), in))
 	a.status = http.StatusCreated
 	return a, err
 }
 
-// inertFields names the fields of a change to a workspace that ask for something which this configuration
-// does not do.
-func (h *Handler) inertFields(in *domain.WorkspacePatch) (names []string) {
-	logs, broadcasts := h.Inference != nil && h.Inference.IOLog, h.Inference != nil && h.Inference.Broadcast
-	if domain.ValueOr(in.IsObservabilityIOLoggingEnabled, false) && !logs {
-		names = append(names, "is_observability_io_logging_enabled")
+// content is what the configuration says of the content of requests.
+func (h *Handler) content() (s iolog.Setup) {
+	if i := h.Inference; i != nil {
+		s = iolog.Setup{Log: i.log, Broadcast: i.Broadcast, Memory: i.MaxMemory}
 	}
-	if len(names) > 0 && !broadcasts { // which is sampled by the same fields
-		if in.IOLoggingSamplingRate != nil {
-			names = append(names, "io_logging_sampling_rate")
-		}
-		if in.IOLoggingAPIKeyIDs != nil {
-			names = append(names, "io_logging_api_key_ids")
-		}
-	}
-	if domain.ValueOr(in.IsObservabilityBroadcastEnabled, false) && !broadcasts {
-		names = append(names, "is_observability_broadcast_enabled")
-	}
-	if !domain.ValueOr(in.IsDataDiscountLoggingEnabled, true) {
-		names = append(names, "is_data_discount_logging_enabled")
-	}
-	return names
+	return s
 }
 
 func getWorkspace(c *call) (response, error) {
@@ -68,7 +53,7 @@ func updateWorkspace(c *call) (response, error) {
 	if err := c.decode(&patch); err != nil {
 		return response{}, err
 	}
-	c.inert = c.h.inertFields(&patch)
+	c.inert = c.h.content().Inert(&patch)
 	return c.answerChange(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.found.Value("workspace"), patch, c.h.live.Keys()))
 }
 

@@ -95,7 +95,7 @@ func (h *Handler) subdirectives() map[string]directive.Reader {
 		"max_body_size":      readSize(&h.MaxBodySize),
 		"memory":             readSize(&h.Memory),
 		"preset_creators":    h.creators().Read,
-		"key_api":            h.readKeyAPI,
+		"key_api":            directive.Flag(&h.KeyAPI),
 		"keep_versions":      h.readKeepVersions,
 		"auth_failure_limit": h.readAuthFailureLimit,
 		"inference":          h.readInference,
@@ -122,13 +122,6 @@ func readPath(into *string, check func(string) error) directive.Reader {
 	}
 }
 
-func (h *Handler) readKeyAPI(d *caddyfile.Dispenser, place string) error {
-	if h.KeyAPI = true; d.NextArg() {
-		return d.Errf("%s takes no arguments, got %q", place, d.Val())
-	}
-	return nil
-}
-
 func (h *Handler) readKeepVersions(d *caddyfile.Dispenser, place string) error {
 	value, err := directive.OnlyArg(d, place, "a count")
 	if err != nil {
@@ -153,8 +146,8 @@ func (i *Inference) subdirectives() map[string]directive.Reader {
 		"max_body_size": readSize(&i.MaxBodySize),
 		"max_memory":    readSize(&i.MaxMemory),
 		"usage":         i.readUsage,
-		"io_log":        readFlag(&i.IOLog),
-		"broadcast":     readFlag(&i.Broadcast),
+		"io_log":        directive.Flag(&i.IOLog),
+		"broadcast":     directive.Flag(&i.Broadcast),
 	}
 	for _, c := range i.choices() {
 		readers[c.Name] = c.Read

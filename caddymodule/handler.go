@@ -21,6 +21,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/bundle"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/deadline"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/events"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/limiter"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/metrics"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
@@ -180,10 +181,12 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err := h.provisionFailureLimit(); err != nil {
 		return err
 	}
-	if err := h.provisionIOLog(ctx); err != nil {
-		return err
-	}
 	var err error
+	if h.Inference != nil && h.Inference.IOLog {
+		if h.Inference.log, err = iolog.New(ctx, h.logger); err != nil {
+			return err
+		}
+	}
 	if h.keys, err = provisionKeys(repl, h.ManagementKeys, h.InferenceKeys); err != nil {
 		return err
 	}

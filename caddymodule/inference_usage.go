@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -13,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagetap"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
@@ -162,7 +160,7 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 			used.Status = refusedStatus(err)
 		}
 		c.recordUsage(used, home)
-		c.logAnswer(used)
+		c.logged.End(trace.SpanFromContext(c.r.Context()), used)
 	}()
 	err = next.ServeHTTP(t, c.r)
 	if ended = true; t.Status() == 0 {
@@ -268,72 +266,18 @@ func (c *inferenceCall) rememberSession(used *usage.Request) {
 	c.h.shared.usage.Sessions.Add(c.session, usage.Answered{ID: c.requested, Key: used.Key(), Start: used.Start})
 }
 
-// noLogHeader asks that the content of a request is not logged.
-const noLogHeader = "X-Preset-No-Log"
-
-// readFlag returns the reader of a setting that is on where it stands.
-func readFlag(into *bool) directive.Reader {
-	return func(d *caddyfile.Dispenser, place string) error {
-		if d.NextArg() {
-			return d.Errf("%s takes no arguments, got %q", place, d.Val())
-		}
-		*into = true
-		return nil
-	}
-}
-
-func (h *Handler) provisionIOLog(ctx caddy.Context) (err error) {
-	if h.Inference == nil || !h.Inference.IOLog {
-		return nil
-	}
-	if h.Inference.log, err = iolog.New(ctx, h.logger); err != nil {
-		return fmt.Errorf("inference: io_log: %w", err)
-	}
-	return nil
-}
-
 // logRequest keeps the content of a request, if its workspace logs or broadcasts it. text is what the client
 // sent.
 func (c *inferenceCall) logRequest(text []byte, resolution inference.Resolution) {
-	i := c.h.Inference
-	if i.log == nil && !i.Broadcast {
+	c.logged = c.h.content().Begin(c.r, c.header, c.who, c.session, c.dryRun || c.route.counts, func() (*inference.Logging, error) {
+		return c.h.Inference.resolver.Logging(c.r.Context(), c.who)
+	})
+	if c.logged == nil {
 		return
 	}
-	asksNotTo := strings.EqualFold(c.r.Header.Get(noLogHeader), "true")
-	c.r.Header.Del(noLogHeader) // which is ours
-	if c.dryRun || c.route.counts {
-		return
-	}
-	logging, err := i.resolver.Logging(c.r.Context(), c.who)
-	if err != nil || logging == nil || !logging.Takes(c.who, c.session) {
-		return
-	}
-	logs, broadcasts := logging.Logs && i.log != nil, logging.Broadcasts && i.Broadcast && trace.SpanFromContext(c.r.Context()).IsRecording()
-	if !logs && !broadcasts || asksNotTo && c.who.MaySkipLogging() {
-		return
-	}
-	if asksNotTo {
-		c.w.Header().Set("X-Preset-Ignored", noLogHeader)
-	}
-	c.logged = iolog.NewEntry(i.MaxMemory)
-	c.logged.Logs, c.logged.Broadcasts = logs, broadcasts
-	c.logged.KeyName, c.logged.RequestID, c.logged.Session = c.h.service.KeyName(c.r.Context(), c.who), c.requestID(), c.session
+	c.logged.KeyName, c.logged.RequestID = c.h.service.KeyName(c.r.Context(), c.who), c.requestID()
 	if resolution.Rewritten {
 		c.logged.AddSent(text)
 	}
 	c.logged.AddRequest(resolution.Body)
-}
-
-// logAnswer writes the content of a request whose answer has ended.
-func (c *inferenceCall) logAnswer(used *usage.Request) {
-	if c.logged == nil {
-		return
-	}
-	if c.logged.Broadcasts {
-		c.logged.Broadcast(trace.SpanFromContext(c.r.Context()), used)
-	}
-	if c.logged.Logs { // which takes it over
-		c.h.Inference.log.Write(c.logged, used)
-		c.logged = nil
-	}
 }

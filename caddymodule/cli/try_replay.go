@@ -254,22 +254,22 @@ func (r replayed) column() []string {
 			facts = append(facts, "cost "+r.Usage.Cost)
 		}
 	}
-	text := strings.Join(append(facts, seconds(r.Milliseconds)), "; ") + "\n" + strings.Repeat("-", columnWidth)
+	lines := []string{strings.Join(append(facts, seconds(r.Milliseconds)), "; "), strings.Repeat("-", columnWidth)}
 	for _, m := range r.Answer {
 		for _, p := range m.Parts {
 			switch {
 			case p.Type == "reasoning": // long, and no part of the answer
 			case p.Name != "":
-				text += "\n" + p.Name + " " + string(p.Arguments)
+				lines = append(lines, p.Name+" "+string(p.Arguments))
 			default:
-				text += "\n" + p.Content
+				lines = append(lines, p.Content)
 			}
 		}
 	}
 	if r.Error != "" {
-		text += "\n" + r.Error
+		lines = append(lines, r.Error)
 	}
-	return wrap(terminal.EscapeText(text), columnWidth)
+	return wrap(terminal.EscapeText(strings.Join(lines, "\n")), columnWidth)
 }
 
 // wrap returns text as lines of at most width characters. It breaks lines at spaces where it can.

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagetap"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/inference/draft"
 	"github.com/caddy-presets/caddy-presets/domain/secrets"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
@@ -52,7 +55,7 @@ type Log struct {
 	pending, lost int
 }
 
-var errDefaultLog = errors.New("a log that takes everything would get the content of requests: give it a log of its own in the global options, log io { include " +
+var errDefaultLog = errors.New("inference: io_log: a log that takes everything would get the content of requests: give it a log of its own in the global options, log io { include " +
 	LoggerName + " … }; in JSON, write " + LoggerName + " among exclude of the other logs, too")
 
 // New returns a Log to the loggers of a configuration. It fails if one of them is not for content alone: it
@@ -105,11 +108,69 @@ func (l *Log) end() (lost int) {
 	return lost
 }
 
-// Entry is what a line will have of one request. It is not safe for concurrent use.
+// Header asks that the content of a request is not logged. It is ours, and does not go up.
+const Header = "X-Preset-No-Log"
+
+// Setup is what a configuration says of content.
+type Setup struct {
+	Log       *Log // nil without io_log
+	Broadcast bool
+	Memory    int64 // for bodies
+}
+
+// Inert names the fields of a change to a workspace that ask for something which does not happen with s.
+func (s Setup) Inert(in *domain.WorkspacePatch) (names []string) {
+	add := func(name string, asks bool) {
+		if asks {
+			names = append(names, name)
+		}
+	}
+	add("is_observability_io_logging_enabled", domain.ValueOr(in.IsObservabilityIOLoggingEnabled, false) && s.Log == nil)
+	isSampled := names == nil || s.Broadcast // broadcast is sampled by the same fields
+	add("io_logging_sampling_rate", in.IOLoggingSamplingRate != nil && !isSampled)
+	add("io_logging_api_key_ids", in.IOLoggingAPIKeyIDs != nil && !isSampled)
+	add("is_observability_broadcast_enabled", domain.ValueOr(in.IsObservabilityBroadcastEnabled, false) && !s.Broadcast)
+	add("is_data_discount_logging_enabled", !domain.ValueOr(in.IsDataDiscountLoggingEnabled, true))
+	return names
+}
+
+// Begin returns an entry for a request of who in a session, if its workspace logs or broadcasts its content: it has
+// logging, which is asked only if s needs it. It takes Header from r, and tells in the header of the response where
+// who may not ask for that. isMuted tells that nothing of the request is logged.
+func (s Setup) Begin(r *http.Request, response http.Header, who domain.Principal, session string, isMuted bool, logging func() (*inference.Logging, error)) *Entry {
+	if s.Log == nil && !s.Broadcast {
+		return nil
+	}
+	asksNotTo := strings.EqualFold(r.Header.Get(Header), "true")
+	r.Header.Del(Header)
+	if isMuted {
+		return nil
+	}
+	of, err := logging()
+	if err != nil || of == nil || !of.Takes(who, session) {
+		return nil
+	}
+	e := &Entry{
+		setup: s, Session: session, logs: of.Logs && s.Log != nil,
+		broadcasts: of.Broadcasts && s.Broadcast && trace.SpanFromContext(r.Context()).IsRecording(),
+		memory:     heldbody.Reservation{Limit: s.Memory / 2}, // that all entries of the process take
+	}
+	if !e.logs && !e.broadcasts || asksNotTo && who.MaySkipLogging() {
+		return nil
+	}
+	if asksNotTo {
+		response.Set("X-Preset-Ignored", Header)
+	}
+	return e
+}
+
+// Entry is what a line will have of one request. It is not safe for concurrent use. A nil one is none.
 type Entry struct {
-	// Logs and Broadcasts tell where the content goes.
-	Logs, Broadcasts            bool
 	KeyName, RequestID, Session string
+
+	setup            Setup
+	logs, broadcasts bool // where the content goes
+	isWritten        bool // and its memory is the Log's
 
 	memory    heldbody.Reservation
 	sent      *transcript.Copy // what the client sent, nil if it went up as it was
@@ -120,10 +181,6 @@ type Entry struct {
 	hasAnswer bool
 	isFull    bool // for want of memory
 }
-
-// NewEntry returns an entry. All entries of the process take at most half of the memory for bodies, which is
-// limit.
-func NewEntry(limit int64) *Entry { return &Entry{memory: heldbody.Reservation{Limit: limit / 2}} }
 
 // copyOf copies a text, unless there is no memory for it. It takes twice the size while it grows.
 func (e *Entry) copyOf(text ...[]byte) *transcript.Copy {
@@ -156,9 +213,22 @@ func (e *Entry) Answer(d domain.Dialect) func(streamed bool) func([]byte) {
 	}
 }
 
-// Drop drops an entry that is not written. A nil one is none.
+// End writes and broadcasts a request that has ended.
+func (e *Entry) End(span trace.Span, used *usage.Request) {
+	switch {
+	case e == nil:
+		return
+	case e.broadcasts:
+		e.broadcast(span, used)
+	}
+	if e.isWritten = e.logs && e.setup.Log.begin(); e.isWritten {
+		go e.setup.Log.write(e, used)
+	}
+}
+
+// Drop drops an entry that is not written.
 func (e *Entry) Drop() {
-	if e != nil {
+	if e != nil && !e.isWritten {
 		e.memory.ReleaseAll()
 	}
 }
@@ -173,9 +243,9 @@ func masked(text string) string {
 // take gen_ai.prompt.name of the span for the input otherwise.
 const detailsEvent = "gen_ai.client.inference.operation.details"
 
-// Broadcast puts a request that has ended into its span, by OpenTelemetry's conventions for generative AI: as
+// broadcast puts a request that has ended into its span, by OpenTelemetry's conventions for generative AI: as
 // attributes, and as an event with the same. Values are JSON in text, since the readers of spans expect that.
-func (e *Entry) Broadcast(span trace.Span, used *usage.Request) {
+func (e *Entry) broadcast(span trace.Span, used *usage.Request) {
 	operation, provider := "chat", "openai" // whose form the request has
 	switch used.Dialect {
 	case domain.Images:
@@ -248,21 +318,15 @@ func (e *Entry) closeAnswer() transcript.Answer {
 	return e.messages
 }
 
-// Write writes the line of a request that has ended, in the background. It takes e over.
-func (l *Log) Write(e *Entry, used *usage.Request) {
-	if !l.begin() {
-		e.Drop()
-		return
+// write writes the line of a request that has ended.
+func (l *Log) write(e *Entry, used *usage.Request) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.logger.Info("inference request", e.fields(used)...)
+	e.memory.ReleaseAll()
+	if lost := l.end(); lost > 0 {
+		l.warn.Warn("the log of content is too slow: lines are lost", zap.Int("lines", lost))
 	}
-	go func() {
-		l.writing.Lock()
-		defer l.writing.Unlock()
-		l.logger.Info("inference request", e.fields(used)...)
-		e.Drop()
-		if lost := l.end(); lost > 0 {
-			l.warn.Warn("the log of content is too slow: lines are lost", zap.Int("lines", lost))
-		}
-	}()
 }
 
 // fields returns the fields of a line.

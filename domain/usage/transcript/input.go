@@ -58,13 +58,13 @@ func toolsOf(tools jsontext.Value) jsontext.Value {
 			name = kind
 		}
 		members := []rawjson.Member{rawjson.NewMember("type", rawjson.Quote(kind)), rawjson.NewMember("name", rawjson.Quote(name))}
-		for member := range rawjson.Object(tool) {
-			switch member.Name {
+		for quoted, value := range rawjson.Pairs(tool) {
+			switch name, _ := rawjson.Text(quoted); name {
 			case "type", "name":
 			case "input_schema":
-				members = append(members, rawjson.NewMember("parameters", member.Value))
+				members = append(members, rawjson.NewMember("parameters", value))
 			default:
-				members = append(members, member)
+				members = append(members, rawjson.NewMember(name, value))
 			}
 		}
 		list = append(list, rawjson.ObjectOf(members...))

@@ -69,18 +69,26 @@ func TestInput(t *testing.T) {
 		dialect    domain.Dialect
 		body, want string
 	}{
-		{domain.Chat, `{"model":"m","tools":[{"type":"function","function":{"name":"f","parameters":{}}},{"type":"custom","custom":{"name":"g"}}],"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"Hi"},{"type":"image_url","image_url":{"url":"x"}}]},` +
-			`{"role":"assistant","content":null,"reasoning":"Hm","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},{"role":"tool","tool_call_id":"c","content":"ok"}]}`,
+		{
+			domain.Chat, `{"model":"m","tools":[{"type":"function","function":{"name":"f","parameters":{}}},{"type":"custom","custom":{"name":"g"}}],"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"Hi"},{"type":"image_url","image_url":{"url":"x"}}]},` +
+				`{"role":"assistant","content":null,"reasoning":"Hm","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},{"role":"tool","tool_call_id":"c","content":"ok"}]}`,
 			`{"System":[],"Messages":[{"role":"system","parts":[{"type":"text","content":"Be brief."}]},{"role":"user","parts":[{"type":"text","content":"Hi"},{"type":"image_url","content":"{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}"}]},` +
-				`{"role":"assistant","parts":[{"type":"reasoning","content":"Hm"},{"type":"tool_call","id":"c","name":"f","arguments":{"a":1}}]},{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"ok"}]}],"Tools":[{"type":"function","name":"f","parameters":{}},{"type":"custom","name":"g"}]}`},
+				`{"role":"assistant","parts":[{"type":"reasoning","content":"Hm"},{"type":"tool_call","id":"c","name":"f","arguments":{"a":1}}]},{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"ok"}]}],"Tools":[{"type":"function","name":"f","parameters":{}},{"type":"custom","name":"g"}]}`,
+		},
 		{domain.Responses, `{"instructions":"Be brief.","input":"Hi","tools":[{"type":"function","name":"f","strict":true},{"type":"web_search"}]}`, `{"System":[{"type":"text","content":"Be brief."}],"Messages":[{"role":"user","parts":[{"type":"text","content":"Hi"}]}],` +
 			`"Tools":[{"type":"function","name":"f","strict":true},{"type":"web_search","name":"web_search"}]}`},
-		{domain.Responses, `{"input":[{"role":"user","content":[{"type":"input_text","text":"Hi"}]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"ok"}]}`,
-			`{"System":[],"Messages":[{"role":"user","parts":[{"type":"text","content":"Hi"}]},{"role":"assistant","parts":[{"type":"tool_call","id":"c","name":"f","arguments":{}}]},{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"ok"}]}],"Tools":null}`},
-		{domain.Images, `{"prompt":"a cat","input_references":[{"type":"image_url","image_url":{"url":"x"}}]}`,
-			`{"System":[],"Messages":[{"role":"user","parts":[{"type":"text","content":"a cat"},{"type":"image_url","content":"{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}"}]}],"Tools":null}`},
-		{domain.Messages, `{"tools":[{"name":"f","input_schema":{"type":"object"}},{"type":"web_search_20260209","name":"web_search"}],"system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"Hm"},{"type":"tool_use","id":"c","name":"f","input":{"a":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"ok"}]}]}`,
-			`{"System":[{"type":"text","content":"Be brief."}],"Messages":[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm"},{"type":"tool_call","id":"c","name":"f","arguments":{"a":1}}]},{"role":"user","parts":[{"type":"tool_call_response","id":"c","response":"ok"}]}],"Tools":[{"type":"function","name":"f","parameters":{"type":"object"}},{"type":"web_search_20260209","name":"web_search"}]}`},
+		{
+			domain.Responses, `{"input":[{"role":"user","content":[{"type":"input_text","text":"Hi"}]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"ok"}]}`,
+			`{"System":[],"Messages":[{"role":"user","parts":[{"type":"text","content":"Hi"}]},{"role":"assistant","parts":[{"type":"tool_call","id":"c","name":"f","arguments":{}}]},{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"ok"}]}],"Tools":null}`,
+		},
+		{
+			domain.Images, `{"prompt":"a cat","input_references":[{"type":"image_url","image_url":{"url":"x"}}]}`,
+			`{"System":[],"Messages":[{"role":"user","parts":[{"type":"text","content":"a cat"},{"type":"image_url","content":"{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}"}]}],"Tools":null}`,
+		},
+		{
+			domain.Messages, `{"tools":[{"name":"f","input_schema":{"type":"object"}},{"type":"web_search_20260209","name":"web_search"}],"system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"Hm"},{"type":"tool_use","id":"c","name":"f","input":{"a":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"ok"}]}]}`,
+			`{"System":[{"type":"text","content":"Be brief."}],"Messages":[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm"},{"type":"tool_call","id":"c","name":"f","arguments":{"a":1}}]},{"role":"user","parts":[{"type":"tool_call_response","id":"c","response":"ok"}]}],"Tools":[{"type":"function","name":"f","parameters":{"type":"object"}},{"type":"web_search_20260209","name":"web_search"}]}`,
+		},
 	} {
 		if got, err := jsonv2.Marshal(InputOf(tc.dialect, jsontext.Value(tc.body))); err != nil || string(got) != tc.want {
 			t.Errorf("%s: got %s %v, want %s", tc.body, got, err, tc.want)
