@@ -10,6 +10,8 @@ import (
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/caddy-presets/caddy-presets/domain/access"
 )
 
 // BudgetPatch is the body that sets a budget, already checked against its schema.
@@ -173,8 +175,8 @@ func (s *Service) changeBudgets(ctx context.Context, w Write, ref string, edit f
 			c.out.Workspace, c.out.WorkspaceID = old, old.ID
 			return show(c, old)
 		}
-		if err := c.Who.CheckBounding(); err != nil {
-			return err
+		if c.Who.OnlyWorkspace() { // which the budgets bound, too
+			return access.ErrOnlyWorkspace
 		}
 		updated.UpdatedAt = &c.now
 		if err := c.putWorkspace("workspace.update", updated); err != nil {

@@ -109,13 +109,9 @@ func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patc
 			return err
 		}
 		updated := patch.apply(old)
-		if updated.Slug != old.Slug && c.Who.OnlyWorkspace() {
-			return access.ErrOnlyWorkspace // a taken slug would tell of another workspace
-		}
-		if !equal(updated.Limits, old.Limits) {
-			if err := c.Who.CheckBounding(); err != nil {
-				return err
-			}
+		// A taken slug would tell of another workspace, and limits bound the key's own team.
+		if c.Who.OnlyWorkspace() && (updated.Slug != old.Slug || !equal(updated.Limits, old.Limits)) {
+			return access.ErrOnlyWorkspace
 		}
 		before, err := old.JSON()
 		if err != nil {
