@@ -35,7 +35,7 @@ export const noticeOf = (context) => live(context, budgetsPath(context), ({ text
 function list(context) {
 	return live(context, budgetsPath(context), ({ text, data }) => [
 		notice(JSON.parse(text).limit_notice),
-		!session.mayChangeBudgets() && h('p', { class: 'note' }, 'This key manages one workspace alone, so it acts within its budgets. Changing them takes the right issue-keys.'),
+		!session.mayChangeBudgets() && h('p', { class: 'note' }, 'This key manages one workspace alone, so it acts within its budgets and cannot change them.'),
 		h('p', { class: 'intro' }, 'A budget bounds what all requests of the workspace spend together. Once it is used up, they get 403 until it resets, at midnight in UTC.'),
 		table('Budgets', ['Budget', 'Spent', 'Resets', session.mayChangeBudgets() && 'Actions'].filter(Boolean), Object.keys(intervals).map((interval) =>
 			budgetRow(context, interval, data.find((/** @type {Budget} */ { reset_interval: of }) => (of ?? 'lifetime') === interval))), 'budgets'),
