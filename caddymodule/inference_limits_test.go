@@ -363,7 +363,9 @@ func TestBudget(t *testing.T) {
 func TestDefaultLimits(t *testing.T) {
 	s := start(t, inferring(limitsUsage))
 	s.costs("0")
-	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"requests_per_minute":1}}`).want(t, 200, `"limits":{"requests_per_minute":1}`)
+	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"requests_per_minute":1.0},"budgets":{"daily":{"limit_usd":10}}}`).want(t, 200, `"limits":{"requests_per_minute":1}`, `"limit_usd":10,`)
+	s.manage("PATCH", "/v1/workspaces/default", `{"budgets":{"hourly":{"limit_usd":1}}}`).want(t, 400, "/budgets/hourly: unknown field")
+	s.manage("PATCH", "/v1/workspaces/default", `{"budgets":null}`).want(t, 200)
 	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"requests_per_minute":0}}`).want(t, 400, "/limits/requests_per_minute")
 	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"rpm":1}}`).want(t, 400, "unknown field")
 	two := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{RequestsPerMinute: 2}}, "")
