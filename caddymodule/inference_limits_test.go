@@ -207,6 +207,45 @@ func TestEstimatesInFlight(t *testing.T) {
 	}
 }
 
+// TestDryRunsUnderLimits compares dry runs of streams with what goes upstream: limits of tokens and costs ask for usage.
+func TestDryRunsUnderLimits(t *testing.T) {
+	s := start(t, inferring(limitsUsage))
+	s.costs("0")
+	s.preset("plain", `{"model":"m"}`)
+	s.preset("limited", `{"model":"m"}`)
+	s.manage("PATCH", "/v1/presets/limited", `{"limits":{"tokens_per_day":1000000}}`).want(t, 200)
+	s.manage("POST", "/v1/workspaces", `{"name":"Bounded","slug":"bounded"}`).want(t, 201)
+	s.manage("PUT", "/v1/workspaces/bounded/budgets/daily", `{"limit_usd":5}`).want(t, 200)
+	none := s.limitedKey(domain.KeyLimits{}, "")
+	for _, tc := range []struct {
+		name  string
+		key   issued
+		model string
+		asks  bool
+	}{
+		{"no limits", none, "m", false},
+		{"no limits, with a preset", none, "@preset/plain", false},
+		{"a limit of requests", s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{RequestsPerDay: 100}}, ""), "m", false},
+		{"a limit of tokens", s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: 1_000_000}}, ""), "m", true},
+		{"a limit of costs, with a preset", s.limitedKey(domain.KeyLimits{Limit: new(5.0)}, ""), "@preset/plain", true},
+		{"a budget", s.limitedKey(domain.KeyLimits{}, "bounded"), "m", true},
+		{"a limit of the preset", none, "@preset/limited", true},
+	} {
+		for _, options := range []string{"", `,"stream_options":{"include_usage":false,"x":1}`} {
+			body := `{"model":"` + tc.model + `","stream":true` + options + `}`
+			dry := s.do("POST", chatPath, body, bearer(tc.key.secret), "X-Preset-Dry-Run: true").described(t)
+			s.upstream.all()
+			s.as(tc.key, chatPath, body).want(t, 200)
+			if asked := s.upstream.one(t).body; asked != dry.Data.Body || strings.Contains(asked, `"include_usage":true`) != tc.asks {
+				t.Errorf("%s: a dry run shows %s, and the gateway got %s", tc.name, dry.Data.Body, asked)
+			}
+			if from := dry.Data.Fields["stream_options"].From; tc.asks && from != "server" || !tc.asks && options != "" && from != "request" {
+				t.Errorf("%s: stream_options are from %q", tc.name, from)
+			}
+		}
+	}
+}
+
 // TestStreamsThatTellNoUsage limits the tokens of streams. Those of chats are asked for their usage. Otherwise
 // what passes counts, also if the client leaves or the stream ends with an error. Only an error status without content is free.
 func TestStreamsThatTellNoUsage(t *testing.T) {
@@ -424,7 +463,9 @@ func TestBudget(t *testing.T) {
 func TestDefaultLimits(t *testing.T) {
 	s := start(t, inferring(limitsUsage))
 	s.costs("0")
-	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"requests_per_minute":1}}`).want(t, 200, `"limits":{"requests_per_minute":1}`)
+	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"requests_per_minute":1.0},"budgets":{"daily":{"limit_usd":10}}}`).want(t, 200, `"limits":{"requests_per_minute":1}`, `"limit_usd":10,`)
+	s.manage("PATCH", "/v1/workspaces/default", `{"budgets":{"hourly":{"limit_usd":1}}}`).want(t, 400, "/budgets/hourly: unknown field")
+	s.manage("PATCH", "/v1/workspaces/default", `{"budgets":null}`).want(t, 200)
 	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"requests_per_minute":0}}`).want(t, 400, "/limits/requests_per_minute")
 	s.manage("PATCH", "/v1/workspaces/default", `{"limits":{"rpm":1}}`).want(t, 400, "unknown field")
 	two := s.limitedKey(domain.KeyLimits{Limits: &domain.Limits{RequestsPerMinute: 2}}, "")

@@ -116,13 +116,7 @@ func (s *Service) PutBudget(ctx context.Context, w Write, ref string, interval I
 			return InvalidIssues(issues...)
 		}
 		setTo(&updated.IncludeBYOKInBudgets, patch.IncludeBYOK)
-		switch budget, ok := updated.Budgets[interval]; {
-		case !ok:
-			updated.Budgets[interval] = Budget{ID: id, LimitUSD: patch.LimitUSD, CreatedAt: c.now}
-		case budget.LimitUSD != patch.LimitUSD:
-			budget.LimitUSD, budget.UpdatedAt = patch.LimitUSD, &c.now
-			updated.Budgets[interval] = budget
-		}
+		updated.Budgets.Set(interval, patch.LimitUSD, id, c.now)
 		return nil
 	}, func(c *change, updated Workspace) (err error) {
 		c.out.JSON, err = updated.withBYOK(updated.showBudget(interval))
