@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/namelist"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -30,18 +29,10 @@ func createWorkspace(c *call) (response, error) {
 	if err := c.decode(&in); err != nil {
 		return response{}, err
 	}
-	c.inert = c.h.content().Inert(&in)
+	c.inert = c.h.content.Inert(&in)
 	a, err := c.answerChange(c.h.service.CreateWorkspace(c.r.Context(), c.write(), in))
 	a.status = http.StatusCreated
 	return a, err
-}
-
-// content is what the configuration says of the content of requests.
-func (h *Handler) content() (s iolog.Setup) {
-	if i := h.Inference; i != nil {
-		s = iolog.Setup{Log: i.log, Broadcast: i.Broadcast, Memory: i.MaxMemory}
-	}
-	return s
 }
 
 func getWorkspace(c *call) (response, error) {
@@ -53,7 +44,7 @@ func updateWorkspace(c *call) (response, error) {
 	if err := c.decode(&patch); err != nil {
 		return response{}, err
 	}
-	c.inert = c.h.content().Inert(&patch)
+	c.inert = c.h.content.Inert(&patch)
 	return c.answerChange(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.found.Value("workspace"), patch, c.h.live.Keys()))
 }
 

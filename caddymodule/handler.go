@@ -153,6 +153,7 @@ type Handler struct {
 	stopping     stopClock
 	shared       *shared               // with the other handlers of the store
 	damage       engine.DamageReporter // the store, nil if it cannot tell
+	content      iolog.Setup           // what becomes of the content of requests
 	live         *registry.Store       // nil until goLive
 	use          *registry.Use         // of live
 	limits       *quota.Use            // nil without inference
@@ -182,8 +183,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	var err error
-	if h.Inference != nil && h.Inference.IOLog {
-		if h.Inference.log, err = iolog.New(ctx, h.logger); err != nil {
+	if i := h.Inference; i != nil {
+		if h.content, err = iolog.NewSetup(ctx, h.logger, i.IOLog, i.Broadcast); err != nil {
 			return err
 		}
 	}
@@ -232,7 +233,7 @@ func (h *Handler) Cleanup() error {
 	if h.Inference != nil {
 		h.Inference.resolver.Close() // late requests may keep the handler in memory for long
 		h.endMemory()
-		h.Inference.log.Close()
+		h.content.Log.Close()
 		if h.Inference.Usage != nil {
 			err = h.shared.usage.End(h.Inference.Usage.recording)
 		}

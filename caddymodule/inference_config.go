@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
@@ -108,7 +107,6 @@ type Inference struct {
 	Broadcast bool `json:"broadcast,omitempty"`
 
 	resolver *inference.Resolver
-	log      *iolog.Log // nil without IOLog
 }
 
 const (

@@ -65,7 +65,7 @@ func startLogging(t *testing.T, fields string, lines ...string) (*server, *ioLog
 // all returns the lines of the requests since the last call, whose handlers have returned.
 func (l *ioLog) all() (lines []ioLine) {
 	l.t.Helper()
-	l.s.handler().Inference.log.Close()
+	l.s.handler().content.Log.Close()
 	text, err := os.ReadFile(l.file)
 	if err != nil && !os.IsNotExist(err) {
 		l.t.Fatal(err)

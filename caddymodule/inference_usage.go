@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/iolog"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagerecorder"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/usagetap"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
@@ -266,16 +267,12 @@ func (c *inferenceCall) rememberSession(used *usage.Request) {
 	c.h.shared.usage.Sessions.Add(c.session, usage.Answered{ID: c.requested, Key: used.Key(), Start: used.Start})
 }
 
-// logRequest keeps the content of a request, if its workspace logs or broadcasts it. text is what the client
-// sent.
+// logRequest keeps the content of a request, if its workspace logs or broadcasts it. text is what was sent.
 func (c *inferenceCall) logRequest(text []byte, resolution inference.Resolution) {
-	c.logged = c.h.content().Begin(c.r, c.header, c.who, c.session, c.dryRun || c.route.counts, func() (*inference.Logging, error) {
-		return c.h.Inference.resolver.Logging(c.r.Context(), c.who)
+	c.logged = c.h.content.Begin(c.r, c.header, iolog.Request{
+		Who: c.who, Session: c.session, ID: c.requestID, IsMuted: c.dryRun || c.route.counts, Memory: c.held.Limit,
+		Resolver: c.h.Inference.resolver, Service: c.h.service,
 	})
-	if c.logged == nil {
-		return
-	}
-	c.logged.KeyName, c.logged.RequestID = c.h.service.KeyName(c.r.Context(), c.who), c.requestID()
 	if resolution.Rewritten {
 		c.logged.AddSent(text)
 	}

@@ -172,8 +172,11 @@ func (r Resolution) Fields() ([]Field, error) {
 				return nil, reference.ErrTooManyFields
 			}
 			from := draft.FromRequest
-			if r.filled && field.Name == "model" {
+			switch {
+			case r.filled && field.Name == "model":
 				from = draft.FromWorkspace
+			case r.StreamUsageAdded && field.Name == streamOptions:
+				from = draft.FromServer
 			}
 			fields = append(fields, Field{field.Name, from})
 		}

@@ -115,7 +115,14 @@ const Header = "X-Preset-No-Log"
 type Setup struct {
 	Log       *Log // nil without io_log
 	Broadcast bool
-	Memory    int64 // for bodies
+}
+
+// NewSetup returns a Setup. See New for its Log.
+func NewSetup(ctx caddy.Context, warn *zap.Logger, logs, broadcasts bool) (s Setup, err error) {
+	if s.Broadcast = broadcasts; logs {
+		s.Log, err = New(ctx, warn)
+	}
+	return s, err
 }
 
 // Inert names the fields of a change to a workspace that ask for something which does not happen with s.
@@ -134,41 +141,52 @@ func (s Setup) Inert(in *domain.WorkspacePatch) (names []string) {
 	return names
 }
 
-// Begin returns an entry for a request of who in a session, if its workspace logs or broadcasts its content: it has
-// logging, which is asked only if s needs it. It takes Header from r, and tells in the header of the response where
-// who may not ask for that. isMuted tells that nothing of the request is logged.
-func (s Setup) Begin(r *http.Request, response http.Header, who domain.Principal, session string, isMuted bool, logging func() (*inference.Logging, error)) *Entry {
+// Request is what is known of a request before it goes up.
+type Request struct {
+	Who      domain.Principal
+	Session  string        // empty without one
+	ID       func() string // of the request
+	IsMuted  bool          // nothing of it is logged
+	Memory   int64         // for the bodies of all requests. All entries take at most half of that.
+	Resolver *inference.Resolver
+	Service  *domain.Service
+}
+
+// Begin returns an entry for a request, if its workspace logs or broadcasts its content. It takes Header from r, and
+// tells in the header of the response where the key may not ask for that.
+func (s Setup) Begin(r *http.Request, response http.Header, of Request) *Entry {
 	if s.Log == nil && !s.Broadcast {
 		return nil
 	}
 	asksNotTo := strings.EqualFold(r.Header.Get(Header), "true")
 	r.Header.Del(Header)
-	if isMuted {
+	if of.IsMuted {
 		return nil
 	}
-	of, err := logging()
-	if err != nil || of == nil || !of.Takes(who, session) {
+	logging, err := of.Resolver.Logging(r.Context(), of.Who)
+	if err != nil || logging == nil || !logging.Takes(of.Who, of.Session) {
 		return nil
 	}
-	e := &Entry{
-		setup: s, Session: session, logs: of.Logs && s.Log != nil,
-		broadcasts: of.Broadcasts && s.Broadcast && trace.SpanFromContext(r.Context()).IsRecording(),
-		memory:     heldbody.Reservation{Limit: s.Memory / 2}, // that all entries of the process take
-	}
-	if !e.logs && !e.broadcasts || asksNotTo && who.MaySkipLogging() {
+	logs, broadcasts := logging.Logs && s.Log != nil, logging.Broadcasts && s.Broadcast && trace.SpanFromContext(r.Context()).IsRecording()
+	if !logs && !broadcasts || asksNotTo && of.Who.MaySkipLogging() {
 		return nil
 	}
 	if asksNotTo {
 		response.Set("X-Preset-Ignored", Header)
+	}
+	e := &Entry{log: s.Log, logs: logs, broadcasts: broadcasts, session: of.Session, requestID: of.ID(), memory: heldbody.Reservation{Limit: of.Memory / 2}}
+	if of.Who.Scope != nil { // an issued key
+		key, _ := of.Service.KeyOf(r.Context(), of.Who.Hash)
+		e.keyName = key.Name
 	}
 	return e
 }
 
 // Entry is what a line will have of one request. It is not safe for concurrent use. A nil one is none.
 type Entry struct {
-	KeyName, RequestID, Session string
+	keyName, requestID, session string
 
-	setup            Setup
+	log              *Log
 	logs, broadcasts bool // where the content goes
 	isWritten        bool // and its memory is the Log's
 
@@ -196,10 +214,18 @@ func (e *Entry) copyOf(text ...[]byte) *transcript.Copy {
 }
 
 // AddSent copies the request that the client sent.
-func (e *Entry) AddSent(text []byte) { e.sent = e.copyOf(text) }
+func (e *Entry) AddSent(text []byte) {
+	if e != nil {
+		e.sent = e.copyOf(text)
+	}
+}
 
 // AddRequest copies the request that goes up.
-func (e *Entry) AddRequest(body draft.Body) { e.request = e.copyOf(body...) }
+func (e *Entry) AddRequest(body draft.Body) {
+	if e != nil {
+		e.request = e.copyOf(body...)
+	}
+}
 
 // Answer returns the function that begins the answer in a dialect, for a usagetap.Tap.
 func (e *Entry) Answer(d domain.Dialect) func(streamed bool) func([]byte) {
@@ -221,8 +247,8 @@ func (e *Entry) End(span trace.Span, used *usage.Request) {
 	case e.broadcasts:
 		e.broadcast(span, used)
 	}
-	if e.isWritten = e.logs && e.setup.Log.begin(); e.isWritten {
-		go e.setup.Log.write(e, used)
+	if e.isWritten = e.logs && e.log.begin(); e.isWritten {
+		go e.log.write(e, used)
 	}
 }
 
@@ -254,7 +280,7 @@ func (e *Entry) broadcast(span trace.Span, used *usage.Request) {
 		provider = "anthropic"
 	}
 	list := []attribute.KeyValue{attribute.String("gen_ai.operation.name", operation), attribute.String("gen_ai.provider.name", provider)}
-	for name, text := range map[string]string{"gen_ai.request.model": masked(used.Asked), "gen_ai.conversation.id": masked(e.Session)} {
+	for name, text := range map[string]string{"gen_ai.request.model": masked(used.Asked), "gen_ai.conversation.id": masked(e.session)} {
 		if text != "" {
 			list = append(list, attribute.String(name, text))
 		}
@@ -333,9 +359,9 @@ func (l *Log) write(e *Entry, used *usage.Request) {
 func (e *Entry) fields(used *usage.Request) []zap.Field {
 	fields := []zap.Field{
 		zap.String("begun", used.Start.UTC().Format("2006-01-02T15:04:05.000Z07:00")),
-		zap.String("request_id", e.RequestID), zap.String("workspace", used.WorkspaceID),
+		zap.String("request_id", e.requestID), zap.String("workspace", used.WorkspaceID),
 		zap.String("preset", presetOf(used)), zap.String("label", used.Label),
-		zap.String("key_id", used.KeyID), zap.String("key_name", e.KeyName),
+		zap.String("key_id", used.KeyID), zap.String("key_name", e.keyName),
 		zap.Reflect("dialect", used.Dialect), // as clients see it
 		zap.String("model_asked", masked(used.Asked)), zap.String("model", masked(used.Model)),
 		zap.Int("status", used.Status), zap.Bool("failed", used.Failed), zap.Bool("aborted", used.Aborted), zap.Bool("streamed", used.Streamed),
