@@ -544,6 +544,7 @@ func TestLimitsOfOtherRoutes(t *testing.T) {
 func TestLimitsOfImageRoutes(t *testing.T) {
 	s := start(t, inferring(limitsUsage))
 	const silent, body = `{"created":1,"data":[{"url":"https://images.test/1.png"}]}`, `{"model":"priced/m","prompt":"a"}`
+	const unpriced = `{"model":"m","prompt":"a"}` // so what the gateway tells counts
 	openRouter, openAI := `{"data":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10,"cost":0.75}}`, `{"data":[],"usage":{"input_tokens":7,"output_tokens":3,"total_tokens":10}}`
 	tokens := func(n int64) domain.KeyLimits { return domain.KeyLimits{Limits: &domain.Limits{TokensPerDay: n}} }
 	for _, path := range []string{generationsPath, imagesPath} {
@@ -562,7 +563,10 @@ func TestLimitsOfImageRoutes(t *testing.T) {
 			{"unknown cost", silent, domain.KeyLimits{Limit: new(32_768.0)}, 1, 403, "Key limit exceeded (total limit)"},
 		} {
 			s.upstream.answers(replyWith(400, "application/json", `{"error":{"message":"no"}}`))
-			k := s.limitedKey(tc.limits, "")
+			k, body := s.limitedKey(tc.limits, ""), body
+			if tc.answer == openRouter {
+				body = unpriced
+			}
 			if tc.name != "requests" {
 				s.as(k, path, body).want(t, 400)
 			}
@@ -587,8 +591,8 @@ func TestLimitsOfImageRoutes(t *testing.T) {
 	s.manage("POST", "/v1/workspaces", `{"name":"other","slug":"other"}`).want(t, 201)
 	other := s.limitedKey(domain.KeyLimits{}, "other")
 	s.manage("PUT", "/v1/workspaces/other/budgets/daily", `{"limit_usd":0.75}`).want(t, 200)
-	s.as(other, imagesPath, body).want(t, 200)
-	s.as(other, generationsPath, body).want(t, 403, "Workspace daily budget of $0.75 exceeded", `"scope":"workspace"`)
+	s.as(other, imagesPath, unpriced).want(t, 200)
+	s.as(other, generationsPath, unpriced).want(t, 403, "Workspace daily budget of $0.75 exceeded", `"scope":"workspace"`)
 }
 
 // TestWorkspaceLimitsOfOtherRoutes closes routes whose use is not measured to the keys of a workspace with a budget or a limit of
