@@ -185,10 +185,14 @@ await check("workspaces.setBudget sets and changes a budget", async () => {
   assert.match(data.createdAt, utc);
   assert.deepEqual(data, { ...data, workspaceId: teams.id, limitUsd: 100.5, resetInterval: "monthly", updatedAt: data.createdAt });
   assert.equal(includeByokInBudgets, false);
-  const changed = await set(team, "monthly", 90, { includeByokInBudgets: true });
+  const changed = await set(management, "monthly", 90, { includeByokInBudgets: true });
   assert.equal(changed.data.id, data.id);
   assert.equal(changed.data.limitUsd, 90);
   assert.equal(changed.includeByokInBudgets, true);
+});
+
+await check("a key of one workspace changes no budget", async () => {
+  await rejects(() => set(team, "monthly", 1000), errors.OpenRouterDefaultError, 403, /manages one workspace only/);
 });
 
 await check("workspaces.listBudgets, getBudget and deleteBudget", async () => {
