@@ -227,7 +227,11 @@ func TestIOLogChangesNoAnswer(t *testing.T) {
 	s, log := startLogging(t, "")
 	s.preset("writer", writer)
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
-	answers := append([]usedAnswer{{name: "stream", path: chatPath, media: "text/event-stream", body: streamedHello}}, usedAnswers...)
+	answers := append([]usedAnswer{
+		{name: "stream", path: chatPath, media: "text/event-stream", body: streamedHello},
+		{name: "image", path: generationsPath, media: "application/json", body: `{"data":[{"b64_json":"` + strings.Repeat("iVBO", 1<<18) + `"}],"usage":{"input_tokens":1,"output_tokens":2}}`},
+		{name: "image stream", path: imagesPath, media: "text/event-stream", body: `data: {"type":"image_generation.completed","b64_json":"` + strings.Repeat("iVBO", 1<<18) + "\"}\n\ndata: [DONE]\n\n"},
+	}, usedAnswers...)
 	ask := func(a usedAnswer) string {
 		s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", a.media)
