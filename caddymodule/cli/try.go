@@ -64,7 +64,7 @@ The command takes an inference key, and works in the workspace of this key.`,
 	flags.StringArrayVar(&t.values, "var", nil, "A variable of a template, as name=value; may be repeated")
 	flags.StringVar(&t.version, "version", "", "The number of a version, or a label; default: the designated version")
 	completeFlag(try, "version", t.complete(labels))
-	return try
+	return takesReference(try, toVersionFlag)
 }
 
 func (t *trial) run(cmd *cobra.Command, a api, slug string) error {

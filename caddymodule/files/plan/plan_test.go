@@ -67,8 +67,8 @@ func TestActions(t *testing.T) {
 			files: map[string]string{"default/mail.yaml": "responses: {model: openai/gpt-5-mini, temperature: 0.70, instructions: !file mail.md}\n"},
 			plan:  "change default/mail",
 			holds: []string{
-				`{"label":"canary","from":{"split":[{"version":2,"weight":10}]},"to":null}`, `"policy":[{"op":"replace","path":"","value":null}]`,
-				`"preset":[{"op":"replace","path":"/description","value":null}]`,
+				`{"label":"canary","from":{"split":[{"version":2,"weight":10}]},"to":null}`, `"policy":[{"op":"replace","path":"","value":null,"old":{"lock":["model"],"violation":"override"}}]`,
+				`"preset":[{"op":"replace","path":"/description","value":null,"old":"Used by the newsletter"}]`,
 			},
 		},
 		{
@@ -81,19 +81,19 @@ func TestActions(t *testing.T) {
 			name:    "a new setting by hand is undone",
 			request: []string{"POST", "/v1/presets/mail/responses", `{"model":"other"}`, "X-Preset-Override: files"},
 			plan:    "change default/mail drift",
-			holds:   []string{`{"op":"replace","path":"/model","value":"openai/gpt-5-mini"}`, `"designate":0`},
+			holds:   []string{`{"op":"replace","path":"/model","value":"openai/gpt-5-mini","old":"other"}`, `"designate":0`},
 		},
 		{
 			name:  "disable and rename",
 			files: map[string]string{"default/mail.yaml": "name: Mail\nstatus: disabled\nresponses: {model: openai/gpt-5-mini, temperature: 0.70, instructions: !file mail.md}\n"},
 			plan:  "change default/mail",
-			holds: []string{`{"op":"replace","path":"/status","value":"disabled"}`},
+			holds: []string{`{"op":"replace","path":"/status","value":"disabled","old":"active"}`},
 		},
 		{
 			name:  "enable with other settings",
 			files: map[string]string{"default/mail.yaml": "responses: {model: m2, instructions: !file mail.md}\n"},
 			plan:  "change default/mail",
-			holds: []string{`{"op":"replace","path":"/status","value":"active"}`, `{"op":"remove","path":"/temperature"}`},
+			holds: []string{`{"op":"replace","path":"/status","value":"active","old":"disabled"}`, `{"op":"remove","path":"/temperature","old":0.70}`},
 		},
 		{
 			name:  "another API and a template",
@@ -105,7 +105,7 @@ func TestActions(t *testing.T) {
 			name:  "defaults of a workspace",
 			files: map[string]string{"team/.workspace.yaml": "name: Team\ndefault_text_model: m\nio_logging_sampling_rate: 1.0\ndisabled_server_tools: []\n"},
 			plan:  "change team",
-			holds: []string{`"settings":[{"op":"replace","path":"/default_text_model","value":"m"},{"op":"replace","path":"/name","value":"Team"}]`},
+			holds: []string{`"settings":[{"op":"replace","path":"/default_text_model","value":"m","old":null},{"op":"replace","path":"/name","value":"Team","old":"team"}]`},
 		},
 		{
 			name:  "a file goes without prune",
