@@ -39,7 +39,7 @@ func addCommands(presets *cobra.Command) {
 	presets.AddGroup(cli.Groups()...)
 	presets.AddGroup(&cobra.Group{ID: server, Title: "Keys and store, over Caddy's admin endpoint:"})
 	for _, command := range []*cobra.Command{
-		keyCommand(), auditCommand(), backupCommand(), restoreCommand(), verifyCommand(), salvageCommand(), pruneCommand(),
+		keyCommand(), auditCommand(), backupCommand(), restoreCommand(), verifyCommand(), salvageCommand(), pruneCommand(), eraseCommand(),
 		healthCommand(), versionCommand(),
 	} {
 		command.GroupID = server

@@ -59,7 +59,7 @@ grep -q "Be friendly." "$1"; sed -i 's/0.70/0.20/; s/Be friendly/Be kind/' "$1"`
 
 	// What somebody wrote stays after an error.
 	for script, want := range map[string]string{
-		`echo "name: x" >>"$1"`: "no parts of a version",
+		`echo "name: x" >>"$1"`:                             "no parts of a version",
 		`sed -i 's/max_tokens: 100/max_tokens: many/' "$1"`: "tour-guide.yaml:",
 		`rm "$1"`: "the file is gone",
 		`exit 3`:  "the editor sh failed: exit status 3",

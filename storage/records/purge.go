@@ -1,6 +1,8 @@
 package records
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -21,7 +23,7 @@ const (
 	purgeRetry = time.Minute
 )
 
-// Purger removes the content of deleted workspaces in batches. The record of the deletion
+// Purger removes the content of deleted workspaces and presets in batches. The record of the deletion
 // goes last, so the next process continues an interrupted purge.
 type Purger struct {
 	// View runs fn with a snapshot of the store and returns its error.
@@ -88,9 +90,12 @@ func (p Purger) purgeAll(ctx context.Context) error {
 	})
 }
 
-// purge removes the content of one workspace. A preset goes after its versions and labels,
-// because only the preset leads to them.
+// purge removes the content of one workspace, or what is left of one preset. A preset of the workspace goes
+// after its versions and labels, because only the preset leads to them.
 func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
+	if err := cmp.Or(b.addPreset(r, workspace), b.addReplays(r, workspace)); err != nil {
+		return err
+	}
 	for k, err := range each(r, KindPreset.under(workspace), keyAt) {
 		if err != nil {
 			return err
@@ -102,10 +107,8 @@ func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 			return err
 		}
 		if id, ok := parseID(preset.ID); ok {
-			for _, of := range []Kind{KindVersion, KindLabel, KindLabelChange, KindSpent} {
-				if err := b.addAll(r, of.under(id)); err != nil {
-					return err
-				}
+			if err := b.addPreset(r, id); err != nil {
+				return err
 			}
 		}
 		if err := b.add(k); err != nil {
@@ -113,7 +116,7 @@ func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 		}
 	}
 	l := append(list{byte(KindPreset)}, workspace[:]...)
-	for _, prefix := range []Key{KindUsage.under(workspace), KindServed.under(workspace), KindSpent.under(workspace), l.blockPrefix(), l.headKey()} {
+	for _, prefix := range []Key{KindUsage.under(workspace), KindServed.under(workspace), l.blockPrefix(), l.headKey()} {
 		if err := b.addAll(r, prefix); err != nil {
 			return err
 		}
@@ -126,6 +129,33 @@ type removal struct {
 	ctx    context.Context
 	update func(context.Context, func(*Tx) error) error
 	keys   []Key
+}
+
+// addPreset adds what a preset has below its id.
+func (b *removal) addPreset(r *Reader, id uuid.UUID) error {
+	for _, of := range []Kind{KindVersion, KindLabel, KindLabelChange, KindSpent} {
+		if err := b.addAll(r, of.under(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addReplays adds the answers that were kept and show the preset or the workspace of an id. They have its text.
+func (b *removal) addReplays(r *Reader, id uuid.UUID) error {
+	for k, err := range each(r, KindReplay.Prefix(), keyAt) {
+		if err != nil {
+			return err
+		}
+		replay, err := load(r, k, decodeReplay)
+		if err == nil && bytes.Contains(replay.Answer, []byte(id.String())) {
+			err = b.add(k)
+		}
+		if err != nil && !errors.Is(err, storage.ErrDamaged) && !errors.Is(err, domain.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (b *removal) addAll(r *Reader, prefix Key) error {
