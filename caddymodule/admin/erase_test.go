@@ -115,6 +115,7 @@ func TestEraseRefuses(t *testing.T) {
 		"Preset mail has no version 9":                                   {"prune", "--preset", "mail@9"},
 		"preset: must be given with versions and with erase":             {"prune", "--version", "1"},
 		"keep and unused_for choose versions, and versions and erase do": {"prune", "--preset", "mail", "--version", "1", "--keep", "1"},
+		`invalid argument ""`:                                            {"prune", "--preset", "mail", "--version", ""},
 		`invalid argument "one"`:                                         {"prune", "--preset", "mail", "--version", "one"},
 	})
 	s.Manage("GET", "/v1/presets/mail/versions", "").Want(t, 200, `"total_count":3`)

@@ -190,15 +190,15 @@ func (a api) printHistory(cmd *cobra.Command, asJSON bool, slug, label string) e
 	if err := domain.CheckPresetSlug(slug); err != nil {
 		return err
 	}
+	text := func(to *domain.Target) string {
+		if to == nil {
+			return ""
+		}
+		return targetText(*to)
+	}
 	columns := []string{"CHANGE", "TIME", "BEFORE", "AFTER", "BY"}
 	return printList(cmd, asJSON, a.labelChanges(cmd.Context(), slug, label), columns, func(c domain.LabelChange) []string {
-		row := []string{strconv.Itoa(c.Number), timeText(c.Time), "", "", c.UserID}
-		for i, to := range []*domain.Target{c.From, c.To} {
-			if to != nil {
-				row[2+i] = targetText(*to)
-			}
-		}
-		return row
+		return []string{strconv.Itoa(c.Number), timeText(c.Time), text(c.From), text(c.To), c.UserID}
 	})
 }
 

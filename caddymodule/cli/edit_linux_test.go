@@ -13,7 +13,7 @@ import (
 func editWith(t *testing.T, script string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "editor")
-	if err := os.WriteFile(file, []byte("#!/bin/sh\nset -e\n"+script+"\n"), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(file, []byte("#!/bin/sh\nset -e\n"+script+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("VISUAL", "sh "+file)
@@ -77,7 +77,7 @@ curl -sf -X PATCH "$PRESETS_SERVER/v1/presets/tour-guide" -H "Authorization: Bea
 		t.Errorf("got %v", err)
 	}
 	file := strings.TrimSuffix(strings.TrimPrefix(errOut, "The file stays at "), "\n")
-	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "hills") { //nolint:gosec // of the test
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "hills") {
 		t.Errorf("%s: got %q, %v", file, text, err)
 	}
 	t.Setenv("VISUAL", "")

@@ -30,7 +30,7 @@ type Purger struct {
 	View func(ctx context.Context, fn func(*Reader) error) error
 	// Update runs fn and makes its writes durable, like that of domain.Store.
 	Update func(ctx context.Context, fn func(*Tx) error) error
-	// Deleted holds a token if workspaces may have been deleted since the last one was
+	// Deleted holds a token if workspaces or presets may have been deleted since the last one was
 	// taken.
 	Deleted <-chan struct{}
 	// Interval is the time after which Run looks again without a token, 0 for never.
@@ -41,7 +41,7 @@ type Purger struct {
 	Logger *zap.Logger
 }
 
-// Run removes the content of deleted workspaces. It looks again after each deletion and
+// Run removes the content of deleted workspaces and presets. It looks again after each deletion and
 // each Interval. It returns when ctx ends or the store is closed. It logs other errors and
 // tries again after a minute.
 func (p Purger) Run(ctx context.Context) {
@@ -54,7 +54,7 @@ func (p Purger) Run(ctx context.Context) {
 		case ctx.Err() != nil || errors.Is(err, domain.ErrClosed):
 			return
 		case err != nil:
-			p.Logger.Warn("removing what was in deleted workspaces; will try again", zap.Error(err), zap.Duration("after", purgeRetry))
+			p.Logger.Warn("removing what deleted workspaces and presets had; will try again", zap.Error(err), zap.Duration("after", purgeRetry))
 			again = time.After(purgeRetry)
 		}
 		select {
@@ -66,8 +66,8 @@ func (p Purger) Run(ctx context.Context) {
 	}
 }
 
-// purgeAll purges the workspaces that are deleted by now. Nothing is added to a deleted
-// workspace, so one snapshot shows all of its content.
+// purgeAll purges what is deleted by now. Nothing is added to a deleted workspace or preset, so one snapshot
+// shows all of its content.
 func (p Purger) purgeAll(ctx context.Context) error {
 	return p.View(ctx, func(r *Reader) error {
 		for k, err := range each(r, KindDeleted.Prefix(), keyAt) {

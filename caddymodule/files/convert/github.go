@@ -51,10 +51,8 @@ func (v *version) readGitHub(root node) {
 	if format := root.get("responseFormat"); format.exists() {
 		members := []rawjson.Member{{Name: "type", Value: format.value}}
 		if text, ok := root.get("jsonSchema").text(); ok {
-			schema, err := root.get("jsonSchema").parse([]byte(text))
-			if err != nil {
+			if schema, err := root.get("jsonSchema").parse([]byte(text)); err != nil {
 				v.leave(root.get("jsonSchema"), err.Error())
-				schema = node{}
 			} else {
 				members = append(members, rawjson.Member{Name: "json_schema", Value: schema.value})
 			}
