@@ -65,7 +65,7 @@ restore" brings it back, and "caddy presets list --status archived" finds it.`,
 	}
 }
 
-// presetCommand has the commands whose names mean something else without it.
+// presetCommand has restore, which means a backup without it.
 func presetCommand() *cobra.Command {
 	var c changer
 	restore := &cobra.Command{
@@ -92,7 +92,7 @@ stays as it is. To restore a backup of the store, see "caddy presets restore".`,
 		ValidArgsFunction: c.completeArgs(archivedSlugs),
 	}
 	c.flags(restore)
-	preset := &cobra.Command{Use: "preset <command>", Short: "Restores an archived preset", Long: "\nHas what a preset shares with the store by name."}
+	preset := &cobra.Command{Use: "preset <command>", Short: "Restores an archived preset", Long: "\nHas restore, because \"caddy presets restore\" is for backups of the store."}
 	preset.AddCommand(takesReference(restore, nowhere))
 	RefuseUnknown(preset)
 	return preset
