@@ -58,6 +58,8 @@ type Preset struct {
 	Labels map[string]Label
 	// Policy is nil for none.
 	Policy *domain.Policy
+	// Limits are nil for none.
+	Limits *domain.PresetLimits
 	// Earlier are versions that a new preset gets before Version, oldest first. They are
 	// numbered from 1. They are not compared with a preset that has other versions.
 	Earlier []Version

@@ -85,7 +85,7 @@ func publishedSchemas(t *testing.T) map[string][]byte {
 			"propertyNames":        object{"pattern": "^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$", "not": object{"pattern": "^([0-9]+|[Ll][Aa][Tt][Ee][Ss][Tt])$"}},
 			"additionalProperties": object{"anyOf": []any{number, only(object{"split": split}, "split")}},
 		},
-		"policy": update["policy"],
+		"policy": update["policy"], "limits": update["limits"],
 		"earlier": object{
 			"description": "Versions that a new preset gets first, oldest first.", "type": "array",
 			"items": version(object{"message": object{"description": "The reason for the version.", "type": "string", "minLength": 1, "maxLength": domain.MaxMessage}}),
@@ -94,6 +94,9 @@ func publishedSchemas(t *testing.T) map[string][]byte {
 	preset["title"], preset["description"] = "Preset file", "A preset, in the file <workspace>/<slug>.yaml."
 	settings := all["WorkspaceSettings"].(object)["properties"].(object)
 	delete(settings, "slug")
+	budget := all["WorkspaceBudgetSetting"].(object)
+	budget["properties"] = object{"limit_usd": budget["properties"].(object)["limit_usd"]}
+	budget["description"] = "What requests may cost in each window of the interval."
 	workspace := object{
 		"title": "Workspace file", "description": "The defaults of a workspace, in the file <workspace>/.workspace.yaml.",
 		"type": "object", "properties": settings, "additionalProperties": false,
