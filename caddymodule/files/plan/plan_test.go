@@ -117,8 +117,8 @@ func TestActions(t *testing.T) {
 			},
 			plan: "create eu, change team, create eu/new, change team/chat",
 			holds: []string{
-				`"settings":[{"op":"replace","path":"/budgets","value":{"daily":{"limit_usd":10},"monthly":{"limit_usd":100.0}}},{"op":"replace","path":"/limits","value":{"requests_per_minute":60.0}}]`,
-				`"preset":[{"op":"replace","path":"/limits","value":{"cost_per_day":20,"tokens_per_day":5000000}}]`,
+				`"settings":[{"op":"replace","path":"/budgets","value":{"daily":{"limit_usd":10},"monthly":{"limit_usd":100.0}},"old":null},{"op":"replace","path":"/limits","value":{"requests_per_minute":60.0},"old":null}]`,
+				`"preset":[{"op":"replace","path":"/limits","value":{"cost_per_day":20,"tokens_per_day":5000000},"old":null}]`,
 			},
 		},
 		{
@@ -129,15 +129,15 @@ func TestActions(t *testing.T) {
 			},
 			plan: "change team, change team/chat",
 			holds: []string{
-				`"settings":[{"op":"replace","path":"/budgets/daily/limit_usd","value":200},{"op":"replace","path":"/budgets/monthly/limit_usd","value":1000}]`,
-				`"preset":[{"op":"remove","path":"/limits/cost_per_day"},{"op":"replace","path":"/limits/tokens_per_day","value":6000000}]`,
+				`"settings":[{"op":"replace","path":"/budgets/daily/limit_usd","value":200,"old":10},{"op":"replace","path":"/budgets/monthly/limit_usd","value":1000,"old":100}]`,
+				`"preset":[{"op":"remove","path":"/limits/cost_per_day","old":20},{"op":"replace","path":"/limits/tokens_per_day","value":6000000,"old":5000000}]`,
 			},
 		},
 		{
 			name:    "limits by hand are undone",
 			request: []string{"PATCH", "/v1/presets/chat?workspace_id=team", `{"limits":{"tokens_per_day":9000000}}`, "X-Preset-Override: files"},
 			plan:    "change team/chat drift",
-			holds:   []string{`{"op":"replace","path":"/limits/tokens_per_day","value":6000000}`},
+			holds:   []string{`{"op":"replace","path":"/limits/tokens_per_day","value":6000000,"old":9000000}`},
 		},
 		{
 			name: "limits and budgets go",
@@ -146,8 +146,8 @@ func TestActions(t *testing.T) {
 			},
 			plan: "change team, change eu/new, change team/chat",
 			holds: []string{
-				`"settings":[{"op":"remove","path":"/budgets/daily"},{"op":"remove","path":"/budgets/monthly"},{"op":"replace","path":"/limits","value":null}]`,
-				`"preset":[{"op":"replace","path":"/limits","value":null}]`,
+				`"settings":[{"op":"remove","path":"/budgets/daily","old":{"limit_usd":200}},{"op":"remove","path":"/budgets/monthly","old":{"limit_usd":1000}},{"op":"replace","path":"/limits","value":null,"old":{"requests_per_minute":60}}]`,
+				`"preset":[{"op":"replace","path":"/limits","value":null,"old":{"tokens_per_day":6000000}}]`,
 			},
 		},
 		{
