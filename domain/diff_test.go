@@ -26,7 +26,7 @@ func TestDiff(t *testing.T) {
 	} {
 		f.must(f.PutLabel(t.Context(), domain.By(admin), "", "support", name, to, nil))
 	}
-	want := `{"from":1,"to":2,"config":[{"op":"replace","path":"/model","value":"m<2>"}],` +
+	want := `{"from":1,"to":2,"config":[{"op":"replace","path":"/model","value":"m<2>","old":"m"}],` +
 		`"system_prompt":"--- support@1\n+++ support@2\n@@ -1,2 +1,2 @@\n Be brief.\n-Be kind.\n+Be strict.\n","template":[]}`
 	for _, named := range [][2]string{{"1", "2"}, {"stable", "next"}, {"1", "next"}} {
 		found, err := f.Diff(t.Context(), user, "", "support", named[0], named[1])
@@ -88,9 +88,9 @@ func TestDiffOfTemplates(t *testing.T) {
 	for versions, want := range map[[2]string]string{
 		{"1", "1"}: `[]`,
 		{"2", "3"}: `[]`,
-		{"2", "1"}: `[{"op":"replace","path":"","value":null}]`,
-		{"1", "2"}: `[{"op":"replace","path":"","value":{"messages":[{"content":"In {{city}}","role":"user"}],"variables":["city"]}}]`,
-		{"3", "4"}: `[{"op":"replace","path":"/messages/0/content","value":"In {{town}}"},{"op":"add","path":"/messages/0/n","value":1.0},{"op":"replace","path":"/variables/0","value":"town"}]`,
+		{"2", "1"}: `[{"op":"replace","path":"","value":null,"old":{"messages":[{"content":"In {{city}}","role":"user"}],"variables":["city"]}}]`,
+		{"1", "2"}: `[{"op":"replace","path":"","value":{"messages":[{"content":"In {{city}}","role":"user"}],"variables":["city"]},"old":null}]`,
+		{"3", "4"}: `[{"op":"replace","path":"/messages/0/content","value":"In {{town}}","old":"In {{city}}"},{"op":"add","path":"/messages/0/n","value":1.0},{"op":"replace","path":"/variables/0","value":"town","old":"city"}]`,
 	} {
 		found, err := f.Diff(t.Context(), user, "", "p", versions[0], versions[1])
 		if err != nil || !strings.HasSuffix(string(found.JSON), `"system_prompt":null,"template":`+want+`}`) {

@@ -16,6 +16,10 @@ type (
 	Issue = problem.Issue
 	// Error is problem.Error.
 	Error = problem.Error
+	// Condition is problem.Condition.
+	Condition = problem.Condition
+	// Tags are problem.Tags.
+	Tags = problem.Tags
 )
 
 // The kinds of an Error.

@@ -113,7 +113,7 @@ func (s *Service) AuthenticateKnown(hash KeyHash) (Principal, bool) {
 // k is not live.
 func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 	now := s.now()
-	_, isRevoked := s.revocations().all()[k.Hash]
+	_, isRevoked := s.revocations().All()[k.Hash]
 	if !k.Has(hash, now) || isRevoked || !k.Live(now) {
 		return Principal{}, ErrCredentials
 	}

@@ -136,7 +136,7 @@ var latestChanges = Page{Limit: DefaultPage}
 // tag of its history if it was removed.
 func (c *change) checkLabel(p Preset, name string) error {
 	when := c.Condition
-	if when.isEmpty() {
+	if when.IsEmpty() {
 		return nil
 	}
 	if _, ok := p.Labels[name]; !ok && (when.Match == nil || when.Match.Any || when.NoneMatch != nil) {

@@ -69,7 +69,7 @@ func (c *change) findPreset(workspace, slug string) (Preset, error) {
 // preset does not exist for them.
 func (c *change) checkPreset(p Preset) error {
 	switch {
-	case c.Condition.isEmpty():
+	case c.Condition.IsEmpty():
 		return nil
 	case p.Status == PresetArchived:
 		return c.Condition.Check()

@@ -1,8 +1,10 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -17,13 +19,40 @@ func (c *change) prune(p *Preset, on Pruning) ([]int, error) {
 	if err != nil || len(numbers) == 0 {
 		return nil, err
 	}
+	if on.Erase {
+		return numbers, c.DeletePreset(*p)
+	}
 	p.Kept = p.Kept.Without(numbers)
 	return numbers, c.PruneVersions(*p, numbers)
+}
+
+// chosen returns the versions of p that are named, or all to erase.
+func (on Pruning) chosen(p Preset) (numbers []int, err error) {
+	if on.Erase {
+		if numbers = slices.Collect(p.State().Versions()); len(numbers) > MaxChangeRemoved {
+			err = &Error{Kind: Conflict, Message: fmt.Sprintf("Preset %s has more than %d versions: remove its labels and prune it first", p.Slug, MaxChangeRemoved)}
+		}
+		return numbers, err
+	}
+	inUse := p.versionsInUse()
+	for _, n := range slices.Compact(slices.Sorted(slices.Values(on.Versions))) {
+		if !p.State().Has(n) {
+			return nil, &Error{Kind: NotFound, Message: fmt.Sprintf("Preset %s has no version %d", p.Slug, n)}
+		}
+		if inUse[n] {
+			return nil, &Error{Kind: Conflict, Message: fmt.Sprintf("Version %d of preset %s is designated or has a label: designate another one, and move its labels, first", n, p.Slug)}
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
 }
 
 // prunable returns the versions of p that may be removed, the oldest first, and no more than
 // most. If on.Keep is 0, all versions stay.
 func (on Pruning) prunable(r Reader, p Preset, most int) (numbers []int, err error) {
+	if on.Erase || len(on.Versions) > 0 {
+		return on.chosen(p)
+	}
 	var inUse map[int]bool
 	var served Served
 	for n := range p.State().Versions() {
@@ -67,8 +96,16 @@ type Pruning struct {
 	// UnusedSince, unless it is zero, keeps versions that were served since then, to the hour.
 	// It also keeps those that were made since then and never served.
 	UnusedSince time.Time
-	// Workspace is the id or slug of the one workspace to look in, empty for all.
+	// Workspace is the id or slug of the one workspace to look in, empty for all, or for the default
+	// one with a Preset.
 	Workspace string
+	// Preset is the slug of the one preset to look at, empty for all.
+	Preset string
+	// Versions of the Preset are removed, and no others, unless there are none. A version that requests
+	// get without naming its number is a Conflict. There are less than MaxChangeRemoved.
+	Versions []int
+	// Erase removes the Preset as a whole, with its labels and their history.
+	Erase bool
 	// DryRun removes nothing, and only reports.
 	DryRun bool
 }
@@ -83,8 +120,8 @@ type Pruned struct {
 	Count    int    `json:"count"`
 }
 
-// PruneVersions removes versions of presets of any status, for good. It keeps the newest of
-// each, and the designated one. It keeps versions that a label stands for, also in part,
+// PruneVersions removes versions of presets of any status, for good. Unless they are chosen, it keeps the
+// newest of each, and the designated one. It keeps versions that a label stands for, also in part,
 // and those that UnusedSince keeps. Clients see the presets as before, in the same order.
 // The result has each preset that lost versions, by workspace, also beside an error.
 //
@@ -97,8 +134,13 @@ func (s *Service) PruneVersions(ctx context.Context, w Write, on Pruning) ([]Pru
 	if err := w.Who.CheckManagementOfAll(); err != nil {
 		return nil, err
 	}
-	if on.Keep < 1 {
+	switch isChosen := on.Erase || len(on.Versions) > 0; {
+	case isChosen && on.Preset == "":
+		return nil, InvalidAt("preset", "must be given with versions and with erase")
+	case !isChosen && on.Keep < 1:
 		return nil, InvalidAt("keep", "must be at least 1")
+	case on.Preset != "":
+		on.Workspace = cmp.Or(on.Workspace, DefaultWorkspaceSlug)
 	}
 	w = Write{Who: w.Who, RequestID: w.RequestID}
 	workspaces, err := s.prunedWorkspaces(ctx, on.Workspace)
@@ -153,7 +195,14 @@ func (s *Service) prunable(ctx context.Context, home Workspace, on Pruning) (fou
 		if err := CheckWorkspace(r, home.ID); err != nil {
 			return err
 		}
-		for p, err := range r.Presets(home.ID) {
+		presets := r.Presets(home.ID)
+		if on.Preset != "" {
+			presets = func(yield func(Preset, error) bool) { yield(r.Preset(home.ID, on.Preset)) }
+		}
+		for p, err := range presets {
+			if errors.Is(err, ErrNotFound) {
+				return errPresetNotFound
+			}
 			if err != nil {
 				return err
 			}
@@ -170,7 +219,7 @@ func (s *Service) prunable(ctx context.Context, home Workspace, on Pruning) (fou
 		}
 		return nil
 	})
-	if KindOf(err) == NotFound {
+	if KindOf(err) == NotFound && on.Preset == "" {
 		err = nil
 	}
 	return found, err
@@ -199,6 +248,9 @@ func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, on Prun
 			}
 			object := p.audited()
 			object.Pruned = formatRanges(numbers)
+			if on.Erase {
+				return c.record("preset.erase", object, p.DesignatedVersion, 0)
+			}
 			return c.record("preset.prune", object, p.DesignatedVersion, p.DesignatedVersion)
 		})
 		switch {

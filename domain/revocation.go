@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain/internal/cow"
 )
 
 // ErrRevocationNotStored is in the chain of RevokeKey's error for a key that every Service of the
@@ -16,11 +15,8 @@ import (
 var ErrRevocationNotStored = errors.New("the key is refused from now on, but its revocation is not stored yet")
 
 // revocations are those that a store has not taken yet, in memory alone. They belong to the Stamps of
-// an open store, which all its Services share. They are safe for concurrent use.
-type revocations struct {
-	mu      sync.Mutex                             // held to replace the map
-	pending atomic.Pointer[map[KeyHash]revocation] // nil or empty for none
-}
+// an open store, which all its Services share.
+type revocations struct{ cow.Map[KeyHash, revocation] }
 
 // revocation is one that is not stored.
 type revocation struct {
@@ -29,39 +25,9 @@ type revocation struct {
 	write Write
 }
 
-// all returns the revocations that are not stored, by their keys. The map is not changed any more.
-func (r *revocations) all() map[KeyHash]revocation {
-	if pending := r.pending.Load(); pending != nil {
-		return *pending
-	}
-	return nil
-}
-
-// add adds a revocation, unless the key has one. It returns the one that the key has then.
-func (r *revocations) add(hash KeyHash, of revocation) revocation {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if earlier, ok := r.all()[hash]; ok {
-		return earlier
-	}
-	pending := map[KeyHash]revocation{hash: of}
-	maps.Copy(pending, r.all())
-	r.pending.Store(&pending)
-	return of
-}
-
-// remove removes the revocation of a key.
-func (r *revocations) remove(hash KeyHash) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	pending := maps.Clone(r.all())
-	delete(pending, hash)
-	r.pending.Store(&pending)
-}
-
 // show sets RevokedAt of a stored key whose revocation is not stored.
 func (r *revocations) show(k *Key) {
-	if of, ok := r.all()[k.Hash]; ok {
+	if of, ok := r.All()[k.Hash]; ok {
 		k.RevokedAt = &of.at
 	}
 }
@@ -80,10 +46,10 @@ func (s *Service) RevokeKey(ctx context.Context, w Write, ref string) (Key, erro
 	if err != nil {
 		return Key{}, err
 	}
-	if _, isPending := s.revocations().all()[k.Hash]; k.RevokedAt != nil && !isPending {
+	if _, isPending := s.revocations().All()[k.Hash]; k.RevokedAt != nil && !isPending {
 		return k, nil
 	}
-	of := s.revocations().add(k.Hash, revocation{k.ID, s.timestamp(), w})
+	of := s.revocations().Add(k.Hash, revocation{k.ID, s.timestamp(), w})
 	stored, err := s.storeRevocation(ctx, k.Hash, of)
 	switch {
 	case err == nil:
@@ -109,7 +75,7 @@ func (s *Service) storeRevocation(ctx context.Context, hash KeyHash, of revocati
 		return c.record("key.delete", auditedKey(k), 0, 0)
 	})
 	if err == nil || errors.Is(err, errKeyNotFound) {
-		s.revocations().remove(hash)
+		s.revocations().Remove(hash)
 	}
 	return k, err
 }
@@ -117,7 +83,7 @@ func (s *Service) storeRevocation(ctx context.Context, hash KeyHash, of revocati
 // StoreRevocations tries once to store the revocations for which RevokeKey could not. It returns
 // the ids of the keys whose revocation is stored now, or that are gone, and those of the others.
 func (s *Service) StoreRevocations(ctx context.Context) (stored, left []string) {
-	for hash, of := range s.revocations().all() {
+	for hash, of := range s.revocations().All() {
 		if _, err := s.storeRevocation(ctx, hash, of); err == nil || errors.Is(err, errKeyNotFound) {
 			stored = append(stored, of.keyID)
 		} else {

@@ -202,6 +202,9 @@ type Tx interface {
 	// result of Without. The rest of p stays as stored, and so does its place in its
 	// list. p has versions of these numbers. The numbers are in order.
 	PruneVersions(p Preset, numbers []int) error
+	// DeletePreset removes a stored preset with its versions, at most MaxChangeRemoved, for good. The
+	// engine removes its labels, and answers kept for repeated requests that show it, at once or later.
+	DeletePreset(p Preset) error
 	// PutLabelChange stores a change of a label of p under its number. The error is
 	// ErrTaken unless that number is the latest one plus 1.
 	PutLabelChange(p Preset, label string, c LabelChange) error

@@ -138,7 +138,7 @@ func TestLimitedKeyCommand(t *testing.T) {
 		secret, _ := s.must(append([]string{"key", "create"}, args...)...)
 		return caddytest.Bearer(strings.TrimSpace(secret))
 	}
-	presets := create("--kind", "inference", "--preset", "a", "--preset", "b", "--preset-required", "--model", "openai/*", "--model", "x/y:free")
+	presets := create("--kind", "inference", "--preset", "a", "--preset", "@preset/b", "--preset-required", "--model", "openai/*", "--model", "x/y:free")
 	team := create("--kind", "management", "--workspace", "team", "--only-workspace", "--may", "protected-labels")
 	s.Do("GET", "/v1/workspaces/team", "", team).Want(t, 200)
 	s.Do("GET", "/v1/workspaces/default", "", team).WantError(t, 404, "Workspace not found")
@@ -156,6 +156,7 @@ func TestLimitedKeyCommand(t *testing.T) {
 		"/preset_required: is for inference keys only":  {"--kind", "management", "--preset-required"},
 		"/only_workspace: is for management keys only":  {"--kind", "inference", "--only-workspace"},
 		"/may/0: must be one of protected-labels":       {"--kind", "management", "--may", "everything"},
+		"--preset takes no version: name the preset":    {"--kind", "inference", "--preset", "a@2"},
 		"/presets/1: is in the list already":            {"--kind", "inference", "--preset", "a", "--preset", "a"},
 		"/models/0: must have 1 to 256 printable ASCII": {"--kind", "inference", "--model", "a b"},
 	}, "key", "create")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 	"net/http"
 	"net/url"
@@ -71,13 +70,15 @@ func auditCommand() *cobra.Command {
 		expected     string
 		asJSON       bool
 		after, limit int
+		filter       auditFilter
 	)
 	audit := &cobra.Command{
-		Use:   "audit [--json] [--after <number>] [--limit <count>] | --verify [--head <hash>] [--json]",
+		Use:   "audit [--workspace <slug>] [--preset <slug>] [--since <time>] [--json] [--after <number>] [--limit <count>] | --verify [--head <hash>] [--json]",
 		Short: "Prints or verifies the trail of all changes",
 		Long: `
 Prints who changed what and when: the newest 50 changes as a table, or with --json the whole
-trail, one record a line. It leaves out changes that are made while it runs.
+trail, one record a line. It leaves out changes that are made while it runs. --workspace, --preset
+and --since choose records, of which --limit counts.
 
 Every record holds the hash of the one before, so that nobody can change, remove or insert a
 record unnoticed. --verify computes all hashes again, and prints the number of records and the
@@ -105,12 +106,19 @@ The hash of a record is the SHA-256 of its line of --json without the last membe
 			if asJSON && !flags.Changed("limit") {
 				limit = 0
 			}
-			if limit > 0 && !flags.Changed("after") {
-				after = max(trail.head.Count-limit, 0)
-			}
 			print := printRecords
 			if asJSON {
 				print = printRecordLines
+			}
+			if filter != (auditFilter{}) {
+				chosen, err := filter.apply(trail, after, limit, !flags.Changed("after"))
+				if err != nil {
+					return err
+				}
+				return print(cmd.OutOrStdout(), chosen)
+			}
+			if limit > 0 && !flags.Changed("after") {
+				after = max(trail.head.Count-limit, 0)
 			}
 			return print(cmd.OutOrStdout(), trail.records(after, limit))
 		},
@@ -122,8 +130,11 @@ The hash of a record is the SHA-256 of its line of --json without the last membe
 	flags.BoolVar(&asJSON, "json", false, "Print JSON, one record a line")
 	flags.IntVar(&after, "after", 0, "Print the records after this number, instead of the newest")
 	flags.IntVar(&limit, "limit", newestRecords, "Print at most so many records; 0, as with --json: all")
+	flags.StringVar(&filter.workspace, "workspace", "", "Print the records of the workspace of a slug or id, and of what is in it")
+	flags.StringVar(&filter.preset, "preset", "", "Print the records of the presets of a slug")
+	flags.StringVar(&filter.since, "since", "", "Print the records since then: a duration such as 7d, a date, or a time as RFC 3339")
 	for _, check := range []string{"verify", "head"} {
-		for _, other := range []string{"after", "limit"} {
+		for _, other := range []string{"after", "limit", "workspace", "preset", "since"} {
 			audit.MarkFlagsMutuallyExclusive(check, other)
 		}
 	}
@@ -142,7 +153,7 @@ func (t *client) auditPage(after, limit int) (auditPage, error) {
 }
 
 // records yields at most limit records after a number, 0 for all. An error ends them.
-func (t trail) records(after, limit int) iter.Seq2[domain.AuditRecord, error] {
+func (t trail) records(after, limit int) records {
 	end := t.head.Count
 	if limit > 0 && after <= end-limit {
 		end = after + limit
@@ -196,8 +207,8 @@ func (t trail) verify(expected string) error {
 }
 
 // printRecordLines prints records as JSON Lines, each as its hash was made of.
-func printRecordLines(w io.Writer, records iter.Seq2[domain.AuditRecord, error]) error {
-	for r, err := range records {
+func printRecordLines(w io.Writer, all records) error {
+	for r, err := range all {
 		if err != nil {
 			return err
 		}
@@ -212,10 +223,10 @@ func printRecordLines(w io.Writer, records iter.Seq2[domain.AuditRecord, error])
 	return nil
 }
 
-func printRecords(w io.Writer, records iter.Seq2[domain.AuditRecord, error]) error {
+func printRecords(w io.Writer, all records) error {
 	table := terminal.NewTable(w)
 	table.Row("NUMBER", "TIME", "OPERATION", "OBJECT", "VERSION", "USER", "KEY", "REQUEST")
-	for r, err := range records {
+	for r, err := range all {
 		if err != nil {
 			return err
 		}

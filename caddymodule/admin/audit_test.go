@@ -249,13 +249,17 @@ func TestAuditCommand(t *testing.T) {
 		t.Errorf("--verify --json: got %q, %v, want an object with the count %d", out, err, total)
 	}
 	s.refuses(map[string][]string{
-		"no record has the hash": {"--verify", "--head", strings.Repeat("1", 64)},
-		"64 hexadecimal digits":  {"--head", "12"},
-		"--head: encoding/hex":   {"--head", strings.Repeat("x", 64)},
-		"[verify after]":         {"--verify", "--after", "1"},
-		"[verify limit]":         {"--verify", "--limit", "1"},
-		"after: must be":         {"--after", "-1"},
-		"unknown command":        {"all"},
+		"no record has the hash":    {"--verify", "--head", strings.Repeat("1", 64)},
+		"64 hexadecimal digits":     {"--head", "12"},
+		"--head: encoding/hex":      {"--head", strings.Repeat("x", 64)},
+		"[verify after]":            {"--verify", "--after", "1"},
+		"[verify limit]":            {"--verify", "--limit", "1"},
+		"[verify since]":            {"--verify", "--since", "1d"},
+		"--since: must be":          {"--since", "yesterday"},
+		"has no workspace absent":   {"--workspace", "absent"},
+		"--preset takes no version": {"--preset", "mail@2"},
+		"after: must be":            {"--after", "-1"},
+		"unknown command":           {"all"},
 	}, "audit")
 }
 
@@ -346,5 +350,46 @@ func TestAuditVerifyFindsTampering(t *testing.T) {
 		} else if tc.says != "" && (err == nil || out != "" || !strings.Contains(err.Error(), tc.says)) {
 			t.Errorf("%s: got %q, %v, want an error with %q", tc.name, out, err, tc.says)
 		}
+	}
+}
+
+// TestAuditChoosesRecords filters the trail by workspace, preset and time.
+func TestAuditChoosesRecords(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
+	for _, path := range []string{"mail", "chat", "mail?workspace_id=team", "mail"} {
+		slug, query, _ := strings.Cut(path, "?")
+		s.Manage("POST", "/v1/presets/"+slug+"/responses?"+query, `{"model":"m"}`).Want(t, 200)
+	}
+	s.Manage("PATCH", "/v1/workspaces/team", `{"slug":"crew"}`).Want(t, 200)
+	rows := func(args ...string) string {
+		t.Helper()
+		out, _ := s.must(append([]string{"audit"}, args...)...)
+		var all []string
+		for line := range strings.Lines(out) {
+			if fields := strings.Fields(line); fields[0] != "NUMBER" {
+				all = append(all, fields[2]+" "+fields[3])
+			}
+		}
+		return strings.Join(all, ", ")
+	}
+	const create, made = "workspace.create team", "preset.create_version mail"
+	for _, tc := range []struct{ args, want string }{
+		{"--preset mail", made + ", " + made + ", " + made},
+		{"--preset @preset/mail --workspace team", made},
+		{"--workspace team", create + ", " + made + ", workspace.update crew"},
+		{"--workspace crew --since 1h", create + ", " + made + ", workspace.update crew"},
+		{"--workspace crew --limit 2", made + ", workspace.update crew"},
+		{"--workspace crew --limit 2 --after 0", create + ", " + made},
+		{"--workspace default --preset chat --since 2026-01-01", "preset.create_version chat"},
+		{"--preset mail --since 2100-01-01", ""},
+		{"--preset mail --since 2100-01-01T00:00:00Z", ""},
+	} {
+		if got := rows(strings.Fields(tc.args)...); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.args, got, tc.want)
+		}
+	}
+	if out, _ := s.must("audit", "--json", "--preset", "chat"); strings.Count(out, "\n") != 1 || !strings.HasPrefix(out, "{") {
+		t.Errorf("got %q, want a line of JSON", out)
 	}
 }

@@ -39,7 +39,7 @@ func addCommands(presets *cobra.Command) {
 	presets.AddGroup(cli.Groups()...)
 	presets.AddGroup(&cobra.Group{ID: server, Title: "Keys and store, over Caddy's admin endpoint:"})
 	for _, command := range []*cobra.Command{
-		keyCommand(), auditCommand(), backupCommand(), restoreCommand(), verifyCommand(), salvageCommand(), pruneCommand(),
+		keyCommand(), auditCommand(), backupCommand(), restoreCommand(), verifyCommand(), salvageCommand(), pruneCommand(), eraseCommand(),
 		healthCommand(), versionCommand(),
 	} {
 		command.GroupID = server
@@ -47,19 +47,7 @@ func addCommands(presets *cobra.Command) {
 	}
 	presets.AddCommand(cli.Commands()...)
 	presets.PersistentPreRunE = refuseEmpty
-	refuseUnknown(presets)
-}
-
-// refuseUnknown makes a command fail for an unknown subcommand. Otherwise Cobra prints the
-// help and succeeds, even for a misspelt backup command.
-func refuseUnknown(cmd *cobra.Command) {
-	cmd.Args = cobra.ArbitraryArgs
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return fmt.Errorf("unknown command %q for %q; --help lists the commands", args[0], cmd.CommandPath())
-		}
-		return cmd.Help()
-	}
+	cli.RefuseUnknown(presets)
 }
 
 // client calls the admin endpoint of the running server. Flags tell where that server is.

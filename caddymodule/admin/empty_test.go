@@ -54,7 +54,7 @@ func TestEmptyFlags(t *testing.T) {
 				refused("--"+flag.Name+": must not be empty", "--"+flag.Name+"=")
 			case "stringArray":
 				refused("--"+flag.Name+": must not be empty", "--"+flag.Name, "a", "--"+flag.Name, "")
-			case "bool", "int", "int64", "float64", "duration":
+			case "bool", "int", "int64", "intSlice", "float64", "duration":
 				return // an empty text is none of these
 			default:
 				t.Errorf("%q: the flag %s has the type %s, which this test does not know", words, flag.Name, flag.Value.Type())

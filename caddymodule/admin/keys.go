@@ -14,6 +14,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/quota"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -177,7 +178,7 @@ func keyCommand() *cobra.Command {
 	target.flags(key)
 	key.AddCommand(createKeyCommand(&target), listKeysCommand(&target), showKeyCommand(&target), rotateKeyCommand(&target),
 		revokeKeyCommand(&target), removeKeyCommand(&target), pruneKeysCommand(&target))
-	refuseUnknown(key)
+	cli.RefuseUnknown(key)
 	return key
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -124,6 +125,13 @@ Its name, user and lifetime are not taken.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := options.apply(target, &in, cmd.Flags().Changed); err != nil {
 				return err
+			}
+			for i, name := range in.Presets {
+				slug, err := cli.SlugOf(name, "--preset")
+				if err != nil {
+					return err
+				}
+				in.Presets[i] = slug
 			}
 			k, err := call[issuedKey](target, http.MethodPost, Path+"keys", in)
 			if err != nil {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/registry"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/terminal"
@@ -23,6 +25,9 @@ type pruneRequest struct {
 	// UnusedFor is a duration as in a Caddyfile, such as 90d, or empty.
 	UnusedFor string `json:"unused_for,omitzero"`
 	Workspace string `json:"workspace,omitzero"`
+	Preset    string `json:"preset,omitzero"`
+	Versions  []int  `json:"versions,omitempty"`
+	Erase     bool   `json:"erase,omitzero"`
 	DryRun    bool   `json:"dry_run,omitzero"`
 }
 
@@ -41,10 +46,14 @@ func pruneVersions(r request) (any, error) {
 	if err := r.read(&in); err != nil {
 		return nil, err
 	}
-	on := domain.Pruning{Workspace: in.Workspace, DryRun: in.DryRun}
-	if in.Keep != nil {
+	on := domain.Pruning{Workspace: in.Workspace, Preset: in.Preset, Versions: in.Versions, Erase: in.Erase, DryRun: in.DryRun}
+	switch isChosen := in.Erase || in.Versions != nil; {
+	case isChosen && (in.Keep != nil || in.UnusedFor != "" || in.Erase && in.Versions != nil):
+		return nil, badRequest("keep and unused_for choose versions, and versions and erase do that, too: give one of them")
+	case isChosen:
+	case in.Keep != nil:
 		on.Keep = *in.Keep
-	} else {
+	default:
 		var err error
 		if on.Keep, err = keepVersions(r.live); err != nil {
 			return nil, err
@@ -123,7 +132,7 @@ func pruneCommand() *cobra.Command {
 		keep   int
 	)
 	prune := &cobra.Command{
-		Use:   "prune [--keep <count>] [--unused-for <duration>] [--workspace <slug>] [--dry-run]",
+		Use:   "prune [--keep <count>] [--unused-for <duration>] [--workspace <slug>] [--preset <slug> [--version <number>]] [--dry-run]",
 		Short: "Removes old versions of presets, for good",
 		Long: `
 Removes old versions of presets, also of archived and disabled ones, and prints them. The newest
@@ -133,6 +142,10 @@ versions stay, and so do designated and labelled ones.
 configuration. With --unused-for, versions stay that were served within that time, or made within
 it and never served. The server needs the block usage for that.
 
+With --version, which may be repeated, these versions of the preset are removed, and no others. A
+designated or labelled one is refused. The text of a removed version stays in backups and logs, and
+on the disk for a while: docs/erase.md says where, and what ends it.
+
 Many versions of one preset are removed in several changes, between which others may write. The
 last line says when the disk space is free again.`,
 		Args: cobra.NoArgs,
@@ -140,20 +153,72 @@ last line says when the disk space is free again.`,
 			if cmd.Flags().Changed("keep") {
 				in.Keep = &keep
 			}
-			result, err := call[pruneResult](&target, http.MethodPost, Path+"prune", in)
-			if err != nil {
-				return err
-			}
-			return printPruned(cmd.OutOrStdout(), result)
+			return removeVersions(cmd, &target, in)
 		},
 	}
 	target.flags(prune)
 	flags := prune.Flags()
 	flags.IntVar(&keep, "keep", 0, "The number of the newest versions of each preset that stay; default: keep_versions of the configuration, or 1 with --unused-for")
 	flags.StringVar(&in.UnusedFor, "unused-for", "", "The time for which a removed version was not served, such as 90d; default: any")
-	flags.StringVar(&in.Workspace, "workspace", "", "The slug or id of the one workspace to look in; default: all")
+	flags.StringVar(&in.Workspace, "workspace", "", "The slug or id of the one workspace to look in; default: all, or the default one with --preset")
+	flags.StringVar(&in.Preset, "preset", "", "The slug of the one preset to look at; default: all")
+	flags.IntSliceVar(&in.Versions, "version", nil, "The number of a version of the preset to remove; may be repeated")
 	flags.BoolVar(&in.DryRun, "dry-run", false, "Print what would be removed, and remove nothing")
 	return prune
+}
+
+func eraseCommand() *cobra.Command {
+	var target client
+	var yes bool
+	in := pruneRequest{Erase: true}
+	erase := &cobra.Command{
+		Use:   "erase --preset <slug> [--workspace <slug>] [--yes]",
+		Short: "Removes a preset with all that it has, for good",
+		Long: `
+Removes a preset of any status with its versions, labels and policy, for good. Its slug is free
+again. Without --yes it prints what would be removed. Requests that name the preset get a 404.
+
+The audit trail keeps the slug, and the messages of versions. The text of the versions stays in
+backups and logs, and on the disk for a while: docs/erase.md says where, and what ends it. To take
+a preset out of use only, see "caddy presets archive".`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in.DryRun = !yes
+			if err := removeVersions(cmd, &target, in); err != nil || yes {
+				return err
+			}
+			return errors.New("nothing was erased: say --yes")
+		},
+	}
+	target.flags(erase)
+	flags := erase.Flags()
+	flags.StringVar(&in.Preset, "preset", "", "The slug of the preset")
+	flags.StringVar(&in.Workspace, "workspace", "", "The slug or id of its workspace; default: default")
+	flags.BoolVar(&yes, "yes", false, "Erase it")
+	_ = erase.MarkFlagRequired("preset") // fails for an unknown flag only
+	return erase
+}
+
+// removeVersions sends a request and prints its result. The preset may be named as in requests.
+func removeVersions(cmd *cobra.Command, target *client, in pruneRequest) error {
+	if in.Preset != "" {
+		slug, version, err := cli.SplitReference(in.Preset)
+		if err != nil {
+			return err
+		}
+		if in.Preset = slug; version != "" {
+			number, ok := domain.ParseNumber(version)
+			if !ok || in.Erase {
+				return fmt.Errorf("--preset takes no version %s: name the preset alone, as %s", version, slug)
+			}
+			in.Versions = append(in.Versions, number)
+		}
+	}
+	result, err := call[pruneResult](target, http.MethodPost, Path+"prune", in)
+	if err != nil {
+		return err
+	}
+	return printPruned(cmd.OutOrStdout(), result)
 }
 
 func printPruned(w io.Writer, result pruneResult) error {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -29,8 +30,10 @@ func Groups() []*cobra.Group {
 // Commands returns the commands, to be added to "caddy presets". Each call makes new ones.
 func Commands() []*cobra.Command {
 	people := []*cobra.Command{
-		listCommand(), showCommand(), versionsCommand(), diffCommand(), designateCommand(), labelCommand(), tryCommand(), copyCommand(), mcpCommand(),
+		listCommand(), showCommand(), versionsCommand(), diffCommand(), designateCommand(), labelCommand(), tryCommand(), editCommand(), copyCommand(), mcpCommand(),
+		presetCommand(), workspaceCommand(),
 	}
+	people = append(people, stateCommands()...)
 	for _, command := range people {
 		command.GroupID = groupPresets
 	}
@@ -39,6 +42,18 @@ func Commands() []*cobra.Command {
 		command.GroupID = groupFiles
 	}
 	return append(people, fromFiles...)
+}
+
+// RefuseUnknown makes a command fail for an unknown subcommand. Otherwise Cobra prints the
+// help and succeeds, even for a misspelt backup command.
+func RefuseUnknown(cmd *cobra.Command) {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("unknown command %q for %q; --help lists the commands", args[0], cmd.CommandPath())
+		}
+		return cmd.Help()
+	}
 }
 
 // ExitWith returns an error that ends the program with a status. Caddy's log shows err, unless nil.

@@ -38,6 +38,28 @@ func TestCommandsPrint(t *testing.T) {
 		words("designate summary 1"),
 		words("label summary live 1"),
 		words("label summary live 1 --override files"),
+		words("label email-copywriter stable --history"),
+		words("show @preset/email-copywriter@1"),
+		words("diff email-copywriter@1 2"),
+		words("designate @preset/email-copywriter@2"),
+		words("label email-copywriter@1 first"),
+		words("versions @preset/email-copywriter"),
+		append(words("rename email-copywriter"), "Newsletter"),
+		words("disable email-copywriter"),
+		words("archive email-copywriter"),
+		words("enable email-copywriter"),
+		words("archive @preset/email-copywriter"),
+		words("list --status archived"),
+		words("archive email-copywriter"),
+		words("preset restore email-copywriter"),
+		words("archive summary"),
+		words("archive summary --override files"),
+		words("preset restore summary"),
+		words("preset restore summary --override files"),
+		words("workspace list"),
+		words("workspace create research --description Trials"),
+		words("workspace create research"),
+		words("workspace list"),
 	))
 }
 
@@ -79,6 +101,25 @@ func TestCommandsPrintJSON(t *testing.T) {
 	}
 	if deleted := mustRun(t, words("label email-copywriter live --delete --json")...); deleted != "{\"deleted\":true}\n" {
 		t.Errorf("got %q, want the answer", deleted)
+	}
+	if history := data[[]object](t, mustRun(t, words("label email-copywriter live --history --json")...)); len(history) != 2 || history[0]["to"] != nil || history[1]["number"] != 1.0 {
+		t.Errorf("got %v, want both changes", history)
+	}
+	if disabled := data[object](t, mustRun(t, words("disable tour-guide --json")...)); disabled["status"] != "disabled" {
+		t.Errorf("got %v, want the preset", disabled)
+	}
+	mustRun(t, "enable", "tour-guide")
+	if archived := mustRun(t, words("archive tour-guide --json")...); archived != "{\"deleted\":true}\n" {
+		t.Errorf("got %q, want the answer", archived)
+	}
+	if restored := data[object](t, mustRun(t, words("preset restore tour-guide --json")...)); restored["slug"] != "tour-guide" {
+		t.Errorf("got %v, want the preset", restored)
+	}
+	if all := data[[]object](t, mustRun(t, words("workspace list --json")...)); len(all) != 2 || all[0]["slug"] != "default" {
+		t.Errorf("got %v, want both workspaces", all)
+	}
+	if created := data[object](t, mustRun(t, words("workspace create lab --name Lab --json")...)); created["name"] != "Lab" {
+		t.Errorf("got %v, want the workspace", created)
 	}
 	dryRun := data[object](t, mustRun(t, words("try email-copywriter --json")...))
 	if dryRun["path"] != "/v1/responses" || dryRun["fields"] == nil {

@@ -28,9 +28,21 @@ const (
 // typed is the beginning of this one.
 type source func(ctx context.Context, a api, args []string, typed string) ([]string, error)
 
-// slugs are those of presets.
-var slugs source = func(ctx context.Context, a api, _ []string, typed string) ([]string, error) {
-	return a.names(ctx, "/presets", a.query("q", typed, "sort", "slug", "order", "asc"), domain.CheckPresetSlug)
+// slugs are those of presets, and archivedSlugs those of archived ones. They have @preset/ before them if
+// the word begins with it.
+var slugs, archivedSlugs = slugsOf(""), slugsOf(domain.PresetArchived)
+
+func slugsOf(status domain.PresetStatus) source {
+	return func(ctx context.Context, a api, _ []string, typed string) ([]string, error) {
+		word, isReference := strings.CutPrefix(typed, domain.ReferenceMark)
+		found, err := a.names(ctx, "/presets", a.query("q", word, "status", string(status), "sort", "slug", "order", "asc"), domain.CheckPresetSlug)
+		for i := range found {
+			if isReference {
+				found[i] = domain.ReferenceMark + found[i]
+			}
+		}
+		return found, err
+	}
 }
 
 // workspaces are the slugs of workspaces.
@@ -48,7 +60,11 @@ var labels source = func(ctx context.Context, a api, args []string, _ string) ([
 	if len(args) == 0 {
 		return nil, errors.New("no preset is named")
 	}
-	p, _, err := a.preset(ctx, args[0])
+	slug, _, err := SplitReference(args[0])
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := a.preset(ctx, slug)
 	if err != nil {
 		return nil, err
 	}

@@ -26,8 +26,8 @@ changes no file that exists, and it speaks to no server of presets: review the f
 then run caddy presets apply.
 
 The source is one of ` + strings.Join(sources, ", ") + `.
-The input is a file, a folder, - for standard input, or the URL of a live account.
-OpenAI has no accounts that can be read, and OpenRouter has nothing else.
+The input is a file, a folder, - for standard input, or the URL of a live account of OpenRouter,
+which has nothing else, Langfuse, LiteLLM (litellm), Portkey or Bifrost.
 
 The report says what has no counterpart. It never shows a prompt, a setting or a
 credential. The exit status is 1 if a prompt or a version is not written.`,

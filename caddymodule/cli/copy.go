@@ -52,7 +52,7 @@ and designates it, and leaves all else there as it is.`,
 	copying.MarkFlagsOneRequired("to-workspace", "to-server")
 	copying.MarkFlagsRequiredTogether("to-server", "to-key-file")
 	_ = copying.MarkFlagFilename("to-key-file") // fails for an unknown flag only
-	return copying
+	return takesReference(copying, nowhere)
 }
 
 func (c *copier) destination(cmd *cobra.Command, from api) (to api, err error) {

@@ -3,8 +3,12 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,18 +31,37 @@ func (c *changer) flags(cmd *cobra.Command) {
 
 // change is changePreset with the owner to override.
 func (c *changer) change(cmd *cobra.Command, a api, slug string, r client.Request, body any) (before client.Preset, response *client.Response, err error) {
-	r.Header = make(http.Header)
-	if c.override != "" {
-		if err := domain.CheckOwner("--override", c.override); err != nil {
-			return before, nil, err
-		}
-		r.Header.Set("X-Preset-Override", c.override)
+	if r.Header, err = c.header(); err != nil {
+		return before, nil, err
 	}
 	before, response, err = a.changePreset(cmd.Context(), slug, r, body)
-	if owner := domain.ValueOr(before.ManagedBy, ""); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
-		err = fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", before.Slug, owner, owner)
+	return before, response, withOwner(err, slug)
+}
+
+// header returns the header of a change, with the owner to override.
+func (c *changer) header() (http.Header, error) {
+	header := make(http.Header)
+	if c.override != "" {
+		if err := domain.CheckOwner("--override", c.override); err != nil {
+			return nil, err
+		}
+		header.Set("X-Preset-Override", c.override)
 	}
-	return before, response, err
+	return header, nil
+}
+
+// withOwner returns the error of a change with the option that overrides the owner, if that is the cause.
+func withOwner(err error, slug string) error {
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusConflict && len(refused.Issues) == 1 {
+		if owner, ok := strings.CutPrefix(refused.Issues[0].Message, "the preset is managed by "); ok {
+			return managedError(slug, owner)
+		}
+	}
+	return err
+}
+
+func managedError(slug, owner string) error {
+	return fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", slug, owner, owner)
 }
 
 // changePreset changes a preset, unless it changes meanwhile, and returns it as it was before.
@@ -101,23 +124,25 @@ at the same time.`,
 		ValidArgsFunction: c.completeArgs(slugs, labels),
 	}
 	c.flags(designate)
-	return designate
+	return takesReference(designate, 1)
 }
 
 func labelCommand() *cobra.Command {
 	var c changer
-	var remove bool
+	var remove, history bool
 	label := &cobra.Command{
-		Use:   "label <slug> <label> <version>|<version>:<weight>,… | --delete [--override <owner>] [--json]",
-		Short: "Sets or removes a label of a preset",
+		Use:   "label <slug> <label> <version>|<version>:<weight>,… | --delete | --history [--override <owner>] [--json]",
+		Short: "Sets or removes a label of a preset, or shows its history",
 		Long: `
 Sets a label to a version, or splits its requests between several versions by weight. --delete
-removes it. Nothing is changed if someone else changes the preset at the same time.`,
+removes it. Nothing is changed if someone else changes the preset at the same time. --history
+lists who made the label stand for what, the last change first, also after it is removed.`,
 		Example: `  $ caddy presets label email-copywriter staging 2
   $ caddy presets label email-copywriter canary 2:90,3:10
-  $ caddy presets label email-copywriter canary --delete`,
+  $ caddy presets label email-copywriter canary --delete
+  $ caddy presets label email-copywriter canary --history`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if remove {
+			if remove || history {
 				return cobra.ExactArgs(2)(cmd, args)
 			}
 			return cobra.ExactArgs(3)(cmd, args)
@@ -126,6 +151,9 @@ removes it. Nothing is changed if someone else changes the preset at the same ti
 			slug, name := args[0], args[1]
 			if err := domain.CheckLabel(name); err != nil {
 				return err
+			}
+			if history {
+				return a.printHistory(cmd, c.asJSON, slug, name)
 			}
 			r := client.Request{Method: http.MethodDelete, Path: client.PresetPath(slug, "labels", name)}
 			var body any
@@ -151,7 +179,64 @@ removes it. Nothing is changed if someone else changes the preset at the same ti
 	}
 	c.flags(label)
 	label.Flags().BoolVar(&remove, "delete", false, "Remove the label")
-	return label
+	label.Flags().BoolVar(&history, "history", false, "List the changes of the label")
+	label.MarkFlagsMutuallyExclusive("delete", "history")
+	label.MarkFlagsMutuallyExclusive("override", "history")
+	return takesReference(label, 2)
+}
+
+// printHistory prints the changes of a label, the last one first.
+func (a api) printHistory(cmd *cobra.Command, asJSON bool, slug, label string) error {
+	if err := domain.CheckPresetSlug(slug); err != nil {
+		return err
+	}
+	text := func(to *domain.Target) string {
+		if to == nil {
+			return ""
+		}
+		return targetText(*to)
+	}
+	columns := []string{"CHANGE", "TIME", "BEFORE", "AFTER", "BY"}
+	return printList(cmd, asJSON, a.labelChanges(cmd.Context(), slug, label), columns, func(c domain.LabelChange) []string {
+		return []string{strconv.Itoa(c.Number), timeText(c.Time), text(c.From), text(c.To), c.UserID}
+	})
+}
+
+// labelChanges yields the changes of a label. Changes that others make meanwhile are left out.
+func (a api) labelChanges(ctx context.Context, slug, label string) elements {
+	return func(yield func(json.RawMessage, error) bool) {
+		offset := 0
+		for last := math.MaxInt; last > 1; {
+			var page struct {
+				History []json.RawMessage `json:"history"`
+			}
+			response, err := a.get(ctx, client.PresetPath(slug, "labels", label), a.query("offset", strconv.Itoa(offset), "limit", "100"))
+			if err == nil {
+				err = client.Decode(response.Data, &page)
+			}
+			before := last
+			for _, text := range page.History {
+				var change domain.LabelChange
+				if err = client.Decode(text, &change); err != nil {
+					break
+				}
+				if change.Number >= last {
+					continue
+				}
+				if last = change.Number; !yield(text, nil) {
+					return
+				}
+			}
+			if err == nil && last == before {
+				err = fmt.Errorf("the history of label %s has no change before number %d", label, last)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			offset += len(page.History)
+		}
+	}
 }
 
 // targetIn reads what a label is to stand for: 2, or a split such as 2:90,3:10.

@@ -17,7 +17,7 @@ func diffCommand() *cobra.Command {
 		Short: "Shows the differences of two versions",
 		Long: `
 Shows the differences of two versions, each by its number or a label: the prompt as a unified
-diff, the settings and the messages by their paths.`,
+diff, the settings and the messages by their paths, with their old and new values.`,
 		Args: cobra.ExactArgs(3),
 		RunE: to.withAPI(func(cmd *cobra.Command, a api, args []string) error {
 			if err := domain.CheckPresetSlug(args[0]); err != nil {
@@ -37,7 +37,7 @@ diff, the settings and the messages by their paths.`,
 		ValidArgsFunction: to.completeArgs(slugs, labels, labels),
 	}
 	to.flags(command)
-	return command
+	return takesReference(command, 1)
 }
 
 func diffText(d domain.VersionDiff, paint painter) string {

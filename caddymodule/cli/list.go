@@ -66,7 +66,7 @@ that requests get is marked with *. SIZE is that of settings, prompt and message
 		ValidArgsFunction: to.completeArgs(slugs),
 	}
 	to.flags(versions)
-	return versions
+	return takesReference(versions, nowhere)
 }
 
 func versionRow(v client.Version) []string {

@@ -66,7 +66,7 @@ func details(c *plan.Change) []detail {
 	return append(all, operations("policy", c.Policy)...)
 }
 
-// operations returns a line for each operation of a JSON Patch, under a title.
+// operations returns a line with the old and the new value for each operation of a JSON Patch, under a title.
 func operations(title string, patch []diff.Operation) []detail {
 	if len(patch) == 0 {
 		return nil
@@ -81,13 +81,22 @@ func operations(title string, patch []diff.Operation) []detail {
 			mark = '-'
 		}
 		line := terminal.Escape(o.Path)
-		if o.Path == "" {
+		if o.Path == "" { // null is what is not there
 			line = "all"
+			if string(o.Value) == "null" {
+				mark, o.Value = '-', nil
+			}
+			if string(o.Old) == "null" {
+				mark, o.Old = '+', nil
+			}
 		}
-		switch {
-		case o.Path == "" && string(o.Value) == "null":
-			mark = '-' // null is what is not there
-		case o.Value != nil:
+		if o.Old != nil {
+			line += " " + shortJSON(o.Old)
+		}
+		if o.Old != nil && o.Value != nil {
+			line += " ->"
+		}
+		if o.Value != nil {
 			line += " " + shortJSON(o.Value)
 		}
 		all = append(all, detail{mark, line})

@@ -47,5 +47,5 @@ the next apply would take it back.`,
 	}
 	t.flags(cmd)
 	cmd.Flags().StringVar(&owner, "owner", defaultOwner, "The owner that releases it")
-	return cmd
+	return takesReference(cmd, nowhere)
 }

@@ -49,7 +49,7 @@ one. --json prints the preset, or with --version the version, as the API has it.
 	to.flags(show)
 	show.Flags().StringVar(&ref, "version", "", "The number of a version, or a label; default: the designated version")
 	completeFlag(show, "version", to.complete(labels))
-	return show
+	return takesReference(show, toVersionFlag)
 }
 
 func presetText(p client.Preset, v client.Version) string {

@@ -80,7 +80,7 @@ func TestTerminal(t *testing.T) {
 		"--- email-copywriter@2", "\x1b[36m--- email-copywriter@2\x1b[m", "+++ email-copywriter@3", "\x1b[36m+++ email-copywriter@3\x1b[m",
 		"@@ -1,2 +1,2 @@", "\x1b[36m@@ -1,2 +1,2 @@\x1b[m",
 		"- Be friendly.", "\x1b[31m- Be friendly.\x1b[m", "+ Be very friendly.", "\x1b[32m+ Be very friendly.\x1b[m",
-		"- /temperature", "\x1b[31m- /temperature\x1b[m", `+ /tools [{"type":"web_search"}]`, "\x1b[32m"+`+ /tools [{"type":"web_search"}]`+"\x1b[m",
+		"- /temperature 0.70", "\x1b[31m- /temperature 0.70\x1b[m", `+ /tools [{"type":"web_search"}]`, "\x1b[32m"+`+ /tools [{"type":"web_search"}]`+"\x1b[m",
 	).Replace(plain)
 	if got := onTerminal(t, diff...); got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -75,7 +75,7 @@ The command takes an inference key, and works in the workspace of this key.`,
 	try.MarkFlagsMutuallyExclusive("replay", "input")
 	try.MarkFlagsMutuallyExclusive("replay", "var")
 	completeFlag(try, "version", t.complete(labels))
-	return try
+	return takesReference(try, toVersionFlag)
 }
 
 func (t *trial) run(cmd *cobra.Command, a api, slug string) error {

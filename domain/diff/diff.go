@@ -25,6 +25,8 @@ type Operation struct {
 	Op    string          `json:"op"`
 	Path  string          `json:"path"`
 	Value json.RawMessage `json:"value,omitempty"` // nil for remove
+	// Old is the value before, nil for add. A patch ignores members that RFC 6902 does not define.
+	Old json.RawMessage `json:"old,omitempty"`
 }
 
 const (
@@ -58,8 +60,8 @@ func JSON(from, to json.RawMessage) ([]Operation, error) {
 	e.add(target, 0)
 	// If only one is null, that one is no template.
 	if (source == nil) != (target == nil) || e.patch > maxPatch && !reflect.DeepEqual(source, target) {
-		value, err := Marshal(target)
-		return []Operation{{jsondiff.OperationReplace, "", value}}, err
+		whole, err := operation(jsondiff.OperationReplace, "", source, target)
+		return []Operation{whole}, err
 	}
 	var options []jsondiff.Option
 	if e.longest <= maxAligned {
@@ -71,15 +73,22 @@ func JSON(from, to json.RawMessage) ([]Operation, error) {
 	}
 	operations := make([]Operation, len(patch))
 	for i := range patch {
-		operations[i] = Operation{Op: patch[i].Type, Path: patch[i].Path}
-		if patch[i].Type == jsondiff.OperationRemove {
-			continue
-		}
-		if operations[i].Value, err = Marshal(patch[i].Value); err != nil {
+		if operations[i], err = operation(patch[i].Type, patch[i].Path, patch[i].OldValue, patch[i].Value); err != nil {
 			return nil, err
 		}
 	}
 	return operations, nil
+}
+
+func operation(op, path string, before, after any) (o Operation, err error) {
+	o = Operation{Op: op, Path: path}
+	if op != jsondiff.OperationAdd {
+		o.Old, err = Marshal(before)
+	}
+	if op != jsondiff.OperationRemove && err == nil {
+		o.Value, err = Marshal(after)
+	}
+	return o, err
 }
 
 // Marshal returns the JSON of a value. Unlike the jsonv2 encoder, it writes a json.Number

@@ -22,6 +22,9 @@ func patch(t *testing.T, from, to string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for i := range operations {
+		operations[i].Old = nil // TestOldValues has them
+	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
@@ -53,6 +56,23 @@ func TestJSON(t *testing.T) {
 	} {
 		if got := patch(t, tc.from, tc.to); got != tc.want {
 			t.Errorf("%s: got  %s\nwant %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestOldValues(t *testing.T) {
+	for _, tc := range []struct{ from, to, want string }{
+		{`{"t":0.70,"m":"a","x":null}`, `{"m":"<b>","new":1,"x":2}`, `[{"op":"replace","path":"/m","value":"<b>","old":"a"},{"op":"add","path":"/new","value":1},{"op":"remove","path":"/t","old":0.70},{"op":"replace","path":"/x","value":2,"old":null}]`},
+		{`{"s":["a","b","c","d"]}`, `{"s":["b","x","d"]}`, `[{"op":"remove","path":"/s/0","old":"a"},{"op":"replace","path":"/s/1","value":"x","old":"c"}]`},
+		{`null`, `{"a":1}`, `[{"op":"replace","path":"","value":{"a":1},"old":null}]`},
+		{`{"a":1}`, `null`, `[{"op":"replace","path":"","value":null,"old":{"a":1}}]`},
+	} {
+		operations, err := JSON([]byte(tc.from), []byte(tc.to))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Marshal(operations); err != nil || string(got) != tc.want {
+			t.Errorf("got %s, %v, want %s", got, err, tc.want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package problem has the errors that callers of the domain are told of.
+// Package problem has the errors that callers of the domain are told of, and the conditions of changes.
 package problem
 
 import (

@@ -185,3 +185,38 @@ func TestOrphanOfRemoved(t *testing.T) {
 	}
 	mustOpen(t, folder)
 }
+
+// TestPurgeOfPreset leaves nothing of an erased preset, not even answers that were kept, and all of others.
+func TestPurgeOfPreset(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	w := fill(t, s, "w", 50)
+	kinds := append([]records.Kind{records.KindReplay, records.KindSpent}, workspaceKinds...)
+	p := newPreset(w.ID, "gone")
+	before := len(recordsOf(t, s, kinds...))
+	err := s.Update(t.Context(), func(tx domain.Tx) (err error) {
+		for n := range domain.MaxChangeRemoved / 10 {
+			err = cmp.Or(err, tx.PutPresetVersion(p, domain.PresetVersion{Version: n + 1, Config: []byte("{}")}))
+		}
+		p.LatestVersion = domain.MaxChangeRemoved / 10
+		for n := range 2 * records.PurgeBatch {
+			err = cmp.Or(err, tx.PutLabelChange(p, "staging", domain.LabelChange{Number: n + 1}))
+		}
+		for i, answer := range []string{`{"id":"` + p.ID + `"}`, `{"id":"other"}`} {
+			err = cmp.Or(err, tx.PutReplay(domain.Replay{ID: domain.ReplayID{byte(i)}, Answer: []byte(answer), ExpiresAt: time.Now().Add(time.Hour)}))
+		}
+		return cmp.Or(err, tx.PutPreset(p), tx.PutServed(w.ID, p.Slug, domain.Served{1: 2}), tx.PutSpent(p.ID, []byte("1")))
+	})
+	if err == nil {
+		err = s.Update(t.Context(), func(tx domain.Tx) error { return tx.DeletePreset(p) })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := recordsOf(t, s, records.KindVersion); len(left) != 100 {
+		t.Errorf("%d versions are left at once, want those of the others", len(left))
+	}
+	waitUntilPurged(t, s)
+	if left := len(recordsOf(t, s, kinds...)); left != before+1 {
+		t.Errorf("%d records are left, want %d and one answer", left, before)
+	}
+}

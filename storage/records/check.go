@@ -25,7 +25,7 @@ type Checker struct {
 
 	reader Reader
 
-	deleted map[uuid.UUID]bool // workspaces that are being purged
+	deleted map[uuid.UUID]bool // workspaces and presets that are being purged
 	audit   domain.AuditHead   // the last audit record that was read
 	ended   bool               // the record of the trail's end was read
 	// The sums of the keys that other records lead to, less those that were found. They are

@@ -31,7 +31,7 @@ import (
 //	r <SHA-256 of key and request>        an answer kept for repeated requests
 //	e <list>                              the head of a list
 //	o <list> <block, 8 bytes>             the names of the block's objects
-//	d <workspace id>                      a deleted workspace, until its content is removed
+//	d <workspace or preset id>            one that is deleted, until its content is removed
 //	n                                     the number of the last commit
 //
 // The list of the workspaces is w. The list of a workspace's presets is p and the
@@ -88,7 +88,7 @@ var kindNames = map[Kind]string{
 	KindReplay:        "kept answer",
 	KindListHead:      "list head",
 	KindListBlock:     "list block",
-	KindDeleted:       "deleted workspace",
+	KindDeleted:       "deletion",
 	KindSequence:      "commit number",
 }
 
@@ -174,7 +174,7 @@ func VersionKey(presetID string, n int) Key {
 	return binary.BigEndian.AppendUint64(KindVersion.under(id), uint64(n))
 }
 
-func deletedKey(workspaceID string) Key { return idKey(KindDeleted, workspaceID) }
+func deletedKey(id string) Key { return idKey(KindDeleted, id) }
 
 // KeyKey is the key of an issued key.
 func KeyKey(id string) Key { return idKey(KindKey, id) }

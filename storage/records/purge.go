@@ -1,6 +1,8 @@
 package records
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -21,14 +23,14 @@ const (
 	purgeRetry = time.Minute
 )
 
-// Purger removes the content of deleted workspaces in batches. The record of the deletion
+// Purger removes the content of deleted workspaces and presets in batches. The record of the deletion
 // goes last, so the next process continues an interrupted purge.
 type Purger struct {
 	// View runs fn with a snapshot of the store and returns its error.
 	View func(ctx context.Context, fn func(*Reader) error) error
 	// Update runs fn and makes its writes durable, like that of domain.Store.
 	Update func(ctx context.Context, fn func(*Tx) error) error
-	// Deleted holds a token if workspaces may have been deleted since the last one was
+	// Deleted holds a token if workspaces or presets may have been deleted since the last one was
 	// taken.
 	Deleted <-chan struct{}
 	// Interval is the time after which Run looks again without a token, 0 for never.
@@ -39,7 +41,7 @@ type Purger struct {
 	Logger *zap.Logger
 }
 
-// Run removes the content of deleted workspaces. It looks again after each deletion and
+// Run removes the content of deleted workspaces and presets. It looks again after each deletion and
 // each Interval. It returns when ctx ends or the store is closed. It logs other errors and
 // tries again after a minute.
 func (p Purger) Run(ctx context.Context) {
@@ -52,7 +54,7 @@ func (p Purger) Run(ctx context.Context) {
 		case ctx.Err() != nil || errors.Is(err, domain.ErrClosed):
 			return
 		case err != nil:
-			p.Logger.Warn("removing what was in deleted workspaces; will try again", zap.Error(err), zap.Duration("after", purgeRetry))
+			p.Logger.Warn("removing what deleted workspaces and presets had; will try again", zap.Error(err), zap.Duration("after", purgeRetry))
 			again = time.After(purgeRetry)
 		}
 		select {
@@ -64,8 +66,8 @@ func (p Purger) Run(ctx context.Context) {
 	}
 }
 
-// purgeAll purges the workspaces that are deleted by now. Nothing is added to a deleted
-// workspace, so one snapshot shows all of its content.
+// purgeAll purges what is deleted by now. Nothing is added to a deleted workspace or preset, so one snapshot
+// shows all of its content.
 func (p Purger) purgeAll(ctx context.Context) error {
 	return p.View(ctx, func(r *Reader) error {
 		for k, err := range each(r, KindDeleted.Prefix(), keyAt) {
@@ -88,9 +90,12 @@ func (p Purger) purgeAll(ctx context.Context) error {
 	})
 }
 
-// purge removes the content of one workspace. A preset goes after its versions and labels,
-// because only the preset leads to them.
+// purge removes the content of one workspace, or what is left of one preset. A preset of the workspace goes
+// after its versions and labels, because only the preset leads to them.
 func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
+	if err := cmp.Or(b.addPreset(r, workspace), b.addReplays(r, workspace)); err != nil {
+		return err
+	}
 	for k, err := range each(r, KindPreset.under(workspace), keyAt) {
 		if err != nil {
 			return err
@@ -102,10 +107,8 @@ func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 			return err
 		}
 		if id, ok := parseID(preset.ID); ok {
-			for _, of := range []Kind{KindVersion, KindLabel, KindLabelChange, KindSpent} {
-				if err := b.addAll(r, of.under(id)); err != nil {
-					return err
-				}
+			if err := b.addPreset(r, id); err != nil {
+				return err
 			}
 		}
 		if err := b.add(k); err != nil {
@@ -113,7 +116,7 @@ func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 		}
 	}
 	l := append(list{byte(KindPreset)}, workspace[:]...)
-	for _, prefix := range []Key{KindUsage.under(workspace), KindServed.under(workspace), KindSpent.under(workspace), l.blockPrefix(), l.headKey()} {
+	for _, prefix := range []Key{KindUsage.under(workspace), KindServed.under(workspace), l.blockPrefix(), l.headKey()} {
 		if err := b.addAll(r, prefix); err != nil {
 			return err
 		}
@@ -126,6 +129,33 @@ type removal struct {
 	ctx    context.Context
 	update func(context.Context, func(*Tx) error) error
 	keys   []Key
+}
+
+// addPreset adds what a preset has below its id.
+func (b *removal) addPreset(r *Reader, id uuid.UUID) error {
+	for _, of := range []Kind{KindVersion, KindLabel, KindLabelChange, KindSpent} {
+		if err := b.addAll(r, of.under(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addReplays adds the answers that were kept and show the preset or the workspace of an id. They have its text.
+func (b *removal) addReplays(r *Reader, id uuid.UUID) error {
+	for k, err := range each(r, KindReplay.Prefix(), keyAt) {
+		if err != nil {
+			return err
+		}
+		replay, err := load(r, k, decodeReplay)
+		if err == nil && bytes.Contains(replay.Answer, []byte(id.String())) {
+			err = b.add(k)
+		}
+		if err != nil && !errors.Is(err, storage.ErrDamaged) && !errors.Is(err, domain.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (b *removal) addAll(r *Reader, prefix Key) error {

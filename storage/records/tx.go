@@ -198,6 +198,31 @@ func (t *Tx) PruneVersions(p domain.Preset, numbers []int) error {
 	return t.write(k, record, err)
 }
 
+// DeletePreset implements domain.Tx. Purge removes what leads to no text later: labels and spending, and
+// answers that were kept.
+func (t *Tx) DeletePreset(p domain.Preset) error {
+	k := PresetKey(p.WorkspaceID, p.Slug)
+	l, _ := presetsOf(p.WorkspaceID)
+	if k == nil {
+		return t.refuse(KindPreset)
+	}
+	old, err := load(&t.Reader, k, func(payload []byte) (storedPreset, error) {
+		return parsePreset(bytes.Clone(payload))
+	})
+	if err != nil {
+		return t.write(k, nil, err)
+	}
+	for n := range old.Versions() {
+		if err := t.write(VersionKey(old.ID, n), nil, nil); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(
+		t.write(k, nil, nil), t.write(servedKey(p.WorkspaceID, p.Slug), nil, nil),
+		t.removeListed(l, k, old.spot), t.putIndex(deletedKey(old.ID), old.ID),
+	)
+}
+
 // PutKey implements domain.Tx.
 func (t *Tx) PutKey(issued domain.Key) error {
 	k := KeyKey(issued.ID)

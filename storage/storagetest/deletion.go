@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -101,6 +102,65 @@ func workspaceDeleted(t *testing.T, s *suite) {
 		checkWorkspacePages(t, r, []domain.Workspace{before, after, filled}, 1)
 		intact(r, before, after, filled)
 	})
+}
+
+// presetErased erases a preset with versions and labels beside others, and uses its slug again.
+func presetErased(t *testing.T, s *suite) {
+	w := newWorkspace("w")
+	fill := func(tx domain.Tx, p domain.Preset) (err error) {
+		for n := 1; n <= p.LatestVersion; n++ {
+			err = cmp.Or(err, tx.PutPresetVersion(p, newVersion(p, n, "{}")), tx.PutLabelChange(p, "staging", newLabelChange(n)))
+		}
+		return cmp.Or(err, tx.PutPreset(p), tx.PutServed(w.ID, p.Slug, domain.Served{1: 5}), tx.PutSpent(p.ID, []byte("1")))
+	}
+	var all []domain.Preset
+	s.put(t, w)
+	for i := range 40 {
+		p := newPreset(w.ID, slugOf(i))
+		p.LatestVersion = 3
+		all = append(all, p)
+		s.mustUpdate(t, func(tx domain.Tx) error { return fill(tx, p) })
+	}
+	gone, others := all[7], slices.Delete(slices.Clone(all), 7, 8)
+	intact := func(r domain.Reader, presets []domain.Preset) {
+		newest := slices.Clone(presets)
+		slices.Reverse(newest)
+		checkPresetPages(t, r, w.ID, newest, 1)
+		for _, p := range presets {
+			for n := 1; n <= 3; n++ {
+				_, err1 := r.PresetVersion(p.State(), n)
+				_, err2 := r.LabelChange(p, "staging", n)
+				if err := cmp.Or(err1, err2); err != nil {
+					t.Errorf("%s: %v", p.Slug, err)
+				}
+			}
+		}
+	}
+	erased := func(r domain.Reader) {
+		wantNotFound(t, "an erased preset")(r.Preset(w.ID, gone.Slug))
+		intact(r, others)
+		if served, err := r.Served(w.ID, gone.Slug); err != nil || len(served) > 0 {
+			t.Errorf("the erased preset was served at %v, %v", served, err)
+		}
+	}
+	s.try(t, true, func(tx domain.Tx) error { return tx.DeletePreset(gone) })
+	s.inBoth(t, func(r domain.Reader) { intact(r, all) })
+	s.mustUpdate(t, func(tx domain.Tx) error {
+		err := tx.DeletePreset(gone)
+		wantNotFound(t, "an erased preset")(tx.Preset(w.ID, gone.Slug))
+		return err
+	})
+	s.checkAcrossReopen(t, erased)
+	again := newPreset(w.ID, gone.Slug)
+	again.LatestVersion = 3
+	s.mustUpdate(t, func(tx domain.Tx) error {
+		wantValue(t, 0)(tx.LabelChanges(again, "staging"))
+		return fill(tx, again)
+	})
+	s.checkAcrossReopen(t, func(r domain.Reader) { intact(r, append(slices.Clone(others), again)) })
+	if err := s.update(func(tx domain.Tx) error { return tx.DeletePreset(newPreset(w.ID, "absent")) }); !errors.Is(err, domain.ErrNotFound) {
+		t.Errorf("a preset that is not stored: got %v", err)
+	}
 }
 
 // deletionsManyWriters creates, fills and deletes workspaces that share a few slugs, while

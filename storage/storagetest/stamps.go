@@ -171,6 +171,10 @@ func stampsOfChanges(t *testing.T, s *suite) {
 				return put[any](tx, newWorkspace("new"), p, newPreset(w.ID, "q"), anotherSecret)
 			},
 			watched{"a slug": ofWorkspace("new"), "p": ofPreset(w.ID, "p"), "q": ofPreset(w.ID, "q"), "a hash": ofKey(anotherSecret.Hash)},
+		}, {
+			"an erased preset",
+			func(tx domain.Tx) error { return tx.DeletePreset(p) },
+			watched{"it": ofPreset(w.ID, "p"), "its list": ofPresets(w.ID)},
 		},
 	} {
 		others := unchangedObjects()

@@ -78,6 +78,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"deleted key", keyDeleted},
 		{"deleted key, many writers", keyDeletedManyWriters},
 		{"deleted workspace", workspaceDeleted},
+		{"erased preset", presetErased},
 		{"deleted workspaces, many writers", deletionsManyWriters},
 		{"values are the caller's", valuesAreCopied},
 		{"errors as they are", errorsUnchanged},

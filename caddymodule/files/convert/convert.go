@@ -30,16 +30,25 @@ type Source string
 
 // The sources.
 const (
-	OpenRouter Source = "openrouter"
-	OpenAI     Source = "openai"
-	Langfuse   Source = "langfuse"
-	LiteLLM    Source = "litellm"
-	Portkey    Source = "portkey"
+	OpenRouter    Source = "openrouter"
+	OpenAI        Source = "openai"
+	Langfuse      Source = "langfuse"
+	LiteLLM       Source = "litellm"
+	LiteLLMModels Source = "litellm-models"
+	Portkey       Source = "portkey"
+	Ollama        Source = "ollama"
+	OpenWebUI     Source = "openwebui"
+	Bifrost       Source = "bifrost"
+	GitHub        Source = "github"
 )
 
 // Sources returns the names of all sources, in a fixed order.
 func Sources() []string {
-	return []string{string(OpenRouter), string(OpenAI), string(Langfuse), string(LiteLLM), string(Portkey)}
+	var names []string
+	for _, source := range []Source{OpenRouter, OpenAI, Langfuse, LiteLLM, LiteLLMModels, Portkey, Ollama, OpenWebUI, Bifrost, GitHub} {
+		names = append(names, string(source))
+	}
+	return names
 }
 
 // Options say how to convert.
@@ -70,6 +79,7 @@ func Convert(ctx context.Context, source Source, input string, o Options) (*file
 	c.options.Workspace = cmp.Or(o.Workspace, domain.DefaultWorkspaceSlug)
 	readers := map[Source]func(*conversion) ([]*prompt, error){
 		OpenRouter: readOpenRouter, OpenAI: readOpenAI, Langfuse: readLangfuse, LiteLLM: readLiteLLM, Portkey: readPortkey,
+		LiteLLMModels: readLiteLLMModels, Ollama: readOllama, OpenWebUI: readOpenWebUI, Bifrost: readBifrost, GitHub: readGitHub,
 	}
 	read := readers[source]
 	if read == nil {

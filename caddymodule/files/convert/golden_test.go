@@ -30,6 +30,12 @@ func TestGolden(t *testing.T) {
 		{"langfuse-all", convert.Langfuse, "langfuse/export.json", convert.Options{AllVersions: true}},
 		{"litellm", convert.LiteLLM, "litellm", convert.Options{}},
 		{"litellm-all", convert.LiteLLM, "litellm", convert.Options{AllVersions: true}},
+		{"litellm-models", convert.LiteLLMModels, "litellm-models/config.yaml", convert.Options{}},
+		{"ollama", convert.Ollama, "ollama", convert.Options{}},
+		{"openwebui", convert.OpenWebUI, "openwebui", convert.Options{}},
+		{"bifrost", convert.Bifrost, "bifrost", convert.Options{}},
+		{"bifrost-all", convert.Bifrost, "bifrost", convert.Options{AllVersions: true}},
+		{"github", convert.GitHub, "github", convert.Options{}},
 		{"portkey", convert.Portkey, "portkey", convert.Options{}},
 		{"portkey-all", convert.Portkey, "portkey/prompts.json", convert.Options{AllVersions: true}},
 	} {

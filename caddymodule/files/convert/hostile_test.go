@@ -105,6 +105,21 @@ func TestHostileInputs(t *testing.T) {
 		{"a section around messages", convert.Portkey, `{"prompts":[{"slug":"a","string":"[{{#x}}{\"role\":\"user\"}{{/x}}]","template_metadata":{"template_type":"chat"}}]}`, "a section around messages"},
 		{"no template", convert.Portkey, `{"prompts":[{"slug":"a","string":[]}]}`, "must be the text of a template"},
 		{"an empty template", convert.Portkey, `{"prompts":[{"slug":"a","string":" "}]}`, "has no text"},
+		{"no Modelfile", convert.Ollama, "\xff" + value, "is not UTF-8"},
+		{"another instruction", convert.Ollama, value + " x", "no instruction of a Modelfile"},
+		{"a quote without an end", convert.Ollama, "FROM m\nSYSTEM \"\"\"" + value + strings.Repeat("\n\"", 1<<20), "without an end"},
+		{"an unknown role of a Modelfile", convert.Ollama, "FROM m\nMESSAGE " + value + " x", "is no request of a preset"},
+		{"no list of models", convert.LiteLLMModels, "model: " + value, "must have model_list"},
+		{"a model without a name", convert.LiteLLMModels, "model_list: [" + value + "]", "must have model_name"},
+		{"no YAML", convert.LiteLLMModels, "model_list: [" + value, "is no YAML"},
+		{"a file of the reader in a configuration", convert.LiteLLMModels, "model_list: !file /etc/passwd", "is no YAML"},
+		{"a model of an environment", convert.LiteLLMModels, "model_list: [{model_name: a, litellm_params: {model: os.environ/" + value + "}}]", "comes from the proxy's environment"},
+		{"no model of Open WebUI", convert.OpenWebUI, `["` + value + `"]`, "must be a model with an id"},
+		{"two models with one id", convert.OpenWebUI, `[{"id":"a","params":{"system":"` + value + `"}},{"id":"a"}]`, "as another entry has"},
+		{"no prompts of Bifrost", convert.Bifrost, `{"folders":["` + value + `"]}`, "must have prompts"},
+		{"a message that is none", convert.Bifrost, `{"prompt":{"name":"a","versions":[{"version_number":1,"messages":["` + value + `"]}]}}`, "must be a message with a role"},
+		{"no prompt of GitHub", convert.GitHub, "name: " + value, "must have messages"},
+		{"an unknown role of GitHub", convert.GitHub, "messages: [{role: " + value + ", content: x}]", "is no request of a preset"},
 		{"a partial without a text", convert.Portkey, `{"prompts":[],"partials":[{"slug":"a"}]}`, "must be a partial"},
 	} {
 		dir, report := convertText(t, test.source, test.text, convert.Options{})
@@ -134,6 +149,7 @@ func TestTooManyParts(t *testing.T) {
 	list := "[" + strings.Repeat("1,", 1_000_000) + "1]"
 	for source, text := range map[convert.Source]string{
 		convert.Langfuse: list, convert.OpenAI: list, convert.LiteLLM: `{"prompts":` + list + "}", convert.Portkey: `{"partials":` + list + "}",
+		convert.OpenWebUI: list, convert.Bifrost: `{"prompts":` + list + "}", convert.Ollama: strings.Repeat("PARAMETER x 1\n", 1_000_001),
 	} {
 		_, _, err := convert.Convert(t.Context(), source, "-", convert.Options{Stdin: strings.NewReader(text)})
 		if err == nil || !strings.Contains(err.Error(), "more than 1000000") {
@@ -213,7 +229,7 @@ func TestConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	set, report, err := convert.Convert(t.Context(), convert.LiteLLM, path, convert.Options{})
-	if err != nil || len(set.Workspaces) != 0 || len(report.Entries) != 1 || !strings.Contains(report.Entries[0].Message, "the proxy's address") {
+	if err != nil || len(set.Workspaces) != 0 || len(report.Entries) != 1 || !strings.Contains(report.Entries[0].Message, "litellm-models") {
 		t.Errorf("got %+v, %v", report, err)
 	}
 }

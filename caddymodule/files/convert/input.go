@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 )
 
 const (
@@ -33,7 +36,8 @@ type document struct {
 }
 
 // documents returns the files of the input that have one of the extensions, sorted by
-// name. A file that is named itself may have any name, and may be a pipe.
+// name. One without a dot may be anywhere in the name. A file that is named itself may have any name, and
+// may be a pipe.
 func (c *conversion) documents(extensions ...string) ([]document, error) {
 	left := int64(maxInput)
 	if c.input == "-" {
@@ -74,7 +78,11 @@ func (c *conversion) folder(extensions []string, left *int64) (documents []docum
 	found := 0
 	for _, entry := range entries {
 		name := entry.Name()
-		if !slices.Contains(extensions, strings.ToLower(filepath.Ext(name))) {
+		isWanted := func(extension string) bool {
+			at := strings.LastIndex(strings.ToLower(name), extension)
+			return at >= 0 && (extension[0] != '.' || at+len(extension) == len(name))
+		}
+		if !slices.ContainsFunc(extensions, isWanted) {
 			continue
 		}
 		info, err := root.Stat(name)
@@ -128,6 +136,26 @@ func (c *conversion) roots() (roots []node, err error) {
 		} else {
 			roots = append(roots, root)
 		}
+	}
+	return roots, err
+}
+
+// yamlRoots returns the values of the input's YAML files, of which JSON is a part. A file that cannot be read
+// is reported.
+func (c *conversion) yamlRoots(extensions ...string) (roots []node, err error) {
+	if c.isLive() {
+		return nil, errors.New("the source has files alone, and no account that can be read")
+	}
+	documents, err := c.documents(extensions...)
+	for _, d := range documents {
+		root := c.file(d.name)
+		value, err := files.JSONOf("", d.text)
+		if mistakes, ok := errors.AsType[files.Errors](err); ok {
+			c.refuse(root, "is no YAML of a configuration: "+strings.TrimPrefix(mistakes[0].Error(), ":"))
+			continue
+		}
+		root.value = bytes.Clone(value)
+		roots = append(roots, root)
 	}
 	return roots, err
 }

@@ -62,7 +62,7 @@ func (r *litellm) document(d document) {
 		return
 	}
 	if extension == ".yaml" || extension == ".yml" {
-		r.refuse(at, "is no prompt: if it is the proxy's configuration, convert the folder of its prompts, or give the proxy's address")
+		r.refuse(at, "is no prompt: if it is the proxy's configuration, the source litellm-models takes its models")
 		return
 	}
 	if !isJSON {

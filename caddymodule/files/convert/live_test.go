@@ -134,6 +134,19 @@ func TestLiteLLMAccount(t *testing.T) {
 	golden(t, "litellm-account-all", convert.LiteLLM, s, "/", convert.Options{Key: "sk-1234-of-litellm", AllVersions: true})
 }
 
+func TestBifrostAccount(t *testing.T) {
+	const path = "/api/prompt-repo/prompts"
+	version := func(n int, latest, text string) string {
+		return `{"id":1` + strconv.Itoa(n) + `,"version_number":` + strconv.Itoa(n) + `,"provider":"openai","model":"m","model_params":{"temperature":0.70},"is_latest":` + latest + `,"messages":[{"id":1,"order_index":0,"message":{"role":"system","content":"` + text + `"}}]}`
+	}
+	s := newServer(t, "Authorization", "Bearer of-bifrost", map[string]string{
+		path:                     `{"prompts":[{"id":"a/1","name":"guide","latest_version":{"version_number":2}},{"id":"b","name":"gone"}]}`,
+		path + "/a%2F1/versions": `{"versions":[` + version(2, "true", "Guide to {{city}}.") + `,` + version(1, "false", "Be brief.") + `]}`,
+	})
+	golden(t, "bifrost-account", convert.Bifrost, s, "", convert.Options{Key: "of-bifrost"})
+	golden(t, "bifrost-account-all", convert.Bifrost, s, "/", convert.Options{Key: "of-bifrost", AllVersions: true})
+}
+
 func TestPortkeyAccount(t *testing.T) {
 	flat := func(version int, status, text string) string {
 		v := strconv.Itoa(version)
@@ -254,7 +267,11 @@ func TestAccountsWanted(t *testing.T) {
 		{convert.Portkey, "https://127.0.0.1:1", "", "--key-file"},
 		{convert.LiteLLM, "https://user:pass@127.0.0.1:1", "key", "neither a password"},
 		{convert.LiteLLM, "https://127.0.0.1:1/?a=b", "key", "nor a query"},
-		{"other", "x", "", "openrouter, openai, langfuse, litellm, portkey"},
+		{convert.LiteLLMModels, "https://127.0.0.1:1", "key", "has files alone"},
+		{convert.GitHub, "https://127.0.0.1:1", "key", "has files alone"},
+		{convert.Ollama, "http://127.0.0.1:1", "", "ollama show --modelfile"},
+		{convert.OpenWebUI, "https://127.0.0.1:1", "key", "Workspace, Models, Export"},
+		{"other", "x", "", "openrouter, openai, langfuse, litellm, litellm-models, portkey, ollama, openwebui, bifrost, github"},
 	} {
 		_, _, err := convert.Convert(t.Context(), test.source, test.input, convert.Options{Key: test.key})
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "user:pass") {

@@ -67,8 +67,8 @@ func TestActions(t *testing.T) {
 			files: map[string]string{"default/mail.yaml": "responses: {model: openai/gpt-5-mini, temperature: 0.70, instructions: !file mail.md}\n"},
 			plan:  "change default/mail",
 			holds: []string{
-				`{"label":"canary","from":{"split":[{"version":2,"weight":10}]},"to":null}`, `"policy":[{"op":"replace","path":"","value":null}]`,
-				`"preset":[{"op":"replace","path":"/description","value":null}]`,
+				`{"label":"canary","from":{"split":[{"version":2,"weight":10}]},"to":null}`, `"policy":[{"op":"replace","path":"","value":null,"old":{"lock":["model"],"violation":"override"}}]`,
+				`"preset":[{"op":"replace","path":"/description","value":null,"old":"Used by the newsletter"}]`,
 			},
 		},
 		{
@@ -81,19 +81,19 @@ func TestActions(t *testing.T) {
 			name:    "a new setting by hand is undone",
 			request: []string{"POST", "/v1/presets/mail/responses", `{"model":"other"}`, "X-Preset-Override: files"},
 			plan:    "change default/mail drift",
-			holds:   []string{`{"op":"replace","path":"/model","value":"openai/gpt-5-mini"}`, `"designate":0`},
+			holds:   []string{`{"op":"replace","path":"/model","value":"openai/gpt-5-mini","old":"other"}`, `"designate":0`},
 		},
 		{
 			name:  "disable and rename",
 			files: map[string]string{"default/mail.yaml": "name: Mail\nstatus: disabled\nresponses: {model: openai/gpt-5-mini, temperature: 0.70, instructions: !file mail.md}\n"},
 			plan:  "change default/mail",
-			holds: []string{`{"op":"replace","path":"/status","value":"disabled"}`},
+			holds: []string{`{"op":"replace","path":"/status","value":"disabled","old":"active"}`},
 		},
 		{
 			name:  "enable with other settings",
 			files: map[string]string{"default/mail.yaml": "responses: {model: m2, instructions: !file mail.md}\n"},
 			plan:  "change default/mail",
-			holds: []string{`{"op":"replace","path":"/status","value":"active"}`, `{"op":"remove","path":"/temperature"}`},
+			holds: []string{`{"op":"replace","path":"/status","value":"active","old":"disabled"}`, `{"op":"remove","path":"/temperature","old":0.70}`},
 		},
 		{
 			name:  "another API and a template",
@@ -105,7 +105,7 @@ func TestActions(t *testing.T) {
 			name:  "defaults of a workspace",
 			files: map[string]string{"team/.workspace.yaml": "name: Team\ndefault_text_model: m\nio_logging_sampling_rate: 1.0\ndisabled_server_tools: []\n"},
 			plan:  "change team",
-			holds: []string{`"settings":[{"op":"replace","path":"/default_text_model","value":"m"},{"op":"replace","path":"/name","value":"Team"}]`},
+			holds: []string{`"settings":[{"op":"replace","path":"/default_text_model","value":"m","old":null},{"op":"replace","path":"/name","value":"Team","old":"team"}]`},
 		},
 		{
 			name: "limits and budgets",
@@ -117,8 +117,8 @@ func TestActions(t *testing.T) {
 			},
 			plan: "create eu, change team, create eu/new, change team/chat",
 			holds: []string{
-				`"settings":[{"op":"replace","path":"/budgets","value":{"daily":{"limit_usd":10},"monthly":{"limit_usd":100.0}}},{"op":"replace","path":"/limits","value":{"requests_per_minute":60.0}}]`,
-				`"preset":[{"op":"replace","path":"/limits","value":{"cost_per_day":20,"tokens_per_day":5000000}}]`,
+				`"settings":[{"op":"replace","path":"/budgets","value":{"daily":{"limit_usd":10},"monthly":{"limit_usd":100.0}},"old":null},{"op":"replace","path":"/limits","value":{"requests_per_minute":60.0},"old":null}]`,
+				`"preset":[{"op":"replace","path":"/limits","value":{"cost_per_day":20,"tokens_per_day":5000000},"old":null}]`,
 			},
 		},
 		{
@@ -129,15 +129,15 @@ func TestActions(t *testing.T) {
 			},
 			plan: "change team, change team/chat",
 			holds: []string{
-				`"settings":[{"op":"replace","path":"/budgets/daily/limit_usd","value":200},{"op":"replace","path":"/budgets/monthly/limit_usd","value":1000}]`,
-				`"preset":[{"op":"remove","path":"/limits/cost_per_day"},{"op":"replace","path":"/limits/tokens_per_day","value":6000000}]`,
+				`"settings":[{"op":"replace","path":"/budgets/daily/limit_usd","value":200,"old":10},{"op":"replace","path":"/budgets/monthly/limit_usd","value":1000,"old":100}]`,
+				`"preset":[{"op":"remove","path":"/limits/cost_per_day","old":20},{"op":"replace","path":"/limits/tokens_per_day","value":6000000,"old":5000000}]`,
 			},
 		},
 		{
 			name:    "limits by hand are undone",
 			request: []string{"PATCH", "/v1/presets/chat?workspace_id=team", `{"limits":{"tokens_per_day":9000000}}`, "X-Preset-Override: files"},
 			plan:    "change team/chat drift",
-			holds:   []string{`{"op":"replace","path":"/limits/tokens_per_day","value":6000000}`},
+			holds:   []string{`{"op":"replace","path":"/limits/tokens_per_day","value":6000000,"old":9000000}`},
 		},
 		{
 			name: "limits and budgets go",
@@ -146,8 +146,8 @@ func TestActions(t *testing.T) {
 			},
 			plan: "change team, change eu/new, change team/chat",
 			holds: []string{
-				`"settings":[{"op":"remove","path":"/budgets/daily"},{"op":"remove","path":"/budgets/monthly"},{"op":"replace","path":"/limits","value":null}]`,
-				`"preset":[{"op":"replace","path":"/limits","value":null}]`,
+				`"settings":[{"op":"remove","path":"/budgets/daily","old":{"limit_usd":200}},{"op":"remove","path":"/budgets/monthly","old":{"limit_usd":1000}},{"op":"replace","path":"/limits","value":null,"old":{"requests_per_minute":60}}]`,
+				`"preset":[{"op":"replace","path":"/limits","value":null,"old":{"tokens_per_day":6000000}}]`,
 			},
 		},
 		{

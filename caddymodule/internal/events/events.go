@@ -23,6 +23,7 @@ var Types = map[string]string{
 	"preset.archive":        "preset.archived",
 	"preset.restore":        "preset.restored",
 	"preset.prune":          "preset.pruned",
+	"preset.erase":          "preset.erased",
 	"label.set":             "preset.label_set",
 	"label.move":            "preset.label_moved",
 	"label.split":           "preset.label_split",
