@@ -75,6 +75,36 @@ export function submit(name, properties = {}) {
 /** Makes a field for one line that no browser corrects or fills in. @param {Properties} [properties] */
 export const textInput = (properties) => h('input', { type: 'text', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', dir: 'auto', ...properties })
 
+/** Makes a menu of buttons. It closes with a choice, with Escape, and when the focus leaves it. @param {string} name @param {string} key @param {Child[]} items */
+export function menu(name, key, items) {
+	const summary = h('summary', { 'data-key': key }, name)
+	const close = () => details.removeAttribute('open')
+	const details = h('details', { class: 'menu', onfocusout: (/** @type {FocusEvent} */ { relatedTarget: next }) => next instanceof Node && !details.contains(next) && close() }, summary, h('div', { class: 'menu-items' }, items))
+	details.addEventListener('keydown', (event) => {
+		if (event.key === 'Escape' && details.open) {
+			close()
+			summary.focus()
+			event.stopPropagation()
+		}
+	})
+	details.addEventListener('click', (event) => {
+		if (event.target instanceof HTMLButtonElement) {
+			close()
+			summary.focus() // whoever opens a dialog gives the focus back
+		}
+	}, { capture: true })
+	document.addEventListener('click', (event) => event.target instanceof Node && !details.contains(event.target) && close(), { signal: closings.signal })
+	return details
+}
+
+let closings = new AbortController()
+
+/** Ends what the menus of a view listen to. */
+export function endMenus() {
+	closings.abort()
+	closings = new AbortController()
+}
+
 let fields = 0
 
 /**

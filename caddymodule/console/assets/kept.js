@@ -1,4 +1,4 @@
-// What someone typed in Try, for each preset. It lives in this tab, until Lock is pressed.
+// What someone typed to try, for each preset. It lives in this tab, until Lock is pressed.
 
 const prefix = 'presets.try.'
 
@@ -21,7 +21,7 @@ export function keep(id, trial) {
 /** Forgets everything, after asking. It returns whether it did. */
 export function forgetAll() {
 	const names = Object.keys(sessionStorage).filter((name) => name.startsWith(prefix))
-	const mayForget = names.length === 0 || confirm('Lock also forgets what you typed in Try it. Lock?')
+	const mayForget = names.length === 0 || confirm('Lock also forgets what you typed to try. Lock?')
 	if (mayForget) {
 		names.forEach((name) => sessionStorage.removeItem(name))
 	}

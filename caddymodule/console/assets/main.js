@@ -1,22 +1,21 @@
 // The console begins here: the bar at the top, the view of the address, and the keyboard.
 
 import { hasKeys, parse, search, toBudgets, toKeys, toPresets, toWorkspaces } from './addresses.js'
-import { button, choice, fill, h, updateTimes } from './elements.js'
+import { button, choice, endMenus, fill, h, updateTimes } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { budgetsView } from './budgets.js'
 import { compareView } from './compare.js'
 import { isDialogOpen, openDialog } from './dialogs.js'
+import { editView } from './edit.js'
 import { historyView, workspaceHistoryView } from './history.js'
 import { forgetAll } from './kept.js'
 import { keysView } from './keys.js'
 import { labelsView } from './labels.js'
 import { dropEdits, go, hasEdits, mayLeave, navigations, setGuard, watchNavigation } from './navigation.js'
-import { newView } from './new.js'
 import { presetsView } from './presets.js'
 import { focusKey } from './states.js'
 import { say } from './status.js'
-import { tryView } from './try.js'
 import { askAgain, unlockView } from './unlock.js'
 import { usageView, workspaceUsageView } from './usage.js'
 import { useView } from './use.js'
@@ -26,7 +25,7 @@ import { workspacesView } from './workspaces.js'
 /** @type {Record<ViewName, MakeView>} */
 const views = {
 	presets: presetsView, workspaces: workspacesView, 'workspace-history': workspaceHistoryView, versions: versionsView, compare: compareView,
-	labels: labelsView, try: tryView, use: useView, usage: usageView, 'workspace-usage': workspaceUsageView, history: historyView, new: newView, unknown: unknownView,
+	labels: labelsView, edit: editView, use: useView, usage: usageView, 'workspace-usage': workspaceUsageView, history: historyView, unknown: unknownView,
 	'workspace-keys': keysView, 'workspace-budgets': budgetsView,
 }
 
@@ -52,6 +51,7 @@ function show() {
 	const key = document.activeElement?.getAttribute('data-key')
 	const address = place()
 	dropEdits()
+	endMenus()
 	isTyped = false
 	document.querySelectorAll('dialog').forEach((dialog) => dialog.close())
 	if (!session.isUnlocked()) {
@@ -68,6 +68,7 @@ function show() {
 	document.title = `${view.title} · caddy-presets`
 	drawTop()
 	fill(main, view.element)
+	document.body.dataset.view = address.view
 	// The same preset keeps its place. Another view begins at the top.
 	const next = `${workspace} ${slug} ${address.view}`
 	const isSame = next === shownPlace
@@ -167,7 +168,7 @@ session.locks.addEventListener('lock', (event) => {
 })
 
 function help() {
-	const keys = [['/', 'Search presets'], ['j and k', 'Next and previous in a list'], ['n', 'New version or key'], ['c', 'Compare'], ['?', 'These shortcuts'], ['Escape', 'Close what is on top']]
+	const keys = [['/', 'Search presets'], ['j and k', 'Next and previous in a list'], ['n', 'Workbench, or a new key'], ['c', 'Compare'], ['Ctrl+Enter', 'Run in the workbench'], ['Ctrl+S', 'Save a draft'], ['Ctrl+F', 'Find in the prompt'], ['?', 'These shortcuts'], ['Escape', 'Close what is on top']]
 	openDialog('Keyboard shortcuts', 'Keyboard shortcuts', [h('dl', { class: 'facts' }, keys.map(([key, text]) => [h('dt', null, h('kbd', null, key)), h('dd', null, text)]).flat())])
 }
 

@@ -145,7 +145,7 @@ function newPreset(context) {
 				return
 			}
 			close()
-			go(toPreset({ workspace: context.workspace, slug: text }, 'new'))
+			go(toPreset({ workspace: context.workspace, slug: text }, 'edit'))
 		},
 	})
 }

@@ -25,9 +25,11 @@ export function resume() {
  */
 export function unlock(key, kind, home, rights) {
 	Object.assign(session, { key, kind, home, rights })
-	sessionStorage.setItem(stored, JSON.stringify({ key, kind, home, rights }))
+	store()
 	touch()
 }
+
+const store = () => sessionStorage.setItem(stored, JSON.stringify(session))
 
 function forget() {
 	session.key = session.inferenceKey = ''
@@ -72,6 +74,7 @@ export const inferenceKey = () => (session.kind === 'inference' ? session.key : 
 /** @param {string} key */
 export function setInferenceKey(key) {
 	session.inferenceKey = key
+	store()
 }
 
 let touched = 0

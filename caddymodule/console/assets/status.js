@@ -28,3 +28,11 @@ export function say(text, action) {
 	place.classList.toggle('shown', text !== '')
 	timer = window.setTimeout(clear, action ? 30000 : 8000)
 }
+
+/** Tells a screen reader what can be seen anyway. @param {string} text */
+export function tell(text) {
+	const place = document.getElementById('told')
+	if (place) {
+		place.textContent = text
+	}
+}

@@ -48,7 +48,8 @@ export function readEvent(data) {
 	const error = event.error ?? event.response?.error
 	return {
 		pieces: piecesOf(event, type).filter(hasContent),
-		usage: usageOf(event.usage ?? event.response?.usage),
+		usage: usageOf(event.usage ?? event.response?.usage ?? event.message?.usage),
+		model: textOf(event.model ?? event.response?.model ?? event.message?.model),
 		failure: error || type === 'error' || type === 'response.failed' ? textOf(error) || textOf((error ?? event).message) || 'The gateway reported an error.' : '',
 		end: data.trim() === '[DONE]' ? '' : endOf(event, type),
 	}
@@ -60,10 +61,10 @@ const textOf = (value) => (typeof value === 'string' ? value : '')
 /** @param {unknown} value @returns {any[]} */
 const listOf = (value) => (Array.isArray(value) ? value : [])
 
-/** @param {any} usage */
+/** Reads the tokens, and the cost if the gateway tells it. @param {any} usage @returns {Partial<Used>} */
 function usageOf(usage) {
-	const input = usage?.input_tokens ?? usage?.prompt_tokens, output = usage?.output_tokens ?? usage?.completion_tokens
-	return typeof output !== 'number' ? '' : `${typeof input === 'number' ? `${input} tokens in, ` : ''}${output} tokens out`
+	const found = { input: usage?.input_tokens ?? usage?.prompt_tokens, output: usage?.output_tokens ?? usage?.completion_tokens, cost: usage?.cost }
+	return Object.fromEntries(Object.entries(found).filter(([, value]) => typeof value === 'number'))
 }
 
 /** @param {any} event @param {string} type */
@@ -122,7 +123,7 @@ function piecesOfChoice(choice) {
 		piece('refusal', said.refusal ? 'Refusal' : '', textOf(said.refusal)),
 		...calls.map((call, i) => {
 			const what = call.function ?? call.custom ?? {}
-			return piece(`call ${call.index ?? i}`, `Tool call ${textOf(what.name)}`.trim(), textOf(what.arguments) || textOf(what.input))
+			return { ...piece(`call ${call.index ?? i}`, `Tool call ${textOf(what.name)}`.trim(), textOf(what.arguments) || textOf(what.input)), call: { id: textOf(call.id), name: textOf(what.name) } }
 		}),
 	].filter(hasContent).map((one) => (n === 0 ? one : { ...one, part: `${n} ${one.part}`, name: `Choice ${n + 1}${one.name && ': '}${one.name}` }))
 }
@@ -154,5 +155,6 @@ function itemOf(place, { type, name, ...rest }) {
 	const members = Object.entries(rest).filter(([key]) => !['id', 'status'].includes(key))
 	const given = rest.arguments ?? rest.input ?? rest.code ?? Object.fromEntries(members)
 	const text = typeof given === 'string' ? given : Object.keys(given).length === 0 ? '' : JSON.stringify(given, null, 2)
-	return piece(place, name ? `Tool call ${textOf(name)}` : textOf(type).replaceAll('_', ' ') || 'unknown', text, true)
+	const call = ['function_call', 'tool_use'].includes(type) ? { call: { id: textOf(rest.call_id ?? rest.id), name: textOf(name) } } : {}
+	return { ...piece(place, name ? `Tool call ${textOf(name)}` : textOf(type).replaceAll('_', ' ') || 'unknown', text, true), ...call }
 }

@@ -1,6 +1,6 @@
 // The timeline of a preset's versions, and the chosen version.
 
-import { presetPath, toDefaultComparison, toPreset, toVersion } from './addresses.js'
+import { presetPath, toDefaultComparison, toVersion } from './addresses.js'
 import { button, code, h, labelTag, user, when } from './elements.js'
 import { copy } from './copy.js'
 import { partOf } from './differences.js'
@@ -9,7 +9,7 @@ import { format, parse } from './json.js'
 import { go } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { putLive } from './put_live.js'
-import { changeReason, serveReason } from './rights.js'
+import { serveReason } from './rights.js'
 import { keepFocus, live, pages } from './states.js'
 import { messageList, readTemplate, variableNames } from './template.js'
 import { percents } from './texts.js'
@@ -127,8 +127,7 @@ function versionHeading({ at, ...context }, version, preset) {
 			version.message && h('p', { class: 'message' }, user(version.message))),
 		h('div', { class: 'actions' },
 			!isLive && button('Put live', () => putLive({ at, ...context }, preset, n), { ...unless(serveReason(at, preset.data)), 'data-key': 'put-live' }),
-			button('Compare', () => go(toDefaultComparison(at, liveVersion, n)), { 'data-key': 'compare' }),
-			button('Edit', () => go(toPreset(at, 'new', { from: n })), { ...unless(changeReason(at, preset.data)), 'data-key': 'edit' })))
+			button('Compare', () => go(toDefaultComparison(at, liveVersion, n)), { 'data-key': 'compare' })))
 }
 
 /** @param {Answer<Version>} answer @param {Node} heading */
