@@ -253,7 +253,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	case h.Health != "" && path == h.Health:
 		h.serveHealth(w, r)
 	case h.isAPIPath(path):
-		h.serveAPI(w, r)
+		return h.serveAPI(w, r, next)
 	default:
 		return h.forward(w, r, path, next)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/quota"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/trial"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/domain/secrets"
@@ -25,6 +26,7 @@ type inferenceCall struct {
 	credentials credentials // as they were sent; keys of ours are no longer in the headers
 	normalized  string      // the path
 	path        string      // the normalized path below the base path; or nothing
+	trial       *trying     // nil for a request of a client
 	route       *inferenceRoute
 	dryRun      bool
 	held        heldbody.Body // the body, if it was read
@@ -47,9 +49,7 @@ type inferenceCall struct {
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.
 // r no longer has keys of ours. sent has the credentials that the client sent.
 func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
-	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, normalized: normalized, path: h.routeOf(normalized)}
-	c.held.Limit = h.Inference.MaxMemory
-	c.mapPlaceholders()
+	c := h.newInferenceCall(w, r, normalized, sent)
 	route := inferenceRouteOf(c.path)
 	switch {
 	case route == nil:
@@ -69,6 +69,13 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 		}
 	}
 	return c.pass(next)
+}
+
+func (h *Handler) newInferenceCall(w http.ResponseWriter, r *http.Request, normalized string, sent credentials) *inferenceCall {
+	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, normalized: normalized, path: h.routeOf(normalized)}
+	c.held.Limit = h.Inference.MaxMemory
+	c.mapPlaceholders()
+	return c
 }
 
 // pass handles a route on which no preset is resolved. It checks the key and the policy of
@@ -119,6 +126,9 @@ func (c *inferenceCall) refuseWebSocket(route *inferenceRoute) {
 func (c *inferenceCall) refuse(err error) {
 	c.held.Drop() // the answer may take its time
 	c.h.metrics.CountResolution(c.op.name, "refused", c.start)
+	if c.trial != nil {
+		err = trial.Within("request", err)
+	}
 	c.render(response{}, err)
 }
 
@@ -212,7 +222,7 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		return none, err
 	}
 	var err error
-	if c.held.Sent, err = c.read(c.h.Inference.MaxBodySize, &c.held.Reservation); err != nil {
+	if c.held.Sent, err = c.readSent(); err != nil {
 		return none, err
 	}
 	text, err := c.held.Decode(c.r.Header, c.held.Sent, c.h.Inference.MaxBodySize)
@@ -223,7 +233,7 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	otherType := mediatype.IsOther(c.r.Header)
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, inference.Request{
 		Dialect: c.route.dialect, Takes: c.route.takes, Body: text, Measured: c.ticket.BoundsUse(),
-		SessionID: c.r.Header.Get(sessionHeader), OtherType: otherType, Query: c.r.URL.RawQuery, Memory: &c.held,
+		SessionID: c.r.Header.Get(sessionHeader), OtherType: otherType, Query: c.r.URL.RawQuery, Memory: &c.held, Trial: c.trial.version(),
 	})
 	if err != nil {
 		return none, err
@@ -296,7 +306,10 @@ func (c *inferenceCall) setSession(id string) {
 func (c *inferenceCall) showResolution(resolution inference.Resolution) {
 	// The slug may be a part of a longer name of a model. A placeholder with it would keep
 	// all of that in memory.
-	named := resolution.Preset + "@" + strconv.Itoa(resolution.Version)
+	named := resolution.Preset + "@" + unsaved
+	if resolution.Version != 0 {
+		named = resolution.Preset + "@" + strconv.Itoa(resolution.Version)
+	}
 	c.named.workspace, c.named.id, c.named.label = resolution.WorkspaceID, resolution.PresetID, resolution.Label
 	c.named.preset, c.named.version = named[:len(resolution.Preset)], resolution.Version
 	c.setPlaceholder(slugPlaceholder, c.named.preset)

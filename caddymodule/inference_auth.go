@@ -60,7 +60,10 @@ func (sent credentials) candidates(given []string) ([]string, error) {
 // may both be live: then the one in Authorization acts. Wrong keys count as failures
 // only if none is live.
 func (c *inferenceCall) caller(given []string) (domain.Principal, error) {
-	if len(given) == 0 {
+	switch {
+	case len(given) == 0 && c.trial != nil:
+		return domain.Principal{}, errNoTrialKey
+	case len(given) == 0:
 		return domain.Principal{}, errNoCredentials
 	}
 	secrets := make([]string, 0, len(credentialHeaders))
@@ -73,7 +76,11 @@ func (c *inferenceCall) caller(given []string) (domain.Principal, error) {
 // authenticateInference identifies the caller and checks that it may use inference. A
 // revoked or damaged key of ours is refused; it never counts as a foreign credential.
 func (c *inferenceCall) authenticateInference() error {
-	if c.h.Inference.Keys == keysOff && !c.dryRun {
+	switch {
+	case c.h.Inference.Keys == keysOff && !c.dryRun:
+		return c.trial.check(c)
+	case c.trial != nil && c.dryRun && c.credentials[0] == nil: // the management key permits it
+		c.who.WorkspaceID = c.trial.workspaceID
 		return nil
 	}
 	var room credentialRoom
@@ -81,7 +88,7 @@ func (c *inferenceCall) authenticateInference() error {
 	if err != nil {
 		return err
 	}
-	if c.h.Inference.Keys == keysOptional && !c.dryRun {
+	if c.h.Inference.Keys == keysOptional && !c.dryRun && c.trial == nil {
 		if given = slices.DeleteFunc(given, c.h.isForeign); len(given) == 0 {
 			return nil // the gateway judges foreign credentials
 		}
@@ -93,7 +100,10 @@ func (c *inferenceCall) authenticateInference() error {
 	if c.h.Inference.Keys != keysOff { // with keys off, the key only permits the dry run
 		c.setPrincipal(who)
 	}
-	return who.CheckInference()
+	if err := who.CheckInference(); err != nil {
+		return err
+	}
+	return c.trial.check(c)
 }
 
 // identifyCaller sets the principal of a request that passes without authentication,
