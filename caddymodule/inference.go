@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/namelist"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/quota"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
@@ -319,20 +320,9 @@ func (c *inferenceCall) showResolution(resolution inference.Resolution) {
 	c.values[0] = named
 	header["X-Preset"] = c.values[:1:1]
 	if len(resolution.Dropped) > 0 {
-		header.Set("X-Preset-Dropped", headerList(resolution.Dropped))
+		header.Set("X-Preset-Dropped", namelist.Of(resolution.Dropped))
 	}
 	if len(resolution.Enforced) > 0 {
-		header.Set("X-Preset-Enforced", headerList(resolution.Enforced))
+		header.Set("X-Preset-Enforced", namelist.Of(resolution.Enforced))
 	}
-}
-
-// headerList returns names as a header's value. It cuts them at a length that all
-// clients and proxies accept, and then ends in "...".
-func headerList(names []string) string {
-	const most = 2048
-	list := strings.Join(names, ", ")
-	if len(list) <= most {
-		return list
-	}
-	return list[:strings.LastIndex(list[:most], ", ")+1] + " ..."
 }
