@@ -262,7 +262,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request, path string, next caddyhttp.Handler) error {
 	requestpath.StripUpgrade(r)
-	sent := sentCredentials(r)
+	sent := ownkeys.Sent(r)
 	h.finder.StripOwnKeys(r)
 	if h.Inference != nil {
 		return h.serveInference(w, r, path, sent, next)

@@ -8,9 +8,11 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/beginning"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/heldbody"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/mediatype"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/namelist"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/quota"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/requestpath"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
@@ -24,15 +26,15 @@ import (
 // inferenceCall is one inference request.
 type inferenceCall struct {
 	call
-	credentials credentials // as they were sent; keys of ours are no longer in the headers
-	normalized  string      // the path
-	path        string      // the normalized path below the base path; or nothing
-	trial       *trying     // nil for a request of a client
+	credentials ownkeys.Credentials // as they were sent; keys of ours are no longer in the headers
+	normalized  string              // the path
+	path        string              // the normalized path below the base path; or nothing
+	trial       *trying             // nil for a request of a client
 	route       *inferenceRoute
 	dryRun      bool
-	held        heldbody.Body // the body, if it was read
-	response    beginning     // of the gateway
-	named       struct {      // the applied preset, empty without one
+	held        heldbody.Body    // the body, if it was read
+	response    beginning.Writer // of the gateway
+	named       struct {         // the applied preset, empty without one
 		workspace, id, preset, label string
 		version                      int
 	}
@@ -49,7 +51,7 @@ type inferenceCall struct {
 
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.
 // r no longer has keys of ours. sent has the credentials that the client sent.
-func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
+func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normalized string, sent ownkeys.Credentials, next caddyhttp.Handler) error {
 	c := h.newInferenceCall(w, r, normalized, sent)
 	route := inferenceRouteOf(c.path)
 	switch {
@@ -72,7 +74,7 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 	return c.pass(next)
 }
 
-func (h *Handler) newInferenceCall(w http.ResponseWriter, r *http.Request, normalized string, sent credentials) *inferenceCall {
+func (h *Handler) newInferenceCall(w http.ResponseWriter, r *http.Request, normalized string, sent ownkeys.Credentials) *inferenceCall {
 	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, normalized: normalized, path: h.routeOf(normalized)}
 	c.held.Limit = h.Inference.MaxMemory
 	c.mapPlaceholders()
@@ -94,7 +96,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 		return nil
 	}
 	if opening := c.limitHeaders(); opening != nil {
-		c.response.ResponseWriter, c.response.opening = c.w, opening
+		c.response.ResponseWriter, c.response.Opening = c.w, opening
 		c.w = &c.response
 	}
 	if c.path == "models" && c.who.LimitsModels() && isRead(c.r) && c.r.Method != http.MethodOptions {
@@ -173,14 +175,14 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	if c.prepare() {
 		return nil
 	}
-	c.response.ResponseWriter, c.response.opening = c.w, c.limitHeaders()
+	c.response.ResponseWriter, c.response.Opening = c.w, c.limitHeaders()
 	c.w = &c.response
 	if c.measured != nil || c.h.Inference.Usage != nil && !c.route.counts {
 		err = c.serveMeasured(next)
 	} else {
 		err = next.ServeHTTP(c.w, c.r)
 	}
-	if err != nil && !c.response.begun {
+	if err != nil && !c.response.Begun {
 		c.renderGatewayError(err)
 	}
 	return err

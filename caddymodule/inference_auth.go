@@ -1,60 +1,11 @@
 package caddymodule
 
 import (
-	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/domain/secrets"
 )
-
-// credentialHeaders are the headers in which clients send their key. Clients of
-// OpenRouter and OpenAI use the first, with a bearer token. Anthropic's use the second.
-var credentialHeaders = [...]string{"Authorization", "X-Api-Key"}
-
-// credentials has the values of each of credentialHeaders, as they were sent.
-type credentials [len(credentialHeaders)][]string
-
-// credentialRoom is memory for one value of each.
-type credentialRoom [len(credentialHeaders)]string
-
-func sentCredentials(r *http.Request) (sent credentials) {
-	for i, name := range credentialHeaders {
-		sent[i] = ownkeys.SentValues(r, name)
-	}
-	return sent
-}
-
-// candidates appends the values that may be the key of a request to given, which is empty.
-// There is none, one, or one each of Authorization and X-Api-Key.
-//
-// A request may try one key, so that nobody can guess at keys beside a valid one. A header
-// that is given twice is refused before any key is looked up. So are two different issued
-// keys. A credential beside one issued key is not looked up.
-func (sent credentials) candidates(given []string) ([]string, error) {
-	for i, values := range sent {
-		if len(values) > 1 {
-			return nil, domain.InvalidAt(strings.ToLower(credentialHeaders[i]), "given more than once")
-		}
-		given = append(given, values...)
-	}
-	if len(given) < 2 {
-		return given, nil
-	}
-	switch first, second := secrets.AreIn(given[0]), secrets.AreIn(given[1]); {
-	case ownkeys.SecretOf(given[0]) == ownkeys.SecretOf(given[1]):
-		return given[:1], nil
-	case first && second:
-		return nil, domain.InvalidAt("x-api-key", "must be the same key as in authorization")
-	case first:
-		return given[:1], nil
-	case second:
-		return given[1:], nil
-	}
-	return given, nil
-}
 
 // caller returns the principal whose key is among the credentials. Two configured keys
 // may both be live: then the one in Authorization acts. Wrong keys count as failures
@@ -66,7 +17,7 @@ func (c *inferenceCall) caller(given []string) (domain.Principal, error) {
 	case len(given) == 0:
 		return domain.Principal{}, errNoCredentials
 	}
-	secrets := make([]string, 0, len(credentialHeaders))
+	secrets := make([]string, 0, len(ownkeys.CredentialHeaders))
 	for _, value := range given {
 		secrets = append(secrets, ownkeys.SecretOf(value))
 	}
@@ -83,8 +34,8 @@ func (c *inferenceCall) authenticateInference() error {
 		c.who.WorkspaceID = c.trial.workspaceID
 		return nil
 	}
-	var room credentialRoom
-	given, err := c.credentials.candidates(room[:0])
+	var room ownkeys.CredentialRoom
+	given, err := c.credentials.Candidates(room[:0])
 	if err != nil {
 		return err
 	}
@@ -112,8 +63,8 @@ func (c *inferenceCall) authenticateInference() error {
 // A wrong key counts as a failure, because the route shows whether a key works. A key that
 // is limited to models gets 403 where a stranger passes.
 func (c *inferenceCall) identifyCaller() {
-	var room credentialRoom
-	given, err := c.credentials.candidates(room[:0])
+	var room ownkeys.CredentialRoom
+	given, err := c.credentials.Candidates(room[:0])
 	if err != nil {
 		return
 	}

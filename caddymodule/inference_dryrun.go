@@ -133,7 +133,7 @@ func tryVersion(c *call) (response, error) {
 func (c *call) tryOn(next caddyhttp.Handler) error {
 	r := c.r
 	c.body, c.members = nil, nil // the gateway may take its time
-	sent := credentials{ownkeys.SentValues(r, ownkeys.TrialHeader)}
+	sent := ownkeys.Credentials{ownkeys.SentValues(r, ownkeys.TrialHeader)}
 	r.Header.Del("Authorization")
 	r.Header.Del(ownkeys.TrialHeader)
 	requestpath.StripUpgrade(r)
