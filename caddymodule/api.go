@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/envelope"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/router"
@@ -80,6 +81,7 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 		{"preset_create_responses", post, "presets/{slug}/responses", create, capture(schemas.ResponsesRequest, schemas.ResponsesTemplate), createPresetFrom(domain.Responses), inWorkspace | changes, release},
 		{"preset_create_chat", post, "presets/{slug}/chat/completions", create, capture(schemas.ChatRequest, schemas.ChatTemplate), createPresetFrom(domain.Chat), inWorkspace | changes, release},
 		{"preset_create_messages", post, "presets/{slug}/messages", create, capture(schemas.MessagesRequest, schemas.MessagesTemplate), createPresetFrom(domain.Messages), inWorkspace | changes, release},
+		{"preset_try", post, "presets/{slug}/try", manage, capture(schemas.Trial, schemas.Trial), tryVersion, inWorkspace, "template"},
 		{"preset_designate", post, "presets/{slug}/designate", manage, body(schemas.Designate), designateVersion, inWorkspace | changes, ""},
 		{"preset_diff", get, "presets/{slug}/diff", anyone, none, diffVersions, inWorkspace, "from to"},
 		{"preset_history", get, "presets/{slug}/history", manage, none, presetHistory, inWorkspace | paged, ""},
@@ -146,6 +148,8 @@ type call struct {
 	isRead  bool             // the request's body was read whole
 
 	pageSize int64 // taken from versionPages until the answer is sent
+
+	trial *trying // goes on as an inference request, nil for none
 }
 
 func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
@@ -157,11 +161,16 @@ func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
 	return c
 }
 
-func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	c := h.newCall(w, r)
 	defer c.releasePage()
-	status := c.render(c.serve())
+	a, err := c.serve()
+	if err == nil && c.trial != nil {
+		return c.tryOn(next)
+	}
+	status := c.render(a, err)
 	h.metrics.CountRequest(c.op.name, status, time.Since(c.start))
+	return nil
 }
 
 // serve runs the operation of a request: match, authenticate, authorize, read, validate,

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/namelist"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
@@ -18,7 +19,7 @@ func TestSettingNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := settingNames(schemas)
+	text, err := namelist.SettingNames(schemas)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func TestSettingNames(t *testing.T) {
 			t.Errorf("%s: got %q, want temperature among them, and no misspelt one", dialect, known)
 		}
 		for _, name := range all {
-			if got, want := slices.Contains(known, name), body.Names(name) || knownToClients[name]; got != want {
+			if got, want := slices.Contains(known, name), body.Names(name) || namelist.IsClients(name); got != want {
 				t.Errorf("%s: %s: got known %t, want %t", dialect, name, got, want)
 			}
 		}

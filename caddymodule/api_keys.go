@@ -60,11 +60,11 @@ func getOwnKey(c *call) (response, error) {
 
 // listKeys lists the inference keys of a workspace, the oldest first.
 func listKeys(c *call) (response, error) {
-	withDisabled, err := c.queriedFlag("include_disabled")
+	withDisabled, err := c.given.query.Flag("include_disabled")
 	if err != nil {
 		return response{}, err
 	}
-	page, err := c.readPage(domain.MaxPage) // clients expect as many
+	page, err := c.given.query.Page(domain.MaxPage) // clients expect as many
 	if err != nil {
 		return response{}, err
 	}

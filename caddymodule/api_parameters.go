@@ -3,26 +3,23 @@ package caddymodule
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
-	"maps"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/etag"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/namelist"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/query"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference/reference"
 	"github.com/caddy-presets/caddy-presets/domain/secrets"
-	"github.com/caddy-presets/caddy-presets/schema"
 )
 
 // parameters are read from the path, the query and the headers of a request.
 type parameters struct {
-	query          url.Values
+	query          query.Query
 	unknown        []string // the parameters of the query that the operation does not have, sorted
 	isTemplate     bool
 	workspace      string // to act in, or empty
@@ -63,12 +60,12 @@ func (c *call) readParameters() (err error) {
 		return err
 	}
 	if c.op.is(inWorkspace) {
-		if c.given.workspace, err = c.queried("workspace_id"); err != nil {
+		if c.given.workspace, err = c.given.query.Only("workspace_id"); err != nil {
 			return err
 		}
 	}
 	if c.op.is(paged) {
-		if c.given.page, err = c.readPage(domain.DefaultPage); err != nil {
+		if c.given.page, err = c.given.query.Page(domain.DefaultPage); err != nil {
 			return err
 		}
 	}
@@ -90,9 +87,11 @@ func (c *call) readQuery() (err error) {
 	if c.r.URL.RawQuery == "" {
 		return nil
 	}
-	if c.given.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
+	values, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
 		return domain.InvalidAt("query", "malformed")
 	}
+	c.given.query = query.Query(values)
 	known := c.op.parameters()
 	for name := range c.given.query {
 		if !slices.Contains(known, name) {
@@ -101,14 +100,14 @@ func (c *call) readQuery() (err error) {
 	}
 	slices.Sort(c.given.unknown)
 	if c.given.unknown != nil && c.op.is(changes) {
-		issues := make([]domain.Issue, min(len(c.given.unknown), maxIgnored))
+		issues := make([]domain.Issue, min(len(c.given.unknown), namelist.Max))
 		for i := range issues {
-			issues[i] = domain.Issue{Path: headerName(c.given.unknown[i]), Message: "is no parameter of this request"}
+			issues[i] = domain.Issue{Path: namelist.Name(c.given.unknown[i]), Message: "is no parameter of this request"}
 		}
 		return domain.InvalidIssues(issues...)
 	}
 	if c.op.body.template != nil {
-		isTemplate, err := c.queriedFlag("template")
+		isTemplate, err := c.given.query.Flag("template")
 		c.given.isTemplate = isTemplate != nil && *isTemplate
 		return err
 	}
@@ -117,61 +116,6 @@ func (c *call) readQuery() (err error) {
 
 // slug returns the preset slug of the path, "" if the operation has none.
 func (c *call) slug() string { return c.found.Value("slug") }
-
-// queried returns a parameter of the query, "" if it is absent. It must not be empty or
-// given twice.
-func (c *call) queried(name string) (string, error) {
-	return domain.OnlyValue(name, c.given.query[name])
-}
-
-// queriedWord is queried for a parameter that is one of some words. It returns one of them, and not
-// the request's text.
-func (c *call) queriedWord(name string, words ...string) (string, error) {
-	text, err := c.queried(name)
-	if err != nil || text == "" {
-		return "", err
-	}
-	if at := slices.Index(words, text); at >= 0 {
-		return words[at], nil
-	}
-	last := len(words) - 1
-	return "", domain.InvalidAt(name, "must be "+strings.Join(words[:last], ", ")+" or "+words[last])
-}
-
-// queriedFlag is queried for a parameter that is true or false, nil if it is absent.
-func (c *call) queriedFlag(name string) (*bool, error) {
-	word, err := c.queriedWord(name, "true", "false")
-	if err != nil || word == "" {
-		return nil, err
-	}
-	return new(word == "true"), nil
-}
-
-// readPage reads offset and limit, whose default is given. Both may be empty, since clients send
-// them so.
-func (c *call) readPage(size int) (page domain.Page, err error) {
-	if page.Offset, err = c.queriedNumber("offset", 0, 0, math.MaxInt, "an integer of at least 0"); err != nil {
-		return page, err
-	}
-	page.Limit, err = c.queriedNumber("limit", size, 1, domain.MaxPage, "an integer from 1 to "+strconv.Itoa(domain.MaxPage))
-	return page, err
-}
-
-// queriedNumber is queried for a number. The rule says which.
-func (c *call) queriedNumber(name string, otherwise, least, most int, rule string) (int, error) {
-	if given := c.given.query[name]; len(given) == 0 || len(given) == 1 && given[0] == "" {
-		return otherwise, nil
-	}
-	text, err := c.queried(name)
-	if err != nil {
-		return 0, err
-	}
-	n, ok := domain.ParseNumber(text)
-	if !ok || n < least || n > most {
-		return 0, domain.InvalidAt(name, "must be "+rule)
-	}
-	return n, nil
-}
 
 func readIdempotencyKey(header http.Header) (string, error) {
 	key, err := readOnce(header, "Idempotency-Key")
@@ -218,47 +162,11 @@ func (c *call) digest() [sha256.Size]byte {
 	for _, name := range [...]string{"slug", "version", "label", "workspace"} {
 		add(c.found.Value(name))
 	}
-	add(c.given.query.Encode())
+	add(url.Values(c.given.query).Encode())
 	add(c.given.owner)
 	add(c.given.override)
 	add(string(c.body))
 	return sha256.Sum256(text)
-}
-
-const (
-	// maxIgnored is how many ignored names a header has, and how many unknown ones an error.
-	maxIgnored = 20
-	// maxIgnoredName is how many bytes of such a name it has.
-	maxIgnoredName = 64
-)
-
-// knownToClients are members that official clients send. Presets do not store them, and no
-// schema names them. They are not misspelt.
-var knownToClients = map[string]bool{
-	// OpenAI's, chat completions and responses
-	"n": true, "store": true, "audio": true, "safety_identifier": true, "prompt_cache_retention": true, "function_call": true, "functions": true,
-	"conversation": true, "stream_options": true, "context_management": true, "moderation": true,
-	// OpenRouter's
-	"transforms": true, "usage": true,
-	// Anthropic's
-	"container": true, "mcp_servers": true, "betas": true, "inference_geo": true,
-	// LiteLLM's
-	"extra_body": true,
-}
-
-// settingNames returns the members that a captured request may have, as a JSON object: for the
-// last part of each dialect's route the names, with spaces between. listIgnored names others.
-func settingNames(schemas *schema.Schemas) (string, error) {
-	names := make(map[domain.Dialect]string)
-	for dialect, s := range map[domain.Dialect]*schema.Schema{
-		domain.Chat: schemas.ChatRequest, domain.Responses: schemas.ResponsesRequest, domain.Messages: schemas.MessagesRequest,
-	} {
-		list := slices.AppendSeq(s.MemberNames(), maps.Keys(knownToClients))
-		slices.Sort(list)
-		names[dialect] = strings.Join(slices.Compact(list), " ")
-	}
-	text, err := json.Marshal(names)
-	return string(text), err
 }
 
 // listIgnored names the unknown parameters of the query and the unknown top-level members of
@@ -268,34 +176,14 @@ func settingNames(schemas *schema.Schemas) (string, error) {
 func (c *call) listIgnored() {
 	names := slices.Clone(c.given.unknown)
 	for _, m := range c.members {
-		if len(names) > maxIgnored {
+		if len(names) > namelist.Max {
 			break
 		}
-		if !c.op.body.Names(m.Name) && !knownToClients[m.Name] {
+		if !c.op.body.Names(m.Name) && !namelist.IsClients(m.Name) {
 			names = append(names, m.Name)
 		}
 	}
-	if names == nil {
-		return
-	}
-	if len(names) > maxIgnored {
-		names = append(names[:maxIgnored], "...")
-	}
-	for i, name := range names {
-		names[i] = headerName(name)
-	}
-	c.header.Set("X-Preset-Ignored", headerList(names))
-}
-
-// headerName returns a name that a client chose for a list in a header, or for an error. It cuts long names. It
-// percent-encodes all but ASCII letters, digits and `_ . ~ - $ & + : = @`.
-func headerName(name string) string {
-	switch {
-	case name == "":
-		return `""`
-	case len(name) > maxIgnoredName:
-		return url.PathEscape(name[:maxIgnoredName]) + "..."
-	default:
-		return url.PathEscape(name)
+	if names != nil {
+		c.header.Set("X-Preset-Ignored", namelist.OfClients(names))
 	}
 }

@@ -88,15 +88,15 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (response, error) {
 
 // readRelease reads how the query wants a new version published.
 func (c *call) readRelease() (how domain.Release, err error) {
-	designate, err := c.queriedFlag("designate")
+	designate, err := c.given.query.Flag("designate")
 	if err != nil {
 		return how, err
 	}
 	how.Draft = designate != nil && !*designate
-	if how.Label, err = c.queried("label"); err != nil {
+	if how.Label, err = c.given.query.Only("label"); err != nil {
 		return how, err
 	}
-	message, err := c.queried("message")
+	message, err := c.given.query.Only("message")
 	if message != "" {
 		how.Message = &message
 	}
@@ -115,13 +115,13 @@ func listPresets(c *call) (response, error) {
 // readPresetQuery reads which presets to list, and in which order. Its strings but q are
 // constants, which a cache may keep.
 func (c *call) readPresetQuery() (q domain.PresetQuery, err error) {
-	status, err := c.queriedWord("status", string(domain.ActivePresets), string(domain.DisabledPresets), string(domain.ArchivedPresets), string(domain.AllPresets))
+	status, err := c.given.query.Word("status", string(domain.ActivePresets), string(domain.DisabledPresets), string(domain.ArchivedPresets), string(domain.AllPresets))
 	if err != nil {
 		return q, err
 	}
 	q.Filter = domain.PresetFilter(status)
 	if given := c.given.query["q"]; len(given) != 1 || given[0] != "" { // an empty search field finds all
-		if q.Text, err = c.queried("q"); err != nil {
+		if q.Text, err = c.given.query.Only("q"); err != nil {
 			return q, err
 		}
 	}
@@ -129,14 +129,14 @@ func (c *call) readPresetQuery() (q domain.PresetQuery, err error) {
 		return q, err
 	}
 	const updated = "updated" // the usual order
-	by, err := c.queriedWord("sort", updated, string(domain.SortName), string(domain.SortSlug))
+	by, err := c.given.query.Word("sort", updated, string(domain.SortName), string(domain.SortSlug))
 	if err != nil {
 		return q, err
 	}
 	if by != updated {
 		q.Sort = domain.PresetSort(by)
 	}
-	order, err := c.queriedWord("order", "asc", "desc")
+	order, err := c.given.query.Word("order", "asc", "desc")
 	q.Ascending = order == "asc"
 	return q, err
 }
@@ -170,11 +170,11 @@ func designateVersion(c *call) (response, error) {
 }
 
 func diffVersions(c *call) (response, error) {
-	from, err := c.queried("from")
+	from, err := c.given.query.Only("from")
 	if err != nil {
 		return response{}, err
 	}
-	to, err := c.queried("to")
+	to, err := c.given.query.Only("to")
 	if err != nil {
 		return response{}, err
 	}
@@ -196,7 +196,7 @@ var (
 // listVersions refuses a page while too many others are being sent. Pages of summaries are
 // small.
 func listVersions(c *call) (response, error) {
-	switch fields, err := c.queried("fields"); {
+	switch fields, err := c.given.query.Only("fields"); {
 	case err != nil:
 		return response{}, err
 	case fields == "summary":

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ type readRows = func(iter.Seq2[domain.UsageRow, error]) error
 // reportUsage answers with the report that the query asks for, in JSON or CSV. query gives the rows
 // of a range to read.
 func (c *call) reportUsage(scope usage.Scope, query func(of domain.UsageRange, read readRows) error) (response, error) {
-	q, err := usage.ReadQuery(c.given.query, scope, time.Now())
+	q, err := usage.ReadQuery(url.Values(c.given.query), scope, time.Now())
 	if err != nil {
 		return response{}, err
 	}

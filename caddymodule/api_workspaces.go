@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/namelist"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -19,7 +20,7 @@ func listWorkspaces(c *call) (response, error) {
 	if c.who.CheckManagementOfAll() == nil {
 		rights = append(rights, rightToWorkspaces)
 	}
-	c.header.Set("X-Preset-Rights", headerList(rights))
+	c.header.Set("X-Preset-Rights", namelist.Of(rights))
 	return pageOf(c.h.service.Workspaces(c.r.Context(), c.who, c.given.page))
 }
 
@@ -46,7 +47,7 @@ func updateWorkspace(c *call) (response, error) {
 }
 
 func deleteWorkspace(c *call) (response, error) {
-	isConfirmed, err := c.queriedFlag("confirm_default_workspace_deletion")
+	isConfirmed, err := c.given.query.Flag("confirm_default_workspace_deletion")
 	if err != nil {
 		return response{}, err
 	}

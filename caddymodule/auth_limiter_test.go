@@ -309,7 +309,7 @@ func TestWrongKeysOnOpenRoutes(t *testing.T) {
 }
 
 // TestFailuresBehindAProxy checks that clients behind a trusted proxy are counted
-// separately. Addresses that a client adds itself are ignored. Headers from an untrusted
+// separately. Addresses that a client adds itself are namelist. Headers from an untrusted
 // proxy are ignored too.
 func TestFailuresBehindAProxy(t *testing.T) {
 	const trusted = "servers {\ntrusted_proxies static 127.0.0.0/8 198.51.100.0/24\n"

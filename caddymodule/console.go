@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/console"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/namelist"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
@@ -40,7 +41,7 @@ func (c *Console) provision(repl *caddy.Replacer, base string, hasKeys bool) (*c
 	if err != nil {
 		return nil, err
 	}
-	settings, err := settingNames(schemas)
+	settings, err := namelist.SettingNames(schemas)
 	if err != nil {
 		return nil, err
 	}

@@ -253,7 +253,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	case h.Health != "" && path == h.Health:
 		h.serveHealth(w, r)
 	case h.isAPIPath(path):
-		h.serveAPI(w, r)
+		return h.serveAPI(w, r, next)
 	default:
 		return h.forward(w, r, path, next)
 	}
@@ -262,7 +262,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request, path string, next caddyhttp.Handler) error {
 	requestpath.StripUpgrade(r)
-	sent := sentCredentials(r)
+	sent := ownkeys.Sent(r)
 	h.finder.StripOwnKeys(r)
 	if h.Inference != nil {
 		return h.serveInference(w, r, path, sent, next)

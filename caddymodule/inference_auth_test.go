@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/ownkeys"
 	"github.com/caddy-presets/caddy-presets/domain/secrets"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest/tier"
 )
@@ -187,7 +188,7 @@ func TestInferenceKeys(t *testing.T) {
 			got := s.upstream.one(t)
 			exchange(t, stock, request).want(t, 202)
 			want, left := s.upstream.one(t), leftOf(tc.headers)
-			for i, name := range credentialHeaders {
+			for i, name := range ownkeys.CredentialHeaders {
 				if delete(want.header, name); left[i] != nil {
 					want.header[name] = left[i]
 				}
@@ -206,7 +207,7 @@ func TestInferenceKeys(t *testing.T) {
 // leftOf returns the values of Authorization and X-Api-Key that pass upstream. A header
 // with a key of ours is removed whole.
 func leftOf(headers []string) (left [2][]string) {
-	for i, name := range credentialHeaders {
+	for i, name := range ownkeys.CredentialHeaders {
 		for _, h := range headers {
 			field, value, _ := strings.Cut(h, ":")
 			value = strings.TrimSpace(value)

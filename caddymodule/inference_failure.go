@@ -2,10 +2,7 @@ package caddymodule
 
 import (
 	"cmp"
-	"io"
 	"net/http"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/errorroutes"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
@@ -37,39 +34,4 @@ func (c *inferenceCall) renderGatewayError(err error) {
 		return
 	}
 	c.render(response{}, gatewayError(code))
-}
-
-// beginning passes an answer on, and tells whether it began.
-type beginning struct {
-	caddyhttp.ResponseWriterWrapper
-	begun   bool
-	opening func(http.Header) // is called before the header is written, unless it is nil
-}
-
-// begin notes that the answer begins.
-func (b *beginning) begin() {
-	if !b.begun && b.opening != nil {
-		b.opening(b.Header())
-	}
-	b.begun = true
-}
-
-// WriteHeader passes a header on. Those of interim answers begin nothing.
-func (b *beginning) WriteHeader(status int) {
-	if status >= 200 || status == http.StatusSwitchingProtocols {
-		b.begin()
-	}
-	b.ResponseWriterWrapper.WriteHeader(status)
-}
-
-// Write passes bytes of the body on.
-func (b *beginning) Write(p []byte) (int, error) {
-	b.begin()
-	return b.ResponseWriterWrapper.Write(p)
-}
-
-// ReadFrom passes a body on.
-func (b *beginning) ReadFrom(r io.Reader) (int64, error) {
-	b.begin()
-	return b.ResponseWriterWrapper.ReadFrom(r)
 }

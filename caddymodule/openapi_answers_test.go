@@ -371,6 +371,15 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("preset_feedback", s.manage("POST", feedback, "[]"), 400)
 	check("preset_feedback", s.manage("POST", feedback, strings.Repeat(" ", 64<<10)+score), 413)
 	check("preset_feedback", s.manage("POST", feedback, score, "Content-Type: text/plain"), 415)
+	const try, trial = "/v1/presets/p/try", `{"dialect":"chat","version":{"model":"m"},"request":{"user":"u","seed":5}}`
+	check("preset_try", s.manage("POST", try, trial, dryRun), 200)
+	check("preset_try", s.manage("POST", try, trial), 401)
+	check("preset_try", s.manage("PUT", try, trial), 405)
+	check("preset_try", s.do("POST", try, trial, bearer(inferenceSecret)), 403)
+	check("preset_try", s.manage("POST", try+"?workspace_id=nowhere", trial), 404)
+	check("preset_try", s.manage("POST", try, "[]"), 400)
+	check("preset_try", s.manage("POST", try, strings.Repeat(" ", 64<<10)+trial), 413)
+	check("preset_try", s.manage("POST", try, trial, "Content-Type: text/plain"), 415)
 	for _, step := range keyTour {
 		key := s.createKey(managementSecret, `{"name":"n"}`)
 		path := strings.ReplaceAll(step.path, "{}", key.ID)
@@ -473,6 +482,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		for _, route := range inferenceRoutes {
 			check(route.name, s.do("POST", "/v1/"+route.path, `{"model":"m"}`, bearer(inferenceSecret)), status)
 		}
+		check("preset_try", s.manage("POST", try, trial, withInferenceKey), status)
 	}
 	s.reload(strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit 1 24h", 1) + rest)
 	s.do("GET", "/v1/presets", "", bearer("a-guess")).want(t, 401)
@@ -483,6 +493,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		check(route.name, s.do("POST", "/v1/"+route.path, "{}", bearer("a-guess")), 429)
 	}
 	check("preset_feedback", s.do("POST", feedback, score, bearer("a-guess")), 429)
+	check("preset_try", s.do("POST", try, trial, bearer("a-guess")), 429)
 	check("models_list", s.do("GET", "/v1/models", "", bearer("a-guess")), 429)
 	check("model_get", s.do("GET", "/v1/models/@preset%2Fp", "", bearer("a-guess")), 429)
 

@@ -36,7 +36,7 @@ func (a *answers) placeOf(key string, models []string) (place *atomic.Uint64, ma
 
 // tokensIn returns the tokens of a place, 0 if it has no recent ones for a mark.
 func tokensIn(value, mark, hour uint64) uint64 {
-	if value>>48 != mark || uint16(hour-value>>32) >= recentHours { //nolint:gosec // the lower bits of the hours
+	if value>>48 != mark || uint16(hour-value>>32) >= recentHours { // the lower bits of the hours
 		return 0
 	}
 	return value & math.MaxUint32
@@ -60,7 +60,7 @@ func (k *Keeper) SeeAnswer(key string, models []string, tokens int64, now time.T
 func (k *Keeper) LargestAnswer(key string, models []string, now time.Time) int64 {
 	place, mark := k.answers.placeOf(key, models)
 	if tokens := tokensIn(place.Load(), mark, hourOf(now)); tokens > 0 {
-		return int64(tokens) //nolint:gosec // of 32 bits
+		return int64(tokens)
 	}
 	return DefaultAnswer
 }

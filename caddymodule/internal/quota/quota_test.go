@@ -252,11 +252,11 @@ func TestDebtIsNotForgotten(t *testing.T) {
 	}
 	use(noon)
 	f.flush(k, noon)
-	for minute, want := range map[time.Duration]bool{11: false, 13: false} {
-		at := noon.Add(minute * time.Minute)
+	for minutes := range 16 {
+		at := noon.Add(time.Duration(minutes+1) * time.Minute)
 		f.flush(k, at)
-		if got := use(at); got != want {
-			t.Errorf("after %d minutes: passed %v, want %v", minute, got, want)
+		if got, want := use(at), minutes+1 == 15; got != want {
+			t.Errorf("after %d minutes: passed %v, want %v", minutes+1, got, want)
 		}
 	}
 }

@@ -331,5 +331,5 @@ func (s *subject) isForgettable(m *moment) bool {
 		}
 	}
 	isOpen := func(w *window) bool { return w.number >= m.windows[daily] }
-	return !s.hasPending() && !(s.isInMemory.Load() && slices.ContainsFunc(s.windowsOf(daily), isOpen))
+	return !s.hasPending() && (!s.isInMemory.Load() || !slices.ContainsFunc(s.windowsOf(daily), isOpen))
 }
