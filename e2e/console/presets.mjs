@@ -1,7 +1,7 @@
 // Unlock, the list of presets, and addresses.
 
 import assert from "node:assert/strict";
-import { administer, at, browse, console_, eventually, go, inferenceKey, makePreset, manage, managementKey, scenario, shows, status, unlock } from "./harness.mjs";
+import { act, administer, at, browse, console_, eventually, go, inferenceKey, makePreset, manage, managementKey, openMenu, scenario, shows, status, unlock } from "./harness.mjs";
 
 const rows = (page) => page.getByRole("table", { name: "Presets" }).locator("tbody").getByRole("row");
 const slugs = async (page) => (await rows(page).getByRole("rowheader").allInnerTexts()).map((text) => text.trim());
@@ -162,7 +162,7 @@ scenario("every view has an address, and back and forward follow them", { key: m
   await page.getByRole("list", { name: "Versions" }).getByRole("link", { name: /v1/ }).click();
   await see(at("walker", "versions/1"), () => page.getByRole("heading", { name: /^v1/ }).waitFor());
   const tabs = page.getByRole("navigation", { name: "Preset" });
-  for (const [name, view] of [["Compare", "compare/"], ["Labels", "labels"], ["Try it", "try"], ["Use it", "use"], ["History", "history"]]) {
+  for (const [name, view] of [["Compare", "compare/"], ["Labels", "labels"], ["Workbench", "edit"], ["Use it", "use"], ["History", "history"]]) {
     await tabs.getByRole("link", { name }).click();
     await see(at("walker", view), () => tabs.locator("[aria-current=page]").filter({ hasText: name }).waitFor());
   }
@@ -179,7 +179,7 @@ scenario("every view has an address, and back and forward follow them", { key: m
 
 scenario("a copied link opens its view in another tab, after its key", { fresh: true }, async ({ context }) => {
   await makePreset("linked");
-  for (const [view, name] of [["", /v3/], ["versions/2", /^v2/], ["compare/1..3", /v1|Settings/], ["labels", /label/i], ["try", /try/i], ["use", /use/i], ["history", /history/i], ["new", /new version/i]]) {
+  for (const [view, name] of [["", /v3/], ["versions/2", /^v2/], ["compare/1..3", /v1|Settings/], ["labels", /label/i], ["try", /Side by side/], ["use", /use/i], ["history", /history/i], ["new", /Version or label/]]) {
     const page = await context.newPage();
     await page.goto(console_ + at("linked", view));
     await unlock(page, managementKey);
@@ -204,7 +204,8 @@ scenario("an inference key sees its presets, and is told why it cannot change th
   await shows(page, /inference key/i);
   await page.getByRole("link", { name: "read-only" }).click();
   await page.getByRole("heading", { name: "read-only" }).waitFor();
-  for (const name of ["New version", "Archive", "Edit"]) {
+  await openMenu(page);
+  for (const name of ["Archive", "Edit"]) {
     const button = page.getByRole("button", { name, exact: true }).first();
     await eventually(async () => assert.ok(await button.count() === 0 || await button.isDisabled(), name));
   }
@@ -267,6 +268,7 @@ scenario("a policy is set, changed by hand, refused, and removed", { key: manage
   const save = dialog.getByRole("button", { name: "Save" });
   // openWith opens the dialog once the page has seen the policy.
   const openWith = (expected) => eventually(async () => {
+    await openMenu(page);
     await open.click();
     try {
       await eventually(async () => assert.match(await text.inputValue(), expected));
@@ -316,9 +318,11 @@ scenario("an inference key sees a policy", { key: inferenceKey }, async ({ page 
   await makePreset("seen");
   await go(page, at("seen"));
   const open = page.getByRole("button", { name: "Policy", exact: true });
+  await openMenu(page);
   await eventually(async () => assert.ok(await open.isDisabled()));
   await manage("PATCH", "/presets/seen", { policy: { lock: ["tools"] }, protected: true });
   await shows(page.getByRole("main"), "protected");
+  await openMenu(page);
   await open.click();
   const dialog = page.getByRole("dialog", { name: "Policy" });
   await shows(dialog, /"lock": \["tools"\]/);
@@ -334,12 +338,13 @@ scenario("a protected preset says so, and a key without the right is told", {}, 
   await shows(page.getByRole("main"), "protected");
   await shows(page.locator("#read-only"), /takes a key with the right protected-labels/);
   for (const name of ["Put live", "Policy", "Archive"]) {
+    await openMenu(page);
     await eventually(async () => assert.ok(await page.getByRole("button", { name, exact: true }).isDisabled(), name));
   }
 
   // Someone protects it while a dialog is open: the server's words say what is missing.
   await manage("PATCH", "/presets/sealed", { protected: false });
-  await page.getByRole("button", { name: "Policy", exact: true }).click();
+  await act(page, "Policy");
   const policy = page.getByRole("dialog", { name: "Policy" });
   await policy.getByRole("textbox").fill('{"drop": ["seed"]}');
   await manage("PATCH", "/presets/sealed", { protected: true });

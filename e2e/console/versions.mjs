@@ -1,7 +1,7 @@
 // A preset, its versions, comparing two of them, and putting one live.
 
 import assert from "node:assert/strict";
-import { at, designated, eventually, go, makePreset, manage, managementKey, scenario, send, shows, site, status } from "./harness.mjs";
+import { act, at, designated, eventually, go, makePreset, manage, managementKey, scenario, send, shows, site, status } from "./harness.mjs";
 
 const versions = (page) => page.getByRole("list", { name: "Versions" }).getByRole("listitem");
 
@@ -150,7 +150,7 @@ scenario("archive, restore, disable, enable, rename and describe", { key: manage
   const preset = async () => (await send("GET", "/presets?status=all&q=moody")).body.data.find((one) => one.slug === "moody");
   await go(page, at("moody"));
 
-  await page.getByRole("button", { name: /^Rename/ }).click();
+  await act(page, "Rename and describe");
   let dialog = page.getByRole("dialog");
   await dialog.getByRole("textbox", { name: "Name" }).fill("Moody Blues");
   await dialog.getByRole("textbox", { name: "Description" }).fill("For bad days.");
@@ -159,20 +159,20 @@ scenario("archive, restore, disable, enable, rename and describe", { key: manage
   await shows(page, "For bad days.");
   assert.equal((await preset()).description, "For bad days.");
 
-  await page.getByRole("button", { name: "Disable" }).click();
+  await act(page, "Disable");
   await page.getByRole("dialog", { name: "Disable" }).getByRole("button", { name: "Disable" }).click();
   await status(page, /disabled/);
   assert.equal((await preset()).status, "disabled");
-  await eventually(async () => assert.ok(await page.getByRole("button", { name: "New version" }).isDisabled()));
-  await page.getByRole("button", { name: "Enable" }).click();
+  await eventually(async () => assert.ok(await page.getByRole("button", { name: "Edit", exact: true }).isDisabled()));
+  await act(page, "Enable");
   await status(page, /enabled/);
   assert.equal((await preset()).status, "active");
 
-  await page.getByRole("button", { name: "Archive" }).click();
+  await act(page, "Archive");
   dialog = page.getByRole("dialog", { name: "Archive" });
   await dialog.getByRole("button", { name: "Cancel" }).click();
   assert.equal((await preset()).status, "active");
-  await page.getByRole("button", { name: "Archive" }).click();
+  await act(page, "Archive");
   await dialog.getByRole("button", { name: "Archive" }).click();
   await status(page, /archived/);
   assert.equal((await preset()).status, "archived");

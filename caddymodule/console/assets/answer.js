@@ -87,7 +87,7 @@ export async function run(path, request, heard) {
 		result.failure = isStopped ? undefined : failure.status < 0 ? api.newFailure('The connection ended before the answer was complete.', { status: -1 }) : failure
 	}
 	result.total = performance.now() - begun
-	result.calls = [...calls.values()].map(({ isEmpty: _, ...call }) => call)
+	result.calls = [...calls.values()].map((call) => ({ id: call.id, name: call.name, arguments: call.arguments }))
 	const { input, output, cost } = result.used
 	const price = cost === undefined && output !== undefined ? (await models()).find(({ id }) => id === model) : undefined
 	const estimate = price ? price.input * (input ?? 0) + price.output * (output ?? 0) : NaN
@@ -114,7 +114,7 @@ export async function showAnswer(place, name, path, request, goOn) {
 	const facts = h('p', { class: 'muted number facts-line' }, 'Waiting for the gateway…')
 	const answer = h('pre', { class: 'answer', tabindex: '0', role: 'region', 'aria-label': `Answer of ${name}, text`, dir: 'auto' })
 	const below = h('div')
-	fill(place, answer, below, facts)
+	fill(place, answer, facts, below)
 	/** @type {Map<string, { name: string, caption: Element, text: Element, isEmpty: boolean }>} */
 	const parts = new Map()
 	const result = await run(path, request, (so, piece) => {

@@ -16,8 +16,8 @@ export function differences(before, after, signal) {
 	const prompt = h('div')
 	const element = h('div', { class: 'differences' },
 		[before, after].map((side) => warning([side.prompt, side.settings, side.template].join('\n'), side.name)),
-		h('h3', null, 'Settings'), valuesTable('settings', before, after),
 		h('h3', null, 'Prompt'), prompt,
+		h('h3', null, 'Settings'), valuesTable('settings', before, after),
 		before.template + after.template !== '{}{}' && [h('h3', null, 'Template'), valuesTable('template', before, after)])
 	promptTable(before, after, prompt, signal).catch((thrown) => {
 		if (!signal.aborted) {

@@ -73,7 +73,7 @@ function workbench(context, preset, base, ref, actions, select) {
 	const [promptField, settingsField, messagesField] = /** @type {const} */ ([['Prompt', prompt], ['Settings', settings], ['Messages', messages]]).map(([name, editor]) => {
 		const place = field(name, editor.area)
 		editor.takeFrom(place)
-		editor === prompt || place.classList.add('short')
+		editor !== messages || place.classList.add('short')
 		return place
 	})
 	const message = textInput({ maxlength: 500, placeholder: 'Why this version exists' }), label = textInput({ maxlength: 64 })
@@ -115,7 +115,7 @@ function workbench(context, preset, base, ref, actions, select) {
 	/** Shows errors and warnings at their places, and goes to the first error if wanted. @param {Problem[]} problems */
 	const showProblems = (problems, isWanted = false) => {
 		const first = problems.find((problem) => !problem.isWarning)
-		if (first?.field === 'Settings') {
+		if (first?.field === 'Settings' && settingsField.hidden) {
 			showAs(true)
 		}
 		for (const [name, json] of /** @type {const} */ ([['Settings', settings], ['Messages', messages]])) {
@@ -252,24 +252,22 @@ function workbench(context, preset, base, ref, actions, select) {
 			return
 		}
 		const side = written()
-		const sentence = h('p'), comparison = h('div'), stays = h('div')
+		const sentence = h('p'), comparison = h('div'), stays = h('div'), reason = textInput({ maxlength: 500, value: message.value })
 		const closing = new AbortController()
 		const liveVersion = () => preset?.data.designated_version.version ?? 0
 		const { close } = ask(context, 'Put live', preset ? 'Save and put live?' : `Create ${at.slug}?`, [
-			sentence, stays, h('div', { class: 'columns even' }, field('Message', message), field('Also set the label', label, 'Optional, in the same step.')),
+			sentence, stays, h('div', { class: 'columns even' }, field('Message', reason, 'Why this version exists.'), field('Also set the label', label, 'Optional, in the same step.')),
 			...[...warned.children].map((one) => one.cloneNode(true)), comparison,
 		], async () => {
 			if (label.value !== '' && !isLabelRight(label, preset ? labelReason(at, preset.data, label.value.trim()) : '')) {
 				throw api.newFailure('The label is not right.', { status: 400 })
 			}
+			message.value = reason.value
 			const earlier = liveVersion(), answer = await send(side, true), version = await saved(answer)
 			say(`v${version} is saved and live.${ignoredBy(answer)}`, earlier ? { name: 'Undo', run: () => designate(at, earlier, answer.tag).catch(failed) } : undefined)
 		}, {
 			isWide: true, isDisposable: true,
-			onClose: () => {
-				closing.abort()
-				messagePlace.append(message)
-			},
+			onClose: () => closing.abort(),
 			explain: (failure) => {
 				const own = explain(side, show)(failure)
 				if (failure.status === 400 && failure.issues.some((issue) => issue.path.startsWith('/'))) {
@@ -313,7 +311,6 @@ function workbench(context, preset, base, ref, actions, select) {
 		colours.setAttribute('aria-pressed', String(!isPlain()))
 		;[prompt, settings, messages].forEach((editor) => editor.setColoured(!isPlain()))
 	}
-	const messagePlace = h('div', { class: 'message-line' }, field('Message', message), why)
 	for (const control of mayTry ? [] : [prompt.area, settings.area, messages.area]) {
 		control.readOnly = true
 	}
@@ -333,7 +330,7 @@ function workbench(context, preset, base, ref, actions, select) {
 				h('span', { class: 'gap' }), h('span', { class: 'group', role: 'group', 'aria-label': 'Settings as' }, asFields, asJSON)),
 			fields.element, settingsField, warned, place,
 			h('div', { class: 'bar' }, h('label', { class: 'check' }, isTemplate, 'Template'), names, h('span', { class: 'gap' }), button('Find', prompt.find, { class: 'small', title: 'Ctrl+F' }), colours),
-			prompt.search, promptField, messages.search, messagesField, messagePlace),
+			prompt.search, promptField, messages.search, messagesField, h('div', { class: 'message-line' }, field('Message', message), why)),
 		h('section', { class: 'trying', 'aria-label': 'Trial' }, right.element))
 	/** @param {KeyboardEvent} event */
 	const press = (event) => {

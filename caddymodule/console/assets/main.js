@@ -4,29 +4,55 @@ import { hasKeys, parse, search, toBudgets, toKeys, toPresets, toWorkspaces } fr
 import { button, choice, endMenus, fill, h, updateTimes } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { budgetsView } from './budgets.js'
-import { compareView } from './compare.js'
 import { isDialogOpen, openDialog } from './dialogs.js'
-import { editView } from './edit.js'
-import { historyView, workspaceHistoryView } from './history.js'
 import { forgetAll } from './kept.js'
-import { keysView } from './keys.js'
-import { labelsView } from './labels.js'
 import { dropEdits, go, hasEdits, mayLeave, navigations, setGuard, watchNavigation } from './navigation.js'
-import { presetsView } from './presets.js'
 import { focusKey } from './states.js'
 import { say } from './status.js'
 import { askAgain, unlockView } from './unlock.js'
-import { usageView, workspaceUsageView } from './usage.js'
-import { useView } from './use.js'
-import { versionsView } from './versions.js'
-import { workspacesView } from './workspaces.js'
 
-/** @type {Record<ViewName, MakeView>} */
+// The modules of the views are loaded when they are needed, and the others when nothing else is to do.
+/** @type {Record<ViewName, () => Promise<MakeView>>} */
 const views = {
-	presets: presetsView, workspaces: workspacesView, 'workspace-history': workspaceHistoryView, versions: versionsView, compare: compareView,
-	labels: labelsView, edit: editView, use: useView, usage: usageView, 'workspace-usage': workspaceUsageView, history: historyView, unknown: unknownView,
-	'workspace-keys': keysView, 'workspace-budgets': budgetsView,
+	presets: () => import('./presets.js').then((module) => module.presetsView),
+	versions: () => import('./versions.js').then((module) => module.versionsView),
+	edit: () => import('./edit.js').then((module) => module.editView),
+	compare: () => import('./compare.js').then((module) => module.compareView),
+	labels: () => import('./labels.js').then((module) => module.labelsView),
+	use: () => import('./use.js').then((module) => module.useView),
+	usage: () => import('./usage.js').then((module) => module.usageView),
+	history: () => import('./history.js').then((module) => module.historyView),
+	workspaces: () => import('./workspaces.js').then((module) => module.workspacesView),
+	'workspace-usage': () => import('./usage.js').then((module) => module.workspaceUsageView),
+	'workspace-history': () => import('./history.js').then((module) => module.workspaceHistoryView),
+	'workspace-keys': () => import('./keys.js').then((module) => module.keysView),
+	'workspace-budgets': () => import('./budgets.js').then((module) => module.budgetsView),
+	unknown: async () => unknownView,
+}
+/** @type {Map<ViewName, MakeView>} */
+const loaded = new Map()
+
+/** Loads a view, then shows it if it is still wanted. @param {ViewName} name */
+async function loadView(name) {
+	try {
+		loaded.set(name, await views[name]())
+	} catch {
+		fill(main, h('div', { class: 'error', role: 'alert' }, h('p', null, h('strong', null, 'Error: '), 'A part of the page could not be loaded. The server may have a new version of it.'),
+			h('p', { class: 'actions' }, button('Reload the page', () => location.reload()))))
+		return
+	}
+	if (session.isUnlocked() && place().view === name) {
+		show()
+	}
+	if (loaded.size === 1) {
+		setTimeout(loadRest, 1000)
+	}
+}
+
+/** Loads the other views, so that a click does not wait. */
+function loadRest() {
+	const rest = () => Object.entries(views).forEach(([name, load]) => loaded.has(/** @type {ViewName} */ (name)) || load().then((view) => loaded.set(/** @type {ViewName} */ (name), view), () => {}))
+	'requestIdleCallback' in window ? requestIdleCallback(rest, { timeout: 5000 }) : rest()
 }
 
 const top = /** @type {HTMLElement} */ (document.getElementById('top'))
@@ -46,6 +72,11 @@ function place() {
 }
 
 function show() {
+	const makeView = loaded.get(place().view)
+	if (session.isUnlocked() && !makeView) {
+		loadView(place().view)
+		return
+	}
 	leaving.abort()
 	leaving = new AbortController()
 	const key = document.activeElement?.getAttribute('data-key')
@@ -54,7 +85,7 @@ function show() {
 	endMenus()
 	isTyped = false
 	document.querySelectorAll('dialog').forEach((dialog) => dialog.close())
-	if (!session.isUnlocked()) {
+	if (!session.isUnlocked() || !makeView) {
 		fill(top, brand())
 		document.title = 'Unlock · caddy-presets'
 		fill(main, unlockView(lockReason, unlocked))
@@ -64,7 +95,7 @@ function show() {
 	const { workspace, slug } = address
 	/** @type {Context} */
 	const context = { address, workspace, at: { workspace, slug }, signal: leaving.signal, setGuard }
-	const view = views[address.view](context)
+	const view = makeView(context)
 	document.title = `${view.title} · caddy-presets`
 	drawTop()
 	fill(main, view.element)

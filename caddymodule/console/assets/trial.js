@@ -26,7 +26,8 @@ export function trial(context, preset, draft) {
 	const typed = kept(id)
 	const second = preset ? targetChoices(context, preset, typed.second ?? '-', [{ value: '-', text: 'nothing' }, { value: '', text: 'live' }]) : choice([{ value: '-', text: 'nothing' }], '-')
 	const dialects = h('select', null)
-	const key = textInput({ class: 'secret', value: session.inferenceKey() })
+	const key = textInput({ class: 'secret', value: session.inferenceKey(), onchange: () => session.setInferenceKey(key.value.trim()) })
+	let known = ''
 	const more = h('textarea', { rows: 2, spellcheck: 'false', class: 'mono', value: typed.more ?? '' })
 	const list = h('div', { class: 'turns' })
 	/** @type {(Turn & { element: HTMLElement, read: () => Turn })[]} */
@@ -217,9 +218,10 @@ export function trial(context, preset, draft) {
 			}
 			return
 		}
-		if (secret && secret !== session.inferenceKey()) {
+		if (secret !== known) {
 			session.setInferenceKey(secret)
 			draft.keyChanged()
+			known = secret
 		}
 		options.open &&= more.value !== ''
 		stop.disabled = false
