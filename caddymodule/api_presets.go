@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/search"
 )
 
 func (c *call) answerChange(out domain.Outcome, err error) (response, error) {
@@ -125,16 +126,16 @@ func (c *call) readPresetQuery() (q domain.PresetQuery, err error) {
 			return q, err
 		}
 	}
-	if err := domain.CheckSearchText(q.Text); err != nil {
+	if err := search.CheckText(q.Text); err != nil {
 		return q, err
 	}
 	const updated = "updated" // the usual order
-	by, err := c.given.query.Word("sort", updated, string(domain.SortName), string(domain.SortSlug))
+	by, err := c.given.query.Word("sort", updated, string(search.Name), string(search.Slug))
 	if err != nil {
 		return q, err
 	}
 	if by != updated {
-		q.Sort = domain.PresetSort(by)
+		q.Sort = search.Sort(by)
 	}
 	order, err := c.given.query.Word("order", "asc", "desc")
 	q.Ascending = order == "asc"
