@@ -160,16 +160,18 @@ type UsageSeries = { key: UsageKey, total: Figures, points: (Figures & { time: s
 type UsageReport = { from: string, to: string, step: 'hour' | 'day', by: string, series: UsageSeries[] }
 /** DrawnSeries is a series as charts show it: one of the report, or the sum of several. */
 type DrawnSeries = { name: string, style: number, total: Figures, points: Figures[] }
-type Metric = { name: string, scale: string, of: (figures: Figures) => number | null, text: (n: number) => string, axis: (n: number) => string, isWhole: boolean, missing?: string }
+type Metric = { name: string, scale: string, of: (figures: Figures) => number | null, text: (n: number) => string, axis: (n: number) => string, isWhole: boolean, areBars?: boolean, missing?: string }
+/** ChartEvent is a change that charts show as a line. */
+type ChartEvent = { time: number, text: string }
 /** ChartState is what charts keep when they are drawn again: the marked time, and the open tables. */
 type ChartState = { marked: string, open: Set<string> }
 type ChartOptions = {
-	name: string, describedBy: string, lines: { style: number, values: (number | null)[] }[], times: number[], step: number, largest: number,
+	name: string, describedBy: string, lines: { style: number, values: (number | null)[] }[], areBars: boolean, events: ChartEvent[], times: number[], step: number, largest: number,
 	isWhole: boolean, format: (n: number) => string, onMark: (index: number) => void,
 }
 type MakeChart = (options: ChartOptions) => { element: HTMLElement, mark: (index: number) => void }
 /** UsageScope is what a usage view is about: its paths in the API and its own, and a part that only presets have. */
 type UsageScope = {
 	name: string, by: string[], path: (query: Query) => string, address: (query: Query) => string,
-	below: (report: UsageReport) => Child,
+	below: (report: UsageReport) => Child, history: string,
 }

@@ -2,7 +2,7 @@
 
 import { fill, h } from './elements.js'
 
-const height = 176, top = 10, bottom = 24, right = 12
+const height = 176, top = 14, bottom = 24, right = 12
 const hour = 3600000
 const intervals = [1, 2, 3, 6, 12, 24, 48, 72, 120, 168, 336].map((hours) => hours * hour)
 const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' })
@@ -32,33 +32,18 @@ export const timeText = (time, step) => (step < 24 * hour ? `${day.format(time)}
 /** @param {number} style */
 const lineClass = (style) => `line line-${style}`
 
-/** The sample of a line for a legend. @param {number} style */
-export const sample = (style) => svg('svg', { class: 'sample', width: 24, height: 10, 'aria-hidden': 'true' }, svg('path', { class: lineClass(style), d: 'M0 5H24' }))
+/** The sample of a line, or of bars, for a legend. @param {number} style @param {boolean} areBars */
+export const sample = (style, areBars) => areBars ? svg('svg', { class: 'sample', width: 10, height: 10, 'aria-hidden': 'true' }, svg('rect', { class: `dot-${style}`, width: 10, height: 10 })) : svg('svg', { class: 'sample', width: 24, height: 10, 'aria-hidden': 'true' }, svg('path', { class: lineClass(style), d: 'M0 5H24' }))
 
-/** Returns the path of a line, and the points without a neighbour. @param {(number | null)[]} values @param {(i: number) => number} x @param {(value: number) => number} y */
-function trace(values, x, y) {
-	let path = ''
-	/** @type {number[]} */
-	const alone = []
-	values.forEach((value, i) => {
-		if (value === null) {
-			return
-		}
-		const isFirst = (values[i - 1] ?? null) === null
-		path += `${isFirst ? 'M' : 'L'}${x(i).toFixed(1)} ${y(value).toFixed(1)}`
-		if (isFirst && (values[i + 1] ?? null) === null) {
-			alone.push(i)
-		}
-	})
-	return { path, alone }
-}
+/** Returns the path of a line. It goes on over times without a value. @param {(number | null)[]} values @param {(i: number) => number} x @param {(value: number) => number} y */
+const trace = (values, x, y) => values.map((value, i) => (value === null ? '' : `L${x(i).toFixed(1)} ${y(value).toFixed(1)}`)).join('').replace('L', 'M')
 
 /**
- * Draws lines. A pointer or the arrow keys mark a time, and onMark is told its index, or
- * -1 for none.
+ * Draws lines, or bars on top of each other, and a line at the time of each event. A pointer or the
+ * arrow keys mark a time, and onMark is told its index, or -1 for none.
  * @type {MakeChart}
  */
-export function lineChart({ name, describedBy, lines, times, step, largest, isWhole, format, onMark }) {
+export function lineChart({ name, describedBy, lines, areBars, events, times, step, largest, isWhole, format, onMark }) {
 	const ticks = ticksTo(largest, isWhole), labels = ticks.map(format)
 	const left = 10 + 7 * Math.max(...labels.map((label) => label.length))
 	const cursor = svg('g', { class: 'cursor' })
@@ -82,6 +67,23 @@ export function lineChart({ name, describedBy, lines, times, step, largest, isWh
 			]
 		})
 	}
+	const bars = () => times.flatMap((_, i) => {
+		let from = 0
+		return lines.flatMap(({ values, style }) => {
+			const value = values[i] ?? 0, top_ = y(from + value), size = y(from) - top_
+			from += value
+			return value > 0 ? [svg('rect', { class: `dot-${style}`, x: (left + i * slot() + Math.min(2, slot() / 8)).toFixed(1), y: top_.toFixed(1), width: Math.max(1, slot() - Math.min(4, slot() / 4)).toFixed(1), height: Math.max(1, size).toFixed(1) })] : []
+		})
+	})
+	/** Their names are left out where they would lie on one another. */
+	const eventLines = () => {
+		let free = 0
+		return events.flatMap(({ time, text }) => {
+			const at = left + (time - times[0]) / step * slot(), isNamed = at >= free && at < width - right - 7 * text.length
+			free = isNamed ? at + 7 * text.length + 12 : free
+			return [svg('path', { class: 'event', d: `M${at.toFixed(1)} ${top - 8}V${height - bottom}` }), ...(isNamed ? [svg('text', { class: 'event-name', x: (at + 4).toFixed(1), y: top }, text)] : [])]
+		})
+	}
 	const draw = () => {
 		fill(picture,
 			ticks.map((value, i) => [
@@ -89,16 +91,16 @@ export function lineChart({ name, describedBy, lines, times, step, largest, isWh
 				svg('text', { x: left - 6, y: y(value) + 4, 'text-anchor': 'end' }, labels[i]),
 			]).flat(),
 			timeLabels(),
-			lines.map(({ values, style }) => {
-				const { path, alone } = trace(values, x, y)
-				return [svg('path', { class: lineClass(style), d: path }), alone.map((i) => dot(i, values[i] ?? 0, style))].flat()
-			}).flat(),
-			cursor)
+			areBars ? bars() : lines.flatMap(({ values, style }) => {
+				const known = values.flatMap((value, i) => (value === null ? [] : [i]))
+				return [svg('path', { class: lineClass(style), d: trace(values, x, y) }), ...(known.length === 1 ? [dot(known[0], values[known[0]] ?? 0, style)] : [])]
+			}),
+			eventLines(), cursor)
 		drawCursor()
 	}
 	const drawCursor = () => {
 		const i = marked
-		fill(cursor, i >= 0 && svg('path', { d: `M${x(i).toFixed(1)} ${top}V${height - bottom}` }), i >= 0 && lines.flatMap(({ values, style }) => {
+		fill(cursor, i >= 0 && svg('path', { d: `M${x(i).toFixed(1)} ${top}V${height - bottom}` }), i >= 0 && !areBars && lines.flatMap(({ values, style }) => {
 			const value = values[i] ?? null
 			return value === null ? [] : [dot(i, value, style)]
 		}))

@@ -5,19 +5,19 @@ import { lineChart, sample, timeText } from './chart.js'
 import { copy } from './copy.js'
 import { costEach, costText, countText, durationText, seriesName, shortText, sumOf } from './usage_figures.js'
 
-const mostLines = 5
+const mostLines = 5, shownFirst = 4
 
 /** Charts with the same scale have the same largest value. @type {Metric[]} */
 const metrics = [
-	{ name: 'Requests', scale: 'requests', of: (one) => one.requests, text: countText, axis: shortText, isWhole: true },
-	{ name: 'Errors', scale: 'errors', of: (one) => one.errors, text: countText, axis: shortText, isWhole: true },
-	{ name: 'Input tokens', scale: 'input', of: (one) => one.input_tokens, text: countText, axis: shortText, isWhole: true },
-	{ name: 'Output tokens', scale: 'output', of: (one) => one.output_tokens, text: countText, axis: shortText, isWhole: true },
-	{ name: 'Cost', scale: 'cost', of: (one) => (one.requests === 0 ? 0 : one.cost === null ? null : Number(one.cost)), text: costText, axis: shortCost, isWhole: false, missing: 'No cost is known. A gateway tells it, or a price in usage estimates it.' },
+	{ name: 'Requests', scale: 'requests', of: (one) => one.requests, text: countText, axis: shortText, isWhole: true, areBars: true },
+	{ name: 'Errors', scale: 'errors', of: (one) => one.errors, text: countText, axis: shortText, isWhole: true, areBars: true },
+	{ name: 'Cost', scale: 'cost', of: (one) => (one.requests === 0 ? 0 : one.cost === null ? null : Number(one.cost)), text: costText, axis: shortCost, isWhole: false, areBars: true, missing: 'No cost is known. A gateway tells it, or a price in usage estimates it.' },
+	{ name: 'First content, p50', scale: 'content', of: (one) => one.first_content_ms?.p50 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'Only streams have a time to first content.' },
+	{ name: 'Input tokens', scale: 'input', of: (one) => one.input_tokens, text: countText, axis: shortText, isWhole: true, areBars: true },
+	{ name: 'Output tokens', scale: 'output', of: (one) => one.output_tokens, text: countText, axis: shortText, isWhole: true, areBars: true },
 	{ name: 'Cost of a request', scale: 'each', of: costEach, text: costText, axis: shortCost, isWhole: false, missing: 'No cost is known.' },
 	{ name: 'Duration, p50', scale: 'duration', of: (one) => one.duration_ms?.p50 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'No request has ended.' },
 	{ name: 'Duration, p95', scale: 'duration', of: (one) => one.duration_ms?.p95 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'No request has ended.' },
-	{ name: 'First content, p50', scale: 'content', of: (one) => one.first_content_ms?.p50 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'Only streams have a time to first content.' },
 	{ name: 'First content, p95', scale: 'content', of: (one) => one.first_content_ms?.p95 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'Only streams have a time to first content.' },
 ]
 
@@ -38,17 +38,19 @@ function drawn(series) {
 }
 
 /**
- * Makes the charts. What is open and marked stays so when a newer report is drawn.
- * @param {UsageReport} report @param {ChartState} state
+ * Makes the charts, most of them behind More. What is open and marked stays so when a newer report is drawn.
+ * @param {UsageReport} report @param {ChartState} state @param {ChartEvent[]} events
  */
-export function charts(report, state) {
+export function charts(report, state, events) {
 	const lines = drawn(report.series)
 	const times = report.series[0].points.map(({ time }) => Date.parse(time))
 	const step = report.step === 'hour' ? 3600000 : 86400000
 	const spoken = h('p', { class: 'unseen', 'aria-live': 'polite' })
 	/** @param {Metric} metric */
-	const largestOf = (metric) => Math.max(0, ...metrics.filter(({ scale }) => scale === metric.scale).flatMap(({ of }) => lines.flatMap(({ points }) => points.map((point) => of(point) ?? 0))))
-	const all = metrics.map((metric) => chartOf(report, metric, lines, times, step, largestOf(metric), state, mark))
+	const largestOf = (metric) => (metric.areBars ? Math.max(0, ...times.map((_, i) => lines.reduce((sum, { points }) => sum + (metric.of(points[i]) ?? 0), 0)))
+		: Math.max(0, ...metrics.filter(({ scale }) => scale === metric.scale).flatMap(({ of }) => lines.flatMap(({ points }) => points.map((point) => of(point) ?? 0)))))
+	const inTime = events.filter(({ time }) => time >= times[0] && time < times[times.length - 1] + step).sort((a, b) => a.time - b.time)
+	const all = metrics.map((metric) => chartOf(report, metric, lines, times, step, largestOf(metric), state, mark, inTime))
 
 	/** Marks a time in all charts, and tells it for one. @param {number} index @param {Metric} metric */
 	function mark(index, metric) {
@@ -62,7 +64,15 @@ export function charts(report, state) {
 	}
 	return h('div', null,
 		h('p', { class: 'unseen', id: 'chart-help' }, 'Arrow keys read the values at a time. The table below has all.'),
-		h('div', { class: 'charts' }, all.map(({ element }) => element)), spoken)
+		h('div', { class: 'charts' }, all.slice(0, shownFirst).map(({ element }) => element)),
+		inTime.length > 0 && h('p', { class: 'hint' }, `Lines across the charts: ${inTime.map(({ text, time }) => `${text}, ${timeText(time, 1)}`).slice(-12).join(' · ')}`),
+		folded(state, 'More', h('div', { class: 'charts' }, all.slice(shownFirst).map(({ element }) => element))), spoken)
+}
+
+/** Details that stay open when they are drawn again. @param {ChartState} state @param {string} name @param {Child} content */
+function folded(state, name, content) {
+	const element = h('details', { class: 'more', open: state.open.has(name), ontoggle: () => (element.open ? state.open.add(name) : state.open.delete(name)) }, h('summary', { 'data-key': `open-${name}` }, name), content)
+	return element
 }
 
 /** @param {Metric} metric @param {Figures} figures */
@@ -73,9 +83,9 @@ function valueText(metric, figures) {
 
 /**
  * @param {UsageReport} report @param {Metric} metric @param {DrawnSeries[]} series @param {number[]} times @param {number} step
- * @param {number} largest @param {ChartState} state @param {(index: number, metric: Metric) => void} mark
+ * @param {number} largest @param {ChartState} state @param {(index: number, metric: Metric) => void} mark @param {ChartEvent[]} events
  */
-function chartOf(report, metric, series, times, step, largest, state, mark) {
+function chartOf(report, metric, series, times, step, largest, state, mark, events) {
 	const heading = h('h3', null, metric.name)
 	if (metric.missing && series.every(({ total }) => metric.of(total) === null)) {
 		return { element: h('section', null, heading, h('p', { class: 'empty' }, metric.missing)), mark: () => {} }
@@ -83,7 +93,7 @@ function chartOf(report, metric, series, times, step, largest, state, mark) {
 	const lines = series.map(({ style, total, points }) => ({ style, values: points.map((point) => (metric.of(total) === null && point.requests === 0 ? null : metric.of(point))) }))
 	const values = series.map(() => h('span', { class: 'number' }))
 	const when = h('span', { class: 'muted small number' })
-	const legend = h('ul', { class: 'legend' }, series.map(({ name, style }, i) => h('li', null, sample(style), user(name), ' ', values[i])))
+	const legend = h('ul', { class: 'legend' }, series.map(({ name, style }, i) => h('li', null, sample(style, Boolean(metric.areBars)), user(name), ' ', values[i])))
 	/** @param {number} index */
 	const show = (index) => {
 		when.textContent = index < 0 ? `per ${report.step}` : timeText(times[index], step)
@@ -92,7 +102,7 @@ function chartOf(report, metric, series, times, step, largest, state, mark) {
 	show(-1)
 	const chart = lineChart({
 		name: `${metric.name} per ${report.step}, ${timeText(times[0], step)} to ${timeText(times[times.length - 1], step)} UTC. ${series.map(({ name, total }) => `${name}: ${valueText(metric, total)}`).join(', ')}.`,
-		describedBy: 'chart-help', lines, times, step, largest, isWhole: metric.isWhole, format: metric.axis, onMark: (index) => mark(index, metric),
+		describedBy: 'chart-help', lines, areBars: Boolean(metric.areBars), events, times, step, largest, isWhole: metric.isWhole, format: metric.axis, onMark: (index) => mark(index, metric),
 	})
 	return {
 		element: h('section', null, h('p', { class: 'chart-heading' }, heading, when), legend, chart.element, tableOf(metric, series, times, step, state)),

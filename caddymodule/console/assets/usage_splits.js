@@ -1,10 +1,12 @@
 // The versions of a split against each other: differences, and what they tell.
 
 import { presetPath } from './addresses.js'
-import { code, fill, h, number, row, table, user } from './elements.js'
+import { button, code, fill, h, number, row, table, user } from './elements.js'
 import * as api from './api.js'
 import { timeText } from './chart.js'
 import { areBoolean, fewest, ofMeans, ofRates, verdict } from './interval.js'
+import { putLive } from './put_live.js'
+import { serveReason } from './rights.js'
 import { live, load } from './states.js'
 import { targetText } from './texts.js'
 import { figure } from './usage_totals.js'
@@ -18,9 +20,9 @@ const utc = (time) => `${timeText(Date.parse(time), 1)} UTC`
 /**
  * Shows each split of a preset. Its own requests since its last change count. The element stays
  * the same while neither the splits nor the time from which the report counts change.
- * @param {Context} context
+ * @param {Context} context @param {() => PresetAnswer} preset
  */
-export function splits(context) {
+export function splits(context, preset) {
 	const element = h('section', { class: 'splits' })
 	let shown = '', ending = new AbortController()
 	context.signal.addEventListener('abort', () => ending.abort())
@@ -33,21 +35,23 @@ export function splits(context) {
 				shown = name
 				ending.abort()
 				ending = new AbortController()
-				fill(element, of.map(([label, target]) => splitOf({ ...context, signal: ending.signal }, label, target, from)))
+				fill(element, of.map(([label, target]) => splitOf({ ...context, signal: ending.signal }, preset, label, target, from)))
 			}
 			return of.length > 0 && element
 		},
 	}
 }
 
-/** @param {Context} context @param {string} label @param {Target} target @param {string} from */
-function splitOf(context, label, target, from) {
+/** @param {Context} context @param {() => PresetAnswer} preset @param {string} label @param {Target} target @param {string} from */
+function splitOf(context, preset, label, target, from) {
 	const place = h('div')
 	load(place, context.signal, async () => {
 		const { data } = await api.read(presetPath(context.at, `labels/${encodeURIComponent(label)}`, { offset: 0, limit: 100 }), context.signal)
 		const since = changeOf(data.history)
 		const path = presetPath(context.at, 'usage', { by: 'version', step: 'hour', from, label, since })
-		return live(context, path, (answer) => judged(answer.data, target.split ?? [], since)).element
+		return live(context, path, (answer) => judged(answer.data, target.split ?? [], since, (version) => button(`Put v${version} live`, () => putLive(context, preset(), version), {
+			class: 'small', disabled: serveReason(context.at, preset().data) !== '' || preset().data.designated_version.version === version, 'data-key': `live ${label} ${version}`,
+		}))).element
 	})
 	return h('div', null, h('h3', null, 'Split ', code(label), ' ', h('span', { class: 'muted number' }, targetText({ split: target.split }))), place)
 }
@@ -58,8 +62,8 @@ function changeOf(history) {
 	return (history.find(({ from, to }) => text(from) !== text(to)) ?? history[history.length - 1]).time
 }
 
-/** Compares each version of a split with the one that has the most weight. @param {UsageReport} report @param {Share[]} split @param {string} since */
-function judged(report, split, since) {
+/** Compares each version of a split with the one that has the most weight. @param {UsageReport} report @param {Share[]} split @param {string} since @param {(version: number) => Child} action */
+function judged(report, split, since, action) {
 	const isCut = Date.parse(report.from) >= Date.parse(since)
 	if (report.from === report.to) {
 		return h('p', { class: 'muted' }, `The split was changed at ${utc(since)}. Sums are of whole hours, so its requests count from ${utc(report.from)} on.`)
@@ -68,21 +72,23 @@ function judged(report, split, since) {
 	const of = (/** @type {number} */ version) => report.series.find(({ key }) => key.version === version) ?? { key: { version }, total: sumOf([]), points: [] }
 	const base = of(shares[0].version)
 	return [
-		...shares.slice(1).map(({ version }) => comparison(base, of(version))),
+		...shares.slice(1).map(({ version }) => comparison(base, of(version), action(version))),
 		h('p', { class: 'hint' }, `Requests by this label since ${utc(report.from)} count`, isCut && `, the first full hour after the split was last changed at ${utc(since)}`,
 			'. Errors have Newcombe’s interval of 95 %. One comparison of twenty shows a difference where there is none.'),
 	]
 }
 
-/** @param {UsageSeries} a @param {UsageSeries} b */
-function comparison(a, b) {
+/** The verdict in words, and all figures below it. @param {UsageSeries} a @param {UsageSeries} b @param {Child} action */
+function comparison(a, b, action) {
 	const [nameA, nameB] = [a, b].map(({ key }) => `v${key.version}`)
 	const names = [...new Set([...Object.keys(a.total.feedback), ...Object.keys(b.total.feedback)])].sort()
 	const rows = [errors(a.total, b.total, nameA, nameB), ...names.map((name) => feedback(a, b, name, nameA, nameB)), ...plain(a.total, b.total, nameA, nameB)]
-	return h('div', { class: 'wide-box', tabindex: 0, role: 'region', 'aria-label': `${nameB} against ${nameA}` },
+	const told = rows.filter(({ words, interval }) => interval !== '–' && words instanceof HTMLElement && words.tagName === 'STRONG')
+	return h('div', null, h('p', { class: 'verdict' }, told.length > 0 ? told.map(({ words, difference, interval }) => h('span', null, /** @type {HTMLElement} */ (words).cloneNode(true), h('span', { class: 'muted number' }, ` ${difference}, ${interval} `)))
+		: h('strong', null, `No difference between ${nameB} and ${nameA} can be told yet.`), action), h('div', { class: 'wide-box', tabindex: 0, role: 'region', 'aria-label': `${nameB} against ${nameA}` },
 		table(`${nameB} against ${nameA}`, ['Figure', nameA, nameB, 'Difference', '95 % interval', 'In words'], rows.map(({ name, inA, inB, difference, interval, words }) => row([
 			['Figure', name], [nameA, inA], [nameB, inB], ['Difference', number(difference)], ['95 % interval', number(interval)], ['In words', words],
-		])), 'figures in-words'))
+		])), 'figures in-words')))
 }
 
 const nothing = { difference: '–', interval: '–' }

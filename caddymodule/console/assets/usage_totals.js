@@ -2,7 +2,7 @@
 
 import { toPreset, toVersion } from './addresses.js'
 import { h, number, row, table, user } from './elements.js'
-import { costEach, costText, countOf, countText, durationText, errorRate, meanText, percentText, seriesName, sumOf } from './usage_figures.js'
+import { costEach, costText, countOf, countText, durationText, errorRate, meanText, percentText, seriesName, signedText, sumOf } from './usage_figures.js'
 
 /** A figure with a second one below it. @param {Child} first @param {Child} [second] */
 export const figure = (first, second) => [number(first), second ? h('span', { class: 'below' }, ' ', second) : null]
@@ -51,18 +51,36 @@ export function totals(at, { series }, first) {
 /** @param {Score | undefined} score */
 const scoreText = (score) => (score ? figure(meanText(score.mean), countOf(score.count, 'score')) : [none()])
 
-/** Sums up a report in words, with what is not known. @param {UsageReport} report */
+/** Says what a report does not know. @param {UsageReport} report */
 export function summary({ series, step }) {
-	const all = sumOf(series.map(({ total }) => total))
-	const { requests, errors, unknown, cost } = all
-	return [
-		h('p', { class: 'number' }, h('strong', null, countOf(requests, 'request')),
-			`, ${countOf(errors, 'error')} (${percentText(errorRate(all))}), ${countText(all.input_tokens)} input and ${countText(all.output_tokens)} output tokens`,
-			cost !== null && `, cost ${costText(Number(cost))}${all.cost_estimated ? ' (estimated)' : ''}`, '.'),
-		h('p', { class: 'hint' },
-			unknown > 0 && `The tokens of ${countOf(unknown, 'request')} are unknown, and count nowhere. `,
-			cost !== null && all.cost_unknown > 0 && `The cost of ${countOf(all.cost_unknown, 'request')} is unknown, and counts nowhere. `,
-			all.cost_estimated && 'Estimated costs are by the prices of the server, since the gateway gives none. ',
-			`Times are in UTC. The last ${step} is not over.`),
-	]
+	const all = sumOf(series.map(({ total }) => total)), { unknown, cost } = all
+	return h('p', { class: 'hint' },
+		unknown > 0 && `The tokens of ${countOf(unknown, 'request')} are unknown, and count nowhere. `,
+		cost !== null && all.cost_unknown > 0 && `The cost of ${countOf(all.cost_unknown, 'request')} is unknown, and counts nowhere. `,
+		all.cost_estimated && 'Estimated costs are by the prices of the server, since the gateway gives none. ',
+		`Times are in UTC. The last ${step} is not over.`)
+}
+
+/** The answer first: four figures, and how they differ from the time before. @param {UsageReport} report @param {UsageReport | undefined} before */
+export function tiles(report, before) {
+	const [all, old] = [report, before].map((one) => one && sumOf(one.series.map(({ total }) => total))), now = /** @type {Figures} */ (all)
+	const busiest = [...report.series].filter(({ total }) => total.first_content_ms).sort((a, b) => b.total.streamed - a.total.streamed)[0]
+	const oldBusiest = busiest && before?.series.find(({ key }) => seriesName(key) === seriesName(busiest.key))
+	/** @param {number | null | undefined} a @param {number | null | undefined} b @param {boolean} isRate */
+	const change = (a, b, isRate = false) => {
+		if (!before) {
+			return h('span', { class: 'muted' }, ' ')
+		}
+		const difference = typeof a !== 'number' || typeof b !== 'number' || !old?.requests || (!isRate && b === 0) ? null : isRate ? 100 * (a - b) : 100 * (a / b - 1)
+		const text = difference === null ? '' : signedText(difference, isRate ? 1 : 0)
+		return h('span', { class: 'muted' }, difference === null ? 'nothing before' : Number(text) === 0 ? '▬ as before' : `${difference > 0 ? '▲' : '▼'} ${text.replace(/^[+−]/, '')} ${isRate ? 'points' : '%'} ${difference > 0 ? 'more' : 'less'} than before`)
+	}
+	/** @param {Child} figureOf @param {Child} name @param {Child} below */
+	const tile = (figureOf, name, below) => h('div', { class: 'tile' }, h('p', { class: 'tile-figure' }, h('strong', { class: 'number' }, figureOf), ' ', name), h('p', { class: 'small number' }, below))
+	const errors = errorRate(now)
+	return h('section', { class: 'tiles', 'aria-label': 'In short' },
+		tile(countText(now.requests), now.requests === 1 ? 'request' : 'requests', change(now.requests, old?.requests)),
+		tile(percentText(errors), 'errors', h('span', null, `${countText(now.errors)} of ${countText(now.requests)} · `, change(errors, old && errorRate(old), true))),
+		tile(now.cost === null ? '–' : costText(Number(now.cost)), now.cost_estimated ? 'cost, estimated' : 'cost', change(now.cost === null ? null : Number(now.cost), old && old.cost !== null ? Number(old.cost) : null)),
+		tile(busiest?.total.first_content_ms ? durationText(busiest.total.first_content_ms.p50) : '–', 'to first text', busiest ? h('span', null, 'p50 of ', user(seriesName(busiest.key)), ' · ', change(busiest.total.first_content_ms?.p50, oldBusiest?.total.first_content_ms?.p50)) : h('span', { class: 'muted' }, 'no streams')))
 }
