@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/inputs"
 	"github.com/caddy-presets/caddy-presets/domain/search"
 )
 
@@ -205,11 +206,18 @@ func listVersions(c *call) (response, error) {
 	case fields != "":
 		return response{}, domain.InvalidAt("fields", "must be summary")
 	}
+	return c.largePage(func() (domain.Found, error) {
+		return c.h.service.PresetVersions(c.r.Context(), c.who, c.given.workspace, c.slug(), c.given.page)
+	})
+}
+
+// largePage answers with a page that may be large.
+func (c *call) largePage(read func() (domain.Found, error)) (response, error) {
 	if err := readingPages.Acquire(c.r.Context(), 1); err != nil {
 		return response{}, err
 	}
 	defer readingPages.Release(1)
-	list, err := c.h.service.PresetVersions(c.r.Context(), c.who, c.given.workspace, c.slug(), c.given.page)
+	list, err := read()
 	if err != nil {
 		return response{}, err
 	}
@@ -265,4 +273,36 @@ func putLabel(c *call) (response, error) {
 
 func deleteLabel(c *call) (response, error) {
 	return c.answerRemoval(c.h.service.DeleteLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.found.Value("label")))
+}
+
+func listInputs(c *call) (response, error) {
+	return c.largePage(func() (domain.Found, error) {
+		return inputs.List(c.r.Context(), c.h.service, c.who, c.given.workspace, c.slug(), c.given.page)
+	})
+}
+
+func getInput(c *call) (response, error) {
+	return c.answerObject(inputs.Get(c.r.Context(), c.h.service, c.who, c.given.workspace, c.slug(), c.found.Value("input")))
+}
+
+func createInput(c *call) (response, error) {
+	var patch inputs.Patch
+	if err := c.decode(&patch); err != nil {
+		return response{}, err
+	}
+	a, err := c.answerChange(inputs.Create(c.r.Context(), c.h.service, c.write(), c.given.workspace, c.slug(), patch))
+	a.status = http.StatusCreated
+	return a, err
+}
+
+func updateInput(c *call) (response, error) {
+	var patch inputs.Patch
+	if err := c.decode(&patch); err != nil {
+		return response{}, err
+	}
+	return c.answerChange(inputs.Update(c.r.Context(), c.h.service, c.write(), c.given.workspace, c.slug(), c.found.Value("input"), patch))
+}
+
+func deleteInput(c *call) (response, error) {
+	return c.answerRemoval(inputs.Delete(c.r.Context(), c.h.service, c.write(), c.given.workspace, c.slug(), c.found.Value("input")))
 }

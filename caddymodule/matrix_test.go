@@ -13,7 +13,7 @@ import (
 )
 
 // cell is a request of the matrix, with its status for a key that permits it. In path and
-// body, {p} is the slug of a preset with two versions and the labels one and both. {w} is
+// body, {p} is the slug of a preset with two versions, the labels one and both, and an input {i}. {w} is
 // the slug of a workspace, {k} the hash of a key, and {n} a number unique to the cell.
 type cell struct {
 	path, body string
@@ -46,6 +46,11 @@ var matrix = map[string]row{
 	"GET presets/{slug}/history":                       {"management", cell{"presets/{p}/history", "", 200}, []cell{{"presets/absent/history", "", 404}}, false},
 	"GET presets/{slug}/usage":                         {"anyone", cell{"presets/{p}/usage", "", 200}, []cell{{"presets/absent/usage", "", 404}}, false},
 	"POST presets/{slug}/feedback":                     {"anyone", cell{"presets/{p}/feedback", `{"session_id":"s","score":1}`, 409}, []cell{{"presets/absent/feedback", `{"session_id":"s","score":1}`, 404}}, false}, // usage is not measured
+	"GET presets/{slug}/inputs":                        {"anyone", cell{"presets/{p}/inputs", "", 200}, []cell{{"presets/absent/inputs", "", 404}}, false},
+	"POST presets/{slug}/inputs":                       {"management", cell{"presets/{p}/inputs", `{"name":"n{n}","dialect":"chat"}`, 201}, []cell{{"presets/absent/inputs", `{"name":"n","dialect":"chat"}`, 404}}, false},
+	"GET presets/{slug}/inputs/{input}":                {"anyone", cell{"presets/{p}/inputs/{i}", "", 200}, []cell{{"presets/absent/inputs/{i}", "", 404}, {"presets/{p}/inputs/absent", "", 404}}, false},
+	"PATCH presets/{slug}/inputs/{input}":              {"management", cell{"presets/{p}/inputs/{i}", `{"name":"m{n}"}`, 200}, []cell{{"presets/absent/inputs/{i}", `{"name":"m"}`, 404}, {"presets/{p}/inputs/absent", `{"name":"m"}`, 404}}, false},
+	"DELETE presets/{slug}/inputs/{input}":             {"management", cell{"presets/{p}/inputs/{i}", "", 200}, []cell{{"presets/absent/inputs/{i}", "", 404}, {"presets/{p}/inputs/absent", "", 404}}, false},
 	"GET presets/{slug}/versions":                      {"anyone", cell{"presets/{p}/versions", "", 200}, []cell{{"presets/absent/versions", "", 404}}, false},
 	"GET presets/{slug}/versions/{version}":            {"anyone", cell{"presets/{p}/versions/1", "", 200}, []cell{{"presets/absent/versions/1", "", 404}, {"presets/{p}/versions/9", "", 404}}, false},
 	"GET presets/{slug}/labels/{label}":                {"anyone", cell{"presets/{p}/labels/one", "", 200}, []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}}, false},
@@ -179,6 +184,9 @@ type fixtures struct {
 
 // fill replaces the names in text by objects.
 func (f *fixtures) fill(text, preset, workspace string) string {
+	if strings.Contains(text, "{i}") {
+		text = strings.ReplaceAll(text, "{i}", f.s.inputOf(preset))
+	}
 	return strings.NewReplacer("{p}", preset, "{w}", workspace, "{k}", f.hash, "{m}", f.manager, "{n}", fmt.Sprint(f.n)).Replace(text)
 }
 
@@ -200,12 +208,24 @@ func (f *fixtures) preset(archived bool) string {
 	f.s.manage("POST", path+"/responses", `{"top_k":1}`).want(f.s.t, 200)
 	f.s.manage("PUT", path+"/labels/one", `{"version":1}`).want(f.s.t, 200)
 	f.s.manage("PUT", path+"/labels/both", `{"split":[{"version":1,"weight":1},{"version":2,"weight":3}]}`).want(f.s.t, 200)
-	f.changes += 4
+	f.s.manage("POST", path+"/inputs", `{"name":"i","dialect":"chat"}`).want(f.s.t, 201)
+	f.changes += 5
 	if archived {
 		f.s.manage("DELETE", path, "").want(f.s.t, 200)
 		f.changes++
 	}
 	return slug
+}
+
+// inputOf returns the id of the first saved input of a preset.
+func (s *server) inputOf(slug string) string {
+	s.t.Helper()
+	var list struct{ Data []struct{ ID string } }
+	r := s.manage("GET", "/v1/presets/"+slug+"/inputs", "")
+	if err := json.Unmarshal([]byte(r.body), &list); err != nil || len(list.Data) == 0 {
+		s.t.Fatalf("%s: got %d %s", slug, r.status, r.body)
+	}
+	return list.Data[0].ID
 }
 
 func (f *fixtures) workspace() string {

@@ -191,6 +191,12 @@ var tour = []struct{ op, method, path, body string }{
 	{"label_get", "GET", "/v1/presets/p/labels/a", ""},
 	{"label_delete", "DELETE", "/v1/presets/p/labels/a", ""},
 	{"label_get", "GET", "/v1/presets/p/labels/a", ""},
+	{"input_create", "POST", "/v1/presets/p/inputs", `{"name":"a","dialect":"chat","messages":[{"role":"user","content":"hi"}],"variables":{"x":"y","z":{"type":"input_text","text":"t"}},"notes":"n"}`},
+	{"input_list", "GET", "/v1/presets/p/inputs", ""},
+	{"input_get", "GET", "/v1/presets/p/inputs/{i}", ""},
+	{"input_update", "PATCH", "/v1/presets/p/inputs/{i}", `{"dialect":"responses","messages":null,"input":"hi","notes":null}`},
+	{"preset_history", "GET", "/v1/presets/p/history", ""},
+	{"input_delete", "DELETE", "/v1/presets/p/inputs/{i}", ""},
 	{"preset_archive", "DELETE", "/v1/presets/p", ""},
 	{"preset_restore", "POST", "/v1/presets/p/restore", ""},
 	{"workspace_create", "POST", "/v1/workspaces", `{"name":"n","slug":"new","io_logging_api_key_ids":["a",5],"disabled_server_tools":["openrouter:bash"]}`},
@@ -275,6 +281,9 @@ func TestOpenAPIAnswers(t *testing.T) {
 	}
 
 	for i, step := range tour {
+		if strings.Contains(step.path, "{i}") {
+			step.path = strings.Replace(step.path, "{i}", s.inputOf("p"), 1)
+		}
 		is := func(prefix string) bool { return strings.HasPrefix(step.path, prefix) }
 		ask := func(path, body string, headers ...string) reply {
 			return s.manage(step.method, path, body, headers...)
@@ -306,7 +315,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			check(step.op, ask(step.path, "[]"), 400)
 		}
 		success := 200
-		if step.op == "workspace_create" {
+		if step.op == "workspace_create" || step.op == "input_create" {
 			success = 201
 		}
 		if step.method == "GET" {

@@ -57,6 +57,10 @@ type Schemas struct {
 	PresetFile *Schema `file:"preset-file.json"`
 	// Trial is the body of POST /presets/{slug}/try.
 	Trial *Schema `file:"trial.json"`
+	// CreateInput is the body of POST /presets/{slug}/inputs.
+	CreateInput *Schema `file:"create-input.json"`
+	// UpdateInput is the body of PATCH /presets/{slug}/inputs/{id}.
+	UpdateInput *Schema `file:"update-input.json"`
 	// Designate is the body of POST /presets/{slug}/designate.
 	Designate *Schema `file:"designate.json"`
 	// Label is the body of PUT /presets/{slug}/labels/{label}.

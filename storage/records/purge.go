@@ -102,7 +102,7 @@ func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 			return err
 		}
 		if id, ok := parseID(preset.ID); ok {
-			for _, of := range []Kind{KindVersion, KindLabel, KindLabelChange, KindSpent} {
+			for _, of := range []Kind{KindVersion, KindLabel, KindLabelChange, KindSpent, KindInput} {
 				if err := b.addAll(r, of.under(id)); err != nil {
 					return err
 				}
