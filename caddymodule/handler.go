@@ -305,11 +305,17 @@ func (h *Handler) warnOfSite(ctx caddy.Context) {
 // warnOfSharedOrigin warns if pages of the gateway need no key beside the console. Their scripts
 // can read its key, or answer in its place with a service worker. Its headers prevent neither.
 func (h *Handler) warnOfSharedOrigin() {
-	if h.Console == nil || h.Inference != nil && h.Inference.Keys == keysEverywhere {
+	if h.Console == nil || h.isConsoleAlone() {
 		return
 	}
 	h.logger.Warn("pages of a gateway behind this site can steal the console's key: set keys everywhere, or serve the console on another host name",
 		zap.String("console", h.Console.Path))
+}
+
+// isConsoleAlone tells whether pages of the gateway need a key, so that browsers open none beside the
+// console. An empty mode is the default one.
+func (h *Handler) isConsoleAlone() bool {
+	return h.Inference != nil && (h.Inference.Keys == "" || h.Inference.Keys == keysEverywhere)
 }
 
 // Interface guards

@@ -42,7 +42,7 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 		return err
 	}
 	if h.Console != nil {
-		if h.page, err = h.Console.provision(repl, h.BasePath, h.KeyAPI); err != nil {
+		if h.page, err = h.Console.provision(repl, h.BasePath, h.KeyAPI, h.isConsoleAlone()); err != nil {
 			return fmt.Errorf("console: path: %w", err)
 		}
 	}

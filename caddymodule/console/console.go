@@ -47,16 +47,17 @@ type Page struct {
 // New returns the page at a path, which asks the API at another path. Both paths are
 // without a slash at the end. settings is a JSON object with the names of the settings that
 // the API knows, for each route that makes a version, with spaces between. hasKeys is whether the
-// API has keys.
-func New(path, api, settings string, hasKeys bool) (*Page, error) {
+// API has keys. isAlone is whether no page of others runs at the console's origin. Only then do tabs
+// give each other the key, because every page of the origin could ask for it.
+func New(path, api, settings string, hasKeys, isAlone bool) (*Page, error) {
 	files, err := fs.Sub(embedded, "assets")
 	if err != nil {
 		return nil, err
 	}
-	return newPage(path, api, settings, hasKeys, files)
+	return newPage(path, api, settings, hasKeys, isAlone, files)
 }
 
-func newPage(base, api, settings string, hasKeys bool, files fs.FS) (*Page, error) {
+func newPage(base, api, settings string, hasKeys, isAlone bool, files fs.FS) (*Page, error) {
 	contents, hash, err := readAll(files)
 	if err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func newPage(base, api, settings string, hasKeys bool, files fs.FS) (*Page, erro
 	for name, content := range contents {
 		if name == shell {
 			content = preload(content, folder, contents)
-			content = fill(content, map[string]string{"assets": folder, "base": base, "api": api, "settings": settings, "keys": strconv.FormatBool(hasKeys)})
+			content = fill(content, map[string]string{"assets": folder, "base": base, "api": api, "settings": settings, "keys": strconv.FormatBool(hasKeys), "tabs": strconv.FormatBool(isAlone)})
 		}
 		f, err := newFile(name, content)
 		if err != nil {

@@ -30,7 +30,7 @@ func files() fstest.MapFS {
 
 func newTestPage(t *testing.T, base string, files fs.FS) *Page {
 	t.Helper()
-	p, err := newPage(base, "/v1", "{}", false, files)
+	p, err := newPage(base, "/v1", "{}", false, false, files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +360,7 @@ func TestAssetsKeepThePolicy(t *testing.T) {
 
 // TestNew checks the set that ships: each file is served, and the shell names assets of it.
 func TestNew(t *testing.T) {
-	p, err := New("/console", "/v1", "{}", true)
+	p, err := New("/console", "/v1", "{}", true, true)
 	if err != nil {
 		t.Fatal(err)
 	}

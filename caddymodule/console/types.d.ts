@@ -52,6 +52,8 @@ type Draft = {
 type MakeTrial = (context: Context, preset: PresetAnswer | undefined, draft: Draft) => {
 	element: HTMLElement, inputs: HTMLElement, read: () => Trial, show: (trial: Partial<Trial>) => void, run: () => Promise<void>, refresh: () => void, update: (preset: PresetAnswer) => void,
 }
+/** Input is one that is saved with a preset. Its messages are those of its dialect. */
+type Input = { id: string, name: string, dialect: Dialect, messages: any[] | null, input: any[] | string | null, variables: Record<string, any> | null, notes: string | null }
 type Used = { input: number, output: number, cost: number }
 /** Result is an answer as far as it has come. Times are in milliseconds, and 0 until they are known. */
 type Result = {
@@ -63,6 +65,8 @@ type RunRequest = (path: string, request: TrialRequest, heard: (result: Result, 
 type ShowAnswer = (place: HTMLElement, name: string, path: string, request: TrialRequest, goOn: (result: Result, results: string[]) => void) => Promise<Result | undefined>
 /** Model is one of the gateway's list. Prices are of a token, and NaN if they are not known. */
 type Model = { id: string, context: number, input: number, output: number }
+/** Suggestion is a choice below a field. */
+type Suggestion = { text: string, about?: string, run?: () => unknown }
 /** Colour splits a line into texts, and texts with a class. */
 type Colour = (line: string) => (string | [string, string])[]
 type TextEditor = {

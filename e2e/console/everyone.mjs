@@ -238,7 +238,7 @@ scenario("j, k and Enter walk lists, and c compares", { key: managementKey }, as
   await shows(page.getByRole("table", { name: "Presets" }), slug);
   await page.getByRole("main").focus();
   const focused = () => page.evaluate(() => document.activeElement.textContent.trim());
-  const rows = await page.getByRole("table", { name: "Presets" }).getByRole("rowheader").allInnerTexts();
+  const rows = await page.getByRole("table", { name: "Presets" }).locator("[data-row]").allTextContents();
   await page.keyboard.press("j");
   await eventually(async () => assert.equal(await focused(), rows[0].trim()));
   await page.keyboard.press("j");

@@ -37,7 +37,7 @@ scenario("a wrong key is told, and the right one unlocks", {}, async ({ page }) 
   await eventually(async () => assert.equal(await key.count(), 0));
 });
 
-scenario("the key is in this tab alone, and Lock forgets it", { fresh: true, key: managementKey }, async ({ page, context }) => {
+scenario("the key is in tabs alone, those give it to each other, and Lock forgets it in all", { fresh: true, key: managementKey }, async ({ page, context }) => {
   const stores = () => page.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie]));
   assert.ok((await stores()).includes(managementKey));
   assert.equal(await page.evaluate(() => JSON.stringify({ ...localStorage }) + document.cookie), "{}");
@@ -47,8 +47,11 @@ scenario("the key is in this tab alone, and Lock forgets it", { fresh: true, key
   await page.getByRole("button", { name: "Lock", exact: true }).waitFor();
   const other = await context.newPage();
   await other.goto(console_);
-  await other.getByRole("button", { name: "Unlock" }).waitFor();
+  await other.getByRole("button", { name: "Lock", exact: true }).waitFor();
   await page.getByRole("button", { name: "Lock", exact: true }).click();
+  await other.getByRole("textbox", { name: "API key" }).waitFor();
+  await shows(other, "Another tab locked the console.");
+  assert.ok(!await other.evaluate((key) => JSON.stringify({ ...sessionStorage, ...localStorage }).includes(key), managementKey));
   await page.getByRole("textbox", { name: "API key" }).waitFor();
   assert.ok(!(await stores()).includes(managementKey));
   await eventually(async () => assert.equal(await page.getByRole("table", { name: "Presets" }).count(), 0));
@@ -145,6 +148,27 @@ scenario("the list is filtered by labels and tags, and several presets are chang
   await eventually(async () => assert.deepEqual(await slugs(page), ["several-b"]));
   await page.getByRole("button", { name: "Undo" }).click();
   await eventually(async () => assert.equal((await slugs(page)).length, 3));
+});
+
+scenario("Ctrl+K goes to presets, and does what the view offers", { key: managementKey }, async ({ page }) => {
+  await makePreset("sought");
+  await go(page, "");
+  await page.getByRole("table", { name: "Presets" }).waitFor();
+  await page.keyboard.press("Control+k");
+  const dialog = page.getByRole("dialog", { name: "Go to" });
+  await page.keyboard.type("sought");
+  await dialog.getByRole("option", { name: /sought.*preset/ }).waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "sought" }).waitFor();
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("workb");
+  await eventually(async () => assert.equal(await dialog.getByRole("option").count(), 1));
+  await page.keyboard.press("Enter");
+  await page.getByRole("textbox", { name: "Prompt" }).waitFor();
+  await page.keyboard.press("Control+k");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
 });
 
 scenario("a preset is duplicated, with all of its live version", { key: managementKey }, async ({ page }) => {

@@ -40,3 +40,35 @@ function written({ role, text, calls = [], id = '' }, dialect) {
 
 /** @param {any} message */
 const isResult = ({ content }) => Array.isArray(content) && content[0]?.type === 'tool_result'
+
+/** @param {any} content */
+const textOf = (content) => (typeof content === 'string' ? content : Array.isArray(content) ? content.map((part) => part?.text ?? '').join('') : content ? JSON.stringify(content) : '')
+
+/** Reads messages as turns. Parts without text are left out. @param {any[] | string} messages @param {Dialect} dialect @returns {Turn[]} */
+export function turnsOf(messages, dialect) {
+	/** @type {Turn[]} */
+	const turns = []
+	/** @type {Map<string, string>} */
+	const names = new Map()
+	const call = (/** @type {string} */ id, /** @type {string} */ name, /** @type {string} */ given) => {
+		names.set(id, name)
+		return { id, name, arguments: given }
+	}
+	for (const message of typeof messages === 'string' ? [{ role: 'user', content: messages }] : messages) {
+		const { role, type, content } = message, parts = Array.isArray(content) ? content : []
+		const results = dialect === 'messages' ? parts.filter((part) => part.type === 'tool_result') : []
+		if (type === 'function_call') {
+			const last = turns[turns.length - 1], next = call(message.call_id, message.name, message.arguments)
+			last?.role === 'assistant' ? (last.calls = [...last.calls ?? [], next]) : turns.push({ role: 'assistant', text: '', calls: [next] })
+		} else if (type === 'function_call_output' || role === 'tool') {
+			const id = message.call_id ?? message.tool_call_id
+			turns.push({ role: 'tool', text: textOf(message.output ?? content), id, name: names.get(id) ?? '' })
+		} else if (results.length > 0) {
+			turns.push(...results.map((result) => ({ role: 'tool', text: textOf(result.content), id: result.tool_use_id, name: names.get(result.tool_use_id) ?? '' })))
+		} else {
+			const calls = [...(message.tool_calls ?? []).map((/** @type {any} */ one) => call(one.id, one.function?.name ?? '', one.function?.arguments ?? '')), ...parts.filter((part) => part.type === 'tool_use').map((part) => call(part.id, part.name, JSON.stringify(part.input)))]
+			turns.push({ role, text: textOf(content), ...(calls.length > 0 && { calls }) })
+		}
+	}
+	return turns
+}

@@ -10,6 +10,7 @@ import { memberOf, parse, raw } from './json.js'
 const maxWordLines = 2000 // changed lines beyond which words are not marked
 const context = 3 // equal lines around a difference
 const rowsAtOnce = 1000
+let isUnified = false
 
 /** @param {Side} before @param {Side} after @param {AbortSignal} signal */
 export function differences(before, after, signal) {
@@ -77,16 +78,36 @@ async function promptTable(before, after, place, signal) {
 	].filter(Boolean)
 
 	const body = h('tbody')
+	const region = h('div', { class: 'prompt-table', role: 'region', 'aria-label': 'Differences of the prompt', tabindex: '0' },
+		h('table', { 'aria-label': 'Prompt, line by line' },
+			h('colgroup', null, ['line', '', 'line', ''].map((style) => h('col', { class: style }))),
+			h('thead', null, h('tr', null, h('th', { scope: 'col', colspan: '2' }, before.name), h('th', { scope: 'col', colspan: '2' }, after.name))),
+			body))
+	/** Goes to the next change, or the one before. @param {number} by */
+	const step = (by) => {
+		const starts = [...body.children].filter((one) => one.matches('tr:not(.same, .fold)') && !one.previousElementSibling?.matches('tr:not(.same, .fold)'))
+		const at = starts.findIndex((one) => one.classList.contains('at'))
+		starts[at]?.classList.remove('at')
+		const next = starts[(at + by + starts.length + (at < 0 && by < 0 ? 1 : 0)) % starts.length]
+		next?.classList.add('at')
+		next?.scrollIntoView({ block: 'center' })
+	}
+	const unified = button('Unified', () => {
+		isUnified = !isUnified
+		showUnified()
+	}, { class: 'small' })
+	const showUnified = () => {
+		unified.setAttribute('aria-pressed', String(isUnified))
+		region.classList.toggle('unified', isUnified)
+	}
 	const more = h('p', { class: 'actions' })
 	fill(place,
-		h('p', { class: 'summary number' }, h('span', { class: 'good' }, `+ ${added} added`), ' ', h('span', { class: 'bad' }, `− ${removed} removed lines`)),
+		h('div', { class: 'summary number actions' }, h('span', { class: 'good' }, `+ ${added} added`), ' ', h('span', { class: 'bad' }, `− ${removed} removed lines`), h('span', { class: 'gap' }),
+			button('Previous change', () => step(-1), { class: 'small' }), button('Next change', () => step(1), { class: 'small' }), unified),
 		notes.map((note) => h('p', { class: 'note' }, note)),
-		h('div', { class: 'prompt-table', role: 'region', 'aria-label': 'Differences of the prompt', tabindex: '0' },
-			h('table', { 'aria-label': 'Prompt, line by line' },
-				h('colgroup', null, ['line', '', 'line', ''].map((style) => h('col', { class: style }))),
-				h('thead', null, h('tr', null, h('th', { scope: 'col', colspan: '2' }, before.name), h('th', { scope: 'col', colspan: '2' }, after.name))),
-				body)),
+		region,
 		more)
+	showUnified()
 
 	/** @param {Row} row @returns {Promise<HTMLTableRowElement>} */
 	const draw = async (row) => {

@@ -9,6 +9,7 @@ import { targetChoices } from './choices.js'
 import { changesOf, conflict, failed } from './conflict.js'
 import { ask, openDialog } from './dialogs.js'
 import { differences, readSide } from './differences.js'
+import { savedInputs } from './inputs.js'
 import { compact, find, format, lineOf, parse, parseAs } from './json.js'
 import { isLabelRight } from './labels.js'
 import { dropEdits, go, replace, setGuard } from './navigation.js'
@@ -294,13 +295,16 @@ function workbench(context, preset, base, ref, actions, select) {
 		chosen.value = ref // until it is left
 		go(toPreset(at, 'edit', queryOf(next)))
 	})
-	const right = trial(context, preset, {
+	/** @type {Draft} */
+	const left = {
 		isChanged: () => mayTry && (!preset || isChanged()), ref: () => ref, dialect, template, isTemplate: () => isTemplate.checked, keyChanged: fields.showModel, body: () => bodyOf(written()), setGuard: (guard) => {
 			dropTrial()
 			dropTrial = setGuard(guard)
 		},
 		problem: () => (parseAs(settings.area.value).problem || readMessages().problem || fields.isWrong() ? 'What stands on the left is not right yet.' : ''),
-	})
+	}
+	const right = trial(context, preset, left)
+	preset && right.inputs.append(savedInputs(context, () => /** @type {PresetAnswer} */ (preset), left, right))
 	let dropTrial = () => {}
 	const isPlain = () => sessionStorage.getItem(storedPlain) !== null
 	const colours = button('Colours', () => {

@@ -7,6 +7,7 @@ import * as session from './session.js'
 import { isDialogOpen, openDialog } from './dialogs.js'
 import { forgetAll } from './kept.js'
 import { dropEdits, go, hasEdits, mayLeave, navigations, setGuard, watchNavigation } from './navigation.js'
+import { openPalette } from './palette.js'
 import { focusKey } from './states.js'
 import { say } from './status.js'
 import { askAgain, unlockView } from './unlock.js'
@@ -136,11 +137,12 @@ function drawTop() {
 			link('Workspaces', toWorkspaces, 'workspaces')),
 		h('span', { class: 'gap' }),
 		h('span', { class: 'kind' }, session.mayChange() ? 'management' : 'read only'),
+		button('Go to', palette, { class: 'small go-to', title: 'Ctrl+K', 'data-key': 'go-to' }),
 		button('?', help, { class: 'quiet small', 'aria-label': 'Keyboard shortcuts', 'data-key': 'help' }),
 		button('Lock', () => {
 			if (mayLeave() && forgetAll()) {
 				lockReason = ''
-				session.lock('')
+				session.lockAll()
 			}
 		}, { 'data-key': 'lock' }))
 	if (session.mayChange()) {
@@ -179,6 +181,8 @@ function unlocked() {
 	show()
 }
 
+session.locks.addEventListener('unlock', unlocked)
+
 session.locks.addEventListener('lock', (event) => {
 	lockReason = String(/** @type {CustomEvent} */ (event).detail)
 	if (!lockReason || !(isTyped || hasEdits() || isDialogOpen())) {
@@ -198,14 +202,21 @@ session.locks.addEventListener('lock', (event) => {
 	})
 })
 
+const palette = () => openPalette(place())
+
 function help() {
-	const keys = [['/', 'Search presets'], ['j and k', 'Next and previous in a list'], ['n', 'Workbench, or a new key'], ['c', 'Compare'], ['Ctrl+Enter', 'Run in the workbench'], ['Ctrl+S', 'Save a draft'], ['Ctrl+F', 'Find in the prompt'], ['?', 'These shortcuts'], ['Escape', 'Close what is on top']]
+	const keys = [['Ctrl+K', 'Go to a preset or a view, or do something'], ['/', 'Search presets'], ['j and k', 'Next and previous in a list'], ['n', 'Workbench, or a new key'], ['c', 'Compare'], ['Ctrl+Enter', 'Run in the workbench'], ['Ctrl+S', 'Save a draft'], ['Ctrl+F', 'Find in the prompt'], ['?', 'These shortcuts'], ['Escape', 'Close what is on top']]
 	openDialog('Keyboard shortcuts', 'Keyboard shortcuts', [h('dl', { class: 'facts' }, keys.map(([key, text]) => [h('dt', null, h('kbd', null, key)), h('dd', null, text)]).flat())])
 }
 
 addEventListener('keydown', (event) => {
 	const target = event.target instanceof HTMLElement ? event.target : document.body
 	const isTyping = target.matches('input, textarea, select') || target.isContentEditable
+	if ((event.ctrlKey || event.metaKey) && event.key === 'k' && session.isUnlocked() && !isDialogOpen()) {
+		event.preventDefault()
+		palette()
+		return
+	}
 	if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !session.isUnlocked() || isDialogOpen()) {
 		return
 	}
@@ -250,3 +261,4 @@ addEventListener('input', () => (isTyped = true))
 setInterval(updateTimes, 20000)
 session.resume()
 show()
+session.askTabs()

@@ -38,6 +38,38 @@ function forget() {
 	sessionStorage.removeItem(storedTime)
 }
 
+// Where nothing else can run at this origin, tabs give each other the key, which is stored nowhere for that.
+const tabs = document.documentElement.dataset.tabs === 'true' ? new BroadcastChannel('presets.session') : undefined
+let isAsking = false
+tabs?.addEventListener('message', ({ data }) => {
+	if (data.ask && session.key !== '') {
+		tabs.postMessage({ session })
+	} else if (data.session && isAsking && session.key === '') {
+		isAsking = false
+		Object.assign(session, data.session)
+		store()
+		touch()
+		locks.dispatchEvent(new Event('unlock'))
+	} else if (data.lock) {
+		lock('Another tab locked the console.')
+	}
+})
+
+/** Asks other tabs for the session, for a moment. */
+export function askTabs() {
+	if (tabs && session.key === '') {
+		isAsking = true
+		tabs.postMessage({ ask: true })
+		setTimeout(() => (isAsking = false), 2000)
+	}
+}
+
+/** Ends the session in all tabs. */
+export function lockAll() {
+	tabs?.postMessage({ lock: true })
+	lock('')
+}
+
 /** Ends the session. The page shows the reason beside the field for the key. @param {string} reason */
 export function lock(reason) {
 	if (session.key !== '') {

@@ -259,7 +259,11 @@ export function trial(context, preset, draft) {
 	show(typed)
 	clear.disabled = Object.keys(typed).length === 0
 	return {
-		element, inputs, read, show, run: () => runAll(showAnswer),
+		element, inputs, read, run: () => runAll(showAnswer),
+		show: (trialOf) => {
+			show(trialOf)
+			store()
+		},
 		refresh: () => {
 			showDialects()
 			look()

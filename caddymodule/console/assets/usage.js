@@ -4,7 +4,7 @@ import { presetPath, search, toPreset, toPresets, toWorkspaceUsage } from './add
 import { button, choice, field, h, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { snippet } from './copy.js'
+import { download, snippet } from './copy.js'
 import { replace } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { attempt, live, readUntilDone } from './states.js'
@@ -133,7 +133,7 @@ function usage(context, scope) {
 	})
 	const place = h('div')
 	const save = button('Download CSV', () => attempt(place, save, async () => {
-		download(`usage-${scope.name}-by-${state.by}.csv`, await api.readAs(path(), 'text/csv', context.signal))
+		download(`usage-${scope.name}-by-${state.by}.csv`, await api.readAs(path(), 'text/csv', context.signal), 'text/csv')
 		say('The report is downloaded.')
 	}), { 'data-key': 'csv' })
 
@@ -168,11 +168,4 @@ function eventOf({ operation, time, version, draft, label }) {
 	const what = /^label\.(set|move|split|delete)$/.exec(operation)?.[1]
 	const text = what ? `${label} ${what === 'split' ? 'split' : what === 'delete' ? 'removed' : `v${version}`}` : ['preset.designate', 'preset.create_version'].includes(operation) && !draft ? `v${version} live` : ''
 	return text ? [{ time: Date.parse(time), text }] : []
-}
-
-/** Saves a text as a file. @param {string} name @param {string} text */
-function download(name, text) {
-	const href = URL.createObjectURL(new Blob([text], { type: 'text/csv' }))
-	h('a', { href, download: name }).click()
-	setTimeout(() => URL.revokeObjectURL(href), 10000)
 }
