@@ -131,3 +131,49 @@ func TestTags(t *testing.T) {
 		t.Error("the same tags are a change")
 	}
 }
+
+// TestServerState reads the state before and after a backup and an event.
+func TestServerState(t *testing.T) {
+	receiver := gateway(t, func(http.ResponseWriter, *http.Request) {})
+	t.Setenv("HOOK_SECRET", "a-secret-of-the-tests")
+	s := start(t, inferring("usage")+"\nwebhook http://"+receiver+"/token {\nsecret {env.HOOK_SECRET}\n}")
+	state := func() (found struct {
+		Data struct {
+			Version string
+			Stores  []struct {
+				Current, Available, Writable, Damaged bool
+				Backup                                *string `json:"last_backup"`
+				Details                               struct {
+					Free int64 `json:"free_bytes"`
+				}
+				Nodes []any
+			}
+			Webhooks []struct {
+				Host     string
+				Delivery *string `json:"last_delivery"`
+			}
+			Usage struct{ Measured bool }
+		}
+	}) {
+		r := s.manage("GET", "/v1/presets/-/state", "")
+		r.want(t, 200)
+		if err := json.Unmarshal([]byte(r.body), &found); err != nil || r.header.Get("Cache-Control") != "no-store" || strings.Contains(r.body, "token") {
+			t.Fatalf("got %v %s", err, r.body)
+		}
+		return found
+	}
+	before := state().Data
+	if len(before.Stores) != 1 || before.Version == "" || !before.Usage.Measured || len(before.Webhooks) != 1 || before.Webhooks[0].Delivery != nil || before.Webhooks[0].Host != receiver {
+		t.Fatalf("got %+v", before)
+	}
+	if at := before.Stores[0]; !at.Current || !at.Available || !at.Writable || at.Damaged || at.Backup != nil || at.Details.Free == 0 || at.Nodes != nil {
+		t.Errorf("got %+v", at)
+	}
+	send(t, "GET", "http://"+s.admin+"/presets/backup", "").want(t, 200)
+	s.preset("p", `{}`)
+	if !s.eventually(func() bool { d := state().Data; return d.Stores[0].Backup != nil && d.Webhooks[0].Delivery != nil }) {
+		t.Errorf("got %+v", state())
+	}
+	only := s.issue(`{"kind":"management","only_workspace":true}`)
+	s.do("GET", "/v1/presets/-/state", "", bearer(only.secret)).want(t, 403)
+}

@@ -390,6 +390,13 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("preset_try", s.manage("POST", try, "[]"), 400)
 	check("preset_try", s.manage("POST", try, strings.Repeat(" ", 64<<10)+trial), 413)
 	check("preset_try", s.manage("POST", try, trial, "Content-Type: text/plain"), 415)
+	const state = "/v1/presets/-/state"
+	check("server_state", s.manage("GET", state, ""), 200)
+	check("server_state", s.do("GET", state, ""), 401)
+	check("server_state", s.manage("PUT", state, ""), 405)
+	check("server_state", s.do("GET", state, "", bearer(inferenceSecret)), 403)
+	check("server_state", s.manage("GET", state, "", "If-None-Match: none"), 400)
+	check("server_state", s.manage("GET", state, "", `If-Match: "0123456789abcdef0123456789abcdef"`), 412)
 	for _, step := range keyTour {
 		key := s.createKey(managementSecret, `{"name":"n"}`)
 		path := strings.ReplaceAll(step.path, "{}", key.ID)
@@ -504,6 +511,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	}
 	check("preset_feedback", s.do("POST", feedback, score, bearer("a-guess")), 429)
 	check("preset_try", s.do("POST", try, trial, bearer("a-guess")), 429)
+	check("server_state", s.do("GET", state, "", bearer("a-guess")), 429)
 	check("models_list", s.do("GET", "/v1/models", "", bearer("a-guess")), 429)
 	check("model_get", s.do("GET", "/v1/models/@preset%2Fp", "", bearer("a-guess")), 429)
 
