@@ -73,7 +73,8 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 	none, reference := requestBody{}, requestBody{schemas.WorkspaceReference, true, nil}
 	issue := domain.Principal.CheckIssueKeys
 	return []operation{
-		{"preset_list", get, "presets", anyone, none, listPresets, inWorkspace | paged, "q status sort order"},
+		{"preset_list", get, "presets", anyone, none, listPresets, inWorkspace | paged, "q in tag label owner model include status sort order"},
+		{"server_state", get, "presets/-/state", domain.Principal.CheckManagementOfAll, none, getState, 0, ""},
 		{"preset_get", get, "presets/{slug}", anyone, none, getPreset, inWorkspace, ""},
 		{"preset_update", patch, "presets/{slug}", manage, body(schemas.UpdatePreset), updatePreset, inWorkspace | changes, ""},
 		{"preset_archive", del, "presets/{slug}", manage, reference, archivePreset, inWorkspace | changes, ""},

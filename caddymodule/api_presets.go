@@ -2,15 +2,18 @@ package caddymodule
 
 import (
 	"fmt"
+	"iter"
 	"net/http"
 	"strconv"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/query"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/inputs"
-	"github.com/caddy-presets/caddy-presets/domain/search"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
 func (c *call) answerChange(out domain.Outcome, err error) (response, error) {
@@ -107,40 +110,33 @@ func (c *call) readRelease() (how domain.Release, err error) {
 
 // listPresets lists the presets that the query asks for, by default all but archived ones.
 func listPresets(c *call) (response, error) {
-	query, err := c.readPresetQuery()
+	list, by, err := c.given.query.Presets()
+	if err == nil && by != "" {
+		list.Rank, err = c.rank(by == query.ByErrors)
+	}
 	if err != nil {
 		return response{}, err
 	}
-	return pageOf(c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, query, c.given.page))
+	return pageOf(c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, list, c.given.page))
 }
 
-// readPresetQuery reads which presets to list, and in which order. Its strings but q are
-// constants, which a cache may keep.
-func (c *call) readPresetQuery() (q domain.PresetQuery, err error) {
-	status, err := c.given.query.Word("status", string(domain.ActivePresets), string(domain.DisabledPresets), string(domain.ArchivedPresets), string(domain.AllPresets))
-	if err != nil {
-		return q, err
+// rank returns how many requests each preset had in the last day, or how many of them failed.
+func (c *call) rank(isOfErrors bool) (rank map[string]int64, err error) {
+	if c.h.Inference == nil || c.h.Inference.Usage == nil {
+		return nil, domain.InvalidAt("sort", "must be updated, name or slug, because usage is not measured")
 	}
-	q.Filter = domain.PresetFilter(status)
-	if given := c.given.query["q"]; len(given) != 1 || given[0] != "" { // an empty search field finds all
-		if q.Text, err = c.given.query.Only("q"); err != nil {
-			return q, err
+	workspace := c.given.workspace
+	if workspace == "" {
+		if workspace, err = c.h.Inference.resolver.WorkspaceID(c.r.Context(), c.who); err != nil {
+			return nil, err
 		}
 	}
-	if err := search.CheckText(q.Text); err != nil {
-		return q, err
-	}
-	const updated = "updated" // the usual order
-	by, err := c.given.query.Word("sort", updated, string(search.Name), string(search.Slug))
-	if err != nil {
-		return q, err
-	}
-	if by != updated {
-		q.Sort = search.Sort(by)
-	}
-	order, err := c.given.query.Word("order", "asc", "desc")
-	q.Ascending = order == "asc"
-	return q, err
+	last := domain.UsageRange{From: c.start.Add(-24 * time.Hour), To: c.start}
+	err = c.h.service.WorkspaceUsage(c.r.Context(), c.who, workspace, last, func(rows iter.Seq2[domain.UsageRow, error]) (err error) {
+		rank, err = usage.Rank(rows, isOfErrors)
+		return err
+	})
+	return rank, err
 }
 
 func getPreset(c *call) (response, error) {

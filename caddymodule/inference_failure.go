@@ -8,21 +8,6 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 )
 
-// gatewayError returns the error for a failure of the next handler, such as a gateway that cannot be
-// reached. The client sees its status alone, because its text may name addresses within.
-func gatewayError(code int) *status.Error {
-	message := http.StatusText(code)
-	switch code {
-	case http.StatusBadGateway:
-		message = "The gateway cannot be reached"
-	case http.StatusServiceUnavailable:
-		message = "The gateway is not available"
-	case http.StatusGatewayTimeout:
-		message = "The gateway did not answer in time"
-	}
-	return &status.Error{Status: code, Message: message}
-}
-
 // renderGatewayError answers a request for which next failed with err before it began an
 // answer. Without this, Caddy answers with the status alone. The caller still returns err:
 // Caddy then logs it, and writes no second answer.
@@ -33,5 +18,5 @@ func (c *inferenceCall) renderGatewayError(err error) {
 	if c.r.Context().Err() != nil || code < http.StatusBadRequest || errorroutes.Answers(c.r, err) {
 		return
 	}
-	c.render(response{}, gatewayError(code))
+	c.render(response{}, status.OfGateway(code))
 }

@@ -33,6 +33,7 @@ type row struct {
 // matrix has a row for each route, by its method and path.
 var matrix = map[string]row{
 	"GET presets":                                      {"anyone", cell{"presets", "", 200}, []cell{{"presets?offset=1000", "", 200}}, false},
+	"GET presets/-/state":                              {"management", cell{"presets/-/state", "", 200}, nil, false},
 	"GET presets/{slug}":                               {"anyone", cell{"presets/{p}", "", 200}, []cell{{"presets/absent", "", 404}}, false},
 	"PATCH presets/{slug}":                             {"management", cell{"presets/{p}", `{"name":"Name {n}"}`, 200}, []cell{{"presets/absent", `{"name":"n"}`, 404}, {"presets/absent", `{"policy":{"lock":["tools"]}}`, 404}, {"presets/{p}", `{"limits":{"tokens_per_day":1{n}}}`, 200}}, false},
 	"DELETE presets/{slug}":                            {"management", cell{"presets/{p}", "", 200}, []cell{{"presets/absent", "", 404}}, false},
@@ -150,7 +151,7 @@ func wants(who caller, creators string, r row, c cell) int {
 		return http.StatusForbidden
 	case who.blind && (strings.Contains(path, "{k}") || r.may == "issuers" && strings.Contains(query+c.body, "default")):
 		return http.StatusNotFound
-	case who.onlyWorkspace && r.exists.path == "workspaces" && r.exists.body != "":
+	case who.onlyWorkspace && (r.exists.path == "workspaces" && r.exists.body != "" || r.exists.path == "presets/-/state"):
 		return http.StatusForbidden // a new workspace
 	case who.onlyWorkspace && !who.blind && !who.issuing && (strings.Contains(c.body, "limits") || strings.HasPrefix(path, "workspaces/default/budgets")):
 		return http.StatusForbidden // what bounds keys
@@ -340,7 +341,7 @@ func testMatrix(t *testing.T, creators string, sample int) {
 	for route, r := range matrix {
 		method, path, _ := strings.Cut(route, " ")
 		cells := append([]cell{r.exists}, r.missing...)
-		if strings.HasPrefix(path, "presets") {
+		if strings.HasPrefix(path, "presets") && path != "presets/-/state" {
 			mark := "?"
 			if strings.Contains(r.exists.path, "?") {
 				mark = "&"

@@ -175,6 +175,7 @@ var tour = []struct{ op, method, path, body string }{
 	{"preset_list", "GET", "/v1/presets", ""},
 	{"preset_list", "GET", "/v1/presets?status=all", ""},
 	{"preset_list", "GET", "/v1/presets?q=P&sort=name&order=asc", ""},
+	{"preset_list", "GET", "/v1/presets?include=model&in=prompt", ""},
 	{"preset_get", "GET", "/v1/presets/p", ""},
 	{"preset_history", "GET", "/v1/presets/p/history", ""},
 	{"preset_usage", "GET", "/v1/presets/p/usage", ""},
@@ -183,7 +184,7 @@ var tour = []struct{ op, method, path, body string }{
 	{"version_list", "GET", "/v1/presets/p/versions?fields=summary", ""},
 	{"version_get", "GET", "/v1/presets/p/versions/1", ""},
 	{"preset_diff", "GET", "/v1/presets/p/diff?from=1&to=3", ""},
-	{"preset_update", "PATCH", "/v1/presets/p", `{"description":"d"}`},
+	{"preset_update", "PATCH", "/v1/presets/p", `{"description":"d","tags":["a"]}`},
 	{"preset_designate", "POST", "/v1/presets/p/designate", `{"version":1}`},
 	{"label_put", "PUT", "/v1/presets/p/labels/a", `{"version":1}`},
 	{"label_put", "PUT", "/v1/presets/p/labels/a", `{"split":[{"version":1,"weight":1},{"version":2,"weight":0}]}`},
@@ -389,6 +390,13 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("preset_try", s.manage("POST", try, "[]"), 400)
 	check("preset_try", s.manage("POST", try, strings.Repeat(" ", 64<<10)+trial), 413)
 	check("preset_try", s.manage("POST", try, trial, "Content-Type: text/plain"), 415)
+	const state = "/v1/presets/-/state"
+	check("server_state", s.manage("GET", state, ""), 200)
+	check("server_state", s.do("GET", state, ""), 401)
+	check("server_state", s.manage("PUT", state, ""), 405)
+	check("server_state", s.do("GET", state, "", bearer(inferenceSecret)), 403)
+	check("server_state", s.manage("GET", state, "", "If-None-Match: none"), 400)
+	check("server_state", s.manage("GET", state, "", `If-Match: "0123456789abcdef0123456789abcdef"`), 412)
 	for _, step := range keyTour {
 		key := s.createKey(managementSecret, `{"name":"n"}`)
 		path := strings.ReplaceAll(step.path, "{}", key.ID)
@@ -503,6 +511,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	}
 	check("preset_feedback", s.do("POST", feedback, score, bearer("a-guess")), 429)
 	check("preset_try", s.do("POST", try, trial, bearer("a-guess")), 429)
+	check("server_state", s.do("GET", state, "", bearer("a-guess")), 429)
 	check("models_list", s.do("GET", "/v1/models", "", bearer("a-guess")), 429)
 	check("model_get", s.do("GET", "/v1/models/@preset%2Fp", "", bearer("a-guess")), 429)
 

@@ -272,7 +272,7 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 			all = append(all, e)
 			continue
 		}
-		if op.is(ofKeys) {
+		if op.is(ofKeys) || op.name == "server_state" {
 			if op.method != http.MethodGet {
 				e.refusals = append(e.refusals, http.StatusConflict)
 			}
