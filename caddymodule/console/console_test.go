@@ -277,7 +277,7 @@ func TestBadSets(t *testing.T) {
 	unknown := files()
 	unknown["notes.txt"] = &fstest.MapFile{}
 	for name, set := range map[string]fstest.MapFS{"without a shell": {}, "with an unknown type": unknown} {
-		if _, err := newPage("/console", "/v1", "{}", false, set); err == nil {
+		if _, err := newPage("/console", "/v1", "{}", false, false, set); err == nil {
 			t.Errorf("a set %s is taken", name)
 		}
 	}

@@ -7,7 +7,7 @@ type Control = HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement
 type Choice = { value: string, text: string }
 type Properties = Record<string, unknown>
 
-type ViewName = 'presets' | 'workspaces' | 'workspace-history' | 'workspace-usage' | 'workspace-keys' | 'workspace-budgets' | 'usage' | 'versions' | 'compare' | 'labels' | 'use' | 'history' | 'edit' | 'unknown'
+type ViewName = 'presets' | 'workspaces' | 'state' | 'workspace-history' | 'workspace-usage' | 'workspace-keys' | 'workspace-budgets' | 'usage' | 'versions' | 'compare' | 'labels' | 'use' | 'history' | 'edit' | 'unknown'
 type Address = { view: ViewName, workspace: string, slug: string, version: number, from: number, to: number, query: URLSearchParams }
 type Query = Record<string, string | number | undefined>
 /** At names a preset in its workspace. */
@@ -65,6 +65,14 @@ type RunRequest = (path: string, request: TrialRequest, heard: (result: Result, 
 type ShowAnswer = (place: HTMLElement, name: string, path: string, request: TrialRequest, goOn: (result: Result, results: string[]) => void) => Promise<Result | undefined>
 /** Model is one of the gateway's list. Prices are of a token, and NaN if they are not known. */
 type Model = { id: string, context: number, input: number, output: number }
+type StoreState = {
+	store: string, current: boolean, available: boolean, writable: boolean, damaged: boolean, error: string, last_backup: string | null,
+	details: { free_bytes?: number, needed_bytes?: number, damage?: number } | null, nodes: { name: string }[] | null,
+}
+type ServerState = {
+	version: string, stores: StoreState[], webhooks: { host: string, waiting: number, last_delivery: string | null, last_failure: string | null }[],
+	usage: { measured: boolean, overflowed: number, lost: number },
+}
 /** Suggestion is a choice below a field. */
 type Suggestion = { text: string, about?: string, run?: () => unknown }
 /** Colour splits a line into texts, and texts with a class. */

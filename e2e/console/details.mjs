@@ -153,7 +153,7 @@ for (const [scheme, width] of [["light", 1280], ["dark", 1280], ["light", 360], 
     const suffix = `${scheme}-${width}`;
     for (const [name, address, text] of [["timeline", at("long"), `v${many}`], ["timeline-old", at("long", "versions/96"), "v96"], ["beyond", "/w/default?offset=5000", "Last page"], ["unknown", "/nowhere", "All presets"]]) {
       await go(page, address);
-      await shows(page.getByRole("main"), text);
+      await (name === "timeline" && width < 720 ? page.getByRole("combobox", { name: "Version" }).waitFor() : shows(page.getByRole("main"), text));
       await accessible(page, name);
       await fits(page, name);
       await picture(page, `${name}-${suffix}`);

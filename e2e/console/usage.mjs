@@ -205,7 +205,7 @@ scenario("other ranges, other series, and CSV", { key: managementKey }, async ({
 
 scenario("the usage of a workspace", { key: managementKey }, async ({ page }) => {
   await go(page, "/w/default");
-  await page.getByRole("main").getByRole("link", { name: "Usage", exact: true }).click();
+  await page.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Usage", exact: true }).click();
   await page.getByRole("heading", { name: "Usage of default" }).waitFor();
   const quiet = rowOf(page, "Totals", "quiet");
   assert.equal((await cells(quiet)).Unknown, "1 100.0 %");

@@ -11,7 +11,7 @@ const settings = JSON.parse(root.settings ?? '{}')
 /** Tells whether the API knows a setting. @param {string} route that makes a version @param {string} name */
 export const isSettingKnown = (route, name) => (settings[route] ?? '').split(' ').includes(name)
 
-const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history|usage|keys|budgets)|/p/([^/]+)(?:/(labels|edit|try|new|use|usage|history)|/versions/([1-9]\\d*)|/(compare)/([1-9]\\d*)\\.\\.([1-9]\\d*))?)?)?/?$')
+const form = new RegExp('^(?:/(workspaces|state)|/w/([^/]+)(?:/(history|usage|keys|budgets)|/p/([^/]+)(?:/(labels|edit|try|new|use|usage|history)|/versions/([1-9]\\d*)|/(compare)/([1-9]\\d*)\\.\\.([1-9]\\d*))?)?)?/?$')
 
 /**
  * Reads an address. The workspace is empty if the address names none.
@@ -55,6 +55,7 @@ export const toComparison = (at, from, to) => `${toPreset(at)}/compare/${from}..
 export const toDefaultComparison = (at, live, n) => toComparison(at, n === live ? Math.max(1, n - 1) : live, n)
 
 export const toWorkspaces = `${base}/workspaces`
+export const toState = `${base}/state`
 
 /** @param {string} workspace */
 export const toWorkspaceHistory = (workspace) => `${toPresets(workspace)}/history`

@@ -1,22 +1,12 @@
 // A chart of lines over time, as an SVG element. It knows nothing of what it shows.
 
-import { fill, h } from './elements.js'
+import { fill, h, svg } from './elements.js'
 
 const height = 176, top = 14, bottom = 24, right = 12
 const hour = 3600000
 const intervals = [1, 2, 3, 6, 12, 24, 48, 72, 120, 168, 336].map((hours) => hours * hour)
 const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' })
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', timeZone: 'UTC' })
-
-/** @param {string} name @param {Properties} properties @param {...(Child | Child[])} children @returns {SVGElement} */
-export function svg(name, properties, ...children) {
-	const element = document.createElementNS('http://www.w3.org/2000/svg', name)
-	for (const [key, value] of Object.entries(properties)) {
-		element.setAttribute(key, String(value))
-	}
-	fill(element, ...children)
-	return element
-}
 
 /** Returns round numbers from 0 to at least a largest value. @param {number} largest @param {boolean} isWhole */
 export function ticksTo(largest, isWhole) {

@@ -28,6 +28,16 @@ export function h(name, properties, ...children) {
 	return element
 }
 
+/** Makes an element of a picture. @param {string} name @param {Properties} properties @param {...(Child | Child[])} children @returns {SVGElement} */
+export function svg(name, properties, ...children) {
+	const element = document.createElementNS('http://www.w3.org/2000/svg', name)
+	for (const [key, value] of Object.entries(properties)) {
+		element.setAttribute(key, String(value))
+	}
+	fill(element, ...children)
+	return element
+}
+
 /** Replaces the children of an element. @param {Element} element @param {...(Child | Child[])} children */
 export function fill(element, ...children) {
 	element.replaceChildren()

@@ -1,11 +1,10 @@
 // The console begins here: the bar at the top, the view of the address, and the keyboard.
 
-import { hasKeys, parse, search, toBudgets, toKeys, toPresets, toWorkspaces } from './addresses.js'
+import { hasKeys, parse, search, toBudgets, toKeys, toPresets, toState, toWorkspaceUsage, toWorkspaces } from './addresses.js'
 import { button, choice, endMenus, fill, h, updateTimes } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { isDialogOpen, openDialog } from './dialogs.js'
-import { forgetAll } from './kept.js'
 import { dropEdits, go, hasEdits, mayLeave, navigations, setGuard, watchNavigation } from './navigation.js'
 import { openPalette } from './palette.js'
 import { focusKey } from './states.js'
@@ -24,6 +23,7 @@ const views = {
 	usage: () => import('./usage.js').then((module) => module.usageView),
 	history: () => import('./history.js').then((module) => module.historyView),
 	workspaces: () => import('./workspaces.js').then((module) => module.workspacesView),
+	state: () => import('./state.js').then((module) => module.stateView),
 	'workspace-usage': () => import('./usage.js').then((module) => module.workspaceUsageView),
 	'workspace-history': () => import('./history.js').then((module) => module.workspaceHistoryView),
 	'workspace-keys': () => import('./keys.js').then((module) => module.keysView),
@@ -134,13 +134,15 @@ function drawTop() {
 			link('Presets', toPresets(workspace), 'presets'),
 			hasKeys && (session.mayIssueKeys() || !session.mayChange()) && link(session.mayChange() ? 'Keys' : 'Key', toKeys(workspace), 'workspace-keys'),
 			session.mayChange() && link('Budgets', toBudgets(workspace), 'workspace-budgets'),
-			link('Workspaces', toWorkspaces, 'workspaces')),
+			session.mayChange() && link('Usage', toWorkspaceUsage(workspace), 'workspace-usage'),
+			link('Workspaces', toWorkspaces, 'workspaces'),
+			session.mayCreateWorkspaces() && link('State', toState, 'state')),
 		h('span', { class: 'gap' }),
 		h('span', { class: 'kind' }, session.mayChange() ? 'management' : 'read only'),
 		button('Go to', palette, { class: 'small go-to', title: 'Ctrl+K', 'data-key': 'go-to' }),
 		button('?', help, { class: 'quiet small', 'aria-label': 'Keyboard shortcuts', 'data-key': 'help' }),
 		button('Lock', () => {
-			if (mayLeave() && forgetAll()) {
+			if (mayLeave() && session.forgetAll()) {
 				lockReason = ''
 				session.lockAll()
 			}

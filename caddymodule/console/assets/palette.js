@@ -1,6 +1,6 @@
 // Ctrl+K: goes to presets and views, and does what the view offers, by name.
 
-import { hasKeys, search, toBudgets, toKeys, toPreset, toPresets, toWorkspaceHistory, toWorkspaceUsage, toWorkspaces } from './addresses.js'
+import { hasKeys, search, toBudgets, toKeys, toPreset, toPresets, toState, toWorkspaceHistory, toWorkspaceUsage, toWorkspaces } from './addresses.js'
 import { h, textInput } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
@@ -18,7 +18,7 @@ export function openPalette({ workspace, slug }) {
 		...(slug ? [['Versions', ''], ['Workbench', 'edit'], ['Labels', 'labels'], ['Use it', 'use'], ['Usage', 'usage'], ['History', 'history']].map(([text, view]) => to(`${slug}: ${text}`, toPreset(at, /** @type {'edit'} */ (view)))) : []),
 		...buttons, to('Presets', toPresets(workspace)), ...(hasKeys ? [to('Keys', toKeys(workspace))] : []),
 		...(mayChange ? [to('Budgets', toBudgets(workspace)), to('Usage of the workspace', toWorkspaceUsage(workspace)), to('History of the workspace', toWorkspaceHistory(workspace))] : []),
-		to('Workspaces', toWorkspaces),
+		to('Workspaces', toWorkspaces), ...(session.mayCreateWorkspaces() ? [to('State of the server', toState)] : []),
 	]
 	const input = textInput({ type: 'search', placeholder: 'Go to a preset or a view, or do something', 'aria-label': 'Go to', autofocus: true })
 	const { list, open } = suggest(input, 'Places and actions', async (text) => {

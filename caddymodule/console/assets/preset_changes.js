@@ -12,6 +12,7 @@ import { go } from './navigation.js'
 import { serveReason } from './rights.js'
 import { say } from './status.js'
 import { readTemplate } from './template.js'
+import { tagsOf } from './texts.js'
 
 /**
  * Puts a version live. The message offers the way back.
@@ -93,9 +94,6 @@ export function describe(context, preset) {
 		say('The name, the description and the tags are saved.')
 	}, { confirm: 'Save' })
 }
-
-/** Reads tags with commas between them. @param {string} text */
-export const tagsOf = (text) => [...new Set(text.split(',').map((tag) => tag.trim()).filter(Boolean))]
 
 /**
  * Copies the live version to a new preset, here or in another workspace.

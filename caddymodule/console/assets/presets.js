@@ -1,18 +1,16 @@
 // The list of a workspace's presets: what serves, how it is used, and what stands out.
 
-import { api as apiPath, presetPath, search, toPreset, toPresets, toWorkspaceHistory, toWorkspaceUsage, workspacePath } from './addresses.js'
-import { button, choice, field, fill, form, h, number, row, setWrong, submit, table, textInput, user, when } from './elements.js'
+import { api as apiPath, presetPath, search, toPreset, toPresets, toWorkspaceHistory, workspacePath } from './addresses.js'
+import { button, choice, field, fill, form, h, number, row, setWrong, submit, svg, table, textInput, user, when } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { svg } from './chart.js'
 import { snippet } from './copy.js'
 import { ask, openDialog } from './dialogs.js'
 import { models } from './models.js'
 import { go, replace } from './navigation.js'
-import { restore, tagsOf } from './preset_changes.js'
 import { keepFocus, lastPage, live, pages, readUntilDone } from './states.js'
 import { say } from './status.js'
-import { targetText } from './texts.js'
+import { tagsOf, targetText } from './texts.js'
 import { costText, countText, errorRate, percentText } from './usage_figures.js'
 
 const limit = 50
@@ -176,7 +174,6 @@ export function presetsView(context) {
 		element: h('div', null,
 			h('div', { class: 'heading one-line' }, h('h1', null, 'Presets'), h('span', { class: 'gap' }),
 				h('div', { class: 'actions' },
-					mayChange && h('a', { class: 'quiet', href: toWorkspaceUsage(context.workspace) }, 'Usage'),
 					mayChange && h('a', { class: 'quiet', href: toWorkspaceHistory(context.workspace) }, 'History'),
 					button('New preset', () => newPreset(context), { disabled: reason !== '', class: 'primary', 'aria-describedby': reason && 'read-only' }))),
 			reason && h('p', { class: 'note', id: 'read-only' }, reason),
@@ -188,6 +185,9 @@ export function presetsView(context) {
 			bar, list.element),
 	}
 }
+
+/** Its module is not needed for the list. @param {At} at */
+const restore = (at) => import('./preset_changes.js').then((module) => module.restore(at))
 
 /** @param {Context} context @param {Preset} preset @returns {At} */
 const atOf = (context, preset) => ({ workspace: context.workspace || preset.workspace_id, slug: preset.slug })

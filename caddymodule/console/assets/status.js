@@ -11,6 +11,8 @@ export function say(text, action) {
 	if (!place || !message) {
 		return
 	}
+	const top = document.querySelector('dialog:modal') ?? document.body // what is outside of a dialog cannot be pressed
+	place.parentElement === top || top.append(place)
 	clearTimeout(timer)
 	const clear = () => {
 		fill(message)

@@ -10,7 +10,6 @@ import { routes } from './capture.js'
 import { targetChoices } from './choices.js'
 import { messagesOf } from './conversation.js'
 import { format, lineOf, parseAs, raw } from './json.js'
-import { keep, kept } from './kept.js'
 import { errorBox, readUntilDone } from './states.js'
 import { say, tell } from './status.js'
 import { readTemplates } from './target.js'
@@ -23,7 +22,7 @@ const unsaved = '*'
 export function trial(context, preset, draft) {
 	const { at } = context, { slug } = at, id = preset?.data.id ?? slug
 	/** @type {Partial<Trial>} */
-	const typed = kept(id)
+	const typed = session.kept(id)
 	const second = preset ? targetChoices(context, preset, typed.second ?? '-', [{ value: '-', text: 'nothing' }, { value: '', text: 'live' }]) : choice([{ value: '-', text: 'nothing' }], '-')
 	const dialects = h('select', null)
 	const key = textInput({ class: 'secret', value: session.inferenceKey(), onchange: () => session.setInferenceKey(key.value.trim()) })
@@ -75,7 +74,7 @@ export function trial(context, preset, draft) {
 	const store = () => {
 		const now = read()
 		const hasText = now.more !== '' || now.turns.some(({ text, calls }) => text !== '' || calls) || Object.values(now.variables).some(({ kind, text }) => kind !== 'text' || text !== '')
-		const isKept = keep(id, hasText ? now : undefined)
+		const isKept = session.keep(id, hasText ? now : undefined)
 		draft.setGuard(() => !isKept)
 		clear.disabled = !hasText
 	}

@@ -88,7 +88,7 @@ function timeline(context, selected, named, preset) {
 					version.message && h('span', { class: 'message' }, user(version.message)),
 					h('span', { class: 'by muted' }, user(version.creator_id), ', ', when(version.created_at)))))))
 		queueMicrotask(() => {
-			const current = named ? /** @type {HTMLElement | null} */ (ol.querySelector('[aria-current]')) : null
+			const current = named ? /** @type {HTMLElement | null} */ (ol.querySelector('li:has([aria-current])')) : null
 			ol.scrollTop = before ?? (current ? current.offsetTop - ol.offsetTop - 80 : 0)
 		})
 		return [
