@@ -403,6 +403,21 @@ scenario("fields change the settings, and nothing else of them", { key: manageme
   assert.deepEqual(config, { model: "acme/large", temperature: 0.7, tools, max_tokens: 600, reasoning_effort: "low" });
 });
 
+scenario("names of settings are completed in JSON", { key: managementKey }, async ({ page }) => {
+  await makePreset("completed");
+  await go(page, at("completed", "edit"));
+  const json = await asJSON(page);
+  await json.fill(`{"model": "acme/large", "`);
+  await json.press("End");
+  await page.keyboard.type("top_");
+  await page.getByRole("button", { name: "top_p", exact: true }).waitFor();
+  await page.keyboard.press("Tab");
+  await page.keyboard.type("0.5}");
+  assert.equal(await json.inputValue(), `{"model": "acme/large", "${(await json.inputValue()).includes("top_k") ? "top_k" : "top_p"}": 0.5}`);
+  await draft(page).click();
+  await status(page, /v4 is saved/);
+});
+
 scenario("the prompt is searched and has numbers, and its text is what was typed", { key: managementKey }, async ({ page }) => {
   await manage("POST", "/presets/searched/chat/completions", { model: "m", messages: [{ role: "system", content: "# Head\n\nOne {{name}} and one `two`.\nDone" }] });
   await go(page, at("searched", "edit"));

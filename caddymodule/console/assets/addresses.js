@@ -8,8 +8,8 @@ export const api = (root.api ?? '/v1').replace(/\/+$/, '')
 export const hasKeys = root.keys === 'true'
 /** @type {Record<string, string>} */
 const settings = JSON.parse(root.settings ?? '{}')
-/** Tells whether the API knows a setting. @param {string} route that makes a version @param {string} name */
-export const isSettingKnown = (route, name) => (settings[route] ?? '').split(' ').includes(name)
+/** The settings that the API knows. @param {string} route that makes a version */
+export const settingsOf = (route) => (settings[route] ?? '').split(' ')
 
 const form = new RegExp('^(?:/(workspaces|state)|/w/([^/]+)(?:/(history|usage|keys|budgets)|/p/([^/]+)(?:/(labels|edit|try|new|use|usage|history)|/versions/([1-9]\\d*)|/(compare)/([1-9]\\d*)\\.\\.([1-9]\\d*))?)?)?/?$')
 

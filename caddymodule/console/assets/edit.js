@@ -1,11 +1,11 @@
 // The workbench: a version is written on the left, tried unsaved on the right, and saved or put live.
 
-import { presetPath, toPreset } from './addresses.js'
+import { presetPath, settingsOf, toPreset } from './addresses.js'
 import { button, choice, code, field, fill, h, setWrong, textInput } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { check, keepLineBreaks, placeOf, requestOf, routes } from './capture.js'
-import { targetChoices } from './choices.js'
+import { check, keepLineBreaks, placeOf, readTemplate, requestOf, routes, variableNames, variablesOf } from './capture.js'
+import { queryOf, refOf, targetChoices, versionOf } from './target.js'
 import { changesOf, conflict, failed } from './conflict.js'
 import { ask, openDialog } from './dialogs.js'
 import { differences, readSide } from './differences.js'
@@ -14,14 +14,11 @@ import { compact, find, format, lineOf, parse, parseAs } from './json.js'
 import { isLabelRight } from './labels.js'
 import { dropEdits, go, replace, setGuard } from './navigation.js'
 import { presetFrame } from './preset.js'
-import { designate } from './preset_changes.js'
-import { pinned, putLive } from './put_live.js'
+import { designate, pinned, putLive } from './preset_changes.js'
 import { changeReason, labelReason, serveReason } from './rights.js'
 import { settingsFields } from './settings_fields.js'
 import { attempt, errorBox, load } from './states.js'
 import { say } from './status.js'
-import { queryOf, refOf, versionOf } from './target.js'
-import { readTemplate, variableNames, variablesOf } from './template.js'
 import { colourJSON, colourMarkdown, textEditor } from './text_editor.js'
 import { trial } from './trial.js'
 
@@ -144,6 +141,31 @@ function workbench(context, preset, base, ref, actions, select) {
 		showProblems(problems, true)
 		return !fields.isWrong() && problems.every((problem) => problem.isWarning)
 	}
+
+	// The names of settings, while one is typed as JSON. Tab takes the first.
+	const completions = h('p', { class: 'other-settings completions', role: 'status' })
+	const complete = (/** @type {string} */ name) => {
+		const { value, selectionStart: end } = settings.area, typed = /[A-Za-z_]*$/.exec(value.slice(0, end))?.[0] ?? ''
+		settings.area.setSelectionRange(end - typed.length, value[end] === '"' ? end + 1 : end)
+		document.execCommand('insertText', false, `${name}": `) // which the browser can undo
+	}
+	const offer = () => {
+		const { value, selectionStart: end } = settings.area, typed = /[{,]\s*"([A-Za-z_]+)$/.exec(value.slice(0, end))?.[1]
+		const known = typed === undefined ? [] : settingsOf(routes[dialect()]).filter((name) => name.startsWith(typed) && !value.includes(`"${name}"`)).slice(0, 8)
+		fill(completions, known.map((name) => h('button', { type: 'button', class: 'chip mono', onpointerdown: (/** @type {Event} */ event) => {
+			event.preventDefault()
+			complete(name)
+		} }, name)))
+	}
+	settings.area.addEventListener('input', offer)
+	settings.area.addEventListener('blur', () => fill(completions))
+	settings.area.addEventListener('keydown', (event) => {
+		const first = completions.firstElementChild?.textContent
+		if (event.key === 'Tab' && !event.shiftKey && first) {
+			event.preventDefault()
+			complete(first)
+		}
+	})
 
 	// The settings as fields, or as JSON.
 	const asFields = button('Fields', () => showAs(false), { class: 'small', 'aria-pressed': 'true' }), asJSON = button('JSON', () => showAs(true), { class: 'small', 'aria-pressed': 'false' })
@@ -332,7 +354,7 @@ function workbench(context, preset, base, ref, actions, select) {
 			h('div', { class: 'bar' },
 				h('span', { class: 'inline-field' }, field('Version or label', chosen)), preset ? h('span', { class: 'muted small' }, `made as ${base.dialect}`) : h('span', { class: 'inline-field' }, field('Made as', dialects)),
 				h('span', { class: 'gap' }), h('span', { class: 'group', role: 'group', 'aria-label': 'Settings as' }, asFields, asJSON)),
-			fields.element, settingsField, warned, place,
+			fields.element, settingsField, completions, warned, place,
 			h('div', { class: 'bar' }, h('label', { class: 'check' }, isTemplate, 'Template'), names, h('span', { class: 'gap' }), button('Find', prompt.find, { class: 'small', title: 'Ctrl+F' }), colours),
 			prompt.search, promptField, messages.search, messagesField, h('div', { class: 'message-line' }, field('Message', message), why)),
 		h('section', { class: 'trying', 'aria-label': 'Trial' }, right.element))

@@ -89,7 +89,8 @@ export const textInput = (properties) => h('input', { type: 'text', autocomplete
 export function menu(name, key, items) {
 	const summary = h('summary', { 'data-key': key }, name)
 	const close = () => details.removeAttribute('open')
-	const details = h('details', { class: 'menu', onfocusout: (/** @type {FocusEvent} */ { relatedTarget: next }) => next instanceof Node && !details.contains(next) && close() }, summary, h('div', { class: 'menu-items' }, items))
+	const isOpen = document.querySelector(`.menu[open] > [data-key="${key}"]`) !== null // and is drawn again
+	const details = h('details', { class: 'menu', open: isOpen, onfocusout: (/** @type {FocusEvent} */ { relatedTarget: next }) => next instanceof Node && !details.contains(next) && close() }, summary, h('div', { class: 'menu-items' }, items))
 	details.addEventListener('keydown', (event) => {
 		if (event.key === 'Escape' && details.open) {
 			close()

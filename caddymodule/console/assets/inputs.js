@@ -4,18 +4,16 @@ import { presetPath } from './addresses.js'
 import { button, choice, field, fill, h, textInput, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { dollars, run, thumbs, timeText } from './answer.js'
-import { routes } from './capture.js'
-import { targetChoices } from './choices.js'
+import { dollars, run, thumbs, timeText } from './trial.js'
+import { messagesOf, routes, turnsOf } from './capture.js'
+import { readTemplates, targetChoices } from './target.js'
 import { failed } from './conflict.js'
-import { messagesOf, turnsOf } from './conversation.js'
 import { download } from './copy.js'
 import { ask, openDialog } from './dialogs.js'
 import { visible } from './invisible.js'
 import { changeReason } from './rights.js'
 import { errorBox, readUntilDone } from './states.js'
 import { say } from './status.js'
-import { readTemplates } from './target.js'
 
 const atOnce = 4 // requests of a grid
 const mostColumns = 4
@@ -201,10 +199,10 @@ function openGrid(context, preset, draft, inputs, columns, results) {
 						done(api.newFailure(`The input has no value for ${missing.join(', ')}.`, { status: 400 }))
 						continue
 					}
-					const dialect = ref === unsaved ? draft.dialect() : input.dialect
+					const dialect = ref === unsaved ? draft.dialect() : input.dialect, own = input.messages ?? input.input
 					const request = JSON.stringify({
 						...(ref !== unsaved && { model: `@preset/${at.slug}${ref && '@' + ref}` }), stream: true,
-						...((input.messages ?? input.input) && { [dialect === 'responses' ? 'input' : 'messages']: dialect === input.dialect ? input.messages ?? input.input : messagesOf(turnsOf(input.messages ?? input.input ?? [], input.dialect), dialect) }),
+						...(own && { [dialect === 'responses' ? 'input' : 'messages']: dialect === input.dialect ? own : messagesOf(turnsOf(own, input.dialect), dialect) }),
 						...(template.names.length > 0 && { prompt: { variables: Object.fromEntries(template.names.map((name) => [name, input.variables?.[name]])) } }),
 					})
 					let last = 0
@@ -242,7 +240,9 @@ function openGrid(context, preset, draft, inputs, columns, results) {
 		download(`${at.slug}-inputs.csv`, lines.map((line) => line.map(quote).join(',')).join('\r\n'), 'text/csv')
 	}
 	const exportJSON = () => download(`${at.slug}-inputs.json`, JSON.stringify(rowsOf().map(({ input, of }) => ({
-		input: input.name, answers: Object.fromEntries(of.flatMap(([name, result]) => (result && !(result instanceof Error) ? [[name, { state: result.state, text: result.text, tool_calls: result.calls, total_ms: Math.round(result.total), first_text_ms: Math.round(result.firstText), usage: result.used, cost: result.cost }]] : []))),
+		input: input.name, answers: Object.fromEntries(of.flatMap(([name, result]) => (result && !(result instanceof Error) ? [[name, {
+			state: result.state, text: result.text, tool_calls: result.calls, total_ms: Math.round(result.total), first_text_ms: Math.round(result.firstText), usage: result.used, cost: result.cost,
+		}]] : []))),
 	})), null, 2), 'application/json')
 	const stop = button('Stop', () => running.abort(), { disabled: true })
 	const add = button('Add a column', () => {

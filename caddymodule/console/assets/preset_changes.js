@@ -1,18 +1,61 @@
 // Changes of a preset as a whole: put live, archive, restore, disable, enable, describe.
 
 import { presetPath, toPreset, toPresets } from './addresses.js'
-import { code, field, h, textInput, user } from './elements.js'
+import { code, field, fill, h, labelTag, textInput, user } from './elements.js'
 import * as api from './api.js'
+import { readTemplate, requestOf, routes } from './capture.js'
 import { conflict, failed } from './conflict.js'
 import { ask, openDialog } from './dialogs.js'
-import { requestOf, routes } from './capture.js'
-import { partOf, readSide } from './differences.js'
+import { differences, partOf, readSide } from './differences.js'
 import { format, lineOf, parse, parseAs } from './json.js'
 import { go } from './navigation.js'
 import { serveReason } from './rights.js'
+import { load } from './states.js'
 import { say } from './status.js'
-import { readTemplate } from './template.js'
-import { tagsOf } from './texts.js'
+import { tagsOf, targetText } from './texts.js'
+
+// The dialog that puts a version live, or rolls back to one.
+
+/** Says who is pinned: what labels serve stays as it is. @param {Preset} preset */
+export function pinned({ labels, slug }) {
+	const all = Object.entries(labels)
+	return all.length > 0 && h('div', { class: 'pinned' },
+		h('p', null, all.length === 1 ? 'One label stays where it is, and so do requests for ' : `${all.length} labels stay where they are, and so do requests for `, code(all.length === 1 ? `@preset/${slug}@${all[0][0]}` : `@preset/${slug}@<label>`), ':'),
+		h('p', { class: 'labels' }, all.map(([name, target]) => labelTag(name, targetText(target)))))
+}
+
+/**
+ * Shows what will change for requests, then designates the version.
+ * @param {Context} context @param {PresetAnswer} preset as it was when the button was pressed
+ * @param {number} version
+ */
+export function putLive(context, preset, version) {
+	const { at } = context
+	const sentence = h('p'), comparison = h('div'), stays = h('div')
+	const closing = new AbortController()
+	const before = () => preset.data.designated_version.version
+	const { confirm } = ask(context, 'Put live', `Put v${version} live?`, [sentence, stays, comparison], () => designate(at, version, preset.tag, before()), {
+		isWide: true,
+		onClose: () => closing.abort(),
+		explain: (failure) => conflict(failure, presetPath(at), preset, (now) => {
+			preset = now
+			show()
+		}),
+	})
+	const show = () => {
+		const isLive = before() === version
+		fill(sentence, isLive ? `v${version} is live already.` : ['Requests for ', code(`@preset/${at.slug}`), ` get v${version} in place of v${before()}, from the next one on.`])
+		fill(stays, pinned(preset.data))
+		confirm.disabled = true
+		load(comparison, closing.signal, async () => {
+			const [a, b] = await Promise.all([before(), version].map((n) => readSide(at, n, closing.signal)))
+			confirm.disabled = isLive
+			confirm.focus()
+			return differences(a, b, closing.signal)
+		})
+	}
+	show()
+}
 
 /**
  * Puts a version live. The message offers the way back.

@@ -8,10 +8,10 @@ import { visible, warning } from './invisible.js'
 import { format, parse } from './json.js'
 import { go } from './navigation.js'
 import { presetFrame } from './preset.js'
-import { putLive } from './put_live.js'
+import { putLive } from './preset_changes.js'
 import { serveReason } from './rights.js'
 import { keepFocus, live, pages } from './states.js'
-import { messageList, readTemplate, variableNames } from './template.js'
+import { messageList, readTemplate, variableNames } from './capture.js'
 import { percents, versionName } from './texts.js'
 
 const pageSize = 50
@@ -92,7 +92,9 @@ function timeline(context, selected, named, preset) {
 			ol.scrollTop = before ?? (current ? current.offsetTop - ol.offsetTop - 80 : 0)
 		})
 		return [
-			choice(newest.map((version) => ({ value: String(version.version), text: [versionName(version), version.message].filter(Boolean).join(' · ').slice(0, 80) })), String(selected), { class: 'narrow-only', 'aria-label': 'Version', 'data-key': 'pick', onchange: (/** @type {Event} */ { target }) => go(toVersion(at, Number(/** @type {HTMLSelectElement} */ (target).value))) }),
+			choice(newest.map((/** @type {Version} */ version) => ({ value: String(version.version), text: [versionName(version), version.message].filter(Boolean).join(' · ').slice(0, 80) })), String(selected), {
+				class: 'narrow-only', 'aria-label': 'Version', 'data-key': 'pick', onchange: (/** @type {Event} */ { target }) => go(toVersion(at, Number(/** @type {HTMLSelectElement} */ (target).value))),
+			}),
 			ol,
 			total > pageSize && pages(page * pageSize, pageSize, total, (offset) => {
 				page = Math.round(offset / pageSize)
