@@ -23,11 +23,12 @@ const (
 	// MaxSize bounds the JSON of one, and MaxAll that of all of a preset, in bytes.
 	MaxSize = domain.MaxStoredSize
 	MaxAll  = 4 << 20
+	// Overhead is room in MaxSize for what a stored input has besides its Content.
+	Overhead = 1 << 10
 )
 
-// Input is an input as clients see it and as it is stored. Its messages, input and variables are nil for none.
-type Input struct {
-	ID string `json:"id"`
+// Content is what a client says of an input. Its messages, input and variables are nil for none.
+type Content struct {
 	// Name is unique in the preset.
 	Name    string         `json:"name"`
 	Dialect domain.Dialect `json:"dialect"`
@@ -36,10 +37,16 @@ type Input struct {
 	Input     jsontext.Value `json:"input"`
 	Variables jsontext.Value `json:"variables"`
 	Notes     *string        `json:"notes"`
-	CreatedAt time.Time      `json:"created_at"`
-	UpdatedAt time.Time      `json:"updated_at"`
-	CreatedBy string         `json:"created_by"`
-	UpdatedBy string         `json:"updated_by"`
+}
+
+// Input is an input as clients see it and as it is stored.
+type Input struct {
+	ID string `json:"id"`
+	Content
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	CreatedBy string    `json:"created_by"`
+	UpdatedBy string    `json:"updated_by"`
 }
 
 // Patch is the body that makes or changes an input, already checked against its schema. An absent member stays as it
@@ -54,7 +61,7 @@ type Patch struct {
 }
 
 // apply changes in.
-func (patch Patch) apply(in *Input) {
+func (patch Patch) apply(in *Content) {
 	in.Name, in.Dialect = *either(patch.Name, &in.Name), *either(patch.Dialect, &in.Dialect)
 	for _, m := range []struct {
 		given jsontext.Value
@@ -80,8 +87,8 @@ func either[T any](given, otherwise *T) *T {
 	return otherwise
 }
 
-// check returns an Invalid error for what the schema does not say.
-func (in *Input) check() error {
+// Check returns an Invalid error for what the schema does not say.
+func (in Content) Check() error {
 	switch {
 	case in.Messages != nil && in.Dialect == domain.Responses:
 		return domain.InvalidAt("/messages", "is for the dialects chat and messages: responses has input")
@@ -105,12 +112,23 @@ func (in *Input) check() error {
 // decode reads the JSON of a stored input.
 func decode(text []byte) (in Input, err error) {
 	err = jsonv2.Unmarshal(text, &in)
+	in.Content = in.Content.withoutNulls()
+	return in, err
+}
+
+func (in Content) withoutNulls() Content {
 	for _, field := range []*jsontext.Value{&in.Messages, &in.Input, &in.Variables} {
 		if field.Kind() == 'n' {
 			*field = nil
 		}
 	}
-	return in, err
+	return in
+}
+
+// ReadContent reads the content of an input, as a file or a server has it, and ignores other members.
+func ReadContent(text []byte) (in Content, err error) {
+	err = jsonv2.Unmarshal(text, &in)
+	return in.withoutNulls(), err
 }
 
 var errNotFound = &domain.Error{Kind: domain.NotFound, Message: "Input not found"}
@@ -157,7 +175,7 @@ func Get(ctx context.Context, s *domain.Service, who domain.Principal, workspace
 func Create(ctx context.Context, s *domain.Service, w domain.Write, workspace, slug string, patch Patch) (domain.Outcome, error) {
 	return s.ChangePart(ctx, w, workspace, slug, true, func(tx domain.Tx, p domain.Preset, w domain.Write, id string, now time.Time) (domain.Part, error) {
 		in := Input{ID: id, CreatedAt: now, CreatedBy: w.Who.UserID}
-		patch.apply(&in)
+		patch.apply(&in.Content)
 		return put(tx, p, in, w, now, "preset.create_input")
 	})
 }
@@ -173,7 +191,7 @@ func Update(ctx context.Context, s *domain.Service, w domain.Write, workspace, s
 		if err != nil {
 			return domain.Part{}, err
 		}
-		patch.apply(&in)
+		patch.apply(&in.Content)
 		if same, err := jsonv2.Marshal(in); err != nil || bytes.Equal(same, text) {
 			return domain.Part{JSON: text}, err
 		}
@@ -202,7 +220,7 @@ func present(r domain.Reader, p domain.Preset, w domain.Write, id string) ([]byt
 
 // put stores an input beside the others of its preset.
 func put(tx domain.Tx, p domain.Preset, in Input, w domain.Write, now time.Time, operation string) (part domain.Part, err error) {
-	if err := in.check(); err != nil {
+	if err := in.Check(); err != nil {
 		return part, err
 	}
 	in.UpdatedAt, in.UpdatedBy = now, w.Who.UserID
