@@ -1,7 +1,7 @@
 // A preset, its versions, comparing two of them, and putting one live.
 
 import assert from "node:assert/strict";
-import { act, at, designated, eventually, go, makePreset, manage, managementKey, scenario, send, shows, site, status } from "./harness.mjs";
+import { act, at, designated, eventually, go, look, makePreset, manage, managementKey, scenario, send, shows, site, status } from "./harness.mjs";
 
 const versions = (page) => page.getByRole("list", { name: "Versions" }).getByRole("listitem");
 
@@ -249,4 +249,30 @@ scenario("a template's variables and messages are shown and compared", { key: ma
   await shows(row("messages"), /removed/);
   await page.getByRole("button", { name: "Swap" }).click();
   await shows(row("messages"), /added/);
+});
+
+scenario("a comparison goes from change to change, beside each other or unified", { key: managementKey }, async ({ page }) => {
+  await makePreset("unified");
+  await go(page, at("unified", "compare/1..3"));
+  const region = page.getByRole("region", { name: "Differences of the prompt" });
+  await region.waitFor();
+  const marked = () => region.locator("tr.at").evaluateAll((rows) => rows.map((row) => row.textContent));
+  await page.getByRole("button", { name: "Next change" }).click();
+  await eventually(async () => assert.match((await marked()).join(), /Write emails/));
+  await page.getByRole("button", { name: "Next change" }).click();
+  await eventually(async () => assert.match((await marked()).join(), /Never promise/));
+  await page.getByRole("button", { name: "Previous change" }).click();
+  await eventually(async () => assert.match((await marked()).join(), /Write emails/));
+  await page.getByRole("button", { name: "Unified" }).click();
+  await look(page, "compare-unified");
+  await page.getByRole("button", { name: "Unified" }).click();
+});
+
+scenario("on a narrow screen the timeline is a select", { key: managementKey, width: 360 }, async ({ page }) => {
+  await makePreset("narrow");
+  await go(page, at("narrow"));
+  await page.getByRole("combobox", { name: "Version" }).selectOption("2");
+  await page.getByRole("heading", { name: /^v2/ }).waitFor();
+  await eventually(() => assert.ok(page.url().endsWith(at("narrow", "versions/2"))));
+  assert.equal(await page.getByRole("list", { name: "Versions" }).count(), 0);
 });

@@ -15,7 +15,8 @@ export function textEditor(value, colour, changed) {
 	/** @type {Problem[]} */
 	let notes = []
 	let isColoured = true
-	const rowOf = (/** @type {string} */ line) => h('div', null, isColoured && colour ? colour(line).map((part) => (typeof part === 'string' ? part : h('span', { class: part[0] }, part[1]))) : line)
+	/** @param {string} line */
+	const partsOf = (line) => (isColoured && colour ? colour(line).map((part) => (typeof part === 'string' ? part : h('span', { class: part[0] }, part[1]))) : [line])
 
 	/** Draws the lines that differ from those drawn before. */
 	const draw = () => {
@@ -36,10 +37,15 @@ export function textEditor(value, colour, changed) {
 		while (last < Math.min(lines.length, next.length) - first && lines[lines.length - 1 - last] === next[next.length - 1 - last]) {
 			last++
 		}
-		const old = [...mirror.children].slice(first, lines.length - last), after = mirror.children[lines.length - last] ?? null
+		const after = mirror.children[lines.length - last] ?? null, shared = Math.min(lines.length, next.length) - first - last
+		for (let i = first; i < first + shared; i++) { // which is cheaper than another element
+			fill(mirror.children[i], partsOf(next[i]))
+		}
+		for (let i = lines.length - last - 1; i >= first + shared; i--) {
+			mirror.children[i].remove()
+		}
 		const rows = document.createDocumentFragment()
-		rows.append(...next.slice(first, next.length - last).map(rowOf))
-		old.forEach((row) => row.remove())
+		rows.append(...next.slice(first + shared, next.length - last).map((line) => h('div', null, partsOf(line))))
 		mirror.insertBefore(rows, after)
 		lines = next
 	}
