@@ -153,7 +153,9 @@ func wants(who caller, creators string, r row, c cell) int {
 		return http.StatusNotFound
 	case who.onlyWorkspace && (r.exists.path == "workspaces" && r.exists.body != "" || r.exists.path == "presets/-/state"):
 		return http.StatusForbidden // a new workspace
-	case who.onlyWorkspace && !who.blind && !who.issuing && (strings.Contains(c.body, "limits") || strings.HasPrefix(path, "workspaces/default/budgets")):
+	case who.onlyWorkspace && !who.blind && strings.HasPrefix(path, "workspaces/default") && (strings.Contains(c.body, "limits") || strings.Contains(path, "/budgets/")):
+		return http.StatusForbidden // what bounds its own team
+	case who.onlyWorkspace && !who.blind && !who.issuing && strings.Contains(c.body, "limits"):
 		return http.StatusForbidden // what bounds keys
 	case who.onlyWorkspace && (strings.Contains(path, "{w}") || who.blind && strings.HasPrefix(path, "workspaces/default")):
 		return http.StatusNotFound

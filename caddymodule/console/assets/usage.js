@@ -1,10 +1,11 @@
 // The usage of a preset and of a workspace: what is asked for, and what the answer shows.
 
-import { presetPath, search, toPreset, toPresets, toWorkspaceUsage } from './addresses.js'
+import { hasKeys, presetPath, search, toPreset, toPresets, toWorkspaceUsage } from './addresses.js'
 import { button, choice, field, h, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { snippet } from './copy.js'
+import { nameOf } from './key_changes.js'
 import { replace } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { attempt, live } from './states.js'
@@ -55,9 +56,21 @@ export function workspaceUsageView(context) {
 			session.mayChange() ? usage(context, {
 				name: workspace, by: ['preset', 'version', 'label', 'model', 'key', 'status'],
 				path: (query) => `/workspaces/${encodeURIComponent(workspace)}/usage${search(query)}`, address: (query) => toWorkspaceUsage(workspace, query),
-				below: () => null,
+				below: () => null, keyNames: hasKeys && session.mayIssueKeys() ? () => keyNames(context) : undefined,
 			}).element : h('p', { class: 'note' }, 'This is an inference key. It sees the usage of each preset, but that of a workspace needs a management key.')),
 	}
+}
+
+/** Names the keys of a workspace by their ids, page by page. @param {Context} context @returns {Promise<Map<string, string>>} */
+async function keyNames({ workspace, signal }) {
+	const names = new Map()
+	for (let offset = 0, total = 1; offset < total;) {
+		const { data, total: all } = await api.read('/keys' + search({ workspace_id: workspace, include_disabled: 'true', offset, limit: 100 }), signal)
+		data.forEach((/** @type {Key} */ key) => names.set(key.id, nameOf(key)))
+		offset += 100
+		total = all
+	}
+	return names
 }
 
 /** @param {Context} context @param {UsageScope} scope */
@@ -74,6 +87,12 @@ function usage(context, scope) {
 		const from = (Math.floor(Date.now() / length) + 1) * length - ranges[state.range].hours * hour
 		return scope.path({ from: new Date(from).toISOString(), step: step(), by: state.by })
 	}
+	/** @type {Map<string, string>} */
+	let names = new Map()
+	scope.keyNames?.().then((all) => {
+		names = all
+		shown.redraw()
+	}, () => {}) // ids are worse, but do
 	let asked = path()
 	const update = () => {
 		steps.disabled = state.range === '24h'
@@ -111,8 +130,8 @@ function usage(context, scope) {
 			queueMicrotask(() => context.signal.aborted || update()) // a new step has begun
 		}
 		/** @type {UsageReport} */
-		const report = data
-		return report.series.some(({ total }) => total.requests > 0)
+		const report = data.by !== 'key' ? data : { ...data, series: data.series.map((/** @type {UsageSeries} */ series) => ({ ...series, key: { ...series.key, key: names.get(series.key.key ?? '') ?? series.key.key } })) }
+		return report.series.some(({ total }) => total.requests > 0 || total.refused > 0)
 			? [summary(report), totals(context.at, report, report.by[0].toUpperCase() + report.by.slice(1)), scope.below(report), charts(report, chartState)].flat()
 			: empty(state.range)
 	}, { lines: 12 })

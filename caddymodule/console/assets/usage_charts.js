@@ -6,6 +6,7 @@ import { copy } from './copy.js'
 import { costEach, costText, countText, durationText, seriesName, shortText, sumOf } from './usage_figures.js'
 
 const mostLines = 5
+const refusals = 'Refused by limits'
 
 /** Charts with the same scale have the same largest value. @type {Metric[]} */
 const metrics = [
@@ -19,6 +20,7 @@ const metrics = [
 	{ name: 'Duration, p95', scale: 'duration', of: (one) => one.duration_ms?.p95 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'No request has ended.' },
 	{ name: 'First content, p50', scale: 'content', of: (one) => one.first_content_ms?.p50 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'Only streams have a time to first content.' },
 	{ name: 'First content, p95', scale: 'content', of: (one) => one.first_content_ms?.p95 ?? null, text: durationText, axis: durationText, isWhole: false, missing: 'Only streams have a time to first content.' },
+	{ name: refusals, scale: 'refused', of: (one) => one.refused, text: countText, axis: shortText, isWhole: true },
 ]
 
 /** @param {number} n */
@@ -48,7 +50,7 @@ export function charts(report, state) {
 	const spoken = h('p', { class: 'unseen', 'aria-live': 'polite' })
 	/** @param {Metric} metric */
 	const largestOf = (metric) => Math.max(0, ...metrics.filter(({ scale }) => scale === metric.scale).flatMap(({ of }) => lines.flatMap(({ points }) => points.map((point) => of(point) ?? 0))))
-	const all = metrics.map((metric) => chartOf(report, metric, lines, times, step, largestOf(metric), state, mark))
+	const all = metrics.filter(({ name }) => name !== refusals || lines.some(({ total }) => total.refused > 0)).map((metric) => chartOf(report, metric, lines, times, step, largestOf(metric), state, mark))
 
 	/** Marks a time in all charts, and tells it for one. @param {number} index @param {Metric} metric */
 	function mark(index, metric) {

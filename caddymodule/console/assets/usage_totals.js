@@ -32,7 +32,7 @@ export function totals(at, { series }, first) {
 		const each = costEach(total)
 		return row([
 			[first, link(at, key)],
-			['Requests', figure(countText(total.requests), total.aborted > 0 && `${countText(total.aborted)} aborted`)],
+			['Requests', figure(countText(total.requests), [total.aborted > 0 && `${countText(total.aborted)} aborted`, total.refused > 0 && `${countText(total.refused)} refused`].filter(Boolean).join(', '))],
 			['Errors', figure(countText(total.errors), percentText(errorRate(total)))],
 			['Input tokens', figure(countText(total.input_tokens), share(total.cache_read_input_tokens, total.input_tokens, 'from a cache'))],
 			['Output tokens', figure(countText(total.output_tokens), share(total.reasoning_output_tokens, total.output_tokens, 'reasoning'))],
@@ -54,9 +54,10 @@ const scoreText = (score) => (score ? figure(meanText(score.mean), countOf(score
 /** Sums up a report in words, with what is not known. @param {UsageReport} report */
 export function summary({ series, step }) {
 	const all = sumOf(series.map(({ total }) => total))
-	const { requests, errors, unknown, cost } = all
+	const { requests, errors, unknown, refused, cost } = all
 	return [
 		h('p', { class: 'number' }, h('strong', null, countOf(requests, 'request')),
+			refused > 0 && `, ${countText(refused)} more refused by limits`,
 			`, ${countOf(errors, 'error')} (${percentText(errorRate(all))}), ${countText(all.input_tokens)} input and ${countText(all.output_tokens)} output tokens`,
 			cost !== null && `, cost ${costText(Number(cost))}${all.cost_estimated ? ' (estimated)' : ''}`, '.'),
 		h('p', { class: 'hint' },
